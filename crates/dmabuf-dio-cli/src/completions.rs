@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `dmabuf-dio completions`.
+
+use clap::CommandFactory;
+
+use crate::args::{Cli, CompletionsArgs};
+use crate::exit::Failure;
+
+// The same as its siblings: they can fail.
+#[allow(clippy::unnecessary_wraps)]
+pub(crate) fn run(args: &CompletionsArgs) -> Result<(), Failure> {
+    clap_complete::generate(args.shell, &mut Cli::command(), "dmabuf-dio", &mut std::io::stdout());
+    Ok(())
+}

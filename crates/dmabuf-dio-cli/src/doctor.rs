@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `dmabuf-dio doctor`.
+
+use std::io::Write as _;
+
+use dmabuf_dio::probe::{self, FileFacts, System};
+use serde::Serialize;
+
+use crate::args::DoctorArgs;
+use crate::exit::Failure;
+use crate::show::{Lines, exact};
+use crate::size::show_size;
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Output<'a> {
+    schema: u32,
+    #[serde(flatten)]
+    system: &'a System,
+    file: Option<&'a FileFacts>,
+}
+
+pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
+    let system = probe::system();
+    let file = args.file.as_ref().map(probe::file).transpose()?;
+    let text = if args.json {
+        let output = Output { schema: 1, system: &system, file: file.as_ref() };
+        serde_json::to_string_pretty(&output).map_err(std::io::Error::from)? + "\n"
+    } else {
+        human(&system, file.as_ref())
+    };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn human(system: &System, file: Option<&FileFacts>) -> String {
+    let mut lines = Lines::default();
+    lines.line(
+        "kernel",
+        format!("{}, {}, pages of {}", system.kernel, system.machine, show_size(system.page_size)),
+    );
+    lines.heading("Backends, in the order in which a load tries them");
+    for status in &system.backends {
+        match (&status.detail, &status.refusal) {
+            (Some(detail), _) => lines.line(status.backend.name(), format!("yes  {detail}")),
+            (None, Some(refusal)) => {
+                let errno = refusal.errno.map_or_else(String::new, |errno| format!(": {errno}"));
+                lines.line(status.backend.name(), format!("no   {}{errno}", refusal.reason));
+                if let Some(remedy) = &refusal.remedy {
+                    lines.line("", format!("     try: {remedy}"));
+                }
+            }
+            (None, None) => lines.line(status.backend.name(), "no"),
+        }
+    }
+    lines.heading("Devices");
+    for device in &system.devices {
+        let state = match (&device.error, &device.detail) {
+            (Some(errno), _) => format!("no   {}: {errno}", device.path),
+            (None, Some(detail)) => format!("yes  {}: {detail}", device.path),
+            (None, None) => format!("yes  {}", device.path),
+        };
+        lines.line("", state);
+    }
+    lines.heading("Memory and io_uring");
+    memory(&mut lines, system);
+    if let Some(file) = file {
+        lines.heading("File");
+        facts(&mut lines, file);
+    }
+    lines.into_text()
+}
+
+fn yes(value: bool) -> &'static str {
+    if value { "yes" } else { "no " }
+}
+
+fn memory(lines: &mut Lines, system: &System) {
+    let huge = &system.huge_pages;
+    let number = |value: Option<u64>| value.map_or_else(|| "?".into(), |value| value.to_string());
+    lines.line(
+        "huge pages",
+        format!(
+            "{}  transparent, for shared memory: shmem_enabled is {}",
+            yes(huge.transparent),
+            huge.shmem_enabled.as_deref().unwrap_or("not there")
+        ),
+    );
+    lines.line(
+        "",
+        format!(
+            "{}  reserved: {} of {} free in the pool, {} more on demand",
+            yes(huge.reserved),
+            number(huge.free),
+            number(huge.pool),
+            number(huge.overcommit)
+        ),
+    );
+    if let Some(remedy) = &huge.remedy {
+        lines.line("", format!("     try: {remedy}"));
+    }
+    let ring = &system.io_uring;
+    let disabled = ring
+        .disabled
+        .map_or_else(String::new, |value| format!("kernel.io_uring_disabled is {value}, "));
+    let memlock = ring.memlock.map_or_else(|| "unlimited".into(), show_size);
+    lines.line(
+        "io_uring",
+        format!("{}  {disabled}RLIMIT_MEMLOCK is {memlock}", yes(ring.available)),
+    );
+    if let Some(refusal) = &ring.refusal {
+        lines.line("", format!("     {}", refusal.reason));
+        if let Some(remedy) = &refusal.remedy {
+            lines.line("", format!("     try: {remedy}"));
+        }
+    }
+}
+
+fn facts(lines: &mut Lines, file: &FileFacts) {
+    lines.line("path", &file.path);
+    lines.line("length", exact(file.length));
+    lines.line("on", file.file_system.as_deref().unwrap_or("an unknown file system"));
+    let direct = match (file.o_direct_open, file.o_direct_read) {
+        (Some(errno), _) => format!("no   open: {errno}; loads go through the page cache"),
+        (None, Some(errno)) => format!("no   read: {errno}; loads go through the page cache"),
+        (None, None) => "yes  a block was read that way".into(),
+    };
+    lines.line("O_DIRECT", direct);
+    if let (Some(offset), Some(memory)) = (file.offset_align, file.memory_align) {
+        lines.line(
+            "alignment",
+            format!("file offsets: multiples of {offset}; buffer offsets: of {memory}"),
+        );
+    }
+    if let Some(cached) = file.cached {
+        lines.line("page cache", exact(cached));
+    }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How the command fails: two lines, and an exit code.
+
+use std::process::ExitCode;
+
+use dmabuf_dio::Error;
+
+use crate::signals;
+
+/// The transfer failed.
+pub(crate) const FAILED: u8 = 1;
+/// Wrong usage.
+pub(crate) const USAGE: u8 = 2;
+/// A backend is unavailable.
+pub(crate) const UNAVAILABLE: u8 = 3;
+/// Verification found a difference.
+pub(crate) const DIFFERENT: u8 = 4;
+/// The command could not be run.
+pub(crate) const CANNOT_RUN: u8 = 126;
+/// The command was not found.
+pub(crate) const NOT_FOUND: u8 = 127;
+
+/// What failed, what to do, and the exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    what: String,
+    hint: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { code, what: what.into(), hint: hint.into() }
+    }
+
+    /// Prints the two lines and gives the code.
+    pub(crate) fn report(&self) -> ExitCode {
+        eprintln!("dmabuf-dio: {}\n            {}", self.what, self.hint);
+        self.code.into()
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::Unavailable { .. } => UNAVAILABLE,
+            Error::Setting { .. } => USAGE,
+            Error::Cancelled { .. } => signals::caught().map_or(FAILED, |signal| 128 + signal),
+            _ => FAILED,
+        };
+        let mut hint = error.hint();
+        if let Error::Setting { name, .. } = &error {
+            hint = format!("--{name}: {hint}");
+        }
+        Self::new(code, error.to_string(), hint)
+    }
+}
+
+/// What standard output does when it fails.
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(FAILED, format!("cannot print: {error}"), "look at where the output goes")
+    }
+}

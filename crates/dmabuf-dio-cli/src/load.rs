@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `dmabuf-dio load`.
+
+use std::io::{ErrorKind, Write as _};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use dmabuf_dio::{Loaded, Loader, Report};
+use rustix::io::FdFlags;
+use serde::Serialize;
+
+use crate::args::LoadArgs;
+use crate::exit::{CANNOT_RUN, DIFFERENT, FAILED, Failure, NOT_FOUND};
+use crate::progress::Bar;
+use crate::show::{Lines, exact};
+use crate::signals;
+use crate::size::show_size;
+use crate::verify::{Verified, verify};
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Output<'a> {
+    schema: u32,
+    file: String,
+    file_offset: u64,
+    data_offset: u64,
+    buffer_length: u64,
+    #[serde(flatten)]
+    report: &'a Report,
+    verify: Option<&'a Verified>,
+}
+
+pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
+    let loaded = load(args)?;
+    let verified = args.verify.then(|| verify(&args.file, args.offset, &loaded)).transpose()?;
+    print(args, &loaded, verified.as_ref())?;
+    if let Some(different) = verified.as_ref().and_then(|verified| verified.first_difference) {
+        return Err(Failure::new(
+            DIFFERENT,
+            format!("{}: the buffer differs from it at byte {different}", args.file.display()),
+            "load again while nobody writes the file; if it stays, report it with the output of dmabuf-dio doctor",
+        ));
+    }
+    match args.command.split_first() {
+        None => Ok(()),
+        Some((program, rest)) => {
+            let mut command = Command::new(program);
+            command.args(rest);
+            Err(become_command(command, &loaded))
+        }
+    }
+}
+
+fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
+    let bar = Bar::new("loading");
+    let mut loader = Loader::new(&args.file)
+        .backend(args.backend)
+        .offset(args.offset)
+        .direct(!args.common.buffered)
+        .cancel(signals::token());
+    if let Some(length) = args.length {
+        loader = loader.length(length);
+    }
+    if let Some(chunk) = args.common.chunk {
+        loader = loader.chunk(chunk);
+    }
+    if let Some(depth) = args.common.depth {
+        loader = loader.depth(depth);
+    }
+    if let Some(gather) = args.gather {
+        loader = loader.gather(gather);
+    }
+    if !args.common.quiet {
+        loader = loader.progress(bar.callback());
+    }
+    let result = loader.load();
+    bar.finish();
+    Ok(result?)
+}
+
+fn print(args: &LoadArgs, loaded: &Loaded, verified: Option<&Verified>) -> Result<(), Failure> {
+    if args.common.quiet {
+        return Ok(());
+    }
+    let text = if args.common.json {
+        let output = Output {
+            schema: 1,
+            file: args.file.display().to_string(),
+            file_offset: args.offset,
+            data_offset: loaded.data_offset,
+            buffer_length: loaded.buf.len(),
+            report: &loaded.report,
+            verify: verified,
+        };
+        serde_json::to_string_pretty(&output).map_err(std::io::Error::from)? + "\n"
+    } else {
+        human(args, loaded, verified)
+    };
+    // Standard output belongs to the command, if there is one.
+    if args.command.is_empty() {
+        std::io::stdout().write_all(text.as_bytes())?;
+    } else {
+        std::io::stderr().write_all(text.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn human(args: &LoadArgs, loaded: &Loaded, verified: Option<&Verified>) -> String {
+    let mut lines = Lines::default();
+    let at = if args.offset > 0 { format!(", from byte {}", args.offset) } else { String::new() };
+    lines.line("file", format!("{}{at}", args.file.display()));
+    let report = &loaded.report;
+    let mut buffer = format!("{}, {}", loaded.buf.kind(), exact(loaded.buf.len()));
+    if let (Some(page), Some(huge)) = (report.page_size, report.huge_bytes) {
+        buffer += &format!(", pages of {}", show_size(page));
+        if huge > 0 && huge < loaded.buf.len() {
+            buffer += &format!(" for {}", show_size(huge));
+        }
+    }
+    if let Some(segments) = report.segments {
+        buffer += &format!(", {segments} contiguous pieces");
+    }
+    if loaded.data_offset > 0 {
+        buffer += &format!(", content from byte {}", loaded.data_offset);
+    }
+    lines.line("buffer", buffer);
+    lines.report(report);
+    if let Some(verified) = verified {
+        let result = if verified.identical { "identical" } else { "DIFFERENT" };
+        lines.line("verified", result);
+        lines.line("", format!("{}  buffer (SHA-256)", verified.buffer_sha256));
+        lines.line("", format!("{}  file", verified.file_sha256));
+    }
+    lines.into_text()
+}
+
+/// Replaces this process by the command, which inherits the buffer. Returns only if that fails.
+fn become_command(mut command: Command, loaded: &Loaded) -> Failure {
+    let fd = loaded.buf.as_fd();
+    if let Err(errno) = rustix::io::fcntl_setfd(fd, FdFlags::empty()) {
+        return Failure::new(FAILED, format!("cannot pass the buffer on: {errno}"), "see dmesg");
+    }
+    let error = command
+        .env("DMABUF_DIO_FD", fd.as_raw_fd().to_string())
+        .env("DMABUF_DIO_OFFSET", loaded.data_offset.to_string())
+        .env("DMABUF_DIO_LEN", loaded.len.to_string())
+        .exec();
+    let name = command.get_program().to_string_lossy().into_owned();
+    if error.kind() == ErrorKind::NotFound || is_nowhere(&name) {
+        return Failure::new(NOT_FOUND, format!("{name}: not found"), "check the name and $PATH");
+    }
+    Failure::new(
+        CANNOT_RUN,
+        format!("{name}: cannot be run: {error}"),
+        "look at its permissions: it has to be a program or a script",
+    )
+}
+
+/// Whether a name is in no folder of `$PATH`: where one of those cannot be searched, the error
+/// does not tell.
+fn is_nowhere(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    !name.contains('/') && !std::env::split_paths(&path).any(|folder| folder.join(name).exists())
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command `dmabuf-dio`.
+
+mod args;
+mod completions;
+mod doctor;
+mod exit;
+mod load;
+mod progress;
+mod save;
+mod show;
+mod signals;
+mod size;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Load(args) => load::run(&args),
+        Command::Save(args) => save::run(&args),
+        Command::Completions(args) => completions::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A progress bar for what takes over a second.
+
+use std::time::{Duration, Instant};
+
+use dmabuf_dio::Progress;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A bar on standard error, if that is a terminal.
+#[derive(Clone, Debug)]
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    start: Instant,
+}
+
+impl Bar {
+    pub(crate) fn new(what: &'static str) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        let style = "{msg} {wide_bar} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+        bar.set_message(what);
+        Self { bar, start: Instant::now() }
+    }
+
+    /// Moves the bar, which appears after a second.
+    pub(crate) fn update(&self, done: u64, total: u64) {
+        if self.bar.is_hidden() && self.start.elapsed() > PATIENCE {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+
+    /// What the library calls.
+    pub(crate) fn callback(&self) -> impl Fn(Progress) + Send + Sync + 'static {
+        let bar = self.clone();
+        move |progress| bar.update(progress.done, progress.total)
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

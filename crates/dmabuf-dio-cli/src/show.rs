@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reports for people: a word, and what there is to say about it.
+
+use std::fmt::Write as _;
+
+use dmabuf_dio::{Mode, Refusal, Report};
+
+use crate::size::show_size;
+
+/// Width of the first column.
+const WIDTH: usize = 12;
+
+/// Lines of a word and a text.
+#[derive(Debug, Default)]
+pub(crate) struct Lines(String);
+
+impl Lines {
+    pub(crate) fn line(&mut self, word: &str, text: impl AsRef<str>) {
+        let _ = writeln!(self.0, "{word:WIDTH$}{}", text.as_ref());
+    }
+
+    /// An empty line and one that stands for itself.
+    pub(crate) fn heading(&mut self, text: &str) {
+        let gap = if self.0.is_empty() { "" } else { "\n" };
+        let _ = writeln!(self.0, "{gap}{text}");
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        self.0
+    }
+
+    /// What a transfer did.
+    pub(crate) fn report(&mut self, report: &Report) {
+        self.line("backend", report.backend.name());
+        self.line("moved", format!("{} {}", exact(report.bytes), mode(report.mode)));
+        self.line("evidence", &report.evidence);
+        self.line("time", format!("{:.4} s, {:.2} GB/s", report.seconds, report.gb_per_second));
+        let per_gib = report.cpu_seconds / (report.bytes as f64 / f64::from(1 << 30));
+        self.line("CPU", format!("{:.4} s, {per_gib:.3} s per GiB", report.cpu_seconds));
+        self.line(
+            "page cache",
+            report.page_cache_grown.map_or_else(
+                || "unknown: the kernel does not tell for this file".into(),
+                |grown| format!("{grown:+} bytes"),
+            ),
+        );
+        for note in &report.notes {
+            self.line("note", note);
+        }
+        for refusal in &report.refusals {
+            self.line("not", refused(refusal));
+        }
+    }
+}
+
+/// A number of bytes, exactly and then at a glance.
+pub(crate) fn exact(bytes: u64) -> String {
+    if bytes < 1024 {
+        format!("{bytes} bytes")
+    } else {
+        format!("{bytes} bytes ({})", show_size(bytes))
+    }
+}
+
+/// A refusal and what would change it.
+pub(crate) fn refused(refusal: &Refusal) -> String {
+    let errno = refusal.errno.map_or_else(String::new, |errno| format!(": {errno}"));
+    let remedy = refusal.remedy.as_ref().map_or_else(String::new, |text| format!("; try: {text}"));
+    format!("{refusal}{errno}{remedy}")
+}
+
+fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Direct => "direct: past the page cache",
+        Mode::Buffered => "buffered: through the page cache",
+        Mode::Mixed => "partly direct, partly through the page cache",
+        Mode::PageCache => "out of the page cache: storage was not read",
+        _ => "in a way that the kernel does not tell",
+    }
+}

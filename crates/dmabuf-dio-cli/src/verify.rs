@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compares a loaded buffer with its file, read again through the page cache.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use dmabuf_dio::Loaded;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::exit::{FAILED, Failure};
+use crate::progress::Bar;
+
+const PIECE: usize = 1 << 20;
+
+/// The result of a comparison.
+#[derive(Debug, Serialize)]
+pub(crate) struct Verified {
+    /// Whether all bytes are the same.
+    pub(crate) identical: bool,
+    /// Where in the file the first different byte is.
+    pub(crate) first_difference: Option<u64>,
+    /// SHA-256 of the buffer's content.
+    pub(crate) buffer_sha256: String,
+    /// SHA-256 of the file's range.
+    pub(crate) file_sha256: String,
+}
+
+pub(crate) fn verify(path: &Path, offset: u64, loaded: &Loaded) -> Result<Verified, Failure> {
+    let fail = |error: &std::io::Error| {
+        Failure::new(
+            FAILED,
+            format!("{}: cannot read it again to verify: {error}", path.display()),
+            "leave the file as it is while it is verified",
+        )
+    };
+    let file = File::open(path).map_err(|error| fail(&error))?;
+    let view = loaded.buf.map()?;
+    let bar = Bar::new("verifying");
+    let (mut ours, mut theirs) = (vec![0; PIECE], vec![0; PIECE]);
+    let (mut our_hash, mut their_hash) = (Sha256::new(), Sha256::new());
+    let mut first_difference = None;
+    let mut at = 0;
+    while at < loaded.len {
+        let len = (PIECE as u64).min(loaded.len - at) as usize;
+        let (ours, theirs) = (&mut ours[..len], &mut theirs[..len]);
+        view.read_at(loaded.data_offset + at, ours)?;
+        file.read_exact_at(theirs, offset + at).map_err(|error| fail(&error))?;
+        if first_difference.is_none() && ours != theirs {
+            let index = ours.iter().zip(theirs.iter()).position(|(a, b)| a != b);
+            first_difference = index.map(|index| offset + at + index as u64);
+        }
+        our_hash.update(ours);
+        their_hash.update(theirs);
+        at += len as u64;
+        bar.update(at, loaded.len);
+    }
+    view.finish()?;
+    bar.finish();
+    Ok(Verified {
+        identical: first_difference.is_none(),
+        first_difference,
+        buffer_sha256: hex(&our_hash.finalize()),
+        file_sha256: hex(&their_hash.finalize()),
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

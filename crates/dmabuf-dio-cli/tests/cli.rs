@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command, as a user types it.
+//!
+//! `DMABUF_DIO_TEST_DIR` says where test files go; it has to be on a file system with `O_DIRECT`.
+
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn folder() -> TempDir {
+    let parent = std::env::var_os("DMABUF_DIO_TEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+    tempfile::Builder::new().prefix("cli-").tempdir_in(parent).expect("a folder for the test")
+}
+
+/// A file in which no two pages are alike.
+fn file(folder: &TempDir, len: usize) -> (PathBuf, Vec<u8>) {
+    let path = folder.path().join(format!("file-{len}"));
+    let bytes: Vec<u8> = (0..len).map(|at| (at ^ (at >> 8) ^ (at >> 15)) as u8).collect();
+    let mut file = std::fs::File::create(&path).expect("create");
+    file.write_all(&bytes).expect("write");
+    file.sync_all().expect("sync");
+    (path, bytes)
+}
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dmabuf-dio"));
+    for name in ["DMABUF_DIO_FD", "DMABUF_DIO_OFFSET", "DMABUF_DIO_LEN"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    program().args(arguments).stdin(Stdio::null()).output().expect("run dmabuf-dio")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path of text")
+}
+
+#[track_caller]
+fn ok(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {:?}\n{errors}", output.status);
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Runs what has to fail with a code, and returns the two lines that it says.
+#[track_caller]
+fn fails(code: i32, arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{errors}");
+    assert!(errors.starts_with("dmabuf-dio: "), "{errors}");
+    assert_eq!(errors.lines().count(), 2, "what failed and what to do:\n{errors}");
+    errors
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+#[test]
+fn load_reports() {
+    let folder = folder();
+    let (path, _) = file(&folder, 100_001);
+    let report = ok(&["load", text(&path)]);
+    for word in ["file", "buffer", "backend", "moved", "evidence", "time", "CPU", "page cache"] {
+        assert!(report.lines().any(|line| line.starts_with(word)), "no {word} in\n{report}");
+    }
+    assert!(report.contains("100001 bytes (97.7 KiB)"), "{report}");
+    assert_eq!(ok(&["load", text(&path), "--quiet"]), "");
+}
+
+#[test]
+fn load_verifies() {
+    let folder = folder();
+    let (path, _) = file(&folder, 1_500_003);
+    for arguments in [&[][..], &["--offset", "1K", "--length", "1MiB"], &["--backend", "buffered"]]
+    {
+        let arguments = [&["load", text(&path), "--verify"], arguments].concat();
+        let report = ok(&arguments);
+        assert!(report.contains("identical"), "{report}");
+        let sums: Vec<&str> =
+            report.split_ascii_whitespace().filter(|word| word.len() == 64).collect();
+        assert_eq!(sums.len(), 2, "{report}");
+        assert_eq!(sums[0], sums[1]);
+    }
+    let known = folder.path().join("abc");
+    std::fs::write(&known, "abc").expect("write");
+    let sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    assert!(ok(&["load", text(&known), "--verify"]).contains(sum));
+}
+
+#[test]
+fn schema_of_load_is_stable() {
+    let folder = folder();
+    let (path, _) = file(&folder, 10_000);
+    let report = ok(&["load", text(&path), "--json", "--verify", "--offset", "5000"]);
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let expected = [
+        "backend",
+        "buffer",
+        "buffer_length",
+        "bytes",
+        "cpu_seconds",
+        "data_offset",
+        "evidence",
+        "file",
+        "file_offset",
+        "gb_per_second",
+        "huge_bytes",
+        "mode",
+        "notes",
+        "operation",
+        "page_cache_grown",
+        "page_size",
+        "refusals",
+        "schema",
+        "seconds",
+        "segments",
+        "storage_bytes",
+        "verify",
+    ];
+    assert_eq!(keys(&report), expected);
+    assert_eq!(report["schema"], 1);
+    assert_eq!(report["operation"], "load");
+    assert_eq!(report["bytes"], 5000);
+    assert_eq!(report["data_offset"], 904);
+    assert_eq!(
+        keys(&report["verify"]),
+        ["buffer_sha256", "file_sha256", "first_difference", "identical"]
+    );
+    assert_eq!(report["verify"]["identical"], true);
+    for refusal in report["refusals"].as_array().expect("a list") {
+        assert_eq!(keys(refusal), ["backend", "errno", "reason", "remedy"]);
+    }
+}
+
+#[test]
+fn schema_of_doctor_is_stable() {
+    let folder = folder();
+    let (path, _) = file(&folder, 10_000);
+    let facts: Value = serde_json::from_str(&ok(&["doctor", "--json", text(&path)])).expect("JSON");
+    let expected = [
+        "backends",
+        "devices",
+        "file",
+        "huge_pages",
+        "io_uring",
+        "kernel",
+        "machine",
+        "page_size",
+        "schema",
+    ];
+    assert_eq!(keys(&facts), expected);
+    let names: Vec<_> =
+        facts["backends"].as_array().expect("a list").iter().map(|one| &one["backend"]).collect();
+    assert_eq!(names, ["module", "slot", "udmabuf", "memfd", "buffered"]);
+    assert_eq!(facts["file"]["length"], 10_000);
+    let facts: Value = serde_json::from_str(&ok(&["doctor", "--json"])).expect("JSON");
+    assert_eq!(facts["file"], Value::Null);
+}
+
+#[test]
+fn doctor_speaks_to_people() {
+    let folder = folder();
+    let (path, _) = file(&folder, 10_000);
+    let report = ok(&["doctor", text(&path)]);
+    for word in ["kernel", "module", "slot", "udmabuf", "memfd", "buffered", "io_uring", "O_DIRECT"]
+    {
+        assert!(report.lines().any(|line| line.starts_with(word)), "no {word} in\n{report}");
+    }
+    fails(1, &["doctor", text(&folder.path().join("nothing"))]);
+}
+
+#[test]
+fn load_into_save_makes_a_copy() {
+    let folder = folder();
+    let copy = folder.path().join("copy");
+    for size in [1, 4096, 1_000_003] {
+        let (path, bytes) = file(&folder, size);
+        let save = [env!("CARGO_BIN_EXE_dmabuf-dio"), "save", text(&copy)];
+        let report = ok(&[&["load", text(&path), "--"][..], &save].concat());
+        assert!(report.contains(&format!("{size} bytes")), "{report}");
+        assert_eq!(std::fs::read(&copy).expect("read"), bytes);
+        let part = ["load", text(&path), "--offset", "0", "--length", "1", "--quiet", "--"];
+        let report = ok(&[&part[..], &save, &["--json"]].concat());
+        let report: Value = serde_json::from_str(&report).expect("JSON");
+        assert_eq!(report["operation"], "save");
+        assert_eq!(report["bytes"], 1);
+        assert_eq!(std::fs::read(&copy).expect("read"), bytes[..1]);
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 4, "nothing else is left");
+}
+
+#[test]
+fn schema_of_save_is_stable() {
+    let folder = folder();
+    let (path, _) = file(&folder, 10_000);
+    let copy = folder.path().join("copy");
+    let save = [env!("CARGO_BIN_EXE_dmabuf-dio"), "save", text(&copy), "--json"];
+    let report = ok(&[&["load", text(&path), "--quiet", "--"][..], &save].concat());
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let expected = [
+        "backend",
+        "buffer",
+        "buffer_length",
+        "buffer_offset",
+        "bytes",
+        "cpu_seconds",
+        "evidence",
+        "file",
+        "gb_per_second",
+        "huge_bytes",
+        "mode",
+        "notes",
+        "operation",
+        "page_cache_grown",
+        "page_size",
+        "refusals",
+        "schema",
+        "seconds",
+        "segments",
+        "storage_bytes",
+    ];
+    assert_eq!(keys(&report), expected);
+}
+
+#[test]
+fn save_takes_a_descriptor_and_a_part() {
+    let folder = folder();
+    let (path, bytes) = file(&folder, 50_000);
+    let copy = folder.path().join("copy");
+    let script = format!(
+        "exec {} save {} --fd $DMABUF_DIO_FD --offset 100 --length 4K --quiet",
+        env!("CARGO_BIN_EXE_dmabuf-dio"),
+        text(&copy)
+    );
+    let report = ok(&["load", text(&path), "--quiet", "--", "sh", "-c", &script]);
+    assert_eq!(report, "");
+    assert_eq!(std::fs::read(&copy).expect("read"), bytes[100..4196]);
+}
+
+#[test]
+fn command_gets_the_buffer_and_its_exit_code_counts() {
+    let folder = folder();
+    let (path, bytes) = file(&folder, 10_000);
+    let script = "test -e /proc/self/fd/$DMABUF_DIO_FD || exit 9; \
+                  echo $DMABUF_DIO_OFFSET $DMABUF_DIO_LEN; exit 42";
+    let output = run(&["load", text(&path), "--offset", "5000", "--", "sh", "-c", script]);
+    assert_eq!(output.status.code(), Some(42));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "904 5000\n", "only the command's");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("backend"), "the report");
+
+    // A memfd can be read through /proc.
+    if ok(&["load", text(&path), "--json"]).contains("\"buffer\": \"memfd\"") {
+        let script = "head -c $DMABUF_DIO_LEN /proc/self/fd/$DMABUF_DIO_FD";
+        let output = run(&["load", text(&path), "--quiet", "--", "sh", "-c", script]);
+        assert_eq!(output.stdout, bytes);
+    }
+    let killed = run(&["load", text(&path), "--", "sh", "-c", "kill -KILL $$"]);
+    assert_eq!(killed.status.signal(), Some(9));
+}
+
+#[test]
+fn exit_codes() {
+    let folder = folder();
+    let (path, _) = file(&folder, 10_000);
+    let path = text(&path);
+    let missing = folder.path().join("missing");
+    let copy = folder.path().join("copy");
+    let said = fails(1, &["load", text(&missing)]);
+    assert!(said.contains("missing") && said.contains("ENOENT"), "{said}");
+    fails(1, &["load", text(folder.path())]);
+    let said = fails(1, &["load", path, "--length", "1M"]);
+    assert!(said.contains("10000"), "{said}");
+    let said = fails(2, &["load", path, "--chunk", "5"]);
+    assert!(said.contains("--chunk"), "{said}");
+    fails(2, &["save", text(&copy)]);
+    fails(2, &["save", text(&copy), "--fd", "999"]);
+    fails(1, &["save", text(&copy), "--fd", "0"]);
+    fails(127, &["load", path, "--quiet", "--", "no-such-program"]);
+    fails(126, &["load", path, "--quiet", "--", path]);
+    for usage in [&["load"][..], &["load", path, "--offset", "4Q"], &["nothing"], &[]] {
+        assert_eq!(run(usage).status.code(), Some(2), "{usage:?}");
+    }
+    assert!(!copy.exists());
+}
+
+#[test]
+fn unavailable_backend_is_3() {
+    let folder = folder();
+    let (path, _) = file(&folder, 10_000);
+    let facts: Value = serde_json::from_str(&ok(&["doctor", "--json"])).expect("JSON");
+    for status in facts["backends"].as_array().expect("a list") {
+        let name = status["backend"].as_str().expect("a name");
+        let arguments = ["load", text(&path), "--backend", name];
+        if status["available"] == true {
+            assert!(ok(&arguments).contains(name));
+        } else {
+            let said = fails(3, &arguments);
+            assert!(said.contains(name), "{said}");
+        }
+    }
+}
+
+#[test]
+fn environment_that_makes_no_sense() {
+    let folder = folder();
+    let copy = folder.path().join("copy");
+    for (name, value) in [("DMABUF_DIO_FD", "x"), ("DMABUF_DIO_FD", "-1")] {
+        let output = program().args(["save", text(&copy)]).env(name, value).output().expect("run");
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
+    let (path, _) = file(&folder, 4096);
+    let script = format!(
+        "DMABUF_DIO_LEN=1000000 exec {} save {}",
+        env!("CARGO_BIN_EXE_dmabuf-dio"),
+        text(&copy)
+    );
+    let output = run(&["load", text(&path), "--quiet", "--", "sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(!copy.exists());
+}
+
+#[test]
+fn help_has_examples_and_exit_codes() {
+    for subcommand in ["doctor", "load", "save", "completions"] {
+        let help = ok(&[subcommand, "--help"]);
+        assert!(help.contains("Examples:"), "{help}");
+    }
+    for help in [ok(&["--help"]), ok(&["load", "--help"]), ok(&["save", "--help"])] {
+        assert!(help.contains("Exit codes:"), "{help}");
+    }
+    assert!(ok(&["--version"]).starts_with("dmabuf-dio "));
+}
+
+#[test]
+fn completions_know_the_options() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(ok(&["completions", shell]).contains("backend"), "{shell}");
+    }
+}
+
+#[test]
+fn interrupted_save_leaves_nothing() {
+    let folder = folder();
+    // Large enough to be on its way for a while: 64 MiB of holes, saved in small requests.
+    let path = folder.path().join("holes");
+    std::fs::File::create(&path).and_then(|file| file.set_len(64 << 20)).expect("create");
+    let copy = folder.path().join("copy");
+    std::fs::write(&copy, "before").expect("write");
+    let script = format!(
+        "{} save {} --chunk 4K --depth 1 & pid=$!
+         while test -d /proc/$pid; do
+             grep -q '^SigCgt:.*[4-7c-f]...$' /proc/$pid/status && break
+         done
+         sleep 0.1; kill -TERM $pid; wait $pid",
+        env!("CARGO_BIN_EXE_dmabuf-dio"),
+        text(&copy)
+    );
+    let output = run(&["load", text(&path), "--quiet", "--", "sh", "-c", &script]);
+    if output.status.success() {
+        println!("skipped: the save was done before it could be interrupted");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(143), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cancelled"), "{output:?}");
+    assert_eq!(std::fs::read(&copy).expect("read"), b"before");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 2);
+}

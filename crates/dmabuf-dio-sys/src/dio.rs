@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `/dev/dmabuf_dio`: file I/O straight to and from the pages of a dma-buf.
+//!
+//! An open file of the device is a *context*. A context can attach one dma-buf, with
+//! [`attach`], and keeps it until it is closed; [`load`] needs none attached. The structures
+//! are those of the header `linux/dmabuf_dio.h`, and what each field means is written there.
+//!
+//! The calls that move bytes take their structure by `&mut`: its output fields, `done` above
+//! all, are valid also when the call fails.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Result;
+use rustix::ioctl::{self, Opcode, opcode};
+
+use crate::layout::pin_layout;
+
+/// Path of the device node.
+pub const DEVICE: &str = "/dev/dmabuf_dio";
+
+/// [`Info::features`]: `REGISTER` and `UNREGISTER` of `io_uring` slots work.
+pub const FEATURE_SLOTS: u64 = 1 << 0;
+/// [`Slot::flags`]: file to buffer, `READ_FIXED`.
+pub const SLOT_READ: u32 = 1 << 0;
+/// [`Slot::flags`]: buffer to file, `WRITE_FIXED`.
+pub const SLOT_WRITE: u32 = 1 << 1;
+
+/// What the module can do: `struct dmabuf_dio_info`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// Out: `FEATURE_*` bits.
+    pub features: u64,
+    /// Out: largest accepted number of requests in flight.
+    pub max_depth: u32,
+    /// Must be zero.
+    pub reserved: u32,
+    /// Out: largest accepted request, in bytes.
+    pub max_chunk: u64,
+    /// Out: request size used when 0 is passed, in bytes.
+    pub default_chunk: u64,
+    /// Out: gather size used when 0 is passed, in bytes.
+    pub default_gather: u64,
+    /// Out: requests in flight when 0 is passed.
+    pub default_depth: u32,
+    /// Must be zero.
+    pub reserved2: u32,
+}
+
+pin_layout!(Info: 48 {
+    features @ 0, max_depth @ 8, reserved @ 12, max_chunk @ 16, default_chunk @ 24,
+    default_gather @ 32, default_depth @ 40, reserved2 @ 44,
+});
+
+/// Borrows the pages of a dma-buf: `struct dmabuf_dio_attach`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attach {
+    /// In: the dma-buf; it may be closed afterwards.
+    pub dmabuf_fd: i32,
+    /// In: must be zero.
+    pub flags: u32,
+    /// Out: length of the buffer, in bytes.
+    pub length: u64,
+    /// Out: number of physically contiguous pieces.
+    pub segments: u32,
+    /// Must be zero.
+    pub reserved: u32,
+}
+
+pin_layout!(Attach: 24 { dmabuf_fd @ 0, flags @ 4, length @ 8, segments @ 16, reserved @ 20 });
+
+/// Moves a range between a file and the attached buffer: `struct dmabuf_dio_rw`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadWrite {
+    /// In: a regular file or block device.
+    pub file_fd: i32,
+    /// In: must be zero.
+    pub flags: u32,
+    /// In: start in the file.
+    pub file_offset: u64,
+    /// In: start in the buffer.
+    pub buf_offset: u64,
+    /// In: bytes to move.
+    pub length: u64,
+    /// In: bytes per request, a multiple of the page size; 0: default.
+    pub chunk: u64,
+    /// In: requests in flight; 0: default.
+    pub depth: u32,
+    /// Out: with `EINVAL` for want of alignment: what the two offsets must be congruent modulo.
+    pub align: u32,
+    /// Out: bytes moved, without a gap, also when the call fails.
+    pub done: u64,
+    /// Out: how many of [`done`](Self::done) were asked for with `O_DIRECT`.
+    pub direct: u64,
+}
+
+pin_layout!(ReadWrite: 64 {
+    file_fd @ 0, flags @ 4, file_offset @ 8, buf_offset @ 16, length @ 24, chunk @ 32,
+    depth @ 40, align @ 44, done @ 48, direct @ 56,
+});
+
+/// Allocates a dma-buf and reads a file into it: `struct dmabuf_dio_load`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// In: a regular file or block device.
+    pub file_fd: i32,
+    /// In: `O_CLOEXEC`, and `O_RDONLY` or `O_RDWR`, for the new descriptor.
+    pub fd_flags: u32,
+    /// In: must be zero.
+    pub flags: u32,
+    /// In: requests in flight; 0: default.
+    pub depth: u32,
+    /// In: start in the file.
+    pub file_offset: u64,
+    /// In: bytes to read, at least 1.
+    pub length: u64,
+    /// In: memory to allocate before the first read is issued; 0: the module's parameter.
+    pub gather: u64,
+    /// In: bytes per request, a multiple of the page size; 0: default.
+    pub chunk: u64,
+    /// Out: the new dma-buf, owned by the caller. [`load`] returns it owned.
+    pub dmabuf_fd: i32,
+    /// Out: number of physically contiguous pieces.
+    pub segments: u32,
+    /// Out: length of the dma-buf: [`length`](Self::length) rounded up to pages.
+    pub buf_length: u64,
+    /// Out: bytes read, also when the call fails.
+    pub done: u64,
+    /// Out: how many of [`done`](Self::done) were asked for with `O_DIRECT`.
+    pub direct: u64,
+    /// Out: with `EINVAL` for want of alignment: what `file_offset` must be a multiple of.
+    pub align: u32,
+    /// Must be zero.
+    pub reserved: u32,
+}
+
+pin_layout!(Load: 88 {
+    file_fd @ 0, fd_flags @ 4, flags @ 8, depth @ 12, file_offset @ 16, length @ 24,
+    gather @ 32, chunk @ 40, dmabuf_fd @ 48, segments @ 52, buf_length @ 56, done @ 64,
+    direct @ 72, align @ 80, reserved @ 84,
+});
+
+/// An `io_uring` fixed buffer over part of the attached buffer: `struct dmabuf_dio_slot`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// In: start in the attached buffer, a multiple of the page size.
+    pub buf_offset: u64,
+    /// In: bytes, at least 1, less than 4 GiB.
+    pub length: u64,
+    /// In: index in the ring's table of registered buffers.
+    pub index: u32,
+    /// In: `SLOT_*`, at least one direction.
+    pub flags: u32,
+}
+
+pin_layout!(Slot: 24 { buf_offset @ 0, length @ 8, index @ 16, flags @ 20 });
+
+/// What stands in the SQE's command area: `struct dmabuf_dio_uring_cmd`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UringCmd {
+    /// User address of a [`Slot`].
+    pub arg: u64,
+    /// Its size in bytes.
+    pub size: u32,
+    /// Must be zero.
+    pub reserved: u32,
+}
+
+pin_layout!(UringCmd: 16 { arg @ 0, size @ 8, reserved @ 12 });
+
+impl UringCmd {
+    /// The command that points at `slot`, which must stay where it is until the completion.
+    pub fn new(slot: &Slot) -> Self {
+        Self { arg: std::ptr::from_ref(slot) as u64, size: size_of::<Slot>() as u32, reserved: 0 }
+    }
+
+    /// The 16 bytes of the command area, as `io_uring::opcode::UringCmd16` takes them.
+    pub fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.arg.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&self.size.to_ne_bytes());
+        bytes[12..].copy_from_slice(&self.reserved.to_ne_bytes());
+        bytes
+    }
+}
+
+const MAGIC: u8 = 0xdb;
+
+/// Number of the ioctl that [`info`] makes.
+pub const IOC_INFO: Opcode = opcode::read_write::<Info>(MAGIC, 0);
+/// Number of the ioctl that [`attach`] makes.
+pub const IOC_ATTACH: Opcode = opcode::read_write::<Attach>(MAGIC, 1);
+/// Number of the ioctl that [`read`] makes.
+pub const IOC_READ: Opcode = opcode::read_write::<ReadWrite>(MAGIC, 2);
+/// Number of the ioctl that [`write`] makes.
+pub const IOC_WRITE: Opcode = opcode::read_write::<ReadWrite>(MAGIC, 3);
+/// Number of the ioctl that [`load`] makes.
+pub const IOC_LOAD: Opcode = opcode::read_write::<Load>(MAGIC, 4);
+/// Number of the ioctl that [`cancel`] makes.
+pub const IOC_CANCEL: Opcode = opcode::none(MAGIC, 5);
+/// `cmd_op` of the `IORING_OP_URING_CMD` that fills a slot.
+pub const URING_REGISTER: u32 = opcode::write::<Slot>(MAGIC, 0x80) as u32;
+/// `cmd_op` of the `IORING_OP_URING_CMD` that empties a slot.
+pub const URING_UNREGISTER: u32 = opcode::write::<Slot>(MAGIC, 0x81) as u32;
+
+/// Opens a context on [`DEVICE`].
+///
+/// # Errors
+///
+/// `ENOENT`: the module is not loaded. `EACCES`: no permission on the device node.
+pub fn open() -> Result<OwnedFd> {
+    rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Asks what the module can do.
+///
+/// # Errors
+///
+/// `ENOTTY`: `context` is not a file of the device.
+pub fn info(context: BorrowedFd<'_>) -> Result<Info> {
+    let mut info = Info::default();
+    // SAFETY: IOC_INFO reads and fills a `struct dmabuf_dio_info`, whose layout `Info` has.
+    unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_INFO, Info>::new(&mut info))? };
+    Ok(info)
+}
+
+/// Attaches `dmabuf` to the context. The module keeps its own reference to the buffer.
+///
+/// # Errors
+///
+/// `EINVAL`: not a dma-buf. `EBUSY`: the context has a buffer already. `EOPNOTSUPP`: the
+/// exporter offers no kernel mapping, or the buffer is device memory. `ENOMEM`.
+pub fn attach(context: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>) -> Result<Attach> {
+    use std::os::fd::AsRawFd;
+    let mut attach = Attach { dmabuf_fd: dmabuf.as_raw_fd(), ..Attach::default() };
+    // SAFETY: IOC_ATTACH reads and fills a `struct dmabuf_dio_attach`, whose layout `Attach` has.
+    unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_ATTACH, Attach>::new(&mut attach))? };
+    Ok(attach)
+}
+
+/// Fills a range of the attached buffer from a file. Blocks until that is done.
+///
+/// Stops early only at the end of the file: then it succeeds with `done < length`.
+///
+/// # Errors
+///
+/// `ENOTCONN`: no buffer attached. `EBADF`: no such file, or not open for reading. `EISDIR`.
+/// `EINVAL`: neither a regular file nor a block device, or alignment (see [`ReadWrite::align`]).
+/// `EOVERFLOW`: the file range wraps. `ERANGE`: the range leaves the buffer. `ECANCELED`: see
+/// [`cancel`]. And what the file system returns, `EIO` say.
+pub fn read(context: BorrowedFd<'_>, rw: &mut ReadWrite) -> Result<()> {
+    // SAFETY: IOC_READ reads and updates a `struct dmabuf_dio_rw`, whose layout `ReadWrite` has.
+    // The buffer it fills belongs to a dma-buf, not to Rust.
+    unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_READ, ReadWrite>::new(rw)) }
+}
+
+/// Writes a range of the attached buffer to a file. Blocks until that is done.
+///
+/// # Errors
+///
+/// As for [`read`], with `EBADF` for a file not open for writing or open with `O_APPEND`, and
+/// `ENOSPC`, `EFBIG` and the like from the file system.
+pub fn write(context: BorrowedFd<'_>, rw: &mut ReadWrite) -> Result<()> {
+    // SAFETY: IOC_WRITE reads and updates a `struct dmabuf_dio_rw`, whose layout `ReadWrite` has.
+    unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_WRITE, ReadWrite>::new(rw)) }
+}
+
+/// Allocates a dma-buf, reads a file into it and returns it. Blocks until that is done.
+///
+/// The buffer appears only when all of the range has been read; the rest of its last page is
+/// zero. Otherwise nothing is returned and the memory is freed.
+///
+/// # Errors
+///
+/// As for [`read`], and `ENODATA`: the file ends before the range does. `EINVAL`: also a length
+/// of 0. `ENOMEM`: more than the memory that is available. `EMFILE`.
+pub fn load(context: BorrowedFd<'_>, load: &mut Load) -> Result<OwnedFd> {
+    use std::os::fd::FromRawFd;
+    load.dmabuf_fd = -1;
+    // SAFETY: IOC_LOAD reads and updates a `struct dmabuf_dio_load`, whose layout `Load` has.
+    unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_LOAD, Load>::new(load))? };
+    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(load.dmabuf_fd) })
+}
+
+/// Ends the [`read`], [`write`] and [`load`] calls now running on the context: they fail with
+/// `ECANCELED` once their requests in flight are done. Does not wait for them.
+///
+/// # Errors
+///
+/// `ENOTTY`: `context` is not a file of the device.
+pub fn cancel(context: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: IOC_CANCEL takes no argument.
+    unsafe { ioctl::ioctl(context, ioctl::NoArg::<IOC_CANCEL>::new()) }
+}

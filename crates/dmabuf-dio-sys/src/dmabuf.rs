@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! ioctls of a dma-buf: brackets around CPU access, and its name.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::os::fd::BorrowedFd;
+
+use rustix::io::{Errno, Result};
+use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode, opcode};
+
+use crate::layout::pin_layout;
+
+/// Longest name the kernel takes, in bytes, with the terminating NUL.
+pub const NAME_LEN: usize = 32;
+
+/// `struct dma_buf_sync`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sync {
+    /// In: [`Access`] and whether this is the start or the end.
+    pub flags: u64,
+}
+
+pin_layout!(Sync: 8 { flags @ 0 });
+
+/// What the CPU does between the two halves of a bracket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads the buffer.
+    Read,
+    /// Writes the buffer.
+    Write,
+    /// Reads and writes the buffer.
+    ReadWrite,
+}
+
+impl Access {
+    const fn bits(self) -> u64 {
+        match self {
+            Self::Read => 1,
+            Self::Write => 2,
+            Self::ReadWrite => 3,
+        }
+    }
+}
+
+const SYNC_END: u64 = 1 << 2;
+
+/// Number of the ioctl that [`begin_cpu_access`] and [`end_cpu_access`] make.
+pub const IOC_SYNC: Opcode = opcode::write::<Sync>(b'b', 0);
+/// Number of the ioctl that [`set_name`] makes.
+pub const IOC_SET_NAME: Opcode = opcode::write::<u64>(b'b', 1);
+
+/// Says that the CPU is about to access the buffer. Waits for devices that use it.
+///
+/// # Errors
+///
+/// `ENOTTY`: not a dma-buf. `EINTR` and `EAGAIN` are not returned: the call is made again.
+pub fn begin_cpu_access(dmabuf: BorrowedFd<'_>, access: Access) -> Result<()> {
+    sync(dmabuf, access.bits())
+}
+
+/// Says that the CPU has finished what [`begin_cpu_access`] began with the same `access`.
+///
+/// # Errors
+///
+/// As for [`begin_cpu_access`].
+pub fn end_cpu_access(dmabuf: BorrowedFd<'_>, access: Access) -> Result<()> {
+    sync(dmabuf, access.bits() | SYNC_END)
+}
+
+fn sync(dmabuf: BorrowedFd<'_>, flags: u64) -> Result<()> {
+    loop {
+        // SAFETY: IOC_SYNC reads a `struct dma_buf_sync`, whose layout `Sync` has.
+        let result =
+            unsafe { ioctl::ioctl(dmabuf, ioctl::Setter::<IOC_SYNC, Sync>::new(Sync { flags })) };
+        match result {
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Gives the buffer a name, which its lines in `/proc/*/fdinfo` and debugfs then carry.
+///
+/// # Errors
+///
+/// `EINVAL`: longer than [`NAME_LEN`] with its NUL. `ENOTTY`: not a dma-buf.
+pub fn set_name(dmabuf: BorrowedFd<'_>, name: &CStr) -> Result<()> {
+    // SAFETY: the ioctl reads a NUL-terminated string of at most NAME_LEN bytes, and `name` is
+    // NUL-terminated: the kernel stops at the NUL.
+    unsafe { ioctl::ioctl(dmabuf, SetName(name.as_ptr())) }
+}
+
+struct SetName(*const c_char);
+
+// SAFETY: the kernel reads a string through the pointer and writes nothing.
+unsafe impl Ioctl for SetName {
+    type Output = ();
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        IOC_SET_NAME
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.0.cast_mut().cast()
+    }
+
+    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> Result<()> {
+        Ok(())
+    }
+}

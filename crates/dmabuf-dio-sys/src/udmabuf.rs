@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `/dev/udmabuf`: a dma-buf over the pages of a memfd.
+
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Result;
+use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode, opcode};
+
+use crate::layout::pin_layout;
+
+/// Path of the device node.
+pub const DEVICE: &str = "/dev/udmabuf";
+/// Holds the largest buffer in MiB (before Linux 7.3 it is 64 unless it was changed).
+pub const SIZE_LIMIT_MB: &str = "/sys/module/udmabuf/parameters/size_limit_mb";
+/// Holds the largest number of memfd ranges in one buffer.
+pub const LIST_LIMIT: &str = "/sys/module/udmabuf/parameters/list_limit";
+
+/// `struct udmabuf_create`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Create {
+    /// In: a memfd sealed with `F_SEAL_SHRINK` and not with `F_SEAL_WRITE`.
+    pub memfd: u32,
+    /// In: 1 for `O_CLOEXEC`.
+    pub flags: u32,
+    /// In: start in the memfd, a multiple of the page size.
+    pub offset: u64,
+    /// In: bytes, a multiple of the page size.
+    pub size: u64,
+}
+
+pin_layout!(Create: 24 { memfd @ 0, flags @ 4, offset @ 8, size @ 16 });
+
+/// Number of the ioctl that [`create`] makes.
+pub const IOC_CREATE: Opcode = opcode::write::<Create>(b'u', 0x42);
+
+const FLAGS_CLOEXEC: u32 = 1;
+
+/// Opens the device.
+///
+/// # Errors
+///
+/// `ENOENT`: the kernel has no udmabuf. `EACCES`: no permission on the device node.
+pub fn open() -> Result<OwnedFd> {
+    rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Makes a dma-buf over `size` bytes of `memfd` from `offset`. It pins every page, so fill the
+/// memfd first: pages it does not have yet are allocated one by one.
+///
+/// # Errors
+///
+/// `EINVAL`: offset or size not a multiple of the page size, beyond the memfd, seals missing,
+/// or more than [`SIZE_LIMIT_MB`] allows. `EBADFD`: not a memfd. `ENOMEM`.
+pub fn create(
+    device: BorrowedFd<'_>,
+    memfd: BorrowedFd<'_>,
+    offset: u64,
+    size: u64,
+) -> Result<OwnedFd> {
+    let call =
+        CreateCall(Create { memfd: memfd.as_raw_fd() as u32, flags: FLAGS_CLOEXEC, offset, size });
+    // SAFETY: IOC_CREATE reads a `struct udmabuf_create`, whose layout `Create` has.
+    let fd = unsafe { ioctl::ioctl(device, call)? };
+    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+struct CreateCall(Create);
+
+// SAFETY: the kernel reads a `struct udmabuf_create` through the pointer, writes nothing, and
+// returns a descriptor.
+unsafe impl Ioctl for CreateCall {
+    type Output = i32;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        IOC_CREATE
+    }
+
+    fn as_ptr(&mut self) -> *mut std::ffi::c_void {
+        (&raw mut self.0).cast()
+    }
+
+    unsafe fn output_from_ptr(output: IoctlOutput, _: *mut std::ffi::c_void) -> Result<i32> {
+        Ok(output)
+    }
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loads a file into a buffer by the best way there is, and says which one that was.
+//!
+//! Usage: `cargo run --example load -- FILE`
+
+use std::os::fd::AsRawFd;
+
+use dmabuf_dio::{Error, Loader};
+
+fn main() -> std::process::ExitCode {
+    let Some(path) = std::env::args_os().nth(1) else {
+        eprintln!("usage: load FILE");
+        return 2.into();
+    };
+    match load(path.into()) {
+        Ok(()) => 0.into(),
+        Err(error) => {
+            eprintln!("{error}\n{}", error.hint());
+            1.into()
+        }
+    }
+}
+
+fn load(path: std::path::PathBuf) -> Result<(), Error> {
+    let loaded = Loader::new(path).load()?;
+    let report = &loaded.report;
+    println!(
+        "{} bytes in a {} (fd {}) by backend {}, {}: {:.2} GB/s",
+        loaded.len,
+        loaded.buf.kind(),
+        loaded.buf.as_raw_fd(),
+        report.backend,
+        report.mode,
+        report.gb_per_second
+    );
+    for refusal in &report.refusals {
+        println!("not {refusal}");
+    }
+    let mut first = vec![0; loaded.len.min(16) as usize];
+    loaded.buf.map()?.read_at(loaded.data_offset, &mut first)?;
+    println!("it begins with {first:02x?}");
+    Ok(())
+}

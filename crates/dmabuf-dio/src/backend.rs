@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ways to move the bytes, and why one is not available.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::buf::Kind;
+use crate::errno::Errno;
+use crate::error::Direction;
+
+/// A way to move bytes between a file and a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Backend {
+    /// The kernel module's ioctls: a fresh load allocates memory that is not zeroed first and
+    /// reads into it while the rest is still being allocated.
+    Module,
+    /// The dma-buf's pages as `io_uring` fixed buffers, lent by the kernel module (Linux 7.3).
+    #[serde(rename = "slot")]
+    UringSlot,
+    /// As [`Memfd`](Self::Memfd), and then a dma-buf over its pages by `/dev/udmabuf`.
+    Udmabuf,
+    /// A memfd, with huge pages where there are any, filled by `io_uring` with `O_DIRECT`.
+    Memfd,
+    /// `pread` and `pwrite` on a mapping of the buffer, through the page cache.
+    Buffered,
+}
+
+impl Backend {
+    /// All backends, in the order in which a fresh load tries them.
+    pub const ALL: [Self; 5] =
+        [Self::Module, Self::UringSlot, Self::Udmabuf, Self::Memfd, Self::Buffered];
+
+    /// The name that [`FromStr`] takes and [`Display`](fmt::Display) prints.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Module => "module",
+            Self::UringSlot => "slot",
+            Self::Udmabuf => "udmabuf",
+            Self::Memfd => "memfd",
+            Self::Buffered => "buffered",
+        }
+    }
+
+    /// Those that can move bytes between a file and an existing buffer of that kind, in the
+    /// order in which they are tried.
+    pub const fn for_existing(kind: Kind) -> &'static [Self] {
+        match kind {
+            Kind::DmaBuf => &[Self::Module, Self::UringSlot, Self::Buffered],
+            Kind::Memfd => &[Self::Memfd, Self::Buffered],
+        }
+    }
+
+    pub(crate) fn refuse(self, reason: impl Into<String>) -> Refusal {
+        Refusal { backend: self, reason: reason.into(), errno: None, remedy: None }
+    }
+
+    pub(crate) fn refuse_kind(self, kind: Kind, direction: Direction) -> Refusal {
+        let verb = match direction {
+            Direction::Load => "load into",
+            Direction::Save => "save from",
+        };
+        let others: Vec<_> = Self::for_existing(kind).iter().map(|other| other.name()).collect();
+        self.refuse(format!("it cannot {verb} an existing {kind}"))
+            .remedy(format!("use one of: {}", others.join(", ")))
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The text names no backend.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no backend is called {0:?}: they are module, slot, udmabuf, memfd and buffered")]
+pub struct UnknownBackend(String);
+
+impl FromStr for Backend {
+    type Err = UnknownBackend;
+
+    fn from_str(text: &str) -> Result<Self, UnknownBackend> {
+        Self::ALL
+            .into_iter()
+            .find(|backend| backend.name() == text)
+            .ok_or_else(|| UnknownBackend(text.into()))
+    }
+}
+
+/// Why a backend is not available.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Refusal {
+    /// The backend.
+    pub backend: Backend,
+    /// What is missing.
+    pub reason: String,
+    /// The error number that said so, if one did.
+    pub errno: Option<Errno>,
+    /// What would change it: a command to type, where there is one.
+    pub remedy: Option<String>,
+}
+
+impl Refusal {
+    pub(crate) fn errno(mut self, errno: impl Into<Errno>) -> Self {
+        self.errno = Some(errno.into());
+        self
+    }
+
+    pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.backend, self.reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for backend in Backend::ALL {
+            assert_eq!(backend.name().parse(), Ok(backend));
+            assert_eq!(
+                serde_json::to_string(&backend).expect("JSON"),
+                format!("\"{}\"", backend.name())
+            );
+        }
+        assert!("direct".parse::<Backend>().is_err());
+    }
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Watching a transfer and stopping it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// How far a transfer is. Both are in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Bytes moved.
+    pub done: u64,
+    /// Bytes to move.
+    pub total: u64,
+}
+
+/// Stops a transfer from another thread, or from a signal handler.
+///
+/// Clones share their state. The transfer ends with
+/// [`Error::Cancelled`](crate::Error::Cancelled) within about 100 ms, when its requests in
+/// flight are done.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// A token that is not cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stops the transfers that have this token, now and later. Async-signal-safe.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`cancel`](Self::cancel) was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+type Callback = dyn Fn(Progress) + Send + Sync;
+
+/// The caller's callback and token.
+#[derive(Clone, Default)]
+pub(crate) struct Control {
+    pub(crate) progress: Option<Arc<Callback>>,
+    pub(crate) cancel: CancelToken,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("cancel", &self.cancel).finish_non_exhaustive()
+    }
+}
+
+/// A [`Control`] while a transfer runs: counts, and never lets the count go back.
+#[derive(Debug)]
+pub(crate) struct Watch<'a> {
+    control: &'a Control,
+    total: u64,
+    done: AtomicU64,
+}
+
+impl<'a> Watch<'a> {
+    /// Reports 0 of `total` bytes.
+    pub(crate) fn start(control: &'a Control, total: u64) -> Self {
+        let watch = Self { control, total, done: AtomicU64::new(0) };
+        watch.report(0);
+        watch
+    }
+
+    /// Says that `bytes` more were moved.
+    pub(crate) fn add(&self, bytes: u64) {
+        self.done.fetch_add(bytes, Ordering::Relaxed);
+        self.report(self.done.load(Ordering::Relaxed));
+    }
+
+    /// Says that `done` bytes were moved in all.
+    pub(crate) fn set(&self, done: u64) {
+        let before = self.done.fetch_max(done, Ordering::Relaxed);
+        if done > before {
+            self.report(done);
+        }
+    }
+
+    fn report(&self, done: u64) {
+        if let Some(callback) = &self.control.progress {
+            callback(Progress { done: done.min(self.total), total: self.total });
+        }
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.control.cancel.is_cancelled()
+    }
+}

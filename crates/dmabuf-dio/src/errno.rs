@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Error numbers of the kernel, with their names.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// An error number of the kernel. Displays as name and meaning: `EIO (Input/output error)`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(i32);
+
+impl Errno {
+    /// From a positive number, `2` for `ENOENT` say.
+    pub const fn from_raw(number: i32) -> Self {
+        Self(number)
+    }
+
+    /// The positive number.
+    pub const fn raw(self) -> i32 {
+        self.0
+    }
+
+    /// The name, `"ENOENT"` say, or `None` for a number that this library has no name for.
+    pub fn name(self) -> Option<&'static str> {
+        NAMES.iter().find(|(number, _)| *number == self.0).map(|(_, name)| *name)
+    }
+}
+
+impl From<rustix::io::Errno> for Errno {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self(errno.raw_os_error())
+    }
+}
+
+impl From<&std::io::Error> for Errno {
+    fn from(error: &std::io::Error) -> Self {
+        Self(error.raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+impl From<Errno> for std::io::Error {
+    fn from(errno: Errno) -> Self {
+        Self::from_raw_os_error(errno.0)
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = std::io::Error::from_raw_os_error(self.0).to_string();
+        let meaning = text.split(" (os error").next().unwrap_or_default();
+        match self.name() {
+            Some(name) => write!(f, "{name} ({meaning})"),
+            None => write!(f, "errno {} ({meaning})", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Errno {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.name() {
+            Some(name) => serializer.serialize_str(name),
+            None => serializer.serialize_str(&self.0.to_string()),
+        }
+    }
+}
+
+macro_rules! names {
+    ($($name:ident)+) => { &[$((libc::$name, stringify!($name))),+] };
+}
+
+/// Those that file, memory, `io_uring` and device calls return.
+const NAMES: &[(i32, &str)] = names!(
+    EPERM ENOENT EINTR EIO ENXIO E2BIG EBADF EAGAIN ENOMEM EACCES EFAULT EBUSY EEXIST EXDEV ENODEV
+    ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE
+    ERANGE EDEADLK ENAMETOOLONG ENOSYS ELOOP ENODATA ETIME EREMOTEIO EPROTO EBADMSG EOVERFLOW
+    EBADFD ESTALE EILSEQ EOPNOTSUPP ENOTCONN ETIMEDOUT EALREADY EINPROGRESS EDQUOT ENOMEDIUM
+    ECANCELED EHWPOISON
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn displays_name_and_meaning() {
+        assert_eq!(Errno::from_raw(libc::EIO).to_string(), "EIO (Input/output error)");
+        assert!(Errno::from_raw(4095).to_string().starts_with("errno 4095"));
+    }
+}

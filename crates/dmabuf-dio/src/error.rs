@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What can go wrong, and what to do about it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::backend::{Backend, Refusal};
+use crate::errno::Errno;
+
+/// `Result` with this library's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// From a file to a buffer.
+    Load,
+    /// From a buffer to a file.
+    Save,
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Load => "reading",
+            Self::Save => "writing",
+        })
+    }
+}
+
+/// What went wrong. The text is one line that says what failed; [`hint`](Error::hint) is one
+/// line that says what to do. Offsets and lengths are in bytes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file cannot be opened.
+    #[error("{}: cannot open it for {direction}: {errno}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What it was to be opened for.
+        direction: Direction,
+        /// `ENOENT`, `EACCES`, ...
+        errno: Errno,
+    },
+
+    /// A file descriptor is not open for the direction.
+    #[error("{}: the descriptor is not open for {direction}", path.display())]
+    Access {
+        /// The file.
+        path: PathBuf,
+        /// What it has to be open for.
+        direction: Direction,
+    },
+
+    /// Neither a regular file nor a block device.
+    #[error("{}: neither a regular file nor a block device but {found}", path.display())]
+    NotAFile {
+        /// The file.
+        path: PathBuf,
+        /// What it is: `"a directory"`, `"a dma-buf"`, ...
+        found: &'static str,
+    },
+
+    /// The whole file was asked for, and it has no bytes.
+    #[error("{}: the file is empty, and a buffer has at least one byte", path.display())]
+    EmptyFile {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// A length of 0 was asked for.
+    #[error("{}: {direction} a range of 0 bytes", path.display())]
+    EmptyRange {
+        /// The file.
+        path: PathBuf,
+        /// The direction.
+        direction: Direction,
+    },
+
+    /// The file ends before the range does, or was truncated while it was read.
+    #[error(
+        "{}: the file ends at byte {end}, the range {offset}..{} does not ({done} bytes read)",
+        path.display(), offset.saturating_add(*length)
+    )]
+    ShortFile {
+        /// The file.
+        path: PathBuf,
+        /// Start of the range.
+        offset: u64,
+        /// Length of the range.
+        length: u64,
+        /// Where the file ends.
+        end: u64,
+        /// Bytes read, from the start of the range without a gap.
+        done: u64,
+    },
+
+    /// Offset and length exceed what a file or buffer can have.
+    #[error("the range of {length} bytes at {offset} goes beyond the largest file offset")]
+    RangeOverflow {
+        /// Start of the range.
+        offset: u64,
+        /// Length of the range.
+        length: u64,
+    },
+
+    /// The range leaves the buffer.
+    #[error("the range of {length} bytes at {offset} leaves the buffer of {buffer} bytes")]
+    RangeBeyondBuffer {
+        /// Start of the range in the buffer.
+        offset: u64,
+        /// Length of the range.
+        length: u64,
+        /// Length of the buffer.
+        buffer: u64,
+    },
+
+    /// The kernel or the device failed the transfer.
+    #[error(
+        "{}: {direction} failed at byte {offset}, after {done} of {length} bytes: {errno}",
+        path.display()
+    )]
+    Transfer {
+        /// The file.
+        path: PathBuf,
+        /// Which way the bytes went.
+        direction: Direction,
+        /// Where in the file it failed.
+        offset: u64,
+        /// Bytes moved, from the start of the range without a gap.
+        done: u64,
+        /// Bytes that were to be moved.
+        length: u64,
+        /// `EIO`, `ENOSPC`, ...
+        errno: Errno,
+    },
+
+    /// There is not enough memory for the buffer.
+    #[error("not enough memory for a buffer of {wanted} bytes{}", available_text(*available))]
+    NoMemory {
+        /// Length of the buffer.
+        wanted: u64,
+        /// What is available, if that was the reason.
+        available: Option<u64>,
+    },
+
+    /// A file descriptor is neither a dma-buf nor a memfd.
+    #[error("the descriptor is neither a dma-buf nor a memfd but {found}")]
+    NotABuffer {
+        /// What the descriptor is.
+        found: String,
+    },
+
+    /// The buffer's descriptor does not allow writing it.
+    #[error("the buffer's descriptor is read-only")]
+    ReadOnlyBuffer,
+
+    /// A call on the buffer failed.
+    #[error("cannot {call} the buffer: {errno}")]
+    Buffer {
+        /// `"map"`, `"begin CPU access to"`, ...
+        call: &'static str,
+        /// As the kernel gave it.
+        errno: Errno,
+    },
+
+    /// A setting has a value that it cannot have.
+    #[error("{name} cannot be {value}: {need}")]
+    Setting {
+        /// Name of the setting.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it has to be.
+        need: &'static str,
+    },
+
+    /// A step of making the target file failed; the target is as it was.
+    #[error("{}: cannot {step}: {errno}", path.display())]
+    Target {
+        /// The target.
+        path: PathBuf,
+        /// `"rename the finished file to it"`, ...
+        step: &'static str,
+        /// As the kernel gave it.
+        errno: Errno,
+    },
+
+    /// The backend that was asked for, or every backend, is unavailable.
+    #[error("{}", unavailable_text(*asked, refusals))]
+    Unavailable {
+        /// The one that was asked for; `None` if any would have done.
+        asked: Option<Backend>,
+        /// Why, for each that was tried.
+        refusals: Vec<Refusal>,
+    },
+
+    /// Cancelled through a [`CancelToken`](crate::CancelToken).
+    #[error("{}: {direction} was cancelled after {done} of {length} bytes", path.display())]
+    Cancelled {
+        /// The file.
+        path: PathBuf,
+        /// Which way the bytes went.
+        direction: Direction,
+        /// Bytes moved, from the start of the range without a gap.
+        done: u64,
+        /// Bytes that were to be moved.
+        length: u64,
+    },
+}
+
+fn available_text(available: Option<u64>) -> String {
+    available.map_or_else(String::new, |bytes| format!(": {bytes} bytes are available"))
+}
+
+fn unavailable_text(asked: Option<Backend>, refusals: &[Refusal]) -> String {
+    let reasons: Vec<String> =
+        refusals.iter().map(|refusal| format!("{}: {}", refusal.backend, refusal.reason)).collect();
+    match asked {
+        Some(backend) => match refusals.first() {
+            Some(refusal) => format!("backend {backend} is not available: {}", refusal.reason),
+            None => format!("backend {backend} is not available"),
+        },
+        None => format!("no backend is available ({})", reasons.join("; ")),
+    }
+}
+
+impl Error {
+    /// One line that says what to do.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Open { errno, path, .. } => open_hint(*errno, path),
+            Self::Access { direction: Direction::Load, .. } => {
+                "open the file with O_RDONLY or O_RDWR".into()
+            }
+            Self::Access { direction: Direction::Save, .. } => {
+                "open the file with O_WRONLY or O_RDWR and without O_APPEND".into()
+            }
+            Self::NotAFile { .. } => "name a regular file or a block device".into(),
+            Self::EmptyFile { .. } => {
+                "name a file with content; files of /proc and /sys show no length: copy them first"
+                    .into()
+            }
+            Self::EmptyRange { .. } => "ask for at least 1 byte".into(),
+            Self::ShortFile { end, offset, .. } => {
+                let left = end.saturating_sub(*offset);
+                format!(
+                    "ask for at most {left} bytes at {offset}, and let no one truncate the file meanwhile"
+                )
+            }
+            Self::RangeOverflow { .. } => "choose a smaller offset or length".into(),
+            Self::RangeBeyondBuffer { offset, buffer, .. } => {
+                format!("at {offset} there is room for {} bytes", buffer.saturating_sub(*offset))
+            }
+            Self::Transfer { errno, .. } | Self::Target { errno, .. } => {
+                transfer_hint(*errno).into()
+            }
+            Self::NoMemory { .. } => {
+                "free memory, or load the file in ranges (offset and length)".into()
+            }
+            Self::NotABuffer { .. } => {
+                "pass the descriptor of a dma-buf, or one from memfd_create(2)".into()
+            }
+            Self::ReadOnlyBuffer => "export or open the buffer with O_RDWR".into(),
+            Self::Buffer { errno, .. } => buffer_hint(*errno).into(),
+            Self::Setting { name, need, .. } => format!("choose another {name}: {need}"),
+            Self::Unavailable { refusals, .. } => refusals
+                .iter()
+                .find_map(|refusal| refusal.remedy.clone())
+                .unwrap_or_else(|| "choose another backend, or let one be chosen".into()),
+            Self::Cancelled { .. } => "start again".into(),
+        }
+    }
+
+    /// The kernel's error number, where there is one.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Open { errno, .. }
+            | Self::Transfer { errno, .. }
+            | Self::Buffer { errno, .. }
+            | Self::Target { errno, .. } => Some(*errno),
+            Self::NoMemory { .. } => Some(Errno::from_raw(libc::ENOMEM)),
+            Self::Unavailable { refusals, .. } => refusals.first().and_then(|first| first.errno),
+            _ => None,
+        }
+    }
+}
+
+fn open_hint(errno: Errno, path: &std::path::Path) -> String {
+    match errno.raw() {
+        libc::ENOENT | libc::ENOTDIR => "check the path".into(),
+        libc::EACCES | libc::EPERM => {
+            format!("look at its permissions: ls -l {}", path.display())
+        }
+        libc::EISDIR => "name a regular file or a block device".into(),
+        libc::EMFILE | libc::ENFILE => "allow more open files: ulimit -n".into(),
+        libc::EROFS => "mount the file system writable".into(),
+        libc::ETXTBSY => "the file is a program that runs, or swap: choose another".into(),
+        _ => "check the path and the file system it is on".into(),
+    }
+}
+
+fn transfer_hint(errno: Errno) -> &'static str {
+    match errno.raw() {
+        libc::EIO => "the storage device reports an error: see dmesg",
+        libc::ENOSPC | libc::EDQUOT => "free space on the file system",
+        libc::EFBIG => "the file system does not take a file of that size",
+        libc::EINVAL => {
+            "the kernel does not take this alignment: choose offsets that are multiples of 4096"
+        }
+        libc::ENOMEM => "free memory, or choose a smaller chunk or depth",
+        libc::EACCES | libc::EPERM => "look at the permissions of the file and its directory",
+        libc::EROFS => "mount the file system writable",
+        libc::EBUSY => "something else uses it: see lsof",
+        _ => "see dmesg for what the kernel says about it",
+    }
+}
+
+fn buffer_hint(errno: Errno) -> &'static str {
+    match errno.raw() {
+        libc::ENOMEM => "free memory, or raise vm.max_map_count",
+        libc::EACCES | libc::EPERM => "the descriptor's access mode does not allow it",
+        libc::EMFILE | libc::ENFILE => "allow more open files: ulimit -n",
+        libc::EINVAL | libc::ENOTTY | libc::ENODEV | libc::EOPNOTSUPP => {
+            "the buffer's exporter does not offer it: use a buffer from /dev/dma_heap/system"
+        }
+        _ => "see dmesg for what the kernel says about it",
+    }
+}
+
+/// How one backend's try ended without success: another may be tried, or not.
+#[derive(Debug)]
+pub(crate) enum Attempt {
+    /// The backend is not available here. Nothing was moved; the next one may be tried.
+    Refused(Refusal),
+    /// The input or the hardware is at fault: every backend would fail.
+    Failed(Error),
+}
+
+impl From<Error> for Attempt {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Refusal> for Attempt {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}

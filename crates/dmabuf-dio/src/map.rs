@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Views of a buffer's content.
+//!
+//! A view is a mapping together with the bracket around the CPU's access that devices without
+//! coherent memory need: access begins when the view is made and ends when it is dropped.
+//!
+//! The memory is shared with other processes and with devices, which Rust's references do not
+//! allow for. So the safe methods copy, and those that lend a slice are `unsafe`.
+
+use std::ptr;
+
+use dmabuf_dio_sys::dmabuf::Access;
+
+use crate::buf::DmaBuf;
+use crate::error::Result;
+use crate::memory::Mapping;
+
+/// A view for reading. Made by [`DmaBuf::map`].
+#[derive(Debug)]
+pub struct Map<'a>(View<'a>);
+
+/// A view for reading and writing. Made by [`DmaBuf::map_mut`].
+#[derive(Debug)]
+pub struct MapMut<'a>(View<'a>);
+
+#[derive(Debug)]
+struct View<'a> {
+    buf: &'a DmaBuf,
+    mapping: Mapping,
+    access: Access,
+    open: bool,
+}
+
+impl<'a> View<'a> {
+    fn begin(buf: &'a DmaBuf, mapping: Mapping, access: Access) -> Result<Self> {
+        buf.begin(access)?;
+        Ok(Self { buf, mapping, access, open: true })
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.buf.check_range(offset, out.len() as u64)?;
+        // SAFETY: the range was checked against the buffer, all of which is mapped; `out` is
+        // memory of Rust's own, and so cannot overlap the mapping.
+        unsafe { ptr::copy_nonoverlapping(self.mapping.at(offset), out.as_mut_ptr(), out.len()) };
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<()> {
+        self.open = false;
+        self.buf.end(self.access)
+    }
+}
+
+impl Drop for View<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            let _ = self.buf.end(self.access);
+        }
+    }
+}
+
+macro_rules! common_methods {
+    () => {
+        /// Length in bytes.
+        pub fn len(&self) -> u64 {
+            self.0.mapping.len()
+        }
+
+        /// Whether the view has no bytes.
+        pub fn is_empty(&self) -> bool {
+            self.len() == 0
+        }
+
+        /// Copies bytes from `offset` on into `out`.
+        ///
+        /// # Errors
+        ///
+        /// [`Error::RangeBeyondBuffer`](crate::Error::RangeBeyondBuffer).
+        pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+            self.0.read_at(offset, out)
+        }
+
+        /// Copies all of it.
+        pub fn to_vec(&self) -> Vec<u8> {
+            let len = self.len() as usize;
+            let mut bytes = Vec::<u8>::with_capacity(len);
+            // SAFETY: the mapping has `len` bytes, the vector has room for them, and they are
+            // initialised by the copy before the length says so.
+            unsafe {
+                ptr::copy_nonoverlapping(self.as_ptr(), bytes.as_mut_ptr(), len);
+                bytes.set_len(len);
+            }
+            bytes
+        }
+
+        /// The address of the first byte, aligned to the page size at least.
+        pub fn as_ptr(&self) -> *const u8 {
+            self.0.mapping.as_ptr()
+        }
+
+        /// Lends the content.
+        ///
+        /// # Safety
+        ///
+        /// While the slice lives, nobody writes the buffer: no device, no other process, no
+        /// other mapping in this one.
+        pub unsafe fn as_slice(&self) -> &[u8] {
+            // SAFETY: the mapping has `len` bytes and lives as long as `self`; that nobody
+            // writes them is the caller's promise.
+            unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len() as usize) }
+        }
+
+        /// Ends the access, as dropping the view does, and says if that fails.
+        ///
+        /// # Errors
+        ///
+        /// [`Error::Buffer`](crate::Error::Buffer).
+        pub fn finish(self) -> Result<()> {
+            self.0.finish()
+        }
+    };
+}
+
+impl<'a> Map<'a> {
+    pub(crate) fn begin(buf: &'a DmaBuf, mapping: Mapping) -> Result<Self> {
+        View::begin(buf, mapping, Access::Read).map(Self)
+    }
+
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.0.mapping
+    }
+
+    common_methods!();
+}
+
+impl<'a> MapMut<'a> {
+    pub(crate) fn begin(buf: &'a DmaBuf, mapping: Mapping) -> Result<Self> {
+        View::begin(buf, mapping, Access::ReadWrite).map(Self)
+    }
+
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.0.mapping
+    }
+
+    common_methods!();
+
+    /// Copies `bytes` to `offset`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RangeBeyondBuffer`](crate::Error::RangeBeyondBuffer).
+    pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.0.buf.check_range(offset, bytes.len() as u64)?;
+        // SAFETY: the range was checked against the buffer, all of which is mapped writable;
+        // `bytes` is memory of Rust's own, and so cannot overlap the mapping.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.mapping.at(offset), bytes.len());
+        }
+        Ok(())
+    }
+
+    /// Sets `length` bytes from `offset` on to `byte`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RangeBeyondBuffer`](crate::Error::RangeBeyondBuffer).
+    pub fn fill_at(&mut self, offset: u64, length: u64, byte: u8) -> Result<()> {
+        self.0.buf.check_range(offset, length)?;
+        // SAFETY: the range was checked against the buffer, all of which is mapped writable.
+        unsafe { ptr::write_bytes(self.0.mapping.at(offset), byte, length as usize) };
+        Ok(())
+    }
+
+    /// The address of the first byte, aligned to the page size at least.
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.0.mapping.as_ptr()
+    }
+
+    /// Lends the content for writing.
+    ///
+    /// # Safety
+    ///
+    /// While the slice lives, nobody else reads or writes the buffer: no device, no other
+    /// process, no other mapping in this one.
+    pub unsafe fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping has `len` bytes and lives as long as `self`; that nobody else
+        // uses them is the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr(), self.len() as usize) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{DmaBuf, Error};
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut buf = DmaBuf::memfd(8192).expect("memfd");
+        let mut map = buf.map_mut().expect("map");
+        map.write_at(4095, b"abc").expect("write");
+        map.fill_at(0, 2, 7).expect("fill");
+        assert!(matches!(map.write_at(8191, b"ab"), Err(Error::RangeBeyondBuffer { .. })));
+        map.finish().expect("finish");
+        let map = buf.map().expect("map");
+        let mut out = [0; 5];
+        map.read_at(4094, &mut out).expect("read");
+        assert_eq!(&out, b"\0abc\0");
+        assert_eq!(map.to_vec()[..3], [7, 7, 0]);
+        assert!(matches!(map.read_at(u64::MAX, &mut out), Err(Error::RangeOverflow { .. })));
+    }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a transfer cost, and whether it was direct in truth.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use dmabuf_dio_sys::cachestat::cachestat;
+use rustix::io::Errno as Os;
+
+use crate::error::Direction;
+use crate::memory::{Mapping, page_size};
+use crate::report::Mode;
+
+/// The state before a transfer.
+#[derive(Debug)]
+pub(crate) struct Before {
+    cached: Option<u64>,
+    storage: Option<Storage>,
+    cpu: Duration,
+    start: Instant,
+}
+
+/// What changed since [`Before`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    pub(crate) elapsed: Duration,
+    pub(crate) cpu: Duration,
+    /// Bytes that the file has more in the page cache; negative if it has less.
+    pub(crate) cache_growth: Option<i64>,
+    /// Bytes that the process asked storage for, or gave it.
+    pub(crate) storage: Option<u64>,
+}
+
+/// Counters of `/proc/self/io`.
+#[derive(Clone, Copy, Debug)]
+struct Storage {
+    read: u64,
+    written: u64,
+}
+
+impl Before {
+    pub(crate) fn now(file: BorrowedFd<'_>) -> Self {
+        Self { cached: cached(file), storage: storage(), cpu: cpu(), start: Instant::now() }
+    }
+
+    pub(crate) fn until_now(&self, file: BorrowedFd<'_>, direction: Direction) -> Cost {
+        let elapsed = self.start.elapsed();
+        let spent = cpu().saturating_sub(self.cpu);
+        let pick = |storage: Storage| match direction {
+            Direction::Load => storage.read,
+            Direction::Save => storage.written,
+        };
+        Cost {
+            elapsed,
+            cpu: spent,
+            cache_growth: self.cached.zip(cached(file)).map(|(a, b)| b as i64 - a as i64),
+            storage: self
+                .storage
+                .zip(storage())
+                .map(|(before, after)| pick(after).saturating_sub(pick(before))),
+        }
+    }
+}
+
+/// User and system time of all threads of the process.
+fn cpu() -> Duration {
+    // SAFETY: an all-zero rusage is a valid value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: fills the structure it is given, which outlives the call.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    let time = |value: libc::timeval| {
+        Duration::from_secs(value.tv_sec as u64) + Duration::from_micros(value.tv_usec as u64)
+    };
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+fn storage() -> Option<Storage> {
+    let text = std::fs::read_to_string("/proc/self/io").ok()?;
+    let field = |name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+    };
+    Some(Storage { read: field("read_bytes:")?, written: field("write_bytes:")? })
+}
+
+/// Bytes of the file in the page cache; `None` if the kernel does not say.
+fn cached(file: BorrowedFd<'_>) -> Option<u64> {
+    match cachestat(file, 0, 0) {
+        Ok(stat) => Some(stat.cached * page_size()),
+        Err(Os::NOSYS) => cached_by_mincore(file),
+        Err(_) => None,
+    }
+}
+
+/// For kernels before 6.5. To those who may not write the file, `mincore` says that all of it is
+/// there: then nothing is known.
+fn cached_by_mincore(file: BorrowedFd<'_>) -> Option<u64> {
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+    rustix::fs::access(&*path, rustix::fs::Access::WRITE_OK).ok()?;
+    let len = rustix::fs::fstat(file).ok()?.st_size as u64;
+    if len == 0 {
+        return Some(0);
+    }
+    let mapping = Mapping::new(file.as_fd(), len, false).ok()?;
+    let mut pages = vec![0_u8; len.div_ceil(page_size()) as usize];
+    // SAFETY: the range is mapped, and the vector has a byte for each of its pages.
+    let result =
+        unsafe { libc::mincore(mapping.as_ptr().cast(), len as usize, pages.as_mut_ptr()) };
+    (result == 0).then(|| pages.iter().filter(|page| **page & 1 == 1).count() as u64 * page_size())
+}
+
+/// What a transfer was, judged by what it cost.
+///
+/// `asked` is how many bytes were asked for with `O_DIRECT`, `unallocated` how many bytes of the
+/// file need no storage.
+pub(crate) fn judge(
+    direction: Direction,
+    bytes: u64,
+    asked: u64,
+    unallocated: u64,
+    cost: &Cost,
+) -> (Mode, String) {
+    let told = |value: Option<u64>| value.map_or_else(|| "?".into(), |bytes| bytes.to_string());
+    let evidence = format!(
+        "{asked} of {bytes} bytes asked for with O_DIRECT; storage {} {} bytes; \
+         page cache of the file {}",
+        match direction {
+            Direction::Load => "gave",
+            Direction::Save => "took",
+        },
+        told(cost.storage),
+        cost.cache_growth.map_or_else(|| "unknown".into(), |grown| format!("{grown:+} bytes")),
+    );
+    let grown = cost.cache_growth.map(|grown| grown.max(0) as u64);
+    let enough = cost.storage.map(|storage| storage.saturating_add(unallocated) >= bytes);
+    let mode = match (grown, enough) {
+        _ if asked == 0 => match (direction, grown, cost.storage) {
+            (Direction::Load, Some(0), Some(0)) => Mode::PageCache,
+            _ => Mode::Buffered,
+        },
+        (None, _) | (_, None) => Mode::Unknown,
+        (Some(0), Some(true)) => Mode::Direct,
+        (Some(0), Some(false)) if cost.storage == Some(0) => Mode::PageCache,
+        (Some(grown), Some(true)) if grown * 2 < bytes => Mode::Mixed,
+        (Some(0), Some(false)) => Mode::Mixed,
+        _ => Mode::Buffered,
+    };
+    (mode, evidence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(asked: u64, growth: Option<i64>, storage: Option<u64>) -> Mode {
+        let zero = Duration::ZERO;
+        let cost = Cost { elapsed: zero, cpu: zero, cache_growth: growth, storage };
+        judge(Direction::Load, 100, asked, 0, &cost).0
+    }
+
+    #[test]
+    fn judged_by_cost_not_by_request() {
+        assert_eq!(mode(100, Some(0), Some(128)), Mode::Direct);
+        assert_eq!(mode(100, Some(-8), Some(128)), Mode::Direct);
+        assert_eq!(mode(100, Some(128), Some(128)), Mode::Buffered);
+        assert_eq!(mode(100, Some(8), Some(128)), Mode::Mixed);
+        assert_eq!(mode(100, Some(0), Some(0)), Mode::PageCache);
+        assert_eq!(mode(0, Some(0), Some(0)), Mode::PageCache);
+        assert_eq!(mode(0, Some(0), Some(128)), Mode::Buffered);
+        assert_eq!(mode(0, Some(128), Some(128)), Mode::Buffered);
+        assert_eq!(mode(100, None, Some(128)), Mode::Unknown);
+        assert_eq!(mode(100, Some(0), None), Mode::Unknown);
+    }
+
+    #[test]
+    fn holes_need_no_storage() {
+        let zero = Duration::ZERO;
+        let cost = Cost { elapsed: zero, cpu: zero, cache_growth: Some(0), storage: Some(0) };
+        assert_eq!(judge(Direction::Load, 100, 100, 4096, &cost).0, Mode::Direct);
+        assert_eq!(judge(Direction::Load, 100, 100, 0, &cost).0, Mode::PageCache);
+    }
+
+    #[test]
+    fn cost_of_nothing() {
+        let file = tempfile::tempfile().expect("temporary file");
+        let cost = Before::now(file.as_fd()).until_now(file.as_fd(), Direction::Load);
+        assert_eq!(cost.cache_growth.unwrap_or(0), 0);
+    }
+}

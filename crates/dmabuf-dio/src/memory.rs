@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Mappings of a buffer, how much memory there is, and in what pages it came.
+
+use std::ffi::c_void;
+use std::os::fd::BorrowedFd;
+use std::ptr::{self, NonNull};
+
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+
+/// The size of a huge page where that is one entry of a page middle directory.
+pub(crate) const HUGE_PAGE: u64 = 2 << 20;
+
+/// The size of a page, in bytes.
+pub(crate) fn page_size() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// Rounds up to a multiple of `to`, a power of two; `None` if that overflows.
+pub(crate) fn round_up(value: u64, to: u64) -> Option<u64> {
+    Some(value.checked_add(to - 1)? & !(to - 1))
+}
+
+/// A shared mapping that ends with its owner.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    /// What has to be unmapped: with the slack that alignment took.
+    reserved: (NonNull<c_void>, usize),
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping is memory of the process, not of a thread; access to it goes through the
+// methods of the types that hold it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; no method of a shared mapping writes but through raw pointers.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes, aligned so that huge pages fit.
+    pub(crate) fn new(fd: BorrowedFd<'_>, len: u64, writable: bool) -> Result<Self> {
+        let errno = |errno: rustix::io::Errno| Error::Buffer { call: "map", errno: errno.into() };
+        let len = len as usize;
+        let slack = if len as u64 >= HUGE_PAGE { HUGE_PAGE as usize } else { 0 };
+        let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: asks for new address space where the kernel likes; no existing memory changes.
+        let base = unsafe {
+            mm::mmap_anonymous(
+                ptr::null_mut(),
+                len + slack,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }
+        .map_err(errno)?;
+        let mut mapping = Self {
+            reserved: (
+                NonNull::new(base).ok_or(rustix::io::Errno::NOMEM).map_err(errno)?,
+                len + slack,
+            ),
+            start: NonNull::dangling(),
+            len,
+        };
+        let skip = if slack == 0 { 0 } else { base.align_offset(slack).min(slack) };
+        // SAFETY: `skip` is at most the slack, so the address is within the reservation.
+        let at = unsafe { base.byte_add(skip) };
+        // SAFETY: replaces pages of the reservation made above, which nobody else knows.
+        let start = unsafe { mm::mmap(at, len, prot, MapFlags::SHARED | MapFlags::FIXED, fd, 0) }
+            .map_err(errno)?;
+        mapping.start =
+            NonNull::new(start.cast()).ok_or(rustix::io::Errno::NOMEM).map_err(errno)?;
+        Ok(mapping)
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len as u64
+    }
+
+    /// The address of a byte of the mapping.
+    pub(crate) fn at(&self, offset: u64) -> *mut u8 {
+        assert!(offset <= self.len(), "offset {offset} is outside the mapping");
+        // SAFETY: within the mapping, or one past its end, as just asserted.
+        unsafe { self.start.as_ptr().add(offset as usize) }
+    }
+
+    /// Asks for transparent huge pages. Whether they come is seen in [`PageSizes::of`].
+    pub(crate) fn advise_huge(&self) {
+        // SAFETY: this advice changes neither content nor validity of the mapping.
+        let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.len, Advice::LinuxHugepage) };
+    }
+
+    /// Allocates the pages of a range, which keep their content. Blocks until they are there.
+    pub(crate) fn populate(&self, offset: u64, len: u64, write: bool) -> rustix::io::Result<()> {
+        let advice = if write { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
+        let start = offset & !(page_size() - 1);
+        let end = offset.saturating_add(len).min(self.len());
+        if start >= end {
+            return Ok(());
+        }
+        loop {
+            // SAFETY: this advice keeps the content; the range lies in the mapping.
+            let result =
+                unsafe { mm::madvise(self.at(start).cast(), (end - start) as usize, advice) };
+            match result {
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `new` mapped; the owner of the mapping is gone.
+        let _ = unsafe { mm::munmap(self.reserved.0.as_ptr(), self.reserved.1) };
+    }
+}
+
+/// In what pages the memory of a buffer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct PageSizes {
+    /// The page size of most of the memory, in bytes.
+    pub page_size: u64,
+    /// How much of the memory is in huge pages, in bytes.
+    pub huge_bytes: u64,
+}
+
+impl PageSizes {
+    /// Reads from `/proc/self/smaps` what a mapping really got. Pages that this mapping has not
+    /// touched do not count.
+    pub(crate) fn of(mapping: &Mapping) -> Option<Self> {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        Some(Self::parse(&smaps, mapping.as_ptr() as u64, mapping.len()))
+    }
+
+    fn parse(smaps: &str, address: u64, len: u64) -> Self {
+        let start = format!("{address:08x}-");
+        let mut lines = smaps.lines().skip_while(|line| !line.starts_with(&start)).skip(1);
+        let (mut kernel_page, mut mapped) = (page_size(), 0);
+        for line in lines.by_ref() {
+            let mut words = line.split_ascii_whitespace();
+            let (Some(key), Some(value)) = (words.next(), words.next()) else { break };
+            let Some(key) = key.strip_suffix(':') else { break };
+            let bytes = value.parse::<u64>().unwrap_or(0) * 1024;
+            match key {
+                "KernelPageSize" => kernel_page = bytes,
+                "ShmemPmdMapped" | "FilePmdMapped" => mapped += bytes,
+                "VmFlags" => break,
+                _ => {}
+            }
+        }
+        if kernel_page > page_size() {
+            return Self { page_size: kernel_page, huge_bytes: len };
+        }
+        let huge_bytes = mapped.min(len);
+        let most = if huge_bytes * 2 > len { HUGE_PAGE } else { page_size() };
+        Self { page_size: most, huge_bytes }
+    }
+}
+
+/// Fails if a buffer of `wanted` bytes does not fit into the memory that is free or can be made
+/// free: to allocate it all the same would wake the OOM killer.
+pub(crate) fn ensure_available(wanted: u64) -> Result<()> {
+    let Ok(meminfo) = std::fs::read_to_string("/proc/meminfo") else { return Ok(()) };
+    let Some(available) = field_kib(&meminfo, "MemAvailable") else { return Ok(()) };
+    let available = (available + field_kib(&meminfo, "SwapFree").unwrap_or(0)) * 1024;
+    if wanted > available {
+        return Err(Error::NoMemory { wanted, available: Some(available) });
+    }
+    Ok(())
+}
+
+/// A number out of a file of `name: number kB` lines.
+pub(crate) fn field_kib(text: &str, name: &str) -> Option<u64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        .and_then(|value| value.split_ascii_whitespace().next()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMAPS: &str = "7f0000000000-7f0000600000 rw-s 00000000 00:01 7 /memfd:x (deleted)\n\
+        Size: 6144 kB\nKernelPageSize: 4 kB\nShmemPmdMapped: 4096 kB\nVmFlags: rd wr\n\
+        7f0000600000-7f0000a00000 rw-s 00000000 00:01 8 /memfd:y (deleted)\n\
+        KernelPageSize: 2048 kB\nVmFlags: rd\n";
+
+    #[test]
+    fn smaps_tells_transparent_and_reserved_huge_pages() {
+        assert_eq!(
+            PageSizes::parse(SMAPS, 0x7f00_0000_0000, 6 << 20),
+            PageSizes { page_size: HUGE_PAGE, huge_bytes: 4 << 20 }
+        );
+        assert_eq!(
+            PageSizes::parse(SMAPS, 0x7f00_0060_0000, 4 << 20),
+            PageSizes { page_size: HUGE_PAGE, huge_bytes: 4 << 20 }
+        );
+    }
+
+    #[test]
+    fn rounding() {
+        assert_eq!(round_up(0, 4096), Some(0));
+        assert_eq!(round_up(1, 4096), Some(4096));
+        assert_eq!(round_up(u64::MAX, 4096), None);
+    }
+
+    #[test]
+    fn more_than_there_is() {
+        assert!(matches!(ensure_available(1 << 60), Err(Error::NoMemory { .. })));
+        assert!(ensure_available(4096).is_ok());
+    }
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Settings that loading and saving have in common.
+
+use crate::backend::Backend;
+use crate::control::Control;
+use crate::error::{Error, Result};
+use crate::memory::page_size;
+
+/// Bytes per request if none are given: what a fast disk needs to be busy.
+pub(crate) const DEFAULT_CHUNK: u64 = 4 << 20;
+/// Requests in flight if none are given.
+pub(crate) const DEFAULT_DEPTH: u32 = 8;
+/// Memory made ready at a time if nothing is given.
+pub(crate) const DEFAULT_GATHER: u64 = 64 << 20;
+
+const MAX_CHUNK: u64 = 1 << 30;
+const MAX_DEPTH: u32 = 1024;
+const MAX_GATHER: u64 = 1 << 30;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) backend: Option<Backend>,
+    pub(crate) chunk: Option<u64>,
+    pub(crate) depth: Option<u32>,
+    pub(crate) gather: Option<u64>,
+    pub(crate) direct: bool,
+    pub(crate) control: Control,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            backend: None,
+            chunk: None,
+            depth: None,
+            gather: None,
+            direct: true,
+            control: Control::default(),
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn check(&self) -> Result<()> {
+        let sizes = [
+            ("chunk", self.chunk, MAX_CHUNK, "a multiple of the page size, at most 1 GiB"),
+            ("gather", self.gather, MAX_GATHER, "a multiple of the page size, at most 1 GiB"),
+        ];
+        for (name, value, max, need) in sizes {
+            if let Some(value) = value
+                && (value == 0 || value > max || !value.is_multiple_of(page_size()))
+            {
+                return Err(Error::Setting { name, value, need });
+            }
+        }
+        match self.depth {
+            Some(depth) if depth == 0 || depth > MAX_DEPTH => {
+                Err(Error::Setting { name: "depth", value: depth.into(), need: "from 1 to 1024" })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn chunk(&self) -> u64 {
+        self.chunk.unwrap_or(DEFAULT_CHUNK)
+    }
+
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth.unwrap_or(DEFAULT_DEPTH)
+    }
+
+    pub(crate) fn gather(&self) -> u64 {
+        self.gather.unwrap_or(DEFAULT_GATHER)
+    }
+}
+
+/// The builder methods that [`Loader`](crate::Loader) and [`Saver`](crate::Saver) share.
+macro_rules! option_methods {
+    () => {
+        /// Uses this backend and no other. Without it, or with `None`, the best one that works
+        /// is used.
+        #[must_use]
+        pub fn backend(mut self, backend: impl Into<Option<crate::Backend>>) -> Self {
+            self.options.backend = backend.into();
+            self
+        }
+
+        /// Bytes per request: a multiple of the page size, at most 1 GiB. 4 MiB if not set;
+        /// the module has its own default.
+        #[must_use]
+        pub fn chunk(mut self, bytes: u64) -> Self {
+            self.options.chunk = Some(bytes);
+            self
+        }
+
+        /// Requests in flight: from 1 to 1024. 8 if not set; the module has its own default.
+        #[must_use]
+        pub fn depth(mut self, requests: u32) -> Self {
+            self.options.depth = Some(requests);
+            self
+        }
+
+        /// Whether to try `O_DIRECT`, as is done if this is not set.
+        #[must_use]
+        pub fn direct(mut self, direct: bool) -> Self {
+            self.options.direct = direct;
+            self
+        }
+
+        /// Calls back with how far the transfer is: at its start, and then as bytes arrive, at
+        /// least every 100 ms while they do. The calls may come from another thread, one at a
+        /// time; the count never goes back.
+        #[must_use]
+        pub fn progress(
+            mut self,
+            callback: impl Fn(crate::Progress) + Send + Sync + 'static,
+        ) -> Self {
+            self.options.control.progress = Some(std::sync::Arc::new(callback));
+            self
+        }
+
+        /// Lets this token stop the transfer.
+        #[must_use]
+        pub fn cancel(mut self, token: crate::CancelToken) -> Self {
+            self.options.control.cancel = token;
+            self
+        }
+    };
+}
+
+pub(crate) use option_methods;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_checked() {
+        let ok = Options { chunk: Some(4096), depth: Some(1024), ..Options::default() };
+        assert!(ok.check().is_ok());
+        for chunk in [0, 1, 4097, MAX_CHUNK + 4096] {
+            let options = Options { chunk: Some(chunk), ..Options::default() };
+            assert!(matches!(options.check(), Err(Error::Setting { name: "chunk", .. })));
+        }
+        for depth in [0, 1025] {
+            let options = Options { depth: Some(depth), ..Options::default() };
+            assert!(matches!(options.check(), Err(Error::Setting { name: "depth", .. })));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Devices, huge pages and `io_uring`.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use dmabuf_dio_sys::{dio, heap, udmabuf};
+
+use super::{Device, HugePages, IoUring};
+use crate::backend::Backend;
+use crate::buf::DmaBuf;
+use crate::memory::{HUGE_PAGE, Mapping, PageSizes};
+use crate::via;
+
+const SHMEM_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
+
+pub(crate) fn devices() -> Vec<Device> {
+    let mut devices = vec![
+        device(dio::DEVICE, dio::open(), |fd| {
+            let info = dio::info(fd.as_fd()).ok()?;
+            let slots = if info.features & dio::FEATURE_SLOTS == 0 { "no " } else { "" };
+            Some(format!(
+                "{slots}io_uring slots; requests up to {} MiB, {} in flight",
+                info.max_chunk >> 20,
+                info.max_depth
+            ))
+        }),
+        device(udmabuf::DEVICE, udmabuf::open(), |_| {
+            let limit = via::udmabuf::size_limit()?;
+            let list = std::fs::read_to_string(udmabuf::LIST_LIMIT).ok()?;
+            Some(format!("buffers up to {} MiB of up to {} ranges", limit >> 20, list.trim()))
+        }),
+    ];
+    devices.extend(heaps());
+    devices
+}
+
+fn device(
+    path: &str,
+    opened: rustix::io::Result<OwnedFd>,
+    detail: impl FnOnce(&OwnedFd) -> Option<String>,
+) -> Device {
+    match opened {
+        Ok(fd) => Device { path: path.into(), error: None, detail: detail(&fd) },
+        Err(errno) => Device { path: path.into(), error: Some(errno.into()), detail: None },
+    }
+}
+
+/// Every heap, and the system heap also if it is missing.
+fn heaps() -> Vec<Device> {
+    let mut paths: Vec<String> = std::fs::read_dir(heap::DIRECTORY)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path().to_str()?.to_owned()))
+        .collect();
+    if !paths.iter().any(|path| path == heap::SYSTEM) {
+        paths.push(heap::SYSTEM.into());
+    }
+    paths.sort();
+    paths.iter().map(|path| device(path, heap::open(path), |_| None)).collect()
+}
+
+pub(crate) fn huge_pages() -> HugePages {
+    let shmem_enabled = std::fs::read_to_string(SHMEM_ENABLED)
+        .ok()
+        .and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned()));
+    let number = |name: &str| {
+        std::fs::read_to_string(format!("{POOL}/{name}")).ok()?.trim().parse::<u64>().ok()
+    };
+    let transparent = got_transparent().unwrap_or(false);
+    let reserved = DmaBuf::memfd_huge(HUGE_PAGE).is_ok();
+    let remedy = if transparent || reserved {
+        None
+    } else if shmem_enabled.is_some() {
+        Some(format!("echo advise | sudo tee {SHMEM_ENABLED}"))
+    } else {
+        Some("sudo sysctl vm.nr_overcommit_hugepages=4096".into())
+    };
+    HugePages {
+        shmem_enabled,
+        transparent,
+        pool: number("nr_hugepages"),
+        free: number("free_hugepages"),
+        overcommit: number("nr_overcommit_hugepages"),
+        reserved,
+        remedy,
+    }
+}
+
+/// Whether a memfd that asks for a huge page gets it.
+fn got_transparent() -> Option<bool> {
+    let buf = DmaBuf::memfd(HUGE_PAGE).ok()?;
+    let mapping = Mapping::new(buf.as_fd(), buf.len(), true).ok()?;
+    mapping.advise_huge();
+    mapping.populate(0, buf.len(), true).ok()?;
+    Some(PageSizes::of(&mapping)?.huge_bytes > 0)
+}
+
+pub(crate) fn io_uring() -> IoUring {
+    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    let refusal = via::ring(Backend::Memfd, 1).err();
+    IoUring {
+        available: refusal.is_none(),
+        disabled,
+        refusal,
+        memlock: rustix::process::getrlimit(rustix::process::Resource::Memlock).current,
+    }
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Saving: from a buffer to a file.
+
+use std::ops::{Bound, RangeBounds};
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+
+use crate::backend::Backend;
+use crate::buf::DmaBuf;
+use crate::control::Watch;
+use crate::error::{Direction, Error, Result};
+use crate::file::Spec;
+use crate::load::check_range;
+use crate::options::{Options, option_methods};
+use crate::report::Report;
+use crate::run::first_available;
+use crate::target::Target;
+use crate::via::{self, Task};
+
+/// Saves a range of a buffer to a file.
+///
+/// A path that names nothing or a regular file gets a new file: it is written beside the old
+/// one, made durable, and then takes its place. Whatever happens before leaves the old one as it
+/// was, and no trace of the new one. Block devices and open files are written in place.
+#[derive(Clone, Debug)]
+pub struct Saver<'f> {
+    target: Spec<'f>,
+    offset: u64,
+    options: Options,
+}
+
+impl Saver<'static> {
+    /// Saves to a new file at `path`, or in place to the block device there.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self::to_spec(Spec::Path(path.into()))
+    }
+}
+
+impl<'f> Saver<'f> {
+    /// Saves in place to an open regular file or block device, whatever its file position is,
+    /// which stays. It is opened once more through `/proc/self/fd`, with `O_DIRECT`, if that
+    /// works.
+    pub fn to_fd(fd: BorrowedFd<'f>) -> Self {
+        Self::to_spec(Spec::Fd(fd))
+    }
+
+    fn to_spec(target: Spec<'f>) -> Self {
+        Self { target, offset: 0, options: Options::default() }
+    }
+
+    option_methods!();
+
+    /// Where in the file to write, in bytes: 0 if not set, and it has to be 0 for a path that
+    /// gets a new file.
+    #[must_use]
+    pub fn offset(mut self, bytes: u64) -> Self {
+        self.offset = bytes;
+        self
+    }
+
+    /// Saves a range of `buf`, `..` for all of it. Blocks until it is durable.
+    ///
+    /// # Errors
+    ///
+    /// On an error a path keeps the file that it had. [`Error::Open`]; [`Error::Access`];
+    /// [`Error::NotAFile`]; [`Error::EmptyRange`]; [`Error::RangeBeyondBuffer`];
+    /// [`Error::RangeOverflow`]; [`Error::Setting`]; [`Error::Buffer`]; [`Error::Target`], with
+    /// `ENOSPC` say; [`Error::Transfer`]; [`Error::Cancelled`]; [`Error::Unavailable`] if the
+    /// backend asked for is not available.
+    pub fn save(&self, buf: &DmaBuf, range: impl RangeBounds<u64>) -> Result<Report> {
+        self.options.check()?;
+        let (buf_offset, length) = resolve(&range, buf.len())?;
+        buf.check_range(buf_offset, length)?;
+        check_range(self.offset, length)?;
+        if length == 0 {
+            let path = self.target.display_path();
+            return Err(Error::EmptyRange { path, direction: Direction::Save });
+        }
+        let target = Target::open(&self.target, self.options.direct, length)?;
+        self.check_target(&target, length)?;
+        let watch = Watch::start(&self.options.control, length);
+        let task = Task {
+            file: &target.file,
+            direction: Direction::Save,
+            offset: self.offset,
+            length,
+            options: &self.options,
+            watch: &watch,
+        };
+        let run = first_available(&task, Backend::for_existing(buf.kind()), |backend| {
+            Ok((buf, via::transfer(backend, &task, buf, buf_offset)?))
+        })?;
+        target.commit(self.offset, length)?;
+        Ok(run.report(&task, |buf| buf).1)
+    }
+
+    fn check_target(&self, target: &Target, length: u64) -> Result<()> {
+        if target.replaces() && self.offset != 0 {
+            return Err(Error::Setting {
+                name: "offset",
+                value: self.offset,
+                need: "0 for a path, whose file is replaced; pass an open file to write within it",
+            });
+        }
+        if target.file.is_device && self.offset + length > target.file.end()? {
+            return Err(Error::Target {
+                path: target.file.path.clone(),
+                step: "write beyond the end of the device",
+                errno: rustix::io::Errno::NOSPC.into(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Start and length of a range in a buffer of `len` bytes.
+fn resolve(range: &impl RangeBounds<u64>, len: u64) -> Result<(u64, u64)> {
+    let overflow = Error::RangeOverflow { offset: u64::MAX, length: 1 };
+    let start = match range.start_bound() {
+        Bound::Included(start) => *start,
+        Bound::Excluded(start) => start.checked_add(1).ok_or(overflow)?,
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(end) => {
+            end.checked_add(1).ok_or(Error::RangeOverflow { offset: *end, length: 1 })?
+        }
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => len,
+    };
+    if end >= start {
+        return Ok((start, end - start));
+    }
+    // As an empty slice beyond the end is refused, so is a range that runs backwards.
+    Err(Error::RangeBeyondBuffer { offset: start, length: 0, buffer: len })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges() {
+        assert_eq!(resolve(&.., 10).expect("all"), (0, 10));
+        assert_eq!(resolve(&(2..), 10).expect("rest"), (2, 8));
+        assert_eq!(resolve(&(2..=3), 10).expect("part"), (2, 2));
+        assert!(resolve(&(11..), 10).is_err());
+        assert!(resolve(&(0..=u64::MAX), 10).is_err());
+    }
+}

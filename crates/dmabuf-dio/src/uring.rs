@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Keeps a number of requests of one size in flight on an `io_uring`.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use io_uring::types::{Fixed, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode, squeue};
+
+use crate::control::Watch;
+use crate::errno::Errno;
+use crate::error::{Direction, Error, Result};
+use crate::extent::Extent;
+
+/// How often a cancellation is looked for while requests are in flight.
+const TICK: Timespec = Timespec::new().nsec(100_000_000);
+
+/// Where a request finds its memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// In a fixed buffer, at the address as that buffer counts it.
+    Fixed { index: u16, addr: u64 },
+    /// At an address of the process.
+    Plain { addr: u64 },
+}
+
+/// The buffer side of a transfer.
+pub(crate) trait Memory {
+    /// Makes sure that the requests up to `end` in the buffer can be submitted. Returns whether
+    /// they can; with `wait`, waits until they can.
+    fn prepare(&mut self, ring: &IoUring, end: u64, wait: bool) -> Result<bool>;
+
+    /// Where a byte of the buffer is, and up to where in the buffer that holds.
+    fn place(&self, offset: u64) -> (Place, u64);
+}
+
+/// Why a transfer ended early. `done` counts from the start of the extent, without a gap.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The kernel failed a request at this offset in the file.
+    Failed { offset: u64, errno: Errno, done: u64 },
+    /// The file ends here.
+    Short { end: u64 },
+    /// The watch was cancelled.
+    Cancelled { done: u64 },
+    /// The memory could not be prepared.
+    Memory(Error),
+}
+
+/// One transfer.
+pub(crate) struct Job<'a> {
+    pub(crate) file: BorrowedFd<'a>,
+    pub(crate) direction: Direction,
+    pub(crate) extent: Extent,
+    /// Up to where in the file the bytes have to be there: a read may go beyond the file's end.
+    pub(crate) needed_end: u64,
+    /// To what a short request may end without being at the end of the file; 1 when buffered.
+    pub(crate) block: u64,
+    pub(crate) chunk: u64,
+    pub(crate) depth: u32,
+    pub(crate) watch: &'a Watch<'a>,
+}
+
+/// Creates a ring, or says why there is none.
+pub(crate) fn create(depth: u32) -> std::io::Result<IoUring> {
+    let modern = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(depth.max(1));
+    match modern {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => IoUring::new(depth.max(1)),
+        result => result,
+    }
+}
+
+/// Moves all bytes of the job, or says why not. No request is in flight any more on return.
+///
+/// # Safety
+///
+/// Every [`Place`] that `memory` gives has to be valid for the chunk that begins there, and
+/// writable when loading, until this returns.
+pub(crate) unsafe fn run(
+    ring: &mut IoUring,
+    job: &Job<'_>,
+    memory: &mut dyn Memory,
+) -> Result<(), Stop> {
+    let mut state = State::new(job);
+    let registered = ring.submitter().register_files(&[job.file.as_raw_fd()]);
+    state.fixed_file = registered.is_ok();
+    let result = state.go(ring, memory);
+    state.drain(ring);
+    if state.fixed_file {
+        let _ = ring.submitter().unregister_files();
+    }
+    result
+}
+
+/// A request: the part of the extent that is still to be moved.
+#[derive(Clone, Copy, Debug)]
+struct Request(Extent);
+
+struct State<'j> {
+    job: &'j Job<'j>,
+    fixed_file: bool,
+    /// By the user data of the submission.
+    slots: Vec<Option<Request>>,
+    free: Vec<usize>,
+    again: VecDeque<Request>,
+    /// Offset in the extent of the next request.
+    next: u64,
+    /// The failure nearest to the start of the file.
+    failed: Option<(u64, Failure)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Failure {
+    Errno(Errno),
+    EndOfFile,
+}
+
+impl<'j> State<'j> {
+    fn new(job: &'j Job<'j>) -> Self {
+        let depth = job.depth.max(1) as usize;
+        Self {
+            job,
+            fixed_file: false,
+            slots: vec![None; depth],
+            free: (0..depth).rev().collect(),
+            again: VecDeque::new(),
+            next: 0,
+            failed: None,
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn go(&mut self, ring: &mut IoUring, memory: &mut dyn Memory) -> Result<(), Stop> {
+        loop {
+            if self.job.watch.is_cancelled() {
+                self.drain(ring);
+                return Err(Stop::Cancelled { done: self.contiguous() });
+            }
+            if self.failed.is_none()
+                && let Err(error) = self.fill(ring, memory)
+            {
+                self.drain(ring);
+                return Err(Stop::Memory(error));
+            }
+            if self.in_flight() == 0 {
+                return self
+                    .failed
+                    .map_or(Ok(()), |(offset, failure)| Err(self.stop(offset, failure)));
+            }
+            if let Err(errno) = wait(ring) {
+                self.drain(ring);
+                let (offset, done) = (self.job.extent.file + self.next, self.contiguous());
+                return Err(Stop::Failed { offset, errno, done });
+            }
+            self.reap(ring);
+        }
+    }
+
+    fn stop(&self, offset: u64, failure: Failure) -> Stop {
+        let done = offset - self.job.extent.file;
+        match failure {
+            Failure::Errno(errno) => Stop::Failed { offset, errno, done },
+            Failure::EndOfFile => Stop::Short { end: offset },
+        }
+    }
+
+    /// Queues as many requests as there may be.
+    fn fill(&mut self, ring: &mut IoUring, memory: &mut dyn Memory) -> Result<()> {
+        while let Some(&slot) = self.free.last() {
+            let request = match self.again.pop_front() {
+                Some(request) => request,
+                None => match self.following(ring, memory)? {
+                    Some(request) => request,
+                    None => return Ok(()),
+                },
+            };
+            let entry = self.entry(request, memory).user_data(slot as u64);
+            // SAFETY: the memory is valid until `run` returns, by its contract, and `run` waits
+            // for every request.
+            let pushed = unsafe { ring.submission().push(&entry) };
+            if pushed.is_err() {
+                // The ring is as deep as there are slots, so this does not happen; if it did,
+                // the request would wait for the next round.
+                self.again.push_front(request);
+                return Ok(());
+            }
+            self.free.pop();
+            self.slots[slot] = Some(request);
+        }
+        Ok(())
+    }
+
+    /// The next chunk, if its memory is there or nothing else can be waited for.
+    fn following(&mut self, ring: &IoUring, memory: &mut dyn Memory) -> Result<Option<Request>> {
+        let extent = self.job.extent;
+        if self.next == extent.len {
+            return Ok(None);
+        }
+        let start = extent.buf + self.next;
+        let (_, limit) = memory.place(start);
+        let len = self.job.chunk.min(extent.len - self.next).min(limit - start);
+        if !memory.prepare(ring, start + len, self.in_flight() == 0)? {
+            return Ok(None);
+        }
+        let request = Request(Extent { file: extent.file + self.next, buf: start, len });
+        self.next += len;
+        Ok(Some(request))
+    }
+
+    fn entry(&self, Request(extent): Request, memory: &dyn Memory) -> squeue::Entry {
+        let len = extent.len as u32;
+        let raw = io_uring::types::Fd(self.job.file.as_raw_fd());
+        macro_rules! build {
+            ($operation:ident, $addr:expr $(, $index:expr)?) => {
+                if self.fixed_file {
+                    opcode::$operation::new(Fixed(0), $addr, len $(, $index)?)
+                        .offset(extent.file).build()
+                } else {
+                    opcode::$operation::new(raw, $addr, len $(, $index)?)
+                        .offset(extent.file).build()
+                }
+            };
+        }
+        let (place, _) = memory.place(extent.buf);
+        match (self.job.direction, place) {
+            (Direction::Load, Place::Fixed { index, addr }) => {
+                build!(ReadFixed, addr as *mut u8, index)
+            }
+            (Direction::Load, Place::Plain { addr }) => build!(Read, addr as *mut u8),
+            (Direction::Save, Place::Fixed { index, addr }) => {
+                build!(WriteFixed, addr as *const u8, index)
+            }
+            (Direction::Save, Place::Plain { addr }) => build!(Write, addr as *const u8),
+        }
+    }
+
+    /// Takes the completions that are there.
+    fn reap(&mut self, ring: &mut IoUring) {
+        let completions: Vec<_> = ring
+            .completion()
+            .map(|completion| (completion.user_data() as usize, completion.result()))
+            .collect();
+        for (slot, result) in completions {
+            let Some(Request(extent)) = self.slots.get_mut(slot).and_then(Option::take) else {
+                continue;
+            };
+            self.free.push(slot);
+            self.complete(extent, result);
+        }
+    }
+
+    fn complete(&mut self, extent: Extent, result: i32) {
+        let needed = self.job.needed_end.saturating_sub(extent.file).min(extent.len);
+        match result {
+            _ if result < 0 => match -result {
+                libc::EINTR | libc::EAGAIN => self.again.push_back(Request(extent)),
+                number => self.fail(extent.file, Failure::Errno(Errno::from_raw(number))),
+            },
+            moved if moved as u64 >= needed => self.job.watch.add(needed),
+            moved => {
+                let moved = moved as u64;
+                self.job.watch.add(moved);
+                let rest = Extent {
+                    file: extent.file + moved,
+                    buf: extent.buf + moved,
+                    len: extent.len - moved,
+                };
+                if moved == 0 || !moved.is_multiple_of(self.job.block) {
+                    self.fail(rest.file, Failure::EndOfFile);
+                } else {
+                    self.again.push_back(Request(rest));
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, offset: u64, failure: Failure) {
+        if self.failed.is_none_or(|(first, _)| offset < first) {
+            self.failed = Some((offset, failure));
+        }
+    }
+
+    /// Bytes moved from the start of the extent without a gap.
+    fn contiguous(&self) -> u64 {
+        let waiting = self.slots.iter().flatten().chain(&self.again);
+        waiting
+            .map(|Request(extent)| extent.file)
+            .chain(self.failed.map(|(offset, _)| offset))
+            .map(|offset| offset - self.job.extent.file)
+            .fold(self.next, u64::min)
+    }
+
+    /// Waits for everything in flight: the memory is the kernel's until then.
+    fn drain(&mut self, ring: &mut IoUring) {
+        while self.in_flight() > 0 {
+            if wait(ring).is_err() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            self.reap(ring);
+        }
+    }
+}
+
+/// Submits what is queued and waits for a completion, a signal or the tick.
+fn wait(ring: &IoUring) -> Result<(), Errno> {
+    let args = SubmitArgs::new().timespec(&TICK);
+    match ring.submitter().submit_with_args(1, &args) {
+        Ok(_) => Ok(()),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
+            _ => Err(Errno::from(&error)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Control;
+
+    const EIO: i32 = -libc::EIO;
+
+    /// Lets requests of 4096 bytes for five chunks be in flight, and completes them as told: by
+    /// chunk, the results in the order of arrival.
+    fn after(needed_end: u64, results: &[(u64, i32)]) -> (Option<(u64, bool)>, u64, Vec<Extent>) {
+        let control = Control::default();
+        let watch = Watch::start(&control, needed_end);
+        let file = std::io::stdin();
+        let job = Job {
+            file: std::os::fd::AsFd::as_fd(&file),
+            direction: Direction::Load,
+            extent: Extent { file: 0, buf: 0, len: 5 * 4096 },
+            needed_end,
+            block: 512,
+            chunk: 4096,
+            depth: 5,
+            watch: &watch,
+        };
+        let mut state = State::new(&job);
+        state.next = 5 * 4096;
+        for (chunk, result) in results {
+            let at = chunk * 4096;
+            state.complete(Extent { file: at, buf: at, len: 4096 }, *result);
+        }
+        let failed =
+            state.failed.map(|(offset, failure)| (offset, matches!(failure, Failure::EndOfFile)));
+        let done = state.contiguous();
+        (failed, done, state.again.iter().map(|request| request.0).collect())
+    }
+
+    #[test]
+    fn all_of_it() {
+        let all = [(0, 4096), (2, 4096), (1, 4096), (4, 4096), (3, 4096)];
+        assert_eq!(after(20_480, &all), (None, 20_480, vec![]));
+    }
+
+    #[test]
+    fn the_first_failure_counts() {
+        let results = [(0, 4096), (3, EIO), (2, 4096), (1, EIO), (4, 4096)];
+        assert_eq!(after(20_480, &results), (Some((4096, false)), 4096, vec![]));
+    }
+
+    #[test]
+    fn a_short_read_goes_on_where_it_stopped() {
+        let rest = Extent { file: 4096 + 1024, buf: 4096 + 1024, len: 3072 };
+        assert_eq!(after(20_480, &[(1, 1024)]), (None, 5120, vec![rest]));
+    }
+
+    #[test]
+    fn a_read_that_ends_within_a_block_is_the_end_of_the_file() {
+        assert_eq!(after(20_480, &[(1, 1000)]), (Some((5096, true)), 5096, vec![]));
+        assert_eq!(after(20_480, &[(1, 0)]), (Some((4096, true)), 4096, vec![]));
+    }
+
+    #[test]
+    fn what_lies_behind_the_range_may_be_missing() {
+        assert_eq!(after(16_484, &[(4, 100)]), (None, 20_480, vec![]));
+        assert_eq!(after(16_484, &[(4, 99)]), (Some((16_483, true)), 16_483, vec![]));
+    }
+
+    #[test]
+    fn interrupted_requests_are_made_again() {
+        let request = Extent { file: 8192, buf: 8192, len: 4096 };
+        assert_eq!(after(20_480, &[(2, -libc::EINTR)]), (None, 8192, vec![request]));
+        assert_eq!(after(20_480, &[(2, -libc::EAGAIN)]), (None, 8192, vec![request]));
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `pread` and `pwrite` on a mapping of the buffer, through the page cache.
+
+use std::os::fd::AsFd;
+use std::slice;
+
+use rustix::io::Errno as Os;
+
+use super::{Fresh, Moved, Task};
+use crate::backend::Backend;
+use crate::buf::DmaBuf;
+use crate::error::{Attempt, Direction, Result};
+use crate::extent::Extent;
+use crate::memory::{self, Mapping, page_size};
+
+/// Loads into a new dma-buf of the system heap, or into a memfd if there is no such heap.
+pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
+    let layout = task.layout()?;
+    let (buf, note) = match DmaBuf::try_alloc(Backend::Buffered, layout.buffer) {
+        Ok(buf) => (buf, None),
+        Err(Attempt::Refused(refusal)) => {
+            memory::ensure_available(layout.buffer)?;
+            let note = format!("the buffer is a memfd, not a dma-buf: {}", refusal.reason);
+            (DmaBuf::memfd(layout.buffer)?, Some(note))
+        }
+        Err(failed) => return Err(failed),
+    };
+    let extent = Extent { file: task.offset, buf: layout.data_offset, len: task.length };
+    let mut moved = transfer(task, &buf, extent)?;
+    moved.notes.extend(note);
+    Ok(Fresh { buf, moved })
+}
+
+/// Moves between a file and a range of an existing buffer.
+pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Moved, Attempt> {
+    match task.direction {
+        Direction::Load => {
+            let view = buf.map_shared()?;
+            run(task, view.mapping(), extent)?;
+            view.finish()?;
+        }
+        Direction::Save => {
+            let view = buf.map()?;
+            run(task, view.mapping(), extent)?;
+            view.finish()?;
+        }
+    }
+    Ok(Moved::default())
+}
+
+fn run(task: &Task<'_>, mapping: &Mapping, extent: Extent) -> Result<()> {
+    assert!(extent.buf_end() <= mapping.len());
+    let mut at = 0;
+    while at < extent.len {
+        if task.watch.is_cancelled() {
+            return Err(task.cancelled(at));
+        }
+        let len = task.options.chunk().min(extent.len - at) as usize;
+        let (start, offset) = (mapping.at(extent.buf + at), extent.file + at);
+        match task.direction {
+            Direction::Load => {
+                // SAFETY: the range lies in the mapping, which is writable; it is not Rust's
+                // memory, and for the time of the call nobody else in this process uses it.
+                read_all(task, unsafe { slice::from_raw_parts_mut(start, len) }, offset)?;
+            }
+            Direction::Save => {
+                // SAFETY: the range lies in the mapping; nobody in this process writes it for
+                // the time of the call.
+                write_all(task, unsafe { slice::from_raw_parts(start, len) }, offset)?;
+            }
+        }
+        at += len as u64;
+        task.watch.add(len as u64);
+    }
+    Ok(())
+}
+
+fn read_all(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let at = offset + done as u64;
+        match rustix::io::pread(&task.file.buffered, &mut bytes[done..], at) {
+            Ok(0) => return Err(task.short(at)),
+            Ok(moved) => done += moved,
+            Err(Os::INTR) => {}
+            Err(errno) => return Err(task.failed(at, errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Writes through the page cache.
+pub(crate) fn write_all(task: &Task<'_>, bytes: &[u8], offset: u64) -> Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let at = offset + done as u64;
+        match rustix::io::pwrite(&task.file.buffered, &bytes[done..], at) {
+            Ok(0) => return Err(task.failed(at, Os::IO)),
+            Ok(moved) => done += moved,
+            Err(Os::INTR) => {}
+            Err(errno) => return Err(task.failed(at, errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Memory that suits `O_DIRECT` of every device with blocks of up to a page.
+#[repr(C, align(4096))]
+struct Bounce([u8; 4096]);
+
+/// Reads less than a block by way of a whole one, past the page cache if the file is open that
+/// way. Returns how many bytes were asked for with `O_DIRECT`.
+pub(crate) fn read_edge(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<u64> {
+    let block = task.file.align.offset;
+    if task.file.direct.is_none() || block > 4096 || page_size() != 4096 {
+        read_all(task, bytes, offset)?;
+        task.watch.add(bytes.len() as u64);
+        return Ok(0);
+    }
+    let mut bounce = Box::new(Bounce([0; 4096]));
+    let mut done = 0;
+    while done < bytes.len() {
+        let at = offset + done as u64;
+        let skip = (at % block) as usize;
+        let got = loop {
+            match rustix::io::pread(
+                task.file.fd().as_fd(),
+                &mut bounce.0[..block as usize],
+                at - skip as u64,
+            ) {
+                Err(Os::INTR) => {}
+                result => break result.map_err(|errno| task.failed(at, errno))?,
+            }
+        };
+        if got <= skip {
+            return Err(task.short(at));
+        }
+        let len = (got - skip).min(bytes.len() - done);
+        bytes[done..done + len].copy_from_slice(&bounce.0[skip..skip + len]);
+        done += len;
+    }
+    task.watch.add(bytes.len() as u64);
+    Ok(bytes.len() as u64)
+}

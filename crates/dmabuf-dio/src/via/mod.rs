@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The backends, and what several of them need.
+
+pub(crate) mod buffered;
+pub(crate) mod memfd;
+pub(crate) mod module;
+pub(crate) mod slot;
+pub(crate) mod udmabuf;
+
+use std::os::fd::AsFd;
+
+use io_uring::IoUring;
+
+use crate::backend::{Backend, Refusal};
+use crate::buf::DmaBuf;
+use crate::control::Watch;
+use crate::error::{Attempt, Direction, Error};
+use crate::extent::{Extent, Split};
+use crate::file::File;
+use crate::memory::{PageSizes, page_size, round_up};
+use crate::options::Options;
+use crate::uring::{self, Memory, Stop};
+
+/// A transfer, as every backend gets it.
+#[derive(Clone, Copy)]
+pub(crate) struct Task<'a> {
+    pub(crate) file: &'a File,
+    pub(crate) direction: Direction,
+    /// Start of the range in the file.
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) options: &'a Options,
+    pub(crate) watch: &'a Watch<'a>,
+}
+
+/// What a backend knows about the transfer it made.
+#[derive(Debug, Default)]
+pub(crate) struct Moved {
+    /// How many bytes were asked for with `O_DIRECT`.
+    pub(crate) direct: u64,
+    pub(crate) segments: Option<u32>,
+    pub(crate) pages: Option<PageSizes>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// A buffer that was made for the content.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    pub(crate) buf: DmaBuf,
+    pub(crate) moved: Moved,
+}
+
+/// How a range lies in a buffer that is made for it: at an offset that is congruent to the
+/// file's, so that direct I/O moves nothing but whole blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Where in the buffer the range begins.
+    pub(crate) data_offset: u64,
+    /// Length of the buffer.
+    pub(crate) buffer: u64,
+    /// Where in the file the buffer begins.
+    pub(crate) base: u64,
+}
+
+impl Layout {
+    pub(crate) fn new(offset: u64, length: u64, file_align: u64) -> Result<Self, Error> {
+        let unit = page_size().max(file_align);
+        let base = offset / unit * unit;
+        let data_offset = offset - base;
+        let buffer = data_offset
+            .checked_add(length)
+            .and_then(|end| round_up(end, unit))
+            .filter(|buffer| {
+                base.checked_add(*buffer).is_some_and(|end| i64::try_from(end).is_ok())
+            })
+            .ok_or(Error::RangeOverflow { offset, length })?;
+        Ok(Self { data_offset, buffer, base })
+    }
+}
+
+impl Task<'_> {
+    pub(crate) fn layout(&self) -> Result<Layout, Error> {
+        Layout::new(self.offset, self.length, self.file.align.offset)
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.length
+    }
+
+    pub(crate) fn cancelled(&self, done: u64) -> Error {
+        Error::Cancelled {
+            path: self.file.path.clone(),
+            direction: self.direction,
+            done,
+            length: self.length,
+        }
+    }
+
+    /// The file ends at `end`.
+    pub(crate) fn short(&self, end: u64) -> Error {
+        Error::ShortFile {
+            path: self.file.path.clone(),
+            offset: self.offset,
+            length: self.length,
+            end,
+            done: end.saturating_sub(self.offset).min(self.length),
+        }
+    }
+
+    /// The kernel failed the transfer at `offset` in the file.
+    pub(crate) fn failed(&self, offset: u64, errno: impl Into<crate::Errno>) -> Error {
+        Error::Transfer {
+            path: self.file.path.clone(),
+            direction: self.direction,
+            offset,
+            done: offset.saturating_sub(self.offset).min(self.length),
+            length: self.length,
+            errno: errno.into(),
+        }
+    }
+
+    fn stopped(&self, extent: Extent, stop: Stop) -> Error {
+        let done = |done: u64| (extent.file + done).saturating_sub(self.offset);
+        match stop {
+            Stop::Failed { offset, errno, done: moved } => Error::Transfer {
+                path: self.file.path.clone(),
+                direction: self.direction,
+                offset,
+                done: done(moved),
+                length: self.length,
+                errno,
+            },
+            Stop::Short { end } if self.direction == Direction::Load => self.short(end),
+            // A write that writes nothing: the kernel says ENOSPC where it has a reason.
+            Stop::Short { end } => self.failed(end, rustix::io::Errno::IO),
+            Stop::Cancelled { done: moved } => self.cancelled(done(moved)),
+            Stop::Memory(error) => error,
+        }
+    }
+
+    /// How an extent of an existing buffer is cut for this file, and why it goes buffered if it
+    /// does.
+    fn split(&self, extent: Extent, notes: &mut Vec<String>) -> (Split, bool) {
+        if self.file.direct.is_none() {
+            return (Split::whole(extent), false);
+        }
+        let align = self.file.align;
+        if let Some(split) = Split::new(extent, align) {
+            return (split, true);
+        }
+        notes.push(format!(
+            "buffered: O_DIRECT needs buffer offsets that are multiples of {} where file \
+             offsets are multiples of {}, and {} in the file meets {} in the buffer",
+            align.memory, align.offset, extent.file, extent.buf
+        ));
+        (Split::whole(extent), false)
+    }
+
+    /// Moves `extent` on a ring. `edge` moves what is less than a block and returns how many of
+    /// its bytes it asked for with `O_DIRECT`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`uring::run`].
+    pub(crate) unsafe fn on_ring(
+        &self,
+        ring: &mut IoUring,
+        extent: Extent,
+        memory: &mut dyn Memory,
+        edge: &mut dyn FnMut(Extent) -> Result<u64, Error>,
+    ) -> Result<Moved, Error> {
+        let mut moved = Moved::default();
+        let (split, mut direct) = self.split(extent, &mut moved.notes);
+        if let Some(core) = split.core {
+            if let Some(head) = split.head {
+                moved.direct += edge(head)?;
+            }
+            // SAFETY: as the caller promises.
+            let mut result = unsafe { self.core(ring, core, direct, memory) };
+            if direct
+                && let Err(Stop::Failed { errno, done: 0, .. }) = &result
+                && errno.raw() == libc::EINVAL
+            {
+                moved.notes.push(
+                    "buffered: the file was opened with O_DIRECT, but the file system refuses to \
+                     move it that way (EINVAL)"
+                        .into(),
+                );
+                direct = false;
+                // SAFETY: as the caller promises.
+                result = unsafe { self.core(ring, core, false, memory) };
+            }
+            result.map_err(|stop| self.stopped(core, stop))?;
+            if direct {
+                let needed = self.end().max(core.file) - core.file;
+                moved.direct += core.len.min(needed);
+            }
+            if let Some(tail) = split.tail {
+                moved.direct += edge(tail)?;
+            }
+        } else {
+            for part in split.edges() {
+                moved.direct += edge(part)?;
+            }
+        }
+        Ok(moved)
+    }
+
+    unsafe fn core(
+        &self,
+        ring: &mut IoUring,
+        extent: Extent,
+        direct: bool,
+        memory: &mut dyn Memory,
+    ) -> Result<(), Stop> {
+        let file = if direct { self.file.fd() } else { self.file.buffered.as_fd() };
+        let job = uring::Job {
+            file,
+            direction: self.direction,
+            extent,
+            needed_end: self.end(),
+            block: if direct { self.file.align.offset } else { 1 },
+            chunk: self.options.chunk(),
+            depth: self.options.depth(),
+            watch: self.watch,
+        };
+        // SAFETY: as the caller promises.
+        unsafe { uring::run(ring, &job, memory) }
+    }
+}
+
+/// Creates the ring of a backend, or refuses in its name.
+pub(crate) fn ring(backend: Backend, depth: u32) -> Result<IoUring, Refusal> {
+    uring::create(depth).map_err(|error| ring_refusal(backend, &error))
+}
+
+/// Explains why there is no ring.
+pub(crate) fn ring_refusal(backend: Backend, error: &std::io::Error) -> Refusal {
+    let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    let disabled = setting.map_or(0, |text| text.trim().parse().unwrap_or(0));
+    let errno = crate::Errno::from(error);
+    let refusal = |reason: String, remedy: &str| backend.refuse(reason).errno(errno).remedy(remedy);
+    match errno.raw() {
+        libc::EPERM if disabled > 0 => refusal(
+            format!("io_uring is switched off: kernel.io_uring_disabled = {disabled}"),
+            "sudo sysctl kernel.io_uring_disabled=0",
+        ),
+        libc::EPERM | libc::EACCES => refusal(
+            "io_uring is forbidden, by seccomp in a container most likely".into(),
+            "allow the io_uring_* system calls: docker run --security-opt seccomp=PROFILE ...",
+        ),
+        libc::ENOSYS => {
+            refusal("this kernel has no io_uring".into(), "boot a kernel with CONFIG_IO_URING=y")
+        }
+        libc::ENOMEM => refusal(
+            format!("io_uring does not get the memory it locks (RLIMIT_MEMLOCK is {})", memlock()),
+            "ulimit -l unlimited",
+        ),
+        _ => refusal(format!("io_uring cannot be set up: {errno}"), "see dmesg"),
+    }
+}
+
+/// The limit on locked memory, for people.
+pub(crate) fn memlock() -> String {
+    match rustix::process::getrlimit(rustix::process::Resource::Memlock).current {
+        Some(bytes) => format!("{} KiB", bytes / 1024),
+        None => "unlimited".into(),
+    }
+}
+
+/// Loads into a new buffer.
+pub(crate) fn load(backend: Backend, task: &Task<'_>) -> Result<Fresh, Attempt> {
+    match backend {
+        Backend::Module => module::load(task),
+        Backend::UringSlot => slot::load(task),
+        Backend::Udmabuf => udmabuf::load(task),
+        Backend::Memfd => memfd::load(Backend::Memfd, task, true),
+        Backend::Buffered => buffered::load(task),
+    }
+}
+
+/// Moves between a file and a range of an existing buffer.
+pub(crate) fn transfer(
+    backend: Backend,
+    task: &Task<'_>,
+    buf: &DmaBuf,
+    buf_offset: u64,
+) -> Result<Moved, Attempt> {
+    if !Backend::for_existing(buf.kind()).contains(&backend) {
+        return Err(backend.refuse_kind(buf.kind(), task.direction).into());
+    }
+    let extent = Extent { file: task.offset, buf: buf_offset, len: task.length };
+    match backend {
+        Backend::Module => module::transfer(task, buf, extent),
+        Backend::UringSlot => slot::transfer(task, buf, extent),
+        Backend::Memfd => memfd::transfer(task, buf, extent),
+        Backend::Buffered => buffered::transfer(task, buf, extent),
+        Backend::Udmabuf => Err(backend.refuse_kind(buf.kind(), task.direction).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layout_is_congruent_to_the_file() {
+        let layout = Layout::new(5000, 100, 512).expect("fits");
+        assert_eq!(layout, Layout { data_offset: 904, buffer: 4096, base: 4096 });
+        let layout = Layout::new(8192, 4097, 512).expect("fits");
+        assert_eq!(layout, Layout { data_offset: 0, buffer: 8192, base: 8192 });
+        let layout = Layout::new(70_000, 1, 65536).expect("fits");
+        assert_eq!(layout, Layout { data_offset: 4464, buffer: 65536, base: 65536 });
+        assert!(Layout::new(u64::MAX - 5, 5, 512).is_err());
+        assert!(Layout::new(0, u64::MAX, 512).is_err());
+        assert!(Layout::new(i64::MAX as u64, 1, 512).is_err());
+    }
+}

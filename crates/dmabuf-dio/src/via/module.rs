@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The kernel module's ioctls.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use dmabuf_dio_sys::dio::{self, Attach, Info, Load, ReadWrite};
+use rustix::fs::OFlags;
+use rustix::io::Errno as Os;
+
+use super::{Fresh, Moved, Task};
+use crate::backend::{Backend, Refusal};
+use crate::buf::DmaBuf;
+use crate::control::Watch;
+use crate::error::{Attempt, Direction, Error};
+use crate::extent::Extent;
+use crate::file::File;
+
+/// How often a running call is looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// An open file of the module's device.
+#[derive(Debug)]
+pub(crate) struct Context {
+    fd: OwnedFd,
+    pub(crate) info: Info,
+}
+
+impl Context {
+    /// Opens the device in the name of `backend`.
+    pub(crate) fn open(backend: Backend) -> Result<Self, Refusal> {
+        let fd = dio::open().map_err(|errno| match errno {
+            Os::NOENT | Os::NODEV | Os::NXIO => backend
+                .refuse(format!("there is no {}: the kernel module is not loaded", dio::DEVICE))
+                .errno(errno)
+                .remedy("sudo modprobe dmabuf_dio, or sudo make dkms in the source to install it"),
+            _ => backend
+                .refuse(format!("{} cannot be opened", dio::DEVICE))
+                .errno(errno)
+                .remedy(format!("run as root, or: sudo setfacl -m u:$USER:rw {}", dio::DEVICE)),
+        })?;
+        let info = dio::info(fd.as_fd()).map_err(|errno| {
+            backend
+                .refuse(format!("{} does not answer as the module does", dio::DEVICE))
+                .errno(errno)
+                .remedy("build and load the module that belongs to this release")
+        })?;
+        Ok(Self { fd, info })
+    }
+
+    /// Attaches a buffer; a kind of buffer that the module cannot attach is refused.
+    pub(crate) fn attach(&self, backend: Backend, buf: &DmaBuf) -> Result<Attach, Attempt> {
+        dio::attach(self.fd.as_fd(), buf.as_fd()).map_err(|errno| {
+            if errno == Os::NOMEM {
+                return Error::Buffer { call: "attach", errno: errno.into() }.into();
+            }
+            let exporter = buf.exporter().unwrap_or_else(|| "unknown".into());
+            backend
+                .refuse(format!("the buffer, of exporter {exporter}, cannot be attached"))
+                .errno(errno)
+                .remedy("use a buffer in system memory, from /dev/dma_heap/system say")
+                .into()
+        })
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Makes a call that blocks, in a thread of its own, while this one watches it and ends it
+    /// when asked to. The other way round, signals to this process would wait for the call to
+    /// end: the kernel hands them to its main thread, which often is this one.
+    fn watched<T: Send>(
+        &self,
+        watch: &Watch<'_>,
+        call: impl FnOnce(BorrowedFd<'_>) -> T + Send,
+    ) -> T {
+        let before = moved(self.as_fd()).unwrap_or(0);
+        let (running, finished) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let caller = scope.spawn(move || {
+                let _running = running;
+                call(self.as_fd())
+            });
+            while let Err(RecvTimeoutError::Timeout) = finished.recv_timeout(TICK) {
+                if let Some(now) = moved(self.as_fd()) {
+                    watch.set(now.saturating_sub(before));
+                }
+                if watch.is_cancelled() {
+                    let _ = dio::cancel(self.as_fd());
+                }
+            }
+            caller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Moves an extent of the attached buffer. Returns how much of it went with `O_DIRECT`.
+    pub(crate) fn transfer(
+        &self,
+        task: &Task<'_>,
+        file: &File,
+        extent: Extent,
+    ) -> Result<ReadWrite, (Os, ReadWrite)> {
+        let mut rw = ReadWrite {
+            file_fd: file.fd().as_raw_fd(),
+            file_offset: extent.file,
+            buf_offset: extent.buf,
+            length: extent.len,
+            chunk: self.chunk(task),
+            depth: self.depth(task),
+            ..ReadWrite::default()
+        };
+        let result = match task.direction {
+            Direction::Load => dio::read(self.as_fd(), &mut rw),
+            Direction::Save => dio::write(self.as_fd(), &mut rw),
+        };
+        match result {
+            Ok(()) => Ok(rw),
+            Err(errno) => Err((errno, rw)),
+        }
+    }
+
+    fn chunk(&self, task: &Task<'_>) -> u64 {
+        task.options.chunk.map_or(0, |chunk| chunk.min(self.info.max_chunk))
+    }
+
+    fn depth(&self, task: &Task<'_>) -> u32 {
+        task.options.depth.map_or(0, |depth| depth.min(self.info.max_depth))
+    }
+}
+
+/// Bytes that were moved through a context so far.
+fn moved(context: BorrowedFd<'_>) -> Option<u64> {
+    let path = format!("/proc/self/fdinfo/{}", context.as_raw_fd());
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("moved:")?.trim().parse().ok())
+}
+
+/// The numbers that say that the module, not the input, is at fault.
+fn is_unavailable(errno: Os) -> bool {
+    matches!(errno, Os::NOTTY | Os::NOSYS | Os::TOOBIG)
+}
+
+fn refuse_call(errno: Os) -> Attempt {
+    Backend::Module
+        .refuse("the module does not take the call")
+        .errno(errno)
+        .remedy("build and load the module that belongs to this release")
+        .into()
+}
+
+fn alignment_note(task: &Task<'_>, align: u32) -> String {
+    format!(
+        "buffered: O_DIRECT needs offsets in file and buffer that are congruent modulo {align}, \
+         and those at {} are not",
+        task.offset
+    )
+}
+
+/// Allocates a buffer and loads into it in one call.
+pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
+    let context = Context::open(Backend::Module)?;
+    if task.watch.is_cancelled() {
+        return Err(task.cancelled(0).into());
+    }
+    let mut notes = Vec::new();
+    let layout = task.layout()?;
+    let mut request = Load {
+        file_fd: task.file.fd().as_raw_fd(),
+        fd_flags: (OFlags::RDWR | OFlags::CLOEXEC).bits(),
+        file_offset: layout.base,
+        length: layout.data_offset + task.length,
+        chunk: context.chunk(task),
+        depth: context.depth(task),
+        gather: task.options.gather.unwrap_or(0),
+        ..Load::default()
+    };
+    let call =
+        |request: &mut Load| context.watched(task.watch, |context| dio::load(context, request));
+    let mut result = call(&mut request);
+    if matches!(result, Err(Os::INVAL)) && request.align != 0 && task.file.direct.is_some() {
+        notes.push(alignment_note(task, request.align));
+        request.file_fd = task.file.buffered.as_raw_fd();
+        result = call(&mut request);
+    }
+    let fd = match result {
+        Ok(fd) => fd,
+        Err(errno) if is_unavailable(errno) => return Err(refuse_call(errno)),
+        Err(Os::NOMEM) => {
+            return Err(Error::NoMemory { wanted: layout.buffer, available: None }.into());
+        }
+        Err(errno) => {
+            let done = request.done.saturating_sub(layout.data_offset);
+            return Err(explain(task, errno, done).into());
+        }
+    };
+    task.watch.set(task.length);
+    let mut buf = DmaBuf::from_parts(fd, request.buf_length);
+    if layout.data_offset > 0 {
+        // These bytes came along with the first page of the range.
+        let mut view = buf.map_mut()?;
+        view.fill_at(0, layout.data_offset, 0)?;
+        view.finish()?;
+    }
+    let moved = Moved {
+        direct: request.direct.min(task.length),
+        segments: Some(request.segments),
+        pages: None,
+        notes,
+    };
+    Ok(Fresh { buf, moved })
+}
+
+/// Moves between a file and a range of an existing buffer.
+pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Moved, Attempt> {
+    let context = Context::open(Backend::Module)?;
+    if task.direction == Direction::Load && !buf.is_writable() {
+        return Err(Error::ReadOnlyBuffer.into());
+    }
+    let attached = context.attach(Backend::Module, buf)?;
+    if task.watch.is_cancelled() {
+        return Err(task.cancelled(0).into());
+    }
+    let mut moved = Moved { segments: Some(attached.segments), ..Moved::default() };
+    let call = |file: &File| context.watched(task.watch, |_| context.transfer(task, file, extent));
+    let mut result = call(task.file);
+    if let Err((Os::INVAL, rw)) = &result
+        && rw.align != 0
+        && task.file.direct.is_some()
+    {
+        let note = alignment_note(task, rw.align);
+        result = call(&task.file.without_direct(note.clone())?);
+        moved.notes.push(note);
+    }
+    match result {
+        Ok(rw) if rw.done < extent.len && task.direction == Direction::Load => {
+            Err(task.short(task.offset + rw.done).into())
+        }
+        Ok(rw) => {
+            task.watch.set(rw.done);
+            moved.direct = rw.direct;
+            Ok(moved)
+        }
+        Err((errno, _)) if is_unavailable(errno) => Err(refuse_call(errno)),
+        Err((errno, rw)) => Err(explain(task, errno, rw.done).into()),
+    }
+}
+
+/// The error of a call that the module began.
+pub(crate) fn explain(task: &Task<'_>, errno: Os, done: u64) -> Error {
+    match errno {
+        Os::CANCELED | Os::INTR => task.cancelled(done),
+        Os::NODATA => task.short(task.offset + done),
+        _ => task.failed(task.offset + done, errno),
+    }
+}

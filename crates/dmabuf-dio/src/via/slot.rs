@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The dma-buf's pages as `io_uring` fixed buffers, lent by the kernel module.
+
+use std::os::fd::AsRawFd;
+
+use dmabuf_dio_sys::dio::{self, Slot, UringCmd};
+use dmabuf_dio_sys::dmabuf::Access;
+use io_uring::{IoUring, opcode, types};
+
+use super::module::{Context, explain};
+use super::{Fresh, Moved, Task};
+use crate::backend::{Backend, Refusal};
+use crate::buf::DmaBuf;
+use crate::errno::Errno;
+use crate::error::{Attempt, Direction, Error, Result};
+use crate::extent::Extent;
+use crate::memory::page_size;
+use crate::uring::{Memory, Place};
+
+/// Bytes in a slot: the kernel finds an offset into one by walking through its pages.
+const SLOT: u64 = 256 << 20;
+
+/// Loads into a new buffer of the system heap.
+pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
+    // Looked at first, so that a refusal costs no allocation.
+    available()?;
+    let layout = task.layout()?;
+    let mut buf = DmaBuf::try_alloc(Backend::UringSlot, layout.buffer)?;
+    let direct = task.file.direct.is_some();
+    let len = if direct { layout.buffer } else { layout.data_offset + task.length };
+    let moved = transfer(task, &buf, Extent { file: layout.base, buf: 0, len })?;
+    let end = layout.data_offset + task.length;
+    if layout.data_offset > 0 || end < layout.buffer {
+        // What lies before and after the range came along with its blocks.
+        let mut view = buf.map_mut()?;
+        view.fill_at(0, layout.data_offset, 0)?;
+        view.fill_at(end, layout.buffer - end, 0)?;
+        view.finish()?;
+    }
+    Ok(Fresh { buf, moved })
+}
+
+/// Opens a context of a module that has slots.
+pub(crate) fn available() -> Result<Context, Refusal> {
+    let context = Context::open(Backend::UringSlot)?;
+    if context.info.features & dio::FEATURE_SLOTS == 0 {
+        return Err(Backend::UringSlot
+            .refuse("this kernel cannot lend pages to io_uring")
+            .remedy("boot Linux 7.3 or later"));
+    }
+    Ok(context)
+}
+
+/// Moves between a file and a range of an existing buffer.
+pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Moved, Attempt> {
+    let context = available()?;
+    let mut ring = super::ring(Backend::UringSlot, task.options.depth())?;
+    if task.direction == Direction::Load && !buf.is_writable() {
+        return Err(Error::ReadOnlyBuffer.into());
+    }
+    let attached = context.attach(Backend::UringSlot, buf)?;
+    let mut memory = SlotMemory::new(extent);
+    memory.register(&mut ring, &context, task.direction)?;
+    let access = match task.direction {
+        Direction::Load => Access::Write,
+        Direction::Save => Access::Read,
+    };
+    buf.begin(access)?;
+    let mut edge = |part: Extent| edge(task, &context, part);
+    // SAFETY: the slots are filled for the whole extent, and hold the buffer's pages themselves.
+    let result = unsafe { task.on_ring(&mut ring, extent, &mut memory, &mut edge) };
+    // The ring would let go of the buffer later, in its own time.
+    let _ = ring.submitter().unregister_buffers();
+    let ended = buf.end(access);
+    let mut moved = result?;
+    ended?;
+    moved.segments = Some(attached.segments);
+    Ok(moved)
+}
+
+/// Moves less than a block by the module's ioctl, which leaves the bytes around it alone.
+fn edge(task: &Task<'_>, context: &Context, part: Extent) -> Result<u64> {
+    let done = part.file - task.offset;
+    match context.transfer(task, task.file, part) {
+        Ok(rw) if rw.done < part.len => Err(match task.direction {
+            Direction::Load => task.short(part.file + rw.done),
+            Direction::Save => task.failed(part.file + rw.done, rustix::io::Errno::IO),
+        }),
+        Ok(rw) => {
+            task.watch.add(part.len);
+            Ok(rw.direct)
+        }
+        Err((errno, rw)) => Err(explain(task, errno, done + rw.done)),
+    }
+}
+
+/// The slots over a range of the buffer.
+struct SlotMemory {
+    start: u64,
+    end: u64,
+}
+
+impl SlotMemory {
+    fn new(extent: Extent) -> Self {
+        Self { start: extent.buf & !(page_size() - 1), end: extent.buf_end() }
+    }
+
+    fn register(
+        &self,
+        ring: &mut IoUring,
+        context: &Context,
+        direction: Direction,
+    ) -> Result<(), Attempt> {
+        let slots = (self.end - self.start).div_ceil(SLOT);
+        ring.submitter().register_buffers_sparse(slots as u32).map_err(|error| {
+            Backend::UringSlot
+                .refuse(format!("io_uring takes no table of {slots} buffers"))
+                .errno(Errno::from(&error))
+        })?;
+        let flags = match direction {
+            Direction::Load => dio::SLOT_READ,
+            Direction::Save => dio::SLOT_WRITE,
+        };
+        for index in 0..slots {
+            let buf_offset = self.start + index * SLOT;
+            let length = SLOT.min(self.end - buf_offset);
+            register_one(ring, context, &Slot { buf_offset, length, index: index as u32, flags })?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn register_one(
+    ring: &mut IoUring,
+    context: &Context,
+    slot: &Slot,
+) -> Result<(), Attempt> {
+    let refuse = |what: &str, errno: Errno| {
+        Backend::UringSlot
+            .refuse(format!("{what} slot {} of {} bytes", slot.index, slot.length))
+            .errno(errno)
+            .remedy("free memory, or use another backend: --backend module")
+    };
+    let command = UringCmd::new(slot).to_bytes();
+    let device = types::Fd(context.as_fd().as_raw_fd());
+    let entry = opcode::UringCmd16::new(device, dio::URING_REGISTER).cmd(command).build();
+    // SAFETY: the command points at `slot`, which lives until its completion, waited for below.
+    if unsafe { ring.submission().push(&entry) }.is_err() {
+        return Err(refuse("the ring has no room for", Errno::from_raw(libc::EBUSY)).into());
+    }
+    loop {
+        match ring.submit_and_wait(1) {
+            Ok(_) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+            Err(error) => return Err(refuse("cannot submit", Errno::from(&error)).into()),
+        }
+        if let Some(completion) = ring.completion().next() {
+            return match completion.result() {
+                number if number < 0 => {
+                    Err(refuse("the module refuses", Errno::from_raw(-number)).into())
+                }
+                _ => Ok(()),
+            };
+        }
+    }
+}
+
+impl Memory for SlotMemory {
+    fn prepare(&mut self, _: &IoUring, _: u64, _: bool) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn place(&self, offset: u64) -> (Place, u64) {
+        let index = (offset - self.start) / SLOT;
+        let slot = self.start + index * SLOT;
+        let place = Place::Fixed { index: index as u16, addr: offset - slot };
+        (place, (slot + SLOT).min(self.end))
+    }
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A memfd, and a dma-buf over its pages.
+//!
+//! The dma-buf is made last: making it pins every page, and allocates those that are missing one
+//! by one.
+
+use std::os::fd::AsFd;
+
+use dmabuf_dio_sys::udmabuf;
+use rustix::io::Errno as Os;
+
+use super::{Fresh, Task, memfd};
+use crate::backend::{Backend, Refusal};
+use crate::buf::DmaBuf;
+use crate::error::Attempt;
+use crate::memory::HUGE_PAGE;
+
+/// Loads into a new memfd and makes a dma-buf of it.
+pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
+    let device = udmabuf::open().map_err(refuse_device)?;
+    let layout = task.layout()?;
+    check_limit(layout.buffer)?;
+    let mut fresh = memfd::load(Backend::Udmabuf, task, true)?;
+    let huge = fresh.buf.len() > layout.buffer
+        || fresh.moved.pages.is_some_and(|pages| pages.huge_bytes == fresh.buf.len());
+    let fd = match make(device.as_fd(), &fresh.buf) {
+        Err(_) if huge && fresh.buf.len() >= HUGE_PAGE => {
+            // Not every kernel makes a udmabuf of reserved huge pages.
+            fresh = memfd::load(Backend::Udmabuf, task, false)?;
+            make(device.as_fd(), &fresh.buf)?
+        }
+        result => result?,
+    };
+    fresh.buf = fd;
+    Ok(fresh)
+}
+
+pub(crate) fn make(device: std::os::fd::BorrowedFd<'_>, memfd: &DmaBuf) -> Result<DmaBuf, Attempt> {
+    let fd = udmabuf::create(device, memfd.as_fd(), 0, memfd.len()).map_err(|errno| {
+        Backend::Udmabuf
+            .refuse(format!("a udmabuf of {} bytes cannot be made", memfd.len()))
+            .errno(errno)
+            .remedy("see dmesg for what the kernel says about it")
+    })?;
+    Ok(DmaBuf::from_fd(fd)?)
+}
+
+/// Why the device cannot be opened.
+pub(crate) fn refuse_device(errno: Os) -> Refusal {
+    match errno {
+        Os::NOENT | Os::NODEV | Os::NXIO => Backend::Udmabuf
+            .refuse(format!("there is no {}", udmabuf::DEVICE))
+            .errno(errno)
+            .remedy("sudo modprobe udmabuf, or boot a kernel with CONFIG_UDMABUF=y"),
+        _ => Backend::Udmabuf
+            .refuse(format!("{} cannot be opened", udmabuf::DEVICE))
+            .errno(errno)
+            .remedy(format!("run as root, or: sudo setfacl -m u:$USER:rw {}", udmabuf::DEVICE)),
+    }
+}
+
+/// The largest udmabuf, in bytes, as far as the kernel says.
+pub(crate) fn size_limit() -> Option<u64> {
+    let text = std::fs::read_to_string(udmabuf::SIZE_LIMIT_MB).ok()?;
+    text.trim().parse::<u64>().ok().map(|mib| mib.saturating_mul(1 << 20))
+}
+
+fn check_limit(len: u64) -> Result<(), Refusal> {
+    match size_limit() {
+        Some(limit) if len > limit => {
+            let mib = len.div_ceil(1 << 20).next_multiple_of(2);
+            Err(Backend::Udmabuf
+                .refuse(format!(
+                    "a udmabuf has at most {} MiB here, this one needs {mib}",
+                    limit >> 20
+                ))
+                .remedy(format!("echo {mib} | sudo tee {}", udmabuf::SIZE_LIMIT_MB)))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the tests share.
+//!
+//! `DMABUF_DIO_TEST_DIR` says where test files go; it has to be on a file system with `O_DIRECT`.
+//! `DMABUF_DIO_REQUIRE` lists backends, `slot,module` say, that must be available: without it,
+//! those that are not are skipped, with the reason printed.
+
+#![allow(dead_code)]
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use dmabuf_dio::{Backend, DmaBuf, probe};
+use tempfile::TempDir;
+
+/// A folder for one test.
+pub(crate) fn folder() -> TempDir {
+    let parent = std::env::var_os("DMABUF_DIO_TEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+    std::fs::create_dir_all(&parent).expect("the folder of all tests");
+    tempfile::Builder::new().prefix("dio-").tempdir_in(parent).expect("a folder for the test")
+}
+
+/// Content in which no two pages are alike.
+pub(crate) fn content(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let block: Vec<u8> = (0..65_537)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect();
+    let mut bytes = Vec::with_capacity(len + block.len());
+    let mut count = seed;
+    while bytes.len() < len {
+        bytes.extend_from_slice(&count.to_le_bytes());
+        bytes.extend_from_slice(&block);
+        count += 1;
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Writes a file and sees to it that it is on storage and not in the page cache.
+pub(crate) fn write_cold(path: &Path, bytes: &[u8]) {
+    let mut file = File::create(path).expect("create a test file");
+    file.write_all(bytes).expect("write a test file");
+    file.sync_all().expect("sync a test file");
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("drop its cache");
+}
+
+/// A file of `len` bytes, and its content.
+pub(crate) fn file_of(folder: &TempDir, len: usize) -> (PathBuf, Vec<u8>) {
+    let path = folder.path().join(format!("source-{len}"));
+    let bytes = content(len, len as u64);
+    write_cold(&path, &bytes);
+    (path, bytes)
+}
+
+fn is_required(backend: Backend) -> bool {
+    std::env::var("DMABUF_DIO_REQUIRE")
+        .is_ok_and(|list| list.split(',').any(|name| name.trim() == backend.name()))
+}
+
+/// Whether a backend is available; if not, prints why, or fails if it is required.
+pub(crate) fn available(backend: Backend) -> bool {
+    let status = probe::backend(backend);
+    if status.available {
+        return true;
+    }
+    let reason = status.refusal.map_or_else(String::new, |refusal| refusal.to_string());
+    assert!(!is_required(backend), "required, but {reason}");
+    println!("skipped {reason}");
+    false
+}
+
+/// The backends that can load into a new buffer here.
+pub(crate) fn backends() -> Vec<Backend> {
+    Backend::ALL.into_iter().filter(|backend| available(*backend)).collect()
+}
+
+/// A buffer of each kind that there is here, with the backends that can use it.
+pub(crate) fn buffers(len: u64) -> Vec<(DmaBuf, Vec<Backend>)> {
+    let mut all = vec![DmaBuf::memfd(len).expect("a memfd")];
+    match DmaBuf::alloc(len) {
+        Ok(buf) => all.push(buf),
+        Err(error) => {
+            for backend in [Backend::Module, Backend::UringSlot] {
+                assert!(!is_required(backend), "{backend} is required, but {error}");
+            }
+            println!("skipped dma-bufs: {error}");
+        }
+    }
+    all.into_iter()
+        .map(|buf| {
+            let backends = Backend::for_existing(buf.kind()).iter().copied();
+            (buf, backends)
+        })
+        .map(|(buf, backends)| (buf, backends.filter(|one| available(*one)).collect()))
+        .collect()
+}
+
+/// Fills a whole buffer.
+pub(crate) fn fill(buf: &mut DmaBuf, byte: u8) {
+    let len = buf.len();
+    let mut view = buf.map_mut().expect("map");
+    view.fill_at(0, len, byte).expect("fill");
+    view.finish().expect("end the access");
+}
+
+/// All bytes of a buffer.
+pub(crate) fn bytes(buf: &DmaBuf) -> Vec<u8> {
+    buf.map().expect("map").to_vec()
+}
+
+/// Fails at the first byte in which two slices differ, without printing megabytes.
+#[track_caller]
+pub(crate) fn assert_same(what: &str, ours: &[u8], expected: &[u8]) {
+    assert_eq!(ours.len(), expected.len(), "{what}: length");
+    if ours != expected {
+        let at = ours.iter().zip(expected).position(|(a, b)| a != b).expect("a difference");
+        panic!("{what}: byte {at} is {:#04x}, not {:#04x}", ours[at], expected[at]);
+    }
+}

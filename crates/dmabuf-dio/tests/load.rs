@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loading into a new buffer, by every backend that there is.
+
+mod common;
+
+use std::os::fd::AsFd;
+
+use common::{assert_same, backends, bytes, file_of, folder};
+use dmabuf_dio::{Backend, Error, Kind, Loader, Saver};
+
+const SIZES: [usize; 6] = [1, 4095, 4096, 4097, (1 << 20) + 1, (64 << 20) + 2712];
+
+#[test]
+fn round_trip_of_all_sizes() {
+    let folder = folder();
+    let backends = backends();
+    for size in SIZES {
+        let (path, expected) = file_of(&folder, size);
+        for &backend in &backends {
+            let what = format!("{backend}, {size} bytes");
+            let loaded = match Loader::new(&path).backend(backend).load() {
+                Err(error) if is_size_limit(&error) => {
+                    println!("skipped {what}: {error}");
+                    continue;
+                }
+                result => result.expect(&what),
+            };
+            assert_eq!((loaded.data_offset, loaded.len), (0, size as u64), "{what}");
+            assert_eq!(loaded.report.backend, backend);
+            assert_eq!(loaded.report.bytes, size as u64);
+            let content = bytes(&loaded.buf);
+            assert_same(&what, &content[..size], &expected);
+            assert!(content[size..].iter().all(|byte| *byte == 0), "{what}: the rest is zero");
+
+            let copy = folder.path().join("copy");
+            Saver::new(&copy).save(&loaded.buf, loaded.range()).expect(&what);
+            assert_same(&what, &std::fs::read(&copy).expect("read the copy"), &expected);
+        }
+        std::fs::remove_file(path).expect("remove");
+    }
+}
+
+/// Before Linux 7.3 a udmabuf has at most 64 MiB, unless its parameter says otherwise.
+fn is_size_limit(error: &Error) -> bool {
+    let Error::Unavailable { refusals, .. } = error else { return false };
+    refusals[0].backend == Backend::Udmabuf
+        && refusals[0].remedy.as_ref().is_some_and(|remedy| remedy.contains("size_limit_mb"))
+}
+
+#[test]
+fn ranges_at_odd_offsets() {
+    let folder = folder();
+    let (path, expected) = file_of(&folder, 300_001);
+    let ranges = [
+        (0, 1),
+        (1, 1),
+        (4095, 2),
+        (4096, 4096),
+        (511, 8193),
+        (100_000, 200_001),
+        (300_000, 1),
+        (12_288, 5),
+        (8191, 291_810),
+    ];
+    for backend in backends() {
+        for (offset, length) in ranges {
+            let what = format!("{backend}, {length} bytes at {offset}");
+            let loaded = Loader::new(&path)
+                .backend(backend)
+                .offset(offset)
+                .length(length)
+                .load()
+                .expect(&what);
+            let content = bytes(&loaded.buf);
+            let range = loaded.range();
+            assert_eq!(range.end - range.start, length);
+            let (start, end) = (range.start as usize, range.end as usize);
+            let wanted = &expected[offset as usize..(offset + length) as usize];
+            assert_same(&what, &content[start..end], wanted);
+            let around = content[..start].iter().chain(&content[end..]);
+            assert!(around.copied().all(|byte| byte == 0), "{what}: shows what nobody asked for");
+        }
+    }
+}
+
+#[test]
+fn small_chunks_and_every_depth() {
+    let folder = folder();
+    let (path, expected) = file_of(&folder, 1_000_003);
+    for backend in backends() {
+        for (chunk, depth, gather) in [(4096, 1, 4096), (8192, 64, 65_536), (12_288, 3, 65_536)] {
+            let what = format!("{backend}, {chunk} x {depth}, {gather}");
+            let loader = Loader::new(&path).backend(backend).chunk(chunk).depth(depth);
+            let loaded = loader.gather(gather).offset(3).load().expect(&what);
+            let range = loaded.range();
+            let content = bytes(&loaded.buf);
+            let content = &content[range.start as usize..range.end as usize];
+            assert_same(&what, content, &expected[3..]);
+        }
+    }
+}
+
+#[test]
+fn from_a_descriptor_without_moving_its_position() {
+    use std::io::{Read as _, Seek as _, SeekFrom};
+    let folder = folder();
+    let (path, expected) = file_of(&folder, 10_000);
+    let mut file = std::fs::File::open(path).expect("open");
+    file.seek(SeekFrom::Start(7)).expect("seek");
+    let loaded = Loader::from_fd(file.as_fd()).load().expect("load");
+    assert_same("all of it", &bytes(&loaded.buf)[..10_000], &expected);
+    let mut rest = Vec::new();
+    file.read_to_end(&mut rest).expect("read");
+    assert_same("from where it was", &rest, &expected[7..]);
+}
+
+#[test]
+fn a_deleted_file() {
+    let folder = folder();
+    let (path, expected) = file_of(&folder, 5000);
+    let file = std::fs::File::open(&path).expect("open");
+    std::fs::remove_file(path).expect("remove");
+    let loaded = Loader::from_fd(file.as_fd()).load().expect("load");
+    assert_same("content", &bytes(&loaded.buf)[..5000], &expected);
+}
+
+#[test]
+fn a_file_with_holes() {
+    use std::os::unix::fs::FileExt as _;
+    let folder = folder();
+    let path = folder.path().join("holes");
+    let file = std::fs::File::create(&path).expect("create");
+    file.write_all_at(b"middle", 1 << 20).expect("write");
+    file.set_len(3 << 20).expect("set the length");
+    file.sync_all().expect("sync");
+    let expected = std::fs::read(&path).expect("read");
+    for backend in backends() {
+        let loaded = Loader::new(&path).backend(backend).load().expect("load");
+        assert_same(backend.name(), &bytes(&loaded.buf)[..3 << 20], &expected);
+    }
+}
+
+#[test]
+fn the_best_backend_is_chosen_and_the_others_are_explained() {
+    let folder = folder();
+    let (path, _) = file_of(&folder, 4096);
+    let best = backends()[0];
+    let report = Loader::new(&path).load().expect("load").report;
+    assert_eq!(report.backend, best);
+    let refused: Vec<_> = report.refusals.iter().map(|refusal| refusal.backend).collect();
+    let before: Vec<_> = Backend::ALL.into_iter().take_while(|one| *one != best).collect();
+    assert_eq!(refused, before);
+    for refusal in &report.refusals {
+        assert!(refusal.remedy.is_some(), "{refusal}");
+    }
+}
+
+#[test]
+fn what_is_not_available_is_an_error_when_asked_for() {
+    let folder = folder();
+    let (path, _) = file_of(&folder, 4096);
+    for backend in Backend::ALL {
+        if dmabuf_dio::probe::backend(backend).available {
+            continue;
+        }
+        let error = Loader::new(&path).backend(backend).load().expect_err("unavailable");
+        let Error::Unavailable { asked, refusals } = &error else { panic!("{error}") };
+        assert_eq!((*asked, refusals.len()), (Some(backend), 1));
+        assert!(error.to_string().contains(backend.name()));
+        assert!(!error.hint().is_empty());
+    }
+}
+
+#[test]
+fn the_buffer_is_what_the_backend_promises() {
+    let folder = folder();
+    let (path, _) = file_of(&folder, 6 << 20);
+    for backend in backends() {
+        let loaded = Loader::new(&path).backend(backend).load().expect("load");
+        let kind = loaded.buf.kind();
+        match backend {
+            Backend::Module | Backend::UringSlot | Backend::Udmabuf => {
+                assert_eq!(kind, Kind::DmaBuf);
+                assert!(loaded.buf.exporter().is_some());
+            }
+            Backend::Memfd => {
+                assert_eq!(kind, Kind::Memfd);
+                assert!(loaded.report.page_size.is_some());
+                assert_eq!(loaded.report.page_size, loaded.buf.page_sizes().map(|p| p.page_size));
+            }
+            _ => {}
+        }
+        assert!(loaded.buf.len() >= loaded.len);
+        assert!(loaded.buf.is_writable());
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reports say what happened in truth.
+//!
+//! Storage is counted for the whole process, so these tests run one after the other.
+
+mod common;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use common::{assert_same, backends, buffers, bytes, file_of, folder};
+use dmabuf_dio::{Backend, Loader, Mode, Saver};
+
+fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[test]
+fn direct_backends_are_direct_in_truth() {
+    let _alone = alone();
+    let folder = folder();
+    let (path, _) = file_of(&folder, 8 << 20);
+    for backend in backends() {
+        common::write_cold(&path, &common::content(8 << 20, 3));
+        let report = Loader::new(&path).backend(backend).load().expect("load").report;
+        println!("{backend}: {} ({})", report.mode, report.evidence);
+        match (backend, report.storage_bytes) {
+            (Backend::Buffered, _) => assert_eq!(report.mode, Mode::Buffered, "{report:?}"),
+            (_, Some(_)) => assert_eq!(report.mode, Mode::Direct, "{report:?}"),
+            (_, None) => assert_eq!(report.mode, Mode::Unknown, "{report:?}"),
+        }
+    }
+}
+
+#[test]
+fn without_o_direct_it_is_buffered_and_says_so() {
+    let _alone = alone();
+    let folder = folder();
+    let (path, expected) = file_of(&folder, (1 << 20) + 77);
+    for backend in backends() {
+        common::write_cold(&path, &expected);
+        let loader = Loader::new(&path).backend(backend).direct(false).offset(5);
+        let loaded = loader.load().expect("load");
+        let range = loaded.range();
+        let content = bytes(&loaded.buf);
+        let content = &content[range.start as usize..range.end as usize];
+        assert_same(backend.name(), content, &expected[5..]);
+        assert_eq!(loaded.report.mode, Mode::Buffered, "{backend}: {}", loaded.report.evidence);
+        let again = loader.load().expect("load");
+        assert_eq!(again.report.mode, Mode::PageCache, "{backend}: {}", again.report.evidence);
+        if backend != Backend::Buffered {
+            assert!(again.report.notes.iter().any(|note| note.contains("buffered")));
+        }
+    }
+}
+
+#[test]
+fn the_kernel_s_memory_is_the_page_cache() {
+    let _alone = alone();
+    // tmpfs keeps its files there: some kernels open them with O_DIRECT, none reads storage.
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+        println!("skipped: no tmpfs at /dev/shm");
+        return;
+    };
+    let (path, expected) = file_of(&folder, 100_001);
+    for backend in backends() {
+        let loaded = Loader::new(&path).backend(backend).load().expect("load");
+        assert_same(backend.name(), &bytes(&loaded.buf)[..100_001], &expected);
+        assert_ne!(loaded.report.mode, Mode::Direct, "{backend}: {}", loaded.report.evidence);
+    }
+}
+
+#[test]
+fn offsets_that_do_not_suit_go_buffered_and_say_so() {
+    let _alone = alone();
+    let folder = folder();
+    let (path, expected) = file_of(&folder, 1 << 20);
+    for (mut buf, backends) in buffers(2 << 20) {
+        for backend in backends.into_iter().filter(|one| *one != Backend::Buffered) {
+            common::write_cold(&path, &expected);
+            let report = Loader::new(&path).backend(backend).load_into(&mut buf, 1).expect("load");
+            let all = bytes(&buf);
+            assert_same(backend.name(), &all[1..=1 << 20], &expected);
+            assert_eq!(report.mode, Mode::Buffered, "{backend}: {}", report.evidence);
+            assert!(report.notes.iter().any(|note| note.contains("O_DIRECT needs")), "{report:?}");
+        }
+    }
+}
+
+#[test]
+fn direct_saves_are_direct_in_truth() {
+    let _alone = alone();
+    let folder = folder();
+    let path = folder.path().join("saved");
+    for (buf, backends) in buffers((4 << 20) + 4096) {
+        for backend in backends {
+            let range = 0..(4 << 20) + 100;
+            let report = Saver::new(&path).backend(backend).save(&buf, range).expect("save");
+            println!("{backend}: {} ({})", report.mode, report.evidence);
+            match (backend, report.storage_bytes) {
+                (Backend::Buffered, _) => assert_eq!(report.mode, Mode::Buffered, "{report:?}"),
+                (_, Some(_)) => assert_eq!(report.mode, Mode::Direct, "{report:?}"),
+                (_, None) => assert_eq!(report.mode, Mode::Unknown, "{report:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef DMABUF_DIO_ATTACH_H
+#define DMABUF_DIO_ATTACH_H
+
+#include <linux/dma-buf.h>
+#include <linux/fs.h>
+#include <linux/iosys-map.h>
+
+#include "access.h"
+#include "segments.h"
+
+/* A dma-buf whose pages are on loan to us. */
+struct dio_attachment {
+	struct dma_buf *dmabuf;
+	struct dio_access *access;
+	const struct dio_segments *segs;
+	/* Buffers of other exporters: their kernel mapping and our table of it */
+	struct iosys_map map;
+	struct dio_segments mapped;
+};
+
+/* Was the dma-buf opened such that its owner may write to it? */
+static inline bool dio_writable(const struct dio_attachment *att)
+{
+	return att->dmabuf->file->f_mode & FMODE_WRITE;
+}
+
+struct dio_attachment *dio_attach(int fd);
+void dio_detach(struct dio_attachment *att);
+
+#endif

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Our own buffers: memory that is filled before anyone can see it, then
+ * exported as a dma-buf
+ */
+#include <linux/dma-mapping.h>
+#include <linux/err.h>
+#include <linux/highmem.h>
+#include <linux/iosys-map.h>
+#include <linux/mm.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "buffer.h"
+#include "compat.h"
+
+/* Pages are not zeroed: the owner overwrites or zeroes every byte. */
+#define DIO_GFP		(GFP_HIGHUSER | __GFP_ACCOUNT | __GFP_NOWARN | __GFP_COMP)
+/* Large folios are welcome but not worth reclaiming for. */
+#define DIO_GFP_LARGE	((DIO_GFP | __GFP_NORETRY) & ~__GFP_RECLAIM)
+/* Single pages are worth it, but not worth killing for. */
+#define DIO_GFP_PAGE	(DIO_GFP | __GFP_RETRY_MAYFAIL)
+
+/* What devices and their IOMMUs like: 4 MiB, 2 MiB, 1 MiB, 64 KiB, a page */
+static const unsigned int dio_orders[] = { 10, 9, 8, 4, 0 };
+
+struct dio_buffer_attachment {
+	struct device *dev;
+	struct sg_table table;
+	struct list_head list;
+	enum dma_data_direction dir;	/* DMA_NONE: not mapped */
+};
+
+/**
+ * dio_buffer_create - start a buffer that has no memory yet
+ * @length: length in bytes, a multiple of the page size, not 0
+ *
+ * Return: the buffer or an ERR_PTR; ENOMEM if it cannot fit.
+ */
+struct dio_buffer *dio_buffer_create(u64 length)
+{
+	struct dio_buffer *buf;
+	long available = si_mem_available();
+	int ret;
+
+	/* Say no before the rest of the system has been squeezed out. */
+	if (available < 0 || length >> PAGE_SHIFT > available)
+		return ERR_PTR(-ENOMEM);
+
+	buf = kzalloc_obj(*buf);
+	if (!buf)
+		return ERR_PTR(-ENOMEM);
+
+	ret = dio_segments_init(&buf->segs, length);
+	if (ret) {
+		kfree(buf);
+		return ERR_PTR(ret);
+	}
+	buf->length = length;
+	buf->max_order = MAX_PAGE_ORDER;
+	mutex_init(&buf->lock);
+	INIT_LIST_HEAD(&buf->attachments);
+	return buf;
+}
+
+/**
+ * dio_buffer_grow - add one folio, the largest that fits and can be had
+ * @buf: a buffer shorter than its final length
+ */
+int dio_buffer_grow(struct dio_buffer *buf)
+{
+	u64 missing = buf->length - buf->segs.length;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(dio_orders); i++) {
+		unsigned int order = dio_orders[i];
+		struct page *page;
+
+		if (order > buf->max_order || missing < PAGE_SIZE << order)
+			continue;
+
+		page = alloc_pages(order ? DIO_GFP_LARGE : DIO_GFP_PAGE, order);
+		if (page) {
+			dio_segments_add(&buf->segs, page, PAGE_SIZE << order);
+			return 0;
+		}
+		buf->max_order = order ? order - 1 : 0;
+	}
+	return -ENOMEM;
+}
+
+/**
+ * dio_buffer_destroy - free a buffer and its memory
+ * @buf: not exported, or on its way out
+ */
+void dio_buffer_destroy(struct dio_buffer *buf)
+{
+	unsigned int i;
+
+	for (i = 0; i < buf->segs.nr; i++) {
+		struct page *page = buf->segs.vec[i].bv_page;
+		struct page *end = page + (buf->segs.vec[i].bv_len >> PAGE_SHIFT);
+
+		/* A vector may span several folios. */
+		while (page < end) {
+			unsigned int order = compound_order(page);
+
+			__free_pages(page, order);
+			page += 1UL << order;
+		}
+		cond_resched();
+	}
+	dio_segments_free(&buf->segs);
+	mutex_destroy(&buf->lock);
+	kfree(buf);
+}
+
+/* A table of the buffer's memory in pieces that the device can take. */
+static int dio_buffer_table(const struct dio_buffer *buf, struct device *dev,
+			    struct sg_table *table)
+{
+	size_t max = min3((size_t)dma_get_max_seg_size(dev),
+			  dma_max_mapping_size(dev), (size_t)SZ_1G);
+	unsigned int i, nents = 0;
+	struct scatterlist *sg;
+	int ret;
+
+	max = max_t(size_t, ALIGN_DOWN(max, PAGE_SIZE), PAGE_SIZE);
+	for (i = 0; i < buf->segs.nr; i++)
+		nents += DIV_ROUND_UP(buf->segs.vec[i].bv_len, max);
+
+	ret = sg_alloc_table(table, nents, GFP_KERNEL);
+	if (ret)
+		return ret;
+
+	sg = table->sgl;
+	for (i = 0; i < buf->segs.nr; i++) {
+		const struct bio_vec *bv = &buf->segs.vec[i];
+		size_t offset;
+
+		for (offset = 0; offset < bv->bv_len; offset += max) {
+			sg_set_page(sg, bv->bv_page + (offset >> PAGE_SHIFT),
+				    min(max, bv->bv_len - offset), 0);
+			sg = sg_next(sg);
+		}
+	}
+	return 0;
+}
+
+static int dio_buffer_attach(struct dma_buf *dmabuf,
+			     struct dma_buf_attachment *attachment)
+{
+	struct dio_buffer *buf = dmabuf->priv;
+	struct dio_buffer_attachment *a;
+	int ret;
+
+	a = kzalloc_obj(*a);
+	if (!a)
+		return -ENOMEM;
+
+	ret = dio_buffer_table(buf, attachment->dev, &a->table);
+	if (ret) {
+		kfree(a);
+		return ret;
+	}
+
+	a->dev = attachment->dev;
+	a->dir = DMA_NONE;
+	attachment->priv = a;
+
+	mutex_lock(&buf->lock);
+	list_add(&a->list, &buf->attachments);
+	mutex_unlock(&buf->lock);
+	return 0;
+}
+
+static void dio_buffer_detach(struct dma_buf *dmabuf,
+			      struct dma_buf_attachment *attachment)
+{
+	struct dio_buffer_attachment *a = attachment->priv;
+	struct dio_buffer *buf = dmabuf->priv;
+
+	mutex_lock(&buf->lock);
+	list_del(&a->list);
+	mutex_unlock(&buf->lock);
+
+	sg_free_table(&a->table);
+	kfree(a);
+}
+
+static struct sg_table *dio_buffer_map(struct dma_buf_attachment *attachment,
+				       enum dma_data_direction dir)
+{
+	struct dio_buffer_attachment *a = attachment->priv;
+	struct dio_buffer *buf = attachment->dmabuf->priv;
+	int ret;
+
+	ret = dma_map_sgtable(a->dev, &a->table, dir, 0);
+	if (ret)
+		return ERR_PTR(ret);
+
+	mutex_lock(&buf->lock);
+	a->dir = dir;
+	mutex_unlock(&buf->lock);
+	return &a->table;
+}
+
+static void dio_buffer_unmap(struct dma_buf_attachment *attachment,
+			     struct sg_table *table,
+			     enum dma_data_direction dir)
+{
+	struct dio_buffer_attachment *a = attachment->priv;
+	struct dio_buffer *buf = attachment->dmabuf->priv;
+
+	mutex_lock(&buf->lock);
+	a->dir = DMA_NONE;
+	mutex_unlock(&buf->lock);
+	dma_unmap_sgtable(a->dev, table, dir, 0);
+}
+
+/* A mapping is synchronised in the direction that it was made for. */
+static int dio_buffer_begin_cpu_access(struct dma_buf *dmabuf,
+				       enum dma_data_direction dir)
+{
+	struct dio_buffer *buf = dmabuf->priv;
+	struct dio_buffer_attachment *a;
+
+	mutex_lock(&buf->lock);
+	list_for_each_entry(a, &buf->attachments, list)
+		if (a->dir != DMA_NONE)
+			dma_sync_sgtable_for_cpu(a->dev, &a->table, a->dir);
+	mutex_unlock(&buf->lock);
+	return 0;
+}
+
+static int dio_buffer_end_cpu_access(struct dma_buf *dmabuf,
+				     enum dma_data_direction dir)
+{
+	struct dio_buffer *buf = dmabuf->priv;
+	struct dio_buffer_attachment *a;
+
+	mutex_lock(&buf->lock);
+	list_for_each_entry(a, &buf->attachments, list)
+		if (a->dir != DMA_NONE)
+			dma_sync_sgtable_for_device(a->dev, &a->table, a->dir);
+	mutex_unlock(&buf->lock);
+	return 0;
+}
+
+static int dio_buffer_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
+{
+	struct dio_buffer *buf = dmabuf->priv;
+	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
+	unsigned long addr = vma->vm_start;
+	struct dio_cursor cur = {};
+
+	/* The dma-buf core has checked that the range is within the buffer. */
+	while (addr < vma->vm_end) {
+		const struct bio_vec *bv;
+		unsigned long skip, size;
+		int ret;
+
+		dio_segments_seek(&buf->segs, &cur, offset);
+		bv = &buf->segs.vec[cur.index];
+		skip = offset - cur.start;
+		size = min(bv->bv_len - skip, vma->vm_end - addr);
+
+		ret = remap_pfn_range(vma, addr, page_to_pfn(bv->bv_page) +
+				      (skip >> PAGE_SHIFT), size,
+				      vma->vm_page_prot);
+		if (ret)
+			return ret;
+		addr += size;
+		offset += size;
+	}
+	return 0;
+}
+
+static int dio_buffer_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+	struct dio_buffer *buf = dmabuf->priv;
+	unsigned long nr = 0;
+	struct page **pages;
+	unsigned int i, n;
+	void *vaddr;
+
+	pages = kvmalloc_array(buf->length >> PAGE_SHIFT, sizeof(*pages),
+			       GFP_KERNEL);
+	if (!pages)
+		return -ENOMEM;
+	for (i = 0; i < buf->segs.nr; i++)
+		for (n = 0; n < buf->segs.vec[i].bv_len >> PAGE_SHIFT; n++)
+			pages[nr++] = buf->segs.vec[i].bv_page + n;
+
+	vaddr = vmap(pages, nr, VM_MAP, PAGE_KERNEL);
+	kvfree(pages);
+	if (!vaddr)
+		return -ENOMEM;
+	iosys_map_set_vaddr(map, vaddr);
+	return 0;
+}
+
+static void dio_buffer_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+	vunmap(map->vaddr);
+}
+
+static void dio_buffer_release(struct dma_buf *dmabuf)
+{
+	dio_buffer_destroy(dmabuf->priv);
+}
+
+static const struct dma_buf_ops dio_buffer_ops = {
+	.attach = dio_buffer_attach,
+	.detach = dio_buffer_detach,
+	.map_dma_buf = dio_buffer_map,
+	.unmap_dma_buf = dio_buffer_unmap,
+	.begin_cpu_access = dio_buffer_begin_cpu_access,
+	.end_cpu_access = dio_buffer_end_cpu_access,
+	.mmap = dio_buffer_mmap,
+	.vmap = dio_buffer_vmap,
+	.vunmap = dio_buffer_vunmap,
+	.release = dio_buffer_release,
+};
+
+/**
+ * dio_buffer_export - make a finished buffer a dma-buf
+ * @buf: every byte of it has been written; owned by the dma-buf on success
+ * @flags: O_RDONLY or O_RDWR
+ */
+struct dma_buf *dio_buffer_export(struct dio_buffer *buf, int flags)
+{
+	DEFINE_DMA_BUF_EXPORT_INFO(exp_info);
+
+	dio_segments_compact(&buf->segs);
+
+	exp_info.ops = &dio_buffer_ops;
+	exp_info.size = buf->length;
+	exp_info.flags = flags;
+	exp_info.priv = buf;
+	return dma_buf_export(&exp_info);
+}
+
+const struct dio_segments *dio_buffer_segments(const struct dma_buf *dmabuf)
+{
+	const struct dio_buffer *buf = dmabuf->priv;
+
+	return dmabuf->ops == &dio_buffer_ops ? &buf->segs : NULL;
+}

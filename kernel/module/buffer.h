@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef DMABUF_DIO_BUFFER_H
+#define DMABUF_DIO_BUFFER_H
+
+#include <linux/dma-buf.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+
+#include "segments.h"
+
+/* Memory of ours, a dma-buf once it has been exported. */
+struct dio_buffer {
+	struct dio_segments segs;
+	u64 length;			/* of the finished buffer, whole pages */
+	unsigned int max_order;		/* larger folios could not be had */
+	struct mutex lock;		/* protects attachments */
+	struct list_head attachments;
+};
+
+struct dio_buffer *dio_buffer_create(u64 length);
+int dio_buffer_grow(struct dio_buffer *buf);
+struct dma_buf *dio_buffer_export(struct dio_buffer *buf, int flags);
+void dio_buffer_destroy(struct dio_buffer *buf);
+
+/* The table of a buffer of ours; NULL for those of other exporters. */
+const struct dio_segments *dio_buffer_segments(const struct dma_buf *dmabuf);
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What older kernels lack, in the words of newer ones */
+#ifndef DMABUF_DIO_COMPAT_H
+#define DMABUF_DIO_COMPAT_H
+
+#include <linux/slab.h>
+
+#ifndef kzalloc_obj
+#define kzalloc_obj(obj)	kzalloc(sizeof(obj), GFP_KERNEL)
+#endif
+
+#endif

@@ -1,0 +1,32 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# conftest.sh FEATURE COMPILER FLAGS... : prints "yes" if FEATURE compiles.
+feature=$1
+shift
+
+case $feature in
+BDEV_ITER_IS_ALIGNED)
+	# Direct I/O that wants every vector to be whole blocks, through 7.2.
+	code='#include <linux/blkdev.h>
+	bool f(struct block_device *b, struct iov_iter *i)
+	{ return bdev_iter_is_aligned(b, i); }'
+	;;
+IO_BUFFER_REGISTER_BVEC)
+	# Kernel buffers as io_uring fixed buffers, from any bio_vec array.
+	code='#include <linux/io_uring/cmd.h>
+	int f(struct io_uring_cmd *c, const struct bio_vec *v, void (*r)(void *))
+	{ return io_buffer_register_bvec(c, v, 1u, r, v ? c : 0,
+					 IO_BUF_DEST | IO_BUF_SOURCE, 0u, 0u); }
+	int g(struct io_uring_cmd *c)
+	{ return io_buffer_unregister(c, 0u, 0u); }'
+	;;
+*)
+	echo "conftest.sh: unknown feature $feature" >&2
+	exit 1
+	;;
+esac
+
+printf '%s\n' "$code" |
+	"$@" -Wno-missing-prototypes -Wno-missing-declarations \
+		-DKBUILD_MODNAME='"conftest"' -DKBUILD_BASENAME='"conftest"' \
+		-DMODULE -x c -c -o /dev/null - >/dev/null 2>&1 && echo yes

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dmabuf_dio: file I/O straight to and from the pages of a dma-buf
+ *
+ * The device, its parameters, and the way from ioctl to the parts.
+ */
+#include <linux/build_bug.h>
+#include <linux/dma-buf.h>
+#include <linux/err.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/stddef.h>
+#include <linux/uaccess.h>
+
+#include "compat.h"
+#include "context.h"
+#include "transfer.h"
+
+unsigned long dio_default_chunk = SZ_8M;
+unsigned long dio_default_gather = SZ_8M;
+unsigned int dio_default_depth = 4;
+
+static int dio_open(struct inode *inode, struct file *file)
+{
+	struct dio_context *ctx;
+
+	ctx = kzalloc_obj(*ctx);
+	if (!ctx)
+		return -ENOMEM;
+	mutex_init(&ctx->lock);
+	file->private_data = ctx;
+	return 0;
+}
+
+static int dio_release(struct inode *inode, struct file *file)
+{
+	struct dio_context *ctx = file->private_data;
+
+	if (ctx->att)
+		dio_detach(ctx->att);
+	mutex_destroy(&ctx->lock);
+	kfree(ctx);
+	return 0;
+}
+
+static int dio_ioctl_info(struct dmabuf_dio_info *arg)
+{
+	if (arg->reserved || arg->reserved2)
+		return -EINVAL;
+
+	*arg = (struct dmabuf_dio_info){
+		.features = DIO_FEATURE_SLOTS,
+		.max_depth = DIO_MAX_DEPTH,
+		.max_chunk = DIO_MAX_CHUNK,
+		.default_chunk = READ_ONCE(dio_default_chunk),
+		.default_gather = READ_ONCE(dio_default_gather),
+		.default_depth = READ_ONCE(dio_default_depth),
+	};
+	return 0;
+}
+
+static int dio_ioctl_attach(struct dio_context *ctx,
+			    struct dmabuf_dio_attach *arg)
+{
+	struct dio_attachment *att;
+	int ret = 0;
+
+	if (arg->flags || arg->reserved)
+		return -EINVAL;
+
+	mutex_lock(&ctx->lock);
+	if (ctx->att) {
+		ret = -EBUSY;
+		goto out_unlock;
+	}
+	att = dio_attach(arg->dmabuf_fd);
+	if (IS_ERR(att)) {
+		ret = PTR_ERR(att);
+		goto out_unlock;
+	}
+	arg->length = att->segs->length;
+	arg->segments = att->segs->nr;
+	/* Pairs with dio_attached(): the attachment is complete. */
+	smp_store_release(&ctx->att, att);
+out_unlock:
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+/* The new fd becomes visible last, when nothing can fail any more. */
+static int dio_ioctl_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
+			  void __user *uarg, size_t usize)
+{
+	struct dma_buf *dmabuf;
+	int fd, ret;
+
+	/* Whoever has no room for the new fd would lose it. */
+	if (usize < offsetofend(struct dmabuf_dio_load, dmabuf_fd))
+		return -EINVAL;
+
+	arg->dmabuf_fd = -1;
+	fd = get_unused_fd_flags(arg->fd_flags & O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+
+	ret = dio_load(ctx, arg, &dmabuf);
+	if (!ret)
+		arg->dmabuf_fd = fd;
+	if (copy_to_user(uarg, arg, usize)) {
+		if (!ret)
+			dma_buf_put(dmabuf);
+		ret = ret ?: -EFAULT;
+	}
+	if (ret)
+		put_unused_fd(fd);
+	else
+		fd_install(fd, dmabuf->file);
+	return ret;
+}
+
+static size_t dio_ioctl_size(unsigned int nr)
+{
+	switch (nr) {
+	case _IOC_NR(DMABUF_DIO_IOC_INFO):
+		return sizeof(struct dmabuf_dio_info);
+	case _IOC_NR(DMABUF_DIO_IOC_ATTACH):
+		return sizeof(struct dmabuf_dio_attach);
+	case _IOC_NR(DMABUF_DIO_IOC_READ):
+	case _IOC_NR(DMABUF_DIO_IOC_WRITE):
+		return sizeof(struct dmabuf_dio_rw);
+	case _IOC_NR(DMABUF_DIO_IOC_LOAD):
+		return sizeof(struct dmabuf_dio_load);
+	default:
+		return 0;
+	}
+}
+
+/* Calls are told apart by number; their size may be that of another version. */
+static long dio_ioctl(struct file *file, unsigned int cmd, unsigned long uaddr)
+{
+	struct dio_context *ctx = file->private_data;
+	void __user *uarg = (void __user *)uaddr;
+	size_t usize = _IOC_SIZE(cmd);
+	size_t ksize = dio_ioctl_size(_IOC_NR(cmd));
+	union {
+		struct dmabuf_dio_info info;
+		struct dmabuf_dio_attach attach;
+		struct dmabuf_dio_rw rw;
+		struct dmabuf_dio_load load;
+	} arg;
+	int ret;
+
+	if (cmd == DMABUF_DIO_IOC_CANCEL) {
+		atomic_inc(&ctx->cancels);
+		return 0;
+	}
+	if (_IOC_TYPE(cmd) != DMABUF_DIO_IOC_MAGIC || !ksize ||
+	    _IOC_DIR(cmd) != (_IOC_READ | _IOC_WRITE))
+		return -ENOTTY;
+
+	ret = copy_struct_from_user(&arg, ksize, uarg, usize);
+	if (ret)
+		return ret;
+	usize = min(usize, ksize);
+
+	switch (_IOC_NR(cmd)) {
+	case _IOC_NR(DMABUF_DIO_IOC_INFO):
+		ret = dio_ioctl_info(&arg.info);
+		break;
+	case _IOC_NR(DMABUF_DIO_IOC_ATTACH):
+		ret = dio_ioctl_attach(ctx, &arg.attach);
+		break;
+	case _IOC_NR(DMABUF_DIO_IOC_READ):
+		ret = dio_rw(ctx, READ, &arg.rw);
+		break;
+	case _IOC_NR(DMABUF_DIO_IOC_WRITE):
+		ret = dio_rw(ctx, WRITE, &arg.rw);
+		break;
+	case _IOC_NR(DMABUF_DIO_IOC_LOAD):
+		return dio_ioctl_load(ctx, &arg.load, uarg, usize);
+	}
+
+	/* A failed call reports how far it came, too. */
+	if (copy_to_user(uarg, &arg, usize) && !ret)
+		ret = -EFAULT;
+	return ret;
+}
+
+static void dio_show_fdinfo(struct seq_file *m, struct file *file)
+{
+	struct dio_context *ctx = file->private_data;
+	struct dio_attachment *att = dio_attached(ctx);
+
+	seq_printf(m, "moved:\t%lld\n", atomic64_read(&ctx->moved));
+	if (att) {
+		seq_printf(m, "size:\t%zu\n", att->dmabuf->size);
+		seq_printf(m, "exp_name:\t%s\n", att->dmabuf->exp_name);
+		seq_printf(m, "segments:\t%u\n", att->segs->nr);
+	}
+}
+
+static const struct file_operations dio_fops = {
+	.owner = THIS_MODULE,
+	.open = dio_open,
+	.release = dio_release,
+	.unlocked_ioctl = dio_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+	.uring_cmd = dio_uring_cmd,
+	.show_fdinfo = dio_show_fdinfo,
+};
+
+static struct miscdevice dio_device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "dmabuf_dio",
+	.fops = &dio_fops,
+	.mode = 0600,
+};
+module_misc_device(dio_device);
+
+/* The layouts are ABI. */
+static_assert(sizeof(struct dmabuf_dio_info) == 48);
+static_assert(offsetof(struct dmabuf_dio_info, max_chunk) == 16);
+static_assert(offsetof(struct dmabuf_dio_info, default_depth) == 40);
+static_assert(sizeof(struct dmabuf_dio_attach) == 24);
+static_assert(offsetof(struct dmabuf_dio_attach, length) == 8);
+static_assert(sizeof(struct dmabuf_dio_rw) == 64);
+static_assert(offsetof(struct dmabuf_dio_rw, length) == 24);
+static_assert(offsetof(struct dmabuf_dio_rw, depth) == 40);
+static_assert(offsetof(struct dmabuf_dio_rw, done) == 48);
+static_assert(sizeof(struct dmabuf_dio_load) == 88);
+static_assert(offsetof(struct dmabuf_dio_load, file_offset) == 16);
+static_assert(offsetof(struct dmabuf_dio_load, dmabuf_fd) == 48);
+static_assert(offsetof(struct dmabuf_dio_load, done) == 64);
+static_assert(offsetof(struct dmabuf_dio_load, align) == 80);
+static_assert(sizeof(struct dmabuf_dio_slot) == 24);
+static_assert(sizeof(struct dmabuf_dio_uring_cmd) == 16);
+
+module_param_named(chunk, dio_default_chunk, ulong, 0644);
+MODULE_PARM_DESC(chunk, "Bytes per request when the caller names none (8 MiB)");
+module_param_named(depth, dio_default_depth, uint, 0644);
+MODULE_PARM_DESC(depth, "Requests in flight when the caller names none (4)");
+module_param_named(gather, dio_default_gather, ulong, 0644);
+MODULE_PARM_DESC(gather, "Bytes LOAD allocates before its first read (8 MiB)");
+
+MODULE_DESCRIPTION("File I/O straight to and from the pages of a dma-buf");
+MODULE_VERSION("0.1.0");
+MODULE_LICENSE("GPL");
+/* MODULE_IMPORT_NS() took an identifier before 6.13, a string since. */
+MODULE_INFO(import_ns, "DMA_BUF");

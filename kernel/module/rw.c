@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * READ and WRITE: between a file and the attached buffer
+ */
+#include <linux/dma-buf.h>
+#include <linux/overflow.h>
+
+#include "context.h"
+#include "transfer.h"
+
+int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
+{
+	struct dio_attachment *att = dio_attached(ctx);
+	enum dma_data_direction dir;
+	struct dio_transfer t;
+	u64 end;
+	int ret;
+
+	arg->done = 0;
+	arg->direct = 0;
+	arg->align = 0;
+
+	if (arg->flags)
+		return -EINVAL;
+	if (!att)
+		return -ENOTCONN;
+	if (rw == READ && !dio_writable(att))
+		return -EACCES;
+	if (check_add_overflow(arg->buf_offset, arg->length, &end))
+		return -EOVERFLOW;
+	if (end > att->segs->length)
+		return -ERANGE;
+
+	ret = dio_transfer_init(&t, ctx, arg->file_fd, rw, arg->chunk,
+				arg->depth);
+	if (ret)
+		return ret;
+	t.segs = att->segs;
+	if (!arg->length)
+		goto out_exit;
+
+	/*
+	 * Waits for the fences on the reservation too. A range may cover part
+	 * of what a device has written, so READ must not let the write-back of
+	 * its own bytes undo that: both directions.
+	 */
+	dir = rw == WRITE ? DMA_FROM_DEVICE : DMA_BIDIRECTIONAL;
+	ret = dio_access_begin(att->access, dir);
+	if (ret)
+		goto out_exit;
+
+	ret = dio_transfer_run(&t, arg->file_offset, arg->buf_offset,
+			       arg->length);
+	if (ret == -EINVAL && !t.done)
+		arg->align = t.align;
+	arg->done = t.done;
+	arg->direct = t.direct;
+
+	dio_access_end(att->access, dir);
+out_exit:
+	dio_transfer_exit(&t);
+	return ret;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef DMABUF_DIO_SEGMENTS_H
+#define DMABUF_DIO_SEGMENTS_H
+
+#include <linux/bvec.h>
+#include <linux/types.h>
+#include <linux/uio.h>
+
+/*
+ * The pages of a buffer in buffer order: what the exporter lends and what
+ * every transfer borrows. Each vector starts on a page boundary and is
+ * physically contiguous; only the last one may end inside a page.
+ */
+struct dio_segments {
+	struct bio_vec *vec;
+	unsigned int nr;
+	unsigned int max;
+	u64 length;
+};
+
+/* Remembers where in the table the last look-up ended. */
+struct dio_cursor {
+	unsigned int index;
+	u64 start;
+};
+
+int dio_segments_init(struct dio_segments *segs, u64 length);
+void dio_segments_add(struct dio_segments *segs, struct page *page,
+		      unsigned int length);
+/* The last entry goes on for @length bytes; no request may be using it. */
+static inline void dio_segments_extend(struct dio_segments *segs,
+				       unsigned int length)
+{
+	segs->vec[segs->nr - 1].bv_len += length;
+	segs->length += length;
+}
+
+void dio_segments_compact(struct dio_segments *segs);
+void dio_segments_free(struct dio_segments *segs);
+
+void dio_segments_seek(const struct dio_segments *segs, struct dio_cursor *cur,
+		       u64 offset);
+void dio_segments_iter(const struct dio_segments *segs, struct dio_cursor *cur,
+		       struct iov_iter *iter, unsigned int direction,
+		       u64 offset, size_t count);
+
+#endif

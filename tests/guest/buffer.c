@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dma-bufs of every kind that the module has to take
+ */
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+
+#include <linux/dma-buf.h>
+#include <linux/dma-heap.h>
+#include <linux/udmabuf.h>
+
+#include "lib.h"
+
+const char * const buffer_names[BUFFER_KINDS] = {
+	[BUFFER_HEAP] = "heap",
+	[BUFFER_UDMABUF] = "udmabuf",
+	[BUFFER_HUGE] = "hugetlb udmabuf",
+	[BUFFER_LOAD] = "load",
+};
+
+static int heap_fd(size_t length)
+{
+	struct dma_heap_allocation_data data = {
+		.len = length,
+		.fd_flags = O_RDWR | O_CLOEXEC,
+	};
+	int heap, ret;
+
+	heap = open("/dev/dma_heap/system", O_RDONLY | O_CLOEXEC);
+	if (heap < 0)
+		return -errno;
+	ret = ioctl(heap, DMA_HEAP_IOCTL_ALLOC, &data) ? -errno : (int)data.fd;
+	close(heap);
+	return ret;
+}
+
+static int udmabuf_fd(size_t length, unsigned int memfd_flags)
+{
+	struct udmabuf_create create = {
+		.flags = UDMABUF_FLAGS_CLOEXEC,
+		.size = length,
+	};
+	int dev, ret;
+
+	/* 64 MiB by default before Linux 7.3 */
+	proc_try_write("/sys/module/udmabuf/parameters/size_limit_mb", "8192");
+
+	dev = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
+	if (dev < 0)
+		return -errno;
+	ret = memfd_create("test", MFD_ALLOW_SEALING | MFD_CLOEXEC | memfd_flags);
+	if (ret < 0) {
+		ret = -errno;
+		goto out_close;
+	}
+	create.memfd = ret;
+	if (ftruncate(create.memfd, length) ||
+	    fcntl(create.memfd, F_ADD_SEALS, F_SEAL_SHRINK))
+		ret = -1;
+	else
+		ret = ioctl(dev, UDMABUF_CREATE, &create);
+	if (ret < 0)
+		ret = -errno;
+	close(create.memfd);
+out_close:
+	close(dev);
+	return ret;
+}
+
+static int load_fd(size_t length)
+{
+	static const char name[] = "load-source";
+	int dev = dio_open();
+	int file, fd;
+
+	file_sparse(name, length);
+	file = file_open(name, O_RDONLY);
+	fd = dio_load_fd(dev, file, 0, length);
+	close(file);
+	unlink(name);
+	close(dev);
+	return fd;
+}
+
+int buffer_try(struct buffer *buf, enum buffer_kind kind, size_t length)
+{
+	int fd = -EINVAL;
+
+	length = (length + PAGE - 1) & -PAGE;
+	switch (kind) {
+	case BUFFER_HEAP:
+		fd = heap_fd(length);
+		break;
+	case BUFFER_UDMABUF:
+		fd = udmabuf_fd(length, 0);
+		break;
+	case BUFFER_HUGE:
+		length = (length + MIB(2) - 1) & -MIB(2);
+		proc_try_write("/proc/sys/vm/nr_overcommit_hugepages", "256");
+		fd = udmabuf_fd(length, MFD_HUGETLB);
+		break;
+	case BUFFER_LOAD:
+		fd = load_fd(length);
+		break;
+	case BUFFER_KINDS:
+		break;
+	}
+	if (fd < 0)
+		return fd;
+
+	/* Linux 6.12's udmabuf maps large folios wrongly; the module refuses that. */
+	if (kind == BUFFER_HUGE && !dio_has_slots()) {
+		int dev = dio_open(), ret = dio_attach(dev, fd);
+
+		close(dev);
+		if (ret) {
+			close(fd);
+			return ret;
+		}
+	}
+
+	*buf = (struct buffer){ .kind = kind, .fd = fd, .length = length };
+	buf->map = map_dmabuf(fd, length, PROT_READ | PROT_WRITE);
+	return 0;
+}
+
+void buffer_create(struct buffer *buf, enum buffer_kind kind, size_t length)
+{
+	int ret = buffer_try(buf, kind, length);
+
+	if (ret)
+		skip("no %s buffer: %s", buffer_names[kind], strerror(-ret));
+}
+
+void buffer_destroy(struct buffer *buf)
+{
+	unmap(buf->map, buf->length);
+	if (buf->fd >= 0)
+		close(buf->fd);
+}
+
+int buffer_sync(int fd, uint64_t flags)
+{
+	struct dma_buf_sync sync = { .flags = flags };
+	int ret;
+
+	do {
+		ret = ioctl(fd, DMA_BUF_IOCTL_SYNC, &sync);
+	} while (ret && errno == EINTR);
+	return ret ? -errno : 0;
+}
+
+void buffer_begin(struct buffer *buf)
+{
+	expect(buffer_sync(buf->fd, DMA_BUF_SYNC_START | DMA_BUF_SYNC_RW), 0);
+}
+
+void buffer_end(struct buffer *buf)
+{
+	expect(buffer_sync(buf->fd, DMA_BUF_SYNC_END | DMA_BUF_SYNC_RW), 0);
+}
+
+void buffer_pattern(struct buffer *buf, uint64_t seed)
+{
+	buffer_begin(buf);
+	pattern_fill(buf->map, 0, buf->length, seed);
+	buffer_end(buf);
+}
+
+void for_each_kind(size_t length, void (*test)(struct buffer *buf))
+{
+	unsigned int kind, made = 0;
+
+	for (kind = 0; kind < BUFFER_KINDS; kind++) {
+		struct buffer buf;
+		int ret = buffer_try(&buf, kind, length);
+
+		if (ret) {
+			printf("no %s buffer: %s\n", buffer_names[kind],
+			       strerror(-ret));
+			continue;
+		}
+		made++;
+		trying("%s", buffer_names[kind]);
+		test(&buf);
+		trying("%s", "");
+		buffer_destroy(&buf);
+	}
+	if (!made)
+		skip("this machine makes no dma-bufs");
+}

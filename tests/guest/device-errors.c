@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The device fails in the middle of the range: the bytes before it are reported. */
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+
+#include "dm.h"
+#include "ring.h"
+
+#define SIZE	MIB(400)
+#define LENGTH	MIB(4)
+#define BROKEN	(MIB(2) + KIB(64))
+#define BREAK	KIB(64)
+
+static const struct {
+	uint64_t chunk;
+	unsigned int depth;
+} shapes[] = {
+	{ PAGE, 1 }, { PAGE, 64 }, { KIB(64), 4 }, { KIB(256), 8 }, { MIB(1), 2 }, { 0, 0 },
+};
+
+static const char *path;
+static uint64_t broken_at;	/* in the file */
+static bool direct, slots;
+
+/*
+ * Bytes before the error, to the granularity of a request; the page cache gives
+ * up whole folios.
+ */
+static void check_done(uint64_t done, uint64_t offset, uint64_t chunk)
+{
+	uint64_t before = broken_at - offset;
+
+	if (chunk && !direct)
+		chunk += MIB(2);
+
+	if (done > before)
+		fail("%llu bytes before the error, %llu said to be done",
+		     (unsigned long long)before, (unsigned long long)done);
+	if (chunk && done + chunk < before)
+		fail("%llu bytes before the error, only %llu done",
+		     (unsigned long long)before, (unsigned long long)done);
+}
+
+static void errors(struct buffer *buf)
+{
+	int file = file_open(path, O_RDWR | direct_flag(direct));
+	int plain = file_open(path, O_RDONLY);
+	int dev = dio_context(buf);
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(shapes); i++) {
+		uint64_t offset = i % 2 * 100;
+		struct dmabuf_dio_rw rw = {
+			.file_fd = file,
+			.file_offset = offset,
+			.buf_offset = offset,
+			.length = LENGTH - 2 * offset,
+			.chunk = shapes[i].chunk,
+			.depth = shapes[i].depth,
+		};
+		struct dmabuf_dio_load load = {
+			.file_fd = file, .fd_flags = O_RDWR, .length = LENGTH,
+			.chunk = rw.chunk, .depth = rw.depth, .dmabuf_fd = -1,
+		};
+		unsigned int fds = count_fds();
+
+		trying("%s, %s, %s, chunk %llu, depth %u", path, buffer_names[buf->kind],
+		       direct ? "direct" : "buffered", rw.chunk, rw.depth);
+		check(!posix_fadvise(plain, 0, 0, POSIX_FADV_DONTNEED));
+		buffer_pattern(buf, 2);
+		expect(dio_read(dev, &rw), -EIO);
+		check_done(rw.done, offset, rw.chunk);
+		pattern_check(buf->map, 0, offset, 2);
+		pattern_check(buf->map + offset, offset, rw.done, 1);
+		pattern_check(buf->map + LENGTH - offset, LENGTH - offset,
+			      buf->length - LENGTH + offset, 2);
+
+		check(!posix_fadvise(plain, 0, 0, POSIX_FADV_DONTNEED));
+		expect(dio_load(dev, &load), -EIO);
+		check_done(load.done, 0, load.chunk);
+		expect(load.dmabuf_fd, -1);
+		expect(count_fds(), fds);
+
+		/* Up to the error all is well, and behind it as well. */
+		if (direct) {
+			rw.length = broken_at - offset;
+			expect(dio_read(dev, &rw), 0);
+			expect(rw.done, broken_at - offset);
+			pattern_check(buf->map + offset, offset, rw.done, 1);
+
+			rw.file_offset = rw.buf_offset = broken_at + BREAK;
+			rw.length = LENGTH - broken_at - BREAK;
+			buffer_pattern(buf, 2);
+			expect(dio_read(dev, &rw), 0);
+			expect(rw.done, rw.length);
+			pattern_check(buf->map, 0, rw.buf_offset, 2);
+			pattern_check(buf->map + rw.buf_offset, rw.buf_offset, rw.done, 1);
+		}
+	}
+
+	if (slots && direct) {
+		struct io_uring ring;
+
+		ring_create(&ring, 4, 1);
+		expect(slot_register(&ring, dev, 0, 0, LENGTH, SLOT_BOTH), 0);
+		expect(slot_io(&ring, false, file, 0, broken_at, KIB(64), broken_at), -EIO);
+		expect(slot_io(&ring, false, file, 0, 0, KIB(64), 0), KIB(64));
+		io_uring_queue_exit(&ring);
+	}
+	close(dev);
+	close(plain);
+	close(file);
+}
+
+/* Only where the place of a write is known */
+static void write_errors(struct buffer *buf)
+{
+	int file = file_open(path, O_RDWR | O_DIRECT);
+	int dev = dio_context(buf);
+	unsigned int i;
+
+	buffer_pattern(buf, 1);
+	for (i = 0; i < ARRAY_SIZE(shapes); i++) {
+		struct dmabuf_dio_rw rw = {
+			.file_fd = file,
+			.length = LENGTH,
+			.chunk = shapes[i].chunk,
+			.depth = shapes[i].depth,
+		};
+
+		trying("write, %s, chunk %llu, depth %u", buffer_names[buf->kind],
+		       rw.chunk, rw.depth);
+		expect(dio_write(dev, &rw), -EIO);
+		check_done(rw.done, 0, rw.chunk);
+		fd_pattern_check(file, 0, rw.done & -PAGE, 1);
+	}
+	pattern_check(buf->map, 0, LENGTH, 1);
+	close(dev);
+	close(file);
+}
+
+static uint64_t disk_position(const char *name, uint64_t position)
+{
+	struct {
+		struct fiemap map;
+		struct fiemap_extent extent;
+	} query = {
+		.map = {
+			.fm_start = position, .fm_length = BREAK,
+			.fm_flags = FIEMAP_FLAG_SYNC, .fm_extent_count = 1,
+		},
+	};
+	int fd = file_open(name, O_RDONLY);
+
+	check(!ioctl(fd, FS_IOC_FIEMAP, &query));
+	close(fd);
+	check(query.map.fm_mapped_extents == 1);
+	check(query.extent.fe_logical + query.extent.fe_length >= position + BREAK);
+	return query.extent.fe_physical + position - query.extent.fe_logical;
+}
+
+static void on_disk(void)
+{
+	int fd = file_open(DM_PATH, O_RDWR);
+
+	path = DM_PATH;
+	fd_pattern_write(fd, 0, LENGTH, 1);
+	check(!fsync(fd));
+	close(fd);
+	broken_at = BROKEN;
+	dm_break(broken_at, BREAK);
+	direct = false;
+	for_each_kind(LENGTH, errors);
+	direct = true;
+	for_each_kind(LENGTH, errors);
+	for_each_kind(LENGTH, write_errors);
+	dm_break(0, 0);
+}
+
+static void on_file_system(const char *type)
+{
+	const char *options = !strcmp(type, "ext4") ? "-F" : "-f";
+
+	if (run_command("mkfs.%s -q %s %s >/dev/null 2>&1", type, options, DM_PATH)) {
+		printf("no mkfs.%s\n", type);
+		return;
+	}
+	check(!mkdir("mnt", 0700));
+	if (mount(DM_PATH, "mnt", type, 0, NULL))
+		fail("mount: %s", strerror(errno));
+	path = "mnt/data";
+	file_pattern(path, LENGTH, 1);
+	broken_at = BROKEN;
+	dm_break(disk_position(path, BROKEN), BREAK);
+	direct = false;
+	for_each_kind(LENGTH, errors);
+	direct = true;
+	for_each_kind(LENGTH, errors);
+	dm_break(0, 0);
+
+	/* Healed, the whole file can be loaded. */
+	trying("healed");
+	{
+		int file = file_open(path, O_RDONLY | O_DIRECT), dev = dio_open();
+		int fd = dio_load_fd(dev, file, 0, LENGTH);
+		unsigned char *map = map_dmabuf(fd, LENGTH, 1);
+
+		pattern_check(map, 0, LENGTH, 1);
+		unmap(map, LENGTH);
+		close(fd);
+		close(dev);
+		close(file);
+	}
+	check(!umount("mnt"));
+	check(!rmdir("mnt"));
+}
+
+int main(void)
+{
+	const char *type = getenv("DMABUF_DIO_FS");
+
+	slots = dio_has_slots();
+	dm_create(SIZE);
+	on_disk();
+	on_file_system(type ? type : "ext4");
+	dm_remove();
+	return 0;
+}

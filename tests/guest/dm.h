@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A device whose sectors fail on demand: the device mapper over the raw disk
+ */
+#ifndef TESTS_GUEST_DM_H
+#define TESTS_GUEST_DM_H
+
+#include "lib.h"
+
+#define DM_PATH		"/dev/mapper/dio-test"
+
+/* @bytes of the raw disk; skips without the device mapper */
+void dm_create(uint64_t bytes);
+/* Makes [@start, @start + @length) fail; @length 0 heals everything. */
+void dm_break(uint64_t start, uint64_t length);
+void dm_remove(void);
+
+#endif

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* READ and WRITE wait for the fences that devices have put on the buffer. */
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+
+#include <linux/dma-buf.h>
+
+#include "lib.h"
+
+#define LENGTH	MIB(1)
+
+struct sw_sync_create_fence_data {
+	__u32 value;
+	char name[32];
+	__s32 fence;
+};
+
+#define SW_SYNC_IOC_CREATE_FENCE	_IOWR('W', 0, struct sw_sync_create_fence_data)
+#define SW_SYNC_IOC_INC			_IOW('W', 1, __u32)
+
+static int timeline, dev;
+static unsigned int value;
+
+/* Puts a fence on the buffer that signal_fence() signals. */
+static void add_fence(struct buffer *buf, unsigned int flags)
+{
+	struct sw_sync_create_fence_data data = { .value = ++value, .name = "test" };
+	struct dma_buf_import_sync_file import = { .flags = flags };
+
+	check(!ioctl(timeline, SW_SYNC_IOC_CREATE_FENCE, &data));
+	import.fd = data.fence;
+	check(!ioctl(buf->fd, DMA_BUF_IOCTL_IMPORT_SYNC_FILE, &import));
+	close(data.fence);
+}
+
+static void signal_fence(void)
+{
+	__u32 one = 1;
+
+	check(!ioctl(timeline, SW_SYNC_IOC_INC, &one));
+}
+
+struct job {
+	struct dmabuf_dio_rw rw;
+	bool write;
+	volatile int ended;
+	int ret;
+};
+
+static void *run(void *arg)
+{
+	struct job *job = arg;
+
+	job->ret = job->write ? dio_write(dev, &job->rw) : dio_read(dev, &job->rw);
+	if (job->ret)
+		job->ret = -errno;
+	__atomic_store_n(&job->ended, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void waits(struct buffer *buf, bool write, unsigned int flags, bool expected)
+{
+	struct job job = { .write = write, .rw = { .length = LENGTH } };
+	pthread_t thread;
+
+	trying("%s, %s, %s fence", buffer_names[buf->kind], write ? "WRITE" : "READ",
+	       flags == DMA_BUF_SYNC_WRITE ? "write" : "read");
+	job.rw.file_fd = file_open("data", O_RDWR);
+	memset(buf->map, 0x11, LENGTH);
+	add_fence(buf, flags);
+	check(!pthread_create(&thread, NULL, run, &job));
+	sleep_ms(400);
+	expect(__atomic_load_n(&job.ended, __ATOMIC_ACQUIRE), !expected);
+	if (expected && !write)
+		check(buf->map[0] == 0x11 && buf->map[LENGTH - 1] == 0x11);
+	if (expected && write) {
+		/* What is there when the fence signals is what gets written. */
+		pattern_fill(buf->map, 0, LENGTH, 3);
+	}
+	signal_fence();
+	check(!pthread_join(thread, NULL));
+	expect(job.ret, 0);
+	expect(job.rw.done, LENGTH);
+	if (write && expected)
+		fd_pattern_check(job.rw.file_fd, 0, LENGTH, 3);
+	if (!write)
+		pattern_check(buf->map, 0, LENGTH, 1);
+	close(job.rw.file_fd);
+	file_pattern("data", LENGTH, 1);
+}
+
+static void handler(int number)
+{
+	(void)number;
+}
+
+static void interrupted(struct buffer *buf)
+{
+	struct sigaction action = { .sa_handler = handler };
+	struct dmabuf_dio_rw rw = { .length = LENGTH };
+	pid_t pid;
+
+	trying("%s, interrupted", buffer_names[buf->kind]);
+	add_fence(buf, DMA_BUF_SYNC_WRITE);
+	pid = spawn();
+	if (!pid) {
+		check(!sigaction(SIGALRM, &action, NULL));
+		alarm(1);
+		rw.file_fd = file_open("data", O_RDONLY);
+		expect(dio_read(dev, &rw), -EINTR);
+		expect(rw.done, 0);
+		exit(0);
+	}
+	reap(pid);
+	pid = spawn();
+	if (!pid) {
+		rw.file_fd = file_open("data", O_RDONLY);
+		dio_read(dev, &rw);
+		exit(0);
+	}
+	sleep_ms(300);
+	check(!kill(pid, SIGKILL));
+	reap_killed(pid);
+	signal_fence();
+	rw.file_fd = file_open("data", O_RDONLY);
+	expect(dio_read(dev, &rw), 0);
+	pattern_check(buf->map, 0, LENGTH, 1);
+	close(rw.file_fd);
+}
+
+static void fences(struct buffer *buf)
+{
+	dev = dio_context(buf);
+	waits(buf, false, DMA_BUF_SYNC_WRITE, true);
+	waits(buf, false, DMA_BUF_SYNC_READ, true);
+	waits(buf, true, DMA_BUF_SYNC_WRITE, true);
+	/* Others may read what WRITE reads. */
+	waits(buf, true, DMA_BUF_SYNC_READ, false);
+	interrupted(buf);
+	close(dev);
+}
+
+int main(void)
+{
+	timeline = open("/sys/kernel/debug/sync/sw_sync", O_RDWR | O_CLOEXEC);
+	if (timeline < 0)
+		skip("this kernel has no sw_sync");
+	file_pattern("data", LENGTH, 1);
+	for_each_kind(LENGTH, fences);
+	return 0;
+}

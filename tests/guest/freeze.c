@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * After WRITE nothing keeps the file system from being frozen, and while it is
+ * frozen WRITE waits. timeout=60
+ */
+#include <pthread.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <linux/fs.h>
+
+#include "dm.h"
+
+#define LENGTH	MIB(8)
+
+static int dev;
+
+static void *write_all(void *arg)
+{
+	struct dmabuf_dio_rw *rw = arg;
+
+	expect(dio_write(dev, rw), 0);
+	expect(rw->done, LENGTH);
+	return NULL;
+}
+
+int main(void)
+{
+	const char *type = getenv("DMABUF_DIO_FS") ?: "ext4";
+	struct dmabuf_dio_rw rw = { .length = LENGTH, .chunk = KIB(128), .depth = 8 };
+	struct buffer buf;
+	unsigned int direct;
+	int root;
+
+	dm_create(MIB(400));
+	expect(run_command("mkfs.%s -q %s %s >/dev/null 2>&1", type,
+			   !strcmp(type, "ext4") ? "-F" : "-f", DM_PATH), 0);
+	check(!mkdir("mnt", 0700));
+	if (mount(DM_PATH, "mnt", type, 0, NULL))
+		fail("mount: %s", strerror(errno));
+	buffer_create(&buf, BUFFER_LOAD, LENGTH);
+	buffer_pattern(&buf, 1);
+	dev = dio_context(&buf);
+	root = file_open("mnt", O_RDONLY | O_DIRECTORY);
+
+	for (direct = 0; direct < 2; direct++) {
+		pthread_t thread;
+
+		rw.file_fd = file_open("mnt/data", O_RDWR | O_CREAT | direct_flag(direct));
+		/* Extending, then overwriting, and an odd range */
+		write_all(&rw);
+		write_all(&rw);
+		rw.file_offset = rw.buf_offset = 77;
+		rw.length = LENGTH - 1077;
+		expect(dio_write(dev, &rw), 0);
+		rw.file_offset = rw.buf_offset = 0;
+		rw.length = LENGTH;
+
+		trying("%s", direct ? "direct" : "buffered");
+		check(!ioctl(root, FIFREEZE, 0));
+		check(!pthread_create(&thread, NULL, write_all, &rw));
+		sleep_ms(300);
+		check(!ioctl(root, FITHAW, 0));
+		check(!pthread_join(thread, NULL));
+		fd_pattern_check(rw.file_fd, 0, LENGTH, 1);
+		close(rw.file_fd);
+	}
+	close(root);
+	check(!umount("mnt"));
+	dm_remove();
+	return 0;
+}

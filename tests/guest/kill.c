@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * SIGKILL in the middle of READ, WRITE and LOAD: the process goes, nothing
+ * leaks, and other content stays as it is. Other signals do not get in the way.
+ */
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+#include "lib.h"
+
+#define LENGTH	MIB(64)
+
+enum { DO_READ, DO_WRITE, DO_LOAD };
+static const char * const names[] = { "READ", "WRITE", "LOAD" };
+
+static bool direct;
+static struct buffer buf;
+
+static void child(int what)
+{
+	int dev = dio_context(&buf);
+
+	for (;;) {
+		struct dmabuf_dio_rw rw = { .length = LENGTH, .chunk = KIB(16) };
+		struct dmabuf_dio_load load = { .length = LENGTH, .chunk = KIB(16) };
+
+		rw.file_fd = load.file_fd =
+			file_open(what == DO_WRITE ? "copy" : "data",
+				  O_RDWR | O_CREAT | direct_flag(direct));
+		switch (what) {
+		case DO_READ:
+			expect(dio_read(dev, &rw), 0);
+			break;
+		case DO_WRITE:
+			expect(dio_write(dev, &rw), 0);
+			break;
+		case DO_LOAD:
+			expect(dio_load(dev, &load), 0);
+			close(load.dmabuf_fd);
+			break;
+		}
+		close(rw.file_fd);
+	}
+}
+
+static void killed(int what)
+{
+	uint64_t before = memory_available();
+	unsigned int i;
+
+	for (i = 0; i < 10; i++) {
+		double start;
+		pid_t pid;
+
+		trying("%s, %s, %u", names[what], direct ? "direct" : "buffered", i);
+		pid = spawn();
+		if (!pid)
+			child(what);
+		sleep_ms(20 + 37 * i);
+		start = seconds();
+		check(!kill(pid, SIGKILL));
+		reap_killed(pid);
+		if (seconds() - start > 20)
+			fail("the process took %.1f s to die", seconds() - start);
+	}
+	unlink("copy");
+	expect_memory_back(before, MIB(48));
+}
+
+static volatile sig_atomic_t signals;
+
+static void count_signal(int number)
+{
+	(void)number;
+	signals++;
+}
+
+static void handled(void)
+{
+	struct itimerval fast = { { 0, 2000 }, { 0, 2000 } }, off = { 0 };
+	struct sigaction action = { .sa_handler = count_signal };
+	struct dmabuf_dio_rw rw = { .length = LENGTH, .chunk = KIB(16) };
+	int dev = dio_context(&buf);
+
+	trying("signals with a handler");
+	check(!sigaction(SIGALRM, &action, NULL));
+	rw.file_fd = file_open("data", O_RDONLY | direct_flag(direct));
+	buffer_pattern(&buf, 2);
+	check(!setitimer(ITIMER_REAL, &fast, NULL));
+	expect(dio_read(dev, &rw), 0);
+	check(!setitimer(ITIMER_REAL, &off, NULL));
+	expect(rw.done, LENGTH);
+	check(signals);
+	pattern_check(buf.map, 0, LENGTH, 1);
+	close(rw.file_fd);
+	close(dev);
+}
+
+int main(void)
+{
+	int what, pass;
+
+	file_pattern("data", LENGTH, 1);
+	buffer_create(&buf, BUFFER_LOAD, LENGTH);
+	for (pass = 0; pass < 2; pass++) {
+		direct = pass;
+		if (direct && !direct_possible())
+			break;
+		for (what = DO_READ; what <= DO_LOAD; what++)
+			killed(what);
+		handled();
+	}
+	return 0;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the guest tests share
+ *
+ * Every test is a program: exit status 0 means passed, 1 failed, 77 skipped.
+ * The functions below that cannot return something sensible end the program.
+ */
+#ifndef TESTS_GUEST_LIB_H
+#define TESTS_GUEST_LIB_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <linux/dmabuf_dio.h>
+
+#define KIB(n)		((uint64_t)(n) << 10)
+#define MIB(n)		((uint64_t)(n) << 20)
+#define GIB(n)		((uint64_t)(n) << 30)
+#define PAGE		4096UL
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+
+#define EXIT_SKIP	77
+
+/* lib.c: verdicts. "expect" names what is expected in its message. */
+__attribute__((format(printf, 3, 4), noreturn))
+void fail_at(const char *file, int line, const char *format, ...);
+__attribute__((format(printf, 1, 2), noreturn))
+void skip(const char *format, ...);
+void expect_at(const char *file, int line, const char *what, int64_t got,
+	       int64_t want);
+
+#define fail(...)		fail_at(__FILE__, __LINE__, __VA_ARGS__)
+/* A condition of the test itself, or one without numbers to show */
+#define check(condition)						\
+	do {								\
+		if (!(condition))					\
+			fail("%s is not so: %s", #condition,		\
+			     strerror(errno));				\
+	} while (0)
+/* Compares numbers; small negative ones are shown as errno values. */
+#define expect(got, want)						\
+	expect_at(__FILE__, __LINE__, #got, (int64_t)(got), (int64_t)(want))
+
+/* What is being tried, shown when something fails from here on. */
+__attribute__((format(printf, 1, 2)))
+void trying(const char *format, ...);
+
+/* lib.c: content. Byte @position of @seed depends on both. */
+void pattern_fill(void *data, uint64_t position, size_t length, uint64_t seed);
+void pattern_check_at(const char *file, int line, const void *data,
+		      uint64_t position, size_t length, uint64_t seed);
+void bytes_check_at(const char *file, int line, const void *got,
+		    const void *want, size_t length);
+void zero_check_at(const char *file, int line, const void *data, size_t length);
+
+#define pattern_check(...)	pattern_check_at(__FILE__, __LINE__, __VA_ARGS__)
+#define bytes_check(...)	bytes_check_at(__FILE__, __LINE__, __VA_ARGS__)
+#define zero_check(...)		zero_check_at(__FILE__, __LINE__, __VA_ARGS__)
+
+/* lib.c: small things */
+uint64_t random_below(uint64_t *state, uint64_t limit);
+void *allocate(size_t length);		/* page aligned, touched */
+double seconds(void);
+void sleep_ms(unsigned int ms);
+
+/* files.c: files in the current directory. Paths are created anew. */
+int file_open(const char *path, int flags);
+bool direct_possible(void);		/* does this file system take O_DIRECT? */
+int direct_flag(bool direct);		/* O_DIRECT or 0 */
+void file_pattern(const char *path, uint64_t length, uint64_t seed);
+void file_sparse(const char *path, uint64_t length);
+void file_settle(const char *path);	/* written back and out of the cache */
+void fd_write(int fd, const void *data, size_t length, uint64_t position);
+void fd_read(int fd, void *data, size_t length, uint64_t position);
+void fd_pattern_write(int fd, uint64_t position, uint64_t length, uint64_t seed);
+void fd_pattern_check_at(const char *file, int line, int fd, uint64_t position,
+			 uint64_t length, uint64_t seed);
+#define fd_pattern_check(...)	fd_pattern_check_at(__FILE__, __LINE__, __VA_ARGS__)
+
+/* buffer.c: dma-bufs by kind */
+enum buffer_kind {
+	BUFFER_HEAP,			/* system heap */
+	BUFFER_UDMABUF,			/* udmabuf over 4 KiB memfd pages */
+	BUFFER_HUGE,			/* udmabuf over 2 MiB hugetlb pages */
+	BUFFER_LOAD,			/* what LOAD returns */
+	BUFFER_KINDS
+};
+
+struct buffer {
+	enum buffer_kind kind;
+	int fd;
+	size_t length;
+	unsigned char *map;
+};
+
+extern const char * const buffer_names[BUFFER_KINDS];
+
+/* 0 or -errno when this machine cannot make such a buffer */
+int buffer_try(struct buffer *buf, enum buffer_kind kind, size_t length);
+void buffer_create(struct buffer *buf, enum buffer_kind kind, size_t length);
+void buffer_destroy(struct buffer *buf);
+/* Bracket accesses through @map. */
+void buffer_begin(struct buffer *buf);
+void buffer_end(struct buffer *buf);
+void buffer_pattern(struct buffer *buf, uint64_t seed);
+int buffer_sync(int fd, uint64_t flags);
+
+/*
+ * Runs @test with a buffer of every kind that can be made; skips the whole
+ * test when there is none.
+ */
+void for_each_kind(size_t length, void (*test)(struct buffer *buf));
+
+/* device.c: the module. Calls return 0 or -errno. */
+int dio_open(void);
+int dio_call(int dev, unsigned long request, void *arg);
+int dio_attach(int dev, int dmabuf_fd);		/* with nothing to say about it */
+int dio_context(const struct buffer *buf);	/* open and attached */
+int dio_read(int dev, struct dmabuf_dio_rw *rw);
+int dio_write(int dev, struct dmabuf_dio_rw *rw);
+int dio_load(int dev, struct dmabuf_dio_load *load);
+bool dio_has_slots(void);
+/* LOAD that has to work; returns the dma-buf */
+int dio_load_fd(int dev, int file, uint64_t offset, uint64_t length);
+unsigned char *map_dmabuf(int fd, size_t length, int prot);
+void unmap(void *map, size_t length);
+
+/* system.c: the machine */
+uint64_t memory_available(void);	/* after dropping caches */
+uint64_t memory_total(void);
+void need_memory(uint64_t bytes);	/* or skip */
+/* Fails if more than @slack of @before is missing, and stays missing. */
+void expect_memory_back(uint64_t before, uint64_t slack);
+unsigned int count_fds(void);
+void proc_write(const char *path, const char *text);	/* must work */
+bool proc_try_write(const char *path, const char *text);
+bool proc_read(const char *path, char *text, size_t size);
+int run_command(const char *format, ...)
+	__attribute__((format(printf, 1, 2)));		/* exit status */
+const char *raw_disk(void);		/* or skip */
+/* Forks; returns 0 in the child, which has to leave by exit(). */
+pid_t spawn(void);
+void reap(pid_t pid);			/* its exit status has to be 0 */
+void reap_killed(pid_t pid);		/* it has to have died by SIGKILL */
+int module_remove(const char *name);	/* 0 or -errno */
+int module_insert(const char *name, const char *parameters);
+unsigned int module_users(const char *name);
+
+#endif

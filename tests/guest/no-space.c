@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * WRITE into a file system that is full, or beyond the file size limit: an error,
+ * and what was written before it
+ */
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "dm.h"
+
+#define LENGTH	MIB(24)
+
+static struct buffer buf;
+static int dev;
+
+static void fill(bool direct)
+{
+	int file = file_open("mnt/data", O_RDWR | O_CREAT | direct_flag(direct));
+	struct dmabuf_dio_rw rw;
+	unsigned char *got;
+	uint64_t at;
+
+	for (at = 0;; at += LENGTH) {
+		int ret;
+
+		trying("%s, at %llu", direct ? "direct" : "buffered", (unsigned long long)at);
+		rw = (struct dmabuf_dio_rw){
+			.file_fd = file, .file_offset = at, .length = LENGTH,
+			.chunk = KIB(512),
+		};
+		ret = dio_write(dev, &rw);
+		if (ret) {
+			expect(ret, -ENOSPC);
+			check(rw.done < LENGTH);
+			break;
+		}
+		expect(rw.done, LENGTH);
+		check(at < GIB(1));
+	}
+	check(lseek(file, 0, SEEK_END) >= (off_t)(at + rw.done));
+	close(file);
+	file = file_open("mnt/data", O_RDONLY);
+	got = allocate(LENGTH);
+	fd_read(file, got, rw.done, at);
+	pattern_check(got, 0, rw.done, 1);
+	if (at) {
+		fd_read(file, got, LENGTH, at - LENGTH);
+		pattern_check(got, 0, LENGTH, 1);
+	}
+	free(got);
+	close(file);
+	check(!unlink("mnt/data"));
+	sync();
+}
+
+static void limited(bool direct, uint64_t limit)
+{
+	struct rlimit old, new;
+	struct dmabuf_dio_rw rw = { .length = LENGTH, .chunk = KIB(64) };
+
+	trying("limit %llu, %s", (unsigned long long)limit, direct ? "direct" : "buffered");
+	rw.file_fd = file_open("limited", O_RDWR | O_CREAT | O_TRUNC | direct_flag(direct));
+	check(!getrlimit(RLIMIT_FSIZE, &old));
+	new = old;
+	new.rlim_cur = limit;
+	check(!setrlimit(RLIMIT_FSIZE, &new));
+	if (direct && limit % PAGE) {
+		/* The last request is cut to something that is not a block. */
+		int ret = dio_write(dev, &rw);
+
+		check(ret == -EFBIG || ret == -EINVAL);
+		check(rw.done <= limit);
+		check(rw.done + KIB(64) >= limit);
+	} else {
+		expect(dio_write(dev, &rw), -EFBIG);
+		expect(rw.done, limit);
+	}
+	check(!setrlimit(RLIMIT_FSIZE, &old));
+	close(rw.file_fd);
+	rw.file_fd = file_open("limited", O_RDONLY);
+	check(lseek(rw.file_fd, 0, SEEK_END) <= (off_t)limit);
+	fd_pattern_check(rw.file_fd, 0, rw.done, 1);
+	close(rw.file_fd);
+}
+
+int main(void)
+{
+	const char *type = getenv("DMABUF_DIO_FS") ?: "ext4";
+	bool direct = direct_possible();
+
+	check(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+	buffer_create(&buf, BUFFER_LOAD, LENGTH);
+	buffer_pattern(&buf, 1);
+	dev = dio_context(&buf);
+
+	limited(false, MIB(1) + PAGE);
+	limited(false, MIB(1) + 1234);
+	if (direct) {
+		limited(true, MIB(1) + PAGE);
+		limited(true, MIB(1) + 1234);
+	}
+
+	check(!mkdir("mnt", 0700));
+	check(!mount("none", "mnt", "tmpfs", 0, "size=40m"));
+	fill(false);
+	check(!umount("mnt"));
+
+	/* XFS wants 300 MiB. */
+	dm_create(!strcmp(type, "xfs") ? MIB(304) : MIB(96));
+	expect(run_command("mkfs.%s -q %s %s >/dev/null 2>&1", type,
+			   !strcmp(type, "ext4") ? "-F" : "-f", DM_PATH), 0);
+	if (mount(DM_PATH, "mnt", type, 0, NULL))
+		fail("mount: %s", strerror(errno));
+	fill(false);
+	if (direct)
+		fill(true);
+	check(!umount("mnt"));
+	dm_remove();
+	return 0;
+}

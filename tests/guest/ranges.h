@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Offsets and lengths around what block and page sizes make special */
+#ifndef TESTS_GUEST_RANGES_H
+#define TESTS_GUEST_RANGES_H
+
+#include "lib.h"
+
+#define RANGE_FILE	KIB(96)
+#define RANGE_BUFFER	KIB(96)
+
+static const unsigned int range_starts[] = {
+	0, 1, 4, 511, 512, 513, 4095, 4096, 4097, 4608, 12345,
+};
+
+static const unsigned int range_lengths[] = {
+	1, 2, 511, 512, 513, 1023, 4095, 4096, 4097, 4608, 8191, 8192, 8193,
+	12800, 20000, 65535, 65536, 65537,
+};
+
+/* The difference between buffer and file offset */
+static const int range_shifts[] = { 0, 4096, 512, 4, 1 };
+
+struct range {
+	unsigned int file, buffer, length;
+};
+
+/*
+ * Every combination of the above, one after the other: zeroed @step at first,
+ * false at the end.
+ */
+static inline bool range_next(unsigned int *step, struct range *range)
+{
+	unsigned int n = *step;
+
+	range->file = range_starts[n % ARRAY_SIZE(range_starts)];
+	n /= ARRAY_SIZE(range_starts);
+	range->length = range_lengths[n % ARRAY_SIZE(range_lengths)];
+	n /= ARRAY_SIZE(range_lengths);
+	if (n >= ARRAY_SIZE(range_shifts))
+		return false;
+	range->buffer = range->file + range_shifts[n];
+	(*step)++;
+	return true;
+}
+
+#endif

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * READ of ranges that start and end anywhere: exactly these bytes of the buffer
+ * change. timeout=300
+ */
+#include "ranges.h"
+
+static bool direct;
+static unsigned char *content, *want;
+
+static void read_ranges(struct buffer *buf)
+{
+	int dev = dio_context(buf);
+	int file = file_open("data", O_RDONLY | direct_flag(direct));
+	unsigned int step = 0, moved = 0;
+	struct range range;
+
+	pattern_fill(want, 0, buf->length, 2);
+	buffer_pattern(buf, 2);
+
+	while (range_next(&step, &range)) {
+		struct dmabuf_dio_rw rw = {
+			.file_fd = file,
+			.file_offset = range.file,
+			.buf_offset = range.buffer,
+			.length = range.length,
+			.chunk = step % 3 ? PAGE << step % 3 : 0,
+		};
+		int ret;
+
+		trying("%s, %s, file %u, buffer %u, length %u",
+		       buffer_names[buf->kind], direct ? "direct" : "buffered",
+		       range.file, range.buffer, range.length);
+		ret = dio_read(dev, &rw);
+		if (direct && ret == -EINVAL) {
+			/* Refused is fine for a reason that is true. */
+			check(rw.align > 1);
+			check((range.file - range.buffer) % rw.align);
+			expect(rw.done, 0);
+		} else {
+			expect(ret, 0);
+			expect(rw.done, range.length);
+			expect(rw.direct, direct ? range.length : 0);
+			memcpy(want + range.buffer, content + range.file, range.length);
+			moved++;
+		}
+		buffer_begin(buf);
+		bytes_check(buf->map, want, RANGE_BUFFER);
+		/* Make what was read different from what the next one will read. */
+		pattern_fill(buf->map + range.buffer, step, range.length, 3);
+		buffer_end(buf);
+		memcpy(want + range.buffer, buf->map + range.buffer, range.length);
+	}
+	bytes_check(buf->map, want, buf->length);
+	/* What is congruent modulo a page works everywhere. */
+	check(moved >= 2 * ARRAY_SIZE(range_starts) * ARRAY_SIZE(range_lengths));
+	close(file);
+	close(dev);
+}
+
+int main(void)
+{
+	content = allocate(RANGE_FILE);
+	want = allocate(MIB(2));
+	pattern_fill(content, 0, RANGE_FILE, 1);
+	file_pattern("data", RANGE_FILE, 1);
+	for_each_kind(RANGE_BUFFER, read_ranges);
+	direct = true;
+	if (direct_possible())
+		for_each_kind(RANGE_BUFFER, read_ranges);
+	return 0;
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* READ beyond the end of a file succeeds with what there is. */
+#include "lib.h"
+
+static const unsigned int sizes[] = {
+	0, 1, 511, 512, 513, 4095, 4096, 4097, 8192, 65536, 66000, 1048576, 1234567,
+};
+
+static const unsigned int starts[] = { 0, 1, 4096, 4097, 65536, 2000000 };
+
+static bool direct;
+
+static void read_short(struct buffer *buf)
+{
+	int dev = dio_context(buf);
+	unsigned int n, s, c;
+
+	for (n = 0; n < ARRAY_SIZE(sizes); n++) {
+		char name[32];
+		int file;
+
+		snprintf(name, sizeof(name), "data-%u", sizes[n]);
+		file = file_open(name, O_RDONLY | direct_flag(direct));
+		for (s = 0; s < ARRAY_SIZE(starts); s++) {
+			unsigned int left = sizes[n] > starts[s] ? sizes[n] - starts[s] : 0;
+
+			for (c = 0; c < 3; c++) {
+				struct dmabuf_dio_rw rw = {
+					.file_fd = file,
+					.file_offset = starts[s],
+					.buf_offset = starts[s] % PAGE,
+					.length = buf->length - starts[s] % PAGE,
+					.chunk = (uint64_t[]){ 0, PAGE, KIB(64) }[c],
+					.depth = (unsigned int[]){ 0, 1, 64 }[c],
+				};
+
+				trying("%s, %s, size %u, start %u, chunk %llu",
+				       buffer_names[buf->kind],
+				       direct ? "direct" : "buffered", sizes[n],
+				       starts[s], rw.chunk);
+				buffer_pattern(buf, 2);
+				expect(dio_read(dev, &rw), 0);
+				expect(rw.done, left);
+				expect(rw.direct, direct ? left : 0);
+				buffer_begin(buf);
+				pattern_check(buf->map, 0, rw.buf_offset, 2);
+				pattern_check(buf->map + rw.buf_offset, starts[s], left, 1);
+				buffer_end(buf);
+			}
+		}
+		close(file);
+	}
+	close(dev);
+}
+
+int main(void)
+{
+	unsigned int n;
+
+	for (n = 0; n < ARRAY_SIZE(sizes); n++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "data-%u", sizes[n]);
+		file_pattern(name, sizes[n], 1);
+	}
+	for_each_kind(MIB(2), read_short);
+	direct = true;
+	if (direct_possible())
+		for_each_kind(MIB(2), read_short);
+	return 0;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * io_uring, and slots of the module in it
+ */
+#ifndef TESTS_GUEST_RING_H
+#define TESTS_GUEST_RING_H
+
+#include <liburing.h>
+
+#include "lib.h"
+
+/* A ring with @slots empty places for registered buffers; skips without io_uring */
+void ring_create(struct io_uring *ring, unsigned int entries, unsigned int slots);
+/* Skips unless this kernel has slots. */
+void need_slots(void);
+
+/* One command to the module: the result in its CQE */
+int ring_command(struct io_uring *ring, int dev, uint32_t op, const void *arg,
+		 uint32_t size);
+int slot_register(struct io_uring *ring, int dev, unsigned int index,
+		  uint64_t offset, uint64_t length, unsigned int flags);
+int slot_unregister(struct io_uring *ring, int dev, unsigned int index);
+
+/* Queue a request over a slot; @user_data comes back with the result. */
+void slot_queue(struct io_uring *ring, bool write, int file, unsigned int index,
+		uint64_t slot_offset, unsigned int length, uint64_t position,
+		uint64_t user_data);
+/* Wait for one result. */
+int ring_result(struct io_uring *ring, uint64_t *user_data);
+/* Both for a single request */
+int slot_io(struct io_uring *ring, bool write, int file, unsigned int index,
+	    uint64_t slot_offset, unsigned int length, uint64_t position);
+
+#define SLOT_BOTH	(DMABUF_DIO_SLOT_READ | DMABUF_DIO_SLOT_WRITE)
+
+#endif

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A slot that is unregistered, or whose ring and fds are closed, while requests
+ * use it: they end well, and the memory goes only after them.
+ */
+#include <sys/syscall.h>
+
+#include "ring.h"
+
+#define LENGTH	MIB(32)
+#define PIECE	KIB(512)
+#define COUNT	(LENGTH / PIECE)
+
+static bool direct;
+
+static void queue_all(struct io_uring *ring, bool write, int file)
+{
+	unsigned int i;
+
+	for (i = 0; i < COUNT; i++)
+		slot_queue(ring, write, file, 0, i * PIECE, PIECE, i * PIECE, i);
+	expect(io_uring_submit(ring), COUNT);
+}
+
+static void unregistered(struct buffer *buf)
+{
+	int file = file_open("data", O_RDONLY | direct_flag(direct));
+	int dev = dio_context(buf);
+	struct dmabuf_dio_slot slot = { .index = 0 };
+	struct dmabuf_dio_uring_cmd cmd = { .arg = (uintptr_t)&slot, .size = sizeof(slot) };
+	unsigned int i, round, reads;
+	struct io_uring ring;
+
+	ring_create(&ring, 128, 1);
+	for (round = 0; round < 4; round++) {
+		struct io_uring_sqe *sqe;
+
+		trying("%s, %s, unregister, round %u", buffer_names[buf->kind],
+		       direct ? "direct" : "buffered", round);
+		buffer_pattern(buf, 2);
+		expect(slot_register(&ring, dev, 0, 0, LENGTH, SLOT_BOTH), 0);
+		queue_all(&ring, false, file);
+		sqe = io_uring_get_sqe(&ring);
+		io_uring_prep_rw(IORING_OP_URING_CMD, sqe, dev, NULL, 0, 0);
+		sqe->cmd_op = DMABUF_DIO_URING_UNREGISTER;
+		sqe->user_data = 1000;
+		memcpy(sqe->cmd, &cmd, sizeof(cmd));
+		expect(io_uring_submit(&ring), 1);
+
+		reads = 0;
+		for (i = 0; i < COUNT + 1; i++) {
+			uint64_t who;
+			int ret = ring_result(&ring, &who);
+
+			if (who == 1000) {
+				expect(ret, 0);
+			} else {
+				expect(ret, PIECE);
+				reads++;
+			}
+		}
+		expect(reads, COUNT);
+		pattern_check(buf->map, 0, LENGTH, 1);
+		expect(slot_io(&ring, false, file, 0, 0, PAGE, 0), -EFAULT);
+	}
+	io_uring_queue_exit(&ring);
+	close(dev);
+	close(file);
+}
+
+/* Everything is closed at once; what is freed too early is found by writing to it. */
+static void closed(struct buffer *buf)
+{
+	unsigned int round, i;
+	unsigned char *mine;
+
+	trying("%s, %s, close", buffer_names[buf->kind], direct ? "direct" : "buffered");
+	unmap(buf->map, buf->length);
+	buf->map = NULL;
+	close(buf->fd);
+	buf->fd = -1;
+	for (round = 0; round < 4; round++) {
+		int file = file_open("data", O_RDONLY | direct_flag(direct));
+		struct buffer own;
+		struct io_uring ring;
+		int dev;
+
+		buffer_create(&own, buf->kind, LENGTH);
+		dev = dio_context(&own);
+		ring_create(&ring, 128, 1);
+		expect(slot_register(&ring, dev, 0, 0, LENGTH, SLOT_BOTH), 0);
+		queue_all(&ring, false, file);
+		close(dev);
+		buffer_destroy(&own);
+		io_uring_queue_exit(&ring);
+		close(file);
+
+		mine = allocate(LENGTH * 2);
+		sleep_ms(20);
+		/* allocate() has made all bytes the same. */
+		if (memcmp(mine, mine + 1, LENGTH * 2 - 1))
+			fail("memory of ours was written to");
+		free(mine);
+	}
+	for (i = 0; i < 100 && module_users("dmabuf_dio"); i++)
+		sleep_ms(50);
+	expect(module_users("dmabuf_dio"), 0);
+}
+
+/* SIGKILL of the owner, with requests in flight in both directions */
+static void killed(struct buffer *buf)
+{
+	unsigned int round;
+
+	for (round = 0; round < 6; round++) {
+		pid_t pid;
+
+		trying("%s, %s, kill, round %u", buffer_names[buf->kind],
+		       direct ? "direct" : "buffered", round);
+		pid = spawn();
+		if (!pid) {
+			int file = file_open(round % 2 ? "copy" : "data",
+					     O_RDWR | O_CREAT | direct_flag(direct));
+			int dev = dio_context(buf);
+			struct io_uring ring;
+			unsigned int i;
+
+			ring_create(&ring, 128, 1);
+			expect(slot_register(&ring, dev, 0, 0, LENGTH, SLOT_BOTH), 0);
+			for (;;) {
+				queue_all(&ring, round % 2, file);
+				for (i = 0; i < COUNT; i++)
+					expect(ring_result(&ring, NULL), PIECE);
+			}
+		}
+		sleep_ms(100 + round * 41);
+		check(!kill(pid, SIGKILL));
+		reap_killed(pid);
+	}
+	unlink("copy");
+}
+
+int main(void)
+{
+	need_slots();
+	file_pattern("data", LENGTH, 1);
+	for (;;) {
+		for_each_kind(LENGTH, unregistered);
+		for_each_kind(LENGTH, killed);
+		for_each_kind(LENGTH, closed);
+		if (direct || !direct_possible())
+			return 0;
+		direct = true;
+	}
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* A slot outlives the fds it came from, and keeps the module; then all goes. */
+#include "ring.h"
+
+#define LENGTH	MIB(8)
+
+static void wait_unused(void)
+{
+	int i;
+
+	for (i = 0; i < 100 && module_users("dmabuf_dio"); i++)
+		sleep_ms(50);
+	expect(module_users("dmabuf_dio"), 0);
+}
+
+/* The mapping holds the buffer too: look at it through a file instead. */
+static void through_file(struct io_uring *ring, int file)
+{
+	int copy = file_open("copy", O_RDWR | O_CREAT | O_TRUNC);
+
+	expect(slot_io(ring, false, file, 0, 0, LENGTH, 0), LENGTH);
+	expect(slot_io(ring, true, copy, 0, 0, LENGTH, 0), LENGTH);
+	fd_pattern_check(copy, 0, LENGTH, 1);
+	close(copy);
+}
+
+static void lifetime(struct buffer *buf)
+{
+	int file = file_open("data", O_RDONLY);
+	int dev = dio_context(buf);
+	struct io_uring ring;
+
+	ring_create(&ring, 8, 2);
+	expect(slot_register(&ring, dev, 0, 0, LENGTH, SLOT_BOTH), 0);
+	close(dev);
+	through_file(&ring, file);
+	unmap(buf->map, buf->length);
+	buf->map = NULL;
+	close(buf->fd);
+	buf->fd = -1;
+	through_file(&ring, file);
+	expect(module_remove("dmabuf_dio"), -EAGAIN);
+	check(module_users("dmabuf_dio") >= 1);
+
+	/* Another context of the same process removes the slot. */
+	dev = dio_open();
+	expect(slot_unregister(&ring, dev, 0), 0);
+	expect(slot_io(&ring, false, file, 0, 0, PAGE, 0), -EFAULT);
+	close(dev);
+	wait_unused();
+	io_uring_queue_exit(&ring);
+	close(file);
+}
+
+/* The ring goes, and with it the slot. */
+static void ring_gone(struct buffer *buf)
+{
+	uint64_t before;
+	unsigned int i;
+
+	unmap(buf->map, buf->length);
+	buf->map = NULL;
+	before = memory_available();
+	for (i = 0; i < 20; i++) {
+		int dev = dio_context(buf);
+		struct io_uring ring;
+
+		ring_create(&ring, 8, 2);
+		expect(slot_register(&ring, dev, 0, 0, LENGTH, SLOT_BOTH), 0);
+		expect(slot_register(&ring, dev, 1, PAGE, LENGTH - PAGE, SLOT_BOTH), 0);
+		if (i % 2)
+			close(dev);
+		io_uring_queue_exit(&ring);
+		if (!(i % 2))
+			close(dev);
+	}
+	close(buf->fd);
+	buf->fd = -1;
+	wait_unused();
+	expect_memory_back(before, MIB(24));
+}
+
+/* A child that is killed takes its ring along. */
+static void owner_killed(struct buffer *buf)
+{
+	int pipes[2];
+	char byte;
+	pid_t pid;
+
+	check(!pipe(pipes));
+	pid = spawn();
+	if (!pid) {
+		int dev = dio_context(buf);
+		struct io_uring ring;
+
+		ring_create(&ring, 8, 2);
+		expect(slot_register(&ring, dev, 0, 0, LENGTH, SLOT_BOTH), 0);
+		check(write(pipes[1], "x", 1) == 1);
+		for (;;)
+			pause();
+	}
+	check(read(pipes[0], &byte, 1) == 1);
+	check(!kill(pid, SIGKILL));
+	reap_killed(pid);
+	unmap(buf->map, buf->length);
+	buf->map = NULL;
+	close(buf->fd);
+	buf->fd = -1;
+	close(pipes[0]);
+	close(pipes[1]);
+	wait_unused();
+}
+
+/* A child inherits the ring by fork: the slot lives as long as either. */
+static void inherited(struct buffer *buf)
+{
+	int file = file_open("data", O_RDONLY);
+	int dev = dio_context(buf);
+	struct io_uring ring;
+	pid_t pid;
+
+	ring_create(&ring, 8, 1);
+	expect(slot_register(&ring, dev, 0, 0, LENGTH, SLOT_BOTH), 0);
+	close(dev);
+	pid = spawn();
+	if (!pid) {
+		through_file(&ring, file);
+		exit(0);
+	}
+	reap(pid);
+	buffer_begin(buf);
+	pattern_check(buf->map, 0, LENGTH, 1);
+	buffer_end(buf);
+	io_uring_queue_exit(&ring);
+	close(file);
+}
+
+int main(void)
+{
+	need_slots();
+	file_pattern("data", LENGTH, 1);
+	for_each_kind(LENGTH, lifetime);
+	for_each_kind(LENGTH, ring_gone);
+	for_each_kind(LENGTH, owner_killed);
+	for_each_kind(LENGTH, inherited);
+
+	wait_unused();
+	expect(module_remove("dmabuf_dio"), 0);
+	expect(module_insert("dmabuf_dio", ""), 0);
+	return 0;
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The machine: memory, processes, modules, commands
+ */
+#include <dirent.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "lib.h"
+
+bool proc_read(const char *path, char *text, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t length = 0;
+	ssize_t ret;
+
+	if (fd < 0)
+		return false;
+	while ((ret = read(fd, text + length, size - 1 - length)) > 0)
+		length += ret;
+	text[length] = 0;
+	close(fd);
+	return !ret;
+}
+
+bool proc_try_write(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool done;
+
+	if (fd < 0)
+		return false;
+	done = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+	close(fd);
+	return done;
+}
+
+void proc_write(const char *path, const char *text)
+{
+	if (!proc_try_write(path, text))
+		fail("%s does not take \"%s\": %s", path, text, strerror(errno));
+}
+
+static uint64_t meminfo(const char *name)
+{
+	char text[8192], *line;
+
+	check(proc_read("/proc/meminfo", text, sizeof(text)));
+	line = strstr(text, name);
+	check(line);
+	return strtoull(line + strlen(name), NULL, 10) << 10;
+}
+
+uint64_t memory_total(void)
+{
+	return meminfo("MemTotal:");
+}
+
+/* Free pages that processors keep to themselves, which can be many */
+static uint64_t memory_per_cpu(void)
+{
+	static char text[KIB(64)];
+	uint64_t pages = 0;
+	char *at = text;
+
+	check(proc_read("/proc/zoneinfo", text, sizeof(text)));
+	while ((at = strstr(at, " count:"))) {
+		at += strlen(" count:");
+		pages += strtoull(at, NULL, 10);
+	}
+	return pages * PAGE;
+}
+
+uint64_t memory_available(void)
+{
+	sync();
+	/* 4: without a message */
+	proc_write("/proc/sys/vm/drop_caches", "4");
+	proc_write("/proc/sys/vm/drop_caches", "3");
+	return meminfo("MemFree:") + memory_per_cpu();
+}
+
+void need_memory(uint64_t bytes)
+{
+	uint64_t available = memory_available();
+
+	if (available < bytes)
+		skip("needs %llu MiB of memory, %llu are free",
+		     (unsigned long long)(bytes >> 20),
+		     (unsigned long long)(available >> 20));
+}
+
+/* Memory comes back late from callbacks that wait for grace periods. */
+void expect_memory_back(uint64_t before, uint64_t slack)
+{
+	uint64_t now = 0;
+	int i;
+
+	for (i = 0; i < 50; i++) {
+		now = memory_available();
+		if (now + slack >= before)
+			return;
+		sleep_ms(100);
+	}
+	fail("memory is missing: %llu KiB were free before, %llu KiB are now",
+	     (unsigned long long)(before >> 10), (unsigned long long)(now >> 10));
+}
+
+unsigned int count_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned int count = 0;
+
+	check(dir);
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
+
+int run_command(const char *format, ...)
+{
+	char command[1024];
+	va_list args;
+	int status;
+
+	va_start(args, format);
+	vsnprintf(command, sizeof(command), format, args);
+	va_end(args);
+	status = system(command);
+	check(status != -1);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+const char *raw_disk(void)
+{
+	const char *path = getenv("DMABUF_DIO_RAW_DISK");
+
+	if (!path || access(path, F_OK))
+		skip("DMABUF_DIO_RAW_DISK names no disk");
+	return path;
+}
+
+pid_t spawn(void)
+{
+	pid_t parent = getpid();
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	check(pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(1);
+	}
+	return pid;
+}
+
+void reap(pid_t pid)
+{
+	int status;
+
+	check(waitpid(pid, &status, 0) == pid);
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		fail("the child failed: status %#x", status);
+}
+
+void reap_killed(pid_t pid)
+{
+	int status;
+
+	check(waitpid(pid, &status, 0) == pid);
+	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+		fail("the child was to be killed: status %#x", status);
+}
+
+int module_remove(const char *name)
+{
+	return syscall(SYS_delete_module, name, O_NONBLOCK) ? -errno : 0;
+}
+
+int module_insert(const char *name, const char *parameters)
+{
+	const char *directory = getenv("DMABUF_DIO_MODULE_DIR");
+	char path[4096];
+	int fd, ret;
+
+	if (!directory)
+		skip("DMABUF_DIO_MODULE_DIR is not set");
+	snprintf(path, sizeof(path), "%s/%s.ko", directory, name);
+	fd = file_open(path, O_RDONLY);
+	ret = syscall(SYS_finit_module, fd, parameters, 0) ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+unsigned int module_users(const char *name)
+{
+	char path[256], text[64];
+
+	snprintf(path, sizeof(path), "/sys/module/%s/refcnt", name);
+	check(proc_read(path, text, sizeof(text)));
+	return strtoul(text, NULL, 10);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * WRITE of ranges that start and end anywhere: exactly these bytes of the file
+ * change, and none of the buffer. timeout=300
+ */
+#include "ranges.h"
+
+static bool direct;
+static unsigned char *want, *got;
+
+static void write_ranges(struct buffer *buf)
+{
+	int dev = dio_context(buf);
+	int check_fd, file;
+	unsigned int step = 0, moved = 0;
+	struct range range;
+
+	file_pattern("data", RANGE_FILE, 1);
+	pattern_fill(want, 0, RANGE_FILE, 1);
+	file = file_open("data", O_RDWR | direct_flag(direct));
+	/* A direct file is looked at directly, so that a stale page cache shows. */
+	check_fd = file_open("data", O_RDONLY | direct_flag(direct));
+
+	while (range_next(&step, &range)) {
+		struct dmabuf_dio_rw rw = {
+			.file_fd = file,
+			.file_offset = range.file,
+			.buf_offset = range.buffer,
+			.length = range.length,
+			.chunk = step % 3 ? PAGE << step % 3 : 0,
+		};
+		int ret;
+
+		trying("%s, %s, file %u, buffer %u, length %u",
+		       buffer_names[buf->kind], direct ? "direct" : "buffered",
+		       range.file, range.buffer, range.length);
+		buffer_pattern(buf, 10 + step);
+		ret = dio_write(dev, &rw);
+		if (direct && ret == -EINVAL) {
+			check(rw.align > 1);
+			check((range.file - range.buffer) % rw.align);
+			expect(rw.done, 0);
+		} else {
+			expect(ret, 0);
+			expect(rw.done, range.length);
+			check(rw.direct <= range.length);
+			pattern_fill(want + range.file, range.buffer, range.length,
+				     10 + step);
+			moved++;
+		}
+		pattern_check(buf->map, 0, RANGE_BUFFER, 10 + step);
+		fd_read(check_fd, got, RANGE_FILE, 0);
+		bytes_check(got, want, RANGE_FILE);
+	}
+	check(moved >= 2 * ARRAY_SIZE(range_starts) * ARRAY_SIZE(range_lengths));
+	close(check_fd);
+	close(file);
+
+	/* The file has not grown, and the disk holds the same as the cache. */
+	file_settle("data");
+	file = file_open("data", O_RDONLY);
+	expect(lseek(file, 0, SEEK_END), RANGE_FILE);
+	fd_read(file, got, RANGE_FILE, 0);
+	bytes_check(got, want, RANGE_FILE);
+	close(file);
+	close(dev);
+}
+
+int main(void)
+{
+	want = allocate(RANGE_FILE);
+	got = allocate(RANGE_FILE);
+	for_each_kind(RANGE_BUFFER, write_ranges);
+	direct = true;
+	if (direct_possible())
+		for_each_kind(RANGE_BUFFER, write_ranges);
+	return 0;
+}

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Debian packages that are not to be installed, from the mirror this machine already uses.
+
+A private apt directory keeps the machine's own package lists and state as they are.
+"""
+
+import re
+import subprocess
+
+from .commands import run
+from .messages import Failure, say
+from .paths import cache
+
+DEBIAN_RELEASES = {"bookworm", "trixie", "stable", "oldstable"}
+
+
+class Source:
+    """One configured Debian archive: where it is and what it is signed with."""
+
+    def __init__(self, uri, suite, signed_by):
+        self.uri = uri
+        self.suite = suite
+        self.signed_by = signed_by
+
+    def line(self, suite=None):
+        options = f"[signed-by={self.signed_by}] " if self.signed_by else ""
+        return f"deb {options}{self.uri} {suite or self.suite} main\n"
+
+
+def signed_by(entry):
+    """The keyring named in a sources entry, given as apt names it: FILE:NUMBER."""
+    path, _, number = entry.rpartition(":")
+    try:
+        text = open(path).read()
+    except OSError:
+        return None
+    if path.endswith(".sources"):
+        stanzas = [part for part in re.split(r"\n\s*\n", text)
+                   if re.search(r"^URIs:", part, re.M | re.I)]
+        text = stanzas[int(number) - 1] if int(number) <= len(stanzas) else ""
+        found = re.search(r"^Signed-By:[ \t]*(/\S+)", text, re.M | re.I)
+    else:
+        lines = text.splitlines()
+        text = lines[int(number) - 1] if int(number) <= len(lines) else ""
+        found = re.search(r"signed-by=(/[^\s\]]+)", text)
+    return found.group(1) if found else None
+
+
+def configured_sources():
+    """The Debian archives among the machine's apt sources, in either file format."""
+    listing = subprocess.run(
+        ["apt-get", "indextargets", "--no-release-info", "--format",
+         "$(REPO_URI) $(RELEASE) $(COMPONENT) $(SOURCESENTRY)", "Created-By: Packages"],
+        stdout=subprocess.PIPE, text=True, check=False).stdout
+    sources = {}
+    for uri, suite, component, entry in (line.split() for line in listing.splitlines()):
+        if component == "main" and suite.split("-")[0] in DEBIAN_RELEASES:
+            sources[uri, suite] = Source(uri, suite, signed_by(entry))
+    if not sources:
+        raise Failure("apt has no Debian bookworm or trixie archive configured to take kernels from")
+    return list(sources.values())
+
+
+class Archive:
+    """A private apt directory over the given source lines."""
+
+    def __init__(self, name, lines):
+        self.root = cache("apt", name)
+        for part in ("lists/partial", "cache/archives/partial"):
+            (self.root / part).mkdir(parents=True, exist_ok=True)
+        (self.root / "sources.list").write_text("".join(lines))
+        self.options = ["-q"]
+        for setting in (f"Dir::Etc::sourcelist={self.root}/sources.list",
+                        "Dir::Etc::sourceparts=-",
+                        f"Dir::State::lists={self.root}/lists",
+                        f"Dir::Cache={self.root}/cache",
+                        "APT::Get::List-Cleanup=0",
+                        # An unprivileged download user cannot write into the cache of this one.
+                        "APT::Sandbox::User=root"):
+            self.options += ["-o", setting]
+        say(f"reading package lists for {name}")
+        run(["apt-get", *self.options, "update"])
+
+    def names(self, pattern):
+        """Package names that match, newest version last."""
+        names = run(["apt-cache", *self.options, "pkgnames"]).split()
+        matching = [name for name in names if re.fullmatch(pattern, name)]
+        return sorted(matching, key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
+
+    def download(self, packages, into):
+        into.mkdir(parents=True, exist_ok=True)
+        say(f"downloading {', '.join(packages)}")
+        run(["apt-get", *self.options, "download", *packages], cwd=into)
+        return [next(into.glob(f"{package}_*.deb")) for package in packages]
+
+
+def debian():
+    """The archives this machine is configured with."""
+    return Archive("debian", [source.line() for source in configured_sources()])
+
+
+def backports(suite="trixie-backports"):
+    """The same mirror and keyring, another suite."""
+    for source in configured_sources():
+        if source.suite in DEBIAN_RELEASES:
+            return Archive(suite, [source.line(suite)])
+    raise Failure("apt has no plain Debian release configured to derive backports from")

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""One run of a guest, from the kernel to the exit status."""
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+
+from . import disks, initramfs, job, kernel_log, kernels, machine, modules, streams
+from .messages import say
+
+DIED = 98
+PROBLEM = 99
+BROKEN_PIPE = 128 + signal.SIGPIPE
+
+
+def run(options):
+    # Leave through the cleanup when told to stop.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    kernel = kernels.ensure(options.kernel)
+    module_directory, own_modules = prepare_modules(options, kernel)
+    with disks.run_directory() as directory:
+        disks.create(directory / "data.img", options.disk, options.fs)
+        disks.create(directory / "raw.img", 1)
+        terminal = os.isatty(1)
+        first = job.boot_modules(options, kernel, own_modules)
+        size = shutil.get_terminal_size() if terminal else None
+        initramfs.write(directory / "initramfs", first,
+                        job.describe(options, kernel, module_directory, own_modules, first, size))
+        log = directory / "kernel.log"
+        try:
+            outcome, problem = boot(options, kernel, directory, log, terminal)
+            return conclude(options, outcome, log, problem)
+        finally:
+            if options.kernel_log and log.exists():
+                shutil.copyfile(log, options.kernel_log)
+
+
+def prepare_modules(options, kernel):
+    if options.no_module:
+        return modules.directory(kernel), []
+    directory, built = modules.ensure(kernel)
+    if not built:
+        say("kernel/module has no Kbuild yet: running without the module")
+    return directory, built
+
+
+def boot(options, kernel, directory, log, terminal):
+    """What the guest reported, and what QEMU had to say."""
+    ports = {name: streams.pair() for name in
+             (["terminal"] if terminal else []) + ["status", "out", "err"]}
+    ours = {name: pair[0] for name, pair in ports.items()}
+    theirs = {name: pair[1] for name, pair in ports.items()}
+    command = machine.command(options, kernel, directory, directory / "initramfs", log, theirs)
+    if options.verbose:
+        say(shlex.join(command))
+    errors = directory / "qemu-errors"
+    with open(errors, "wb") as file:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                                   pass_fds=[socket.fileno() for socket in theirs.values()],
+                                   start_new_session=True)
+    for socket in theirs.values():
+        socket.close()
+    interactive = terminal and os.isatty(0)
+    try:
+        with streams.Terminal(0) if interactive else contextlib.nullcontext():
+            outcome = streams.follow(process, ours, streams.LogFollower(log, options.verbose),
+                                     options.timeout, stdin=0 if interactive else None)
+    finally:
+        process.kill()
+        process.wait()
+    return outcome, errors.read_text(errors="replace").strip()
+
+
+def conclude(options, outcome, log, qemu_errors):
+    """The exit status, with an explanation where it is not the command's."""
+    if outcome.broken_pipe:
+        return BROKEN_PIPE
+    lines = log.read_text(errors="replace").replace("\r", "").splitlines() if log.exists() else []
+    reports = kernel_log.reports(lines)
+    for report in reports[:5]:
+        say("problem in the kernel log:")
+        print("\n".join(f"  {line}" for line in report), file=sys.stderr)
+    if len(reports) > 5:
+        say(f"and {len(reports) - 5} more problems in the kernel log")
+    ended = any("guest: end of session" in line for line in lines)
+    if outcome.error:
+        say(f"the guest could not be prepared: {outcome.error}")
+        return DIED
+    if outcome.status is None or not ended:
+        say(why_died(options, outcome, lines))
+        if qemu_errors:
+            print(qemu_errors, file=sys.stderr)
+        if not reports:
+            print("\n".join(f"  {line}" for line in lines[-20:]), file=sys.stderr)
+        return DIED
+    return PROBLEM if reports else outcome.status
+
+
+def why_died(options, outcome, lines):
+    if outcome.timed_out:
+        return f"the guest has not finished within {options.timeout} s (--timeout); its last messages:"
+    if any("Kernel panic" in line for line in lines):
+        return "the guest's kernel panicked"
+    if outcome.stuck:
+        return "the guest did not go on after the kernel's Oops"
+    if not lines:
+        return "the guest did not start"
+    return "the guest ended before the command did; its last messages:"

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What the guest is told: the command, its environment, what to load, what to show."""
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+from . import kernel_modules
+from .commands import need
+from .messages import Failure
+from .paths import REPO, cache
+
+# Fresh and writable in the guest; what the host has there is hidden.
+SCRATCH = ["/tmp", "/run", "/var/tmp", "/mnt", "/dev"]
+# Belong to the host's session, not to the command.
+DROPPED = {"PWD", "OLDPWD", "SHLVL", "_", "TMPDIR", "TEMP", "TMP", "XDG_RUNTIME_DIR",
+           "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"}
+
+
+def boot_modules(options, kernel, own_modules):
+    """The kernel's own modules to be loaded before the command starts: pairs of a file
+    and whether the guest can do without it."""
+    if kernel.root is None:
+        return []
+    disk = "nvme" if options.device == "nvme" else "virtio_blk"
+    names = ["9pnet_virtio", "9p", options.fs, disk]
+    for module in own_modules:
+        names += kernel_modules.needed_by(module)
+    own = {module.stem.replace("-", "_") for module in own_modules}
+    names = [name for name in names if name.replace("-", "_") not in own]
+    return kernel_modules.Tree(kernel).in_order(names)
+
+
+def describe(options, kernel, module_directory, own_modules, loaded_first, terminal_size):
+    command = resolve(options.command)
+    return {
+        "settings": settings(options, kernel, loaded_first, terminal_size),
+        "command": command_script(options, kernel, module_directory, command),
+        "visible": lines(visible(kernel, command)),
+        "put": lines(put_lines(options.put)),
+        "modules": lines(own_modules),
+    }
+
+
+def lines(paths):
+    return "".join(f"{path}\n" for path in paths)
+
+
+def settings(options, kernel, loaded_first, terminal_size):
+    values = {
+        "boot_modules": " ".join(("-" if optional else "") + module.name
+                                 for module, optional in loaded_first),
+        "scratch_directories": " ".join(path for path in SCRATCH if path != "/dev"),
+        "file_system": options.fs,
+        # QEMU 7.2's NVMe device loses the news of a completion now and then; Linux looks for
+        # itself when the time is up. Under --icount idle time is skipped, so that by the
+        # guest's clock a disk may take hours.
+        "disk_timeout_ms": "100000000" if options.icount else "10000",
+        "terminal": "rows {1} cols {0}".format(*terminal_size) if terminal_size else "",
+        "modprobe": need("modprobe"),
+        "kernel_root": str(kernel.root or "/"),
+    }
+    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+
+
+def resolve(command):
+    """The command runs elsewhere: a path relative to here would not be found there."""
+    first = command[0]
+    if "/" in first and not first.startswith("/") and Path(first).exists():
+        return [str(Path(first).absolute()), *command[1:]]
+    return command
+
+
+def command_script(options, kernel, module_directory, command):
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in DROPPED and re.fullmatch(r"[A-Za-z_]\w*", name)}
+    path = environment.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    environment |= {
+        "PATH": f"/run/guest/bin:{path}:/usr/local/sbin:/usr/sbin:/sbin",
+        "HOME": "/tmp",
+        "DMABUF_DIO_TEST_DIR": "/mnt/data",
+        "DMABUF_DIO_KERNEL": kernel.name,
+        "DMABUF_DIO_FS": options.fs,
+        "DMABUF_DIO_DEVICE": options.device,
+        "DMABUF_DIO_MODULE_DIR": str(module_directory),
+        "DMABUF_DIO_REPO": str(REPO),
+    }
+    exports = "".join(f"export {name}={shlex.quote(value)}\n"
+                      for name, value in environment.items())
+    words = " ".join(shlex.quote(word) for word in command)
+    return f"{exports}. /run/guest/disks\nunset OLDPWD\nexec {words}\n"
+
+
+def visible(kernel, command):
+    """Directories the command may need that the guest's scratch directories would hide."""
+    candidates = [str(REPO), str(cache("run").parent), os.getcwd(), str(kernel.build_dir)]
+    candidates += os.environ.get("PATH", "").split(":")
+    if command[0].startswith("/"):
+        candidates.append(os.path.dirname(command[0]))
+    wanted = []
+    for path in sorted({os.path.realpath(path) for path in candidates if path.startswith("/")}):
+        hidden = any(path.startswith(f"{scratch}/") for scratch in SCRATCH)
+        inside = any(path.startswith(f"{other}/") for other in wanted)
+        if hidden and not inside and os.path.isdir(path):
+            wanted.append(path)
+    return wanted
+
+
+def put_lines(paths):
+    """Name and real path of each file to be copied; a message now beats one from the guest."""
+    found = []
+    for path in paths:
+        if not os.path.isfile(path):
+            raise Failure(f"--put {path}: there is no such file")
+        found.append(f"{os.path.basename(path)}\t{os.path.realpath(path)}")
+    return found
+
+

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The kernels a guest can run."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import build, prebuilt, source, vmlinux
+from .messages import Failure
+
+
+@dataclass
+class Kernel:
+    name: str
+    release: str
+    image: Path              # what QEMU boots
+    build_dir: Path          # what modules are built against (KDIR)
+    root: Path | None = None  # where lib/modules/RELEASE is, if it has modules
+    debug: bool = False
+    boot_modules: list = field(default_factory=list)
+
+
+FRAGMENTS = {
+    "7.3": ["guest.config"],
+    "7.3-debug": ["guest.config", "debug.config"],
+}
+NAMES = ["6.12", *FRAGMENTS]
+
+
+def ensure(name):
+    """The kernel of that name, fetched or built if it is not in the cache."""
+    if name == "6.12":
+        return debian(name)
+    if name not in FRAGMENTS:
+        raise Failure(f"unknown kernel '{name}': choose one of {', '.join(NAMES)}")
+    tree = source.ensure()
+    directory = build.ensure(name, tree, FRAGMENTS[name])
+    release = (directory / "include/config/kernel.release").read_text().strip()
+    return Kernel(name, release, directory / "vmlinux", directory, debug="debug" in name)
+
+
+def debian(name):
+    root = prebuilt.ensure()
+    (packed,) = (root / "boot").glob("vmlinuz-*")
+    release = re.sub(r"^vmlinuz-", "", packed.name)
+    return Kernel(name, release, vmlinux.ensure(packed),
+                  root / "usr/src" / f"linux-headers-{release}", root)

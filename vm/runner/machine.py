@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The QEMU command line of a guest."""
+
+from . import disks, kvm
+from .commands import need
+
+KERNEL_ARGUMENTS = [
+    "console=ttyS0", "loglevel=7", "panic=-1", "printk.devkmsg=on",
+    # The emulated clock and processor need no checks, and nobody attacks this guest.
+    "tsc=reliable", "no_timer_check", "i8042.nokbd", "i8042.noaux", "random.trust_cpu=on", "mitigations=off",
+    # The same layout in every run, so that addresses in logs can be compared.
+    "nokaslr",
+    # A busy host makes an emulated guest stand still for seconds.
+    "rcupdate.rcu_cpu_stall_timeout=120", "watchdog_thresh=60",
+]
+
+
+def command(options, kernel, directory, initramfs, log, channels):
+    """`channels` maps the names of output ports to connected sockets of ours."""
+    arguments = [
+        # QEMU goes when we do, however we end.
+        need("setpriv"), "--pdeathsig", "KILL",
+        need("qemu-system-x86_64"), "-nodefaults", "-no-user-config", "-display", "none",
+        "-no-reboot", "-machine", "q35", "-m", str(options.memory),
+        *processor(options, kernel),
+        "-kernel", kernel.image, "-initrd", initramfs,
+        "-append", " ".join(kernel_arguments(options, kernel)),
+        "-serial", f"file:{log}",
+    ]
+    if options.iommu:
+        # Before the devices that it is to stand in front of.
+        arguments += ["-device", "intel-iommu,intremap=off"]
+    arguments += host_files()
+    arguments += ports(channels)
+    arguments += disk(options, "data", directory)
+    arguments += disk(options, "raw", directory)
+    arguments += ["-device", f"edu,dma_mask={options.edu_dma_mask:#x}"]
+    return [str(argument) for argument in arguments]
+
+
+def processor(options, kernel):
+    # Without ERMS the kernel copies and clears by plain moves: emulated string instructions
+    # count as one however long, and clearing a page by one can take forever.
+    emulated = ["-cpu", "max,erms=off,fsrm=off"]
+    if options.icount:
+        return ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off",
+                *emulated, "-smp", "1"]
+    if kvm.works(kernel.image):
+        return ["-accel", "kvm", "-cpu", "host", "-smp", str(options.cpus)]
+    # One thread for all processors: with one each, QEMU 7.2 lets a processor run code that
+    # another has just patched, and now and then the kernel dies of a breakpoint while booting.
+    return ["-accel", "tcg,thread=single", *emulated, "-smp", str(options.cpus)]
+
+
+def kernel_arguments(options, kernel):
+    arguments = list(KERNEL_ARGUMENTS)
+    if kernel.debug:
+        # The allocator's per-CPU arrays keep pointers to what they gave out, and kmemleak
+        # takes those for references: with checks on, the allocator does without the arrays.
+        arguments += ["slab_debug=F"]
+    if options.iommu:
+        # Strict: what is unmapped cannot be reached any longer, so that a use shows.
+        arguments += ["intel_iommu=on", "iommu=nopt", "iommu.passthrough=0", "iommu.strict=1"]
+    if options.icount:
+        # Idle time is skipped, so whoever waits for the host seems to wait for long.
+        arguments += ["sysctl.kernel.hung_task_timeout_secs=0", "nowatchdog",
+                      "rcupdate.rcu_cpu_stall_suppress=1"]
+    return arguments + options.append
+
+
+def host_files():
+    """The host's root, with everything mounted below it."""
+    return ["-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap",
+            "-device", "virtio-9p-pci,fsdev=host,mount_tag=host"]
+
+
+# The guest finds them by these numbers.
+PORT_NUMBERS = {"status": 1, "out": 2, "err": 3}
+
+
+def ports(channels):
+    arguments = ["-device", "virtio-serial-pci"]
+    for name, channel in channels.items():
+        arguments += ["-chardev", f"socket,id={name},fd={channel.fileno()}"]
+        if name == "terminal":
+            arguments += ["-device", f"virtconsole,chardev={name}"]
+        else:
+            arguments += ["-device",
+                          f"virtserialport,chardev={name},name={name},nr={PORT_NUMBERS[name]}"]
+    return arguments
+
+
+def disk(options, name, directory):
+    path = directory / f"{name}.img"
+    caching = "cache=none,aio=native" if disks.direct(path) else "cache=writeback,aio=threads"
+    # The disk is thrown away, so nobody waits for the host's to have it.
+    arguments = ["-drive", f"if=none,id={name},file={path},format=raw,discard=unmap,{caching},"
+                           "cache.no-flush=on"]
+    if options.device == "nvme":
+        return [*arguments, "-device", f"nvme,drive={name},serial={name}"]
+    # Otherwise virtio devices go past the IOMMU.
+    platform = ",disable-legacy=on,iommu_platform=on" if options.iommu else ""
+    return [*arguments, "-device", f"virtio-blk-pci,drive={name},serial={name}{platform}"]

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What the runner says. Always on stderr: stdout belongs to the command in the guest."""
+
+import sys
+import time
+
+
+class Failure(Exception):
+    """Something the user has to know; printed without a traceback."""
+
+
+def say(text):
+    print(f"vm: {text}", file=sys.stderr, flush=True)
+
+
+class Progress:
+    """One line per few seconds while something long is under way."""
+
+    def __init__(self, what, interval=10.0):
+        self.what = what
+        self.interval = interval
+        self.started = time.monotonic()
+        self.due = self.started + interval
+
+    def update(self, detail):
+        now = time.monotonic()
+        if now >= self.due:
+            self.due = now + self.interval
+            say(f"{self.what}: {detail} ({now - self.started:.0f} s)")
+
+    def done(self, detail="done"):
+        say(f"{self.what}: {detail} ({time.monotonic() - self.started:.0f} s)")

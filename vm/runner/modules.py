@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Build the project's kernel modules for a guest kernel, out of a copy of their sources.
+
+kbuild writes beside the sources; with a copy per kernel, builds for different kernels do
+not mix and a second build does only what changed.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+from .commands import environment, need
+from .messages import Failure
+from .paths import REPO, lock
+
+MAIN = "module"
+BUILT = re.compile(r".*\.(o|ko|mod|mod\.c|a|order|symvers|cmd)$|\..*\.cmd$|\.tmp_.*|modules\.order|Module\.symvers")
+# Said about every module on Debian's headers, and nothing to act on.
+NOISE = re.compile(r"Skipping BTF generation|the compiler differs from the one|"
+                   r"The kernel was built by:|You are using:")
+
+
+def directory(kernel):
+    return REPO / "build" / f"modules-{kernel.name}"
+
+
+def ensure(kernel):
+    """The directory with the .ko files, and their paths in the order to load them.
+    An empty list where there are no sources yet."""
+    target = directory(kernel)
+    folders = [MAIN] + sorted(f"sim/{path.name}" for path in (REPO / "kernel/sim").glob("*"))
+    folders = [folder for folder in folders if (REPO / "kernel" / folder / "Kbuild").exists()]
+    if not folders:
+        return target, []
+    with lock(f"modules-{kernel.name}"):
+        wanted = state(kernel, folders)
+        record = target / "state.json"
+        if not record.exists() or json.loads(record.read_text()) != wanted:
+            make(kernel, target, folders, wanted, record)
+    return target, [target / name for name in json.loads((target / "order.json").read_text())]
+
+
+def sources(folder):
+    """Source files of one folder, relative to kernel/."""
+    root = REPO / "kernel"
+    for path in sorted((root / folder).rglob("*")):
+        if path.is_file() and not BUILT.match(path.name):
+            yield str(path.relative_to(root))
+
+
+def state(kernel, folders):
+    """What a build depends on: the kernel's build and every source file."""
+    files = {}
+    for folder in folders:
+        for name in sources(folder):
+            status = (REPO / "kernel" / name).stat()
+            files[name] = [status.st_mtime_ns, status.st_size]
+    return {"kernel": kernel_state(kernel), "files": files}
+
+
+def kernel_state(kernel):
+    symbols = kernel.build_dir / "Module.symvers"
+    return [str(kernel.build_dir), kernel.release, symbols.stat().st_mtime_ns]
+
+
+def make(kernel, target, folders, wanted, record):
+    previous = json.loads(record.read_text()) if record.exists() else {}
+    if previous.get("kernel") != wanted["kernel"]:
+        shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True, exist_ok=True)
+    # Kept from here on so that a failed build does not count as one that is up to date.
+    record.write_text(json.dumps({"kernel": wanted["kernel"], "files": {}}))
+    copy = target / "src"
+    synchronise(copy, wanted["files"])
+    for old in target.glob("*.ko"):
+        old.unlink()
+    order = []
+    for folder in folders:
+        build(kernel, copy, folder)
+        for module in sorted((copy / folder).glob("*.ko")):
+            shutil.copy2(module, target / module.name)
+            order.append(module.name)
+    (target / "order.json").write_text(json.dumps(order))
+    record.write_text(json.dumps(wanted))
+
+
+def synchronise(copy, files):
+    """Bring the copy up to date, with the times of the originals, which make compares."""
+    for name, (changed, size) in files.items():
+        path = copy / name
+        if path.exists():
+            status = path.stat()
+            if (status.st_mtime_ns, status.st_size) == (changed, size):
+                continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(REPO / "kernel" / name, path)
+    for path in sorted(copy.rglob("*")):
+        name = str(path.relative_to(copy))
+        if path.is_file() and name not in files and path.suffix in (".c", ".h", ".S"):
+            if not path.name.endswith(".mod.c"):
+                path.unlink()
+
+
+def build(kernel, copy, folder):
+    place = copy / folder
+    command = [need("make"), "-s"]
+    if (place / "Makefile").exists():
+        command += ["-C", place, f"KDIR={kernel.build_dir}"]
+    else:
+        command += ["-C", kernel.build_dir, f"M={place}", "modules"]
+    command += ["W=1"]
+    symbols = copy / MAIN / "Module.symvers"
+    if folder != MAIN and symbols.exists():
+        command += [f"KBUILD_EXTRA_SYMBOLS={symbols}"]
+    result = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            errors="replace", env=environment())
+    for line in result.stdout.splitlines():
+        if not NOISE.search(line):
+            # Warnings are to be read where the sources are edited.
+            print(line.replace(f"{copy}/", "kernel/"), file=sys.stderr)
+    if result.returncode:
+        raise Failure(f"kernel/{folder} does not build for Linux {kernel.name}")

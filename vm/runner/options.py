@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The command line of vm/run."""
+
+import argparse
+import os
+
+from . import kernels
+
+EXAMPLES = """
+examples:
+  vm/run --kernel 6.12 -- uname -r
+  vm/run --kernel 7.3 --fs xfs --device virtio -- sh -c 'dd if=/dev/zero of=x bs=1M count=64'
+  vm/run --kernel 7.3-debug --iommu -- build/tests/read-direct
+  vm/run --kernel 6.12 --put model.safetensors -- sha256sum model.safetensors
+
+The command sees this machine's files read-only, starts in a fresh file system on
+/mnt/data and finds in its environment: DMABUF_DIO_TEST_DIR, DMABUF_DIO_RAW_DISK,
+DMABUF_DIO_DATA_DISK, DMABUF_DIO_KERNEL, DMABUF_DIO_FS, DMABUF_DIO_DEVICE,
+DMABUF_DIO_MODULE_DIR, DMABUF_DIO_REPO.
+
+exit status: the command's (128+n for signal n); 2 wrong options; 97 no guest to start;
+98 the guest died, hung or ran into the time limit, 99 the kernel log shows a problem.
+"""
+
+
+def parse(arguments):
+    before, command = split(arguments)
+    parser = argparse.ArgumentParser(
+        prog="vm/run", usage="vm/run --kernel KERNEL [options] -- COMMAND [ARGUMENT...]",
+        description="Run a command in a guest with a chosen kernel, file system and disk.",
+        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    add = parser.add_argument
+    add("--kernel", choices=kernels.NAMES, required=True, help="Linux to run")
+    add("--fs", choices=["ext4", "xfs", "f2fs"], default="ext4",
+        help="file system on /mnt/data (default: ext4)")
+    add("--device", choices=["nvme", "virtio"], default="nvme",
+        help="what the disks are (default: nvme)")
+    add("--iommu", action="store_true", help="an Intel IOMMU that translates for every device")
+    add("--icount", action="store_true",
+        help="one processor on which CPU time in ns is the number of instructions")
+    add("--memory", type=positive, default=2048, metavar="MIB", help="default: 2048")
+    add("--cpus", type=positive, metavar="N", help="default: 2, or 1 where the host has one")
+    add("--disk", type=positive, default=12, metavar="GIB",
+        help="size of the data disk, a sparse file (default: 12)")
+    add("--edu-dma-mask", type=number, default=(1 << 64) - 1, metavar="MASK",
+        help="address mask of the 'edu' PCI device (default: all 64 bits)")
+    add("--append", action="append", default=[], metavar="ARGUMENTS",
+        help="further kernel arguments, may be repeated")
+    add("--put", action="append", default=[], metavar="FILE",
+        help="copy a file of this machine to /mnt/data first, may be repeated")
+    add("--no-module", action="store_true", help="neither build nor load the project's modules")
+    add("--timeout", type=positive, default=3600, metavar="SECONDS",
+        help="give up after this time (default: 3600)")
+    add("--kernel-log", metavar="FILE", help="keep the kernel log in FILE")
+    add("--verbose", action="store_true", help="show the QEMU command line and the kernel log")
+    if not command and not {"-h", "--help"} & set(before):
+        parser.error("put the command to run after '--', as in: vm/run --kernel 6.12 -- uname -r")
+    options = parser.parse_args(before)
+    if options.icount and options.cpus not in (None, 1):
+        parser.error("--icount counts on one processor: leave out --cpus")
+    options.command = command
+    options.cpus = 1 if options.icount else options.cpus or min(2, os.cpu_count() or 1)
+    return options
+
+
+def split(arguments):
+    if "--" not in arguments:
+        return arguments, []
+    place = arguments.index("--")
+    return arguments[:place], arguments[place + 1:]
+
+
+def positive(text):
+    value = int(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def number(text):
+    return int(text, 0)

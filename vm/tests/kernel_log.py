@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Which lines of a kernel log count as problems."""
+
+import sys
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from runner.kernel_log import is_problem, reports  # noqa: E402
+
+PROBLEMS = """\
+BUG: sleeping function called from invalid context at mm/slab.c:1
+BUG: KASAN: slab-use-after-free in dio_release+0x12/0x40 [dmabuf_dio]
+BUG: kernel NULL pointer dereference, address: 0000000000000008
+Oops: Oops: 0000 [#1] PREEMPT SMP
+WARNING: CPU: 0 PID: 12 at fs/inode.c:1 iput+0x1/0x2
+WARNING: possible circular locking dependency detected
+WARNING: suspicious RCU usage
+INFO: task sync:123 blocked for more than 120 seconds.
+rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:
+rcu: INFO: rcu_sched self-detected stall on CPU
+watchdog: BUG: soft lockup - CPU#1 stuck for 22s!
+DMA-API: edu 0000:00:05.0: device driver frees DMA memory with wrong function
+DMAR: [DMA Write NO_PASID] Request device [00:05.0] fault addr 0x1000 [fault reason 0x05]
+kmemleak: unreferenced object 0xffff888003a0a000 (size 128):
+general protection fault, probably for non-canonical address
+UBSAN: shift-out-of-bounds in lib/x.c:1
+refcount_t: underflow; use-after-free.
+list_add corruption. prev->next should be next
+Kernel panic - not syncing: sysrq triggered crash
+guest: BUG: module dmabuf_dio is still in use after the command
+"""
+HARMLESS = """\
+DMA-API: preallocated 65536 debug entries
+DMA-API: debugging enabled by kernel config
+kasan: KernelAddressSanitizer initialized (generic)
+kmemleak: Kernel memory leak detector initialized (mem pool available: 39000)
+Spectre V2 : WARNING: Unprivileged eBPF is enabled
+dmabuf_dio: loading out-of-tree module taints kernel.
+rcu: RCU event tracing is enabled.
+DMAR: Intel(R) Virtualization Technology for Directed I/O
+Lock dependency validator: Copyright (c) 2006 Red Hat, Inc., Ingo Molnar
+"""
+
+for line in PROBLEMS.splitlines():
+    assert is_problem(f"[    1.234567] {line}"), line
+for line in HARMLESS.splitlines():
+    assert not is_problem(f"[    1.234567] {line}"), line
+
+log = ["ok", "BUG: one", "  detail", "  more", "---[ end trace ]---", "ok", "WARNING: two"]
+assert [report[0] for report in reports(log)] == ["BUG: one", "WARNING: two"], reports(log)
