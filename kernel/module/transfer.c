@@ -23,6 +23,7 @@ struct dio_request {
 	struct completion completion;
 	size_t length;
 	ssize_t result;
+	bool queued;
 };
 
 static void dio_request_complete(struct kiocb *iocb, long ret)
@@ -58,7 +59,8 @@ static void dio_request_start(struct dio_transfer *t, struct dio_request *req,
 		ret = vfs_iocb_iter_read(t->file, &req->iocb, iter);
 	}
 
-	if (ret != -EIOCBQUEUED) {
+	req->queued = ret == -EIOCBQUEUED;
+	if (!req->queued) {
 		req->result = ret;
 		complete(&req->completion);
 	}
@@ -156,8 +158,8 @@ static int dio_run_requests(struct dio_transfer *t, struct dio_request *reqs,
 			continue;
 		if (ret > 0) {
 			dio_account(t, ret, direct);
-			/* The file system tells only of what it did at once. */
-			if (t->rw == WRITE)
+			/* vfs_iocb_iter_write() tells of what it did at once. */
+			if (t->rw == WRITE && req->queued)
 				fsnotify_modify(t->file);
 		}
 		if (ret != req->length) {

@@ -1,31 +1,19 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Find what is wrong in a kernel log."""
 
+import pathlib
 import re
 
-PROBLEM = re.compile("|".join((
-    r"\bBUG\b", r"WARNING:", r"\bOops\b", r"Kernel panic", r"general protection fault",
-    r"unable to handle", r"KASAN", r"UBSAN", r"KCSAN", r"KFENCE:",
-    # lockdep
-    r"possible (circular|recursive|irq lock inversion)", r"inconsistent lock state",
-    r"bad unlock balance", r"held lock freed", r"lock held when returning to user space",
-    r"suspicious RCU usage", r"Invalid wait context", r"INFO: trying to register non-static key",
-    r"turning off the locking correctness validator", r"lock(s)? still held",
-    # sleeping and scheduling
-    r"sleeping function called", r"scheduling while atomic", r"blocked for more than",
-    r"soft lockup", r"hard LOCKUP", r"rcu.*(detected.*stall|self-detected)", r"workqueue lockup",
-    # memory
-    r"kmemleak: (unreferenced object|Kernel memory leak detector disabled|\d+ new suspected)",
-    r"Bad page", r"refcount_t:", r"list_(add|del) corruption", r"ODEBUG:",
-    r"Padding overwritten", r"Poison overwritten", r"Redzone overwritten", r"SLUB: Unable",
-    # devices
-    r"DMA-API: (?!preallocated|debugging enabled|debugging facilities|enable driver filter)",
-    r"DMAR: .*(fault|Fault)",
-)))
-# Lines that look like problems and are none, said while booting.
-HARMLESS = re.compile(r"Spectre V2 : WARNING|KernelAddressSanitizer initialized"
-                      # Its own memory ran out, which tests that inject faults bring about.
-                      r"|DMA-API: cacheline tracking ENOMEM")
+PATTERNS = pathlib.Path(__file__).resolve().parent.parent / "kernel-log"
+
+
+def _pattern(name):
+    lines = (PATTERNS / name).read_text().splitlines()
+    return re.compile("|".join(line for line in lines if not line.startswith("#")))
+
+
+PROBLEM = _pattern("problems")
+HARMLESS = _pattern("harmless")
 DEADLY = re.compile(r"\bOops\b|Kernel panic|BUG: unable to handle|BUG: kernel NULL")
 
 REPORT_LINES = 60

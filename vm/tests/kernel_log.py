@@ -12,6 +12,7 @@ PROBLEMS = """\
 BUG: sleeping function called from invalid context at mm/slab.c:1
 BUG: KASAN: slab-use-after-free in dio_release+0x12/0x40 [dmabuf_dio]
 BUG: kernel NULL pointer dereference, address: 0000000000000008
+SLUB: Unable to allocate memory on CPU 0 (of node 0) on node -1, gfp=0xcc0(GFP_KERNEL)
 Oops: Oops: 0000 [#1] PREEMPT SMP
 WARNING: CPU: 0 PID: 12 at fs/inode.c:1 iput+0x1/0x2
 WARNING: possible circular locking dependency detected
@@ -33,6 +34,7 @@ guest: BUG: module dmabuf_dio is still in use after the command
 HARMLESS = """\
 DMA-API: preallocated 65536 debug entries
 DMA-API: debugging enabled by kernel config
+SLUB: Unable to allocate memory on CPU 0 (of node 0) on node -1, gfp=0x820(GFP_ATOMIC)
 kasan: KernelAddressSanitizer initialized (generic)
 kmemleak: Kernel memory leak detector initialized (mem pool available: 39000)
 Spectre V2 : WARNING: Unprivileged eBPF is enabled
