@@ -25,6 +25,7 @@ lint: deps ## formatters, clippy, checkpatch, sparse, shellcheck
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
 	tools/lint-kernel
+	tools/check-series
 	tools/lint-shell
 
 .PHONY: bench

@@ -15,6 +15,7 @@
 #include "access.h"
 #include "attach.h"
 #include "buffer.h"
+#include "compact.h"
 #include "compat.h"
 
 /* Memory is hot-plugged, and device memory mapped, in pieces of 2 MiB. */

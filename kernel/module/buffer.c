@@ -13,6 +13,7 @@
 #include <linux/vmalloc.h>
 
 #include "buffer.h"
+#include "compact.h"
 #include "compat.h"
 
 /* Pages are not zeroed: the owner overwrites or zeroes every byte. */

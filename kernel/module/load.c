@@ -8,37 +8,27 @@
 #include <linux/sched.h>
 
 #include "buffer.h"
-#include "context.h"
-#include "transfer.h"
+#include "call.h"
 
 struct dio_load {
-	struct dio_transfer transfer;
+	struct dio_call call;
 	struct dio_buffer *buf;
 };
 
 static int dio_load_grow(struct dio_transfer *t, u64 end)
 {
-	struct dio_load *load = container_of(t, struct dio_load, transfer);
+	struct dio_load *load = container_of(t, struct dio_load, call.transfer);
 	int ret = 0;
 
 	end = min(end, load->buf->length);
 	while (!ret && load->buf->segs.length < end) {
 		cond_resched();
-		ret = dio_transfer_stopped(t);
+		ret = t->stopped(t);
 		if (!ret)
 			ret = dio_buffer_grow(load->buf);
+		t->length = load->buf->segs.length;
 	}
 	return ret;
-}
-
-static void dio_zero_tail(const struct dio_segments *segs, u64 offset)
-{
-	struct dio_cursor cur = {};
-	struct iov_iter iter;
-
-	dio_segments_iter(segs, &cur, &iter, ITER_DEST, offset,
-			  segs->length - offset);
-	iov_iter_zero(segs->length - offset, &iter);
 }
 
 /**
@@ -51,7 +41,7 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	     struct dma_buf **dmabuf)
 {
 	struct dio_load load;
-	struct dio_transfer *t = &load.transfer;
+	struct dio_transfer *t = &load.call.transfer;
 	u64 end;
 	int ret;
 
@@ -69,8 +59,8 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	    end > LLONG_MAX - PAGE_SIZE)
 		return -EOVERFLOW;
 
-	ret = dio_transfer_init(t, ctx, arg->file_fd, READ, arg->chunk,
-				arg->depth);
+	ret = dio_call_init(&load.call, ctx, arg->file_fd, READ, arg->chunk,
+			    arg->depth);
 	if (ret)
 		return ret;
 
@@ -95,8 +85,7 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	if (ret)
 		goto err_destroy;
 
-	if (arg->length < load.buf->length)
-		dio_zero_tail(&load.buf->segs, arg->length);
+	dio_segments_zero(&load.buf->segs, arg->length);
 
 	*dmabuf = dio_buffer_export(load.buf, arg->fd_flags & O_ACCMODE);
 	if (IS_ERR(*dmabuf)) {
@@ -110,6 +99,6 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 err_destroy:
 	dio_buffer_destroy(load.buf);
 out_exit:
-	dio_transfer_exit(t);
+	dio_call_exit(&load.call);
 	return ret;
 }

@@ -5,14 +5,14 @@
 #include <linux/dma-buf.h>
 #include <linux/overflow.h>
 
-#include "context.h"
-#include "transfer.h"
+#include "call.h"
 
 int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 {
 	struct dio_attachment *att = dio_attached(ctx);
 	enum dma_data_direction dir;
-	struct dio_transfer t;
+	struct dio_transfer *t;
+	struct dio_call call;
 	u64 end;
 	int ret;
 
@@ -31,11 +31,12 @@ int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 	if (end > att->segs->length)
 		return -ERANGE;
 
-	ret = dio_transfer_init(&t, ctx, arg->file_fd, rw, arg->chunk,
-				arg->depth);
+	ret = dio_call_init(&call, ctx, arg->file_fd, rw, arg->chunk,
+			    arg->depth);
 	if (ret)
 		return ret;
-	t.segs = att->segs;
+	t = &call.transfer;
+	t->segs = att->segs;
 	if (!arg->length)
 		goto out_exit;
 
@@ -49,15 +50,15 @@ int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 	if (ret)
 		goto out_exit;
 
-	ret = dio_transfer_run(&t, arg->file_offset, arg->buf_offset,
+	ret = dio_transfer_run(t, arg->file_offset, arg->buf_offset,
 			       arg->length);
-	if (ret == -EINVAL && !t.done)
-		arg->align = t.align;
-	arg->done = t.done;
-	arg->direct = t.direct;
+	if (ret == -EINVAL && !t->done)
+		arg->align = t->align;
+	arg->done = t->done;
+	arg->direct = t->direct;
 
 	dio_access_end(att->access, dir);
 out_exit:
-	dio_transfer_exit(&t);
+	dio_call_exit(&call);
 	return ret;
 }

@@ -2,15 +2,13 @@
 /*
  * The table of a buffer's pages
  */
-#include <linux/io.h>
 #include <linux/limits.h>
+#include <linux/minmax.h>
 #include <linux/mm.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 
 #include "segments.h"
-
-/* bv_len is an unsigned int; stay well below its end. */
-#define DIO_SEGMENT_MAX	SZ_1G
 
 /**
  * dio_segments_init - make room for a buffer of single pages
@@ -18,7 +16,7 @@
  * @length: length of the buffer in bytes
  *
  * The worst case is reserved so that entries never move while requests point
- * at them; dio_segments_compact() gives back what was not needed.
+ * at them.
  */
 int dio_segments_init(struct dio_segments *segs, u64 length)
 {
@@ -41,38 +39,6 @@ void dio_segments_add(struct dio_segments *segs, struct page *page,
 
 	bvec_set_page(&segs->vec[segs->nr++], page, length, 0);
 	segs->length += length;
-}
-
-/**
- * dio_segments_compact - merge what is contiguous and shrink the table
- * @segs: the table; no request may be using it
- */
-void dio_segments_compact(struct dio_segments *segs)
-{
-	struct bio_vec *last = segs->vec, *shrunk;
-	unsigned int i;
-
-	for (i = 1; i < segs->nr; i++) {
-		const struct bio_vec *bv = &segs->vec[i];
-
-		if (page_to_phys(last->bv_page) + last->bv_len ==
-		    page_to_phys(bv->bv_page) &&
-		    last->bv_len + bv->bv_len <= DIO_SEGMENT_MAX)
-			last->bv_len += bv->bv_len;
-		else
-			*++last = *bv;
-	}
-	segs->nr = last - segs->vec + 1;
-
-	/* Not being able to shrink costs memory, nothing else. */
-	shrunk = kvmalloc_array(segs->nr, sizeof(*shrunk),
-				GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!shrunk)
-		return;
-	memcpy(shrunk, segs->vec, segs->nr * sizeof(*shrunk));
-	kvfree(segs->vec);
-	segs->vec = shrunk;
-	segs->max = segs->nr;
 }
 
 void dio_segments_free(struct dio_segments *segs)
@@ -118,4 +84,24 @@ void dio_segments_iter(const struct dio_segments *segs, struct dio_cursor *cur,
 	iov_iter_bvec(iter, direction, segs->vec + cur->index,
 		      last.index - cur->index + 1, count);
 	iter->iov_offset = offset - cur->start;
+}
+
+/**
+ * dio_segments_zero - zero the end of the buffer
+ * @segs: the table
+ * @offset: where to start, bytes from the start of the buffer
+ */
+void dio_segments_zero(const struct dio_segments *segs, u64 offset)
+{
+	struct dio_cursor cur = {};
+	struct iov_iter iter;
+	size_t count;
+
+	/* In pieces, as the end may be most of a large buffer. */
+	for (; offset < segs->length; offset += count) {
+		count = min(segs->length - offset, (u64)SZ_1M);
+		dio_segments_iter(segs, &cur, &iter, ITER_DEST, offset, count);
+		iov_iter_zero(count, &iter);
+		cond_resched();
+	}
 }

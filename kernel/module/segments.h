@@ -27,15 +27,6 @@ struct dio_cursor {
 int dio_segments_init(struct dio_segments *segs, u64 length);
 void dio_segments_add(struct dio_segments *segs, struct page *page,
 		      unsigned int length);
-/* The last entry goes on for @length bytes; no request may be using it. */
-static inline void dio_segments_extend(struct dio_segments *segs,
-				       unsigned int length)
-{
-	segs->vec[segs->nr - 1].bv_len += length;
-	segs->length += length;
-}
-
-void dio_segments_compact(struct dio_segments *segs);
 void dio_segments_free(struct dio_segments *segs);
 
 void dio_segments_seek(const struct dio_segments *segs, struct dio_cursor *cur,
@@ -43,5 +34,6 @@ void dio_segments_seek(const struct dio_segments *segs, struct dio_cursor *cur,
 void dio_segments_iter(const struct dio_segments *segs, struct dio_cursor *cur,
 		       struct iov_iter *iter, unsigned int direction,
 		       u64 offset, size_t count);
+void dio_segments_zero(const struct dio_segments *segs, u64 offset);
 
 #endif

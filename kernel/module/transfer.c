@@ -9,7 +9,6 @@
 #include <linux/blkdev.h>
 #include <linux/completion.h>
 #include <linux/fcntl.h>
-#include <linux/file.h>
 #include <linux/fsnotify.h>
 #include <linux/log2.h>
 #include <linux/sched/signal.h>
@@ -72,21 +71,45 @@ static ssize_t dio_request_wait(struct dio_request *req)
 	return req->result;
 }
 
-int dio_transfer_stopped(const struct dio_transfer *t)
-{
-	if (fatal_signal_pending(current))
-		return -EINTR;
-	if (atomic_read(&t->ctx->cancels) != t->cancels)
-		return -ECANCELED;
-	return 0;
-}
-
 static void dio_account(struct dio_transfer *t, u64 bytes, bool direct)
 {
 	t->done += bytes;
 	if (direct)
 		t->direct += bytes;
-	atomic64_add(bytes, &t->ctx->moved);
+	if (t->moved)
+		atomic64_add(bytes, t->moved);
+}
+
+/* Lends what may first have to be allocated. */
+static int dio_lend(struct dio_transfer *t, unsigned int slot, u64 offset,
+		    size_t count, struct iov_iter *iter)
+{
+	u64 end = max(offset + count, t->gather);
+	int ret;
+
+	if (t->grow && t->length < end) {
+		ret = t->grow(t, end);
+		if (ret)
+			return ret;
+	}
+	return t->lend(t, slot, offset, count, iter);
+}
+
+/**
+ * dio_lend_segments - lend from a table
+ * @t: the transfer, with the table in segs
+ * @slot: not needed, as the table stays where it is
+ * @offset: bytes from the start of the buffer
+ * @count: bytes, at least 1; @offset + @count is within the buffer
+ * @iter: filled in
+ */
+int dio_lend_segments(struct dio_transfer *t, unsigned int slot, u64 offset,
+		      size_t count, struct iov_iter *iter)
+{
+	dio_segments_iter(t->segs, &t->cursor, iter,
+			  t->rw == WRITE ? ITER_SOURCE : ITER_DEST,
+			  offset, count);
+	return 0;
 }
 
 /* Uses the time until @req is done to find memory for later ones. */
@@ -94,9 +117,9 @@ static int dio_grow_meanwhile(struct dio_transfer *t, struct dio_request *req)
 {
 	int ret = 0;
 
-	while (t->grow && t->segs->length < t->grow_until &&
+	while (t->grow && t->length < t->grow_until &&
 	       !completion_done(&req->completion) && !ret)
-		ret = t->grow(t, t->segs->length + 1);
+		ret = t->grow(t, t->length + 1);
 	return ret;
 }
 
@@ -108,7 +131,6 @@ static int dio_grow_meanwhile(struct dio_transfer *t, struct dio_request *req)
 static int dio_run_requests(struct dio_transfer *t, struct dio_request *reqs,
 			    u64 pos, u64 buf_offset, u64 length, bool direct)
 {
-	unsigned int dir = t->rw == WRITE ? ITER_SOURCE : ITER_DEST;
 	unsigned int head = 0, tail = 0;
 	bool gap = false, stop = false;
 	u64 started = 0;
@@ -121,20 +143,20 @@ static int dio_run_requests(struct dio_transfer *t, struct dio_request *reqs,
 
 		while (!stop && started < length && head - tail < t->depth) {
 			size_t count = min(t->chunk, length - started);
-			u64 end = buf_offset + started + count;
+			unsigned int slot = head % t->depth;
 
-			err = dio_transfer_stopped(t);
-			if (!err && t->grow && t->segs->length < max(end, t->gather))
-				err = t->grow(t, max(end, t->gather));
+			err = t->stopped(t);
+			if (!err)
+				err = dio_lend(t, slot, buf_offset + started,
+					       count, &iter);
 			if (err) {
 				stop = true;
 				break;
 			}
 
-			dio_segments_iter(t->segs, &t->cursor, &iter, dir,
-					  buf_offset + started, count);
-			dio_request_start(t, &reqs[head++ % t->depth], &iter,
-					  pos + started, direct);
+			dio_request_start(t, &reqs[slot], &iter, pos + started,
+					  direct);
+			head++;
 			started += count;
 		}
 		if (head == tail)
@@ -229,10 +251,12 @@ static int dio_read_edge(struct dio_transfer *t, u64 pos, u64 buf_offset,
 	if (ret > skip) {
 		size_t count = min_t(size_t, length, ret - skip);
 
-		dio_segments_iter(t->segs, &t->cursor, &iter, ITER_DEST,
-				  buf_offset, count);
-		count = copy_to_iter(page_address(page) + skip, count, &iter);
-		dio_account(t, count, true);
+		ret = dio_lend(t, 0, buf_offset, count, &iter);
+		if (!ret) {
+			count = copy_to_iter(page_address(page) + skip, count,
+					     &iter);
+			dio_account(t, count, true);
+		}
 	}
 	__free_pages(page, order);
 	return min_t(ssize_t, ret, 0);
@@ -241,13 +265,6 @@ static int dio_read_edge(struct dio_transfer *t, u64 pos, u64 buf_offset,
 static int dio_run_edge(struct dio_transfer *t, u64 pos, u64 buf_offset,
 			unsigned int length)
 {
-	int ret;
-
-	if (t->grow && t->segs->length < buf_offset + length) {
-		ret = t->grow(t, buf_offset + length);
-		if (ret)
-			return ret;
-	}
 	/* Writing part of a block is what the page cache is for. */
 	return t->rw == WRITE ?
 		dio_run_body(t, pos, buf_offset, length, false) :
@@ -296,62 +313,45 @@ static int dio_query_alignment(struct dio_transfer *t)
 
 /**
  * dio_transfer_init - look at the file and the caller's wishes
- * @t: to be filled in; the caller then sets segs, and grow if needed
- * @ctx: context of the call
- * @fd: the file
+ * @t: to be filled in; the caller then sets lend and stopped, and grow if needed
+ * @file: the file, which the caller keeps until the transfer is over
  * @rw: READ or WRITE
- * @chunk: bytes per request, 0 for the default
- * @depth: requests in flight, 0 for the default
- *
- * Takes a reference to the file, which dio_transfer_exit() drops.
+ * @chunk: bytes per request
+ * @depth: requests in flight
  */
-int dio_transfer_init(struct dio_transfer *t, struct dio_context *ctx, int fd,
-		      int rw, u64 chunk, u32 depth)
+int dio_transfer_init(struct dio_transfer *t, struct file *file, int rw,
+		      u64 chunk, unsigned int depth)
 {
-	umode_t mode;
+	umode_t mode = file_inode(file)->i_mode;
 	int ret;
 
 	*t = (struct dio_transfer){
-		.ctx = ctx,
+		.file = file,
 		.rw = rw,
-		.chunk = chunk ?: READ_ONCE(dio_default_chunk),
-		.depth = depth ?: READ_ONCE(dio_default_depth),
-		.cancels = atomic_read(&ctx->cancels),
+		.chunk = chunk,
+		.depth = depth,
 	};
-	/* The defaults are module parameters, so they can be wrong as well. */
-	if (!t->chunk || !PAGE_ALIGNED(t->chunk) || t->chunk > DIO_MAX_CHUNK ||
-	    !t->depth || t->depth > DIO_MAX_DEPTH)
+	if (!chunk || !PAGE_ALIGNED(chunk) || chunk > DIO_MAX_CHUNK ||
+	    !depth || depth > DIO_MAX_DEPTH)
 		return -EINVAL;
 
-	t->file = fget(fd);
-	if (!t->file)
+	if (S_ISDIR(mode))
+		return -EISDIR;
+	if (!S_ISREG(mode) && !S_ISBLK(mode))
+		return -EINVAL;
+	if (!(file->f_mode & (rw == WRITE ? FMODE_WRITE : FMODE_READ)))
+		return -EBADF;
+	/* An appending file would ignore the offset. */
+	if (rw == WRITE && (file->f_flags & O_APPEND))
 		return -EBADF;
 
-	mode = file_inode(t->file)->i_mode;
-	ret = -EISDIR;
-	if (S_ISDIR(mode))
-		goto err_fput;
-	ret = -EINVAL;
-	if (!S_ISREG(mode) && !S_ISBLK(mode))
-		goto err_fput;
-	ret = -EBADF;
-	if (!(t->file->f_mode & (rw == WRITE ? FMODE_WRITE : FMODE_READ)))
-		goto err_fput;
-	/* An appending file would ignore the offset. */
-	if (rw == WRITE && (t->file->f_flags & O_APPEND))
-		goto err_fput;
-
-	if (t->file->f_flags & O_DIRECT) {
+	if (file->f_flags & O_DIRECT) {
 		ret = dio_query_alignment(t);
 		if (ret)
-			goto err_fput;
+			return ret;
 		t->chunk = ALIGN(t->chunk, t->block);
 	}
 	return 0;
-
-err_fput:
-	fput(t->file);
-	return ret;
 }
 
 /**
@@ -392,16 +392,11 @@ int dio_transfer_run(struct dio_transfer *t, u64 file_offset, u64 buf_offset,
 			return ret;
 	}
 	if (t->done < length) {
-		ret = dio_transfer_stopped(t);
+		ret = t->stopped(t);
 		if (!ret)
 			ret = dio_run_edge(t, file_offset + t->done,
 					   buf_offset + t->done,
 					   length - t->done);
 	}
 	return ret;
-}
-
-void dio_transfer_exit(struct dio_transfer *t)
-{
-	fput(t->file);
 }

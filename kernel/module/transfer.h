@@ -2,50 +2,60 @@
 #ifndef DMABUF_DIO_TRANSFER_H
 #define DMABUF_DIO_TRANSFER_H
 
+#include <linux/atomic.h>
 #include <linux/fs.h>
 
-#include "context.h"
 #include "segments.h"
 
-/* Before 7.3 the vectors of a bio are counted in 16 bits. */
+/* In single pages 32768 vectors: some kernels count those of a bio in 16 bits. */
 #define DIO_MAX_CHUNK	SZ_128M
 #define DIO_MAX_DEPTH	64
 
 /* A range on its way between a file and the pages of a buffer. */
 struct dio_transfer {
-	struct dio_context *ctx;
-	struct file *file;
+	struct file *file;		/* held by the caller */
 	int rw;				/* READ: file to buffer, WRITE: back */
-	const struct dio_segments *segs;
 	u64 chunk;			/* bytes per request */
 	unsigned int depth;		/* requests in flight */
 
 	/*
-	 * For a buffer that is still being allocated: makes the table reach
-	 * @end, or one step further if it does already; 0 or -errno.
+	 * Describes @count bytes of the buffer from @offset as @iter; 0 or
+	 * -errno. What the iterator points at has to stay until the next call
+	 * for the same @slot, which is less than depth.
+	 */
+	int (*lend)(struct dio_transfer *t, unsigned int slot, u64 offset,
+		    size_t count, struct iov_iter *iter);
+	const struct dio_segments *segs;	/* for dio_lend_segments() */
+	struct dio_cursor cursor;
+
+	/* Has the caller been killed, say? 0 or -errno, which ends the transfer. */
+	int (*stopped)(const struct dio_transfer *t);
+
+	/*
+	 * For a buffer that is still being allocated: makes it reach @end, or
+	 * one step further if it does already, and sets length; 0 or -errno.
 	 */
 	int (*grow)(struct dio_transfer *t, u64 end);
-	u64 grow_until;			/* length of the finished buffer */
+	u64 length;			/* of the buffer so far */
+	u64 grow_until;			/* of the finished buffer */
 	u64 gather;			/* let it reach this before the first request */
 
 	/* Results */
 	u64 done;			/* bytes from the start, without a gap */
 	u64 direct;			/* of these, asked for with O_DIRECT */
-	u32 align;			/* what EINVAL is about */
+	atomic64_t *moved;		/* counts them too, may be NULL */
+	unsigned int align;		/* what EINVAL is about */
 
-	/* Private */
-	struct dio_cursor cursor;
 	unsigned int block;		/* unit of O_DIRECT in the file, or 0 */
-	int cancels;
 };
 
-int dio_transfer_init(struct dio_transfer *t, struct dio_context *ctx, int fd,
-		      int rw, u64 chunk, u32 depth);
+int dio_transfer_init(struct dio_transfer *t, struct file *file, int rw,
+		      u64 chunk, unsigned int depth);
 int dio_transfer_run(struct dio_transfer *t, u64 file_offset, u64 buf_offset,
 		     u64 length);
-void dio_transfer_exit(struct dio_transfer *t);
 
-/* Has the caller been killed, or the call been cancelled? 0 or -errno. */
-int dio_transfer_stopped(const struct dio_transfer *t);
+/* A lender for buffers that have a table of their pages. */
+int dio_lend_segments(struct dio_transfer *t, unsigned int slot, u64 offset,
+		      size_t count, struct iov_iter *iter);
 
 #endif

@@ -2,10 +2,11 @@
 """The kernels a guest can run."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import build, prebuilt, source, vmlinux
+from . import build, prebuilt, series, source, vmlinux
 from .messages import Failure
 
 
@@ -20,21 +21,30 @@ class Kernel:
     boot_modules: list = field(default_factory=list)
 
 
-FRAGMENTS = {
-    "7.3": ["guest.config"],
-    "7.3-debug": ["guest.config", "debug.config"],
+@dataclass
+class Recipe:
+    """How a kernel is built: from which source, with which parts of a configuration."""
+    tree: Callable
+    fragments: list
+
+
+BUILT = {
+    "7.3": Recipe(source.ensure, ["guest.config"]),
+    "7.3-debug": Recipe(source.ensure, ["guest.config", "debug.config"]),
+    "7.3-series": Recipe(series.ensure, ["guest.config", "series.config"]),
+    "7.3-series-debug": Recipe(series.ensure, ["guest.config", "series.config", "debug.config"]),
 }
-NAMES = ["6.12", *FRAGMENTS]
+NAMES = ["6.12", *BUILT]
 
 
 def ensure(name):
     """The kernel of that name, fetched or built if it is not in the cache."""
     if name == "6.12":
         return debian(name)
-    if name not in FRAGMENTS:
+    if name not in BUILT:
         raise Failure(f"unknown kernel '{name}': choose one of {', '.join(NAMES)}")
-    tree = source.ensure()
-    directory = build.ensure(name, tree, FRAGMENTS[name])
+    recipe = BUILT[name]
+    directory = build.ensure(name, recipe.tree(), recipe.fragments)
     release = (directory / "include/config/kernel.release").read_text().strip()
     return Kernel(name, release, directory / "vmlinux", directory, debug="debug" in name)
 

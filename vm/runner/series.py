@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The Linux 7.3 source with the patches of kernel/series."""
+
+import hashlib
+import shutil
+import subprocess
+
+from . import source
+from .messages import Failure, say
+from .paths import REPO, cache, lock
+
+PATCHES = REPO / "kernel" / "series"
+STAMP = ".dmabuf-dio-series"
+
+
+def patches():
+    """What git-am would apply, in order; the cover letter has number 0."""
+    return sorted(path for path in PATCHES.glob("*.patch") if not path.name.startswith("0000"))
+
+
+def ensure():
+    tree = source.ensure()
+    digest = hashlib.sha256(tree.identity.encode())
+    for path in patches():
+        digest.update(path.read_bytes())
+    wanted = digest.hexdigest()
+    target = cache("src", f"linux-series{tree.label}")
+    stamp = target / STAMP
+    with lock(target.name):
+        if not stamp.exists() or stamp.read_text() != wanted:
+            shutil.rmtree(target, ignore_errors=True)
+            copy(tree.path, target)
+            apply(target)
+            stamp.write_text(wanted)
+    return source.Tree(target, tree.label, wanted)
+
+
+def copy(path, target):
+    """By hard links where that is possible; patch(1) replaces files and does not write into them."""
+    for options in ("-al", "-a"):
+        if subprocess.run(["cp", options, path, target], stderr=subprocess.PIPE).returncode == 0:
+            return
+        shutil.rmtree(target, ignore_errors=True)
+    raise Failure(f"{path} cannot be copied to {target}: is the disk full?")
+
+
+def apply(target):
+    say(f"applying {len(patches())} patches to {target}")
+    for path in patches():
+        done = subprocess.run(
+            ["patch", "--directory", target, "--strip=1", "--fuzz=0", "--batch", "--quiet",
+             "--no-backup-if-mismatch", "--input", path],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            raise Failure(f"{path.name} does not apply to this source:\n{done.stdout}")
