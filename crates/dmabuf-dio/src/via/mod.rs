@@ -6,6 +6,7 @@ pub(crate) mod memfd;
 pub(crate) mod module;
 pub(crate) mod slot;
 pub(crate) mod udmabuf;
+mod watched;
 
 use std::os::fd::AsFd;
 
