@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dmabuf_dio::Backend;
 
@@ -74,7 +75,7 @@ pub(crate) struct LoadArgs {
     /// Regular file or block device to load
     pub(crate) file: PathBuf,
     /// Way to move the bytes
-    #[arg(long, value_enum, default_value_t = Choice::Auto)]
+    #[arg(long, value_enum, default_value_t = Choice::AUTO)]
     pub(crate) backend: Choice,
     /// Where in FILE to begin
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
@@ -110,7 +111,7 @@ pub(crate) struct SaveArgs {
     /// File or block device to write
     pub(crate) file: PathBuf,
     /// Way to move the bytes
-    #[arg(long, value_enum, default_value_t = Choice::Auto)]
+    #[arg(long, value_enum, default_value_t = Choice::AUTO)]
     pub(crate) backend: Choice,
     #[arg(help = "File descriptor of the buffer [default: $DMABUF_DIO_FD]")]
     #[arg(long, value_name = "NUMBER")]
@@ -156,32 +157,39 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: clap_complete::Shell,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Choice {
-    /// The first of these that works
-    Auto,
-    /// The kernel module's ioctls
-    Module,
-    /// The dma-buf's pages as `io_uring` fixed buffers, lent by the module
-    Slot,
-    /// A memfd, and a dma-buf made of it
-    Udmabuf,
-    /// A memfd, filled by `io_uring`
-    Memfd,
-    /// `pread` and `pwrite`, through the page cache
-    Buffered,
+/// What `--backend` takes: a backend of the library, or the first that works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice(Option<Backend>);
+
+impl Choice {
+    const AUTO: Self = Self(None);
+    const ALL: [Self; Backend::ALL.len() + 1] = {
+        let mut all = [Self::AUTO; Backend::ALL.len() + 1];
+        let mut index = 0;
+        while index < Backend::ALL.len() {
+            all[index + 1] = Self(Some(Backend::ALL[index]));
+            index += 1;
+        }
+        all
+    };
+}
+
+impl ValueEnum for Choice {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self.0 {
+            None => PossibleValue::new("auto").help("The first of these that works"),
+            Some(backend) => PossibleValue::new(backend.name()).help(backend.summary()),
+        })
+    }
 }
 
 impl From<Choice> for Option<Backend> {
     fn from(choice: Choice) -> Self {
-        match choice {
-            Choice::Auto => None,
-            Choice::Module => Some(Backend::Module),
-            Choice::Slot => Some(Backend::UringSlot),
-            Choice::Udmabuf => Some(Backend::Udmabuf),
-            Choice::Memfd => Some(Backend::Memfd),
-            Choice::Buffered => Some(Backend::Buffered),
-        }
+        choice.0
     }
 }
 
@@ -196,13 +204,15 @@ mod tests {
     }
 
     #[test]
-    fn choices_have_the_library_s_names() {
-        for choice in Choice::value_variants() {
-            let name = choice.to_possible_value().expect("a name").get_name().to_owned();
-            match Option::<Backend>::from(*choice) {
-                Some(backend) => assert_eq!(backend.name(), name),
-                None => assert_eq!(name, "auto"),
-            }
+    fn every_backend_can_be_chosen() {
+        for backend in Backend::ALL {
+            let cli = ["dmabuf-dio", "load", "file", "--backend", backend.name()];
+            let Command::Load(load) = Cli::try_parse_from(cli).expect("a backend").command else {
+                panic!("another command")
+            };
+            assert_eq!(load.backend, Choice(Some(backend)));
         }
+        let cli = Cli::try_parse_from(["dmabuf-dio", "load", "file"]).expect("no backend");
+        assert!(matches!(cli.command, Command::Load(load) if load.backend == Choice::AUTO));
     }
 }

@@ -34,7 +34,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
 }
 
 fn human(system: &System, file: Option<&FileFacts>) -> String {
-    let mut lines = Lines::default();
+    let longest = system.backends.iter().map(|status| status.backend.name().len()).max();
+    let mut lines = Lines::new(longest.unwrap_or(0));
     lines.line(
         "kernel",
         format!("{}, {}, pages of {}", system.kernel, system.machine, show_size(system.page_size)),

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::args::LoadArgs;
 use crate::exit::{CANNOT_RUN, DIFFERENT, FAILED, Failure, NOT_FOUND};
 use crate::progress::Bar;
-use crate::show::{Lines, exact};
+use crate::show::{Lines, REPORT, exact};
 use crate::signals;
 use crate::size::show_size;
 use crate::verify::{Verified, verify};
@@ -107,7 +107,7 @@ fn print(args: &LoadArgs, loaded: &Loaded, verified: Option<&Verified>) -> Resul
 }
 
 fn human(args: &LoadArgs, loaded: &Loaded, verified: Option<&Verified>) -> String {
-    let mut lines = Lines::default();
+    let mut lines = Lines::new(REPORT);
     let at = if args.offset > 0 { format!(", from byte {}", args.offset) } else { String::new() };
     lines.line("file", format!("{}{at}", args.file.display()));
     let report = &loaded.report;

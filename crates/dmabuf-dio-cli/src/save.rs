@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::args::SaveArgs;
 use crate::exit::{Failure, USAGE};
 use crate::progress::Bar;
-use crate::show::{Lines, exact};
+use crate::show::{Lines, REPORT, exact};
 use crate::signals;
 
 /// What `--json` prints.
@@ -129,7 +129,7 @@ fn print(args: &SaveArgs, buf: &DmaBuf, part: Part, report: &Report) -> Result<(
         };
         serde_json::to_string_pretty(&output).map_err(std::io::Error::from)? + "\n"
     } else {
-        let mut lines = Lines::default();
+        let mut lines = Lines::new(REPORT);
         lines.line("file", args.file.display().to_string());
         lines.line("buffer", format!("{}, {}", buf.kind(), exact(buf.len())));
         lines.report(report);

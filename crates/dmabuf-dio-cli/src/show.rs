@@ -7,26 +7,35 @@ use dmabuf_dio::{Mode, Refusal, Report};
 
 use crate::size::show_size;
 
-/// Width of the first column.
-const WIDTH: usize = 12;
+/// The longest of the words in reports on transfers.
+pub(crate) const REPORT: usize = "page cache".len();
 
 /// Lines of a word and a text.
-#[derive(Debug, Default)]
-pub(crate) struct Lines(String);
+#[derive(Debug)]
+pub(crate) struct Lines {
+    text: String,
+    width: usize,
+}
 
 impl Lines {
+    /// With room for a first column of words of that length.
+    pub(crate) fn new(longest: usize) -> Self {
+        Self { text: String::new(), width: longest + 2 }
+    }
+
     pub(crate) fn line(&mut self, word: &str, text: impl AsRef<str>) {
-        let _ = writeln!(self.0, "{word:WIDTH$}{}", text.as_ref());
+        let width = self.width;
+        let _ = writeln!(self.text, "{word:width$}{}", text.as_ref());
     }
 
     /// An empty line and one that stands for itself.
     pub(crate) fn heading(&mut self, text: &str) {
-        let gap = if self.0.is_empty() { "" } else { "\n" };
-        let _ = writeln!(self.0, "{gap}{text}");
+        let gap = if self.text.is_empty() { "" } else { "\n" };
+        let _ = writeln!(self.text, "{gap}{text}");
     }
 
     pub(crate) fn into_text(self) -> String {
-        self.0
+        self.text
     }
 
     /// What a transfer did.

@@ -162,7 +162,8 @@ fn schema_of_doctor_is_stable() {
     assert_eq!(keys(&facts), expected);
     let names: Vec<_> =
         facts["backends"].as_array().expect("a list").iter().map(|one| &one["backend"]).collect();
-    assert_eq!(names, ["module", "slot", "udmabuf", "memfd", "buffered"]);
+    let expected = ["module", "slot", "heap", "copy_file_range", "udmabuf", "memfd", "buffered"];
+    assert_eq!(names, expected);
     assert_eq!(facts["file"]["length"], 10_000);
     let facts: Value = serde_json::from_str(&ok(&["doctor", "--json"])).expect("JSON");
     assert_eq!(facts["file"], Value::Null);
@@ -173,9 +174,10 @@ fn doctor_speaks_to_people() {
     let folder = folder();
     let (path, _) = file(&folder, 10_000);
     let report = ok(&["doctor", text(&path)]);
-    for word in ["kernel", "module", "slot", "udmabuf", "memfd", "buffered", "io_uring", "O_DIRECT"]
-    {
-        assert!(report.lines().any(|line| line.starts_with(word)), "no {word} in\n{report}");
+    let backends = dmabuf_dio::Backend::ALL.map(dmabuf_dio::Backend::name);
+    for word in ["kernel", "io_uring", "O_DIRECT"].into_iter().chain(backends) {
+        let word = format!("{word} ");
+        assert!(report.lines().any(|line| line.starts_with(&word)), "no {word} in\n{report}");
     }
     fails(1, &["doctor", text(&folder.path().join("nothing"))]);
 }
@@ -345,7 +347,11 @@ fn help_has_examples_and_exit_codes() {
 #[test]
 fn completions_know_the_options() {
     for shell in ["bash", "zsh", "fish"] {
-        assert!(ok(&["completions", shell]).contains("backend"), "{shell}");
+        let script = ok(&["completions", shell]);
+        assert!(script.contains("backend"), "{shell}");
+        for backend in dmabuf_dio::Backend::ALL {
+            assert!(script.contains(backend.name()), "{shell}: {backend}");
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`dio`] | `/dev/dmabuf_dio`: the ioctls and `io_uring` commands of the dmabuf-dio kernel module |
 //! | [`dmabuf`] | `DMA_BUF_IOCTL_SYNC` and `DMA_BUF_SET_NAME` on a dma-buf |
-//! | [`heap`] | `/dev/dma_heap/*`: allocation from a dma-buf heap |
+//! | [`heap`] | `/dev/dma_heap/*`: allocation from a dma-buf heap, and of a file's content |
 //! | [`udmabuf`] | `/dev/udmabuf`: a dma-buf over the pages of a memfd |
 //! | [`cachestat`] | `cachestat(2)`: how much of a file is in the page cache |
 //!

@@ -21,6 +21,12 @@ pub enum Backend {
     /// The dma-buf's pages as `io_uring` fixed buffers, lent by the kernel module (Linux 7.3).
     #[serde(rename = "slot")]
     UringSlot,
+    /// The system heap reads the file while it allocates the buffer, in one call: only for fresh
+    /// loads, on a kernel with the patch series.
+    Heap,
+    /// `copy_file_range(2)` between the file and a dma-buf, on a kernel with the patch series.
+    #[serde(rename = "copy_file_range")]
+    CopyFileRange,
     /// As [`Memfd`](Self::Memfd), and then a dma-buf over its pages by `/dev/udmabuf`.
     Udmabuf,
     /// A memfd, with huge pages where there are any, filled by `io_uring` with `O_DIRECT`.
@@ -31,17 +37,39 @@ pub enum Backend {
 
 impl Backend {
     /// All backends, in the order in which a fresh load tries them.
-    pub const ALL: [Self; 5] =
-        [Self::Module, Self::UringSlot, Self::Udmabuf, Self::Memfd, Self::Buffered];
+    pub const ALL: [Self; 7] = [
+        Self::Module,
+        Self::UringSlot,
+        Self::Heap,
+        Self::CopyFileRange,
+        Self::Udmabuf,
+        Self::Memfd,
+        Self::Buffered,
+    ];
 
     /// The name that [`FromStr`] takes and [`Display`](fmt::Display) prints.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Module => "module",
             Self::UringSlot => "slot",
+            Self::Heap => "heap",
+            Self::CopyFileRange => "copy_file_range",
             Self::Udmabuf => "udmabuf",
             Self::Memfd => "memfd",
             Self::Buffered => "buffered",
+        }
+    }
+
+    /// What it is, in a few words for people.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::Module => "The kernel module's ioctls",
+            Self::UringSlot => "The dma-buf's pages as io_uring fixed buffers, lent by the module",
+            Self::Heap => "The system heap reads the file while it allocates (patch series)",
+            Self::CopyFileRange => "copy_file_range(2) with a dma-buf (patch series)",
+            Self::Udmabuf => "A memfd, and a dma-buf made of it",
+            Self::Memfd => "A memfd, filled by io_uring",
+            Self::Buffered => "pread and pwrite, through the page cache",
         }
     }
 
@@ -49,7 +77,7 @@ impl Backend {
     /// order in which they are tried.
     pub const fn for_existing(kind: Kind) -> &'static [Self] {
         match kind {
-            Kind::DmaBuf => &[Self::Module, Self::UringSlot, Self::Buffered],
+            Kind::DmaBuf => &[Self::Module, Self::UringSlot, Self::CopyFileRange, Self::Buffered],
             Kind::Memfd => &[Self::Memfd, Self::Buffered],
         }
     }
@@ -77,8 +105,15 @@ impl fmt::Display for Backend {
 
 /// The text names no backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no backend is called {0:?}: they are module, slot, udmabuf, memfd and buffered")]
+#[error("no backend is called {0:?}: they are {names}", names = names())]
 pub struct UnknownBackend(String);
+
+/// The names of all backends, as a sentence lists them.
+fn names() -> String {
+    let names = Backend::ALL.map(Backend::name);
+    let [most @ .., last] = &names;
+    format!("{} and {last}", most.join(", "))
+}
 
 impl FromStr for Backend {
     type Err = UnknownBackend;
@@ -136,6 +171,11 @@ mod tests {
                 format!("\"{}\"", backend.name())
             );
         }
-        assert!("direct".parse::<Backend>().is_err());
+        let error = "direct".parse::<Backend>().expect_err("no backend").to_string();
+        assert!(error.contains("\"direct\""), "{error}");
+        for backend in Backend::ALL {
+            assert!(error.contains(backend.name()), "{error}");
+        }
+        assert!(error.ends_with("memfd and buffered"), "{error}");
     }
 }

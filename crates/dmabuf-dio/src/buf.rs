@@ -6,12 +6,12 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use dmabuf_dio_sys::dmabuf::{self, Access};
-use dmabuf_dio_sys::heap;
 use rustix::fs::{MemfdFlags, OFlags, SealFlags, SeekFrom};
 use rustix::io::Errno as Os;
 
 use crate::backend::Backend;
 use crate::error::{Attempt, Error, Result};
+use crate::heap;
 use crate::map::{Map, MapMut};
 use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes};
 
@@ -66,20 +66,9 @@ impl DmaBuf {
 
     /// As [`alloc`](Self::alloc), with the refusal in the name of `backend`.
     pub(crate) fn try_alloc(backend: Backend, len: u64) -> Result<Self, Attempt> {
-        let refuse = |errno: Os| match errno {
-            Os::NOENT => {
-                backend.refuse(format!("there is no {}", heap::SYSTEM)).errno(errno).remedy(
-                    "boot a kernel with CONFIG_DMABUF_HEAPS_SYSTEM=y, or: modprobe system_heap",
-                )
-            }
-            _ => backend
-                .refuse(format!("{} cannot be opened", heap::SYSTEM))
-                .errno(errno)
-                .remedy(format!("run as root, or: sudo setfacl -m u:$USER:r {}", heap::SYSTEM)),
-        };
-        let device = heap::open(heap::SYSTEM).map_err(refuse)?;
+        let device = heap::open(backend)?;
         memory::ensure_available(len)?;
-        let fd = heap::alloc(device.as_fd(), len).map_err(|errno| match errno {
+        let fd = dmabuf_dio_sys::heap::alloc(device.as_fd(), len).map_err(|errno| match errno {
             Os::NOMEM => Error::NoMemory { wanted: len, available: None },
             _ => Error::Buffer { call: "allocate", errno: errno.into() },
         })?;

@@ -19,7 +19,7 @@ pub struct Progress {
 ///
 /// Clones share their state. The transfer ends with
 /// [`Error::Cancelled`](crate::Error::Cancelled) within about 100 ms, when its requests in
-/// flight are done.
+/// flight are done. For [`Backend::Heap`](crate::Backend::Heap) that is when all has been read.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 

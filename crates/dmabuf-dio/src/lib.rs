@@ -56,6 +56,7 @@ struct Readme;
 
 mod extent;
 mod file;
+mod heap;
 mod measure;
 mod options;
 mod run;

@@ -86,14 +86,16 @@ macro_rules! option_methods {
         }
 
         /// Bytes per request: a multiple of the page size, at most 1 GiB. 4 MiB if not set;
-        /// the module has its own default.
+        /// the module has its own default, and `copy_file_range` moves as much per call as time
+        /// allows. The system heap makes one request of all.
         #[must_use]
         pub fn chunk(mut self, bytes: u64) -> Self {
             self.options.chunk = Some(bytes);
             self
         }
 
-        /// Requests in flight: from 1 to 1024. 8 if not set; the module has its own default.
+        /// Requests in flight: from 1 to 1024. 8 if not set; the module has its own default. The
+        /// system heap and `copy_file_range` leave that to the kernel.
         #[must_use]
         pub fn depth(mut self, requests: u32) -> Self {
             self.options.depth = Some(requests);

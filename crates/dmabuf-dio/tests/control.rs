@@ -6,7 +6,7 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use common::{backends, file_of, folder};
-use dmabuf_dio::{CancelToken, Error, Loader, Progress};
+use dmabuf_dio::{Backend, CancelToken, Error, Loader, Progress};
 
 #[test]
 fn progress_begins_at_nothing_and_ends_with_all() {
@@ -60,8 +60,8 @@ fn cancelled_on_the_way() {
                 assert!(done <= length, "{backend}: {done} of {length}");
             }
             Err(error) => panic!("{backend}: {error}"),
-            // The module is looked at every 100 ms, and may be done by then.
-            Ok(_) => assert_eq!(backend, dmabuf_dio::Backend::Module),
+            // One call for all is looked at every 100 ms, and may be done by then.
+            Ok(_) => assert!(matches!(backend, Backend::Module | Backend::Heap), "{backend}"),
         }
     }
 }

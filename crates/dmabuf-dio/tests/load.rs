@@ -179,7 +179,11 @@ fn the_buffer_is_what_the_backend_promises() {
         let loaded = Loader::new(&path).backend(backend).load().expect("load");
         let kind = loaded.buf.kind();
         match backend {
-            Backend::Module | Backend::UringSlot | Backend::Udmabuf => {
+            Backend::Module
+            | Backend::UringSlot
+            | Backend::Heap
+            | Backend::CopyFileRange
+            | Backend::Udmabuf => {
                 assert_eq!(kind, Kind::DmaBuf);
                 assert!(loaded.buf.exporter().is_some());
             }

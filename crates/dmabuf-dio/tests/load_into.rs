@@ -134,6 +134,32 @@ fn in_place_only_the_range_changes() {
 }
 
 #[test]
+fn in_place_a_file_grows() {
+    use std::os::fd::AsFd as _;
+    let folder = folder();
+    let image = content(131_072, 6);
+    let path = folder.path().join("growing");
+    for (mut buf, backends) in buffers(131_072) {
+        buf.map_mut().expect("map").write_at(0, &image).expect("write");
+        for backend in backends {
+            // From the middle of what is there, from its end, and from behind it.
+            for (to, at, length) in [(500, 500, 70_001), (3000, 4096, 8192), (20_481, 1, 50_000)] {
+                let what = format!("{backend}: {length} bytes from {at} to {to}");
+                let mut wanted = vec![0x55; 3000];
+                common::write_cold(&path, &wanted);
+                let file =
+                    std::fs::File::options().read(true).write(true).open(&path).expect("open");
+                let saver = Saver::to_fd(file.as_fd()).backend(backend).offset(to);
+                saver.save(&buf, at..at + length).expect(&what);
+                wanted.resize((to + length) as usize, 0);
+                wanted[to as usize..].copy_from_slice(&image[at as usize..(at + length) as usize]);
+                assert_same(&what, &std::fs::read(&path).expect("read"), &wanted);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_backend_for_another_kind_of_buffer_is_refused() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);

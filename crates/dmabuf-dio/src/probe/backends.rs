@@ -17,6 +17,8 @@ pub(crate) fn attempt(backend: Backend) -> Result<String, Refusal> {
     let result = match backend {
         Backend::Module => module(),
         Backend::UringSlot => slot(),
+        Backend::Heap => heap(),
+        Backend::CopyFileRange => copy_file_range(),
         Backend::Udmabuf => udmabuf(),
         Backend::Memfd => memfd(),
         Backend::Buffered => return Ok(buffered()),
@@ -59,6 +61,16 @@ fn slot() -> Result<String, Attempt> {
     buf.begin(Access::Read)?;
     buf.end(Access::Read)?;
     Ok("loads into a dma-buf of the system heap by io_uring".into())
+}
+
+fn heap() -> Result<String, Attempt> {
+    via::heap::try_out()?;
+    Ok("loads into a dma-buf of the system heap while that is being allocated".into())
+}
+
+fn copy_file_range() -> Result<String, Attempt> {
+    via::copy_file_range::try_out()?;
+    Ok("loads into a dma-buf of the system heap, and between files and dma-bufs".into())
 }
 
 fn udmabuf() -> Result<String, Attempt> {

@@ -2,10 +2,14 @@
 //! The backends, and what several of them need.
 
 pub(crate) mod buffered;
+pub(crate) mod copy_file_range;
+pub(crate) mod heap;
 pub(crate) mod memfd;
 pub(crate) mod module;
+mod sample;
 pub(crate) mod slot;
 pub(crate) mod udmabuf;
+mod watched;
 
 use std::os::fd::AsFd;
 
@@ -20,6 +24,14 @@ use crate::file::File;
 use crate::memory::{PageSizes, page_size, round_up};
 use crate::options::Options;
 use crate::uring::{self, Memory, Stop};
+
+/// Noted when `O_DIRECT` could be had but not used.
+const REFUSED_DIRECT: &str = "buffered: the file was opened with O_DIRECT, but the file system \
+                              refuses to move it that way (EINVAL)";
+
+/// What to do where the kernel lacks what only the patch series has.
+const SERIES: &str = "boot a kernel with the patch series in kernel/series: \
+                      vm/run --kernel 7.3-series boots one";
 
 /// A transfer, as every backend gets it.
 #[derive(Clone, Copy)]
@@ -181,11 +193,7 @@ impl Task<'_> {
                 && let Err(Stop::Failed { errno, done: 0, .. }) = &result
                 && errno.raw() == libc::EINVAL
             {
-                moved.notes.push(
-                    "buffered: the file was opened with O_DIRECT, but the file system refuses to \
-                     move it that way (EINVAL)"
-                        .into(),
-                );
+                moved.notes.push(REFUSED_DIRECT.into());
                 direct = false;
                 // SAFETY: as the caller promises.
                 result = unsafe { self.core(ring, core, false, memory) };
@@ -260,6 +268,14 @@ pub(crate) fn ring_refusal(backend: Backend, error: &std::io::Error) -> Refusal 
     }
 }
 
+/// Explains why a backend that works has no use for this file.
+fn refuse_file(backend: Backend, task: &Task<'_>, errno: rustix::io::Errno) -> Refusal {
+    backend
+        .refuse(format!("the kernel does not do it with {}", task.file.path.display()))
+        .errno(errno)
+        .remedy("move the file to a file system on a disk, or choose another backend")
+}
+
 /// The limit on locked memory, for people.
 pub(crate) fn memlock() -> String {
     match rustix::process::getrlimit(rustix::process::Resource::Memlock).current {
@@ -273,6 +289,8 @@ pub(crate) fn load(backend: Backend, task: &Task<'_>) -> Result<Fresh, Attempt> 
     match backend {
         Backend::Module => module::load(task),
         Backend::UringSlot => slot::load(task),
+        Backend::Heap => heap::load(task),
+        Backend::CopyFileRange => copy_file_range::load(task),
         Backend::Udmabuf => udmabuf::load(task),
         Backend::Memfd => memfd::load(Backend::Memfd, task, true),
         Backend::Buffered => buffered::load(task),
@@ -293,9 +311,12 @@ pub(crate) fn transfer(
     match backend {
         Backend::Module => module::transfer(task, buf, extent),
         Backend::UringSlot => slot::transfer(task, buf, extent),
+        Backend::CopyFileRange => copy_file_range::transfer(task, buf, extent),
         Backend::Memfd => memfd::transfer(task, buf, extent),
         Backend::Buffered => buffered::transfer(task, buf, extent),
-        Backend::Udmabuf => Err(backend.refuse_kind(buf.kind(), task.direction).into()),
+        Backend::Heap | Backend::Udmabuf => {
+            Err(backend.refuse_kind(buf.kind(), task.direction).into())
+        }
     }
 }
 

@@ -2,13 +2,12 @@
 //! The kernel module's ioctls.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
 
 use dmabuf_dio_sys::dio::{self, Attach, Info, Load, ReadWrite};
 use rustix::fs::OFlags;
 use rustix::io::Errno as Os;
 
+use super::watched::watched;
 use super::{Fresh, Moved, Task};
 use crate::backend::{Backend, Refusal};
 use crate::buf::DmaBuf;
@@ -16,9 +15,6 @@ use crate::control::Watch;
 use crate::error::{Attempt, Direction, Error};
 use crate::extent::Extent;
 use crate::file::File;
-
-/// How often a running call is looked at.
-const TICK: Duration = Duration::from_millis(100);
 
 /// An open file of the module's device.
 #[derive(Debug)]
@@ -68,31 +64,22 @@ impl Context {
         self.fd.as_fd()
     }
 
-    /// Makes a call that blocks, in a thread of its own, while this one watches it and ends it
-    /// when asked to. The other way round, signals to this process would wait for the call to
-    /// end: the kernel hands them to its main thread, which often is this one.
+    /// Makes a call that blocks, and meanwhile reports how far it is and ends it when asked to.
     fn watched<T: Send>(
         &self,
         watch: &Watch<'_>,
         call: impl FnOnce(BorrowedFd<'_>) -> T + Send,
     ) -> T {
         let before = moved(self.as_fd()).unwrap_or(0);
-        let (running, finished) = mpsc::channel::<()>();
-        std::thread::scope(|scope| {
-            let caller = scope.spawn(move || {
-                let _running = running;
-                call(self.as_fd())
-            });
-            while let Err(RecvTimeoutError::Timeout) = finished.recv_timeout(TICK) {
-                if let Some(now) = moved(self.as_fd()) {
-                    watch.set(now.saturating_sub(before));
-                }
-                if watch.is_cancelled() {
-                    let _ = dio::cancel(self.as_fd());
-                }
+        let look = || {
+            if let Some(now) = moved(self.as_fd()) {
+                watch.set(now.saturating_sub(before));
             }
-            caller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+            if watch.is_cancelled() {
+                let _ = dio::cancel(self.as_fd());
+            }
+        };
+        watched(|| call(self.as_fd()), look)
     }
 
     /// Moves an extent of the attached buffer. Returns how much of it went with `O_DIRECT`.

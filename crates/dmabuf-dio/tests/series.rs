@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the two backends that need the patch series do beside what all backends do, and how a
+//! kernel without it refuses them.
+//!
+//! Descriptors and signals are those of the whole process, so these tests run one after the other.
+
+mod common;
+
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::{assert_same, available, bytes, file_of, fill, folder};
+use dmabuf_dio::{Backend, Errno, Error, Kind, Loader, Mode, Saver, probe};
+
+const BOTH: [Backend; 2] = [Backend::Heap, Backend::CopyFileRange];
+
+fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[test]
+fn a_missing_feature_is_not_a_missing_device() {
+    let _alone = alone();
+    let heap = std::fs::File::open("/dev/dma_heap/system");
+    for backend in BOTH {
+        let Some(refusal) = probe::backend(backend).refusal else { continue };
+        println!("{refusal}: {:?}; {:?}", refusal.errno, refusal.remedy);
+        let errno = refusal.errno.and_then(Errno::name).expect("a number that has a name");
+        let remedy = refusal.remedy.expect("what to do");
+        match &heap {
+            Ok(_) => {
+                assert!(["EINVAL", "EXDEV", "EOPNOTSUPP"].contains(&errno), "{errno}");
+                assert!(remedy.contains("kernel/series"), "{remedy}");
+                assert!(refusal.reason.contains("this kernel"), "{}", refusal.reason);
+            }
+            Err(error) => {
+                assert_eq!(Errno::from(error).name(), Some(errno));
+                assert!(!remedy.contains("kernel/series"), "{remedy}");
+                assert!(refusal.reason.contains("/dev/dma_heap/system"), "{}", refusal.reason);
+            }
+        }
+    }
+}
+
+#[test]
+fn trying_leaves_nothing_open() {
+    let _alone = alone();
+    let open = || std::fs::read_dir("/proc/self/fd").expect("list").count();
+    let folder = folder();
+    let (path, _) = file_of(&folder, 4096);
+    let before = open();
+    for backend in BOTH {
+        for _ in 0..20 {
+            probe::backend(backend);
+            // Refused or not.
+            drop(Loader::new(&path).backend(backend).load());
+        }
+    }
+    assert_eq!(open(), before);
+}
+
+#[test]
+fn a_refusal_moves_on_to_the_next_backend() {
+    let _alone = alone();
+    let folder = folder();
+    let (path, expected) = file_of(&folder, 100_001);
+    let loaded = Loader::new(&path).load().expect("some backend");
+    let refused: Vec<_> = loaded.report.refusals.iter().map(|one| one.backend).collect();
+    for backend in BOTH {
+        let before = Backend::ALL.iter().take_while(|one| **one != loaded.report.backend);
+        let is_before = before.copied().any(|one| one == backend);
+        assert_eq!(refused.contains(&backend), is_before, "{refused:?}");
+    }
+    assert_same("content", &bytes(&loaded.buf)[..100_001], &expected);
+}
+
+#[test]
+fn many_calls_at_odd_places_stay_direct() {
+    let _alone = alone();
+    if !available(Backend::CopyFileRange) {
+        return;
+    }
+    let folder = folder();
+    let (path, expected) = file_of(&folder, (4 << 20) + 4321);
+    let loader = Loader::new(&path).backend(Backend::CopyFileRange).chunk(12_288).offset(777);
+    let loaded = loader.load().expect("load");
+    assert_direct(&loaded.report);
+    let range = loaded.range();
+    let all = bytes(&loaded.buf);
+    assert_same("loaded", &all[range.start as usize..range.end as usize], &expected[777..]);
+    assert!(all[..range.start as usize].iter().all(|byte| *byte == 0), "what lies before is zero");
+
+    // In place at the same distance from a block's start.
+    let target = folder.path().join("target");
+    common::write_cold(&target, &vec![0x77; expected.len()]);
+    let file = std::fs::File::options().read(true).write(true).open(&target).expect("open");
+    let saver = Saver::to_fd(file.as_fd()).backend(Backend::CopyFileRange).chunk(12_288);
+    let report = saver.offset(777).save(&loaded.buf, range).expect("save");
+    assert_direct(&report);
+    let mut wanted = expected.clone();
+    wanted[..777].fill(0x77);
+    assert_same("saved", &std::fs::read(&target).expect("read"), &wanted);
+}
+
+fn assert_direct(report: &dmabuf_dio::Report) {
+    let wanted = if report.storage_bytes.is_some() { Mode::Direct } else { Mode::Unknown };
+    // Less than a block at either end of what is written goes through the page cache.
+    assert!([wanted, Mode::Mixed].contains(&report.mode), "{report:?}");
+    assert!(report.notes.is_empty(), "{report:?}");
+}
+
+#[test]
+fn a_buffer_of_another_exporter() {
+    let _alone = alone();
+    if !available(Backend::CopyFileRange) || !available(Backend::Udmabuf) {
+        return;
+    }
+    let folder = folder();
+    let (path, expected) = file_of(&folder, 1_000_001);
+    let mut buf = Loader::new(&path).backend(Backend::Udmabuf).load().expect("a udmabuf").buf;
+    assert_eq!(buf.kind(), Kind::DmaBuf);
+    let copy = folder.path().join("copy");
+    let saver = Saver::new(&copy).backend(Backend::CopyFileRange);
+    saver.save(&buf, ..1_000_001).expect("save");
+    assert_same("saved", &std::fs::read(&copy).expect("read"), &expected);
+    fill(&mut buf, 0);
+    let loader = Loader::new(&path).backend(Backend::CopyFileRange);
+    loader.load_into(&mut buf, 0).expect("load");
+    assert_same("loaded", &bytes(&buf)[..1_000_001], &expected);
+}
+
+#[test]
+fn an_exporter_that_lends_nothing_is_refused() {
+    let _alone = alone();
+    if !available(Backend::CopyFileRange) || !available(Backend::Module) {
+        return;
+    }
+    let folder = folder();
+    let (path, expected) = file_of(&folder, 100_001);
+    let mut buf = Loader::new(&path).backend(Backend::Module).load().expect("load").buf;
+    let copy = folder.path().join("copy");
+    let saver = Saver::new(&copy).backend(Backend::CopyFileRange);
+    let loader = Loader::new(&path).backend(Backend::CopyFileRange);
+    for error in [
+        saver.save(&buf, ..).expect_err("refused"),
+        loader.load_into(&mut buf, 0).expect_err("refused"),
+    ] {
+        assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+        assert_eq!(error.errno().and_then(Errno::name), Some("EOPNOTSUPP"), "{error}");
+    }
+    assert!(!copy.exists());
+    assert_same("unchanged", &bytes(&buf)[..100_001], &expected);
+}
+
+#[test]
+fn signals_make_calls_short_and_nothing_wrong() {
+    static CAUGHT: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn count(_: libc::c_int) {
+        CAUGHT.fetch_add(1, Ordering::Relaxed);
+    }
+    let _alone = alone();
+    // SAFETY: an all-zero sigaction is a valid value.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // No SA_RESTART: calls do end early.
+    action.sa_sigaction = count as extern "C" fn(libc::c_int) as usize;
+    // SAFETY: the handler only adds to an atomic, which is async-signal-safe.
+    unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
+
+    let folder = folder();
+    let (path, expected) = file_of(&folder, (48 << 20) + 99);
+    for backend in BOTH.into_iter().filter(|one| available(*one)) {
+        let copy = folder.path().join("copy");
+        let before = CAUGHT.load(Ordering::Relaxed);
+        let back = Some(Backend::CopyFileRange).filter(|one| available(*one));
+        let saver = Saver::new(&copy).backend(back);
+        let loaded = under_signals(|| {
+            let loaded = Loader::new(&path).backend(backend).load().expect("load");
+            saver.save(&loaded.buf, loaded.range()).expect("save");
+            loaded
+        });
+        assert!(CAUGHT.load(Ordering::Relaxed) > before, "{backend}: no signal came");
+        assert_same(backend.name(), &bytes(&loaded.buf)[..expected.len()], &expected);
+        assert_same(backend.name(), &std::fs::read(&copy).expect("read"), &expected);
+    }
+}
+
+/// Sends this thread a signal every few milliseconds while it is at work.
+fn under_signals<T>(work: impl FnOnce() -> T) -> T {
+    let (process, thread) = (rustix::process::getpid(), rustix::thread::gettid());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                // SAFETY: sends a signal that has a handler to a thread that waits for this one.
+                unsafe {
+                    libc::syscall(
+                        libc::SYS_tgkill,
+                        process.as_raw_nonzero().get(),
+                        thread.as_raw_nonzero().get(),
+                        libc::SIGUSR1,
+                    );
+                }
+                std::thread::sleep(Duration::from_millis(3));
+            }
+        });
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        result
+    })
+}
