@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dmabuf_dio::Backend;
 
+use crate::bench::args::BenchArgs;
 use crate::size::parse_size;
 
 const EXIT_CODES: &str = "\
@@ -34,6 +35,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     Load(LoadArgs),
     Save(SaveArgs),
+    Bench(BenchArgs),
     Completions(CompletionsArgs),
 }
 
