@@ -8,6 +8,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dmabuf_dio::Backend;
 
+use crate::bench::args::BenchArgs;
 use crate::size::parse_size;
 
 const EXIT_CODES: &str = "\
@@ -35,6 +36,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     Load(LoadArgs),
     Save(SaveArgs),
+    Bench(BenchArgs),
     Completions(CompletionsArgs),
 }
 

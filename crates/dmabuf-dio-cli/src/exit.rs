@@ -33,6 +33,11 @@ impl Failure {
         Self { code, what: what.into(), hint: hint.into() }
     }
 
+    /// What failed.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
     /// Prints the two lines and gives the code.
     pub(crate) fn report(&self) -> ExitCode {
         eprintln!("dmabuf-dio: {}\n            {}", self.what, self.hint);

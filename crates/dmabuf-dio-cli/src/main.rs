@@ -2,6 +2,7 @@
 //! The command `dmabuf-dio`.
 
 mod args;
+mod bench;
 mod completions;
 mod doctor;
 mod exit;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Save(args) => save::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => completions::run(&args),
     };
     match result {

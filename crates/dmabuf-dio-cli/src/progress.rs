@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A progress bar for what takes over a second.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::Progress;
@@ -16,14 +17,31 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
+    /// Counts bytes.
     pub(crate) fn new(what: &'static str) -> Self {
+        let bar = Self::of(
+            "{msg} {wide_bar} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left",
+        );
+        bar.say(what);
+        bar
+    }
+
+    /// Counts steps.
+    pub(crate) fn steps() -> Self {
+        Self::of("{msg} {wide_bar} {pos} of {len} done, {elapsed}")
+    }
+
+    fn of(template: &str) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        let style = "{msg} {wide_bar} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
-        if let Ok(style) = ProgressStyle::with_template(style) {
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        bar.set_message(what);
         Self { bar, start: Instant::now() }
+    }
+
+    /// Says what is being done.
+    pub(crate) fn say(&self, what: impl Into<Cow<'static, str>>) {
+        self.bar.set_message(what);
     }
 
     /// Moves the bar, which appears after a second.

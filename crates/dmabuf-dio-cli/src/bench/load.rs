@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compares the schemes at several sizes.
+
+use serde::Serialize;
+
+use super::args::LoadArgs;
+use super::disk::{Caches, DiskFile, Mode};
+use super::facts::{Facts, lack_of_memory};
+use super::measure::Summary;
+use super::pattern::Pattern;
+use super::schemes::{self, HEAP_GATHER, Means, Runner, Scheme};
+use super::trouble::{Outcome, Trouble, Verdict};
+use crate::exit::{FAILED, Failure};
+use crate::progress::Bar;
+use crate::signals;
+
+/// All that was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Comparison {
+    schema: u32,
+    bench: &'static str,
+    #[serde(flatten)]
+    pub(crate) facts: Facts,
+    pub(crate) runs: u32,
+    /// What LOAD with gather waited for; of the module `None` is its own default.
+    pub(crate) heap_gather: u64,
+    pub(crate) module_gather: Option<u64>,
+    /// What sendfile says to a dma-buf, if one could be made.
+    pub(crate) sendfile_to_dmabuf: Option<String>,
+    pub(crate) sizes: Vec<Size>,
+}
+
+/// All schemes at one size.
+#[derive(Debug, Serialize)]
+pub(crate) struct Size {
+    pub(crate) bytes: u64,
+    /// Why it was left out.
+    pub(crate) reason: Option<String>,
+    pub(crate) rows: Vec<Line>,
+}
+
+/// One scheme, measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    mode: Mode,
+    #[serde(flatten)]
+    pub(crate) outcome: Outcome,
+    #[serde(flatten)]
+    pub(crate) figures: Option<Figures>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Figures {
+    pub(crate) allocation_ms: Option<Summary>,
+    pub(crate) io_ms: Option<Summary>,
+    pub(crate) total_ms: Summary,
+    pub(crate) total_cpu_ms: Summary,
+    /// Time that LOAD with gather saves over LOAD without.
+    pub(crate) hidden_ms: Option<Summary>,
+    /// Whether allocation and I/O come from two measurements, not from one.
+    pub(crate) derived: bool,
+    /// Speed relative to the first scheme.
+    pub(crate) percent: Option<f64>,
+}
+
+/// One run of one scheme.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    parts: Option<[f64; 2]>,
+    total_ms: f64,
+    cpu_ms: f64,
+}
+
+type Samples = Result<Vec<Sample>, Trouble>;
+
+impl Comparison {
+    pub(crate) fn measure(args: &LoadArgs) -> Result<Self, Failure> {
+        let interrupt = signals::token();
+        let probe = DiskFile::create(&args.common.dir, 0)?;
+        let mut comparison = Self {
+            schema: 1,
+            bench: "load",
+            facts: Facts::gather(&probe, &args.common),
+            runs: args.runs,
+            heap_gather: args.gather.unwrap_or(HEAP_GATHER),
+            module_gather: args.gather,
+            sendfile_to_dmabuf: sendfile_to_dmabuf(&probe),
+            sizes: Vec::new(),
+        };
+        drop(probe);
+        for (number, bytes) in args.sizes.iter().enumerate() {
+            let size = match lack_of_memory(*bytes) {
+                Some(lack) => Size::left_out(*bytes, lack),
+                None => match DiskFile::create(&args.common.dir, *bytes) {
+                    Err(failure) => Size::left_out(*bytes, failure.what().to_owned()),
+                    Ok(disk) => {
+                        let pattern = Pattern::new(number as u64);
+                        disk.write(pattern)?;
+                        let caches = Caches::new(args.common.keep_caches);
+                        let bench = Bench { args, disk, pattern, caches };
+                        bench.size(&interrupt)?
+                    }
+                },
+            };
+            comparison.sizes.push(size);
+        }
+        Ok(comparison)
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        Verdict::of(self.sizes.iter().flat_map(|size| &size.rows).map(|row| row.outcome.status))
+    }
+}
+
+fn sendfile_to_dmabuf(disk: &DiskFile) -> Option<String> {
+    let file = disk.open(Mode::Buffer).ok()?;
+    let result = schemes::sendfile_to_dmabuf(file)?;
+    Some(match result {
+        Ok(()) => "works".into(),
+        Err(errno) => dmabuf_dio::Errno::from(errno).to_string(),
+    })
+}
+
+impl Size {
+    fn left_out(bytes: u64, reason: String) -> Self {
+        Self { bytes, reason: Some(reason), rows: Vec::new() }
+    }
+}
+
+struct Bench<'a> {
+    args: &'a LoadArgs,
+    disk: DiskFile,
+    pattern: Pattern,
+    caches: Caches,
+}
+
+impl Bench<'_> {
+    /// Schemes take turns, so that what changes in the meantime meets all of them.
+    fn size(&self, interrupt: &dmabuf_dio::CancelToken) -> Result<Size, Failure> {
+        let schemes = schemes::all();
+        let runner = Runner { len: self.disk.len(), gather: self.args.gather };
+        let mut results: Vec<Samples> = vec![Ok(Vec::new()); schemes.len()];
+        let (bar, runs, count) = (Bar::steps(), self.args.runs, schemes.len() as u64);
+        for run in 0..runs {
+            for (index, scheme) in schemes.iter().enumerate() {
+                let size = crate::size::show_size(self.disk.len());
+                bar.say(format!("{size}, run {} of {runs}: {}", run + 1, scheme.name()));
+                bar.update(u64::from(run) * count + index as u64, u64::from(runs) * count);
+                let Ok(samples) = &mut results[index] else { continue };
+                match self.sample(&runner, *scheme) {
+                    Ok(sample) => samples.push(sample),
+                    // What worked before is not what the kernel lacks.
+                    Err(trouble) if !samples.is_empty() => results[index] = Err(trouble.grave()),
+                    Err(trouble) => results[index] = Err(trouble),
+                }
+                if interrupt.is_cancelled() {
+                    bar.finish();
+                    let code = signals::caught().map_or(FAILED, |signal| 128 + signal);
+                    return Err(Failure::new(code, "interrupted", "start again"));
+                }
+            }
+        }
+        bar.finish();
+        Ok(Size { bytes: self.disk.len(), reason: None, rows: lines(&schemes, &results) })
+    }
+
+    /// Makes the buffer, compares it, and reads into it once more where its I/O is to be told
+    /// from its allocation.
+    fn sample(&self, runner: &Runner, scheme: Scheme) -> Result<Sample, Trouble> {
+        let file = self.disk.open(scheme.mode)?;
+        self.caches.drop(&self.disk);
+        let done = runner.run(scheme, file)?;
+        let verify = || {
+            let checked = done.buffer.check(self.pattern, 0)?;
+            checked.map_err(|difference| Trouble::different(&difference))?;
+            done.buffer.poison()
+        };
+        verify()?;
+        let mut parts = done.parts;
+        if let Means::Load { by, gather: false } = scheme.means {
+            self.caches.drop(&self.disk);
+            let io = runner.io_alone(by, &done.buffer, file)?.wall_ms;
+            verify()?;
+            parts = Some([done.total.wall_ms - io, io]);
+        }
+        Ok(Sample { parts, total_ms: done.total.wall_ms, cpu_ms: done.total.cpu_ms })
+    }
+}
+
+fn lines(schemes: &[Scheme], results: &[Samples]) -> Vec<Line> {
+    let samples = |scheme: Scheme| {
+        let index = schemes.iter().position(|other| *other == scheme)?;
+        results[index].as_deref().ok()
+    };
+    let mut lines = Vec::new();
+    for (scheme, result) in schemes.iter().zip(results) {
+        let without = scheme.without_gather().and_then(samples);
+        lines.push(Line {
+            name: scheme.name(),
+            mode: scheme.mode,
+            outcome: Outcome::of(result),
+            figures: result.as_ref().ok().and_then(|samples| figures(*scheme, samples, without)),
+        });
+    }
+    let base = lines.first().and_then(|line| Some(line.figures.as_ref()?.total_ms.median));
+    for figures in lines.iter_mut().filter_map(|line| line.figures.as_mut()) {
+        figures.percent = base.map(|base| base / figures.total_ms.median * 100.0);
+    }
+    lines
+}
+
+/// `without` is the same LOAD without gather, run by run.
+fn figures(scheme: Scheme, samples: &[Sample], without: Option<&[Sample]>) -> Option<Figures> {
+    let part =
+        |index: usize| Summary::of(samples.iter().filter_map(|sample| Some(sample.parts?[index])));
+    let hidden = without.and_then(|without| {
+        let pairs = without.iter().zip(samples);
+        Summary::of(pairs.map(|(without, with)| without.total_ms - with.total_ms))
+    });
+    Some(Figures {
+        allocation_ms: part(0),
+        io_ms: part(1),
+        total_ms: Summary::of(samples.iter().map(|sample| sample.total_ms))?,
+        total_cpu_ms: Summary::of(samples.iter().map(|sample| sample.cpu_ms))?,
+        hidden_ms: hidden,
+        derived: matches!(scheme.means, Means::Load { .. }),
+        percent: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlap_is_what_gather_saves() {
+        let schemes = schemes::all();
+        let sample = |total_ms, parts| Sample { parts, total_ms, cpu_ms: 1.0 };
+        let mut results: Vec<Samples> = vec![Err(Trouble::short("nothing", 0, 1)); schemes.len()];
+        let index = schemes.iter().position(|scheme| scheme.without_gather().is_some());
+        let index = index.expect("a LOAD with gather");
+        results[0] = Ok(vec![sample(20.0, Some([1.0, 19.0]))]);
+        results[index - 1] = Ok(vec![sample(10.0, Some([4.0, 6.0])), sample(12.0, None)]);
+        results[index] = Ok(vec![sample(7.0, None), sample(8.0, None)]);
+        let lines = lines(&schemes, &results);
+        let with = lines[index].figures.as_ref().expect("figures");
+        // Allocation 4 and I/O 6 against 7 together; 12 against 8.
+        assert_eq!(with.hidden_ms.as_ref().expect("hidden").values, [3.0, 4.0]);
+        assert!(with.derived && with.allocation_ms.is_none());
+        let percent = lines[index - 1].figures.as_ref().and_then(|figures| figures.percent);
+        assert_eq!(percent, Some(20.0 / 11.0 * 100.0));
+        assert!(lines[1].figures.is_none());
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Time: of the clock on the wall, and of the CPU.
+
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+/// A moment to measure from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    wall: Instant,
+    cpu: Duration,
+}
+
+/// What something took, in milliseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Took {
+    pub(crate) wall_ms: f64,
+    /// User and system time of this process.
+    pub(crate) cpu_ms: f64,
+}
+
+impl Start {
+    pub(crate) fn now() -> Self {
+        Self { cpu: cpu(), wall: Instant::now() }
+    }
+
+    pub(crate) fn took(self) -> Took {
+        let wall = self.wall.elapsed();
+        let cpu = cpu().saturating_sub(self.cpu);
+        Took { wall_ms: ms(wall), cpu_ms: ms(cpu) }
+    }
+}
+
+fn cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The values of all runs, and what is shown of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Summary {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    pub(crate) values: Vec<f64>,
+}
+
+impl Summary {
+    /// `None` if there are no values.
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let values: Vec<f64> = values.into_iter().collect();
+        let mut sorted = values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        let median = match sorted.len() {
+            0 => return None,
+            count if count % 2 == 1 => sorted[middle],
+            _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
+        };
+        Some(Self { median, min: sorted[0], max: sorted[sorted.len() - 1], values })
+    }
+}
+
+/// Millions of bytes per second.
+pub(crate) fn mb_per_s(bytes: u64, ms: f64) -> f64 {
+    bytes as f64 / 1e3 / ms
+}
+
+/// A number with three digits or so.
+pub(crate) fn show(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size < 9.995 => 2,
+        size if size < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$}")
+}
+
+/// The least and the greatest.
+pub(crate) fn show_range(summary: &Summary) -> String {
+    format!("{}-{}", show(summary.min), show(summary.max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        let median = |values: &[f64]| Summary::of(values.to_vec()).map(|summary| summary.median);
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!(median(&[9.0, 1.0]), Some(5.0));
+        assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
+        let summary = Summary::of([9.0, 1.0, 2.0]).expect("values");
+        assert_eq!((summary.min, summary.max), (1.0, 9.0));
+        assert_eq!(summary.values, [9.0, 1.0, 2.0], "in the order of the runs");
+        assert_eq!(show_range(&summary), "1.00-9.00");
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        let shown = [0.0, 0.126, 9.994, 9.996, 99.94, 99.96, 1170.4, -3.2].map(show);
+        assert_eq!(shown, ["0.00", "0.13", "9.99", "10.0", "99.9", "100", "1170", "-3.20"]);
+        // As in the thread: 1024 MiB in 1170 ms.
+        assert_eq!(show(mb_per_s(1 << 30, 1170.0)), "918");
+    }
+
+    #[test]
+    fn cpu_time_is_counted() {
+        let start = Start::now();
+        let mut sum = 0_u64;
+        while start.took().cpu_ms < 1.0 {
+            sum = std::hint::black_box(sum + 1);
+        }
+        let took = start.took();
+        assert!(took.wall_ms > 0.0 && took.cpu_ms >= 1.0, "{took:?}");
+    }
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `dmabuf-dio bench`: the tables of the threads that this project answers.
+
+pub(crate) mod args;
+mod buffers;
+mod disk;
+mod facts;
+mod gather;
+mod grid;
+mod load;
+mod load_page;
+mod mapping;
+mod measure;
+mod page;
+mod pattern;
+mod results;
+mod rows;
+mod schemes;
+mod table;
+mod table_page;
+mod trouble;
+mod ways;
+
+use args::{BenchArgs, What};
+use load::Comparison;
+use results::Table;
+use trouble::Verdict;
+
+use crate::exit::{DIFFERENT, FAILED, Failure, UNAVAILABLE};
+
+pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
+    match &args.what {
+        What::Table(args) => {
+            let table = Table::measure(args)?;
+            page::publish(&args.common, &table_page::page(&table), &table)?;
+            conclude(table.verdict())
+        }
+        What::Load(args) => {
+            let comparison = Comparison::measure(args)?;
+            page::publish(&args.common, &load_page::page(&comparison), &comparison)?;
+            conclude(comparison.verdict())
+        }
+    }
+}
+
+fn conclude(verdict: Verdict) -> Result<(), Failure> {
+    let (code, what, hint) = match verdict {
+        Verdict::Good => return Ok(()),
+        Verdict::NothingRan => (
+            UNAVAILABLE,
+            "no row could be measured",
+            "each row says why; dmabuf-dio doctor says what would change it",
+        ),
+        Verdict::Failed => (
+            FAILED,
+            "a row failed that should work",
+            "the row says how; see dmesg for what the kernel says about it",
+        ),
+        Verdict::Different => (
+            DIFFERENT,
+            "a byte was not where it belongs",
+            "the row says which; report it with the output of dmabuf-dio doctor",
+        ),
+    };
+    Err(Failure::new(code, what, hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_byte_has_an_exit_code_of_its_own() {
+        assert!(conclude(Verdict::Good).is_ok());
+        for (verdict, code) in
+            [(Verdict::Different, 4), (Verdict::NothingRan, 3), (Verdict::Failed, 1)]
+        {
+            let failure = format!("{:?}", conclude(verdict).expect_err("a failure"));
+            assert!(failure.contains(&format!("code: {code}")), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the table holds.
+
+use serde::Serialize;
+
+use super::disk::Mode;
+use super::facts::Facts;
+use super::measure::{Summary, mb_per_s};
+use super::rows::Row;
+use super::trouble::{Outcome, Trouble, Verdict};
+use super::ways::{Direction, Way};
+
+/// All that was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Table {
+    pub(crate) schema: u32,
+    pub(crate) bench: &'static str,
+    #[serde(flatten)]
+    pub(crate) facts: Facts,
+    pub(crate) buffers: u64,
+    pub(crate) buffer_size: u64,
+    pub(crate) runs: u32,
+    pub(crate) parts: Vec<Part>,
+}
+
+/// All rows in one direction.
+#[derive(Debug, Serialize)]
+pub(crate) struct Part {
+    pub(crate) direction: Direction,
+    /// The row that `percent` refers to, if any could be measured.
+    pub(crate) base: Option<usize>,
+    pub(crate) rows: Vec<Line>,
+}
+
+/// One row, measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Line {
+    pub(crate) number: usize,
+    pub(crate) name: String,
+    buffer: &'static str,
+    mode: Mode,
+    way: Way,
+    #[serde(flatten)]
+    pub(crate) outcome: Outcome,
+    #[serde(flatten)]
+    pub(crate) figures: Option<Figures>,
+    pub(crate) notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Figures {
+    pub(crate) create_ms: Summary,
+    pub(crate) close_ms: Summary,
+    pub(crate) io_ms: Summary,
+    pub(crate) io_cpu_ms: Summary,
+    /// Of the median.
+    pub(crate) io_mb_per_s: f64,
+    pub(crate) percent: Option<f64>,
+    /// Of the file, after the I/O; the most of all runs.
+    cached_bytes: Option<u64>,
+}
+
+/// One run of one row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) create_ms: f64,
+    pub(crate) close_ms: f64,
+    pub(crate) io_ms: f64,
+    pub(crate) io_cpu_ms: f64,
+    pub(crate) cached_before: Option<u64>,
+    pub(crate) cached_after: Option<u64>,
+}
+
+/// The runs of a row, or why there are none.
+pub(crate) type Samples = Result<Vec<Sample>, Trouble>;
+
+impl Table {
+    pub(crate) fn total(&self) -> u64 {
+        self.buffers * self.buffer_size
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        Verdict::of(self.parts.iter().flat_map(|part| &part.rows).map(|row| row.outcome.status))
+    }
+}
+
+/// A row and its runs.
+pub(crate) fn line(number: usize, row: Row, bytes: u64, result: &Samples) -> Line {
+    let samples = result.as_deref().unwrap_or_default();
+    Line {
+        number,
+        name: row.name(),
+        buffer: row.kind.name(),
+        mode: row.mode,
+        way: row.way,
+        outcome: Outcome::of(result),
+        figures: figures(bytes, samples),
+        notes: notes(row, bytes, samples),
+    }
+}
+
+fn figures(bytes: u64, samples: &[Sample]) -> Option<Figures> {
+    let summary = |field: fn(&Sample) -> f64| Summary::of(samples.iter().map(field));
+    let io_ms = summary(|sample| sample.io_ms)?;
+    Some(Figures {
+        create_ms: summary(|sample| sample.create_ms)?,
+        close_ms: summary(|sample| sample.close_ms)?,
+        io_cpu_ms: summary(|sample| sample.io_cpu_ms)?,
+        io_mb_per_s: mb_per_s(bytes, io_ms.median),
+        io_ms,
+        percent: None,
+        cached_bytes: samples.iter().filter_map(|sample| sample.cached_after).max(),
+    })
+}
+
+/// What makes a row other than its name says.
+fn notes(row: Row, bytes: u64, samples: &[Sample]) -> Vec<String> {
+    let most = |field: fn(&Sample) -> Option<u64>| samples.iter().filter_map(field).max();
+    let mut notes = Vec::new();
+    if most(|sample| sample.cached_before).is_some_and(|cached| cached > bytes / 20) {
+        notes.push("part of the file was in the page cache before".into());
+    }
+    if row.mode == Mode::Direct
+        && most(|sample| sample.cached_after).is_some_and(|cached| cached > bytes / 2)
+    {
+        notes.push("the file system took direct I/O through the page cache".into());
+    }
+    notes
+}
+
+/// Percentages refer to the first row, or to the first that could be measured.
+pub(crate) fn compare(direction: Direction, mut rows: Vec<Line>) -> Part {
+    let base = rows.iter().find_map(|row| Some((row.number, row.figures.as_ref()?.io_mb_per_s)));
+    for figures in rows.iter_mut().filter_map(|row| row.figures.as_mut()) {
+        figures.percent = base.map(|(_, speed)| figures.io_mb_per_s / speed * 100.0);
+    }
+    Part { direction, base: base.map(|(number, _)| number), rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::rows::ROWS;
+
+    const SIZE: u64 = 1 << 20;
+
+    #[test]
+    fn percentages_refer_to_the_first_row_that_ran() {
+        let sample = |io_ms| Sample {
+            create_ms: 1.0,
+            close_ms: 1.0,
+            io_ms,
+            io_cpu_ms: 1.0,
+            cached_before: None,
+            cached_after: Some(SIZE),
+        };
+        let results: [Samples; 3] = [
+            Err(Trouble::short("nothing", 0, SIZE)),
+            Ok(vec![sample(20.0), sample(10.0), sample(40.0)]),
+            Ok(vec![sample(5.0)]),
+        ];
+        let lines = results.iter().zip(ROWS).enumerate();
+        let lines = lines.map(|(index, (result, row))| line(index + 1, row, SIZE, result));
+        let part = compare(Direction::Read, lines.collect());
+        assert_eq!(part.base, Some(2));
+        let percent = part.rows.iter().map(|row| row.figures.as_ref().and_then(|f| f.percent));
+        assert_eq!(percent.collect::<Vec<_>>(), [None, Some(100.0), Some(400.0)]);
+        assert!(part.rows.iter().all(|row| row.notes.is_empty()), "these rows are buffered");
+        assert_eq!(notes(ROWS[3], SIZE, &[sample(1.0)]).len(), 1, "direct, but cached");
+    }
+}

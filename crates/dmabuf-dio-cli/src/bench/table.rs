@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Measures the table.
+
+use super::args::TableArgs;
+use super::buffers::{Buffer, Maker};
+use super::disk::{Caches, DiskFile};
+use super::facts::{self, Facts};
+use super::measure::Start;
+use super::pattern::Pattern;
+use super::results::{Part, Sample, Samples, Table, compare, line};
+use super::rows::{ROWS, Row};
+use super::trouble::Trouble;
+use super::ways::{Direction, Mover};
+use crate::exit::Failure;
+use crate::progress::Bar;
+
+const COUNT: u64 = ROWS.len() as u64;
+
+impl Table {
+    pub(crate) fn measure(args: &TableArgs) -> Result<Self, Failure> {
+        let total = args.buffers.saturating_mul(args.size);
+        facts::ensure_memory(total)?;
+        let disk = DiskFile::create(&args.common.dir, total)?;
+        let content = Pattern::new(0);
+        disk.write(content)?;
+        let mut bench = Bench::new(args, disk, content);
+        let parts = args.direction.each().iter().map(|direction| bench.part(*direction)).collect();
+        Ok(Self {
+            schema: 1,
+            bench: "table",
+            facts: Facts::gather(&bench.disk, &args.common),
+            buffers: args.buffers,
+            buffer_size: args.size,
+            runs: args.runs,
+            parts,
+        })
+    }
+}
+
+struct Bench<'a> {
+    args: &'a TableArgs,
+    disk: DiskFile,
+    /// What the file holds while it is read.
+    content: Pattern,
+    /// The number of the next pattern to write.
+    next: u64,
+    caches: Caches,
+}
+
+impl<'a> Bench<'a> {
+    fn new(args: &'a TableArgs, disk: DiskFile, content: Pattern) -> Self {
+        Self { args, disk, content, next: 1, caches: Caches::new(args.common.keep_caches) }
+    }
+
+    /// Rows take turns, so that what changes in the meantime meets all of them.
+    fn part(&mut self, direction: Direction) -> Part {
+        let mut results: Vec<Samples> = vec![Ok(Vec::new()); ROWS.len()];
+        let bar = Bar::steps();
+        let runs = self.args.runs;
+        for run in 0..runs {
+            for (index, row) in ROWS.into_iter().enumerate() {
+                bar.say(format!("{}, run {} of {runs}: {}", direction.verb(), run + 1, row.name()));
+                bar.update(u64::from(run) * COUNT + index as u64, u64::from(runs) * COUNT);
+                let Ok(samples) = &mut results[index] else { continue };
+                match self.sample(row, direction) {
+                    Ok(sample) => samples.push(sample),
+                    // What worked before is not what the kernel lacks.
+                    Err(trouble) if !samples.is_empty() => results[index] = Err(trouble.grave()),
+                    Err(trouble) => results[index] = Err(trouble),
+                }
+            }
+        }
+        bar.finish();
+        let rows = ROWS.into_iter().zip(&results).enumerate();
+        let rows = rows.map(|(index, (row, result))| line(index + 1, row, self.disk.len(), result));
+        compare(direction, rows.collect())
+    }
+
+    /// Creates, moves, compares, destroys and closes.
+    fn sample(&mut self, row: Row, direction: Direction) -> Result<Sample, Trouble> {
+        let TableArgs { buffers, size, .. } = *self.args;
+        let maker = Maker::new(row.kind)?;
+        let mover = Mover::new(row.way, direction)?;
+        let file = self.disk.open(row.mode)?;
+        let pattern = match direction {
+            Direction::Read => self.content,
+            Direction::Write => Pattern::new(self.next),
+        };
+        self.next += 1;
+        self.caches.drop(&self.disk);
+
+        let start = Start::now();
+        let buffers: Vec<Buffer> =
+            (0..buffers).map(|_| maker.make(size)).collect::<Result<_, _>>()?;
+        let create = start.took();
+        self.prepare(row, direction, pattern, &buffers)?;
+
+        let cached_before = self.disk.cached();
+        let start = Start::now();
+        let mappings = mover.run(file, row.kind, &buffers)?;
+        let io = start.took();
+        let cached_after = self.disk.cached();
+
+        self.verify(direction, pattern, &buffers)?;
+        for buffer in &buffers {
+            buffer.poison()?;
+        }
+        let start = Start::now();
+        drop(mappings);
+        drop(buffers);
+        let close = start.took();
+        Ok(Sample {
+            create_ms: create.wall_ms,
+            close_ms: close.wall_ms,
+            io_ms: io.wall_ms,
+            io_cpu_ms: io.cpu_ms,
+            cached_before,
+            cached_after,
+        })
+    }
+
+    /// Before reading there is something wrong in the buffers, before writing what to write.
+    fn prepare(
+        &self,
+        row: Row,
+        direction: Direction,
+        pattern: Pattern,
+        buffers: &[Buffer],
+    ) -> Result<(), Trouble> {
+        for (buffer, at) in buffers.iter().zip(self.places()) {
+            match direction {
+                Direction::Write => buffer.fill(pattern, at)?,
+                // A new memfd has no pages, and to allocate them is part of its I/O. It is zero,
+                // and no word of the content is.
+                Direction::Read if row.kind.is_empty() => {}
+                Direction::Read => buffer.poison()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn verify(
+        &self,
+        direction: Direction,
+        pattern: Pattern,
+        buffers: &[Buffer],
+    ) -> Result<(), Trouble> {
+        if direction == Direction::Write {
+            let checked = self.disk.check(pattern);
+            let checked = checked.map_err(|errno| Trouble::failed("reading the file", errno))?;
+            return checked.map_err(|difference| Trouble::different(&difference));
+        }
+        for (buffer, at) in buffers.iter().zip(self.places()) {
+            buffer.check(pattern, at)?.map_err(|difference| Trouble::different(&difference))?;
+        }
+        Ok(())
+    }
+
+    /// Where in the file the buffers' contents are.
+    fn places(&self) -> impl Iterator<Item = u64> {
+        (0..self.disk.len()).step_by(self.args.size as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+    use crate::bench::args::What;
+    use crate::bench::buffers::Kind;
+    use crate::bench::trouble::Status;
+    use crate::bench::ways::Way;
+
+    const SIZE: u64 = 1 << 20;
+
+    fn arguments(folder: &tempfile::TempDir) -> TableArgs {
+        let dir = folder.path().to_str().expect("text");
+        let arguments =
+            ["dmabuf-dio", "bench", "table", "--keep-caches", "--buffers", "2", "--size", "1M"];
+        let cli = Cli::try_parse_from(arguments.into_iter().chain(["--dir", dir])).expect("usage");
+        match cli.command {
+            Command::Bench(args) => match args.what {
+                What::Table(args) => args,
+                What::Load(_) => unreachable!("bench table was asked for"),
+            },
+            _ => unreachable!("bench was asked for"),
+        }
+    }
+
+    /// Rows that every kernel has, if the file system does.
+    fn rows(disk: &DiskFile) -> Vec<Row> {
+        let everywhere = |row: &Row| row.kind == Kind::Memfd && row.way != Way::CopyFileRange;
+        ROWS.into_iter().filter(everywhere).filter(|row| disk.open(row.mode).is_ok()).collect()
+    }
+
+    #[test]
+    fn one_wrong_byte_of_the_file_is_found_by_every_row() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let args = arguments(&folder);
+        let disk = DiskFile::create(folder.path(), 2 * SIZE).expect("a file");
+        let content = Pattern::new(0);
+        disk.write(content).expect("written");
+        let mut bench = Bench::new(&args, disk, content);
+        for row in rows(&bench.disk) {
+            let sample = bench.sample(row, Direction::Read).expect("all bytes in their places");
+            assert!(sample.io_ms > 0.0 && sample.create_ms > 0.0 && sample.close_ms > 0.0);
+        }
+        let at = SIZE + 4097;
+        bench.disk.damage(at);
+        for row in rows(&bench.disk) {
+            let trouble = bench.sample(row, Direction::Read).expect_err("a difference");
+            assert_eq!(trouble.status, Status::Different);
+            assert!(trouble.reason.contains(&at.to_string()), "{trouble:?}");
+        }
+    }
+
+    #[test]
+    fn writing_replaces_what_the_file_held() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let args = arguments(&folder);
+        let disk = DiskFile::create(folder.path(), 2 * SIZE).expect("a file");
+        disk.write(Pattern::new(0)).expect("written");
+        let mut bench = Bench::new(&args, disk, Pattern::new(0));
+        for row in rows(&bench.disk) {
+            let number = bench.next;
+            bench.sample(row, Direction::Write).expect("all bytes in their places");
+            assert_eq!(bench.disk.check(Pattern::new(number)), Ok(Ok(())), "{}", row.name());
+            assert!(bench.disk.check(Pattern::new(bench.next)).expect("read").is_err());
+        }
+    }
+}
