@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr;
 
-use dmabuf_dio_sys::{dio, heap};
+use dmabuf_dio_sys::{dio, heap, udmabuf};
 use io_uring::IoUring;
 use rustix::fs::OFlags;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -44,7 +44,7 @@ struct Bench {
 type Way = fn(&Bench) -> io::Result<u64>;
 
 /// The ways: name, bytes copied and bytes zeroed by the CPU per byte, the measurement.
-const WAYS: [(&str, f64, f64, Way); 9] = [
+const WAYS: [(&str, f64, f64, Way); 12] = [
     ("system heap: allocate", 0.0, 1.0, allocate),
     ("system heap: buffered read into the mapping", 1.0, 0.0, buffered_read),
     ("memfd, io_uring registered, 1 MiB x 8", 0.0, 0.0, registered_memfd),
@@ -54,6 +54,9 @@ const WAYS: [(&str, f64, f64, Way); 9] = [
     ("module: slot, 1 MiB x 8", 0.0, 0.0, slot_1m),
     ("module: slot, 8 MiB x 4", 0.0, 0.0, slot_8m),
     ("module: LOAD, allocation included", 0.0, 0.0, module_load),
+    ("series: copy_file_range, system heap", 0.0, 0.0, copy_to_heap),
+    ("series: copy_file_range, udmabuf of 4 KiB pages", 0.0, 0.0, copy_to_udmabuf),
+    ("series: heap flag, allocation included", 0.0, 0.0, heap_read),
 ];
 
 /// Runs all ways and prints the result.
@@ -269,6 +272,45 @@ fn module_load(bench: &Bench) -> io::Result<u64> {
     let _buffer = dio::load(context.as_fd(), &mut load)?;
     let busy = bench.spinner.busy_since(start);
     whole(load.done, bench)?;
+    Ok(busy)
+}
+
+/// By `copy_file_range(2)`, which kernels without the patch series refuse.
+fn copy_into(bench: &Bench, buffer: &OwnedFd) -> io::Result<u64> {
+    let (mut from, mut to) = (0, 0);
+    let start = bench.spinner.mark();
+    while to < bench.len {
+        let left = (bench.len - to) as usize;
+        if rustix::fs::copy_file_range(&bench.direct, Some(&mut from), buffer, Some(&mut to), left)?
+            == 0
+        {
+            break;
+        }
+    }
+    let busy = bench.spinner.busy_since(start);
+    whole(to, bench)?;
+    Ok(busy)
+}
+
+fn copy_to_heap(bench: &Bench) -> io::Result<u64> {
+    copy_into(bench, &heap_buffer(bench)?)
+}
+
+fn copy_to_udmabuf(bench: &Bench) -> io::Result<u64> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
+    let memfd = rustix::fs::memfd_create("bench", flags)?;
+    rustix::fs::ftruncate(&memfd, bench.len)?;
+    rustix::fs::fcntl_add_seals(&memfd, rustix::fs::SealFlags::SHRINK)?;
+    let device = udmabuf::open()?;
+    copy_into(bench, &udmabuf::create(device.as_fd(), memfd.as_fd(), 0, bench.len)?)
+}
+
+fn heap_read(bench: &Bench) -> io::Result<u64> {
+    let heap = heap::open(SYSTEM_HEAP)?;
+    let start = bench.spinner.mark();
+    let (_buffer, done) = heap::alloc_read_file(heap.as_fd(), bench.len, bench.direct.as_fd(), 0)?;
+    let busy = bench.spinner.busy_since(start);
+    whole(done, bench)?;
     Ok(busy)
 }
 
