@@ -8,11 +8,11 @@ mod common;
 
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use common::{assert_same, available, bytes, file_of, fill, folder};
-use dmabuf_dio::{Backend, Errno, Error, Kind, Loader, Mode, Saver, probe};
+use dmabuf_dio::{Backend, CancelToken, Errno, Error, Kind, Loader, Mode, Saver, probe};
 
 const BOTH: [Backend; 2] = [Backend::Heap, Backend::CopyFileRange];
 
@@ -75,6 +75,40 @@ fn a_refusal_moves_on_to_the_next_backend() {
         assert_eq!(refused.contains(&backend), is_before, "{refused:?}");
     }
     assert_same("content", &bytes(&loaded.buf)[..100_001], &expected);
+}
+
+#[test]
+fn one_call_for_all_is_watched_and_its_cancellation_heard() {
+    let _alone = alone();
+    if !available(Backend::Heap) {
+        return;
+    }
+    let folder = folder();
+    let (path, expected) = file_of(&folder, 256 << 20);
+    let total = expected.len() as u64;
+    let token = CancelToken::new();
+    let (stop, before_the_end) = (token.clone(), Arc::new(AtomicU32::new(0)));
+    let count = Arc::clone(&before_the_end);
+    let loader =
+        Loader::new(&path).backend(Backend::Heap).cancel(token).progress(move |progress| {
+            if progress.done > 0 && progress.done < total {
+                count.fetch_add(1, Ordering::Relaxed);
+                stop.cancel();
+            }
+        });
+    let start = Instant::now();
+    let result = loader.load();
+    let seen = before_the_end.load(Ordering::Relaxed);
+    println!("looked at {seen} times in {:?}", start.elapsed());
+    match result {
+        Err(Error::Cancelled { length, .. }) => assert!(seen > 0 && length == total),
+        Err(error) => panic!("{error}"),
+        // Where storage is not counted by thread, or all of it was there in no time.
+        Ok(loaded) => {
+            assert_eq!(seen, 0, "a cancelled load does not succeed");
+            assert_same("content", &bytes(&loaded.buf), &expected);
+        }
+    }
 }
 
 #[test]
