@@ -41,6 +41,7 @@ build: deps ## the command, target/release/dmabuf-dio
 programs: deps
 	@$(MAKE) -C tests/guest --quiet O=$(CURDIR)/build/tests-guest
 	@tools/collect-rust-tests
+	@tools/build-kselftests "$$(vm/kernel --sources 7.3-series)"
 	@mkdir -p build
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
 

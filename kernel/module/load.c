@@ -79,7 +79,8 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	if (ret == -EINVAL && !t->done)
 		arg->align = t->align;
 	arg->done = t->done;
-	arg->direct = t->direct;
+	arg->direct = dio_call_direct(&load.call, arg->file_offset,
+				      arg->length);
 	if (!ret && t->done < arg->length)
 		ret = -ENODATA;
 	if (ret)

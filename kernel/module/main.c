@@ -16,9 +16,8 @@
 #include <linux/stddef.h>
 #include <linux/uaccess.h>
 
+#include "call.h"
 #include "compat.h"
-#include "context.h"
-#include "transfer.h"
 
 unsigned long dio_default_chunk = SZ_8M;
 unsigned long dio_default_gather = SZ_8M;

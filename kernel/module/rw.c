@@ -55,7 +55,7 @@ int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 	if (ret == -EINVAL && !t->done)
 		arg->align = t->align;
 	arg->done = t->done;
-	arg->direct = t->direct;
+	arg->direct = dio_call_direct(&call, arg->file_offset, arg->length);
 
 	dio_access_end(att->access, dir);
 out_exit:

@@ -71,15 +71,6 @@ static ssize_t dio_request_wait(struct dio_request *req)
 	return req->result;
 }
 
-static void dio_account(struct dio_transfer *t, u64 bytes, bool direct)
-{
-	t->done += bytes;
-	if (direct)
-		t->direct += bytes;
-	if (t->moved)
-		atomic64_add(bytes, t->moved);
-}
-
 /* Lends what may first have to be allocated. */
 static int dio_lend(struct dio_transfer *t, unsigned int slot, u64 offset,
 		    size_t count, struct iov_iter *iter)
@@ -158,6 +149,8 @@ static int dio_run_requests(struct dio_transfer *t, struct dio_request *reqs,
 					  direct);
 			head++;
 			started += count;
+			/* What failed at once is not followed by more. */
+			stop = !reqs[slot].queued && reqs[slot].result != count;
 		}
 		if (head == tail)
 			return err;
@@ -179,7 +172,7 @@ static int dio_run_requests(struct dio_transfer *t, struct dio_request *reqs,
 		if (gap)
 			continue;
 		if (ret > 0) {
-			dio_account(t, ret, direct);
+			t->done += ret;
 			/* vfs_iocb_iter_write() tells of what it did at once. */
 			if (t->rw == WRITE && req->queued)
 				fsnotify_modify(t->file);
@@ -252,11 +245,9 @@ static int dio_read_edge(struct dio_transfer *t, u64 pos, u64 buf_offset,
 		size_t count = min_t(size_t, length, ret - skip);
 
 		ret = dio_lend(t, 0, buf_offset, count, &iter);
-		if (!ret) {
-			count = copy_to_iter(page_address(page) + skip, count,
-					     &iter);
-			dio_account(t, count, true);
-		}
+		if (!ret)
+			t->done += copy_to_iter(page_address(page) + skip, count,
+						&iter);
 	}
 	__free_pages(page, order);
 	return min_t(ssize_t, ret, 0);
@@ -331,10 +322,6 @@ int dio_transfer_init(struct dio_transfer *t, struct file *file, int rw,
 		.chunk = chunk,
 		.depth = depth,
 	};
-	if (!chunk || !PAGE_ALIGNED(chunk) || chunk > DIO_MAX_CHUNK ||
-	    !depth || depth > DIO_MAX_DEPTH)
-		return -EINVAL;
-
 	if (S_ISDIR(mode))
 		return -EISDIR;
 	if (!S_ISREG(mode) && !S_ISBLK(mode))
@@ -368,7 +355,7 @@ int dio_transfer_run(struct dio_transfer *t, u64 file_offset, u64 buf_offset,
 		     u64 length)
 {
 	u64 end, head, body;
-	int ret;
+	int ret = 0;
 
 	if (check_add_overflow(file_offset, length, &end) || end > LLONG_MAX)
 		return -EOVERFLOW;

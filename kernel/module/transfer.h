@@ -2,20 +2,15 @@
 #ifndef DMABUF_DIO_TRANSFER_H
 #define DMABUF_DIO_TRANSFER_H
 
-#include <linux/atomic.h>
 #include <linux/fs.h>
 
 #include "segments.h"
-
-/* In single pages 32768 vectors: some kernels count those of a bio in 16 bits. */
-#define DIO_MAX_CHUNK	SZ_128M
-#define DIO_MAX_DEPTH	64
 
 /* A range on its way between a file and the pages of a buffer. */
 struct dio_transfer {
 	struct file *file;		/* held by the caller */
 	int rw;				/* READ: file to buffer, WRITE: back */
-	u64 chunk;			/* bytes per request */
+	u64 chunk;			/* bytes per request, a multiple of pages */
 	unsigned int depth;		/* requests in flight */
 
 	/*
@@ -29,7 +24,7 @@ struct dio_transfer {
 	struct dio_cursor cursor;
 
 	/* Has the caller been killed, say? 0 or -errno, which ends the transfer. */
-	int (*stopped)(const struct dio_transfer *t);
+	int (*stopped)(struct dio_transfer *t);
 
 	/*
 	 * For a buffer that is still being allocated: makes it reach @end, or
@@ -40,13 +35,9 @@ struct dio_transfer {
 	u64 grow_until;			/* of the finished buffer */
 	u64 gather;			/* let it reach this before the first request */
 
-	/* Results */
 	u64 done;			/* bytes from the start, without a gap */
-	u64 direct;			/* of these, asked for with O_DIRECT */
-	atomic64_t *moved;		/* counts them too, may be NULL */
-	unsigned int align;		/* what EINVAL is about */
-
 	unsigned int block;		/* unit of O_DIRECT in the file, or 0 */
+	unsigned int align;		/* what EINVAL is about */
 };
 
 int dio_transfer_init(struct dio_transfer *t, struct file *file, int rw,

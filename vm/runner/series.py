@@ -2,6 +2,8 @@
 """The Linux 7.3 source with the patches of kernel/series."""
 
 import hashlib
+import os
+import re
 import shutil
 import subprocess
 
@@ -28,9 +30,13 @@ def ensure():
     stamp = target / STAMP
     with lock(target.name):
         if not stamp.exists() or stamp.read_text() != wanted:
+            partial = target.with_name(target.name + ".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            copy(tree.path, partial)
+            apply(partial)
+            keep_times(target, partial)
             shutil.rmtree(target, ignore_errors=True)
-            copy(tree.path, target)
-            apply(target)
+            partial.rename(target)
             stamp.write_text(wanted)
     return source.Tree(target, tree.label, wanted)
 
@@ -53,3 +59,12 @@ def apply(target):
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:
             raise Failure(f"{path.name} does not apply to this source:\n{done.stdout}")
+
+
+def keep_times(old, new):
+    """What the patches change in the same way as before does not have to be built again."""
+    for path in patches():
+        for name in re.findall(r"^\+\+\+ b/(.*)$", path.read_text(), re.M):
+            before, after = old / name, new / name
+            if before.exists() and before.read_bytes() == after.read_bytes():
+                os.utime(after, ns=(before.stat().st_atime_ns, before.stat().st_mtime_ns))
