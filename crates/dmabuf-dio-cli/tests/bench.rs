@@ -92,11 +92,11 @@ fn is_row(row: &Value, must: bool) -> bool {
 fn table_moves_every_byte() {
     let folder = folder();
     let arguments =
-        ["table", "--buffers", "3", "--size", "1MiB", "--runs", "2", "--direction", "both"];
+        ["table", "--buffers", "3", "--size", "192K", "--runs", "2", "--direction", "both"];
     let table = json(&folder, &arguments);
     assert_eq!(table["schema"], 1);
     assert_eq!((&table["buffers"], &table["runs"]), (&3.into(), &2.into()));
-    assert_eq!(table["buffer_size"], 1 << 20);
+    assert_eq!(table["buffer_size"], 192 << 10);
     for fact in ["kernel", "machine", "file_system", "directory", "caches_dropped_by"] {
         assert!(!text(&table[fact]).is_empty(), "{fact}");
     }
@@ -135,11 +135,11 @@ fn load_moves_every_byte_and_sets_back_what_it_sets() {
     let folder = folder();
     let gather = || std::fs::read_to_string(READ_GATHER).ok();
     let before = gather();
-    let arguments = ["load", "--sizes", "64K,3M", "--runs", "2", "--gather", "1M"];
+    let arguments = ["load", "--sizes", "64K,600K", "--runs", "2", "--gather", "200K"];
     let comparison = json(&folder, &arguments);
     assert_eq!(gather(), before);
     let sizes = list(&comparison["sizes"]);
-    assert_eq!([&sizes[0]["bytes"], &sizes[1]["bytes"]], [65_536, 3 << 20]);
+    assert_eq!([&sizes[0]["bytes"], &sizes[1]["bytes"]], [64 << 10, 600 << 10]);
     for size in sizes {
         let rows = list(&size["rows"]);
         assert_eq!(rows.len(), 13);

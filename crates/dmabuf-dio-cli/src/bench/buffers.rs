@@ -130,6 +130,12 @@ pub(crate) fn memfd(len: u64) -> Result<Buffer, Trouble> {
     make().map_err(|errno| Trouble::failed("memfd_create", errno))
 }
 
+/// Uses memory once: in a virtual machine its first use can take a second for a GiB.
+pub(crate) fn touch_memory(len: u64) {
+    // If that fails, what follows will tell.
+    let _ = memfd(len).and_then(|buffer| buffer.poison());
+}
+
 /// Why no dma-buf of that length could be made of a memfd.
 fn cannot_create(errno: Os, len: u64) -> Trouble {
     let limit = std::fs::read_to_string(udmabuf::SIZE_LIMIT_MB).ok();

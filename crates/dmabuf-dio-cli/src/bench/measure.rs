@@ -39,7 +39,7 @@ fn cpu() -> Duration {
 }
 
 fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
+    time.as_nanos() as f64 / 1e6
 }
 
 /// The values of all runs, and what is shown of them.

@@ -76,33 +76,22 @@ fn cells(figures: &Figures, several: bool) -> Vec<String> {
     cells
 }
 
-const LEGEND: [(&str, &str); 11] = [
-    ("dmabuf", "a dma-buf of the system heap"),
-    ("udmabuf", "a dma-buf made of a memfd"),
-    ("memfd", "shared memory without pages: to allocate them is part of the I/O"),
-    ("u+memfd", "a udmabuf whose bytes are moved by its memfd, which has pages"),
-    ("buffer, direct", "through the page cache, or past it: the file is open with O_DIRECT"),
-    ("R/W", "read() or write() on a mapping of the buffer"),
-    ("c_f_r", "copy_file_range()"),
-    ("create-ms, close-ms", "making all buffers, and unmapping and closing them"),
-    ("I/O-MB/s, I/O%", "millions of bytes per second; that speed relative to row 1"),
-    (
-        "CPU-ms",
-        "user and system time of this process during the I/O, without kernel threads; under QEMU \
-         with -icount shift=0: millions of instructions",
-    ),
-    ("content", "every byte was compared after every row of every run"),
-];
-
 fn legend(page: &mut Page, table: &Table) {
-    for (word, meaning) in LEGEND {
+    for (word, meaning) in ROWS {
         page.note(word, meaning);
     }
+    page.note("create-ms, close-ms", "making all buffers, and unmapping and closing them");
     let mut io = "moving all bytes; for R/W with mapping and DMA_BUF_IOCTL_SYNC".to_owned();
     if table.parts.iter().any(|part| part.direction == Direction::Write) {
         io += "; when writing, over a file that has its blocks, with fdatasync() at the end";
     }
     page.note("I/O-ms", io);
+    page.note("I/O-MB/s, I/O%", "millions of bytes per second; that speed relative to row 1");
+    page.note(
+        "CPU-ms",
+        "user and system time of this process during the I/O, without kernel threads; under QEMU \
+         with -icount shift=0: millions of instructions",
+    );
     page.note(
         "times",
         format!(
@@ -111,4 +100,16 @@ fn legend(page: &mut Page, table: &Table) {
             table.facts.caches_dropped_by
         ),
     );
+    page.note("content", "every byte was compared after every row of every run");
 }
+
+/// The words that names of rows are made of.
+const ROWS: [(&str, &str); 7] = [
+    ("dmabuf", "a dma-buf of the system heap"),
+    ("udmabuf", "a dma-buf made of a memfd"),
+    ("memfd", "shared memory without pages: to allocate them is part of the I/O"),
+    ("u+memfd", "a udmabuf whose bytes are moved by its memfd, which has pages"),
+    ("buffer, direct", "through the page cache, or past it: the file is open with O_DIRECT"),
+    ("R/W", "read() or write() on a mapping of the buffer"),
+    ("c_f_r", "copy_file_range()"),
+];
