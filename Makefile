@@ -29,8 +29,8 @@ lint: deps ## formatters, clippy, checkpatch, sparse, shellcheck
 	tools/lint-shell
 
 .PHONY: bench
-bench: build ## what each way costs the CPU: instructions per MiB on 7.3
-	vm/run --kernel 7.3 --icount -- target/release/dmabuf-dio-bench cost
+bench: build ## what each way costs the CPU: instructions per MiB on 7.3 with the series
+	vm/run --kernel 7.3-series --icount -- target/release/dmabuf-dio-bench cost
 
 .PHONY: build
 build: deps ## the command, target/release/dmabuf-dio
