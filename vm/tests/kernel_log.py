@@ -33,6 +33,7 @@ guest: BUG: module dmabuf_dio is still in use after the command
 """
 HARMLESS = """\
 DMA-API: preallocated 65536 debug entries
+DMA-API: dma_debug_entry pool grown to 131072 (200%)
 DMA-API: debugging enabled by kernel config
 SLUB: Unable to allocate memory on CPU 0 (of node 0) on node -1, gfp=0x820(GFP_ATOMIC)
 kasan: KernelAddressSanitizer initialized (generic)
