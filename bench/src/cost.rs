@@ -18,7 +18,6 @@ use crate::busy::Spinner;
 use crate::ring;
 
 const MIB: u64 = 1 << 20;
-const SYSTEM_HEAP: &str = "/dev/dma_heap/system";
 
 /// One line of the result.
 #[derive(Serialize)]
@@ -136,7 +135,7 @@ fn drop_cache(file: &File) -> io::Result<()> {
 }
 
 fn heap_buffer(bench: &Bench) -> io::Result<OwnedFd> {
-    let heap = heap::open(SYSTEM_HEAP)?;
+    let heap = heap::open(heap::SYSTEM)?;
     Ok(heap::alloc(heap.as_fd(), bench.len)?)
 }
 
@@ -149,7 +148,7 @@ fn attached(bench: &Bench) -> io::Result<OwnedFd> {
 }
 
 fn allocate(bench: &Bench) -> io::Result<u64> {
-    let heap = heap::open(SYSTEM_HEAP)?;
+    let heap = heap::open(heap::SYSTEM)?;
     let start = bench.spinner.mark();
     let _buffer = heap::alloc(heap.as_fd(), bench.len)?;
     Ok(bench.spinner.busy_since(start))
@@ -306,7 +305,7 @@ fn copy_to_udmabuf(bench: &Bench) -> io::Result<u64> {
 }
 
 fn heap_read(bench: &Bench) -> io::Result<u64> {
-    let heap = heap::open(SYSTEM_HEAP)?;
+    let heap = heap::open(heap::SYSTEM)?;
     let start = bench.spinner.mark();
     let (_buffer, done) = heap::alloc_read_file(heap.as_fd(), bench.len, bench.direct.as_fd(), 0)?;
     let busy = bench.spinner.busy_since(start);

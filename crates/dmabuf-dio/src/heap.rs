@@ -4,30 +4,26 @@
 use std::os::fd::OwnedFd;
 
 use dmabuf_dio_sys::heap;
-use rustix::io::Errno as Os;
 
 use crate::backend::{Backend, Refusal};
+use crate::node::Node;
+
+const NODE: Node = Node {
+    path: heap::SYSTEM,
+    access: "r",
+    missing: "",
+    remedy: "boot a kernel with CONFIG_DMABUF_HEAPS_SYSTEM=y, or: modprobe system_heap",
+};
 
 /// Opens the system heap in the name of `backend`.
 pub(crate) fn open(backend: Backend) -> Result<OwnedFd, Refusal> {
-    heap::open(heap::SYSTEM).map_err(|errno| refuse(backend, errno))
-}
-
-fn refuse(backend: Backend, errno: Os) -> Refusal {
-    match errno {
-        Os::NOENT | Os::NODEV | Os::NXIO => backend
-            .refuse(format!("there is no {}", heap::SYSTEM))
-            .errno(errno)
-            .remedy("boot a kernel with CONFIG_DMABUF_HEAPS_SYSTEM=y, or: modprobe system_heap"),
-        _ => backend
-            .refuse(format!("{} cannot be opened", heap::SYSTEM))
-            .errno(errno)
-            .remedy(format!("run as root, or: sudo setfacl -m u:$USER:r {}", heap::SYSTEM)),
-    }
+    heap::open(heap::SYSTEM).map_err(|errno| NODE.refuse(backend, errno))
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno as Os;
+
     use super::*;
 
     #[test]
@@ -36,7 +32,7 @@ mod tests {
             (Os::NOENT, "there is no /dev/dma_heap/system", "CONFIG_DMABUF_HEAPS_SYSTEM"),
             (Os::ACCESS, "/dev/dma_heap/system cannot be opened", "setfacl"),
         ] {
-            let refusal = refuse(Backend::Heap, errno);
+            let refusal = NODE.refuse(Backend::Heap, errno);
             assert_eq!((refusal.reason.as_str(), refusal.errno), (reason, Some(errno.into())));
             let said = refusal.remedy.expect("a remedy");
             assert!(said.contains(remedy) && !said.contains("kernel/series"), "{said}");

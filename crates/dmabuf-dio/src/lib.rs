@@ -58,6 +58,7 @@ mod extent;
 mod file;
 mod heap;
 mod measure;
+mod node;
 mod options;
 mod run;
 mod target;

@@ -15,6 +15,14 @@ use crate::control::Watch;
 use crate::error::{Attempt, Direction, Error};
 use crate::extent::Extent;
 use crate::file::File;
+use crate::node::Node;
+
+const NODE: Node = Node {
+    path: dio::DEVICE,
+    access: "rw",
+    missing: ": the kernel module is not loaded",
+    remedy: "sudo modprobe dmabuf_dio, or sudo make dkms in the source to install it",
+};
 
 /// An open file of the module's device.
 #[derive(Debug)]
@@ -26,16 +34,7 @@ pub(crate) struct Context {
 impl Context {
     /// Opens the device in the name of `backend`.
     pub(crate) fn open(backend: Backend) -> Result<Self, Refusal> {
-        let fd = dio::open().map_err(|errno| match errno {
-            Os::NOENT | Os::NODEV | Os::NXIO => backend
-                .refuse(format!("there is no {}: the kernel module is not loaded", dio::DEVICE))
-                .errno(errno)
-                .remedy("sudo modprobe dmabuf_dio, or sudo make dkms in the source to install it"),
-            _ => backend
-                .refuse(format!("{} cannot be opened", dio::DEVICE))
-                .errno(errno)
-                .remedy(format!("run as root, or: sudo setfacl -m u:$USER:rw {}", dio::DEVICE)),
-        })?;
+        let fd = dio::open().map_err(|errno| NODE.refuse(backend, errno))?;
         let info = dio::info(fd.as_fd()).map_err(|errno| {
             backend
                 .refuse(format!("{} does not answer as the module does", dio::DEVICE))

@@ -14,6 +14,14 @@ use crate::backend::{Backend, Refusal};
 use crate::buf::DmaBuf;
 use crate::error::Attempt;
 use crate::memory::HUGE_PAGE;
+use crate::node::Node;
+
+const NODE: Node = Node {
+    path: udmabuf::DEVICE,
+    access: "rw",
+    missing: "",
+    remedy: "sudo modprobe udmabuf, or boot a kernel with CONFIG_UDMABUF=y",
+};
 
 /// Loads into a new memfd and makes a dma-buf of it.
 pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
@@ -47,16 +55,7 @@ pub(crate) fn make(device: std::os::fd::BorrowedFd<'_>, memfd: &DmaBuf) -> Resul
 
 /// Why the device cannot be opened.
 pub(crate) fn refuse_device(errno: Os) -> Refusal {
-    match errno {
-        Os::NOENT | Os::NODEV | Os::NXIO => Backend::Udmabuf
-            .refuse(format!("there is no {}", udmabuf::DEVICE))
-            .errno(errno)
-            .remedy("sudo modprobe udmabuf, or boot a kernel with CONFIG_UDMABUF=y"),
-        _ => Backend::Udmabuf
-            .refuse(format!("{} cannot be opened", udmabuf::DEVICE))
-            .errno(errno)
-            .remedy(format!("run as root, or: sudo setfacl -m u:$USER:rw {}", udmabuf::DEVICE)),
-    }
+    NODE.refuse(Backend::Udmabuf, errno)
 }
 
 /// The largest udmabuf, in bytes, as far as the kernel says.
