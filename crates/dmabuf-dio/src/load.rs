@@ -11,6 +11,7 @@ use crate::control::Watch;
 use crate::error::{Direction, Error, Result};
 use crate::file::{File, Spec};
 use crate::options::{Options, option_methods};
+use crate::private::Private;
 use crate::report::Report;
 use crate::run::first_available;
 use crate::via::{self, Task};
@@ -131,8 +132,38 @@ impl<'f> Loader<'f> {
             check_end(&task)?;
             Ok((fresh.buf, fresh.moved))
         })?;
-        let (buf, report) = run.report(&task, |buf| buf);
+        let (buf, report) = run.report(&task, |buf| Some(buf.kind()));
         Ok(Loaded { buf, data_offset: layout.data_offset, len: length, report })
+    }
+
+    /// Loads into new memory that only this process has. Blocks until all of the range is there.
+    ///
+    /// For who needs no sharing: such memory comes in huge pages on most systems (where
+    /// `/sys/kernel/mm/transparent_hugepage/enabled` is `madvise` or `always`), for which a memfd
+    /// needs a setting that only root can change. It is filled by direct I/O, as a memfd is, and
+    /// through the page cache where the file offers nothing else. The setting
+    /// [`backend`](Self::backend) is not used.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load`](Self::load), but for [`Error::Unavailable`]. On any error the memory is
+    /// freed.
+    pub fn load_private(&self) -> Result<Private> {
+        let (file, length) = self.open()?;
+        if length == 0 {
+            return Err(Error::EmptyRange { path: file.path, direction: Direction::Load });
+        }
+        let options = Options { backend: Some(Backend::Private), ..self.options.clone() };
+        let watch = Watch::start(&options.control, length);
+        let task = Task { options: &options, ..self.task(&file, length, &watch) };
+        let layout = task.layout()?;
+        let run = first_available(&task, &[], |_| {
+            let loaded = via::private::load(&task, layout)?;
+            check_end(&task)?;
+            Ok(loaded)
+        })?;
+        let (mapping, report) = run.report(&task, |_| None);
+        Ok(Private::new(mapping, layout.data_offset, length, report))
     }
 
     /// Loads into `buf` at `buf_offset`. Blocks until all of the range is there.
@@ -164,7 +195,7 @@ impl<'f> Loader<'f> {
             check_end(&task)?;
             Ok((buf, moved))
         })?;
-        Ok(run.report(&task, |buf| buf).1)
+        Ok(run.report(&task, |buf| Some(buf.kind())).1)
     }
 
     fn task<'a>(&'a self, file: &'a File, length: u64, watch: &'a Watch<'a>) -> Task<'a> {

@@ -23,7 +23,7 @@ pub(crate) fn round_up(value: u64, to: u64) -> Option<u64> {
     Some(value.checked_add(to - 1)? & !(to - 1))
 }
 
-/// A shared mapping that ends with its owner.
+/// A mapping that ends with its owner.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     /// What has to be unmapped: with the slack that alignment took.
@@ -39,39 +39,38 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes, aligned so that huge pages fit.
+    /// Maps the first `len` bytes of a file, aligned so that huge pages fit.
     pub(crate) fn new(fd: BorrowedFd<'_>, len: u64, writable: bool) -> Result<Self> {
-        let errno = |errno: rustix::io::Errno| Error::Buffer { call: "map", errno: errno.into() };
+        let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        let mut mapping = Self::reserve(len, ProtFlags::empty(), MapFlags::NORESERVE)?;
+        // SAFETY: replaces pages of the reservation just made, which nobody else knows.
+        let start = unsafe {
+            let at = mapping.start.as_ptr().cast();
+            mm::mmap(at, mapping.len, prot, MapFlags::SHARED | MapFlags::FIXED, fd, 0)
+        }
+        .map_err(map_error)?;
+        mapping.start = NonNull::new(start.cast()).ok_or(map_error(rustix::io::Errno::NOMEM))?;
+        Ok(mapping)
+    }
+
+    /// Maps `len` zeroed bytes of this process alone, aligned so that huge pages fit.
+    pub(crate) fn anonymous(len: u64) -> Result<Self> {
+        Self::reserve(len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::empty())
+    }
+
+    fn reserve(len: u64, prot: ProtFlags, flags: MapFlags) -> Result<Self> {
         let len = len as usize;
         let slack = if len as u64 >= HUGE_PAGE { HUGE_PAGE as usize } else { 0 };
-        let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: asks for new address space where the kernel likes; no existing memory changes.
         let base = unsafe {
-            mm::mmap_anonymous(
-                ptr::null_mut(),
-                len + slack,
-                ProtFlags::empty(),
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            )
+            mm::mmap_anonymous(ptr::null_mut(), len + slack, prot, MapFlags::PRIVATE | flags)
         }
-        .map_err(errno)?;
-        let mut mapping = Self {
-            reserved: (
-                NonNull::new(base).ok_or(rustix::io::Errno::NOMEM).map_err(errno)?,
-                len + slack,
-            ),
-            start: NonNull::dangling(),
-            len,
-        };
+        .map_err(map_error)?;
+        let base = NonNull::new(base).ok_or(map_error(rustix::io::Errno::NOMEM))?;
         let skip = if slack == 0 { 0 } else { base.align_offset(slack).min(slack) };
         // SAFETY: `skip` is at most the slack, so the address is within the reservation.
-        let at = unsafe { base.byte_add(skip) };
-        // SAFETY: replaces pages of the reservation made above, which nobody else knows.
-        let start = unsafe { mm::mmap(at, len, prot, MapFlags::SHARED | MapFlags::FIXED, fd, 0) }
-            .map_err(errno)?;
-        mapping.start =
-            NonNull::new(start.cast()).ok_or(rustix::io::Errno::NOMEM).map_err(errno)?;
-        Ok(mapping)
+        let start = unsafe { base.byte_add(skip) }.cast();
+        Ok(Self { reserved: (base, len + slack), start, len })
     }
 
     pub(crate) fn as_ptr(&self) -> *mut u8 {
@@ -115,6 +114,10 @@ impl Mapping {
     }
 }
 
+fn map_error(errno: rustix::io::Errno) -> Error {
+    Error::Buffer { call: "map", errno: errno.into() }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: unmaps what `new` mapped; the owner of the mapping is gone.
@@ -136,6 +139,9 @@ impl PageSizes {
     /// Reads from `/proc/self/smaps` what a mapping really got. Pages that this mapping has not
     /// touched do not count.
     pub(crate) fn of(mapping: &Mapping) -> Option<Self> {
+        if mapping.len() < HUGE_PAGE {
+            return Some(Self { page_size: page_size(), huge_bytes: 0 });
+        }
         let smaps = std::fs::read_to_string("/proc/self/smaps").ok()?;
         Some(Self::parse(&smaps, mapping.as_ptr() as u64, mapping.len()))
     }
@@ -151,7 +157,7 @@ impl PageSizes {
             let bytes = value.parse::<u64>().unwrap_or(0) * 1024;
             match key {
                 "KernelPageSize" => kernel_page = bytes,
-                "ShmemPmdMapped" | "FilePmdMapped" => mapped += bytes,
+                "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => mapped += bytes,
                 "VmFlags" => break,
                 _ => {}
             }

@@ -2,7 +2,7 @@
 //! Tries backends in order, and reports on the one that ran.
 
 use crate::backend::{Backend, Refusal};
-use crate::buf::DmaBuf;
+use crate::buf::Kind;
 use crate::error::{Attempt, Error, Result};
 use crate::measure::{Before, judge};
 use crate::report::Report;
@@ -39,7 +39,7 @@ pub(crate) fn first_available<T>(
 
 impl<T> Run<T> {
     /// What the transfer did and cost up to now, and what it gave.
-    pub(crate) fn report(self, task: &Task<'_>, buf: impl Fn(&T) -> &DmaBuf) -> (T, Report) {
+    pub(crate) fn report(self, task: &Task<'_>, kind: impl Fn(&T) -> Option<Kind>) -> (T, Report) {
         let cost = self.before.until_now(task.file.fd(), task.direction);
         let asked = self.moved.direct.min(task.length);
         let (mode, evidence) =
@@ -54,7 +54,7 @@ impl<T> Run<T> {
         let report = Report {
             operation: task.direction,
             backend: self.backend,
-            buffer: buf(&self.value).kind(),
+            buffer: kind(&self.value),
             mode,
             evidence,
             bytes: task.length,
