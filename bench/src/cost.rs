@@ -59,7 +59,7 @@ const WAYS: [(&str, f64, f64, Way); 12] = [
 ];
 
 /// Runs all ways and prints the result.
-pub(crate) fn run(dir: &Path, mib: u64, runs: u32, json: bool) -> io::Result<()> {
+pub(crate) fn run(dir: &Path, mib: u64, runs: u32, only: &str, json: bool) -> io::Result<()> {
     let path = dir.join("dmabuf-dio-bench.data");
     write_file(&path, mib)?;
     let bench = Bench {
@@ -73,7 +73,7 @@ pub(crate) fn run(dir: &Path, mib: u64, runs: u32, json: bool) -> io::Result<()>
     };
 
     let mut rows = Vec::new();
-    for (way, copied, zeroed, measure) in WAYS {
+    for (way, copied, zeroed, measure) in WAYS.into_iter().filter(|row| row.0.contains(only)) {
         let results: io::Result<Vec<u64>> = (0..runs)
             .map(|_| {
                 drop_cache(&bench.buffered)?;

@@ -37,6 +37,9 @@ enum What {
         /// Runs of each way; the median is printed
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
         runs: u32,
+        /// Only the ways whose name contains TEXT
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        only: String,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -44,8 +47,8 @@ enum What {
 }
 
 fn main() -> ExitCode {
-    let What::Cost { dir, mib, runs, json } = Args::parse().what;
-    match cost::run(&dir, mib, runs, json) {
+    let What::Cost { dir, mib, runs, only, json } = Args::parse().what;
+    match cost::run(&dir, mib, runs, &only, json) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("dmabuf-dio-bench: {error}");
