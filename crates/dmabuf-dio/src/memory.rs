@@ -171,9 +171,16 @@ impl PageSizes {
     }
 }
 
+/// What is allocated without a look at how much memory there is, which takes longer than reading
+/// a small file.
+const LITTLE: u64 = 16 << 20;
+
 /// Fails if a buffer of `wanted` bytes does not fit into the memory that is free or can be made
 /// free: to allocate it all the same would wake the OOM killer.
 pub(crate) fn ensure_available(wanted: u64) -> Result<()> {
+    if wanted <= LITTLE {
+        return Ok(());
+    }
     let Ok(meminfo) = std::fs::read_to_string("/proc/meminfo") else { return Ok(()) };
     let Some(available) = field_kib(&meminfo, "MemAvailable") else { return Ok(()) };
     let available = (available + field_kib(&meminfo, "SwapFree").unwrap_or(0)) * 1024;

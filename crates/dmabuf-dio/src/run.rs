@@ -26,8 +26,9 @@ pub(crate) fn first_available<T>(
 ) -> Result<Run<T>> {
     let asked = task.options.backend;
     let mut refusals = Vec::new();
+    // Once: on a small file it takes as long as the transfer, and who refuses moves nothing.
+    let before = Before::now(task.file.fd());
     for &backend in asked.as_ref().map_or(order, std::slice::from_ref) {
-        let before = Before::now(task.file.fd());
         match try_one(backend) {
             Ok((value, moved)) => return Ok(Run { value, backend, moved, refusals, before }),
             Err(Attempt::Refused(refusal)) => refusals.push(refusal),
