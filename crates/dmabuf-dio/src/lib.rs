@@ -64,6 +64,7 @@ mod node;
 mod options;
 mod run;
 mod target;
+mod tmpfs;
 mod uring;
 mod via;
 

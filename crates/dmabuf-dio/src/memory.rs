@@ -114,6 +114,13 @@ impl Mapping {
     }
 }
 
+/// Whether a memfd comes in huge pages where it is asked to.
+pub(crate) fn memfds_get_huge_pages() -> bool {
+    std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").is_ok_and(|text| {
+        ["[always]", "[within_size]", "[advise]", "[force]"].iter().any(|word| text.contains(word))
+    })
+}
+
 fn map_error(errno: rustix::io::Errno) -> Error {
     Error::Buffer { call: "map", errno: errno.into() }
 }

@@ -11,7 +11,7 @@ pub(crate) const DEFAULT_CHUNK: u64 = 4 << 20;
 /// Requests in flight if none are given.
 pub(crate) const DEFAULT_DEPTH: u32 = 8;
 /// Memory made ready at a time if nothing is given.
-pub(crate) const DEFAULT_GATHER: u64 = 64 << 20;
+pub(crate) const DEFAULT_GATHER: u64 = 16 << 20;
 
 const MAX_CHUNK: u64 = 1 << 30;
 const MAX_DEPTH: u32 = 1024;

@@ -3,6 +3,7 @@
 
 use std::os::fd::AsFd;
 
+use super::supply::Supply;
 use super::{Fresh, Moved, Task, user};
 use crate::backend::Backend;
 use crate::buf::DmaBuf;
@@ -10,14 +11,27 @@ use crate::error::{Attempt, Direction, Error, Result};
 use crate::extent::Extent;
 use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes, page_size};
 
-/// Loads into a new memfd, in the name of `backend`; of reserved huge pages if `hugetlb` and if
-/// there are any.
-pub(crate) fn load(backend: Backend, task: &Task<'_>, hugetlb: bool) -> Result<Fresh, Attempt> {
+/// Below this size setting up a tmpfs takes longer than it saves.
+const WORTH_A_TMPFS: u64 = 32 << 20;
+
+/// What the memory may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// Whatever has the largest pages.
+    Any,
+    /// A memfd, in reserved huge pages if there are any.
+    Memfd,
+    /// A memfd of the kernel's usual memory, of which every kernel makes a udmabuf.
+    Plain,
+}
+
+/// Loads into new memory, in the name of `backend`.
+pub(crate) fn load(backend: Backend, task: &Task<'_>, kind: Memory) -> Result<Fresh, Attempt> {
     let layout = task.layout()?;
     let ring = user::ring(backend, task, layout.buffer)?;
     memory::ensure_available(layout.buffer)?;
-    let (buf, mapping) = allocate(layout.buffer, hugetlb)?;
-    let mut moved = user::load(task, ring, &mapping, layout)?;
+    let (buf, mapping, supply) = allocate(layout.buffer, kind)?;
+    let mut moved = user::load(task, ring, &mapping, layout, &supply)?;
     moved.notes.extend(page_note(moved.pages, buf.len()));
     Ok(Fresh { buf, moved })
 }
@@ -30,23 +44,35 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
     }
     let mapping = Mapping::new(buf.as_fd(), buf.len(), buf.is_writable())?;
     mapping.advise_huge();
-    let mut moved = user::fill(task, ring, &mapping, extent)?;
+    let mut moved = user::fill(task, ring, &mapping, extent, &Supply::by_touch())?;
     moved.pages = PageSizes::of(&mapping);
     Ok(moved)
 }
 
-/// A memfd in the largest pages to be had, and its mapping.
-fn allocate(len: u64, hugetlb: bool) -> Result<(DmaBuf, Mapping)> {
-    if hugetlb
+/// Memory in the largest pages to be had, its mapping, and how to make the pages ready.
+fn allocate(len: u64, kind: Memory) -> Result<(DmaBuf, Mapping, Supply)> {
+    if kind != Memory::Plain
         && len >= HUGE_PAGE
-        && let Ok(got) = DmaBuf::memfd_huge(len)
+        && let Ok((buf, mapping)) = DmaBuf::memfd_huge(len)
     {
-        return Ok(got);
+        return Ok((buf, mapping, Supply::by_touch()));
+    }
+    let huge = memory::memfds_get_huge_pages();
+    if kind == Memory::Any
+        && !huge
+        && len >= WORTH_A_TMPFS
+        && let Ok(buf) = DmaBuf::tmpfs(len)
+    {
+        let mapping = Mapping::new(buf.as_fd(), len, true)?;
+        return Ok((buf, mapping, Supply::by_touch()));
     }
     let buf = DmaBuf::memfd(len)?;
     let mapping = Mapping::new(buf.as_fd(), buf.len(), true)?;
     mapping.advise_huge();
-    Ok((buf, mapping))
+    // Zeroing small pages is left to the requests, so that two threads share the work.
+    let supply =
+        if huge { Supply::by_touch() } else { Supply::by_reservation(buf.try_clone()?.into_fd()) };
+    Ok((buf, mapping, supply))
 }
 
 /// Says what would give huge pages, if there are none.

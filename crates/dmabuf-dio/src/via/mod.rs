@@ -10,6 +10,7 @@ mod plain;
 pub(crate) mod private;
 mod sample;
 pub(crate) mod slot;
+mod supply;
 pub(crate) mod udmabuf;
 mod user;
 mod watched;
@@ -279,7 +280,7 @@ pub(crate) fn load(backend: Backend, task: &Task<'_>) -> Result<Fresh, Attempt> 
         Backend::Heap => heap::load(task),
         Backend::CopyFileRange => copy_file_range::load(task),
         Backend::Udmabuf => udmabuf::load(task),
-        Backend::Memfd => memfd::load(Backend::Memfd, task, true),
+        Backend::Memfd => memfd::load(Backend::Memfd, task, memfd::Memory::Any),
         Backend::Buffered => buffered::load(task),
         Backend::Private => Err(Backend::Private.refuse_buffer().into()),
     }

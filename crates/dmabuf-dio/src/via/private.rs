@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Anonymous memory of this process alone, in huge pages where the system allows them to anyone.
 
+use super::supply::Supply;
 use super::{Layout, Moved, Task, user};
 use crate::backend::Backend;
 use crate::error::Result;
@@ -15,7 +16,7 @@ pub(crate) fn load(task: &Task<'_>, layout: Layout) -> Result<(Mapping, Moved)> 
     };
     let mapping = Mapping::anonymous(layout.buffer)?;
     mapping.advise_huge();
-    let mut moved = user::load(task, ring, &mapping, layout)?;
+    let mut moved = user::load(task, ring, &mapping, layout, &Supply::by_touch())?;
     moved.notes.extend(note);
     if moved.pages.is_some_and(|pages| pages.page_size < HUGE_PAGE) && mapping.len() >= HUGE_PAGE {
         moved.notes.push(format!(
