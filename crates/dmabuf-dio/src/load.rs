@@ -104,6 +104,15 @@ impl<'f> Loader<'f> {
         self
     }
 
+    /// Whether to try for huge pages where the library allocates the memory of a process: for a
+    /// memfd, for the udmabuf made of one, and in [`load_private`](Self::load_private). They are
+    /// tried for if this is not set. Kernels choose the pages of a dma-buf themselves.
+    #[must_use]
+    pub fn huge_pages(mut self, huge: bool) -> Self {
+        self.options.huge_pages = huge;
+        self
+    }
+
     /// Loads into a new buffer. Blocks until all of the range is there.
     ///
     /// The buffer begins at the multiple of the page size at or below the range's start in the

@@ -90,8 +90,14 @@ impl Mapping {
 
     /// Asks for transparent huge pages. Whether they come is seen in [`PageSizes::of`].
     pub(crate) fn advise_huge(&self) {
+        self.advise(true);
+    }
+
+    /// Asks for transparent huge pages, or for none even where they are the rule.
+    pub(crate) fn advise(&self, huge: bool) {
+        let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // SAFETY: this advice changes neither content nor validity of the mapping.
-        let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.len, Advice::LinuxHugepage) };
+        let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.len, advice) };
     }
 
     /// Allocates the pages of a range, which keep their content. Blocks until they are there.

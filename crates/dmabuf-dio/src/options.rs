@@ -24,6 +24,7 @@ pub(crate) struct Options {
     pub(crate) depth: Option<u32>,
     pub(crate) gather: Option<u64>,
     pub(crate) direct: bool,
+    pub(crate) huge_pages: bool,
     pub(crate) control: Control,
 }
 
@@ -35,6 +36,7 @@ impl Default for Options {
             depth: None,
             gather: None,
             direct: true,
+            huge_pages: true,
             control: Control::default(),
         }
     }

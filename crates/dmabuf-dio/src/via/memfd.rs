@@ -30,9 +30,16 @@ pub(crate) fn load(backend: Backend, task: &Task<'_>, kind: Memory) -> Result<Fr
     let layout = task.layout()?;
     let ring = user::ring(backend, task, layout.buffer)?;
     memory::ensure_available(layout.buffer)?;
-    let (buf, mapping, supply) = allocate(layout.buffer, kind)?;
+    let wanted = task.options.huge_pages;
+    let (buf, mapping, supply) = if wanted {
+        allocate_huge(layout.buffer, kind).map_or_else(|| allocate(layout.buffer, true), Ok)?
+    } else {
+        allocate(layout.buffer, false)?
+    };
     let mut moved = user::load(task, ring, &mapping, layout, &supply)?;
-    moved.notes.extend(page_note(moved.pages, buf.len()));
+    if wanted {
+        moved.notes.extend(page_note(moved.pages, buf.len()));
+    }
     Ok(Fresh { buf, moved })
 }
 
@@ -49,29 +56,36 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
     Ok(moved)
 }
 
-/// Memory in the largest pages to be had, its mapping, and how to make the pages ready.
-fn allocate(len: u64, kind: Memory) -> Result<(DmaBuf, Mapping, Supply)> {
+/// Memory that is in huge pages for sure, its mapping, and how to make the pages ready.
+fn allocate_huge(len: u64, kind: Memory) -> Option<(DmaBuf, Mapping, Supply)> {
     if kind != Memory::Plain
         && len >= HUGE_PAGE
         && let Ok((buf, mapping)) = DmaBuf::memfd_huge(len)
     {
-        return Ok((buf, mapping, Supply::by_touch()));
+        return Some((buf, mapping, Supply::by_touch()));
     }
-    let huge = memory::memfds_get_huge_pages();
     if kind == Memory::Any
-        && !huge
         && len >= WORTH_A_TMPFS
+        && !memory::memfds_get_huge_pages()
         && let Ok(buf) = DmaBuf::tmpfs(len)
     {
-        let mapping = Mapping::new(buf.as_fd(), len, true)?;
-        return Ok((buf, mapping, Supply::by_touch()));
+        let mapping = Mapping::new(buf.as_fd(), len, true).ok()?;
+        return Some((buf, mapping, Supply::by_touch()));
     }
+    None
+}
+
+/// A memfd, in transparent huge pages if they are wanted and allowed.
+fn allocate(len: u64, huge: bool) -> Result<(DmaBuf, Mapping, Supply)> {
     let buf = DmaBuf::memfd(len)?;
     let mapping = Mapping::new(buf.as_fd(), buf.len(), true)?;
-    mapping.advise_huge();
-    // Zeroing small pages is left to the requests, so that two threads share the work.
-    let supply =
-        if huge { Supply::by_touch() } else { Supply::by_reservation(buf.try_clone()?.into_fd()) };
+    let supply = if huge && memory::memfds_get_huge_pages() {
+        mapping.advise_huge();
+        Supply::by_touch()
+    } else {
+        // Zeroing small pages is left to the requests, so that two threads share the work.
+        Supply::by_reservation(buf.try_clone()?.into_fd())
+    };
     Ok((buf, mapping, supply))
 }
 

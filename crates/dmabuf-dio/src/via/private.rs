@@ -15,10 +15,11 @@ pub(crate) fn load(task: &Task<'_>, layout: Layout) -> Result<(Mapping, Moved)> 
         Err(refusal) => (None, Some(format!("one request at a time: {}", refusal.reason))),
     };
     let mapping = Mapping::anonymous(layout.buffer)?;
-    mapping.advise_huge();
+    mapping.advise(task.options.huge_pages);
     let mut moved = user::load(task, ring, &mapping, layout, &Supply::by_touch())?;
     moved.notes.extend(note);
-    if moved.pages.is_some_and(|pages| pages.page_size < HUGE_PAGE) && mapping.len() >= HUGE_PAGE {
+    let small = moved.pages.is_some_and(|pages| pages.page_size < HUGE_PAGE);
+    if task.options.huge_pages && small && mapping.len() >= HUGE_PAGE {
         moved.notes.push(format!(
             "the memory came in pages of {} KiB: for huge ones, \
              echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
