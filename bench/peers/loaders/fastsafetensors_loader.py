@@ -5,7 +5,7 @@ import torch
 from fastsafetensors import fastsafe_open
 
 PACKAGE = "fastsafetensors"
-NOTE: str | None = "nogds, 16 threads, 16 MiB of bounce buffers (its defaults)"
+NOTE: str | None = "nogds, and its defaults: O_DIRECT, 16 threads, 16 MiB of bounce buffers"
 
 
 def load(path: str) -> dict[str, torch.Tensor]:

@@ -5,7 +5,7 @@ import torch
 from runai_model_streamer import SafetensorsStreamer
 
 PACKAGE = "runai-model-streamer"
-NOTE: str | None = "io_uring, O_DIRECT, depth 64, chunks of 8 MiB (its defaults)"
+NOTE: str | None = "its defaults: io_uring and O_DIRECT where the kernel has them, depth 64"
 
 
 def load(path: str) -> dict[str, torch.Tensor]:
