@@ -33,7 +33,7 @@ bench: build ## what each way costs the CPU: instructions per MiB on 7.3 with th
 	vm/run --kernel 7.3-series --icount -- target/release/dmabuf-dio-bench cost
 
 .PHONY: bench-peers
-bench-peers: build ## beside the loaders people use (downloads 2.4 GB, needs 4.5 GB of disk)
+bench-peers: build ## beside the loaders people use (downloads 2.5 GB, needs 4.5 GB of disk)
 	bench/peers/compare
 
 .PHONY: test-peers
