@@ -32,6 +32,14 @@ lint: deps ## formatters, clippy, checkpatch, sparse, shellcheck
 bench: build ## what each way costs the CPU: instructions per MiB on 7.3 with the series
 	vm/run --kernel 7.3-series --icount -- target/release/dmabuf-dio-bench cost
 
+.PHONY: bench-peers
+bench-peers: build ## beside the loaders people use (downloads 2.5 GB, needs 4.5 GB of disk)
+	bench/peers/compare
+
+.PHONY: test-peers
+test-peers: deps ## those loaders tell right bytes from wrong ones (the same download)
+	bench/peers/selftest
+
 .PHONY: build
 build: deps ## the command, target/release/dmabuf-dio
 	cargo build --locked --release --quiet
