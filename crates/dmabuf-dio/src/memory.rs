@@ -88,12 +88,8 @@ impl Mapping {
         unsafe { self.start.as_ptr().add(offset as usize) }
     }
 
-    /// Asks for transparent huge pages. Whether they come is seen in [`PageSizes::of`].
-    pub(crate) fn advise_huge(&self) {
-        self.advise(true);
-    }
-
-    /// Asks for transparent huge pages, or for none even where they are the rule.
+    /// Asks for transparent huge pages, or for none even where they are the rule. Whether they
+    /// come is seen in [`PageSizes::of`].
     pub(crate) fn advise(&self, huge: bool) {
         let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // SAFETY: this advice changes neither content nor validity of the mapping.
@@ -120,11 +116,19 @@ impl Mapping {
     }
 }
 
+/// What says whether memfds get huge pages.
+pub(crate) const SHMEM_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+
+/// The value of [`SHMEM_ENABLED`] that is in force.
+pub(crate) fn shmem_enabled() -> Option<String> {
+    let text = std::fs::read_to_string(SHMEM_ENABLED).ok()?;
+    Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
+}
+
 /// Whether a memfd comes in huge pages where it is asked to.
 pub(crate) fn memfds_get_huge_pages() -> bool {
-    std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").is_ok_and(|text| {
-        ["[always]", "[within_size]", "[advise]", "[force]"].iter().any(|word| text.contains(word))
-    })
+    shmem_enabled()
+        .is_some_and(|value| ["always", "within_size", "advise", "force"].contains(&&*value))
 }
 
 fn map_error(errno: rustix::io::Errno) -> Error {

@@ -50,7 +50,7 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
         return Err(Error::ReadOnlyBuffer.into());
     }
     let mapping = Mapping::new(buf.as_fd(), buf.len(), buf.is_writable())?;
-    mapping.advise_huge();
+    mapping.advise(true);
     let mut moved = user::fill(task, ring, &mapping, extent, &Supply::by_touch())?;
     moved.pages = PageSizes::of(&mapping);
     Ok(moved)
@@ -80,7 +80,7 @@ fn allocate(len: u64, huge: bool) -> Result<(DmaBuf, Mapping, Supply)> {
     let buf = DmaBuf::memfd(len)?;
     let mapping = Mapping::new(buf.as_fd(), buf.len(), true)?;
     let supply = if huge && memory::memfds_get_huge_pages() {
-        mapping.advise_huge();
+        mapping.advise(true);
         Supply::by_touch()
     } else {
         // Zeroing small pages is left to the requests, so that two threads share the work.
