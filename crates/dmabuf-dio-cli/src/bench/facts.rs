@@ -60,6 +60,11 @@ impl Facts {
         }
     }
 
+    /// The disk's name in `/dev`.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
     /// In a line.
     pub(crate) fn line(&self) -> String {
         let file_system = self.file_system.as_deref().unwrap_or("an unknown file system");
