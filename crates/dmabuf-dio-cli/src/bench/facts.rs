@@ -119,6 +119,12 @@ pub(crate) fn lack_of_memory(wanted: u64) -> Option<String> {
     })
 }
 
+/// Memory that can be used without waking the OOM killer.
+pub(crate) fn spare_memory() -> u64 {
+    // Some of what is available only looks so.
+    meminfo("MemAvailable").map_or(0, |available| (available / 8 * 7).saturating_sub(RESERVE))
+}
+
 /// Fails if buffers of `wanted` bytes do not fit into memory.
 pub(crate) fn ensure_memory(wanted: u64) -> Result<(), Failure> {
     match lack_of_memory(wanted) {

@@ -11,7 +11,7 @@ use super::settings::Found;
 use super::way::{Source, Way};
 use crate::bench::args::CompareArgs;
 use crate::bench::disk::{Caches, DiskFile};
-use crate::bench::facts::{Facts, lack_of_memory};
+use crate::bench::facts::{Facts, lack_of_memory, spare_memory};
 use crate::bench::mapping::{Mapping, Pages};
 use crate::bench::pattern::Pattern;
 use crate::bench::trouble::{Status, Trouble, Verdict};
@@ -20,6 +20,8 @@ use crate::progress::Bar;
 use crate::signals;
 use crate::size::show_size;
 
+/// Says which commit was built, for the result.
+const COMMIT: &str = "DMABUF_DIO_COMMIT";
 /// Below this a run is so short that it needs many.
 const SMALL: u64 = 1 << 20;
 const MANY: u32 = 10;
@@ -32,6 +34,8 @@ pub(crate) struct Compare {
     schema: u32,
     bench: &'static str,
     version: &'static str,
+    /// Of the source, if whoever started this says.
+    commit: Option<String>,
     #[serde(flatten)]
     pub(crate) facts: Facts,
     /// Before anything was set.
@@ -52,6 +56,7 @@ impl Compare {
             schema: 1,
             bench: "compare",
             version: env!("CARGO_PKG_VERSION"),
+            commit: std::env::var(COMMIT).ok(),
             found: Found::now(facts.device()),
             facts,
             fio: Fio::version(),
@@ -194,12 +199,10 @@ impl Bench<'_> {
     }
 }
 
-/// Uses memory once, if there is that much: in a virtual machine its first use can take a second
+/// Uses memory once, or as much of it as there is: in a virtual machine its first use can take a second
 /// for a GiB.
 fn touch_memory(len: u64, pages: Pages) {
-    if lack_of_memory(len).is_some() {
-        return;
-    }
+    let len = len.min(spare_memory());
     let Ok(mut mapping) = Mapping::anonymous(len, pages) else { return };
     for at in (0..len).step_by(PIECE as usize) {
         // If that fails, what follows will tell.

@@ -15,6 +15,8 @@ use crate::size::show_size;
 
 /// Its times are whole milliseconds: short ones are made longer by reading the file again.
 const LEAST: u64 = 1 << 30;
+/// But not by more than these seconds.
+const MOST: u32 = 2;
 
 /// Of memory that is not to be huge.
 const SMALL_PAGE: u64 = 4 << 10;
@@ -102,8 +104,11 @@ impl Fio {
             let path = source.path.display().to_string().replace(':', "\\:");
             command.arg(format!("--name=file{number}"));
             command.arg(format!("--filename={path}"));
-            command
-                .arg(format!("--io_size={}", LEAST.next_multiple_of(source.len).max(source.len)));
+            let size = LEAST.next_multiple_of(source.len);
+            command.arg(format!("--io_size={size}"));
+            if size > source.len {
+                command.arg(format!("--runtime={MOST}"));
+            }
         }
         command
     }

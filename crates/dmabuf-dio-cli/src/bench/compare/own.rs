@@ -66,7 +66,8 @@ impl Own {
 const HUGE: Settings = Settings { pages: Pages::Huge, read_ahead: None };
 const SMALL: Settings = Settings { pages: Pages::Small, read_ahead: None };
 
-/// Private memory of the library, once there is such a thing, is one more line with `Load::...`.
+/// In the order of the table. What the library can load into besides a buffer is a line here and
+/// a case of [`Load`].
 const OWN: &[Own] = &[
     own("memfd", "dmabuf-dio memfd", Load::Library(Backend::Memfd), HUGE),
     own("memfd-4k", "dmabuf-dio memfd, 4 KiB", Load::Library(Backend::Memfd), SMALL),

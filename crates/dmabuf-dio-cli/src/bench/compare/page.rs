@@ -75,8 +75,7 @@ fn cells(figures: &Figures, several: bool, bytes: u64) -> Vec<String> {
     }
     cells.push(figures.ratio.map_or_else(String::new, show));
     cells.push(show(figures.cpu_seconds_per_gib.median));
-    let mib = figures.cache_growth.as_ref().map(|growth| growth.median / f64::from(1 << 20));
-    cells.push(mib.map_or_else(|| "?".into(), show));
+    cells.push(optional(&figures.cache_growth, 1.0 / f64::from(1 << 20)));
     cells.push(optional(&figures.release_seconds, 1e3));
     cells.push(figures.pages.map_or_else(|| "?".into(), |pages| show_pages(pages, bytes)));
     cells
