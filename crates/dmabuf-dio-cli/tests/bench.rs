@@ -284,7 +284,7 @@ fn compare_loads_every_byte_in_every_way() {
         "--peer",
         "broken=echo not installed >&2; exit 1;",
         "--peer",
-        "silent=cat",
+        "silent=true",
     ];
     let compare = json(&folder, &arguments);
     assert_eq!(settings(), before);
