@@ -127,7 +127,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = whole_pages,
           default_value = "512K,8M,128M,1G,3G")]
     pub(crate) sizes: Vec<u64>,
-    /// Runs of each way, ten times as many of files below 1 MiB; ways take turns
+    /// Runs of each way, five times as many of files below 1 MiB; ways take turns
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
     /// Only these of our own ways; fio and peers are measured all the same

@@ -24,7 +24,7 @@ use crate::size::show_size;
 const COMMIT: &str = "DMABUF_DIO_COMMIT";
 /// Below this a run is so short that it needs many.
 const SMALL: u64 = 1 << 20;
-const MANY: u32 = 10;
+const MANY: u32 = 5;
 /// Memory is touched in pieces, to look whether somebody wants to stop.
 const PIECE: u64 = 256 << 20;
 
