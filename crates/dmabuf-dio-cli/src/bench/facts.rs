@@ -60,6 +60,11 @@ impl Facts {
         }
     }
 
+    /// The disk's name in `/dev`.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
     /// In a line.
     pub(crate) fn line(&self) -> String {
         let file_system = self.file_system.as_deref().unwrap_or("an unknown file system");
@@ -112,6 +117,12 @@ pub(crate) fn lack_of_memory(wanted: u64) -> Option<String> {
             show_size(RESERVE)
         )
     })
+}
+
+/// Memory that can be used without waking the OOM killer.
+pub(crate) fn spare_memory() -> u64 {
+    // Some of what is available only looks so.
+    meminfo("MemAvailable").map_or(0, |available| (available / 8 * 7).saturating_sub(RESERVE))
 }
 
 /// Fails if buffers of `wanted` bytes do not fit into memory.

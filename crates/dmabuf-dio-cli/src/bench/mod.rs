@@ -3,6 +3,7 @@
 
 pub(crate) mod args;
 mod buffers;
+mod compare;
 mod disk;
 mod facts;
 mod gather;
@@ -16,12 +17,14 @@ mod pattern;
 mod results;
 mod rows;
 mod schemes;
+mod setting;
 mod table;
 mod table_page;
 mod trouble;
 mod ways;
 
 use args::{BenchArgs, What};
+use compare::Compare;
 use load::Comparison;
 use results::Table;
 use trouble::Verdict;
@@ -40,6 +43,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
             page::publish(&args.common, &load_page::page(&comparison), &comparison)?;
             conclude(comparison.verdict())
         }
+        What::Compare(args) => {
+            let compare = Compare::measure(args)?;
+            page::publish(&args.common, &compare::page::page(&compare), &compare)?;
+            conclude(compare.verdict())
+        }
+        What::CompareWay(args) => compare::child::run(args),
     }
 }
 
