@@ -25,6 +25,12 @@ impl Mapping {
         Ok(Self { start, len })
     }
 
+    /// Allocates and maps all pages, as if each had been written to.
+    pub(crate) fn populate(&mut self) -> Result<()> {
+        // SAFETY: it is a whole mapping of ours, and its content stays.
+        unsafe { mm::madvise(self.start, self.len, mm::Advice::LinuxPopulateWrite) }
+    }
+
     /// The content.
     ///
     /// # Safety

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `dmabuf-dio bench`: the tables of the threads that this project answers.
+//! `dmabuf-dio bench`: the tables of the threads that this project answers, and what ways cost.
 
 pub(crate) mod args;
 mod buffers;
+mod cost;
 mod disk;
 mod facts;
 mod gather;
@@ -22,6 +23,7 @@ mod trouble;
 mod ways;
 
 use args::{BenchArgs, What};
+use cost::Cost;
 use load::Comparison;
 use results::Table;
 use trouble::Verdict;
@@ -39,6 +41,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
             let comparison = Comparison::measure(args)?;
             page::publish(&args.common, &load_page::page(&comparison), &comparison)?;
             conclude(comparison.verdict())
+        }
+        What::Cost(args) => {
+            let cost = Cost::measure(args)?;
+            page::publish(&args.common, &cost::page(&cost), &cost)?;
+            conclude(cost.verdict())
         }
     }
 }
