@@ -25,10 +25,17 @@ impl Mapping {
         Ok(Self { start, len })
     }
 
-    /// Allocates and maps all pages, as if each had been written to.
-    pub(crate) fn populate(&mut self) -> Result<()> {
-        // SAFETY: it is a whole mapping of ours, and its content stays.
-        unsafe { mm::madvise(self.start, self.len, mm::Advice::LinuxPopulateWrite) }
+    /// Allocates the pages of a range, which keep their content.
+    pub(crate) fn populate(&mut self, at: u64, len: u64) -> Result<()> {
+        assert!(at + len <= self.len as u64, "outside the mapping");
+        // SAFETY: this advice keeps the content; the range lies in the mapping.
+        unsafe {
+            mm::madvise(
+                self.start.byte_add(at as usize),
+                len as usize,
+                mm::Advice::LinuxPopulateWrite,
+            )
+        }
     }
 
     /// The content.

@@ -28,7 +28,7 @@ pub(crate) struct CostArgs {
           default_value = "8M,128M,1G")]
     pub(crate) sizes: Vec<u64>,
     /// Runs of each way
-    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
     /// Only ways whose name contains TEXT; may be repeated
     #[arg(long, value_name = "TEXT")]

@@ -21,8 +21,8 @@ use serde::Serialize;
 
 /// Set by `vm/run --icount`.
 const ICOUNT: &str = "DMABUF_DIO_ICOUNT";
-/// A multiple of every timer tick in use.
-const WINDOW: Duration = Duration::from_millis(20);
+/// The longest timer tick in use.
+const WINDOW: Duration = Duration::from_millis(10);
 /// Windows without work in a row that mean quiet, and when to stop waiting for them.
 const QUIET_WINDOWS: u32 = 2;
 const MOST_WINDOWS: u32 = 100;
@@ -69,9 +69,9 @@ impl Clock {
         };
         let mut clock = Self { spinner, unit, background: 0.0, marks: 0.0, window: 0.0 };
         if clock.spinner.is_some() {
-            thread::sleep(25 * WINDOW);
+            thread::sleep(50 * WINDOW);
             let start = clock.mark();
-            thread::sleep(25 * WINDOW);
+            thread::sleep(50 * WINDOW);
             let end = clock.mark();
             clock.background = (end.busy - start.busy) / (end.elapsed - start.elapsed);
             clock.window = median((0..9).map(|_| clock.watch()));
@@ -155,8 +155,11 @@ impl Spinner {
         let thread = thread::spawn({
             let stop = Arc::clone(&stop);
             move || {
+                // Without the processor's hint for waiting, with which emulation takes long.
                 while !stop.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
+                    for round in 0..1000 {
+                        std::hint::black_box(round);
+                    }
                 }
             }
         });

@@ -99,7 +99,7 @@ impl Bench<'_> {
         let caches = Caches::new(self.args.common.keep_caches);
         let steps = u64::from(runs + 2) * ways.len() as u64;
         let mut step = 0;
-        let mut attempt = |way: &Way, what: &str, content| {
+        let mut attempt = |way: &Way, what: &str, setup: &mut Setup<'_>, content| {
             if interrupt.is_cancelled() {
                 bar.finish();
                 let code = signals::caught().map_or(FAILED, |signal| 128 + signal);
@@ -108,18 +108,20 @@ impl Bench<'_> {
             bar.say(format!("{}, {what}: {}", show_size(self.disk.len()), way.name));
             bar.update(step, steps);
             step += 1;
-            Ok(self.run(way, content))
+            Ok(self.run(way, setup, content))
         };
         let mut results: Vec<Samples> = Vec::new();
         for way in ways {
-            let compared = attempt(way, "comparing", Some(self.content))?;
+            let mut setup = Setup::new(self.disk);
+            let compared = attempt(way, "comparing", &mut setup, Some(self.content))?;
             results.push(compared.map(|_| Vec::new()));
         }
         for (way, result) in ways.iter().zip(&mut results) {
             caches.drop(self.disk);
+            let mut setup = Setup::new(self.disk);
             for run in 0..=runs {
                 let Ok(samples) = result else { break };
-                match attempt(way, &format!("run {run} of {runs}"), None)? {
+                match attempt(way, &format!("run {run} of {runs}"), &mut setup, None)? {
                     Ok(_) if run == 0 => {}
                     Ok(sample) => samples.push(sample),
                     // What worked before is not what the kernel lacks.
@@ -131,36 +133,25 @@ impl Bench<'_> {
         Ok(ways.iter().zip(&results).map(|(way, result)| line(way, result)).collect())
     }
 
-    /// One run: the mean of its transfers.
-    fn run(&self, way: &Way, content: Option<Pattern>) -> Result<Spent, Trouble> {
+    /// One run: the mean of its transfers. The run before ended when all was quiet.
+    fn run(
+        &self,
+        way: &Way,
+        setup: &mut Setup<'_>,
+        content: Option<Pattern>,
+    ) -> Result<Spent, Trouble> {
         let bytes = self.disk.len();
         let transfers = match content {
             Some(_) => 1,
             None => (RUN / bytes).clamp(1, MOST_TRANSFERS),
         };
-        let mut setup = Setup::new(self.disk);
-        let mut sum = Spent::default();
-        self.clock.settle();
-        match Per::of(bytes) {
-            Per::MiB => {
-                for _ in 0..transfers {
-                    let mut meter = Meter::new(self.clock, content);
-                    self.disk.forget();
-                    self.clock.settle();
-                    (way.run)(&mut setup, &mut meter)?;
-                    sum += meter.finish();
-                }
-            }
-            Per::Transfer => {
-                let mut meter = Meter::new(self.clock, content);
-                for _ in 0..transfers {
-                    self.disk.forget();
-                    (way.run)(&mut setup, &mut meter)?;
-                }
-                sum += meter.finish();
-            }
+        let mut meter = Meter::new(self.clock, content);
+        for _ in 0..transfers {
+            (way.run)(setup, &mut meter)?;
+            self.disk.forget();
         }
-        Ok(sum.divided_by(transfers as f64 * Per::of(bytes).count(bytes)))
+        let count = transfers as f64 * Per::of(bytes).count(bytes);
+        Ok(meter.finish().divided_by(count))
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn page(cost: &Cost) -> Page {
 }
 
 fn grid(size: &Size) -> Grid {
-    let head = ["way", "allocation", "I/O", "close", "total", "min-max", "copied", "zeroed"];
+    let head = ["way", "allocation", "I/O", "close", "total", "spread", "copied", "zeroed"];
     let mut grid = Grid::new(1, &head);
     for way in &size.ways {
         let name = way.name.clone();
@@ -64,7 +64,7 @@ fn cells(figures: &Figures) -> Vec<String> {
         io,
         median(&figures.close),
         thousands(total.median),
-        format!("{}-{}", thousands(total.min), thousands(total.max)),
+        format!("{:.1}%", (total.max - total.min) / total.median * 100.0),
     ]
 }
 
@@ -93,7 +93,7 @@ const LEGEND: [(&str, &str); 7] = [
         "unregistering, unmapping and closing, until all is free again and nothing goes on \
       in the background",
     ),
-    ("total", "median of the runs' sums; min-max is its range"),
+    ("total", "median of the runs' sums; spread: greatest less least, of the median"),
     (
         "copied, zeroed",
         "bytes by the CPU per byte of the file; a kernel booted with \

@@ -12,12 +12,17 @@ use super::super::meter::{Meter, failed, io_failed};
 use super::super::ring;
 use super::{MIB, Setup};
 
+/// Memory that `malloc` gives back to the kernel as soon as it is freed.
+const MALLOC_BY_MMAP: i32 = 128 << 10;
 /// What one registered buffer of a ring holds at most.
 const MOST_REGISTERED: u64 = 1 << 30;
 
 pub(super) fn read_to_malloc(setup: &mut Setup<'_>, meter: &mut Meter<'_>) -> Result<(), Trouble> {
     let file = setup.disk.open(Mode::Buffer)?;
     let len = setup.len() as usize;
+    // SAFETY: changes where later allocations come from, as a fresh process has it. Otherwise
+    // malloc keeps what was freed, and only the first allocation has page faults.
+    unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MALLOC_BY_MMAP) };
     let mut bytes = meter.allocation(|| vec![0_u8; len]);
     meter.io(|| file.read_exact_at(&mut bytes, 0)).map_err(io_failed("pread"))?;
     meter.compare_with(|content| {
@@ -54,7 +59,7 @@ fn read_to(
         let buffer = maker.make(setup.len())?;
         let mut mapping = buffer.map()?;
         if kind.is_empty() {
-            mapping.populate().map_err(failed("madvise"))?;
+            mapping.populate(0, setup.len()).map_err(failed("madvise"))?;
         }
         Ok((buffer, mapping))
     })?;
@@ -85,7 +90,7 @@ pub(super) fn ring_to_memfd(setup: &mut Setup<'_>, meter: &mut Meter<'_>) -> Res
     let (buffer, mut mapping) = meter.allocation(|| {
         let buffer = memfd(len)?;
         let mut mapping = buffer.map()?;
-        mapping.populate().map_err(failed("madvise"))?;
+        mapping.populate(0, len).map_err(failed("madvise"))?;
         Ok((buffer, mapping))
     })?;
     // SAFETY: the mapping is this program's own and only the ring uses it until it is unregistered.
