@@ -32,7 +32,8 @@ def speed(compare: Compare, theme: Theme) -> Figure:
             axes.barh(row, way.speed, height=0.72, color=colour)
             axes.plot([way.min, way.max], [row, row], color=theme.text, linewidth=1)
             share = f" {way.speed / size.ceiling:.0%}" if size.ceiling else f" {way.speed:.2f}"
-            axes.text(max(way.speed, way.max), row, share, va="center", fontsize=8)
+            axes.text(max(way.speed, way.max), row, share, va="center", fontsize=8,
+                      bbox={"facecolor": theme.page, "edgecolor": "none", "pad": 1})
         most = max([way.max for way in size.ways] + [size.ceiling or 0.0])
         axes.set_xlim(0, 1.2 * most)
         axes.set_xlabel("GB/s")
@@ -42,5 +43,5 @@ def speed(compare: Compare, theme: Theme) -> Figure:
             axes.axvline(size.ceiling, color=theme.text, linewidth=1.2, linestyle=(0, (5, 3)))
     style.title(figure, theme, "From a path to all bytes in memory, page cache empty",
                 f"Linux {compare.kernel}, {compare.machine}; dashed: what fio gets from the disk, "
-                "of which percent; line: min to max; blue: this project")
+                "percent: of that; line: min to max; blue: this project")
     return figure

@@ -21,9 +21,9 @@ OURS = ("module:", "series:", "library: module", "library: slot", "library: heap
 # I/O comes first, so that it can be compared; what a program does once per buffer comes last.
 STACK = (("I/O, or allocation and I/O in one call", ("io", "load")),
          ("close", ("close",)), ("allocation", ("allocation",)))
-LINES = ("memfd: read()", "malloc: read()", "heap: read() into the mapping",
-         "memfd, faulted in: io_uring 1 MiB x 8", "module: slot, 8 MiB x 4",
-         "series: heap flag", "module: LOAD")
+LINES = ("module: LOAD", "series: heap flag", "malloc: read()",
+         "memfd, faulted in: io_uring 1 MiB x 8", "library: module",
+         "heap: read() into the mapping", "memfd: read()")
 
 
 def is_ours(name: str) -> bool:
@@ -69,7 +69,7 @@ def by_way(cost: Cost, theme: Theme) -> Figure:
                            for part, (name, _) in enumerate(STACK)],
                   loc="lower left", bbox_to_anchor=(0.275, 0.0), ncols=3, frameon=False)
     style.title(figure, theme, "Instructions per MiB, from no buffer to a freed one",
-                f"A 128 MiB file; {where(cost)}; blue: with this project")
+                f"A 128 MiB file; {where(cost)}; blue: by the module or the patches")
     return figure
 
 
@@ -122,9 +122,10 @@ def by_size(cost: Cost, theme: Theme) -> Figure:
         totals = [size.ways[name].figures["total"] for size in sizes]
         axes.plot([size.bytes for size in sizes], [total.median for total in totals], marker="o",
                   color=colour, linewidth=2.4 if is_ours(name) else 1.5)
+    axes.set_ylim(bottom=0.5 * min(ends.values()))
     low, high = axes.get_ylim()
     _labels(axes, ends, dict(zip(names, theme.lines)), low, high)
-    style.title(figure, theme, "Instructions per MiB do not depend on the size",
+    style.title(figure, theme, "Instructions per MiB, by size of the file",
                 f"From no buffer to a freed one; {where(cost)}")
     return figure
 

@@ -30,8 +30,7 @@ def relative(load: Load, theme: Theme) -> Figure:
     axes.set_xticks(range(len(sizes)), [size_name(size.bytes) for size in sizes])
     axes.grid(axis="y", linewidth=0.8)
     axes.axhline(1, color=theme.text, linewidth=1.2, linestyle=(0, (5, 3)))
-    axes.text(0, 1.03, "normal: allocate, map, read()", fontsize=9, va="bottom")
-    ends: list[tuple[str, str, float]] = []
+    ends = [("normal: allocate, map, read()", theme.text, 1.0)]
     for scheme, colour in zip(SCHEMES, COLOURS):
         times = [size.relative(scheme) for size in sizes]
         shown = [(place, time) for place, time in enumerate(times) if time is not None]

@@ -186,7 +186,7 @@ mod tests {
         match cli.command {
             Command::Bench(args) => match args.what {
                 What::Table(args) => args,
-                What::Load(_) => unreachable!("bench table was asked for"),
+                What::Load(_) | What::Cost(_) => unreachable!("bench table was asked for"),
             },
             _ => unreachable!("bench was asked for"),
         }

@@ -55,5 +55,6 @@ fn trouble(error: &Error) -> Trouble {
         return Trouble { status: Status::Failed, reason: error.to_string(), errno: None };
     };
     let errno = refusals.iter().find_map(|refusal| refusal.errno);
-    Trouble { status: Status::Unavailable, reason: error.to_string(), errno }
+    let reason = errno.map_or_else(|| error.to_string(), |errno| format!("{error}: {errno}"));
+    Trouble { status: Status::Unavailable, reason, errno }
 }
