@@ -3,7 +3,7 @@
 
 use clap::{Args, value_parser};
 
-use super::super::args::{CommonArgs, EXIT_CODES, whole_pages};
+use crate::bench::args::{CommonArgs, EXIT_CODES, whole_pages};
 
 /// What `bench cost` takes.
 #[derive(Debug, Args)]

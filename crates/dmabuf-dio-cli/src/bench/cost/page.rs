@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cost of the ways for people.
 
-use super::super::grid::Grid;
-use super::super::measure::Summary;
-use super::super::page::Page;
 use super::clock::Unit;
 use super::results::{Cost, Figures, Per, Size};
+use crate::bench::grid::Grid;
+use crate::bench::measure::Summary;
+use crate::bench::page::Page;
 use crate::size::show_size;
 
 pub(crate) fn page(cost: &Cost) -> Page {

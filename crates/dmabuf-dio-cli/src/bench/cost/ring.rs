@@ -7,8 +7,8 @@ use dmabuf_dio_sys::dio;
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::io::Errno as Os;
 
-use super::super::trouble::Trouble;
 use super::meter::{failed, io_failed, whole};
+use crate::bench::trouble::Trouble;
 
 const READ: &str = "READ_FIXED";
 const REGISTER: &str = "registering slots of /dev/dmabuf_dio";

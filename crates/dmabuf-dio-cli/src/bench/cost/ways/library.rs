@@ -5,11 +5,11 @@ use std::os::fd::AsFd;
 
 use dmabuf_dio::{Backend, Error, Loaded, Loader};
 
-use super::super::super::disk::Mode;
-use super::super::super::pattern::{Difference, POISON, Pattern};
-use super::super::super::trouble::{Status, Trouble};
-use super::super::meter::{Meter, whole};
 use super::{MIB, Setup};
+use crate::bench::cost::meter::{Meter, whole};
+use crate::bench::disk::Mode;
+use crate::bench::pattern::{Difference, POISON, Pattern};
+use crate::bench::trouble::{Status, Trouble};
 
 /// Bytes copied and zeroed per byte of the file.
 pub(super) fn moves(backend: Backend) -> [f64; 2] {

@@ -3,14 +3,14 @@
 
 use std::os::unix::fs::FileExt;
 
-use super::super::super::buffers::{Kind, Maker, memfd};
-use super::super::super::disk::Mode;
-use super::super::super::pattern::POISON;
-use super::super::super::trouble::Trouble;
-use super::super::super::ways::{Direction, Mover, Way};
-use super::super::meter::{Meter, failed, io_failed};
-use super::super::ring;
 use super::{MIB, Setup};
+use crate::bench::buffers::{Kind, Maker, memfd};
+use crate::bench::cost::meter::{Meter, failed, io_failed};
+use crate::bench::cost::ring;
+use crate::bench::disk::Mode;
+use crate::bench::pattern::POISON;
+use crate::bench::trouble::Trouble;
+use crate::bench::ways::{Direction, Mover, Way};
 
 /// Memory that `malloc` gives back to the kernel as soon as it is freed.
 const MALLOC_BY_MMAP: i32 = 128 << 10;

@@ -13,9 +13,9 @@ use dmabuf_dio::Backend;
 use io_uring::IoUring;
 use rustix::io::Errno as Os;
 
-use super::super::disk::{DiskFile, Mode};
-use super::super::trouble::Trouble;
 use super::meter::Meter;
+use crate::bench::disk::{DiskFile, Mode};
+use crate::bench::trouble::Trouble;
 
 const MIB: u64 = 1 << 20;
 const RING_ENTRIES: u32 = 16;

@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use dmabuf_dio_sys::dio;
 use rustix::fs::OFlags;
 
-use super::super::super::buffers::{Buffer, Kind, Maker};
-use super::super::super::disk::Mode;
-use super::super::super::schemes::open_module;
-use super::super::super::trouble::Trouble;
-use super::super::meter::{Meter, failed, whole};
-use super::super::ring;
 use super::{MIB, Setup};
+use crate::bench::buffers::{Buffer, Kind, Maker};
+use crate::bench::cost::meter::{Meter, failed, whole};
+use crate::bench::cost::ring;
+use crate::bench::disk::Mode;
+use crate::bench::schemes::open_module;
+use crate::bench::trouble::Trouble;
 
 const SLOT: u64 = 64 * MIB;
 

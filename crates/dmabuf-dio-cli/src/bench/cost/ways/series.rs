@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! By what the patch series adds to the kernel.
 
-use super::super::super::buffers::{Buffer, Kind, Maker, open_heap};
-use super::super::super::disk::Mode;
-use super::super::super::schemes::allocate_and_read;
-use super::super::super::trouble::Trouble;
-use super::super::super::ways::{Direction, Mover, Way};
-use super::super::meter::{Meter, whole};
 use super::Setup;
+use crate::bench::buffers::{Buffer, Kind, Maker, open_heap};
+use crate::bench::cost::meter::{Meter, whole};
+use crate::bench::disk::Mode;
+use crate::bench::schemes::allocate_and_read;
+use crate::bench::trouble::Trouble;
+use crate::bench::ways::{Direction, Mover, Way};
 
 fn copy_to(setup: &Setup<'_>, meter: &mut Meter<'_>, kind: Kind) -> Result<(), Trouble> {
     let file = setup.disk.open(Mode::Direct)?;
