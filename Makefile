@@ -4,7 +4,7 @@ MAKEFLAGS += --no-print-directory
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: deps ## load a real model into a dma-buf, on this machine and in a guest
@@ -21,16 +21,54 @@ test-debug: build programs ## the guests' tests again under KASAN, lockdep, kmem
 	tests/matrix --debug
 
 .PHONY: lint
-lint: deps ## formatters, clippy, checkpatch, sparse, shellcheck
+lint: deps ## formatters, clippy, checkpatch, sparse, shellcheck, charts
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
 	tools/lint-kernel
 	tools/check-series
 	tools/lint-shell
+	bench/selftest
 
+# bench/results holds what these find, and docs/charts and tables in the documents what it says.
 .PHONY: bench
-bench: build ## what each way costs the CPU: instructions per MiB on 7.3 with the series
-	vm/run --kernel 7.3-series --icount -- target/release/dmabuf-dio-bench cost
+bench: bench-cost bench-table bench-load bench-compare charts ## all measurements, then the charts (one to two hours)
+
+.PHONY: bench-cost
+bench-cost: bench-cost-series bench-cost-6.12 ## what each way costs the CPU: instructions per MiB
+
+.PHONY: bench-cost-series
+bench-cost-series: build
+	bench/record cost-7.3-series "--kernel 7.3-series --icount --memory 4096" \
+		cost --sizes 4K,64K,8M,128M,1G
+
+# Debian's kernel zeroes all memory that it hands out, unless it is told not to.
+.PHONY: bench-cost-6.12
+bench-cost-6.12: build
+	bench/record cost-6.12 "--kernel 6.12 --icount" cost --sizes 128M
+	bench/record cost-6.12-no-init "--kernel 6.12 --icount --append init_on_alloc=0" cost --sizes 128M
+
+.PHONY: bench-check
+bench-check: build ## fails if a way costs over 5 % more instructions than bench/results has
+	bench/check-cost
+
+.PHONY: bench-table
+bench-table: build ## the table of the copy_file_range thread, in a guest
+	bench/record table-read-7.3-series "--kernel 7.3-series --memory 4096" table --direction read
+	bench/record table-write-7.3-series "--kernel 7.3-series --memory 4096" table --direction write
+
+.PHONY: bench-load
+bench-load: build ## the table of the heap-flag thread, in a guest
+	bench/record load-7.3-series "--kernel 7.3-series --memory 8192" load --runs 3
+
+.PHONY: bench-compare
+bench-compare: build ## beside every other way on this machine's disk, with wall time
+	target/release/dmabuf-dio bench compare --sizes 512K,8M,128M,1G,3G --json --output bench/results/compare.json \
+		--commit "$$(tools/tree-state)" >bench/results/compare.txt
+
+.PHONY: charts
+charts: deps ## draw bench/results into docs/charts and fill the tables in the documents
+	bench/charts/run
+	cd bench && python3 -m figures.tables
 
 .PHONY: bench-peers
 bench-peers: build ## beside the loaders people use (downloads 2.5 GB, needs 4.5 GB of disk)

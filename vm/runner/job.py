@@ -86,6 +86,7 @@ def command_script(options, kernel, module_directory, command):
         "DMABUF_DIO_DEVICE": options.device,
         "DMABUF_DIO_MODULE_DIR": str(module_directory),
         "DMABUF_DIO_REPO": str(REPO),
+        **({"DMABUF_DIO_ICOUNT": "1"} if options.icount else {}),
     }
     exports = "".join(f"export {name}={shlex.quote(value)}\n"
                       for name, value in environment.items())

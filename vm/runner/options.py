@@ -16,7 +16,7 @@ examples:
 The command sees this machine's files read-only, starts in a fresh file system on
 /mnt/data and finds in its environment: DMABUF_DIO_TEST_DIR, DMABUF_DIO_RAW_DISK,
 DMABUF_DIO_DATA_DISK, DMABUF_DIO_KERNEL, DMABUF_DIO_FS, DMABUF_DIO_DEVICE,
-DMABUF_DIO_MODULE_DIR, DMABUF_DIO_REPO.
+DMABUF_DIO_MODULE_DIR, DMABUF_DIO_REPO, and with --icount DMABUF_DIO_ICOUNT.
 
 exit status: the command's (128+n for signal n); 2 wrong options; 97 no guest to start;
 98 the guest died, hung or ran into the time limit, 99 the kernel log shows a problem.

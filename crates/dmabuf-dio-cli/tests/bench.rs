@@ -72,7 +72,7 @@ fn is_summary(value: &Value, runs: usize) {
 
 /// A row has figures, or says why not. `must` says that it has to have them.
 #[track_caller]
-fn is_row(row: &Value, must: bool) -> bool {
+fn has_figures(row: &Value, must: bool) -> bool {
     match text(&row["status"]) {
         "verified" => {
             assert_eq!((&row["reason"], &row["errno"]), (&Value::Null, &Value::Null), "{row}");
@@ -80,7 +80,8 @@ fn is_row(row: &Value, must: bool) -> bool {
         }
         "unavailable" => {
             assert!(!must, "this kernel must offer it: {row}");
-            let (reason, errno) = (text(&row["reason"]), text(&row["errno"]));
+            // What the library refuses without asking the kernel has none.
+            let (reason, errno) = (text(&row["reason"]), row["errno"].as_str().unwrap_or(""));
             assert!(reason.contains(errno) && reason.len() > errno.len() + 20, "{row}");
             false
         }
@@ -115,7 +116,7 @@ fn table_moves_every_byte() {
                 "dmabuf" => required(if copied { "copy_file_range" } else { "buffered" }),
                 other => panic!("what is a {other}?"),
             };
-            if is_row(row, must) {
+            if has_figures(row, must) {
                 for figure in ["create_ms", "close_ms", "io_ms", "io_cpu_ms"] {
                     is_summary(&row[figure], 2);
                 }
@@ -151,7 +152,7 @@ fn load_moves_every_byte_and_sets_back_what_it_sets() {
                 ["LOAD", by, ..] => required(by),
                 _ => panic!("what is {words:?}?"),
             };
-            if !is_row(row, must) {
+            if !has_figures(row, must) {
                 continue;
             }
             is_summary(&row["total_ms"], 2);
@@ -172,6 +173,67 @@ fn load_moves_every_byte_and_sets_back_what_it_sets() {
         }
     }
     assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0, "nothing is left");
+}
+
+#[test]
+fn cost_compares_every_byte_and_has_all_phases() {
+    let folder = folder();
+    let arguments = ["cost", "--sizes", "4K,1M", "--runs", "2", "--commit", "abc"];
+    let cost = json(&folder, &arguments);
+    assert_eq!(
+        (&cost["schema"], &cost["bench"], &cost["commit"]),
+        (&1.into(), &"cost".into(), &"abc".into())
+    );
+    let icount = std::env::var_os("DMABUF_DIO_ICOUNT").is_some();
+    assert_eq!(cost["unit"], if icount { "instructions" } else { "nanoseconds" });
+    let sizes = list(&cost["sizes"]);
+    assert_eq!([&sizes[0]["per"], &sizes[1]["per"]], ["transfer", "MiB"]);
+    for way in sizes.iter().flat_map(|size| list(&size["ways"])) {
+        let (from, name) = text(&way["name"]).split_once(": ").expect("two parts");
+        let must = match (from, name) {
+            ("malloc", _) | ("memfd", "read()") => true,
+            ("memfd, faulted in", _) => required("memfd"),
+            ("heap", _) => required("buffered"),
+            ("module", name) if name.starts_with("slot") => required("slot"),
+            ("module", _) => required("module"),
+            ("series", name) if name.starts_with("copy_file_range") => required("copy_file_range"),
+            ("series", _) => required("heap"),
+            ("library", backend) => required(backend),
+            _ => panic!("what is {way}?"),
+        };
+        if !has_figures(way, must) {
+            continue;
+        }
+        is_summary(&way["total"], 2);
+        is_summary(&way["close"], 2);
+        let phases = ["allocation", "io", "load"].map(|phase| !way[phase].is_null());
+        match (from, name) {
+            ("library", _) | (_, "LOAD" | "heap flag") => assert_eq!(phases, [false, false, true]),
+            ("heap", "allocate") => assert_eq!(phases, [true, false, false]),
+            (_, name) if name.starts_with("attach") => assert_eq!(phases, [true, false, false]),
+            _ => assert_eq!(phases, [true, true, false], "{way}"),
+        }
+        let value = |phase: &str, run: usize| way[phase]["values"][run].as_f64();
+        for run in 0..2 {
+            let sum: f64 =
+                ["allocation", "io", "load", "close"].iter().filter_map(|p| value(p, run)).sum();
+            let total = value("total", run).expect("a total");
+            assert!((sum - total).abs() < 1.0 && total > 0.0, "{way}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0, "nothing is left");
+}
+
+#[test]
+fn cost_of_some_ways() {
+    let folder = folder();
+    let small = ["cost", "--sizes", "64K", "--runs", "1"];
+    let printed = ok(&folder, &[&small[..], &["--only", "malloc", "--only", "READ"]].concat());
+    assert!(printed.lines().all(|line| line.chars().count() <= 100), "{printed}");
+    assert!(printed.contains("malloc: read()") && printed.contains("module: READ"), "{printed}");
+    assert!(!printed.contains("heap: allocate"), "{printed}");
+    let output = bench(&folder, &["cost", "--only", "no such way"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
 #[test]
@@ -227,7 +289,7 @@ fn wrong_usage_is_2() {
 #[test]
 fn help_has_examples_and_exit_codes() {
     let folder = folder();
-    for what in ["table", "load", "compare"] {
+    for what in ["table", "load", "compare", "cost"] {
         let help = ok(&folder, &[what, "--help"]);
         assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
     }

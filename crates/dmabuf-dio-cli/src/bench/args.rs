@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum, value_parser};
 
 use super::compare::{Own, Tensors};
+use super::cost::args::CostArgs;
 use super::ways::Direction;
 use crate::size::parse_size;
 
-const EXIT_CODES: &str = "\
+pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    every row that this kernel can do moved every byte to its place
   1    something failed that should work, or the file cannot be made
@@ -29,6 +30,7 @@ pub(crate) struct BenchArgs {
 pub(crate) enum What {
     Table(TableArgs),
     Load(LoadArgs),
+    Cost(CostArgs),
     Compare(CompareArgs),
     CompareWay(WayArgs),
 }
@@ -188,6 +190,9 @@ pub(crate) struct CommonArgs {
     /// Write the result to FILE and print it as text
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// What is measured, for the result: a commit, say
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) commit: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -223,7 +228,8 @@ fn peer(text: &str) -> Result<Peer, String> {
     }
 }
 
-fn whole_pages(text: &str) -> Result<u64, String> {
+/// Reads a size that is a multiple of the page size.
+pub(crate) fn whole_pages(text: &str) -> Result<u64, String> {
     let size = parse_size(text)?;
     let page = rustix::param::page_size() as u64;
     if size == 0 || size % page != 0 {

@@ -14,6 +14,8 @@ const RESERVE: u64 = 64 << 20;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Facts {
+    /// What the caller says is measured.
+    commit: Option<String>,
     kernel: String,
     kernel_version: String,
     machine: String,
@@ -39,6 +41,7 @@ impl Facts {
         let file = disk.facts();
         let device = disk.device().and_then(|(major, minor)| device(major, minor));
         Self {
+            commit: args.commit.clone(),
             kernel: text(uname.release()),
             kernel_version: text(uname.version()),
             machine: text(uname.machine()),

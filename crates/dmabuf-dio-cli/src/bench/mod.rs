@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `dmabuf-dio bench`: the tables of the threads that this project answers.
+//! `dmabuf-dio bench`: the tables of the threads that this project answers, and what ways cost.
 
 pub(crate) mod args;
 mod buffers;
 mod compare;
+mod cost;
 mod disk;
 mod facts;
 mod gather;
@@ -25,6 +26,7 @@ mod ways;
 
 use args::{BenchArgs, What};
 use compare::Compare;
+use cost::Cost;
 use load::Comparison;
 use results::Table;
 use trouble::Verdict;
@@ -49,6 +51,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
             conclude(compare.verdict())
         }
         What::CompareWay(args) => compare::child::run(args),
+        What::Cost(args) => {
+            let cost = Cost::measure(args)?;
+            page::publish(&args.common, &cost::page(&cost), &cost)?;
+            conclude(cost.verdict())
+        }
     }
 }
 

@@ -152,17 +152,7 @@ impl Runner {
         let _until_done = Gather::set(wait)?;
         let heap = open_heap()?;
         let start = Start::now();
-        let (fd, done) =
-            heap::alloc_read_file(heap.as_fd(), self.len, file.as_fd(), 0).map_err(|errno| {
-                match errno {
-                    Os::INVAL => Trouble::unavailable(
-                        "DMA_HEAP_FLAG_READ_FILE",
-                        errno,
-                        "this kernel lacks it; see kernel/series",
-                    ),
-                    _ => Trouble::failed("DMA_HEAP_FLAG_READ_FILE", errno),
-                }
-            })?;
+        let (fd, done) = allocate_and_read(&heap, self.len, file)?;
         self.loaded(fd, "DMA_HEAP_FLAG_READ_FILE", done, start.took())
     }
 
@@ -226,7 +216,21 @@ impl Runner {
     }
 }
 
-fn open_module() -> Result<OwnedFd, Trouble> {
+/// LOAD by the heap flag: the dma-buf and how much was read.
+pub(crate) fn allocate_and_read(
+    heap: &OwnedFd,
+    len: u64,
+    file: &File,
+) -> Result<(OwnedFd, u64), Trouble> {
+    const WHAT: &str = "DMA_HEAP_FLAG_READ_FILE";
+    heap::alloc_read_file(heap.as_fd(), len, file.as_fd(), 0).map_err(|errno| match errno {
+        Os::INVAL => Trouble::unavailable(WHAT, errno, "this kernel lacks it; see kernel/series"),
+        _ => Trouble::failed(WHAT, errno),
+    })
+}
+
+/// Opens the module's device.
+pub(crate) fn open_module() -> Result<OwnedFd, Trouble> {
     dio::open().map_err(|errno| {
         cannot_open(dio::DEVICE, errno, "the module is not loaded: sudo make dkms")
     })

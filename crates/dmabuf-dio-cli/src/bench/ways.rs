@@ -152,6 +152,18 @@ impl Mover {
         Ok(mappings)
     }
 
+    /// Moves all bytes between the file and a mapping of the buffer.
+    pub(crate) fn run_mapped(
+        &self,
+        file: &File,
+        kind: Kind,
+        buffer: &Buffer,
+        mapping: &mut Mapping,
+    ) -> Result<(), Trouble> {
+        let result = self.through_mapping(file, 0, buffer, mapping)?;
+        result.map_err(|stop| self.trouble(kind, &stop, std::slice::from_ref(buffer)))
+    }
+
     fn through_mapping(
         &self,
         file: &File,

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `READ_FIXED` at a queue depth, into registered user memory or into slots.
 
-use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use dmabuf_dio_sys::dio;
 use io_uring::{IoUring, opcode, squeue, types};
+use rustix::io::Errno as Os;
+
+use super::meter::{failed, io_failed, whole};
+use crate::bench::trouble::Trouble;
+
+const READ: &str = "READ_FIXED";
+const REGISTER: &str = "registering slots of /dev/dmabuf_dio";
 
 /// Registers `len` bytes of the buffer attached to `context` as slots of `slot_len` bytes.
 pub(crate) fn register_slots(
@@ -13,9 +19,9 @@ pub(crate) fn register_slots(
     context: BorrowedFd<'_>,
     len: u64,
     slot_len: u64,
-) -> io::Result<()> {
+) -> Result<(), Trouble> {
     let count = len.div_ceil(slot_len) as u32;
-    ring.submitter().register_buffers_sparse(count)?;
+    ring.submitter().register_buffers_sparse(count).map_err(io_failed(REGISTER))?;
     for index in 0..count {
         let buf_offset = u64::from(index) * slot_len;
         let slot = dio::Slot {
@@ -29,8 +35,12 @@ pub(crate) fn register_slots(
             .build();
         // SAFETY: `slot` lives until the completion has been taken below.
         unsafe { push(ring, &entry)? };
-        ring.submit_and_wait(1)?;
-        take(ring)?;
+        ring.submit_and_wait(1).map_err(io_failed(REGISTER))?;
+        let entry = ring.completion().next().ok_or_else(|| Trouble::failed(REGISTER, Os::IO))?;
+        result(&entry).map_err(|errno| match errno {
+            Os::OPNOTSUPP => Trouble::unavailable(REGISTER, errno, "slots need Linux 7.3"),
+            _ => Trouble::failed(REGISTER, errno),
+        })?;
     }
     Ok(())
 }
@@ -48,7 +58,7 @@ pub(crate) unsafe fn read_fixed(
     len: u64,
     chunk: u64,
     depth: u64,
-) -> io::Result<()> {
+) -> Result<(), Trouble> {
     let (mut started, mut finished, mut in_flight) = (0, 0, 0);
     while finished < len {
         while started < len && in_flight < depth {
@@ -62,15 +72,18 @@ pub(crate) unsafe fn read_fixed(
                 index as u16,
             )
             .offset(started)
-            .build();
+            .build()
+            .user_data(count);
             // SAFETY: the caller vouches for the buffers.
             unsafe { push(ring, &entry)? };
             started += count;
             in_flight += 1;
         }
-        ring.submit_and_wait(1)?;
+        ring.submit_and_wait(1).map_err(io_failed(READ))?;
         while let Some(entry) = ring.completion().next() {
-            finished += result(&entry)?;
+            let moved = result(&entry).map_err(failed(READ))?;
+            whole(READ, moved, entry.user_data())?;
+            finished += moved;
             in_flight -= 1;
         }
     }
@@ -80,16 +93,11 @@ pub(crate) unsafe fn read_fixed(
 /// # Safety
 ///
 /// What the entry points at must be valid until its completion.
-unsafe fn push(ring: &mut IoUring, entry: &squeue::Entry) -> io::Result<()> {
+unsafe fn push(ring: &mut IoUring, entry: &squeue::Entry) -> Result<(), Trouble> {
     // SAFETY: as the caller promises.
-    unsafe { ring.submission().push(entry) }.map_err(io::Error::other)
+    unsafe { ring.submission().push(entry) }.map_err(|_| Trouble::failed("io_uring", Os::BUSY))
 }
 
-fn take(ring: &mut IoUring) -> io::Result<u64> {
-    let entry = ring.completion().next().ok_or_else(|| io::Error::other("no completion"))?;
-    result(&entry)
-}
-
-fn result(entry: &io_uring::cqueue::Entry) -> io::Result<u64> {
-    u64::try_from(entry.result()).map_err(|_| io::Error::from_raw_os_error(-entry.result()))
+fn result(entry: &io_uring::cqueue::Entry) -> Result<u64, Os> {
+    u64::try_from(entry.result()).map_err(|_| Os::from_raw_os_error(-entry.result()))
 }

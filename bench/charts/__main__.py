@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Draws every chart whose results are there: python3 -m charts RESULTS FOLDER"""
+
+import functools
+import pathlib
+import sys
+from collections.abc import Callable
+
+import figures.compare
+import figures.cost
+import figures.load
+from matplotlib.figure import Figure
+
+from . import compare, cost, load, style
+from .style import Theme
+
+# Name, results, how they are read and drawn
+CHARTS: tuple[tuple[str, str, Callable, Callable[..., Figure]], ...] = (
+    ("cost", "cost-7.3-series.json", figures.cost.read, cost.by_way),
+    ("cost-by-size", "cost-7.3-series.json", figures.cost.read, cost.by_size),
+    ("load", "load-7.3-series.json", figures.load.read, load.relative),
+    ("compare", "compare.json", figures.compare.read, compare.speed),
+)
+
+
+def main(results: pathlib.Path, folder: pathlib.Path) -> int:
+    for name, file, read, draw in CHARTS:
+        if not (results / file).exists():
+            print(f"{name}: not drawn, there is no {results / file}")
+            continue
+        drawn: Callable[[Theme], Figure] = functools.partial(draw, read(results / file))
+        style.save(folder, name, drawn)
+        print(f"{folder / name}.svg and .png, also -dark")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*(pathlib.Path(argument) for argument in sys.argv[1:3])))

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Compares the cost of all ways with a baseline. Exit status: 0, or 1 if something is worse."""
+
+import argparse
+import dataclasses
+import pathlib
+import sys
+
+from . import cost
+
+# Part of the baseline's figure, and what it has to differ by besides: a run covers 64 MiB or 128
+# small transfers, so that one interrupt or timer tick more, some 5,000 instructions, is 80 per MiB.
+PART = 0.05
+LEAST = {"MiB": 100.0, "transfer": 500.0}
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    way: str
+    size: str
+    phase: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.way}, {self.size}, {self.phase}: {self.text}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    worse: list[Finding]
+    better: list[Finding]
+    # How many figures were compared
+    count: int
+
+
+def compare(baseline: cost.Cost, now: cost.Cost) -> Findings:
+    """What of the baseline is worse, missing or better now. What is new is neither."""
+    worse: list[Finding] = []
+    better: list[Finding] = []
+    count = 0
+    sizes = {size.bytes: size for size in now.sizes}
+    for size in baseline.sizes:
+        found = sizes.get(size.bytes)
+        for way in size.ways.values():
+            there = found.ways.get(way.name) if found else None
+            for phase, old in way.figures.items():
+                count += 1
+                new = there.figures.get(phase) if there else None
+                if new is None:
+                    why = (there and there.reason) or (found and found.reason) or "not measured"
+                    worse.append(Finding(way.name, size.name, phase,
+                                         f"{old.median:,.0f} before, now missing: {why}"))
+                    continue
+                change = new.median - old.median
+                if abs(change) <= max(PART * old.median, LEAST[size.per]):
+                    continue
+                percent = f" ({change / old.median:+.1%})" if old.median > 0 else ""
+                text = f"{old.median:,.0f} before, now {new.median:,.0f}{percent} per {size.per}"
+                (worse if change > 0 else better).append(
+                    Finding(way.name, size.name, phase, text))
+    return Findings(worse, better, count)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python3 -m figures.check", description=__doc__)
+    parser.add_argument("baseline", type=pathlib.Path)
+    parser.add_argument("now", type=pathlib.Path)
+    args = parser.parse_args(arguments)
+    baseline, now = cost.read(args.baseline), cost.read(args.now)
+    if baseline.unit != now.unit:
+        print(f"{args.now} counts {now.unit}, the baseline {baseline.unit}: run it in a guest with "
+              "vm/run --icount", file=sys.stderr)
+        return 1
+    findings = compare(baseline, now)
+    for finding in findings.better:
+        print(f"better: {finding}")
+    if findings.better:
+        print(f"The baseline can be renewed with: cp {args.now} {args.baseline}")
+    for finding in findings.worse:
+        print(f"WORSE: {finding}")
+    print(f"{findings.count} figures, {len(findings.worse)} worse, {len(findings.better)} better "
+          f"by more than {PART:.0%}")
+    return 1 if findings.worse or findings.count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

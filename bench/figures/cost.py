@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What `dmabuf-dio bench cost --json` found."""
+
+import dataclasses
+import json
+import pathlib
+
+MIB = 1 << 20
+# In the order of a transfer; "load" is allocation and I/O in one call.
+PHASES = ("allocation", "io", "load", "close")
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """The values of all runs."""
+
+    median: float
+    min: float
+    max: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    name: str
+    copied: float
+    zeroed: float
+    # Why there are no figures.
+    reason: str | None
+    # By phase and as "total"; a phase that the way does not have is not there.
+    figures: dict[str, Figure]
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    bytes: int
+    # "MiB" or "transfer"
+    per: str
+    reason: str | None
+    ways: dict[str, Way]
+
+    @property
+    def name(self) -> str:
+        return size_name(self.bytes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    unit: str
+    kernel: str
+    commit: str | None
+    runs: int
+    sizes: list[Size]
+
+    def size(self, bytes_: int) -> Size:
+        return next(size for size in self.sizes if size.bytes == bytes_)
+
+
+def read(path: pathlib.Path) -> Cost:
+    data = json.loads(path.read_text())
+    if (data.get("bench"), data.get("schema")) != ("cost", 1):
+        raise ValueError(f"{path}: not of `dmabuf-dio bench cost --json`, schema 1")
+    return Cost(unit=data["unit"], kernel=data["kernel"], commit=data["commit"], runs=data["runs"],
+                sizes=[_size(size) for size in data["sizes"]])
+
+
+def _size(data: dict) -> Size:
+    return Size(data["bytes"], data["per"], data["reason"],
+                {way["name"]: _way(way) for way in data["ways"]})
+
+
+def _way(data: dict) -> Way:
+    figures = {phase: Figure(value["median"], value["min"], value["max"])
+               for phase in (*PHASES, "total") if (value := data.get(phase)) is not None}
+    return Way(data["name"], data["copied"], data["zeroed"], data["reason"], figures)
+
+
+def size_name(bytes_: int) -> str:
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if bytes_ >= 1 << shift:
+            return f"{bytes_ / (1 << shift):g} {unit}"
+    return f"{bytes_} bytes"

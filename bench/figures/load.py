@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What `dmabuf-dio bench load --json` found."""
+
+import dataclasses
+import json
+import pathlib
+
+BASE = "normal"
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    bytes: int
+    # Milliseconds in all, median of the runs, by scheme
+    total: dict[str, float]
+
+    def relative(self, scheme: str) -> float | None:
+        """Time relative to the first scheme."""
+        if scheme not in self.total or BASE not in self.total:
+            return None
+        return self.total[scheme] / self.total[BASE]
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    kernel: str
+    runs: int
+    sizes: list[Size]
+
+
+def read(path: pathlib.Path) -> Load:
+    data = json.loads(path.read_text())
+    if (data.get("bench"), data.get("schema")) != ("load", 1):
+        raise ValueError(f"{path}: not of `dmabuf-dio bench load --json`, schema 1")
+    return Load(data["kernel"], data["runs"], [
+        Size(size["bytes"], {row["name"]: row["total_ms"]["median"] for row in size["rows"]
+                             if row.get("total_ms") is not None})
+        for size in data["sizes"]])

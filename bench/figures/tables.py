@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Fills the tables in documents that come from results: between <!-- figures: NAME --> and
+<!-- end of figures -->. With --check it only says which are not as they should be."""
+
+import argparse
+import pathlib
+import re
+import sys
+from collections.abc import Iterable, Sequence
+
+from . import cost
+
+BENCH = pathlib.Path(__file__).resolve().parent.parent
+SERIES = "cost-7.3-series.json"
+SHOWN = 128 * cost.MIB
+DOCUMENTS = ("README.md", "docs/measuring.md")
+
+# What the README shows: way, phase, what it is called there; ours are bold.
+README = (
+    ("heap: read() into the mapping", "total", "system heap: allocate, buffered read into the mapping, free"),
+    ("memfd, faulted in: io_uring 1 MiB x 8", "io", "memfd already faulted in and registered with io_uring, direct"),
+    ("module: LOAD", "total", "**module: LOAD, allocation and freeing included**"),
+    ("module: READ", "io", "**module: READ into an attached buffer**"),
+    ("module: slot, 8 MiB x 4", "io", "**module: io_uring slot, 8 MiB x 4**"),
+    ("module: attach a heap buffer", "allocation", "module: attach a system-heap buffer, once"),
+    ("series: copy_file_range, heap", "io", "**patch series: `copy_file_range` into a system-heap buffer**"),
+    ("series: heap flag", "total", "**patch series: heap flag, allocation and freeing included**"),
+)
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(row)} |\n" for row in (head, *rows)]
+    return "".join([lines[0], "|---|" + "---:|" * (len(head) - 1) + "\n", *lines[1:]])
+
+
+def number(figure: cost.Figure | None) -> str:
+    return "" if figure is None else f"{figure.median:,.0f}"
+
+
+def readme(found: cost.Cost) -> str:
+    ways = found.size(SHOWN).ways
+    return markdown(("way", "instructions per MiB"),
+                    [(name, number(ways[way].figures.get(phase))) for way, phase, name in README])
+
+
+def all_ways(size: cost.Size) -> str:
+    head = ("way", "allocation", "I/O", "close", "total: median (min - max)", "copied", "zeroed")
+    rows = []
+    for way in size.ways.values():
+        if not way.figures:
+            rows.append((way.name, way.reason or "", "", "", "", "", ""))
+            continue
+        figure, total = way.figures.get, way.figures["total"]
+        in_one = figure("load") is not None
+        rows.append((way.name, "+" if in_one else number(figure("allocation")),
+                     number(figure("load" if in_one else "io")), number(figure("close")),
+                     f"{total.median:,.0f} ({total.min:,.0f} - {total.max:,.0f})",
+                     f"{way.copied:.0f}", f"{way.zeroed:.0f}"))
+    return markdown(head, rows)
+
+
+def by_size(found: cost.Cost) -> str:
+    """The total of each way, and how much it changes from size to size."""
+    sizes = [size for size in found.sizes if size.per == "MiB" and not size.reason]
+    head = ["way", *(size.name for size in sizes)]
+    rows = [[name, *(number(size.ways[name].figures.get("total")) for size in sizes)]
+            for name, way in sizes[0].ways.items() if way.figures]
+    return markdown(head, rows)
+
+
+def small(found: cost.Cost) -> str:
+    sizes = [size for size in found.sizes if size.per == "transfer" and not size.reason]
+    head = ["way", *(f"{size.name}: {what}" for size in sizes for what in ("I/O", "total"))]
+    rows = []
+    for name, way in sizes[0].ways.items():
+        if way.figures:
+            figures = [size.ways[name].figures for size in sizes]
+            rows.append([name, *(number(value) for figure in figures
+                                 for value in (figure.get("load", figure.get("io")),
+                                               figure.get("total")))])
+    return markdown(head, rows)
+
+
+def tables(results: pathlib.Path) -> dict[str, str]:
+    found = cost.read(results / SERIES)
+    without = cost.read(results / "cost-6.12-no-init.json")
+    debian = cost.read(results / "cost-6.12.json")
+    load = [number(there.size(SHOWN).ways["module: LOAD"].figures.get("total"))
+            for there in (debian, without)]
+    return {
+        "readme": readme(found),
+        "ways": all_ways(found.size(SHOWN)),
+        "sizes": by_size(found),
+        "small": small(found),
+        "debian": markdown(("`init_on_alloc`", "LOAD, instructions per MiB"),
+                           [("1, as Debian boots it", load[0]), ("0", load[1])]),
+    }
+
+
+def fill(text: str, content: dict[str, str]) -> str:
+    """The text with what belongs in each region; a name nobody knows is an error."""
+    def region(match: re.Match[str]) -> str:
+        return f"<!-- figures: {match[1]} -->\n{content[match[1]]}<!-- end of figures -->"
+    return re.sub(r"<!-- figures: (\w+) -->\n.*?<!-- end of figures -->", region, text, flags=re.S)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python3 -m figures.tables", description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args(arguments)
+    content, status = tables(BENCH / "results"), 0
+    for name in DOCUMENTS:
+        path = BENCH.parent / name
+        before = path.read_text()
+        after = fill(before, content)
+        if before == after:
+            continue
+        if args.check:
+            print(f"{name}: its tables are not what bench/results says: make charts",
+                  file=sys.stderr)
+            status = 1
+        else:
+            path.write_text(after)
+            print(f"{name}: tables filled")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

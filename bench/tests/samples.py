@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What the benches print, of few rows."""
+
+
+def summary(value: float) -> dict:
+    return {"median": value, "min": value, "max": value, "values": [value]}
+
+
+def way(name: str, reason: str | None = None, **figures: float) -> dict:
+    phases = {phase: summary(figures[phase]) if phase in figures else None
+              for phase in ("allocation", "io", "load", "close")}
+    if reason:
+        return {"name": name, "copied": 0.0, "zeroed": 0.0, "status": "unavailable",
+                "reason": reason, "errno": "EINVAL"}
+    return {"name": name, "copied": 0.0, "zeroed": 0.0, "status": "verified", "reason": None,
+            "errno": None, **phases, "total": summary(sum(figures.values()))}
+
+
+def ways() -> list[dict]:
+    return [way("memfd: read()", allocation=10.0, io=1100000.0, close=400000.0),
+            way("malloc: read()", allocation=10.0, io=800000.0, close=150000.0),
+            way("heap: allocate", allocation=133000.0, close=7000.0),
+            way("module: READ", allocation=187000.0, io=7400.0, close=9500.0),
+            way("module: LOAD", load=8000.0, close=900.0),
+            way("series: heap flag", reason="this kernel lacks it")]
+
+
+COST = {
+    "schema": 1, "bench": "cost", "unit": "instructions", "kernel": "7.3.4", "commit": "abc",
+    "runs": 3, "sizes": [
+        {"bytes": 4096, "per": "transfer", "reason": None,
+         "ways": [way("module: READ", allocation=9000.0, io=9000.0, close=9000.0)]},
+        {"bytes": 8 << 20, "per": "MiB", "reason": None, "ways": ways()},
+        {"bytes": 128 << 20, "per": "MiB", "reason": None, "ways": ways()},
+    ],
+}
+
+LOAD = {
+    "schema": 1, "bench": "load", "kernel": "7.3.4", "runs": 3, "sizes": [
+        {"bytes": 8 << 20, "reason": None, "rows": [
+            {"name": "normal", "total_ms": summary(100.0)},
+            {"name": "LOAD module direct", "total_ms": summary(25.0)},
+            {"name": "LOAD heap direct", "status": "unavailable"}]},
+        {"bytes": 1 << 40, "reason": "no memory", "rows": []},
+    ],
+}
+
+COMPARE = {
+    "schema": 1, "bench": "compare", "kernel": "6.18", "cpus": 2, "file_system": "ext4",
+    "device": "vda", "sizes": [
+        {"bytes": 1 << 30, "runs": 5,
+         "base": {"name": "fio", "is_ceiling": True, "gb_per_s": 4.0}, "rows": [
+             {"name": "dmabuf-dio memfd", "gb_per_s": summary(3.6)},
+             {"name": "fio", "gb_per_s": summary(4.0)},
+             {"name": "read()", "gb_per_s": summary(2.0)},
+             {"name": "absent", "status": "unavailable"}]},
+    ],
+}

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Charts are drawn from what the benches print, and always the same."""
+
+import contextlib
+import io
+import json
+import pathlib
+import tempfile
+import unittest
+
+from charts import __main__ as charts
+from charts import style
+from figures import compare, load
+from tests.samples import COMPARE, COST, LOAD
+
+NAMES = ("cost", "cost-by-size", "load", "compare")
+
+
+class Charts(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        for name, data in (("cost-7.3-series", COST), ("load-7.3-series", LOAD),
+                           ("compare", COMPARE)):
+            (self.folder / f"{name}.json").write_text(json.dumps(data))
+
+    def draw(self, to: str) -> dict[str, bytes]:
+        with contextlib.redirect_stdout(io.StringIO()):
+            charts.main(self.folder, self.folder / to)
+        return {path.name: path.read_bytes() for path in (self.folder / to).iterdir()}
+
+    def test_all_are_drawn_and_twice_the_same(self) -> None:
+        first = self.draw("first")
+        self.assertEqual(set(first), {f"{name}{theme}.{kind}" for name in NAMES
+                                      for theme in ("", "-dark") for kind in ("svg", "png")})
+        self.assertEqual(first, self.draw("second"))
+
+    def test_other_figures_are_another_chart(self) -> None:
+        first = self.draw("first")
+        changed = json.dumps(LOAD).replace("100.0", "90.0")
+        (self.folder / "load-7.3-series.json").write_text(changed)
+        second = self.draw("second")
+        self.assertEqual({name for name in first if first[name] != second[name]},
+                         {"load.svg", "load.png", "load-dark.svg", "load-dark.png"})
+
+    def test_what_is_not_there_is_not_drawn(self) -> None:
+        (self.folder / "compare.json").unlink()
+        self.assertNotIn("compare.svg", self.draw("first"))
+
+    def test_results_are_understood(self) -> None:
+        size = compare.read(self.folder / "compare.json").sizes[0]
+        self.assertEqual((size.ceiling, [way.name for way in size.ways if way.is_ours]),
+                         (4.0, ["dmabuf-dio memfd"]))
+        size = load.read(self.folder / "load-7.3-series.json").sizes[0]
+        self.assertEqual((size.relative("LOAD module direct"), size.relative("LOAD heap direct")),
+                         (0.25, None))
+        with self.assertRaisesRegex(ValueError, "bench compare"):
+            compare.read(self.folder / "load-7.3-series.json")
+
+    def test_labels_do_not_overlap(self) -> None:
+        moved = style.apart([0.5, 0.1, 0.5, 0.51], 0.05)
+        ordered = sorted(moved)
+        self.assertTrue(all(b - a > 0.0499 for a, b in zip(ordered, ordered[1:])), moved)
+        self.assertEqual(moved[1], 0.1)
+
+
+if __name__ == "__main__":
+    unittest.main()

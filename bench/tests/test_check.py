@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The check of costs goes red when it has to."""
+
+import contextlib
+import copy
+import io
+import json
+import pathlib
+import tempfile
+import unittest
+import unittest.mock
+
+from figures import check
+from tests.samples import COST, way
+
+BASELINE = COST | {"sizes": [
+    COST["sizes"][0],
+    COST["sizes"][2] | {"ways": [way("module: LOAD", load=8000.0, close=900.0),
+                                 way("absent", reason="this kernel lacks it")]},
+]}
+
+
+def load(data: dict) -> dict:
+    return data["sizes"][1]["ways"][0]
+
+
+class Check(unittest.TestCase):
+    def check(self, now: dict) -> tuple[int, str]:
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [pathlib.Path(folder) / name for name in ("baseline", "now")]
+            for path, data in zip(paths, (BASELINE, now)):
+                path.write_text(json.dumps(data))
+            with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
+                status = check.main([str(path) for path in paths])
+        return status, out.getvalue()
+
+    def setUp(self) -> None:
+        self.now = copy.deepcopy(BASELINE)
+
+    def test_the_same_is_good(self) -> None:
+        status, text = self.check(self.now)
+        self.assertEqual((status, text), (0, "7 figures, 0 worse, 0 better by more than 5%\n"))
+
+    def test_worse_is_red_and_named(self) -> None:
+        load(self.now)["load"]["median"] = 8401.0
+        status, text = self.check(self.now)
+        self.assertEqual(status, 1)
+        self.assertIn("WORSE: module: LOAD, 128 MiB, load: 8,000 before, now 8,401 (+5.0%) per MiB",
+                      text)
+        self.assertIn("7 figures, 1 worse", text)
+
+    def test_small_differences_are_noise(self) -> None:
+        load(self.now)["load"]["median"] = 8399.0
+        # More than 5 %, but too few instructions
+        load(self.now)["close"]["median"] = 999.0
+        self.now["sizes"][0]["ways"][0]["io"]["median"] = 9449.0
+        self.assertEqual(self.check(self.now)[0], 0)
+        load(self.now)["close"]["median"] = 1001.0
+        self.assertEqual(self.check(self.now)[0], 1)
+
+    def test_better_is_mentioned(self) -> None:
+        load(self.now)["load"]["median"] = 7000.0
+        status, text = self.check(self.now)
+        self.assertEqual(status, 0)
+        self.assertIn("better: module: LOAD, 128 MiB, load: 8,000 before, now 7,000", text)
+        self.assertIn("The baseline can be renewed with: cp ", text)
+
+    def test_what_is_missing_is_red(self) -> None:
+        without_way, without_size, without_phase, left_out = (
+            copy.deepcopy(BASELINE) for _ in range(4))
+        del without_way["sizes"][1]["ways"][0]
+        del without_size["sizes"][0]
+        load(without_phase)["close"] = None
+        left_out["sizes"][1] |= {"reason": "no memory", "ways": []}
+        for now, words in ((without_way, "LOAD, 128 MiB, total: 8,900 before, now missing"),
+                           (without_size, "READ, 4 KiB, io: 9,000 before, now missing"),
+                           (without_phase, "close: 900 before, now missing"),
+                           (left_out, "now missing: no memory")):
+            status, text = self.check(now)
+            self.assertEqual(status, 1, words)
+            self.assertIn(words, text)
+
+    def test_what_is_new_is_good(self) -> None:
+        self.now["sizes"][1]["ways"].append(load(self.now) | {"name": "another"})
+        self.assertEqual(self.check(self.now)[0], 0)
+
+    def test_nothing_compared_and_other_units_are_red(self) -> None:
+        self.assertEqual(self.check(self.now | {"unit": "nanoseconds"})[0], 1)
+        with unittest.mock.patch.dict(BASELINE, {"sizes": []}):
+            self.assertEqual(self.check(self.now)[0], 1)
+
+    def test_other_results_are_refused(self) -> None:
+        with self.assertRaisesRegex(ValueError, "bench cost"):
+            self.check(self.now | {"bench": "load"})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Tables in documents are filled from results."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+from figures import cost, tables
+from tests.samples import COST
+
+
+class Tables(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "cost.json").write_text(json.dumps(COST))
+        self.cost = cost.read(folder / "cost.json")
+
+    def test_rows_have_as_many_cells_as_the_head(self) -> None:
+        for table in (tables.all_ways(self.cost.sizes[2]), tables.by_size(self.cost),
+                      tables.small(self.cost)):
+            self.assertEqual(len({line.count("|") for line in table.splitlines()}), 1, table)
+        text = tables.all_ways(self.cost.sizes[2])
+        self.assertIn("| module: READ | 187,000 | 7,400 | 9,500 | 203,900 (203,900 - 203,900) |",
+                      text)
+        self.assertIn("| module: LOAD | + | 8,000 | 900 |", text)
+        self.assertIn("| series: heap flag | this kernel lacks it |", text)
+        self.assertIn("| module: LOAD | 8,900 | 8,900 |\n", tables.by_size(self.cost))
+
+    def test_regions_are_filled_and_filled_again(self) -> None:
+        text = "a\n<!-- figures: one -->\nold\n<!-- end of figures -->\nb\n"
+        filled = tables.fill(text, {"one": "| new |\n"})
+        self.assertEqual(filled,
+                         "a\n<!-- figures: one -->\n| new |\n<!-- end of figures -->\nb\n")
+        self.assertEqual(tables.fill(filled, {"one": "| new |\n"}), filled)
+        with self.assertRaises(KeyError):
+            tables.fill(text, {})
+
+
+if __name__ == "__main__":
+    unittest.main()

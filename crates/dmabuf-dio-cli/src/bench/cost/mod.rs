@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What each way to have a file in memory costs the CPU.
+
+pub(crate) mod args;
+mod clock;
+mod meter;
+mod page;
+mod results;
+mod ring;
+mod ways;
+mod window;
+
+use args::CostArgs;
+use clock::Clock;
+use meter::{Meter, Spent};
+pub(crate) use page::page;
+pub(crate) use results::Cost;
+use results::{Per, Samples, Size, line};
+use ways::{Setup, Way};
+
+use super::buffers::touch_memory;
+use super::disk::{Caches, DiskFile};
+use super::facts::{Facts, lack_of_memory};
+use super::pattern::Pattern;
+use super::trouble::Trouble;
+use crate::exit::{FAILED, Failure, USAGE};
+use crate::progress::Bar;
+use crate::signals;
+use crate::size::show_size;
+
+/// A run moves at least this much, in several transfers if need be, so that a timer tick more
+/// or less does not matter; but not in more transfers than that.
+const RUN: u64 = 64 << 20;
+const MOST_TRANSFERS: u64 = 128;
+
+impl Cost {
+    pub(crate) fn measure(args: &CostArgs) -> Result<Self, Failure> {
+        let ways = selected(&args.only)?;
+        let probe = DiskFile::create(&args.common.dir, 0)?;
+        let facts = Facts::gather(&probe, &args.common);
+        drop(probe);
+        let clock = Clock::start()
+            .map_err(|error| Failure::new(FAILED, format!("no clock: {error}"), "see sched(7)"))?;
+        let sizes = args.sizes.iter().map(|bytes| size(args, &ways, &clock, *bytes));
+        let sizes = sizes.collect::<Result<_, _>>()?;
+        Ok(Self {
+            schema: 1,
+            bench: "cost",
+            facts,
+            runs: args.runs,
+            unit: clock.unit(),
+            counted: clock.counted(),
+            sizes,
+        })
+    }
+}
+
+fn selected(only: &[String]) -> Result<Vec<Way>, Failure> {
+    let mut ways = ways::all();
+    let names: Vec<String> = ways.iter().map(|way| way.name.clone()).collect();
+    if let Some(text) = only.iter().find(|text| !names.iter().any(|name| name.contains(*text))) {
+        let hint = format!("the names are: {}", names.join("; "));
+        return Err(Failure::new(USAGE, format!("--only {text:?}: no way has that name"), hint));
+    }
+    ways.retain(|way| only.is_empty() || only.iter().any(|text| way.name.contains(text)));
+    Ok(ways)
+}
+
+fn size(args: &CostArgs, ways: &[Way], clock: &Clock, bytes: u64) -> Result<Size, Failure> {
+    // The buffer and the page cache: to reclaim memory would be part of the figures.
+    if let Some(lack) = lack_of_memory(bytes.saturating_mul(2)) {
+        return Ok(Size::left_out(bytes, lack));
+    }
+    let disk = match DiskFile::create(&args.common.dir, bytes) {
+        Err(failure) => return Ok(Size::left_out(bytes, failure.what().to_owned())),
+        Ok(disk) => disk,
+    };
+    let content = Pattern::new(bytes);
+    disk.write(&content)?;
+    touch_memory(bytes);
+    let bench = Bench { args, clock, disk: &disk, content };
+    let lines = bench.ways(ways)?;
+    Ok(Size { bytes, per: Per::of(bytes), reason: None, ways: lines })
+}
+
+struct Bench<'a> {
+    args: &'a CostArgs,
+    clock: &'a Clock,
+    disk: &'a DiskFile,
+    content: Pattern,
+}
+
+impl Bench<'_> {
+    /// First every way is tried and compared, while no memory holds what runs before left there.
+    /// Then each is run once more without being counted, and right after that counted: what
+    /// the run before left behind, in caches of all kinds, is its own.
+    fn ways(&self, ways: &[Way]) -> Result<Vec<results::Line>, Failure> {
+        let interrupt = signals::token();
+        let (bar, runs) = (Bar::steps(), self.args.runs);
+        let caches = Caches::new(self.args.common.keep_caches);
+        let steps = u64::from(runs + 2) * ways.len() as u64;
+        let mut step = 0;
+        let mut attempt = |way: &Way, what: &str, setup: &mut Setup<'_>, content| {
+            if interrupt.is_cancelled() {
+                bar.finish();
+                let code = signals::caught().map_or(FAILED, |signal| 128 + signal);
+                return Err(Failure::new(code, "interrupted", "start again"));
+            }
+            bar.say(format!("{}, {what}: {}", show_size(self.disk.len()), way.name));
+            bar.update(step, steps);
+            step += 1;
+            Ok(self.run(way, setup, content))
+        };
+        let mut results: Vec<Samples> = Vec::new();
+        for way in ways {
+            let mut setup = Setup::new(self.disk);
+            let compared = attempt(way, "comparing", &mut setup, Some(self.content))?;
+            results.push(compared.map(|_| Vec::new()));
+        }
+        for (way, result) in ways.iter().zip(&mut results) {
+            caches.drop(self.disk);
+            let mut setup = Setup::new(self.disk);
+            for run in 0..=runs {
+                let Ok(samples) = result else { break };
+                match attempt(way, &format!("run {run} of {runs}"), &mut setup, None)? {
+                    Ok(_) if run == 0 => {}
+                    Ok(sample) => samples.push(sample),
+                    // What worked before is not what the kernel lacks.
+                    Err(trouble) => *result = Err(trouble.grave()),
+                }
+            }
+        }
+        bar.finish();
+        Ok(ways.iter().zip(&results).map(|(way, result)| line(way, result)).collect())
+    }
+
+    /// One run: the mean of its transfers. The run before ended when all was quiet.
+    fn run(
+        &self,
+        way: &Way,
+        setup: &mut Setup<'_>,
+        content: Option<Pattern>,
+    ) -> Result<Spent, Trouble> {
+        let bytes = self.disk.len();
+        let transfers = match content {
+            Some(_) => 1,
+            None => (RUN / bytes).clamp(1, MOST_TRANSFERS),
+        };
+        let mut meter = Meter::new(self.clock, content);
+        for _ in 0..transfers {
+            (way.run)(setup, &mut meter)?;
+            self.disk.forget();
+        }
+        let count = transfers as f64 * Per::of(bytes).count(bytes);
+        Ok(meter.finish().divided_by(count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_are_selected_by_parts_of_their_names() {
+        let count = |only: &[&str]| {
+            selected(&only.iter().map(ToString::to_string).collect::<Vec<_>>())
+                .map(|ways| ways.len())
+                .map_err(|failure| failure.what().to_owned())
+        };
+        let all = count(&[]).expect("all");
+        assert_eq!(count(&["library: "]), Ok(dmabuf_dio::Backend::ALL.len()));
+        assert_eq!(count(&["library: ", "library: heap"]), Ok(dmabuf_dio::Backend::ALL.len()));
+        assert_eq!(count(&[""]), Ok(all));
+        assert!(count(&["LOAD", "no such"]).expect_err("unknown").contains("no such"));
+    }
+}

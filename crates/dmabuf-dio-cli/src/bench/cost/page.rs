@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The cost of the ways for people.
+
+use super::clock::Unit;
+use super::results::{Cost, Figures, Per, Size};
+use crate::bench::grid::Grid;
+use crate::bench::measure::Summary;
+use crate::bench::page::Page;
+use crate::size::show_size;
+
+pub(crate) fn page(cost: &Cost) -> Page {
+    let mut page = Page::default();
+    let unit = match cost.unit {
+        Unit::Instructions => "instructions",
+        Unit::Nanoseconds => "nanoseconds of the CPU",
+    };
+    page.title(format!("What a file in a buffer costs: {unit}, runs: {}", cost.runs));
+    page.line(cost.facts.line());
+    for size in &cost.sizes {
+        let per = match size.per {
+            Per::MiB => "MiB",
+            Per::Transfer => "transfer",
+        };
+        page.title(format!("{}: {unit} per {per}", show_size(size.bytes)));
+        match &size.reason {
+            Some(reason) => page.line(format!("left out: {reason}")),
+            None => page.table(grid(size)),
+        }
+    }
+    page.note("counted", cost.counted);
+    for (word, meaning) in LEGEND {
+        page.note(word, meaning);
+    }
+    page
+}
+
+fn grid(size: &Size) -> Grid {
+    let head = ["way", "allocation", "I/O", "close", "total", "spread", "copied", "zeroed"];
+    let mut grid = Grid::new(1, &head);
+    for way in &size.ways {
+        let name = way.name.clone();
+        match &way.figures {
+            Some(figures) => {
+                let moved = [way.copied, way.zeroed].map(|bytes| format!("{bytes:.0}"));
+                grid.figures([vec![name], cells(figures), moved.to_vec()].concat());
+            }
+            None => grid.reason(vec![name.clone()], way.outcome.sentence(), name),
+        }
+    }
+    grid
+}
+
+fn cells(figures: &Figures) -> Vec<String> {
+    let median = |summary: &Option<Summary>| {
+        summary.as_ref().map_or_else(String::new, |summary| thousands(summary.median))
+    };
+    let (allocation, io) = match &figures.load {
+        Some(_) => ("+".into(), median(&figures.load)),
+        None => (median(&figures.allocation), median(&figures.io)),
+    };
+    let total = &figures.total;
+    vec![
+        allocation,
+        io,
+        median(&figures.close),
+        thousands(total.median),
+        format!("{:.1}%", (total.max - total.min) / total.median * 100.0),
+    ]
+}
+
+/// A whole number with commas.
+fn thousands(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value <= -0.5 { format!("-{text}") } else { text }
+}
+
+const LEGEND: [(&str, &str); 7] = [
+    (
+        "allocation",
+        "whatever is needed before a byte can be moved: with mapping, page faults in \
+      advance, attaching and registering",
+    ),
+    ("+", "allocated within the call that reads"),
+    (
+        "close",
+        "unregistering, unmapping and closing, until all is free again and nothing goes on \
+      in the background",
+    ),
+    ("total", "median of the runs' sums; spread: greatest less least, of the median"),
+    (
+        "copied, zeroed",
+        "bytes by the CPU per byte of the file; a kernel booted with \
+      init_on_alloc=1, Debian's for one, zeroes what it allocates once more",
+    ),
+    ("library", "dmabuf_dio::Loader, whole, and freeing what it returned"),
+    ("content", "every byte was compared in a run of each way at each size that does not count"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_grouped() {
+        let shown = [0.0, -0.4, 999.6, 1234.0, 312_662.0, -1_234_567.0].map(thousands);
+        assert_eq!(shown, ["0", "0", "1,000", "1,234", "312,662", "-1,234,567"]);
+    }
+}
