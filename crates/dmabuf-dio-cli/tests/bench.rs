@@ -297,10 +297,9 @@ fn help_has_examples_and_exit_codes() {
 
 /// A loader as others write them: it says when it is ready, waits, reads, reports.
 const PEER: &str = r#"sh -c '
-    for file; do :; done
-    test "$1" = --verify && verified=true || verified=null
+    test "$2" = --verify && verified=true || verified=null
     echo "{\"ready\": true}"; read line
-    bytes=$(wc -c < "$file")
+    bytes=$(wc -c < "$1")
     echo "{\"seconds\": 0.5, \"user_seconds\": 0.1, \"sys_seconds\": 0.1, \"release_seconds\": null,
         \"bytes\": $bytes, \"verified\": $verified, \"version\": \"7.1\", \"note\": \"a note\"}" |
         tr -d "\n"; echo' peer"#;
@@ -453,7 +452,7 @@ fn compare_leaves_nothing_when_it_is_interrupted() {
         let children = std::fs::read_to_string(&children).unwrap_or_default();
         children.split_whitespace().any(|pid| {
             let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            command.starts_with(b"sh\0-c\0") && command.ends_with(b".safetensors\0")
+            command.starts_with(b"sh\0-c\0")
         })
     };
     while !waits() {
