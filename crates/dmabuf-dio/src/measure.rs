@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a transfer cost, and whether it was direct in truth.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dmabuf_dio_sys::cachestat::cachestat;
@@ -17,8 +16,7 @@ use crate::report::Mode;
 #[derive(Debug)]
 pub(crate) struct Before {
     cached: Option<u64>,
-    storage: Option<Storage>,
-    cpu: Duration,
+    usage: Usage,
     start: Instant,
 }
 
@@ -33,58 +31,52 @@ pub(crate) struct Cost {
     pub(crate) storage: Option<u64>,
 }
 
-/// Counters of `/proc/self/io`.
-#[derive(Clone, Copy, Debug)]
-struct Storage {
-    read: u64,
-    written: u64,
-}
-
 impl Before {
     pub(crate) fn now(file: BorrowedFd<'_>) -> Self {
-        Self { cached: cached(file), storage: storage(), cpu: cpu(), start: Instant::now() }
+        Self { cached: cached(file), usage: Usage::now(), start: Instant::now() }
     }
 
     pub(crate) fn until_now(&self, file: BorrowedFd<'_>, direction: Direction) -> Cost {
         let elapsed = self.start.elapsed();
-        let spent = cpu().saturating_sub(self.cpu);
-        let pick = |storage: Storage| match direction {
-            Direction::Load => storage.read,
-            Direction::Save => storage.written,
+        let usage = Usage::now();
+        let storage = match direction {
+            Direction::Load => usage.read.saturating_sub(self.usage.read),
+            Direction::Save => usage.written.saturating_sub(self.usage.written),
         };
         Cost {
             elapsed,
-            cpu: spent,
+            cpu: usage.cpu.saturating_sub(self.usage.cpu),
             cache_growth: self.cached.zip(cached(file)).map(|(a, b)| b as i64 - a as i64),
-            storage: self
-                .storage
-                .zip(storage())
-                .map(|(before, after)| pick(after).saturating_sub(pick(before))),
+            // Kernels that do not count say 0, too.
+            storage: (storage > 0 || Path::new("/proc/self/io").exists()).then_some(storage),
         }
     }
 }
 
-/// User and system time of all threads of the process.
-fn cpu() -> Duration {
-    // SAFETY: an all-zero rusage is a valid value.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: fills the structure it is given, which outlives the call.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
-    let time = |value: libc::timeval| {
-        Duration::from_secs(value.tv_sec as u64) + Duration::from_micros(value.tv_usec as u64)
-    };
-    time(usage.ru_utime) + time(usage.ru_stime)
+/// What all threads of the process have used. The bytes are those of `/proc/self/io`, in units of
+/// 512, for a tenth of the time.
+#[derive(Clone, Copy, Debug)]
+struct Usage {
+    cpu: Duration,
+    read: u64,
+    written: u64,
 }
 
-fn storage() -> Option<Storage> {
-    // In one read: on a small file this takes as long as the transfer.
-    let mut bytes = [0; 512];
-    let len = File::open("/proc/self/io").ok()?.read(&mut bytes).ok()?;
-    let text = std::str::from_utf8(&bytes[..len]).ok()?;
-    let field = |name: &str| {
-        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
-    };
-    Some(Storage { read: field("read_bytes:")?, written: field("write_bytes:")? })
+impl Usage {
+    fn now() -> Self {
+        // SAFETY: an all-zero rusage is a valid value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: fills the structure it is given, which outlives the call.
+        unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+        let time = |value: libc::timeval| {
+            Duration::from_secs(value.tv_sec as u64) + Duration::from_micros(value.tv_usec as u64)
+        };
+        Self {
+            cpu: time(usage.ru_utime) + time(usage.ru_stime),
+            read: usage.ru_inblock as u64 * 512,
+            written: usage.ru_oublock as u64 * 512,
+        }
+    }
 }
 
 /// Bytes of the file in the page cache; `None` if the kernel does not say.

@@ -42,14 +42,21 @@ impl Mapping {
     /// Maps the first `len` bytes of a file, aligned so that huge pages fit.
     pub(crate) fn new(fd: BorrowedFd<'_>, len: u64, writable: bool) -> Result<Self> {
         let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        let mut mapping = Self::reserve(len, ProtFlags::empty(), MapFlags::NORESERVE)?;
+        if len < HUGE_PAGE {
+            let len = len as usize;
+            // SAFETY: asks for new address space where the kernel likes.
+            let start = unsafe { mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) };
+            let start = NonNull::new(start.map_err(map_error)?);
+            let start = start.ok_or(map_error(rustix::io::Errno::NOMEM))?;
+            return Ok(Self { reserved: (start, len), start: start.cast(), len });
+        }
+        let mapping = Self::reserve(len, ProtFlags::empty(), MapFlags::NORESERVE)?;
         // SAFETY: replaces pages of the reservation just made, which nobody else knows.
-        let start = unsafe {
+        unsafe {
             let at = mapping.start.as_ptr().cast();
             mm::mmap(at, mapping.len, prot, MapFlags::SHARED | MapFlags::FIXED, fd, 0)
         }
         .map_err(map_error)?;
-        mapping.start = NonNull::new(start.cast()).ok_or(map_error(rustix::io::Errno::NOMEM))?;
         Ok(mapping)
     }
 

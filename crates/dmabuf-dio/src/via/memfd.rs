@@ -79,7 +79,9 @@ fn allocate_huge(len: u64, kind: Memory) -> Option<(DmaBuf, Mapping, Supply)> {
 fn allocate(len: u64, huge: bool) -> Result<(DmaBuf, Mapping, Supply)> {
     let buf = DmaBuf::memfd(len)?;
     let mapping = Mapping::new(buf.as_fd(), buf.len(), true)?;
-    let supply = if huge && memory::memfds_get_huge_pages() {
+    let supply = if len < HUGE_PAGE {
+        Supply::by_touch()
+    } else if huge && memory::memfds_get_huge_pages() {
         mapping.advise(true);
         Supply::by_touch()
     } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a way has put into memory.
 
-use dmabuf_dio::Loaded;
+use dmabuf_dio::{Loaded, Private};
 
 use super::contract::PagesGot;
 use super::pages;
@@ -13,6 +13,7 @@ use crate::bench::trouble::{Status, Trouble};
 #[derive(Debug)]
 pub(crate) enum Held {
     Library(Loaded),
+    Private(Private),
     Vec(Vec<u8>),
     /// A buffer, and the mappings through which it was filled.
     Buffer(Buffer, Vec<Mapping>),
@@ -25,6 +26,7 @@ impl Held {
     pub(crate) fn len(&self, len: u64) -> u64 {
         match self {
             Self::Library(loaded) => loaded.len,
+            Self::Private(bytes) => bytes.len() as u64,
             Self::Vec(bytes) => bytes.len() as u64,
             // These are made for the whole file, and filling them fails before it ends.
             Self::Buffer(..) | Self::Mapping(_) => len,
@@ -48,6 +50,7 @@ impl Held {
                 view.finish().map_err(failed)?;
                 Ok(result)
             }
+            Self::Private(bytes) => Ok(what(bytes)),
             Self::Vec(bytes) => Ok(what(bytes)),
             Self::Buffer(buffer, _) => buffer.look(|bytes| what(&bytes[..len as usize])),
             // SAFETY: the memory is this process's own; nobody else knows the file.
@@ -63,6 +66,7 @@ impl Held {
                 let huge_bytes = pages.huge_bytes.min(len);
                 Some(PagesGot { page_size: pages.page_size, huge_bytes })
             }
+            Self::Private(bytes) => pages::got(bytes.as_ptr(), len),
             Self::Vec(bytes) => pages::got(bytes.as_ptr(), len),
             // Of a dma-buf the process does not see them.
             Self::Buffer(buffer, _) if buffer.is_dmabuf() => None,

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::slice;
 
-use dmabuf_dio::{Backend, Error, Loader};
+use dmabuf_dio::{Error, Loader};
 use rustix::buffer::spare_capacity;
 use rustix::fs::OFlags;
 use rustix::io::Errno as Os;
@@ -24,7 +24,14 @@ use crate::bench::ways::{Direction, Mover, Way};
 impl Load {
     pub(crate) fn run(self, path: &Path) -> Result<Held, Trouble> {
         match self {
-            Self::Library(backend) => library(backend, path),
+            Self::Library(backend) => buffer(&Loader::new(path).backend(backend)),
+            Self::LibrarySmall(backend) => {
+                buffer(&Loader::new(path).backend(backend).huge_pages(false))
+            }
+            Self::Private => {
+                let loaded = Loader::new(path).load_private().map_err(|error| explain(&error))?;
+                Ok(Held::Private(loaded))
+            }
             Self::Read(Into::Malloc) => read_into_malloc(path),
             Self::Read(Into::Memfd) => read_into(Kind::Memfd, path),
             Self::Read(Into::DmaBuf) => read_into(Kind::DmaBuf, path),
@@ -35,18 +42,19 @@ impl Load {
     }
 }
 
-fn library(backend: Backend, path: &Path) -> Result<Held, Trouble> {
-    let loaded = Loader::new(path).backend(backend).load().map_err(|error| {
-        let (status, reason) = match &error {
-            Error::Unavailable { refusals, .. } => {
-                let reason = refusals.first().map(|refusal| refusal.reason.clone());
-                (Status::Unavailable, reason.unwrap_or_else(|| error.to_string()))
-            }
-            _ => (Status::Failed, error.to_string()),
-        };
-        Trouble { status, reason: format!("{reason}; {}", error.hint()), errno: error.errno() }
-    })?;
-    Ok(Held::Library(loaded))
+fn buffer(loader: &Loader<'_>) -> Result<Held, Trouble> {
+    loader.load().map(Held::Library).map_err(|error| explain(&error))
+}
+
+fn explain(error: &Error) -> Trouble {
+    let (status, reason) = match error {
+        Error::Unavailable { refusals, .. } => {
+            let reason = refusals.first().map(|refusal| refusal.reason.clone());
+            (Status::Unavailable, reason.unwrap_or_else(|| error.to_string()))
+        }
+        _ => (Status::Failed, error.to_string()),
+    };
+    Trouble { status, reason: format!("{reason}; {}", error.hint()), errno: error.errno() }
 }
 
 fn read_into_malloc(path: &Path) -> Result<Held, Trouble> {

@@ -27,6 +27,10 @@ pub(crate) struct Own {
 pub(crate) enum Load {
     /// A backend of the library into a new buffer.
     Library(Backend),
+    /// The same in small pages, whatever the kernel offers.
+    LibrarySmall(Backend),
+    /// The library into memory of the process alone.
+    Private,
     /// `read()` into new memory.
     Read(Into),
     /// Map the file and touch each page of it.
@@ -66,11 +70,12 @@ impl Own {
 const HUGE: Settings = Settings { pages: Pages::Huge, read_ahead: None };
 const SMALL: Settings = Settings { pages: Pages::Small, read_ahead: None };
 
-/// In the order of the table. What the library can load into besides a buffer is a line here and
-/// a case of [`Load`].
+/// In the order of the table.
 const OWN: &[Own] = &[
     own("memfd", "dmabuf-dio memfd", Load::Library(Backend::Memfd), HUGE),
-    own("memfd-4k", "dmabuf-dio memfd, 4 KiB", Load::Library(Backend::Memfd), SMALL),
+    own("memfd-unset", "dmabuf-dio memfd, no setting", Load::Library(Backend::Memfd), SMALL),
+    own("memfd-4k", "dmabuf-dio memfd, 4 KiB", Load::LibrarySmall(Backend::Memfd), SMALL),
+    own("private", "dmabuf-dio private memory", Load::Private, SMALL),
     own("udmabuf", "dmabuf-dio udmabuf", Load::Library(Backend::Udmabuf), HUGE),
     own("module", "dmabuf-dio module", Load::Library(Backend::Module), HUGE),
     own("slot", "dmabuf-dio slot", Load::Library(Backend::UringSlot), HUGE),
