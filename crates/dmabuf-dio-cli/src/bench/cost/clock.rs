@@ -240,6 +240,8 @@ mod tests {
             std::hint::spin_loop();
         }
         let awake = clock.busy_since(start);
-        assert!(asleep < 5e6 && awake >= 5e6, "{asleep} {awake}");
+        assert!(awake >= 5e6, "{awake}");
+        // With more CPUs it is the time of the process, in which other tests are running.
+        assert!(clock.spinner.is_none() || asleep < 5e6, "{asleep}");
     }
 }
