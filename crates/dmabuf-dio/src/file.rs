@@ -10,6 +10,7 @@ use crate::buf::{is_dmabuf, proc_link};
 use crate::errno::Errno;
 use crate::error::{Direction, Error, Result};
 use crate::memory::page_size;
+use crate::queue::Queue;
 
 /// What `O_DIRECT` needs of offsets and addresses, in bytes, both powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(crate) struct File {
     pub(crate) is_device: bool,
     /// Bytes that holes and compression save: they are read without storage.
     pub(crate) unallocated: u64,
+    /// The disk's number: major, minor.
+    disk: (u32, u32),
     direction: Direction,
 }
 
@@ -109,10 +112,12 @@ impl File {
             align: align.unwrap_or_else(Alignment::unknown),
             is_device: file_type == FileType::BlockDevice,
             unallocated: size.saturating_sub(stat.stx_blocks.saturating_mul(512)),
+            disk: (stat.stx_dev_major, stat.stx_dev_minor),
             direction,
         };
         if file.is_device {
             file.unallocated = 0;
+            file.disk = (stat.stx_rdev_major, stat.stx_rdev_minor);
         }
         if !direct {
             file.why_buffered = Some("buffered I/O was asked for".into());
@@ -128,6 +133,11 @@ impl File {
     /// The descriptor to move bytes through: with `O_DIRECT` if there is one.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.direct.as_ref().unwrap_or(&self.buffered).as_fd()
+    }
+
+    /// Requests that suit the disk.
+    pub(crate) fn queue(&self) -> Queue {
+        Queue::of(self.disk.0, self.disk.1)
     }
 
     /// Goes on without `O_DIRECT`.

@@ -62,6 +62,7 @@ mod heap;
 mod measure;
 mod node;
 mod options;
+mod queue;
 mod run;
 mod target;
 mod tmpfs;

@@ -6,10 +6,6 @@ use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::memory::page_size;
 
-/// Bytes per request if none are given: what a fast disk needs to be busy.
-pub(crate) const DEFAULT_CHUNK: u64 = 4 << 20;
-/// Requests in flight if none are given.
-pub(crate) const DEFAULT_DEPTH: u32 = 8;
 /// Memory made ready at a time if nothing is given.
 pub(crate) const DEFAULT_GATHER: u64 = 16 << 20;
 
@@ -63,14 +59,6 @@ impl Options {
         }
     }
 
-    pub(crate) fn chunk(&self) -> u64 {
-        self.chunk.unwrap_or(DEFAULT_CHUNK)
-    }
-
-    pub(crate) fn depth(&self) -> u32 {
-        self.depth.unwrap_or(DEFAULT_DEPTH)
-    }
-
     pub(crate) fn gather(&self) -> u64 {
         self.gather.unwrap_or(DEFAULT_GATHER)
     }
@@ -87,8 +75,9 @@ macro_rules! option_methods {
             self
         }
 
-        /// Bytes per request: a multiple of the page size, at most 1 GiB. 4 MiB if not set;
-        /// the module has its own default, and `copy_file_range` moves as much per call as time
+        /// Bytes per request: a multiple of the page size, at most 1 GiB. If not set, 4 MiB or
+        /// as much more as makes it a multiple of what the disk likes; the module has its own
+        /// default, and `copy_file_range` moves as much per call as time
         /// allows. The system heap makes one request of all.
         #[must_use]
         pub fn chunk(mut self, bytes: u64) -> Self {
@@ -96,7 +85,8 @@ macro_rules! option_methods {
             self
         }
 
-        /// Requests in flight: from 1 to 1024. 8 if not set; the module has its own default. The
+        /// Requests in flight: from 1 to 1024. If not set, enough for 32 MiB; the module has its
+        /// own default. The
         /// system heap and `copy_file_range` leave that to the kernel.
         #[must_use]
         pub fn depth(mut self, requests: u32) -> Self {

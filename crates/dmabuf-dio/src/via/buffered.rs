@@ -55,7 +55,7 @@ fn run(task: &Task<'_>, mapping: &Mapping, extent: Extent) -> Result<()> {
         if task.watch.is_cancelled() {
             return Err(task.cancelled(at));
         }
-        let len = task.options.chunk().min(extent.len - at) as usize;
+        let len = task.chunk().min(extent.len - at) as usize;
         let (start, offset) = (mapping.at(extent.buf + at), extent.file + at);
         match task.direction {
             Direction::Load => {

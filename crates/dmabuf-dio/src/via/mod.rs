@@ -27,6 +27,7 @@ use crate::extent::{Extent, Split};
 use crate::file::File;
 use crate::memory::{PageSizes, page_size, round_up};
 use crate::options::Options;
+use crate::queue::DEFAULT_CHUNK;
 use crate::uring::{self, Job, Stop};
 
 /// Noted when `O_DIRECT` could be had but not used.
@@ -97,6 +98,20 @@ impl Layout {
 impl Task<'_> {
     pub(crate) fn layout(&self) -> Result<Layout, Error> {
         Layout::new(self.offset, self.length, self.file.align.offset)
+    }
+
+    /// Bytes per request.
+    pub(crate) fn chunk(&self) -> u64 {
+        self.options.chunk.unwrap_or_else(|| match self.length {
+            // Not worth asking the disk.
+            length if length <= DEFAULT_CHUNK => DEFAULT_CHUNK,
+            _ => self.file.queue().chunk,
+        })
+    }
+
+    /// Requests in flight.
+    pub(crate) fn depth(&self) -> u32 {
+        self.options.depth.unwrap_or_else(|| self.file.queue().depth)
     }
 
     pub(crate) fn end(&self) -> u64 {
@@ -218,8 +233,8 @@ impl Task<'_> {
             extent,
             needed_end: self.end(),
             block: if direct { self.file.align.offset } else { 1 },
-            chunk: self.options.chunk(),
-            depth: self.options.depth(),
+            chunk: self.chunk(),
+            depth: self.depth(),
             watch: self.watch,
         }
     }

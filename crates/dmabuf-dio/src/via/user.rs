@@ -23,10 +23,10 @@ pub(crate) fn ring(
     task: &Task<'_>,
     len: u64,
 ) -> Result<Option<IoUring>, Refusal> {
-    if len <= task.options.chunk() {
+    if len <= task.chunk() {
         return Ok(None);
     }
-    super::ring(backend, task.options.depth()).map(Some)
+    super::ring(backend, task.depth()).map(Some)
 }
 
 /// Loads the range of a task into new memory that is laid out for it.
