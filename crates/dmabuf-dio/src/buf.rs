@@ -74,7 +74,7 @@ impl DmaBuf {
             Os::NOMEM => Error::NoMemory { wanted: len, available: None },
             _ => Error::Buffer { call: "allocate", errno: errno.into() },
         })?;
-        Ok(Self::from_fd(fd)?)
+        Ok(Self::from_parts(fd, len.next_multiple_of(memory::page_size())))
     }
 
     /// Creates a zeroed memfd of `len` bytes, rounded up to pages, that nobody can shrink. Its

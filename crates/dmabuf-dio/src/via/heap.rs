@@ -46,7 +46,7 @@ pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
         return Err(task.cancelled(task.length).into());
     }
     task.watch.set(task.length);
-    let mut buf = DmaBuf::from_fd(fd)?;
+    let mut buf = DmaBuf::from_parts(fd, layout.buffer);
     if layout.data_offset > 0 {
         // These bytes came along with the first page of the range.
         let mut view = buf.map_mut()?;
@@ -65,6 +65,9 @@ fn read_file(
     file: BorrowedFd<'_>,
     offset: u64,
 ) -> rustix::io::Result<(OwnedFd, u64)> {
+    if task.is_one_request() {
+        return heap::alloc_read_file(heap, len, file, offset);
+    }
     let caller = AtomicI32::new(0);
     watched(
         || {
@@ -116,7 +119,7 @@ pub(crate) fn try_out() -> Result<(), Attempt> {
                 _ => Attempt::from(refuse_flag(errno)),
             }
         })?;
-    let buf = DmaBuf::from_fd(fd)?;
+    let buf = DmaBuf::from_parts(fd, len.next_multiple_of(crate::memory::page_size()));
     // A kernel to which the flag means something else reads nothing.
     if read == len && sample.is_in(&buf)? { Ok(()) } else { Err(refuse_flag(Os::INVAL).into()) }
 }

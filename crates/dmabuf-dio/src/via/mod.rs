@@ -100,12 +100,16 @@ impl Task<'_> {
         Layout::new(self.offset, self.length, self.file.align.offset)
     }
 
+    /// Whether the range fits into a request. It is over then before anyone could look at it.
+    pub(crate) fn is_one_request(&self) -> bool {
+        self.length <= DEFAULT_CHUNK
+    }
+
     /// Bytes per request.
     pub(crate) fn chunk(&self) -> u64 {
-        self.options.chunk.unwrap_or_else(|| match self.length {
-            // Not worth asking the disk.
-            length if length <= DEFAULT_CHUNK => DEFAULT_CHUNK,
-            _ => self.file.queue().chunk,
+        self.options.chunk.unwrap_or_else(|| {
+            // One request is not worth asking the disk for.
+            if self.is_one_request() { DEFAULT_CHUNK } else { self.file.queue().chunk }
         })
     }
 

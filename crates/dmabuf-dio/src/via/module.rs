@@ -11,7 +11,6 @@ use super::watched::watched;
 use super::{Fresh, Moved, Task};
 use crate::backend::{Backend, Refusal};
 use crate::buf::DmaBuf;
-use crate::control::Watch;
 use crate::error::{Attempt, Direction, Error};
 use crate::extent::Extent;
 use crate::file::File;
@@ -66,9 +65,13 @@ impl Context {
     /// Makes a call that blocks, and meanwhile reports how far it is and ends it when asked to.
     fn watched<T: Send>(
         &self,
-        watch: &Watch<'_>,
+        task: &Task<'_>,
         call: impl FnOnce(BorrowedFd<'_>) -> T + Send,
     ) -> T {
+        if task.is_one_request() {
+            return call(self.as_fd());
+        }
+        let watch = task.watch;
         let before = moved(self.as_fd()).unwrap_or(0);
         let look = || {
             if let Some(now) = moved(self.as_fd()) {
@@ -162,8 +165,7 @@ pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
         gather: task.options.gather.unwrap_or(0),
         ..Load::default()
     };
-    let call =
-        |request: &mut Load| context.watched(task.watch, |context| dio::load(context, request));
+    let call = |request: &mut Load| context.watched(task, |context| dio::load(context, request));
     let mut result = call(&mut request);
     if matches!(result, Err(Os::INVAL)) && request.align != 0 && task.file.direct.is_some() {
         notes.push(alignment_note(task, request.align));
@@ -209,7 +211,7 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
         return Err(task.cancelled(0).into());
     }
     let mut moved = Moved { segments: Some(attached.segments), ..Moved::default() };
-    let call = |file: &File| context.watched(task.watch, |_| context.transfer(task, file, extent));
+    let call = |file: &File| context.watched(task, |_| context.transfer(task, file, extent));
     let mut result = call(task.file);
     if let Err((Os::INVAL, rw)) = &result
         && rw.align != 0

@@ -51,7 +51,7 @@ pub(crate) fn make(device: std::os::fd::BorrowedFd<'_>, memfd: &DmaBuf) -> Resul
             .errno(errno)
             .remedy("see dmesg for what the kernel says about it")
     })?;
-    Ok(DmaBuf::from_fd(fd)?)
+    Ok(DmaBuf::from_parts(fd, memfd.len()))
 }
 
 /// Why the device cannot be opened.
