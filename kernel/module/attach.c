@@ -2,9 +2,10 @@
 /*
  * Borrowing the pages of a dma-buf
  *
- * Our own buffers lend their table. For those of other exporters the kernel
- * mapping (vmap) is the loan: while it lasts, the exporter keeps the pages in
- * place. The sg_table of a dma-buf belongs to its devices and is not looked at.
+ * Our own buffers lend their table, and so do other exporters where the kernel
+ * has a callback for that. Elsewhere the kernel mapping (vmap) is the loan: while
+ * it lasts, the exporter keeps the pages in place. The sg_table of a dma-buf
+ * belongs to its devices and is not looked at.
  */
 #include <linux/err.h>
 #include <linux/memremap.h>
@@ -17,6 +18,7 @@
 #include "buffer.h"
 #include "compact.h"
 #include "compat.h"
+#include "lend.h"
 
 /* Memory is hot-plugged, and device memory mapped, in pieces of 2 MiB. */
 #define DIO_ALIKE_PAGES	(SZ_2M / PAGE_SIZE)
@@ -42,7 +44,7 @@ static int dio_walk_mapping(struct dio_attachment *att)
 	    (!vmalloc && !virt_addr_valid(vaddr)))
 		return -EOPNOTSUPP;
 
-	ret = dio_segments_init(&att->mapped, length);
+	ret = dio_segments_init(&att->table, length);
 	if (ret)
 		return ret;
 
@@ -54,7 +56,7 @@ static int dio_walk_mapping(struct dio_attachment *att)
 
 		pfn = page_to_pfn(page);
 		if (pfn == next_pfn && pfn % DIO_ALIKE_PAGES) {
-			dio_segments_extend(&att->mapped, PAGE_SIZE);
+			dio_segments_extend(&att->table, PAGE_SIZE);
 		} else {
 			/*
 			 * Linux 6.12's udmabuf maps the first page of a large
@@ -65,7 +67,7 @@ static int dio_walk_mapping(struct dio_attachment *att)
 				goto err_free;
 			if (!dio_page_usable(page))
 				goto err_free;
-			dio_segments_add(&att->mapped, page, PAGE_SIZE);
+			dio_segments_add(&att->table, page, PAGE_SIZE);
 			cond_resched();
 		}
 		next_pfn = pfn + 1;
@@ -73,11 +75,11 @@ static int dio_walk_mapping(struct dio_attachment *att)
 	}
 	if (head)
 		goto err_free;
-	dio_segments_compact(&att->mapped);
+	dio_segments_compact(&att->table);
 	return 0;
 
 err_free:
-	dio_segments_free(&att->mapped);
+	dio_segments_free(&att->table);
 	return -EOPNOTSUPP;
 }
 
@@ -115,6 +117,14 @@ struct dio_attachment *dio_attach(int fd)
 	if (att->segs)
 		return att;
 
+	ret = dio_borrow(att->dmabuf, &att->table);
+	if (!ret) {
+		att->segs = &att->table;
+		return att;
+	}
+	if (ret != -EOPNOTSUPP)
+		goto err_access;
+
 	ret = dma_buf_vmap_unlocked(att->dmabuf, &att->map);
 	if (ret) {
 		/* An exporter without the operation answers EINVAL. */
@@ -130,7 +140,7 @@ struct dio_attachment *dio_attach(int fd)
 	if (ret)
 		goto err_vunmap;
 
-	att->segs = &att->mapped;
+	att->segs = &att->table;
 	return att;
 
 err_vunmap:
@@ -146,10 +156,9 @@ err_free:
 
 void dio_detach(struct dio_attachment *att)
 {
-	if (att->segs == &att->mapped) {
-		dio_segments_free(&att->mapped);
+	dio_segments_free(&att->table);
+	if (att->map.vaddr)
 		dma_buf_vunmap_unlocked(att->dmabuf, &att->map);
-	}
 	dio_access_put(att->access);
 	dma_buf_put(att->dmabuf);
 	kfree(att);

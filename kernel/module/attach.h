@@ -14,9 +14,8 @@ struct dio_attachment {
 	struct dma_buf *dmabuf;
 	struct dio_access *access;
 	const struct dio_segments *segs;
-	/* Buffers of other exporters: their kernel mapping and our table of it */
-	struct iosys_map map;
-	struct dio_segments mapped;
+	struct dio_segments table;	/* if the buffer is not one of ours */
+	struct iosys_map map;		/* if the exporter does not lend */
 };
 
 /* Was the dma-buf opened such that its owner may write to it? */

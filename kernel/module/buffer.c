@@ -15,6 +15,7 @@
 #include "buffer.h"
 #include "compact.h"
 #include "compat.h"
+#include "lend.h"
 
 /* Pages are not zeroed: the owner overwrites or zeroes every byte. */
 #define DIO_GFP		(GFP_HIGHUSER | __GFP_ACCOUNT | __GFP_NOWARN | __GFP_COMP)
@@ -323,6 +324,9 @@ static const struct dma_buf_ops dio_buffer_ops = {
 	.vmap = dio_buffer_vmap,
 	.vunmap = dio_buffer_vunmap,
 	.release = dio_buffer_release,
+#ifdef HAVE_DMA_BUF_LEND
+	.lend = dio_buffer_lend,
+#endif
 };
 
 /**

@@ -11,6 +11,12 @@ BDEV_ITER_IS_ALIGNED)
 	bool f(struct block_device *b, struct iov_iter *i)
 	{ return bdev_iter_is_aligned(b, i); }'
 	;;
+DMA_BUF_LEND)
+	# Exporters that lend their pages, with the patch series.
+	code='#include <linux/dma-buf.h>
+	int f(struct dma_buf *d, struct dma_buf_loan *l)
+	{ return d->ops->lend(d, 0, 1, l); }'
+	;;
 IO_BUFFER_REGISTER_BVEC)
 	# Kernel buffers as io_uring fixed buffers, from any bio_vec array.
 	code='#include <linux/io_uring/cmd.h>

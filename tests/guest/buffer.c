@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#include <libdrm/drm.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-heap.h>
 #include <linux/udmabuf.h>
@@ -16,6 +17,7 @@ const char * const buffer_names[BUFFER_KINDS] = {
 	[BUFFER_UDMABUF] = "udmabuf",
 	[BUFFER_HUGE] = "hugetlb udmabuf",
 	[BUFFER_LOAD] = "load",
+	[BUFFER_VGEM] = "vgem",
 };
 
 static int heap_fd(size_t length)
@@ -82,6 +84,42 @@ static int load_fd(size_t length)
 	return fd;
 }
 
+static int vgem_fd_of(int card, size_t length)
+{
+	char name[5] = "";
+	struct drm_version version = { .name = name, .name_len = 4 };
+	struct drm_mode_create_dumb dumb = {
+		.width = PAGE / 4,
+		.height = length / PAGE,
+		.bpp = 32,
+	};
+	struct drm_prime_handle prime = { .flags = O_RDWR | O_CLOEXEC };
+
+	if (ioctl(card, DRM_IOCTL_VERSION, &version) || strcmp(name, "vgem"))
+		return -ENODEV;
+	if (ioctl(card, DRM_IOCTL_MODE_CREATE_DUMB, &dumb))
+		return -errno;
+	prime.handle = dumb.handle;
+	return ioctl(card, DRM_IOCTL_PRIME_HANDLE_TO_FD, &prime) ? -errno :
+								   prime.fd;
+}
+
+static int vgem_fd(size_t length)
+{
+	int i, card, fd = -ENODEV;
+	char path[32];
+
+	for (i = 0; i < 4 && fd == -ENODEV; i++) {
+		snprintf(path, sizeof(path), "/dev/dri/card%d", i);
+		card = open(path, O_RDWR | O_CLOEXEC);
+		if (card < 0)
+			continue;
+		fd = vgem_fd_of(card, length);
+		close(card);
+	}
+	return fd;
+}
+
 int buffer_try(struct buffer *buf, enum buffer_kind kind, size_t length)
 {
 	int fd = -EINVAL;
@@ -101,6 +139,9 @@ int buffer_try(struct buffer *buf, enum buffer_kind kind, size_t length)
 		break;
 	case BUFFER_LOAD:
 		fd = load_fd(length);
+		break;
+	case BUFFER_VGEM:
+		fd = vgem_fd(length);
 		break;
 	case BUFFER_KINDS:
 		break;

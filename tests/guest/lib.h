@@ -91,6 +91,7 @@ enum buffer_kind {
 	BUFFER_UDMABUF,			/* udmabuf over 4 KiB memfd pages */
 	BUFFER_HUGE,			/* udmabuf over 2 MiB hugetlb pages */
 	BUFFER_LOAD,			/* what LOAD returns */
+	BUFFER_VGEM,			/* virtual GPU: an exporter that never lends */
 	BUFFER_KINDS
 };
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 
-from . import disks, initramfs, job, kernel_log, kernels, machine, modules, streams
+from . import disks, initramfs, job, kernel_log, kernels, machine, modules, profile, streams
 from .messages import say
 
 DIED = 98
@@ -33,6 +33,9 @@ def run(options):
         log = directory / "kernel.log"
         try:
             outcome, problem = boot(options, kernel, directory, log, terminal)
+            if options.profile and outcome.status == 0:
+                lines = log.read_text(errors="replace").splitlines()
+                profile.write(options.profile, directory / "counts", kernel, lines)
             return conclude(options, outcome, log, problem)
         finally:
             if options.kernel_log and log.exists():

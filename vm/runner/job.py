@@ -59,6 +59,7 @@ def settings(options, kernel, loaded_first, terminal_size):
         "disk_timeout_ms": "100000000" if options.icount else "10000",
         "terminal": "rows {1} cols {0}".format(*terminal_size) if terminal_size else "",
         "modprobe": need("modprobe"),
+        "profile": "yes" if options.profile else "",
         "kernel_root": str(kernel.root or "/"),
     }
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())

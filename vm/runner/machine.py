@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The QEMU command line of a guest."""
 
-from . import disks, kvm
+from . import disks, kvm, profile
 from .commands import need
 
 KERNEL_ARGUMENTS = [
@@ -35,6 +35,8 @@ def command(options, kernel, directory, initramfs, log, channels):
     arguments += disk(options, "data", directory)
     arguments += disk(options, "raw", directory)
     arguments += ["-device", f"edu,dma_mask={options.edu_dma_mask:#x}"]
+    if options.profile:
+        arguments += profile.arguments(directory / "counts")
     return [str(argument) for argument in arguments]
 
 

@@ -38,6 +38,8 @@ def parse(arguments):
     add("--iommu", action="store_true", help="an Intel IOMMU that translates for every device")
     add("--icount", action="store_true",
         help="one processor on which CPU time in ns is the number of instructions")
+    add("--profile", metavar="FILE",
+        help="with --icount: write to FILE which functions the instructions were of")
     add("--memory", type=positive, default=2048, metavar="MIB", help="default: 2048")
     add("--cpus", type=positive, metavar="N", help="default: 2, or 1 where the host has one")
     add("--disk", type=positive, default=12, metavar="GIB",
@@ -58,6 +60,8 @@ def parse(arguments):
     options = parser.parse_args(before)
     if options.icount and options.cpus not in (None, 1):
         parser.error("--icount counts on one processor: leave out --cpus")
+    if options.profile and not options.icount:
+        parser.error("--profile counts instructions: add --icount")
     options.command = command
     options.cpus = 1 if options.icount else options.cpus or min(2, os.cpu_count() or 1)
     return options

@@ -88,6 +88,9 @@ pub(crate) struct LoadArgs {
     /// Memory that is allocated before the first read is issued
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) gather: Option<u64>,
+    /// Do not try for huge pages where the buffer is a memfd or made of one
+    #[arg(long)]
+    pub(crate) small_pages: bool,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
     /// Compare every byte with FILE, read again through the page cache

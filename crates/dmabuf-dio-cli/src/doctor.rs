@@ -87,6 +87,7 @@ fn memory(lines: &mut Lines, system: &System) {
             huge.shmem_enabled.as_deref().unwrap_or("not there")
         ),
     );
+    lines.line("", format!("{}  transparent, on a tmpfs mounted for it", yes(huge.tmpfs)));
     lines.line(
         "",
         format!(

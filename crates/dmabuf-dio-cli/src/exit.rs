@@ -33,14 +33,25 @@ impl Failure {
         Self { code, what: what.into(), hint: hint.into() }
     }
 
+    /// Fails if a signal that ends the command has come. See [`signals::token`].
+    pub(crate) fn if_interrupted() -> Result<(), Self> {
+        match signals::caught() {
+            None => Ok(()),
+            Some(signal) => Err(Self::new(128 + signal, "interrupted", "start again")),
+        }
+    }
+
     /// What failed.
     pub(crate) fn what(&self) -> &str {
         &self.what
     }
 
-    /// Prints the two lines and gives the code.
+    /// Prints the two lines and gives the code. Without a hint it is one.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("dmabuf-dio: {}\n            {}", self.what, self.hint);
+        eprintln!("dmabuf-dio: {}", self.what);
+        if !self.hint.is_empty() {
+            eprintln!("            {}", self.hint);
+        }
         self.code.into()
     }
 }

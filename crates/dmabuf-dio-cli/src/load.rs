@@ -58,6 +58,7 @@ fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
         .backend(args.backend)
         .offset(args.offset)
         .direct(!args.common.buffered)
+        .huge_pages(!args.small_pages)
         .cancel(signals::token());
     if let Some(length) = args.length {
         loader = loader.length(length);

@@ -33,10 +33,14 @@ pub enum Backend {
     Memfd,
     /// `pread` and `pwrite` on a mapping of the buffer, through the page cache.
     Buffered,
+    /// Anonymous memory in huge pages, filled by `io_uring` with `O_DIRECT`: what
+    /// [`Loader::load_private`](crate::Loader::load_private) does. It makes no buffer, so it is
+    /// not one of [`ALL`](Self::ALL).
+    Private,
 }
 
 impl Backend {
-    /// All backends, in the order in which a fresh load tries them.
+    /// All that load into a buffer, in the order in which a fresh load tries them.
     pub const ALL: [Self; 7] = [
         Self::Module,
         Self::UringSlot,
@@ -57,6 +61,7 @@ impl Backend {
             Self::Udmabuf => "udmabuf",
             Self::Memfd => "memfd",
             Self::Buffered => "buffered",
+            Self::Private => "private",
         }
     }
 
@@ -70,6 +75,7 @@ impl Backend {
             Self::Udmabuf => "A memfd, and a dma-buf made of it",
             Self::Memfd => "A memfd, filled by io_uring",
             Self::Buffered => "pread and pwrite, through the page cache",
+            Self::Private => "Memory of the process alone, filled by io_uring",
         }
     }
 
@@ -84,6 +90,10 @@ impl Backend {
 
     pub(crate) fn refuse(self, reason: impl Into<String>) -> Refusal {
         Refusal { backend: self, reason: reason.into(), errno: None, remedy: None }
+    }
+
+    pub(crate) fn refuse_buffer(self) -> Refusal {
+        self.refuse("it makes no buffer that could be shared").remedy("call Loader::load_private")
     }
 
     pub(crate) fn refuse_kind(self, kind: Kind, direction: Direction) -> Refusal {

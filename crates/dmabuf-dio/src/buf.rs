@@ -6,7 +6,7 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use dmabuf_dio_sys::dmabuf::{self, Access};
-use rustix::fs::{MemfdFlags, OFlags, SealFlags, SeekFrom};
+use rustix::fs::{FileType, MemfdFlags, OFlags, SealFlags, SeekFrom};
 use rustix::io::Errno as Os;
 
 use crate::backend::Backend;
@@ -14,6 +14,7 @@ use crate::error::{Attempt, Error, Result};
 use crate::heap;
 use crate::map::{Map, MapMut};
 use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes};
+use crate::tmpfs;
 
 /// What a buffer's file descriptor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
@@ -21,7 +22,8 @@ use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes};
 pub enum Kind {
     /// A dma-buf: devices can import it.
     DmaBuf,
-    /// A memfd: processes can share it; `/dev/udmabuf` can make a dma-buf of it.
+    /// A memfd, or a file without a name on a tmpfs: processes can share it. `/dev/udmabuf` can
+    /// make a dma-buf of a memfd.
     Memfd,
 }
 
@@ -95,6 +97,13 @@ impl DmaBuf {
         // The mapping is what reserves the pages: without it a touch could kill us.
         let mapping = Mapping::new(buf.as_fd(), len, true).map_err(|_| Os::NOMEM)?;
         Ok((buf, mapping))
+    }
+
+    /// Creates a file for shared memory in huge pages, of `len` bytes.
+    pub(crate) fn tmpfs(len: u64) -> rustix::io::Result<Self> {
+        let fd = tmpfs::create(len)?;
+        rustix::fs::ftruncate(&fd, len)?;
+        Ok(Self { fd, len, kind: Kind::Memfd, writable: true })
     }
 
     fn create_memfd(len: u64, flags: MemfdFlags) -> rustix::io::Result<Self> {
@@ -302,7 +311,7 @@ fn kind_of(fd: BorrowedFd<'_>) -> Result<Kind> {
         return Ok(Kind::DmaBuf);
     }
     match proc_link(fd) {
-        Some(link) if link.starts_with("/memfd:") => Ok(Kind::Memfd),
+        Some(link) if link.starts_with("/memfd:") || is_nameless_tmpfs(fd) => Ok(Kind::Memfd),
         Some(link) => Err(Error::NotABuffer { found: link }),
         None => Err(Error::NotABuffer { found: "unknown: /proc is not mounted".into() }),
     }
@@ -311,6 +320,15 @@ fn kind_of(fd: BorrowedFd<'_>) -> Result<Kind> {
 /// Whether a descriptor is a dma-buf: only those have an exporter.
 pub(crate) fn is_dmabuf(fd: BorrowedFd<'_>) -> bool {
     fdinfo(fd, "exp_name").is_some()
+}
+
+/// Whether a descriptor is memory that only descriptors lead to.
+fn is_nameless_tmpfs(fd: BorrowedFd<'_>) -> bool {
+    const TMPFS_MAGIC: u64 = 0x0102_1994; // linux/magic.h
+    let nameless = rustix::fs::fstat(fd).is_ok_and(|stat| {
+        stat.st_nlink == 0 && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+    });
+    nameless && rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == TMPFS_MAGIC)
 }
 
 fn fdinfo(fd: BorrowedFd<'_>, field: &str) -> Option<String> {

@@ -82,7 +82,10 @@ impl File {
             }
             Spec::Fd(fd) => {
                 check_fd(&path, *fd, direction)?;
-                rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(errno)?
+                // Once more, with its own file offset and flags.
+                reopen(*fd, direction, OFlags::empty())
+                    .or_else(|_| rustix::io::fcntl_dupfd_cloexec(fd, 3))
+                    .map_err(errno)?
             }
         };
         Self::from_owned(path, fd, direction, direct)
@@ -99,7 +102,7 @@ impl File {
         let file_type = FileType::from_raw_mode(stat.stx_mode.into());
         let size = stat.stx_size;
         let mut file = Self {
-            buffered: reopen(fd.as_fd(), direction, OFlags::empty()).unwrap_or(fd),
+            buffered: fd,
             path,
             direct: None,
             why_buffered: None,

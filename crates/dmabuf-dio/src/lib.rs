@@ -26,6 +26,7 @@
 //! |---|---|
 //! | [`buf`], [`map`] | [`DmaBuf`], the buffer, and views of its content |
 //! | [`load`], [`save`] | [`Loader`] and [`Saver`] |
+//! | [`private`] | [`Private`], what was loaded into memory of this process alone |
 //! | [`backend`] | [`Backend`], the ways to move the bytes, and [`Refusal`], why one is not available |
 //! | [`control`] | [`Progress`] and [`CancelToken`] |
 //! | [`report`] | [`Report`], what was done in truth |
@@ -45,6 +46,7 @@ pub mod error;
 pub mod load;
 pub mod map;
 pub mod memory;
+pub mod private;
 pub mod probe;
 pub mod report;
 pub mod save;
@@ -62,6 +64,7 @@ mod node;
 mod options;
 mod run;
 mod target;
+mod tmpfs;
 mod uring;
 mod via;
 
@@ -73,6 +76,7 @@ pub use error::{Direction, Error, Result};
 pub use load::{Loaded, Loader};
 pub use map::{Map, MapMut};
 pub use memory::PageSizes;
+pub use private::Private;
 pub use report::{Mode, Report};
 pub use save::Saver;
 

@@ -11,6 +11,7 @@ use crate::control::Watch;
 use crate::error::{Direction, Error, Result};
 use crate::file::{File, Spec};
 use crate::options::{Options, option_methods};
+use crate::private::Private;
 use crate::report::Report;
 use crate::run::first_available;
 use crate::via::{self, Task};
@@ -95,11 +96,20 @@ impl<'f> Loader<'f> {
 
     /// Memory that is made ready at a time, in bytes: a multiple of the page size, at most
     /// 1 GiB. The first read is issued when that much is there, and the rest is allocated while
-    /// it runs. 64 MiB if not set; the module has its own default, and the system heap goes by
+    /// it runs. 16 MiB if not set; the module has its own default, and the system heap goes by
     /// `/sys/module/dma_heap/parameters/read_gather` alone.
     #[must_use]
     pub fn gather(mut self, bytes: u64) -> Self {
         self.options.gather = Some(bytes);
+        self
+    }
+
+    /// Whether to try for huge pages where the library allocates the memory of a process: for a
+    /// memfd, for the udmabuf made of one, and in [`load_private`](Self::load_private). They are
+    /// tried for if this is not set. Kernels choose the pages of a dma-buf themselves.
+    #[must_use]
+    pub fn huge_pages(mut self, huge: bool) -> Self {
+        self.options.huge_pages = huge;
         self
     }
 
@@ -131,8 +141,38 @@ impl<'f> Loader<'f> {
             check_end(&task)?;
             Ok((fresh.buf, fresh.moved))
         })?;
-        let (buf, report) = run.report(&task, |buf| buf);
+        let (buf, report) = run.report(&task, |buf| Some(buf.kind()));
         Ok(Loaded { buf, data_offset: layout.data_offset, len: length, report })
+    }
+
+    /// Loads into new memory that only this process has. Blocks until all of the range is there.
+    ///
+    /// For who needs no sharing: such memory comes in huge pages on most systems (where
+    /// `/sys/kernel/mm/transparent_hugepage/enabled` is `madvise` or `always`), for which a memfd
+    /// needs a setting that only root can change. It is filled by direct I/O, as a memfd is, and
+    /// through the page cache where the file offers nothing else. The setting
+    /// [`backend`](Self::backend) is not used.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load`](Self::load), but for [`Error::Unavailable`]. On any error the memory is
+    /// freed.
+    pub fn load_private(&self) -> Result<Private> {
+        let (file, length) = self.open()?;
+        if length == 0 {
+            return Err(Error::EmptyRange { path: file.path, direction: Direction::Load });
+        }
+        let options = Options { backend: Some(Backend::Private), ..self.options.clone() };
+        let watch = Watch::start(&options.control, length);
+        let task = Task { options: &options, ..self.task(&file, length, &watch) };
+        let layout = task.layout()?;
+        let run = first_available(&task, &[], |_| {
+            let loaded = via::private::load(&task, layout)?;
+            check_end(&task)?;
+            Ok(loaded)
+        })?;
+        let (mapping, report) = run.report(&task, |_| None);
+        Ok(Private::new(mapping, layout.data_offset, length, report))
     }
 
     /// Loads into `buf` at `buf_offset`. Blocks until all of the range is there.
@@ -164,7 +204,7 @@ impl<'f> Loader<'f> {
             check_end(&task)?;
             Ok((buf, moved))
         })?;
-        Ok(run.report(&task, |buf| buf).1)
+        Ok(run.report(&task, |buf| Some(buf.kind())).1)
     }
 
     fn task<'a>(&'a self, file: &'a File, length: u64, watch: &'a Watch<'a>) -> Task<'a> {

@@ -23,7 +23,7 @@ pub(crate) fn round_up(value: u64, to: u64) -> Option<u64> {
     Some(value.checked_add(to - 1)? & !(to - 1))
 }
 
-/// A shared mapping that ends with its owner.
+/// A mapping that ends with its owner.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     /// What has to be unmapped: with the slack that alignment took.
@@ -39,39 +39,38 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes, aligned so that huge pages fit.
+    /// Maps the first `len` bytes of a file, aligned so that huge pages fit.
     pub(crate) fn new(fd: BorrowedFd<'_>, len: u64, writable: bool) -> Result<Self> {
-        let errno = |errno: rustix::io::Errno| Error::Buffer { call: "map", errno: errno.into() };
+        let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        let mut mapping = Self::reserve(len, ProtFlags::empty(), MapFlags::NORESERVE)?;
+        // SAFETY: replaces pages of the reservation just made, which nobody else knows.
+        let start = unsafe {
+            let at = mapping.start.as_ptr().cast();
+            mm::mmap(at, mapping.len, prot, MapFlags::SHARED | MapFlags::FIXED, fd, 0)
+        }
+        .map_err(map_error)?;
+        mapping.start = NonNull::new(start.cast()).ok_or(map_error(rustix::io::Errno::NOMEM))?;
+        Ok(mapping)
+    }
+
+    /// Maps `len` zeroed bytes of this process alone, aligned so that huge pages fit.
+    pub(crate) fn anonymous(len: u64) -> Result<Self> {
+        Self::reserve(len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::empty())
+    }
+
+    fn reserve(len: u64, prot: ProtFlags, flags: MapFlags) -> Result<Self> {
         let len = len as usize;
         let slack = if len as u64 >= HUGE_PAGE { HUGE_PAGE as usize } else { 0 };
-        let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: asks for new address space where the kernel likes; no existing memory changes.
         let base = unsafe {
-            mm::mmap_anonymous(
-                ptr::null_mut(),
-                len + slack,
-                ProtFlags::empty(),
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            )
+            mm::mmap_anonymous(ptr::null_mut(), len + slack, prot, MapFlags::PRIVATE | flags)
         }
-        .map_err(errno)?;
-        let mut mapping = Self {
-            reserved: (
-                NonNull::new(base).ok_or(rustix::io::Errno::NOMEM).map_err(errno)?,
-                len + slack,
-            ),
-            start: NonNull::dangling(),
-            len,
-        };
+        .map_err(map_error)?;
+        let base = NonNull::new(base).ok_or(map_error(rustix::io::Errno::NOMEM))?;
         let skip = if slack == 0 { 0 } else { base.align_offset(slack).min(slack) };
         // SAFETY: `skip` is at most the slack, so the address is within the reservation.
-        let at = unsafe { base.byte_add(skip) };
-        // SAFETY: replaces pages of the reservation made above, which nobody else knows.
-        let start = unsafe { mm::mmap(at, len, prot, MapFlags::SHARED | MapFlags::FIXED, fd, 0) }
-            .map_err(errno)?;
-        mapping.start =
-            NonNull::new(start.cast()).ok_or(rustix::io::Errno::NOMEM).map_err(errno)?;
-        Ok(mapping)
+        let start = unsafe { base.byte_add(skip) }.cast();
+        Ok(Self { reserved: (base, len + slack), start, len })
     }
 
     pub(crate) fn as_ptr(&self) -> *mut u8 {
@@ -89,10 +88,12 @@ impl Mapping {
         unsafe { self.start.as_ptr().add(offset as usize) }
     }
 
-    /// Asks for transparent huge pages. Whether they come is seen in [`PageSizes::of`].
-    pub(crate) fn advise_huge(&self) {
+    /// Asks for transparent huge pages, or for none even where they are the rule. Whether they
+    /// come is seen in [`PageSizes::of`].
+    pub(crate) fn advise(&self, huge: bool) {
+        let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // SAFETY: this advice changes neither content nor validity of the mapping.
-        let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.len, Advice::LinuxHugepage) };
+        let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.len, advice) };
     }
 
     /// Allocates the pages of a range, which keep their content. Blocks until they are there.
@@ -113,6 +114,25 @@ impl Mapping {
             }
         }
     }
+}
+
+/// What says whether memfds get huge pages.
+pub(crate) const SHMEM_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+
+/// The value of [`SHMEM_ENABLED`] that is in force.
+pub(crate) fn shmem_enabled() -> Option<String> {
+    let text = std::fs::read_to_string(SHMEM_ENABLED).ok()?;
+    Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
+}
+
+/// Whether a memfd comes in huge pages where it is asked to.
+pub(crate) fn memfds_get_huge_pages() -> bool {
+    shmem_enabled()
+        .is_some_and(|value| ["always", "within_size", "advise", "force"].contains(&&*value))
+}
+
+fn map_error(errno: rustix::io::Errno) -> Error {
+    Error::Buffer { call: "map", errno: errno.into() }
 }
 
 impl Drop for Mapping {
@@ -136,6 +156,9 @@ impl PageSizes {
     /// Reads from `/proc/self/smaps` what a mapping really got. Pages that this mapping has not
     /// touched do not count.
     pub(crate) fn of(mapping: &Mapping) -> Option<Self> {
+        if mapping.len() < HUGE_PAGE {
+            return Some(Self { page_size: page_size(), huge_bytes: 0 });
+        }
         let smaps = std::fs::read_to_string("/proc/self/smaps").ok()?;
         Some(Self::parse(&smaps, mapping.as_ptr() as u64, mapping.len()))
     }
@@ -151,7 +174,7 @@ impl PageSizes {
             let bytes = value.parse::<u64>().unwrap_or(0) * 1024;
             match key {
                 "KernelPageSize" => kernel_page = bytes,
-                "ShmemPmdMapped" | "FilePmdMapped" => mapped += bytes,
+                "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => mapped += bytes,
                 "VmFlags" => break,
                 _ => {}
             }
@@ -165,9 +188,16 @@ impl PageSizes {
     }
 }
 
+/// What is allocated without a look at how much memory there is, which takes longer than reading
+/// a small file.
+const LITTLE: u64 = 16 << 20;
+
 /// Fails if a buffer of `wanted` bytes does not fit into the memory that is free or can be made
 /// free: to allocate it all the same would wake the OOM killer.
 pub(crate) fn ensure_available(wanted: u64) -> Result<()> {
+    if wanted <= LITTLE {
+        return Ok(());
+    }
     let Ok(meminfo) = std::fs::read_to_string("/proc/meminfo") else { return Ok(()) };
     let Some(available) = field_kib(&meminfo, "MemAvailable") else { return Ok(()) };
     let available = (available + field_kib(&meminfo, "SwapFree").unwrap_or(0)) * 1024;

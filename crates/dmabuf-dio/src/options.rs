@@ -11,7 +11,7 @@ pub(crate) const DEFAULT_CHUNK: u64 = 4 << 20;
 /// Requests in flight if none are given.
 pub(crate) const DEFAULT_DEPTH: u32 = 8;
 /// Memory made ready at a time if nothing is given.
-pub(crate) const DEFAULT_GATHER: u64 = 64 << 20;
+pub(crate) const DEFAULT_GATHER: u64 = 16 << 20;
 
 const MAX_CHUNK: u64 = 1 << 30;
 const MAX_DEPTH: u32 = 1024;
@@ -24,6 +24,7 @@ pub(crate) struct Options {
     pub(crate) depth: Option<u32>,
     pub(crate) gather: Option<u64>,
     pub(crate) direct: bool,
+    pub(crate) huge_pages: bool,
     pub(crate) control: Control,
 }
 
@@ -35,6 +36,7 @@ impl Default for Options {
             depth: None,
             gather: None,
             direct: true,
+            huge_pages: true,
             control: Control::default(),
         }
     }

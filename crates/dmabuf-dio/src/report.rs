@@ -56,8 +56,8 @@ pub struct Report {
     pub operation: Direction,
     /// The backend that moved the bytes.
     pub backend: Backend,
-    /// What the buffer is.
-    pub buffer: Kind,
+    /// What the buffer is; `None` for memory of this process alone.
+    pub buffer: Option<Kind>,
     /// How the bytes moved in truth.
     pub mode: Mode,
     /// What `mode` was concluded from.

@@ -2,7 +2,7 @@
 //! Tries backends in order, and reports on the one that ran.
 
 use crate::backend::{Backend, Refusal};
-use crate::buf::DmaBuf;
+use crate::buf::Kind;
 use crate::error::{Attempt, Error, Result};
 use crate::measure::{Before, judge};
 use crate::report::Report;
@@ -26,8 +26,9 @@ pub(crate) fn first_available<T>(
 ) -> Result<Run<T>> {
     let asked = task.options.backend;
     let mut refusals = Vec::new();
+    // Once: on a small file it takes as long as the transfer, and who refuses moves nothing.
+    let before = Before::now(task.file.fd());
     for &backend in asked.as_ref().map_or(order, std::slice::from_ref) {
-        let before = Before::now(task.file.fd());
         match try_one(backend) {
             Ok((value, moved)) => return Ok(Run { value, backend, moved, refusals, before }),
             Err(Attempt::Refused(refusal)) => refusals.push(refusal),
@@ -39,7 +40,7 @@ pub(crate) fn first_available<T>(
 
 impl<T> Run<T> {
     /// What the transfer did and cost up to now, and what it gave.
-    pub(crate) fn report(self, task: &Task<'_>, buf: impl Fn(&T) -> &DmaBuf) -> (T, Report) {
+    pub(crate) fn report(self, task: &Task<'_>, kind: impl Fn(&T) -> Option<Kind>) -> (T, Report) {
         let cost = self.before.until_now(task.file.fd(), task.direction);
         let asked = self.moved.direct.min(task.length);
         let (mode, evidence) =
@@ -54,7 +55,7 @@ impl<T> Run<T> {
         let report = Report {
             operation: task.direction,
             backend: self.backend,
-            buffer: buf(&self.value).kind(),
+            buffer: kind(&self.value),
             mode,
             evidence,
             bytes: task.length,

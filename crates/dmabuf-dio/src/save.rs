@@ -91,7 +91,7 @@ impl<'f> Saver<'f> {
             Ok((buf, via::transfer(backend, &task, buf, buf_offset)?))
         })?;
         target.commit(self.offset, length)?;
-        Ok(run.report(&task, |buf| buf).1)
+        Ok(run.report(&task, |buf| Some(buf.kind())).1)
     }
 
     fn check_target(&self, target: &Target, length: u64) -> Result<()> {

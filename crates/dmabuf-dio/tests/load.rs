@@ -6,7 +6,7 @@ mod common;
 use std::os::fd::AsFd;
 
 use common::{assert_same, backends, bytes, file_of, folder};
-use dmabuf_dio::{Backend, Error, Kind, Loader, Saver};
+use dmabuf_dio::{Backend, DmaBuf, Error, Kind, Loader, Saver};
 
 const SIZES: [usize; 6] = [1, 4095, 4096, 4097, (1 << 20) + 1, (64 << 20) + 2712];
 
@@ -45,6 +45,26 @@ fn is_size_limit(error: &Error) -> bool {
     let Error::Unavailable { refusals, .. } = error else { return false };
     refusals[0].backend == Backend::Udmabuf
         && refusals[0].remedy.as_ref().is_some_and(|remedy| remedy.contains("size_limit_mb"))
+}
+
+#[test]
+fn in_pages_of_every_size() {
+    let folder = folder();
+    let (path, expected) = file_of(&folder, (66 << 20) + 5);
+    let loader = Loader::new(&path).backend(Backend::Memfd);
+    let huge = loader.load().expect("load");
+    let small = loader.clone().huge_pages(false).load().expect("load");
+    for (what, loaded) in [("huge", &huge), ("small", &small)] {
+        assert_same(what, &bytes(&loaded.buf)[..expected.len()], &expected);
+        // Whoever is given the descriptor finds a buffer in it.
+        let given = DmaBuf::from_fd(loaded.buf.try_clone().expect("dup").into_fd()).expect(what);
+        assert_eq!((given.kind(), given.len()), (Kind::Memfd, loaded.buf.len()));
+        assert_same(what, &bytes(&given)[..expected.len()], &expected);
+    }
+    assert_eq!(small.report.huge_bytes, Some(0));
+    let private = Loader::new(&path).huge_pages(false).load_private().expect("load");
+    assert_eq!(private.report.huge_bytes, Some(0));
+    assert_same("private", &private, &expected);
 }
 
 #[test]

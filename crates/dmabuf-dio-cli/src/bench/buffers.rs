@@ -180,6 +180,11 @@ impl Buffer {
         self.len
     }
 
+    /// Whether others get a dma-buf.
+    pub(crate) fn is_dmabuf(&self) -> bool {
+        !matches!(self.memory, Memory::Memfd(_))
+    }
+
     /// What bytes are moved to or from: the memfd, if there is one.
     pub(crate) fn target(&self) -> BorrowedFd<'_> {
         match &self.memory {
@@ -235,9 +240,9 @@ impl Buffer {
     }
 
     /// Accesses the content by the CPU as others would: through the dma-buf, if there is one.
-    fn look<T>(&self, what: impl FnOnce(&mut [u8]) -> T) -> Result<T, Trouble> {
+    pub(crate) fn look<T>(&self, what: impl FnOnce(&mut [u8]) -> T) -> Result<T, Trouble> {
         let (content, access) = (self.content(), Access::ReadWrite);
-        let is_dmabuf = !matches!(self.memory, Memory::Memfd(_));
+        let is_dmabuf = self.is_dmabuf();
         let mut mapping =
             Mapping::new(content, self.len).map_err(|errno| Trouble::failed("mmap", errno))?;
         if is_dmabuf {

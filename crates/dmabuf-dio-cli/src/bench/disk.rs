@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dmabuf_dio::probe::{self, FileFacts};
 use dmabuf_dio_sys::cachestat::cachestat;
@@ -40,18 +40,57 @@ impl Mode {
     }
 }
 
-/// A file without a name: it is gone when the program is, however that ends.
+/// What a file is filled with.
+pub(crate) trait Content {
+    /// Writes what belongs at `at`. Position and length are multiples of eight.
+    fn fill(&self, bytes: &mut [u8], at: u64);
+}
+
+impl Content for Pattern {
+    fn fill(&self, bytes: &mut [u8], at: u64) {
+        Self::fill(*self, bytes, at);
+    }
+}
+
+/// A file for as long as it is needed.
 #[derive(Debug)]
 pub(crate) struct DiskFile {
+    name: Option<Name>,
     buffer: File,
     direct: Result<File, Os>,
     len: u64,
     facts: FileFacts,
 }
 
+/// Removes the file by its name when it is dropped.
+#[derive(Debug)]
+struct Name(PathBuf);
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        // There is nobody to tell.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 impl DiskFile {
-    /// Makes an empty file in `dir`, where `len` bytes have to fit.
+    /// Makes an empty file in `dir`, where `len` bytes have to fit. It has no name: it is gone
+    /// when the program is, however that ends.
     pub(crate) fn create(dir: &Path, len: u64) -> Result<Self, Failure> {
+        let name = format!(".dmabuf-dio-bench-{}", std::process::id());
+        let mut file = Self::create_named(dir, &name, len, len)?;
+        file.name = None;
+        Ok(file)
+    }
+
+    /// The same with a name, for other programs to open. It is removed when this is dropped.
+    /// `room` bytes have to be free.
+    pub(crate) fn create_named(
+        dir: &Path,
+        name: &str,
+        len: u64,
+        room: u64,
+    ) -> Result<Self, Failure> {
         let fail = |error: io::Error| {
             Failure::new(
                 FAILED,
@@ -59,37 +98,35 @@ impl DiskFile {
                 "choose another folder: --dir DIR",
             )
         };
-        let path = dir.join(format!(".dmabuf-dio-bench-{}", std::process::id()));
+        let path = dir.join(name);
         let mut options = OpenOptions::new();
         let buffer = options.read(true).write(true).create_new(true).open(&path).map_err(fail)?;
+        let name = Name(path);
         // A block is there while the file's abilities are tried.
-        let tried = buffer.write_all_at(&[0; 4096], 0).map_err(fail).and_then(|()| {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).custom_flags(OFlags::DIRECT.bits() as i32);
-            let direct = options.open(&path).map_err(|error| os(&error));
-            Ok((direct, probe::file(&path)?))
-        });
-        std::fs::remove_file(&path).map_err(fail)?;
-        let (direct, facts) = tried?;
+        buffer.write_all_at(&[0; 4096], 0).map_err(fail)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(OFlags::DIRECT.bits() as i32);
+        let direct = options.open(&name.0).map_err(|error| os(&error));
+        let facts = probe::file(&name.0)?;
         let space = rustix::fs::fstatvfs(&buffer).map_err(|errno| fail(errno.into()))?;
         let free = space.f_bavail.saturating_mul(space.f_frsize);
-        if free < len {
+        if free < room {
             return Err(Failure::new(
                 FAILED,
                 format!(
                     "{}: {} do not fit, {} are free",
                     dir.display(),
-                    show_size(len),
+                    show_size(room),
                     show_size(free)
                 ),
                 "choose another folder, --dir DIR, or smaller sizes",
             ));
         }
-        Ok(Self { buffer, direct, len, facts })
+        Ok(Self { name: Some(name), buffer, direct, len, facts })
     }
 
     /// Puts the content there, on the disk.
-    pub(crate) fn write(&self, pattern: Pattern) -> Result<(), Failure> {
+    pub(crate) fn write(&self, content: &impl Content) -> Result<(), Failure> {
         let fail = |error: io::Error| {
             Failure::new(
                 FAILED,
@@ -100,7 +137,8 @@ impl DiskFile {
         let bar = Bar::new("writing the file");
         let mut bytes = vec![0; PIECE as usize];
         for (at, len) in pieces(self.len) {
-            pattern.fill(&mut bytes[..len], at);
+            Failure::if_interrupted()?;
+            content.fill(&mut bytes[..len], at);
             self.buffer.write_all_at(&bytes[..len], at).map_err(fail)?;
             bar.update(at + len as u64, self.len);
         }
@@ -148,6 +186,11 @@ impl DiskFile {
         Some(stat.cached * rustix::param::page_size() as u64)
     }
 
+    /// Its name, if it has one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.name.as_ref().map(|name| name.0.as_path())
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -184,6 +227,8 @@ impl Caches {
     pub(crate) fn drop(self, file: &DiskFile) {
         file.forget();
         if self.all {
+            // What is not on the disk yet would stay.
+            rustix::fs::sync();
             let _ = std::fs::write(DROP_CACHES, "3");
         }
     }
@@ -222,13 +267,27 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = DiskFile::create(folder.path(), 3 << 20).expect("a file");
         assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0);
-        file.write(Pattern::new(1)).expect("written");
+        file.write(&Pattern::new(1)).expect("written");
         assert_eq!(file.check(Pattern::new(1), 3 << 20), Ok(Ok(())));
         assert!(file.check(Pattern::new(2), 3 << 20).expect("read").is_err());
         file.damage((1 << 20) + 5);
         let difference =
             file.check(Pattern::new(1), 3 << 20).expect("read").expect_err("a difference");
         assert_eq!(difference.at, (1 << 20) + 5);
+    }
+
+    #[test]
+    fn a_named_file_is_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = DiskFile::create_named(folder.path(), "name", 4096, 4096).expect("a file");
+        file.write(&Pattern::new(1)).expect("written");
+        assert_eq!(
+            std::fs::metadata(file.path().expect("a name")).expect("it is there").len(),
+            4096
+        );
+        drop(file);
+        assert!(DiskFile::create_named(folder.path(), "large", 4096, 1 << 60).is_err());
+        assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0);
     }
 
     #[test]

@@ -9,12 +9,14 @@ use super::ways::pipe_size;
 use crate::exit::{FAILED, Failure};
 use crate::size::show_size;
 
+/// Names the commit that was built.
+const COMMIT: &str = "DMABUF_DIO_COMMIT";
 /// Memory that stays free for others.
 const RESERVE: u64 = 64 << 20;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Facts {
-    /// What the caller says is measured.
+    /// What was built, if the environment says.
     commit: Option<String>,
     kernel: String,
     kernel_version: String,
@@ -41,7 +43,7 @@ impl Facts {
         let file = disk.facts();
         let device = disk.device().and_then(|(major, minor)| device(major, minor));
         Self {
-            commit: args.commit.clone(),
+            commit: std::env::var(COMMIT).ok(),
             kernel: text(uname.release()),
             kernel_version: text(uname.version()),
             machine: text(uname.machine()),
@@ -61,6 +63,11 @@ impl Facts {
             pipe_size: pipe_size(),
             caches_dropped_by: Caches::new(args.keep_caches).how(),
         }
+    }
+
+    /// The disk's name in `/dev`.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.device.as_deref()
     }
 
     /// In a line.
@@ -115,6 +122,12 @@ pub(crate) fn lack_of_memory(wanted: u64) -> Option<String> {
             show_size(RESERVE)
         )
     })
+}
+
+/// Memory that can be used without waking the OOM killer.
+pub(crate) fn spare_memory() -> u64 {
+    // Some of what is available only looks so.
+    meminfo("MemAvailable").map_or(0, |available| (available / 8 * 7).saturating_sub(RESERVE))
 }
 
 /// Fails if buffers of `wanted` bytes do not fit into memory.

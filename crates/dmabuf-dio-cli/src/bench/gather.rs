@@ -3,16 +3,14 @@
 
 use rustix::io::Errno as Os;
 
+use super::setting::Setting;
 use super::trouble::Trouble;
 
 const READ_GATHER: &str = "/sys/module/dma_heap/parameters/read_gather";
 
 /// Sets the parameter back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Gather {
-    path: String,
-    before: String,
-}
+pub(crate) struct Gather(#[expect(dead_code, reason = "held until it is set back")] Setting);
 
 impl Gather {
     /// Sets the kernel's parameter.
@@ -30,17 +28,7 @@ impl Gather {
             };
             Trouble::unavailable(path, errno, why)
         };
-        let before = std::fs::read_to_string(path).map_err(refuse)?.trim().to_owned();
-        std::fs::write(path, bytes.to_string()).map_err(refuse)?;
-        Ok(Self { path: path.to_owned(), before })
-    }
-}
-
-impl Drop for Gather {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::write(&self.path, &self.before) {
-            eprintln!("dmabuf-dio: {} cannot be set back to {}: {error}", self.path, self.before);
-        }
+        Setting::set(path, &bytes.to_string()).map(Self).map_err(refuse)
     }
 }
 

@@ -11,7 +11,7 @@ use super::measure::Summary;
 use super::pattern::Pattern;
 use super::schemes::{self, HEAP_GATHER, Means, Runner, Scheme};
 use super::trouble::{Outcome, Trouble, Verdict};
-use crate::exit::{FAILED, Failure};
+use crate::exit::Failure;
 use crate::progress::Bar;
 use crate::signals;
 use crate::size::show_size;
@@ -81,7 +81,7 @@ type Samples = Result<Vec<Sample>, Trouble>;
 
 impl Comparison {
     pub(crate) fn measure(args: &LoadArgs) -> Result<Self, Failure> {
-        let interrupt = signals::token();
+        signals::token();
         let probe = DiskFile::create(&args.common.dir, 0)?;
         let mut comparison = Self {
             schema: 1,
@@ -101,10 +101,10 @@ impl Comparison {
                     Err(failure) => Size::left_out(*bytes, failure.what().to_owned()),
                     Ok(disk) => {
                         let pattern = Pattern::new(number as u64);
-                        disk.write(pattern)?;
+                        disk.write(&pattern)?;
                         let caches = Caches::new(args.common.keep_caches);
                         let bench = Bench { args, disk, pattern, caches };
-                        bench.size(&interrupt)?
+                        bench.size()?
                     }
                 },
             };
@@ -142,7 +142,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Schemes take turns, so that what changes in the meantime meets all of them.
-    fn size(&self, interrupt: &dmabuf_dio::CancelToken) -> Result<Size, Failure> {
+    fn size(&self) -> Result<Size, Failure> {
         let schemes = schemes::all();
         let mut results: Vec<Samples> = vec![Ok(Vec::new()); schemes.len()];
         let (bar, runs, count) = (Bar::steps(), self.args.runs, schemes.len() as u64);
@@ -162,11 +162,7 @@ impl Bench<'_> {
                     Err(trouble) if !samples.is_empty() => results[index] = Err(trouble.grave()),
                     Err(trouble) => results[index] = Err(trouble),
                 }
-                if interrupt.is_cancelled() {
-                    bar.finish();
-                    let code = signals::caught().map_or(FAILED, |signal| 128 + signal);
-                    return Err(Failure::new(code, "interrupted", "start again"));
-                }
+                Failure::if_interrupted().inspect_err(|_| bar.finish())?;
             }
         }
         bar.finish();
@@ -193,7 +189,7 @@ impl Bench<'_> {
             verify()?;
             parts = Some([done.total.wall_ms - io, io]);
         }
-        Ok(Sample { parts, total_ms: done.total.wall_ms, cpu_ms: done.total.cpu_ms })
+        Ok(Sample { parts, total_ms: done.total.wall_ms, cpu_ms: done.total.cpu_ms() })
     }
 }
 

@@ -1,28 +1,71 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A buffer in the address space.
+//! Memory in the address space.
 
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 use std::ptr;
 
 use rustix::io::Result;
-use rustix::mm::{self, MapFlags, ProtFlags};
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
-/// A shared mapping that ends with its owner. Pages are not touched before they are used.
+/// The size of a huge page.
+pub(crate) const HUGE_PAGE: u64 = 2 << 20;
+
+/// A mapping that ends with its owner. Pages are not touched before they are used.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: *mut c_void,
     len: usize,
+    /// What has to be unmapped: with the slack that alignment took.
+    reserved: (*mut c_void, usize),
+}
+
+/// In what pages anonymous memory is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pages {
+    /// Aligned, and huge ones where there are any.
+    Huge,
+    /// The smallest.
+    Small,
 }
 
 impl Mapping {
-    /// Maps the first `len` bytes for reading and writing.
+    /// Maps the first `len` bytes of a buffer for reading and writing.
     pub(crate) fn new(fd: BorrowedFd<'_>, len: u64) -> Result<Self> {
+        Self::shared(fd, len, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// Maps the first `len` bytes of a file for reading.
+    pub(crate) fn of_file(fd: BorrowedFd<'_>, len: u64) -> Result<Self> {
+        Self::shared(fd, len, ProtFlags::READ)
+    }
+
+    fn shared(fd: BorrowedFd<'_>, len: u64, protection: ProtFlags) -> Result<Self> {
         let len = len as usize;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: asks for new address space where the kernel likes; no existing memory changes.
         let start = unsafe { mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, fd, 0)? };
-        Ok(Self { start, len })
+        Ok(Self { start, len, reserved: (start, len) })
+    }
+
+    /// New memory of this process alone.
+    pub(crate) fn anonymous(len: u64, pages: Pages) -> Result<Self> {
+        let (len, slack, advice) = match pages {
+            Pages::Huge => (len as usize, HUGE_PAGE as usize, Advice::LinuxHugepage),
+            Pages::Small => (len as usize, 0, Advice::LinuxNoHugepage),
+        };
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: asks for new address space where the kernel likes; no existing memory changes.
+        let base = unsafe {
+            mm::mmap_anonymous(ptr::null_mut(), len + slack, protection, MapFlags::PRIVATE)?
+        };
+        let skip = if slack == 0 { 0 } else { base.align_offset(slack).min(slack) };
+        // SAFETY: `skip` is at most the slack, so the address is within what was mapped.
+        let start = unsafe { base.byte_add(skip) };
+        let mapping = Self { start, len, reserved: (base, len + slack) };
+        // SAFETY: this advice changes neither content nor validity of the mapping. It fails where
+        // the kernel has no huge pages: then they are small.
+        let _ = unsafe { mm::madvise(start, len, advice) };
+        Ok(mapping)
     }
 
     /// Allocates the pages of a range, which keep their content.
@@ -30,19 +73,32 @@ impl Mapping {
         assert!(at + len <= self.len as u64, "outside the mapping");
         // SAFETY: this advice keeps the content; the range lies in the mapping.
         unsafe {
-            mm::madvise(
-                self.start.byte_add(at as usize),
-                len as usize,
-                mm::Advice::LinuxPopulateWrite,
-            )
+            mm::madvise(self.start.byte_add(at as usize), len as usize, Advice::LinuxPopulateWrite)
         }
+    }
+
+    /// Where it begins.
+    pub(crate) fn address(&self) -> *const u8 {
+        self.start.cast()
     }
 
     /// The content.
     ///
     /// # Safety
     ///
-    /// While the slice lives, nobody else uses the buffer, and nobody shrinks it.
+    /// While the slice lives, nobody changes what is mapped, and nobody shrinks it.
+    pub(crate) unsafe fn content(&self) -> &[u8] {
+        // SAFETY: the mapping has `len` bytes and lives as long as `self`; that nobody else
+        // changes them is the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.start.cast(), self.len) }
+    }
+
+    /// The content, to change it.
+    ///
+    /// # Safety
+    ///
+    /// The mapping is not of a file. While the slice lives, nobody else uses the buffer, and
+    /// nobody shrinks it.
     pub(crate) unsafe fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: the mapping has `len` bytes and lives as long as `self`; that nobody else uses
         // them is the caller's promise.
@@ -52,7 +108,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `new` mapped; slices of it borrow the mapping.
-        let _ = unsafe { mm::munmap(self.start, self.len) };
+        // SAFETY: unmaps what was mapped; slices of it borrow the mapping.
+        let _ = unsafe { mm::munmap(self.reserved.0, self.reserved.1) };
     }
 }

@@ -1,45 +1,60 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Time: of the clock on the wall, and of the CPU.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 /// A moment to measure from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
     wall: Instant,
-    cpu: Duration,
+    cpu: Cpu,
+}
+
+/// CPU time of this process, all its threads, in milliseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cpu {
+    pub(crate) user: f64,
+    pub(crate) sys: f64,
 }
 
 /// What something took, in milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Took {
     pub(crate) wall_ms: f64,
+    pub(crate) cpu: Cpu,
+}
+
+impl Took {
     /// User and system time of this process.
-    pub(crate) cpu_ms: f64,
+    pub(crate) fn cpu_ms(self) -> f64 {
+        self.cpu.user + self.cpu.sys
+    }
 }
 
 impl Start {
     pub(crate) fn now() -> Self {
-        Self { cpu: cpu(), wall: Instant::now() }
+        Self { cpu: Cpu::now(), wall: Instant::now() }
     }
 
     pub(crate) fn took(self) -> Took {
         let wall = self.wall.elapsed();
-        let cpu = cpu().saturating_sub(self.cpu);
-        Took { wall_ms: ms(wall), cpu_ms: ms(cpu) }
+        let cpu = Cpu::now();
+        let cpu = Cpu { user: cpu.user - self.cpu.user, sys: cpu.sys - self.cpu.sys };
+        Took { wall_ms: wall.as_nanos() as f64 / 1e6, cpu }
     }
 }
 
-fn cpu() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-fn ms(time: Duration) -> f64 {
-    time.as_nanos() as f64 / 1e6
+impl Cpu {
+    fn now() -> Self {
+        // SAFETY: an all-zero rusage is a valid value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: fills the structure it is given, which outlives the call.
+        unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+        let ms = |time: libc::timeval| time.tv_sec as f64 * 1e3 + time.tv_usec as f64 / 1e3;
+        Self { user: ms(usage.ru_utime), sys: ms(usage.ru_stime) }
+    }
 }
 
 /// The values of all runs, and what is shown of them.
@@ -116,10 +131,10 @@ mod tests {
     fn cpu_time_is_counted() {
         let start = Start::now();
         let mut sum = 0_u64;
-        while start.took().cpu_ms < 1.0 {
+        while start.took().cpu_ms() < 1.0 {
             sum = std::hint::black_box(sum + 1);
         }
         let took = start.took();
-        assert!(took.wall_ms > 0.0 && took.cpu_ms >= 1.0, "{took:?}");
+        assert!(took.wall_ms > 0.0 && took.cpu_ms() >= 1.0, "{took:?}");
     }
 }

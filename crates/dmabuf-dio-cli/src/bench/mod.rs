@@ -3,6 +3,7 @@
 
 pub(crate) mod args;
 mod buffers;
+mod compare;
 mod cost;
 mod disk;
 mod facts;
@@ -17,12 +18,14 @@ mod pattern;
 mod results;
 mod rows;
 mod schemes;
+mod setting;
 mod table;
 mod table_page;
 mod trouble;
 mod ways;
 
 use args::{BenchArgs, What};
+use compare::Compare;
 use cost::Cost;
 use load::Comparison;
 use results::Table;
@@ -42,6 +45,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
             page::publish(&args.common, &load_page::page(&comparison), &comparison)?;
             conclude(comparison.verdict())
         }
+        What::Compare(args) => {
+            let compare = Compare::measure(args)?;
+            page::publish(&args.common, &compare::page::page(&compare), &compare)?;
+            conclude(compare.verdict())
+        }
+        What::CompareWay(args) => compare::child::run(args),
         What::Cost(args) => {
             let cost = Cost::measure(args)?;
             page::publish(&args.common, &cost::page(&cost), &cost)?;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is moved: words that say where they belong.
 //!
-//! The word at an index is a bijection of that index and a seed. So no word is there twice, none
-//! is zero, and of one that is in the wrong place it can be told where it came from.
+//! The word of 8 bytes, little endian, at index i is `i * 0x9e3779b97f4a7c15 + seed`, modulo 2^64:
+//! so other programs can compute it too. The factor is odd, which makes it a bijection; seeds are
+//! 2^47 indices apart. So no word is there twice, in no two files, none is zero, and of one that
+//! is in the wrong place it can be told where it came from.
 
 use std::fmt;
 
@@ -10,7 +12,10 @@ use std::fmt;
 pub(crate) const POISON: u8 = 0xa5;
 
 const WORD: usize = size_of::<u64>();
-const FACTORS: [u64; 2] = [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53];
+/// 2^64 divided by the golden ratio: odd, and without a pattern of its own.
+pub(crate) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Words of a file, at most: 1 PiB. What is not of a pattern decodes to anything.
+const MOST: u64 = 1 << 47;
 
 /// Content as a function of the position, different for each number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +44,21 @@ enum Found {
 
 impl Pattern {
     pub(crate) fn new(number: u64) -> Self {
-        // Below 2^63, and an index is below 2^61: their sum neither wraps nor is zero.
-        Self { seed: mix(number.wrapping_add(1)) >> 1 | 1 }
+        // From 1 to 2^17 - 1, times the most words: neither wraps nor is zero.
+        let place = 1 + number % (u64::MAX / MOST);
+        Self { seed: (place * MOST).wrapping_mul(FACTOR) }
+    }
+
+    pub(crate) fn from_seed(seed: u64) -> Self {
+        Self { seed }
+    }
+
+    pub(crate) fn seed(self) -> u64 {
+        self.seed
     }
 
     fn word(self, index: u64) -> u64 {
-        mix(self.seed + index)
+        index.wrapping_mul(FACTOR).wrapping_add(self.seed)
     }
 
     /// Writes what belongs at `at`. Position and length are multiples of eight.
@@ -71,14 +85,32 @@ impl Pattern {
         let mut found = [0; WORD];
         found.copy_from_slice(word);
         let byte = found.iter().zip(expected).position(|(a, b)| *a != b).unwrap_or(0);
-        let origin = unmix(u64::from_le_bytes(found)).wrapping_sub(self.seed);
+        let origin = u64::from_le_bytes(found).wrapping_sub(self.seed).wrapping_mul(INVERSE);
         let found = match found {
             _ if found == [0; WORD] || found == [POISON; WORD] => Found::Untouched,
-            // Up to 1 PiB: what is not of this pattern decodes to anything.
-            _ if origin < 1 << 47 => Found::From(origin * WORD as u64),
+            _ if origin < MOST => Found::From(origin * WORD as u64 + byte as u64),
             _ => Found::Other { is: found[byte], should_be: expected[byte] },
         };
         Difference { at: index * WORD as u64 + byte as u64, found }
+    }
+}
+
+impl Difference {
+    pub(crate) fn untouched(at: u64) -> Self {
+        Self { at, found: Found::Untouched }
+    }
+
+    pub(crate) fn byte(at: u64, is: u8, should_be: u8) -> Self {
+        Self { at, found: Found::Other { is, should_be } }
+    }
+
+    /// The same where the pattern begins at byte `start`.
+    pub(crate) fn after(mut self, start: u64) -> Self {
+        self.at += start;
+        if let Found::From(origin) = &mut self.found {
+            *origin += start;
+        }
+        self
     }
 }
 
@@ -97,32 +129,22 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The finalizer of `MurmurHash3`. Only zero becomes zero.
-fn mix(mut word: u64) -> u64 {
-    for factor in FACTORS {
-        word = (word ^ (word >> 33)).wrapping_mul(factor);
+/// The inverse of the factor modulo 2^64; each step doubles the number of right bits.
+const INVERSE: u64 = {
+    let mut inverse = FACTOR;
+    let mut step = 0;
+    while step < 6 {
+        inverse = inverse.wrapping_mul(2_u64.wrapping_sub(FACTOR.wrapping_mul(inverse)));
+        step += 1;
     }
-    word ^ (word >> 33)
-}
-
-/// The inverse of `mix`: a shift by more than half of the bits is its own inverse.
-fn unmix(mut word: u64) -> u64 {
-    for factor in FACTORS.into_iter().rev() {
-        word = (word ^ (word >> 33)).wrapping_mul(inverse(factor));
-    }
-    word ^ (word >> 33)
-}
-
-/// The inverse of an odd number modulo 2^64; each step doubles the number of right bits.
-fn inverse(odd: u64) -> u64 {
-    (0..6).fold(odd, |x, _| x.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(x))))
-}
+    inverse
+};
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PATTERN: Pattern = Pattern { seed: 77 };
+    const PATTERN: Pattern = Pattern { seed: 77 << 47 };
     const PAGE: usize = 4096;
 
     fn content() -> Vec<u8> {
@@ -150,12 +172,15 @@ mod tests {
             let mut bytes = content();
             let (a, b) = bytes.split_at_mut(block);
             a.swap_with_slice(&mut b[..block]);
-            let told = format!("byte 0 is wrong: what belongs at byte {block} is there");
+            let byte = PATTERN.check(&bytes, 0).expect_err("a difference").at;
+            assert!(byte < 8, "the first word");
+            let origin = block as u64 + byte;
+            let told = format!("byte {byte} is wrong: what belongs at byte {origin} is there");
             assert_eq!(said(&bytes), told);
         }
         let mut bytes = content();
         bytes.copy_within(PAGE..2 * PAGE, 3 * PAGE);
-        assert_eq!(said(&bytes), "byte 12288 is wrong: what belongs at byte 4096 is there");
+        assert_eq!(said(&bytes), "byte 12289 is wrong: what belongs at byte 4097 is there");
     }
 
     #[test]
@@ -164,7 +189,7 @@ mod tests {
             let mut bytes = content();
             bytes.copy_within(0..PAGE, shift);
             let difference = PATTERN.check(&bytes, 0).expect_err("a difference");
-            assert!((shift as u64..shift as u64 + 2).contains(&difference.at), "{difference}");
+            assert!((shift as u64..shift as u64 + 8).contains(&difference.at), "{difference}");
         }
     }
 
@@ -178,7 +203,9 @@ mod tests {
         for byte in [0, POISON] {
             let mut bytes = content();
             bytes[PAGE..2 * PAGE].fill(byte);
-            assert_eq!(said(&bytes), "byte 4096 is wrong: nothing was put there");
+            let at = PATTERN.check(&bytes, 0).expect_err("a difference").at;
+            assert!((PAGE as u64..PAGE as u64 + 8).contains(&at), "{at}");
+            assert_eq!(said(&bytes), format!("byte {at} is wrong: nothing was put there"));
         }
     }
 
@@ -186,14 +213,28 @@ mod tests {
     fn patterns_differ_everywhere() {
         let (one, two) = (Pattern::new(1), Pattern::new(2));
         assert!((0..10_000).all(|index| one.word(index) != two.word(index)));
-        assert!(Pattern::new(u64::MAX).seed > 0);
+        assert_eq!(Pattern::from_seed(one.seed()), one);
     }
 
     #[test]
-    fn mixing_can_be_undone() {
-        for word in [0, 1, 77, 1 << 40, u64::MAX] {
-            assert_eq!(unmix(mix(word)), word);
+    fn no_word_looks_like_memory_that_nothing_was_put_into() {
+        let poison = u64::from_le_bytes([POISON; WORD]);
+        for number in [0, 1, 2, 500, 1 << 20, u64::MAX] {
+            let pattern = Pattern::new(number);
+            for word in [0, poison] {
+                let index = word.wrapping_sub(pattern.seed).wrapping_mul(INVERSE);
+                assert!(index > 1 << 40, "not within 8 TiB: {index} of {number}");
+            }
         }
-        assert_eq!(mix(0), 0);
+    }
+
+    /// What the documentation says, for those who compute it elsewhere.
+    #[test]
+    fn words_are_as_documented() {
+        let mut bytes = [0; 16];
+        Pattern::from_seed(5).fill(&mut bytes, 8);
+        assert_eq!(bytes[..8], (0x9e37_79b9_7f4a_7c15_u64 + 5).to_le_bytes());
+        assert_eq!(bytes[8..], (0x3c6e_f372_fe94_f82a_u64 + 5).to_le_bytes());
+        assert_eq!(INVERSE.wrapping_mul(FACTOR), 1);
     }
 }

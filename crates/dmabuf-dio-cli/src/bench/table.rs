@@ -22,7 +22,7 @@ impl Table {
         facts::ensure_memory(total)?;
         let disk = DiskFile::create(&args.common.dir, total)?;
         let content = Pattern::new(0);
-        disk.write(content)?;
+        disk.write(&content)?;
         touch_memory(total);
         let mut bench = Bench::new(args, disk, content);
         let parts = args.direction.each().iter().map(|direction| bench.part(*direction)).collect();
@@ -116,7 +116,7 @@ impl<'a> Bench<'a> {
             create_ms: create.wall_ms,
             close_ms: close.wall_ms,
             io_ms: io.wall_ms,
-            io_cpu_ms: io.cpu_ms,
+            io_cpu_ms: io.cpu_ms(),
             cached_before,
             cached_after,
         })
@@ -186,7 +186,7 @@ mod tests {
         match cli.command {
             Command::Bench(args) => match args.what {
                 What::Table(args) => args,
-                What::Load(_) | What::Cost(_) => unreachable!("bench table was asked for"),
+                _ => unreachable!("bench table was asked for"),
             },
             _ => unreachable!("bench was asked for"),
         }
@@ -204,7 +204,7 @@ mod tests {
         let args = arguments(&folder);
         let disk = DiskFile::create(folder.path(), 2 * SIZE).expect("a file");
         let content = Pattern::new(0);
-        disk.write(content).expect("written");
+        disk.write(&content).expect("written");
         let mut bench = Bench::new(&args, disk, content);
         for row in rows(&bench.disk) {
             let sample = bench.sample(row, Direction::Read, 2).expect("all bytes in their places");
@@ -224,7 +224,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let args = arguments(&folder);
         let disk = DiskFile::create(folder.path(), 2 * SIZE).expect("a file");
-        disk.write(Pattern::new(0)).expect("written");
+        disk.write(&Pattern::new(0)).expect("written");
         let mut bench = Bench::new(&args, disk, Pattern::new(0));
         for row in rows(&bench.disk) {
             let number = bench.next;

@@ -288,7 +288,7 @@ mod tests {
         let file = disk.open(Mode::Buffer).expect("open");
         for (number, way) in [Way::ReadWrite, Way::Sendfile, Way::Splice].into_iter().enumerate() {
             let [read, written] = [0, 1].map(|n| Pattern::new(2 * number as u64 + n));
-            disk.write(read).expect("written");
+            disk.write(&read).expect("written");
             let mover = Mover::new(way, Direction::Read).expect("a way");
             let buffers = memfds();
             mover.run(file, Kind::Memfd, &buffers).expect("read");
@@ -306,7 +306,7 @@ mod tests {
     fn a_file_that_ends_early_is_told() {
         let folder = tempfile::tempdir().expect("a folder");
         let disk = DiskFile::create(folder.path(), LEN).expect("a file");
-        disk.write(Pattern::new(0)).expect("written");
+        disk.write(&Pattern::new(0)).expect("written");
         let mover = Mover::new(Way::Sendfile, Direction::Read).expect("a way");
         let trouble = mover
             .run(disk.open(Mode::Buffer).expect("open"), Kind::Memfd, &memfds())

@@ -22,6 +22,7 @@ pub(crate) fn attempt(backend: Backend) -> Result<String, Refusal> {
         Backend::Udmabuf => udmabuf(),
         Backend::Memfd => memfd(),
         Backend::Buffered => return Ok(buffered()),
+        Backend::Private => return Err(Backend::Private.refuse_buffer()),
     };
     result.map_err(|attempt| match attempt {
         Attempt::Refused(refusal) => refusal,

@@ -8,10 +8,9 @@ use dmabuf_dio_sys::{dio, heap, udmabuf};
 use super::{Device, HugePages, IoUring};
 use crate::backend::Backend;
 use crate::buf::DmaBuf;
-use crate::memory::{HUGE_PAGE, Mapping, PageSizes};
+use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes, SHMEM_ENABLED};
 use crate::via;
 
-const SHMEM_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
 pub(crate) fn devices() -> Vec<Device> {
@@ -61,15 +60,14 @@ fn heaps() -> Vec<Device> {
 }
 
 pub(crate) fn huge_pages() -> HugePages {
-    let shmem_enabled = std::fs::read_to_string(SHMEM_ENABLED)
-        .ok()
-        .and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned()));
+    let shmem_enabled = memory::shmem_enabled();
     let number = |name: &str| {
         std::fs::read_to_string(format!("{POOL}/{name}")).ok()?.trim().parse::<u64>().ok()
     };
-    let transparent = got_transparent().unwrap_or(false);
+    let transparent = DmaBuf::memfd(HUGE_PAGE).ok().is_some_and(|memfd| gets_huge_page(&memfd));
+    let tmpfs = DmaBuf::tmpfs(HUGE_PAGE).ok().is_some_and(|file| gets_huge_page(&file));
     let reserved = DmaBuf::memfd_huge(HUGE_PAGE).is_ok();
-    let remedy = if transparent || reserved {
+    let remedy = if transparent || tmpfs || reserved {
         None
     } else if shmem_enabled.is_some() {
         Some(format!("echo advise | sudo tee {SHMEM_ENABLED}"))
@@ -79,6 +77,7 @@ pub(crate) fn huge_pages() -> HugePages {
     HugePages {
         shmem_enabled,
         transparent,
+        tmpfs,
         pool: number("nr_hugepages"),
         free: number("free_hugepages"),
         overcommit: number("nr_overcommit_hugepages"),
@@ -87,13 +86,12 @@ pub(crate) fn huge_pages() -> HugePages {
     }
 }
 
-/// Whether a memfd that asks for a huge page gets it.
-fn got_transparent() -> Option<bool> {
-    let buf = DmaBuf::memfd(HUGE_PAGE).ok()?;
-    let mapping = Mapping::new(buf.as_fd(), buf.len(), true).ok()?;
-    mapping.advise_huge();
-    mapping.populate(0, buf.len(), true).ok()?;
-    Some(PageSizes::of(&mapping)?.huge_bytes > 0)
+/// Whether memory that asks for a huge page gets it.
+fn gets_huge_page(buf: &DmaBuf) -> bool {
+    let Ok(mapping) = Mapping::new(buf.as_fd(), buf.len(), true) else { return false };
+    mapping.advise(true);
+    mapping.populate(0, buf.len(), true).is_ok()
+        && PageSizes::of(&mapping).is_some_and(|pages| pages.huge_bytes > 0)
 }
 
 pub(crate) fn io_uring() -> IoUring {

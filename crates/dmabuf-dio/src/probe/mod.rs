@@ -50,6 +50,9 @@ pub struct HugePages {
     pub shmem_enabled: Option<String>,
     /// Whether a memfd that asks for transparent huge pages got one.
     pub transparent: bool,
+    /// Whether a file on a tmpfs of its own got one, which needs the right to mount or to make a
+    /// user namespace.
+    pub tmpfs: bool,
     /// Huge pages of 2 MiB in the pool.
     pub pool: Option<u64>,
     /// Those of them that are free.

@@ -6,9 +6,13 @@ pub(crate) mod copy_file_range;
 pub(crate) mod heap;
 pub(crate) mod memfd;
 pub(crate) mod module;
+mod plain;
+pub(crate) mod private;
 mod sample;
 pub(crate) mod slot;
+mod supply;
 pub(crate) mod udmabuf;
+mod user;
 mod watched;
 
 use std::os::fd::AsFd;
@@ -23,7 +27,7 @@ use crate::extent::{Extent, Split};
 use crate::file::File;
 use crate::memory::{PageSizes, page_size, round_up};
 use crate::options::Options;
-use crate::uring::{self, Memory, Stop};
+use crate::uring::{self, Job, Stop};
 
 /// Noted when `O_DIRECT` could be had but not used.
 const REFUSED_DIRECT: &str = "buffered: the file was opened with O_DIRECT, but the file system \
@@ -168,40 +172,33 @@ impl Task<'_> {
         (Split::whole(extent), false)
     }
 
-    /// Moves `extent` on a ring. `edge` moves what is less than a block and returns how many of
-    /// its bytes it asked for with `O_DIRECT`.
-    ///
-    /// # Safety
-    ///
-    /// As for [`uring::run`].
-    pub(crate) unsafe fn on_ring(
+    /// Moves `extent` in up to three parts: whole blocks by `core`, and what is less than a block
+    /// by `edge`, which returns how many of its bytes it asked for with `O_DIRECT`.
+    pub(crate) fn in_parts(
         &self,
-        ring: &mut IoUring,
         extent: Extent,
-        memory: &mut dyn Memory,
+        core: &mut dyn FnMut(&Job<'_>) -> Result<(), Stop>,
         edge: &mut dyn FnMut(Extent) -> Result<u64, Error>,
     ) -> Result<Moved, Error> {
         let mut moved = Moved::default();
         let (split, mut direct) = self.split(extent, &mut moved.notes);
-        if let Some(core) = split.core {
+        if let Some(whole) = split.core {
             if let Some(head) = split.head {
                 moved.direct += edge(head)?;
             }
-            // SAFETY: as the caller promises.
-            let mut result = unsafe { self.core(ring, core, direct, memory) };
+            let mut result = core(&self.job(whole, direct));
             if direct
                 && let Err(Stop::Failed { errno, done: 0, .. }) = &result
                 && errno.raw() == libc::EINVAL
             {
                 moved.notes.push(REFUSED_DIRECT.into());
                 direct = false;
-                // SAFETY: as the caller promises.
-                result = unsafe { self.core(ring, core, false, memory) };
+                result = core(&self.job(whole, direct));
             }
-            result.map_err(|stop| self.stopped(core, stop))?;
+            result.map_err(|stop| self.stopped(whole, stop))?;
             if direct {
-                let needed = self.end().max(core.file) - core.file;
-                moved.direct += core.len.min(needed);
+                let needed = self.end().max(whole.file) - whole.file;
+                moved.direct += whole.len.min(needed);
             }
             if let Some(tail) = split.tail {
                 moved.direct += edge(tail)?;
@@ -214,16 +211,9 @@ impl Task<'_> {
         Ok(moved)
     }
 
-    unsafe fn core(
-        &self,
-        ring: &mut IoUring,
-        extent: Extent,
-        direct: bool,
-        memory: &mut dyn Memory,
-    ) -> Result<(), Stop> {
-        let file = if direct { self.file.fd() } else { self.file.buffered.as_fd() };
-        let job = uring::Job {
-            file,
+    fn job(&self, extent: Extent, direct: bool) -> Job<'_> {
+        Job {
+            file: if direct { self.file.fd() } else { self.file.buffered.as_fd() },
             direction: self.direction,
             extent,
             needed_end: self.end(),
@@ -231,9 +221,7 @@ impl Task<'_> {
             chunk: self.options.chunk(),
             depth: self.options.depth(),
             watch: self.watch,
-        };
-        // SAFETY: as the caller promises.
-        unsafe { uring::run(ring, &job, memory) }
+        }
     }
 }
 
@@ -292,8 +280,9 @@ pub(crate) fn load(backend: Backend, task: &Task<'_>) -> Result<Fresh, Attempt> 
         Backend::Heap => heap::load(task),
         Backend::CopyFileRange => copy_file_range::load(task),
         Backend::Udmabuf => udmabuf::load(task),
-        Backend::Memfd => memfd::load(Backend::Memfd, task, true),
+        Backend::Memfd => memfd::load(Backend::Memfd, task, memfd::Memory::Any),
         Backend::Buffered => buffered::load(task),
+        Backend::Private => Err(Backend::Private.refuse_buffer().into()),
     }
 }
 
@@ -314,7 +303,7 @@ pub(crate) fn transfer(
         Backend::CopyFileRange => copy_file_range::transfer(task, buf, extent),
         Backend::Memfd => memfd::transfer(task, buf, extent),
         Backend::Buffered => buffered::transfer(task, buf, extent),
-        Backend::Heap | Backend::Udmabuf => {
+        Backend::Heap | Backend::Udmabuf | Backend::Private => {
             Err(backend.refuse_kind(buf.kind(), task.direction).into())
         }
     }

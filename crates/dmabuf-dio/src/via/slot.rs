@@ -15,7 +15,7 @@ use crate::errno::Errno;
 use crate::error::{Attempt, Direction, Error, Result};
 use crate::extent::Extent;
 use crate::memory::page_size;
-use crate::uring::{Memory, Place};
+use crate::uring::{self, Job, Memory, Place};
 
 /// Bytes in a slot: the kernel finds an offset into one by walking through its pages.
 const SLOT: u64 = 256 << 20;
@@ -68,7 +68,8 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
     buf.begin(access)?;
     let mut edge = |part: Extent| edge(task, &context, part);
     // SAFETY: the slots are filled for the whole extent, and hold the buffer's pages themselves.
-    let result = unsafe { task.on_ring(&mut ring, extent, &mut memory, &mut edge) };
+    let mut core = |job: &Job<'_>| unsafe { uring::run(&mut ring, job, &mut memory) };
+    let result = task.in_parts(extent, &mut core, &mut edge);
     // The ring would let go of the buffer later, in its own time.
     let _ = ring.submitter().unregister_buffers();
     let ended = buf.end(access);

@@ -12,7 +12,7 @@
 use std::io;
 use std::os::unix::thread::JoinHandleExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -62,21 +62,21 @@ impl Clock {
     /// Starts, and finds out what is to be subtracted.
     pub(crate) fn start() -> io::Result<Self> {
         let one_cpu = thread::available_parallelism()?.get() == 1;
-        let spinner = one_cpu.then(Spinner::start).transpose()?;
         let unit = match std::env::var_os(ICOUNT) {
             Some(_) if one_cpu => Unit::Instructions,
             _ => Unit::Nanoseconds,
         };
+        let spinner = one_cpu.then(|| Spinner::start(unit)).transpose()?;
         let mut clock = Self { spinner, unit, background: 0.0, marks: 0.0, window: 0.0 };
+        clock.marks = median((0..99).map(|_| clock.busy_since(clock.mark())));
         if clock.spinner.is_some() {
             thread::sleep(50 * WINDOW);
-            let start = clock.mark();
-            thread::sleep(50 * WINDOW);
-            let end = clock.mark();
-            clock.background = (end.busy - start.busy) / (end.elapsed - start.elapsed);
-            clock.window = median((0..9).map(|_| clock.watch()));
+            // What a window has besides, going to sleep and waking up, long ones have as well.
+            let [short, long] =
+                [WINDOW, 11 * WINDOW].map(|window| median((0..15).map(|_| clock.watch(window))));
+            clock.background = (long - short) / (10 * WINDOW).as_nanos() as f64;
+            clock.window = short - clock.background * WINDOW.as_nanos() as f64;
         }
-        clock.marks = median((0..99).map(|_| clock.busy_since(clock.mark())));
         Ok(clock)
     }
 
@@ -119,7 +119,7 @@ impl Clock {
         }
         let (mut quiet, mut late) = (0, 0.0);
         for _ in 0..MOST_WINDOWS {
-            let busy = self.watch() - self.window;
+            let busy = self.watch(WINDOW) - self.window;
             if busy > NOISE {
                 quiet = 0;
                 late += busy;
@@ -133,60 +133,90 @@ impl Clock {
         late
     }
 
-    fn watch(&self) -> f64 {
+    fn watch(&self, window: Duration) -> f64 {
         let start = self.mark();
-        thread::sleep(WINDOW);
+        thread::sleep(window);
         self.busy_since(start)
     }
 }
 
 /// The idle-time thread. It ends when this is dropped.
+///
+/// It counts its turns. The scheduler's clock would not do: that charges it with the interrupts
+/// that take the CPU from it, and with the switch.
 #[derive(Debug)]
 struct Spinner {
-    stop: Arc<AtomicBool>,
-    clock: libc::clockid_t,
+    shared: Arc<Shared>,
+    /// Nanoseconds that a turn takes.
+    turn: f64,
     thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    turns: AtomicU64,
+}
+
+impl Shared {
+    /// Takes turns. Not inlined, so that they take the same time wherever this is called.
+    #[inline(never)]
+    fn spin(&self, most: u64) {
+        let mut turns = 0;
+        while turns < most && !self.stop.load(Ordering::Relaxed) {
+            turns += 1;
+            self.turns.store(turns, Ordering::Relaxed);
+        }
+    }
+
+    /// The time of a turn when nothing comes in between: the least of many attempts, without
+    /// what looking at the clock takes.
+    fn turn() -> f64 {
+        const TURNS: u64 = 100_000;
+        let shared = Self::default();
+        let time = |turns| {
+            let start = now(ClockId::MonotonicRaw);
+            shared.spin(turns);
+            now(ClockId::MonotonicRaw) - start
+        };
+        let least = |turns| (0..99).map(|_| time(turns)).fold(f64::MAX, f64::min);
+        (least(TURNS) - least(0)) / TURNS as f64
+    }
 }
 
 impl Spinner {
     /// Starts the thread with `SCHED_IDLE` (see sched(7)).
-    fn start() -> io::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
+    fn start(unit: Unit) -> io::Result<Self> {
+        let turn = match unit {
+            Unit::Instructions => Shared::turn().round(),
+            Unit::Nanoseconds => Shared::turn(),
+        };
+        let shared = Arc::new(Shared::default());
         let thread = thread::spawn({
-            let stop = Arc::clone(&stop);
-            move || {
-                // Without the processor's hint for waiting, with which emulation takes long.
-                while !stop.load(Ordering::Relaxed) {
-                    for round in 0..1000 {
-                        std::hint::black_box(round);
-                    }
-                }
-            }
+            let shared = Arc::clone(&shared);
+            move || shared.spin(u64::MAX)
         });
         let pthread = thread.as_pthread_t();
-        let mut spinner = Self { stop, clock: 0, thread: Some(thread) };
+        let spinner = Self { shared, turn, thread: Some(thread) };
 
         // SAFETY: all fields of sched_param are plain numbers, for which zero is valid.
         let param: libc::sched_param = unsafe { std::mem::zeroed() };
         // SAFETY: the thread is joined only in drop, so its handle is alive here.
-        check(unsafe { libc::pthread_setschedparam(pthread, libc::SCHED_IDLE, &raw const param) })?;
-        // SAFETY: as above; the clock is written to a valid place.
-        check(unsafe { libc::pthread_getcpuclockid(pthread, &raw mut spinner.clock) })?;
-        Ok(spinner)
+        match unsafe { libc::pthread_setschedparam(pthread, libc::SCHED_IDLE, &raw const param) } {
+            0 => Ok(spinner),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
     }
 
     /// Nanoseconds that it ran.
     fn time(&self) -> f64 {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the clock belongs to a thread that lives as long as self.
-        unsafe { libc::clock_gettime(self.clock, &raw mut time) };
-        time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+        self.shared.turns.load(Ordering::Relaxed) as f64 * self.turn
     }
 }
 
 impl Drop for Spinner {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -202,10 +232,6 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-fn check(errno: i32) -> io::Result<()> {
-    if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
 }
 
 #[cfg(test)]

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The loaders, one per module. A module is imported only when its loader is used."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+NAMES = (
+    "safetensors-numpy",
+    "safetensors-torch",
+    "fastsafetensors",
+    "runai",
+    "instanttensor",
+    "torch-mmap",
+    "numpy-fromfile",
+)
+
+
+class Loader(Protocol):
+    """What each module has."""
+
+    PACKAGE: str
+    NOTE: str | None
+
+    def load(self, path: str) -> Mapping[str, Any]:
+        """The tensors of the file, in memory and to keep; dropping them gives the memory back."""
+
+
+def module_of(name: str) -> str:
+    return f"loaders.{name.replace('-', '_')}_loader"

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Every loader on files of both kinds: right bytes are found right, and a wrong one wrong."""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+import content
+from listing import PROGRAM, attempt
+from loaders import NAMES
+
+SIZE = 64 << 20
+SEED = 0xFFFF_FFFF_FFFF_FFF1
+# Loads to GPUs only
+UNUSABLE = {"instanttensor": "only supports CUDA"}
+
+failed = 0
+
+
+def expect(what: str, holds: bool, seen: object) -> None:
+    global failed
+    print(f"{'pass' if holds else 'FAIL'}  {what}" + ("" if holds else f": {seen}"), flush=True)
+    failed += not holds
+
+
+def formula() -> None:
+    """The vectorised content against the formula in plain numbers, at an end that cuts a word."""
+    words = b"".join(((i * content.FACTOR + SEED) % (1 << 64)).to_bytes(8, "little") for i in range(100))
+    got = content.expected(16, 797, SEED).tobytes()
+    expect("content is as its formula says", got == words[16:797], got[:16].hex())
+
+
+def flipped(path: str, at: int) -> None:
+    """Changes one bit of the byte `at` of a file; again, and it is as before."""
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 0x10]))
+
+
+def cut(path: str, size: int, to: str) -> str:
+    with open(path, "rb") as whole, open(to, "wb") as part:
+        part.write(whole.read(size))
+    return to
+
+
+def succeeds(name: str, kind: str, path: str, wrong_at: int) -> None:
+    """A whole file, then the same with one byte changed."""
+    layout = content.Layout.of_file(path)
+    result, reason = attempt(name, path, SEED)
+    expect(f"{name}, {kind}: every byte is right",
+           result is not None and result["verified"] is True and result["bytes"] == layout.tensor_bytes
+           and result["seconds"] > 0 and result["release_seconds"] >= 0, result or reason)
+    flipped(path, layout.data_begin + wrong_at)
+    result, reason = attempt(name, path, SEED)
+    flipped(path, layout.data_begin + wrong_at)
+    tensor, begin = next((key, value.begin) for key, value in layout.tensors.items()
+                         if value.begin <= wrong_at < value.end)
+    expect(f"{name}, {kind}: a flipped bit is found",
+           result is not None and result["verified"] is False
+           and reason.endswith(f"tensor {tensor} differs at its byte {wrong_at - begin}"), (result, reason))
+
+
+def fails(name: str, what: str, path: str, wanted: str = "") -> None:
+    result, reason = attempt(name, path, SEED)
+    expect(f"{name}, {what}: fails and says {reason!r}",
+           result is None and reason.startswith(f"{name}: ") and wanted in reason, (result, reason))
+
+
+def no_start(path: str) -> None:
+    done = subprocess.run([sys.executable, PROGRAM, NAMES[0], path], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True)
+    expect("no line on standard input: fails and says so",
+           done.returncode == 1 and "standard input ended" in done.stderr and done.stdout.count("\n") == 1,
+           done)
+
+
+def main() -> int:
+    formula()
+    with tempfile.TemporaryDirectory() as folder:
+        many, few = (os.path.join(folder, f"{kind}.safetensors") for kind in ("many", "few"))
+        content.write(many, SIZE, 4096, SEED)
+        content.write(few, SIZE, 8, SEED)
+        begin = content.Layout.of_file(few).data_begin
+        short = cut(few, os.path.getsize(few) - 8192, os.path.join(folder, "short.safetensors"))
+        header = cut(few, begin - 5, os.path.join(folder, "header.safetensors"))
+
+        no_start(few)
+        for name in NAMES:
+            if name in UNUSABLE:
+                fails(name, "on a good file", few, UNUSABLE[name])
+                continue
+            succeeds(name, "many tensors", many, wrong_at=os.path.getsize(many)
+                     - content.Layout.of_file(many).data_begin - 1)
+            succeeds(name, "few tensors", few, wrong_at=SIZE // 2 + 4097)
+            fails(name, "no such file", os.path.join(folder, "absent.safetensors"))
+            fails(name, "file that ends too early", short)
+            fails(name, "file that ends in its header", header)
+    print(f"{failed} failed" if failed else "all passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Measures all ways, in turns.
+
+use serde::Serialize;
+
+use super::fio::Fio;
+use super::own::Own;
+use super::results::{Sample, Samples, Size, lines};
+use super::safetensors::{SafeTensors, Tensors};
+use super::settings::Found;
+use super::way::{Source, Way};
+use crate::bench::args::CompareArgs;
+use crate::bench::disk::{Caches, DiskFile};
+use crate::bench::facts::{Facts, lack_of_memory, spare_memory};
+use crate::bench::mapping::{Mapping, Pages};
+use crate::bench::pattern::Pattern;
+use crate::bench::trouble::{Status, Trouble, Verdict};
+use crate::exit::Failure;
+use crate::progress::Bar;
+use crate::signals;
+use crate::size::show_size;
+
+/// Below this a run is so short that it needs many.
+const SMALL: u64 = 1 << 20;
+const MANY: u32 = 5;
+/// Memory is touched in pieces, to look whether somebody wants to stop.
+const PIECE: u64 = 256 << 20;
+
+/// All that was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Compare {
+    schema: u32,
+    bench: &'static str,
+    version: &'static str,
+    /// Of the source, if whoever started this says.
+    #[serde(flatten)]
+    pub(crate) facts: Facts,
+    /// Before anything was set.
+    pub(crate) found: Found,
+    pub(crate) fio: Option<String>,
+    pub(crate) processes: u64,
+    tensors: Tensors,
+    content: String,
+    pub(crate) verified_in: &'static str,
+    pub(crate) sizes: Vec<Size>,
+}
+
+impl Compare {
+    pub(crate) fn measure(args: &CompareArgs) -> Result<Self, Failure> {
+        signals::token();
+        let facts = Facts::gather(&DiskFile::create(&args.common.dir, 0)?, &args.common);
+        let mut compare = Self {
+            schema: 1,
+            bench: "compare",
+            version: env!("CARGO_PKG_VERSION"),
+            found: Found::now(facts.device()),
+            facts,
+            fio: Fio::version(),
+            processes: args.processes,
+            tensors: args.tensors,
+            content: SafeTensors::formula(),
+            verified_in: if args.verify { "every run" } else { "the first run" },
+            sizes: Vec::new(),
+        };
+        for bytes in &args.sizes {
+            let runs = if *bytes < SMALL { args.runs * MANY } else { args.runs };
+            let size = match files(args, *bytes) {
+                Ok(files) => {
+                    let device = compare.facts.device();
+                    let caches = Caches::new(args.common.keep_caches);
+                    Bench { args, files, runs, device, caches }.size()?
+                }
+                Err(failure) => {
+                    Failure::if_interrupted()?;
+                    let reason = Some(failure.what().to_owned());
+                    Size { bytes: *bytes, seeds: vec![], runs, reason, base: None, rows: vec![] }
+                }
+            };
+            compare.sizes.push(size);
+        }
+        Ok(compare)
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        Verdict::of(self.sizes.iter().flat_map(|size| &size.rows).map(|row| row.outcome.status))
+    }
+}
+
+/// A file, by its name for others to open, and what is in it.
+struct TestFile {
+    disk: DiskFile,
+    pattern: Pattern,
+    data_start: u64,
+}
+
+/// Writes a file for each process.
+fn files(args: &CompareArgs, bytes: u64) -> Result<Vec<TestFile>, Failure> {
+    let mut files = Vec::new();
+    for number in 0..args.processes {
+        let name = format!(".dmabuf-dio-bench-{}-{number}.safetensors", std::process::id());
+        // Those that are to come have to fit too.
+        let rest = (args.processes - number).saturating_mul(bytes);
+        let disk = DiskFile::create_named(&args.common.dir, &name, bytes, rest)?;
+        let pattern = Pattern::new(number);
+        let content = SafeTensors::new(bytes, args.tensors, pattern);
+        disk.write(&content)?;
+        files.push(TestFile { disk, pattern, data_start: content.data_start() });
+    }
+    Ok(files)
+}
+
+struct Bench<'a> {
+    args: &'a CompareArgs,
+    files: Vec<TestFile>,
+    runs: u32,
+    device: Option<&'a str>,
+    caches: Caches,
+}
+
+impl Bench<'_> {
+    /// Ways take turns, so that what changes in the meantime meets all of them.
+    fn size(&self) -> Result<Size, Failure> {
+        let ways = self.ways();
+        let mut results: Vec<Samples> = vec![Ok(Vec::new()); ways.len()];
+        let (bar, count) = (Bar::steps(), ways.len() as u64);
+        let size = show_size(self.len());
+        for run in 0..self.runs {
+            for (index, way) in ways.iter().enumerate() {
+                bar.say(format!("{size}, run {} of {}: {}", run + 1, self.runs, way.name()));
+                bar.update(u64::from(run) * count + index as u64, u64::from(self.runs) * count);
+                let Ok(samples) = &mut results[index] else { continue };
+                match self.sample(way, run == 0 || self.args.verify) {
+                    Ok(sample) => samples.push(sample),
+                    // What worked before is not what the kernel lacks.
+                    Err(trouble) if !samples.is_empty() => results[index] = Err(trouble.grave()),
+                    Err(trouble) => results[index] = Err(trouble),
+                }
+                Failure::if_interrupted().inspect_err(|_| bar.finish())?;
+            }
+        }
+        bar.finish();
+        let (base, rows) = lines(&ways, &results, self.total());
+        let seeds = self.files.iter().map(|file| file.pattern.seed()).collect();
+        Ok(Size { bytes: self.len(), seeds, runs: self.runs, reason: None, base, rows })
+    }
+
+    fn ways(&self) -> Vec<Way> {
+        let chosen = |own: &&Own| self.args.ways.is_empty() || self.args.ways.contains(own);
+        let fio = Fio::for_file(self.len()).map(Way::Fio);
+        let own = Own::all().filter(chosen).map(Way::Own);
+        let peers = self.args.peers.iter().cloned().map(Way::Peer);
+        fio.chain(own).chain(peers).collect()
+    }
+
+    /// The length of a file.
+    fn len(&self) -> u64 {
+        self.files.first().map_or(0, |file| file.disk.len())
+    }
+
+    /// Of all files together.
+    fn total(&self) -> u64 {
+        self.files.iter().map(|file| file.disk.len()).sum()
+    }
+
+    fn sample(&self, way: &Way, verify: bool) -> Result<Sample, Trouble> {
+        if let Some(reason) = lack_of_memory(way.least_memory(self.total())) {
+            return Err(Trouble { status: Status::Unavailable, reason, errno: None });
+        }
+        let settings = way.settings();
+        let _until_done = settings.apply(self.total(), self.device)?;
+        for file in &self.files {
+            self.caches.drop(&file.disk);
+        }
+        touch_memory(way.memory(self.total()), settings.pages);
+        let cached_before = self.cached();
+        let told = way.run(&self.sources(), verify)?;
+        Ok(Sample { told, cached_before, cached_after: self.cached() })
+    }
+
+    fn sources(&self) -> Vec<Source<'_>> {
+        let sources = self.files.iter().filter_map(|file| {
+            Some(Source {
+                path: file.disk.path()?,
+                len: file.disk.len(),
+                data_start: file.data_start,
+                seed: file.pattern.seed(),
+                tensors: self.args.tensors,
+            })
+        });
+        sources.collect()
+    }
+
+    fn cached(&self) -> Option<u64> {
+        self.files.iter().map(|file| file.disk.cached()).sum()
+    }
+}
+
+/// Uses memory once, or as much of it as there is: in a virtual machine its first use can take a second
+/// for a GiB.
+fn touch_memory(len: u64, pages: Pages) {
+    let len = len.min(spare_memory());
+    let Ok(mut mapping) = Mapping::anonymous(len, pages) else { return };
+    for at in (0..len).step_by(PIECE as usize) {
+        // If that fails, what follows will tell.
+        if signals::caught().is_some() || mapping.populate(at, PIECE.min(len - at)).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the disk can do: fio reads the same files, into memory that is there already and that
+//! nobody wants the content of.
+
+use std::process::Command;
+
+use serde::Deserialize;
+
+use super::contract::{PagesGot, Told};
+use super::process::Process;
+use super::way::Source;
+use crate::bench::mapping::{HUGE_PAGE, Pages};
+use crate::bench::trouble::{Status, Trouble};
+use crate::size::show_size;
+
+/// Its times are whole milliseconds: short ones are made longer by reading the file again.
+const LEAST: u64 = 1 << 30;
+/// But not by more than these seconds.
+const MOST: u32 = 2;
+
+/// Of memory that is not to be huge.
+const SMALL_PAGE: u64 = 4 << 10;
+
+/// How fio reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fio {
+    block: u64,
+    depth: u64,
+    pages: Pages,
+}
+
+const ALL: [Fio; 5] = [
+    Fio { block: 4 << 20, depth: 4, pages: Pages::Huge },
+    Fio { block: 4 << 20, depth: 8, pages: Pages::Huge },
+    Fio { block: 8 << 20, depth: 8, pages: Pages::Huge },
+    Fio { block: 1 << 20, depth: 32, pages: Pages::Huge },
+    Fio { block: 4 << 20, depth: 8, pages: Pages::Small },
+];
+
+impl Fio {
+    /// Those that make sense for a file of `len` bytes: none if it is small.
+    pub(crate) fn for_file(len: u64) -> impl Iterator<Item = Self> {
+        ALL.into_iter().filter(move |fio| fio.block <= len)
+    }
+
+    /// Whether it belongs to those of which the fastest is the ceiling.
+    pub(crate) fn is_ceiling(self) -> bool {
+        self.pages == Pages::Huge
+    }
+
+    pub(crate) fn name(self) -> String {
+        let pages = match self.pages {
+            Pages::Huge => "",
+            Pages::Small => ", 4 KiB",
+        };
+        format!("fio {} x {}{pages}", show_size(self.block), self.depth)
+    }
+
+    pub(crate) fn memory(self) -> u64 {
+        self.block * self.depth
+    }
+
+    /// What version there is.
+    pub(crate) fn version() -> Option<String> {
+        let output = Command::new("fio").arg("--version").output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Reads all files at once. What is told is as if each had been read once.
+    pub(crate) fn run(self, sources: &[Source<'_>]) -> Result<Vec<Told>, Trouble> {
+        let process = Process::start("fio", self.command(sources), Status::Unavailable)?;
+        let printed = process.finish()?;
+        let failed = |error: &dyn std::fmt::Display| Trouble {
+            status: Status::Failed,
+            reason: format!("fio printed no result: {error}"),
+            errno: None,
+        };
+        // Before the result there may be warnings.
+        let json = printed.find('{').map_or("", |at| &printed[at..]);
+        let output: Output = serde_json::from_str(json).map_err(|error| failed(&error))?;
+        let jobs = output.jobs.iter().zip(sources);
+        jobs.map(|(job, source)| {
+            let result = job.told(source.len, self.pages);
+            result.ok_or_else(|| failed(&"nothing was read"))
+        })
+        .collect()
+    }
+
+    fn command(self, sources: &[Source<'_>]) -> Command {
+        let mut command = Command::new("fio");
+        command.args(["--output-format=json", "--thread", "--readonly", "--rw=read"]);
+        command.args(["--ioengine=io_uring", "--direct=1", "--allow_file_create=0"]);
+        command.arg(format!("--bs={}", self.block));
+        command.arg(format!("--iodepth={}", self.depth));
+        match self.pages {
+            Pages::Huge => {
+                command.args(["--mem=mmaphuge", &format!("--hugepage-size={HUGE_PAGE}")]);
+            }
+            Pages::Small => {
+                command.arg("--mem=mmap");
+            }
+        }
+        for (number, source) in sources.iter().enumerate() {
+            let path = source.path.display().to_string().replace(':', "\\:");
+            command.arg(format!("--name=file{number}"));
+            command.arg(format!("--filename={path}"));
+            let size = LEAST.next_multiple_of(source.len);
+            command.arg(format!("--io_size={size}"));
+            if size > source.len {
+                command.arg(format!("--runtime={MOST}"));
+            }
+        }
+        command
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Output {
+    jobs: Vec<Job>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Job {
+    read: Read,
+    /// Per cent of its time.
+    usr_cpu: f64,
+    sys_cpu: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Read {
+    io_bytes: u64,
+    /// Milliseconds.
+    runtime: u64,
+}
+
+impl Job {
+    fn told(&self, len: u64, pages: Pages) -> Option<Told> {
+        if self.read.io_bytes == 0 || self.read.runtime == 0 {
+            return None;
+        }
+        let seconds = self.read.runtime as f64 / 1e3 * len as f64 / self.read.io_bytes as f64;
+        Some(Told {
+            seconds,
+            user_seconds: seconds * self.usr_cpu / 100.0,
+            sys_seconds: seconds * self.sys_cpu / 100.0,
+            release_seconds: None,
+            bytes: len,
+            verified: None,
+            version: None,
+            note: None,
+            pages: Some(match pages {
+                Pages::Huge => PagesGot { page_size: HUGE_PAGE, huge_bytes: len },
+                Pages::Small => PagesGot { page_size: SMALL_PAGE, huge_bytes: 0 },
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_files_have_no_ceiling() {
+        assert_eq!(Fio::for_file(512 << 10).count(), 0);
+        assert_eq!(Fio::for_file(8 << 20).count(), ALL.len());
+        assert!(ALL.iter().any(|fio| fio.is_ceiling()) && !ALL.iter().all(|fio| fio.is_ceiling()));
+    }
+
+    #[test]
+    fn what_is_told_is_as_if_the_file_had_been_read_once() {
+        let text = r#"{"jobs": [{"read": {"io_bytes": 4000000, "runtime": 2000, "bw": 7},
+            "usr_cpu": 5.0, "sys_cpu": 10.0}]}"#;
+        let output: Output = serde_json::from_str(text).expect("fio's JSON");
+        let told = output.jobs[0].told(1_000_000, Pages::Huge).expect("a result");
+        assert!((told.seconds - 0.5).abs() < 1e-9 && told.bytes == 1_000_000, "{told:?}");
+        assert!((told.user_seconds - 0.025).abs() < 1e-9, "{told:?}");
+        assert!((told.sys_seconds - 0.05).abs() < 1e-9, "{told:?}");
+    }
+}

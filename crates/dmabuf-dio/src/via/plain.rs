@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One request after the other, by `pread` and `pwrite` on mapped memory.
+
+use std::slice;
+
+use rustix::io::Errno as Os;
+
+use crate::error::Direction;
+use crate::memory::Mapping;
+use crate::uring::{Job, Stop};
+
+/// Moves all bytes of the job, or says why not.
+pub(crate) fn run(job: &Job<'_>, mapping: &Mapping) -> Result<(), Stop> {
+    let extent = job.extent;
+    assert!(extent.buf_end() <= mapping.len());
+    let mut done = 0;
+    while done < extent.len {
+        if job.watch.is_cancelled() {
+            return Err(Stop::Cancelled { done });
+        }
+        let offset = extent.file + done;
+        let needed = job.needed_end.saturating_sub(offset);
+        let len = job.chunk.min(extent.len - done) as usize;
+        let start = mapping.at(extent.buf + done);
+        let result = match job.direction {
+            Direction::Load => {
+                // SAFETY: the range lies in the mapping, which is writable; it is not Rust's
+                // memory, and for the time of the call nobody else in this process uses it.
+                let bytes = unsafe { slice::from_raw_parts_mut(start, len) };
+                rustix::io::pread(job.file, bytes, offset)
+            }
+            Direction::Save => {
+                // SAFETY: the range lies in the mapping; nobody in this process writes it for
+                // the time of the call.
+                let bytes = unsafe { slice::from_raw_parts(start, len) };
+                rustix::io::pwrite(job.file, bytes, offset)
+            }
+        };
+        let moved = match result {
+            Ok(moved) => moved as u64,
+            Err(Os::INTR) => continue,
+            Err(errno) => return Err(Stop::Failed { offset, errno: errno.into(), done }),
+        };
+        job.watch.add(moved.min(needed));
+        if moved >= needed {
+            // What is behind the range may lie beyond the end of the file.
+            return Ok(());
+        }
+        if moved == 0 || !moved.is_multiple_of(job.block) {
+            return Err(Stop::Short { end: offset + moved });
+        }
+        done += moved;
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Instructions by function, counted by a QEMU plugin in the windows that the command opens."""
+
+import bisect
+import collections
+import subprocess
+
+from .commands import need
+from .messages import Failure
+from .paths import VM, cache, lock
+
+SOURCE = VM / "profile" / "instructions.c"
+# Where the kernel's half of the address space begins.
+KERNEL = 1 << 63
+USER = "(user space, with what soaks up idle time)"
+
+
+def plugin():
+    """The plugin, built if need be."""
+    library = cache("profile", "instructions.so")
+    with lock("profile"):
+        if not library.exists() or library.stat().st_mtime < SOURCE.stat().st_mtime:
+            subprocess.run([need("gcc"), "-shared", "-fPIC", "-O2", "-fvisibility=hidden",
+                            "-o", library, SOURCE], check=True)
+    return library
+
+
+def arguments(counts):
+    return ["-plugin", f"{plugin()},output={counts}"]
+
+
+def write(path, counts, kernel, log_lines):
+    """Turn the plugin's counts into a table of functions."""
+    if not counts.exists():
+        raise Failure("--profile: the command opened no window: see vm/README.md")
+    with open(counts, encoding="ascii") as file:
+        windows = int(file.readline())
+        blocks = [(int(address, 16), int(number)) for address, number in map(str.split, file)]
+    symbols = sorted(kernel_symbols(kernel) + module_symbols(log_lines))
+    addresses = [address for address, _ in symbols]
+    functions = collections.Counter()
+    for address, number in blocks:
+        functions[name_of(address, addresses, symbols)] += number
+    with open(path, "w", encoding="utf-8") as file:
+        print_table(file, functions, windows)
+
+
+def name_of(address, addresses, symbols):
+    if address < KERNEL:
+        return USER
+    place = bisect.bisect_right(addresses, address) - 1
+    return symbols[place][1] if place >= 0 else hex(address)
+
+
+def print_table(file, functions, windows):
+    user = functions.pop(USER, 0)
+    total = sum(functions.values())
+    print(f"windows: {windows}; kernel instructions per window: {total // windows}; "
+          f"user space, idle time included: {user // windows}", file=file)
+    print(f"{'per window':>12} {'share':>6}  function", file=file)
+    for name, number in functions.most_common():
+        if number >= total / 2000:
+            print(f"{number // windows:>12} {100 * number / total:>5.1f}%  {name}", file=file)
+
+
+def kernel_symbols(kernel):
+    vmlinux = kernel.build_dir / "vmlinux"
+    if not vmlinux.exists():
+        raise Failure(f"--profile needs a kernel that is built here: {kernel.name} is not")
+    listing = subprocess.run([need("nm"), vmlinux], check=True, text=True,
+                             stdout=subprocess.PIPE).stdout
+    words = (line.split() for line in listing.splitlines())
+    return [(int(word[0], 16), word[2]) for word in words
+            if len(word) == 3 and word[1] in "tTwW"]
+
+
+def module_symbols(log_lines):
+    """The session writes them to the log: modules lie elsewhere in every run."""
+    found = []
+    for line in log_lines:
+        _, mark, rest = line.partition("guest: symbol ")
+        words = rest.split()
+        if mark and len(words) == 2:
+            found.append((int(words[0], 16), words[1]))
+    return found
