@@ -25,6 +25,7 @@ fn bench(folder: &TempDir, arguments: &[&str]) -> Output {
         .arg("--keep-caches")
         .arg("--dir")
         .arg(folder.path())
+        .env("DMABUF_DIO_COMMIT", "abc")
         .current_dir(folder.path())
         .stdin(Stdio::null())
         .output()
@@ -180,7 +181,7 @@ fn cost_compares_every_byte_and_has_all_phases() {
     let folder = folder();
     let arguments = ["cost", "--sizes", "4K,1M", "--runs", "2"];
     let cost = json(&folder, &arguments);
-    assert_eq!((&cost["schema"], &cost["bench"]), (&1.into(), &"cost".into()));
+    assert_eq!((&cost["schema"], &cost["commit"]), (&1.into(), &"abc".into()));
     let icount = std::env::var_os("DMABUF_DIO_ICOUNT").is_some();
     assert_eq!(cost["unit"], if icount { "instructions" } else { "nanoseconds" });
     let sizes = list(&cost["sizes"]);
