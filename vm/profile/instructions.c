@@ -4,14 +4,14 @@
  * the windows that a program in the guest opens and closes.
  *
  * A window opens and closes with an instruction that does nothing: the eight-byte
- * no-op whose displacement is the text "DIO1" or "DIO0". The counts of all windows
- * so far are written whenever one closes, as lines of an address and a number; the
- * first line has the number of windows.
+ * no-op whose displacement is the text "DIO" and a letter for the kind of window, or
+ * 0 to close it. The counts of all windows so far are written whenever one closes:
+ * lines of a kind, an address and a number. Address 0 stands for the number of
+ * windows of that kind.
  *
  * QEMU 7.2 comes without the header of its plugin interface. What is declared here
  * is the part of version 1 that is used, see docs/devel/tcg-plugins.rst there.
  */
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ struct block {
 	uint64_t address;
 	uint64_t instructions;	/* executed since the guest started */
 	uint64_t before;	/* of those, before the window opened */
-	uint64_t counted;	/* within windows */
+	uint64_t counted[26];	/* within windows, by kind */
 	struct block *next;
 };
 
@@ -59,8 +59,8 @@ struct block {
 
 static struct block *blocks[BUCKETS];
 static const char *output;
-static uint64_t windows;
-static bool open_now;
+static uint64_t windows[26];
+static int open_now = -1;	/* kind of the open window */
 
 static struct block *block_at(uint64_t address)
 {
@@ -84,19 +84,24 @@ static void write_counts(void)
 {
 	FILE *file = fopen(output, "w");
 	struct block *block;
-	int i;
+	int i, kind;
 
 	if (!file) {
 		perror(output);
 		return;
 	}
-	fprintf(file, "%llu\n", (unsigned long long)windows);
-	for (i = 0; i < BUCKETS; i++)
-		for (block = blocks[i]; block; block = block->next)
-			if (block->counted)
-				fprintf(file, "%llx %llu\n",
-					(unsigned long long)block->address,
-					(unsigned long long)block->counted);
+	for (kind = 0; kind < 26; kind++) {
+		if (!windows[kind])
+			continue;
+		fprintf(file, "%c 0 %llu\n", 'a' + kind,
+			(unsigned long long)windows[kind]);
+		for (i = 0; i < BUCKETS; i++)
+			for (block = blocks[i]; block; block = block->next)
+				if (block->counted[kind])
+					fprintf(file, "%c %llx %llu\n", 'a' + kind,
+						(unsigned long long)block->address,
+						(unsigned long long)block->counted[kind]);
+	}
 	if (fclose(file))
 		perror(output);
 }
@@ -107,11 +112,10 @@ static void window_opens(unsigned int cpu, void *data)
 	int i;
 
 	(void)cpu;
-	(void)data;
 	for (i = 0; i < BUCKETS; i++)
 		for (block = blocks[i]; block; block = block->next)
 			block->before = block->instructions;
-	open_now = true;
+	open_now = (int)(intptr_t)data;
 }
 
 static void window_closes(unsigned int cpu, void *data)
@@ -121,13 +125,13 @@ static void window_closes(unsigned int cpu, void *data)
 
 	(void)cpu;
 	(void)data;
-	if (!open_now)
+	if (open_now < 0)
 		return;
-	open_now = false;
-	windows++;
+	windows[open_now]++;
 	for (i = 0; i < BUCKETS; i++)
 		for (block = blocks[i]; block; block = block->next)
-			block->counted += block->instructions - block->before;
+			block->counted[open_now] += block->instructions - block->before;
+	open_now = -1;
 	write_counts();
 }
 
@@ -136,6 +140,7 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	size_t i, nr = qemu_plugin_tb_n_insns(tb);
 	struct qemu_plugin_insn *insn;
 	const uint8_t *bytes;
+	int kind;
 
 	(void)id;
 	for (i = 0; i < nr; i++) {
@@ -144,9 +149,10 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		if (qemu_plugin_insn_size(insn) != sizeof(marker) + 1 ||
 		    memcmp(bytes, marker, sizeof(marker)))
 			continue;
+		kind = bytes[sizeof(marker)] - 'a';
 		qemu_plugin_register_vcpu_insn_exec_cb(insn,
-			bytes[sizeof(marker)] == '1' ? window_opens : window_closes,
-			QEMU_PLUGIN_CB_NO_REGS, NULL);
+			kind >= 0 && kind < 26 ? window_opens : window_closes,
+			QEMU_PLUGIN_CB_NO_REGS, (void *)(intptr_t)kind);
 	}
 	insn = qemu_plugin_tb_get_insn(tb, 0);
 	qemu_plugin_register_vcpu_tb_exec_inline(tb, QEMU_PLUGIN_INLINE_ADD_U64,

@@ -12,6 +12,8 @@ from .paths import VM, cache, lock
 SOURCE = VM / "profile" / "instructions.c"
 # Where the kernel's half of the address space begins.
 KERNEL = 1 << 63
+# The windows of `dmabuf-dio bench cost`
+KINDS = {"a": "allocation", "i": "I/O", "l": "allocation and I/O", "c": "close"}
 USER = "(user space, with what soaks up idle time)"
 
 
@@ -30,19 +32,22 @@ def arguments(counts):
 
 
 def write(path, counts, kernel, log_lines):
-    """Turn the plugin's counts into a table of functions."""
+    """Turn the plugin's counts into tables of functions, one for each kind of window."""
     if not counts.exists():
         raise Failure("--profile: the command opened no window: see vm/README.md")
-    with open(counts, encoding="ascii") as file:
-        windows = int(file.readline())
-        blocks = [(int(address, 16), int(number)) for address, number in map(str.split, file)]
     symbols = sorted(kernel_symbols(kernel) + module_symbols(log_lines))
     addresses = [address for address, _ in symbols]
-    functions = collections.Counter()
-    for address, number in blocks:
-        functions[name_of(address, addresses, symbols)] += number
+    windows = {}
+    functions = collections.defaultdict(collections.Counter)
+    for line in counts.read_text(encoding="ascii").splitlines():
+        kind, address, number = line.split()
+        if address == "0":
+            windows[kind] = int(number)
+        else:
+            functions[kind][name_of(int(address, 16), addresses, symbols)] += int(number)
     with open(path, "w", encoding="utf-8") as file:
-        print_table(file, functions, windows)
+        for kind, number in windows.items():
+            print_table(file, KINDS.get(kind, kind), functions[kind], number)
 
 
 def name_of(address, addresses, symbols):
@@ -52,15 +57,16 @@ def name_of(address, addresses, symbols):
     return symbols[place][1] if place >= 0 else hex(address)
 
 
-def print_table(file, functions, windows):
+def print_table(file, kind, functions, windows):
     user = functions.pop(USER, 0)
     total = sum(functions.values())
-    print(f"windows: {windows}; kernel instructions per window: {total // windows}; "
+    print(f"{kind}: {windows} times; kernel instructions each time: {total // windows}; "
           f"user space, idle time included: {user // windows}", file=file)
-    print(f"{'per window':>12} {'share':>6}  function", file=file)
+    print(f"{'each time':>12} {'share':>6}  function", file=file)
     for name, number in functions.most_common():
         if number >= total / 2000:
             print(f"{number // windows:>12} {100 * number / total:>5.1f}%  {name}", file=file)
+    print(file=file)
 
 
 def kernel_symbols(kernel):

@@ -30,9 +30,9 @@ pub(crate) struct BenchArgs {
 pub(crate) enum What {
     Table(TableArgs),
     Load(LoadArgs),
+    Cost(CostArgs),
     Compare(CompareArgs),
     CompareWay(WayArgs),
-    Cost(CostArgs),
 }
 
 /// What `bench table` takes.
@@ -112,7 +112,7 @@ set while a way is measured that wants it, and everything is set back.
   mmap         the mapped file, every page       pread,     past the page cache, O_DIRECT,
                of it touched                     io_uring   into anonymous memory
 
-A peer is a command that is started with the path as its last argument, after --verify SEED
+A peer is a command that is started with the path as its last argument, and then --verify SEED
 where it is to compare the content. It prints {{\"ready\":true}}, waits for a line on its standard
 input, loads, and prints one line of JSON; docs/measuring.md says what is in it.
 

@@ -95,12 +95,14 @@ struct TestFile {
 
 /// Writes a file for each process.
 fn files(args: &CompareArgs, bytes: u64) -> Result<Vec<TestFile>, Failure> {
+    // A peer may change its folder before it opens the file.
+    let dir = std::fs::canonicalize(&args.common.dir).unwrap_or_else(|_| args.common.dir.clone());
     let mut files = Vec::new();
     for number in 0..args.processes {
         let name = format!(".dmabuf-dio-bench-{}-{number}.safetensors", std::process::id());
         // Those that are to come have to fit too.
         let rest = (args.processes - number).saturating_mul(bytes);
-        let disk = DiskFile::create_named(&args.common.dir, &name, bytes, rest)?;
+        let disk = DiskFile::create_named(&dir, &name, bytes, rest)?;
         let pattern = Pattern::new(number);
         let content = SafeTensors::new(bytes, args.tensors, pattern);
         disk.write(&content)?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a program that loads a file says to the bench: our own ways and others' loaders alike.
 //!
-//! It is started with the path of the file as its last argument. Before it, where bytes are to be
-//! compared, stands `--verify SEED`. When it is ready to begin it prints [`READY`] and waits for a
-//! line on its standard input. Then it loads, and prints a [`Told`] as one line. If it cannot, it
+//! It is started with the path of the file as an argument, followed by `--verify SEED` where bytes
+//! are to be compared. When it is ready to begin it prints [`READY`] and waits for a line on its
+//! standard input. Then it loads, and prints a [`Told`] as one line. If it cannot, it
 //! says why in the last line of its standard error and exits with another code than 0.
 
 use serde::{Deserialize, Serialize};

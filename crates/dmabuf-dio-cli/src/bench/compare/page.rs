@@ -67,7 +67,7 @@ fn table(page: &mut Page, size: &Size) {
 
 fn cells(figures: &Figures, several: bool, bytes: u64) -> Vec<String> {
     let optional = |summary: &Option<Summary>, factor: f64| {
-        summary.as_ref().map_or_else(|| "?".into(), |value| show(value.median * factor))
+        summary.as_ref().map_or_else(String::new, |value| show(value.median * factor))
     };
     let mut cells = vec![show(figures.seconds.median * 1e3), show(figures.gb_per_s.median)];
     if several {
@@ -77,7 +77,7 @@ fn cells(figures: &Figures, several: bool, bytes: u64) -> Vec<String> {
     cells.push(show(figures.cpu_seconds_per_gib.median));
     cells.push(optional(&figures.cache_growth, 1.0 / f64::from(1 << 20)));
     cells.push(optional(&figures.release_seconds, 1e3));
-    cells.push(figures.pages.map_or_else(|| "?".into(), |pages| show_pages(pages, bytes)));
+    cells.push(figures.pages.map_or_else(String::new, |pages| show_pages(pages, bytes)));
     cells
 }
 
@@ -130,6 +130,6 @@ const LEGEND: [(&str, &str); 6] = [
     ("CPU s/GiB", "user and system time of the process, all its threads, per GiB of file"),
     ("cache MiB", "what the page cache holds more of the file than before"),
     ("release ms", "giving the memory back"),
-    ("pages", "what the memory came in; ?: it does not tell"),
+    ("pages", "what the memory came in, if it tells"),
     ("4 KiB", "no huge pages for shared memory, as where nobody has allowed them"),
 ];

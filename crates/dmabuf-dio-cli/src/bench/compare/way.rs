@@ -109,10 +109,10 @@ impl Way {
             command.args(["bench", "compare-way", "--way", own.id]);
             command.args(["--tensors", source.tensors.name()]);
         }
+        command.arg(source.path);
         if verify {
             command.args(["--verify", &source.seed.to_string()]);
         }
-        command.arg(source.path);
         Ok(command)
     }
 

@@ -3,7 +3,6 @@
 
 use clap::{Args, value_parser};
 
-use super::meter::Phase;
 use crate::bench::args::{CommonArgs, EXIT_CODES, whole_pages};
 
 /// What `bench cost` takes.
@@ -22,7 +21,7 @@ Examples:
   dmabuf-dio bench cost --sizes 4K,64K
   dmabuf-dio bench cost --only LOAD --only library --sizes 128M --runs 9
   vm/run --kernel 7.3 --icount --profile functions.txt -- \
-      target/release/dmabuf-dio bench cost --only READ --profile io --sizes 128M
+      target/release/dmabuf-dio bench cost --only READ --sizes 128M
 
 {EXIT_CODES}"))]
 pub(crate) struct CostArgs {
@@ -36,9 +35,6 @@ pub(crate) struct CostArgs {
     /// Only ways whose name contains TEXT; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,
-    /// What `vm/run --profile` counts [default: all phases]
-    #[arg(long, value_enum, value_name = "PHASE")]
-    pub(crate) profile: Option<Phase>,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }

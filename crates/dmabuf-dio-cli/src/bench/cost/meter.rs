@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What each phase of a transfer cost.
 
-use clap::ValueEnum;
 use rustix::io::Errno as Os;
 
 use super::clock::Clock;
-use super::profile;
+use super::window;
 use crate::bench::buffers::Buffer;
 use crate::bench::pattern::{Difference, Pattern};
 use crate::bench::trouble::Trouble;
 
 /// A part of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Whatever is needed before the first byte can be moved
+    /// Whatever is needed before the first byte can be moved.
     Allocation,
-    /// Moving the bytes
     Io,
-    /// Allocation and I/O in one call
+    /// Allocation and I/O in one call.
     Load,
-    /// Until all is free again
+    /// Until all is free again.
     Close,
 }
 
@@ -52,14 +50,13 @@ impl Spent {
 pub(crate) struct Meter<'a> {
     clock: &'a Clock,
     content: Option<Pattern>,
-    profile: Option<Phase>,
     spent: Spent,
 }
 
 impl<'a> Meter<'a> {
-    /// Compares with `content`, if there is one; else a profiler sees all phases, or one.
-    pub(crate) fn new(clock: &'a Clock, content: Option<Pattern>, profile: Option<Phase>) -> Self {
-        Self { clock, content, profile, spent: Spent::default() }
+    /// Compares with `content`, if there is one.
+    pub(crate) fn new(clock: &'a Clock, content: Option<Pattern>) -> Self {
+        Self { clock, content, spent: Spent::default() }
     }
 
     pub(crate) fn allocation<T>(&mut self, what: impl FnOnce() -> T) -> T {
@@ -104,15 +101,10 @@ impl<'a> Meter<'a> {
     }
 
     fn phase<T>(&mut self, phase: Phase, what: impl FnOnce() -> T) -> T {
-        let seen = self.content.is_none() && self.profile.is_none_or(|only| only == phase);
         let start = self.clock.mark();
-        if seen {
-            profile::open();
-        }
+        window::open(phase);
         let result = what();
-        if seen {
-            profile::close();
-        }
+        window::close();
         self.spent.add(phase, self.clock.busy_since(start));
         result
     }
@@ -156,10 +148,10 @@ mod tests {
         let content = Pattern::new(3);
         let buffer = memfd(8192).expect("a memfd");
         buffer.fill(content, 0).expect("filled");
-        let meter = Meter::new(&clock, Some(content), None);
+        let meter = Meter::new(&clock, Some(content));
         assert_eq!(meter.compare(&buffer), Ok(()));
         let trouble = meter.compare(&buffer).expect_err("destroyed");
         assert_eq!(trouble.status, Status::Different);
-        assert_eq!(Meter::new(&clock, None, None).compare(&buffer), Ok(()), "not compared");
+        assert_eq!(Meter::new(&clock, None).compare(&buffer), Ok(()), "not compared");
     }
 }

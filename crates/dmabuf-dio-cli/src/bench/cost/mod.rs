@@ -5,10 +5,10 @@ pub(crate) mod args;
 mod clock;
 mod meter;
 mod page;
-mod profile;
 mod results;
 mod ring;
 mod ways;
+mod window;
 
 use args::CostArgs;
 use clock::Clock;
@@ -142,7 +142,7 @@ impl Bench<'_> {
             Some(_) => 1,
             None => (RUN / bytes).clamp(1, MOST_TRANSFERS),
         };
-        let mut meter = Meter::new(self.clock, content, self.args.profile);
+        let mut meter = Meter::new(self.clock, content);
         for _ in 0..transfers {
             (way.run)(setup, &mut meter)?;
             self.disk.forget();
