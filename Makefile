@@ -62,8 +62,8 @@ bench-load: build ## the table of the heap-flag thread, in a guest
 
 .PHONY: bench-compare
 bench-compare: build ## beside every other way on this machine's disk, with wall time
-	target/release/dmabuf-dio bench compare --sizes 512K,8M,128M,1G,3G --json --output bench/results/compare.json \
-		--commit "$$(tools/tree-state)" >bench/results/compare.txt
+	DMABUF_DIO_COMMIT="$$(tools/tree-state)" target/release/dmabuf-dio bench compare \
+		--json --output bench/results/compare.json >bench/results/compare.txt
 
 .PHONY: charts
 charts: deps ## draw bench/results into docs/charts and fill the tables in the documents

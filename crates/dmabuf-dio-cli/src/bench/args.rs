@@ -190,9 +190,6 @@ pub(crate) struct CommonArgs {
     /// Write the result to FILE and print it as text
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// What is measured, for the result: a commit, say
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) commit: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -9,12 +9,14 @@ use super::ways::pipe_size;
 use crate::exit::{FAILED, Failure};
 use crate::size::show_size;
 
+/// Names the commit that was built.
+const COMMIT: &str = "DMABUF_DIO_COMMIT";
 /// Memory that stays free for others.
 const RESERVE: u64 = 64 << 20;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Facts {
-    /// What the caller says is measured.
+    /// What was built, if the environment says.
     commit: Option<String>,
     kernel: String,
     kernel_version: String,
@@ -41,7 +43,7 @@ impl Facts {
         let file = disk.facts();
         let device = disk.device().and_then(|(major, minor)| device(major, minor));
         Self {
-            commit: args.commit.clone(),
+            commit: std::env::var(COMMIT).ok(),
             kernel: text(uname.release()),
             kernel_version: text(uname.version()),
             machine: text(uname.machine()),

@@ -20,8 +20,6 @@ use crate::progress::Bar;
 use crate::signals;
 use crate::size::show_size;
 
-/// Says which commit was built, for the result.
-const COMMIT: &str = "DMABUF_DIO_COMMIT";
 /// Below this a run is so short that it needs many.
 const SMALL: u64 = 1 << 20;
 const MANY: u32 = 5;
@@ -35,7 +33,6 @@ pub(crate) struct Compare {
     bench: &'static str,
     version: &'static str,
     /// Of the source, if whoever started this says.
-    commit: Option<String>,
     #[serde(flatten)]
     pub(crate) facts: Facts,
     /// Before anything was set.
@@ -56,7 +53,6 @@ impl Compare {
             schema: 1,
             bench: "compare",
             version: env!("CARGO_PKG_VERSION"),
-            commit: std::env::var(COMMIT).ok(),
             found: Found::now(facts.device()),
             facts,
             fio: Fio::version(),

@@ -20,6 +20,8 @@ Examples:
   vm/run --kernel 7.3 --icount --memory 4096 -- target/release/dmabuf-dio bench cost
   dmabuf-dio bench cost --sizes 4K,64K
   dmabuf-dio bench cost --only LOAD --only library --sizes 128M --runs 9
+  vm/run --kernel 7.3 --icount --profile functions.txt -- \
+      target/release/dmabuf-dio bench cost --only READ --sizes 128M
 
 {EXIT_CODES}"))]
 pub(crate) struct CostArgs {

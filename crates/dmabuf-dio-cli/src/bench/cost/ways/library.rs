@@ -34,6 +34,20 @@ pub(super) fn load(
     Ok(())
 }
 
+pub(super) fn load_private(setup: &mut Setup<'_>, meter: &mut Meter<'_>) -> Result<(), Trouble> {
+    let file = setup.disk.open(Mode::Buffer)?;
+    let loader = Loader::from_fd(file.as_fd());
+    let mut bytes = meter.load(|| loader.load_private()).map_err(|error| trouble(&error))?;
+    whole("Loader::load_private", bytes.len() as u64, setup.len())?;
+    meter.compare_with(|content| {
+        let found = content.check(&bytes, 0);
+        bytes.fill(POISON);
+        Ok(found)
+    })?;
+    meter.close(|| drop(bytes));
+    Ok(())
+}
+
 /// Compares every byte and destroys it.
 fn compare(loaded: &mut Loaded, content: Pattern) -> Result<Result<(), Difference>, Error> {
     let (start, len) = (loaded.data_offset, loaded.len);

@@ -97,6 +97,7 @@ pub(crate) fn all() -> Vec<Way> {
     add("series: copy_file_range, heap", [0.0, 1.0], Box::new(series::copy_to_heap));
     add("series: copy_file_range, udmabuf", [0.0, 1.0], Box::new(series::copy_to_udmabuf));
     add("series: heap flag", [0.0, 0.0], Box::new(series::heap_flag));
+    add("library: private memory", [0.0, 1.0], Box::new(library::load_private));
     for backend in Backend::ALL {
         add(
             &format!("library: {backend}"),
