@@ -53,7 +53,7 @@ class Check(unittest.TestCase):
         load(self.now)["load"]["median"] = 8399.0
         # More than 5 %, but too few instructions
         load(self.now)["close"]["median"] = 999.0
-        self.now["sizes"][0]["ways"][0]["io"]["median"] = 9449.0
+        self.now["sizes"][0]["ways"][0]["io"]["median"] = 14999.0
         self.assertEqual(self.check(self.now)[0], 0)
         load(self.now)["close"]["median"] = 1001.0
         self.assertEqual(self.check(self.now)[0], 1)

@@ -33,6 +33,11 @@ use crate::size::show_size;
 const RUN: u64 = 64 << 20;
 const MOST_TRANSFERS: u64 = 128;
 
+/// Writing to it does at once what is due once a second. The limit on what is kept becomes an
+/// eighth less, so after so many times nothing is kept above what always is.
+const STAT_REFRESH: &str = "/proc/sys/vm/stat_refresh";
+const TIMES: u32 = 60;
+
 impl Cost {
     pub(crate) fn measure(args: &CostArgs) -> Result<Self, Failure> {
         signals::token();
@@ -130,7 +135,7 @@ impl Bench<'_> {
         Ok(ways.iter().zip(&results).map(|(way, result)| line(way, result)).collect())
     }
 
-    /// One run: the mean of its transfers. The run before ended when all was quiet.
+    /// One run: the mean of its transfers.
     fn run(
         &self,
         way: &Way,
@@ -142,6 +147,8 @@ impl Bench<'_> {
             Some(_) => 1,
             None => (RUN / bytes).clamp(1, MOST_TRANSFERS),
         };
+        return_free_pages();
+        self.clock.settle();
         let mut meter = Meter::new(self.clock, content);
         for _ in 0..transfers {
             (way.run)(setup, &mut meter)?;
@@ -149,6 +156,18 @@ impl Bench<'_> {
         }
         let count = transfers as f64 * Per::of(bytes).count(bytes);
         Ok(meter.finish().divided_by(count))
+    }
+}
+
+/// Makes the page allocator give back what it keeps per CPU, which it does bit by bit, once a
+/// second: in the middle of a run, or not. Besides, these pages come back in the order in which
+/// they were freed, so that small pages would be neighbours in every other run.
+fn return_free_pages() {
+    for _ in 0..TIMES {
+        // Only root may; without it figures are less repeatable.
+        if std::fs::write(STAT_REFRESH, "1").is_err() {
+            break;
+        }
     }
 }
 
