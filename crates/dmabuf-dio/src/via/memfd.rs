@@ -12,7 +12,7 @@ use crate::extent::Extent;
 use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes, page_size};
 
 /// Below this size setting up a tmpfs takes longer than it saves.
-const WORTH_A_TMPFS: u64 = 32 << 20;
+const WORTH_A_TMPFS: u64 = 4 << 20;
 
 /// What the memory may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
