@@ -436,24 +436,20 @@ fn compare_tells_a_wrong_byte() {
 fn compare_leaves_nothing_when_it_is_interrupted() {
     let folder = folder();
     let before = settings();
+    // The peer is the last way of the first run, and the bench waits for it.
+    let other = crate::folder();
+    let started = other.path().join("started");
+    let ready = "echo \\{\\\"ready\\\":true\\}";
+    let peer = format!("slow=touch {}; {ready}; sleep 1000; :", started.display());
     let mut child = Command::new(env!("CARGO_BIN_EXE_dmabuf-dio"))
         .args(["bench", "compare", "--keep-caches", "--sizes", "64K", "--runs", "99"])
-        .args(["--peer", "slow=echo \\{\\\"ready\\\":true\\}; sleep 1000; :", "--dir"])
+        .args(["--peer", &peer, "--dir"])
         .arg(folder.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("run dmabuf-dio");
-    // The peer is the last way of the first run, and the bench waits for it.
-    let children = format!("/proc/{0}/task/{0}/children", child.id());
-    let waits = || {
-        let children = std::fs::read_to_string(&children).unwrap_or_default();
-        children.split_whitespace().any(|pid| {
-            let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            command.starts_with(b"sh\0-c\0")
-        })
-    };
-    while !waits() {
+    while !started.exists() {
         assert!(child.try_wait().expect("wait").is_none(), "it ended by itself");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
