@@ -91,7 +91,7 @@ def differing_byte(tensors: Mapping[str, Any], layout: Layout, seed: int) -> str
 
 def write(path: str, data_bytes: int, count: int, seed: int) -> None:
     """A file of `count` tensors, nearly equal in size, of four types in turn."""
-    types = {"F32": 4, "F16": 2, "BF16": 2, "I8": 1}
+    types = {"F32": 4, "F16": 2, "BF16": 2, "I8": 1, "U8": 1}
     size = data_bytes // count // 8 * 8
     header = {}
     for index in range(count):

@@ -9,7 +9,7 @@ from content import Layout
 PACKAGE = "numpy"
 NOTE: str | None = None
 
-TYPES = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "I8": np.int8}
+TYPES = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "I8": np.int8, "U8": np.uint8}
 
 
 def load(path: str) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ from loaders import touch
 PACKAGE = "torch"
 NOTE: str | None = touch.NOTE
 
-TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I8": torch.int8}
+TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I8": torch.int8, "U8": torch.uint8}
 
 
 def load(path: str) -> dict[str, torch.Tensor]:

@@ -173,9 +173,10 @@ impl Bench<'_> {
         for file in &self.files {
             self.caches.drop(&file.disk);
         }
-        touch_memory(way.memory(self.total()), settings.pages);
         let cached_before = self.cached();
-        let told = way.run(&self.sources(), verify)?;
+        // More than is needed: others take some of it in between.
+        let touched = 2 * way.memory(self.total());
+        let told = way.run(&self.sources(), verify, || touch_memory(touched))?;
         Ok(Sample { told, cached_before, cached_after: self.cached() })
     }
 
@@ -197,11 +198,11 @@ impl Bench<'_> {
     }
 }
 
-/// Uses memory once, or as much of it as there is: in a virtual machine its first use can take a second
-/// for a GiB.
-fn touch_memory(len: u64, pages: Pages) {
+/// Uses memory once, or as much of it as there is: in a virtual machine its first use can take seconds
+/// for a GiB, and memory that has been free for a moment may count as never used.
+fn touch_memory(len: u64) {
     let len = len.min(spare_memory());
-    let Ok(mut mapping) = Mapping::anonymous(len, pages) else { return };
+    let Ok(mut mapping) = Mapping::anonymous(len, Pages::Huge) else { return };
     for at in (0..len).step_by(PIECE as usize) {
         // If that fails, what follows will tell.
         if signals::caught().is_some() || mapping.populate(at, PIECE.min(len - at)).is_err() {

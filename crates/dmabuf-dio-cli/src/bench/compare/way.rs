@@ -66,9 +66,16 @@ impl Way {
         self.memory(bytes).min(bytes)
     }
 
-    /// Loads all files at once, each in a process of its own.
-    pub(crate) fn run(&self, sources: &[Source<'_>], verify: bool) -> Result<Vec<Told>, Trouble> {
+    /// Loads all files at once, each in a process of its own. The last that is done before they
+    /// begin is `prepare`.
+    pub(crate) fn run(
+        &self,
+        sources: &[Source<'_>],
+        verify: bool,
+        prepare: impl FnOnce(),
+    ) -> Result<Vec<Told>, Trouble> {
         if let Self::Fio(fio) = self {
+            prepare();
             return fio.run(sources);
         }
         // That somebody else's program does not work here is no failure of ours.
@@ -81,6 +88,7 @@ impl Way {
                 return Err(self.broken(&format!("said {line:?} instead of {READY}")));
             }
         }
+        prepare();
         for process in &mut processes {
             process.nudge();
         }
