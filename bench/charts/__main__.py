@@ -20,7 +20,8 @@ CHARTS: tuple[tuple[str, str, Callable, Callable[..., Figure]], ...] = (
     ("cost-by-size", "cost-7.3-series.json", figures.cost.read, cost.by_size),
     ("load", "load-7.3-series.json", figures.load.read, load.relative),
     ("compare", "compare.json", figures.compare.read, compare.speed),
-    ("peers", "compare-peers-few.json", figures.compare.read, compare.speed),
+    ("peers-many", "compare-peers-many.json", figures.compare.read, compare.speed),
+    ("peers-few", "compare-peers-few.json", figures.compare.read, compare.speed),
 )
 
 

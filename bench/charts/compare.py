@@ -41,7 +41,7 @@ def speed(compare: Compare, theme: Theme) -> Figure:
                        color=theme.quiet)
         if size.ceiling:
             axes.axvline(size.ceiling, color=theme.text, linewidth=1.2, linestyle=(0, (5, 3)))
-    style.title(figure, theme, "From a path to all bytes in memory, page cache empty",
-                f"Linux {compare.kernel}, {compare.machine}; dashed: what fio gets from the disk, "
-                "percent: of that; line: min to max; blue: this project")
+    style.title(figure, theme, f"A file of {compare.tensors} tensors, from its path to all bytes in memory",
+                f"Page cache empty; Linux {compare.kernel}, {compare.machine}; dashed: what fio gets from the disk, "
+                "percent: of that; line: min to max")
     return figure

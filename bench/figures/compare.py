@@ -34,6 +34,8 @@ class Size:
 class Compare:
     kernel: str
     machine: str
+    # How large the tensors in the file are: many small ones, or few
+    tensors: str
     sizes: list[Size]
 
 
@@ -42,7 +44,8 @@ def read(path: pathlib.Path) -> Compare:
     if (data.get("bench"), data.get("schema")) != ("compare", 1):
         raise ValueError(f"{path}: not of `dmabuf-dio bench compare --json`, schema 1")
     machine = f"{data['cpus']} CPUs, {data['file_system']} on {data['device']}"
-    return Compare(data["kernel"], machine, [_size(size) for size in data["sizes"]])
+    return Compare(data["kernel"], machine, data["tensors"],
+                   [_size(size) for size in data["sizes"]])
 
 
 def _size(data: dict) -> Size:

@@ -13,14 +13,15 @@ from charts import style
 from figures import compare, load
 from tests.samples import COMPARE, COST, LOAD
 
-NAMES = ("cost", "cost-by-size", "load", "compare", "peers")
+NAMES = ("cost", "cost-by-size", "load", "compare", "peers-many", "peers-few")
 
 
 class Charts(unittest.TestCase):
     def setUp(self) -> None:
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         for name, data in (("cost-7.3-series", COST), ("load-7.3-series", LOAD),
-                           ("compare", COMPARE), ("compare-peers-few", COMPARE)):
+                           ("compare", COMPARE), ("compare-peers-many", COMPARE),
+                           ("compare-peers-few", COMPARE)):
             (self.folder / f"{name}.json").write_text(json.dumps(data))
 
     def draw(self, to: str) -> dict[str, bytes]:
