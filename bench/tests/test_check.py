@@ -52,10 +52,10 @@ class Check(unittest.TestCase):
     def test_small_differences_are_noise(self) -> None:
         load(self.now)["load"]["median"] = 8399.0
         # More than 5 %, but too few instructions
-        load(self.now)["close"]["median"] = 999.0
+        load(self.now)["close"]["median"] = 1149.0
         self.now["sizes"][0]["ways"][0]["io"]["median"] = 14999.0
         self.assertEqual(self.check(self.now)[0], 0)
-        load(self.now)["close"]["median"] = 1001.0
+        load(self.now)["close"]["median"] = 1151.0
         self.assertEqual(self.check(self.now)[0], 1)
 
     def test_better_is_mentioned(self) -> None:
