@@ -2,11 +2,10 @@
 //! `pread` and `pwrite` on a mapping of the buffer, through the page cache.
 
 use std::os::fd::AsFd;
-use std::slice;
 
 use rustix::io::Errno as Os;
 
-use super::{Fresh, Moved, Task};
+use super::{Fresh, Moved, Task, plain};
 use crate::backend::Backend;
 use crate::buf::DmaBuf;
 use crate::error::{Attempt, Direction, Result};
@@ -49,30 +48,7 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
 }
 
 fn run(task: &Task<'_>, mapping: &Mapping, extent: Extent) -> Result<()> {
-    assert!(extent.buf_end() <= mapping.len());
-    let mut at = 0;
-    while at < extent.len {
-        if task.watch.is_cancelled() {
-            return Err(task.cancelled(at));
-        }
-        let len = task.chunk().min(extent.len - at) as usize;
-        let (start, offset) = (mapping.at(extent.buf + at), extent.file + at);
-        match task.direction {
-            Direction::Load => {
-                // SAFETY: the range lies in the mapping, which is writable; it is not Rust's
-                // memory, and for the time of the call nobody else in this process uses it.
-                read_all(task, unsafe { slice::from_raw_parts_mut(start, len) }, offset)?;
-            }
-            Direction::Save => {
-                // SAFETY: the range lies in the mapping; nobody in this process writes it for
-                // the time of the call.
-                write_all(task, unsafe { slice::from_raw_parts(start, len) }, offset)?;
-            }
-        }
-        at += len as u64;
-        task.watch.add(len as u64);
-    }
-    Ok(())
+    plain::run(&task.job(extent, false), mapping).map_err(|stop| task.stopped(extent, stop))
 }
 
 fn read_all(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<()> {
