@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, SeekFrom, Statx, StatxFlags};
 
@@ -40,6 +41,8 @@ pub(crate) struct File {
     pub(crate) unallocated: u64,
     /// The disk's number: major, minor.
     disk: (u32, u32),
+    /// What suits the disk, once somebody has asked.
+    queue: OnceLock<Queue>,
     direction: Direction,
 }
 
@@ -113,6 +116,7 @@ impl File {
             is_device: file_type == FileType::BlockDevice,
             unallocated: size.saturating_sub(stat.stx_blocks.saturating_mul(512)),
             disk: (stat.stx_dev_major, stat.stx_dev_minor),
+            queue: OnceLock::new(),
             direction,
         };
         if file.is_device {
@@ -137,7 +141,7 @@ impl File {
 
     /// Requests that suit the disk.
     pub(crate) fn queue(&self) -> Queue {
-        Queue::of(self.disk.0, self.disk.1)
+        *self.queue.get_or_init(|| Queue::of(self.disk.0, self.disk.1))
     }
 
     /// Goes on without `O_DIRECT`.
@@ -150,6 +154,7 @@ impl File {
             buffered: fd,
             direct: None,
             why_buffered: Some(why),
+            queue: self.queue.clone(),
             ..*self
         })
     }
