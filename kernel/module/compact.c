@@ -8,6 +8,9 @@
 
 #include "compact.h"
 
+/* bv_len is an unsigned int; stay well below its end. */
+#define DIO_SEGMENT_MAX	SZ_1G
+
 /**
  * dio_segments_compact - merge what is contiguous and shrink the table
  * @segs: the table; no request may be using it

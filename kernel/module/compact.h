@@ -2,12 +2,7 @@
 #ifndef DMABUF_DIO_COMPACT_H
 #define DMABUF_DIO_COMPACT_H
 
-#include <linux/sizes.h>
-
 #include "segments.h"
-
-/* bv_len is an unsigned int; stay well below its end. */
-#define DIO_SEGMENT_MAX	SZ_1G
 
 /* The last entry goes on for @length bytes; no request may be using it. */
 static inline void dio_segments_extend(struct dio_segments *segs,

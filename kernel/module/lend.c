@@ -17,17 +17,6 @@
 /* What is borrowed at a time: there has to be room for its single pages. */
 #define DIO_LOAN	SZ_4M
 
-static void dio_take(struct dio_segments *segs, const struct bio_vec *bv)
-{
-	const struct bio_vec *last = segs->nr ? &segs->vec[segs->nr - 1] : NULL;
-
-	if (last && bvec_phys(last) + last->bv_len == bvec_phys(bv) &&
-	    last->bv_len + bv->bv_len <= DIO_SEGMENT_MAX)
-		dio_segments_extend(segs, bv->bv_len);
-	else
-		dio_segments_add(segs, bv->bv_page, bv->bv_len);
-}
-
 /**
  * dio_borrow - let the exporter tell what pages it lends
  * @dmabuf: the caller holds a reference for as long as it uses the table
@@ -62,7 +51,8 @@ int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs)
 			goto out_free;
 		}
 		for (i = 0; i < loan.nr; i++)
-			dio_take(segs, &loan.vecs[i]);
+			dio_segments_add(segs, loan.vecs[i].bv_page,
+					 loan.vecs[i].bv_len);
 		cond_resched();
 	}
 	dio_segments_compact(segs);
