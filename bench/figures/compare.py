@@ -2,8 +2,9 @@
 """What `dmabuf-dio bench compare --json` found."""
 
 import dataclasses
-import json
 import pathlib
+
+from . import results
 
 OURS = "dmabuf-dio"
 
@@ -40,9 +41,7 @@ class Compare:
 
 
 def read(path: pathlib.Path) -> Compare:
-    data = json.loads(path.read_text())
-    if (data.get("bench"), data.get("schema")) != ("compare", 1):
-        raise ValueError(f"{path}: not of `dmabuf-dio bench compare --json`, schema 1")
+    data = results.read(path, "compare")
     machine = f"{data['cpus']} CPUs, {data['file_system']} on {data['device']}"
     return Compare(data["kernel"], machine, data["tensors"],
                    [_size(size) for size in data["sizes"]])

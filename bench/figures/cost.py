@@ -2,8 +2,9 @@
 """What `dmabuf-dio bench cost --json` found."""
 
 import dataclasses
-import json
 import pathlib
+
+from . import results
 
 MIB = 1 << 20
 # In the order of a transfer; "load" is allocation and I/O in one call.
@@ -56,9 +57,7 @@ class Cost:
 
 
 def read(path: pathlib.Path) -> Cost:
-    data = json.loads(path.read_text())
-    if (data.get("bench"), data.get("schema")) != ("cost", 1):
-        raise ValueError(f"{path}: not of `dmabuf-dio bench cost --json`, schema 1")
+    data = results.read(path, "cost")
     return Cost(unit=data["unit"], kernel=data["kernel"], commit=data["commit"], runs=data["runs"],
                 sizes=[_size(size) for size in data["sizes"]])
 

@@ -2,8 +2,9 @@
 """What `dmabuf-dio bench load --json` found."""
 
 import dataclasses
-import json
 import pathlib
+
+from . import results
 
 BASE = "normal"
 
@@ -29,9 +30,7 @@ class Load:
 
 
 def read(path: pathlib.Path) -> Load:
-    data = json.loads(path.read_text())
-    if (data.get("bench"), data.get("schema")) != ("load", 1):
-        raise ValueError(f"{path}: not of `dmabuf-dio bench load --json`, schema 1")
+    data = results.read(path, "load")
     return Load(data["kernel"], data["runs"], [
         Size(size["bytes"], {row["name"]: row["total_ms"]["median"] for row in size["rows"]
                              if row.get("total_ms") is not None})
