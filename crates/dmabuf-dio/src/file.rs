@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The file side of a transfer: opened twice, with and without `O_DIRECT`.
+//! The file side of a transfer: opened with `O_DIRECT` and, once somebody needs it, without.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -31,10 +31,11 @@ impl Alignment {
 #[derive(Debug)]
 pub(crate) struct File {
     pub(crate) path: PathBuf,
-    pub(crate) buffered: OwnedFd,
-    pub(crate) direct: Option<OwnedFd>,
-    /// Why there is no [`direct`](Self::direct).
+    /// With `O_DIRECT` unless there is a reason against that.
+    fd: OwnedFd,
     pub(crate) why_buffered: Option<String>,
+    /// Without `O_DIRECT`, if `fd` has it and somebody has asked.
+    buffered: OnceLock<rustix::io::Result<OwnedFd>>,
     pub(crate) align: Alignment,
     pub(crate) is_device: bool,
     /// Bytes that holes and compression save: they are read without storage.
@@ -75,68 +76,111 @@ impl File {
             direction,
             errno: errno.into(),
         };
-        let fd = match spec {
+        let again = |flags| match spec {
             Spec::Path(name) => {
-                // Opening a FIFO would wait for its other end: look before.
-                let stat = fs::stat(name).map_err(errno)?;
-                check_type(&path, FileType::from_raw_mode(stat.st_mode))?;
                 let access = match direction {
                     Direction::Load => OFlags::RDONLY,
                     Direction::Save => OFlags::RDWR,
                 };
-                fs::open(name, access | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?
+                fs::open(name, access | flags | OFlags::CLOEXEC, Mode::empty())
             }
-            Spec::Fd(fd) => {
-                check_fd(&path, *fd, direction)?;
-                // Once more, with its own file offset and flags.
-                reopen(*fd, direction, OFlags::empty())
-                    .or_else(|_| rustix::io::fcntl_dupfd_cloexec(fd, 3))
-                    .map_err(errno)?
-            }
+            // Once more, with its own file offset and flags.
+            Spec::Fd(fd) => reopen(*fd, direction, flags),
         };
-        Self::from_owned(path, fd, direction, direct)
+        match spec {
+            // Opening a FIFO would wait for its other end: look before.
+            Spec::Path(name) => {
+                let stat = fs::stat(name).map_err(errno)?;
+                check_type(&path, FileType::from_raw_mode(stat.st_mode))?;
+            }
+            Spec::Fd(fd) => check_fd(&path, *fd, direction)?,
+        }
+        let mut why_buffered = Some(NOT_WANTED.into());
+        if direct {
+            match again(OFlags::DIRECT) {
+                Ok(fd) => return Self::new(path, fd, direction, None),
+                Err(errno) => why_buffered = Some(refused(errno)),
+            }
+        }
+        let fd = match (again(OFlags::empty()), spec) {
+            (Err(_), Spec::Fd(fd)) => rustix::io::fcntl_dupfd_cloexec(fd, 3),
+            (result, _) => result,
+        };
+        Self::new(path.clone(), fd.map_err(errno)?, direction, why_buffered)
     }
 
-    /// Takes over a descriptor that is open for `direction`.
+    /// Takes over a descriptor that is open for `direction`, and has no `O_DIRECT`.
     pub(crate) fn from_owned(
         path: PathBuf,
         fd: OwnedFd,
         direction: Direction,
         direct: bool,
     ) -> Result<Self> {
+        if !direct {
+            return Self::new(path, fd, direction, Some(NOT_WANTED.into()));
+        }
+        match reopen(fd.as_fd(), direction, OFlags::DIRECT) {
+            Ok(second) => {
+                let mut file = Self::new(path, second, direction, None)?;
+                file.buffered = OnceLock::from(Ok(fd));
+                Ok(file)
+            }
+            Err(errno) => Self::new(path, fd, direction, Some(refused(errno))),
+        }
+    }
+
+    fn new(
+        path: PathBuf,
+        fd: OwnedFd,
+        direction: Direction,
+        why_buffered: Option<String>,
+    ) -> Result<Self> {
         let (stat, align) = examine(&path, fd.as_fd(), direction)?;
-        let file_type = FileType::from_raw_mode(stat.stx_mode.into());
-        let size = stat.stx_size;
-        let mut file = Self {
-            buffered: fd,
+        let is_device = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice;
+        let saved = stat.stx_size.saturating_sub(stat.stx_blocks.saturating_mul(512));
+        Ok(Self {
             path,
-            direct: None,
-            why_buffered: None,
+            fd,
+            why_buffered,
+            buffered: OnceLock::new(),
             align: align.unwrap_or_else(Alignment::unknown),
-            is_device: file_type == FileType::BlockDevice,
-            unallocated: size.saturating_sub(stat.stx_blocks.saturating_mul(512)),
-            disk: (stat.stx_dev_major, stat.stx_dev_minor),
+            is_device,
+            unallocated: if is_device { 0 } else { saved },
+            disk: if is_device {
+                (stat.stx_rdev_major, stat.stx_rdev_minor)
+            } else {
+                (stat.stx_dev_major, stat.stx_dev_minor)
+            },
             queue: OnceLock::new(),
             direction,
-        };
-        if file.is_device {
-            file.unallocated = 0;
-            file.disk = (stat.stx_rdev_major, stat.stx_rdev_minor);
-        }
-        if !direct {
-            file.why_buffered = Some("buffered I/O was asked for".into());
-            return Ok(file);
-        }
-        match reopen(file.buffered.as_fd(), direction, OFlags::DIRECT) {
-            Ok(fd) => file.direct = Some(fd),
-            Err(errno) => file.why_buffered = Some(refused(errno)),
-        }
-        Ok(file)
+        })
     }
 
     /// The descriptor to move bytes through: with `O_DIRECT` if there is one.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.direct.as_ref().unwrap_or(&self.buffered).as_fd()
+        self.fd.as_fd()
+    }
+
+    /// Whether [`fd`](Self::fd) has `O_DIRECT`.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.why_buffered.is_none()
+    }
+
+    /// The one or the other.
+    pub(crate) fn with_direct(&self, direct: bool) -> Result<BorrowedFd<'_>> {
+        if direct { Ok(self.fd()) } else { self.buffered() }
+    }
+
+    /// A descriptor without `O_DIRECT`.
+    pub(crate) fn buffered(&self) -> Result<BorrowedFd<'_>> {
+        if !self.is_direct() {
+            return Ok(self.fd());
+        }
+        let again = || reopen(self.fd(), self.direction, OFlags::empty());
+        match self.buffered.get_or_init(again) {
+            Ok(fd) => Ok(fd.as_fd()),
+            Err(errno) => Err(self.open_error(*errno)),
+        }
     }
 
     /// Requests that suit the disk.
@@ -146,14 +190,12 @@ impl File {
 
     /// Goes on without `O_DIRECT`.
     pub(crate) fn without_direct(&self, why: String) -> Result<Self> {
-        let fd = rustix::io::fcntl_dupfd_cloexec(&self.buffered, 3).map_err(|errno| {
-            Error::Open { path: self.path.clone(), direction: self.direction, errno: errno.into() }
-        })?;
+        let fd = rustix::io::fcntl_dupfd_cloexec(self.buffered()?, 3);
         Ok(Self {
             path: self.path.clone(),
-            buffered: fd,
-            direct: None,
+            fd: fd.map_err(|errno| self.open_error(errno))?,
             why_buffered: Some(why),
+            buffered: OnceLock::new(),
             queue: self.queue.clone(),
             ..*self
         })
@@ -161,23 +203,28 @@ impl File {
 
     /// Where the file ends now.
     pub(crate) fn end(&self) -> Result<u64> {
-        let error = |errno: rustix::io::Errno| Error::Open {
-            path: self.path.clone(),
-            direction: self.direction,
-            errno: errno.into(),
+        let end = if self.is_device {
+            fs::seek(&self.fd, SeekFrom::End(0))
+        } else {
+            fs::fstat(&self.fd).map(|stat| stat.st_size as u64)
         };
-        if self.is_device {
-            return fs::seek(&self.buffered, SeekFrom::End(0)).map_err(error);
-        }
-        Ok(fs::fstat(&self.buffered).map_err(error)?.st_size as u64)
+        end.map_err(|errno| self.open_error(errno))
+    }
+
+    fn open_error(&self, errno: rustix::io::Errno) -> Error {
+        let (path, direction) = (self.path.clone(), self.direction);
+        Error::Open { path, direction, errno: errno.into() }
     }
 }
+
+/// Why a file is buffered that could be direct.
+const NOT_WANTED: &str = "buffered I/O was asked for";
 
 fn refused(errno: rustix::io::Errno) -> String {
     let errno = Errno::from(errno);
     match errno.raw() {
         libc::EINVAL => "the file system does not offer O_DIRECT for this file (EINVAL)".into(),
-        _ => format!("the file cannot be opened again with O_DIRECT: {errno}"),
+        _ => format!("the file cannot be opened with O_DIRECT: {errno}"),
     }
 }
 

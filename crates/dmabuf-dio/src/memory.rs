@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mappings of a buffer, how much memory there is, and in what pages it came.
 
+use std::alloc::{self, Layout};
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
@@ -26,10 +27,18 @@ pub(crate) fn round_up(value: u64, to: u64) -> Option<u64> {
 /// A mapping that ends with its owner.
 #[derive(Debug)]
 pub(crate) struct Mapping {
-    /// What has to be unmapped: with the slack that alignment took.
-    reserved: (NonNull<c_void>, usize),
+    origin: Origin,
     start: NonNull<u8>,
     len: usize,
+}
+
+/// How memory is given back.
+#[derive(Debug)]
+enum Origin {
+    /// To be unmapped: with the slack that alignment took.
+    Mapped(NonNull<c_void>, usize),
+    /// Of the allocator.
+    Allocated(Layout),
 }
 
 // SAFETY: a mapping is memory of the process, not of a thread; access to it goes through the
@@ -48,7 +57,7 @@ impl Mapping {
             let start = unsafe { mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) };
             let start = NonNull::new(start.map_err(map_error)?);
             let start = start.ok_or(map_error(rustix::io::Errno::NOMEM))?;
-            return Ok(Self { reserved: (start, len), start: start.cast(), len });
+            return Ok(Self { origin: Origin::Mapped(start, len), start: start.cast(), len });
         }
         let mapping = Self::reserve(len, ProtFlags::empty(), MapFlags::NORESERVE)?;
         // SAFETY: replaces pages of the reservation just made, which nobody else knows.
@@ -60,9 +69,21 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Maps `len` zeroed bytes of this process alone, aligned so that huge pages fit.
+    /// Gets `len` bytes of this process alone, aligned so that huge pages fit. What is in them is
+    /// undefined.
+    ///
+    /// Less than a huge page comes from the allocator, which has it at hand: to map and touch new
+    /// pages can take as long as to read them (docs/performance.md).
     pub(crate) fn anonymous(len: u64) -> Result<Self> {
-        Self::reserve(len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::empty())
+        if len >= HUGE_PAGE {
+            return Self::reserve(len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::empty());
+        }
+        let layout = Layout::from_size_align(len.max(1) as usize, page_size() as usize)
+            .map_err(|_| map_error(rustix::io::Errno::INVAL))?;
+        // SAFETY: the layout is not empty.
+        let start = NonNull::new(unsafe { alloc::alloc(layout) });
+        let start = start.ok_or(map_error(rustix::io::Errno::NOMEM))?;
+        Ok(Self { origin: Origin::Allocated(layout), start, len: len as usize })
     }
 
     fn reserve(len: u64, prot: ProtFlags, flags: MapFlags) -> Result<Self> {
@@ -77,7 +98,7 @@ impl Mapping {
         let skip = if slack == 0 { 0 } else { base.align_offset(slack).min(slack) };
         // SAFETY: `skip` is at most the slack, so the address is within the reservation.
         let start = unsafe { base.byte_add(skip) }.cast();
-        Ok(Self { reserved: (base, len + slack), start, len })
+        Ok(Self { origin: Origin::Mapped(base, len + slack), start, len })
     }
 
     pub(crate) fn as_ptr(&self) -> *mut u8 {
@@ -98,16 +119,34 @@ impl Mapping {
     /// Asks for transparent huge pages, or for none even where they are the rule. Whether they
     /// come is seen in [`PageSizes::of`].
     pub(crate) fn advise(&self, huge: bool) {
+        if self.len() < HUGE_PAGE {
+            return;
+        }
         let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // SAFETY: this advice changes neither content nor validity of the mapping.
         let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.len, advice) };
     }
 
     /// Allocates the pages of a range, which keep their content. Blocks until they are there.
+    ///
+    /// Each huge page is touched at its end first. Kernels before 7.0 zero the pages that it
+    /// consists of backwards if they find it touched at its beginning, which takes twice as long
+    /// (`process_huge_page()` in mm/memory.c, docs/performance.md).
     pub(crate) fn populate(&self, offset: u64, len: u64, write: bool) -> rustix::io::Result<()> {
-        let advice = if write { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
         let start = offset & !(page_size() - 1);
         let end = offset.saturating_add(len).min(self.len());
+        if write {
+            let mut huge = start.next_multiple_of(HUGE_PAGE);
+            while huge + HUGE_PAGE <= end {
+                huge += HUGE_PAGE;
+                self.touch(huge - page_size(), huge, write)?;
+            }
+        }
+        self.touch(start, end, write)
+    }
+
+    fn touch(&self, start: u64, end: u64, write: bool) -> rustix::io::Result<()> {
+        let advice = if write { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
         if start >= end {
             return Ok(());
         }
@@ -144,8 +183,14 @@ fn map_error(errno: rustix::io::Errno) -> Error {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `new` mapped; the owner of the mapping is gone.
-        let _ = unsafe { mm::munmap(self.reserved.0.as_ptr(), self.reserved.1) };
+        match self.origin {
+            // SAFETY: unmaps what was mapped; the owner of the mapping is gone.
+            Origin::Mapped(base, len) => unsafe {
+                let _ = mm::munmap(base.as_ptr(), len);
+            },
+            // SAFETY: it was allocated with this layout; its owner is gone.
+            Origin::Allocated(layout) => unsafe { alloc::dealloc(self.start.as_ptr(), layout) },
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -72,9 +72,9 @@ impl Target {
         let target =
             Self { file: File::from_owned(path.to_owned(), fd, Direction::Save, direct)?, replace };
         if let Some(mode) = mode {
-            let _ = fs::fchmod(&target.file.buffered, Mode::from_raw_mode(mode & 0o7777));
+            let _ = fs::fchmod(target.file.fd(), Mode::from_raw_mode(mode & 0o7777));
         }
-        match fs::fallocate(&target.file.buffered, FallocateFlags::empty(), 0, length) {
+        match fs::fallocate(target.file.fd(), FallocateFlags::empty(), 0, length) {
             Ok(()) | Err(Os::OPNOTSUPP | Os::NOSYS | Os::INVAL) => Ok(target),
             Err(errno) => Err(step("reserve space for it")(errno)),
         }
@@ -106,20 +106,20 @@ impl Target {
             move |errno: Os| Error::Target { path, step, errno: errno.into() }
         };
         if self.replaces() {
-            fs::ftruncate(&self.file.buffered, length).map_err(step("set the length of it"))?;
+            fs::ftruncate(self.file.fd(), length).map_err(step("set the length of it"))?;
         }
-        fs::fdatasync(&self.file.buffered).map_err(step("make it durable"))?;
-        if self.file.direct.is_some() {
+        fs::fdatasync(self.file.fd()).map_err(step("make it durable"))?;
+        if self.file.is_direct() {
             // Less than a block at either edge went through the page cache: it is not needed there.
             for edge in [offset, offset + length] {
                 let start = edge / page_size() * page_size();
                 let len = NonZeroU64::new(page_size());
-                let _ = fs::fadvise(&self.file.buffered, start, len, Advice::DontNeed);
+                let _ = fs::fadvise(self.file.fd(), start, len, Advice::DontNeed);
             }
         }
         let Some(replace) = &self.replace else { return Ok(()) };
         if !replace.linked.get() {
-            let fd = format!("/proc/self/fd/{}", self.file.buffered.as_fd().as_raw_fd());
+            let fd = format!("/proc/self/fd/{}", self.file.fd().as_raw_fd());
             let link =
                 || fs::linkat(fs::CWD, &*fd, fs::CWD, &replace.partial, AtFlags::SYMLINK_FOLLOW);
             match link() {

@@ -27,11 +27,25 @@ pub(crate) enum Place {
 /// The buffer side of a transfer.
 pub(crate) trait Memory {
     /// Makes sure that the requests up to `end` in the buffer can be submitted. Returns whether
-    /// they can; with `wait`, waits until they can.
-    fn prepare(&mut self, ring: &IoUring, end: u64, wait: bool) -> Result<bool>;
+    /// they can, and does not return without if nothing is in flight.
+    fn prepare(&mut self, ring: &IoUring, end: u64, so_far: Progress) -> Result<bool>;
+
+    /// Does what can be done while requests are in flight.
+    fn meanwhile(&mut self, _: &IoUring, _: Progress) -> Result<()> {
+        Ok(())
+    }
 
     /// Where a byte of the buffer is, and up to where in the buffer that holds.
     fn place(&self, offset: u64) -> (Place, u64);
+}
+
+/// How far a transfer is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// Up to where in the buffer everything has been moved.
+    pub(crate) done: u64,
+    /// Whether nothing is in flight.
+    pub(crate) idle: bool,
 }
 
 /// Why a transfer ended early. `done` counts from the start of the extent, without a gap.
@@ -129,6 +143,10 @@ impl<'j> State<'j> {
         }
     }
 
+    fn progress(&self) -> Progress {
+        Progress { done: self.job.extent.buf + self.contiguous(), idle: self.in_flight() == 0 }
+    }
+
     fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -149,6 +167,10 @@ impl<'j> State<'j> {
                 return self
                     .failed
                     .map_or(Ok(()), |(offset, failure)| Err(self.stop(offset, failure)));
+            }
+            if let Err(error) = memory.meanwhile(ring, self.progress()) {
+                self.drain(ring);
+                return Err(Stop::Memory(error));
             }
             if let Err(errno) = wait(ring) {
                 self.drain(ring);
@@ -202,7 +224,7 @@ impl<'j> State<'j> {
         let start = extent.buf + self.next;
         let (_, limit) = memory.place(start);
         let len = self.job.chunk.min(extent.len - self.next).min(limit - start);
-        if !memory.prepare(ring, start + len, self.in_flight() == 0)? {
+        if !memory.prepare(ring, start + len, self.progress())? {
             return Ok(None);
         }
         let request = Request(Extent { file: extent.file + self.next, buf: start, len });

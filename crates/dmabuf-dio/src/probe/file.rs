@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a file and its file system offer.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use dmabuf_dio_sys::cachestat::cachestat;
@@ -16,10 +16,9 @@ use crate::memory::page_size;
 pub(crate) fn facts(path: &Path) -> Result<FileFacts> {
     let file = File::open(&Spec::Path(path.to_owned()), Direction::Load, false)?;
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
-    let stat =
-        rustix::fs::statx(&file.buffered, "", AtFlags::EMPTY_PATH, wanted).map_err(|errno| {
-            Error::Open { path: path.to_owned(), direction: Direction::Load, errno: errno.into() }
-        })?;
+    let stat = rustix::fs::statx(file.fd(), "", AtFlags::EMPTY_PATH, wanted).map_err(|errno| {
+        Error::Open { path: path.to_owned(), direction: Direction::Load, errno: errno.into() }
+    })?;
     let align = alignment(&stat);
     let opened =
         rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty());
@@ -39,7 +38,7 @@ pub(crate) fn facts(path: &Path) -> Result<FileFacts> {
         o_direct_read,
         offset_align: align.map(|align| align.offset),
         memory_align: align.map(|align| align.memory),
-        cached: cachestat(file.buffered.as_fd(), 0, 0).ok().map(|stat| stat.cached * page_size()),
+        cached: cachestat(file.fd(), 0, 0).ok().map(|stat| stat.cached * page_size()),
     })
 }
 

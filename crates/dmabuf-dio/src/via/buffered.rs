@@ -48,14 +48,15 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
 }
 
 fn run(task: &Task<'_>, mapping: &Mapping, extent: Extent) -> Result<()> {
-    plain::run(&task.job(extent, false), mapping).map_err(|stop| task.stopped(extent, stop))
+    plain::run(&task.job(extent, false)?, mapping).map_err(|stop| task.stopped(extent, stop))
 }
 
 fn read_all(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<()> {
+    let file = task.file.buffered()?;
     let mut done = 0;
     while done < bytes.len() {
         let at = offset + done as u64;
-        match rustix::io::pread(&task.file.buffered, &mut bytes[done..], at) {
+        match rustix::io::pread(file, &mut bytes[done..], at) {
             Ok(0) => return Err(task.short(at)),
             Ok(moved) => done += moved,
             Err(Os::INTR) => {}
@@ -67,10 +68,11 @@ fn read_all(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<()> {
 
 /// Writes through the page cache.
 pub(crate) fn write_all(task: &Task<'_>, bytes: &[u8], offset: u64) -> Result<()> {
+    let file = task.file.buffered()?;
     let mut done = 0;
     while done < bytes.len() {
         let at = offset + done as u64;
-        match rustix::io::pwrite(&task.file.buffered, &bytes[done..], at) {
+        match rustix::io::pwrite(file, &bytes[done..], at) {
             Ok(0) => return Err(task.failed(at, Os::IO)),
             Ok(moved) => done += moved,
             Err(Os::INTR) => {}
@@ -88,7 +90,7 @@ struct Bounce([u8; 4096]);
 /// way. Returns how many bytes were asked for with `O_DIRECT`.
 pub(crate) fn read_edge(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<u64> {
     let block = task.file.align.offset;
-    if task.file.direct.is_none() || block > 4096 || page_size() != 4096 {
+    if !task.file.is_direct() || block > 4096 || page_size() != 4096 {
         read_all(task, bytes, offset)?;
         task.watch.add(bytes.len() as u64);
         return Ok(0);

@@ -29,8 +29,7 @@ pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
 /// Whether the kernel copies between the file and a dma-buf.
 fn available(task: &Task<'_>) -> Result<(), Attempt> {
     let buf = DmaBuf::try_alloc(Backend::CopyFileRange, page_size())?;
-    copies_nothing(task.file.buffered.as_fd(), &buf)
-        .map_err(|errno| refuse(task, &buf, errno).into())
+    copies_nothing(task.file.fd(), &buf).map_err(|errno| refuse(task, &buf, errno).into())
 }
 
 /// Moves between a file and a range of an existing buffer.
@@ -47,7 +46,7 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
             return Err(task.cancelled(at).into());
         }
         let part = pace.next(extent, at);
-        let file = if direct { task.file.fd() } else { task.file.buffered.as_fd() };
+        let file = task.file.with_direct(direct)?;
         let start = Instant::now();
         match copy(task.direction, file, buf, part) {
             Ok(0) => return Err(ended(task, part.file).into()),

@@ -27,12 +27,12 @@ pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     let call = |file| read_file(task, device.as_fd(), wanted, file, layout.base);
     let mut moved = Moved { direct: task.length, ..Moved::default() };
     let mut result = call(task.file.fd());
-    if task.file.direct.is_none() {
+    if !task.file.is_direct() {
         moved.direct = 0;
     } else if matches!(result, Err(Os::INVAL)) {
         // A kernel that does not know the flag says so again.
         moved = Moved { notes: vec![REFUSED_DIRECT.into()], ..Moved::default() };
-        result = call(task.file.buffered.as_fd());
+        result = call(task.file.buffered()?);
     }
     let (fd, read) = result.map_err(|errno| explain(task, errno, layout.buffer))?;
     let end = layout.base + read;

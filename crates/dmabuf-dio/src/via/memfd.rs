@@ -3,8 +3,7 @@
 
 use std::os::fd::AsFd;
 
-use super::supply::Supply;
-use super::{Fresh, Moved, Task, user};
+use super::{Fresh, Moved, Task, staged, user};
 use crate::backend::Backend;
 use crate::buf::DmaBuf;
 use crate::error::{Attempt, Direction, Error, Result};
@@ -31,12 +30,15 @@ pub(crate) fn load(backend: Backend, task: &Task<'_>, kind: Memory) -> Result<Fr
     let ring = user::ring(backend, task, layout.buffer)?;
     memory::ensure_available(layout.buffer)?;
     let wanted = task.options.huge_pages;
-    let (buf, mapping, supply) = if wanted {
-        allocate_huge(layout.buffer, kind).map_or_else(|| allocate(layout.buffer, true), Ok)?
+    let huge = if wanted { allocate_huge(layout.buffer, kind) } else { None };
+    let (buf, mut moved) = if let Some((buf, mapping)) = huge {
+        let moved = user::load(task, ring, &mapping, layout)?;
+        (buf, moved)
     } else {
-        allocate(layout.buffer, false)?
+        let buf = DmaBuf::memfd(layout.buffer)?;
+        let moved = staged::load(task, ring, &buf, layout)?;
+        (buf, moved)
     };
-    let mut moved = user::load(task, ring, &mapping, layout, &supply)?;
     if wanted {
         moved.notes.extend(page_note(moved.pages, buf.len()));
     }
@@ -51,44 +53,31 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
     }
     let mapping = Mapping::new(buf.as_fd(), buf.len(), buf.is_writable())?;
     mapping.advise(true);
-    let mut moved = user::fill(task, ring, &mapping, extent, &Supply::by_touch())?;
+    let mut moved = user::fill(task, ring, &mapping, extent)?;
     moved.pages = PageSizes::of(&mapping);
     Ok(moved)
 }
 
-/// Memory that is in huge pages for sure, its mapping, and how to make the pages ready.
-fn allocate_huge(len: u64, kind: Memory) -> Option<(DmaBuf, Mapping, Supply)> {
+/// Memory in huge pages and its mapping, if there is any.
+fn allocate_huge(len: u64, kind: Memory) -> Option<(DmaBuf, Mapping)> {
+    if len < HUGE_PAGE {
+        return None;
+    }
     if kind != Memory::Plain
-        && len >= HUGE_PAGE
-        && let Ok((buf, mapping)) = DmaBuf::memfd_huge(len)
+        && let Ok(reserved) = DmaBuf::memfd_huge(len)
     {
-        return Some((buf, mapping, Supply::by_touch()));
+        return Some(reserved);
     }
-    if kind == Memory::Any
-        && len >= WORTH_A_TMPFS
-        && !memory::memfds_get_huge_pages()
-        && let Ok(buf) = DmaBuf::tmpfs(len)
-    {
-        let mapping = Mapping::new(buf.as_fd(), len, true).ok()?;
-        return Some((buf, mapping, Supply::by_touch()));
-    }
-    None
-}
-
-/// A memfd, in transparent huge pages if they are wanted and allowed.
-fn allocate(len: u64, huge: bool) -> Result<(DmaBuf, Mapping, Supply)> {
-    let buf = DmaBuf::memfd(len)?;
-    let mapping = Mapping::new(buf.as_fd(), buf.len(), true)?;
-    let supply = if len < HUGE_PAGE {
-        Supply::by_touch()
-    } else if huge && memory::memfds_get_huge_pages() {
-        mapping.advise(true);
-        Supply::by_touch()
+    let buf = if memory::memfds_get_huge_pages() {
+        DmaBuf::memfd(len).ok()?
+    } else if kind == Memory::Any && len >= WORTH_A_TMPFS {
+        DmaBuf::tmpfs(len).ok()?
     } else {
-        // Zeroing small pages is left to the requests, so that two threads share the work.
-        Supply::by_reservation(buf.try_clone()?.into_fd())
+        return None;
     };
-    Ok((buf, mapping, supply))
+    let mapping = Mapping::new(buf.as_fd(), buf.len(), true).ok()?;
+    mapping.advise(true);
+    Some((buf, mapping))
 }
 
 /// Says what would give huge pages, if there are none.

@@ -10,12 +10,11 @@ mod plain;
 pub(crate) mod private;
 mod sample;
 pub(crate) mod slot;
+mod staged;
 mod supply;
 pub(crate) mod udmabuf;
 mod user;
 mod watched;
-
-use std::os::fd::AsFd;
 
 use io_uring::IoUring;
 
@@ -115,7 +114,9 @@ impl Task<'_> {
 
     /// Requests in flight.
     pub(crate) fn depth(&self) -> u32 {
-        self.options.depth.unwrap_or_else(|| self.file.queue().depth)
+        self.options.depth.unwrap_or_else(|| {
+            if self.length <= self.chunk() { 1 } else { self.file.queue().depth }
+        })
     }
 
     pub(crate) fn end(&self) -> u64 {
@@ -176,7 +177,7 @@ impl Task<'_> {
     /// How an extent of an existing buffer is cut for this file, and why it goes buffered if it
     /// does.
     fn split(&self, extent: Extent, notes: &mut Vec<String>) -> (Split, bool) {
-        if self.file.direct.is_none() {
+        if !self.file.is_direct() {
             return (Split::whole(extent), false);
         }
         let align = self.file.align;
@@ -205,14 +206,14 @@ impl Task<'_> {
             if let Some(head) = split.head {
                 moved.direct += edge(head)?;
             }
-            let mut result = core(&self.job(whole, direct));
+            let mut result = core(&self.job(whole, direct)?);
             if direct
                 && let Err(Stop::Failed { errno, done: 0, .. }) = &result
                 && errno.raw() == libc::EINVAL
             {
                 moved.notes.push(REFUSED_DIRECT.into());
                 direct = false;
-                result = core(&self.job(whole, direct));
+                result = core(&self.job(whole, direct)?);
             }
             result.map_err(|stop| self.stopped(whole, stop))?;
             if direct {
@@ -230,9 +231,9 @@ impl Task<'_> {
         Ok(moved)
     }
 
-    fn job(&self, extent: Extent, direct: bool) -> Job<'_> {
-        Job {
-            file: if direct { self.file.fd() } else { self.file.buffered.as_fd() },
+    fn job(&self, extent: Extent, direct: bool) -> Result<Job<'_>, Error> {
+        Ok(Job {
+            file: self.file.with_direct(direct)?,
             direction: self.direction,
             extent,
             needed_end: self.end(),
@@ -240,7 +241,7 @@ impl Task<'_> {
             chunk: self.chunk(),
             depth: self.depth(),
             watch: self.watch,
-        }
+        })
     }
 }
 

@@ -167,9 +167,9 @@ pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     };
     let call = |request: &mut Load| context.watched(task, |context| dio::load(context, request));
     let mut result = call(&mut request);
-    if matches!(result, Err(Os::INVAL)) && request.align != 0 && task.file.direct.is_some() {
+    if matches!(result, Err(Os::INVAL)) && request.align != 0 && task.file.is_direct() {
         notes.push(alignment_note(task, request.align));
-        request.file_fd = task.file.buffered.as_raw_fd();
+        request.file_fd = task.file.buffered()?.as_raw_fd();
         result = call(&mut request);
     }
     let fd = match result {
@@ -215,7 +215,7 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
     let mut result = call(task.file);
     if let Err((Os::INVAL, rw)) = &result
         && rw.align != 0
-        && task.file.direct.is_some()
+        && task.file.is_direct()
     {
         let note = alignment_note(task, rw.align);
         result = call(&task.file.without_direct(note.clone())?);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One request after the other, by `pread` and `pwrite` on mapped memory.
 
+use std::mem::MaybeUninit;
 use std::slice;
 
 use rustix::io::Errno as Os;
@@ -26,8 +27,9 @@ pub(crate) fn run(job: &Job<'_>, mapping: &Mapping) -> Result<(), Stop> {
             Direction::Load => {
                 // SAFETY: the range lies in the mapping, which is writable; it is not Rust's
                 // memory, and for the time of the call nobody else in this process uses it.
-                let bytes = unsafe { slice::from_raw_parts_mut(start, len) };
-                rustix::io::pread(job.file, bytes, offset)
+                let bytes =
+                    unsafe { slice::from_raw_parts_mut(start.cast::<MaybeUninit<u8>>(), len) };
+                rustix::io::pread(job.file, bytes, offset).map(|(read, _)| read.len())
             }
             Direction::Save => {
                 // SAFETY: the range lies in the mapping; nobody in this process writes it for

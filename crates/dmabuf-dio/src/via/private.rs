@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Anonymous memory of this process alone, in huge pages where the system allows them to anyone.
 
-use super::supply::Supply;
 use super::{Layout, Moved, Task, user};
 use crate::backend::Backend;
 use crate::error::Result;
@@ -16,7 +15,7 @@ pub(crate) fn load(task: &Task<'_>, layout: Layout) -> Result<(Mapping, Moved)> 
     };
     let mapping = Mapping::anonymous(layout.buffer)?;
     mapping.advise(task.options.huge_pages);
-    let mut moved = user::load(task, ring, &mapping, layout, &Supply::by_touch())?;
+    let mut moved = user::load(task, ring, &mapping, layout)?;
     moved.notes.extend(note);
     let small = moved.pages.is_some_and(|pages| pages.page_size < HUGE_PAGE);
     if task.options.huge_pages && small && mapping.len() >= HUGE_PAGE {

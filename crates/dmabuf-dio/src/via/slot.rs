@@ -15,7 +15,7 @@ use crate::errno::Errno;
 use crate::error::{Attempt, Direction, Error, Result};
 use crate::extent::Extent;
 use crate::memory::page_size;
-use crate::uring::{self, Job, Memory, Place};
+use crate::uring::{self, Job, Memory, Place, Progress};
 
 /// Bytes in a slot: the kernel finds an offset into one by walking through its pages.
 const SLOT: u64 = 256 << 20;
@@ -26,7 +26,7 @@ pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     available()?;
     let layout = task.layout()?;
     let mut buf = DmaBuf::try_alloc(Backend::UringSlot, layout.buffer)?;
-    let direct = task.file.direct.is_some();
+    let direct = task.file.is_direct();
     let len = if direct { layout.buffer } else { layout.data_offset + task.length };
     let moved = transfer(task, &buf, Extent { file: layout.base, buf: 0, len })?;
     let end = layout.data_offset + task.length;
@@ -167,7 +167,7 @@ pub(crate) fn register_one(
 }
 
 impl Memory for SlotMemory {
-    fn prepare(&mut self, _: &IoUring, _: u64, _: bool) -> Result<bool> {
+    fn prepare(&mut self, _: &IoUring, _: u64, _: Progress) -> Result<bool> {
         Ok(true)
     }
 

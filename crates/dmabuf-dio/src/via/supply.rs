@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The second thread of a load: it makes the pages ready that the first one reads into.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::FallocateFlags;
 use rustix::io::Errno as Os;
 
 use crate::memory::Mapping;
 
-/// Makes pages ready, and says how far it is.
+/// Allocates, zeroes and maps every page, and says how far it is.
 #[derive(Debug, Default)]
 pub(crate) struct Supply {
-    /// The file whose pages are reserved; without one they are touched.
-    file: Option<OwnedFd>,
     state: Mutex<State>,
     changed: Condvar,
     stop: AtomicBool,
@@ -36,22 +32,12 @@ impl Drop for StopOnDrop<'_> {
 }
 
 impl Supply {
-    /// Allocates, zeroes and maps every page.
-    pub(crate) fn by_touch() -> Self {
-        Self::default()
-    }
-
-    /// Allocates the pages of a file and leaves zeroing and mapping them to the requests.
-    pub(crate) fn by_reservation(file: OwnedFd) -> Self {
-        Self { file: Some(file), ..Self::default() }
-    }
-
     /// Makes a range of the mapping ready, `step` bytes at a time.
     pub(crate) fn run(&self, mapping: &Mapping, start: u64, end: u64, step: u64) {
         let mut at = start;
         while at < end && !self.stop.load(Ordering::Relaxed) {
             let len = step.min(end - at);
-            let result = self.make_ready(mapping, at, len);
+            let result = mapping.populate(at, len, true);
             at += len;
             let mut state = self.state();
             match result {
@@ -64,18 +50,6 @@ impl Supply {
             self.changed.notify_all();
             if failed {
                 return;
-            }
-        }
-    }
-
-    fn make_ready(&self, mapping: &Mapping, at: u64, len: u64) -> rustix::io::Result<()> {
-        let Some(file) = &self.file else {
-            return mapping.populate(at, len, true);
-        };
-        loop {
-            match rustix::fs::fallocate(file, FallocateFlags::empty(), at, len) {
-                Err(Os::INTR) => {}
-                result => return result,
             }
         }
     }

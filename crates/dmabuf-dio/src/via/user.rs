@@ -15,7 +15,7 @@ use crate::backend::{Backend, Refusal};
 use crate::error::{Direction, Error, Result};
 use crate::extent::Extent;
 use crate::memory::{Mapping, PageSizes, page_size};
-use crate::uring::{self, Job, Memory, Place};
+use crate::uring::{self, Job, Memory, Place, Progress};
 
 /// The ring that moving `len` bytes needs, if it needs one.
 pub(crate) fn ring(
@@ -35,11 +35,10 @@ pub(crate) fn load(
     ring: Option<IoUring>,
     mapping: &Mapping,
     layout: Layout,
-    supply: &Supply,
 ) -> Result<Moved> {
     let end = layout.data_offset + task.length;
-    let len = if task.file.direct.is_some() { layout.buffer } else { end };
-    let mut moved = fill(task, ring, mapping, Extent { file: layout.base, buf: 0, len }, supply)?;
+    let len = if task.file.is_direct() { layout.buffer } else { end };
+    let mut moved = fill(task, ring, mapping, Extent { file: layout.base, buf: 0, len })?;
     moved.pages = PageSizes::of(mapping);
     // What lies before and after the range came along with its blocks.
     zero(mapping, 0, layout.data_offset);
@@ -59,7 +58,6 @@ pub(crate) fn fill(
     ring: Option<IoUring>,
     mapping: &Mapping,
     extent: Extent,
-    supply: &Supply,
 ) -> Result<Moved> {
     let mut edge = |part: Extent| edge(task, mapping, part);
     let Some(mut ring) = ring else {
@@ -68,13 +66,14 @@ pub(crate) fn fill(
     };
     let start = extent.buf & !(page_size() - 1);
     let end = extent.buf_end();
+    let supply = Supply::default();
     std::thread::scope(|scope| {
         let loading = task.direction == Direction::Load;
         if loading {
             scope.spawn(|| supply.run(mapping, start, end, task.options.gather()));
         }
-        let _stop = StopOnDrop(supply);
-        let mut memory = UserMemory { mapping, end, supply: loading.then_some(supply) };
+        let _stop = StopOnDrop(&supply);
+        let mut memory = UserMemory { mapping, end, supply: loading.then_some(&supply) };
         // SAFETY: the mapping outlives this call and the range lies in it.
         let mut core = |job: &Job<'_>| unsafe { uring::run(&mut ring, job, &mut memory) };
         task.in_parts(extent, &mut core, &mut edge)
@@ -111,10 +110,12 @@ struct UserMemory<'a> {
 }
 
 impl Memory for UserMemory<'_> {
-    fn prepare(&mut self, _: &IoUring, end: u64, wait: bool) -> Result<bool> {
+    fn prepare(&mut self, _: &IoUring, end: u64, so_far: Progress) -> Result<bool> {
         let wanted = self.mapping.len();
         self.supply.map_or(Ok(true), |supply| {
-            supply.reaches(end, wait).map_err(|_| Error::NoMemory { wanted, available: None })
+            supply
+                .reaches(end, so_far.idle)
+                .map_err(|_| Error::NoMemory { wanted, available: None })
         })
     }
 
