@@ -40,6 +40,8 @@ bench-cost: bench-cost-series bench-cost-6.12 ## what each way costs the CPU: in
 bench-cost-series: build
 	bench/record cost-7.3-series "--kernel 7.3-series --icount --memory 4096" \
 		cost --sizes 4K,64K,8M,128M,1G
+	bench/record cost-large-7.3-series "--kernel 7.3-series --icount --memory 8192" \
+		cost --sizes 3G --only attach --only READ --only 'slot, 8' --only LOAD --only series
 
 # Debian's kernel zeroes all memory that it hands out, unless it is told not to.
 .PHONY: bench-cost-6.12
@@ -61,9 +63,12 @@ bench-load: build ## the table of the heap-flag thread, in a guest
 	bench/record load-7.3-series "--kernel 7.3-series --memory 8192" load --runs 3
 
 .PHONY: bench-compare
-bench-compare: build ## beside every other way on this machine's disk, with wall time
-	DMABUF_DIO_COMMIT="$$(tools/tree-state)" target/release/dmabuf-dio bench compare \
-		--json --output bench/results/compare.json >bench/results/compare.txt
+bench-compare: build ## beside every other way: on this machine's disk, then in a guest
+	bench/record compare here compare
+	bench/record compare-large here compare --sizes "$$(bench/large-size)" --runs 3
+	bench/record compare-four here compare --sizes 1G --processes 4 --tensors many --runs 3
+	bench/record compare-7.3-series "--kernel 7.3-series --memory 4096" \
+		compare --sizes 8M,128M,1G --runs 3
 
 .PHONY: charts
 charts: deps ## draw bench/results into docs/charts and fill the tables in the documents

@@ -96,7 +96,7 @@ impl<'f> Loader<'f> {
 
     /// Memory that is made ready at a time, in bytes: a multiple of the page size, at most
     /// 1 GiB. The first read is issued when that much is there, and the rest is allocated while
-    /// it runs. 16 MiB if not set; the module has its own default, and the system heap goes by
+    /// it runs. As much as a request if not set; the module has its own default, and the system heap goes by
     /// `/sys/module/dma_heap/parameters/read_gather` alone.
     #[must_use]
     pub fn gather(mut self, bytes: u64) -> Self {

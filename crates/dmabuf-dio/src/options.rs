@@ -6,9 +6,6 @@ use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::memory::page_size;
 
-/// Memory made ready at a time if nothing is given.
-pub(crate) const DEFAULT_GATHER: u64 = 16 << 20;
-
 const MAX_CHUNK: u64 = 1 << 30;
 const MAX_DEPTH: u32 = 1024;
 const MAX_GATHER: u64 = 1 << 30;
@@ -57,10 +54,6 @@ impl Options {
             }
             _ => Ok(()),
         }
-    }
-
-    pub(crate) fn gather(&self) -> u64 {
-        self.gather.unwrap_or(DEFAULT_GATHER)
     }
 }
 

@@ -70,7 +70,9 @@ pub(crate) fn fill(
     std::thread::scope(|scope| {
         let loading = task.direction == Direction::Load;
         if loading {
-            scope.spawn(|| supply.run(mapping, start, end, task.options.gather()));
+            let step = task.options.gather.unwrap_or_else(|| task.chunk());
+            let supply = &supply;
+            scope.spawn(move || supply.run(mapping, start, end, step));
         }
         let _stop = StopOnDrop(&supply);
         let mut memory = UserMemory { mapping, end, supply: loading.then_some(&supply) };
