@@ -20,6 +20,10 @@ CHARTS: tuple[tuple[str, str, Callable, Callable[..., Figure]], ...] = (
     ("cost-by-size", "cost-7.3-series.json", figures.cost.read, cost.by_size),
     ("load", "load-7.3-series.json", figures.load.read, load.relative),
     ("compare", "compare.json", figures.compare.read, compare.speed),
+    ("compare-small", "compare.json", figures.compare.read, compare.small),
+    ("compare-large", "compare-large.json", figures.compare.read, compare.speed),
+    ("compare-four", "compare-four.json", figures.compare.read, compare.speed),
+    ("compare-guest", "compare-7.3-series.json", figures.compare.read, compare.speed),
     ("peers-many", "compare-peers-many.json", figures.compare.read, compare.speed),
     ("peers-few", "compare-peers-few.json", figures.compare.read, compare.speed),
 )

@@ -3,18 +3,27 @@
 
 from matplotlib.figure import Figure
 
-from figures.compare import Compare
+from figures.compare import Compare, Size
 from figures.cost import size_name
 
 from . import style
 from .style import Theme
 
 MOST_PANELS = 3
+SMALL = 8 << 20
 
 
 def speed(compare: Compare, theme: Theme) -> Figure:
     """GB/s by way, for the largest sizes, with what the disk can do."""
-    sizes = [size for size in compare.sizes if size.ways][-MOST_PANELS:]
+    return _speed(compare, [size for size in compare.sizes if size.ways][-MOST_PANELS:], theme)
+
+
+def small(compare: Compare, theme: Theme) -> Figure:
+    """The same for files of which the disk gives many in a second."""
+    return _speed(compare, [size for size in compare.sizes if size.bytes <= SMALL], theme)
+
+
+def _speed(compare: Compare, sizes: list[Size], theme: Theme) -> Figure:
     fastest = {way.name: way.speed for way in sizes[-1].ways}
     names = [way.name for size in sizes for way in size.ways]
     names = sorted(dict.fromkeys(names), key=lambda name: -fastest.get(name, 0.0))
@@ -41,7 +50,8 @@ def speed(compare: Compare, theme: Theme) -> Figure:
                        color=theme.quiet)
         if size.ceiling:
             axes.axvline(size.ceiling, color=theme.text, linewidth=1.2, linestyle=(0, (5, 3)))
-    style.title(figure, theme, f"A file of {compare.tensors} tensors, from its path to all bytes in memory",
+    files = "A file" if compare.processes == 1 else f"{compare.processes} files at once, each"
+    style.title(figure, theme, f"{files} of {compare.tensors} tensors, from its path to all bytes in memory",
                 f"Page cache empty; Linux {compare.kernel}, {compare.machine}; dashed: what fio gets from the disk, "
                 "percent: of that; line: min to max")
     return figure

@@ -37,13 +37,15 @@ class Compare:
     machine: str
     # How large the tensors in the file are: many small ones, or few
     tensors: str
+    # That load a file each at the same time
+    processes: int
     sizes: list[Size]
 
 
 def read(path: pathlib.Path) -> Compare:
     data = results.read(path, "compare")
     machine = f"{data['cpus']} CPUs, {data['file_system']} on {data['device']}"
-    return Compare(data["kernel"], machine, data["tensors"],
+    return Compare(data["kernel"], machine, data["tensors"], data["processes"],
                    [_size(size) for size in data["sizes"]])
 
 

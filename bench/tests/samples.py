@@ -47,7 +47,7 @@ LOAD = {
 
 COMPARE = {
     "schema": 1, "bench": "compare", "kernel": "6.18", "cpus": 2, "file_system": "ext4",
-    "device": "vda", "tensors": "few", "sizes": [
+    "device": "vda", "tensors": "few", "processes": 1, "sizes": [
         {"bytes": 1 << 30, "runs": 5,
          "base": {"name": "fio", "is_ceiling": True, "gb_per_s": 4.0}, "rows": [
              {"name": "dmabuf-dio memfd", "gb_per_s": summary(3.6)},
