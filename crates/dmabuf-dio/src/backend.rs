@@ -29,7 +29,8 @@ pub enum Backend {
     CopyFileRange,
     /// As [`Memfd`](Self::Memfd), and then a dma-buf over its pages by `/dev/udmabuf`.
     Udmabuf,
-    /// A memfd, with huge pages where there are any, filled by `io_uring` with `O_DIRECT`.
+    /// A memfd, filled by `io_uring` with `O_DIRECT`: itself where it gets huge pages, and else by
+    /// way of a stage from which the CPU copies.
     Memfd,
     /// `pread` and `pwrite` on a mapping of the buffer, through the page cache.
     Buffered,

@@ -78,11 +78,7 @@ impl File {
         };
         let again = |flags| match spec {
             Spec::Path(name) => {
-                let access = match direction {
-                    Direction::Load => OFlags::RDONLY,
-                    Direction::Save => OFlags::RDWR,
-                };
-                fs::open(name, access | flags | OFlags::CLOEXEC, Mode::empty())
+                fs::open(name, access(direction) | flags | OFlags::CLOEXEC, Mode::empty())
             }
             // Once more, with its own file offset and flags.
             Spec::Fd(fd) => reopen(*fd, direction, flags),
@@ -103,7 +99,13 @@ impl File {
             }
         }
         let fd = match (again(OFlags::empty()), spec) {
-            (Err(_), Spec::Fd(fd)) => rustix::io::fcntl_dupfd_cloexec(fd, 3),
+            (Err(_), Spec::Fd(fd)) => {
+                if fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::DIRECT)) {
+                    // It stays so: the duplicate shares the flags.
+                    why_buffered = None;
+                }
+                rustix::io::fcntl_dupfd_cloexec(fd, 3)
+            }
             (result, _) => result,
         };
         Self::new(path.clone(), fd.map_err(errno)?, direction, why_buffered)
@@ -176,7 +178,9 @@ impl File {
         if !self.is_direct() {
             return Ok(self.fd());
         }
-        let again = || reopen(self.fd(), self.direction, OFlags::empty());
+        let again = || {
+            reopen(self.fd(), self.direction, OFlags::empty()).or_else(|errno| self.by_path(errno))
+        };
         match self.buffered.get_or_init(again) {
             Ok(fd) => Ok(fd.as_fd()),
             Err(errno) => Err(self.open_error(*errno)),
@@ -186,6 +190,15 @@ impl File {
     /// Requests that suit the disk.
     pub(crate) fn queue(&self) -> Queue {
         *self.queue.get_or_init(|| Queue::of(self.disk.0, self.disk.1))
+    }
+
+    /// For where `/proc` is not mounted: by the path, if that is still the same file.
+    fn by_path(&self, before: rustix::io::Errno) -> rustix::io::Result<OwnedFd> {
+        let fd = fs::open(&self.path, access(self.direction) | OFlags::CLOEXEC, Mode::empty());
+        let fd = fd.map_err(|_| before)?;
+        let (ours, found) = (fs::fstat(&self.fd)?, fs::fstat(&fd)?);
+        let same = (ours.st_dev, ours.st_ino) == (found.st_dev, found.st_ino);
+        if same { Ok(fd) } else { Err(before) }
     }
 
     /// Goes on without `O_DIRECT`.
@@ -228,14 +241,17 @@ fn refused(errno: rustix::io::Errno) -> String {
     }
 }
 
+fn access(direction: Direction) -> OFlags {
+    match direction {
+        Direction::Load => OFlags::RDONLY,
+        Direction::Save => OFlags::RDWR,
+    }
+}
+
 /// Opens what a descriptor refers to once more, with its own file offset and flags.
 fn reopen(fd: BorrowedFd<'_>, direction: Direction, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let access = match direction {
-        Direction::Load => OFlags::RDONLY,
-        Direction::Save => OFlags::RDWR,
-    };
-    match fs::open(&*path, access | flags | OFlags::CLOEXEC, Mode::empty()) {
+    match fs::open(&*path, access(direction) | flags | OFlags::CLOEXEC, Mode::empty()) {
         Err(rustix::io::Errno::ACCESS) if direction == Direction::Save => {
             fs::open(&*path, OFlags::WRONLY | flags | OFlags::CLOEXEC, Mode::empty())
         }
@@ -297,4 +313,24 @@ pub(crate) fn check_type(path: &Path, file_type: FileType) -> Result<()> {
         FileType::Unknown => "something else",
     };
     Err(Error::NotAFile { path: path.to_owned(), found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_path_it_has_to_be_the_same_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        std::fs::write(&path, "content").expect("written");
+        let spec = Spec::Path(path.clone());
+        let file = File::open(&spec, Direction::Load, true).expect("open");
+        assert!(file.by_path(rustix::io::Errno::NOENT).is_ok());
+        std::fs::write(folder.path().join("other"), "other").expect("written");
+        std::fs::rename(folder.path().join("other"), &path).expect("renamed");
+        let gone = file.by_path(rustix::io::Errno::NOENT).map(|_| ());
+        assert_eq!(gone, Err(rustix::io::Errno::NOENT));
+        assert!(file.buffered().is_ok(), "by way of /proc it is the old one");
+    }
 }

@@ -96,8 +96,9 @@ impl<'f> Loader<'f> {
 
     /// Memory that is made ready at a time, in bytes: a multiple of the page size, at most
     /// 1 GiB. The first read is issued when that much is there, and the rest is allocated while
-    /// it runs. As much as a request if not set; the module has its own default, and the system heap goes by
-    /// `/sys/module/dma_heap/parameters/read_gather` alone.
+    /// it runs. As much as a request, in whole huge pages, if not set. The module has its own
+    /// default, the system heap goes by `/sys/module/dma_heap/parameters/read_gather` alone, and
+    /// memory in small pages is not made ready but copied into.
     #[must_use]
     pub fn gather(mut self, bytes: u64) -> Self {
         self.options.gather = Some(bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mappings of a buffer, how much memory there is, and in what pages it came.
+//! Memory of the process, mapped or allocated, how much there is, and in what pages it came.
 
 use std::alloc::{self, Layout};
 use std::ffi::c_void;
@@ -24,7 +24,7 @@ pub(crate) fn round_up(value: u64, to: u64) -> Option<u64> {
     Some(value.checked_add(to - 1)? & !(to - 1))
 }
 
-/// A mapping that ends with its owner.
+/// Memory that ends with its owner: a mapping, but for little that is this process's alone.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     origin: Origin,
@@ -129,7 +129,7 @@ impl Mapping {
 
     /// Allocates the pages of a range, which keep their content. Blocks until they are there.
     ///
-    /// Each huge page is touched at its end first. Kernels before 7.0 zero the pages that it
+    /// Huge pages that lie in the range are touched at their end first. Kernels before 7.0 zero the pages that it
     /// consists of backwards if they find it touched at its beginning, which takes twice as long
     /// (`process_huge_page()` in mm/memory.c, docs/performance.md).
     pub(crate) fn populate(&self, offset: u64, len: u64, write: bool) -> rustix::io::Result<()> {
@@ -169,6 +169,11 @@ pub(crate) const SHMEM_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/shme
 pub(crate) fn shmem_enabled() -> Option<String> {
     let text = std::fs::read_to_string(SHMEM_ENABLED).ok()?;
     Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
+}
+
+/// Whether a memfd comes in huge pages also where nobody asks for them.
+pub(crate) fn memfds_are_huge() -> bool {
+    shmem_enabled().is_some_and(|value| ["always", "within_size", "force"].contains(&&*value))
 }
 
 /// Whether a memfd comes in huge pages where it is asked to.

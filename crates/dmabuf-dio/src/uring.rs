@@ -182,7 +182,8 @@ impl<'j> State<'j> {
     }
 
     fn stop(&self, offset: u64, failure: Failure) -> Stop {
-        let done = offset - self.job.extent.file;
+        // Less than up to the failure, if something before it was to be repeated.
+        let done = self.contiguous();
         match failure {
             Failure::Errno(errno) => Stop::Failed { offset, errno, done },
             Failure::EndOfFile => Stop::Short { end: offset },
@@ -383,6 +384,13 @@ mod tests {
     fn the_first_failure_counts() {
         let results = [(0, 4096), (3, EIO), (2, 4096), (1, EIO), (4, 4096)];
         assert_eq!(after(20_480, &results), (Some((4096, false)), 4096, vec![]));
+    }
+
+    #[test]
+    fn what_is_to_be_repeated_is_not_done() {
+        let request = Extent { file: 0, buf: 0, len: 4096 };
+        let results = [(0, -libc::EAGAIN), (1, EIO)];
+        assert_eq!(after(20_480, &results), (Some((4096, false)), 0, vec![request]));
     }
 
     #[test]

@@ -62,6 +62,7 @@ fn in_pages_of_every_size() {
         assert_same(what, &bytes(&given)[..expected.len()], &expected);
     }
     assert_eq!(small.report.huge_bytes, Some(0));
+    assert!(small.report.notes.iter().any(|note| note.contains("copied")));
     let private = Loader::new(&path).huge_pages(false).load_private().expect("load");
     assert_eq!(private.report.huge_bytes, Some(0));
     assert_same("private", &private, &expected);

@@ -32,7 +32,9 @@ pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     } else if matches!(result, Err(Os::INVAL)) {
         // A kernel that does not know the flag says so again.
         moved = Moved { notes: vec![REFUSED_DIRECT.into()], ..Moved::default() };
-        result = call(task.file.buffered()?);
+        if let Ok(file) = task.file.buffered() {
+            result = call(file);
+        }
     }
     let (fd, read) = result.map_err(|errno| explain(task, errno, layout.buffer))?;
     let end = layout.base + read;

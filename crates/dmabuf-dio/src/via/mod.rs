@@ -115,7 +115,8 @@ impl Task<'_> {
     /// Requests in flight.
     pub(crate) fn depth(&self) -> u32 {
         self.options.depth.unwrap_or_else(|| {
-            if self.length <= self.chunk() { 1 } else { self.file.queue().depth }
+            let one = self.offset % page_size() + self.length <= self.chunk();
+            if one { 1 } else { self.file.queue().depth }
         })
     }
 

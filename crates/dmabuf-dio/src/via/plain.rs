@@ -25,8 +25,8 @@ pub(crate) fn run(job: &Job<'_>, mapping: &Mapping) -> Result<(), Stop> {
         let start = mapping.at(extent.buf + done);
         let result = match job.direction {
             Direction::Load => {
-                // SAFETY: the range lies in the mapping, which is writable; it is not Rust's
-                // memory, and for the time of the call nobody else in this process uses it.
+                // SAFETY: the range lies in the mapping, which is writable, and for the time of
+                // the call nobody else in this process uses it.
                 let bytes =
                     unsafe { slice::from_raw_parts_mut(start.cast::<MaybeUninit<u8>>(), len) };
                 rustix::io::pread(job.file, bytes, offset).map(|(read, _)| read.len())

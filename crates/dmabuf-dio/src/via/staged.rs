@@ -6,22 +6,25 @@
 //! that takes more of the CPU than copying into them, which the kernel does without zeroing them
 //! first (docs/performance.md).
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::slice;
 
 use io_uring::IoUring;
 use rustix::io::Errno as Os;
 
-use super::{Layout, Moved, Task, buffered, plain};
+use super::{Layout, Moved, Task, plain};
 use crate::buf::DmaBuf;
 use crate::error::{Error, Result};
 use crate::extent::Extent;
-use crate::memory::{Mapping, PageSizes, page_size, round_up};
+use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes, page_size, round_up};
 use crate::uring::{self, Job, Memory, Place, Progress, Stop};
 
 /// Chunks that the stage has room for beyond those in flight, so that the next request need not
 /// wait for a copy.
 const SPARE: u64 = 2;
+/// Larger than this the stage is only if three chunks are.
+const MOST: u64 = 64 << 20;
+/// Copied at a time.
+const STEP: u64 = 4 << 20;
 
 /// Loads the range of a task into a new memfd that is laid out for it.
 pub(crate) fn load(
@@ -32,47 +35,57 @@ pub(crate) fn load(
 ) -> Result<Moved> {
     let end = layout.data_offset + task.length;
     let len = if task.file.is_direct() { layout.buffer } else { end };
-    let window = task.chunk() * (u64::from(task.depth()) + SPARE);
-    let memory = Mapping::anonymous(round_up(len, page_size()).unwrap_or(len).min(window))?;
-    memory.advise(true);
-    let start = layout.data_offset;
-    let mut stage = Stage { memory, buf: buf.as_fd(), len, end, copied: start, step: task.chunk() };
-    let mut edge = |part: Extent| {
-        let mut bytes = vec![0; part.len as usize];
-        let direct = buffered::read_edge(task, &mut bytes, part.file)?;
-        write_all(buf.as_fd(), &bytes, part.buf)?;
-        Ok(direct)
-    };
+    let memory = stage(task, len, layout.buffer)?;
+    let mut stage = Stage { memory, buf, len, end, copied: layout.data_offset };
+    let mut edge = |_| -> Result<u64> { unreachable!("a buffer is laid out in whole blocks") };
     let extent = Extent { file: layout.base, buf: 0, len };
     let mut moved = if let Some(mut ring) = ring {
         // SAFETY: the stage outlives this call, and its places lie in its memory.
         let mut core = |job: &Job<'_>| unsafe {
             uring::run(&mut ring, job, &mut stage)?;
-            stage.copy(job.extent.buf_end()).map_err(Stop::Memory)
+            stage.finish(job)
         };
         task.in_parts(extent, &mut core, &mut edge)?
     } else {
         let mut core = |job: &Job<'_>| {
             plain::run(job, &stage.memory)?;
-            stage.copy(job.extent.buf_end()).map_err(Stop::Memory)
+            stage.finish(job)
         };
         task.in_parts(extent, &mut core, &mut edge)?
     };
-    moved.pages = Some(PageSizes { page_size: page_size(), huge_bytes: 0 });
+    // The kernel may have chosen huge ones all the same.
+    let huge = if len >= HUGE_PAGE && memory::memfds_are_huge() { buf.page_sizes() } else { None };
+    moved.pages = huge.or(Some(PageSizes { page_size: page_size(), huge_bytes: 0 }));
+    if len >= HUGE_PAGE {
+        moved.notes.push(format!(
+            "the CPU copied the bytes: that takes less than to make pages of {} KiB ready for the \
+             disk",
+            page_size() / 1024
+        ));
+    }
     Ok(moved)
+}
+
+/// Memory for the stage of a file of `len` bytes that goes into a buffer of `buffer` bytes.
+fn stage(task: &Task<'_>, len: u64, buffer: u64) -> Result<Mapping> {
+    let chunks = (u64::from(task.depth()) + SPARE).min((MOST / task.chunk()).max(1 + SPARE));
+    let window = round_up(len, page_size()).unwrap_or(len).min(task.chunk() * chunks);
+    memory::ensure_available(buffer.saturating_add(window))?;
+    let stage = Mapping::anonymous(window)?;
+    stage.advise(task.options.huge_pages);
+    Ok(stage)
 }
 
 /// A window that moves over the buffer: memory for what is being read and not copied yet.
 struct Stage<'a> {
     memory: Mapping,
-    buf: BorrowedFd<'a>,
+    buf: &'a DmaBuf,
     /// Of what is read.
     len: u64,
     /// Of what is wanted in the buffer.
     end: u64,
     /// Up to where the buffer has it.
     copied: u64,
-    step: u64,
 }
 
 impl Stage<'_> {
@@ -86,6 +99,17 @@ impl Stage<'_> {
             let bytes = unsafe { slice::from_raw_parts(self.memory.at(start), len as usize) };
             write_all(self.buf, bytes, self.copied)?;
             self.copied += len;
+        }
+        Ok(())
+    }
+
+    /// Copies what is left of a job of which everything has been read.
+    fn finish(&mut self, job: &Job<'_>) -> Result<(), Stop> {
+        while self.copied < self.end {
+            if job.watch.is_cancelled() {
+                return Err(Stop::Cancelled { done: self.copied });
+            }
+            self.copy(self.copied + STEP).map_err(Stop::Memory)?;
         }
         Ok(())
     }
@@ -117,7 +141,7 @@ impl Memory for Stage<'_> {
             return Ok(());
         }
         let _ = ring.submit();
-        self.copy(so_far.done.min(self.copied + self.step))
+        self.copy(so_far.done.min(self.copied + STEP))
     }
 
     fn place(&self, offset: u64) -> (Place, u64) {
@@ -126,17 +150,19 @@ impl Memory for Stage<'_> {
     }
 }
 
-fn write_all(buf: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> Result<()> {
+fn write_all(buf: &DmaBuf, bytes: &[u8], offset: u64) -> Result<()> {
+    let failed = |errno: Os| Error::Buffer { call: "write", errno: errno.into() };
     let mut done = 0;
     while done < bytes.len() {
         match rustix::io::pwrite(buf, &bytes[done..], offset + done as u64) {
+            Ok(0) => return Err(failed(Os::IO)),
             Ok(written) => done += written,
             Err(Os::INTR) => {}
             // There is nothing else that a memfd could lack.
             Err(Os::NOMEM | Os::NOSPC) => {
-                return Err(Error::NoMemory { wanted: bytes.len() as u64, available: None });
+                return Err(Error::NoMemory { wanted: buf.len(), available: None });
             }
-            Err(errno) => return Err(Error::Buffer { call: "write", errno: errno.into() }),
+            Err(errno) => return Err(failed(errno)),
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ use super::{Layout, Moved, Task, plain};
 use crate::backend::{Backend, Refusal};
 use crate::error::{Direction, Error, Result};
 use crate::extent::Extent;
-use crate::memory::{Mapping, PageSizes, page_size};
+use crate::memory::{HUGE_PAGE, Mapping, PageSizes, page_size};
 use crate::uring::{self, Job, Memory, Place, Progress};
 
 /// The ring that moving `len` bytes needs, if it needs one.
@@ -70,7 +70,8 @@ pub(crate) fn fill(
     std::thread::scope(|scope| {
         let loading = task.direction == Direction::Load;
         if loading {
-            let step = task.options.gather.unwrap_or_else(|| task.chunk());
+            let step = task.options.gather;
+            let step = step.unwrap_or_else(|| task.chunk().next_multiple_of(HUGE_PAGE));
             let supply = &supply;
             scope.spawn(move || supply.run(mapping, start, end, step));
         }
@@ -88,8 +89,7 @@ fn edge(task: &Task<'_>, mapping: &Mapping, part: Extent) -> Result<u64> {
     let (start, len) = (mapping.at(part.buf), part.len as usize);
     match task.direction {
         Direction::Load => {
-            // SAFETY: the range lies in the mapping, which is writable; it is not Rust's memory,
-            // and for the time of the call nobody else in this process uses it.
+            // SAFETY: the range lies in the mapping, which is writable, and for the time of the call nobody else in this process uses it.
             let bytes = unsafe { std::slice::from_raw_parts_mut(start, len) };
             super::buffered::read_edge(task, bytes, part.file)
         }
