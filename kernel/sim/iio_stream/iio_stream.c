@@ -1,0 +1,638 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * IIO devices for tests: an ADC that counts, and a DAC that checks
+ *
+ * "stream-adc" fills blocks with the numbers 0, 1, 2, ...: frame n, with all
+ * four channels enabled, is the 64-bit little-endian number n, 16 bits per
+ * channel. "stream-dac" takes such frames and counts those that are out of
+ * order. Both are ordinary IIO devices, with fileio and DMABUF buffers.
+ *
+ * The device is software, so what hardware would do by DMA a thread does
+ * through a mapping of the block (dma_buf_vmap()), made when the dma-buf is
+ * attached. The pages of an sg_table are never touched. The CPU-access bracket
+ * is left out on purpose: it would wait for the fence that the very block
+ * carries. So buffers have to be coherent, as those of the system heap are on
+ * the guests' machine.
+ *
+ * Frames come at sampling_frequency. With none to be had for them they are
+ * lost, and lost_frames says how many; with a frequency of 0 they come as fast
+ * as blocks do, and none is lost. inject_loss loses some on purpose. With
+ * sparse set, only the first frame of each 4 KiB is written: for measurements
+ * in which a device that costs CPU time would get in the way.
+ */
+#include <linux/cleanup.h>
+#include <linux/delay.h>
+#include <linux/dma-buf.h>
+#include <linux/dma-mapping.h>
+#include <linux/iio/buffer-dma.h>
+#include <linux/iio/buffer_impl.h>
+#include <linux/iio/iio.h>
+#include <linux/iio/sysfs.h>
+#include <linux/iosys-map.h>
+#include <linux/kthread.h>
+#include <linux/ktime.h>
+#include <linux/math64.h>
+#include <linux/module.h>
+#include <linux/platform_device.h>
+#include <linux/unaligned.h>
+
+#define STREAM_CHANNELS		4
+#define STREAM_RATE_DEFAULT	1000000
+#define STREAM_RATE_MAX		1000000000
+#define STREAM_TICK_US		500
+#define STREAM_SPARSE		SZ_4K
+
+/* A dma-buf that is attached, by its block. */
+struct stream_map {
+	struct list_head head;
+	struct iio_dma_buffer_block *block;
+	struct dma_buf *dmabuf;		/* the IIO core's reference */
+	struct iosys_map map;
+};
+
+struct stream {
+	struct iio_dma_buffer_queue queue;
+	struct list_head active;	/* queue.list_lock */
+	struct list_head maps;		/* queue.list_lock */
+
+	/* Held while a block is worked on: none goes away meanwhile. */
+	struct mutex lock;
+	wait_queue_head_t wake;
+	struct task_struct *thread;
+	bool input;
+	bool running;
+	size_t pos;			/* in the first active block */
+	size_t frame;			/* bytes */
+	u64 next;			/* number of the next frame */
+	ktime_t start;
+	u64 due;			/* frames since the start, at the rate */
+
+	/* Set and read through sysfs */
+	u32 rate;
+	bool sparse;
+	u64 inject;
+	u64 lost;
+	u64 wrong;
+	u64 done;
+};
+
+static struct stream *to_stream(struct iio_buffer *buffer)
+{
+	return container_of(buffer, struct stream, queue.buffer);
+}
+
+static struct stream *dev_to_stream(struct device *dev)
+{
+	return *(struct stream **)iio_priv(dev_to_iio_dev(dev));
+}
+
+/* The frames of a block */
+
+static struct iio_dma_buffer_block *stream_first(struct stream *stream)
+{
+	guard(spinlock_irqsave)(&stream->queue.list_lock);
+	return list_first_entry_or_null(&stream->active,
+					struct iio_dma_buffer_block, head);
+}
+
+static void *stream_address(struct stream *stream,
+			    struct iio_dma_buffer_block *block)
+{
+	struct stream_map *map;
+
+	if (block->fileio)
+		return block->vaddr;
+	guard(spinlock_irqsave)(&stream->queue.list_lock);
+	list_for_each_entry(map, &stream->maps, head)
+		if (map->block == block)
+			return map->map.vaddr;
+	return NULL;
+}
+
+/* Writes the frame at the position, or checks it. */
+static void stream_frame(struct stream *stream, u8 *at)
+{
+	u8 number[8];
+
+	put_unaligned_le64(stream->next, number);
+	if (stream->input) {
+		memcpy(at, number, stream->frame);
+	} else if (memcmp(at, number, stream->frame)) {
+		stream->wrong++;
+		memcpy(number, at, stream->frame);
+		stream->next = get_unaligned_le64(number);
+	}
+}
+
+/* Moves up to @count frames, and says how many. */
+static u64 stream_move(struct stream *stream, struct iio_dma_buffer_block *block,
+		       u64 count)
+{
+	u8 *at = stream_address(stream, block);
+	u64 moved, step;
+
+	count = min(count, (block->bytes_used - stream->pos) / stream->frame);
+	for (moved = 0; moved < count; moved += step) {
+		size_t in_page = stream->pos & (STREAM_SPARSE - 1);
+
+		step = 1;
+		if (!stream->sparse || in_page < stream->frame)
+			stream_frame(stream, at + stream->pos);
+		if (stream->sparse)
+			step = min(count - moved,
+				   DIV_ROUND_UP(STREAM_SPARSE - in_page,
+						stream->frame));
+		stream->next += step;
+		stream->pos += step * stream->frame;
+	}
+	stream->done += moved;
+	return moved;
+}
+
+/* Gives the first block back, or begins it again. */
+static void stream_finish(struct stream *stream,
+			  struct iio_dma_buffer_block *block)
+{
+	stream->pos = 0;
+	scoped_guard(spinlock_irqsave, &stream->queue.list_lock) {
+		/* A cyclic block goes on until there is another. */
+		if (block->cyclic && list_is_last(&block->head, &stream->active))
+			return;
+		list_del(&block->head);
+	}
+	iio_dma_buffer_block_done(block);
+}
+
+/* The thread that is the hardware */
+
+/* Frames that the rate asks for by now. */
+static u64 stream_due(struct stream *stream)
+{
+	u64 elapsed, all, due;
+
+	if (!stream->rate)
+		return U64_MAX;
+	elapsed = ktime_to_ns(ktime_sub(ktime_get(), stream->start));
+	all = mul_u64_u32_div(elapsed, stream->rate, NSEC_PER_SEC);
+	due = all - stream->due;
+	stream->due = all;
+	return due;
+}
+
+static void stream_lose(struct stream *stream, u64 count)
+{
+	stream->lost += count;
+	stream->next += stream->input ? count : 0;
+}
+
+/* Returns whether there was anything to do. */
+static bool stream_work(struct stream *stream)
+{
+	struct iio_dma_buffer_block *block;
+	u64 due, moved;
+
+	guard(mutex)(&stream->lock);
+	if (!stream->running)
+		return false;
+	due = stream_due(stream);
+	while (due) {
+		block = stream_first(stream);
+		if (!block) {
+			if (stream->rate)
+				stream_lose(stream, due);
+			return false;
+		}
+		if (stream->inject && !stream->pos) {
+			stream_lose(stream, stream->inject);
+			stream->inject = 0;
+		}
+		moved = stream_move(stream, block, min(due, SZ_64K));
+		due -= stream->rate ? moved : 0;
+		if (stream->pos + stream->frame > block->bytes_used)
+			stream_finish(stream, block);
+		if (!stream->rate)
+			break;
+	}
+	return true;
+}
+
+static int stream_thread(void *data)
+{
+	struct stream *stream = data;
+
+	while (!kthread_should_stop()) {
+		bool busy = stream_work(stream);
+
+		if (READ_ONCE(stream->rate) && READ_ONCE(stream->running))
+			usleep_range(STREAM_TICK_US, 2 * STREAM_TICK_US);
+		else if (!busy)
+			wait_event_interruptible(stream->wake,
+						 kthread_should_stop() ||
+						 (READ_ONCE(stream->running) &&
+						  (stream->rate || stream_first(stream))));
+		else
+			cond_resched();
+	}
+	return 0;
+}
+
+/* What the IIO core asks for */
+
+static int stream_submit(struct iio_dma_buffer_queue *queue,
+			 struct iio_dma_buffer_block *block)
+{
+	struct stream *stream = to_stream(&queue->buffer);
+
+	if (block->fileio && stream->input)
+		block->bytes_used = block->size;
+	scoped_guard(spinlock_irqsave, &queue->list_lock)
+		list_add_tail(&block->head, &stream->active);
+	wake_up(&stream->wake);
+	return 0;
+}
+
+static void stream_abort(struct iio_dma_buffer_queue *queue)
+{
+	struct stream *stream = to_stream(&queue->buffer);
+
+	guard(mutex)(&stream->lock);
+	stream->pos = 0;
+	iio_dma_buffer_block_list_abort(queue, &stream->active);
+}
+
+static const struct iio_dma_buffer_ops stream_queue_ops = {
+	.submit = stream_submit,
+	.abort = stream_abort,
+};
+
+/* Called with the dma-buf's reservation held. */
+static struct iio_dma_buffer_block *
+stream_attach(struct iio_buffer *buffer, struct dma_buf_attachment *attach)
+{
+	struct stream *stream = to_stream(buffer);
+	struct iio_dma_buffer_block *block;
+	int ret;
+
+	struct stream_map *map __free(kfree) = kzalloc_obj(*map);
+	if (!map)
+		return ERR_PTR(-ENOMEM);
+	ret = dma_buf_vmap(attach->dmabuf, &map->map);
+	if (ret)
+		return ERR_PTR(ret);
+	if (map->map.is_iomem) {
+		block = ERR_PTR(-EOPNOTSUPP);
+		goto err_vunmap;
+	}
+	block = iio_dma_buffer_attach_dmabuf(buffer, attach);
+	if (IS_ERR(block))
+		goto err_vunmap;
+
+	map->block = block;
+	map->dmabuf = attach->dmabuf;
+	scoped_guard(spinlock_irqsave, &stream->queue.list_lock)
+		list_add_tail(&no_free_ptr(map)->head, &stream->maps);
+	return block;
+
+err_vunmap:
+	dma_buf_vunmap(attach->dmabuf, &map->map);
+	return block;
+}
+
+/* Nobody works on the block any more: its fence held the attachment. */
+static void stream_detach(struct iio_buffer *buffer,
+			  struct iio_dma_buffer_block *block)
+{
+	struct stream *stream = to_stream(buffer);
+	struct stream_map *map, *found = NULL;
+
+	scoped_guard(spinlock_irqsave, &stream->queue.list_lock) {
+		list_for_each_entry(map, &stream->maps, head) {
+			if (map->block == block) {
+				found = map;
+				list_del(&map->head);
+				break;
+			}
+		}
+	}
+	if (found) {
+		dma_buf_vunmap_unlocked(found->dmabuf, &found->map);
+		kfree(found);
+	}
+	iio_dma_buffer_detach_dmabuf(buffer, block);
+}
+
+static void stream_release(struct iio_buffer *buffer)
+{
+	struct stream *stream = to_stream(buffer);
+
+	iio_dma_buffer_release(&stream->queue);
+	mutex_destroy(&stream->lock);
+	kfree(stream);
+}
+
+static const struct iio_buffer_access_funcs stream_access = {
+	.read = iio_dma_buffer_read,
+	.write = iio_dma_buffer_write,
+	.set_bytes_per_datum = iio_dma_buffer_set_bytes_per_datum,
+	.set_length = iio_dma_buffer_set_length,
+	.request_update = iio_dma_buffer_request_update,
+	.enable = iio_dma_buffer_enable,
+	.disable = iio_dma_buffer_disable,
+	.data_available = iio_dma_buffer_usage,
+	.space_available = iio_dma_buffer_usage,
+	.release = stream_release,
+	.attach_dmabuf = stream_attach,
+	.detach_dmabuf = stream_detach,
+	.enqueue_dmabuf = iio_dma_buffer_enqueue_dmabuf,
+	.lock_queue = iio_dma_buffer_lock_queue,
+	.unlock_queue = iio_dma_buffer_unlock_queue,
+	.get_dma_dev = iio_dma_buffer_get_dma_dev,
+	.modes = INDIO_BUFFER_HARDWARE,
+	.flags = INDIO_BUFFER_FLAG_FIXED_WATERMARK,
+};
+
+/* Counting begins anew each time the buffer is enabled. */
+static int stream_preenable(struct iio_dev *indio_dev)
+{
+	struct stream *stream = *(struct stream **)iio_priv(indio_dev);
+
+	guard(mutex)(&stream->lock);
+	stream->frame = stream->queue.buffer.bytes_per_datum;
+	stream->pos = 0;
+	stream->next = 0;
+	stream->due = 0;
+	stream->lost = 0;
+	stream->wrong = 0;
+	stream->done = 0;
+	return 0;
+}
+
+static int stream_postenable(struct iio_dev *indio_dev)
+{
+	struct stream *stream = *(struct stream **)iio_priv(indio_dev);
+
+	scoped_guard(mutex, &stream->lock) {
+		stream->start = ktime_get();
+		stream->running = true;
+	}
+	wake_up(&stream->wake);
+	return 0;
+}
+
+static int stream_predisable(struct iio_dev *indio_dev)
+{
+	struct stream *stream = *(struct stream **)iio_priv(indio_dev);
+
+	guard(mutex)(&stream->lock);
+	stream->running = false;
+	return 0;
+}
+
+static const struct iio_buffer_setup_ops stream_setup = {
+	.preenable = stream_preenable,
+	.postenable = stream_postenable,
+	.predisable = stream_predisable,
+};
+
+/* Channels and attributes */
+
+#define STREAM_CHANNEL(_number, _scan_index, _output) {			\
+	.type = IIO_VOLTAGE,						\
+	.indexed = 1,							\
+	.channel = (_number),						\
+	.output = (_output),						\
+	.scan_index = (_scan_index),					\
+	.scan_type = {							\
+		.sign = 'u',						\
+		.realbits = 16,						\
+		.storagebits = 16,					\
+		.endianness = IIO_LE,					\
+	},								\
+	.info_mask_shared_by_all = BIT(IIO_CHAN_INFO_SAMP_FREQ),	\
+}
+
+static const struct iio_chan_spec stream_adc_channels[STREAM_CHANNELS] = {
+	STREAM_CHANNEL(0, 0, 0), STREAM_CHANNEL(1, 1, 0),
+	STREAM_CHANNEL(2, 2, 0), STREAM_CHANNEL(3, 3, 0),
+};
+
+static const struct iio_chan_spec stream_dac_channels[STREAM_CHANNELS] = {
+	STREAM_CHANNEL(0, 0, 1), STREAM_CHANNEL(1, 1, 1),
+	STREAM_CHANNEL(2, 2, 1), STREAM_CHANNEL(3, 3, 1),
+};
+
+static int stream_read_raw(struct iio_dev *indio_dev,
+			   struct iio_chan_spec const *channel, int *val,
+			   int *val2, long mask)
+{
+	struct stream *stream = *(struct stream **)iio_priv(indio_dev);
+
+	if (mask != IIO_CHAN_INFO_SAMP_FREQ)
+		return -EINVAL;
+	*val = stream->rate;
+	return IIO_VAL_INT;
+}
+
+static int stream_write_raw(struct iio_dev *indio_dev,
+			    struct iio_chan_spec const *channel, int val,
+			    int val2, long mask)
+{
+	struct stream *stream = *(struct stream **)iio_priv(indio_dev);
+
+	if (mask != IIO_CHAN_INFO_SAMP_FREQ || val < 0 || val2 ||
+	    val > STREAM_RATE_MAX)
+		return -EINVAL;
+	scoped_guard(mutex, &stream->lock) {
+		stream->rate = val;
+		stream->start = ktime_get();
+		stream->due = 0;
+	}
+	wake_up(&stream->wake);
+	return 0;
+}
+
+enum stream_attribute {
+	STREAM_SPARSE_MODE,
+	STREAM_INJECT,
+	STREAM_LOST,
+	STREAM_WRONG,
+	STREAM_DONE,
+};
+
+static ssize_t stream_show(struct device *dev, struct device_attribute *attr,
+			   char *buf)
+{
+	struct stream *stream = dev_to_stream(dev);
+	u64 value = 0;
+
+	guard(mutex)(&stream->lock);
+	switch ((enum stream_attribute)to_iio_dev_attr(attr)->address) {
+	case STREAM_SPARSE_MODE:
+		value = stream->sparse;
+		break;
+	case STREAM_INJECT:
+		value = stream->inject;
+		break;
+	case STREAM_LOST:
+		value = stream->lost;
+		break;
+	case STREAM_WRONG:
+		value = stream->wrong;
+		break;
+	case STREAM_DONE:
+		value = stream->done;
+		break;
+	}
+	return sysfs_emit(buf, "%llu\n", value);
+}
+
+static ssize_t stream_store(struct device *dev, struct device_attribute *attr,
+			    const char *buf, size_t len)
+{
+	struct stream *stream = dev_to_stream(dev);
+	u64 value;
+	int ret;
+
+	ret = kstrtou64(buf, 0, &value);
+	if (ret)
+		return ret;
+	guard(mutex)(&stream->lock);
+	if (to_iio_dev_attr(attr)->address == STREAM_INJECT)
+		stream->inject = value;
+	else
+		stream->sparse = value;
+	return len;
+}
+
+static IIO_DEVICE_ATTR(sparse, 0644, stream_show, stream_store, STREAM_SPARSE_MODE);
+static IIO_DEVICE_ATTR(inject_loss, 0644, stream_show, stream_store, STREAM_INJECT);
+static IIO_DEVICE_ATTR(lost_frames, 0444, stream_show, NULL, STREAM_LOST);
+static IIO_DEVICE_ATTR(wrong_frames, 0444, stream_show, NULL, STREAM_WRONG);
+static IIO_DEVICE_ATTR(moved_frames, 0444, stream_show, NULL, STREAM_DONE);
+
+static struct attribute *stream_attributes[] = {
+	&iio_dev_attr_sparse.dev_attr.attr,
+	&iio_dev_attr_inject_loss.dev_attr.attr,
+	&iio_dev_attr_lost_frames.dev_attr.attr,
+	&iio_dev_attr_wrong_frames.dev_attr.attr,
+	&iio_dev_attr_moved_frames.dev_attr.attr,
+	NULL
+};
+
+static const struct attribute_group stream_group = {
+	.attrs = stream_attributes,
+};
+
+static const struct iio_info stream_info = {
+	.attrs = &stream_group,
+	.read_raw = stream_read_raw,
+	.write_raw = stream_write_raw,
+};
+
+/* Coming and going */
+
+static void stream_put(void *data)
+{
+	struct stream *stream = data;
+
+	kthread_stop(stream->thread);
+	iio_dma_buffer_exit(&stream->queue);
+	iio_buffer_put(&stream->queue.buffer);
+}
+
+static int stream_probe_one(struct device *dev, const char *name, bool input)
+{
+	struct iio_dev *indio_dev;
+	struct stream *stream;
+	int ret;
+
+	indio_dev = devm_iio_device_alloc(dev, sizeof(struct stream *));
+	if (!indio_dev)
+		return -ENOMEM;
+	stream = kzalloc_obj(*stream);
+	if (!stream)
+		return -ENOMEM;
+	*(struct stream **)iio_priv(indio_dev) = stream;
+
+	/* From here on the reference to the buffer holds the memory. */
+	iio_dma_buffer_init(&stream->queue, dev, &stream_queue_ops);
+	stream->queue.buffer.access = &stream_access;
+	stream->queue.buffer.direction = input ? IIO_BUFFER_DIRECTION_IN :
+						 IIO_BUFFER_DIRECTION_OUT;
+	INIT_LIST_HEAD(&stream->active);
+	INIT_LIST_HEAD(&stream->maps);
+	mutex_init(&stream->lock);
+	init_waitqueue_head(&stream->wake);
+	stream->input = input;
+	stream->rate = STREAM_RATE_DEFAULT;
+	stream->thread = kthread_run(stream_thread, stream, "%s", name);
+	if (IS_ERR(stream->thread)) {
+		ret = PTR_ERR(stream->thread);
+		iio_buffer_put(&stream->queue.buffer);
+		return ret;
+	}
+	ret = devm_add_action_or_reset(dev, stream_put, stream);
+	if (ret)
+		return ret;
+
+	indio_dev->name = name;
+	indio_dev->info = &stream_info;
+	indio_dev->setup_ops = &stream_setup;
+	indio_dev->modes = INDIO_DIRECT_MODE | INDIO_BUFFER_HARDWARE;
+	indio_dev->channels = input ? stream_adc_channels : stream_dac_channels;
+	indio_dev->num_channels = STREAM_CHANNELS;
+	ret = iio_device_attach_buffer(indio_dev, &stream->queue.buffer);
+	if (ret)
+		return ret;
+	return devm_iio_device_register(dev, indio_dev);
+}
+
+static int stream_probe(struct platform_device *pdev)
+{
+	int ret;
+
+	ret = dma_coerce_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
+	if (ret)
+		return ret;
+	ret = stream_probe_one(&pdev->dev, "stream-adc", true);
+	if (ret)
+		return ret;
+	return stream_probe_one(&pdev->dev, "stream-dac", false);
+}
+
+static struct platform_driver stream_driver = {
+	.driver = { .name = "iio_stream" },
+	.probe = stream_probe,
+};
+
+static struct platform_device *stream_device;
+
+static int __init stream_init(void)
+{
+	int ret;
+
+	ret = platform_driver_register(&stream_driver);
+	if (ret)
+		return ret;
+	stream_device = platform_device_register_simple("iio_stream",
+							PLATFORM_DEVID_NONE,
+							NULL, 0);
+	if (IS_ERR(stream_device)) {
+		platform_driver_unregister(&stream_driver);
+		return PTR_ERR(stream_device);
+	}
+	return 0;
+}
+module_init(stream_init);
+
+static void __exit stream_exit(void)
+{
+	platform_device_unregister(stream_device);
+	platform_driver_unregister(&stream_driver);
+}
+module_exit(stream_exit);
+
+MODULE_DESCRIPTION("IIO devices for tests: an ADC that counts, a DAC that checks");
+MODULE_LICENSE("GPL");
+MODULE_IMPORT_NS("DMA_BUF");
+MODULE_IMPORT_NS("IIO_DMA_BUFFER");
