@@ -19,8 +19,9 @@ def speed(compare: Compare, theme: Theme) -> Figure:
 
 
 def small(compare: Compare, theme: Theme) -> Figure:
-    """The same for files of which the disk gives many in a second."""
-    return _speed(compare, [size for size in compare.sizes if size.bytes <= SMALL], theme)
+    """The same for small files, or the smallest there are."""
+    sizes = [size for size in compare.sizes if size.ways]
+    return _speed(compare, [size for size in sizes if size.bytes <= SMALL] or sizes[:1], theme)
 
 
 def _speed(compare: Compare, sizes: list[Size], theme: Theme) -> Figure:

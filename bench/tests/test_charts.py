@@ -13,14 +13,17 @@ from charts import style
 from figures import compare, load
 from tests.samples import COMPARE, COST, LOAD
 
-NAMES = ("cost", "cost-by-size", "load", "compare", "peers-many", "peers-few")
+NAMES = ("cost", "cost-by-size", "load", "compare", "compare-small", "compare-large", "compare-four",
+         "compare-guest", "peers-many", "peers-few")
 
 
 class Charts(unittest.TestCase):
     def setUp(self) -> None:
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         for name, data in (("cost-7.3-series", COST), ("load-7.3-series", LOAD),
-                           ("compare", COMPARE), ("compare-peers-many", COMPARE),
+                           ("compare", COMPARE), ("compare-large", COMPARE),
+                           ("compare-four", {**COMPARE, "processes": 4}),
+                           ("compare-7.3-series", COMPARE), ("compare-peers-many", COMPARE),
                            ("compare-peers-few", COMPARE)):
             (self.folder / f"{name}.json").write_text(json.dumps(data))
 
@@ -42,6 +45,10 @@ class Charts(unittest.TestCase):
         second = self.draw("second")
         self.assertEqual({name for name in first if first[name] != second[name]},
                          {"load.svg", "load.png", "load-dark.svg", "load-dark.png"})
+
+    def test_several_files_are_told(self) -> None:
+        first = self.draw("first")
+        self.assertNotEqual(first["compare-four.png"], first["compare-large.png"])
 
     def test_what_is_not_there_is_not_drawn(self) -> None:
         (self.folder / "compare.json").unlink()
