@@ -25,6 +25,8 @@ def say(text: str) -> None:
 def forget_cache(model: pathlib.Path) -> None:
     """Drops the file's pages from the page cache, so that every load starts cold."""
     with open(model, "rb") as file:
+        # What is not on the disk yet, just downloaded, would stay.
+        os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
