@@ -99,7 +99,7 @@ fn table_moves_every_byte() {
     assert_eq!(table["schema"], 1);
     assert_eq!((&table["buffers"], &table["runs"]), (&3.into(), &2.into()));
     assert_eq!(table["buffer_size"], 192 << 10);
-    for fact in ["kernel", "machine", "file_system", "directory", "caches_dropped_by"] {
+    for fact in ["kernel", "machine", "file_system", "caches_dropped_by"] {
         assert!(!text(&table[fact]).is_empty(), "{fact}");
     }
     let parts = list(&table["parts"]);

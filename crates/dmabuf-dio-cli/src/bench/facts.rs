@@ -24,7 +24,6 @@ pub(crate) struct Facts {
     cpus: usize,
     memory_bytes: Option<u64>,
     page_size: u64,
-    directory: String,
     file_system: Option<String>,
     /// What the file system is on: a name in `/dev`, and what the device calls itself.
     device: Option<String>,
@@ -50,10 +49,6 @@ impl Facts {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: meminfo("MemTotal"),
             page_size: rustix::param::page_size() as u64,
-            directory: std::fs::canonicalize(&args.dir)
-                .unwrap_or_else(|_| args.dir.clone())
-                .display()
-                .to_string(),
             file_system: file.file_system.clone(),
             device_model: device.as_deref().and_then(model),
             device,
