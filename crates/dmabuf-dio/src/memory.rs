@@ -173,13 +173,16 @@ pub(crate) fn shmem_enabled() -> Option<String> {
 
 /// Whether a memfd comes in huge pages also where nobody asks for them.
 pub(crate) fn memfds_are_huge() -> bool {
-    shmem_enabled().is_some_and(|value| ["always", "within_size", "force"].contains(&&*value))
+    shmem_enabled().is_some_and(|value| huge_unasked(&value))
 }
 
 /// Whether a memfd comes in huge pages where it is asked to.
 pub(crate) fn memfds_get_huge_pages() -> bool {
-    shmem_enabled()
-        .is_some_and(|value| ["always", "within_size", "advise", "force"].contains(&&*value))
+    shmem_enabled().is_some_and(|value| huge_unasked(&value) || value == "advise")
+}
+
+fn huge_unasked(shmem_enabled: &str) -> bool {
+    ["always", "within_size", "force"].contains(&shmem_enabled)
 }
 
 fn map_error(errno: rustix::io::Errno) -> Error {

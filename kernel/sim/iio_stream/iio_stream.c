@@ -81,9 +81,9 @@ static struct stream *to_stream(struct iio_buffer *buffer)
 	return container_of(buffer, struct stream, queue.buffer);
 }
 
-static struct stream *dev_to_stream(struct device *dev)
+static struct stream *iio_to_stream(struct iio_dev *indio_dev)
 {
-	return *(struct stream **)iio_priv(dev_to_iio_dev(dev));
+	return *(struct stream **)iio_priv(indio_dev);
 }
 
 /* The frames of a block */
@@ -354,7 +354,7 @@ static const struct iio_buffer_access_funcs stream_access = {
 /* Counting begins anew each time the buffer is enabled. */
 static int stream_preenable(struct iio_dev *indio_dev)
 {
-	struct stream *stream = *(struct stream **)iio_priv(indio_dev);
+	struct stream *stream = iio_to_stream(indio_dev);
 
 	guard(mutex)(&stream->lock);
 	stream->frame = stream->queue.buffer.bytes_per_datum;
@@ -369,7 +369,7 @@ static int stream_preenable(struct iio_dev *indio_dev)
 
 static int stream_postenable(struct iio_dev *indio_dev)
 {
-	struct stream *stream = *(struct stream **)iio_priv(indio_dev);
+	struct stream *stream = iio_to_stream(indio_dev);
 
 	scoped_guard(mutex, &stream->lock) {
 		stream->start = ktime_get();
@@ -381,7 +381,7 @@ static int stream_postenable(struct iio_dev *indio_dev)
 
 static int stream_predisable(struct iio_dev *indio_dev)
 {
-	struct stream *stream = *(struct stream **)iio_priv(indio_dev);
+	struct stream *stream = iio_to_stream(indio_dev);
 
 	guard(mutex)(&stream->lock);
 	stream->running = false;
@@ -425,7 +425,7 @@ static int stream_read_raw(struct iio_dev *indio_dev,
 			   struct iio_chan_spec const *channel, int *val,
 			   int *val2, long mask)
 {
-	struct stream *stream = *(struct stream **)iio_priv(indio_dev);
+	struct stream *stream = iio_to_stream(indio_dev);
 
 	if (mask != IIO_CHAN_INFO_SAMP_FREQ)
 		return -EINVAL;
@@ -437,7 +437,7 @@ static int stream_write_raw(struct iio_dev *indio_dev,
 			    struct iio_chan_spec const *channel, int val,
 			    int val2, long mask)
 {
-	struct stream *stream = *(struct stream **)iio_priv(indio_dev);
+	struct stream *stream = iio_to_stream(indio_dev);
 
 	if (mask != IIO_CHAN_INFO_SAMP_FREQ || val < 0 || val2 ||
 	    val > STREAM_RATE_MAX)
@@ -462,7 +462,7 @@ enum stream_attribute {
 static ssize_t stream_show(struct device *dev, struct device_attribute *attr,
 			   char *buf)
 {
-	struct stream *stream = dev_to_stream(dev);
+	struct stream *stream = iio_to_stream(dev_to_iio_dev(dev));
 	u64 value = 0;
 
 	guard(mutex)(&stream->lock);
@@ -489,7 +489,7 @@ static ssize_t stream_show(struct device *dev, struct device_attribute *attr,
 static ssize_t stream_store(struct device *dev, struct device_attribute *attr,
 			    const char *buf, size_t len)
 {
-	struct stream *stream = dev_to_stream(dev);
+	struct stream *stream = iio_to_stream(dev_to_iio_dev(dev));
 	u64 value;
 	int ret;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `pread` and `pwrite` on a mapping of the buffer, through the page cache.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno as Os;
 
@@ -68,15 +68,19 @@ fn read_all(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<()> {
 
 /// Writes through the page cache.
 pub(crate) fn write_all(task: &Task<'_>, bytes: &[u8], offset: u64) -> Result<()> {
-    let file = task.file.buffered()?;
+    write_fully(task.file.buffered()?, bytes, offset).map_err(|(at, errno)| task.failed(at, errno))
+}
+
+/// Writes all bytes, or says where that failed.
+pub(crate) fn write_fully(fd: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> Result<(), (u64, Os)> {
     let mut done = 0;
     while done < bytes.len() {
         let at = offset + done as u64;
-        match rustix::io::pwrite(file, &bytes[done..], at) {
-            Ok(0) => return Err(task.failed(at, Os::IO)),
+        match rustix::io::pwrite(fd, &bytes[done..], at) {
+            Ok(0) => return Err((at, Os::IO)),
             Ok(moved) => done += moved,
             Err(Os::INTR) => {}
-            Err(errno) => return Err(task.failed(at, errno)),
+            Err(errno) => return Err((at, errno)),
         }
     }
     Ok(())

@@ -99,6 +99,13 @@ impl Task<'_> {
         Layout::new(self.offset, self.length, self.file.align.offset)
     }
 
+    /// What is read into a buffer that is laid out for it: whole blocks, if the file is direct.
+    pub(crate) fn extent_in(&self, layout: Layout) -> Extent {
+        let end = layout.data_offset + self.length;
+        let len = if self.file.is_direct() { layout.buffer } else { end };
+        Extent { file: layout.base, buf: 0, len }
+    }
+
     /// Whether the range fits into a request. It is over then before anyone could look at it.
     pub(crate) fn is_one_request(&self) -> bool {
         self.length <= DEFAULT_CHUNK

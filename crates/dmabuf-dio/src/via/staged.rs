@@ -6,15 +6,15 @@
 //! that takes more of the CPU than copying into them, which the kernel does without zeroing them
 //! first (docs/performance.md).
 
+use std::os::fd::AsFd;
 use std::slice;
 
 use io_uring::IoUring;
 use rustix::io::Errno as Os;
 
-use super::{Layout, Moved, Task, plain};
+use super::{Layout, Moved, Task, buffered, plain};
 use crate::buf::DmaBuf;
 use crate::error::{Error, Result};
-use crate::extent::Extent;
 use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes, page_size, round_up};
 use crate::uring::{self, Job, Memory, Place, Progress, Stop};
 
@@ -34,11 +34,11 @@ pub(crate) fn load(
     layout: Layout,
 ) -> Result<Moved> {
     let end = layout.data_offset + task.length;
-    let len = if task.file.is_direct() { layout.buffer } else { end };
+    let extent = task.extent_in(layout);
+    let len = extent.len;
     let memory = stage(task, len, layout.buffer)?;
     let mut stage = Stage { memory, buf, len, end, copied: layout.data_offset };
     let mut edge = |_| -> Result<u64> { unreachable!("a buffer is laid out in whole blocks") };
-    let extent = Extent { file: layout.base, buf: 0, len };
     let mut moved = if let Some(mut ring) = ring {
         // SAFETY: the stage outlives this call, and its places lie in its memory.
         let mut core = |job: &Job<'_>| unsafe {
@@ -151,19 +151,9 @@ impl Memory for Stage<'_> {
 }
 
 fn write_all(buf: &DmaBuf, bytes: &[u8], offset: u64) -> Result<()> {
-    let failed = |errno: Os| Error::Buffer { call: "write", errno: errno.into() };
-    let mut done = 0;
-    while done < bytes.len() {
-        match rustix::io::pwrite(buf, &bytes[done..], offset + done as u64) {
-            Ok(0) => return Err(failed(Os::IO)),
-            Ok(written) => done += written,
-            Err(Os::INTR) => {}
-            // There is nothing else that a memfd could lack.
-            Err(Os::NOMEM | Os::NOSPC) => {
-                return Err(Error::NoMemory { wanted: buf.len(), available: None });
-            }
-            Err(errno) => return Err(failed(errno)),
-        }
-    }
-    Ok(())
+    buffered::write_fully(buf.as_fd(), bytes, offset).map_err(|(_, errno)| match errno {
+        // There is nothing else that a memfd could lack.
+        Os::NOMEM | Os::NOSPC => Error::NoMemory { wanted: buf.len(), available: None },
+        _ => Error::Buffer { call: "write", errno: errno.into() },
+    })
 }

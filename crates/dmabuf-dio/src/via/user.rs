@@ -36,10 +36,9 @@ pub(crate) fn load(
     mapping: &Mapping,
     layout: Layout,
 ) -> Result<Moved> {
-    let end = layout.data_offset + task.length;
-    let len = if task.file.is_direct() { layout.buffer } else { end };
-    let mut moved = fill(task, ring, mapping, Extent { file: layout.base, buf: 0, len })?;
+    let mut moved = fill(task, ring, mapping, task.extent_in(layout))?;
     moved.pages = PageSizes::of(mapping);
+    let end = layout.data_offset + task.length;
     // What lies before and after the range came along with its blocks.
     zero(mapping, 0, layout.data_offset);
     zero(mapping, end, layout.buffer - end);
