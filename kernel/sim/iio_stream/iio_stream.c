@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * IIO devices for tests: an ADC that counts, and a DAC that checks
+ * IIO devices for tests: ADCs that count, and DACs that check
  *
  * "stream-adc" fills blocks with the numbers 0, 1, 2, ...: frame n, with all
  * four channels enabled, is the 64-bit little-endian number n, 16 bits per
  * channel. "stream-dac" takes such frames and counts those that are out of
- * order. Both are ordinary IIO devices, with fileio and DMABUF buffers.
+ * order. Both are ordinary IIO devices, with fileio and DMABUF buffers;
+ * "stream-adc-fileio" and "stream-dac-fileio" are the same without the latter.
  *
  * The device is software, so what hardware would do by DMA a thread does
  * through a mapping of the block (dma_buf_vmap()), made when the dma-buf is
@@ -17,8 +18,8 @@
  * Frames come at sampling_frequency. With none to be had for them they are
  * lost, and lost_frames says how many; with a frequency of 0 they come as fast
  * as blocks do, and none is lost. inject_loss loses some on purpose. With
- * sparse set, only the first frame of each 4 KiB is written: for measurements
- * in which a device that costs CPU time would get in the way.
+ * sparse set, only the first frame of each block is written or looked at: for
+ * measurements, in which a device that costs CPU time would be in the way.
  */
 #include <linux/cleanup.h>
 #include <linux/delay.h>
@@ -40,7 +41,6 @@
 #define STREAM_RATE_DEFAULT	1000000
 #define STREAM_RATE_MAX		1000000000
 #define STREAM_TICK_US		500
-#define STREAM_SPARSE		SZ_4K
 
 /* A dma-buf that is attached, by its block. */
 struct stream_map {
@@ -52,6 +52,7 @@ struct stream_map {
 
 struct stream {
 	struct iio_dma_buffer_queue queue;
+	struct iio_buffer_access_funcs access;
 	struct list_head active;	/* queue.list_lock */
 	struct list_head maps;		/* queue.list_lock */
 
@@ -133,15 +134,9 @@ static u64 stream_move(struct stream *stream, struct iio_dma_buffer_block *block
 
 	count = min(count, (block->bytes_used - stream->pos) / stream->frame);
 	for (moved = 0; moved < count; moved += step) {
-		size_t in_page = stream->pos & (STREAM_SPARSE - 1);
-
-		step = 1;
-		if (!stream->sparse || in_page < stream->frame)
+		step = stream->sparse ? count - moved : 1;
+		if (!stream->sparse || !stream->pos)
 			stream_frame(stream, at + stream->pos);
-		if (stream->sparse)
-			step = min(count - moved,
-				   DIV_ROUND_UP(STREAM_SPARSE - in_page,
-						stream->frame));
 		stream->next += step;
 		stream->pos += step * stream->frame;
 	}
@@ -358,6 +353,8 @@ static int stream_preenable(struct iio_dev *indio_dev)
 
 	guard(mutex)(&stream->lock);
 	stream->frame = stream->queue.buffer.bytes_per_datum;
+	/* The core would go on with read() at the block that was next before. */
+	stream->queue.fileio.next_dequeue = 0;
 	stream->pos = 0;
 	stream->next = 0;
 	stream->due = 0;
@@ -540,7 +537,15 @@ static void stream_put(void *data)
 	iio_buffer_put(&stream->queue.buffer);
 }
 
-static int stream_probe_one(struct device *dev, const char *name, bool input)
+/*
+ * read() copies to user space with the queue's lock held, and a dma-buf is
+ * attached with its reservation's lock around that of the queue; taken
+ * together lockdep objects. A queue that knows no dma-bufs is of another class.
+ */
+static struct lock_class_key stream_fileio_class;
+
+static int stream_probe_one(struct device *dev, const char *name, bool input,
+			    bool dmabuf)
 {
 	struct iio_dev *indio_dev;
 	struct stream *stream;
@@ -556,7 +561,14 @@ static int stream_probe_one(struct device *dev, const char *name, bool input)
 
 	/* From here on the reference to the buffer holds the memory. */
 	iio_dma_buffer_init(&stream->queue, dev, &stream_queue_ops);
-	stream->queue.buffer.access = &stream_access;
+	stream->access = stream_access;
+	if (!dmabuf) {
+		stream->access.attach_dmabuf = NULL;
+		stream->access.detach_dmabuf = NULL;
+		stream->access.enqueue_dmabuf = NULL;
+		lockdep_set_class(&stream->queue.lock, &stream_fileio_class);
+	}
+	stream->queue.buffer.access = &stream->access;
 	stream->queue.buffer.direction = input ? IIO_BUFFER_DIRECTION_IN :
 						 IIO_BUFFER_DIRECTION_OUT;
 	INIT_LIST_HEAD(&stream->active);
@@ -594,10 +606,17 @@ static int stream_probe(struct platform_device *pdev)
 	ret = dma_coerce_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 	if (ret)
 		return ret;
-	ret = stream_probe_one(&pdev->dev, "stream-adc", true);
+	dma_set_max_seg_size(&pdev->dev, UINT_MAX);
+	ret = stream_probe_one(&pdev->dev, "stream-adc", true, true);
 	if (ret)
 		return ret;
-	return stream_probe_one(&pdev->dev, "stream-dac", false);
+	ret = stream_probe_one(&pdev->dev, "stream-dac", false, true);
+	if (ret)
+		return ret;
+	ret = stream_probe_one(&pdev->dev, "stream-adc-fileio", true, false);
+	if (ret)
+		return ret;
+	return stream_probe_one(&pdev->dev, "stream-dac-fileio", false, false);
 }
 
 static struct platform_driver stream_driver = {
@@ -632,7 +651,7 @@ static void __exit stream_exit(void)
 }
 module_exit(stream_exit);
 
-MODULE_DESCRIPTION("IIO devices for tests: an ADC that counts, a DAC that checks");
+MODULE_DESCRIPTION("IIO devices for tests: ADCs that count, DACs that check");
 MODULE_LICENSE("GPL");
 MODULE_IMPORT_NS("DMA_BUF");
 MODULE_IMPORT_NS("IIO_DMA_BUFFER");
