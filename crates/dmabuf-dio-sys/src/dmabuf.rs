@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ioctls of a dma-buf: brackets around CPU access, and its name.
+//! ioctls of a dma-buf: brackets around CPU access, what devices still do with it, and its name.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::{Errno, Result};
 use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode, opcode};
@@ -21,6 +21,18 @@ pub struct Sync {
 }
 
 pin_layout!(Sync: 8 { flags @ 0 });
+
+/// `struct dma_buf_export_sync_file`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExportSyncFile {
+    /// In: [`Access`].
+    pub flags: u32,
+    /// Out: the `sync_file`.
+    pub fd: i32,
+}
+
+pin_layout!(ExportSyncFile: 8 { flags @ 0, fd @ 4 });
 
 /// What the CPU does between the two halves of a bracket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +59,8 @@ const SYNC_END: u64 = 1 << 2;
 
 /// Number of the ioctl that [`begin_cpu_access`] and [`end_cpu_access`] make.
 pub const IOC_SYNC: Opcode = opcode::write::<Sync>(b'b', 0);
+/// Number of the ioctl that [`export_sync_file`] makes.
+pub const IOC_EXPORT_SYNC_FILE: Opcode = opcode::read_write::<ExportSyncFile>(b'b', 2);
 /// Number of the ioctl that [`set_name`] makes.
 pub const IOC_SET_NAME: Opcode = opcode::write::<u64>(b'b', 1);
 
@@ -78,6 +92,25 @@ fn sync(dmabuf: BorrowedFd<'_>, flags: u64) -> Result<()> {
             other => return other,
         }
     }
+}
+
+/// Makes a [`sync_file`](crate::sync_file) of what devices still do with the buffer, and somebody
+/// who would access it like this has to wait for. Of what is over by now it knows nothing, nor of
+/// what begins later.
+///
+/// # Errors
+///
+/// `ENOTTY`: not a dma-buf, or a kernel before 6.0. `EMFILE`, `ENOMEM`.
+pub fn export_sync_file(dmabuf: BorrowedFd<'_>, access: Access) -> Result<OwnedFd> {
+    let mut export = ExportSyncFile { flags: access.bits() as u32, fd: -1 };
+    // SAFETY: IOC_EXPORT_SYNC_FILE reads and writes a `struct dma_buf_export_sync_file`, whose
+    // layout `ExportSyncFile` has.
+    unsafe {
+        let call = ioctl::Updater::<IOC_EXPORT_SYNC_FILE, ExportSyncFile>::new(&mut export);
+        ioctl::ioctl(dmabuf, call)?;
+    }
+    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(export.fd) })
 }
 
 /// Gives the buffer a name, which its lines in `/proc/*/fdinfo` and debugfs then carry.

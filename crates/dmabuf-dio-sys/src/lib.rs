@@ -6,9 +6,12 @@
 //! | module | interface |
 //! |---|---|
 //! | [`dio`] | `/dev/dmabuf_dio`: the ioctls and `io_uring` commands of the dmabuf-dio kernel module |
-//! | [`dmabuf`] | `DMA_BUF_IOCTL_SYNC` and `DMA_BUF_SET_NAME` on a dma-buf |
+//! | [`dmabuf`] | CPU access to a dma-buf, what devices still do with it, its name |
+//! | [`sync_file`] | a descriptor that stands for work of devices |
 //! | [`heap`] | `/dev/dma_heap/*`: allocation from a dma-buf heap, and of a file's content |
 //! | [`udmabuf`] | `/dev/udmabuf`: a dma-buf over the pages of a memfd |
+//! | [`iio`] | buffers of an IIO device: blocks of samples that are dma-bufs |
+//! | [`functionfs`] | endpoints of a USB function that take dma-bufs |
 //! | [`cachestat`] | `cachestat(2)`: how much of a file is in the page cache |
 //!
 //! Every call takes its file descriptors borrowed and returns new ones owned. Errors are
@@ -20,7 +23,10 @@
 pub mod cachestat;
 pub mod dio;
 pub mod dmabuf;
+pub mod functionfs;
 pub mod heap;
+pub mod iio;
+pub mod sync_file;
 pub mod udmabuf;
 
 mod layout;

@@ -7,7 +7,7 @@ use std::mem::{offset_of, size_of};
 use std::path::Path;
 use std::process::Command;
 
-use dmabuf_dio_sys::{dio, dmabuf, heap, udmabuf};
+use dmabuf_dio_sys::{dio, dmabuf, heap, sync_file, udmabuf};
 
 /// Builds the C lines and the lines expected of them, side by side.
 #[derive(Default)]
@@ -69,6 +69,12 @@ fn kernel(table: &mut Table) {
     table.value("DMA_BUF_IOCTL_SYNC", u64::from(dmabuf::IOC_SYNC));
     table.value("DMA_BUF_SET_NAME_B", u64::from(dmabuf::IOC_SET_NAME));
     table.value("DMA_BUF_NAME_LEN", dmabuf::NAME_LEN as u64);
+    structure!(table, "dma_buf_export_sync_file", dmabuf::ExportSyncFile, { flags, fd });
+    table.value("DMA_BUF_IOCTL_EXPORT_SYNC_FILE", u64::from(dmabuf::IOC_EXPORT_SYNC_FILE));
+    structure!(table, "sync_file_info", sync_file::Info, {
+        name, status, flags, num_fences, pad, sync_fence_info,
+    });
+    table.value("SYNC_IOC_FILE_INFO", u64::from(sync_file::IOC_FILE_INFO));
     structure!(table, "dma_heap_allocation_data", heap::Allocation, {
         len, fd, fd_flags, heap_flags,
     });
@@ -98,7 +104,7 @@ fn same_as_the_c_headers() {
     let text = format!(
         "#include <stddef.h>\n#include <stdio.h>\n#include <string.h>\n\
          #include <linux/dmabuf_dio.h>\n#include <linux/dma-buf.h>\n\
-         #include <linux/dma-heap.h>\n#include <linux/udmabuf.h>\n\
+         #include <linux/dma-heap.h>\n#include <linux/sync_file.h>\n#include <linux/udmabuf.h>\n\
          #define P(x) printf(\"%s %llu\\n\", #x, (unsigned long long)(x))\n\
          int main(void) {{\n{}return 0;\n}}\n",
         table.c
