@@ -166,6 +166,28 @@ pub enum Error {
         errno: Errno,
     },
 
+    /// A device of a stream does not do what it is asked to.
+    #[error("{device}: cannot {call}: {errno}")]
+    Stream {
+        /// Its name.
+        device: String,
+        /// `"attach a block"`, `"read sampling_frequency"`, ...
+        call: String,
+        /// As the kernel gave it.
+        errno: Errno,
+    },
+
+    /// A file of samples is no whole number of frames.
+    #[error("{}: its {length} bytes are no whole number of frames of {frame} bytes", path.display())]
+    CutFrame {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        length: u64,
+        /// Bytes of a frame.
+        frame: u64,
+    },
+
     /// A setting has a value that it cannot have.
     #[error("{name} cannot be {value}: {need}")]
     Setting {
@@ -265,6 +287,12 @@ impl Error {
             }
             Self::ReadOnlyBuffer => "export or open the buffer with O_RDWR".into(),
             Self::Buffer { errno, .. } => buffer_hint(*errno).into(),
+            Self::Stream { errno, .. } => stream_hint(*errno).into(),
+            Self::CutFrame { path, length, frame } => format!(
+                "choose the channels that are in it, or cut what is too much: truncate -s {} {}",
+                length / frame * frame,
+                path.display()
+            ),
             Self::Setting { name, need, .. } => format!("choose another {name}: {need}"),
             Self::Unavailable { refusals, .. } => refusals
                 .iter()
@@ -280,6 +308,7 @@ impl Error {
             Self::Open { errno, .. }
             | Self::Transfer { errno, .. }
             | Self::Buffer { errno, .. }
+            | Self::Stream { errno, .. }
             | Self::Target { errno, .. } => Some(*errno),
             Self::NoMemory { .. } => Some(Errno::from_raw(libc::ENOMEM)),
             Self::Unavailable { refusals, .. } => refusals.first().and_then(|first| first.errno),
@@ -326,6 +355,24 @@ fn buffer_hint(errno: Errno) -> &'static str {
         libc::EINVAL | libc::ENOTTY | libc::ENODEV | libc::EOPNOTSUPP => {
             "the buffer's exporter does not offer it: use a buffer from /dev/dma_heap/system"
         }
+        _ => "see dmesg for what the kernel says about it",
+    }
+}
+
+fn stream_hint(errno: Errno) -> &'static str {
+    match errno.raw() {
+        libc::EACCES => "as root, or with a udev rule that gives this user the device",
+        libc::EBUSY => "something else uses the device: end it first",
+        libc::EPERM | libc::ENOTTY => {
+            "the device has no dma-bufs (they need Linux 6.11 and a driver with a DMA buffer)"
+        }
+        libc::ENODEV => "the device is gone",
+        libc::EOPNOTSUPP => "the device, or its buffer, is for the other direction",
+        libc::ESHUTDOWN => "there is no host: plug it in and start again",
+        libc::EPIPE | libc::ECONNRESET => "the other end has closed the connection: start it again",
+        libc::ENOENT => "see what the device has: iio_info, or ls /sys/bus/iio/devices/*",
+        libc::ENOSPC => "free space on the file system",
+        libc::EOVERFLOW => "choose more or larger blocks, or a faster sink",
         _ => "see dmesg for what the kernel says about it",
     }
 }

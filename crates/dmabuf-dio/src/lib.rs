@@ -28,6 +28,7 @@
 //! | [`load`], [`save`] | [`Loader`] and [`Saver`] |
 //! | [`private`] | [`Private`], what was loaded into memory of this process alone |
 //! | [`backend`] | [`Backend`], the ways to move the bytes, and [`Refusal`], why one is not available |
+//! | [`stream`] | blocks of samples from a device to another, to a file, to the network |
 //! | [`control`] | [`Progress`] and [`CancelToken`] |
 //! | [`report`] | [`Report`], what was done in truth |
 //! | [`probe`] | what this kernel, its devices and a file offer |
@@ -50,6 +51,7 @@ pub mod private;
 pub mod probe;
 pub mod report;
 pub mod save;
+pub mod stream;
 
 // The code in the README is compiled as the documentation's is.
 #[cfg(doctest)]

@@ -53,6 +53,11 @@ impl Before {
     }
 }
 
+/// CPU time that all threads of the process have taken.
+pub(crate) fn cpu_time() -> Duration {
+    Usage::now().cpu
+}
+
 /// What all threads of the process have used. The bytes are those of `/proc/self/io`, in units of
 /// 512, for a tenth of the time.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Blocks that are queued on a device as dma-bufs, and are done when a fence says so.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use dmabuf_dio_sys::dmabuf::{self, Access};
+use dmabuf_dio_sys::sync_file;
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno as Os;
+
+use super::ring::Ring;
+use super::{Filled, failed};
+use crate::error::Result;
+
+/// What takes dma-bufs: a buffer of an IIO device, an endpoint of a USB function.
+pub(super) trait Port {
+    /// What error messages call it.
+    fn name(&self) -> &str;
+    fn attach(&self, dmabuf: BorrowedFd<'_>) -> rustix::io::Result<()>;
+    fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()>;
+}
+
+/// A block that the device has.
+#[derive(Debug)]
+struct Queued {
+    filled: Filled,
+    /// The `sync_file` of the fence that the device signals. It is taken right after the block was
+    /// queued: later the dma-buf would not tell any more how the work ended.
+    done: OwnedFd,
+}
+
+impl Queued {
+    fn is_done(&self) -> rustix::io::Result<bool> {
+        sync_file::status(self.done.as_fd())
+    }
+}
+
+/// The blocks that a device has, in order.
+#[derive(Debug)]
+pub(super) struct Fenced<P> {
+    pub(super) port: P,
+    /// What the device's access keeps others from.
+    wait_for: Access,
+    ring: Option<Arc<Ring>>,
+    queued: VecDeque<Queued>,
+}
+
+impl<P: Port> Fenced<P> {
+    /// A device that fills blocks.
+    pub(super) fn filling(port: P) -> Self {
+        Self { port, wait_for: Access::Read, ring: None, queued: VecDeque::new() }
+    }
+
+    /// A device that reads blocks.
+    pub(super) fn emptying(port: P) -> Self {
+        Self { port, wait_for: Access::Write, ring: None, queued: VecDeque::new() }
+    }
+
+    /// Attaches all blocks. The device keeps them until the port is closed.
+    pub(super) fn attach(&mut self, ring: &Arc<Ring>) -> Result<(), Os> {
+        for block in ring.blocks() {
+            self.port.attach(block.as_fd())?;
+        }
+        self.ring = Some(Arc::clone(ring));
+        Ok(())
+    }
+
+    /// Queues a block. Returns whether the device had nothing left to do by then, or may have had.
+    pub(super) fn queue(&mut self, filled: Filled) -> Result<bool> {
+        let ring = self.ring.as_ref();
+        let ring = ring.ok_or_else(|| failed(self.port.name(), "use its blocks", Os::INVAL))?;
+        let block = ring.block(filled.block).as_fd();
+        // A device that has called off the one before is not asked again.
+        self.is_idle()?;
+        self.port
+            .enqueue(block, filled.bytes)
+            .map_err(|errno| failed(self.port.name(), "queue a block", errno))?;
+        let done = dmabuf::export_sync_file(block, self.wait_for)
+            .map_err(|errno| failed(self.port.name(), "get a fence", errno))?;
+        let was_idle = self.is_idle()?;
+        self.queued.push_back(Queued { filled, done });
+        Ok(was_idle)
+    }
+
+    /// Whether every block that was queued is done.
+    pub(super) fn is_idle(&self) -> Result<bool> {
+        let last = self.queued.back().map_or(Ok(true), Queued::is_done);
+        last.map_err(|errno| self.ended(errno))
+    }
+
+    /// The block that was queued first, if it is done.
+    pub(super) fn take(&mut self) -> Result<Option<Filled>> {
+        match self.queued.front().map(Queued::is_done) {
+            Some(Ok(true)) => Ok(self.queued.pop_front().map(|queued| queued.filled)),
+            Some(Err(errno)) => Err(self.ended(errno)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The device has called a block off, which it says by one number or the other.
+    fn ended(&self, errno: Os) -> crate::Error {
+        let errno = if errno == Os::INTR { Os::NODEV } else { errno };
+        failed(self.port.name(), "finish a block", errno)
+    }
+
+    pub(super) fn first(&self) -> Option<PollFd<'_>> {
+        let first = self.queued.front()?;
+        Some(PollFd::from_borrowed_fd(first.done.as_fd(), PollFlags::IN))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// Forgets what is queued: the device has called it off.
+    pub(super) fn clear(&mut self) {
+        self.queued.clear();
+    }
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Keeps account of what is missing, and where.
+//!
+//! A device fills one block after the other. It loses frames when it has none to fill, between the
+//! last block and the one that is queued next, and that is a place known exactly. How many it says,
+//! if at all, in a counter, and a reading of that may cover more than one such place.
+
+use serde::Serialize;
+
+/// Samples that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Gap {
+    /// How many bytes the sink had before it, at least.
+    pub at: u64,
+    /// How many bytes the sink had before it, at most: the same as `at` unless frames were lost in
+    /// more than one place between two looks at the device's counter.
+    pub to: u64,
+    /// How many frames are missing; `None` if the device does not say.
+    pub frames: Option<u64>,
+}
+
+/// What was lost, by the place in what the source was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    frame: u64,
+    /// Bytes that the source was asked for.
+    queued: u64,
+    /// Bytes that came back from it.
+    taken: u64,
+    /// What the device's counter said last.
+    told: u64,
+    /// Where the device was by then, at least.
+    since: u64,
+    /// The first and the last place since then where it had no block.
+    dry: Option<(u64, u64)>,
+    losses: Vec<Gap>,
+    /// Start and length of what came back and was dropped.
+    drops: Vec<(u64, u64)>,
+}
+
+impl Ledger {
+    pub(super) fn new(frame: u64) -> Self {
+        Self { frame: frame.max(1), ..Self::default() }
+    }
+
+    /// A block was queued, to a source that may have had none.
+    pub(super) fn queued(&mut self, bytes: u64, was_dry: bool) {
+        if was_dry {
+            self.was_dry();
+        }
+        self.queued += bytes;
+    }
+
+    fn was_dry(&mut self) {
+        let first = self.dry.map_or(self.queued, |(first, _)| first);
+        self.dry = Some((first, self.queued));
+    }
+
+    /// Takes note of the device's counter. `dry`: it has no block at this moment. `last`: it will
+    /// get none any more, so what it loses from here on is not missing.
+    pub(super) fn reading(&mut self, lost: Option<u64>, dry: bool, last: bool) {
+        let resolved = self.dry;
+        if dry {
+            self.was_dry();
+        }
+        match (lost, self.dry, resolved) {
+            (Some(lost), _, _) if lost <= self.told => {}
+            (Some(lost), place, _) => {
+                // With blocks to fill all the time, it lost them on its own.
+                let (at, to) = place.unwrap_or((self.since, self.queued));
+                if !(last && at == self.queued) {
+                    self.losses.push(Gap { at, to, frames: Some(lost - self.told) });
+                }
+                self.told = lost;
+            }
+            (None, _, Some((at, to))) => self.losses.push(Gap { at, to, frames: None }),
+            (None, _, None) => {}
+        }
+        self.dry = dry.then_some((self.queued, self.queued));
+        self.since = self.taken;
+    }
+
+    /// A block came back. Returns where it began.
+    pub(super) fn taken(&mut self, bytes: u64) -> u64 {
+        self.taken += bytes;
+        self.taken - bytes
+    }
+
+    /// A block that came back is not passed on.
+    pub(super) fn dropped(&mut self, start: u64, bytes: u64) {
+        match self.drops.last_mut() {
+            Some((at, length)) if *at + *length == start => *length += bytes,
+            _ => self.drops.push((start, bytes)),
+        }
+    }
+
+    /// Frames that are missing so far, and in how many places.
+    pub(super) fn totals(&self) -> (u64, usize) {
+        let lost: u64 = self.losses.iter().filter_map(|gap| gap.frames).sum();
+        let dropped: u64 = self.drops.iter().map(|(_, bytes)| bytes / self.frame).sum();
+        (lost + dropped, self.losses.len() + self.drops.len())
+    }
+
+    /// The gaps in what the sink got, `bytes` in all.
+    pub(super) fn gaps(&self, bytes: u64) -> Vec<Gap> {
+        let passed_on = |place: u64| {
+            let dropped: u64 = self
+                .drops
+                .iter()
+                .take_while(|(start, _)| *start < place)
+                .map(|(start, length)| (*length).min(place - start))
+                .sum();
+            place - dropped
+        };
+        let losses = self.losses.iter().map(|gap| Gap {
+            at: passed_on(gap.at),
+            to: passed_on(gap.to),
+            ..*gap
+        });
+        let drops = self.drops.iter().map(|(start, length)| {
+            let at = passed_on(*start);
+            Gap { at, to: at, frames: Some(length / self.frame) }
+        });
+        let mut all: Vec<_> = losses.chain(drops).filter(|gap| gap.at < bytes).collect();
+        all.sort_by_key(|gap| (gap.at, gap.to));
+        let mut gaps: Vec<Gap> = Vec::new();
+        for gap in all {
+            match gaps.last_mut() {
+                // What touches cannot be told apart.
+                Some(last) if gap.at <= last.to => {
+                    last.to = last.to.max(gap.to);
+                    last.frames = last.frames.zip(gap.frames).map(|(a, b)| a + b);
+                }
+                _ => gaps.push(gap),
+            }
+        }
+        gaps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gap(at: u64, to: u64, frames: impl Into<Option<u64>>) -> Gap {
+        Gap { at, to, frames: frames.into() }
+    }
+
+    /// A source that was asked for four blocks of 80 bytes, ten frames each.
+    fn four() -> Ledger {
+        let mut ledger = Ledger::new(8);
+        for _ in 0..4 {
+            ledger.queued(80, false);
+        }
+        ledger.reading(Some(0), false, false);
+        ledger
+    }
+
+    #[test]
+    fn nothing_lost() {
+        let mut ledger = four();
+        ledger.taken(80);
+        ledger.reading(Some(0), false, false);
+        assert_eq!((ledger.totals(), ledger.gaps(80)), ((0, 0), vec![]));
+    }
+
+    #[test]
+    fn lost_for_want_of_a_block() {
+        let mut ledger = four();
+        for _ in 0..4 {
+            ledger.taken(80);
+        }
+        ledger.reading(Some(3), true, false);
+        ledger.queued(80, true);
+        ledger.reading(Some(5), false, false);
+        ledger.taken(80);
+        assert_eq!(ledger.gaps(400), [gap(320, 320, 5)]);
+        assert_eq!(ledger.totals(), (5, 2));
+        assert_eq!(ledger.gaps(320), [], "nothing came behind it");
+    }
+
+    #[test]
+    fn lost_after_the_last_block() {
+        let mut ledger = four();
+        for _ in 0..4 {
+            ledger.taken(80);
+        }
+        ledger.reading(Some(3), true, true);
+        assert_eq!((ledger.totals(), ledger.gaps(320)), ((0, 0), vec![]));
+    }
+
+    #[test]
+    fn lost_in_two_places_between_two_readings() {
+        let mut ledger = four();
+        for _ in 0..4 {
+            ledger.taken(80);
+        }
+        ledger.queued(80, true);
+        // By now that block is full too.
+        ledger.reading(Some(7), true, false);
+        ledger.taken(80);
+        ledger.queued(80, true);
+        ledger.reading(Some(8), false, false);
+        assert_eq!(ledger.gaps(480), [gap(320, 400, 8)]);
+    }
+
+    #[test]
+    fn lost_by_the_device_itself() {
+        let mut ledger = four();
+        ledger.taken(80);
+        ledger.reading(Some(0), false, false);
+        ledger.taken(80);
+        ledger.reading(Some(9), false, false);
+        assert_eq!(ledger.gaps(320), [gap(80, 320, 9)]);
+    }
+
+    #[test]
+    fn a_device_that_does_not_count() {
+        let mut ledger = four();
+        ledger.reading(None, false, false);
+        ledger.queued(80, true);
+        ledger.reading(None, false, false);
+        ledger.reading(None, true, false);
+        assert_eq!(ledger.gaps(400), [gap(320, 320, None)]);
+    }
+
+    #[test]
+    fn what_is_dropped_moves_what_follows() {
+        let mut ledger = four();
+        for drop in [false, true, true, false] {
+            let start = ledger.taken(80);
+            if drop {
+                ledger.dropped(start, 80);
+            }
+        }
+        ledger.queued(80, true);
+        ledger.reading(Some(2), false, false);
+        assert_eq!(ledger.gaps(240), [gap(80, 80, 20), gap(160, 160, 2)]);
+        assert_eq!(ledger.totals(), (22, 2));
+    }
+
+    #[test]
+    fn drop_and_loss_in_one_place_are_one_gap() {
+        let mut ledger = four();
+        for _ in 0..3 {
+            ledger.taken(80);
+        }
+        let start = ledger.taken(80);
+        ledger.dropped(start, 80);
+        ledger.queued(80, true);
+        ledger.reading(Some(2), false, false);
+        assert_eq!(ledger.gaps(320), [gap(240, 240, 12)]);
+    }
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Requests on a file by blocks whose pages are lent.
+
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use io_uring::{opcode, squeue, types};
+use rustix::event::{PollFd, Timespec, poll};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno as Os;
+
+use super::slots::{Completion, Slots};
+use super::{Filled, failed};
+use crate::error::{Error, Result};
+use crate::file::File;
+use crate::via::buffered::write_fully;
+
+/// The user data of the request that makes room.
+const ROOM: u64 = u64::MAX;
+
+/// A block on its way.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) filled: Filled,
+    /// Where in the file it begins.
+    pub(super) offset: u64,
+    /// Bytes of it that were moved: more than there are, if the disk has read whole blocks.
+    pub(super) done: u64,
+}
+
+impl Part {
+    pub(super) fn is_done(&self) -> bool {
+        self.done >= self.filled.bytes
+    }
+
+    fn left(&self) -> u64 {
+        self.filled.bytes - self.done
+    }
+}
+
+/// The file and the blocks.
+#[derive(Debug)]
+pub(super) struct Lent {
+    pub(super) slots: Slots,
+    file: Arc<File>,
+    direct: bool,
+    why_buffered: Option<String>,
+    /// What requests are multiples of, in bytes.
+    unit: u64,
+    in_flight: usize,
+    room: Room,
+}
+
+/// Room on the disk that is made ahead of what is written.
+#[derive(Debug, Default)]
+struct Room {
+    /// Up to where there is some.
+    end: u64,
+    /// How much is made at a time; 0: none.
+    step: u64,
+    pending: bool,
+}
+
+impl Lent {
+    pub(super) fn new(slots: Slots, file: &Arc<File>) -> Self {
+        let (mut direct, mut why_buffered) = (file.is_direct(), file.why_buffered.clone());
+        let align = file.align.offset;
+        if direct && !slots.blocks.size().is_multiple_of(align) {
+            why_buffered = Some(format!("O_DIRECT needs blocks of a multiple of {align} bytes"));
+            direct = false;
+        }
+        let unit = if direct { align } else { 1 };
+        let (file, room) = (Arc::clone(file), Room::default());
+        Self { slots, file, direct, why_buffered, unit, in_flight: 0, room }
+    }
+
+    pub(super) fn how(&self) -> String {
+        match &self.why_buffered {
+            None => "io_uring, O_DIRECT".into(),
+            Some(why) => format!("io_uring, through the page cache: {why}"),
+        }
+    }
+
+    /// Has room made in steps, from where there is some already.
+    pub(super) fn make_room(&mut self, end: u64, step: u64) {
+        self.room = Room { end, step, pending: false };
+    }
+
+    /// Reads what is missing of a block, rounded up to what the disk reads.
+    pub(super) fn read(&mut self, part: &Part) -> Result<()> {
+        let length = part.left().next_multiple_of(self.unit) as u32;
+        // To a slot an address is an offset.
+        let (at, index) = (part.done as *mut u8, part.filled.block as u16);
+        let entry = opcode::ReadFixed::new(self.fd()?, at, length, index)
+            .offset(part.offset + part.done)
+            .build()
+            .user_data(part.offset);
+        self.push(&entry)?;
+        self.submit()
+    }
+
+    /// Writes what is missing of some blocks, each when the one before is written and not at all
+    /// if it is not: what is in the file is never behind a hole. Does nothing while requests are
+    /// on their way.
+    pub(super) fn write(&mut self, parts: &mut dyn Iterator<Item = &mut Part>) -> Result<()> {
+        if self.in_flight > 0 {
+            return Ok(());
+        }
+        let mut chain: Vec<squeue::Entry> = Vec::new();
+        let mut end = 0;
+        for part in parts {
+            let whole = part.left() / self.unit * self.unit;
+            if whole > 0 {
+                let (at, index) = (part.done as *const u8, part.filled.block as u16);
+                let write = opcode::WriteFixed::new(self.fd()?, at, whole as u32, index)
+                    .offset(part.offset + part.done)
+                    .build()
+                    .user_data(part.offset);
+                chain.push(write);
+                end = part.offset + part.done + whole;
+            }
+            if whole < part.left() {
+                // Less than a block of the disk, at the end of all: when the rest is there.
+                if chain.is_empty() {
+                    self.write_rest(part)?;
+                }
+                break;
+            }
+        }
+        let Some(last) = chain.pop() else { return Ok(()) };
+        for entry in chain {
+            self.push(&entry.flags(squeue::Flags::IO_LINK))?;
+        }
+        self.push(&last)?;
+        self.grow(end)?;
+        self.submit()
+    }
+
+    /// Writes what is less than a block of the disk, through the page cache.
+    fn write_rest(&self, part: &mut Part) -> Result<()> {
+        let view = self.slots.blocks.block(part.filled.block).map()?;
+        let mut rest = vec![0; part.left() as usize];
+        view.read_at(part.done, &mut rest)?;
+        view.finish()?;
+        write_fully(self.file.buffered()?, &rest, part.offset + part.done)
+            .map_err(|(_, errno)| self.failed("write", errno))?;
+        part.done = part.filled.bytes;
+        Ok(())
+    }
+
+    /// Makes room in time: half a step before it is needed.
+    fn grow(&mut self, end: u64) -> Result<()> {
+        let Room { end: room, step, pending } = self.room;
+        if step == 0 || pending || end + step / 2 < room {
+            return Ok(());
+        }
+        let start = room.max(end);
+        let fd = types::Fd(self.file.fd().as_raw_fd());
+        let entry = opcode::Fallocate::new(fd, step)
+            .offset(start)
+            .mode(FallocateFlags::KEEP_SIZE.bits() as i32)
+            .build()
+            .user_data(ROOM);
+        self.room = Room { end: start + step, step, pending: true };
+        self.push(&entry)
+    }
+
+    /// Enters what became of a request into the part that it was for. An error says what could not
+    /// be done, and why if nothing was moved.
+    pub(super) fn completed(
+        &mut self,
+        completion: Completion,
+        part: Option<&mut Part>,
+        (call, nothing): (&str, Os),
+    ) -> Result<()> {
+        self.in_flight -= 1;
+        if completion.user_data == ROOM {
+            // Without room the write will fail, and say why. Where there is none to be made, fewer
+            // requests are.
+            self.room.pending = false;
+            if completion.result.is_err() {
+                self.room.step = 0;
+            }
+            return Ok(());
+        }
+        let Some(part) = part else { return Ok(()) };
+        match completion.result {
+            Ok(0) if !part.is_done() => Err(self.failed(call, nothing)),
+            Ok(moved) => {
+                part.done += moved;
+                Ok(())
+            }
+            // To be made again: one before it in a chain was short, say.
+            Err(Os::CANCELED | Os::AGAIN | Os::INTR) => Ok(()),
+            Err(Os::INVAL) if self.direct => self.go_buffered(),
+            Err(errno) => Err(self.failed(call, errno)),
+        }
+    }
+
+    /// Once it turns out that the file system does not do what it says.
+    fn go_buffered(&mut self) -> Result<()> {
+        self.file.buffered()?;
+        self.direct = false;
+        self.unit = 1;
+        self.why_buffered = Some("the file system refuses O_DIRECT (EINVAL)".into());
+        Ok(())
+    }
+
+    /// Waits for what is on its way, without looking at what becomes of it.
+    pub(super) fn settle(&mut self) {
+        let tick = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        while self.in_flight > 0 {
+            let _ = poll(&mut [self.slots.ready()], Some(&tick));
+            while self.slots.complete().is_some() {
+                self.in_flight -= 1;
+            }
+        }
+    }
+
+    pub(super) fn ready(&self) -> Option<PollFd<'_>> {
+        (self.in_flight > 0).then(|| self.slots.ready())
+    }
+
+    fn fd(&self) -> Result<types::Fd> {
+        Ok(types::Fd(self.file.with_direct(self.direct)?.as_raw_fd()))
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) -> Result<()> {
+        self.slots.push(entry).map_err(|errno| self.failed("queue a request", errno))?;
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    fn submit(&mut self) -> Result<()> {
+        self.slots.submit().map_err(|errno| self.failed("submit requests", errno))
+    }
+
+    fn failed(&self, call: &str, errno: Os) -> Error {
+        failed(&self.file.path.display().to_string(), call, errno)
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Streams: blocks of samples that go from a source to a sink, with no copy by the CPU.
+//!
+//! A [`Ring`] has a few dma-bufs. A [`Source`] fills them, a [`Sink`] empties them, and
+//! [`Stream::run`] passes them on, until enough has gone through or somebody stops it. What could
+//! not be passed on is counted, and every gap is told with its place.
+//!
+//! | | source | sink |
+//! |---|---|---|
+//! | an IIO device | [`IioSource`] | [`IioSink`], [`Repeat`] |
+//! | a file | [`FileSource`] | [`FileSink`] |
+//! | a USB host | [`UsbSource`] | [`UsbSink`] |
+//! | a socket | | [`SocketSink`] |
+//! | nothing | | [`Discard`] |
+//!
+//! ```no_run
+//! use dmabuf_dio::stream::{Device, FileSink, IioSource, Ring, Stream};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device = Device::find("cf-ad9361-lpc").ok_or("no such device")?;
+//! let mut source = IioSource::open(device.clone(), 0, &device.channels(0)?)?;
+//! let mut sink = FileSink::create("capture.bin")?;
+//! let ring = Ring::new(8, 4 << 20)?;
+//! let summary = Stream::new(&mut source, &mut sink, ring).limit(1 << 30).run()?;
+//! println!("{} bytes by {}, {} gaps", summary.bytes, summary.sink, summary.gaps.len());
+//! # Ok(())
+//! # }
+//! ```
+
+mod calls;
+mod device;
+mod discard;
+mod fenced;
+mod file;
+mod fileio;
+mod gaps;
+mod iio;
+mod lent;
+mod pump;
+mod ring;
+mod slots;
+mod socket;
+mod usb;
+mod worker;
+
+use std::sync::Arc;
+
+use rustix::event::PollFd;
+use rustix::io::Errno as Os;
+
+pub use device::{Channel, Device, Format, frame_bytes};
+pub use discard::Discard;
+pub use file::{FileSink, FileSource};
+pub use gaps::Gap;
+pub use iio::{IioSink, IioSource, Repeat};
+pub use pump::{Interrupted, Overrun, State, Stream, Summary};
+pub use ring::Ring;
+pub use socket::SocketSink;
+pub use usb::{Function, UsbSink, UsbSource};
+
+use crate::error::{Error, Result};
+
+/// A block that has something in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filled {
+    /// Its number in the ring.
+    pub block: usize,
+    /// How many bytes from its start, at least 1.
+    pub bytes: u64,
+}
+
+/// Fills blocks, in the order in which they were queued.
+pub trait Source {
+    /// Bytes of a frame: blocks are filled with whole ones.
+    fn frame(&self) -> u64;
+
+    /// The way the bytes take into a block, for people; known once a ring is attached.
+    fn how(&self) -> String;
+
+    /// Makes the blocks of a ring known, before any is queued.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`] if they cannot be used.
+    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()>;
+
+    /// Lets samples flow.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    fn start(&mut self) -> Result<()>;
+
+    /// Queues a block, to be filled with `bytes` bytes. Does not block. Returns whether the source
+    /// was losing frames for want of a block, or may have been.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool>;
+
+    /// The block that was queued first, if it is full.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`], with `ENODEV` if the device is gone.
+    fn take(&mut self) -> Result<Option<Filled>>;
+
+    /// What to poll for until [`take`](Self::take) may have something; `None` if nothing is queued.
+    fn ready(&self) -> Option<PollFd<'_>>;
+
+    /// How many blocks are queued.
+    fn queued(&self) -> usize;
+
+    /// How many bytes it has; `None` if it goes on for ever.
+    fn len(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether it has nothing.
+    fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
+    /// Whether frames are being lost at this moment for want of a block: every one that is queued
+    /// is full. Never so for what waits until there is one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`take`](Self::take).
+    fn is_dry(&self) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Frames that the source says it has lost since it was started; `None` if it does not say.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    fn lost(&mut self) -> Result<Option<u64>> {
+        Ok(Some(0))
+    }
+
+    /// Stops the samples. What is queued is not filled any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    fn stop(&mut self) -> Result<()>;
+}
+
+/// Empties blocks, in the order in which they were queued.
+pub trait Sink {
+    /// The way the bytes take out of a block, for people; known once a ring is attached.
+    fn how(&self) -> String;
+
+    /// Makes the blocks of a ring known, before any is queued. `expected` is how many bytes will
+    /// come, if that is known.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`] if they cannot be used: `ENOSPC` if there is no room for `expected` bytes.
+    fn attach(&mut self, ring: &Arc<Ring>, expected: Option<u64>) -> Result<()>;
+
+    /// Queues a block, whose content goes behind that of those before. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    fn queue(&mut self, filled: Filled) -> Result<()>;
+
+    /// The block that was queued first, if all of it is where it belongs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`]: `ENOSPC` if there is no room for it.
+    fn take(&mut self) -> Result<Option<Filled>>;
+
+    /// What to poll for until [`take`](Self::take) may have something; `None` if nothing is queued.
+    fn ready(&self) -> Option<PollFd<'_>>;
+
+    /// How many blocks are queued.
+    fn queued(&self) -> usize;
+
+    /// Makes what was taken durable, where that means something. Called once, also after an error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    fn finish(&mut self) -> Result<()>;
+}
+
+/// The error of a call.
+fn failed(who: &str, call: impl Into<String>, errno: impl Into<crate::Errno>) -> Error {
+    Error::Stream { device: who.into(), call: call.into(), errno: errno.into() }
+}
+
+/// The ring that a block was queued of: to queue before attaching is an error of the caller.
+fn attached<'r>(ring: Option<&'r Arc<Ring>>, who: &str) -> Result<&'r Arc<Ring>> {
+    ring.ok_or_else(|| failed(who, "use its blocks before they are attached", Os::INVAL))
+}
