@@ -95,6 +95,7 @@ programs: deps
 	@tools/build-kselftests "$$(vm/kernel --sources 7.3-series)"
 	@mkdir -p build
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
+	@ln -sfn "$$(tools/python-env tests/clients)" build/python-clients
 
 .PHONY: module
 module: deps ## dmabuf_dio.ko for the running kernel (needs its headers)

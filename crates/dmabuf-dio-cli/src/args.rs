@@ -10,6 +10,7 @@ use dmabuf_dio::Backend;
 
 use crate::bench::args::BenchArgs;
 use crate::size::parse_size;
+use crate::stream::args::{CaptureArgs, ReplayArgs};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -23,7 +24,7 @@ Exit codes:
   130  interrupted by Ctrl-C
   else the exit code of COMMAND";
 
-/// Load a file into a dma-buf with no copy by the CPU, and save one
+/// Load files into dma-bufs, save these, and stream samples, with no copy by the CPU
 #[derive(Debug, Parser)]
 #[command(name = "dmabuf-dio", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     Load(LoadArgs),
     Save(SaveArgs),
+    Capture(CaptureArgs),
+    Replay(ReplayArgs),
     Bench(BenchArgs),
     Completions(CompletionsArgs),
 }

@@ -12,6 +12,7 @@ mod save;
 mod show;
 mod signals;
 mod size;
+mod stream;
 mod verify;
 
 use std::process::ExitCode;
@@ -26,6 +27,8 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Save(args) => save::run(&args),
+        Command::Capture(args) => stream::capture::run(&args),
+        Command::Replay(args) => stream::replay::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => completions::run(&args),
     };

@@ -26,6 +26,39 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{text:?} is more than 64 bits hold"))
 }
 
+/// Reads `48000`, `48k`, `30.72M`, `1G`: times per second.
+pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text[digits.len()..].to_ascii_lowercase();
+    let prefix = unit.strip_suffix("hz").unwrap_or(&unit);
+    let factor = match prefix {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        "g" => 1e9,
+        _ => return Err(format!("{unit:?} is no unit: write k, M or G")),
+    };
+    let number: f64 = digits
+        .trim_end()
+        .parse()
+        .map_err(|_| format!("{text:?} is no rate: write 48000, 48k or 30.72M"))?;
+    // What a decimal fraction cannot be in binary is not to be seen in a millionth of a hertz.
+    let rate = (number * factor * 1e6).round() / 1e6;
+    if (0.0..=1e15).contains(&rate) {
+        Ok(rate)
+    } else {
+        Err(format!("{text:?} is no rate: write 48000, 48k or 30.72M"))
+    }
+}
+
+/// Reads a whole number: `1000000`, `1M`.
+pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
+    match parse_rate(text) {
+        Ok(count) if count.fract() == 0.0 && count >= 1.0 => Ok(count as u64),
+        _ => Err(format!("{text:?} is no number of frames: write 1000000, 1000k or 1M")),
+    }
+}
+
 /// Writes a number of bytes with three digits or so.
 pub(crate) fn show_size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
@@ -60,6 +93,26 @@ mod tests {
         }
         for text in ["", "K", "-1", "4Q", "1.5G", "99999999999999999999", "17000000T"] {
             assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rates_are_read() {
+        for (text, rate) in
+            [("0", 0.0), ("48000", 48e3), ("48k", 48e3), ("30.72M", 30_720_000.0), ("1 GHz", 1e9)]
+        {
+            assert_eq!(parse_rate(text), Ok(rate), "{text}");
+        }
+        for text in ["", "k", "-1", "1T", "inf", "nan", "1e30"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn counts_are_read() {
+        assert_eq!((parse_count("10M"), parse_count("12")), (Ok(10_000_000), Ok(12)));
+        for text in ["", "0", "0.5", "1.0005k", "x"] {
+            assert!(parse_count(text).is_err(), "{text}");
         }
     }
 

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a stream did, for people and for programs.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use dmabuf_dio::stream::{Gap, Summary};
+use serde::Serialize;
+
+use super::args::StreamArgs;
+use super::device::Chosen;
+use crate::exit::Failure;
+use crate::show::{Lines, exact};
+
+/// How many gaps are shown to people.
+const SHOWN: usize = 10;
+/// The longest word.
+const WORDS: usize = "described".len();
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Output<'a> {
+    schema: u32,
+    device: &'a str,
+    channels: Vec<&'a str>,
+    frame_bytes: u64,
+    rate: Option<f64>,
+    frames: u64,
+    #[serde(flatten)]
+    summary: &'a Summary,
+    description: Option<String>,
+}
+
+/// Prints a summary; `ends` says where the samples came from or went, beside the device.
+pub(crate) fn print(
+    args: &StreamArgs,
+    chosen: &Chosen,
+    summary: &Summary,
+    sidecar: Option<&Path>,
+) -> Result<(), Failure> {
+    if args.quiet {
+        return Ok(());
+    }
+    let frames = summary.bytes / chosen.frame();
+    let text = if args.json {
+        let output = Output {
+            schema: 1,
+            device: chosen.device.name(),
+            channels: chosen.channels.iter().map(|channel| &*channel.name).collect(),
+            frame_bytes: chosen.frame(),
+            rate: chosen.rate,
+            frames,
+            summary,
+            description: sidecar.map(|path| path.display().to_string()),
+        };
+        serde_json::to_string_pretty(&output).map_err(std::io::Error::from)? + "\n"
+    } else {
+        human(chosen, summary, frames, sidecar)
+    };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn human(chosen: &Chosen, summary: &Summary, frames: u64, sidecar: Option<&Path>) -> String {
+    let mut lines = Lines::new(WORDS);
+    lines.line("device", chosen.describe());
+    lines.line("from", &summary.source);
+    lines.line("to", &summary.sink);
+    lines.line("moved", format!("{frames} frames, {}", exact(summary.bytes)));
+    let mib = summary.bytes as f64 / f64::from(1 << 20);
+    let speed = if summary.seconds > 0.0 { mib / summary.seconds } else { 0.0 };
+    lines.line("time", format!("{:.3} s, {speed:.1} MiB/s", summary.seconds));
+    let part = if summary.seconds > 0.0 { summary.cpu_seconds / summary.seconds } else { 0.0 };
+    lines.line("CPU", format!("{:.3} s, {:.1} %", summary.cpu_seconds, part * 100.0));
+    lines.line("lost", lost(summary));
+    for gap in summary.gaps.iter().take(SHOWN) {
+        lines.line("gap", place(gap, chosen.frame()));
+    }
+    if let Some(more) = summary.gaps.len().checked_sub(SHOWN + 1) {
+        lines.line("", format!("and {} more: see --json", more + 1));
+    }
+    if let Some(path) = sidecar {
+        lines.line("described", format!("{} (SigMF)", path.display()));
+    }
+    lines.into_text()
+}
+
+fn lost(summary: &Summary) -> String {
+    let unknown = summary.gaps.iter().any(|gap| gap.frames.is_none());
+    match summary.gaps.len() {
+        0 => "nothing".to_owned(),
+        gaps => format!(
+            "{}{} frames in {gaps} gaps",
+            if unknown { "at least " } else { "" },
+            summary.lost_frames
+        ),
+    }
+}
+
+fn place(gap: &Gap, frame: u64) -> String {
+    let frames = gap.frames.map_or_else(|| "unknown".to_owned(), |frames| frames.to_string());
+    let (from, to) = (gap.at / frame, gap.to / frame);
+    if from == to {
+        format!("{frames} frames before frame {from}")
+    } else {
+        format!("{frames} frames between frames {from} and {to}")
+    }
+}

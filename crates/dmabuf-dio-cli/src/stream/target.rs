@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where a capture goes.
+
+use std::convert::Infallible;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use dmabuf_dio::CancelToken;
+use dmabuf_dio::stream::{Discard, FileSink, Function, Sink, SocketSink, UsbSink};
+
+use crate::exit::{FAILED, Failure, USAGE};
+
+/// What `--to` takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    File(PathBuf),
+    Tcp(String),
+    Usb(PathBuf),
+    None,
+}
+
+impl FromStr for Target {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(if let Some(address) = text.strip_prefix("tcp://") {
+            Self::Tcp(address.into())
+        } else if let Some(path) = text.strip_prefix("ffs:") {
+            Self::Usb(path.into())
+        } else if text == "none" {
+            Self::None
+        } else {
+            Self::File(text.into())
+        })
+    }
+}
+
+/// A sink that is open, and what has to stay so with it.
+pub(crate) struct Open {
+    pub(crate) sink: Box<dyn Sink>,
+    _function: Option<Function>,
+}
+
+impl Target {
+    /// Opens it; waits for a USB host. `None` if that was interrupted.
+    pub(crate) fn open(&self, force: bool, cancel: &CancelToken) -> Result<Option<Open>, Failure> {
+        let mut function = None;
+        let sink: Box<dyn Sink> = match self {
+            Self::None => Box::new(Discard::default()),
+            Self::File(path) => {
+                refuse_to_replace(path, force)?;
+                Box::new(FileSink::create(path)?)
+            }
+            Self::Tcp(address) => Box::new(connect(address)?),
+            Self::Usb(path) if path.is_dir() => {
+                let mut ours = Function::new(path)?;
+                eprintln!(
+                    "dmabuf-dio: waiting for a USB host: bind the gadget if it is not bound \
+                     (echo CONTROLLER > /sys/kernel/config/usb_gadget/NAME/UDC)"
+                );
+                if !ours.wait(cancel)? {
+                    return Ok(None);
+                }
+                let sink = UsbSink::open(ours.endpoint())?;
+                function = Some(ours);
+                Box::new(sink)
+            }
+            Self::Usb(path) => Box::new(UsbSink::open(path)?),
+        };
+        Ok(Some(Open { sink, _function: function }))
+    }
+}
+
+/// A capture may not be there a second time.
+fn refuse_to_replace(path: &Path, force: bool) -> Result<(), Failure> {
+    if force || !path.exists() {
+        return Ok(());
+    }
+    let what = format!("{} is there already", path.display());
+    Err(Failure::new(USAGE, what, "choose another name, or replace it: --force"))
+}
+
+fn connect(address: &str) -> Result<SocketSink, Failure> {
+    let name = format!("tcp://{address}");
+    let socket = TcpStream::connect(address).map_err(|error| {
+        let hint = "write tcp://HOST:PORT, where somebody listens: nc -l -p PORT > samples";
+        Failure::new(FAILED, format!("{name}: cannot connect: {error}"), hint)
+    })?;
+    Ok(SocketSink::new(socket, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_told_apart() {
+        let target = |text: &str| text.parse::<Target>().expect("every text is one");
+        assert_eq!(target("tcp://host:1"), Target::Tcp("host:1".into()));
+        assert_eq!(target("ffs:/dev/ffs/ep1"), Target::Usb("/dev/ffs/ep1".into()));
+        assert_eq!(target("none"), Target::None);
+        assert_eq!(target("a/none"), Target::File("a/none".into()));
+    }
+}

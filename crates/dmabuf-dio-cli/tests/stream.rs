@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `dmabuf-dio capture` and `replay`, as a user types them, with the simulated devices of
+//! `kernel/sim/iio_stream`, where these are.
+
+use std::fs;
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+const FRAME: usize = 8;
+
+/// The devices, which one test at a time has, and a folder on the file system under test.
+struct Setup {
+    folder: tempfile::TempDir,
+    _lock: MutexGuard<'static, ()>,
+}
+
+impl Setup {
+    fn get() -> Option<Self> {
+        static LOCK: Mutex<()> = Mutex::new(());
+        let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        if sysfs("stream-adc").is_none() {
+            println!("skipped: no simulated IIO device");
+            return None;
+        }
+        let parent = std::env::var_os("DMABUF_DIO_TEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+        Some(Self { folder: tempfile::tempdir_in(parent).expect("a folder"), _lock: lock })
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).into_os_string().into_string().expect("text")
+    }
+}
+
+/// Where sysfs has the device of that name.
+fn sysfs(name: &str) -> Option<PathBuf> {
+    let devices = fs::read_dir("/sys/bus/iio/devices").ok()?.flatten();
+    devices.map(|entry| entry.path()).find(|folder| {
+        fs::read_to_string(folder.join("name")).is_ok_and(|found| found.trim() == name)
+    })
+}
+
+fn number(device: &str, attribute: &str) -> u64 {
+    let path = sysfs(device).expect("a device").join(attribute);
+    fs::read_to_string(path).expect(attribute).trim().parse().expect("a number")
+}
+
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dmabuf-dio"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    program(arguments).output().expect("run dmabuf-dio")
+}
+
+#[track_caller]
+fn ok(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {:?}\n{errors}", output.status);
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[track_caller]
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&ok(&[arguments, &["--json"]].concat())).expect("JSON")
+}
+
+/// Runs what has to fail with a code; returns what it says.
+#[track_caller]
+fn fails(code: i32, arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{errors}");
+    assert!(errors.lines().last().is_some_and(|hint| hint.starts_with("   ")), "{errors}");
+    errors
+}
+
+/// Fails unless a file has frames 0, 1, 2, ... Returns how many.
+#[track_caller]
+fn frames(path: &str) -> usize {
+    let bytes = fs::read(path).expect("a file");
+    assert_eq!(bytes.len() % FRAME, 0, "a frame is cut");
+    for (number, frame) in bytes.chunks_exact(FRAME).enumerate() {
+        let found = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
+        assert_eq!(found, number as u64);
+    }
+    bytes.len() / FRAME
+}
+
+#[test]
+fn a_capture_and_its_replay() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.sigmf-data");
+    let report =
+        ok(&["capture", "stream-adc", "--rate", "1M", "--samples", "100003", "--to", &data]);
+    for word in ["device", "from", "to", "moved", "time", "CPU", "lost", "described"] {
+        assert!(report.lines().any(|line| line.starts_with(word)), "no {word} in\n{report}");
+    }
+    assert_eq!(frames(&data), 100_003);
+    let meta = fs::read_to_string(setup.path("samples.sigmf-meta")).expect("a description");
+    let meta: Value = serde_json::from_str(&meta).expect("JSON");
+    assert_eq!(meta["global"]["core:datatype"], "ru16_le");
+    assert_eq!(meta["global"]["core:sample_rate"], 1e6);
+
+    let again = fails(2, &["capture", "stream-adc", "--samples", "1", "--to", &data]);
+    assert!(again.contains("--force"), "{again}");
+    assert_eq!(frames(&data), 100_003, "as it was");
+
+    // The rate is that of the description.
+    ok(&["replay", &data, "--to", "stream-dac", "--rate", "2M", "--quiet"]);
+    let summary = json(&["replay", &data, "--to", "stream-dac"]);
+    assert_eq!((&summary["frames"], &summary["rate"]), (&100_003.into(), &1e6.into()));
+    assert_eq!(number("stream-dac", "moved_frames"), 100_003);
+    assert_eq!(number("stream-dac", "wrong_frames"), 0);
+    let part = json(&["replay", &data, "--to", "stream-dac", "--samples", "1k", "--rate", "0"]);
+    assert_eq!(part["frames"], 1000);
+
+    let summary = json(&["capture", "stream-adc", "--samples", "10k", "--to", &data, "--force"]);
+    let keys: Vec<_> = summary.as_object().expect("an object").keys().cloned().collect();
+    let wanted = [
+        "bytes",
+        "channels",
+        "cpu_seconds",
+        "description",
+        "device",
+        "frame_bytes",
+        "frames",
+        "gaps",
+        "lost_frames",
+        "rate",
+        "schema",
+        "seconds",
+        "sink",
+        "source",
+    ];
+    assert_eq!(keys, wanted);
+    assert_eq!(frames(&data), 10_000);
+}
+
+#[test]
+fn some_channels() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("two.bin");
+    let two = ["--channels", "voltage0,in_voltage1", "--samples", "1000", "--to", &data];
+    let summary = json(&[&["capture", "stream-adc"], &two[..]].concat());
+    assert_eq!(summary["channels"], serde_json::json!(["in_voltage0", "in_voltage1"]));
+    let bytes = fs::read(&data).expect("the file");
+    let wanted: Vec<u8> = (0..1000_u32).flat_map(u32::to_le_bytes).collect();
+    assert_eq!(bytes, wanted);
+    let meta = fs::read_to_string(setup.path("two.sigmf-meta")).expect("a description");
+    assert!(meta.contains("\"core:dataset\": \"two.bin\""), "{meta}");
+}
+
+#[test]
+fn over_the_network() {
+    let Some(_setup) = Setup::get() else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("tcp://{}", listener.local_addr().expect("its number"));
+    let receiver = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        listener.accept().expect("a connection").0.read_to_end(&mut bytes).expect("all of it");
+        bytes
+    });
+    let summary = json(&["capture", "stream-adc", "--samples", "1M", "--to", &address]);
+    assert_eq!(summary["description"], Value::Null);
+    let bytes = receiver.join().expect("the receiver");
+    let wanted: Vec<u8> = (0..1_000_000_u64).flat_map(u64::to_le_bytes).collect();
+    assert!(bytes == wanted, "{} bytes", bytes.len());
+    let nobody = fails(1, &["capture", "stream-adc", "--samples", "1", "--to", &address]);
+    assert!(nobody.contains("cannot connect"), "{nobody}");
+}
+
+fn start(arguments: &[&str]) -> Child {
+    program(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started")
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").arg(name).arg(child.id().to_string()).status();
+    assert!(status.expect("kill").success());
+}
+
+#[test]
+fn ctrl_c_is_an_ordinary_end() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.bin");
+    let child = start(&["capture", "stream-adc", "--rate", "1M", "--to", &data, "--json"]);
+    thread::sleep(Duration::from_millis(1500));
+    signal(&child, "-INT");
+    let output = child.wait_with_output().expect("its end");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(summary["frames"], frames(&data));
+    assert!(frames(&data) > 500_000, "{summary}");
+    assert_eq!(summary["lost_frames"], 0);
+
+    let child = start(&["replay", &data, "--to", "stream-dac", "--cyclic", "--json"]);
+    thread::sleep(Duration::from_millis(500));
+    signal(&child, "-INT");
+    assert!(child.wait_with_output().expect("its end").status.success());
+}
+
+/// Whenever it is killed, what is in the file is the beginning of what was captured.
+#[test]
+fn a_killed_capture_leaves_a_valid_prefix() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.sigmf-data");
+    let mut seed = std::process::id();
+    let mut most = 0;
+    for block in ["16K", "64K", "1M", "4M"] {
+        for _ in 0..3 {
+            seed = seed.wrapping_mul(1_103_515_245).wrapping_add(12_345);
+            let delay = Duration::from_millis(100 + u64::from(seed >> 16) % 300);
+            let arguments = [
+                "capture",
+                "stream-adc",
+                "--rate",
+                "0",
+                "--block",
+                block,
+                "--to",
+                &data,
+                "--force",
+            ];
+            let mut child = start(&arguments);
+            thread::sleep(delay);
+            signal(&child, "-KILL");
+            child.wait().expect("its end");
+            let got = frames(&data);
+            println!("blocks of {block}, killed after {delay:?}: {got} frames");
+            most = most.max(got);
+            let meta = fs::read_to_string(setup.path("samples.sigmf-meta")).expect("described");
+            assert!(serde_json::from_str::<Value>(&meta).is_ok(), "{meta}");
+        }
+    }
+    assert!(most > 0, "it never got to write");
+}
+
+#[test]
+fn a_slow_receiver() {
+    let Some(_setup) = Setup::get() else { return };
+    for policy in ["block", "drop", "fail"] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = format!("tcp://{}", listener.local_addr().expect("its number"));
+        let receiver = thread::spawn(move || {
+            let mut stream = listener.accept().expect("a connection").0;
+            let (mut bytes, mut piece) = (Vec::new(), vec![0; 1 << 20]);
+            while let Ok(got @ 1..) = stream.read(&mut piece) {
+                bytes.extend_from_slice(&piece[..got]);
+                if bytes.len() < 24 << 20 {
+                    thread::sleep(Duration::from_millis(30));
+                }
+            }
+            bytes
+        });
+        let arguments = [
+            "capture",
+            "stream-adc",
+            "--rate",
+            "20M",
+            "--seconds",
+            "1",
+            "--block",
+            "64K",
+            "--blocks",
+            "4",
+            "--overrun",
+            policy,
+            "--to",
+            &address,
+        ];
+        if policy == "fail" {
+            let said = fails(1, &arguments);
+            assert!(said.contains("cannot keep up") && said.contains("larger blocks"), "{said}");
+            drop(receiver);
+            continue;
+        }
+        let summary = json(&arguments);
+        let bytes = receiver.join().expect("the receiver");
+        assert_eq!(summary["bytes"], bytes.len());
+        let (mut next, mut lost) = (0, 0);
+        for frame in bytes.chunks_exact(FRAME) {
+            let number = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
+            lost += number - next;
+            next = number + 1;
+        }
+        assert!(lost > 0, "the receiver was not slow");
+        assert!(
+            summary["lost_frames"].as_u64().is_some_and(|told| told >= lost),
+            "{lost}: {summary}"
+        );
+        assert!(!summary["gaps"].as_array().expect("a list").is_empty());
+    }
+}
+
+#[test]
+fn a_device_without_dmabufs() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.bin");
+    let summary =
+        json(&["capture", "stream-adc-fileio", "--rate", "1M", "--samples", "100k", "--to", &data]);
+    assert!(summary["source"].as_str().is_some_and(|how| how.contains("takes no dma-bufs")));
+    assert_eq!(frames(&data), 100_000);
+    fs::write(&data, [0; 80]).expect("written");
+    let cyclic = fails(1, &["replay", &data, "--to", "stream-dac-fileio", "--cyclic"]);
+    assert!(cyclic.contains("stream-dac-fileio: cannot attach a block"), "{cyclic}");
+}
+
+#[test]
+fn bad_input() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.bin");
+    let to = ["--to", &data, "--samples", "1000"];
+    let capture = |more: &[&'static str]| [&["capture", "stream-adc"], more, &to].concat();
+    let says = |code, arguments: &[&str], what: &str| {
+        let said = fails(code, arguments);
+        assert!(said.contains(what), "{said}");
+    };
+    says(1, &[&["capture", "nothing"], &to[..]].concat(), "there are: stream-adc");
+    says(1, &[&["capture", "stream-dac"], &to[..]].concat(), "the other direction");
+    says(1, &capture(&["--buffer", "3"]), "buffer3");
+    says(2, &capture(&["--channels", "voltage9"]), "voltage0,voltage1");
+    says(2, &capture(&["--block", "4100"]), "--block 8192");
+    says(2, &capture(&["--block", "0"]), "block cannot be 0");
+    says(2, &capture(&["--block", "2G"]), "from 1 to 1 GiB");
+    says(2, &capture(&["--blocks", "0"]), "blocks cannot be 0");
+    says(2, &capture(&["--blocks", "10000"]), "from 1 to 4096");
+    says(1, &capture(&["--blocks", "4096", "--block", "1G"]), "not enough memory");
+    says(1, &capture(&["--rate", "100G"]), "sampling_frequency");
+    says(1, &["capture", "stream-adc", "--to", "/no/such/folder/x"], "check the path");
+    says(1, &["capture", "stream-adc", "--to", "ffs:/no/such/ep1"], "/no/such/ep1");
+    assert!(!Path::new(&data).exists(), "nothing was made");
+
+    fs::write(&data, [0; 12]).expect("written");
+    says(1, &["replay", &data, "--to", "stream-dac"], "truncate -s 8 ");
+    says(1, &["replay", &data, "--to", "stream-adc"], "the other direction");
+    says(1, &["replay", &setup.path("none"), "--to", "stream-dac"], "check the path");
+
+    let first = start(&["capture", "stream-adc", "--rate", "1M", "--to", "none"]);
+    thread::sleep(Duration::from_millis(500));
+    says(1, &["capture", "stream-adc", "--to", "none"], "something else uses the device");
+    signal(&first, "-INT");
+    assert!(first.wait_with_output().expect("its end").status.success());
+
+    // More blocks than the process may have files.
+    let many = "ulimit -n 64; exec \"$0\" capture stream-adc --to none --samples 1 --blocks 100 \
+                --block 4K";
+    let output = Command::new("sh").args(["-c", many, env!("CARGO_BIN_EXE_dmabuf-dio")]).output();
+    let output = output.expect("sh");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("ulimit -n"), "{said}");
+}
