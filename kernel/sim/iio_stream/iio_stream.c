@@ -41,6 +41,7 @@
 #define STREAM_RATE_DEFAULT	1000000
 #define STREAM_RATE_MAX		1000000000
 #define STREAM_TICK_US		500
+#define STREAM_ALIGN		8	/* of blocks, as some DMA controllers want it */
 
 /* A dma-buf that is attached, by its block. */
 struct stream_map {
@@ -240,6 +241,8 @@ static int stream_submit(struct iio_dma_buffer_queue *queue,
 
 	if (block->fileio && stream->input)
 		block->bytes_used = block->size;
+	if (!block->fileio && block->bytes_used % STREAM_ALIGN)
+		return -EINVAL;
 	scoped_guard(spinlock_irqsave, &queue->list_lock)
 		list_add_tail(&block->head, &stream->active);
 	wake_up(&stream->wake);
@@ -324,6 +327,19 @@ static void stream_release(struct iio_buffer *buffer)
 	mutex_destroy(&stream->lock);
 	kfree(stream);
 }
+
+static ssize_t length_align_show(struct device *dev,
+				 struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%d\n", STREAM_ALIGN);
+}
+
+static IIO_DEVICE_ATTR(length_align_bytes, 0444, length_align_show, NULL, 0);
+
+static const struct iio_dev_attr *stream_buffer_attrs[] = {
+	&iio_dev_attr_length_align_bytes,
+	NULL
+};
 
 static const struct iio_buffer_access_funcs stream_access = {
 	.read = iio_dma_buffer_read,
@@ -569,6 +585,7 @@ static int stream_probe_one(struct device *dev, const char *name, bool input,
 		lockdep_set_class(&stream->queue.lock, &stream_fileio_class);
 	}
 	stream->queue.buffer.access = &stream->access;
+	stream->queue.buffer.attrs = stream_buffer_attrs;
 	stream->queue.buffer.direction = input ? IIO_BUFFER_DIRECTION_IN :
 						 IIO_BUFFER_DIRECTION_OUT;
 	INIT_LIST_HEAD(&stream->active);
