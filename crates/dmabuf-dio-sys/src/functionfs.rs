@@ -4,7 +4,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
 use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::layout::pin_layout;
@@ -115,6 +115,21 @@ pub fn attach(endpoint: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>) -> Result<()> {
 pub fn detach(endpoint: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: IOC_DETACH reads a descriptor.
     unsafe { ioctl::ioctl(endpoint, ioctl::Setter::<IOC_DETACH, RawFd>::new(dmabuf.as_raw_fd())) }
+}
+
+/// Number of the ioctl that [`is_enabled`] makes.
+pub const IOC_ENDPOINT_REVMAP: Opcode = opcode::none(b'g', 129);
+
+/// Fails unless the host has enabled an endpoint that is opened with `O_NONBLOCK`. (It asks for the
+/// address that the endpoint has in the function, which only those have.)
+///
+/// # Errors
+///
+/// `ESHUTDOWN`: the host is not there, or the gadget is unbound.
+pub fn is_enabled(endpoint: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: IOC_ENDPOINT_REVMAP takes no argument.
+    let result = unsafe { ioctl::ioctl(endpoint, ioctl::NoArg::<IOC_ENDPOINT_REVMAP>::new()) };
+    result.map_err(|errno| if errno == Errno::AGAIN { Errno::SHUTDOWN } else { errno })
 }
 
 /// Queues a block. It is done when the fence is signalled that this adds to the dma-buf: `poll()`

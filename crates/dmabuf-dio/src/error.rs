@@ -366,7 +366,14 @@ fn stream_hint(errno: Errno) -> &'static str {
         libc::EPERM | libc::ENOTTY => {
             "the device has no dma-bufs (they need Linux 6.11 and a driver with a DMA buffer)"
         }
-        libc::ENODEV => "the device is gone",
+        libc::ENODEV => "the device is gone, or somebody has stopped it",
+        libc::EINVAL => {
+            "the device does not offer that: other channels (fewer at once), another rate or length, a \
+             trigger that has to be set first?"
+        }
+        libc::ENOMEM => "free memory, or choose smaller or fewer blocks",
+        libc::EMFILE | libc::ENFILE => "allow more open files, two for each block: ulimit -n",
+        libc::ETIMEDOUT => "see why the other end takes nothing any more",
         libc::EOPNOTSUPP => "the device, or its buffer, is for the other direction",
         libc::ESHUTDOWN => "there is no host: plug it in and start again",
         libc::EPIPE | libc::ECONNRESET => "the other end has closed the connection: start it again",

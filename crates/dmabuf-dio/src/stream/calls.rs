@@ -41,7 +41,8 @@ impl Calls {
             file: Arc::clone(file),
             ring: Arc::clone(ring),
             direction,
-            options: Options::default(),
+            // One request after the other: what is in the file is never behind a hole.
+            options: Options { depth: Some(1), ..Options::default() },
             tried: Mutex::new(Tried { refusals: vec![refusal], chosen: None }),
         }
     }

@@ -3,9 +3,10 @@
 //! (Documentation/ABI/testing/sysfs-bus-iio).
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno as Os;
 use serde::Serialize;
 
 use super::failed;
@@ -14,6 +15,8 @@ use crate::error::{Error, Result};
 
 /// Where sysfs has the devices.
 const DEVICES: &str = "/sys/bus/iio/devices";
+/// The attribute with the rate.
+const RATE: &str = "sampling_frequency";
 
 /// An IIO device.
 #[derive(Clone, Debug)]
@@ -23,13 +26,25 @@ pub struct Device {
     name: String,
 }
 
+/// What the bits of a sample mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A number of no sign.
+    Unsigned,
+    /// A number in two's complement.
+    Signed,
+    /// An IEEE 754 floating-point number.
+    Float,
+}
+
 /// How the bits of a sample lie in memory, as `in_voltage0_type` says: `le:s12/16>>4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Format {
     /// Whether the most significant byte comes first.
     pub big_endian: bool,
-    /// Whether it is a number in two's complement.
-    pub signed: bool,
+    /// What its bits mean.
+    pub kind: Kind,
     /// Bits of the value.
     pub bits: u32,
     /// Bits that it takes in memory: 8, 16, 32, 64 or 128.
@@ -44,9 +59,11 @@ impl Format {
     /// Parses the content of a `type` file.
     fn parse(text: &str) -> Option<Self> {
         let (order, rest) = text.trim().split_once(':')?;
-        let signed = match rest.chars().next()? {
-            's' => true,
-            'u' => false,
+        // A capital letter says that the bits beside the value are an extension of it.
+        let kind = match rest.chars().next()?.to_ascii_lowercase() {
+            's' => Kind::Signed,
+            'u' => Kind::Unsigned,
+            'f' => Kind::Float,
             _ => return None,
         };
         let (bits, rest) = rest[1..].split_once('/')?;
@@ -54,15 +71,15 @@ impl Format {
         let (storage, repeat) = storage.split_once('X').unwrap_or((storage, "1"));
         let format = Self {
             big_endian: order == "be",
-            signed,
+            kind,
             bits: bits.parse().ok()?,
             storage_bits: storage.parse().ok()?,
             shift: shift.parse().ok()?,
             repeat: repeat.parse().ok()?,
         };
         let sound = format.storage_bits.is_power_of_two()
-            && format.storage_bits >= 8
-            && format.bits + format.shift <= format.storage_bits
+            && (8..=128).contains(&format.storage_bits)
+            && format.bits.checked_add(format.shift)? <= format.storage_bits
             && (1..=1024).contains(&format.repeat);
         sound.then_some(format)
     }
@@ -147,9 +164,9 @@ impl Device {
         &self.node
     }
 
-    /// Frames per second, as the device says; `None` if it does not.
-    pub fn rate(&self) -> Option<f64> {
-        self.read(&self.rate_attribute()?).ok()?.parse().ok()
+    /// Frames per second of a buffer, as the device says; `None` if it does not.
+    pub fn rate(&self, buffer: u32) -> Option<f64> {
+        self.read(&self.rate_attribute(buffer)?).ok()?.parse().ok()
     }
 
     /// Sets the frames per second. The device may choose a rate nearby: see [`rate`](Self::rate).
@@ -157,19 +174,33 @@ impl Device {
     /// # Errors
     ///
     /// [`Error::Stream`]: `ENOENT` if the device has no rate, `EINVAL` if it does not go that fast.
-    pub fn set_rate(&self, hertz: f64) -> Result<()> {
-        const RATE: &str = "sampling_frequency";
-        let attribute = self.rate_attribute().unwrap_or_else(|| RATE.into());
+    pub fn set_rate(&self, buffer: u32, hertz: f64) -> Result<()> {
+        let attribute = self.rate_attribute(buffer).unwrap_or_else(|| RATE.into());
         self.write(&attribute, &format!("{hertz}"))
     }
 
-    /// `sampling_frequency`, or that of its channels where all have one.
-    fn rate_attribute(&self) -> Option<String> {
+    /// The rates that it says it goes at, in words of its own.
+    pub fn rates(&self, buffer: u32) -> Option<String> {
+        self.read(&format!("{}_available", self.rate_attribute(buffer)?)).ok()
+    }
+
+    /// That of the device, or of all channels of the buffer's direction, or of the first of them.
+    fn rate_attribute(&self, buffer: u32) -> Option<String> {
+        let direction = if self.is_output(buffer) { "out_" } else { "in_" };
         let names = fs::read_dir(&self.folder).ok()?.flatten();
         let names = names.filter_map(|entry| entry.file_name().into_string().ok());
         names
-            .filter(|name| name.ends_with("sampling_frequency"))
-            .min_by_key(|name| (name.len(), name.clone()))
+            .filter(|name| {
+                let channel = name.strip_suffix(RATE).and_then(|name| name.strip_suffix('_'));
+                name == RATE || channel.is_some_and(|channel| channel.starts_with(direction))
+            })
+            .min_by_key(|name| (name != RATE, name.len(), name.clone()))
+    }
+
+    /// Of how many bytes a block has to be a multiple, if the device says.
+    pub(super) fn length_align(&self, buffer: u32) -> u64 {
+        let align = self.read(&format!("buffer{buffer}/length_align_bytes"));
+        align.ok().and_then(|align| align.parse().ok()).filter(|align| *align > 0).unwrap_or(1)
     }
 
     /// Opens an attribute that counts.
@@ -193,8 +224,13 @@ impl Device {
     /// [`Error::Stream`]: `ENOENT` if the device has no such attribute, `EINVAL` if it does not
     /// take the value, `EACCES` if this user may not, `EBUSY` while samples flow.
     pub fn write(&self, attribute: &str, value: &str) -> Result<()> {
-        fs::write(self.folder.join(attribute), value)
-            .map_err(|error| self.error("set", attribute, &error))
+        let path = self.folder.join(attribute);
+        // Without O_CREAT, of which sysfs says EACCES.
+        let written = fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(value.as_bytes()));
+        written.map_err(|error| self.error("set", attribute, &error))
     }
 
     fn error(&self, call: &'static str, attribute: &str, error: &io::Error) -> Error {
@@ -221,7 +257,11 @@ impl Device {
             };
             let attribute = |what| self.read(&format!("{folder}/{name}_{what}"));
             let format = Format::parse(&attribute("type")?);
-            let (Ok(index), Some(format)) = (attribute("index")?.parse(), format) else { continue };
+            // To leave one out would be to be wrong about the frames.
+            let (Ok(index), Some(format)) = (attribute("index")?.parse(), format) else {
+                let call = format!("understand the type of {name}");
+                return Err(failed(&self.name, call, Os::PROTO));
+            };
             channels.push(Channel { name, index, format });
         }
         channels.sort_by_key(|channel| channel.index);
@@ -246,9 +286,12 @@ impl Device {
     /// [`Error::Stream`]: `EBUSY` while samples flow, `EINVAL` for a set that the device does not
     /// offer.
     pub fn choose(&self, buffer: u32, wanted: &[Channel]) -> Result<()> {
-        for channel in self.channels(buffer)? {
-            let on = if wanted.contains(&channel) { "1" } else { "0" };
-            self.write(&format!("buffer{buffer}/{}_en", channel.name), on)?;
+        let all = self.channels(buffer)?;
+        // First off, then on: a device may not offer what would be chosen in between.
+        for on in ["0", "1"] {
+            for channel in all.iter().filter(|channel| wanted.contains(channel) == (on == "1")) {
+                self.write(&format!("buffer{buffer}/{}_en", channel.name), on)?;
+            }
         }
         Ok(())
     }
@@ -287,7 +330,7 @@ mod tests {
             format,
             Format {
                 big_endian: false,
-                signed: true,
+                kind: Kind::Signed,
                 bits: 12,
                 storage_bits: 16,
                 shift: 4,
@@ -297,8 +340,20 @@ mod tests {
         let repeated = Format::parse("be:u32/32X4>>0").expect("a format");
         assert_eq!((repeated.repeat, repeated.bytes(), repeated.big_endian), (4, 16, true));
         assert_eq!(Format::parse("le:s64/64").map(|format| format.shift), Some(0));
-        for bad in ["", "le", "le:x12/16>>4", "le:s12/15>>4", "le:s16/16>>4", "le:s/16", "le:u8/0"]
-        {
+        let radio = Format::parse("le:S12/16>>0").expect("as cf-ad9361-lpc has it");
+        assert_eq!((radio.kind, radio.bits, radio.shift), (Kind::Signed, 12, 0));
+        assert_eq!(Format::parse("le:f32/32>>0").map(|format| format.kind), Some(Kind::Float));
+        for bad in [
+            "",
+            "le:u8/256>>0",
+            "le:u4294967295/8>>1",
+            "le",
+            "le:x12/16>>4",
+            "le:s12/15>>4",
+            "le:s16/16>>4",
+            "le:s/16",
+            "le:u8/0",
+        ] {
             assert_eq!(Format::parse(bad), None, "{bad}");
         }
     }
@@ -335,8 +390,27 @@ mod tests {
         let names: Vec<_> = channels.iter().map(|channel| &*channel.name).collect();
         assert_eq!(names, ["in_voltage0", "in_voltage1"]);
         device.choose(0, &channels[1..]).expect("chosen");
+        assert!(device.write("no_such", "1").is_err());
         assert_eq!(device.read("buffer0/in_voltage0_en").expect("read"), "0");
         assert_eq!(device.read("buffer0/in_voltage1_en").expect("read"), "1");
+        assert_eq!(device.rate(0), None);
+        for (name, value) in [
+            ("in_voltage_oversampling_frequency", "1"),
+            ("out_voltage_sampling_frequency", "2"),
+            ("in_voltage_sampling_frequency_available", "3 4"),
+            ("in_voltage_sampling_frequency", "3"),
+            ("in_voltage0_sampling_frequency", "5"),
+        ] {
+            put(name, value);
+        }
+        assert_eq!((device.rate(0), device.rates(0).as_deref()), (Some(3.0), Some("3 4")));
+        device.set_rate(0, 4.5).expect("set");
+        assert_eq!(device.rate(0), Some(4.5));
+        put("buffer0/in_voltage2_en", "0\n");
+        put("buffer0/in_voltage2_index", "2\n");
+        put("buffer0/in_voltage2_type", "odd\n");
+        let odd = device.channels(0).expect_err("a type of which we know nothing");
+        assert!(odd.to_string().contains("in_voltage2"), "{odd}");
         let error = device.read("sampling_frequency").expect_err("there is none");
         assert!(error.to_string().contains("sampling_frequency"), "{error}");
         assert!(device.channels(1).is_err());

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use dmabuf_dio_sys::dmabuf::{self, Access};
 use dmabuf_dio_sys::sync_file;
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Os;
 
 use super::ring::Ring;
-use super::{Filled, failed};
+use super::{Filled, attached, failed};
 use crate::error::Result;
 
 /// What takes dma-bufs: a buffer of an IIO device, an endpoint of a USB function.
@@ -32,8 +32,14 @@ struct Queued {
 }
 
 impl Queued {
+    /// Polls first: to be asked for its status a `sync_file` composes its name each time.
     fn is_done(&self) -> rustix::io::Result<bool> {
-        sync_file::status(self.done.as_fd())
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut [PollFd::new(&self.done, PollFlags::IN)], Some(&at_once)) {
+            Ok(0) | Err(Os::INTR) => Ok(false),
+            Ok(_) => sync_file::status(self.done.as_fd()),
+            Err(errno) => Err(errno),
+        }
     }
 }
 
@@ -67,21 +73,35 @@ impl<P: Port> Fenced<P> {
         Ok(())
     }
 
+    /// Queues a block.
+    pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {
+        let queued = self.enqueue(filled)?;
+        self.queued.push_back(queued);
+        Ok(())
+    }
+
     /// Queues a block. Returns whether the device had nothing left to do by then, or may have had.
-    pub(super) fn queue(&mut self, filled: Filled) -> Result<bool> {
-        let ring = self.ring.as_ref();
-        let ring = ring.ok_or_else(|| failed(self.port.name(), "use its blocks", Os::INVAL))?;
-        let block = ring.block(filled.block).as_fd();
-        // A device that has called off the one before is not asked again.
-        self.is_idle()?;
+    pub(super) fn queue_and_look(&mut self, filled: Filled) -> Result<bool> {
+        let queued = self.enqueue(filled)?;
+        let done = queued.is_done().map_err(|errno| self.ended(errno))?;
+        let was_idle = self.is_idle()?;
+        if done && !was_idle {
+            // Before the one ahead of it: the driver has refused it. ENQUEUE does not say so, and
+            // of a fence that is over the dma-buf does not tell how it ended.
+            return Err(failed(self.port.name(), "fill a block", Os::IO));
+        }
+        self.queued.push_back(queued);
+        Ok(was_idle)
+    }
+
+    fn enqueue(&self, filled: Filled) -> Result<Queued> {
+        let block = attached(self.ring.as_ref(), self.port.name())?.block(filled.block).as_fd();
         self.port
             .enqueue(block, filled.bytes)
             .map_err(|errno| failed(self.port.name(), "queue a block", errno))?;
         let done = dmabuf::export_sync_file(block, self.wait_for)
             .map_err(|errno| failed(self.port.name(), "get a fence", errno))?;
-        let was_idle = self.is_idle()?;
-        self.queued.push_back(Queued { filled, done });
-        Ok(was_idle)
+        Ok(Queued { filled, done })
     }
 
     /// Whether every block that was queued is done.
@@ -114,8 +134,9 @@ impl<P: Port> Fenced<P> {
         self.queued.len()
     }
 
-    /// Forgets what is queued: the device has called it off.
-    pub(super) fn clear(&mut self) {
-        self.queued.clear();
+    /// Forgets what the device has called off. What it was done with can still be taken.
+    pub(super) fn keep_done(&mut self) {
+        let done = self.queued.iter().take_while(|queued| queued.is_done() == Ok(true)).count();
+        self.queued.truncate(done);
     }
 }

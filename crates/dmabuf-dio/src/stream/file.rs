@@ -72,7 +72,7 @@ impl Blocks {
 
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
         self.way = Some(match Slots::new(ring, self.direction) {
-            Ok(slots) => Way::Lent(Box::new(Lent::new(slots, &self.file))),
+            Ok(slots) => Way::Lent(Box::new(Lent::new(slots, &self.file, self.direction))),
             Err(Attempt::Failed(error)) => return Err(error),
             Err(Attempt::Refused(refusal)) => {
                 let calls = Arc::new(Calls::new(&self.file, ring, self.direction, refusal));
@@ -121,11 +121,15 @@ impl Blocks {
         let access = self.access();
         match &mut self.way {
             None => return Ok(None),
-            Some(Way::Calls(worker, _)) => {
-                if worker.take()?.is_none() {
-                    return Ok(None);
+            Some(Way::Calls(worker, _)) => match worker.take() {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    // Of those behind it none is written or read any more.
+                    self.queue.clear();
+                    return Err(error);
                 }
-            }
+            },
             Some(Way::Lent(lent)) => {
                 while let Some(completion) = lent.slots.complete() {
                     let offset = completion.user_data;
@@ -166,8 +170,10 @@ impl Blocks {
 
     /// Waits for what is on its way and forgets what is queued.
     fn stop(&mut self) {
-        if let Some(Way::Lent(lent)) = &mut self.way {
-            lent.settle();
+        match &mut self.way {
+            None => {}
+            Some(Way::Lent(lent)) => lent.settle(),
+            Some(Way::Calls(worker, _)) => worker.stop(),
         }
         self.queue.clear();
     }
@@ -201,7 +207,7 @@ impl FileSink {
     /// Makes room for all that is known to come.
     fn reserve(&self, bytes: u64) -> Result<()> {
         match rustix::fs::fallocate(self.0.file.fd(), FallocateFlags::KEEP_SIZE, 0, bytes) {
-            Err(errno @ (Os::NOSPC | Os::DQUOT)) => {
+            Err(errno @ (Os::NOSPC | Os::DQUOT | Os::FBIG)) => {
                 Err(failed(&self.0.name(), format!("make room for {bytes} bytes"), errno))
             }
             // Not every file system can.

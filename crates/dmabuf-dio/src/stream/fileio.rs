@@ -82,6 +82,17 @@ impl Fileio {
         self.copy("write", Access::Read, |fd, bytes| rustix::io::write(fd, bytes))
     }
 
+    /// After the device has stopped: keeps of the first block the frames that were read, and
+    /// forgets the others.
+    pub(super) fn keep_read(&mut self, frame: u64) {
+        let bytes = self.done / frame * frame;
+        self.queued.truncate(usize::from(bytes > 0));
+        if let Some(first) = self.queued.front_mut() {
+            first.bytes = bytes;
+            self.done = bytes;
+        }
+    }
+
     fn copy(
         &mut self,
         call: &str,
@@ -89,6 +100,11 @@ impl Fileio {
         some: impl Fn(BorrowedFd<'_>, &mut [u8]) -> rustix::io::Result<usize>,
     ) -> Result<Option<Filled>> {
         let Some(&filled) = self.queued.front() else { return Ok(None) };
+        if self.done == filled.bytes {
+            // What was read until the device was stopped.
+            self.done = 0;
+            return Ok(self.queued.pop_front());
+        }
         let left = (filled.bytes - self.done) as usize;
         let block = self.ring.block(filled.block);
         block.begin(access)?;

@@ -57,14 +57,16 @@ impl Ledger {
     }
 
     /// Takes note of the device's counter. `dry`: it has no block at this moment. `last`: it will
-    /// get none any more, so what it loses from here on is not missing.
-    pub(super) fn reading(&mut self, lost: Option<u64>, dry: bool, last: bool) {
+    /// get none any more, so what it loses from here on is not missing. Returns whether it counts
+    /// and has lost nothing.
+    pub(super) fn reading(&mut self, lost: Option<u64>, dry: bool, last: bool) -> bool {
         let resolved = self.dry;
         if dry {
             self.was_dry();
         }
+        let nothing = lost.is_some_and(|lost| lost <= self.told);
         match (lost, self.dry, resolved) {
-            (Some(lost), _, _) if lost <= self.told => {}
+            _ if nothing => {}
             (Some(lost), place, _) => {
                 // With blocks to fill all the time, it lost them on its own.
                 let (at, to) = place.unwrap_or((self.since, self.queued));
@@ -73,11 +75,14 @@ impl Ledger {
                 }
                 self.told = lost;
             }
-            (None, _, Some((at, to))) => self.losses.push(Gap { at, to, frames: None }),
-            (None, _, None) => {}
+            (None, _, Some((at, to))) if at < self.queued => {
+                self.losses.push(Gap { at, to, frames: None });
+            }
+            (None, _, _) => {}
         }
         self.dry = dry.then_some((self.queued, self.queued));
         self.since = self.taken;
+        nothing
     }
 
     /// A block came back. Returns where it began.
@@ -121,7 +126,8 @@ impl Ledger {
             let at = passed_on(*start);
             Gap { at, to: at, frames: Some(length / self.frame) }
         });
-        let mut all: Vec<_> = losses.chain(drops).filter(|gap| gap.at < bytes).collect();
+        let within = losses.chain(drops).filter(|gap| gap.at < bytes);
+        let mut all: Vec<_> = within.map(|gap| Gap { to: gap.to.min(bytes), ..gap }).collect();
         all.sort_by_key(|gap| (gap.at, gap.to));
         let mut gaps: Vec<Gap> = Vec::new();
         for gap in all {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Blocks into which an IIO device puts samples, and of which it puts them out.
 
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dmabuf_dio_sys::iio;
 use rustix::event::PollFd;
@@ -17,6 +20,11 @@ use super::{Filled, Sink, Source, failed};
 use crate::buf::DmaBuf;
 use crate::error::{Error, Result};
 
+/// Bytes that are copied at a time, at most.
+const COPIED: u64 = 256 << 10;
+/// How often it is looked whether a device still runs.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// A buffer of a device. Closing it lets go of every block.
 #[derive(Debug)]
 struct Buffer {
@@ -25,6 +33,11 @@ struct Buffer {
     frame: u64,
     fd: OwnedFd,
     running: bool,
+    /// Something was queued that the kernel would keep if the device were not started and stopped.
+    kept: Cell<bool>,
+    /// What the kernel says of `running`.
+    enabled: Counter,
+    looked: Cell<Instant>,
 }
 
 impl Buffer {
@@ -49,7 +62,9 @@ impl Buffer {
         if frame == 0 {
             return Err(failed("stream without a channel", Os::INVAL));
         }
-        Ok(Self { device, number, frame, fd, running: false })
+        let enabled = device.counter(&enable);
+        let (kept, looked) = (Cell::new(false), Cell::new(Instant::now()));
+        Ok(Self { device, number, frame, fd, running: false, kept, enabled, looked })
     }
 
     fn enable(&mut self, on: bool) -> Result<()> {
@@ -57,12 +72,29 @@ impl Buffer {
             let value = if on { "1" } else { "0" };
             self.device.write(&format!("buffer{}/enable", self.number), value)?;
             self.running = on;
+            self.kept.set(false);
+        }
+        Ok(())
+    }
+
+    /// Fails if the device is gone, or somebody has stopped it: a block that is queued from then on
+    /// never comes back. Looks not each time.
+    fn check(&self) -> Result<()> {
+        if self.running && self.looked.get().elapsed() >= LOOK {
+            self.looked.set(Instant::now());
+            if self.enabled.read() != Some(1) {
+                return Err(failed(self.device.name(), "go on", Os::NODEV));
+            }
         }
         Ok(())
     }
 
     /// Stops a device, unless there is none any more.
     fn disable(&mut self) -> Result<()> {
+        if self.kept.take() && !self.running {
+            // Somebody else would get our blocks.
+            self.enable(true)?;
+        }
         match self.enable(false) {
             Err(Error::Stream { errno, .. })
                 if matches!(errno.raw(), libc::ENOENT | libc::ENODEV) =>
@@ -74,9 +106,10 @@ impl Buffer {
         }
     }
 
-    /// How many frames a buffer of `read()` and `write()` should have, for blocks of `bytes`.
+    /// How many frames the kernel's two buffers for `read()` and `write()` should have, for blocks
+    /// of `bytes`. What is in one that is not full nobody gets.
     fn set_length(&self, bytes: u64) {
-        let frames = (2 * bytes / self.frame).max(2);
+        let frames = (2 * bytes.min(COPIED) / self.frame).max(2);
         // A device that has another idea of it keeps that.
         let _ = self.device.write(&format!("buffer{}/length", self.number), &frames.to_string());
     }
@@ -92,7 +125,9 @@ impl Port for Buffer {
     }
 
     fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()> {
-        iio::enqueue(self.fd.as_fd(), dmabuf, bytes, 0)
+        iio::enqueue(self.fd.as_fd(), dmabuf, bytes, 0)?;
+        self.kept.set(true);
+        Ok(())
     }
 }
 
@@ -109,13 +144,15 @@ struct Way {
     blocks: Fenced<Buffer>,
     /// For a device that takes no dma-bufs.
     fileio: Option<Fileio>,
+    /// Bytes that a block has to be a multiple of, frames and what the device's DMA wants.
+    align: u64,
 }
 
 impl Way {
     /// Attaches the blocks, or gets ready to copy.
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
         match self.blocks.attach(ring) {
-            Ok(()) => Ok(()),
+            Ok(()) => self.check_align(ring),
             // Not for this buffer; not in this kernel.
             Err(errno @ (Os::PERM | Os::NOTTY)) => {
                 let buffer = &self.blocks.port;
@@ -126,6 +163,22 @@ impl Way {
             }
             Err(errno) => Err(failed(self.blocks.port.name(), "attach a block", errno)),
         }
+    }
+
+    fn check_align(&mut self, ring: &Ring) -> Result<()> {
+        let buffer = &self.blocks.port;
+        let device = buffer.device.length_align(buffer.number);
+        self.align = buffer.frame * device / gcd(buffer.frame, device);
+        if !ring.size().is_multiple_of(self.align) {
+            let call = format!("use blocks of other than multiples of {} bytes", self.align);
+            return Err(failed(buffer.device.name(), call, Os::INVAL));
+        }
+        Ok(())
+    }
+
+    /// What has to be asked for to get so many bytes.
+    fn aligned(&self, bytes: u64) -> u64 {
+        bytes.next_multiple_of(self.align)
     }
 
     fn how(&self) -> String {
@@ -141,6 +194,13 @@ impl Way {
     }
 }
 
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
 /// Samples of an ADC.
 ///
 /// The device moves them into the blocks by itself. One that takes no dma-bufs, or a kernel before
@@ -149,6 +209,8 @@ impl Way {
 pub struct IioSource {
     way: Way,
     counter: Counter,
+    /// Of the blocks that are queued, how many bytes are asked for.
+    wanted: VecDeque<u64>,
 }
 
 impl IioSource {
@@ -164,7 +226,7 @@ impl IioSource {
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
         let counter = device.counter("lost_frames");
         let blocks = Fenced::filling(Buffer::open(device, number, channels, false)?);
-        Ok(Self { way: Way { blocks, fileio: None }, counter })
+        Ok(Self { way: Way { blocks, fileio: None, align: 1 }, counter, wanted: VecDeque::new() })
     }
 }
 
@@ -188,7 +250,12 @@ impl Source for IioSource {
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {
         let filled = Filled { block, bytes };
         match &mut self.way.fileio {
-            None => self.way.blocks.queue(filled),
+            None => {
+                // A device may want more than is asked for; what is too much is left in the block.
+                let whole = Filled { block, bytes: self.way.aligned(bytes) };
+                self.wanted.push_back(bytes);
+                self.way.blocks.queue_and_look(whole)
+            }
             Some(fileio) => {
                 fileio.queue(filled);
                 Ok(false)
@@ -197,10 +264,14 @@ impl Source for IioSource {
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
-        match &mut self.way.fileio {
-            None => self.way.blocks.take(),
-            Some(fileio) => fileio.read(),
-        }
+        let Some(fileio) = &mut self.way.fileio else {
+            let Some(filled) = self.way.blocks.take()? else {
+                return self.way.blocks.port.check().map(|()| None);
+            };
+            let bytes = self.wanted.pop_front().unwrap_or(filled.bytes);
+            return Ok(Some(Filled { bytes, ..filled }));
+        };
+        fileio.read()
     }
 
     fn ready(&self) -> Option<PollFd<'_>> {
@@ -216,14 +287,21 @@ impl Source for IioSource {
         if self.way.fileio.is_some() { Ok(false) } else { self.way.blocks.is_idle() }
     }
 
+    fn tells_losses(&self) -> bool {
+        self.way.fileio.is_none() || self.counter.read().is_some()
+    }
+
     fn lost(&mut self) -> Result<Option<u64>> {
         Ok(self.counter.read())
     }
 
     fn stop(&mut self) -> Result<()> {
-        self.way.blocks.port.disable()?;
-        self.way.blocks.clear();
-        Ok(())
+        let stopped = self.way.blocks.port.disable();
+        self.way.blocks.keep_done();
+        if let Some(fileio) = &mut self.way.fileio {
+            fileio.keep_read(self.way.blocks.port.frame);
+        }
+        stopped
     }
 }
 
@@ -241,13 +319,17 @@ impl IioSink {
     /// As for [`IioSource::open`].
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
         let blocks = Fenced::emptying(Buffer::open(device, number, channels, true)?);
-        Ok(Self { way: Way { blocks, fileio: None } })
+        Ok(Self { way: Way { blocks, fileio: None, align: 1 } })
     }
 }
 
 impl Sink for IioSink {
     fn how(&self) -> String {
-        self.way.how()
+        let end = match self.way.fileio {
+            Some(_) => "; what its last two buffers have at the end is not put out",
+            None => "",
+        };
+        self.way.how() + end
     }
 
     fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<()> {
@@ -257,6 +339,12 @@ impl Sink for IioSink {
     fn queue(&mut self, filled: Filled) -> Result<()> {
         match &mut self.way.fileio {
             None => {
+                let name = self.way.blocks.port.name();
+                if !filled.bytes.is_multiple_of(self.way.align) {
+                    let call =
+                        format!("put out a length that is no multiple of {}", self.way.align);
+                    return Err(failed(name, call, Os::INVAL));
+                }
                 self.way.blocks.queue(filled)?;
             }
             Some(fileio) => fileio.queue(filled),
@@ -266,10 +354,14 @@ impl Sink for IioSink {
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
-        match &mut self.way.fileio {
-            None => self.way.blocks.take(),
-            Some(fileio) => fileio.write(),
+        let taken = match &mut self.way.fileio {
+            None => self.way.blocks.take()?,
+            Some(fileio) => fileio.write()?,
+        };
+        if taken.is_none() {
+            self.way.blocks.port.check()?;
         }
+        Ok(taken)
     }
 
     fn ready(&self) -> Option<PollFd<'_>> {
@@ -317,6 +409,7 @@ impl Repeat {
         call("attach a block", buffer.attach(block.as_fd()))?;
         let queued = iio::enqueue(buffer.fd.as_fd(), block.as_fd(), bytes, iio::CYCLIC);
         call("queue a block", queued)?;
+        buffer.kept.set(true);
         buffer.enable(true)?;
         Ok(Self { buffer, block })
     }

@@ -11,12 +11,16 @@ use rustix::io::Errno as Os;
 
 use super::slots::{Completion, Slots};
 use super::{Filled, failed};
-use crate::error::{Error, Result};
+use crate::error::{Direction, Error, Result};
 use crate::file::File;
 use crate::via::buffered::write_fully;
 
 /// The user data of the request that makes room.
 const ROOM: u64 = u64::MAX;
+
+/// Blocks smaller than this go through the page cache. To append so little with `O_DIRECT` costs more
+/// than to copy it: each time the file system writes down the new length (docs/performance.md).
+const SMALL: u64 = 128 << 10;
 
 /// A block on its way.
 #[derive(Debug)]
@@ -62,11 +66,15 @@ struct Room {
 }
 
 impl Lent {
-    pub(super) fn new(slots: Slots, file: &Arc<File>) -> Self {
+    pub(super) fn new(slots: Slots, file: &Arc<File>, direction: Direction) -> Self {
         let (mut direct, mut why_buffered) = (file.is_direct(), file.why_buffered.clone());
-        let align = file.align.offset;
-        if direct && !slots.blocks.size().is_multiple_of(align) {
+        let (align, size) = (file.align.offset, slots.blocks.size());
+        if direct && !size.is_multiple_of(align) {
             why_buffered = Some(format!("O_DIRECT needs blocks of a multiple of {align} bytes"));
+            direct = false;
+        }
+        if direct && direction == Direction::Save && size < SMALL {
+            why_buffered = Some(format!("blocks of less than {SMALL} bytes are written faster so"));
             direct = false;
         }
         let unit = if direct { align } else { 1 };

@@ -48,7 +48,7 @@ use std::sync::Arc;
 use rustix::event::PollFd;
 use rustix::io::Errno as Os;
 
-pub use device::{Channel, Device, Format, frame_bytes};
+pub use device::{Channel, Device, Format, Kind, frame_bytes};
 pub use discard::Discard;
 pub use file::{FileSink, FileSource};
 pub use gaps::Gap;
@@ -91,7 +91,8 @@ pub trait Source {
     /// [`Error::Stream`].
     fn start(&mut self) -> Result<()>;
 
-    /// Queues a block, to be filled with `bytes` bytes. Does not block. Returns whether the source
+    /// Queues a block, to be filled with `bytes` bytes: fewer come back only of one that was being
+    /// filled when the source was stopped. Does not block. Returns whether the source
     /// was losing frames for want of a block, or may have been.
     ///
     /// # Errors
@@ -132,6 +133,11 @@ pub trait Source {
         Ok(false)
     }
 
+    /// Whether the source can tell when it loses frames, known once a ring is attached.
+    fn tells_losses(&self) -> bool {
+        true
+    }
+
     /// Frames that the source says it has lost since it was started; `None` if it does not say.
     ///
     /// # Errors
@@ -141,7 +147,8 @@ pub trait Source {
         Ok(Some(0))
     }
 
-    /// Stops the samples. What is queued is not filled any more.
+    /// Stops the samples. What is full by then can still be taken; of what else is queued nothing
+    /// comes back.
     ///
     /// # Errors
     ///

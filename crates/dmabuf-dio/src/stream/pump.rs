@@ -18,6 +18,10 @@ use crate::measure::cpu_time;
 
 /// How often it is looked whether somebody wants to stop, and told how far things are.
 const TICK: Duration = Duration::from_millis(100);
+/// How long a sink may take for a block after a stream was cancelled.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often the device's counter of losses is looked at if it always has a block.
+const COUNT: Duration = Duration::from_millis(10);
 
 /// What to do if the sink is slower than the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -26,7 +30,7 @@ pub enum Overrun {
     /// Wait for it: a device loses samples meanwhile, a file does not.
     #[default]
     Block,
-    /// Drop full blocks rather than let the source run dry.
+    /// Drop the newest full block when the source has but one left. Needs a ring of two at least.
     Drop,
     /// End the stream at the first loss.
     Fail,
@@ -45,6 +49,8 @@ pub struct Summary {
     pub lost_frames: u64,
     /// Where they are missing.
     pub gaps: Vec<Gap>,
+    /// Whether the source can tell when it loses frames. If not, there may be gaps besides.
+    pub loss_known: bool,
     /// From the start of the source to the end, in seconds.
     pub seconds: f64,
     /// CPU time of all threads of this process meanwhile, in seconds.
@@ -128,14 +134,16 @@ impl<'s> Stream<'s> {
     }
 
     /// Ends, in order, once the token is cancelled: the blocks that are full still reach the sink,
-    /// the one that is being filled does not.
+    /// the one that is being filled does not. A sink that then takes none for 30 s is not waited
+    /// for.
     #[must_use]
     pub fn cancel(mut self, token: CancelToken) -> Self {
         self.cancel = token;
         self
     }
 
-    /// Calls back with how far the stream is, about every 100 ms, from the thread that runs it.
+    /// Calls back with how far the stream is, right before the first sample and then about every
+    /// 100 ms, from the thread that runs it.
     #[must_use]
     pub fn progress(mut self, callback: impl FnMut(State) + 's) -> Self {
         self.progress = Some(Box::new(callback));
@@ -164,6 +172,8 @@ impl<'s> Stream<'s> {
             asked: 0,
             begun: None,
             told: None,
+            counted: Instant::now(),
+            waits: false,
         };
         let mut result = run.go();
         if let Err(error) = run.stream.source.stop() {
@@ -171,6 +181,7 @@ impl<'s> Stream<'s> {
         }
         if result.is_err() {
             // What the source gave before is not lost with it.
+            run.stream.cancel.cancel();
             let _ = run.drain();
         }
         let finished = run.stream.sink.finish();
@@ -194,6 +205,10 @@ struct Run<'s> {
     /// When the source was started, and the CPU time until then.
     begun: Option<(Instant, Duration)>,
     told: Option<Instant>,
+    /// When the source's counter was looked at, and whether it had lost nothing though it had no
+    /// block: such a source waits, and is not worth a look each time.
+    counted: Instant,
+    waits: bool,
 }
 
 impl Run<'_> {
@@ -204,36 +219,52 @@ impl Run<'_> {
             let need = "a multiple of the bytes of a frame";
             return Err(Error::Setting { name: "block", value: size, need });
         }
+        if self.stream.overrun == Overrun::Drop && ring.len() < 2 {
+            let need = "at least 2 to drop one and have another";
+            return Err(Error::Setting { name: "blocks", value: ring.len() as u64, need });
+        }
         self.stream.source.attach(&ring)?;
         self.stream.sink.attach(&ring, self.limit)?;
         for block in 0..ring.len() {
             self.fill(block)?;
         }
         self.begun = Some((Instant::now(), cpu_time()));
+        self.tell();
         self.stream.source.start()?;
         loop {
             self.take_back()?;
             self.pass_on()?;
+            if self.counted.elapsed() >= COUNT {
+                self.count()?;
+            }
             self.tell();
             let cancelled = self.stream.cancel.is_cancelled();
             let nothing_comes = cancelled || self.stream.source.queued() == 0;
             let ending = cancelled || self.all_asked_for();
             if ending && nothing_comes {
+                self.count()?;
                 break;
             }
             self.wait(true)?;
         }
         self.stream.source.stop()?;
+        // What was full by then.
+        self.pass_on()?;
         self.drain()
     }
 
-    /// Waits until the sink is done with what it has.
+    /// Waits until the sink is done with what it has, but not for ever once somebody wants to end.
     fn drain(&mut self) -> Result<()> {
+        let mut moved = Instant::now();
         while self.stream.sink.queued() > 0 {
             while let Some(filled) = self.stream.sink.take()? {
                 self.bytes += filled.bytes;
+                moved = Instant::now();
             }
             self.tell();
+            if self.stream.cancel.is_cancelled() && moved.elapsed() > PATIENCE {
+                return Err(failed("the sink", "take what it was given", Os::TIMEDOUT));
+            }
             if self.stream.sink.queued() > 0 {
                 self.wait(false)?;
             }
@@ -264,7 +295,7 @@ impl Run<'_> {
         self.asked += bytes;
         let was_dry = self.stream.source.queue(block, bytes)? && self.begun.is_some();
         self.ledger.queued(bytes, was_dry);
-        if was_dry { self.count() } else { Ok(()) }
+        if was_dry && !self.waits { self.count() } else { Ok(()) }
     }
 
     /// Looks at what the source has lost by now.
@@ -272,24 +303,33 @@ impl Run<'_> {
         let lost = self.stream.source.lost()?;
         // In this order: what is lost from here on is for the next look.
         let dry = self.stream.source.is_dry()?;
-        self.ledger.reading(lost, dry, self.all_asked_for());
+        self.waits = self.ledger.reading(lost, dry, self.all_asked_for());
+        self.counted = Instant::now();
         if self.stream.overrun == Overrun::Fail && self.ledger.totals().1 > 0 {
             return Err(failed("the sink", "keep up with the source", Os::OVERFLOW));
         }
         Ok(())
     }
 
-    /// Gives full blocks to the sink.
+    /// Gives full blocks to the sink. Those that were full before the source failed are not lost
+    /// with it.
     fn pass_on(&mut self) -> Result<()> {
         let mut full = Vec::new();
-        while let Some(filled) = self.stream.source.take()? {
-            full.push(filled);
-        }
-        let Some(last) = full.len().checked_sub(1) else { return Ok(()) };
-        let dry = self.stream.source.queued() == 0 && !self.all_asked_for();
+        let end = loop {
+            match self.stream.source.take() {
+                Ok(Some(filled)) => full.push(filled),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        // The source has to have another block when this one is full.
+        let short = self.stream.source.queued() <= 1 && !self.all_asked_for() && end.is_ok();
+        let drop =
+            short && self.stream.overrun == Overrun::Drop && !self.stream.cancel.is_cancelled();
+        let last = full.len().wrapping_sub(1);
         for (number, filled) in full.into_iter().enumerate() {
             let start = self.ledger.taken(filled.bytes);
-            if dry && number == last && self.stream.overrun == Overrun::Drop {
+            if drop && number == last {
                 self.ledger.dropped(start, filled.bytes);
                 self.asked -= filled.bytes;
                 self.fill(filled.block)?;
@@ -297,7 +337,7 @@ impl Run<'_> {
                 self.stream.sink.queue(filled)?;
             }
         }
-        self.count()
+        end
     }
 
     /// Waits until there may be something to do.
@@ -349,6 +389,7 @@ impl Run<'_> {
             source: self.stream.source.how(),
             sink: self.stream.sink.how(),
             bytes: self.bytes,
+            loss_known: self.stream.source.tells_losses(),
             lost_frames: gaps.iter().filter_map(|gap| gap.frames).sum(),
             gaps,
             seconds: elapsed.as_secs_f64(),

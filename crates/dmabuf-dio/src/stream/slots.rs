@@ -4,6 +4,7 @@
 use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use dmabuf_dio_sys::dio::{self, Slot};
 use io_uring::{IoUring, cqueue, squeue};
@@ -15,6 +16,9 @@ use crate::backend::{Backend, Refusal};
 use crate::errno::Errno;
 use crate::error::{Attempt, Direction};
 use crate::via;
+
+/// How often the kernel is asked to take requests, with 1 ms between.
+const PATIENCE: u32 = 5000;
 
 /// A request that is over.
 #[derive(Clone, Copy, Debug)]
@@ -75,11 +79,21 @@ impl Slots {
         unsafe { self.uring.submission().push(entry) }.map_err(|_| Os::BUSY)
     }
 
+    /// Sends off all that is queued, also if the kernel is short of memory for some time.
     pub(super) fn submit(&mut self) -> Result<(), Os> {
-        match self.uring.submit() {
-            Ok(_) => Ok(()),
-            Err(error) => Err(Os::from_io_error(&error).unwrap_or(Os::IO)),
+        for _ in 0..PATIENCE {
+            match self.uring.submit() {
+                Ok(_) if self.uring.submission().is_empty() => return Ok(()),
+                Ok(_) => {}
+                Err(error) => match Os::from_io_error(&error) {
+                    Some(Os::AGAIN | Os::BUSY | Os::INTR) => {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    errno => return Err(errno.unwrap_or(Os::IO)),
+                },
+            }
         }
+        Err(Os::AGAIN)
     }
 
     /// The next request that is over.

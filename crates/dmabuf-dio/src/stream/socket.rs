@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use dmabuf_dio_sys::dmabuf::Access;
 use io_uring::{opcode, types};
-use rustix::event::PollFd;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno as Os;
+use rustix::net::AddressFamily;
 
 use super::ring::Ring;
 use super::slots::{Completion, Slots};
 use super::worker::Worker;
 use super::{Filled, Sink, attached, failed};
-use crate::backend::Refusal;
+use crate::backend::{Backend, Refusal};
 use crate::error::{Attempt, Direction, Result};
 
 /// `IORING_SEND_ZC_REPORT_USAGE` and `IORING_NOTIF_USAGE_ZC_COPIED` (`linux/io_uring.h`).
@@ -71,6 +72,9 @@ fn send_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Os> {
             Ok(sent) => bytes = &bytes[sent..],
             Err(_) => match Os::from_io_error(&std::io::Error::last_os_error()) {
                 Some(Os::INTR) => {}
+                Some(Os::AGAIN) => {
+                    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None)?;
+                }
                 errno => return Err(errno.unwrap_or(Os::IO)),
             },
         }
@@ -88,7 +92,12 @@ impl Sink for SocketSink {
     }
 
     fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<()> {
-        self.way = Some(match Slots::new(ring, Direction::Save) {
+        let domain = rustix::net::sockopt::socket_domain(&*self.fd);
+        let slots = match domain {
+            Ok(AddressFamily::INET | AddressFamily::INET6) => Slots::new(ring, Direction::Save),
+            _ => Err(Backend::UringSlot.refuse("only TCP sends pages as they are").into()),
+        };
+        self.way = Some(match slots {
             Ok(slots) => {
                 Way::Slots(Box::new(Sending::new(slots, Arc::clone(&self.fd), self.name.clone())))
             }

@@ -122,6 +122,8 @@ impl Port for Endpoint {
     }
 
     fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()> {
+        // Of a gadget that is gone the kernel's transfer would follow a null pointer (7.3).
+        functionfs::is_enabled(self.file.as_fd())?;
         let transfer = || functionfs::transfer(self.file.as_fd(), dmabuf, bytes);
         for _ in 0..PATIENCE {
             match transfer() {
@@ -164,7 +166,7 @@ impl Sink for UsbSink {
     }
 
     fn queue(&mut self, filled: Filled) -> Result<()> {
-        self.0.queue(filled).map(|_| ())
+        self.0.queue(filled)
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
@@ -237,7 +239,9 @@ impl Source for UsbSource {
         self.blocks.len()
     }
 
+    /// The host fills what is queued all the same; closing the endpoint takes it back.
     fn stop(&mut self) -> Result<()> {
+        self.blocks.keep_done();
         Ok(())
     }
 }

@@ -3,18 +3,23 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::io::Errno as Os;
 
-use super::Filled;
+use super::{Filled, failed};
 use crate::error::Result;
 
-/// Works on blocks in the order in which they come.
+/// Works on blocks in the order in which they come, until the first that fails.
 #[derive(Debug)]
 pub(super) struct Worker {
-    jobs: Sender<Filled>,
+    /// Until it is stopped.
+    jobs: Option<Sender<Filled>>,
+    thread: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
     results: Receiver<Result<Filled>>,
     /// Readable when there is a result.
     event: Arc<OwnedFd>,
@@ -22,8 +27,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts a thread that does `work` with each block. It ends with the worker, when the call that
-    /// it is in is over.
+    /// Starts a thread that does `work` with each block.
     pub(super) fn start(
         mut work: impl FnMut(Filled) -> Result<()> + Send + 'static,
     ) -> Result<Self, Os> {
@@ -31,24 +35,35 @@ impl Worker {
         let (jobs, to_do) = channel::<Filled>();
         let (done, results) = channel();
         let signal = Arc::clone(&event);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
         let thread = move || {
             for filled in to_do {
-                let result = work(filled).map(|()| filled);
-                if done.send(result).is_err() {
+                if stopped.load(Ordering::Relaxed) {
                     return;
                 }
+                let result = work(filled).map(|()| filled);
+                // What comes after would be in its place.
+                let failed = result.is_err();
+                let gone = done.send(result).is_err();
                 let _ = rustix::io::write(&*signal, &1_u64.to_ne_bytes());
+                if failed || gone {
+                    return;
+                }
             }
         };
         let named = std::thread::Builder::new().name("dmabuf-dio stream".into());
-        named.spawn(thread).map_err(|error| Os::from_io_error(&error).unwrap_or(Os::AGAIN))?;
-        Ok(Self { jobs, results, event, waiting: 0 })
+        let thread = named.spawn(thread);
+        let thread = thread.map_err(|error| Os::from_io_error(&error).unwrap_or(Os::AGAIN))?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), stop, results, event, waiting: 0 })
     }
 
     /// Queues a block.
     pub(super) fn queue(&mut self, filled: Filled) {
-        // The thread takes jobs until this sender is gone.
-        let _ = self.jobs.send(filled);
+        // To a thread that has ended nothing is said: what failed is told by `take`.
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.send(filled);
+        }
         self.waiting += 1;
     }
 
@@ -56,11 +71,27 @@ impl Worker {
     pub(super) fn take(&mut self) -> Result<Option<Filled>> {
         // What comes after this makes the descriptor readable again.
         let _ = rustix::io::read(&*self.event, &mut [0_u8; 8]);
-        let Ok(result) = self.results.try_recv() else { return Ok(None) };
+        let result = match self.results.try_recv() {
+            Ok(result) => result,
+            Err(TryRecvError::Disconnected) if self.waiting > 0 => {
+                return Err(failed("the stream's thread", "go on after a failure", Os::CANCELED));
+            }
+            Err(_) => return Ok(None),
+        };
         self.waiting -= 1;
         // There may be more.
         let _ = rustix::io::write(&*self.event, &1_u64.to_ne_bytes());
         result.map(Some)
+    }
+
+    /// Waits for the call that the thread is in. It does no other.
+    pub(super) fn stop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.waiting = 0;
     }
 
     pub(super) fn ready(&self) -> Option<PollFd<'_>> {
@@ -69,5 +100,12 @@ impl Worker {
 
     pub(super) fn len(&self) -> usize {
         self.waiting
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may be in a call that does not end; what is queued behind that is not begun.
+        self.stop.store(true, Ordering::Relaxed);
     }
 }

@@ -22,7 +22,7 @@ impl Devices {
         let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         let (adc, dac) = (Device::find("stream-adc"), Device::find("stream-dac"));
         let (Some(adc), Some(dac)) = (adc, dac) else {
-            println!("skipped: no simulated IIO device");
+            skip("iio", "no simulated IIO device");
             return None;
         };
         for device in [&adc, &dac] {
@@ -38,6 +38,32 @@ impl Devices {
 
     pub(crate) fn sink(&self) -> IioSink {
         sink(&self.dac)
+    }
+}
+
+/// Says that a test is skipped, where it may be (`DMABUF_DIO_REQUIRE`).
+pub(crate) fn skip(device: &str, why: &str) {
+    let required = std::env::var("DMABUF_DIO_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|name| name == device), "{why}, and there has to be one");
+    println!("skipped: {why}");
+}
+
+/// Hides the module, as on a kernel that has none, while it lives.
+pub(crate) struct NoModule;
+
+impl NoModule {
+    const NODE: &str = "/dev/dmabuf_dio";
+    const HIDDEN: &str = "/dev/dmabuf_dio.hidden";
+
+    pub(crate) fn hide() -> Self {
+        std::fs::rename(Self::NODE, Self::HIDDEN).expect("the module's node");
+        Self
+    }
+}
+
+impl Drop for NoModule {
+    fn drop(&mut self) {
+        std::fs::rename(Self::HIDDEN, Self::NODE).expect("the module's node");
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use dmabuf_dio::Error;
 use dmabuf_dio::stream::{FileSink, FileSource, Overrun, Ring, Stream};
 
-use crate::devices::{Devices, FRAME, check, number};
+use crate::devices::{Devices, FRAME, NoModule, check, number};
 
 /// A folder on the file system under test.
 fn folder() -> tempfile::TempDir {
@@ -30,6 +30,17 @@ fn capture(devices: &Devices, path: &Path, (count, size): (usize, u64), limit: u
 #[test]
 fn samples_into_a_file_and_out_again() {
     let Some(devices) = Devices::get() else { return };
+    into_a_file_and_out_again(&devices, "io_uring");
+}
+
+#[test]
+fn the_same_without_slots() {
+    let Some(devices) = Devices::get() else { return };
+    let _hidden = NoModule::hide();
+    into_a_file_and_out_again(&devices, "the kernel module is not loaded");
+}
+
+fn into_a_file_and_out_again(devices: &Devices, way: &str) {
     let folder = folder();
     let path = folder.path().join("samples");
     let sizes = [
@@ -40,8 +51,9 @@ fn samples_into_a_file_and_out_again() {
         ((8, 4096), 8),
     ];
     for (blocks, limit) in sizes {
-        let how = capture(&devices, &path, blocks, limit);
+        let how = capture(devices, &path, blocks, limit);
         println!("{blocks:?}: {how}");
+        assert!(how.contains(way), "{how}");
         let bytes = fs::read(&path).expect("the file");
         assert_eq!(check(&bytes, 0), limit / FRAME);
 
@@ -72,9 +84,22 @@ fn what_is_in_the_way() {
 #[test]
 fn a_full_disk() {
     let Some(devices) = Devices::get() else { return };
+    full(&devices);
+}
+
+#[test]
+fn a_full_disk_without_slots() {
+    let Some(devices) = Devices::get() else { return };
+    let _hidden = NoModule::hide();
+    full(&devices);
+}
+
+fn full(devices: &Devices) {
     let Some(disk) = SmallDisk::mount() else { return };
     let path = disk.folder.path().join("samples");
-    for limit in [None, Some(1_u64 << 30)] {
+    // Slowly there is one block at a time, and none behind the one that fails.
+    for (limit, rate) in [(None, "0"), (Some(1_u64 << 30), "0"), (None, "5000000")] {
+        devices.adc.write("sampling_frequency", rate).expect("rate");
         let mut source = devices.source();
         let mut sink = FileSink::create(&path).expect("a file");
         let ring = Ring::new(4, 1 << 20).expect("blocks");

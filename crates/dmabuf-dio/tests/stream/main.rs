@@ -192,6 +192,7 @@ fn a_device_without_dmabufs_is_copied_from_and_to() {
         let ring = Ring::new(4, 64 << 10).expect("blocks");
         let stream = Stream::new(&mut source, &mut sink, ring).limit(1 << 20);
         let summary = stream.run().expect("run");
+        assert!(summary.loss_known, "it counts");
         assert_eq!((summary.bytes, summary.gaps.len()), (1 << 20, 0), "{summary:?}");
         assert_eq!(number(to, "wrong_frames"), 0);
         let copied = |how: &str| how.contains("takes no dma-bufs");
@@ -266,4 +267,60 @@ fn a_device_that_goes_away() {
     assert!(sink.gaps.is_empty() || summary.lost_frames > 0, "{summary:?}");
     drop(source);
     std::fs::write(format!("{driver}/bind"), "iio_stream").expect("bound again");
+}
+
+/// It goes away, or is stopped by somebody, when it has no block that could tell.
+#[test]
+fn a_device_that_is_stopped_while_it_has_no_block() {
+    let Some(devices) = Devices::get() else { return };
+    devices.adc.write("sampling_frequency", "1000000").expect("rate");
+    let (mut source, mut sink) = (devices.source(), Slow::new(Duration::from_millis(600)));
+    let ring = Ring::new(2, 16 << 10).expect("blocks");
+    let stream = Stream::new(&mut source, &mut sink, ring);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            devices.adc.write("buffer0/enable", "0").expect("stopped");
+        });
+        let ended = stream.run().expect_err("it gives nothing");
+        assert_eq!(ended.error.errno().map(dmabuf_dio::Errno::raw), Some(libc::ENODEV), "{ended}");
+        assert_eq!(ended.summary.bytes, 2 * (16 << 10), "{ended}");
+    });
+}
+
+/// Blocks that were queued to a device that never ran are not there for who comes next.
+#[test]
+fn what_was_queued_in_vain() {
+    let Some(devices) = Devices::get() else { return };
+    let ring = Arc::new(Ring::new(2, 16 << 10).expect("blocks"));
+    let mut source = devices.source();
+    dmabuf_dio::stream::Source::attach(&mut source, &ring).expect("attached");
+    dmabuf_dio::stream::Source::queue(&mut source, 0, 16 << 10).expect("queued");
+    drop(source);
+    let (mut source, mut sink) = (devices.source(), devices.sink());
+    let stream = Stream::new(&mut source, &mut sink, Ring::new(2, 16 << 10).expect("blocks"));
+    assert_eq!(stream.limit(64 << 10).run().expect("run").bytes, 64 << 10);
+    assert_eq!(number(&devices.dac, "wrong_frames"), 0);
+}
+
+/// What a device loses by itself, while it has blocks.
+#[test]
+fn a_device_that_loses_frames_by_itself() {
+    let Some(devices) = Devices::get() else { return };
+    devices.adc.write("sampling_frequency", "1000000").expect("rate");
+    let (mut source, mut sink) = (devices.source(), Slow::new(Duration::ZERO));
+    let ring = Ring::new(8, 16 << 10).expect("blocks");
+    let stream = Stream::new(&mut source, &mut sink, ring).limit(4 << 20);
+    let summary = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(150));
+            devices.adc.write("inject_loss", "1000").expect("lost");
+        });
+        stream.run().expect("run")
+    });
+    assert_eq!((sink.gaps.len(), sink.gaps[0].1), (1, 1000), "{:?}", sink.gaps);
+    assert_eq!((summary.gaps.len(), summary.lost_frames), (1, 1000), "{summary:?}");
+    let (gap, at) = (summary.gaps[0], sink.gaps[0].0);
+    assert!((gap.at..=gap.to).contains(&at), "{at} is not in {gap:?}");
+    assert!(gap.to - gap.at <= 16 * (16 << 10), "{gap:?} says little");
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use dmabuf_dio::CancelToken;
 use dmabuf_dio::stream::{Function, Ring, Stream, UsbSink};
 
-use crate::devices::Devices;
+use crate::devices::{Devices, skip};
 
 const CONTROLLER: &str = "/sys/class/udc/usb_sink";
 const HOST: &str = "/sys/bus/platform/devices/usb_sink";
@@ -23,7 +23,7 @@ struct Gadget {
 impl Gadget {
     fn make() -> Option<Self> {
         if !Path::new(CONTROLLER).exists() {
-            println!("skipped: no simulated USB device controller");
+            skip("usb", "no simulated USB device controller");
             return None;
         }
         let folder = PathBuf::from("/sys/kernel/config/usb_gadget/dmabuf-dio");
