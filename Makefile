@@ -20,6 +20,11 @@ test: build programs ## every test: on this machine, then in guests (about half 
 test-debug: build programs ## the guests' tests again under KASAN, lockdep, kmemleak, DMABUF_DEBUG
 	tests/matrix --debug
 
+# 30 GB of disk
+.PHONY: test-hour
+test-hour: build programs ## an hour of samples: every one accounted for (about a quarter of an hour)
+	vm/run --kernel 7.3-series --disk 32 --timeout 7200 -- tests/hour
+
 .PHONY: lint
 lint: deps ## formatters, clippy, checkpatch, sparse, shellcheck, charts
 	cargo fmt --all --check
@@ -31,7 +36,7 @@ lint: deps ## formatters, clippy, checkpatch, sparse, shellcheck, charts
 
 # bench/results holds what these find, and docs/charts and tables in the documents what it says.
 .PHONY: bench
-bench: bench-cost bench-table bench-load bench-compare charts ## all measurements, then the charts (one to two hours)
+bench: bench-cost bench-table bench-load bench-compare bench-stream charts ## all measurements, then the charts (one to two hours)
 
 .PHONY: bench-cost
 bench-cost: bench-cost-series bench-cost-6.12 ## what each way costs the CPU: instructions per MiB
@@ -69,6 +74,15 @@ bench-compare: build ## beside every other way: on this machine's disk, then in 
 	bench/record compare-four here compare --sizes 1G --processes 4 --tensors many --runs 3
 	bench/record compare-7.3-series "--kernel 7.3-series --memory 4096" \
 		compare --sizes 8M,128M,1G --runs 3
+
+# In blocks of 64 MiB read() needs memory that only a CMA area has in one piece.
+.PHONY: bench-stream
+bench-stream: build ## samples into nothing, a file, USB: read() beside dma-bufs, in a guest
+	BENCH_WITH=tests/with-usb-gadget bench/record stream-7.3-series \
+		"--kernel 7.3-series --append cma=256M --memory 3072" stream --usb /run/ffs
+	BENCH_WITH=tests/with-usb-gadget bench/record stream-cost-7.3-series \
+		"--kernel 7.3-series --append cma=256M --memory 3072 --icount" \
+		stream --usb /run/ffs --total 256M --blocks 16K,64K,1M,16M,64M
 
 .PHONY: charts
 charts: deps ## draw bench/results into docs/charts and fill the tables in the documents

@@ -9,9 +9,10 @@ from collections.abc import Callable
 import figures.compare
 import figures.cost
 import figures.load
+import figures.stream
 from matplotlib.figure import Figure
 
-from . import compare, cost, load, style
+from . import compare, cost, load, stream, style
 from .style import Theme
 
 # Name, results, how they are read and drawn
@@ -24,6 +25,7 @@ CHARTS: tuple[tuple[str, str, Callable, Callable[..., Figure]], ...] = (
     ("compare-large", "compare-large.json", figures.compare.read, compare.speed),
     ("compare-four", "compare-four.json", figures.compare.read, compare.speed),
     ("compare-guest", "compare-7.3-series.json", figures.compare.read, compare.speed),
+    ("stream", "stream-cost-7.3-series.json", figures.stream.read, stream.cost),
     ("peers-many", "compare-peers-many.json", figures.compare.read, compare.speed),
     ("peers-few", "compare-peers-few.json", figures.compare.read, compare.speed),
 )

@@ -6,14 +6,14 @@ import argparse
 import pathlib
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from . import cost
+from . import cost, stream
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 SERIES = "cost-7.3-series.json"
 SHOWN = 128 * cost.MIB
-DOCUMENTS = ("README.md", "docs/measuring.md")
+DOCUMENTS = ("README.md", "docs/measuring.md", "docs/streams.md")
 
 # What the README shows, and what it is called there; ours are bold.
 README = (
@@ -83,6 +83,27 @@ def small(found: cost.Cost) -> str:
     return markdown(head, rows)
 
 
+SINKS = {"nothing": "into nothing", "file": "into a file", "usb": "into USB"}
+
+
+def stream_table(found: stream.Streams, cell: Callable[[stream.Row], str]) -> str:
+    """A row for each way, a column for each size of a block."""
+    blocks = sorted({row.block for row in found.rows})
+    rows = []
+    for to in found.sinks():
+        for way, of_way in found.ways(to).items():
+            cells = {row.block: cell(row) for row in of_way}
+            rows.append((f"{way} {SINKS[to]}", *(cells.get(block, "") for block in blocks)))
+    return markdown(("way", *map(cost.size_name, blocks)), rows)
+
+
+def speed(row: stream.Row) -> str:
+    """Throughput and CPU load, as the thread has them."""
+    mib = row.mib_per_s
+    return (f"{mib['median']:,.0f} MiB/s ({mib['min']:,.0f} - {mib['max']:,.0f}), "
+            f"CPU {row.cpu_percent['median']:.0f} %")
+
+
 def tables(results: pathlib.Path) -> dict[str, str]:
     found = cost.read(results / SERIES)
     without = cost.read(results / "cost-6.12-no-init.json")
@@ -90,6 +111,9 @@ def tables(results: pathlib.Path) -> dict[str, str]:
     load = [number(there.size(SHOWN).ways["module: LOAD"].figures.get("total"))
             for there in (debian, without)]
     return {
+        "stream_speed": stream_table(stream.read(results / "stream-7.3-series.json"), speed),
+        "stream_cost": stream_table(stream.read(results / "stream-cost-7.3-series.json"),
+                                    lambda row: f"{row.per_mib['median']:,.0f}"),
         "readme": readme(found),
         "ways": all_ways(found.size(SHOWN)),
         "sizes": by_size(found),

@@ -56,3 +56,22 @@ COMPARE = {
              {"name": "absent", "status": "unavailable"}]},
     ],
 }
+
+
+def stream_row(to: str, way: str, block: int, cost: float) -> dict:
+    return {"to": to, "way": way, "block": block, "status": "verified", "reason": None,
+            "errno": None, "mib_per_s": summary(1e8 / cost), "cpu_percent": summary(50.0),
+            "per_mib": summary(cost)}
+
+
+STREAM = {
+    "schema": 1, "bench": "stream", "unit": "instructions", "kernel": "7.3.4", "runs": 3,
+    "total": 512 << 20, "rows": [
+        stream_row("nothing", "read()", 16 << 10, 465000.0),
+        stream_row("nothing", "dma-buf", 16 << 10, 1100000.0),
+        stream_row("file", "read()", 1 << 20, 650000.0),
+        stream_row("file", "dma-buf", 1 << 20, 92000.0),
+        {"to": "usb", "way": "dma-buf", "block": 1 << 20, "status": "unavailable",
+         "reason": "no --usb FOLDER", "errno": "ENODEV"},
+    ],
+}

@@ -10,18 +10,18 @@ import unittest
 
 from charts import __main__ as charts
 from charts import style
-from figures import compare, load
-from tests.samples import COMPARE, COST, LOAD
+from figures import compare, load, stream
+from tests.samples import COMPARE, COST, LOAD, STREAM
 
 NAMES = ("cost", "cost-by-size", "load", "compare", "compare-small", "compare-large", "compare-four",
-         "compare-guest", "peers-many", "peers-few")
+         "compare-guest", "stream", "peers-many", "peers-few")
 
 
 class Charts(unittest.TestCase):
     def setUp(self) -> None:
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         for name, data in (("cost-7.3-series", COST), ("load-7.3-series", LOAD),
-                           ("compare", COMPARE), ("compare-large", COMPARE),
+                           ("stream-cost-7.3-series", STREAM), ("compare", COMPARE), ("compare-large", COMPARE),
                            ("compare-four", {**COMPARE, "processes": 4}),
                            ("compare-7.3-series", COMPARE), ("compare-peers-many", COMPARE),
                            ("compare-peers-few", COMPARE)):
@@ -61,6 +61,9 @@ class Charts(unittest.TestCase):
         size = load.read(self.folder / "load-7.3-series.json").sizes[0]
         self.assertEqual((size.relative("LOAD module direct"), size.relative("LOAD heap direct")),
                          (0.25, None))
+        streams = stream.read(self.folder / "stream-cost-7.3-series.json")
+        self.assertEqual((streams.sinks(), list(streams.ways("file"))),
+                         (["nothing", "file"], ["read()", "dma-buf"]))
         with self.assertRaisesRegex(ValueError, "bench compare"):
             compare.read(self.folder / "load-7.3-series.json")
 

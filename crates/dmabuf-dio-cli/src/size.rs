@@ -53,6 +53,9 @@ pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
 
 /// Reads a whole number: `1000000`, `1M`.
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
+    if let Ok(count @ 1..) = text.parse() {
+        return Ok(count);
+    }
     match parse_rate(text) {
         Ok(count) if count.fract() == 0.0 && count >= 1.0 => Ok(count as u64),
         _ => Err(format!("{text:?} is no number of frames: write 1000000, 1000k or 1M")),
@@ -111,6 +114,7 @@ mod tests {
     #[test]
     fn counts_are_read() {
         assert_eq!((parse_count("10M"), parse_count("12")), (Ok(10_000_000), Ok(12)));
+        assert_eq!(parse_count("608037303521"), Ok(608_037_303_521));
         for text in ["", "0", "0.5", "1.0005k", "x"] {
             assert!(parse_count(text).is_err(), "{text}");
         }

@@ -26,6 +26,8 @@ impl Setup {
         static LOCK: Mutex<()> = Mutex::new(());
         let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         if sysfs("stream-adc").is_none() {
+            let required = std::env::var("DMABUF_DIO_REQUIRE").unwrap_or_default();
+            assert!(!required.contains("iio"), "there has to be a simulated IIO device");
             println!("skipped: no simulated IIO device");
             return None;
         }
@@ -81,7 +83,9 @@ fn fails(code: i32, arguments: &[&str]) -> String {
     let output = run(arguments);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{errors}");
-    assert!(errors.lines().last().is_some_and(|hint| hint.starts_with("   ")), "{errors}");
+    let hint = errors.lines().last().unwrap_or_default();
+    let by_clap = errors.starts_with("error: ");
+    assert!(by_clap || hint.starts_with("   "), "{errors}");
     errors
 }
 
@@ -103,7 +107,9 @@ fn a_capture_and_its_replay() {
     let data = setup.path("samples.sigmf-data");
     let report =
         ok(&["capture", "stream-adc", "--rate", "1M", "--samples", "100003", "--to", &data]);
-    for word in ["device", "from", "to", "moved", "time", "CPU", "lost", "described"] {
+    let words =
+        ["device", "file", "filled by", "emptied by", "moved", "time", "CPU", "lost", "described"];
+    for word in words {
         assert!(report.lines().any(|line| line.starts_with(word)), "no {word} in\n{report}");
     }
     assert_eq!(frames(&data), 100_003);
@@ -122,6 +128,11 @@ fn a_capture_and_its_replay() {
     assert_eq!((&summary["frames"], &summary["rate"]), (&100_003.into(), &1e6.into()));
     assert_eq!(number("stream-dac", "moved_frames"), 100_003);
     assert_eq!(number("stream-dac", "wrong_frames"), 0);
+    // What is in it is not for two channels, unless somebody says so.
+    let two = ["replay", &data, "--to", "stream-dac", "--channels", "voltage0,voltage1"];
+    let other = fails(2, &two);
+    assert!(other.contains("ru16_le x 4, the device wants ru16_le x 2"), "{other}");
+    assert_eq!(json(&[&two[..], &["--force"]].concat())["frames"], 200_006);
     let part = json(&["replay", &data, "--to", "stream-dac", "--samples", "1k", "--rate", "0"]);
     assert_eq!(part["frames"], 1000);
 
@@ -133,10 +144,13 @@ fn a_capture_and_its_replay() {
         "cpu_seconds",
         "description",
         "device",
+        "error",
         "frame_bytes",
         "frames",
         "gaps",
+        "loss_known",
         "lost_frames",
+        "other",
         "rate",
         "schema",
         "seconds",
@@ -151,14 +165,23 @@ fn a_capture_and_its_replay() {
 fn some_channels() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("two.bin");
-    let two = ["--channels", "voltage0,in_voltage1", "--samples", "1000", "--to", &data];
+    // An odd number of frames of 4 bytes from a device whose blocks are multiples of 8.
+    let two = ["--channels", "voltage0,in_voltage1", "--samples", "1001", "--to", &data];
     let summary = json(&[&["capture", "stream-adc"], &two[..]].concat());
-    assert_eq!(summary["channels"], serde_json::json!(["in_voltage0", "in_voltage1"]));
+    let channels = summary["channels"].as_array().expect("a list");
+    let names: Vec<_> = channels.iter().filter_map(|channel| channel["name"].as_str()).collect();
+    assert_eq!(names, ["in_voltage0", "in_voltage1"]);
+    assert_eq!(channels[0]["format"]["kind"], "unsigned");
     let bytes = fs::read(&data).expect("the file");
-    let wanted: Vec<u8> = (0..1000_u32).flat_map(u32::to_le_bytes).collect();
+    let wanted: Vec<u8> = (0..1001_u32).flat_map(u32::to_le_bytes).collect();
     assert_eq!(bytes, wanted);
     let meta = fs::read_to_string(setup.path("two.sigmf-meta")).expect("a description");
     assert!(meta.contains("\"core:dataset\": \"two.bin\""), "{meta}");
+    let two = ["replay", &data, "--to", "stream-dac", "--channels", "voltage0,voltage1"];
+    let odd = fails(1, &two);
+    assert!(odd.contains("no multiple of 8"), "{odd}");
+    let even = json(&[&two[..], &["--samples", "1000"]].concat());
+    assert_eq!((&even["frames"], number("stream-dac", "wrong_frames")), (&1000.into(), 0));
 }
 
 #[test]
@@ -309,7 +332,26 @@ fn a_device_without_dmabufs() {
     let summary =
         json(&["capture", "stream-adc-fileio", "--rate", "1M", "--samples", "100k", "--to", &data]);
     assert!(summary["source"].as_str().is_some_and(|how| how.contains("takes no dma-bufs")));
+    assert_eq!(summary["loss_known"], true, "it counts");
     assert_eq!(frames(&data), 100_000);
+    let child = start(&[
+        "capture",
+        "stream-adc-fileio",
+        "--rate",
+        "100k",
+        "--block",
+        "1M",
+        "--to",
+        &data,
+        "--force",
+        "--json",
+    ]);
+    thread::sleep(Duration::from_millis(800));
+    signal(&child, "-INT");
+    let output = child.wait_with_output().expect("its end");
+    let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    // Of a block that is read it is known how much is in it.
+    assert!(frames(&data) > 0 && summary["frames"] == frames(&data), "{summary}");
     fs::write(&data, [0; 80]).expect("written");
     let cyclic = fails(1, &["replay", &data, "--to", "stream-dac-fileio", "--cyclic"]);
     assert!(cyclic.contains("stream-dac-fileio: cannot attach a block"), "{cyclic}");
@@ -342,8 +384,32 @@ fn bad_input() {
 
     fs::write(&data, [0; 12]).expect("written");
     says(1, &["replay", &data, "--to", "stream-dac"], "truncate -s 8 ");
+    fs::write(&data, [0; 16]).expect("written");
     says(1, &["replay", &data, "--to", "stream-adc"], "the other direction");
+    says(
+        2,
+        &["replay", &data, "--to", "stream-dac", "--cyclic", "--samples", "1"],
+        "cannot be used",
+    );
+    fs::write(&data, [0; 20]).expect("written");
+    says(1, &["replay", &data, "--to", "stream-dac", "--cyclic"], "truncate -s 16 ");
     says(1, &["replay", &setup.path("none"), "--to", "stream-dac"], "check the path");
+
+    // What is there stays, the description too.
+    let (meta, new) = (setup.path("samples.sigmf-meta"), setup.path("samples.raw"));
+    says(2, &["capture", "stream-adc", "--samples", "1", "--to", &meta], "name of a description");
+    says(2, &["replay", &meta, "--to", "stream-dac"], "is a description");
+    fs::write(&meta, "theirs").expect("written");
+    says(
+        2,
+        &["capture", "stream-adc", "--samples", "1", "--to", &new],
+        "samples.sigmf-meta is there",
+    );
+    assert_eq!(fs::read_to_string(&meta).expect("read"), "theirs");
+    assert!(!Path::new(&new).exists());
+    for to in ["-", "udp://host:1", "tcp:host:1"] {
+        says(2, &["capture", "stream-adc", "--to", to], "tcp://HOST:PORT");
+    }
 
     let first = start(&["capture", "stream-adc", "--rate", "1M", "--to", "none"]);
     thread::sleep(Duration::from_millis(500));

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum, value_parser};
 
 use super::compare::{Own, Tensors};
 use super::cost::args::CostArgs;
+use super::stream::args::StreamArgs;
 use super::ways::Direction;
 use crate::size::parse_size;
 
@@ -31,6 +32,7 @@ pub(crate) enum What {
     Table(TableArgs),
     Load(LoadArgs),
     Cost(CostArgs),
+    Stream(StreamArgs),
     Compare(CompareArgs),
     CompareWay(WayArgs),
 }

@@ -125,6 +125,19 @@ pub(crate) fn note(word: &str, meaning: &str) -> String {
     format!("{word:<INDENT$}{}\n", wrap(meaning, INDENT, WIDTH))
 }
 
+/// A whole number with commas.
+pub(crate) fn thousands(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value <= -0.5 { format!("-{text}") } else { text }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,5 +177,11 @@ mod tests {
     #[test]
     fn long_words_are_not_broken() {
         assert_eq!(wrap("a bbbbbbbbbb c", 2, 8), "a\n  bbbbbbbbbb\n  c");
+    }
+
+    #[test]
+    fn thousands_are_grouped() {
+        let shown = [0.0, -0.4, 999.6, 1234.0, 312_662.0, -1_234_567.0].map(thousands);
+        assert_eq!(shown, ["0", "0", "1,000", "1,234", "312,662", "-1,234,567"]);
     }
 }

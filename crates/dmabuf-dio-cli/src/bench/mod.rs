@@ -3,6 +3,7 @@
 
 pub(crate) mod args;
 mod buffers;
+mod clock;
 mod compare;
 mod cost;
 mod disk;
@@ -19,6 +20,7 @@ mod results;
 mod rows;
 mod schemes;
 mod setting;
+mod stream;
 mod table;
 mod table_page;
 mod trouble;
@@ -29,6 +31,7 @@ use compare::Compare;
 use cost::Cost;
 use load::Comparison;
 use results::Table;
+use stream::Streams;
 use trouble::Verdict;
 
 use crate::exit::{DIFFERENT, FAILED, Failure, UNAVAILABLE};
@@ -51,6 +54,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
             conclude(compare.verdict())
         }
         What::CompareWay(args) => compare::child::run(args),
+        What::Stream(args) => {
+            let streams = Streams::measure(args)?;
+            page::publish(&args.common, &stream::page(&streams), &streams)?;
+            conclude(streams.verdict())
+        }
         What::Cost(args) => {
             let cost = Cost::measure(args)?;
             page::publish(&args.common, &cost::page(&cost), &cost)?;

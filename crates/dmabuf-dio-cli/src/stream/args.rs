@@ -44,9 +44,15 @@ pub(crate) struct CaptureArgs {
     /// What to do if TO is slower than the device
     #[arg(long, value_enum, default_value_t = Policy::Block)]
     pub(crate) overrun: Policy,
-    /// Replace a file that is there
+    /// Replace a file that is there, and its description
     #[arg(long)]
     pub(crate) force: bool,
+    /// Describe channels as pairs: in-phase, quadrature
+    #[arg(long)]
+    pub(crate) iq: bool,
+    /// Describe the samples as taken around this frequency
+    #[arg(long, value_name = "HERTZ", value_parser = parse_rate)]
+    pub(crate) frequency: Option<f64>,
     #[command(flatten)]
     pub(crate) common: StreamArgs,
 }
@@ -55,7 +61,7 @@ pub(crate) struct CaptureArgs {
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 FILE has the samples of all chosen channels, frame by frame, as `dmabuf-dio capture` writes them.
-With a description beside it (SigMF) its rate is taken from there.
+A description beside it (SigMF) says its rate, and has to agree with the device on what a sample is.
 
 Examples:
   dmabuf-dio replay capture.sigmf-data --to cf-ad9361-dds-core-lpc
@@ -69,8 +75,11 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "DEVICE")]
     pub(crate) to: String,
     /// Put all of FILE out over and over, until Ctrl-C or --seconds
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["samples", "block", "blocks"])]
     pub(crate) cyclic: bool,
+    /// Put FILE out although its description says that it holds samples of another kind
+    #[arg(long)]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) common: StreamArgs,
 }
@@ -90,7 +99,7 @@ pub(crate) struct StreamArgs {
     /// End after so much time: counted in frames if the rate is known
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, conflicts_with = "samples")]
     pub(crate) seconds: Option<f64>,
-    /// Size of a block, whole frames [default: what comes in 1/8 s, from 4 KiB to 4 MiB]
+    /// Size of a block, whole frames [default: what comes in 1/8 s, at most 16 MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) block: Option<u64>,
     /// Number of blocks

@@ -1,58 +1,142 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `dmabuf-dio capture`.
 
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use dmabuf_dio::CancelToken;
-use dmabuf_dio::stream::{IioSource, State, Stream, Summary};
+use dmabuf_dio::stream::{IioSource, Interrupted, State, Stream, Summary};
 
 use super::args::{CaptureArgs, StreamArgs};
 use super::device::Chosen;
 use super::meter::Meter;
-use super::report;
-use super::sigmf::Sidecar;
-use super::target::Target;
-use crate::exit::{FAILED, Failure};
+use super::report::{self, Report};
+use super::sigmf::{self, Sidecar};
+use super::target::{Target, refuse_to_replace};
+use crate::exit::{FAILED, Failure, USAGE};
 use crate::signals;
+
+/// How much longer than it should a capture by time may take, in seconds: then the device gives
+/// nothing.
+const SLACK: f64 = 10.0;
 
 pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let common = &args.common;
-    let chosen = Chosen::find(&args.device, common, common.rate)?;
-    let ring = chosen.ring(common)?;
+    // First whatever changes nothing.
+    let file = file(args)?;
+    let mut chosen = Chosen::find(&args.device, common)?;
+    chosen.block(common)?;
     let mut source = IioSource::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
+    if let Some(rate) = common.rate {
+        chosen.set_rate(rate)?;
+    }
+    let ring = chosen.ring(common)?;
     let token = signals::token();
-    let Some(mut target) = args.to.open(args.force, &token)? else { return Ok(()) };
-    let sidecar = sidecar(args, &chosen)?;
+    let Some(mut target) = args.to.open(&token)? else {
+        return Err(Failure::new(FAILED, "interrupted before a USB host was there", "start again"));
+    };
+    let sidecar = file.map(|path| Sidecar::new(path, &chosen, args.iq, args.frequency));
+    if let Some(sidecar) = &sidecar {
+        // In case that there is no end.
+        sidecar.write(&[], 0).map_err(|error| cannot_describe(sidecar, &error))?;
+    }
     let meter = Meter::new("captured", common.quiet);
     let stream = Stream::new(&mut source, &mut *target.sink, ring).overrun(args.overrun.into());
-    let result = pump(stream, common, &chosen, token, meter);
-    let (summary, error) = match result {
-        Ok(summary) => (summary, None),
-        Err(interrupted) => (interrupted.summary, Some(interrupted.error)),
-    };
-    if let Some(sidecar) = &sidecar {
-        sidecar.write(&summary.gaps).map_err(|error| cannot_describe(sidecar, &error))?;
-    }
+    let outcome = Outcome::of(pump(stream, common, &chosen, token, meter));
+    let described = sidecar.as_ref().map(|sidecar| {
+        sidecar.write(&outcome.summary.gaps, outcome.summary.bytes).map_err(|error| {
+            eprintln!("dmabuf-dio: {}", cannot_describe(sidecar, &error).what());
+        })
+    });
     let path = sidecar.as_ref().map(|sidecar| sidecar.path.as_path());
-    report::print(common, &chosen, &summary, path)?;
-    error.map_or(Ok(()), |error| Err(error.into()))
+    let end = Report { chosen: &chosen, other: &args.to.to_string(), sidecar: path };
+    outcome.report(common, &end)?;
+    match described {
+        Some(Err(())) => Err(Failure::new(
+            FAILED,
+            "the samples are where they belong, and their description is not",
+            "write it by hand, or capture again",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The file that gets a description. Nothing that is there is replaced without being asked to.
+fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
+    let Target::File(path) = &args.to else { return Ok(None) };
+    if sigmf::is_description(path) {
+        let what = format!("{} is the name of a description", path.display());
+        return Err(Failure::new(USAGE, what, "choose one for the samples: NAME.sigmf-data"));
+    }
+    refuse_to_replace(path, args.force)?;
+    if path.exists() && !path.is_file() {
+        return Ok(None);
+    }
+    refuse_to_replace(&sigmf::path_of(path), args.force)?;
+    Ok(Some(path))
+}
+
+fn cannot_describe(sidecar: &Sidecar, error: &io::Error) -> Failure {
+    Failure::new(
+        FAILED,
+        format!("{}: cannot be written: {error}", sidecar.path.display()),
+        "look at the folder, and at what room there is",
+    )
+}
+
+/// What a stream did, and what ended it before its time.
+pub(crate) struct Outcome {
+    pub(crate) summary: Summary,
+    error: Option<dmabuf_dio::Error>,
+}
+
+impl Outcome {
+    fn of(result: Result<Summary, Box<Interrupted>>) -> Self {
+        match result {
+            Ok(summary) => Self { summary, error: None },
+            Err(interrupted) => {
+                Self { summary: interrupted.summary, error: Some(interrupted.error) }
+            }
+        }
+    }
+
+    /// Prints it, and fails as the stream did.
+    pub(crate) fn report(self, args: &StreamArgs, end: &Report<'_>) -> Result<(), Failure> {
+        let printed = report::print(args, end, &self.summary, self.error.as_ref());
+        match self.error {
+            Some(error) => Err(error.into()),
+            None => printed,
+        }
+    }
 }
 
 /// Runs a stream until all that was asked for has gone through, or somebody ends it.
-pub(crate) fn pump(
+pub(crate) fn run_stream(
+    stream: Stream<'_>,
+    args: &StreamArgs,
+    chosen: &Chosen,
+    token: CancelToken,
+    meter: Meter,
+) -> Outcome {
+    Outcome::of(pump(stream, args, chosen, token, meter))
+}
+
+fn pump(
     stream: Stream<'_>,
     args: &StreamArgs,
     chosen: &Chosen,
     token: CancelToken,
     mut meter: Meter,
-) -> Result<Summary, Box<dmabuf_dio::stream::Interrupted>> {
+) -> Result<Summary, Box<Interrupted>> {
     let frames = chosen.frames(args);
     let stream = match frames {
         Some(frames) => stream.limit(frames.saturating_mul(chosen.frame())),
         None => stream,
     };
     // Of a device without a rate only the clock knows when time is up.
-    let deadline = args.seconds.filter(|_| frames.is_none()).map(Duration::from_secs_f64);
+    let slack = if frames.is_some() { SLACK } else { 0.0 };
+    let deadline = args.seconds.map(|seconds| Duration::from_secs_f64(seconds + slack));
     let at_deadline = token.clone();
     stream
         .cancel(token)
@@ -63,21 +147,4 @@ pub(crate) fn pump(
             meter.update(state);
         })
         .run()
-}
-
-/// Describes the file from the start on, in case that there is no end.
-fn sidecar(args: &CaptureArgs, chosen: &Chosen) -> Result<Option<Sidecar>, Failure> {
-    let Target::File(path) = &args.to else { return Ok(None) };
-    let name = chosen.device.name();
-    let sidecar = Sidecar::new(path, name, &chosen.channels, chosen.frame(), chosen.rate);
-    sidecar.write(&[]).map_err(|error| cannot_describe(&sidecar, &error))?;
-    Ok(Some(sidecar))
-}
-
-fn cannot_describe(sidecar: &Sidecar, error: &std::io::Error) -> Failure {
-    Failure::new(
-        FAILED,
-        format!("{}: cannot write it: {error}", sidecar.path.display()),
-        "the samples are where they belong; their description is not",
-    )
 }

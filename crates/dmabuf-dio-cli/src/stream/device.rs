@@ -7,9 +7,13 @@ use super::args::StreamArgs;
 use crate::exit::{FAILED, Failure, USAGE};
 
 const PAGE: u64 = 4096;
-/// Bounds of a block whose size nobody chose, and the part of a second that it has.
-const BLOCK: (u64, u64) = (PAGE, 4 << 20);
+/// How far a rate may be from the one that was asked for.
+const TOLERANCE: f64 = 0.01;
+/// Bounds of a block whose size nobody chose, the part of a second that it has, and its size if the
+/// device has no rate.
+const BLOCK: (u64, u64) = (PAGE, 16 << 20);
 const PART: f64 = 8.0;
+const WITHOUT_RATE: u64 = 64 << 10;
 
 /// A device, and what of it is used.
 #[derive(Debug)]
@@ -22,15 +26,38 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Finds the device and sets its rate.
-    pub(crate) fn find(name: &str, args: &StreamArgs, rate: Option<f64>) -> Result<Self, Failure> {
+    /// Finds the device.
+    pub(crate) fn find(name: &str, args: &StreamArgs) -> Result<Self, Failure> {
         let device = Device::find(name).ok_or_else(|| unknown(name))?;
         let channels = channels(&device, args)?;
-        if let Some(rate) = rate {
-            device.set_rate(rate)?;
+        let mut chosen = Self { device, buffer: args.buffer, channels, rate: None };
+        chosen.look_at_rate();
+        Ok(chosen)
+    }
+
+    fn look_at_rate(&mut self) {
+        self.rate = self.device.rate(self.buffer).filter(|rate| *rate > 0.0);
+    }
+
+    /// Sets the rate, and fails if the device then has another.
+    pub(crate) fn set_rate(&mut self, wanted: f64) -> Result<(), Failure> {
+        if self.device.rate(self.buffer) == Some(wanted) {
+            return Ok(());
         }
-        let rate = device.rate().filter(|rate| *rate > 0.0);
-        Ok(Self { device, buffer: args.buffer, channels, rate })
+        let rates = self.device.rates(self.buffer).map_or_else(
+            || "the rate may be that of another device: iio_attr -c lists them".to_owned(),
+            |rates| format!("it goes at: {rates}"),
+        );
+        if let Err(error) = self.device.set_rate(self.buffer, wanted) {
+            return Err(Failure::new(FAILED, error.to_string(), rates));
+        }
+        self.look_at_rate();
+        let got = self.rate.unwrap_or(0.0);
+        if (got - wanted).abs() > wanted * TOLERANCE {
+            let what = format!("{} goes at {got} in place of {wanted}", self.device.name());
+            return Err(Failure::new(FAILED, what, rates));
+        }
+        Ok(())
     }
 
     /// Bytes of a frame.
@@ -45,6 +72,11 @@ impl Chosen {
 
     /// Blocks of the size asked for, or of one that suits the rate.
     pub(crate) fn ring(&self, args: &StreamArgs) -> Result<Ring, Failure> {
+        Ok(Ring::new(args.blocks, self.block(args)?)?)
+    }
+
+    /// Bytes of a block.
+    pub(crate) fn block(&self, args: &StreamArgs) -> Result<u64, Failure> {
         let size = args.block.unwrap_or_else(|| suitable(self.frame(), self.rate));
         if size > 0 && !size.is_multiple_of(self.frame()) {
             let frame = self.frame();
@@ -55,7 +87,7 @@ impl Chosen {
                 format!("choose a multiple, best of {PAGE} too: --block {near}"),
             ));
         }
-        Ok(Ring::new(args.blocks, size)?)
+        Ok(size)
     }
 
     /// As in «4 channels of cf-ad9361-lpc, frames of 8 bytes, 30720000 per second».
@@ -81,8 +113,12 @@ fn whole(frame: u64) -> u64 {
 
 fn suitable(frame: u64, rate: Option<f64>) -> u64 {
     let (least, most) = BLOCK;
-    let wanted = rate.map_or(most, |rate| (rate * frame as f64 / PART) as u64);
-    (wanted.clamp(least, most) / whole(frame)).max(1) * whole(frame)
+    let wanted = rate.map_or(WITHOUT_RATE, |rate| (rate * frame as f64 / PART) as u64);
+    if wanted < least {
+        // Whoever waits for so few does not mind how they are written.
+        return (wanted / frame.max(1)).max(1) * frame.max(1);
+    }
+    (wanted.min(most) / whole(frame)).max(1) * whole(frame)
 }
 
 fn channels(device: &Device, args: &StreamArgs) -> Result<Vec<Channel>, Failure> {
@@ -132,10 +168,11 @@ mod tests {
     #[test]
     fn blocks_are_whole_frames_and_pages() {
         assert_eq!((whole(8), whole(24), whole(1), whole(10_000)), (4096, 12_288, 4096, 2_560_000));
-        assert_eq!(suitable(8, None), 4 << 20);
-        assert_eq!(suitable(8, Some(1e9)), 4 << 20);
+        assert_eq!(suitable(8, None), 64 << 10);
+        assert_eq!(suitable(8, Some(1e9)), 16 << 20);
         assert_eq!(suitable(8, Some(1e6)), 999_424);
-        assert_eq!(suitable(8, Some(1.0)), 4096);
-        assert_eq!(suitable(24, Some(1000.0)), 12_288);
+        assert_eq!((suitable(8, Some(1.0)), suitable(8, Some(100.0))), (8, 96));
+        assert_eq!(suitable(24, Some(1000.0)), 3000);
+        assert_eq!(suitable(24, Some(2000.0)), 12_288);
     }
 }

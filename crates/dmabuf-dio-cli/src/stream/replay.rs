@@ -4,58 +4,95 @@
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::stream::{FileSource, IioSink, Repeat, Stream, Summary};
-use dmabuf_dio::{CancelToken, Kind, Loader};
+use dmabuf_dio::{CancelToken, Error, Kind, Loader};
 
 use super::args::ReplayArgs;
-use super::capture::pump;
+use super::capture::run_stream;
 use super::device::Chosen;
 use super::meter::Meter;
-use super::{report, sigmf};
-use crate::exit::{FAILED, Failure};
+use super::report::{self, Report};
+use super::sigmf::{self, Described};
+use crate::exit::{FAILED, Failure, USAGE};
 use crate::signals;
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let common = &args.common;
-    let rate = common.rate.or_else(|| sigmf::rate_of(&args.file));
-    let chosen = Chosen::find(&args.to, common, rate)?;
+    if sigmf::is_description(&args.file) {
+        let what = format!("{} is a description and has no samples", args.file.display());
+        return Err(Failure::new(USAGE, what, "name the file that it describes: NAME.sigmf-data"));
+    }
+    let mut chosen = Chosen::find(&args.to, common)?;
+    let described = Described::of(&args.file);
+    check(args, described.as_ref(), &chosen)?;
+    let mut source = FileSource::open(&args.file, chosen.frame())?;
+    let sink = IioSink::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
+    match (common.rate, described.and_then(|described| described.rate)) {
+        (Some(rate), _) => chosen.set_rate(rate)?,
+        (None, Some(rate)) => set_described_rate(&mut chosen, rate),
+        (None, None) => {}
+    }
     let token = signals::token();
     if args.cyclic {
+        drop(sink);
         return cycle(args, &chosen, &token);
     }
+    let mut sink = sink;
     let ring = chosen.ring(common)?;
-    let mut sink = IioSink::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
-    let mut source = FileSource::open(&args.file, chosen.frame())?;
     let meter = Meter::new("replayed", common.quiet);
     let stream = Stream::new(&mut source, &mut sink, ring);
-    let (summary, error) = match pump(stream, common, &chosen, token, meter) {
-        Ok(summary) => (summary, None),
-        Err(interrupted) => (interrupted.summary, Some(interrupted.error)),
-    };
-    report::print(common, &chosen, &summary, None)?;
-    error.map_or(Ok(()), |error| Err(error.into()))
+    let outcome = run_stream(stream, common, &chosen, token, meter);
+    let file = args.file.display().to_string();
+    outcome.report(common, &Report { chosen: &chosen, other: &file, sidecar: None })
+}
+
+/// Noise on an antenna is nobody's wish.
+fn check(args: &ReplayArgs, described: Option<&Described>, chosen: &Chosen) -> Result<(), Failure> {
+    let why = described.and_then(|file| file.mismatch(&chosen.channels, chosen.frame()));
+    match why.filter(|_| !args.force) {
+        None => Ok(()),
+        Some(why) => Err(Failure::new(
+            USAGE,
+            format!("{} is not for {}: {why}", args.file.display(), chosen.device.name()),
+            "choose other channels (--channels) or another file, or put it out all the same: --force",
+        )),
+    }
+}
+
+/// A device that has a rate of its own is left at that, and it is said.
+fn set_described_rate(chosen: &mut Chosen, rate: f64) {
+    if let Err(failure) = chosen.set_rate(rate) {
+        eprintln!("dmabuf-dio: {}; it goes on at its own rate", failure.what());
+    }
 }
 
 /// Gives the device all of the file at once, to be put out over and over.
 fn cycle(args: &ReplayArgs, chosen: &Chosen, token: &CancelToken) -> Result<(), Failure> {
     let loaded = Loader::new(&args.file).cancel(token.clone()).load()?;
+    let (length, frame) = (loaded.len, chosen.frame());
+    if !length.is_multiple_of(frame) {
+        return Err(Error::CutFrame { path: args.file.clone(), length, frame }.into());
+    }
     if loaded.buf.kind() != Kind::DmaBuf {
         let what = "there is no dma-buf for the device: all this system has is a memfd";
         return Err(Failure::new(FAILED, what, "see why: dmabuf-dio doctor"));
     }
     let mut summary = Summary {
-        source: format!("{}, by {}", args.file.display(), loaded.report.backend),
+        source: format!("{}, all of it at once", loaded.report.backend),
         sink: "IIO, dma-buf, over and over".into(),
-        bytes: loaded.len,
+        bytes: length,
+        loss_known: true,
         ..Summary::default()
     };
     let begin = Instant::now();
     let device = chosen.device.clone();
-    let repeat = Repeat::start(device, chosen.buffer, &chosen.channels, loaded.buf, loaded.len)?;
+    let repeat = Repeat::start(device, chosen.buffer, &chosen.channels, loaded.buf, length)?;
     let deadline = args.common.seconds.map(Duration::from_secs_f64);
     while !token.is_cancelled() && deadline.is_none_or(|deadline| begin.elapsed() < deadline) {
         std::thread::sleep(Duration::from_millis(20));
     }
     repeat.stop()?;
     summary.seconds = begin.elapsed().as_secs_f64();
-    report::print(&args.common, chosen, &summary, None)
+    let file = args.file.display().to_string();
+    let end = Report { chosen, other: &file, sidecar: None };
+    report::print(&args.common, &end, &summary, None)
 }

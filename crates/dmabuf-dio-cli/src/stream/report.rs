@@ -4,7 +4,8 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use dmabuf_dio::stream::{Gap, Summary};
+use dmabuf_dio::Error;
+use dmabuf_dio::stream::{Channel, Gap, Summary};
 use serde::Serialize;
 
 use super::args::StreamArgs;
@@ -15,57 +16,74 @@ use crate::show::{Lines, exact};
 /// How many gaps are shown to people.
 const SHOWN: usize = 10;
 /// The longest word.
-const WORDS: usize = "described".len();
+const WORDS: usize = "emptied by".len();
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct Output<'a> {
     schema: u32,
     device: &'a str,
-    channels: Vec<&'a str>,
+    /// The file or address at the other end.
+    other: &'a str,
+    channels: &'a [Channel],
     frame_bytes: u64,
     rate: Option<f64>,
     frames: u64,
     #[serde(flatten)]
     summary: &'a Summary,
     description: Option<String>,
+    /// What ended it before its time.
+    error: Option<String>,
 }
 
-/// Prints a summary; `ends` says where the samples came from or went, beside the device.
+/// The two ends of a stream, and what describes one of them.
+pub(crate) struct Report<'a> {
+    pub(crate) chosen: &'a Chosen,
+    /// The file or address at the other end.
+    pub(crate) other: &'a str,
+    pub(crate) sidecar: Option<&'a Path>,
+}
+
+/// Prints a summary.
 pub(crate) fn print(
     args: &StreamArgs,
-    chosen: &Chosen,
+    end: &Report<'_>,
     summary: &Summary,
-    sidecar: Option<&Path>,
+    error: Option<&Error>,
 ) -> Result<(), Failure> {
     if args.quiet {
         return Ok(());
     }
+    let chosen = end.chosen;
     let frames = summary.bytes / chosen.frame();
     let text = if args.json {
         let output = Output {
             schema: 1,
             device: chosen.device.name(),
-            channels: chosen.channels.iter().map(|channel| &*channel.name).collect(),
+            other: end.other,
+            channels: &chosen.channels,
             frame_bytes: chosen.frame(),
             rate: chosen.rate,
             frames,
             summary,
-            description: sidecar.map(|path| path.display().to_string()),
+            description: end.sidecar.map(|path| path.display().to_string()),
+            error: error.map(ToString::to_string),
         };
         serde_json::to_string_pretty(&output).map_err(std::io::Error::from)? + "\n"
     } else {
-        human(chosen, summary, frames, sidecar)
+        human(end, summary, frames)
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }
 
-fn human(chosen: &Chosen, summary: &Summary, frames: u64, sidecar: Option<&Path>) -> String {
+fn human(end: &Report<'_>, summary: &Summary, frames: u64) -> String {
+    let chosen = end.chosen;
     let mut lines = Lines::new(WORDS);
     lines.line("device", chosen.describe());
-    lines.line("from", &summary.source);
-    lines.line("to", &summary.sink);
+    lines.line("file", end.other);
+    lines.line("filled by", &summary.source);
+    lines.line("emptied by", &summary.sink);
     lines.line("moved", format!("{frames} frames, {}", exact(summary.bytes)));
     let mib = summary.bytes as f64 / f64::from(1 << 20);
     let speed = if summary.seconds > 0.0 { mib / summary.seconds } else { 0.0 };
@@ -79,7 +97,7 @@ fn human(chosen: &Chosen, summary: &Summary, frames: u64, sidecar: Option<&Path>
     if let Some(more) = summary.gaps.len().checked_sub(SHOWN + 1) {
         lines.line("", format!("and {} more: see --json", more + 1));
     }
-    if let Some(path) = sidecar {
+    if let Some(path) = end.sidecar {
         lines.line("described", format!("{} (SigMF)", path.display()));
     }
     lines.into_text()
@@ -88,7 +106,8 @@ fn human(chosen: &Chosen, summary: &Summary, frames: u64, sidecar: Option<&Path>
 fn lost(summary: &Summary) -> String {
     let unknown = summary.gaps.iter().any(|gap| gap.frames.is_none());
     match summary.gaps.len() {
-        0 => "nothing".to_owned(),
+        0 if summary.loss_known => "nothing".to_owned(),
+        0 => "not known: this device does not tell".to_owned(),
         gaps => format!(
             "{}{} frames in {gaps} gaps",
             if unknown { "at least " } else { "" },

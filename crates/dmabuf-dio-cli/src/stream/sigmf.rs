@@ -7,8 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use dmabuf_dio::stream::{Channel, Gap};
+use dmabuf_dio::stream::{Channel, Gap, Kind};
 use serde_json::{Map, Value, json};
+
+use super::device::Chosen;
 
 const VERSION: &str = "1.2.0";
 const DATA: &str = "sigmf-data";
@@ -23,41 +25,55 @@ pub(crate) struct Sidecar {
     channels: Vec<Channel>,
     frame: u64,
     rate: Option<f64>,
+    iq: bool,
+    frequency: Option<f64>,
     start: SystemTime,
 }
 
+/// Where the description of a file is.
+pub(crate) fn path_of(data: &Path) -> PathBuf {
+    data.with_extension(META)
+}
+
+/// Whether a file is a description and so has no samples.
+pub(crate) fn is_description(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == META)
+}
+
 impl Sidecar {
-    /// For a file whose samples begin now.
-    pub(crate) fn new(
-        data: &Path,
-        device: &str,
-        channels: &[Channel],
-        frame: u64,
-        rate: Option<f64>,
-    ) -> Self {
+    /// For a file whose samples begin now. With `iq` channels are pairs; `frequency` is what the
+    /// radio was tuned to.
+    pub(crate) fn new(data: &Path, chosen: &Chosen, iq: bool, frequency: Option<f64>) -> Self {
         Self {
-            path: data.with_extension(META),
+            path: path_of(data),
             data: data.to_owned(),
-            device: device.to_owned(),
-            channels: channels.to_vec(),
-            frame,
-            rate,
+            device: chosen.device.name().to_owned(),
+            channels: chosen.channels.clone(),
+            frame: chosen.frame(),
+            rate: chosen.rate,
+            iq: iq || is_complex(&chosen.channels),
+            frequency,
             start: SystemTime::now(),
         }
     }
 
     /// Writes it; one that is there is replaced at once by the whole of the new one.
-    pub(crate) fn write(&self, gaps: &[Gap]) -> io::Result<()> {
-        let text = serde_json::to_string_pretty(&self.value(gaps))? + "\n";
+    /// `bytes` is how much the file has.
+    pub(crate) fn write(&self, gaps: &[Gap], bytes: u64) -> io::Result<()> {
+        let text = serde_json::to_string_pretty(&self.value(gaps, bytes))? + "\n";
         let partial = self.path.with_extension("sigmf-meta.partial");
-        fs::write(&partial, text)?;
-        fs::File::open(&partial)?.sync_all()?;
-        fs::rename(&partial, &self.path)
+        let written = fs::write(&partial, text)
+            .and_then(|()| fs::File::open(&partial)?.sync_all())
+            .and_then(|()| fs::rename(&partial, &self.path));
+        if written.is_err() {
+            let _ = fs::remove_file(&partial);
+        }
+        written
     }
 
-    fn value(&self, gaps: &[Gap]) -> Value {
-        let (datatype, channels) = datatype(&self.channels, self.frame);
-        let names: Vec<_> = self.channels.iter().map(|channel| &*channel.name).collect();
+    fn value(&self, gaps: &[Gap], bytes: u64) -> Value {
+        let (datatype, channels) = datatype(&self.channels, self.frame, self.iq);
+        let names: Vec<_> = self.channels.iter().map(describe).collect();
         let mut global = Map::new();
         let mut put = |key: &str, value: Value| global.insert(format!("core:{key}"), value);
         put("datatype", json!(datatype));
@@ -76,30 +92,32 @@ impl Sidecar {
         }
         json!({
             "global": global,
-            "captures": self.captures(gaps),
+            "captures": self.captures(gaps, bytes),
             "annotations": self.annotations(gaps),
         })
     }
 
-    /// A segment from each gap on whose place and length are known: where it begins in the file,
-    /// and where it would if nothing were missing.
-    fn captures(&self, gaps: &[Gap]) -> Vec<Value> {
-        let begin = json!({
+    /// A segment from each gap on: where it begins in the file, and where it would if nothing were
+    /// missing, as far as that is known.
+    fn captures(&self, gaps: &[Gap], bytes: u64) -> Vec<Value> {
+        let mut begin = json!({
             "core:sample_start": 0,
             "core:global_index": 0,
             "core:datetime": humantime::format_rfc3339_micros(self.start).to_string(),
         });
+        if let Some(frequency) = self.frequency {
+            begin["core:frequency"] = json!(frequency);
+        }
         let mut captures = vec![begin];
-        let mut lost = Some(0);
+        let mut lost = 0;
         for gap in gaps {
-            lost = lost.zip(gap.frames).map(|(a, b)| a + b);
+            // Of a gap whose length nobody knows, at least what is known of the others.
+            lost += gap.frames.unwrap_or(0);
             let start = gap.to / self.frame;
-            captures.push(match lost {
-                Some(lost) => {
-                    json!({ "core:sample_start": start, "core:global_index": start + lost })
-                }
-                None => json!({ "core:sample_start": start }),
-            });
+            if start < bytes / self.frame {
+                captures
+                    .push(json!({ "core:sample_start": start, "core:global_index": start + lost }));
+            }
         }
         captures
     }
@@ -123,31 +141,79 @@ impl Sidecar {
     }
 }
 
-/// The rate that the description beside a file gives, if there is one.
-pub(crate) fn rate_of(data: &Path) -> Option<f64> {
-    let text = fs::read_to_string(data.with_extension(META)).ok()?;
-    let value: Value = serde_json::from_str(&text).ok()?;
-    value["global"]["core:sample_rate"].as_f64()
+/// What the description beside a file says, if there is one.
+#[derive(Debug)]
+pub(crate) struct Described {
+    pub(crate) rate: Option<f64>,
+    global: Value,
+    captures: Value,
+}
+
+impl Described {
+    pub(crate) fn of(data: &Path) -> Option<Self> {
+        let text = fs::read_to_string(path_of(data)).ok()?;
+        let value: Value = serde_json::from_str(&text).ok()?;
+        let global = value["global"].clone();
+        let rate = global["core:sample_rate"].as_f64();
+        Some(Self { rate, global, captures: value["captures"].clone() })
+    }
+
+    /// Why a device with these channels would put out something else, if it would.
+    pub(crate) fn mismatch(&self, channels: &[Channel], frame: u64) -> Option<String> {
+        let headers = ["core:header_bytes"].iter().any(|key| {
+            self.captures.as_array().is_some_and(|all| all.iter().any(|part| !part[key].is_null()))
+        });
+        if headers || !self.global["core:trailing_bytes"].is_null() {
+            return Some("it has other bytes beside samples".into());
+        }
+        let found = self.global["core:datatype"].as_str()?;
+        let count = self.global["core:num_channels"].as_u64().unwrap_or(1);
+        let fits = [true, false].into_iter().any(|iq| {
+            let (datatype, number) = datatype(channels, frame, iq);
+            (&*datatype, number) == (found, count)
+        });
+        let (wanted, number) = datatype(channels, frame, is_complex(channels));
+        (!fits).then(|| format!("it has {found} x {count}, the device wants {wanted} x {number}"))
+    }
+}
+
+/// As in `in_voltage0 (le:s12/16>>4)`.
+fn describe(channel: &Channel) -> String {
+    let format = channel.format;
+    let order = if format.big_endian { "be" } else { "le" };
+    let kind = match format.kind {
+        Kind::Unsigned => 'u',
+        Kind::Signed => 's',
+        Kind::Float => 'f',
+    };
+    let (bits, storage, shift) = (format.bits, format.storage_bits, format.shift);
+    format!("{} ({order}:{kind}{bits}/{storage}>>{shift})", channel.name)
 }
 
 /// The type of a sample in SigMF's words, and how many there are in a frame. What it has no word
 /// for is bytes.
-fn datatype(channels: &[Channel], frame: u64) -> (String, u64) {
+fn datatype(channels: &[Channel], frame: u64, iq: bool) -> (String, u64) {
     let bytes = ("ru8".to_owned(), frame);
     let Some(first) = channels.first() else { return bytes };
     let format = first.format;
     let uniform = channels.iter().all(|channel| channel.format == format);
-    if !uniform || format.repeat != 1 || !matches!(format.storage_bits, 8 | 16 | 32) {
+    let number = match (format.kind, format.storage_bits) {
+        (Kind::Signed, 8 | 16 | 32) => "i",
+        (Kind::Unsigned, 8 | 16 | 32) => "u",
+        (Kind::Float, 32 | 64) => "f",
+        _ => return bytes,
+    };
+    if !uniform || format.repeat != 1 {
         return bytes;
     }
     let count = channels.len() as u64;
-    let number = if format.signed { "i" } else { "u" };
     let order = match (format.storage_bits, format.big_endian) {
         (8, _) => "",
         (_, true) => "_be",
         (_, false) => "_le",
     };
-    let (kind, count) = if is_complex(channels) { ("c", count / 2) } else { ("r", count) };
+    let pairs = iq && count.is_multiple_of(2);
+    let (kind, count) = if pairs { ("c", count / 2) } else { ("r", count) };
     (format!("{kind}{number}{}{order}", format.storage_bits), count)
 }
 
@@ -166,53 +232,81 @@ mod tests {
     use super::*;
     use dmabuf_dio::stream::Format;
 
-    fn channels(names: &[&str], storage_bits: u32, signed: bool) -> Vec<Channel> {
+    fn channels(names: &[&str], storage_bits: u32, kind: Kind) -> Vec<Channel> {
         let (big_endian, bits) = (false, storage_bits);
-        let format = Format { big_endian, signed, bits, storage_bits, shift: 0, repeat: 1 };
-        (0..)
-            .zip(names)
-            .map(|(index, name)| Channel { name: (*name).into(), index, format })
-            .collect()
+        let format = Format { big_endian, kind, bits, storage_bits, shift: 0, repeat: 1 };
+        let channel = |(index, name): (u32, &&str)| Channel { name: (*name).into(), index, format };
+        (0..).zip(names).map(channel).collect()
+    }
+
+    fn sidecar(data: &Path, channels: Vec<Channel>, frame: u64) -> Sidecar {
+        Sidecar {
+            path: path_of(data),
+            data: data.to_owned(),
+            device: "adc".into(),
+            channels,
+            frame,
+            rate: Some(1e6),
+            iq: false,
+            frequency: Some(2.4e9),
+            start: SystemTime::now(),
+        }
     }
 
     #[test]
     fn types_of_samples() {
-        let two = channels(&["in_voltage0", "in_voltage1"], 16, true);
-        assert_eq!(datatype(&two, 4), ("ri16_le".into(), 2));
-        let pair = channels(&["in_voltage0_i", "in_voltage0_q"], 16, true);
-        assert_eq!(datatype(&pair, 4), ("ci16_le".into(), 1));
-        let mut mixed = channels(&["a", "b"], 8, false);
-        assert_eq!(datatype(&mixed, 2), ("ru8".into(), 2));
-        mixed[0].format.signed = true;
-        assert_eq!(datatype(&mixed, 2), ("ru8".into(), 2), "as bytes");
-        assert_eq!(datatype(&channels(&["a"], 64, true), 8), ("ru8".into(), 8));
-        mixed[0] = channels(&["a"], 32, false).remove(0);
+        let two = channels(&["in_voltage0", "in_voltage1"], 16, Kind::Signed);
+        assert_eq!(datatype(&two, 4, false), ("ri16_le".into(), 2));
+        assert_eq!(datatype(&two, 4, true), ("ci16_le".into(), 1));
+        assert!(is_complex(&channels(&["in_voltage0_i", "in_voltage0_q"], 16, Kind::Signed)));
+        assert!(!is_complex(&two));
+        let mut mixed = channels(&["a", "b"], 8, Kind::Unsigned);
+        assert_eq!(datatype(&mixed, 2, false), ("ru8".into(), 2));
+        mixed[0].format.kind = Kind::Signed;
+        assert_eq!(datatype(&mixed, 2, false), ("ru8".into(), 2), "as bytes");
+        let long = channels(&["a"], 64, Kind::Signed);
+        assert_eq!(datatype(&long, 8, false), ("ru8".into(), 8));
+        assert_eq!(datatype(&channels(&["a"], 64, Kind::Float), 8, false), ("rf64_le".into(), 1));
+        mixed[0] = channels(&["a"], 32, Kind::Unsigned).remove(0);
         mixed[0].format.big_endian = true;
-        assert_eq!(datatype(&mixed[..1], 4), ("ru32_be".into(), 1));
+        assert_eq!(datatype(&mixed[..1], 4, false), ("ru32_be".into(), 1));
+        assert_eq!(describe(&mixed[0]), "a (be:u32/32>>0)");
     }
 
     #[test]
     fn a_description_with_gaps() {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("samples.bin");
-        let two = channels(&["in_voltage0", "in_voltage1"], 16, false);
-        let sidecar = Sidecar::new(&data, "adc", &two, 4, Some(1e6));
+        let two = channels(&["in_voltage0", "in_voltage1"], 16, Kind::Unsigned);
+        let sidecar = sidecar(&data, two.clone(), 4);
         let gap = |at, to, frames| Gap { at, to, frames };
-        let gaps = [gap(400, 400, Some(7)), gap(800, 1200, Some(3)), gap(1600, 1600, None)];
-        sidecar.write(&gaps).expect("written");
+        let gaps = [
+            gap(400, 400, Some(7)),
+            gap(800, 1200, Some(3)),
+            gap(1600, 1600, None),
+            gap(1990, 2000, Some(1)),
+        ];
+        sidecar.write(&gaps, 2000).expect("written");
         assert_eq!(sidecar.path, folder.path().join("samples.sigmf-meta"));
         let text = fs::read_to_string(&sidecar.path).expect("read");
         let value: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(value["global"]["core:dataset"], "samples.bin");
+        assert_eq!(value["captures"][0]["core:frequency"], 2.4e9);
         let starts: Vec<_> = value["captures"]
             .as_array()
             .expect("a list")
             .iter()
             .map(|part| (part["core:sample_start"].as_u64(), part["core:global_index"].as_u64()))
             .collect();
-        let at = |start, index: Option<u64>| (Some(start), index);
-        assert_eq!(starts, [at(0, Some(0)), at(100, Some(107)), at(300, Some(310)), at(400, None)]);
+        let at = |start, index| (Some(start), Some(index));
+        assert_eq!(starts, [at(0, 0), at(100, 107), at(300, 310), at(400, 410)]);
         assert_eq!(value["annotations"][1]["core:sample_count"], 100);
-        assert_eq!(rate_of(&data), Some(1e6));
+
+        let described = Described::of(&data).expect("a description");
+        assert_eq!((described.rate, described.mismatch(&two, 4)), (Some(1e6), None));
+        let four = channels(&["a", "b", "c", "d"], 16, Kind::Unsigned);
+        let why = described.mismatch(&four, 8).expect("two are not four");
+        assert_eq!(why, "it has ru16_le x 2, the device wants ru16_le x 4");
+        assert!(Described::of(&folder.path().join("other.bin")).is_none());
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where a capture goes.
 
-use std::convert::Infallible;
+use std::fmt;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -21,9 +21,22 @@ pub(crate) enum Target {
 }
 
 impl FromStr for Target {
-    type Err = Infallible;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Infallible> {
+    fn from_str(text: &str) -> Result<Self, String> {
+        let scheme = text.split_once(':').filter(|(scheme, _)| {
+            !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_lowercase())
+        });
+        if text == "-" || scheme.is_some_and(|(scheme, _)| scheme != "tcp" && scheme != "ffs") {
+            return Err(
+                "write FILE, tcp://HOST:PORT, ffs:FOLDER or none; for a file of that name, \
+                        ./NAME"
+                    .into(),
+            );
+        }
+        if scheme.is_some_and(|(scheme, rest)| scheme == "tcp" && !rest.starts_with("//")) {
+            return Err("write tcp://HOST:PORT".into());
+        }
         Ok(if let Some(address) = text.strip_prefix("tcp://") {
             Self::Tcp(address.into())
         } else if let Some(path) = text.strip_prefix("ffs:") {
@@ -36,6 +49,17 @@ impl FromStr for Target {
     }
 }
 
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::Usb(path) => write!(f, "ffs:{}", path.display()),
+            Self::None => f.write_str("none"),
+        }
+    }
+}
+
 /// A sink that is open, and what has to stay so with it.
 pub(crate) struct Open {
     pub(crate) sink: Box<dyn Sink>,
@@ -44,14 +68,11 @@ pub(crate) struct Open {
 
 impl Target {
     /// Opens it; waits for a USB host. `None` if that was interrupted.
-    pub(crate) fn open(&self, force: bool, cancel: &CancelToken) -> Result<Option<Open>, Failure> {
+    pub(crate) fn open(&self, cancel: &CancelToken) -> Result<Option<Open>, Failure> {
         let mut function = None;
         let sink: Box<dyn Sink> = match self {
             Self::None => Box::new(Discard::default()),
-            Self::File(path) => {
-                refuse_to_replace(path, force)?;
-                Box::new(FileSink::create(path)?)
-            }
+            Self::File(path) => Box::new(FileSink::create(path)?),
             Self::Tcp(address) => Box::new(connect(address)?),
             Self::Usb(path) if path.is_dir() => {
                 let mut ours = Function::new(path)?;
@@ -72,8 +93,8 @@ impl Target {
     }
 }
 
-/// A capture may not be there a second time.
-fn refuse_to_replace(path: &Path, force: bool) -> Result<(), Failure> {
+/// What is there is not replaced unless that is wanted.
+pub(crate) fn refuse_to_replace(path: &Path, force: bool) -> Result<(), Failure> {
     if force || !path.exists() {
         return Ok(());
     }
@@ -96,10 +117,14 @@ mod tests {
 
     #[test]
     fn targets_are_told_apart() {
-        let target = |text: &str| text.parse::<Target>().expect("every text is one");
+        let target = |text: &str| text.parse::<Target>().expect("a target");
         assert_eq!(target("tcp://host:1"), Target::Tcp("host:1".into()));
         assert_eq!(target("ffs:/dev/ffs/ep1"), Target::Usb("/dev/ffs/ep1".into()));
         assert_eq!(target("none"), Target::None);
         assert_eq!(target("a/none"), Target::File("a/none".into()));
+        assert_eq!(target("./udp:x"), Target::File("./udp:x".into()));
+        for text in ["-", "tcp:host:1", "udp://host:1"] {
+            assert!(text.parse::<Target>().is_err(), "{text}");
+        }
     }
 }

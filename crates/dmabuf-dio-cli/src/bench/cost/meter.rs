@@ -3,9 +3,9 @@
 
 use rustix::io::Errno as Os;
 
-use super::clock::Clock;
 use super::window;
 use crate::bench::buffers::Buffer;
+use crate::bench::clock::Clock;
 use crate::bench::pattern::{Difference, Pattern};
 use crate::bench::trouble::Trouble;
 

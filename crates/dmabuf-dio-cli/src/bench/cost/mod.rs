@@ -2,16 +2,15 @@
 //! What each way to have a file in memory costs the CPU.
 
 pub(crate) mod args;
-mod clock;
-mod meter;
+pub(crate) mod meter;
 mod page;
 mod results;
 mod ring;
 mod ways;
-mod window;
+pub(crate) mod window;
 
+use crate::bench::clock::Clock;
 use args::CostArgs;
-use clock::Clock;
 use meter::{Meter, Spent};
 pub(crate) use page::page;
 pub(crate) use results::Cost;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cost of the ways for people.
 
-use super::clock::Unit;
 use super::results::{Cost, Figures, Per, Size};
-use crate::bench::grid::Grid;
+use crate::bench::clock::Unit;
+use crate::bench::grid::{Grid, thousands};
 use crate::bench::measure::Summary;
 use crate::bench::page::Page;
 use crate::size::show_size;
@@ -68,19 +68,6 @@ fn cells(figures: &Figures) -> Vec<String> {
     ]
 }
 
-/// A whole number with commas.
-fn thousands(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if value <= -0.5 { format!("-{text}") } else { text }
-}
-
 const LEGEND: [(&str, &str); 7] = [
     (
         "allocation",
@@ -102,14 +89,3 @@ const LEGEND: [(&str, &str); 7] = [
     ("library", "dmabuf_dio::Loader, whole, and freeing what it returned"),
     ("content", "every byte was compared in a run of each way at each size that does not count"),
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_are_grouped() {
-        let shown = [0.0, -0.4, 999.6, 1234.0, 312_662.0, -1_234_567.0].map(thousands);
-        assert_eq!(shown, ["0", "0", "1,000", "1,234", "312,662", "-1,234,567"]);
-    }
-}

@@ -3,9 +3,9 @@
 
 use serde::Serialize;
 
-use super::clock::Unit;
 use super::meter::{Phase, Spent};
 use super::ways::Way;
+use crate::bench::clock::Unit;
 use crate::bench::facts::Facts;
 use crate::bench::measure::Summary;
 use crate::bench::trouble::{Outcome, Trouble, Verdict};

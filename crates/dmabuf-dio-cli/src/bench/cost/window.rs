@@ -21,7 +21,7 @@ macro_rules! marker {
 }
 
 /// A phase begins.
-pub(super) fn open(phase: Phase) {
+pub(crate) fn open(phase: Phase) {
     match phase {
         Phase::Allocation => marker!(b'a'),
         Phase::Io => marker!(b'i'),
@@ -31,6 +31,6 @@ pub(super) fn open(phase: Phase) {
 }
 
 /// It ends.
-pub(super) fn close() {
+pub(crate) fn close() {
     marker!(b'0');
 }

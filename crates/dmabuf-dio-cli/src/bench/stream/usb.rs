@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The USB host at the other end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use dmabuf_dio::CancelToken;
+use dmabuf_dio::stream::Function;
+use rustix::io::Errno as Os;
+
+use crate::bench::trouble::Trouble;
+
+/// Attributes of the host of `kernel/sim/usb_sink`.
+const HOST: &str = "/sys/bus/platform/devices/usb_sink";
+/// How long a host may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A function that a host has enabled.
+#[derive(Debug)]
+pub(crate) struct Usb {
+    function: Function,
+}
+
+impl Usb {
+    pub(crate) fn open(folder: Option<&Path>) -> Result<Self, Trouble> {
+        let what = "a USB function";
+        let Some(folder) = folder else {
+            return Err(Trouble::unavailable(what, Os::NODEV, "no --usb FOLDER"));
+        };
+        let failed = |error: dmabuf_dio::Error| {
+            let errno = error.errno().map_or(libc::EIO, dmabuf_dio::Errno::raw);
+            Trouble::failed(what, Os::from_raw_os_error(errno))
+        };
+        let mut function = Function::new(folder).map_err(failed)?;
+        let (token, begin) = (CancelToken::new(), Instant::now());
+        let enabled = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| function.wait(&token));
+            while !waiting.is_finished() && begin.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            token.cancel();
+            waiting.join().unwrap_or(Ok(false))
+        });
+        if enabled.map_err(failed)? {
+            Ok(Self { function })
+        } else {
+            Err(Trouble::unavailable(what, Os::NODEV, "no host enables it"))
+        }
+    }
+
+    pub(crate) fn endpoint(&self) -> PathBuf {
+        self.function.endpoint()
+    }
+
+    /// Whether the simulated host looks at what it gets.
+    pub(crate) fn set_sparse(sparse: bool) {
+        let _ = fs::write(format!("{HOST}/sparse"), if sparse { "1" } else { "0" });
+    }
+
+    /// Frames that were not those that had to come, as that host says.
+    pub(crate) fn wrong_frames() -> Option<u64> {
+        fs::read_to_string(format!("{HOST}/wrong_frames")).ok()?.trim().parse().ok()
+    }
+}
