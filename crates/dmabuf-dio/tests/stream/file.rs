@@ -111,7 +111,11 @@ fn full(devices: &Devices) {
         assert_eq!(ended.error.errno().map(dmabuf_dio::Errno::raw), Some(libc::ENOSPC), "{ended}");
         let bytes = fs::read(&path).expect("the file");
         assert_eq!(bytes.len() as u64, ended.summary.bytes);
-        assert_eq!(check(&bytes, 0), ended.summary.bytes / FRAME);
+        // At a rate a slow guest loses some, and says so.
+        if ended.summary.gaps.is_empty() {
+            assert_eq!(check(&bytes, 0), ended.summary.bytes / FRAME);
+        }
+        assert!(rate != "0" || ended.summary.gaps.is_empty(), "{ended}");
         assert_eq!(limit.is_none(), ended.summary.bytes > 0, "{ended}");
     }
 }
