@@ -245,6 +245,7 @@ fn a_device_that_goes_away() {
     let Some(devices) = Devices::get() else { return };
     devices.adc.write("sampling_frequency", "100000").expect("rate");
     let driver = "/sys/bus/platform/drivers/iio_stream";
+    let bound = BoundAgain(format!("{driver}/bind"));
     let (mut source, mut sink) = (devices.source(), Slow::new(Duration::ZERO));
     let ring = Ring::new(4, 16 << 10).expect("blocks");
     let stream = Stream::new(&mut source, &mut sink, ring);
@@ -265,8 +266,16 @@ fn a_device_that_goes_away() {
         sink.bytes
     );
     assert!(sink.gaps.is_empty() || summary.lost_frames > 0, "{summary:?}");
-    drop(source);
-    std::fs::write(format!("{driver}/bind"), "iio_stream").expect("bound again");
+    drop((source, bound));
+}
+
+/// Brings the devices back, whatever became of the test.
+struct BoundAgain(String);
+
+impl Drop for BoundAgain {
+    fn drop(&mut self) {
+        let _ = std::fs::write(&self.0, "iio_stream");
+    }
 }
 
 /// It goes away, or is stopped by somebody, when it has no block that could tell.
