@@ -239,7 +239,9 @@ fn a_killed_capture_leaves_a_valid_prefix() {
     let data = setup.path("samples.sigmf-data");
     let mut seed = std::process::id();
     let mut most = 0;
-    for block in ["16K", "64K", "1M", "4M"] {
+    // Many small ones, so that many writes are on their way.
+    for (block, blocks) in [("16K", "8"), ("128K", "64"), ("128K", "64"), ("1M", "32"), ("4M", "8")]
+    {
         for _ in 0..3 {
             seed = seed.wrapping_mul(1_103_515_245).wrapping_add(12_345);
             let delay = Duration::from_millis(100 + u64::from(seed >> 16) % 300);
@@ -266,6 +268,47 @@ fn a_killed_capture_leaves_a_valid_prefix() {
         }
     }
     assert!(most > 0, "it never got to write");
+}
+
+/// The same while it runs: no write is ahead of another, not for a moment.
+#[test]
+fn a_running_capture_has_no_hole() {
+    use std::os::unix::fs::FileExt as _;
+
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.bin");
+    for (block, blocks) in [("16K", "64"), ("128K", "64")] {
+        let mut child = start(&[
+            "capture",
+            "stream-adc",
+            "--rate",
+            "0",
+            "--samples",
+            "8M",
+            "--block",
+            block,
+            "--blocks",
+            blocks,
+            "--to",
+            &data,
+            "--force",
+        ]);
+        let (mut looks, mut tail) = (0, vec![0; 1 << 20]);
+        while child.try_wait().expect("its state").is_none() {
+            let Ok(file) = fs::File::open(&data) else { continue };
+            let length = file.metadata().expect("its length").len();
+            let start = length.saturating_sub(tail.len() as u64) / 8 * 8;
+            // It grows meanwhile.
+            let got = file.read_at(&mut tail[..(length - start) as usize / 8 * 8], start);
+            for (number, frame) in (start / 8..).zip(tail[..got.expect("read")].chunks_exact(8)) {
+                let found = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
+                assert_eq!(found, number, "in {length} bytes, blocks of {block}");
+            }
+            looks += 1;
+        }
+        println!("blocks of {block}: looked at {looks} times");
+        assert!(looks > 5 && frames(&data) == 8_000_000, "{looks}");
+    }
 }
 
 #[test]
