@@ -216,14 +216,14 @@ fn signal(child: &Child, name: &str) {
 fn ctrl_c_is_an_ordinary_end() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
-    let child = start(&["capture", "stream-adc", "--rate", "1M", "--to", &data, "--json"]);
+    let child = start(&["capture", "stream-adc", "--rate", "100k", "--to", &data, "--json"]);
     thread::sleep(Duration::from_millis(1500));
     signal(&child, "-INT");
     let output = child.wait_with_output().expect("its end");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(summary["frames"], frames(&data));
-    assert!(frames(&data) > 500_000, "{summary}");
+    assert!(frames(&data) > 20_000, "{summary}");
     assert_eq!(summary["lost_frames"], 0);
 
     let child = start(&["replay", &data, "--to", "stream-dac", "--cyclic", "--json"]);
@@ -372,11 +372,19 @@ fn a_slow_receiver() {
 fn a_device_without_dmabufs() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
-    let summary =
-        json(&["capture", "stream-adc-fileio", "--rate", "1M", "--samples", "100k", "--to", &data]);
+    let summary = json(&[
+        "capture",
+        "stream-adc-fileio",
+        "--rate",
+        "100k",
+        "--samples",
+        "50k",
+        "--to",
+        &data,
+    ]);
     assert!(summary["source"].as_str().is_some_and(|how| how.contains("takes no dma-bufs")));
     assert_eq!(summary["loss_known"], true, "it counts");
-    assert_eq!(frames(&data), 100_000);
+    assert_eq!(frames(&data), 50_000);
     let child = start(&[
         "capture",
         "stream-adc-fileio",
