@@ -252,6 +252,8 @@ fn a_killed_capture_leaves_a_valid_prefix() {
                 "0",
                 "--block",
                 block,
+                "--blocks",
+                blocks,
                 "--to",
                 &data,
                 "--force",
