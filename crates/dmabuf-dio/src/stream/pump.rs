@@ -176,6 +176,10 @@ impl<'s> Stream<'s> {
             waits: false,
         };
         let mut result = run.go();
+        if result.is_err() {
+            // What was lost by then is told all the same.
+            let _ = run.count();
+        }
         if let Err(error) = run.stream.source.stop() {
             result = result.and(Err(error));
         }
