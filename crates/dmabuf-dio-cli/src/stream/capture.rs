@@ -43,7 +43,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     }
     let meter = Meter::new("captured", common.quiet);
     let stream = Stream::new(&mut source, &mut *target.sink, ring).overrun(args.overrun.into());
-    let outcome = Outcome::of(pump(stream, common, &chosen, token, meter));
+    let outcome = run_stream(stream, common, &chosen, token, meter);
     let described = sidecar.as_ref().map(|sidecar| {
         sidecar.write(&outcome.summary.gaps, outcome.summary.bytes).map_err(|error| {
             eprintln!("dmabuf-dio: {}", cannot_describe(sidecar, &error).what());
@@ -117,18 +117,8 @@ pub(crate) fn run_stream(
     args: &StreamArgs,
     chosen: &Chosen,
     token: CancelToken,
-    meter: Meter,
-) -> Outcome {
-    Outcome::of(pump(stream, args, chosen, token, meter))
-}
-
-fn pump(
-    stream: Stream<'_>,
-    args: &StreamArgs,
-    chosen: &Chosen,
-    token: CancelToken,
     mut meter: Meter,
-) -> Result<Summary, Box<Interrupted>> {
+) -> Outcome {
     let frames = chosen.frames(args);
     let stream = match frames {
         Some(frames) => stream.limit(frames.saturating_mul(chosen.frame())),
@@ -138,13 +128,11 @@ fn pump(
     let slack = if frames.is_some() { SLACK } else { 0.0 };
     let deadline = args.seconds.map(|seconds| Duration::from_secs_f64(seconds + slack));
     let at_deadline = token.clone();
-    stream
-        .cancel(token)
-        .progress(move |state: State| {
-            if deadline.is_some_and(|deadline| state.elapsed >= deadline) {
-                at_deadline.cancel();
-            }
-            meter.update(state);
-        })
-        .run()
+    let stream = stream.cancel(token).progress(move |state: State| {
+        if deadline.is_some_and(|deadline| state.elapsed >= deadline) {
+            at_deadline.cancel();
+        }
+        meter.update(state);
+    });
+    Outcome::of(stream.run())
 }

@@ -160,9 +160,10 @@ impl Described {
 
     /// Why a device with these channels would put out something else, if it would.
     pub(crate) fn mismatch(&self, channels: &[Channel], frame: u64) -> Option<String> {
-        let headers = ["core:header_bytes"].iter().any(|key| {
-            self.captures.as_array().is_some_and(|all| all.iter().any(|part| !part[key].is_null()))
-        });
+        let headers = self
+            .captures
+            .as_array()
+            .is_some_and(|all| all.iter().any(|part| !part["core:header_bytes"].is_null()));
         if headers || !self.global["core:trailing_bytes"].is_null() {
             return Some("it has other bytes beside samples".into());
         }

@@ -75,14 +75,15 @@ impl<P: Port> Fenced<P> {
 
     /// Queues a block.
     pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {
-        let queued = self.enqueue(filled)?;
+        let queued = self.enqueue(filled, filled.bytes)?;
         self.queued.push_back(queued);
         Ok(())
     }
 
-    /// Queues a block. Returns whether the device had nothing left to do by then, or may have had.
-    pub(super) fn queue_and_look(&mut self, filled: Filled) -> Result<bool> {
-        let queued = self.enqueue(filled)?;
+    /// Queues a block, of which the device fills `length` bytes: it may want more than anybody
+    /// asks for. Returns whether it had nothing left to do by then, or may have had.
+    pub(super) fn queue_and_look(&mut self, filled: Filled, length: u64) -> Result<bool> {
+        let queued = self.enqueue(filled, length)?;
         let done = queued.is_done().map_err(|errno| self.ended(errno))?;
         let was_idle = self.is_idle()?;
         if done && !was_idle {
@@ -94,10 +95,10 @@ impl<P: Port> Fenced<P> {
         Ok(was_idle)
     }
 
-    fn enqueue(&self, filled: Filled) -> Result<Queued> {
+    fn enqueue(&self, filled: Filled, length: u64) -> Result<Queued> {
         let block = attached(self.ring.as_ref(), self.port.name())?.block(filled.block).as_fd();
         self.port
-            .enqueue(block, filled.bytes)
+            .enqueue(block, length)
             .map_err(|errno| failed(self.port.name(), "queue a block", errno))?;
         let done = dmabuf::export_sync_file(block, self.wait_for)
             .map_err(|errno| failed(self.port.name(), "get a fence", errno))?;

@@ -2,7 +2,6 @@
 //! Blocks into which an IIO device puts samples, and of which it puts them out.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -209,8 +208,6 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
 pub struct IioSource {
     way: Way,
     counter: Counter,
-    /// Of the blocks that are queued, how many bytes are asked for.
-    wanted: VecDeque<u64>,
 }
 
 impl IioSource {
@@ -226,7 +223,7 @@ impl IioSource {
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
         let counter = device.counter("lost_frames");
         let blocks = Fenced::filling(Buffer::open(device, number, channels, false)?);
-        Ok(Self { way: Way { blocks, fileio: None, align: 1 }, counter, wanted: VecDeque::new() })
+        Ok(Self { way: Way { blocks, fileio: None, align: 1 }, counter })
     }
 }
 
@@ -251,10 +248,8 @@ impl Source for IioSource {
         let filled = Filled { block, bytes };
         match &mut self.way.fileio {
             None => {
-                // A device may want more than is asked for; what is too much is left in the block.
-                let whole = Filled { block, bytes: self.way.aligned(bytes) };
-                self.wanted.push_back(bytes);
-                self.way.blocks.queue_and_look(whole)
+                let length = self.way.aligned(bytes);
+                self.way.blocks.queue_and_look(filled, length)
             }
             Some(fileio) => {
                 fileio.queue(filled);
@@ -265,11 +260,11 @@ impl Source for IioSource {
 
     fn take(&mut self) -> Result<Option<Filled>> {
         let Some(fileio) = &mut self.way.fileio else {
-            let Some(filled) = self.way.blocks.take()? else {
-                return self.way.blocks.port.check().map(|()| None);
-            };
-            let bytes = self.wanted.pop_front().unwrap_or(filled.bytes);
-            return Ok(Some(Filled { bytes, ..filled }));
+            let taken = self.way.blocks.take()?;
+            if taken.is_none() {
+                self.way.blocks.port.check()?;
+            }
+            return Ok(taken);
         };
         fileio.read()
     }

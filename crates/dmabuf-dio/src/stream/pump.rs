@@ -364,14 +364,15 @@ impl Run<'_> {
             return;
         }
         let (lost_frames, gaps) = self.ledger.totals();
+        let (elapsed, cpu) = self.took();
         let state = State {
             bytes: self.bytes,
             lost_frames,
             gaps,
             full: self.stream.sink.queued(),
             blocks: self.stream.ring.len(),
-            elapsed: self.took().0,
-            cpu: self.took().1,
+            elapsed,
+            cpu,
         };
         self.told = Some(Instant::now());
         if let Some(callback) = &mut self.stream.progress {

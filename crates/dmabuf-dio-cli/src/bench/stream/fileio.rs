@@ -10,6 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno as Os;
 
 use super::device::Adc;
+use super::errno;
 use crate::bench::mapping::{Mapping, Pages};
 use crate::bench::trouble::Trouble;
 
@@ -30,15 +31,13 @@ impl<'a> Reader<'a> {
             .map_err(|errno| failed("opening the device", errno))?;
         let buffer = iio::get_fd(node.as_fd(), 0).map_err(|errno| failed("IIO_GET_FD", errno))?;
         let attribute = |what: &str, name: &str, value: &str| {
-            device.write(name, value).map_err(|error| {
-                let errno = error.errno().map_or(libc::EIO, dmabuf_dio::Errno::raw);
-                Trouble::unavailable(what, Os::from_raw_os_error(errno), "it has no such buffer")
-            })
+            device
+                .write(name, value)
+                .map_err(|error| Trouble::unavailable(what, errno(&error), "it has no such buffer"))
         };
-        device.choose(0, &adc.channels).map_err(|error| {
-            let errno = error.errno().map_or(libc::EIO, dmabuf_dio::Errno::raw);
-            failed("choosing channels", Os::from_raw_os_error(errno))
-        })?;
+        device
+            .choose(0, &adc.channels)
+            .map_err(|error| failed("choosing channels", errno(&error)))?;
         // The kernel has two buffers of half this length.
         attribute("length", "buffer0/length", &(2 * block / adc.frame()).to_string())?;
         // Dma-bufs of the row before are let go of in the background, and as long as the kernel has

@@ -17,6 +17,8 @@ use results::{Line, Sample};
 use rows::{Bench, Row};
 use usb::Usb;
 
+use rustix::io::Errno as Os;
+
 use super::clock::Clock;
 use super::disk::DiskFile;
 use super::facts::Facts;
@@ -52,6 +54,11 @@ impl Streams {
             rows: lines.collect(),
         })
     }
+}
+
+/// The number of an error of the library, where it has one.
+fn errno(error: &dmabuf_dio::Error) -> Os {
+    Os::from_raw_os_error(error.errno().map_or(libc::EIO, dmabuf_dio::Errno::raw))
 }
 
 /// Runs every row once with its samples compared, and then in turns.

@@ -9,6 +9,7 @@ use dmabuf_dio::CancelToken;
 use dmabuf_dio::stream::Function;
 use rustix::io::Errno as Os;
 
+use super::errno;
 use crate::bench::trouble::Trouble;
 
 /// Attributes of the host of `kernel/sim/usb_sink`.
@@ -28,10 +29,7 @@ impl Usb {
         let Some(folder) = folder else {
             return Err(Trouble::unavailable(what, Os::NODEV, "no --usb FOLDER"));
         };
-        let failed = |error: dmabuf_dio::Error| {
-            let errno = error.errno().map_or(libc::EIO, dmabuf_dio::Errno::raw);
-            Trouble::failed(what, Os::from_raw_os_error(errno))
-        };
+        let failed = |error: dmabuf_dio::Error| Trouble::failed(what, errno(&error));
         let mut function = Function::new(folder).map_err(failed)?;
         let (token, begin) = (CancelToken::new(), Instant::now());
         let enabled = std::thread::scope(|scope| {
