@@ -52,6 +52,11 @@ def remove_stale(parent):
             os.close(descriptor)
 
 
+def raw_names(count):
+    """Of the disks without a file system: what the guest knows them by, too."""
+    return ["raw", *(f"raw{number}" for number in range(2, count + 1))]
+
+
 def create(path, gib, file_system=None):
     with open(path, "wb") as file:
         file.truncate(gib * GIB)

@@ -24,7 +24,8 @@ def run(options):
     module_directory, own_modules = prepare_modules(options, kernel)
     with disks.run_directory() as directory:
         disks.create(directory / "data.img", options.disk, options.fs)
-        disks.create(directory / "raw.img", 1)
+        for name in disks.raw_names(options.raw_disks):
+            disks.create(directory / f"{name}.img", 1)
         terminal = os.isatty(1)
         first = job.boot_modules(options, kernel, own_modules)
         size = shutil.get_terminal_size() if terminal else None

@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
-from . import kernel_modules
+from . import disks, kernel_modules
 from .commands import need
 from .messages import Failure
 from .paths import REPO, cache
@@ -56,6 +56,7 @@ def settings(options, kernel, loaded_first, terminal_size):
         # QEMU 7.2's NVMe device loses the news of a completion now and then; Linux looks for
         # itself when the time is up. Under --icount idle time is skipped, so that by the
         # guest's clock a disk may take hours.
+        "raw_disks": " ".join(disks.raw_names(options.raw_disks)),
         "disk_timeout_ms": "100000000" if options.icount else "10000",
         "terminal": "rows {1} cols {0}".format(*terminal_size) if terminal_size else "",
         "modprobe": need("modprobe"),

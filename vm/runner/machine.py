@@ -33,7 +33,8 @@ def command(options, kernel, directory, initramfs, log, channels):
     arguments += host_files()
     arguments += ports(channels)
     arguments += disk(options, "data", directory)
-    arguments += disk(options, "raw", directory)
+    for name in disks.raw_names(options.raw_disks):
+        arguments += disk(options, name, directory)
     arguments += ["-device", f"edu,dma_mask={options.edu_dma_mask:#x}"]
     if options.profile:
         arguments += profile.arguments(directory / "counts")

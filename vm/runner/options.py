@@ -15,8 +15,9 @@ examples:
 
 The command sees this machine's files read-only, starts in a fresh file system on
 /mnt/data and finds in its environment: DMABUF_DIO_TEST_DIR, DMABUF_DIO_RAW_DISK,
-DMABUF_DIO_DATA_DISK, DMABUF_DIO_KERNEL, DMABUF_DIO_FS, DMABUF_DIO_DEVICE,
-DMABUF_DIO_MODULE_DIR, DMABUF_DIO_REPO, and with --icount DMABUF_DIO_ICOUNT.
+DMABUF_DIO_RAW_DISKS (all of them), DMABUF_DIO_DATA_DISK, DMABUF_DIO_KERNEL,
+DMABUF_DIO_FS, DMABUF_DIO_DEVICE, DMABUF_DIO_MODULE_DIR, DMABUF_DIO_REPO,
+and with --icount DMABUF_DIO_ICOUNT.
 
 exit status: the command's (128+n for signal n); 2 wrong options; 97 no guest to start;
 98 the guest died, hung or ran into the time limit, 99 the kernel log shows a problem.
@@ -44,6 +45,8 @@ def parse(arguments):
     add("--cpus", type=positive, metavar="N", help="default: 2, or 1 where the host has one")
     add("--disk", type=positive, default=12, metavar="GIB",
         help="size of the data disk, a sparse file (default: 12)")
+    add("--raw-disks", type=positive, default=1, metavar="N",
+        help="disks of 1 GiB without a file system (default: 1)")
     add("--edu-dma-mask", type=number, default=(1 << 64) - 1, metavar="MASK",
         help="address mask of the 'edu' PCI device (default: all 64 bits)")
     add("--append", action="append", default=[], metavar="ARGUMENTS",

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum, value_parser};
 
 use super::compare::{Own, Tensors};
 use super::cost::args::CostArgs;
+use super::small::args::SmallArgs;
 use super::stream::args::StreamArgs;
 use super::ways::Direction;
 use crate::size::parse_size;
@@ -33,6 +34,7 @@ pub(crate) enum What {
     Load(LoadArgs),
     Cost(CostArgs),
     Stream(StreamArgs),
+    Small(SmallArgs),
     Compare(CompareArgs),
     CompareWay(WayArgs),
 }

@@ -20,6 +20,7 @@ mod results;
 mod rows;
 mod schemes;
 mod setting;
+mod small;
 mod stream;
 mod table;
 mod table_page;
@@ -31,6 +32,7 @@ use compare::Compare;
 use cost::Cost;
 use load::Comparison;
 use results::Table;
+use small::Small;
 use stream::Streams;
 use trouble::Verdict;
 
@@ -58,6 +60,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
             let streams = Streams::measure(args)?;
             page::publish(&args.common, &stream::page(&streams), &streams)?;
             conclude(streams.verdict())
+        }
+        What::Small(args) => {
+            let small = Small::measure(args)?;
+            page::publish(&args.common, &small::page(&small), &small)?;
+            conclude(small.verdict())
         }
         What::Cost(args) => {
             let cost = Cost::measure(args)?;

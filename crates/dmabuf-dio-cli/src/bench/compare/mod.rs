@@ -5,13 +5,13 @@
 mod bench;
 pub(crate) mod child;
 mod contract;
-mod fio;
+pub(crate) mod fio;
 mod held;
 mod load;
 mod own;
 pub(crate) mod page;
 mod pages;
-mod process;
+pub(crate) mod process;
 mod results;
 mod ring;
 mod safetensors;

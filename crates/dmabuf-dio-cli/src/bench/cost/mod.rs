@@ -5,7 +5,7 @@ pub(crate) mod args;
 pub(crate) mod meter;
 mod page;
 mod results;
-mod ring;
+pub(crate) mod ring;
 mod ways;
 pub(crate) mod window;
 

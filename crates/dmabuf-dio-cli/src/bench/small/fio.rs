@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The same reads by fio.
+
+use std::process::Command;
+
+use serde::Deserialize;
+
+use super::BLOCK;
+use super::memory::Kind;
+use super::results::Sample;
+use super::rows::{Row, Way};
+use crate::bench::clock::{Clock, Unit};
+use crate::bench::compare::process::Process;
+use crate::bench::trouble::{Status, Trouble};
+
+/// A line at a queue depth.
+pub(crate) struct Fio<'r> {
+    pub(crate) row: &'r Row<'r>,
+    pub(crate) depth: u32,
+}
+
+#[derive(Debug, Deserialize)]
+struct Output {
+    jobs: Vec<Job>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Job {
+    read: Read,
+    /// Per cent of its time.
+    usr_cpu: f64,
+    sys_cpu: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Read {
+    total_ios: u64,
+    iops: f64,
+    /// Milliseconds.
+    runtime: u64,
+}
+
+/// What a run of fio tells, and what the CPU did meanwhile.
+struct Run {
+    job: Job,
+    busy: f64,
+}
+
+impl Fio<'_> {
+    /// Where all that the CPU does is counted, fio is run for some reads and for twice as many: what
+    /// it does once is in both.
+    pub(crate) fn run(&self, reads: u64, clock: &Clock) -> Result<Sample, Trouble> {
+        if clock.unit() == Unit::Nanoseconds {
+            let Job { read, usr_cpu, sys_cpu } = self.once(reads, clock)?.job;
+            let cpu_ns = read.runtime as f64 * 1e6 * (usr_cpu + sys_cpu) / 100.0;
+            return Ok(Sample { iops: read.iops, per_read: cpu_ns / read.total_ios as f64 });
+        }
+        let (some, more) = (self.once(reads, clock)?, self.once(2 * reads, clock)?);
+        let per_read = (more.busy - some.busy) / reads as f64;
+        Ok(Sample { iops: more.job.read.iops, per_read })
+    }
+
+    fn once(&self, reads: u64, clock: &Clock) -> Result<Run, Trouble> {
+        clock.settle();
+        let mark = clock.mark();
+        let process = Process::start("fio", self.command(reads)?, Status::Unavailable)?;
+        let printed = process.finish()?;
+        let busy = clock.busy_since(mark);
+        let failed = |what: String| Trouble { status: Status::Failed, reason: what, errno: None };
+        // Before the result there may be warnings.
+        let json = printed.find('{').map_or("", |at| &printed[at..]);
+        let output: Output = serde_json::from_str(json)
+            .map_err(|error| failed(format!("fio printed no result: {error}")))?;
+        match output.jobs.into_iter().next() {
+            Some(job) if job.read.total_ios >= reads => Ok(Run { job, busy }),
+            _ => Err(failed(format!("fio made less than {reads} reads"))),
+        }
+    }
+
+    /// As cheap as fio gets: requests in batches, no statistics of single ones.
+    fn command(&self, reads: u64) -> Result<Command, Trouble> {
+        self.row.target.direct()?;
+        let path = self.row.target.path.display().to_string().replace(':', "\\:");
+        let batch = 32.min((self.depth / 2).max(1));
+        let mut command = Command::new("fio");
+        command.args(["--output-format=json", "--thread", "--readonly", "--allow_file_create=0"]);
+        command.args(["--name=small", "--rw=randread", "--direct=1", "--norandommap"]);
+        command.args(["--gtod_reduce=1", "--invalidate=0", "--mem=mmap"]);
+        command.arg(format!("--filename={path}"));
+        command.arg(format!("--bs={BLOCK}"));
+        command.arg(format!("--size={}", self.row.size));
+        command.arg(format!("--io_size={}", reads * BLOCK));
+        command.arg(format!("--iodepth={}", self.depth));
+        command.arg(format!("--iodepth_batch_submit={batch}"));
+        command.arg(format!("--iodepth_batch_complete_min={batch}"));
+        command.arg(format!("--iodepth_batch_complete_max={}", self.depth));
+        match self.row.way {
+            Way::Libaio => {
+                command.arg("--ioengine=libaio");
+            }
+            Way::Uring | Way::Polled => {
+                command.args(["--ioengine=io_uring", "--registerfiles=1", "--nonvectored=1"]);
+            }
+        }
+        if self.row.way == Way::Polled {
+            command.arg("--hipri=1");
+        }
+        if self.row.memory == Kind::Registered {
+            command.arg("--fixedbufs=1");
+        }
+        Ok(command)
+    }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The table of the thread "iomap: add simple dio path for small direct I/O", with memory that is
+//! lent beside the process's own.
+
+pub(crate) mod args;
+mod engine;
+mod fio;
+mod libaio;
+mod memory;
+mod page;
+mod results;
+mod rows;
+mod target;
+mod uring;
+
+use args::SmallArgs;
+pub(crate) use page::page;
+pub(crate) use results::Small;
+use results::{Line, Point, Sample};
+use rows::{By, Row};
+use target::Target;
+
+use super::clock::Clock;
+use super::compare::fio::Fio;
+use super::disk::DiskFile;
+use super::facts::Facts;
+use super::trouble::Trouble;
+use crate::exit::{FAILED, Failure};
+use crate::progress::Bar;
+use crate::signals;
+
+/// What is read at a time.
+const BLOCK: u64 = 4096;
+
+impl Small {
+    pub(crate) fn measure(args: &SmallArgs) -> Result<Self, Failure> {
+        signals::token();
+        let probe = DiskFile::create(&args.common.dir, 0)?;
+        let facts = Facts::gather(&probe, &args.common);
+        drop(probe);
+        let dir = [args.common.dir.clone()];
+        let paths = if args.on.is_empty() { &dir[..] } else { &args.on };
+        let targets = (0..).zip(paths).map(|(number, path)| Target::open(path, args, number));
+        let targets = targets.collect::<Result<Vec<_>, _>>()?;
+        let clock = Clock::start()
+            .map_err(|error| Failure::new(FAILED, format!("no clock: {error}"), "see sched(7)"))?;
+        let rows = Row::selected(&targets, args)?;
+        let lines = take_turns(&rows, args, &clock)?;
+        Ok(Self {
+            schema: 1,
+            bench: "small",
+            facts,
+            fio: if args.no_fio { None } else { Fio::version() },
+            runs: args.runs,
+            reads: args.reads,
+            size: args.size,
+            unit: clock.unit(),
+            counted: clock.counted(),
+            depths: args.depths.clone(),
+            lines,
+        })
+    }
+}
+
+/// Where to read from: the same places for all.
+fn offsets(args: &SmallArgs) -> Vec<u64> {
+    let blocks = args.size / BLOCK;
+    // Marsaglia's xorshift64 (Journal of Statistical Software 8(14), 2003).
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % blocks * BLOCK
+    };
+    std::iter::repeat_with(next).take(args.reads as usize).collect()
+}
+
+/// Lets every point be compared once, and then all take turns.
+fn take_turns(rows: &[Row<'_>], args: &SmallArgs, clock: &Clock) -> Result<Vec<Line>, Failure> {
+    let offsets = offsets(args);
+    let points: Vec<_> =
+        rows.iter().flat_map(|row| args.depths.iter().map(move |depth| (row, *depth))).collect();
+    let mut results: Vec<Result<Vec<Sample>, Trouble>> =
+        points.iter().map(|_| Ok(vec![])).collect();
+    let bar = Bar::steps();
+    let steps = u64::from(args.runs + 1) * points.len() as u64;
+    let mut step = 0;
+    for run in 0..=args.runs {
+        for ((row, depth), result) in points.iter().zip(&mut results) {
+            Failure::if_interrupted().inspect_err(|_| bar.finish())?;
+            bar.say(format!("run {run}: {}, {depth} in flight", row.name()));
+            bar.update(step, steps);
+            step += 1;
+            let Ok(samples) = result else { continue };
+            let sample = match run {
+                0 => row.compare(*depth, &offsets).map(|()| None),
+                // What worked before is not what the kernel lacks.
+                _ if row.by == By::Us => {
+                    row.run(*depth, &offsets, clock).map(Some).map_err(Trouble::grave)
+                }
+                _ => row.run(*depth, &offsets, clock).map(Some),
+            };
+            match sample {
+                Ok(sample) => samples.extend(sample),
+                Err(trouble) => *result = Err(trouble),
+            }
+        }
+    }
+    bar.finish();
+    let mut points = results.chunks(args.depths.len());
+    Ok(rows
+        .iter()
+        .zip(&mut points)
+        .map(|(row, results)| {
+            let points = args.depths.iter().zip(results);
+            Line::of(row, points.map(|(depth, result)| Point::of(*depth, result)).collect())
+        })
+        .collect())
+}

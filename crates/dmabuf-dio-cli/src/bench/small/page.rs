@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The table for people.
+
+use super::results::{Figures, Line, Small};
+use super::rows::By;
+use crate::bench::clock::Unit;
+use crate::bench::grid::{Grid, thousands};
+use crate::bench::page::Page;
+use crate::size::show_size;
+
+pub(crate) fn page(small: &Small) -> Page {
+    let mut page = Page::default();
+    page.title(format!(
+        "Random direct reads of 4 KiB from {}, {} in each of {} runs",
+        show_size(small.size),
+        small.reads,
+        small.runs
+    ));
+    page.line(small.facts.line());
+    let cost = match small.unit {
+        Unit::Instructions => "Instructions per read",
+        Unit::Nanoseconds => "CPU time per read, in nanoseconds",
+    };
+    page.title(format!("{cost}, by requests in flight"));
+    page.table(grid(small, |figures| figures.per_read.median));
+    // Where instructions are counted, time is what they make of it.
+    if small.unit == Unit::Nanoseconds {
+        page.title("Reads per second, by requests in flight");
+        page.table(grid(small, |figures| figures.iops.median));
+    }
+    page.note("counted", small.counted);
+    for (word, meaning) in LEGEND {
+        page.note(word, meaning);
+    }
+    if let Some(fio) = &small.fio {
+        page.note("fio", format!("{fio}, told to make the same requests; {FIO}"));
+    }
+    page
+}
+
+fn grid(small: &Small, value: impl Fn(&Figures) -> f64) -> Grid {
+    let depths: Vec<String> = small.depths.iter().map(ToString::to_string).collect();
+    let mut head = vec!["on", "by", "memory"];
+    head.extend(depths.iter().map(String::as_str));
+    let mut grid = Grid::new(3, &head);
+    for line in &small.lines {
+        let names = names(line);
+        match line.points.iter().find(|point| point.figures.is_none()) {
+            Some(point) if line.points.iter().all(|point| point.figures.is_none()) => {
+                let name = names.join(", ");
+                grid.reason(names, point.outcome.sentence(), name);
+            }
+            _ => {
+                let cells = line.points.iter().map(|point| {
+                    let figures = point.figures.as_ref();
+                    figures.map_or_else(|| "-".into(), |figures| thousands(value(figures)))
+                });
+                grid.figures(names.into_iter().chain(cells).collect());
+            }
+        }
+    }
+    grid
+}
+
+fn names(line: &Line) -> Vec<String> {
+    let by = match line.by {
+        By::Us => line.way.name().to_owned(),
+        By::Fio => format!("{}, fio", line.way.name()),
+    };
+    vec![line.target.clone(), by, line.memory.name().to_owned()]
+}
+
+const LEGEND: [(&str, &str); 5] = [
+    (
+        "io_uring",
+        "with a fixed file; polled: completions are looked for, the disk sends no interrupts",
+    ),
+    ("user", "memory of the process, found and pinned for each read"),
+    ("registered", "memory of the process, pinned once"),
+    ("lent", "pages of a dma-buf, lent to io_uring by the kernel module"),
+    ("content", "every byte was compared in a run of each line that does not count, but fio's"),
+];
+
+const FIO: &str = "its own work is in the figure";

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The lines of the table, and a run of one at a queue depth.
+
+use serde::Serialize;
+
+use super::args::SmallArgs;
+use super::engine::{Engine, Worker};
+use super::fio::Fio;
+use super::libaio::Libaio;
+use super::memory::{Kind, Memory};
+use super::results::Sample;
+use super::target::Target;
+use super::uring::Uring;
+use crate::bench::clock::Clock;
+use crate::bench::cost::meter::Phase;
+use crate::bench::cost::window;
+use crate::bench::measure::Start;
+use crate::bench::trouble::Trouble;
+use crate::exit::{Failure, USAGE};
+
+/// How requests are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Way {
+    #[serde(rename = "libaio")]
+    Libaio,
+    #[serde(rename = "io_uring")]
+    Uring,
+    #[serde(rename = "io_uring polled")]
+    Polled,
+}
+
+impl Way {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Libaio => "libaio",
+            Self::Uring => "io_uring",
+            Self::Polled => "io_uring polled",
+        }
+    }
+}
+
+/// Who makes the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum By {
+    Us,
+    Fio,
+}
+
+/// A line of the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'t> {
+    pub(crate) target: &'t Target,
+    pub(crate) way: Way,
+    pub(crate) memory: Kind,
+    pub(crate) by: By,
+    /// How much of the target is read from.
+    pub(crate) size: u64,
+}
+
+const LINES: [(Way, Kind, By); 12] = [
+    (Way::Libaio, Kind::User, By::Us),
+    (Way::Libaio, Kind::User, By::Fio),
+    (Way::Uring, Kind::User, By::Us),
+    (Way::Uring, Kind::User, By::Fio),
+    (Way::Uring, Kind::Registered, By::Us),
+    (Way::Uring, Kind::Registered, By::Fio),
+    (Way::Uring, Kind::Lent, By::Us),
+    (Way::Polled, Kind::User, By::Us),
+    (Way::Polled, Kind::User, By::Fio),
+    (Way::Polled, Kind::Registered, By::Us),
+    (Way::Polled, Kind::Registered, By::Fio),
+    (Way::Polled, Kind::Lent, By::Us),
+];
+
+impl<'t> Row<'t> {
+    pub(crate) fn name(&self) -> String {
+        let fio = if self.by == By::Fio { ", fio" } else { "" };
+        format!("{}, {}, {}{fio}", self.target.name, self.way.name(), self.memory.name())
+    }
+
+    /// Those that are asked for.
+    pub(crate) fn selected(targets: &'t [Target], args: &SmallArgs) -> Result<Vec<Self>, Failure> {
+        let lines = LINES.iter().filter(|(.., by)| !(args.no_fio && *by == By::Fio));
+        let of = |target| {
+            let size = args.size;
+            lines.clone().map(move |&(way, memory, by)| Self { target, way, memory, by, size })
+        };
+        let mut rows: Vec<Self> = targets.iter().flat_map(of).collect();
+        let named = |row: &Self, text: &String| row.name().contains(text);
+        if let Some(text) = args.only.iter().find(|text| !rows.iter().any(|row| named(row, text))) {
+            let all: Vec<_> = rows.iter().map(Self::name).collect();
+            let hint = format!("the names are: {}", all.join("; "));
+            return Err(Failure::new(USAGE, format!("--only {text:?}: no line has it"), hint));
+        }
+        rows.retain(|row| args.only.is_empty() || args.only.iter().any(|text| named(row, text)));
+        Ok(rows)
+    }
+
+    fn worker(&self, depth: u32) -> Result<Worker<'t>, Trouble> {
+        let file = self.target.direct()?;
+        let memory = Memory::new(self.memory, depth)?;
+        let polled = self.way == Way::Polled;
+        let engine: Box<dyn Engine + 't> = match self.way {
+            Way::Libaio => Box::new(Libaio::new(file, memory, depth)?),
+            Way::Uring | Way::Polled => Box::new(Uring::new(file, memory, depth, polled)?),
+        };
+        Ok(Worker { engine, depth, polled })
+    }
+
+    /// Reads from all offsets and compares, which fio leaves to others.
+    pub(crate) fn compare(&self, depth: u32, offsets: &[u64]) -> Result<(), Trouble> {
+        match self.by {
+            By::Us => self.worker(depth)?.compare(offsets, self.target),
+            By::Fio => Ok(()),
+        }
+    }
+
+    /// Reads from all offsets, and says what it took.
+    pub(crate) fn run(
+        &self,
+        depth: u32,
+        offsets: &[u64],
+        clock: &Clock,
+    ) -> Result<Sample, Trouble> {
+        if self.by == By::Fio {
+            return Fio { row: self, depth }.run(offsets.len() as u64, clock);
+        }
+        let mut worker = self.worker(depth)?;
+        // What is set up with a first request is not counted.
+        worker.read(&offsets[..(depth as usize).min(offsets.len())])?;
+        clock.settle();
+        let (mark, start) = (clock.mark(), Start::now());
+        window::open(Phase::Io);
+        let result = worker.read(offsets);
+        window::close();
+        let (busy, took) = (clock.busy_since(mark), start.took());
+        result?;
+        Ok(Sample::of(offsets.len() as u64, took.wall_ms, busy))
+    }
+}
