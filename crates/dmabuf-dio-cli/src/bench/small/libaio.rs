@@ -113,17 +113,23 @@ impl Engine for Libaio<'_> {
             })?;
         }
         self.queued.clear();
-        // SAFETY: as many events fit as are asked for at most.
-        let count = call("io_getevents", unsafe {
-            libc::syscall(
-                libc::SYS_io_getevents,
-                self.context,
-                u64::from(least),
-                self.events.len(),
-                self.events.as_mut_ptr(),
-                ptr::null_mut::<libc::timespec>(),
-            )
-        })?;
+        let count = loop {
+            // SAFETY: as many events fit as are asked for at most.
+            let count = unsafe {
+                libc::syscall(
+                    libc::SYS_io_getevents,
+                    self.context,
+                    u64::from(least),
+                    self.events.len(),
+                    self.events.as_mut_ptr(),
+                    ptr::null_mut::<libc::timespec>(),
+                )
+            };
+            match call("io_getevents", count) {
+                Err(trouble) if trouble.errno == Some(Os::INTR.into()) => {}
+                result => break result?,
+            }
+        };
         for event in &self.events[..count] {
             arrived.push(event.data as u32, event.res as i32);
         }

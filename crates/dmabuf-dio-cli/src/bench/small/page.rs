@@ -28,6 +28,18 @@ pub(crate) fn page(small: &Small) -> Page {
         page.title("Reads per second, by requests in flight");
         page.table(grid(small, |figures| figures.iops.median));
     }
+    for line in small.lines.iter().filter(|line| line.is_measured()) {
+        for point in line.points.iter().filter(|point| point.figures.is_none()) {
+            let name = format!("{}, {}", names(line).join(", "), point.depth);
+            page.note(name, point.outcome.sentence());
+        }
+    }
+    if let Some(percent) = spread(small) {
+        page.note(
+            "runs",
+            format!("figures are medians; runs of a point are up to {percent:.0} % apart"),
+        );
+    }
     page.note("counted", small.counted);
     for (word, meaning) in LEGEND {
         page.note(word, meaning);
@@ -45,21 +57,33 @@ fn grid(small: &Small, value: impl Fn(&Figures) -> f64) -> Grid {
     let mut grid = Grid::new(3, &head);
     for line in &small.lines {
         let names = names(line);
-        match line.points.iter().find(|point| point.figures.is_none()) {
-            Some(point) if line.points.iter().all(|point| point.figures.is_none()) => {
-                let name = names.join(", ");
-                grid.reason(names, point.outcome.sentence(), name);
-            }
-            _ => {
-                let cells = line.points.iter().map(|point| {
-                    let figures = point.figures.as_ref();
-                    figures.map_or_else(|| "-".into(), |figures| thousands(value(figures)))
-                });
-                grid.figures(names.into_iter().chain(cells).collect());
-            }
+        if let Some(first) = line.points.first()
+            && !line.is_measured()
+        {
+            let name = names.join(", ");
+            grid.reason(names, first.outcome.sentence(), name);
+            continue;
         }
+        let cells = line.points.iter().map(|point| {
+            let figures = point.figures.as_ref();
+            figures.map_or_else(|| "-".into(), |figures| thousands(value(figures)))
+        });
+        grid.figures(names.into_iter().chain(cells).collect());
     }
     grid
+}
+
+/// How far the runs of a point are apart at most, in per cent of their median.
+fn spread(small: &Small) -> Option<f64> {
+    let points = small.lines.iter().flat_map(|line| &line.points);
+    let spreads = points.filter_map(|point| point.figures.as_ref()).map(|figures| {
+        let what = match small.unit {
+            Unit::Instructions => &figures.per_read,
+            Unit::Nanoseconds => &figures.iops,
+        };
+        (what.max - what.min) / what.median * 100.0
+    });
+    spreads.reduce(f64::max)
 }
 
 fn names(line: &Line) -> Vec<String> {

@@ -94,6 +94,13 @@ impl Line {
     }
 }
 
+impl Line {
+    /// Whether there is a figure at any depth.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.points.iter().any(|point| point.figures.is_some())
+    }
+}
+
 impl Point {
     pub(crate) fn of(depth: u32, result: &Result<Vec<Sample>, Trouble>) -> Self {
         let samples = result.as_deref().unwrap_or_default();
