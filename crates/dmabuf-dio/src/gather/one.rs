@@ -24,9 +24,8 @@ pub(super) enum One {
 impl One {
     /// Makes all requests of the plan, or those until the watch is cancelled.
     pub(super) fn run(&self, plan: &mut Plan<'_>, file: &File, watch: &Watch<'_>) -> Result<()> {
-        while !watch.is_cancelled()
-            && let Some(request) = plan.next()
-        {
+        let mut request = Request::default();
+        while !watch.is_cancelled() && plan.next(&mut request) {
             let result = match self {
                 Self::Module(context) => by_module(context, file, &request)?,
                 Self::Mapped(mapping) => by_pread(mapping, file, &request)?,

@@ -67,6 +67,8 @@ pub(super) struct Counts {
 pub(super) struct Plan<'p> {
     pieces: &'p [Piece],
     rules: Rules,
+    /// Bytes in a request.
+    limit: u64,
     /// Where the file ended when the call began.
     end: u64,
     order: Order,
@@ -74,8 +76,8 @@ pub(super) struct Plan<'p> {
     next: usize,
     entries: usize,
     asides: Asides,
-    /// What is left of a group that is longer than a request.
-    rest: Option<Request>,
+    /// What comes first: what is left of a group that is longer than a request, or to be made
+    /// once more.
     again: VecDeque<Request>,
     exceptions: Vec<(u32, Exception)>,
     pub(super) counts: Counts,
@@ -92,49 +94,54 @@ impl<'p> Plan<'p> {
         Self {
             pieces,
             rules,
+            limit: rules.limit(),
             end,
             next: 0,
             entries: checked.order.len(pieces),
             order: checked.order,
             asides: Asides::new(pieces, checked.asides, rules, spare),
-            rest: None,
             again: VecDeque::new(),
             exceptions: Vec::new(),
             counts: Counts::default(),
         }
     }
 
-    /// The next request, unless all were made that are known of.
+    /// Writes down the next request, unless all were made that are known of.
     #[inline]
-    pub(super) fn next(&mut self) -> Option<Request> {
-        if !self.again.is_empty() {
-            return self.again.pop_front();
+    pub(super) fn next(&mut self, request: &mut Request) -> bool {
+        if self.again.is_empty() && self.next_group(&mut request.group) {
+            request.aside = false;
+            request.buffered = false;
+        } else if !self.next_special(request) {
+            return false;
         }
-        let request = match self.rest.take() {
-            Some(rest) => rest,
-            None => self.following()?,
-        };
-        if request.group.len > self.rules.limit() {
-            return Some(self.cut(request));
+        if request.group.len > self.limit {
+            self.again.push_front(after(*request, self.limit));
+            request.group.len = self.limit;
         }
-        Some(request)
+        true
     }
 
-    fn following(&mut self) -> Option<Request> {
-        if let Some(group) = self.next_group() {
-            return Some(Request { group, aside: false, buffered: false });
+    /// The next request that is made once more, or of pieces that are not aligned.
+    #[cold]
+    fn next_special(&mut self, request: &mut Request) -> bool {
+        if let Some(again) = self.again.pop_front() {
+            *request = again;
+            return true;
         }
         let exceptions = &mut self.exceptions;
         let refuse = |number, needed| exceptions.push((number, Exception::NoRoom { needed }));
-        let group = self.asides.next_group(self.pieces, self.rules, refuse)?;
+        let Some(group) = self.asides.next_group(self.pieces, self.rules, refuse) else {
+            return false;
+        };
         self.counts.shared += u64::from(group.count) - 1;
-        Some(Request { group, aside: true, buffered: false })
+        *request = Request { group, aside: true, buffered: false };
+        true
     }
 
     /// The next pieces that are read to their places.
     #[inline]
-    fn next_group(&mut self) -> Option<Group> {
-        let limit = self.rules.limit();
+    fn next_group(&mut self, group: &mut Group) -> bool {
         while self.next < self.entries {
             let first = self.next;
             let mut last = &self.pieces[self.order.number(first)];
@@ -142,42 +149,35 @@ impl<'p> Plan<'p> {
             if last.len == 0 || self.rules.is_aside(last) {
                 continue;
             }
-            let mut group = Group {
-                file: last.file_offset,
-                buf: last.buf_offset,
-                len: last.len,
-                first: first as u32,
-                count: 1,
-            };
+            let (mut len, mut count) = (last.len, 1);
             while self.next < self.entries {
                 let piece = &self.pieces[self.order.number(self.next)];
-                if piece.buf_offset == last.buf_end()
-                    && piece.file_offset == last.file_end()
+                if piece.file_offset == last.file_end()
+                    && piece.buf_offset == last.buf_end()
                     && piece.len > 0
                     // A request across the end would zero its place.
                     && piece.file_offset < self.end
-                    && group.len + piece.len <= limit
+                    && len + piece.len <= self.limit
                     && !self.rules.is_aside(piece)
                 {
-                    group.len += piece.len;
+                    len += piece.len;
                 } else if piece != last {
                     break;
                 }
                 last = piece;
-                group.count += 1;
+                count += 1;
                 self.next += 1;
             }
-            self.counts.shared += u64::from(group.count) - 1;
-            return Some(group);
+            let start = &self.pieces[self.order.number(first)];
+            group.file = start.file_offset;
+            group.buf = start.buf_offset;
+            group.len = len;
+            group.first = first as u32;
+            group.count = count;
+            self.counts.shared += u64::from(count) - 1;
+            return true;
         }
-        None
-    }
-
-    /// The beginning of a request that is too long, and keeps the rest.
-    fn cut(&mut self, request: Request) -> Request {
-        let limit = self.rules.limit();
-        self.rest = Some(after(request, limit));
-        Request { group: Group { len: limit, ..request.group }, ..request }
+        false
     }
 
     /// Makes a request once more.

@@ -176,16 +176,13 @@ impl Ring {
         let mut unpolled = None;
         loop {
             if unpolled.is_none() && !watch.is_cancelled() {
-                while let Some(&slot) = flight.free.last()
-                    && let Some(request) = plan.next()
-                {
+                flight.fill(plan, |request| {
                     let fd = match (fixed_file, request.buffered) {
                         (true, false) => None,
                         (_, buffered) => Some(file.with_direct(!buffered)?.as_raw_fd()),
                     };
-                    let entry = entry(&request, places, fd).user_data(slot.into());
-                    flight.push(slot, request, &entry);
-                }
+                    Ok(entry(request, places, fd))
+                })?;
             }
             let in_flight = flight.len();
             if in_flight == 0 {
@@ -307,14 +304,27 @@ impl<'r> Flight<'r> {
         self.requests.len() - self.free.len()
     }
 
-    /// Queues a request in the slot that is free last.
-    fn push(&mut self, slot: u32, request: Request, entry: &squeue::Entry) {
-        // SAFETY: the plan's requests lie in the buffer, whose memory outlives the ring, and
-        // `drop` waits for all of them.
-        let pushed = unsafe { self.uring.submission().push(entry) };
-        assert!(pushed.is_ok(), "the ring is as deep as there are slots");
-        self.free.pop();
-        self.requests[slot as usize] = request;
+    /// Queues as many requests as there may be in flight.
+    #[inline]
+    fn fill(
+        &mut self,
+        plan: &mut Plan<'_>,
+        entry: impl Fn(&Request) -> Result<squeue::Entry>,
+    ) -> Result<()> {
+        let mut queue = self.uring.submission();
+        while let Some(&slot) = self.free.last() {
+            let request = &mut self.requests[slot as usize];
+            if !plan.next(request) {
+                break;
+            }
+            let entry = entry(request)?.user_data(slot.into());
+            // SAFETY: the plan's requests lie in the buffer, whose memory outlives the ring, and
+            // `drop` waits for all of them.
+            let pushed = unsafe { queue.push(&entry) };
+            assert!(pushed.is_ok(), "the ring is as deep as there are slots");
+            self.free.pop();
+        }
+        Ok(())
     }
 
     /// Submits what is queued and waits for some completions, a signal or the tick.
