@@ -56,8 +56,9 @@ impl<'f> Gatherer<'f> {
 
     way_methods!();
 
-    /// Requests in flight: from 1 to 1024, and 128 if not set. Without a ring, as the report's
-    /// backend says, they are made one by one.
+    /// Requests in flight: from 1 to 1024, and 128 if not set. Without a ring each takes a thread
+    /// (the backends [`Module`](Backend::Module) and [`Buffered`](Backend::Buffered)), and there
+    /// are at most 16.
     #[must_use]
     pub fn depth(mut self, requests: u32) -> Self {
         self.options.depth = Some(requests);
@@ -132,6 +133,7 @@ impl<'f> Gatherer<'f> {
             file,
             buf,
             way,
+            depth: self.in_flight() as usize,
             control: self.options.control.clone(),
             setup: Arc::new(setup),
         })
@@ -181,8 +183,12 @@ impl<'f> Gatherer<'f> {
             (true, None) => None,
         };
         let limit = rules(file, Some(backend)).limit();
-        let depth = self.options.depth.unwrap_or(DEPTH);
+        let depth = self.in_flight();
         Ok(Way::Ring(Box::new(Ring::new(backend, file, memory, depth, limit, why_unpolled)?)))
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.options.depth.unwrap_or(DEPTH)
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Gathering {
     pub(super) file: File,
     pub(super) buf: DmaBuf,
     pub(super) way: Way,
+    /// Requests in flight.
+    pub(super) depth: usize,
     pub(super) bounds: Bounds,
     pub(super) control: Control,
     pub(super) setup: Arc<Setup>,
@@ -134,7 +136,7 @@ impl Gathering {
         }
         let result = match &mut self.way {
             Way::Ring(ring) => ring.run(plan, &self.file, watch).map_err(refused),
-            Way::One(one) => one.run(plan, &self.file, watch),
+            Way::One(one) => one.run(plan, &self.file, watch, self.depth),
         };
         if bracket {
             self.buf.end(Access::ReadWrite)?;

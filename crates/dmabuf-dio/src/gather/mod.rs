@@ -44,6 +44,7 @@ mod check;
 mod gatherer;
 mod gathering;
 mod one;
+mod outcome;
 mod piece;
 mod plan;
 mod result;

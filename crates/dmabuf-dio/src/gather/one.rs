@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One request after the other: by the module's ioctl, or by `pread` on a mapping.
+//! Requests that block: the module's ioctl, or `pread` on a mapping.
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
+use std::sync::{Mutex, PoisonError};
 
 use dmabuf_dio_sys::dio::{self, ReadWrite};
 use rustix::io::Errno as Os;
@@ -21,15 +22,43 @@ pub(super) enum One {
     Mapped(Mapping),
 }
 
+/// Threads at most, and for how many pieces there is one: less is done before they are there.
+const MOST_THREADS: usize = 16;
+const WORTH_A_THREAD: usize = 32;
+
 impl One {
-    /// Makes all requests of the plan, or those until the watch is cancelled.
-    pub(super) fn run(&self, plan: &mut Plan<'_>, file: &File, watch: &Watch<'_>) -> Result<()> {
+    /// Makes all requests of the plan, or those until the watch is cancelled: up to `depth` at
+    /// the same time, in threads.
+    pub(super) fn run(
+        &self,
+        plan: &mut Plan<'_>,
+        file: &File,
+        watch: &Watch<'_>,
+        depth: usize,
+    ) -> Result<()> {
+        let threads = depth.min(MOST_THREADS).min(plan.pieces() / WORTH_A_THREAD).max(1);
+        let plan = Mutex::new(plan);
+        let work = || self.work(&plan, file, watch);
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let first = work();
+            let results = others
+                .into_iter()
+                .map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            results.fold(first, Result::and)
+        })
+    }
+
+    /// What one thread does: each makes itself what is to be made again.
+    fn work(&self, plan: &Mutex<&mut Plan<'_>>, file: &File, watch: &Watch<'_>) -> Result<()> {
+        let lock = || plan.lock().unwrap_or_else(PoisonError::into_inner);
         let mut request = Request::default();
-        while !watch.is_cancelled() && plan.next(&mut request) {
+        while !watch.is_cancelled() && lock().next(&mut request) {
             let result = match self {
                 Self::Module(context) => by_module(context, file, &request)?,
                 Self::Mapped(mapping) => by_pread(mapping, file, &request)?,
             };
+            let mut plan = lock();
             plan.complete(&request, result);
             watch.set(plan.counts.moved);
         }

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use super::aside::{Asides, NOWHERE};
 use super::check::{Checked, Order};
+use super::outcome::{Counts, Exception, Outcome};
 use super::piece::{Piece, Rules};
 use crate::errno::Errno;
 
@@ -28,38 +29,6 @@ pub(super) struct Request {
     aside: bool,
     /// Through the page cache: the file system refuses `O_DIRECT`.
     pub(super) buffered: bool,
-}
-
-/// What became of a piece that is not whole at its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exception {
-    EndOfFile { end: u64 },
-    Failed { offset: u64, errno: Errno },
-    NoRoom { needed: u64 },
-}
-
-impl Exception {
-    /// Where in the file it was met.
-    fn offset(self) -> u64 {
-        match self {
-            Self::EndOfFile { end } => end,
-            Self::Failed { offset, .. } => offset,
-            Self::NoRoom { .. } => 0,
-        }
-    }
-}
-
-/// What a call did.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
-    /// Requests that came to an end.
-    pub(super) requests: u64,
-    /// Pieces that shared the request of another.
-    pub(super) shared: u64,
-    /// Bytes that requests moved.
-    pub(super) moved: u64,
-    /// How many of them with `O_DIRECT`.
-    pub(super) direct: u64,
 }
 
 /// The requests of a call: made one by one, so that ten million pieces need no more memory than
@@ -104,6 +73,11 @@ impl<'p> Plan<'p> {
             exceptions: Vec::new(),
             counts: Counts::default(),
         }
+    }
+
+    /// How many pieces there are.
+    pub(super) fn pieces(&self) -> usize {
+        self.pieces.len()
     }
 
     /// Writes down the next request, unless all were made that are known of.
@@ -297,19 +271,152 @@ impl<'p> Plan<'p> {
     }
 }
 
-/// What became of all pieces: those that are not mentioned are whole and at their places.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Outcome {
-    /// Where pieces begin that are not aligned, by number.
-    pub(super) starts: Vec<(u32, u64)>,
-    /// By number.
-    pub(super) exceptions: Vec<(u32, Exception)>,
-    pub(super) counts: Counts,
-}
-
 /// What of a request is left when `moved` bytes of it are there.
 fn after(request: Request, moved: u64) -> Request {
     let Group { file, buf, len, .. } = request.group;
     let group = Group { file: file + moved, buf: buf + moved, len: len - moved, ..request.group };
     Request { group, ..request }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::{Bounds, check};
+    use super::*;
+
+    const RULES: Rules = Rules { block: 512, memory: 4 };
+    const END: u64 = 1 << 20;
+    const SPARE: Range<u64> = 3 << 20..4 << 20;
+
+    /// Carries the plan for these pieces out on a device that answers as told, a file of [`END`]
+    /// bytes. Returns the requests as well.
+    fn run(
+        pieces: &[(u64, u64, u64)],
+        mut answer: impl FnMut(&Request) -> Option<i64>,
+    ) -> (Vec<Request>, Outcome) {
+        let piece = |&(file_offset, buf_offset, len): &(u64, u64, u64)| Piece {
+            file_offset,
+            buf_offset,
+            len,
+        };
+        let pieces: Vec<_> = pieces.iter().map(piece).collect();
+        let bounds = Bounds { buffer: 4 << 20, spare: SPARE, rules: RULES };
+        let checked = check(&pieces, &bounds).expect("fit");
+        let mut plan = Plan::new(&pieces, checked, RULES, &SPARE, END);
+        let (mut request, mut made) = (Request::default(), Vec::new());
+        while plan.next(&mut request) {
+            let Group { file, len, .. } = request.group;
+            assert!(len > 0 && len <= RULES.limit() && made.len() < 10_000, "{request:?}");
+            made.push(request);
+            let there = END.saturating_sub(file).min(len) as i64;
+            plan.complete(&request, answer(&request).unwrap_or(there));
+        }
+        (made, plan.finish(None))
+    }
+
+    fn touches(request: &Request, byte: u64) -> bool {
+        (request.group.file..request.group.file + request.group.len).contains(&byte)
+    }
+
+    fn failed(outcome: &Outcome) -> Vec<(u32, u64)> {
+        let failed = |(number, exception): &(u32, Exception)| match exception {
+            Exception::Failed { offset, .. } => (*number, *offset),
+            other => panic!("{other:?}"),
+        };
+        outcome.exceptions.iter().map(failed).collect()
+    }
+
+    #[test]
+    fn one_of_many_neighbours_fails_alone() {
+        let pieces: Vec<_> = (0..20).map(|at| (at * 4096, at * 4096, 4096)).collect();
+        let eio = |request: &Request| touches(request, 20_500).then_some(-i64::from(libc::EIO));
+        let (made, outcome) = run(&pieces, eio);
+        assert_eq!(failed(&outcome), [(5, 20_480)]);
+        assert_eq!(made.len(), 21, "all at once, and then each");
+    }
+
+    #[test]
+    fn repeats_fail_together_and_are_not_tried_one_by_one() {
+        let pieces = [(0, 0, 512), (0, 0, 512), (512, 512, 512), (0, 0, 512)];
+        let eio = |request: &Request| touches(request, 0).then_some(-i64::from(libc::EIO));
+        let (made, outcome) = run(&pieces, eio);
+        assert_eq!(failed(&outcome), [(0, 0), (1, 0), (3, 0)]);
+        assert_eq!(made.len(), 3);
+    }
+
+    #[test]
+    fn blocks_that_are_shared_fail_who_needs_them() {
+        // A long one aside, and short ones within it: in its bad block, and elsewhere.
+        let long = 3 * RULES.limit() + 1;
+        let pieces = [(0, 0, long), (700, 1 << 20, 9), (300_000, 2 << 20, 9), (1, 2 << 19, 9)];
+        let pieces = [pieces[0], pieces[1], pieces[2], (pieces[3].0, 1_100_000, 9)];
+        let eio = |request: &Request| touches(request, 600).then_some(-i64::from(libc::EIO));
+        let (_, outcome) = run(&pieces, eio);
+        assert_eq!(failed(&outcome), [(0, 0), (1, 512)]);
+        let all = |_: &Request| Some(-i64::from(libc::EIO));
+        let (made, outcome) = run(&pieces, all);
+        assert_eq!(failed(&outcome), [(0, 0), (1, 512), (2, 299_520), (3, 0)]);
+        assert!(made.len() < 12, "{}", made.len());
+    }
+
+    #[test]
+    fn short_and_interrupted_requests_go_on() {
+        let mut count = 0;
+        let (made, outcome) = run(&[(0, 0, 8192), (512, 8192, 4096)], |request| {
+            count += 1;
+            match count {
+                1 => Some(-i64::from(libc::EINTR)),
+                2 => Some(512),
+                3 => Some(-i64::from(libc::EAGAIN)),
+                _ => Some(request.group.len.min(1024) as i64),
+            }
+        });
+        assert!(outcome.exceptions.is_empty());
+        assert_eq!(outcome.counts.moved, 8192 + 4096);
+        let places: Vec<_> = made.iter().map(|one| (one.group.file, one.group.buf)).collect();
+        assert!(places.contains(&(512, 512)) && places.contains(&(1536, 9216)), "{places:?}");
+    }
+
+    #[test]
+    fn the_end_is_where_a_read_ends_within_a_block() {
+        let mut seen = 0;
+        let pieces = [(0, 0, 4096), (4096, 4096, 4096), (8192, 8192, 4096), (99, 20_480, 5000)];
+        let (_, outcome) = run(&pieces, |request| {
+            seen += 1;
+            Some(5000_u64.saturating_sub(request.group.file).min(request.group.len) as i64)
+        });
+        let end = Exception::EndOfFile { end: 5000 };
+        assert_eq!(outcome.exceptions, [(1, end), (2, end), (3, end)]);
+        assert_eq!((seen, outcome.starts), (2, vec![(3, SPARE.start + 99)]));
+    }
+
+    #[test]
+    fn what_begins_behind_the_end_is_no_neighbour() {
+        let pieces = [(END - 4096, 0, 4096), (END, 4096, 4096), (END + 4096, 8192, 4096)];
+        let (made, outcome) = run(&pieces, |_| None);
+        assert_eq!((made.len(), outcome.exceptions.len()), (3, 2));
+    }
+
+    #[test]
+    fn where_direct_io_is_refused_the_page_cache_serves() {
+        let refuse = |request: &Request| (!request.buffered).then_some(-i64::from(libc::EINVAL));
+        let (made, outcome) = run(&[(0, 0, 4096), (77, 4096, 1)], refuse);
+        assert!(outcome.exceptions.is_empty());
+        assert_eq!((made.len(), outcome.counts.direct, outcome.counts.moved), (4, 0, 4608));
+        // And if that refuses as well, it is at an end.
+        let (made, outcome) = run(&[(0, 0, 4096)], |_| Some(-i64::from(libc::EINVAL)));
+        assert_eq!((made.len(), failed(&outcome)), (2, vec![(0, 0)]));
+    }
+
+    #[test]
+    fn a_file_that_shrank() {
+        let checked = |pieces: &[Piece]| {
+            let bounds = Bounds { buffer: 4 << 20, spare: SPARE, rules: RULES };
+            check(pieces, &bounds).expect("fit")
+        };
+        let piece = |at: u64| Piece { file_offset: at * 512, buf_offset: at * 512, len: 512 };
+        let pieces: Vec<_> = (0..4).map(piece).collect();
+        let plan = Plan::new(&pieces, checked(&pieces), RULES, &SPARE, END);
+        let end = Exception::EndOfFile { end: 1000 };
+        assert_eq!(plan.finish(Some(1000)).exceptions, [(1, end), (2, end), (3, end)]);
+    }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::outcome::{Exception, Outcome};
 use super::piece::{Found, Piece, PieceError};
-use super::plan::{Exception, Outcome};
 use crate::backend::{Backend, Refusal};
 use crate::buf::Kind;
 use crate::error::Direction;
