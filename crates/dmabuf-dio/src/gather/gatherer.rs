@@ -123,6 +123,7 @@ impl<'f> Gatherer<'f> {
             backend,
             buffer: buf.kind(),
             unallocated: file.unallocated,
+            direct: rules.are_direct(),
             why_buffered: file.why_buffered.clone(),
             segments,
             refusals,

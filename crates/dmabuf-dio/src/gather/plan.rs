@@ -266,6 +266,9 @@ impl<'p> Plan<'p> {
         }
         self.exceptions.sort_by_key(|(number, exception)| (*number, exception.offset()));
         self.exceptions.dedup_by_key(|(number, _)| *number);
+        if !self.rules.are_direct() {
+            self.counts.direct = 0;
+        }
         let starts = self.asides.into_starts();
         Outcome { starts, exceptions: self.exceptions, counts: self.counts }
     }

@@ -30,6 +30,8 @@ pub(super) struct Setup {
     pub(super) backend: Backend,
     pub(super) buffer: Kind,
     pub(super) unallocated: u64,
+    /// Whether requests ask for direct I/O.
+    pub(super) direct: bool,
     pub(super) why_buffered: Option<String>,
     pub(super) segments: Option<u32>,
     pub(super) refusals: Vec<Refusal>,
@@ -111,7 +113,7 @@ impl Gathered<'_> {
     pub fn report(&self) -> GatherReport {
         let (setup, counts) = (&self.setup, &self.outcome.counts);
         let mut notes = Vec::new();
-        if counts.direct < counts.moved && setup.why_buffered.is_none() {
+        if setup.direct && counts.direct < counts.moved {
             notes.push(REFUSED_DIRECT.into());
         }
         notes.extend(setup.why_unpolled.iter().filter(|why| !why.is_empty()).cloned());

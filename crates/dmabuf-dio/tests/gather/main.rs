@@ -29,8 +29,12 @@ fn pieces_are_where_they_belong() {
         assert_eq!((report.pieces, report.requests, report.failed), (3, 3, 0));
         assert_eq!(report.transfer.backend, backend);
         assert_eq!(report.transfer.bytes, 24_576);
-        let buffered = backend == Backend::Buffered;
-        assert!(buffered || report.transfer.mode != Mode::Buffered, "{:?}", report.transfer);
+        if backend == Backend::Buffered {
+            assert!(matches!(report.transfer.mode, Mode::Buffered | Mode::PageCache));
+        } else {
+            assert_eq!(report.transfer.mode, Mode::Direct, "{:?}", report.transfer);
+        }
+        assert!(report.transfer.notes.is_empty(), "{:?}", report.transfer.notes);
         assert!(!report.polled);
     });
 }
