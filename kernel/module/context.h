@@ -9,11 +9,13 @@
 #include <linux/dmabuf_dio.h>
 
 #include "attach.h"
+#include "segments.h"
 
 /* One open file of the device. */
 struct dio_context {
-	struct mutex lock;		/* serialises ATTACH */
+	struct mutex lock;		/* serialises ATTACH, and guards slot */
 	struct dio_attachment *att;	/* set once, dropped with the file */
+	struct dio_cursor slot;		/* where the last slot began */
 	atomic_t cancels;		/* CANCEL calls so far */
 	atomic64_t moved;		/* bytes, for fdinfo */
 };

@@ -25,8 +25,7 @@ static int dio_slot_register(struct io_uring_cmd *cmd,
 	struct dio_context *ctx = cmd->file->private_data;
 	struct dio_attachment *att = dio_attached(ctx);
 	const struct dio_segments *segs;
-	struct dio_cursor cur = {};
-	struct dio_cursor last;
+	struct dio_cursor cur, last;
 	struct bio_vec *vec;
 	unsigned int nr;
 	u8 dir = 0;
@@ -49,7 +48,11 @@ static int dio_slot_register(struct io_uring_cmd *cmd,
 	    end > segs->length)
 		return -ERANGE;
 
-	dio_segments_seek(segs, &cur, slot->buf_offset);
+	/* Thousands of slots, filled in order, take one walk together. */
+	mutex_lock(&ctx->lock);
+	dio_segments_seek(segs, &ctx->slot, slot->buf_offset);
+	cur = ctx->slot;
+	mutex_unlock(&ctx->lock);
 	last = cur;
 	dio_segments_seek(segs, &last, end - 1);
 	nr = last.index - cur.index + 1;

@@ -89,6 +89,15 @@ impl Backend {
         }
     }
 
+    /// Those that can gather pieces of a file into an existing buffer of that kind, in the order
+    /// in which they are tried.
+    pub const fn for_gathering(kind: Kind) -> &'static [Self] {
+        match kind {
+            Kind::DmaBuf => &[Self::UringSlot, Self::Module, Self::Buffered],
+            Kind::Memfd => &[Self::Memfd, Self::Buffered],
+        }
+    }
+
     pub(crate) fn refuse(self, reason: impl Into<String>) -> Refusal {
         Refusal { backend: self, reason: reason.into(), errno: None, remedy: None }
     }
@@ -102,10 +111,19 @@ impl Backend {
             Direction::Load => "load into",
             Direction::Save => "save from",
         };
-        let others: Vec<_> = Self::for_existing(kind).iter().map(|other| other.name()).collect();
         self.refuse(format!("it cannot {verb} an existing {kind}"))
-            .remedy(format!("use one of: {}", others.join(", ")))
+            .remedy(use_one_of(Self::for_existing(kind)))
     }
+
+    pub(crate) fn refuse_gathering(self, kind: Kind) -> Refusal {
+        self.refuse(format!("it cannot gather into a {kind}"))
+            .remedy(use_one_of(Self::for_gathering(kind)))
+    }
+}
+
+fn use_one_of(backends: &[Backend]) -> String {
+    let names: Vec<_> = backends.iter().map(|backend| backend.name()).collect();
+    format!("use one of: {}", names.join(", "))
 }
 
 impl fmt::Display for Backend {

@@ -324,11 +324,16 @@ pub(crate) fn is_dmabuf(fd: BorrowedFd<'_>) -> bool {
 
 /// Whether a descriptor is memory that only descriptors lead to.
 fn is_nameless_tmpfs(fd: BorrowedFd<'_>) -> bool {
-    const TMPFS_MAGIC: u64 = 0x0102_1994; // linux/magic.h
     let nameless = rustix::fs::fstat(fd).is_ok_and(|stat| {
         stat.st_nlink == 0 && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
     });
-    nameless && rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == TMPFS_MAGIC)
+    nameless && is_tmpfs(fd)
+}
+
+/// Whether a descriptor is a file on a tmpfs.
+pub(crate) fn is_tmpfs(fd: BorrowedFd<'_>) -> bool {
+    const TMPFS_MAGIC: u64 = 0x0102_1994; // linux/magic.h
+    rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == TMPFS_MAGIC)
 }
 
 fn fdinfo(fd: BorrowedFd<'_>, field: &str) -> Option<String> {

@@ -117,6 +117,34 @@ pub enum Error {
         buffer: u64,
     },
 
+    /// A piece of a gather cannot be read: nothing was.
+    #[error("piece {number}: {error}")]
+    Piece {
+        /// Its place among the pieces, from 0.
+        number: usize,
+        /// Why.
+        error: Box<Error>,
+    },
+
+    /// Two pieces of a gather want the same bytes of the buffer: nothing was read.
+    #[error("pieces {first} and {second} overlap in the buffer")]
+    PiecesOverlap {
+        /// The place of one of them among the pieces, from 0.
+        first: usize,
+        /// That of the other.
+        second: usize,
+    },
+
+    /// A piece of a gather goes where only the blocks of unaligned pieces may go: nothing was
+    /// read.
+    #[error("piece {number} overlaps the spare bytes {}..{} of the buffer", spare.start, spare.end)]
+    PieceInSpare {
+        /// Its place among the pieces, from 0.
+        number: usize,
+        /// Where the spare bytes are in the buffer.
+        spare: std::ops::Range<u64>,
+    },
+
     /// The kernel or the device failed the transfer.
     #[error(
         "{}: {direction} failed at byte {offset}, after {done} of {length} bytes: {errno}",
@@ -276,6 +304,12 @@ impl Error {
             Self::RangeBeyondBuffer { offset, buffer, .. } => {
                 format!("at {offset} there is room for {} bytes", buffer.saturating_sub(*offset))
             }
+            Self::Piece { error, .. } => error.hint(),
+            Self::PiecesOverlap { .. } => {
+                "give each piece bytes of its own; only a piece that is quite the same may repeat"
+                    .into()
+            }
+            Self::PieceInSpare { .. } => "put the piece, or the spare bytes, elsewhere".into(),
             Self::Transfer { errno, .. } | Self::Target { errno, .. } => {
                 transfer_hint(*errno).into()
             }
@@ -311,6 +345,7 @@ impl Error {
             | Self::Stream { errno, .. }
             | Self::Target { errno, .. } => Some(*errno),
             Self::NoMemory { .. } => Some(Errno::from_raw(libc::ENOMEM)),
+            Self::Piece { error, .. } => error.errno(),
             Self::Unavailable { refusals, .. } => refusals.first().and_then(|first| first.errno),
             _ => None,
         }

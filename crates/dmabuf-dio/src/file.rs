@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, SeekFrom, Statx, StatxFlags};
 
-use crate::buf::{is_dmabuf, proc_link};
+use crate::buf::{is_dmabuf, is_tmpfs, proc_link};
 use crate::errno::Errno;
 use crate::error::{Direction, Error, Result};
 use crate::memory::page_size;
@@ -166,6 +166,11 @@ impl File {
     /// Whether [`fd`](Self::fd) has `O_DIRECT`.
     pub(crate) fn is_direct(&self) -> bool {
         self.why_buffered.is_none()
+    }
+
+    /// Whether the file system keeps it in memory: there `O_DIRECT` is a word.
+    pub(crate) fn is_memory(&self) -> bool {
+        is_tmpfs(self.fd())
     }
 
     /// The one or the other.

@@ -26,6 +26,7 @@
 //! |---|---|
 //! | [`buf`], [`map`] | [`DmaBuf`], the buffer, and views of its content |
 //! | [`load`], [`save`] | [`Loader`] and [`Saver`] |
+//! | [`gather`] | [`Gatherer`](gather::Gatherer): many small pieces of a file at once |
 //! | [`private`] | [`Private`], what was loaded into memory of this process alone |
 //! | [`backend`] | [`Backend`], the ways to move the bytes, and [`Refusal`], why one is not available |
 //! | [`stream`] | blocks of samples from a device to another, to a file, to the network |
@@ -35,7 +36,8 @@
 //! | [`error`], [`errno`] | [`Error`] and [`Errno`] |
 //!
 //! All lengths and offsets are in bytes. All calls block until they are done. Nothing is kept
-//! between calls, and nothing in the process is changed by them.
+//! between calls but what a value of this library owns, and nothing in the process is changed by
+//! them.
 
 #![cfg(target_os = "linux")]
 
@@ -44,6 +46,7 @@ pub mod buf;
 pub mod control;
 pub mod errno;
 pub mod error;
+pub mod gather;
 pub mod load;
 pub mod map;
 pub mod memory;

@@ -57,33 +57,14 @@ impl Options {
     }
 }
 
-/// The builder methods that [`Loader`](crate::Loader) and [`Saver`](crate::Saver) share.
-macro_rules! option_methods {
+/// The builder methods that all who move bytes share.
+macro_rules! way_methods {
     () => {
         /// Uses this backend and no other. Without it, or with `None`, the best one that works
         /// is used.
         #[must_use]
         pub fn backend(mut self, backend: impl Into<Option<crate::Backend>>) -> Self {
             self.options.backend = backend.into();
-            self
-        }
-
-        /// Bytes per request: a multiple of the page size, at most 1 GiB. If not set, 4 MiB or
-        /// as much more as makes it a multiple of what the disk likes; the module has its own
-        /// default, and `copy_file_range` moves as much per call as time
-        /// allows. The system heap makes one request of all.
-        #[must_use]
-        pub fn chunk(mut self, bytes: u64) -> Self {
-            self.options.chunk = Some(bytes);
-            self
-        }
-
-        /// Requests in flight: from 1 to 1024. If not set, enough for 32 MiB; the module has its
-        /// own default. The
-        /// system heap and `copy_file_range` leave that to the kernel.
-        #[must_use]
-        pub fn depth(mut self, requests: u32) -> Self {
-            self.options.depth = Some(requests);
             self
         }
 
@@ -115,7 +96,33 @@ macro_rules! option_methods {
     };
 }
 
-pub(crate) use option_methods;
+/// The builder methods that [`Loader`](crate::Loader) and [`Saver`](crate::Saver) share.
+macro_rules! option_methods {
+    () => {
+        crate::options::way_methods!();
+
+        /// Bytes per request: a multiple of the page size, at most 1 GiB. If not set, 4 MiB or
+        /// as much more as makes it a multiple of what the disk likes; the module has its own
+        /// default, and `copy_file_range` moves as much per call as time
+        /// allows. The system heap makes one request of all.
+        #[must_use]
+        pub fn chunk(mut self, bytes: u64) -> Self {
+            self.options.chunk = Some(bytes);
+            self
+        }
+
+        /// Requests in flight: from 1 to 1024. If not set, enough for 32 MiB; the module has its
+        /// own default. The
+        /// system heap and `copy_file_range` leave that to the kernel.
+        #[must_use]
+        pub fn depth(mut self, requests: u32) -> Self {
+            self.options.depth = Some(requests);
+            self
+        }
+    };
+}
+
+pub(crate) use {option_methods, way_methods};
 
 #[cfg(test)]
 mod tests {

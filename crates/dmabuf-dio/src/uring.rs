@@ -13,7 +13,7 @@ use crate::error::{Direction, Error, Result};
 use crate::extent::Extent;
 
 /// How often a cancellation is looked for while requests are in flight.
-const TICK: Timespec = Timespec::new().nsec(100_000_000);
+pub(crate) const TICK: Timespec = Timespec::new().nsec(100_000_000);
 
 /// Where a request finds its memory.
 #[derive(Clone, Copy, Debug)]
@@ -75,11 +75,16 @@ pub(crate) struct Job<'a> {
     pub(crate) watch: &'a Watch<'a>,
 }
 
-/// Creates a ring, or says why there is none.
-pub(crate) fn create(depth: u32) -> std::io::Result<IoUring> {
-    let modern = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(depth.max(1));
-    match modern {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => IoUring::new(depth.max(1)),
+/// Creates a ring, which polls for completions if `polled`, or says why there is none.
+pub(crate) fn create(depth: u32, polled: bool) -> std::io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    if polled {
+        builder.setup_iopoll();
+    }
+    let mut modern = builder.clone();
+    modern.setup_single_issuer().setup_defer_taskrun();
+    match modern.build(depth.max(1)) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => builder.build(depth.max(1)),
         result => result,
     }
 }

@@ -48,6 +48,26 @@ fn inherit() {
 }
 
 #[test]
+fn gather() {
+    let folder = folder();
+    let (path, bytes) = file_of(&folder, 1 << 20);
+    let rows = ["300", "70000", "5", "1", "2", "1747", "1748"];
+    let text = output(Command::new(example("gather")).arg(&path).arg("600").args(rows));
+    for row in [300_usize, 5, 1, 2] {
+        let first = format!("{:02x?}", &bytes[row * 600..row * 600 + 8]);
+        let found = text
+            .lines()
+            .any(|line| line.starts_with(&format!("row {row}, at ")) && line.ends_with(&first));
+        assert!(found, "{row}: {text}");
+    }
+    assert!(text.contains("row 70000: the file ends at byte 1048576: 0 bytes"), "{text}");
+    assert!(text.contains("row 1747: the file ends at byte 1048576: 376 bytes"), "{text}");
+    assert!(text.contains("7 rows by "), "{text}");
+    let wrong = Command::new(example("gather")).args(["x", "y"]).status();
+    assert_eq!(wrong.expect("run").code(), Some(2));
+}
+
+#[test]
 fn capture() {
     use dmabuf_dio::stream::Device;
 

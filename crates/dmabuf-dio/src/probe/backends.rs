@@ -57,7 +57,7 @@ fn slot() -> Result<String, Attempt> {
         .register_buffers_sparse(1)
         .map_err(|error| via::ring_refusal(Backend::UringSlot, &error))?;
     let slot = dio::Slot { buf_offset: 0, length: page_size(), index: 0, flags: dio::SLOT_READ };
-    via::slot::register_one(&mut ring, &context, &slot)?;
+    via::slot::register(&mut ring, &context, &[slot])?;
     let _ = ring.submitter().unregister_buffers();
     buf.begin(Access::Read)?;
     buf.end(Access::Read)?;

@@ -66,7 +66,7 @@ impl Slots {
             }
             context.attach(Backend::UringSlot, block)?;
             let slot = Slot { buf_offset: 0, length: block.len(), index, flags };
-            via::slot::register_one(&mut uring, &context, &slot)?;
+            via::slot::register(&mut uring, &context, &[slot])?;
         }
         Ok(Self { uring, blocks: Arc::clone(blocks) })
     }

@@ -30,7 +30,7 @@ use crate::queue::DEFAULT_CHUNK;
 use crate::uring::{self, Job, Stop};
 
 /// Noted when `O_DIRECT` could be had but not used.
-const REFUSED_DIRECT: &str = "buffered: the file was opened with O_DIRECT, but the file system \
+pub(crate) const REFUSED_DIRECT: &str = "buffered: the file was opened with O_DIRECT, but the file system \
                               refuses to move it that way (EINVAL)";
 
 /// What to do where the kernel lacks what only the patch series has.
@@ -255,7 +255,7 @@ impl Task<'_> {
 
 /// Creates the ring of a backend, or refuses in its name.
 pub(crate) fn ring(backend: Backend, depth: u32) -> Result<IoUring, Refusal> {
-    uring::create(depth).map_err(|error| ring_refusal(backend, &error))
+    uring::create(depth, false).map_err(|error| ring_refusal(backend, &error))
 }
 
 /// Explains why there is no ring.

@@ -122,48 +122,64 @@ impl SlotMemory {
             Direction::Load => dio::SLOT_READ,
             Direction::Save => dio::SLOT_WRITE,
         };
-        for index in 0..slots {
+        let slot = |index| {
             let buf_offset = self.start + index * SLOT;
             let length = SLOT.min(self.end - buf_offset);
-            register_one(ring, context, &Slot { buf_offset, length, index: index as u32, flags })?;
-        }
-        Ok(())
+            Slot { buf_offset, length, index: index as u32, flags }
+        };
+        let slots: Vec<_> = (0..slots).map(slot).collect();
+        self::register(ring, context, &slots)
     }
 }
 
-pub(crate) fn register_one(
+/// Fills slots of a ring in which nothing is in flight.
+pub(crate) fn register(
     ring: &mut IoUring,
     context: &Context,
-    slot: &Slot,
+    slots: &[Slot],
 ) -> Result<(), Attempt> {
-    let refuse = |what: &str, errno: Errno| {
+    let refuse = |what: &str, slot: &Slot, errno: Errno| {
         Backend::UringSlot
             .refuse(format!("{what} slot {} of {} bytes", slot.index, slot.length))
             .errno(errno)
             .remedy("free memory, or use another backend: --backend module")
     };
-    let command = UringCmd::new(slot).to_bytes();
     let device = types::Fd(context.as_fd().as_raw_fd());
-    let entry = opcode::UringCmd16::new(device, dio::URING_REGISTER).cmd(command).build();
-    // SAFETY: the command points at `slot`, which lives until its completion, waited for below.
-    if unsafe { ring.submission().push(&entry) }.is_err() {
-        return Err(refuse("the ring has no room for", Errno::from_raw(libc::EBUSY)).into());
-    }
-    loop {
-        match ring.submit_and_wait(1) {
-            Ok(_) => {}
-            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
-            Err(error) => return Err(refuse("cannot submit", Errno::from(&error)).into()),
+    for batch in slots.chunks(ring.params().sq_entries() as usize) {
+        for (number, slot) in (0..).zip(batch) {
+            let command = UringCmd::new(slot).to_bytes();
+            let entry = opcode::UringCmd16::new(device, dio::URING_REGISTER).cmd(command).build();
+            // SAFETY: the command points at `slot`, which lives until its completion, waited for
+            // below.
+            if unsafe { ring.submission().push(&entry.user_data(number)) }.is_err() {
+                return Err(
+                    refuse("the ring has no room for", slot, Errno::from_raw(libc::EBUSY)).into()
+                );
+            }
         }
-        if let Some(completion) = ring.completion().next() {
-            return match completion.result() {
-                number if number < 0 => {
-                    Err(refuse("the module refuses", Errno::from_raw(-number)).into())
+        let (mut left, mut failed) = (batch.len(), None);
+        while left > 0 {
+            match ring.submit_and_wait(left) {
+                Ok(_) => {}
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                Err(error) => {
+                    let errno = Errno::from(&error);
+                    return Err(refuse("cannot submit", &batch[0], errno).into());
                 }
-                _ => Ok(()),
-            };
+            }
+            for completion in ring.completion() {
+                left -= 1;
+                if completion.result() < 0 {
+                    let number = completion.user_data() as usize;
+                    failed = Some((number, Errno::from_raw(-completion.result())));
+                }
+            }
+        }
+        if let Some((number, errno)) = failed {
+            return Err(refuse("the module refuses", &batch[number], errno).into());
         }
     }
+    Ok(())
 }
 
 impl Memory for SlotMemory {

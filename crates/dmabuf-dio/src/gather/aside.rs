@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pieces that are not aligned: where their blocks go among the spare bytes.
+
+use std::ops::Range;
+
+use super::check::check_numbers;
+use super::piece::{Piece, Rules};
+use super::plan::Group;
+use crate::error::Result;
+
+/// Those pieces, by their place in the file.
+#[derive(Debug)]
+pub(super) struct Asides {
+    /// Offset in the file and number of the piece; once that has been given room, where in the
+    /// buffer it begins, or [`NOWHERE`].
+    entries: Vec<(u64, u32)>,
+    /// The first that has not been given room.
+    next: usize,
+    /// What is left of the spare bytes.
+    free: Range<u64>,
+}
+
+/// There was no room.
+pub(super) const NOWHERE: u64 = u64::MAX;
+
+impl Asides {
+    /// Of `pieces`, the `count` that are not aligned.
+    pub(super) fn new(pieces: &[Piece], count: usize, rules: Rules, spare: &Range<u64>) -> Self {
+        let mut entries = Vec::with_capacity(count);
+        if count > 0 {
+            let some =
+                (0..).zip(pieces).filter(|(_, piece)| piece.len > 0 && rules.is_aside(piece));
+            entries.extend(some.map(|(number, piece)| (piece.file_offset, number)));
+            if !entries.is_sorted() {
+                entries.sort_unstable();
+            }
+        }
+        let start = spare.start.next_multiple_of(rules.unit()).min(spare.end);
+        Self { entries, next: 0, free: start..spare.end }
+    }
+
+    /// Gives room to the next pieces whose blocks are one range of the file, and says which that
+    /// is. Tells `refuse` what has no room, and how much it needs.
+    pub(super) fn next_group(
+        &mut self,
+        pieces: &[Piece],
+        rules: Rules,
+        mut refuse: impl FnMut(u32, u64),
+    ) -> Option<Group> {
+        let mut group: Option<Group> = None;
+        while let Some(entry) = self.entries.get_mut(self.next) {
+            let piece = &pieces[entry.1 as usize];
+            let (start, end) = rules.blocks(piece);
+            let left = self.free.end - self.free.start;
+            if let Some(group) = &mut group {
+                let group_end = group.file + group.len;
+                let more = end.saturating_sub(group_end);
+                if start > group_end || more > 0 && end - group.file > rules.limit() {
+                    break;
+                }
+                if more > left {
+                    entry.0 = NOWHERE;
+                    refuse(entry.1, more - left);
+                } else {
+                    self.free.start += more;
+                    group.len += more;
+                    entry.0 = group.buf + (piece.file_offset - group.file);
+                }
+                group.count += 1;
+            } else if end - start > left {
+                entry.0 = NOWHERE;
+                refuse(entry.1, end - start - left);
+            } else {
+                let (buf, len, first) = (self.free.start, end - start, self.next as u32);
+                self.free.start += len;
+                entry.0 = buf + (piece.file_offset - start);
+                group = Some(Group { file: start, buf, len, first, count: 1 });
+            }
+            self.next += 1;
+        }
+        group
+    }
+
+    /// The number of the piece at `entry`, and where it begins.
+    pub(super) fn entry(&self, entry: u32) -> (u32, u64) {
+        let (start, number) = self.entries[entry as usize];
+        (number, start)
+    }
+
+    /// When all have been given room: where each of them begins, by number.
+    pub(super) fn into_starts(self) -> Vec<(u32, u64)> {
+        let mut starts: Vec<_> =
+            self.entries.into_iter().map(|(start, number)| (number, start)).collect();
+        if !starts.is_sorted() {
+            starts.sort_unstable();
+        }
+        starts
+    }
+}
+
+/// How many spare bytes pieces need that begin at a multiple of the rules' unit.
+pub(super) fn room(pieces: &[Piece], rules: Rules) -> Result<u64> {
+    check_numbers(pieces, rules)?;
+    let spare = 0..NOWHERE;
+    let count = pieces.iter().filter(|piece| piece.len > 0 && rules.is_aside(piece)).count();
+    let mut asides = Asides::new(pieces, count, rules, &spare);
+    while asides.next_group(pieces, rules, |_, _| {}).is_some() {}
+    Ok(asides.free.start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules = Rules { block: 512, memory: 4 };
+
+    fn pieces(all: &[(u64, u64)]) -> Vec<Piece> {
+        let places = (0..).map(|at| at << 20);
+        let piece = |(&(file_offset, len), buf_offset)| Piece { file_offset, buf_offset, len };
+        all.iter().zip(places).map(piece).collect()
+    }
+
+    /// File, buffer and length of each request, where each piece begins, what had no room.
+    type Laid = (Vec<(u64, u64, u64)>, Vec<(u32, u64)>, Vec<(u32, u64)>);
+
+    fn laid(all: &[(u64, u64)], spare: Range<u64>) -> Laid {
+        let pieces = pieces(all);
+        let count = pieces.iter().filter(|piece| RULES.is_aside(piece)).count();
+        let mut asides = Asides::new(&pieces, count, RULES, &spare);
+        let (mut groups, mut refused) = (Vec::new(), Vec::new());
+        while let Some(group) =
+            asides.next_group(&pieces, RULES, |number, needed| refused.push((number, needed)))
+        {
+            groups.push((group.file, group.buf, group.len));
+        }
+        (groups, asides.into_starts(), refused)
+    }
+
+    #[test]
+    fn blocks_are_packed_and_shared() {
+        let all = [(5000, 10), (0, 512), (1, 1), (510, 3), (1030, 1), (99_999, 2), (5010, 100)];
+        let (groups, starts, refused) = laid(&all, 100..1 << 20);
+        assert_eq!(groups, [(0, 512, 1536), (4608, 2048, 512), (99_840, 2560, 512)]);
+        let wanted = [(0, 2440), (2, 513), (3, 1022), (4, 1542), (5, 2719), (6, 2450)];
+        assert_eq!(starts, wanted);
+        assert!(refused.is_empty());
+        assert_eq!(room(&pieces(&all), RULES).expect("fit"), 1536 + 512 + 512);
+        assert_eq!(room(&[], RULES).expect("fit"), 0);
+    }
+
+    #[test]
+    fn no_room_for_one_is_room_for_others() {
+        let all = [(1, 1), (2000, 2000), (10_001, 1), (20_001, 1), (3, 3)];
+        let (groups, starts, refused) = laid(&all, 0..1024);
+        assert_eq!(groups, [(0, 0, 512), (9728, 512, 512)]);
+        assert_eq!(starts, [(0, 1), (1, NOWHERE), (2, 785), (3, NOWHERE), (4, 3)]);
+        // 1536..4096 in 512 bytes, and 19968..20480 in none.
+        assert_eq!(refused, [(1, 2048), (3, 512)]);
+    }
+
+    #[test]
+    fn no_room_at_all() {
+        let (groups, starts, refused) = laid(&[(1, 1), (2, 511)], 0..0);
+        assert!(groups.is_empty());
+        assert_eq!(starts, [(0, NOWHERE), (1, NOWHERE)]);
+        assert_eq!(refused, [(0, 512), (1, 1024)]);
+    }
+
+    #[test]
+    fn shared_requests_have_a_limit() {
+        let limit = RULES.limit();
+        let all: Vec<_> = (0..600).map(|at| (at * 512 + 1, 512)).collect();
+        let (groups, starts, refused) = laid(&all, 0..1 << 30);
+        assert!(refused.is_empty());
+        assert!(groups.iter().all(|group| group.2 <= limit));
+        assert_eq!(groups.len(), 2);
+        for ((_, start), (offset, _)) in starts.iter().zip(&all) {
+            let group = groups.iter().find(|group| (group.1..group.1 + group.2).contains(start));
+            let group = group.expect("a request");
+            assert_eq!(start - group.1, offset - group.0);
+        }
+        // A long piece has a request of its own, which serves what lies within it.
+        let (groups, ..) =
+            laid(&[(1, 3 * limit), (limit, 100), (3 * limit, 1), (3 * limit, 513)], 0..1 << 30);
+        assert_eq!(groups, [(0, 0, 3 * limit + 512), (3 * limit, 3 * limit + 512, 1024)]);
+    }
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Looks at all pieces before anything is read.
+
+use std::ops::Range;
+
+use super::piece::{Piece, Rules};
+use crate::error::{Error, Result};
+
+/// Where pieces may be.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    /// Bytes in the buffer.
+    pub(super) buffer: u64,
+    pub(super) spare: Range<u64>,
+    pub(super) rules: Rules,
+}
+
+/// What was found out about pieces that are fit to be read.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) order: Order,
+    /// How many are not aligned.
+    pub(super) asides: usize,
+    /// Bytes in all pieces.
+    pub(super) bytes: u64,
+    /// Where the last one in the file ends.
+    pub(super) end: u64,
+}
+
+/// The pieces as they lie in the buffer. Those without bytes may be missing.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// As they were given.
+    Given,
+    /// The low bits that the mask has are the number of a piece.
+    Sorted { keys: Vec<u64>, mask: u64 },
+}
+
+impl Order {
+    /// The number of the piece that comes at `entry`.
+    #[inline]
+    pub(super) fn number(&self, entry: usize) -> usize {
+        match self {
+            Self::Given => entry,
+            Self::Sorted { keys, mask } => (keys[entry] & mask) as usize,
+        }
+    }
+
+    pub(super) fn len(&self, pieces: &[Piece]) -> usize {
+        match self {
+            Self::Given => pieces.len(),
+            Self::Sorted { keys, .. } => keys.len(),
+        }
+    }
+}
+
+/// Ranges of files end before here, however they are rounded.
+fn largest_end(rules: Rules) -> u64 {
+    i64::MAX as u64 - rules.limit()
+}
+
+/// Fails if any piece cannot be read as it is.
+pub(super) fn check(pieces: &[Piece], bounds: &Bounds) -> Result<Checked> {
+    if u32::try_from(pieces.len()).is_err() {
+        let need = "at most 4,294,967,295 in a call";
+        return Err(Error::Setting { name: "pieces", value: pieces.len() as u64, need });
+    }
+    let Bounds { buffer, rules, .. } = *bounds;
+    let (spare, top) = (&bounds.spare, largest_end(rules));
+    let (mut asides, mut bytes, mut last_end) = (0, 0_u64, 0);
+    let (mut ascending, mut previous, mut previous_end) = (true, &Piece::default(), 0);
+    // For every piece, so what is told about one that is bad is found out later.
+    let bad = pieces.iter().position(|piece| {
+        let Some((file_end, buf_end)) = ends(piece, top, buffer) else { return true };
+        if piece.len == 0 {
+            return false;
+        }
+        if piece.buf_offset < previous_end {
+            ascending &= piece == previous;
+        }
+        (previous, previous_end) = (piece, buf_end);
+        asides += usize::from(rules.is_aside(piece));
+        bytes = bytes.saturating_add(piece.len);
+        last_end = last_end.max(file_end);
+        piece.buf_offset < spare.end && spare.start < buf_end
+    });
+    if let Some(number) = bad {
+        let piece = &pieces[number];
+        if ends(piece, top, buffer).is_some() {
+            return Err(Error::PieceInSpare { number, spare: spare.clone() });
+        }
+        return Err(refuse(number, piece, top, buffer));
+    }
+    let mut checked = Checked { order: Order::Given, asides, bytes, end: last_end };
+    if !ascending {
+        checked.order = sort(pieces, bounds.buffer);
+        look_for_overlaps(pieces, &checked.order)?;
+    }
+    Ok(checked)
+}
+
+/// Where a piece ends, in the file and in the buffer, if it does so before `top` and `buffer`.
+#[inline]
+fn ends(piece: &Piece, top: u64, buffer: u64) -> Option<(u64, u64)> {
+    let file_end = piece.file_offset.saturating_add(piece.len);
+    let buf_end = piece.buf_offset.saturating_add(piece.len);
+    (file_end <= top && buf_end <= buffer).then_some((file_end, buf_end))
+}
+
+/// Fails if the numbers of a piece overflow.
+pub(super) fn check_numbers(pieces: &[Piece], rules: Rules) -> Result<()> {
+    let (top, buffer) = (largest_end(rules), u64::MAX - 1);
+    match pieces.iter().position(|piece| ends(piece, top, buffer).is_none()) {
+        None => Ok(()),
+        Some(number) => Err(refuse(number, &pieces[number], top, buffer)),
+    }
+}
+
+#[cold]
+fn refuse(number: usize, piece: &Piece, top: u64, buffer: u64) -> Error {
+    let Piece { file_offset, buf_offset, len: length } = *piece;
+    let in_file = file_offset.checked_add(length).is_none_or(|end| end > top);
+    let error = if in_file {
+        Error::RangeOverflow { offset: file_offset, length }
+    } else if buf_offset.checked_add(length).is_none() {
+        Error::RangeOverflow { offset: buf_offset, length }
+    } else {
+        Error::RangeBeyondBuffer { offset: buf_offset, length, buffer }
+    };
+    Error::Piece { number, error: Box::new(error) }
+}
+
+/// Sorts by place, and pieces with the same place by number.
+fn sort(pieces: &[Piece], buffer: u64) -> Order {
+    let bits = |value: u64| u64::BITS - value.leading_zeros();
+    let (places, numbers) = (bits(buffer), bits(pieces.len() as u64));
+    let some = (0..).zip(pieces).filter(|(_, piece)| piece.len > 0);
+    if places + numbers <= u64::BITS {
+        // One comparison of both at once.
+        let mut keys: Vec<u64> =
+            some.map(|(number, piece)| piece.buf_offset << numbers | number).collect();
+        sort_keys(&mut keys, numbers);
+        return Order::Sorted { keys, mask: (1 << numbers) - 1 };
+    }
+    let mut keys: Vec<u64> = some.map(|(number, _)| number).collect();
+    keys.sort_unstable_by_key(|number| (pieces[*number as usize].buf_offset, *number));
+    Order::Sorted { keys, mask: u64::MAX }
+}
+
+/// Sorts keys that are sorted already as far as their lowest bits go, `sorted` of them.
+fn sort_keys(keys: &mut Vec<u64>, sorted: u32) {
+    /// Bits that are looked at at a time.
+    const DIGIT: u32 = 11;
+    // Places are multiples of something most often: only bits that differ are worth a look.
+    let differ = keys.iter().fold(0, |differ, key| differ | key ^ keys[0]) >> sorted << sorted;
+    let (low, high) = (differ.trailing_zeros(), u64::BITS - differ.leading_zeros());
+    let digits = high.saturating_sub(low).div_ceil(DIGIT);
+    // A comparison sort looks at every key about as often as its number has bits.
+    if keys.len() < 1 << DIGIT || digits * 5 > sorted {
+        keys.sort_unstable();
+        return;
+    }
+    let mut from = std::mem::take(keys);
+    let mut to = vec![0; from.len()];
+    for shift in (0..digits).map(|digit| low + digit * DIGIT) {
+        let digit = |key: u64| (key >> shift) as usize & ((1 << DIGIT) - 1);
+        let mut ends = [0_usize; 1 << DIGIT];
+        for key in &from {
+            ends[digit(*key)] += 1;
+        }
+        let mut start = 0;
+        for end in &mut ends {
+            (start, *end) = (start + *end, start);
+        }
+        for key in &from {
+            let at = &mut ends[digit(*key)];
+            to[*at] = *key;
+            *at += 1;
+        }
+        std::mem::swap(&mut from, &mut to);
+    }
+    *keys = from;
+}
+
+fn look_for_overlaps(pieces: &[Piece], order: &Order) -> Result<()> {
+    let mut before: Option<usize> = None;
+    for number in (0..order.len(pieces)).map(|entry| order.number(entry)) {
+        let piece = &pieces[number];
+        if let Some(before) = before
+            && piece.buf_offset < pieces[before].buf_end()
+            && *piece != pieces[before]
+        {
+            let (first, second) = (number.min(before), number.max(before));
+            return Err(Error::PiecesOverlap { first, second });
+        }
+        before = Some(number);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules = Rules { block: 512, memory: 4 };
+
+    fn piece((file_offset, buf_offset, len): (u64, u64, u64)) -> Piece {
+        Piece { file_offset, buf_offset, len }
+    }
+
+    fn checked(pieces: &[(u64, u64, u64)]) -> Result<(Vec<usize>, usize, u64, u64)> {
+        let pieces: Vec<_> = pieces.iter().copied().map(piece).collect();
+        let checked =
+            check(&pieces, &Bounds { buffer: 65_536, spare: 60_000..65_536, rules: RULES })?;
+        let order = (0..checked.order.len(&pieces)).map(|at| checked.order.number(at)).collect();
+        Ok((order, checked.asides, checked.bytes, checked.end))
+    }
+
+    #[test]
+    fn what_is_in_order_is_not_sorted() {
+        let pieces = [(9000, 0, 10), (0, 10, 0), (512, 512, 512), (512, 512, 512), (0, 1024, 1)];
+        let given: Vec<_> = pieces.iter().copied().map(piece).collect();
+        let bounds = Bounds { buffer: 65_536, spare: 0..0, rules: RULES };
+        let found = check(&given, &bounds).expect("fit");
+        assert!(matches!(found.order, Order::Given));
+        assert_eq!((found.asides, found.bytes, found.end), (2, 1035, 9010));
+    }
+
+    #[test]
+    fn others_are() {
+        let pieces = [(0, 4096, 512), (0, 0, 512), (7, 9, 0), (0, 512, 512), (0, 0, 512)];
+        assert_eq!(checked(&pieces).expect("fit").0, [1, 4, 3, 0]);
+    }
+
+    #[test]
+    fn keys_are_sorted_however_many_there_are() {
+        for (count, bits) in [(0, 1), (1, 1), (3000, 12), (5000, 21), (5000, 40), (70_000, 22)] {
+            for zeros in [0, 9, 12] {
+                let numbers = 17;
+                let place = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits);
+                let key = |number| place(number) << (numbers + zeros) | number;
+                let mut keys: Vec<u64> = (0..count).map(key).filter(|key| key >> 63 == 0).collect();
+                let mut wanted = keys.clone();
+                wanted.sort_unstable();
+                sort_keys(&mut keys, numbers);
+                assert!(keys == wanted, "{count} keys of {bits} bits");
+            }
+        }
+    }
+
+    #[test]
+    fn buffers_too_large_for_small_keys() {
+        let pieces: Vec<_> = (0..100).rev().map(|at| piece((0, at << 50, 1 << 50))).collect();
+        let bounds = Bounds { buffer: u64::MAX, spare: 0..0, rules: Rules::BUFFERED };
+        let order = check(&pieces, &bounds).expect("fit").order;
+        let numbers: Vec<_> = (0..100).map(|entry| order.number(entry)).collect();
+        assert_eq!(numbers, (0..100).rev().collect::<Vec<_>>());
+        assert!(matches!(order, Order::Sorted { mask: u64::MAX, .. }));
+    }
+
+    #[test]
+    fn overlaps_are_named() {
+        for (pieces, numbers) in [
+            (&[(0, 0, 100), (0, 99, 1)][..], (0, 1)),
+            (&[(0, 50, 10), (0, 0, 10), (0, 0, 51)], (1, 2)),
+            (&[(0, 50, 10), (0, 0, 51), (0, 49, 0)], (0, 1)),
+            (&[(0, 7, 10), (1, 7, 10)], (0, 1)),
+            (&[(0, 0, 9), (0, 20, 9), (0, 20, 9), (0, 28, 1)], (2, 3)),
+        ] {
+            match checked(pieces) {
+                Err(Error::PiecesOverlap { first, second }) => {
+                    assert_eq!((first, second), numbers);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_leaves_buffer_or_file_is_named() {
+        for (at, offset) in [(u64::MAX, 0), (0, u64::MAX), (i64::MAX as u64, 0), (0, 65_527)] {
+            let error = checked(&[(0, 0, 9), (at, offset, 10)]).expect_err("unfit");
+            assert!(matches!(error, Error::Piece { number: 1, .. }), "{error}");
+        }
+        assert!(matches!(checked(&[(0, 65_537, 0)]), Err(Error::Piece { number: 0, .. })));
+        assert!(checked(&[(0, 65_536, 0)]).is_ok());
+    }
+
+    #[test]
+    fn the_spare_bytes_are_no_place() {
+        let error = checked(&[(0, 0, 1), (0, 59_999, 2)]).expect_err("unfit");
+        assert!(matches!(error, Error::PieceInSpare { number: 1, .. }), "{error}");
+        assert!(checked(&[(0, 59_999, 1), (0, 60_000, 0)]).is_ok());
+    }
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How pieces are to be read.
+
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::aside;
+use super::check::Bounds;
+use super::gathering::{Gathering, Way, spare};
+use super::one::One;
+use super::piece::{Piece, Rules};
+use super::result::Setup;
+use super::ring::{Memory, Ring};
+use crate::backend::Backend;
+use crate::buf::DmaBuf;
+use crate::error::{Attempt, Direction, Error, Result};
+use crate::file::{File, Spec};
+use crate::memory::Mapping;
+use crate::options::{Options, way_methods};
+use crate::run::choose;
+use crate::via;
+use crate::via::module::Context;
+
+/// Requests in flight if nothing is said: small reads have every disk busy at that.
+const DEPTH: u32 = 128;
+
+/// Says how pieces of a file are to be read, and sets that up.
+#[derive(Clone, Debug)]
+pub struct Gatherer<'f> {
+    source: Spec<'f>,
+    options: Options,
+    polled: bool,
+    spare: Range<u64>,
+}
+
+impl Gatherer<'static> {
+    /// Reads from the regular file or block device at `path`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self::from_spec(Spec::Path(path.into()))
+    }
+}
+
+impl<'f> Gatherer<'f> {
+    /// Reads from an open regular file or block device, as [`Loader::from_fd`] does.
+    ///
+    /// [`Loader::from_fd`]: crate::Loader::from_fd
+    pub fn from_fd(fd: BorrowedFd<'f>) -> Self {
+        Self::from_spec(Spec::Fd(fd))
+    }
+
+    fn from_spec(source: Spec<'f>) -> Self {
+        Self { source, options: Options::default(), polled: false, spare: 0..0 }
+    }
+
+    way_methods!();
+
+    /// Requests in flight: from 1 to 1024, and 128 if not set. Without a ring each takes a thread
+    /// (the backends [`Module`](Backend::Module) and [`Buffered`](Backend::Buffered)), and there
+    /// are at most 16.
+    #[must_use]
+    pub fn depth(mut self, requests: u32) -> Self {
+        self.options.depth = Some(requests);
+        self
+    }
+
+    /// Whether to poll for completions, without interrupts: the CPU is busy then as long as a
+    /// call takes, and the call is shorter. It needs direct I/O and a disk with queues for that
+    /// (`NVMe`, if the kernel is booted with `nvme.poll_queues=N`); where it does not work, the
+    /// report says why, and interrupts are used. Not done if not set.
+    #[must_use]
+    pub fn polled(mut self, polled: bool) -> Self {
+        self.polled = polled;
+        self
+    }
+
+    /// Where in the buffer the blocks around pieces may go that are not aligned. Without it
+    /// such pieces fail, if the file is read directly. Every call uses it from its start.
+    #[must_use]
+    pub fn spare(mut self, range: Range<u64>) -> Self {
+        self.spare = range;
+        self
+    }
+
+    /// How many spare bytes these pieces need, in a range that begins at a multiple of the page
+    /// size: 0 if all are aligned, or if nothing needs to be.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Open`]; [`Error::Access`]; [`Error::NotAFile`]; [`Error::Piece`] if the numbers
+    /// of a piece overflow.
+    pub fn room(&self, pieces: &[Piece]) -> Result<u64> {
+        aside::room(pieces, rules(&self.file()?, self.options.backend))
+    }
+
+    /// Opens the file and sets everything up: the pages of `buf` are registered, and stay so
+    /// while the [`Gathering`] lives. Those of a memfd are allocated for that, all of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Open`]; [`Error::Access`]; [`Error::NotAFile`]; [`Error::Setting`];
+    /// [`Error::ReadOnlyBuffer`]; [`Error::RangeBeyondBuffer`] and [`Error::RangeOverflow`] for
+    /// the spare bytes; [`Error::Buffer`]; [`Error::Unavailable`].
+    pub fn open(&self, buf: &DmaBuf) -> Result<Gathering> {
+        self.options.check()?;
+        let file = self.file()?;
+        if !buf.is_writable() {
+            return Err(Error::ReadOnlyBuffer);
+        }
+        let spare = spare(self.spare.clone(), buf)?;
+        let buf = buf.try_clone()?;
+        let order = Backend::for_gathering(buf.kind());
+        let (backend, way, refusals) =
+            choose(self.options.backend, order, |backend| self.way(backend, &file, &buf))?;
+        let rules = rules(&file, Some(backend));
+        let (why_unpolled, segments) = match &way {
+            Way::Ring(ring) => (ring.why_unpolled.clone(), ring.segments()),
+            Way::One(_) if self.polled => (Some(format!("not polled: {backend} cannot")), None),
+            Way::One(_) => (Some(String::new()), None),
+        };
+        let setup = Setup {
+            backend,
+            buffer: buf.kind(),
+            unallocated: file.unallocated,
+            direct: rules.are_direct(),
+            why_buffered: file.why_buffered.clone(),
+            segments,
+            refusals,
+            why_unpolled,
+        };
+        Ok(Gathering {
+            bounds: Bounds { buffer: buf.len(), spare, rules },
+            file,
+            buf,
+            way,
+            depth: self.in_flight() as usize,
+            control: self.options.control.clone(),
+            setup: Arc::new(setup),
+        })
+    }
+
+    fn file(&self) -> Result<File> {
+        let file = File::open(&self.source, Direction::Load, self.options.direct)?;
+        if file.is_direct() && file.is_memory() {
+            return file.without_direct("the file is in memory: its file system is a tmpfs".into());
+        }
+        Ok(file)
+    }
+
+    fn way(&self, backend: Backend, file: &File, buf: &DmaBuf) -> Result<Way, Attempt> {
+        let attach = || {
+            let context = match backend {
+                Backend::UringSlot => via::slot::available()?,
+                _ => Context::open(backend)?,
+            };
+            let attached = context.attach(backend, buf)?;
+            Ok::<_, Attempt>((context, attached.segments))
+        };
+        let map = || Mapping::new(buf.as_fd(), buf.len(), true);
+        if !Backend::for_gathering(buf.kind()).contains(&backend) {
+            return Err(backend.refuse_gathering(buf.kind()).into());
+        }
+        match backend {
+            Backend::Module => Ok(Way::One(One::Module(attach()?.0))),
+            Backend::UringSlot => {
+                let (context, segments) = attach()?;
+                let memory = Memory::Attached { context, len: buf.len(), segments };
+                self.ring(backend, file, memory)
+            }
+            Backend::Memfd => {
+                let mapping = map()?;
+                mapping.advise(true);
+                self.ring(backend, file, Memory::Mapped(mapping))
+            }
+            _ => Ok(Way::One(One::Mapped(map()?))),
+        }
+    }
+
+    fn ring(&self, backend: Backend, file: &File, memory: Memory) -> Result<Way, Attempt> {
+        let why_unpolled = match (self.polled, &file.why_buffered) {
+            (false, _) => Some(String::new()),
+            (true, Some(_)) => Some("not polled: the file is not read directly".into()),
+            (true, None) => None,
+        };
+        let limit = rules(file, Some(backend)).limit();
+        let depth = self.in_flight();
+        Ok(Way::Ring(Box::new(Ring::new(backend, file, memory, depth, limit, why_unpolled)?)))
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.options.depth.unwrap_or(DEPTH)
+    }
+}
+
+/// What requests have to be aligned to.
+fn rules(file: &File, backend: Option<Backend>) -> Rules {
+    if file.is_direct() && backend != Some(Backend::Buffered) {
+        Rules::direct(file.align)
+    } else {
+        Rules::BUFFERED
+    }
+}

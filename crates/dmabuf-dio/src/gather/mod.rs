@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Many small pieces of a file into a buffer at once: rows of an embedding table, pages of an
+//! index, entries of a cache.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), dmabuf_dio::Error> {
+//! use dmabuf_dio::DmaBuf;
+//! use dmabuf_dio::gather::{Gatherer, Piece};
+//!
+//! let buf = DmaBuf::alloc(64 << 20)?;
+//! let mut gathering = Gatherer::new("embeddings.bin").polled(true).open(&buf)?;
+//! let rows = [811_008, 4096, 90_112];
+//! let pieces: Vec<_> = (0..)
+//!     .zip(rows)
+//!     .map(|(place, row)| Piece { file_offset: row, buf_offset: place * 4096, len: 4096 })
+//!     .collect();
+//! let gathered = gathering.read(&pieces)?;
+//! for (row, piece) in rows.iter().zip(gathered.pieces()) {
+//!     match piece {
+//!         Ok(found) => println!("row {row}: {} bytes at {}", found.len, found.start),
+//!         Err(error) => println!("row {row}: {error}"),
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Gatherer`] says how, [`Gathering`] is what is set up once and used for many calls: ring,
+//! file and the buffer's pages stay registered. A call submits its requests in batches; pieces
+//! that are neighbours in the file and in the buffer share a request; a piece that fails fails
+//! alone.
+//!
+//! # Alignment
+//!
+//! Direct I/O moves whole blocks. A piece that begins and ends at multiples of the file's block
+//! size, and in the buffer at a multiple of what the device asks of memory, is read to its place.
+//! The blocks that enclose any other piece are read to the *spare* bytes of the buffer
+//! ([`Gatherer::spare`]), block after block, once also for several pieces, and [`Found::start`]
+//! says where the piece begins: nothing is copied. Of what is neither a place nor spare, no byte
+//! changes. Without direct I/O nothing needs aligning, and every piece is read to its place.
+
+mod aside;
+mod check;
+mod gatherer;
+mod gathering;
+mod one;
+mod outcome;
+mod piece;
+mod plan;
+mod result;
+mod ring;
+
+pub use gatherer::Gatherer;
+pub use gathering::Gathering;
+pub use piece::{Found, Piece, PieceError};
+pub use result::{GatherReport, Gathered};

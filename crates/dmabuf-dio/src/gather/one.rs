@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Requests that block: the module's ioctl, or `pread` on a mapping.
+
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::sync::{Mutex, PoisonError};
+
+use dmabuf_dio_sys::dio::{self, ReadWrite};
+use rustix::io::Errno as Os;
+
+use super::plan::{Plan, Request};
+use crate::control::Watch;
+use crate::error::Result;
+use crate::file::File;
+use crate::memory::Mapping;
+use crate::via::module::Context;
+
+/// What makes one request.
+#[derive(Debug)]
+pub(super) enum One {
+    Module(Context),
+    Mapped(Mapping),
+}
+
+/// Threads at most, and for how many pieces there is one: less is done before they are there.
+const MOST_THREADS: usize = 16;
+const WORTH_A_THREAD: usize = 32;
+
+impl One {
+    /// Makes all requests of the plan, or those until the watch is cancelled: up to `depth` at
+    /// the same time, in threads.
+    pub(super) fn run(
+        &self,
+        plan: &mut Plan<'_>,
+        file: &File,
+        watch: &Watch<'_>,
+        depth: usize,
+    ) -> Result<()> {
+        let threads = depth.min(MOST_THREADS).min(plan.pieces() / WORTH_A_THREAD).max(1);
+        let plan = Mutex::new(plan);
+        let work = || self.work(&plan, file, watch);
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let first = work();
+            let results = others
+                .into_iter()
+                .map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            results.fold(first, Result::and)
+        })
+    }
+
+    /// What one thread does: each makes itself what is to be made again.
+    fn work(&self, plan: &Mutex<&mut Plan<'_>>, file: &File, watch: &Watch<'_>) -> Result<()> {
+        let lock = || plan.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut request = Request::default();
+        while !watch.is_cancelled() && lock().next(&mut request) {
+            let result = match self {
+                Self::Module(context) => by_module(context, file, &request)?,
+                Self::Mapped(mapping) => by_pread(mapping, file, &request)?,
+            };
+            let mut plan = lock();
+            plan.complete(&request, result);
+            watch.set(plan.counts.moved);
+        }
+        Ok(())
+    }
+}
+
+fn by_module(context: &Context, file: &File, request: &Request) -> Result<i64> {
+    let group = &request.group;
+    let mut rw = ReadWrite {
+        file_fd: file.with_direct(!request.buffered)?.as_raw_fd(),
+        file_offset: group.file,
+        buf_offset: group.buf,
+        length: group.len,
+        ..ReadWrite::default()
+    };
+    Ok(match dio::read(context.as_fd(), &mut rw) {
+        Ok(()) => rw.done as i64,
+        // Whole blocks that came before the failure: what is left is asked for once more.
+        Err(_) if rw.done >= file.align.offset => (rw.done & !(file.align.offset - 1)) as i64,
+        Err(errno) => -i64::from(errno.raw_os_error()),
+    })
+}
+
+fn by_pread(mapping: &Mapping, file: &File, request: &Request) -> Result<i64> {
+    let group = &request.group;
+    assert!(group.buf + group.len <= mapping.len());
+    // SAFETY: the range lies in the mapping, which is writable, and for the time of the call
+    // nobody else in this process uses it.
+    let bytes = unsafe {
+        let start = mapping.at(group.buf).cast::<MaybeUninit<u8>>();
+        std::slice::from_raw_parts_mut(start, group.len as usize)
+    };
+    Ok(match rustix::io::pread(file.buffered()?, bytes, group.file) {
+        Ok((read, _)) => read.len() as i64,
+        Err(errno) => -i64::from(Os::raw_os_error(errno)),
+    })
+}

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which requests a call makes, and what their results say about its pieces.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::aside::{Asides, NOWHERE};
+use super::check::{Checked, Order};
+use super::outcome::{Counts, Exception, Outcome};
+use super::piece::{Piece, Rules};
+use crate::errno::Errno;
+
+/// Pieces that are one range in the file and in the buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Group {
+    pub(super) file: u64,
+    pub(super) buf: u64,
+    pub(super) len: u64,
+    /// Which entries these are, of the order or of those aside.
+    pub(super) first: u32,
+    pub(super) count: u32,
+}
+
+/// A request for a group or part of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) group: Group,
+    /// Whether the entries are those aside.
+    aside: bool,
+    /// Through the page cache: the file system refuses `O_DIRECT`.
+    pub(super) buffered: bool,
+}
+
+/// The requests of a call: made one by one, so that ten million pieces need no more memory than
+/// they have.
+pub(super) struct Plan<'p> {
+    pieces: &'p [Piece],
+    rules: Rules,
+    /// Bytes in a request.
+    limit: u64,
+    /// Where the file ended when the call began.
+    end: u64,
+    order: Order,
+    /// The next entry of the order, and how many there are.
+    next: usize,
+    entries: usize,
+    asides: Asides,
+    /// What comes first: what is left of a group that is longer than a request, or to be made
+    /// once more.
+    again: VecDeque<Request>,
+    exceptions: Vec<(u32, Exception)>,
+    pub(super) counts: Counts,
+}
+
+impl<'p> Plan<'p> {
+    pub(super) fn new(
+        pieces: &'p [Piece],
+        checked: Checked,
+        rules: Rules,
+        spare: &Range<u64>,
+        end: u64,
+    ) -> Self {
+        Self {
+            pieces,
+            rules,
+            limit: rules.limit(),
+            end,
+            next: 0,
+            entries: checked.order.len(pieces),
+            order: checked.order,
+            asides: Asides::new(pieces, checked.asides, rules, spare),
+            again: VecDeque::new(),
+            exceptions: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// How many pieces there are.
+    pub(super) fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Writes down the next request, unless all were made that are known of.
+    #[inline]
+    pub(super) fn next(&mut self, request: &mut Request) -> bool {
+        if self.again.is_empty() && self.next_group(&mut request.group) {
+            request.aside = false;
+            request.buffered = false;
+        } else if !self.next_special(request) {
+            return false;
+        }
+        if request.group.len > self.limit {
+            self.again.push_front(after(*request, self.limit));
+            request.group.len = self.limit;
+        }
+        true
+    }
+
+    /// The next request that is made once more, or of pieces that are not aligned.
+    #[cold]
+    fn next_special(&mut self, request: &mut Request) -> bool {
+        if let Some(again) = self.again.pop_front() {
+            *request = again;
+            return true;
+        }
+        let exceptions = &mut self.exceptions;
+        let refuse = |number, needed| exceptions.push((number, Exception::NoRoom { needed }));
+        let Some(group) = self.asides.next_group(self.pieces, self.rules, refuse) else {
+            return false;
+        };
+        self.counts.shared += u64::from(group.count) - 1;
+        *request = Request { group, aside: true, buffered: false };
+        true
+    }
+
+    /// The next pieces that are read to their places.
+    #[inline]
+    fn next_group(&mut self, group: &mut Group) -> bool {
+        while self.next < self.entries {
+            let first = self.next;
+            let mut last = &self.pieces[self.order.number(first)];
+            self.next += 1;
+            if last.len == 0 || self.rules.is_aside(last) {
+                continue;
+            }
+            let (mut len, mut count) = (last.len, 1);
+            while self.next < self.entries {
+                let piece = &self.pieces[self.order.number(self.next)];
+                if piece.file_offset == last.file_end()
+                    && piece.buf_offset == last.buf_end()
+                    && piece.len > 0
+                    // A request across the end would zero its place.
+                    && piece.file_offset < self.end
+                    && len + piece.len <= self.limit
+                    && !self.rules.is_aside(piece)
+                {
+                    len += piece.len;
+                } else if piece != last {
+                    break;
+                }
+                last = piece;
+                count += 1;
+                self.next += 1;
+            }
+            let start = &self.pieces[self.order.number(first)];
+            group.file = start.file_offset;
+            group.buf = start.buf_offset;
+            group.len = len;
+            group.first = first as u32;
+            group.count = count;
+            self.counts.shared += u64::from(count) - 1;
+            return true;
+        }
+        false
+    }
+
+    /// Makes a request once more.
+    pub(super) fn again(&mut self, request: Request) {
+        self.again.push_back(request);
+    }
+
+    /// Says how a request ended: bytes moved, or a negative error number.
+    #[inline]
+    pub(super) fn complete(&mut self, request: &Request, result: i64) {
+        self.counts.requests += 1;
+        if result > 0 {
+            self.counts.moved += result as u64;
+            if !request.buffered {
+                self.counts.direct += result as u64;
+            }
+        }
+        if result != request.group.len as i64 {
+            self.complete_in_part(*request, result);
+        }
+    }
+
+    #[cold]
+    fn complete_in_part(&mut self, request: Request, result: i64) {
+        let direct = self.rules.are_direct() && !request.buffered;
+        if result >= 0 {
+            let moved = result as u64;
+            let rest = after(request, moved);
+            let block = if direct { self.rules.block } else { 1 };
+            if moved == 0 || !moved.is_multiple_of(block) {
+                self.end_of_file(request, rest.group.file);
+            } else {
+                self.again.push_back(rest);
+            }
+            return;
+        }
+        let errno = Errno::from_raw(-result as i32);
+        match errno.raw() {
+            libc::EINTR | libc::EAGAIN => self.again.push_back(request),
+            // The file system has O_DIRECT and does not do it.
+            libc::EINVAL if direct => self.again.push_back(Request { buffered: true, ..request }),
+            _ => self.fail(request, errno),
+        }
+    }
+
+    fn end_of_file(&mut self, request: Request, end: u64) {
+        for (number, _) in self.of(request) {
+            if self.pieces[number as usize].file_end() > end {
+                self.exceptions.push((number, Exception::EndOfFile { end }));
+            }
+        }
+    }
+
+    /// A piece failed, or one of several: then each is tried alone.
+    fn fail(&mut self, request: Request, errno: Errno) {
+        let mut alone = self.alone(request);
+        if alone.len() > 1 {
+            self.again.extend(alone);
+        } else if let Some(request) = alone.pop() {
+            let offset = request.group.file;
+            let failed = |(number, _)| (number, Exception::Failed { offset, errno });
+            self.exceptions.extend(self.of(request).into_iter().map(failed));
+        }
+    }
+
+    /// What of a request each of its pieces needs.
+    fn alone(&self, request: Request) -> Vec<Request> {
+        let (whole, mut all) = (request.group, Vec::<Request>::new());
+        let mut before = None;
+        for (entry, (number, start)) in (whole.first..).zip(self.of(request)) {
+            let piece = &self.pieces[number as usize];
+            let (file, end) = self.rules.blocks(piece);
+            let (file, end) = (file.max(whole.file), end.min(whole.file + whole.len));
+            if start == NOWHERE || file >= end {
+                continue;
+            }
+            match all.last_mut() {
+                Some(last) if before == Some((entry, piece)) => last.group.count += 1,
+                _ => {
+                    let buf = whole.buf + (file - whole.file);
+                    let group = Group { file, buf, len: end - file, first: entry, count: 1 };
+                    all.push(Request { group, ..request });
+                }
+            }
+            before = Some((entry + 1, piece));
+        }
+        all
+    }
+
+    /// Numbers and starts of the pieces of a request.
+    fn of(&self, request: Request) -> Vec<(u32, u64)> {
+        let Group { first, count, .. } = request.group;
+        let entry = |entry: u32| {
+            if request.aside {
+                return self.asides.entry(entry);
+            }
+            let number = self.order.number(entry as usize);
+            (number as u32, self.pieces[number].buf_offset)
+        };
+        (first..first + count).map(entry).collect()
+    }
+
+    /// What is known of the pieces when there is no request left. `end` is where the file ends
+    /// now: what was read behind it before it shrank does not count.
+    pub(super) fn finish(mut self, end: Option<u64>) -> Outcome {
+        if let Some(end) = end {
+            let behind = |(number, piece): (u32, &Piece)| {
+                let is_behind = piece.len > 0 && piece.file_end() > end;
+                is_behind.then_some((number, Exception::EndOfFile { end }))
+            };
+            self.exceptions.extend((0..).zip(self.pieces).filter_map(behind));
+        }
+        self.exceptions.sort_by_key(|(number, exception)| (*number, exception.offset()));
+        self.exceptions.dedup_by_key(|(number, _)| *number);
+        if !self.rules.are_direct() {
+            self.counts.direct = 0;
+        }
+        let starts = self.asides.into_starts();
+        Outcome { starts, exceptions: self.exceptions, counts: self.counts }
+    }
+}
+
+/// What of a request is left when `moved` bytes of it are there.
+fn after(request: Request, moved: u64) -> Request {
+    let Group { file, buf, len, .. } = request.group;
+    let group = Group { file: file + moved, buf: buf + moved, len: len - moved, ..request.group };
+    Request { group, ..request }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::{Bounds, check};
+    use super::*;
+
+    const RULES: Rules = Rules { block: 512, memory: 4 };
+    const END: u64 = 1 << 20;
+    const SPARE: Range<u64> = 3 << 20..4 << 20;
+
+    /// Carries the plan for these pieces out on a device that answers as told, a file of [`END`]
+    /// bytes. Returns the requests as well.
+    fn run(
+        pieces: &[(u64, u64, u64)],
+        mut answer: impl FnMut(&Request) -> Option<i64>,
+    ) -> (Vec<Request>, Outcome) {
+        let piece = |&(file_offset, buf_offset, len): &(u64, u64, u64)| Piece {
+            file_offset,
+            buf_offset,
+            len,
+        };
+        let pieces: Vec<_> = pieces.iter().map(piece).collect();
+        let bounds = Bounds { buffer: 4 << 20, spare: SPARE, rules: RULES };
+        let checked = check(&pieces, &bounds).expect("fit");
+        let mut plan = Plan::new(&pieces, checked, RULES, &SPARE, END);
+        let (mut request, mut made) = (Request::default(), Vec::new());
+        while plan.next(&mut request) {
+            let Group { file, len, .. } = request.group;
+            assert!(len > 0 && len <= RULES.limit() && made.len() < 10_000, "{request:?}");
+            made.push(request);
+            let there = END.saturating_sub(file).min(len) as i64;
+            plan.complete(&request, answer(&request).unwrap_or(there));
+        }
+        (made, plan.finish(None))
+    }
+
+    fn touches(request: &Request, byte: u64) -> bool {
+        (request.group.file..request.group.file + request.group.len).contains(&byte)
+    }
+
+    fn failed(outcome: &Outcome) -> Vec<(u32, u64)> {
+        let failed = |(number, exception): &(u32, Exception)| match exception {
+            Exception::Failed { offset, .. } => (*number, *offset),
+            other => panic!("{other:?}"),
+        };
+        outcome.exceptions.iter().map(failed).collect()
+    }
+
+    #[test]
+    fn one_of_many_neighbours_fails_alone() {
+        let pieces: Vec<_> = (0..20).map(|at| (at * 4096, at * 4096, 4096)).collect();
+        let eio = |request: &Request| touches(request, 20_500).then_some(-i64::from(libc::EIO));
+        let (made, outcome) = run(&pieces, eio);
+        assert_eq!(failed(&outcome), [(5, 20_480)]);
+        assert_eq!(made.len(), 21, "all at once, and then each");
+    }
+
+    #[test]
+    fn repeats_fail_together_and_are_not_tried_one_by_one() {
+        let pieces = [(0, 0, 512), (0, 0, 512), (512, 512, 512), (0, 0, 512)];
+        let eio = |request: &Request| touches(request, 0).then_some(-i64::from(libc::EIO));
+        let (made, outcome) = run(&pieces, eio);
+        assert_eq!(failed(&outcome), [(0, 0), (1, 0), (3, 0)]);
+        assert_eq!(made.len(), 3);
+    }
+
+    #[test]
+    fn blocks_that_are_shared_fail_who_needs_them() {
+        // A long one aside, and short ones within it: in its bad block, and elsewhere.
+        let long = 3 * RULES.limit() + 1;
+        let pieces = [(0, 0, long), (700, 1 << 20, 9), (300_000, 2 << 20, 9), (1, 2 << 19, 9)];
+        let pieces = [pieces[0], pieces[1], pieces[2], (pieces[3].0, 1_100_000, 9)];
+        let eio = |request: &Request| touches(request, 600).then_some(-i64::from(libc::EIO));
+        let (_, outcome) = run(&pieces, eio);
+        assert_eq!(failed(&outcome), [(0, 0), (1, 512)]);
+        let all = |_: &Request| Some(-i64::from(libc::EIO));
+        let (made, outcome) = run(&pieces, all);
+        assert_eq!(failed(&outcome), [(0, 0), (1, 512), (2, 299_520), (3, 0)]);
+        assert!(made.len() < 12, "{}", made.len());
+    }
+
+    #[test]
+    fn short_and_interrupted_requests_go_on() {
+        let mut count = 0;
+        let (made, outcome) = run(&[(0, 0, 8192), (512, 8192, 4096)], |request| {
+            count += 1;
+            match count {
+                1 => Some(-i64::from(libc::EINTR)),
+                2 => Some(512),
+                3 => Some(-i64::from(libc::EAGAIN)),
+                _ => Some(request.group.len.min(1024) as i64),
+            }
+        });
+        assert!(outcome.exceptions.is_empty());
+        assert_eq!(outcome.counts.moved, 8192 + 4096);
+        let places: Vec<_> = made.iter().map(|one| (one.group.file, one.group.buf)).collect();
+        assert!(places.contains(&(512, 512)) && places.contains(&(1536, 9216)), "{places:?}");
+    }
+
+    #[test]
+    fn the_end_is_where_a_read_ends_within_a_block() {
+        let mut seen = 0;
+        let pieces = [(0, 0, 4096), (4096, 4096, 4096), (8192, 8192, 4096), (99, 20_480, 5000)];
+        let (_, outcome) = run(&pieces, |request| {
+            seen += 1;
+            Some(5000_u64.saturating_sub(request.group.file).min(request.group.len) as i64)
+        });
+        let end = Exception::EndOfFile { end: 5000 };
+        assert_eq!(outcome.exceptions, [(1, end), (2, end), (3, end)]);
+        assert_eq!((seen, outcome.starts), (2, vec![(3, SPARE.start + 99)]));
+    }
+
+    #[test]
+    fn what_begins_behind_the_end_is_no_neighbour() {
+        let pieces = [(END - 4096, 0, 4096), (END, 4096, 4096), (END + 4096, 8192, 4096)];
+        let (made, outcome) = run(&pieces, |_| None);
+        assert_eq!((made.len(), outcome.exceptions.len()), (3, 2));
+    }
+
+    #[test]
+    fn where_direct_io_is_refused_the_page_cache_serves() {
+        let refuse = |request: &Request| (!request.buffered).then_some(-i64::from(libc::EINVAL));
+        let (made, outcome) = run(&[(0, 0, 4096), (77, 4096, 1)], refuse);
+        assert!(outcome.exceptions.is_empty());
+        assert_eq!((made.len(), outcome.counts.direct, outcome.counts.moved), (4, 0, 4608));
+        // And if that refuses as well, it is at an end.
+        let (made, outcome) = run(&[(0, 0, 4096)], |_| Some(-i64::from(libc::EINVAL)));
+        assert_eq!((made.len(), failed(&outcome)), (2, vec![(0, 0)]));
+    }
+
+    #[test]
+    fn a_file_that_shrank() {
+        let checked = |pieces: &[Piece]| {
+            let bounds = Bounds { buffer: 4 << 20, spare: SPARE, rules: RULES };
+            check(pieces, &bounds).expect("fit")
+        };
+        let piece = |at: u64| Piece { file_offset: at * 512, buf_offset: at * 512, len: 512 };
+        let pieces: Vec<_> = (0..4).map(piece).collect();
+        let plan = Plan::new(&pieces, checked(&pieces), RULES, &SPARE, END);
+        let end = Exception::EndOfFile { end: 1000 };
+        assert_eq!(plan.finish(Some(1000)).exceptions, [(1, end), (2, end), (3, end)]);
+    }
+}

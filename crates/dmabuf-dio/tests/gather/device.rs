@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A disk of which some sectors fail: the device mapper over `DMABUF_DIO_RAW_DISK`, whose content
+//! is of no use to anybody. Without it, or without `dmsetup`, these tests are skipped.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dmabuf_dio::gather::{Gatherer, Piece, PieceError};
+
+use crate::common::{bytes, content, fill};
+use crate::model::{each, piece};
+
+const PATH: &str = "/dev/mapper/dio-gather";
+const LEN: u64 = 4 << 20;
+
+struct Disk {
+    raw: String,
+    _lock: MutexGuard<'static, ()>,
+}
+
+impl Disk {
+    /// A disk of [`LEN`] bytes of known content.
+    fn get() -> Option<Self> {
+        static LOCK: Mutex<()> = Mutex::new(());
+        let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let raw = std::env::var("DMABUF_DIO_RAW_DISK").ok();
+        let available = run("modprobe -q dm_mod; dmsetup version >/dev/null 2>&1");
+        let Some(raw) = raw.filter(|_| available) else {
+            println!("skipped: DMABUF_DIO_RAW_DISK is not set, or there is no dmsetup");
+            return None;
+        };
+        run("dmsetup --noudevsync remove dio-gather 2>/dev/null");
+        let disk = Self { raw, _lock: lock };
+        std::fs::write(&disk.raw, content(LEN as usize, 4)).expect("fill the disk");
+        disk.table("create", &[]);
+        assert!(run("dmsetup mknodes dio-gather >/dev/null") && Path::new(PATH).exists());
+        Some(disk)
+    }
+
+    /// Lets these ranges fail, and no other. They are in order.
+    fn fail(&self, ranges: &[(u64, u64)]) {
+        self.table("reload", ranges);
+        assert!(run("dmsetup --noudevsync --nolockfs resume dio-gather"));
+    }
+
+    fn table(&self, command: &str, ranges: &[(u64, u64)]) {
+        let (mut table, mut at) = (String::new(), 0);
+        let mut line = |start: u64, end: u64, target: String| {
+            if end > start {
+                table += &format!("{} {} {target}\n", start / 512, (end - start) / 512);
+            }
+        };
+        for (start, len) in ranges.iter().copied().chain([(LEN, 0)]) {
+            line(at, start, format!("linear {} {}", self.raw, at / 512));
+            at = start + len;
+            line(start, at, "error".into());
+        }
+        assert!(run(&format!("dmsetup --noudevsync {command} dio-gather <<'END'\n{table}END\n")));
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let remove = || run("dmsetup --noudevsync remove dio-gather 2>/dev/null");
+        for _ in 0..50 {
+            if remove() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        eprintln!("the mapped device cannot be removed");
+    }
+}
+
+fn run(command: &str) -> bool {
+    Command::new("sh").args(["-c", command]).status().expect("a shell").success()
+}
+
+/// Reads pieces of a disk with bad ranges by every backend: those that touch one fail with `EIO`,
+/// and no other.
+fn only_those(pieces: &[Piece], bad: &[(u64, u64)], align: u64) {
+    let Some(disk) = Disk::get() else { return };
+    let content = content(LEN as usize, 4);
+    let spare = 7 << 20..8 << 20;
+    each(8 << 20, |buf, backend| {
+        disk.fail(&[]);
+        let gatherer = Gatherer::new(PATH).backend(backend).spare(spare.clone());
+        let mut gathering = gatherer.open(buf).expect("open");
+        disk.fail(bad);
+        if gathering.alignment().0 > align {
+            // Whole pages go through the page cache.
+            return;
+        }
+        let block = gathering.alignment().0;
+        let mut view = buf.try_clone().expect("a descriptor of our own");
+        fill(&mut view, 0);
+        let gathered = gathering.read(pieces).expect("read");
+        let all = bytes(buf);
+        for (number, (one, result)) in pieces.iter().zip(gathered.pieces()).enumerate() {
+            let start = one.file_offset / block * block;
+            let end = (one.file_offset + one.len).next_multiple_of(block);
+            let is_bad = bad.iter().any(|(at, len)| start < at + len && *at < end);
+            let what = format!("{backend}: {number}, {one:?}: {result:?}");
+            match result {
+                Ok(found) => {
+                    assert!(!is_bad, "{what}");
+                    let from = one.file_offset as usize..(one.file_offset + one.len) as usize;
+                    let to = found.start as usize..(found.start + found.len) as usize;
+                    assert!(all[to] == content[from], "{what}");
+                }
+                Err(PieceError::Failed { offset, errno }) => {
+                    assert!(is_bad, "{what}");
+                    assert_eq!(errno.name(), Some("EIO"), "{what}");
+                    assert!((start..end).contains(&offset), "{what}");
+                }
+                Err(other) => panic!("{what}: {other}"),
+            }
+        }
+        let failed = gathered.errors().len() as u64;
+        assert_eq!(gathered.report().failed, failed);
+        println!("{backend}: {failed} failed, {} requests", gathered.report().requests);
+        disk.fail(&[]);
+        assert!(gathering.read(pieces).expect("read").is_whole(), "{backend}: healed");
+    });
+}
+
+#[test]
+fn neighbours_of_a_bad_one() {
+    // All in one request, and the others at random.
+    let pieces: Vec<_> = (0..40).map(|at| piece(at * 4096, at * 4096, 4096)).collect();
+    only_those(&pieces, &[(40_960, 4096), (81_920, 8192)], 4096);
+    let apart: Vec<_> = (0..300).map(|at| piece(at * 37 % 300 * 8192, at * 8192, 8192)).collect();
+    only_those(&apart, &[(0, 4096), (1 << 20, 65_536)], 4096);
+}
+
+#[test]
+fn a_long_one_fails_as_a_whole() {
+    let pieces = [piece(0, 0, 1 << 20), piece(1 << 20, 1 << 20, 1 << 20), piece(0, 2 << 20, 4096)];
+    only_those(&pieces, &[(700 << 10, 4096)], 4096);
+}
+
+#[test]
+fn blocks_that_are_shared() {
+    // Rows of 100 bytes, in blocks that several have; and one that is long and covers them.
+    let rows: Vec<_> = (0..200).map(|at| piece(at * 100 + 3, at * 128, 100)).collect();
+    let long = piece(1, 1 << 20, (1 << 19) + 5);
+    let pieces: Vec<_> = rows.into_iter().chain([long]).collect();
+    only_those(&pieces, &[(8192, 4096)], 4096);
+    only_those(&pieces, &[(8192, 4096), (1 << 19, 512)], 4096);
+}
+
+#[test]
+fn repeats_of_a_bad_one() {
+    let (good, bad) = (piece(4096, 0, 4096), piece(8192, 4096, 4096));
+    let aside = piece(8200, 8192, 10);
+    only_those(&[bad, good, aside, bad, bad, good, aside], &[(8192, 4096)], 4096);
+}
+
+#[test]
+fn a_disk_that_fails_altogether() {
+    let pieces: Vec<_> = (0..200)
+        .map(|at| piece(at * 8192 % (1 << 20), at * 4096, 4096))
+        .chain((0..50).map(|at| piece(at * 3000 + 1, (1 << 20) + at * 4096, 3000)))
+        .collect();
+    only_those(&pieces, &[(0, LEN)], 4096);
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ten million pieces at once: how much memory that takes is the process's, so this test is alone.
+
+mod common;
+
+use common::{buffers, file_of, folder};
+use dmabuf_dio::gather::{Gatherer, Piece};
+
+#[test]
+fn ten_million_pieces() {
+    const COUNT: u64 = 10_000_000;
+    let folder = folder();
+    let (path, content) = file_of(&folder, 1 << 20);
+    for (buf, backends) in buffers(COUNT * 8) {
+        // Through the page cache anything goes; and one request has many of them.
+        let Some(&backend) = backends.first() else { continue };
+        let mut gathering =
+            Gatherer::new(&path).backend(backend).direct(false).open(&buf).expect("open");
+        let mut pieces: Vec<_> = (0..COUNT)
+            .map(|at| Piece { file_offset: at % (1 << 17) * 8, buf_offset: at * 8, len: 8 })
+            .collect();
+        for sorted in [true, false] {
+            let before = peak();
+            let gathered = gathering.read(&pieces).expect("read");
+            assert!(gathered.is_whole() && gathered.len() as u64 == COUNT);
+            let grown = peak() - before;
+            println!("{backend}: {grown} KiB more, {} requests", gathered.report().requests);
+            // Nothing for what is in order, and else a key each, twice while they are sorted.
+            let most = if sorted { 8 << 10 } else { COUNT * 16 / 1024 + (8 << 10) };
+            assert!(grown < most, "{grown} KiB more than before");
+            let view = buf.map().expect("map");
+            let mut found = vec![0; 1 << 20];
+            view.read_at(9 << 20, &mut found).expect("read");
+            common::assert_same(backend.name(), &found, &content);
+            drop(view);
+            pieces.swap(0, 1);
+            pieces.swap(77, 9_999_999);
+        }
+    }
+}
+
+/// The most memory that this process ever had, in KiB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the peak");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
