@@ -41,7 +41,7 @@ static void read_file(const char *path, enum path how, const void *content)
 	int fd = file_open(path, O_RDONLY | O_DIRECT);
 
 	read_all_ways(.fd = fd, .position = 4096, .length = 4096, .path = how,
-		      .result = 4096, .content = content);
+		      .result = 4096, .content = content, .whole = true);
 	close(fd);
 }
 

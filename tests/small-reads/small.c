@@ -46,6 +46,7 @@ static void probes_install(void)
 		close(fd);
 	}
 	proc_write(TRACING "events/small/enable", "1");
+	small_switch(true);
 }
 
 struct hits hits(void)
@@ -191,7 +192,7 @@ static void read_once(const char *file, int line, const struct reading *r, enum 
 	size_t size = (r->shift + r->length + 3 * PAGE) & -PAGE;
 	unsigned char *pages = allocate(size), *memory = pages + PAGE + r->shift;
 	enum path path = r->path;
-	struct hits before;
+	struct hits before, since;
 	size_t i, end;
 	ssize_t ret;
 
@@ -202,8 +203,12 @@ static void read_once(const char *file, int line, const struct reading *r, enum 
 	memset(pages, CANARY, size);
 	before = hits();
 	ret = read_by(way, r->fd, memory, r->length, r->position);
+	since = hits_since(before);
 	expect_at(file, line, "what the read returns", ret, r->result);
-	expect_path_at(file, line, hits_since(before), path, 1);
+	/* io_uring may ask once more for what is missing. */
+	if (way >= URING && ret > 0 && ret < (ssize_t)r->length && since.ordinary == 2)
+		since.ordinary = 1;
+	expect_path_at(file, line, since, path, 1);
 	if (ret > 0)
 		bytes_check_at(file, line, memory, r->content, ret);
 
@@ -224,8 +229,7 @@ void read_all_ways_at(const char *file, int line, const struct reading *r)
 	enum way way;
 
 	for (way = 0; way < WAYS; way++) {
-		/* Vectors have alignments of their own. */
-		if (way == VECTORS && (r->shift || !r->length))
+		if (way == VECTORS && (r->shift || r->whole || !r->length))
 			continue;
 		small_switch(false);
 		read_once(file, line, r, way, false);

@@ -20,7 +20,8 @@ struct hits {
 	uint64_t deferred;	/* errors of the short path, in a work queue */
 };
 
-struct hits hits(void);		/* skips where there is no short path to probe */
+/* Skips where there is no short path; where there is one, the first call switches it on. */
+struct hits hits(void);
 struct hits hits_since(struct hits before);
 
 enum path {
@@ -62,6 +63,7 @@ struct reading {
 	enum path path;
 	ssize_t result;
 	const void *content;
+	bool whole;			/* not in vectors smaller than a block */
 };
 
 void read_all_ways_at(const char *file, int line, const struct reading *reading);
