@@ -15,7 +15,7 @@ int main(void)
 	file_pattern("mnt/data", KIB(64), 1);
 	fd = file_open("mnt/data", O_RDONLY | O_DIRECT);
 	read_all_ways(.fd = fd, .position = 4096, .length = 4096, .path = LONG,
-		      .result = 4096, .content = content);
+		      .result = 4096, .content = content, .whole = true);
 	close(fd);
 	disk_unmount();
 	return 0;

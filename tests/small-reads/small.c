@@ -132,7 +132,11 @@ static ssize_t read_aio(int fd, void *memory, size_t length, uint64_t position)
 	check(!syscall(SYS_io_setup, 1, &context));
 	ret = syscall(SYS_io_submit, context, 1, &list);
 	if (ret == 1) {
-		check(syscall(SYS_io_getevents, context, 1, 1, &event, NULL) == 1);
+		/* What is left of an earlier ring may interrupt. */
+		do
+			ret = syscall(SYS_io_getevents, context, 1, 1, &event, NULL);
+		while (ret < 0 && errno == EINTR);
+		check(ret == 1);
 		ret = event.res;
 	} else {
 		ret = -errno;
