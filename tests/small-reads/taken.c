@@ -13,13 +13,13 @@ static void small_reads(const char *path)
 {
 	unsigned char *content = allocate(LENGTH);
 	int fd = file_open(path, O_RDONLY | O_DIRECT);
-	static const size_t shifts[] = { 0, 512, 3584 };
+	static const size_t shifts[] = { 0, 3584 };
 	struct statvfs about;
 	size_t length, i;
 
 	pattern_fill(content, 0, LENGTH, 1);
 	check(!fstatvfs(fd, &about));
-	for (length = 512; length <= about.f_bsize; length += length < 1024 ? 512 : 1024) {
+	for (length = 512; length <= about.f_bsize; length *= 2) {
 		for (i = 0; i < ARRAY_SIZE(shifts); i++) {
 			uint64_t positions[] = { 0, 7 * 512, LENGTH - length };
 			unsigned int n;

@@ -63,7 +63,7 @@ int main(void)
 	for (punch = 0; punch < 2; punch++) {
 		trying("%s", punch ? "hole" : "truncate");
 		file_pattern("mnt/data", LENGTH, 1);
-		disk_slow(1000);
+		disk_slow(500);
 		take_away(punch);
 		disk_slow(0);
 	}
