@@ -105,6 +105,7 @@ build: deps ## the command, target/release/dmabuf-dio
 .PHONY: programs
 programs: deps
 	@$(MAKE) -C tests/guest --quiet O=$(CURDIR)/build/tests-guest
+	@$(MAKE) -C tests/small-reads --quiet O=$(CURDIR)/build/tests-small-reads
 	@tools/collect-rust-tests
 	@tools/build-kselftests "$$(vm/kernel --sources 7.3-series)"
 	@mkdir -p build

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The Linux 7.3 source with the patches of kernel/series."""
+"""A kernel source with the patches of one of our series."""
 
 import hashlib
 import os
@@ -11,34 +11,46 @@ from . import source
 from .messages import Failure, say
 from .paths import REPO, cache, lock
 
-PATCHES = REPO / "kernel" / "series"
 STAMP = ".dmabuf-dio-series"
 
 
-def patches():
-    """What git-am would apply, in order; the cover letter has number 0."""
-    return sorted(path for path in PATCHES.glob("*.patch") if not path.name.startswith("0000"))
+class Series:
+    """The patches in a folder of kernel/, for one source; `name` is that of the patched tree."""
+
+    def __init__(self, folder, base, name):
+        self.folder = REPO / "kernel" / folder
+        self.base = base
+        self.name = name
+
+    def patches(self):
+        """What git-am would apply, in order; the cover letter has number 0."""
+        return sorted(path for path in self.folder.glob("*.patch")
+                      if not path.name.startswith("0000"))
+
+    def ensure(self):
+        tree = self.base.ensure()
+        patches = self.patches()
+        digest = hashlib.sha256(tree.identity.encode())
+        for path in patches:
+            digest.update(path.read_bytes())
+        wanted = digest.hexdigest()
+        target = cache("src", f"{self.name}{tree.label}")
+        stamp = target / STAMP
+        with lock(target.name):
+            if not stamp.exists() or stamp.read_text() != wanted:
+                partial = target.with_name(target.name + ".partial")
+                shutil.rmtree(partial, ignore_errors=True)
+                copy(tree.path, partial)
+                apply(patches, partial)
+                keep_times(patches, target, partial)
+                shutil.rmtree(target, ignore_errors=True)
+                partial.rename(target)
+                stamp.write_text(wanted)
+        return source.Tree(target, tree.label, wanted)
 
 
-def ensure():
-    tree = source.ensure()
-    digest = hashlib.sha256(tree.identity.encode())
-    for path in patches():
-        digest.update(path.read_bytes())
-    wanted = digest.hexdigest()
-    target = cache("src", f"linux-series{tree.label}")
-    stamp = target / STAMP
-    with lock(target.name):
-        if not stamp.exists() or stamp.read_text() != wanted:
-            partial = target.with_name(target.name + ".partial")
-            shutil.rmtree(partial, ignore_errors=True)
-            copy(tree.path, partial)
-            apply(partial)
-            keep_times(target, partial)
-            shutil.rmtree(target, ignore_errors=True)
-            partial.rename(target)
-            stamp.write_text(wanted)
-    return source.Tree(target, tree.label, wanted)
+SERIES_7_3 = Series("series", source.LINUX_7_3, "linux-series")
+SERIES_6_12 = Series("series-6.12", source.LINUX_6_12, "linux-series-6.12")
 
 
 def copy(path, target):
@@ -50,9 +62,9 @@ def copy(path, target):
     raise Failure(f"{path} cannot be copied to {target}: is the disk full?")
 
 
-def apply(target):
-    say(f"applying {len(patches())} patches to {target}")
-    for path in patches():
+def apply(patches, target):
+    say(f"applying {len(patches)} patches to {target}")
+    for path in patches:
         done = subprocess.run(
             ["patch", "--directory", target, "--strip=1", "--fuzz=0", "--batch", "--quiet",
              "--no-backup-if-mismatch", "--input", path],
@@ -61,9 +73,9 @@ def apply(target):
             raise Failure(f"{path.name} does not apply to this source:\n{done.stdout}")
 
 
-def keep_times(old, new):
+def keep_times(patches, old, new):
     """What the patches change in the same way as before does not have to be built again."""
-    for path in patches():
+    for path in patches:
         for name in re.findall(r"^\+\+\+ b/(.*)$", path.read_text(), re.M):
             before, after = old / name, new / name
             if before.exists() and before.read_bytes() == after.read_bytes():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The Linux 7.3 source: KERNEL_SRC if given, else Debian's package out of backports."""
+"""Kernel sources: a tree of one's own if the environment names one, else Debian's package."""
 
 import hashlib
 import os
@@ -12,8 +12,6 @@ from .commands import run
 from .messages import Failure, say
 from .paths import cache, lock
 
-PACKAGE = "linux-source-7.3"
-
 
 class Tree:
     """A kernel source tree; `label` is part of the build directory's name, `identity`
@@ -25,15 +23,41 @@ class Tree:
         self.identity = identity
 
 
-def ensure():
-    override = os.environ.get("KERNEL_SRC")
-    if override:
-        return own_tree(Path(override).resolve())
-    path = cache("src", PACKAGE)
-    with lock(PACKAGE):
-        if not path.exists():
-            fetch(path)
-    return Tree(path, "", version(path))
+class Source:
+    """One Debian package with a kernel source, and the variable that overrides it."""
+
+    def __init__(self, package, packages, override):
+        self.package = package
+        self.packages = packages
+        self.override = override
+
+    def ensure(self):
+        override = os.environ.get(self.override)
+        if override:
+            return own_tree(Path(override).resolve())
+        path = cache("src", self.package)
+        with lock(self.package):
+            if not path.exists():
+                self.fetch(path)
+        return Tree(path, "", version(path))
+
+    def fetch(self, path):
+        downloads = cache("deb", self.package)
+        (package,) = self.packages().download([self.package], downloads)
+        say("unpacking the kernel source")
+        partial = path.with_name(path.name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        run(["dpkg-deb", "-x", package, partial / "package"])
+        tarball = next((partial / "package/usr/src").glob(f"{self.package}.tar.*"))
+        run(["tar", "-C", partial, "-xf", tarball])
+        (partial / self.package).rename(path)
+        shutil.rmtree(partial)
+        shutil.rmtree(downloads)
+
+
+LINUX_7_3 = Source("linux-source-7.3", archive.backports, "KERNEL_SRC")
+LINUX_6_12 = Source("linux-source-6.12", archive.debian, "KERNEL_SRC_6_12")
 
 
 def version(path):
@@ -60,19 +84,3 @@ def own_tree(path):
                 count += 1
     label = "-" + hashlib.sha256(str(path).encode()).hexdigest()[:8]
     return Tree(path, label, f"{number} {path} {count} {newest}")
-
-
-def fetch(path):
-    packages = archive.backports()
-    downloads = cache("deb", PACKAGE)
-    (package,) = packages.download([PACKAGE], downloads)
-    say("unpacking the kernel source")
-    partial = path.with_name(path.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    run(["dpkg-deb", "-x", package, partial / "package"])
-    tarball = next((partial / "package/usr/src").glob(f"{PACKAGE}.tar.*"))
-    run(["tar", "-C", partial, "-xf", tarball])
-    (partial / PACKAGE).rename(path)
-    shutil.rmtree(partial)
-    shutil.rmtree(downloads)

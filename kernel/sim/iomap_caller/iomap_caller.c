@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A file system's side of direct reads, for tests: a caller of iomap_dio_rw() whose
+ * flags, operations and mapping are chosen from user space. No file system passes some
+ * of them for reads, and what it is told by ->iomap_end cannot be seen from outside.
+ */
+#include <linux/blkdev.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/iomap.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+#include <linux/uio.h>
+
+#include "iomap_caller.h"
+
+/* What a mapping of type IOMAP_INLINE has: inside one page */
+static char inline_data[PAGE_SIZE] __aligned(PAGE_SIZE);
+
+static int caller_begin(struct inode *inode, loff_t position, loff_t length,
+			unsigned int flags, struct iomap *iomap,
+			struct iomap *srcmap)
+{
+	struct iomap_iter *iter = container_of(iomap, struct iomap_iter, iomap);
+	struct iomap_call *call = iter->private;
+	u64 done = position - call->position;
+
+	call->begun++;
+	if (call->begin_error)
+		return call->begin_error;
+
+	iomap->bdev = inode->i_sb->s_bdev;
+	if (done < call->mapped) {
+		iomap->type = call->type;
+		iomap->addr = call->address;
+		iomap->offset = call->position;
+		iomap->length = call->mapped;
+		iomap->inline_data = inline_data;
+	} else {
+		iomap->type = IOMAP_HOLE;
+		iomap->addr = IOMAP_NULL_ADDR;
+		iomap->offset = position;
+		iomap->length = length;
+	}
+	if (done < call->source_length) {
+		*srcmap = *iomap;
+		srcmap->type = IOMAP_MAPPED;
+		srcmap->length = call->source_length;
+	}
+	return 0;
+}
+
+static int caller_end(struct inode *inode, loff_t position, loff_t length,
+		      ssize_t written, unsigned int flags, struct iomap *iomap)
+{
+	struct iomap_iter *iter = container_of(iomap, struct iomap_iter, iomap);
+	struct iomap_call *call = iter->private;
+
+	call->ended++;
+	call->written += written;
+	return 0;
+}
+
+static const struct iomap_ops caller_ops = {
+	.iomap_begin	= caller_begin,
+	.iomap_end	= caller_end,
+};
+
+static int caller_end_io(struct kiocb *iocb, ssize_t size, int error,
+			 unsigned int flags)
+{
+	return error;
+}
+
+static const struct iomap_dio_ops caller_dio_ops = {
+	.end_io		= caller_end_io,
+};
+
+static int caller_read(struct file *file, struct iomap_call *call)
+{
+	struct inode *inode = file_inode(file);
+	struct kiocb iocb;
+	struct iov_iter iter;
+	int ret;
+
+	if (!(file->f_flags & O_DIRECT) || !inode->i_sb->s_bdev)
+		return -EINVAL;
+
+	init_sync_kiocb(&iocb, file);
+	iocb.ki_pos = call->position;
+	ret = import_ubuf(ITER_DEST, u64_to_user_ptr(call->memory),
+			  call->length, &iter);
+	if (ret)
+		return ret;
+
+	inode_lock_shared(inode);
+	call->result = iomap_dio_rw(&iocb, &iter, &caller_ops,
+				    call->own_ops ? &caller_dio_ops : NULL,
+				    call->dio_flags, call, call->done_before);
+	inode_unlock_shared(inode);
+	return 0;
+}
+
+static long caller_ioctl(struct file *unused, unsigned int cmd, unsigned long arg)
+{
+	struct iomap_call __user *user = (void __user *)arg;
+	struct iomap_call call;
+	struct file *file;
+	int ret;
+
+	if (cmd != IOMAP_CALL)
+		return -ENOTTY;
+	if (copy_from_user(&call, user, sizeof(call)))
+		return -EFAULT;
+	call.begun = 0;
+	call.ended = 0;
+	call.written = 0;
+
+	file = fget(call.file_fd);
+	if (!file)
+		return -EBADF;
+	ret = caller_read(file, &call);
+	fput(file);
+	if (ret)
+		return ret;
+	return copy_to_user(user, &call, sizeof(call)) ? -EFAULT : 0;
+}
+
+static const struct file_operations caller_fops = {
+	.owner		= THIS_MODULE,
+	.unlocked_ioctl	= caller_ioctl,
+};
+
+static struct miscdevice caller_device = {
+	.minor	= MISC_DYNAMIC_MINOR,
+	.name	= "iomap_caller",
+	.fops	= &caller_fops,
+	.mode	= 0600,
+};
+
+static int __init caller_init(void)
+{
+	memset(inline_data, 'i', sizeof(inline_data));
+	return misc_register(&caller_device);
+}
+module_init(caller_init);
+
+static void __exit caller_exit(void)
+{
+	misc_deregister(&caller_device);
+}
+module_exit(caller_exit);
+
+MODULE_DESCRIPTION("Direct reads with chosen iomap arguments, for tests");
+MODULE_LICENSE("GPL");

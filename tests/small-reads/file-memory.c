@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Memory that is the mapping of another file, written back while the read into it is in
+ * flight: what was read reaches that file all the same.
+ */
+#include <sys/mman.h>
+
+#include "small.h"
+
+#define SIZE	MIB(512)
+#define BLOCK	4096
+#define DEPTH	8
+#define LENGTH	(DEPTH * BLOCK)
+
+int main(void)
+{
+	unsigned char *map, *got = allocate(LENGTH);
+	struct io_uring ring;
+	struct hits before;
+	int source, fd;
+	unsigned int i;
+
+	hits();
+	test_fs();
+	disk_create(SIZE);
+	check(disk_format(DISK_PATH, test_fs(), ""));
+	disk_mount(DISK_PATH, test_fs(), NULL);
+	file_pattern("mnt/data", LENGTH, 1);
+	source = file_open("mnt/data", O_RDONLY | O_DIRECT);
+
+	file_pattern("memory", LENGTH, 2);
+	fd = file_open("memory", O_RDWR);
+	map = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	check(map != MAP_FAILED);
+
+	disk_slow(500);
+	before = hits();
+	check(!io_uring_queue_init(DEPTH, &ring, 0));
+	for (i = 0; i < DEPTH; i++)
+		io_uring_prep_read(io_uring_get_sqe(&ring), source, map + i * BLOCK, BLOCK, i * BLOCK);
+	expect(io_uring_submit(&ring), DEPTH);
+	check(!fsync(fd));
+	expect(io_uring_cq_ready(&ring), 0);
+	for (i = 0; i < DEPTH; i++) {
+		struct io_uring_cqe *cqe;
+
+		check(!io_uring_wait_cqe(&ring, &cqe));
+		expect(cqe->res, BLOCK);
+		io_uring_cqe_seen(&ring, cqe);
+	}
+	expect_path(hits_since(before), SHORT, DEPTH);
+	pattern_check(map, 0, LENGTH, 1);
+	io_uring_queue_exit(&ring);
+	munmap(map, LENGTH);
+
+	/* From the disk, not out of the page cache */
+	sleep_ms(500);
+	check(!fsync(fd));
+	close(fd);
+	file_settle("memory");
+	fd = file_open("memory", O_RDONLY | O_DIRECT);
+	fd_read(fd, got, LENGTH, 0);
+	pattern_check(got, 0, LENGTH, 1);
+	close(fd);
+	close(source);
+	disk_slow(0);
+	disk_unmount();
+	disk_remove();
+	return 0;
+}

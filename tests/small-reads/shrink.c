@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A file that loses its blocks, as another gets them, while it is read: what arrives is
+ * its content, zeros or nothing, never the other file's. timeout=300
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "small.h"
+
+#define BLOCK	4096
+#define LENGTH	KIB(256)
+
+static atomic_bool stop;
+
+static void *take_away(void *arg)
+{
+	int fd = file_open("data", O_RDWR), other = file_open("other", O_RDWR | O_CREAT);
+	unsigned int round;
+
+	(void)arg;
+	for (round = 0; !stop; round++) {
+		if (round % 2)
+			check(!ftruncate(fd, BLOCK));
+		else
+			check(!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, BLOCK,
+					 LENGTH - BLOCK));
+		fd_pattern_write(other, round % 16 * LENGTH, LENGTH, 99);
+		check(!fdatasync(other));
+		fd_pattern_write(fd, BLOCK, LENGTH - BLOCK, 1);
+		if (round % 16 == 15)
+			check(!ftruncate(other, 0));
+		/* Most of the time there is something to read. */
+		sleep_ms(20);
+	}
+	close(other);
+	close(fd);
+	return NULL;
+}
+
+static void check_block(enum way way, const unsigned char *memory, uint64_t at, ssize_t count)
+{
+	unsigned char wanted[512];
+	ssize_t i;
+
+	/* Sector by sector: what is being written back may be there in part. */
+	for (i = 0; i < count; i += 512) {
+		pattern_fill(wanted, at + i, 512, 1);
+		if (!memcmp(memory + i, wanted, 512))
+			continue;
+		trying("%s at %llu", way_names[way], (unsigned long long)at + i);
+		zero_check(memory + i, 512);
+	}
+}
+
+static void *read_on(void *arg)
+{
+	int fd = file_open("data", O_RDONLY | O_DIRECT);
+	unsigned char *memory = allocate(BLOCK);
+	uint64_t state = (uintptr_t)arg;
+	double end = seconds() + 5;
+	unsigned int rounds;
+
+	for (rounds = 0; seconds() < end || rounds < 100; rounds++) {
+		uint64_t at = random_below(&state, LENGTH / BLOCK) * BLOCK;
+		enum way way = random_below(&state, WAYS);
+		ssize_t ret;
+
+		memset(memory, 0x77, BLOCK);
+		ret = read_by(way, fd, memory, BLOCK, at);
+		check(ret == BLOCK || !ret);
+		check_block(way, memory, at, ret);
+	}
+	free(memory);
+	close(fd);
+	return NULL;
+}
+
+int main(void)
+{
+	struct hits before = hits();
+	pthread_t taker, readers[2];
+	uintptr_t i;
+
+	test_fs();
+	file_pattern("data", LENGTH, 1);
+	check(!pthread_create(&taker, NULL, take_away, NULL));
+	for (i = 0; i < ARRAY_SIZE(readers); i++)
+		check(!pthread_create(&readers[i], NULL, read_on, (void *)(i + 1)));
+	for (i = 0; i < ARRAY_SIZE(readers); i++)
+		check(!pthread_join(readers[i], NULL));
+	stop = true;
+	check(!pthread_join(taker, NULL));
+	check(hits_since(before).tried > hits_since(before).ordinary);
+	return 0;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the tests of the short path for direct reads share: which way a read took, and
+ * all the ways to ask for one.
+ */
+#ifndef TESTS_SMALL_READS_SMALL_H
+#define TESTS_SMALL_READS_SMALL_H
+
+#include <liburing.h>
+
+#include "lib.h"
+
+/* small.c: the switch */
+void small_switch(bool on);
+
+/* small.c: which functions ran, by the hits of probes on them */
+struct hits {
+	uint64_t tried;		/* the short path, whether or not it gave up */
+	uint64_t ordinary;	/* __iomap_dio_rw() */
+	uint64_t deferred;	/* errors of the short path, in a work queue */
+};
+
+/* Skips where there is no short path; where there is one, the first call switches it on. */
+struct hits hits(void);
+struct hits hits_since(struct hits before);
+
+enum path {
+	BUFFERED,		/* no direct I/O at all */
+	SHORT,
+	LONG,			/* without a look at the short path */
+	FELL_BACK,		/* the short path gave up, with nothing done */
+	REFUSED,		/* the short path found an error */
+};
+
+void expect_path_at(const char *file, int line, struct hits since, enum path path,
+		    unsigned int reads);
+#define expect_path(...)	expect_path_at(__FILE__, __LINE__, __VA_ARGS__)
+
+/* small.c: ways to read */
+enum way {
+	SYNC,
+	VECTORS,		/* of 512 bytes, each in a page of its own */
+	AIO,
+	URING,
+	URING_FIXED,		/* registered memory and file */
+	WAYS
+};
+
+extern const char * const way_names[WAYS];
+
+/* Returns the count or -errno. */
+ssize_t read_by(enum way way, int fd, void *memory, size_t length, uint64_t position);
+
+/*
+ * Reads by every way, with the switch on and off, to memory that begins @shift bytes
+ * into a page: the result has to be @result and the content @content, the memory around
+ * untouched, and the path @path with the switch on and the ordinary one with it off.
+ */
+struct reading {
+	int fd;
+	uint64_t position;
+	size_t length, shift;
+	enum path path;
+	ssize_t result;
+	const void *content;
+	bool whole;			/* not in vectors smaller than a block */
+};
+
+void read_all_ways_at(const char *file, int line, const struct reading *reading);
+#define read_all_ways(...)	read_all_ways_at(__FILE__, __LINE__,		\
+						 &(struct reading){ __VA_ARGS__ })
+
+/* disk.c: the second disk through the device mapper */
+#define DISK_PATH	"/dev/mapper/dio-test"
+
+void disk_create(uint64_t bytes);		/* or skip */
+void disk_break(uint64_t start, uint64_t length);	/* these bytes fail; 0: none */
+void disk_fail_reads(void);			/* all of them, writes are done */
+void disk_slow(unsigned int ms);		/* every read takes that long; 0: none */
+void disk_remove(void);
+
+/* disk.c: a file system on a device, mounted at "mnt" */
+bool disk_format(const char *device, const char *type, const char *options);
+void disk_mount(const char *device, const char *type, const char *options);
+void disk_unmount(void);
+const char *test_fs(void);			/* ext4 or xfs, as the guest has */
+uint64_t disk_position(const char *path, uint64_t position);
+
+#endif

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Blocks are not taken from a file while they are being read: truncate and hole punching
+ * return when the reads in flight have come back, with the data there was. timeout=300
+ */
+#include "small.h"
+
+#define SIZE	MIB(512)
+#define BLOCK	4096
+#define DEPTH	32
+#define LENGTH	(DEPTH * BLOCK)
+
+static void take_away(bool punch)
+{
+	int file = file_open("mnt/data", O_RDONLY | O_DIRECT);
+	int writable = file_open("mnt/data", O_RDWR);
+	unsigned char *memory = allocate(LENGTH);
+	struct hits before = hits();
+	struct io_uring ring;
+	unsigned int i;
+
+	check(!io_uring_queue_init(DEPTH, &ring, 0));
+	for (i = 0; i < DEPTH; i++)
+		io_uring_prep_read(io_uring_get_sqe(&ring), file, memory + i * BLOCK, BLOCK,
+				   i * BLOCK);
+	expect(io_uring_submit(&ring), DEPTH);
+	expect(io_uring_cq_ready(&ring), 0);
+	if (punch)
+		check(!fallocate(writable, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, LENGTH));
+	else
+		check(!ftruncate(writable, 0));
+	expect(io_uring_cq_ready(&ring), DEPTH);
+	expect_path(hits_since(before), SHORT, DEPTH);
+
+	for (i = 0; i < DEPTH; i++) {
+		struct io_uring_cqe *cqe;
+
+		check(!io_uring_wait_cqe(&ring, &cqe));
+		expect(cqe->res, BLOCK);
+		io_uring_cqe_seen(&ring, cqe);
+	}
+	pattern_check(memory, 0, LENGTH, 1);
+
+	/* And now they are gone. */
+	expect(read_by(SYNC, file, memory, BLOCK, 0), punch ? BLOCK : 0);
+	if (punch)
+		zero_check(memory, BLOCK);
+	io_uring_queue_exit(&ring);
+	close(writable);
+	close(file);
+	free(memory);
+}
+
+int main(void)
+{
+	int punch;
+
+	hits();
+	test_fs();
+	disk_create(SIZE);
+	check(disk_format(DISK_PATH, test_fs(), ""));
+	disk_mount(DISK_PATH, test_fs(), NULL);
+	for (punch = 0; punch < 2; punch++) {
+		trying("%s", punch ? "hole" : "truncate");
+		file_pattern("mnt/data", LENGTH, 1);
+		disk_slow(500);
+		take_away(punch);
+		disk_slow(0);
+	}
+	disk_unmount();
+	disk_remove();
+	return 0;
+}
