@@ -98,7 +98,7 @@ impl Fio<'_> {
             Way::Libaio => {
                 command.arg("--ioengine=libaio");
             }
-            Way::Uring | Way::Polled => {
+            _ => {
                 command.args(["--ioengine=io_uring", "--registerfiles=1", "--nonvectored=1"]);
             }
         }

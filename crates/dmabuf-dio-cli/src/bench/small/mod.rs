@@ -5,6 +5,7 @@
 pub(crate) mod args;
 mod engine;
 mod fio;
+mod gather;
 mod libaio;
 mod memory;
 mod page;

@@ -94,7 +94,7 @@ fn names(line: &Line) -> Vec<String> {
     vec![line.target.clone(), by, line.memory.name().to_owned()]
 }
 
-const LEGEND: [(&str, &str); 5] = [
+const LEGEND: [(&str, &str); 6] = [
     (
         "io_uring",
         "with a fixed file; polled: completions are looked for, the disk sends no interrupts",
@@ -102,6 +102,10 @@ const LEGEND: [(&str, &str); 5] = [
     ("user", "memory of the process, found and pinned for each read"),
     ("registered", "memory of the process, pinned once"),
     ("lent", "pages of a dma-buf, lent to io_uring by the kernel module"),
+    (
+        "gather",
+        "the library's call for many pieces: all reads in one call, each to a place of its own",
+    ),
     ("content", "every byte was compared in a run of each line that does not count, but fio's"),
 ];
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::args::SmallArgs;
 use super::engine::{Engine, Worker};
 use super::fio::Fio;
+use super::gather::Gather;
 use super::libaio::Libaio;
 use super::memory::{Kind, Memory};
 use super::results::Sample;
@@ -27,6 +28,11 @@ pub(crate) enum Way {
     Uring,
     #[serde(rename = "io_uring polled")]
     Polled,
+    /// The library's.
+    #[serde(rename = "gather")]
+    Gather,
+    #[serde(rename = "gather polled")]
+    GatherPolled,
 }
 
 impl Way {
@@ -35,6 +41,8 @@ impl Way {
             Self::Libaio => "libaio",
             Self::Uring => "io_uring",
             Self::Polled => "io_uring polled",
+            Self::Gather => "gather",
+            Self::GatherPolled => "gather polled",
         }
     }
 }
@@ -58,7 +66,7 @@ pub(crate) struct Row<'t> {
     pub(crate) size: u64,
 }
 
-const LINES: [(Way, Kind, By); 12] = [
+const LINES: [(Way, Kind, By); 14] = [
     (Way::Libaio, Kind::User, By::Us),
     (Way::Libaio, Kind::User, By::Fio),
     (Way::Uring, Kind::User, By::Us),
@@ -66,11 +74,13 @@ const LINES: [(Way, Kind, By); 12] = [
     (Way::Uring, Kind::Registered, By::Us),
     (Way::Uring, Kind::Registered, By::Fio),
     (Way::Uring, Kind::Lent, By::Us),
+    (Way::Gather, Kind::Lent, By::Us),
     (Way::Polled, Kind::User, By::Us),
     (Way::Polled, Kind::User, By::Fio),
     (Way::Polled, Kind::Registered, By::Us),
     (Way::Polled, Kind::Registered, By::Fio),
     (Way::Polled, Kind::Lent, By::Us),
+    (Way::GatherPolled, Kind::Lent, By::Us),
 ];
 
 impl<'t> Row<'t> {
@@ -97,22 +107,30 @@ impl<'t> Row<'t> {
         Ok(rows)
     }
 
-    fn worker(&self, depth: u32) -> Result<Worker<'t>, Trouble> {
+    /// What reads from these offsets.
+    fn reader(&self, depth: u32, offsets: &[u64]) -> Result<Reader<'t>, Trouble> {
+        let polled = matches!(self.way, Way::Polled | Way::GatherPolled);
         let file = self.target.direct()?;
-        let memory = Memory::new(self.memory, depth)?;
-        let polled = self.way == Way::Polled;
+        let memory = || Memory::new(self.memory, depth);
         let engine: Box<dyn Engine + 't> = match self.way {
-            Way::Libaio => Box::new(Libaio::new(file, memory, depth)?),
-            Way::Uring | Way::Polled => Box::new(Uring::new(file, memory, depth, polled)?),
+            Way::Libaio => Box::new(Libaio::new(file, memory()?, depth)?),
+            Way::Uring | Way::Polled => Box::new(Uring::new(file, memory()?, depth, polled)?),
+            Way::Gather | Way::GatherPolled => {
+                let gather = Gather::new(self.target, depth, offsets, polled)?;
+                return Ok(Reader::Gather(Box::new(gather)));
+            }
         };
-        Ok(Worker { engine, depth, polled })
+        Ok(Reader::Worker(Worker { engine, depth, polled }))
     }
 
     /// Reads from all offsets and compares, which fio leaves to others.
     pub(crate) fn compare(&self, depth: u32, offsets: &[u64]) -> Result<(), Trouble> {
-        match self.by {
-            By::Us => self.worker(depth)?.compare(offsets, self.target),
-            By::Fio => Ok(()),
+        if self.by == By::Fio {
+            return Ok(());
+        }
+        match self.reader(depth, offsets)? {
+            Reader::Worker(mut worker) => worker.compare(offsets, self.target),
+            Reader::Gather(mut gather) => gather.compare(self.target),
         }
     }
 
@@ -126,16 +144,32 @@ impl<'t> Row<'t> {
         if self.by == By::Fio {
             return Fio { row: self, depth }.run(offsets.len() as u64, clock);
         }
-        let mut worker = self.worker(depth)?;
+        let mut reader = self.reader(depth, offsets)?;
         // What is set up with a first request is not counted.
-        worker.read(&offsets[..(depth as usize).min(offsets.len())])?;
+        reader.read(&offsets[..(depth as usize).min(offsets.len())])?;
         clock.settle();
         let (mark, start) = (clock.mark(), Start::now());
         window::open(Phase::Io);
-        let result = worker.read(offsets);
+        let result = reader.read(offsets);
         window::close();
         let (busy, took) = (clock.busy_since(mark), start.took());
         result?;
         Ok(Sample::of(offsets.len() as u64, took.wall_ms, busy))
+    }
+}
+
+/// What makes the reads of a line.
+enum Reader<'t> {
+    Worker(Worker<'t>),
+    Gather(Box<Gather>),
+}
+
+impl Reader<'_> {
+    /// Reads from the offsets, the first of those that it was made for.
+    fn read(&mut self, offsets: &[u64]) -> Result<(), Trouble> {
+        match self {
+            Self::Worker(worker) => worker.read(offsets),
+            Self::Gather(gather) => gather.read(offsets.len()),
+        }
     }
 }
