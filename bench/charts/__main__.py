@@ -9,10 +9,11 @@ from collections.abc import Callable
 import figures.compare
 import figures.cost
 import figures.load
+import figures.small
 import figures.stream
 from matplotlib.figure import Figure
 
-from . import compare, cost, load, stream, style
+from . import compare, cost, load, small, stream, style
 from .style import Theme
 
 # Name, results, how they are read and drawn
@@ -26,6 +27,7 @@ CHARTS: tuple[tuple[str, str, Callable, Callable[..., Figure]], ...] = (
     ("compare-four", "compare-four.json", figures.compare.read, compare.speed),
     ("compare-guest", "compare-7.3-series.json", figures.compare.read, compare.speed),
     ("stream", "stream-cost-7.3-series.json", figures.stream.read, stream.cost),
+    ("small", "small-cost-7.3-series.json", figures.small.read, small.cost),
     ("peers-many", "compare-peers-many.json", figures.compare.read, compare.speed),
     ("peers-few", "compare-peers-few.json", figures.compare.read, compare.speed),
 )

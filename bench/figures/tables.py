@@ -6,14 +6,15 @@ import argparse
 import pathlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 
-from . import cost, stream
+from . import cost, small_tables, stream
+from .markdown import markdown
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 SERIES = "cost-7.3-series.json"
 SHOWN = 128 * cost.MIB
-DOCUMENTS = ("README.md", "docs/measuring.md", "docs/streams.md")
+DOCUMENTS = ("README.md", "docs/measuring.md", "docs/small-reads.md", "docs/streams.md")
 
 # What the README shows, and what it is called there; ours are bold.
 README = (
@@ -25,11 +26,6 @@ README = (
     ("module: LOAD", "**module: LOAD, which allocates too**"),
     ("series: heap flag", "**patch series: heap flag, which allocates too**"),
 )
-
-
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(row)} |\n" for row in (head, *rows)]
-    return "".join([lines[0], "|---|" + "---:|" * (len(head) - 1) + "\n", *lines[1:]])
 
 
 def number(figure: cost.Figure | None) -> str:
@@ -70,7 +66,7 @@ def by_size(found: cost.Cost) -> str:
     return markdown(head, rows)
 
 
-def small(found: cost.Cost) -> str:
+def small_files(found: cost.Cost) -> str:
     sizes = [size for size in found.sizes if size.per == "transfer" and not size.reason]
     head = ["way", *(f"{size.name}: {what}" for size in sizes for what in ("I/O", "total"))]
     rows = []
@@ -117,7 +113,8 @@ def tables(results: pathlib.Path) -> dict[str, str]:
         "readme": readme(found),
         "ways": all_ways(found.size(SHOWN)),
         "sizes": by_size(found),
-        "small": small(found),
+        "small": small_files(found),
+        **small_tables.all_of(results),
         "debian": markdown(("`init_on_alloc`", "LOAD, instructions per MiB"),
                            [("1, as Debian boots it", load[0]), ("0", load[1])]),
     }

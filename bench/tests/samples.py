@@ -58,6 +58,31 @@ COMPARE = {
 }
 
 
+def small_line(target: str, way: str, memory: str, points: list[dict]) -> dict:
+    return {"target": target, "path": "/mnt", "way": way, "memory": memory, "by": "us",
+            "points": points}
+
+
+def small_point(depth: int, cost: float, iops: float) -> dict:
+    return {"depth": depth, "status": "verified", "reason": None, "errno": None,
+            "per_read": summary(cost), "iops": summary(iops)}
+
+
+SMALL = {
+    "schema": 1, "bench": "small", "unit": "instructions", "kernel": "7.3.4", "runs": 3,
+    "reads": 20000, "depths": [32, 128], "lines": [
+        small_line("ext4", "gather", "lent",
+                   [small_point(32, 3300.0, 1000.0),
+                    {"depth": 128, "status": "failed", "reason": "EIO", "errno": "EIO"}]),
+        small_line("ext4", "io_uring polled", "user",
+                   [{"depth": depth, "status": "unavailable", "reason": "no", "errno": None}
+                    for depth in (32, 128)]),
+        small_line("raw", "io_uring", "registered",
+                   [small_point(32, 3000.0, 2000.0), small_point(128, 2900.0, 2000.0)]),
+    ],
+}
+
+
 def stream_row(to: str, way: str, block: int, cost: float) -> dict:
     return {"to": to, "way": way, "block": block, "status": "verified", "reason": None,
             "errno": None, "mib_per_s": summary(1e8 / cost), "cpu_percent": summary(50.0),

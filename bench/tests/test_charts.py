@@ -11,17 +11,18 @@ import unittest
 from charts import __main__ as charts
 from charts import style
 from figures import compare, load, stream
-from tests.samples import COMPARE, COST, LOAD, STREAM
+from tests.samples import COMPARE, COST, LOAD, SMALL, STREAM
 
 NAMES = ("cost", "cost-by-size", "load", "compare", "compare-small", "compare-large", "compare-four",
-         "compare-guest", "stream", "peers-many", "peers-few")
+         "compare-guest", "stream", "small", "peers-many", "peers-few")
 
 
 class Charts(unittest.TestCase):
     def setUp(self) -> None:
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         for name, data in (("cost-7.3-series", COST), ("load-7.3-series", LOAD),
-                           ("stream-cost-7.3-series", STREAM), ("compare", COMPARE), ("compare-large", COMPARE),
+                           ("stream-cost-7.3-series", STREAM),
+                           ("small-cost-7.3-series", SMALL), ("compare", COMPARE), ("compare-large", COMPARE),
                            ("compare-four", {**COMPARE, "processes": 4}),
                            ("compare-7.3-series", COMPARE), ("compare-peers-many", COMPARE),
                            ("compare-peers-few", COMPARE)):

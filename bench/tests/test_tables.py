@@ -6,8 +6,8 @@ import pathlib
 import tempfile
 import unittest
 
-from figures import cost, tables
-from tests.samples import COST
+from figures import cost, small, small_tables, tables
+from tests.samples import COST, SMALL
 
 
 class Tables(unittest.TestCase):
@@ -18,7 +18,7 @@ class Tables(unittest.TestCase):
 
     def test_rows_have_as_many_cells_as_the_head(self) -> None:
         for table in (tables.all_ways(self.cost.sizes[2]), tables.by_size(self.cost),
-                      tables.small(self.cost)):
+                      tables.small_files(self.cost)):
             self.assertEqual(len({line.count("|") for line in table.splitlines()}), 1, table)
         text = tables.all_ways(self.cost.sizes[2])
         self.assertIn("| module: READ | 187,000 | 7,400 | 9,500 | 203,900 (203,900 - 203,900) |",
@@ -26,6 +26,19 @@ class Tables(unittest.TestCase):
         self.assertIn("| module: LOAD | + | 8,000 | 900 |", text)
         self.assertIn("| series: heap flag | this kernel lacks it |", text)
         self.assertIn("| module: LOAD | 8,900 | 8,900 |\n", tables.by_size(self.cost))
+
+    def test_small_reads(self) -> None:
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "small.json").write_text(json.dumps(SMALL))
+        found = small.read(folder / "small.json")
+        text = small_tables.by_depth(found, small_tables.speed_of_base(found))
+        self.assertIn("| ext4 | gather | 0.50 (0.50 - 0.50) |  |\n", text)
+        self.assertNotIn("polled", text)
+        self.assertIn("| ext4 | gather | 3,300 |", small_tables.by_depth(found, small_tables.cost))
+        self.assertIn("| raw | io_uring, registered | 3,000 | 1.000 | 3,000 | 1.000 |",
+                      small_tables.steps(found, found))
+        self.assertIn("| ext4 | gather | 32 | 3,300 | 3,300 | +0.0 % |",
+                      small_tables.switched(found, found))
 
     def test_regions_are_filled_and_filled_again(self) -> None:
         text = "a\n<!-- figures: one -->\nold\n<!-- end of figures -->\nb\n"

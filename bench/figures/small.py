@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What `dmabuf-dio bench small --json` found."""
+
+import dataclasses
+import pathlib
+
+from . import results
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    per_read: dict
+    iops: dict
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    target: str
+    way: str
+    memory: str
+    by: str
+    points: dict[int, Point]     # by requests in flight
+
+    @property
+    def name(self) -> str:
+        """The way and the memory; the gatherer has only one."""
+        fio = ", fio" if self.by == "fio" else ""
+        return self.way if self.way.startswith("gather") else f"{self.way}, {self.memory}{fio}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Small:
+    kernel: str
+    runs: int
+    reads: int
+    depths: list[int]
+    lines: list[Line]
+
+    def targets(self) -> list[str]:
+        """In the order of the table."""
+        return list(dict.fromkeys(line.target for line in self.lines))
+
+    def names(self) -> list[str]:
+        """Of lines, whatever they read from, in the order of the table."""
+        return list(dict.fromkeys(line.name for line in self.lines))
+
+    def point(self, target: str, name: str, depth: int) -> Point | None:
+        found = (line for line in self.lines if (line.target, line.name) == (target, name))
+        line = next(found, None)
+        return line.points.get(depth) if line else None
+
+
+def read(path: pathlib.Path) -> Small:
+    data = results.read(path, "small")
+    lines = []
+    for line in data["lines"]:
+        points = {point["depth"]: Point(point["per_read"], point["iops"])
+                  for point in line["points"] if point.get("per_read")}
+        if points:
+            lines.append(Line(line["target"], line["way"], line["memory"], line["by"], points))
+    return Small(data["kernel"], data["runs"], data["reads"], data["depths"], lines)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The tables of small reads."""
+
+import pathlib
+from collections.abc import Callable
+
+from .markdown import markdown
+from .small import Point, Small, read
+
+# Beside which speeds are shown: what the disk gives without a file system
+BASE = ("raw", "io_uring, registered")
+# Where the steps of the patch series are shown
+DEPTH = 32
+
+
+def by_depth(found: Small, cell: Callable[[Point, int], str]) -> str:
+    """A row for each line, a column for each number of reads in flight."""
+    rows = []
+    for line in found.lines:
+        points = ((line.points.get(depth), depth) for depth in found.depths)
+        cells = [cell(point, depth) if point else "" for point, depth in points]
+        rows.append((line.target, line.name, *cells))
+    return markdown(("on", "by, memory", *map(str, found.depths)), rows)
+
+
+def cost(point: Point, _depth: int) -> str:
+    return f"{point.per_read['median']:,.0f}"
+
+
+def speed(point: Point, _depth: int) -> str:
+    iops = point.iops
+    return f"{iops['median']:,.0f} ({iops['min']:,.0f} - {iops['max']:,.0f})"
+
+
+def speed_of_base(found: Small) -> Callable[[Point, int], str]:
+    def cell(point: Point, depth: int) -> str:
+        base = found.point(*BASE, depth)
+        if not base:
+            return ""
+        parts = [point.iops[which] / base.iops["median"] for which in ("median", "min", "max")]
+        return "{:.2f} ({:.2f} - {:.2f})".format(*parts)
+    return cell
+
+
+def steps(before: Small, after: Small) -> str:
+    """What the patch series takes off a read."""
+    rows = []
+    for line in before.lines:
+        cells = []
+        for found in (before, after):
+            here, raw = (found.point(target, line.name, DEPTH) for target in (line.target, "raw"))
+            if here and raw:
+                ratio = here.per_read["median"] / raw.per_read["median"]
+                cells += [cost(here, DEPTH), f"{ratio:.3f}"]
+        rows.append((line.target, line.name, *cells))
+    return markdown(("on", "by, memory", "7.3", "of raw", "with the series", "of raw"), rows)
+
+
+def switched(off: Small, on: Small) -> str:
+    """What the short path takes off a read of Linux 6.12."""
+    rows = []
+    for line in off.lines:
+        for depth, was in line.points.items():
+            now = on.point(line.target, line.name, depth)
+            if now:
+                change = now.per_read["median"] / was.per_read["median"] - 1
+                rows.append((line.target, line.name, str(depth), cost(was, depth),
+                             cost(now, depth), f"{change * 100:+.1f} %"))
+    return markdown(("on", "by, memory", "in flight", "off", "on", "change"), rows)
+
+
+def all_of(results: pathlib.Path) -> dict[str, str]:
+    def found(name: str) -> Small:
+        return read(results / f"small-{name}.json")
+    guest, series = found("7.3-series"), found("cost-7.3-series")
+    return {
+        "small_cost": by_depth(series, cost),
+        "small_speed": by_depth(guest, speed_of_base(guest)),
+        "small_here": by_depth(found("here"), speed),
+        "small_steps": steps(found("cost-7.3"), series),
+        "small_gather": by_depth(found("gather-7.3-series"), cost),
+        "small_6_12": switched(found("cost-6.12-series-off"), found("cost-6.12-series-on")),
+    }
