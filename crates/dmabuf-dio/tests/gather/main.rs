@@ -134,7 +134,7 @@ fn spare_bytes_are_for_what_is_not_aligned() {
         let mut gathering = gatherer.open(buf).expect("open");
         let (block, memory) = gathering.alignment();
         // Unaligned in the file's offset, in the length, and in the buffer's offset.
-        let pieces = [piece(100, 0, 4096), piece(8192, 8192, 100), piece(65_536, 20_001, 4096)];
+        let pieces = [piece(100, 0, 4096), piece(12_288, 8192, 100), piece(65_536, 20_001, 4096)];
         let room = gathering.room(&pieces).expect("fit");
         assert_eq!(room, gatherer.room(&pieces).expect("fit"));
         if block == 1 {
