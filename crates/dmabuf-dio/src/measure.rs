@@ -33,7 +33,20 @@ pub(crate) struct Cost {
 
 impl Before {
     pub(crate) fn now(file: BorrowedFd<'_>) -> Self {
-        Self { cached: cached(file), usage: Usage::now(), start: Instant::now() }
+        Self { cached: cached(file), ..Self::without_cache() }
+    }
+
+    /// The same without a look at the page cache, which takes the longer the more of the file is
+    /// there.
+    pub(crate) fn without_cache() -> Self {
+        Self { cached: None, usage: Usage::now(), start: Instant::now() }
+    }
+
+    /// How many bytes of the file the page cache has after what cost that, if it was looked at.
+    pub(crate) fn cached_after(&self, cost: &Cost) -> Option<u64> {
+        self.cached
+            .zip(cost.cache_growth)
+            .map(|(before, grown)| before.saturating_add_signed(grown))
     }
 
     pub(crate) fn until_now(&self, file: BorrowedFd<'_>, direction: Direction) -> Cost {
@@ -46,7 +59,7 @@ impl Before {
         Cost {
             elapsed,
             cpu: usage.cpu.saturating_sub(self.usage.cpu),
-            cache_growth: self.cached.zip(cached(file)).map(|(a, b)| b as i64 - a as i64),
+            cache_growth: self.cached.and_then(|before| Some(cached(file)? as i64 - before as i64)),
             // Kernels that do not count say 0, too.
             storage: (storage > 0 || Path::new("/proc/self/io").exists()).then_some(storage),
         }
@@ -85,7 +98,7 @@ impl Usage {
 }
 
 /// Bytes of the file in the page cache; `None` if the kernel does not say.
-fn cached(file: BorrowedFd<'_>) -> Option<u64> {
+pub(crate) fn cached(file: BorrowedFd<'_>) -> Option<u64> {
     match cachestat(file, 0, 0) {
         Ok(stat) => Some(stat.cached * page_size()),
         Err(Os::NOSYS) => cached_by_mincore(file),

@@ -17,6 +17,7 @@ use crate::backend::Backend;
 use crate::buf::DmaBuf;
 use crate::error::{Attempt, Direction, Error, Result};
 use crate::file::{File, Spec};
+use crate::measure::cached;
 use crate::memory::Mapping;
 use crate::options::{Options, way_methods};
 use crate::run::choose;
@@ -130,6 +131,7 @@ impl<'f> Gatherer<'f> {
             why_unpolled,
         };
         Ok(Gathering {
+            cached: cached(file.fd()).unwrap_or(0),
             bounds: Bounds { buffer: buf.len(), spare, rules },
             file,
             buf,

@@ -19,6 +19,7 @@ use crate::control::{Control, Watch};
 use crate::error::{Attempt, Direction, Error, Result};
 use crate::file::File;
 use crate::measure::Before;
+use crate::memory::page_size;
 
 /// A file and a buffer, ready for calls that read pieces of the one into the other. Made by
 /// [`Gatherer::open`](super::Gatherer::open).
@@ -35,6 +36,8 @@ pub struct Gathering {
     pub(super) bounds: Bounds,
     pub(super) control: Control,
     pub(super) setup: Arc<Setup>,
+    /// Bytes of the file in the page cache when that was last looked at.
+    pub(super) cached: u64,
 }
 
 /// What makes the requests.
@@ -96,7 +99,7 @@ impl Gathering {
     /// [`Error::Unavailable`], which say what the kernel suddenly refuses, the places of all
     /// pieces and the spare bytes are undefined.
     pub fn read<'p>(&mut self, pieces: &'p [Piece]) -> Result<Gathered<'p>> {
-        let before = Before::now(self.file.fd());
+        let before = self.before(pieces.len() as u64);
         let checked = check(pieces, &self.bounds)?;
         let (bytes, last) = (checked.bytes, checked.end);
         let control = self.control.clone();
@@ -118,7 +121,19 @@ impl Gathering {
         let outcome = plan.finish((end < last).then_some(end));
         watch.set(bytes);
         let cost = before.until_now(self.file.fd(), Direction::Load);
+        self.cached = before.cached_after(&cost).unwrap_or(self.cached);
         Ok(Gathered { pieces, outcome, cost, setup: Arc::clone(&self.setup) })
+    }
+
+    /// Looks at the page cache, unless that takes long beside so many pieces: it is done page by
+    /// page.
+    fn before(&self, pieces: u64) -> Before {
+        /// Pages that take a hundredth of the time of a piece, before and after.
+        const FEW: u64 = 8;
+        if self.cached / page_size() <= FEW * pieces {
+            return Before::now(self.file.fd());
+        }
+        Before::without_cache()
     }
 
     fn run(&mut self, plan: &mut Plan<'_>, watch: &Watch<'_>) -> Result<()> {

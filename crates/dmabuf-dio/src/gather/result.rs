@@ -44,7 +44,8 @@ pub(super) struct Setup {
 #[non_exhaustive]
 pub struct GatherReport {
     /// The transfer as a whole. Its `bytes` are those that requests moved, with whole blocks
-    /// around pieces that are not aligned.
+    /// around pieces that are not aligned. Its `mode` is unknown if the page cache has so much of
+    /// the file that to look at it would take longer than to read few pieces.
     #[serde(flatten)]
     pub transfer: Report,
     /// Pieces that were asked for.

@@ -49,8 +49,9 @@ pub(super) struct Ring {
     uring: IoUring,
     places: Places,
     fixed_file: bool,
-    /// Whose ring it is: the kernel takes requests from no other thread.
-    thread: ThreadId,
+    /// Whose ring it is: the kernel takes requests from no other thread. `None` when requests
+    /// may be left in it that the kernel did not take.
+    thread: Option<ThreadId>,
     memory: Memory,
     backend: Backend,
     depth: u32,
@@ -88,7 +89,7 @@ impl Ring {
                 Err(refusal) => (create(false)?, Some(format!("not polled: {}", refusal.reason))),
             },
         };
-        let thread = std::thread::current().id();
+        let thread = Some(std::thread::current().id());
         let places = Places::Plain { start: 0 };
         let fixed_file = false;
         let mut ring =
@@ -102,7 +103,7 @@ impl Ring {
         let refuse = |error| via::ring_refusal(self.backend, &error);
         self.let_go();
         self.uring = uring::create(self.depth, self.why_unpolled.is_none()).map_err(refuse)?;
-        self.thread = std::thread::current().id();
+        self.thread = Some(std::thread::current().id());
         self.register(file.fd())
     }
 
@@ -158,14 +159,18 @@ impl Ring {
         file: &File,
         watch: &Watch<'_>,
     ) -> Result<(), Attempt> {
-        if self.thread != std::thread::current().id() {
+        if self.thread != Some(std::thread::current().id()) {
             self.renew(file)?;
         }
-        while let Driven::Unpolled(errno) = self.drive(plan, file, watch)? {
+        loop {
+            // Until it is known to have ended well.
+            let thread = self.thread.take();
+            let driven = self.drive(plan, file, watch)?;
+            self.thread = thread;
+            let Driven::Unpolled(errno) = driven else { return Ok(()) };
             self.why_unpolled = Some(unpolled(errno));
             self.renew(file)?;
         }
-        Ok(())
     }
 
     fn drive(&mut self, plan: &mut Plan<'_>, file: &File, watch: &Watch<'_>) -> Result<Driven> {
@@ -286,7 +291,8 @@ fn unpolled(errno: Errno) -> String {
     )
 }
 
-/// Requests in flight. Waits for them when it is dropped: their memory is the kernel's until then.
+/// Requests in flight. Waits for those that the kernel has when it is dropped: their memory is the
+/// kernel's until then.
 struct Flight<'r> {
     uring: &'r mut IoUring,
     /// By the user data of the submission.
@@ -351,7 +357,7 @@ impl<'r> Flight<'r> {
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        while self.len() > 0 {
+        while self.len() > self.uring.submission().len() {
             if self.wait(self.len()).is_err() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
