@@ -70,7 +70,9 @@ static void bad_memory(int fd)
 
 			trying("%s, half the memory, switch %u", way_names[ways[i]], on);
 			before = hits();
+			memset(memory, 0, PAGE);
 			expect(read_by(ways[i], fd, memory + PAGE / 2, BLOCK, 0), -EFAULT);
+			bytes_check(memory + PAGE / 2, content, PAGE / 2);
 			expect_path(hits_since(before), on ? FELL_BACK : LONG, 1);
 		}
 	}
