@@ -36,7 +36,7 @@ lint: deps ## formatters, clippy, checkpatch, sparse, shellcheck, charts
 
 # bench/results holds what these find, and docs/charts and tables in the documents what it says.
 .PHONY: bench
-bench: bench-cost bench-table bench-load bench-compare bench-stream charts ## all measurements, then the charts (one to two hours)
+bench: bench-cost bench-table bench-load bench-compare bench-stream bench-small charts ## all measurements, then the charts (one to two hours)
 
 .PHONY: bench-cost
 bench-cost: bench-cost-series bench-cost-6.12 ## what each way costs the CPU: instructions per MiB
@@ -83,6 +83,33 @@ bench-stream: build ## samples into nothing, a file, USB: read() beside dma-bufs
 	BENCH_WITH=tests/with-usb-gadget bench/record stream-cost-7.3-series \
 		"--kernel 7.3-series --append cma=256M --memory 3072 --icount" \
 		stream --usb /run/ffs --total 256M --blocks 16K,64K,1M,16M,64M
+
+SMALL := --raw-disks 4 --append nvme.poll_queues=1 --memory 3072
+SMALL_ON := --on /mnt/ext4 --on /mnt/xfs --on /mnt/f2fs --on /dev/raw
+
+.PHONY: bench-small
+bench-small: build bench-small-cost ## small random reads: file systems, engines, memory, queue depths
+	BENCH_WITH=bench/with-file-systems bench/record small-7.3-series \
+		"--kernel 7.3-series $(SMALL)" small $(SMALL_ON) --depths 1,32,128,256 --reads 5000
+	bench/record small-here here small --size 1G
+
+# Instructions; what fio takes is in small-gather, beside the library's call.
+.PHONY: bench-small-cost
+bench-small-cost: build
+	BENCH_WITH=bench/with-file-systems bench/record small-cost-7.3-series \
+		"--kernel 7.3-series $(SMALL) --icount" small $(SMALL_ON) --reads 10000 --no-fio
+	BENCH_WITH=bench/with-file-systems bench/record small-cost-7.3 \
+		"--kernel 7.3 $(SMALL) --icount" small $(SMALL_ON) --depths 32 --reads 10000 --no-fio \
+		--only "io_uring, registered" --only "io_uring, lent"
+	BENCH_WITH=bench/with-file-systems bench/record small-gather-7.3-series \
+		"--kernel 7.3-series $(SMALL) --icount" small --on /mnt/ext4 --on /mnt/xfs --on /dev/raw \
+		--depths 32,128 --reads 100000 --runs 1 --only "io_uring, lent" --only "gather, lent" \
+		--only "io_uring, user, fio" --only "io_uring, registered, fio"
+	for on in 0 1; do BENCH_WITH=bench/with-file-systems \
+		bench/record small-cost-6.12-series-$$([ $$on = 1 ] && echo on || echo off) \
+		"--kernel 6.12-series $(SMALL) --icount --append iomap.simple_read=$$on" \
+		small $(SMALL_ON) --depths 32,128 --reads 10000 --no-fio --only user --only registered; \
+	done
 
 .PHONY: charts
 charts: deps ## draw bench/results into docs/charts and fill the tables in the documents

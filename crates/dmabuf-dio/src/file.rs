@@ -170,7 +170,10 @@ impl File {
 
     /// Whether the file system keeps it in memory: there `O_DIRECT` is a word.
     pub(crate) fn is_memory(&self) -> bool {
-        is_tmpfs(self.fd())
+        // The node of a device is on a tmpfs as well.
+        let is_regular =
+            |stat: fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        fs::fstat(self.fd()).is_ok_and(is_regular) && is_tmpfs(self.fd())
     }
 
     /// The one or the other.

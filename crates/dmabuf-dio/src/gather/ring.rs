@@ -20,6 +20,8 @@ use crate::uring::{self, TICK};
 use crate::via;
 use crate::via::module::Context;
 
+/// Completions that are waited for at a time, at most.
+const BATCH: u32 = 32;
 /// The most buffers that a ring takes.
 const MAX_SLOTS: u64 = 1 << 14;
 
@@ -175,7 +177,8 @@ impl Ring {
 
     fn drive(&mut self, plan: &mut Plan<'_>, file: &File, watch: &Watch<'_>) -> Result<Driven> {
         let polled = self.why_unpolled.is_none();
-        let batch = (self.depth / 4).max(1) as usize;
+        // Half of them stay in flight while others are made.
+        let batch = (self.depth / 2).clamp(1, BATCH) as usize;
         let (places, fixed_file) = (self.places, self.fixed_file);
         let mut flight = Flight::new(&mut self.uring, self.depth as usize);
         let mut unpolled = None;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dmabuf_dio::Backend;
 use dmabuf_dio::gather::{Gatherer, Piece, PieceError};
 
 use crate::common::{bytes, content, fill};
@@ -87,6 +88,9 @@ fn only_those(pieces: &[Piece], bad: &[(u64, u64)], align: u64) {
         disk.fail(&[]);
         let gatherer = Gatherer::new(PATH).backend(backend).spare(spare.clone());
         let mut gathering = gatherer.open(buf).expect("open");
+        // The node is on a tmpfs, and the disk is not.
+        let direct = gathering.alignment() != (1, 1);
+        assert_eq!(direct, backend != Backend::Buffered, "{backend}");
         disk.fail(bad);
         if gathering.alignment().0 > align {
             // Whole pages go through the page cache.
