@@ -93,22 +93,24 @@ bench-small: build bench-small-cost ## small random reads: file systems, engines
 		"--kernel 7.3-series $(SMALL)" small $(SMALL_ON) --depths 1,32,128,256 --reads 5000
 	bench/record small-here here small --size 1G
 
-# Instructions; what fio takes is in small-gather, beside the library's call.
+# Instructions: every line; what the patches take off; gather at length; fio; the switch of 6.12
 .PHONY: bench-small-cost
 bench-small-cost: build
 	BENCH_WITH=bench/with-file-systems bench/record small-cost-7.3-series \
-		"--kernel 7.3-series $(SMALL) --icount" small $(SMALL_ON) --reads 10000 --no-fio
+		"--kernel 7.3-series $(SMALL) --icount" small $(SMALL_ON) --reads 4000 --runs 2 --no-fio
 	BENCH_WITH=bench/with-file-systems bench/record small-cost-7.3 \
 		"--kernel 7.3 $(SMALL) --icount" small $(SMALL_ON) --depths 32 --reads 10000 --no-fio \
 		--only "io_uring, registered" --only "io_uring, lent"
 	BENCH_WITH=bench/with-file-systems bench/record small-gather-7.3-series \
 		"--kernel 7.3-series $(SMALL) --icount" small --on /mnt/ext4 --on /mnt/xfs --on /dev/raw \
-		--depths 32,128 --reads 100000 --runs 1 --only "io_uring, lent" --only "gather, lent" \
-		--only "io_uring, user, fio" --only "io_uring, registered, fio"
+		--depths 32,128 --reads 100000 --runs 1 --no-fio --only "io_uring, lent" --only "gather, lent"
+	BENCH_WITH=bench/with-file-systems bench/record small-fio-7.3-series \
+		"--kernel 7.3-series $(SMALL) --icount" small --on /mnt/ext4 --on /mnt/xfs --on /dev/raw \
+		--depths 32,128 --reads 20000 --runs 1 --only "io_uring, user" --only "io_uring, registered"
 	for on in 0 1; do BENCH_WITH=bench/with-file-systems \
 		bench/record small-cost-6.12-series-$$([ $$on = 1 ] && echo on || echo off) \
 		"--kernel 6.12-series $(SMALL) --icount --append iomap.simple_read=$$on" \
-		small $(SMALL_ON) --depths 32,128 --reads 10000 --no-fio --only user --only registered; \
+		small $(SMALL_ON) --depths 32,128 --reads 4000 --runs 2 --no-fio --only user --only registered; \
 	done
 
 .PHONY: charts

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The tables of small reads."""
 
+import dataclasses
 import pathlib
 from collections.abc import Callable
 
@@ -72,12 +73,13 @@ def switched(off: Small, on: Small) -> str:
 def all_of(results: pathlib.Path) -> dict[str, str]:
     def found(name: str) -> Small:
         return read(results / f"small-{name}.json")
-    guest, series = found("7.3-series"), found("cost-7.3-series")
+    guest, series, gather = (found(f"{what}7.3-series") for what in ("", "cost-", "gather-"))
+    beside = dataclasses.replace(gather, lines=gather.lines + found("fio-7.3-series").lines)
     return {
         "small_cost": by_depth(series, cost),
         "small_speed": by_depth(guest, speed_of_base(guest)),
         "small_here": by_depth(found("here"), speed),
         "small_steps": steps(found("cost-7.3"), series),
-        "small_gather": by_depth(found("gather-7.3-series"), cost),
+        "small_gather": by_depth(beside, cost),
         "small_6_12": switched(found("cost-6.12-series-off"), found("cost-6.12-series-on")),
     }

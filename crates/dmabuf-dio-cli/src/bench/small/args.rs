@@ -52,7 +52,7 @@ pub(crate) struct SmallArgs {
     /// Runs of each point; points take turns
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
-    /// Only lines whose name contains TEXT: "ext4, io_uring, lent"; may be repeated
+    /// Only lines whose name contains TEXT: "ext4, libaio, user"; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,
     /// Do not run fio beside it

@@ -72,15 +72,10 @@ impl Gather {
 }
 
 fn trouble(error: &Error) -> Trouble {
-    match error {
-        Error::Unavailable { refusals, .. } => Trouble {
-            status: Status::Unavailable,
-            reason: refusals.first().map_or_else(|| error.to_string(), ToString::to_string),
-            errno: None,
-        },
-        _ => {
-            let errno = error.errno().map_or(libc::EIO, dmabuf_dio::Errno::raw);
-            Trouble::failed("gather", Os::from_raw_os_error(errno))
-        }
+    if let Error::Unavailable { refusals, .. } = error {
+        let reason = refusals.first().map_or_else(|| error.to_string(), ToString::to_string);
+        return Trouble { status: Status::Unavailable, reason, errno: None };
     }
+    let errno = error.errno().map_or(libc::EIO, dmabuf_dio::Errno::raw);
+    Trouble::failed("gather", Os::from_raw_os_error(errno))
 }

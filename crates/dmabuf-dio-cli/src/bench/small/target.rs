@@ -2,15 +2,13 @@
 //! What is read from.
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, OFlags, fadvise};
-use rustix::io::Errno as Os;
 
 use super::args::SmallArgs;
-use crate::bench::cost::meter::io_failed;
+use crate::bench::cost::meter::{failed, io_failed};
 use crate::bench::disk::{DiskFile, Mode};
 use crate::bench::pattern::{Difference, Pattern};
 use crate::bench::trouble::Trouble;
@@ -96,12 +94,13 @@ impl Target {
     /// Takes what comparing left out of the page cache: direct reads look there first.
     pub(crate) fn forget(&self) -> Result<(), Trouble> {
         match &self.kind {
-            Kind::File { file, .. } => file.forget(),
+            Kind::File { file, .. } => {
+                file.forget();
+                Ok(())
+            }
             Kind::Device { buffered, .. } => {
-                fadvise(buffered.as_fd(), 0, None, Advice::DontNeed)
-                    .map_err(|errno: Os| Trouble::failed("fadvise", errno))?
+                fadvise(buffered, 0, None, Advice::DontNeed).map_err(failed("fadvise"))
             }
         }
-        Ok(())
     }
 }
