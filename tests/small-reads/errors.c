@@ -3,7 +3,6 @@
  * A sector that cannot be read: every way to read says EIO, as the ordinary path does,
  * asynchronous ones by way of a work queue; reads beside it are not disturbed. timeout=300
  */
-#include <linux/aio_abi.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -100,7 +99,7 @@ static void many_aio(unsigned char *memory)
 		};
 	}
 	expect(syscall(SYS_io_submit, context, BLOCKS, list), BLOCKS);
-	expect(syscall(SYS_io_getevents, context, BLOCKS, BLOCKS, events, NULL), BLOCKS);
+	aio_wait(context, BLOCKS, events);
 	for (i = 0; i < BLOCKS; i++)
 		check_one(events[i].data, events[i].res, memory);
 	check(!syscall(SYS_io_destroy, context));

@@ -2,7 +2,6 @@
 /*
  * Which way a read took, and all the ways to ask for one
  */
-#include <linux/aio_abi.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -119,6 +118,21 @@ static ssize_t read_vectors(int fd, char *memory, size_t length, uint64_t positi
 	return ret;
 }
 
+void aio_wait(aio_context_t context, unsigned int count, struct io_event *events)
+{
+	unsigned int done = 0;
+
+	while (done < count) {
+		long ret = syscall(SYS_io_getevents, context, count - done, count - done,
+				   events + done, NULL);
+
+		/* What is left of an earlier ring may interrupt. */
+		check(ret >= 0 || errno == EINTR);
+		if (ret > 0)
+			done += ret;
+	}
+}
+
 static ssize_t read_aio(int fd, void *memory, size_t length, uint64_t position)
 {
 	struct iocb iocb = {
@@ -132,11 +146,7 @@ static ssize_t read_aio(int fd, void *memory, size_t length, uint64_t position)
 	check(!syscall(SYS_io_setup, 1, &context));
 	ret = syscall(SYS_io_submit, context, 1, &list);
 	if (ret == 1) {
-		/* What is left of an earlier ring may interrupt. */
-		do
-			ret = syscall(SYS_io_getevents, context, 1, 1, &event, NULL);
-		while (ret < 0 && errno == EINTR);
-		check(ret == 1);
+		aio_wait(context, 1, &event);
 		ret = event.res;
 	} else {
 		ret = -errno;

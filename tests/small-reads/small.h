@@ -7,6 +7,7 @@
 #define TESTS_SMALL_READS_SMALL_H
 
 #include <liburing.h>
+#include <linux/aio_abi.h>
 
 #include "lib.h"
 
@@ -50,6 +51,9 @@ extern const char * const way_names[WAYS];
 
 /* Returns the count or -errno. */
 ssize_t read_by(enum way way, int fd, void *memory, size_t length, uint64_t position);
+
+/* Waits for that many completions. */
+void aio_wait(aio_context_t context, unsigned int count, struct io_event *events);
 
 /*
  * Reads by every way, with the switch on and off, to memory that begins @shift bytes
