@@ -165,6 +165,10 @@ static uint64_t read_direct(struct reader *r, unsigned int way, int fd,
 			}
 	}
 	for (i = 0; i < pieces; i++) {
+		/* io_uring of older kernels does not always try again itself. */
+		if (r->results[i] == -EAGAIN)
+			r->results[i] = pread(fd, r->data + i * piece, piece,
+					      position + i * piece);
 		if (r->results[i] < 0)
 			fail("read of %zu at %llu, %s: %s", piece,
 			     (unsigned long long)(position + i * piece),
