@@ -498,7 +498,7 @@ struct move_extent {
 
 static bool move_extent(struct file *f)
 {
-	struct move_extent move = { .len = f->length / BLOCK };
+	struct move_extent move = { 0 };
 	struct stat st;
 	int donor;
 	bool can;
@@ -515,10 +515,12 @@ static bool move_extent(struct file *f)
 	}
 	move.donor_fd = donor;
 	can = !ioctl(f->fd, EXT4_IOC_MOVE_EXT, &move);
-	if (!can && errno != EOPNOTSUPP && errno != EINVAL)
-		fail("EXT4_IOC_MOVE_EXT: %s", strerror(errno));
 	if (can)
 		check(move.moved_len);
+	else if (errno == ENODATA)
+		can = true;		/* Linux 6.12 stops at a hole. */
+	else if (errno != EOPNOTSUPP && errno != EINVAL)
+		fail("EXT4_IOC_MOVE_EXT: %s", strerror(errno));
 	/* The donor has the blocks now. */
 	fd_pattern_write(donor, 0, f->length, 8);
 	check(!fsync(donor));
@@ -642,8 +644,6 @@ static void change_each(const char *variant)
 		for (many = 0; many < 2; many++) {
 			trying("%s: %s, %s", variant, changes[i].name,
 			       many ? "many extents" : "one extent");
-			if (getenv("MOVED_BLOCKS_PROGRESS"))
-				fprintf(stderr, "%.1f %s %u\n", seconds(), changes[i].name, many);
 			file_create(&f, "data", many);
 			prime(&f);
 			if (changes[i].change(&f)) {
