@@ -399,6 +399,13 @@ fn a_device_without_dmabufs() {
         "--force",
         "--json",
     ]);
+    // It begins with an empty file; a slow machine takes its time to get there.
+    for _ in 0..200 {
+        if fs::metadata(&data).is_ok_and(|facts| facts.len() != 50_000 * FRAME as u64) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
     thread::sleep(Duration::from_millis(800));
     signal(&child, "-INT");
     let output = child.wait_with_output().expect("its end");
