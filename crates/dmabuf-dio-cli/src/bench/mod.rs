@@ -14,6 +14,7 @@ mod load;
 mod load_page;
 mod mapping;
 mod measure;
+mod only;
 mod page;
 mod pattern;
 mod results;

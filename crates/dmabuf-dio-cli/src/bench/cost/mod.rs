@@ -20,9 +20,10 @@ use ways::{Setup, Way};
 use super::buffers::touch_memory;
 use super::disk::{Caches, DiskFile};
 use super::facts::{Facts, lack_of_memory};
+use super::only::select;
 use super::pattern::Pattern;
 use super::trouble::Trouble;
-use crate::exit::{FAILED, Failure, USAGE};
+use crate::exit::{FAILED, Failure};
 use crate::progress::Bar;
 use crate::signals;
 use crate::size::show_size;
@@ -61,14 +62,7 @@ impl Cost {
 }
 
 fn selected(only: &[String]) -> Result<Vec<Way>, Failure> {
-    let mut ways = ways::all();
-    let names: Vec<String> = ways.iter().map(|way| way.name.clone()).collect();
-    if let Some(text) = only.iter().find(|text| !names.iter().any(|name| name.contains(*text))) {
-        let hint = format!("the names are: {}", names.join("; "));
-        return Err(Failure::new(USAGE, format!("--only {text:?}: no way has that name"), hint));
-    }
-    ways.retain(|way| only.is_empty() || only.iter().any(|text| way.name.contains(text)));
-    Ok(ways)
+    select(ways::all(), only, |way| way.name.clone(), "no way has that name")
 }
 
 fn size(args: &CostArgs, ways: &[Way], clock: &Clock, bytes: u64) -> Result<Size, Failure> {

@@ -11,6 +11,11 @@ use crate::bench::trouble::Trouble;
 /// Requests that are handed over, and waited for, at a time.
 const BATCH: u32 = 32;
 
+/// How many that is: half of them stay in flight while others are made.
+pub(crate) fn batch(depth: u32) -> u32 {
+    BATCH.min((depth / 2).max(1))
+}
+
 /// Makes requests.
 pub(crate) trait Engine {
     /// Prepares a read from `offset` into a block.
@@ -66,8 +71,7 @@ impl Worker<'_> {
     /// Reads from all offsets, and waits for the last.
     pub(crate) fn read(&mut self, offsets: &[u64]) -> Result<(), Trouble> {
         let depth = self.depth.min(offsets.len() as u32);
-        // Half of them stay in flight while others are made.
-        let batch = BATCH.min((depth / 2).max(1));
+        let batch = batch(depth);
         let mut arrived = Arrived { free: (0..depth).rev().collect(), failed: None };
         let mut offsets = offsets.iter();
         loop {

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 use super::BLOCK;
+use super::engine::batch;
 use super::memory::Kind;
 use super::results::Sample;
 use super::rows::{Row, Way};
@@ -81,7 +82,7 @@ impl Fio<'_> {
     fn command(&self, reads: u64) -> Result<Command, Trouble> {
         self.row.target.direct()?;
         let path = self.row.target.path.display().to_string().replace(':', "\\:");
-        let batch = 32.min((self.depth / 2).max(1));
+        let batch = batch(self.depth);
         let mut command = Command::new("fio");
         command.args(["--output-format=json", "--thread", "--readonly", "--allow_file_create=0"]);
         command.args(["--name=small", "--rw=randread", "--direct=1", "--norandommap"]);

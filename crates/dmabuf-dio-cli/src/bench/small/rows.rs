@@ -16,8 +16,9 @@ use crate::bench::clock::Clock;
 use crate::bench::cost::meter::Phase;
 use crate::bench::cost::window;
 use crate::bench::measure::Start;
+use crate::bench::only::select;
 use crate::bench::trouble::Trouble;
-use crate::exit::{Failure, USAGE};
+use crate::exit::Failure;
 
 /// How requests are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -96,15 +97,8 @@ impl<'t> Row<'t> {
             let size = args.size;
             lines.clone().map(move |&(way, memory, by)| Self { target, way, memory, by, size })
         };
-        let mut rows: Vec<Self> = targets.iter().flat_map(of).collect();
-        let named = |row: &Self, text: &String| row.name().contains(text);
-        if let Some(text) = args.only.iter().find(|text| !rows.iter().any(|row| named(row, text))) {
-            let all: Vec<_> = rows.iter().map(Self::name).collect();
-            let hint = format!("the names are: {}", all.join("; "));
-            return Err(Failure::new(USAGE, format!("--only {text:?}: no line has it"), hint));
-        }
-        rows.retain(|row| args.only.is_empty() || args.only.iter().any(|text| named(row, text)));
-        Ok(rows)
+        let rows = targets.iter().flat_map(of).collect();
+        select(rows, &args.only, Self::name, "no line has it")
     }
 
     /// What reads from these offsets.

@@ -20,8 +20,9 @@ use crate::bench::clock::{Clock, Mark};
 use crate::bench::cost::meter::Phase;
 use crate::bench::cost::window;
 use crate::bench::measure::Start;
+use crate::bench::only::select;
 use crate::bench::trouble::{Status, Trouble};
-use crate::exit::{Failure, USAGE};
+use crate::exit::Failure;
 
 /// Blocks of a ring.
 const COUNT: usize = 4;
@@ -83,17 +84,7 @@ impl Row {
 
 /// The rows that are asked for.
 pub(crate) fn selected(args: &StreamArgs) -> Result<Vec<Row>, Failure> {
-    let mut rows = Row::all(&args.blocks);
-    let names = |rows: &[Row], text: &str| rows.iter().any(|row| row.name().contains(text));
-    if let Some(text) = args.only.iter().find(|text| !names(&rows, text)) {
-        let all: Vec<_> = Row::all(&[0]).into_iter().map(Row::name).collect();
-        let hint = format!("the names are: {}", all.join("; "));
-        return Err(Failure::new(USAGE, format!("--only {text:?}: no row has that name"), hint));
-    }
-    rows.retain(|row| {
-        args.only.is_empty() || args.only.iter().any(|text| row.name().contains(text))
-    });
-    Ok(rows)
+    select(Row::all(&args.blocks), &args.only, |row| row.name(), "no row has that name")
 }
 
 impl Way {
