@@ -2,6 +2,7 @@
 //! What the disk can do: fio reads the same files, into memory that is there already and that
 //! nobody wants the content of.
 
+use std::path::Path;
 use std::process::Command;
 
 use serde::Deserialize;
@@ -68,20 +69,11 @@ impl Fio {
 
     /// Reads all files at once. What is told is as if each had been read once.
     pub(crate) fn run(self, sources: &[Source<'_>]) -> Result<Vec<Told>, Trouble> {
-        let process = Process::start("fio", self.command(sources), Status::Unavailable)?;
-        let printed = process.finish()?;
-        let failed = |error: &dyn std::fmt::Display| Trouble {
-            status: Status::Failed,
-            reason: format!("fio printed no result: {error}"),
-            errno: None,
-        };
-        // Before the result there may be warnings.
-        let json = printed.find('{').map_or("", |at| &printed[at..]);
-        let output: Output = serde_json::from_str(json).map_err(|error| failed(&error))?;
-        let jobs = output.jobs.iter().zip(sources);
+        let jobs = run(self.command(sources))?;
+        let jobs = jobs.iter().zip(sources);
         jobs.map(|(job, source)| {
             let result = job.told(source.len, self.pages);
-            result.ok_or_else(|| failed(&"nothing was read"))
+            result.ok_or_else(|| no_result(&"nothing was read"))
         })
         .collect()
     }
@@ -101,9 +93,8 @@ impl Fio {
             }
         }
         for (number, source) in sources.iter().enumerate() {
-            let path = source.path.display().to_string().replace(':', "\\:");
             command.arg(format!("--name=file{number}"));
-            command.arg(format!("--filename={path}"));
+            command.arg(filename(source.path));
             let size = LEAST.next_multiple_of(source.len);
             command.arg(format!("--io_size={size}"));
             if size > source.len {
@@ -114,24 +105,48 @@ impl Fio {
     }
 }
 
+/// Runs fio, and takes what it prints of each job.
+pub(crate) fn run(command: Command) -> Result<Vec<Job>, Trouble> {
+    let process = Process::start("fio", command, Status::Unavailable)?;
+    let printed = process.finish()?;
+    // Before the result there may be warnings.
+    let json = printed.find('{').map_or("", |at| &printed[at..]);
+    let output: Output = serde_json::from_str(json).map_err(|error| no_result(&error))?;
+    Ok(output.jobs)
+}
+
+fn no_result(why: &dyn std::fmt::Display) -> Trouble {
+    let reason = format!("fio printed no result: {why}");
+    Trouble { status: Status::Failed, reason, errno: None }
+}
+
+/// The option that names a file: a colon would begin another.
+pub(crate) fn filename(path: &Path) -> String {
+    format!("--filename={}", path.display().to_string().replace(':', "\\:"))
+}
+
 #[derive(Debug, Deserialize)]
 struct Output {
     jobs: Vec<Job>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Job {
-    read: Read,
+pub(crate) struct Job {
+    pub(crate) read: Read,
     /// Per cent of its time.
-    usr_cpu: f64,
-    sys_cpu: f64,
+    pub(crate) usr_cpu: f64,
+    pub(crate) sys_cpu: f64,
 }
 
 #[derive(Debug, Deserialize)]
-struct Read {
+pub(crate) struct Read {
     io_bytes: u64,
+    #[serde(default)]
+    pub(crate) total_ios: u64,
+    #[serde(default)]
+    pub(crate) iops: f64,
     /// Milliseconds.
-    runtime: u64,
+    pub(crate) runtime: u64,
 }
 
 impl Job {

@@ -11,7 +11,7 @@ mod load;
 mod own;
 pub(crate) mod page;
 mod pages;
-pub(crate) mod process;
+mod process;
 mod results;
 mod ring;
 mod safetensors;

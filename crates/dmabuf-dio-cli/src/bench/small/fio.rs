@@ -3,42 +3,19 @@
 
 use std::process::Command;
 
-use serde::Deserialize;
-
 use super::BLOCK;
 use super::engine::batch;
 use super::memory::Kind;
 use super::results::Sample;
 use super::rows::{Row, Way};
 use crate::bench::clock::{Clock, Unit};
-use crate::bench::compare::process::Process;
+use crate::bench::compare::fio::{self, Job};
 use crate::bench::trouble::{Status, Trouble};
 
 /// A line at a queue depth.
 pub(crate) struct Fio<'r> {
     pub(crate) row: &'r Row<'r>,
     pub(crate) depth: u32,
-}
-
-#[derive(Debug, Deserialize)]
-struct Output {
-    jobs: Vec<Job>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Job {
-    read: Read,
-    /// Per cent of its time.
-    usr_cpu: f64,
-    sys_cpu: f64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Read {
-    total_ios: u64,
-    iops: f64,
-    /// Milliseconds.
-    runtime: u64,
 }
 
 /// What a run of fio tells, and what the CPU did meanwhile.
@@ -64,30 +41,26 @@ impl Fio<'_> {
     fn once(&self, reads: u64, clock: &Clock) -> Result<Run, Trouble> {
         clock.settle();
         let mark = clock.mark();
-        let process = Process::start("fio", self.command(reads)?, Status::Unavailable)?;
-        let printed = process.finish()?;
+        let jobs = fio::run(self.command(reads)?)?;
         let busy = clock.busy_since(mark);
-        let failed = |what: String| Trouble { status: Status::Failed, reason: what, errno: None };
-        // Before the result there may be warnings.
-        let json = printed.find('{').map_or("", |at| &printed[at..]);
-        let output: Output = serde_json::from_str(json)
-            .map_err(|error| failed(format!("fio printed no result: {error}")))?;
-        match output.jobs.into_iter().next() {
+        match jobs.into_iter().next() {
             Some(job) if job.read.total_ios >= reads => Ok(Run { job, busy }),
-            _ => Err(failed(format!("fio made less than {reads} reads"))),
+            _ => {
+                let reason = format!("fio made less than {reads} reads");
+                Err(Trouble { status: Status::Failed, reason, errno: None })
+            }
         }
     }
 
     /// As cheap as fio gets: requests in batches, no statistics of single ones.
     fn command(&self, reads: u64) -> Result<Command, Trouble> {
         self.row.target.direct()?;
-        let path = self.row.target.path.display().to_string().replace(':', "\\:");
         let batch = batch(self.depth);
         let mut command = Command::new("fio");
         command.args(["--output-format=json", "--thread", "--readonly", "--allow_file_create=0"]);
         command.args(["--name=small", "--rw=randread", "--direct=1", "--norandommap"]);
         command.args(["--gtod_reduce=1", "--invalidate=0", "--mem=mmap"]);
-        command.arg(format!("--filename={path}"));
+        command.arg(fio::filename(&self.row.target.path));
         command.arg(format!("--bs={BLOCK}"));
         command.arg(format!("--size={}", self.row.size));
         command.arg(format!("--io_size={}", reads * BLOCK));
