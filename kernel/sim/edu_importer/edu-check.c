@@ -22,7 +22,7 @@
 #include "edu_importer.h"
 
 #define DEVICE	"/dev/edu_importer"
-#define LENGTH	(128 * 1024)
+#define LENGTH	(64 * 1024)
 
 #define check(ok, what)							\
 	do {								\
