@@ -11,8 +11,8 @@ use super::measure::Summary;
 use super::pattern::Pattern;
 use super::schemes::{self, HEAP_GATHER, Means, Runner, Scheme};
 use super::trouble::{Outcome, Trouble, Verdict};
+use super::turns::take_turns;
 use crate::exit::Failure;
-use crate::progress::Bar;
 use crate::signals;
 use crate::size::show_size;
 
@@ -141,32 +141,15 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Schemes take turns, so that what changes in the meantime meets all of them.
     fn size(&self) -> Result<Size, Failure> {
-        let schemes = schemes::all();
-        let mut results: Vec<Samples> = vec![Ok(Vec::new()); schemes.len()];
-        let (bar, runs, count) = (Bar::steps(), self.args.runs, schemes.len() as u64);
-        touch_memory(self.disk.len());
-        for run in 0..=runs {
-            for (index, scheme) in schemes.iter().enumerate() {
-                let size = show_size(self.disk.len());
-                bar.say(format!("{size}, run {run} of {runs}: {}", scheme.name()));
-                bar.update(u64::from(run) * count + index as u64, u64::from(runs + 1) * count);
-                let Ok(samples) = &mut results[index] else { continue };
-                // Run 0, of a part, is for whatever is slow the first time.
-                let most = if run == 0 { FIRST } else { u64::MAX };
-                match self.sample(*scheme, self.disk.len().min(most)) {
-                    Ok(_) if run == 0 => {}
-                    Ok(sample) => samples.push(sample),
-                    // What worked before is not what the kernel lacks.
-                    Err(trouble) if !samples.is_empty() => results[index] = Err(trouble.grave()),
-                    Err(trouble) => results[index] = Err(trouble),
-                }
-                Failure::if_interrupted().inspect_err(|_| bar.finish())?;
-            }
-        }
-        bar.finish();
-        Ok(Size { bytes: self.disk.len(), reason: None, rows: lines(&schemes, &results) })
+        let (schemes, bytes) = (schemes::all(), self.disk.len());
+        touch_memory(bytes);
+        let name = |scheme: &Scheme| format!("{}, {}", show_size(bytes), scheme.name());
+        // Run 0 is of a part.
+        let most = |run| if run == 0 { FIRST } else { u64::MAX };
+        let run = |scheme: &Scheme, run| self.sample(*scheme, bytes.min(most(run))).map(Some);
+        let results = take_turns(&schemes, 0..=self.args.runs, name, run)?;
+        Ok(Size { bytes, reason: None, rows: lines(&schemes, &results) })
     }
 
     /// Makes the buffer, compares it, and reads into it once more where its I/O is to be told

@@ -26,6 +26,7 @@ mod stream;
 mod table;
 mod table_page;
 mod trouble;
+mod turns;
 mod ways;
 
 use args::{BenchArgs, What};

@@ -7,14 +7,12 @@ use super::disk::{Caches, DiskFile};
 use super::facts::{self, Facts};
 use super::measure::Start;
 use super::pattern::Pattern;
-use super::results::{Part, Sample, Samples, Table, compare, line};
+use super::results::{Part, Sample, Table, compare, line};
 use super::rows::{ROWS, Row};
 use super::trouble::Trouble;
+use super::turns::take_turns;
 use super::ways::{Direction, Mover};
 use crate::exit::Failure;
-use crate::progress::Bar;
-
-const COUNT: u64 = ROWS.len() as u64;
 
 impl Table {
     pub(crate) fn measure(args: &TableArgs) -> Result<Self, Failure> {
@@ -25,7 +23,8 @@ impl Table {
         disk.write(&content)?;
         touch_memory(total);
         let mut bench = Bench::new(args, disk, content);
-        let parts = args.direction.each().iter().map(|direction| bench.part(*direction)).collect();
+        let parts = args.direction.each().iter().map(|direction| bench.part(*direction));
+        let parts = parts.collect::<Result<_, _>>()?;
         Ok(Self {
             schema: 1,
             bench: "table",
@@ -53,30 +52,16 @@ impl<'a> Bench<'a> {
         Self { args, disk, content, next: 1, caches: Caches::new(args.common.keep_caches) }
     }
 
-    /// Rows take turns, so that what changes in the meantime meets all of them.
-    fn part(&mut self, direction: Direction) -> Part {
-        let mut results: Vec<Samples> = vec![Ok(Vec::new()); ROWS.len()];
-        let bar = Bar::steps();
+    fn part(&mut self, direction: Direction) -> Result<Part, Failure> {
         let TableArgs { buffers, runs, .. } = *self.args;
-        for run in 0..=runs {
-            for (index, row) in ROWS.into_iter().enumerate() {
-                bar.say(format!("{}, run {run} of {runs}: {}", direction.verb(), row.name()));
-                bar.update(u64::from(run) * COUNT + index as u64, u64::from(runs + 1) * COUNT);
-                let Ok(samples) = &mut results[index] else { continue };
-                // Run 0, of one buffer, is for whatever is slow the first time.
-                match self.sample(row, direction, if run == 0 { 1 } else { buffers }) {
-                    Ok(_) if run == 0 => {}
-                    Ok(sample) => samples.push(sample),
-                    // What worked before is not what the kernel lacks.
-                    Err(trouble) if !samples.is_empty() => results[index] = Err(trouble.grave()),
-                    Err(trouble) => results[index] = Err(trouble),
-                }
-            }
-        }
-        bar.finish();
+        let name = |row: &Row| format!("{}, {}", direction.verb(), row.name());
+        // Run 0 is of one buffer.
+        let count = |run| if run == 0 { 1 } else { buffers };
+        let run = |row: &Row, run| self.sample(*row, direction, count(run)).map(Some);
+        let results = take_turns(&ROWS, 0..=runs, name, run)?;
         let rows = ROWS.into_iter().zip(&results).enumerate();
         let rows = rows.map(|(index, (row, result))| line(index + 1, row, self.disk.len(), result));
-        compare(direction, rows.collect())
+        Ok(compare(direction, rows.collect()))
     }
 
     /// Creates, moves, compares, destroys and closes a number of buffers.

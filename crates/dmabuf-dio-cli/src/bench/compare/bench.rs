@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::fio::Fio;
 use super::own::Own;
-use super::results::{Sample, Samples, Size, lines};
+use super::results::{Sample, Size, lines};
 use super::safetensors::{SafeTensors, Tensors};
 use super::settings::Found;
 use super::way::{Source, Way};
@@ -15,8 +15,8 @@ use crate::bench::facts::{Facts, lack_of_memory, spare_memory};
 use crate::bench::mapping::{Mapping, Pages};
 use crate::bench::pattern::Pattern;
 use crate::bench::trouble::{Status, Trouble, Verdict};
+use crate::bench::turns::take_turns;
 use crate::exit::Failure;
-use crate::progress::Bar;
 use crate::signals;
 use crate::size::show_size;
 
@@ -120,27 +120,11 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Ways take turns, so that what changes in the meantime meets all of them.
     fn size(&self) -> Result<Size, Failure> {
         let ways = self.ways();
-        let mut results: Vec<Samples> = vec![Ok(Vec::new()); ways.len()];
-        let (bar, count) = (Bar::steps(), ways.len() as u64);
-        let size = show_size(self.len());
-        for run in 0..self.runs {
-            for (index, way) in ways.iter().enumerate() {
-                bar.say(format!("{size}, run {} of {}: {}", run + 1, self.runs, way.name()));
-                bar.update(u64::from(run) * count + index as u64, u64::from(self.runs) * count);
-                let Ok(samples) = &mut results[index] else { continue };
-                match self.sample(way, run == 0 || self.args.verify) {
-                    Ok(sample) => samples.push(sample),
-                    // What worked before is not what the kernel lacks.
-                    Err(trouble) if !samples.is_empty() => results[index] = Err(trouble.grave()),
-                    Err(trouble) => results[index] = Err(trouble),
-                }
-                Failure::if_interrupted().inspect_err(|_| bar.finish())?;
-            }
-        }
-        bar.finish();
+        let name = |way: &Way| format!("{}, {}", show_size(self.len()), way.name());
+        let run = |way: &Way, run| self.sample(way, run == 1 || self.args.verify).map(Some);
+        let results = take_turns(&ways, 1..=self.runs, name, run)?;
         let (base, rows) = lines(&ways, &results, self.total());
         let seeds = self.files.iter().map(|file| file.pattern.seed()).collect();
         Ok(Size { bytes: self.len(), seeds, runs: self.runs, reason: None, base, rows })

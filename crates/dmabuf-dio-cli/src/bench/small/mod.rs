@@ -17,17 +17,16 @@ mod uring;
 use args::SmallArgs;
 pub(crate) use page::page;
 pub(crate) use results::Small;
-use results::{Line, Point, Sample};
-use rows::{By, Row};
+use results::{Line, Point};
+use rows::Row;
 use target::Target;
 
 use super::clock::Clock;
 use super::compare::fio::Fio;
 use super::disk::DiskFile;
 use super::facts::Facts;
-use super::trouble::Trouble;
+use super::turns::take_turns;
 use crate::exit::{FAILED, Failure};
-use crate::progress::Bar;
 use crate::signals;
 
 /// What is read at a time.
@@ -46,7 +45,7 @@ impl Small {
         let clock = Clock::start()
             .map_err(|error| Failure::new(FAILED, format!("no clock: {error}"), "see sched(7)"))?;
         let rows = Row::selected(&targets, args)?;
-        let lines = take_turns(&rows, args, &clock)?;
+        let lines = lines(&rows, args, &clock)?;
         Ok(Self {
             schema: 1,
             bench: "small",
@@ -78,41 +77,20 @@ fn offsets(args: &SmallArgs) -> Vec<u64> {
 }
 
 /// Lets every point be compared once, and then all take turns.
-fn take_turns(rows: &[Row<'_>], args: &SmallArgs, clock: &Clock) -> Result<Vec<Line>, Failure> {
+fn lines(rows: &[Row<'_>], args: &SmallArgs, clock: &Clock) -> Result<Vec<Line>, Failure> {
     let offsets = offsets(args);
     let points: Vec<_> =
         rows.iter().flat_map(|row| args.depths.iter().map(move |depth| (row, *depth))).collect();
-    let mut results: Vec<Result<Vec<Sample>, Trouble>> =
-        points.iter().map(|_| Ok(vec![])).collect();
-    let bar = Bar::steps();
-    let steps = u64::from(args.runs + 1) * points.len() as u64;
-    let mut step = 0;
-    for run in 0..=args.runs {
-        for ((row, depth), result) in points.iter().zip(&mut results) {
-            Failure::if_interrupted().inspect_err(|_| bar.finish())?;
-            bar.say(format!("run {run}: {}, {depth} in flight", row.name()));
-            bar.update(step, steps);
-            step += 1;
-            let Ok(samples) = result else { continue };
-            let sample = match run {
-                0 => row.compare(*depth, &offsets).map(|()| None),
-                // What worked before is not what the kernel lacks.
-                _ if row.by == By::Us => {
-                    row.run(*depth, &offsets, clock).map(Some).map_err(Trouble::grave)
-                }
-                _ => row.run(*depth, &offsets, clock).map(Some),
-            };
-            match sample {
-                Ok(sample) => samples.extend(sample),
-                Err(trouble) => *result = Err(trouble),
-            }
-        }
-    }
-    bar.finish();
-    let mut points = results.chunks(args.depths.len());
+    let name = |(row, depth): &(&Row<'_>, u32)| format!("{}, {depth} in flight", row.name());
+    let run = |(row, depth): &(&Row<'_>, u32), run| match run {
+        0 => row.compare(*depth, &offsets).map(|()| None),
+        _ => row.run(*depth, &offsets, clock).map(Some),
+    };
+    let results = take_turns(&points, 0..=args.runs, name, run)?;
+    let results = results.chunks(args.depths.len());
     Ok(rows
         .iter()
-        .zip(&mut points)
+        .zip(results)
         .map(|(row, results)| {
             let points = args.depths.iter().zip(results);
             Line::of(row, points.map(|(depth, result)| Point::of(*depth, result)).collect())

@@ -12,8 +12,8 @@ mod usb;
 use args::StreamArgs;
 use device::Adc;
 pub(crate) use page::page;
+use results::Line;
 pub(crate) use results::Streams;
-use results::{Line, Sample};
 use rows::{Bench, Row};
 use usb::Usb;
 
@@ -22,9 +22,8 @@ use rustix::io::Errno as Os;
 use super::clock::Clock;
 use super::disk::DiskFile;
 use super::facts::Facts;
-use super::trouble::Trouble;
+use super::turns::take_turns;
 use crate::exit::{FAILED, Failure};
-use crate::progress::Bar;
 use crate::signals;
 use crate::size::show_size;
 
@@ -40,7 +39,10 @@ impl Streams {
             .map_err(|error| Failure::new(FAILED, format!("no clock: {error}"), "see sched(7)"))?;
         let bench = Bench { args, clock: &clock, adc: &adc, usb: usb.as_ref() };
         let rows = rows::selected(args)?;
-        let results = take_turns(&bench, &rows)?;
+        // Run 0 is the one with samples compared.
+        let name = |row: &Row| format!("{}, blocks of {}", row.name(), show_size(row.block));
+        let run = |row: &Row, run| bench.run(*row, run == 0).map(Some);
+        let results = take_turns(&rows, 0..=args.runs, name, run)?;
         let lines = rows.iter().zip(&results).map(|(row, result)| Line::of(*row, result));
         Ok(Self {
             schema: 1,
@@ -59,33 +61,4 @@ impl Streams {
 /// The number of an error of the library, where it has one.
 fn errno(error: &dmabuf_dio::Error) -> Os {
     Os::from_raw_os_error(error.errno().map_or(libc::EIO, dmabuf_dio::Errno::raw))
-}
-
-/// Runs every row once with its samples compared, and then in turns.
-fn take_turns(
-    bench: &Bench<'_>,
-    rows: &[Row],
-) -> Result<Vec<Result<Vec<Sample>, Trouble>>, Failure> {
-    let bar = Bar::steps();
-    let mut results: Vec<_> = rows.iter().map(|_| Ok(Vec::new())).collect();
-    let steps = u64::from(bench.args.runs + 1) * rows.len() as u64;
-    let mut step = 0;
-    for run in 0..=bench.args.runs {
-        for (row, result) in rows.iter().zip(&mut results) {
-            Failure::if_interrupted().inspect_err(|_| bar.finish())?;
-            bar.say(format!("run {run}: {}, blocks of {}", row.name(), show_size(row.block)));
-            bar.update(step, steps);
-            step += 1;
-            let Ok(samples) = result else { continue };
-            match bench.run(*row, run == 0) {
-                Ok(_) if run == 0 => {}
-                Ok(sample) => samples.push(sample),
-                Err(trouble) if run == 0 => *result = Err(trouble),
-                // What worked before is not what the kernel lacks.
-                Err(trouble) => *result = Err(trouble.grave()),
-            }
-        }
-    }
-    bar.finish();
-    Ok(results)
 }
