@@ -19,6 +19,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use crate::exit::{FAILED, Failure};
+
 /// Set by `vm/run --icount`.
 const ICOUNT: &str = "DMABUF_DIO_ICOUNT";
 /// The longest timer tick in use.
@@ -60,7 +62,12 @@ pub(crate) struct Mark {
 
 impl Clock {
     /// Starts, and finds out what is to be subtracted.
-    pub(crate) fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> Result<Self, Failure> {
+        let failure = |error| Failure::new(FAILED, format!("no clock: {error}"), "see sched(7)");
+        Self::calibrated().map_err(failure)
+    }
+
+    fn calibrated() -> io::Result<Self> {
         let one_cpu = thread::available_parallelism()?.get() == 1;
         let unit = match std::env::var_os(ICOUNT) {
             Some(_) if one_cpu => Unit::Instructions,

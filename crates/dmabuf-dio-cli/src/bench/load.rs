@@ -13,7 +13,6 @@ use super::schemes::{self, HEAP_GATHER, Means, Runner, Scheme};
 use super::trouble::{Outcome, Trouble, Verdict};
 use super::turns::take_turns;
 use crate::exit::Failure;
-use crate::signals;
 use crate::size::show_size;
 
 /// How much is moved in the run that does not count.
@@ -81,19 +80,17 @@ type Samples = Result<Vec<Sample>, Trouble>;
 
 impl Comparison {
     pub(crate) fn measure(args: &LoadArgs) -> Result<Self, Failure> {
-        signals::token();
-        let probe = DiskFile::create(&args.common.dir, 0)?;
+        let facts = super::begin(&args.common)?;
         let mut comparison = Self {
             schema: 1,
             bench: "load",
-            facts: Facts::gather(&probe, &args.common),
+            facts,
             runs: args.runs,
             heap_gather: args.gather.unwrap_or(HEAP_GATHER),
             module_gather: args.gather,
-            sendfile_to_dmabuf: sendfile_to_dmabuf(&probe),
+            sendfile_to_dmabuf: sendfile_to_dmabuf(&DiskFile::create(&args.common.dir, 0)?),
             sizes: Vec::new(),
         };
-        drop(probe);
         for (number, bytes) in args.sizes.iter().enumerate() {
             let size = match lack_of_memory(*bytes) {
                 Some(lack) => Size::left_out(*bytes, lack),

@@ -29,9 +29,11 @@ mod trouble;
 mod turns;
 mod ways;
 
-use args::{BenchArgs, What};
+use args::{BenchArgs, CommonArgs, What};
 use compare::Compare;
 use cost::Cost;
+use disk::DiskFile;
+use facts::Facts;
 use load::Comparison;
 use results::Table;
 use small::Small;
@@ -39,6 +41,7 @@ use stream::Streams;
 use trouble::Verdict;
 
 use crate::exit::{DIFFERENT, FAILED, Failure, UNAVAILABLE};
+use crate::signals;
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.what {
@@ -74,6 +77,13 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
             conclude(cost.verdict())
         }
     }
+}
+
+/// What a measurement begins with: from here on signals end it in good order, and it is known
+/// where it takes place.
+fn begin(args: &CommonArgs) -> Result<Facts, Failure> {
+    signals::token();
+    Ok(Facts::gather(&DiskFile::create(&args.dir, 0)?, args))
 }
 
 fn conclude(verdict: Verdict) -> Result<(), Failure> {

@@ -47,8 +47,7 @@ pub(crate) struct Compare {
 
 impl Compare {
     pub(crate) fn measure(args: &CompareArgs) -> Result<Self, Failure> {
-        signals::token();
-        let facts = Facts::gather(&DiskFile::create(&args.common.dir, 0)?, &args.common);
+        let facts = crate::bench::begin(&args.common)?;
         let mut compare = Self {
             schema: 1,
             bench: "compare",

@@ -6,7 +6,7 @@ use rustix::io::Errno as Os;
 use super::window;
 use crate::bench::buffers::Buffer;
 use crate::bench::clock::Clock;
-use crate::bench::pattern::{Difference, Pattern};
+use crate::bench::pattern::{Difference, POISON, Pattern};
 use crate::bench::trouble::Trouble;
 
 /// A part of a transfer.
@@ -81,6 +81,15 @@ impl<'a> Meter<'a> {
         self.compare_with(|content| {
             let found = buffer.check(content, 0)?;
             buffer.poison()?;
+            Ok(found)
+        })
+    }
+
+    /// The same with memory of this process.
+    pub(crate) fn compare_bytes(&self, bytes: &mut [u8]) -> Result<(), Trouble> {
+        self.compare_with(|content| {
+            let found = content.check(bytes, 0);
+            bytes.fill(POISON);
             Ok(found)
         })
     }

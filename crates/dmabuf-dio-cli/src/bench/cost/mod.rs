@@ -19,13 +19,12 @@ use ways::{Setup, Way};
 
 use super::buffers::touch_memory;
 use super::disk::{Caches, DiskFile};
-use super::facts::{Facts, lack_of_memory};
+use super::facts::lack_of_memory;
 use super::only::select;
 use super::pattern::Pattern;
 use super::trouble::Trouble;
-use crate::exit::{FAILED, Failure};
+use crate::exit::Failure;
 use crate::progress::Bar;
-use crate::signals;
 use crate::size::show_size;
 
 /// A run moves at least this much, in several transfers if need be, so that a timer tick more
@@ -40,13 +39,9 @@ const TIMES: u32 = 60;
 
 impl Cost {
     pub(crate) fn measure(args: &CostArgs) -> Result<Self, Failure> {
-        signals::token();
         let ways = selected(&args.only)?;
-        let probe = DiskFile::create(&args.common.dir, 0)?;
-        let facts = Facts::gather(&probe, &args.common);
-        drop(probe);
-        let clock = Clock::start()
-            .map_err(|error| Failure::new(FAILED, format!("no clock: {error}"), "see sched(7)"))?;
+        let facts = super::begin(&args.common)?;
+        let clock = Clock::start()?;
         let sizes = args.sizes.iter().map(|bytes| size(args, &ways, &clock, *bytes));
         let sizes = sizes.collect::<Result<_, _>>()?;
         Ok(Self {

@@ -23,27 +23,20 @@ use target::Target;
 
 use super::clock::Clock;
 use super::compare::fio::Fio;
-use super::disk::DiskFile;
-use super::facts::Facts;
 use super::turns::take_turns;
-use crate::exit::{FAILED, Failure};
-use crate::signals;
+use crate::exit::Failure;
 
 /// What is read at a time.
 const BLOCK: u64 = 4096;
 
 impl Small {
     pub(crate) fn measure(args: &SmallArgs) -> Result<Self, Failure> {
-        signals::token();
-        let probe = DiskFile::create(&args.common.dir, 0)?;
-        let facts = Facts::gather(&probe, &args.common);
-        drop(probe);
+        let facts = super::begin(&args.common)?;
         let dir = [args.common.dir.clone()];
         let paths = if args.on.is_empty() { &dir[..] } else { &args.on };
         let targets = (0..).zip(paths).map(|(number, path)| Target::open(path, args, number));
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
-        let clock = Clock::start()
-            .map_err(|error| Failure::new(FAILED, format!("no clock: {error}"), "see sched(7)"))?;
+        let clock = Clock::start()?;
         let rows = Row::selected(&targets, args)?;
         let lines = lines(&rows, args, &clock)?;
         Ok(Self {

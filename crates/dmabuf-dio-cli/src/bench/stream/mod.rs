@@ -20,23 +20,16 @@ use usb::Usb;
 use rustix::io::Errno as Os;
 
 use super::clock::Clock;
-use super::disk::DiskFile;
-use super::facts::Facts;
 use super::turns::take_turns;
-use crate::exit::{FAILED, Failure};
-use crate::signals;
+use crate::exit::Failure;
 use crate::size::show_size;
 
 impl Streams {
     pub(crate) fn measure(args: &StreamArgs) -> Result<Self, Failure> {
-        signals::token();
-        let probe = DiskFile::create(&args.common.dir, 0)?;
-        let facts = Facts::gather(&probe, &args.common);
-        drop(probe);
+        let facts = super::begin(&args.common)?;
         let adc = Adc::find(&args.device)?;
         let usb = Usb::open(args.usb.as_deref());
-        let clock = Clock::start()
-            .map_err(|error| Failure::new(FAILED, format!("no clock: {error}"), "see sched(7)"))?;
+        let clock = Clock::start()?;
         let bench = Bench { args, clock: &clock, adc: &adc, usb: usb.as_ref() };
         let rows = rows::selected(args)?;
         // Run 0 is the one with samples compared.

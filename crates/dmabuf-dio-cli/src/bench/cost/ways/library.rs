@@ -39,11 +39,7 @@ pub(super) fn load_private(setup: &mut Setup<'_>, meter: &mut Meter<'_>) -> Resu
     let loader = Loader::from_fd(file.as_fd());
     let mut bytes = meter.load(|| loader.load_private()).map_err(|error| trouble(&error))?;
     whole("Loader::load_private", bytes.len() as u64, setup.len())?;
-    meter.compare_with(|content| {
-        let found = content.check(&bytes, 0);
-        bytes.fill(POISON);
-        Ok(found)
-    })?;
+    meter.compare_bytes(&mut bytes)?;
     meter.close(|| drop(bytes));
     Ok(())
 }

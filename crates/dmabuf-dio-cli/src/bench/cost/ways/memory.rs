@@ -8,7 +8,6 @@ use crate::bench::buffers::{Kind, Maker, memfd};
 use crate::bench::cost::meter::{Meter, failed, io_failed};
 use crate::bench::cost::ring;
 use crate::bench::disk::Mode;
-use crate::bench::pattern::POISON;
 use crate::bench::trouble::Trouble;
 use crate::bench::ways::{Direction, Mover, Way};
 
@@ -25,11 +24,7 @@ pub(super) fn read_to_malloc(setup: &mut Setup<'_>, meter: &mut Meter<'_>) -> Re
     unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MALLOC_BY_MMAP) };
     let mut bytes = meter.allocation(|| vec![0_u8; len]);
     meter.io(|| file.read_exact_at(&mut bytes, 0)).map_err(io_failed("pread"))?;
-    meter.compare_with(|content| {
-        let found = content.check(&bytes, 0);
-        bytes.fill(POISON);
-        Ok(found)
-    })?;
+    meter.compare_bytes(&mut bytes)?;
     meter.close(|| drop(bytes));
     Ok(())
 }
