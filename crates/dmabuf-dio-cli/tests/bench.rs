@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `dmabuf-dio bench`, as a user types it.
 //!
-//! `DMABUF_DIO_TEST_DIR` says where the file goes. `DMABUF_DIO_REQUIRE` names what a guest has to
-//! offer: rows that need only that must have figures.
+//! `DMABUF_DIO_REQUIRE` names what a guest has to offer: rows that need only that must have
+//! figures.
 
-use std::path::PathBuf;
+mod common;
+
 use std::process::{Command, Output, Stdio};
 
+use common::folder;
 use serde_json::Value;
 use tempfile::TempDir;
 
 const READ_GATHER: &str = "/sys/module/dma_heap/parameters/read_gather";
-
-fn folder() -> TempDir {
-    let parent = std::env::var_os("DMABUF_DIO_TEST_DIR")
-        .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
-    tempfile::Builder::new().prefix("bench-").tempdir_in(parent).expect("a folder for the test")
-}
 
 fn bench(folder: &TempDir, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dmabuf-dio"))
@@ -439,7 +435,7 @@ fn compare_leaves_nothing_when_it_is_interrupted() {
     let folder = folder();
     let before = settings();
     // The peer is the last way of the first run, and the bench waits for it.
-    let other = crate::folder();
+    let other = common::folder();
     let started = other.path().join("started");
     let ready = "echo \\{\\\"ready\\\":true\\}";
     let peer = format!("slow=touch {}; {ready}; sleep 1000; :", started.display());

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command, as a user types it.
-//!
-//! `DMABUF_DIO_TEST_DIR` says where test files go; it has to be on a file system with `O_DIRECT`.
+
+mod common;
 
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
+use common::{folder, ok, program, run};
 use serde_json::Value;
 use tempfile::TempDir;
-
-fn folder() -> TempDir {
-    let parent = std::env::var_os("DMABUF_DIO_TEST_DIR")
-        .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
-    tempfile::Builder::new().prefix("cli-").tempdir_in(parent).expect("a folder for the test")
-}
 
 /// A file in which no two pages are alike.
 fn file(folder: &TempDir, len: usize) -> (PathBuf, Vec<u8>) {
@@ -27,28 +21,8 @@ fn file(folder: &TempDir, len: usize) -> (PathBuf, Vec<u8>) {
     (path, bytes)
 }
 
-fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dmabuf-dio"));
-    for name in ["DMABUF_DIO_FD", "DMABUF_DIO_OFFSET", "DMABUF_DIO_LEN"] {
-        command.env_remove(name);
-    }
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    program().args(arguments).stdin(Stdio::null()).output().expect("run dmabuf-dio")
-}
-
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path of text")
-}
-
-#[track_caller]
-fn ok(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {:?}\n{errors}", output.status);
-    String::from_utf8(output.stdout).expect("text")
 }
 
 /// Runs what has to fail with a code, and returns the two lines that it says.

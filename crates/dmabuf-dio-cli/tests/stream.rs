@@ -2,15 +2,18 @@
 //! `dmabuf-dio capture` and `replay`, as a user types them, with the simulated devices of
 //! `kernel/sim/iio_stream`, where these are.
 
+mod common;
+
 use std::fs;
 use std::io::Read as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use common::{folder, ok, program, run};
 use serde_json::Value;
 
 const FRAME: usize = 8;
@@ -31,9 +34,7 @@ impl Setup {
             println!("skipped: no simulated IIO device");
             return None;
         }
-        let parent = std::env::var_os("DMABUF_DIO_TEST_DIR")
-            .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
-        Some(Self { folder: tempfile::tempdir_in(parent).expect("a folder"), _lock: lock })
+        Some(Self { folder: folder(), _lock: lock })
     }
 
     fn path(&self, name: &str) -> String {
@@ -52,24 +53,6 @@ fn sysfs(name: &str) -> Option<PathBuf> {
 fn number(device: &str, attribute: &str) -> u64 {
     let path = sysfs(device).expect("a device").join(attribute);
     fs::read_to_string(path).expect(attribute).trim().parse().expect("a number")
-}
-
-fn program(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dmabuf-dio"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    program(arguments).output().expect("run dmabuf-dio")
-}
-
-#[track_caller]
-fn ok(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {:?}\n{errors}", output.status);
-    String::from_utf8(output.stdout).expect("text")
 }
 
 #[track_caller]
@@ -204,7 +187,8 @@ fn over_the_network() {
 }
 
 fn start(arguments: &[&str]) -> Child {
-    program(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started")
+    let (out, errors) = (Stdio::piped(), Stdio::piped());
+    program().args(arguments).stdout(out).stderr(errors).spawn().expect("started")
 }
 
 fn signal(child: &Child, name: &str) {

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the tests share.
+//!
+//! `DMABUF_DIO_TEST_DIR` says where test files go; it has to be on a file system with `O_DIRECT`.
+
+#![allow(dead_code)]
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A folder for one test.
+pub(crate) fn folder() -> TempDir {
+    let parent = std::env::var_os("DMABUF_DIO_TEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+    tempfile::Builder::new().prefix("cli-").tempdir_in(parent).expect("a folder for the test")
+}
+
+/// The command, with no buffer to inherit.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dmabuf-dio"));
+    for name in ["DMABUF_DIO_FD", "DMABUF_DIO_OFFSET", "DMABUF_DIO_LEN"] {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    program().args(arguments).output().expect("run dmabuf-dio")
+}
+
+/// Runs what has to succeed, and returns what it prints.
+#[track_caller]
+pub(crate) fn ok(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {:?}\n{errors}", output.status);
+    String::from_utf8(output.stdout).expect("text")
+}
