@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::args::DoctorArgs;
 use crate::exit::Failure;
-use crate::show::{Lines, exact};
+use crate::show::{Lines, exact, json};
 use crate::size::show_size;
 
 /// What `--json` prints.
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let file = args.file.as_ref().map(probe::file).transpose()?;
     let text = if args.json {
         let output = Output { schema: 1, system: &system, file: file.as_ref() };
-        serde_json::to_string_pretty(&output).map_err(std::io::Error::from)? + "\n"
+        json(&output)?
     } else {
         human(&system, file.as_ref())
     };

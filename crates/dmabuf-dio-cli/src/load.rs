@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::args::LoadArgs;
 use crate::exit::{CANNOT_RUN, DIFFERENT, FAILED, Failure, NOT_FOUND};
 use crate::progress::Bar;
-use crate::show::{Lines, REPORT, exact};
+use crate::show::{Lines, REPORT, exact, json};
 use crate::signals;
 use crate::size::show_size;
 use crate::verify::{Verified, verify};
@@ -94,7 +94,7 @@ fn print(args: &LoadArgs, loaded: &Loaded, verified: Option<&Verified>) -> Resul
             report: &loaded.report,
             verify: verified,
         };
-        serde_json::to_string_pretty(&output).map_err(std::io::Error::from)? + "\n"
+        json(&output)?
     } else {
         human(args, loaded, verified)
     };

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::args::SaveArgs;
 use crate::exit::{Failure, USAGE};
 use crate::progress::Bar;
-use crate::show::{Lines, REPORT, exact};
+use crate::show::{Lines, REPORT, exact, json};
 use crate::signals;
 
 /// What `--json` prints.
@@ -127,7 +127,7 @@ fn print(args: &SaveArgs, buf: &DmaBuf, part: Part, report: &Report) -> Result<(
             buffer_length: buf.len(),
             report,
         };
-        serde_json::to_string_pretty(&output).map_err(std::io::Error::from)? + "\n"
+        json(&output)?
     } else {
         let mut lines = Lines::new(REPORT);
         lines.line("file", args.file.display().to_string());

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reports for people: a word, and what there is to say about it.
+//! Reports: for people a word and what there is to say about it, for programs JSON.
 
 use std::fmt::Write as _;
+use std::io;
 
 use dmabuf_dio::{Mode, Refusal, Report};
+use serde::Serialize;
 
 use crate::size::show_size;
 
@@ -60,6 +62,11 @@ impl Lines {
             self.line("not", refused(refusal));
         }
     }
+}
+
+/// A report for programs.
+pub(crate) fn json(what: &impl Serialize) -> io::Result<String> {
+    Ok(serde_json::to_string_pretty(what)? + "\n")
 }
 
 /// A number of bytes, exactly and then at a glance.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::args::CommonArgs;
 use super::grid::{Grid, note, wrap};
 use crate::exit::{FAILED, Failure};
+use crate::show::json;
 
 /// What is shown, one thing below the other.
 #[derive(Debug, Default)]
@@ -77,7 +78,7 @@ pub(crate) fn publish(
     result: &impl Serialize,
 ) -> Result<(), Failure> {
     let text = if args.json {
-        serde_json::to_string_pretty(result).map_err(std::io::Error::from)? + "\n"
+        json(result)?
     } else if args.markdown {
         page.markdown()
     } else {

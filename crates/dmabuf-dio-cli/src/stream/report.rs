@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::args::StreamArgs;
 use super::device::Chosen;
 use crate::exit::Failure;
-use crate::show::{Lines, exact};
+use crate::show::{Lines, exact, json};
 
 /// How many gaps are shown to people.
 const SHOWN: usize = 10;
@@ -69,7 +69,7 @@ pub(crate) fn print(
             description: end.sidecar.map(|path| path.display().to_string()),
             error: error.map(ToString::to_string),
         };
-        serde_json::to_string_pretty(&output).map_err(std::io::Error::from)? + "\n"
+        json(&output)?
     } else {
         human(end, summary, frames)
     };

@@ -11,6 +11,7 @@ use dmabuf_dio::stream::{Channel, Gap, Kind};
 use serde_json::{Map, Value, json};
 
 use super::device::Chosen;
+use crate::show;
 
 const VERSION: &str = "1.2.0";
 const DATA: &str = "sigmf-data";
@@ -60,7 +61,7 @@ impl Sidecar {
     /// Writes it; one that is there is replaced at once by the whole of the new one.
     /// `bytes` is how much the file has.
     pub(crate) fn write(&self, gaps: &[Gap], bytes: u64) -> io::Result<()> {
-        let text = serde_json::to_string_pretty(&self.value(gaps, bytes))? + "\n";
+        let text = show::json(&self.value(gaps, bytes))?;
         let partial = self.path.with_extension("sigmf-meta.partial");
         let written = fs::write(&partial, text)
             .and_then(|()| fs::File::open(&partial)?.sync_all())
