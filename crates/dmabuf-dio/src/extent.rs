@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ranges of a transfer, and what of them direct I/O can move.
 
+use std::ops::Range;
+
 use crate::file::Alignment;
 
 /// A range of bytes that lies in the file and in the buffer.
@@ -60,6 +62,24 @@ impl Split {
     }
 }
 
+/// How memory is cut to be registered with a ring, which takes only so much in one piece.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// A piece begins every so many bytes.
+    pub(crate) step: u64,
+    /// How far it goes on behind the start of the next one.
+    pub(crate) overlap: u64,
+}
+
+impl Cut {
+    /// Where each piece of a range begins, and how long it is.
+    pub(crate) fn pieces(self, range: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
+        let end = range.end;
+        let length = move |at| (self.step + self.overlap).min(end - at);
+        range.step_by(self.step as usize).map(move |at| (at, length(at)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +117,14 @@ mod tests {
     fn incongruent() {
         assert_eq!(Split::new(extent(0, 2, 1024), BLOCK), None);
         assert!(Split::new(extent(0, 4, 1024), BLOCK).is_some());
+    }
+
+    #[test]
+    fn pieces_overlap_up_to_the_end() {
+        let pieces = |overlap, end| Cut { step: 100, overlap }.pieces(50..end).collect::<Vec<_>>();
+        assert_eq!(pieces(0, 250), [(50, 100), (150, 100)]);
+        assert_eq!(pieces(30, 300), [(50, 130), (150, 130), (250, 50)]);
+        assert_eq!(pieces(30, 50), []);
     }
 
     #[test]

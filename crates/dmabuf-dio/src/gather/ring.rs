@@ -4,7 +4,6 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread::ThreadId;
 
-use dmabuf_dio_sys::dio::{self, Slot};
 use io_uring::types::{Fd, Fixed, SubmitArgs};
 use io_uring::{IoUring, opcode, squeue};
 
@@ -13,7 +12,8 @@ use super::plan::{Plan, Request};
 use crate::backend::Backend;
 use crate::control::Watch;
 use crate::errno::Errno;
-use crate::error::{Attempt, Result};
+use crate::error::{Attempt, Direction, Result};
+use crate::extent::Cut;
 use crate::file::File;
 use crate::memory::Mapping;
 use crate::uring::{self, TICK};
@@ -111,36 +111,22 @@ impl Ring {
 
     fn register(&mut self, file: BorrowedFd<'_>) -> Result<(), Attempt> {
         self.fixed_file = self.uring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
+        let cut = |shift: u32| Cut { step: 1 << shift, overlap: self.limit };
         match &self.memory {
             Memory::Attached { context, len, segments } => {
                 let shift = slot_shift(*len, *segments);
-                let length = |at| ((1 << shift) + self.limit).min(len - at);
-                let flags = dio::SLOT_READ;
-                let slots: Vec<_> = (0..*len)
-                    .step_by(1 << shift)
-                    .zip(0..)
-                    .map(|(at, index)| Slot { buf_offset: at, length: length(at), index, flags })
-                    .collect();
-                let count = slots.len() as u32;
-                self.uring.submitter().register_buffers_sparse(count).map_err(|error| {
-                    self.backend
-                        .refuse(format!("io_uring takes no table of {count} buffers"))
-                        .errno(Errno::from(&error))
-                })?;
-                via::slot::register(&mut self.uring, context, &slots)?;
+                let load = Direction::Load;
+                via::slot::lend(&mut self.uring, context, 0..*len, cut(shift), load)?;
                 self.places = Places::Slots { shift };
             }
             Memory::Mapped(mapping) => {
                 // The kernel takes 1 GiB at a time, and finds an offset at once.
                 let (shift, start) = (29, mapping.as_ptr() as u64);
-                let length = |at| ((1 << shift) + self.limit).min(mapping.len() - at);
-                let vectors: Vec<_> = (0..mapping.len())
-                    .step_by(1 << shift)
-                    .map(|at| libc::iovec {
-                        iov_base: mapping.at(at).cast(),
-                        iov_len: length(at) as usize,
-                    })
-                    .collect();
+                let vector = |(at, length)| libc::iovec {
+                    iov_base: mapping.at(at).cast(),
+                    iov_len: length as usize,
+                };
+                let vectors: Vec<_> = cut(shift).pieces(0..mapping.len()).map(vector).collect();
                 // SAFETY: the memory is mapped until after the ring is gone, see the fields.
                 let result = unsafe { self.uring.submitter().register_buffers(&vectors) };
                 self.places = match result {
@@ -279,7 +265,7 @@ fn entry(request: &Request, places: Places, fd: Option<i32>) -> squeue::Entry {
 fn failed(file: &File, errno: Errno) -> crate::Error {
     crate::Error::Transfer {
         path: file.path.clone(),
-        direction: crate::Direction::Load,
+        direction: Direction::Load,
         offset: 0,
         done: 0,
         length: 0,

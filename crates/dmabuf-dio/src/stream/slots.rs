@@ -6,14 +6,13 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dmabuf_dio_sys::dio::{self, Slot};
+use dmabuf_dio_sys::dio::Slot;
 use io_uring::{IoUring, cqueue, squeue};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno as Os;
 
 use super::ring::Ring;
-use crate::backend::{Backend, Refusal};
-use crate::errno::Errno;
+use crate::backend::Backend;
 use crate::error::{Attempt, Direction};
 use crate::via;
 
@@ -54,11 +53,8 @@ impl Slots {
         let entries = (2 * count + 2).next_power_of_two();
         let mut uring =
             IoUring::new(entries).map_err(|error| via::ring_refusal(Backend::UringSlot, &error))?;
-        uring.submitter().register_buffers_sparse(count).map_err(|error| refuse(count, &error))?;
-        let flags = match direction {
-            Direction::Load => dio::SLOT_READ,
-            Direction::Save => dio::SLOT_WRITE,
-        };
+        via::slot::make_room(&uring, blocks.len())?;
+        let flags = via::slot::flags(direction);
         for (index, block) in (0..).zip(blocks.blocks()) {
             if index > 0 {
                 // A context has one buffer; its slot keeps it open.
@@ -116,10 +112,4 @@ impl Slots {
         let fd = unsafe { BorrowedFd::borrow_raw(self.uring.as_raw_fd()) };
         PollFd::from_borrowed_fd(fd, PollFlags::IN)
     }
-}
-
-fn refuse(count: u32, error: &std::io::Error) -> Refusal {
-    Backend::UringSlot
-        .refuse(format!("io_uring takes no table of {count} buffers"))
-        .errno(Errno::from(error))
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The dma-buf's pages as `io_uring` fixed buffers, lent by the kernel module.
 
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 use dmabuf_dio_sys::dio::{self, Slot, UringCmd};
@@ -13,7 +14,7 @@ use crate::backend::{Backend, Refusal};
 use crate::buf::DmaBuf;
 use crate::errno::Errno;
 use crate::error::{Attempt, Direction, Error, Result};
-use crate::extent::Extent;
+use crate::extent::{Cut, Extent};
 use crate::memory::page_size;
 use crate::uring::{self, Job, Memory, Place, Progress};
 
@@ -60,7 +61,8 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
     }
     let attached = context.attach(Backend::UringSlot, buf)?;
     let mut memory = SlotMemory::new(extent);
-    memory.register(&mut ring, &context, task.direction)?;
+    let cut = Cut { step: SLOT, overlap: 0 };
+    lend(&mut ring, &context, memory.start..memory.end, cut, task.direction)?;
     let access = match task.direction {
         Direction::Load => Access::Write,
         Direction::Save => Access::Read,
@@ -105,31 +107,38 @@ impl SlotMemory {
     fn new(extent: Extent) -> Self {
         Self { start: extent.buf & !(page_size() - 1), end: extent.buf_end() }
     }
+}
 
-    fn register(
-        &self,
-        ring: &mut IoUring,
-        context: &Context,
-        direction: Direction,
-    ) -> Result<(), Attempt> {
-        let slots = (self.end - self.start).div_ceil(SLOT);
-        ring.submitter().register_buffers_sparse(slots as u32).map_err(|error| {
-            Backend::UringSlot
-                .refuse(format!("io_uring takes no table of {slots} buffers"))
-                .errno(Errno::from(&error))
-        })?;
-        let flags = match direction {
-            Direction::Load => dio::SLOT_READ,
-            Direction::Save => dio::SLOT_WRITE,
-        };
-        let slot = |index| {
-            let buf_offset = self.start + index * SLOT;
-            let length = SLOT.min(self.end - buf_offset);
-            Slot { buf_offset, length, index: index as u32, flags }
-        };
-        let slots: Vec<_> = (0..slots).map(slot).collect();
-        self::register(ring, context, &slots)
+/// Lends a range of the attached buffer to a ring, piece by piece.
+pub(crate) fn lend(
+    ring: &mut IoUring,
+    context: &Context,
+    range: Range<u64>,
+    cut: Cut,
+    direction: Direction,
+) -> Result<(), Attempt> {
+    let slot =
+        |((buf_offset, length), index)| Slot { buf_offset, length, index, flags: flags(direction) };
+    let slots: Vec<_> = cut.pieces(range).zip(0..).map(slot).collect();
+    make_room(ring, slots.len())?;
+    register(ring, context, &slots)
+}
+
+/// What I/O may do to the pages of a slot.
+pub(crate) fn flags(direction: Direction) -> u32 {
+    match direction {
+        Direction::Load => dio::SLOT_READ,
+        Direction::Save => dio::SLOT_WRITE,
     }
+}
+
+/// Gives a ring a table for so many slots.
+pub(crate) fn make_room(ring: &IoUring, slots: usize) -> Result<(), Refusal> {
+    ring.submitter().register_buffers_sparse(slots as u32).map_err(|error| {
+        Backend::UringSlot
+            .refuse(format!("io_uring takes no table of {slots} buffers"))
+            .errno(Errno::from(&error))
+    })
 }
 
 /// Fills slots of a ring in which nothing is in flight.
