@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::backend::{Backend, Refusal};
 use crate::errno::Errno;
+use crate::file::File;
 
 /// `Result` with this library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -165,6 +166,23 @@ pub enum Error {
         errno: Errno,
     },
 
+    /// The kernel refuses to wait for the requests in flight (`io_uring_enter(2)` fails, again and
+    /// again for a second). It may still use their memory: what of it is this process's is not
+    /// freed before the process ends, and a buffer that was passed in may change at any time until
+    /// then.
+    #[error(
+        "{}: {direction} failed, and what is in flight cannot be waited for: {errno}",
+        path.display()
+    )]
+    InFlight {
+        /// The file.
+        path: PathBuf,
+        /// Which way the bytes go.
+        direction: Direction,
+        /// Why the kernel does not wait.
+        errno: Errno,
+    },
+
     /// There is not enough memory for the buffer.
     #[error("not enough memory for a buffer of {wanted} bytes{}", available_text(*available))]
     NoMemory {
@@ -278,6 +296,10 @@ fn unavailable_text(asked: Option<Backend>, refusals: &[Refusal]) -> String {
 }
 
 impl Error {
+    pub(crate) fn in_flight(file: &File, direction: Direction, errno: Errno) -> Self {
+        Self::InFlight { path: file.path.clone(), direction, errno }
+    }
+
     /// One line that says what to do.
     pub fn hint(&self) -> String {
         match self {
@@ -313,6 +335,9 @@ impl Error {
             Self::Transfer { errno, .. } | Self::Target { errno, .. } => {
                 transfer_hint(*errno).into()
             }
+            Self::InFlight { .. } => {
+                "end the process, and use neither buffer nor file until then".into()
+            }
             Self::NoMemory { .. } => {
                 "free memory, or load the file in ranges (offset and length)".into()
             }
@@ -341,6 +366,7 @@ impl Error {
         match self {
             Self::Open { errno, .. }
             | Self::Transfer { errno, .. }
+            | Self::InFlight { errno, .. }
             | Self::Buffer { errno, .. }
             | Self::Stream { errno, .. }
             | Self::Target { errno, .. } => Some(*errno),

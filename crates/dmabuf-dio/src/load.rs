@@ -124,11 +124,11 @@ impl<'f> Loader<'f> {
     ///
     /// # Errors
     ///
-    /// On any error the buffer is freed. [`Error::Open`]; [`Error::Access`]; [`Error::NotAFile`];
-    /// [`Error::EmptyFile`] and [`Error::EmptyRange`]; [`Error::ShortFile`] also if the file is
-    /// truncated meanwhile; [`Error::RangeOverflow`]; [`Error::Setting`]; [`Error::NoMemory`];
-    /// [`Error::Transfer`], with `EIO` say; [`Error::Cancelled`]; [`Error::Unavailable`] if the
-    /// backend asked for is not available.
+    /// On any error but [`Error::InFlight`] the buffer is freed. [`Error::Open`];
+    /// [`Error::Access`]; [`Error::NotAFile`]; [`Error::EmptyFile`] and [`Error::EmptyRange`];
+    /// [`Error::ShortFile`] also if the file is truncated meanwhile; [`Error::RangeOverflow`];
+    /// [`Error::Setting`]; [`Error::NoMemory`]; [`Error::Transfer`], with `EIO` say;
+    /// [`Error::Cancelled`]; [`Error::Unavailable`] if the backend asked for is not available.
     pub fn load(&self) -> Result<Loaded> {
         let (file, length) = self.open()?;
         if length == 0 {
@@ -156,8 +156,7 @@ impl<'f> Loader<'f> {
     ///
     /// # Errors
     ///
-    /// As for [`load`](Self::load), but for [`Error::Unavailable`]. On any error the memory is
-    /// freed.
+    /// As for [`load`](Self::load), but for [`Error::Unavailable`].
     pub fn load_private(&self) -> Result<Private> {
         let (file, length) = self.open()?;
         if length == 0 {
@@ -187,7 +186,8 @@ impl<'f> Loader<'f> {
     ///
     /// As for [`load`](Self::load), and [`Error::RangeBeyondBuffer`],
     /// [`Error::ReadOnlyBuffer`] and [`Error::Buffer`]. After an error the range in the buffer
-    /// is undefined behind the bytes that the error says were moved.
+    /// is undefined behind the bytes that the error says were moved; after [`Error::InFlight`] it
+    /// may go on changing.
     pub fn load_into(&self, buf: &mut DmaBuf, buf_offset: u64) -> Result<Report> {
         let (file, length) = self.open()?;
         buf.check_range(buf_offset, length)?;

@@ -5,6 +5,7 @@ use std::alloc::{self, Layout};
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use serde::Serialize;
@@ -30,6 +31,7 @@ pub(crate) struct Mapping {
     origin: Origin,
     start: NonNull<u8>,
     len: usize,
+    kept: AtomicBool,
 }
 
 /// How memory is given back.
@@ -57,7 +59,7 @@ impl Mapping {
             let start = unsafe { mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) };
             let start = NonNull::new(start.map_err(map_error)?);
             let start = start.ok_or(map_error(rustix::io::Errno::NOMEM))?;
-            return Ok(Self { origin: Origin::Mapped(start, len), start: start.cast(), len });
+            return Ok(Self::of(Origin::Mapped(start, len), start.cast(), len));
         }
         let mapping = Self::reserve(len, ProtFlags::empty(), MapFlags::NORESERVE)?;
         // SAFETY: replaces pages of the reservation just made, which nobody else knows.
@@ -83,7 +85,7 @@ impl Mapping {
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc::alloc(layout) });
         let start = start.ok_or(map_error(rustix::io::Errno::NOMEM))?;
-        Ok(Self { origin: Origin::Allocated(layout), start, len: len as usize })
+        Ok(Self::of(Origin::Allocated(layout), start, len as usize))
     }
 
     fn reserve(len: u64, prot: ProtFlags, flags: MapFlags) -> Result<Self> {
@@ -98,7 +100,17 @@ impl Mapping {
         let skip = if slack == 0 { 0 } else { base.align_offset(slack).min(slack) };
         // SAFETY: `skip` is at most the slack, so the address is within the reservation.
         let start = unsafe { base.byte_add(skip) }.cast();
-        Ok(Self { origin: Origin::Mapped(base, len + slack), start, len })
+        Ok(Self::of(Origin::Mapped(base, len + slack), start, len))
+    }
+
+    fn of(origin: Origin, start: NonNull<u8>, len: usize) -> Self {
+        Self { origin, start, len, kept: AtomicBool::new(false) }
+    }
+
+    /// Lets the memory be there as long as the process, whoever drops this: the kernel may still
+    /// write to it.
+    pub(crate) fn keep(&self) {
+        self.kept.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn as_ptr(&self) -> *mut u8 {
@@ -191,6 +203,9 @@ fn map_error(errno: rustix::io::Errno) -> Error {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if *self.kept.get_mut() {
+            return;
+        }
         match self.origin {
             // SAFETY: unmaps what was mapped; the owner of the mapping is gone.
             Origin::Mapped(base, len) => unsafe {

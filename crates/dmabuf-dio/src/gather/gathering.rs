@@ -97,7 +97,8 @@ impl Gathering {
     ///
     /// After [`Error::Cancelled`], or one of [`Error::Buffer`], [`Error::Transfer`] and
     /// [`Error::Unavailable`], which say what the kernel suddenly refuses, the places of all
-    /// pieces and the spare bytes are undefined.
+    /// pieces and the spare bytes are undefined. After [`Error::InFlight`] they may go on
+    /// changing, and every later call fails with it as well.
     pub fn read<'p>(&mut self, pieces: &'p [Piece]) -> Result<Gathered<'p>> {
         let before = self.before(pieces.len() as u64);
         let checked = check(pieces, &self.bounds)?;

@@ -4,7 +4,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread::ThreadId;
 
-use io_uring::types::{Fd, Fixed, SubmitArgs};
+use io_uring::types::{Fd, Fixed};
 use io_uring::{IoUring, opcode, squeue};
 
 use super::piece::LIMIT;
@@ -12,11 +12,11 @@ use super::plan::{Plan, Request};
 use crate::backend::Backend;
 use crate::control::Watch;
 use crate::errno::Errno;
-use crate::error::{Attempt, Direction, Result};
+use crate::error::{Attempt, Direction, Error, Result};
 use crate::extent::Cut;
 use crate::file::File;
 use crate::memory::Mapping;
-use crate::uring::{self, TICK};
+use crate::uring;
 use crate::via;
 use crate::via::module::Context;
 
@@ -54,6 +54,8 @@ pub(super) struct Ring {
     /// Whose ring it is: the kernel takes requests from no other thread. `None` when requests
     /// may be left in it that the kernel did not take.
     thread: Option<ThreadId>,
+    /// Why requests cannot be waited for: others could not be told from them, so none is made.
+    stuck: Option<Errno>,
     memory: Memory,
     backend: Backend,
     depth: u32,
@@ -91,11 +93,18 @@ impl Ring {
                 Err(refusal) => (create(false)?, Some(format!("not polled: {}", refusal.reason))),
             },
         };
-        let thread = Some(std::thread::current().id());
-        let places = Places::Plain { start: 0 };
-        let fixed_file = false;
-        let mut ring =
-            Self { uring, places, fixed_file, thread, memory, backend, depth, limit, why_unpolled };
+        let mut ring = Self {
+            uring,
+            places: Places::Plain { start: 0 },
+            fixed_file: false,
+            thread: None,
+            stuck: None,
+            memory,
+            backend,
+            depth,
+            limit,
+            why_unpolled,
+        };
         ring.register(file.fd())?;
         Ok(ring)
     }
@@ -104,8 +113,8 @@ impl Ring {
     fn renew(&mut self, file: &File) -> Result<(), Attempt> {
         let refuse = |error| via::ring_refusal(self.backend, &error);
         self.let_go();
+        self.thread = None;
         self.uring = uring::create(self.depth, self.why_unpolled.is_none()).map_err(refuse)?;
-        self.thread = Some(std::thread::current().id());
         self.register(file.fd())
     }
 
@@ -136,24 +145,28 @@ impl Ring {
                 };
             }
         }
+        self.thread = Some(std::thread::current().id());
         Ok(())
     }
 
     /// Makes all requests of the plan, or those until the watch is cancelled. None is in flight
-    /// any more on return.
+    /// any more on return, but for [`Error::InFlight`], which every later call returns as well.
     pub(super) fn run(
         &mut self,
         plan: &mut Plan<'_>,
         file: &File,
         watch: &Watch<'_>,
     ) -> Result<(), Attempt> {
+        self.check_stuck(file)?;
         if self.thread != Some(std::thread::current().id()) {
             self.renew(file)?;
         }
         loop {
             // Until it is known to have ended well.
             let thread = self.thread.take();
-            let driven = self.drive(plan, file, watch)?;
+            let driven = self.drive(plan, file, watch);
+            self.check_stuck(file)?;
+            let driven = driven?;
             self.thread = thread;
             let Driven::Unpolled(errno) = driven else { return Ok(()) };
             self.why_unpolled = Some(unpolled(errno));
@@ -161,12 +174,16 @@ impl Ring {
         }
     }
 
+    fn check_stuck(&self, file: &File) -> Result<()> {
+        self.stuck.map_or(Ok(()), |errno| Err(Error::in_flight(file, Direction::Load, errno)))
+    }
+
     fn drive(&mut self, plan: &mut Plan<'_>, file: &File, watch: &Watch<'_>) -> Result<Driven> {
         let polled = self.why_unpolled.is_none();
         // Half of them stay in flight while others are made.
         let batch = (self.depth / 2).clamp(1, BATCH) as usize;
         let (places, fixed_file) = (self.places, self.fixed_file);
-        let mut flight = Flight::new(&mut self.uring, self.depth as usize);
+        let mut flight = Flight::new(&mut self.uring, self.depth as usize, &mut self.stuck);
         let mut unpolled = None;
         loop {
             if unpolled.is_none() && !watch.is_cancelled() {
@@ -182,7 +199,8 @@ impl Ring {
             if in_flight == 0 {
                 return Ok(unpolled.map_or(Driven::Done, Driven::Unpolled));
             }
-            flight.wait(batch.min(in_flight)).map_err(|errno| failed(file, errno))?;
+            let least = batch.min(in_flight);
+            uring::wait(flight.uring, least).map_err(|errno| failed(file, errno))?;
             flight.reap(|request, result| {
                 let errno = -result;
                 if polled && (errno == libc::EOPNOTSUPP || errno == libc::EINVAL) {
@@ -212,7 +230,13 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        self.let_go();
+        match (self.stuck, &self.memory) {
+            (None, _) => self.let_go(),
+            // The kernel may still write to it.
+            (Some(_), Memory::Mapped(mapping)) => mapping.keep(),
+            // Slots hold the pages.
+            (Some(_), Memory::Attached { .. }) => {}
+        }
     }
 }
 
@@ -262,8 +286,8 @@ fn entry(request: &Request, places: Places, fd: Option<i32>) -> squeue::Entry {
     }
 }
 
-fn failed(file: &File, errno: Errno) -> crate::Error {
-    crate::Error::Transfer {
+fn failed(file: &File, errno: Errno) -> Error {
+    Error::Transfer {
         path: file.path.clone(),
         direction: Direction::Load,
         offset: 0,
@@ -281,18 +305,19 @@ fn unpolled(errno: Errno) -> String {
 }
 
 /// Requests in flight. Waits for those that the kernel has when it is dropped: their memory is the
-/// kernel's until then.
+/// kernel's until then, or for good if it says that it is stuck.
 struct Flight<'r> {
     uring: &'r mut IoUring,
+    stuck: &'r mut Option<Errno>,
     /// By the user data of the submission.
     requests: Vec<Request>,
     free: Vec<u32>,
 }
 
 impl<'r> Flight<'r> {
-    fn new(uring: &'r mut IoUring, depth: usize) -> Self {
+    fn new(uring: &'r mut IoUring, depth: usize, stuck: &'r mut Option<Errno>) -> Self {
         let free = (0..depth as u32).rev().collect();
-        Self { uring, requests: vec![Request::default(); depth], free }
+        Self { uring, stuck, requests: vec![Request::default(); depth], free }
     }
 
     fn len(&self) -> usize {
@@ -314,24 +339,12 @@ impl<'r> Flight<'r> {
             }
             let entry = entry(request)?.user_data(slot.into());
             // SAFETY: the plan's requests lie in the buffer, whose memory outlives the ring, and
-            // `drop` waits for all of them.
+            // `drop` waits for all of them, or the memory is kept.
             let pushed = unsafe { queue.push(&entry) };
             assert!(pushed.is_ok(), "the ring is as deep as there are slots");
             self.free.pop();
         }
         Ok(())
-    }
-
-    /// Submits what is queued and waits for some completions, a signal or the tick.
-    fn wait(&self, completions: usize) -> Result<(), Errno> {
-        let args = SubmitArgs::new().timespec(&TICK);
-        match self.uring.submitter().submit_with_args(completions, &args) {
-            Ok(_) => Ok(()),
-            Err(error) => match error.raw_os_error() {
-                Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
-                _ => Err(Errno::from(&error)),
-            },
-        }
     }
 
     /// Takes the completions that are there.
@@ -346,11 +359,11 @@ impl<'r> Flight<'r> {
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        while self.len() > self.uring.submission().len() {
-            if self.wait(self.len()).is_err() {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-            self.reap(|_, _| {});
-        }
+        let Self { uring, stuck, requests, free } = self;
+        let drained = uring::drain(uring, |uring| {
+            free.extend(uring.completion().map(|completion| completion.user_data() as u32));
+            requests.len() - free.len() - uring.submission().len()
+        });
+        **stuck = drained.err();
     }
 }

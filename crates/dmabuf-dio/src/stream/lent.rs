@@ -214,10 +214,11 @@ impl Lent {
         Ok(())
     }
 
-    /// Waits for what is on its way, without looking at what becomes of it.
+    /// Waits for what is on its way, without looking at what becomes of it. What could not be
+    /// submitted never comes back.
     pub(super) fn settle(&mut self) {
         let tick = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-        while self.in_flight > 0 {
+        while self.in_flight > self.slots.unsent() {
             let _ = poll(&mut [self.slots.ready()], Some(&tick));
             while self.slots.complete().is_some() {
                 self.in_flight -= 1;

@@ -92,6 +92,11 @@ impl Slots {
         Err(Os::AGAIN)
     }
 
+    /// How many are queued and not sent off.
+    pub(super) fn unsent(&mut self) -> usize {
+        self.uring.submission().len()
+    }
+
     /// The next request that is over.
     pub(super) fn complete(&mut self) -> Option<Completion> {
         let completion = self.uring.completion().next()?;

@@ -179,6 +179,7 @@ impl Task<'_> {
             Stop::Short { end } => self.failed(end, rustix::io::Errno::IO),
             Stop::Cancelled { done: moved } => self.cancelled(done(moved)),
             Stop::Memory(error) => error,
+            Stop::Stuck(errno) => Error::in_flight(self.file, self.direction, errno),
         }
     }
 

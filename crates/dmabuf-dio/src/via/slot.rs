@@ -141,7 +141,7 @@ pub(crate) fn make_room(ring: &IoUring, slots: usize) -> Result<(), Refusal> {
     })
 }
 
-/// Fills slots of a ring in which nothing is in flight.
+/// Fills slots of a ring in which nothing is in flight. After an error the ring is of no use.
 pub(crate) fn register(
     ring: &mut IoUring,
     context: &Context,
@@ -159,7 +159,7 @@ pub(crate) fn register(
             let command = UringCmd::new(slot).to_bytes();
             let entry = opcode::UringCmd16::new(device, dio::URING_REGISTER).cmd(command).build();
             // SAFETY: the command points at `slot`, which lives until its completion, waited for
-            // below.
+            // below. If that fails nobody uses the ring again; the kernel only reads the slot.
             if unsafe { ring.submission().push(&entry.user_data(number)) }.is_err() {
                 return Err(
                     refuse("the ring has no room for", slot, Errno::from_raw(libc::EBUSY)).into()
@@ -168,14 +168,7 @@ pub(crate) fn register(
         }
         let (mut left, mut failed) = (batch.len(), None);
         while left > 0 {
-            match ring.submit_and_wait(left) {
-                Ok(_) => {}
-                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
-                Err(error) => {
-                    let errno = Errno::from(&error);
-                    return Err(refuse("cannot submit", &batch[0], errno).into());
-                }
-            }
+            uring::wait(ring, left).map_err(|errno| refuse("cannot submit", &batch[0], errno))?;
             for completion in ring.completion() {
                 left -= 1;
                 if completion.result() < 0 {
@@ -202,4 +195,7 @@ impl Memory for SlotMemory {
         let place = Place::Fixed { index: index as u16, addr: offset - slot };
         (place, (slot + SLOT).min(self.end))
     }
+
+    /// The slots hold the pages.
+    fn keep(&self) {}
 }

@@ -40,7 +40,8 @@ pub(crate) fn load(
     let mut stage = Stage { memory, buf, len, end, copied: layout.data_offset };
     let mut edge = |_| -> Result<u64> { unreachable!("a buffer is laid out in whole blocks") };
     let mut moved = if let Some(mut ring) = ring {
-        // SAFETY: the stage outlives this call, and its places lie in its memory.
+        // SAFETY: the stage outlives this call, and its places lie in its memory, which outlives
+        // the process if it is kept.
         let mut core = |job: &Job<'_>| unsafe {
             uring::run(&mut ring, job, &mut stage)?;
             stage.finish(job)
@@ -147,6 +148,10 @@ impl Memory for Stage<'_> {
     fn place(&self, offset: u64) -> (Place, u64) {
         let (at, limit) = self.find(offset);
         (Place::Plain { addr: self.memory.at(at) as u64 }, limit)
+    }
+
+    fn keep(&self) {
+        self.memory.keep();
     }
 }
 

@@ -76,7 +76,8 @@ pub(crate) fn fill(
         }
         let _stop = StopOnDrop(&supply);
         let mut memory = UserMemory { mapping, end, supply: loading.then_some(&supply) };
-        // SAFETY: the mapping outlives this call and the range lies in it.
+        // SAFETY: the mapping outlives this call, or the process if it is kept; the range lies in
+        // it.
         let mut core = |job: &Job<'_>| unsafe { uring::run(&mut ring, job, &mut memory) };
         task.in_parts(extent, &mut core, &mut edge)
     })
@@ -122,5 +123,9 @@ impl Memory for UserMemory<'_> {
 
     fn place(&self, offset: u64) -> (Place, u64) {
         (Place::Plain { addr: self.mapping.at(offset) as u64 }, self.end)
+    }
+
+    fn keep(&self) {
+        self.mapping.keep();
     }
 }

@@ -1,123 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keeps a number of requests of one size in flight on an `io_uring`.
+//! The requests of one transfer: which are made, and what becomes of them.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::AsRawFd;
 
-use io_uring::types::{Fixed, SubmitArgs, Timespec};
+use io_uring::types::Fixed;
 use io_uring::{IoUring, opcode, squeue};
 
-use crate::control::Watch;
+use super::{Job, Memory, Place, Progress, Stop, wait};
 use crate::errno::Errno;
 use crate::error::{Direction, Error, Result};
 use crate::extent::Extent;
-
-/// How often a cancellation is looked for while requests are in flight.
-pub(crate) const TICK: Timespec = Timespec::new().nsec(100_000_000);
-
-/// Where a request finds its memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
-    /// In a fixed buffer, at the address as that buffer counts it.
-    Fixed { index: u16, addr: u64 },
-    /// At an address of the process.
-    Plain { addr: u64 },
-}
-
-/// The buffer side of a transfer.
-pub(crate) trait Memory {
-    /// Makes sure that the requests up to `end` in the buffer can be submitted. Returns whether
-    /// they can, and does not return without if nothing is in flight.
-    fn prepare(&mut self, ring: &IoUring, end: u64, so_far: Progress) -> Result<bool>;
-
-    /// Does what can be done while requests are in flight.
-    fn meanwhile(&mut self, _: &IoUring, _: Progress) -> Result<()> {
-        Ok(())
-    }
-
-    /// Where a byte of the buffer is, and up to where in the buffer that holds.
-    fn place(&self, offset: u64) -> (Place, u64);
-}
-
-/// How far a transfer is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress {
-    /// Up to where in the buffer everything has been moved.
-    pub(crate) done: u64,
-    /// Whether nothing is in flight.
-    pub(crate) idle: bool,
-}
-
-/// Why a transfer ended early. `done` counts from the start of the extent, without a gap.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// The kernel failed a request at this offset in the file.
-    Failed { offset: u64, errno: Errno, done: u64 },
-    /// The file ends here.
-    Short { end: u64 },
-    /// The watch was cancelled.
-    Cancelled { done: u64 },
-    /// The memory could not be prepared.
-    Memory(Error),
-}
-
-/// One transfer.
-pub(crate) struct Job<'a> {
-    pub(crate) file: BorrowedFd<'a>,
-    pub(crate) direction: Direction,
-    pub(crate) extent: Extent,
-    /// Up to where in the file the bytes have to be there: a read may go beyond the file's end.
-    pub(crate) needed_end: u64,
-    /// To what a short request may end without being at the end of the file; 1 when buffered.
-    pub(crate) block: u64,
-    pub(crate) chunk: u64,
-    pub(crate) depth: u32,
-    pub(crate) watch: &'a Watch<'a>,
-}
-
-/// Creates a ring, which polls for completions if `polled`, or says why there is none.
-pub(crate) fn create(depth: u32, polled: bool) -> std::io::Result<IoUring> {
-    let mut builder = IoUring::builder();
-    if polled {
-        builder.setup_iopoll();
-    }
-    let mut modern = builder.clone();
-    modern.setup_single_issuer().setup_defer_taskrun();
-    match modern.build(depth.max(1)) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => builder.build(depth.max(1)),
-        result => result,
-    }
-}
-
-/// Moves all bytes of the job, or says why not. No request is in flight any more on return.
-///
-/// # Safety
-///
-/// Every [`Place`] that `memory` gives has to be valid for the chunk that begins there, and
-/// writable when loading, until this returns.
-pub(crate) unsafe fn run(
-    ring: &mut IoUring,
-    job: &Job<'_>,
-    memory: &mut dyn Memory,
-) -> Result<(), Stop> {
-    let mut state = State::new(job);
-    let registered = ring.submitter().register_files(&[job.file.as_raw_fd()]);
-    state.fixed_file = registered.is_ok();
-    let result = state.go(ring, memory);
-    state.drain(ring);
-    if state.fixed_file {
-        let _ = ring.submitter().unregister_files();
-    }
-    result
-}
 
 /// A request: the part of the extent that is still to be moved.
 #[derive(Clone, Copy, Debug)]
 struct Request(Extent);
 
-struct State<'j> {
+pub(super) struct State<'j> {
     job: &'j Job<'j>,
-    fixed_file: bool,
+    /// Whether the file is registered with the ring.
+    pub(super) fixed_file: bool,
     /// By the user data of the submission.
     slots: Vec<Option<Request>>,
     free: Vec<usize>,
@@ -134,8 +36,18 @@ enum Failure {
     EndOfFile,
 }
 
+/// Why no more requests are made.
+pub(super) enum End {
+    /// All are over, or one has failed and the others are over.
+    Over,
+    Cancelled,
+    Memory(Error),
+    /// The kernel refused to wait.
+    Refused(Errno),
+}
+
 impl<'j> State<'j> {
-    fn new(job: &'j Job<'j>) -> Self {
+    pub(super) fn new(job: &'j Job<'j>) -> Self {
         let depth = job.depth.max(1) as usize;
         Self {
             job,
@@ -152,46 +64,49 @@ impl<'j> State<'j> {
         Progress { done: self.job.extent.buf + self.contiguous(), idle: self.in_flight() == 0 }
     }
 
-    fn in_flight(&self) -> usize {
+    pub(super) fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    fn go(&mut self, ring: &mut IoUring, memory: &mut dyn Memory) -> Result<(), Stop> {
+    /// Makes requests, and may leave some in flight.
+    pub(super) fn go(&mut self, ring: &mut IoUring, memory: &mut dyn Memory) -> End {
         loop {
             if self.job.watch.is_cancelled() {
-                self.drain(ring);
-                return Err(Stop::Cancelled { done: self.contiguous() });
+                return End::Cancelled;
             }
             if self.failed.is_none()
                 && let Err(error) = self.fill(ring, memory)
             {
-                self.drain(ring);
-                return Err(Stop::Memory(error));
+                return End::Memory(error);
             }
             if self.in_flight() == 0 {
-                return self
-                    .failed
-                    .map_or(Ok(()), |(offset, failure)| Err(self.stop(offset, failure)));
+                return End::Over;
             }
             if let Err(error) = memory.meanwhile(ring, self.progress()) {
-                self.drain(ring);
-                return Err(Stop::Memory(error));
+                return End::Memory(error);
             }
-            if let Err(errno) = wait(ring) {
-                self.drain(ring);
-                let (offset, done) = (self.job.extent.file + self.next, self.contiguous());
-                return Err(Stop::Failed { offset, errno, done });
+            if let Err(errno) = wait(ring, 1) {
+                return End::Refused(errno);
             }
-            self.reap(ring);
+            let completed = self.take(ring);
+            self.complete_all(completed);
         }
     }
 
-    fn stop(&self, offset: u64, failure: Failure) -> Stop {
-        // Less than up to the failure, if something before it was to be repeated.
+    /// What came of it all, when nothing is in flight any more.
+    pub(super) fn conclude(&self, end: End) -> Result<(), Stop> {
+        // Less than up to a failure, if something before it was to be repeated.
         let done = self.contiguous();
-        match failure {
-            Failure::Errno(errno) => Stop::Failed { offset, errno, done },
-            Failure::EndOfFile => Stop::Short { end: offset },
+        let offset = self.job.extent.file + self.next;
+        match (end, self.failed) {
+            (End::Cancelled, _) => Err(Stop::Cancelled { done }),
+            (End::Memory(error), _) => Err(Stop::Memory(error)),
+            (End::Refused(errno), _) => Err(Stop::Failed { offset, errno, done }),
+            (End::Over, None) => Ok(()),
+            (End::Over, Some((offset, Failure::Errno(errno)))) => {
+                Err(Stop::Failed { offset, errno, done })
+            }
+            (End::Over, Some((end, Failure::EndOfFile))) => Err(Stop::Short { end }),
         }
     }
 
@@ -265,17 +180,19 @@ impl<'j> State<'j> {
         }
     }
 
-    /// Takes the completions that are there.
-    fn reap(&mut self, ring: &mut IoUring) {
-        let completions: Vec<_> = ring
-            .completion()
-            .map(|completion| (completion.user_data() as usize, completion.result()))
-            .collect();
-        for (slot, result) in completions {
-            let Some(Request(extent)) = self.slots.get_mut(slot).and_then(Option::take) else {
-                continue;
-            };
+    /// Takes the completions that are there: these requests are not in flight any more.
+    pub(super) fn take(&mut self, ring: &mut IoUring) -> Vec<(Extent, i32)> {
+        let completed = ring.completion().filter_map(|completion| {
+            let slot = completion.user_data() as usize;
+            let Request(extent) = self.slots.get_mut(slot)?.take()?;
             self.free.push(slot);
+            Some((extent, completion.result()))
+        });
+        completed.collect()
+    }
+
+    pub(super) fn complete_all(&mut self, completed: Vec<(Extent, i32)>) {
+        for (extent, result) in completed {
             self.complete(extent, result);
         }
     }
@@ -320,34 +237,12 @@ impl<'j> State<'j> {
             .map(|offset| offset - self.job.extent.file)
             .fold(self.next, u64::min)
     }
-
-    /// Waits for everything in flight: the memory is the kernel's until then.
-    fn drain(&mut self, ring: &mut IoUring) {
-        while self.in_flight() > 0 {
-            if wait(ring).is_err() {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-            self.reap(ring);
-        }
-    }
-}
-
-/// Submits what is queued and waits for a completion, a signal or the tick.
-fn wait(ring: &IoUring) -> Result<(), Errno> {
-    let args = SubmitArgs::new().timespec(&TICK);
-    match ring.submitter().submit_with_args(1, &args) {
-        Ok(_) => Ok(()),
-        Err(error) => match error.raw_os_error() {
-            Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
-            _ => Err(Errno::from(&error)),
-        },
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Control;
+    use crate::control::{Control, Watch};
 
     const EIO: i32 = -libc::EIO;
 
