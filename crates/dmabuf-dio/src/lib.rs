@@ -61,6 +61,7 @@ pub mod stream;
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+mod bracket;
 mod extent;
 mod file;
 mod heap;

@@ -9,8 +9,7 @@
 
 use std::ptr;
 
-use dmabuf_dio_sys::dmabuf::Access;
-
+use crate::bracket::Bracket;
 use crate::buf::DmaBuf;
 use crate::error::Result;
 use crate::memory::Mapping;
@@ -26,36 +25,18 @@ pub struct MapMut<'a>(View<'a>);
 #[derive(Debug)]
 struct View<'a> {
     buf: &'a DmaBuf,
+    // Before the mapping: it ends before that goes.
+    bracket: Bracket<'a>,
     mapping: Mapping,
-    access: Access,
-    open: bool,
 }
 
-impl<'a> View<'a> {
-    fn begin(buf: &'a DmaBuf, mapping: Mapping, access: Access) -> Result<Self> {
-        buf.begin(access)?;
-        Ok(Self { buf, mapping, access, open: true })
-    }
-
+impl View<'_> {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         self.buf.check_range(offset, out.len() as u64)?;
         // SAFETY: the range was checked against the buffer, all of which is mapped; `out` is
         // memory of Rust's own, and so cannot overlap the mapping.
         unsafe { ptr::copy_nonoverlapping(self.mapping.at(offset), out.as_mut_ptr(), out.len()) };
         Ok(())
-    }
-
-    fn finish(mut self) -> Result<()> {
-        self.open = false;
-        self.buf.end(self.access)
-    }
-}
-
-impl Drop for View<'_> {
-    fn drop(&mut self) {
-        if self.open {
-            let _ = self.buf.end(self.access);
-        }
     }
 }
 
@@ -116,14 +97,15 @@ macro_rules! common_methods {
         ///
         /// [`Error::Buffer`](crate::Error::Buffer).
         pub fn finish(self) -> Result<()> {
-            self.0.finish()
+            self.0.bracket.end()
         }
     };
 }
 
 impl<'a> Map<'a> {
     pub(crate) fn begin(buf: &'a DmaBuf, mapping: Mapping) -> Result<Self> {
-        View::begin(buf, mapping, Access::Read).map(Self)
+        let bracket = Bracket::reading(buf)?;
+        Ok(Self(View { buf, bracket, mapping }))
     }
 
     pub(crate) fn mapping(&self) -> &Mapping {
@@ -135,7 +117,8 @@ impl<'a> Map<'a> {
 
 impl<'a> MapMut<'a> {
     pub(crate) fn begin(buf: &'a DmaBuf, mapping: Mapping) -> Result<Self> {
-        View::begin(buf, mapping, Access::ReadWrite).map(Self)
+        let bracket = Bracket::writing(buf)?;
+        Ok(Self(View { buf, bracket, mapping }))
     }
 
     pub(crate) fn mapping(&self) -> &Mapping {

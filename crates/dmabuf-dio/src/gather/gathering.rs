@@ -4,8 +4,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use dmabuf_dio_sys::dmabuf::Access;
-
 use super::aside;
 use super::check::{Bounds, check};
 use super::one::One;
@@ -14,6 +12,7 @@ use super::plan::Plan;
 use super::result::{Gathered, Setup};
 use super::ring::Ring;
 use crate::backend::Backend;
+use crate::bracket::Bracket;
 use crate::buf::DmaBuf;
 use crate::control::{Control, Watch};
 use crate::error::{Attempt, Direction, Error, Result};
@@ -144,19 +143,16 @@ impl Gathering {
                 Error::Unavailable { asked: Some(refusal.backend), refusals: vec![refusal] }
             }
         };
-        // The module's ioctl does this itself. Both ways: what a device wrote beside the pieces
-        // must not be undone by the write-back of theirs.
-        let bracket = !matches!(self.way, Way::One(One::Module(_)));
-        if bracket {
-            self.buf.begin(Access::ReadWrite)?;
-        }
+        // The module's ioctl does this itself.
+        let bracket = match self.way {
+            Way::One(One::Module(_)) => None,
+            _ => Some(Bracket::writing(&self.buf)?),
+        };
         let result = match &mut self.way {
             Way::Ring(ring) => ring.run(plan, &self.file, watch).map_err(refused),
             Way::One(one) => one.run(plan, &self.file, watch, self.depth),
         };
-        if bracket {
-            self.buf.end(Access::ReadWrite)?;
-        }
+        bracket.map_or(Ok(()), Bracket::end)?;
         if let Way::Ring(ring) = &self.way
             && ring.why_unpolled != self.setup.why_unpolled
         {

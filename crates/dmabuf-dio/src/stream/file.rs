@@ -54,7 +54,8 @@ impl Blocks {
         self.file.path.display().to_string()
     }
 
-    /// What the CPU would do to a block, were it the one that moves it.
+    /// What the CPU would do to a block, were it the one that moves it. What was in one that is
+    /// filled is of no use: it need not be brought back.
     fn access(&self) -> Access {
         match self.direction {
             Direction::Load => Access::Write,

@@ -5,18 +5,18 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 use dmabuf_dio_sys::dio::{self, Slot, UringCmd};
-use dmabuf_dio_sys::dmabuf::Access;
 use io_uring::{IoUring, opcode, types};
 
 use super::module::{Context, explain};
 use super::{Fresh, Moved, Task};
 use crate::backend::{Backend, Refusal};
+use crate::bracket::Bracket;
 use crate::buf::DmaBuf;
 use crate::errno::Errno;
 use crate::error::{Attempt, Direction, Error, Result};
 use crate::extent::{Cut, Extent};
 use crate::memory::page_size;
-use crate::uring::{self, Job, Memory, Place, Progress};
+use crate::uring::{self, Job, Memory, Place, Progress, Stop};
 
 /// Bytes in a slot: the kernel finds an offset into one by walking through its pages.
 const SLOT: u64 = 256 << 20;
@@ -63,20 +63,20 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
     let mut memory = SlotMemory::new(extent);
     let cut = Cut { step: SLOT, overlap: 0 };
     lend(&mut ring, &context, memory.start..memory.end, cut, task.direction)?;
-    let access = match task.direction {
-        Direction::Load => Access::Write,
-        Direction::Save => Access::Read,
-    };
-    buf.begin(access)?;
     let mut edge = |part: Extent| edge(task, &context, part);
-    // SAFETY: the slots are filled for the whole extent, and hold the buffer's pages themselves.
-    let mut core = |job: &Job<'_>| unsafe { uring::run(&mut ring, job, &mut memory) };
+    // The edges have brackets of their own, by the ioctl. Within another one theirs would bring
+    // back what a device saw before, over what was loaded in the meantime.
+    let mut core = |job: &Job<'_>| {
+        let bracket = Bracket::transfer(buf, task.direction).map_err(Stop::Memory)?;
+        // SAFETY: the slots are filled for the whole extent, and hold the buffer's pages
+        // themselves.
+        unsafe { uring::run(&mut ring, job, &mut memory) }?;
+        bracket.end().map_err(Stop::Memory)
+    };
     let result = task.in_parts(extent, &mut core, &mut edge);
     // The ring would let go of the buffer later, in its own time.
     let _ = ring.submitter().unregister_buffers();
-    let ended = buf.end(access);
     let mut moved = result?;
-    ended?;
     moved.segments = Some(attached.segments);
     Ok(moved)
 }
