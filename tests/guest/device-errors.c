@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The device fails in the middle of the range: the bytes before it are reported. */
-#include <sys/ioctl.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
-
-#include <linux/fiemap.h>
-#include <linux/fs.h>
 
 #include "dm.h"
 #include "ring.h"
@@ -143,26 +138,6 @@ static void write_errors(struct buffer *buf)
 	close(file);
 }
 
-static uint64_t disk_position(const char *name, uint64_t position)
-{
-	struct {
-		struct fiemap map;
-		struct fiemap_extent extent;
-	} query = {
-		.map = {
-			.fm_start = position, .fm_length = BREAK,
-			.fm_flags = FIEMAP_FLAG_SYNC, .fm_extent_count = 1,
-		},
-	};
-	int fd = file_open(name, O_RDONLY);
-
-	check(!ioctl(fd, FS_IOC_FIEMAP, &query));
-	close(fd);
-	check(query.map.fm_mapped_extents == 1);
-	check(query.extent.fe_logical + query.extent.fe_length >= position + BREAK);
-	return query.extent.fe_physical + position - query.extent.fe_logical;
-}
-
 static void on_disk(void)
 {
 	int fd = file_open(DM_PATH, O_RDWR);
@@ -183,19 +158,15 @@ static void on_disk(void)
 
 static void on_file_system(const char *type)
 {
-	const char *options = !strcmp(type, "ext4") ? "-F" : "-f";
-
-	if (run_command("mkfs.%s -q %s %s >/dev/null 2>&1", type, options, DM_PATH)) {
+	if (!fs_format(DM_PATH, type, "")) {
 		printf("no mkfs.%s\n", type);
 		return;
 	}
-	check(!mkdir("mnt", 0700));
-	if (mount(DM_PATH, "mnt", type, 0, NULL))
-		fail("mount: %s", strerror(errno));
+	fs_mount(DM_PATH, type, NULL);
 	path = "mnt/data";
 	file_pattern(path, LENGTH, 1);
 	broken_at = BROKEN;
-	dm_break(disk_position(path, BROKEN), BREAK);
+	dm_break(disk_position(path, BROKEN, BREAK), BREAK);
 	direct = false;
 	for_each_kind(LENGTH, errors);
 	direct = true;
@@ -221,12 +192,10 @@ static void on_file_system(const char *type)
 
 int main(void)
 {
-	const char *type = getenv("DMABUF_DIO_FS");
-
 	slots = dio_has_slots();
 	dm_create(SIZE);
 	on_disk();
-	on_file_system(type ? type : "ext4");
+	on_file_system(guest_fs());
 	dm_remove();
 	return 0;
 }

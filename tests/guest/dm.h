@@ -13,6 +13,9 @@
 void dm_create(uint64_t bytes);
 /* Makes [@start, @start + @length) fail; @length 0 heals everything. */
 void dm_break(uint64_t start, uint64_t length);
+/* Makes all of it what @format says: a target and what follows in its table. */
+void dm_reload(const char *format, ...)
+	__attribute__((format(printf, 1, 2)));
 void dm_remove(void);
 
 #endif

@@ -96,6 +96,11 @@ void fd_pattern_check_at(const char *file, int line, int fd, uint64_t position,
 	free(piece);
 }
 
+void fd_punch(int fd, uint64_t position, uint64_t length)
+{
+	check(!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, position, length));
+}
+
 void file_settle(const char *path)
 {
 	int fd = file_open(path, O_RDONLY);

@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 
 #include <linux/fs.h>
 
@@ -27,18 +26,14 @@ static void *write_all(void *arg)
 
 int main(void)
 {
-	const char *type = getenv("DMABUF_DIO_FS") ?: "ext4";
 	struct dmabuf_dio_rw rw = { .length = LENGTH, .chunk = KIB(128), .depth = 8 };
 	struct buffer buf;
 	unsigned int direct;
 	int root;
 
 	dm_create(MIB(400));
-	expect(run_command("mkfs.%s -q %s %s >/dev/null 2>&1", type,
-			   !strcmp(type, "ext4") ? "-F" : "-f", DM_PATH), 0);
-	check(!mkdir("mnt", 0700));
-	if (mount(DM_PATH, "mnt", type, 0, NULL))
-		fail("mount: %s", strerror(errno));
+	check(fs_format(DM_PATH, guest_fs(), ""));
+	fs_mount(DM_PATH, guest_fs(), NULL);
 	buffer_create(&buf, BUFFER_LOAD, LENGTH);
 	buffer_pattern(&buf, 1);
 	dev = dio_context(&buf);

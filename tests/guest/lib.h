@@ -84,6 +84,15 @@ void fd_pattern_write(int fd, uint64_t position, uint64_t length, uint64_t seed)
 void fd_pattern_check_at(const char *file, int line, int fd, uint64_t position,
 			 uint64_t length, uint64_t seed);
 #define fd_pattern_check(...)	fd_pattern_check_at(__FILE__, __LINE__, __VA_ARGS__)
+void fd_punch(int fd, uint64_t position, uint64_t length);
+
+/* file-system.c: file systems on other disks */
+const char *guest_fs(void);		/* the type of the current directory's */
+/* False where it cannot be made: mkfs is missing, say */
+bool fs_format(const char *device, const char *type, const char *options);
+void fs_mount(const char *device, const char *type, const char *options);	/* at "mnt" */
+/* Where on its disk a range of a file lies, in one piece */
+uint64_t disk_position(const char *path, uint64_t position, uint64_t length);
 
 /* buffer.c: dma-bufs by kind */
 enum buffer_kind {

@@ -87,7 +87,6 @@ static void limited(bool direct, uint64_t limit)
 
 int main(void)
 {
-	const char *type = getenv("DMABUF_DIO_FS") ?: "ext4";
 	bool direct = direct_possible();
 
 	check(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
@@ -108,11 +107,9 @@ int main(void)
 	check(!umount("mnt"));
 
 	/* XFS wants 300 MiB. */
-	dm_create(!strcmp(type, "xfs") ? MIB(304) : MIB(96));
-	expect(run_command("mkfs.%s -q %s %s >/dev/null 2>&1", type,
-			   !strcmp(type, "ext4") ? "-F" : "-f", DM_PATH), 0);
-	if (mount(DM_PATH, "mnt", type, 0, NULL))
-		fail("mount: %s", strerror(errno));
+	dm_create(!strcmp(guest_fs(), "xfs") ? MIB(304) : MIB(96));
+	check(fs_format(DM_PATH, guest_fs(), ""));
+	fs_mount(DM_PATH, guest_fs(), NULL);
 	fill(false);
 	if (direct)
 		fill(true);

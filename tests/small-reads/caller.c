@@ -9,7 +9,6 @@
 #include "iomap_caller.h"
 #include "small.h"
 
-#define BLOCK	4096
 #define AT	(3 * BLOCK)
 
 /* As in the kernel's iomap.h */
@@ -85,7 +84,7 @@ int main(void)
 	plain = (struct iomap_call){
 		.file_fd = file_open("data", O_RDONLY | O_DIRECT),
 		.memory = (uintptr_t)memory, .length = BLOCK, .position = AT,
-		.type = MAPPED, .mapped = BLOCK, .address = disk_position("data", AT),
+		.type = MAPPED, .mapped = BLOCK, .address = disk_position("data", AT, BLOCK),
 	};
 
 	done = call(SHORT, BLOCK, content, );

@@ -53,8 +53,8 @@ int main(void)
 	pattern_fill(content, 4096, 4096, 1);
 	if (strcmp(test_fs(), "ext4"))
 		skip("XFS does not encrypt");
-	check(disk_format(raw_disk(), "ext4", "-O encrypt"));
-	disk_mount(raw_disk(), "ext4", "inlinecrypt");
+	check(fs_format(raw_disk(), "ext4", "-O encrypt"));
+	fs_mount(raw_disk(), "ext4", "inlinecrypt");
 	encrypt("mnt/secret");
 	file_pattern("mnt/secret/data", LENGTH, 1);
 	file_pattern("mnt/open", LENGTH, 1);

@@ -3,13 +3,11 @@
  * A sector that cannot be read: every way to read says EIO, as the ordinary path does,
  * asynchronous ones by way of a work queue; reads beside it are not disturbed. timeout=300
  */
-#include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "dm.h"
 #include "small.h"
 
-#define SIZE	MIB(512)
-#define BLOCK	4096
 #define BLOCKS	64
 #define LENGTH	(BLOCKS * BLOCK)
 #define BROKEN	21		/* this block, and the one before it */
@@ -64,19 +62,12 @@ static void many_uring(unsigned char *memory)
 
 	trying("io_uring, %u at once", BLOCKS);
 	check(!io_uring_queue_init(BLOCKS, &ring, 0));
+	blocks_send(&ring, file, memory, BLOCKS);
 	for (i = 0; i < BLOCKS; i++) {
-		struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
+		uint64_t block;
+		int result = ring_result(&ring, &block);
 
-		io_uring_prep_read(sqe, file, memory + i * BLOCK, BLOCK, i * BLOCK);
-		sqe->user_data = i;
-	}
-	expect(io_uring_submit(&ring), BLOCKS);
-	for (i = 0; i < BLOCKS; i++) {
-		struct io_uring_cqe *cqe;
-
-		check(!io_uring_wait_cqe(&ring, &cqe));
-		check_one(cqe->user_data, cqe->res, memory);
-		io_uring_cqe_seen(&ring, cqe);
+		check_one(block, result, memory);
 	}
 	io_uring_queue_exit(&ring);
 }
@@ -135,14 +126,11 @@ int main(void)
 	unsigned char *content = allocate(BLOCK);
 
 	hits();
-	test_fs();
-	disk_create(SIZE);
-	check(disk_format(DISK_PATH, test_fs(), ""));
-	disk_mount(DISK_PATH, test_fs(), NULL);
+	disk_begin();
 	file_pattern("mnt/data", LENGTH, 1);
 	file = file_open("mnt/data", O_RDONLY | O_DIRECT);
 
-	disk_break(disk_position("mnt/data", (BROKEN & ~1) * BLOCK), 2 * BLOCK);
+	dm_break(disk_position("mnt/data", (BROKEN & ~1) * BLOCK, 2 * BLOCK), 2 * BLOCK);
 	one_by_one();
 	many(many_uring);
 	many(many_aio);
@@ -150,13 +138,12 @@ int main(void)
 	nothing_readable();
 
 	trying("healed");
-	disk_break(0, 0);
+	dm_break(0, 0);
 	pattern_fill(content, BROKEN * BLOCK, BLOCK, 1);
 	read_all_ways(.fd = file, .position = BROKEN * BLOCK, .length = BLOCK, .path = SHORT,
 		      .result = BLOCK, .content = content);
 	close(file);
-	disk_unmount();
-	disk_remove();
+	disk_end();
 	free(content);
 	return 0;
 }

@@ -7,7 +7,6 @@
 
 #include "small.h"
 
-#define BLOCK	4096
 #define LENGTH	(16 * BLOCK)
 #define TAIL	1000		/* bytes of the file behind its last whole block */
 
@@ -24,8 +23,8 @@ static int create(void)
 
 	fd_pattern_write(fd, 0, LENGTH + 2 * BLOCK, 1);
 	check(!fsync(fd));
-	check(!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, HOLE, 2 * BLOCK));
-	check(!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, UNWRITTEN, 2 * BLOCK));
+	fd_punch(fd, HOLE, 2 * BLOCK);
+	fd_punch(fd, UNWRITTEN, 2 * BLOCK);
 	check(!fallocate(fd, 0, UNWRITTEN, 2 * BLOCK));
 	check(!fallocate(fd, FALLOC_FL_COLLAPSE_RANGE, SEAM, BLOCK));
 	check(!ftruncate(fd, LENGTH + TAIL));

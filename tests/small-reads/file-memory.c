@@ -7,8 +7,6 @@
 
 #include "small.h"
 
-#define SIZE	MIB(512)
-#define BLOCK	4096
 #define DEPTH	8
 #define LENGTH	(DEPTH * BLOCK)
 
@@ -21,10 +19,7 @@ int main(void)
 	unsigned int i;
 
 	hits();
-	test_fs();
-	disk_create(SIZE);
-	check(disk_format(DISK_PATH, test_fs(), ""));
-	disk_mount(DISK_PATH, test_fs(), NULL);
+	disk_begin();
 	file_pattern("mnt/data", LENGTH, 1);
 	source = file_open("mnt/data", O_RDONLY | O_DIRECT);
 
@@ -36,18 +31,11 @@ int main(void)
 	disk_slow(500);
 	before = hits();
 	check(!io_uring_queue_init(DEPTH, &ring, 0));
-	for (i = 0; i < DEPTH; i++)
-		io_uring_prep_read(io_uring_get_sqe(&ring), source, map + i * BLOCK, BLOCK, i * BLOCK);
-	expect(io_uring_submit(&ring), DEPTH);
+	blocks_send(&ring, source, map, DEPTH);
 	check(!fsync(fd));
 	expect(io_uring_cq_ready(&ring), 0);
-	for (i = 0; i < DEPTH; i++) {
-		struct io_uring_cqe *cqe;
-
-		check(!io_uring_wait_cqe(&ring, &cqe));
-		expect(cqe->res, BLOCK);
-		io_uring_cqe_seen(&ring, cqe);
-	}
+	for (i = 0; i < DEPTH; i++)
+		expect(ring_result(&ring, NULL), BLOCK);
 	expect_path(hits_since(before), SHORT, DEPTH);
 	pattern_check(map, 0, LENGTH, 1);
 	io_uring_queue_exit(&ring);
@@ -64,7 +52,6 @@ int main(void)
 	close(fd);
 	close(source);
 	disk_slow(0);
-	disk_unmount();
-	disk_remove();
+	disk_end();
 	return 0;
 }

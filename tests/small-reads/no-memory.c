@@ -11,8 +11,6 @@
 #include "small.h"
 
 #define FAILSLAB	"/sys/kernel/debug/failslab/"
-#define SIZE	MIB(512)
-#define BLOCK	4096
 #define DEPTH	32
 #define PARTS	8		/* more vectors than a cached bio has room for */
 
@@ -83,13 +81,8 @@ static void many_uring(void)
 	for (i = 0; i < DEPTH; i++)
 		io_uring_prep_readv(io_uring_get_sqe(&ring), file, vectors[i], PARTS, i * BLOCK);
 	expect(io_uring_submit(&ring), DEPTH);
-	for (i = 0; i < DEPTH; i++) {
-		struct io_uring_cqe *cqe;
-
-		check(!io_uring_wait_cqe(&ring, &cqe));
-		expect(cqe->res, BLOCK);
-		io_uring_cqe_seen(&ring, cqe);
-	}
+	for (i = 0; i < DEPTH; i++)
+		expect(ring_result(&ring, NULL), BLOCK);
 	pattern_check(memory, 0, DEPTH * BLOCK, 1);
 	io_uring_queue_exit(&ring);
 }
@@ -107,9 +100,7 @@ int main(void)
 	/* Also of those who cannot wait */
 	proc_write(FAILSLAB "ignore-gfp-wait", "N");
 
-	disk_create(SIZE);
-	check(disk_format(DISK_PATH, test_fs(), ""));
-	disk_mount(DISK_PATH, test_fs(), NULL);
+	disk_begin();
 	file_pattern("mnt/data", DEPTH * BLOCK, 1);
 	file = file_open("mnt/data", O_RDONLY | O_DIRECT);
 	memory = allocate(DEPTH * BLOCK);
@@ -137,7 +128,6 @@ int main(void)
 	expect(many_aio(true), 0);
 	disk_slow(0);
 	close(file);
-	disk_unmount();
-	disk_remove();
+	disk_end();
 	return 0;
 }

@@ -10,8 +10,8 @@ int main(void)
 	hits();
 	test_fs();
 	pattern_fill(content, 4096, 4096, 1);
-	check(disk_format(raw_disk(), "f2fs", ""));
-	disk_mount(raw_disk(), "f2fs", NULL);
+	check(fs_format(raw_disk(), "f2fs", ""));
+	fs_mount(raw_disk(), "f2fs", NULL);
 	file_pattern("mnt/data", KIB(64), 1);
 	fd = file_open("mnt/data", O_RDONLY | O_DIRECT);
 	read_all_ways(.fd = fd, .position = 4096, .length = 4096, .path = LONG,

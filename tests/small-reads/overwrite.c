@@ -8,7 +8,6 @@
 
 #include "small.h"
 
-#define BLOCK	4096
 #define WORDS	(BLOCK / 8)
 #define BLOCKS	4
 

@@ -8,7 +8,6 @@
 
 #include "small.h"
 
-#define BLOCK	4096
 #define LENGTH	KIB(256)
 
 static atomic_bool stop;
@@ -23,8 +22,7 @@ static void *take_away(void *arg)
 		if (round % 2)
 			check(!ftruncate(fd, BLOCK));
 		else
-			check(!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, BLOCK,
-					 LENGTH - BLOCK));
+			fd_punch(fd, BLOCK, LENGTH - BLOCK);
 		fd_pattern_write(other, round % 16 * LENGTH, LENGTH, 99);
 		check(!fdatasync(other));
 		fd_pattern_write(fd, BLOCK, LENGTH - BLOCK, 1);

@@ -159,7 +159,6 @@ static ssize_t read_uring(bool fixed, int fd, void *memory, size_t length, uint6
 {
 	struct iovec vector = { memory, length ? length : 1 };
 	struct io_uring_sqe *sqe;
-	struct io_uring_cqe *cqe;
 	struct io_uring ring;
 	ssize_t ret;
 
@@ -174,8 +173,7 @@ static ssize_t read_uring(bool fixed, int fd, void *memory, size_t length, uint6
 		io_uring_prep_read(sqe, fd, memory, length, position);
 	}
 	expect(io_uring_submit_and_wait(&ring, 1), 1);
-	check(!io_uring_wait_cqe(&ring, &cqe));
-	ret = cqe->res;
+	ret = ring_result(&ring, NULL);
 	io_uring_queue_exit(&ring);
 	return ret;
 }
@@ -196,6 +194,20 @@ ssize_t read_by(enum way way, int fd, void *memory, size_t length, uint64_t posi
 		ret = pread(fd, memory, length, position);
 		return ret < 0 ? -errno : ret;
 	}
+}
+
+void blocks_send(struct io_uring *ring, int fd, void *memory, unsigned int count)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+
+		check(sqe);
+		io_uring_prep_read(sqe, fd, (char *)memory + i * BLOCK, BLOCK, i * BLOCK);
+		sqe->user_data = i;
+	}
+	expect(io_uring_submit(ring), count);
 }
 
 #define CANARY	0x5a

@@ -6,10 +6,11 @@
 #ifndef TESTS_SMALL_READS_SMALL_H
 #define TESTS_SMALL_READS_SMALL_H
 
-#include <liburing.h>
 #include <linux/aio_abi.h>
 
-#include "lib.h"
+#include "ring.h"
+
+#define BLOCK	4096
 
 /* small.c: the switch */
 void small_switch(bool on);
@@ -74,20 +75,18 @@ void read_all_ways_at(const char *file, int line, const struct reading *reading)
 #define read_all_ways(...)	read_all_ways_at(__FILE__, __LINE__,		\
 						 &(struct reading){ __VA_ARGS__ })
 
-/* disk.c: the second disk through the device mapper */
-#define DISK_PATH	"/dev/mapper/dio-test"
+/*
+ * Sends reads of the first @count blocks of a file; ring_result() gives each one's number
+ * as user data.
+ */
+void blocks_send(struct io_uring *ring, int fd, void *memory, unsigned int count);
 
-void disk_create(uint64_t bytes);		/* or skip */
-void disk_break(uint64_t start, uint64_t length);	/* these bytes fail; 0: none */
+/* disk.c: the second disk, by way of dm.h */
+void disk_begin(void);				/* test_fs() on it, mounted at "mnt" */
+void disk_end(void);
+void disk_unmount(void);			/* what fs_mount() mounted */
 void disk_fail_reads(void);			/* all of them, writes are done */
 void disk_slow(unsigned int ms);		/* every read takes that long; 0: none */
-void disk_remove(void);
-
-/* disk.c: a file system on a device, mounted at "mnt" */
-bool disk_format(const char *device, const char *type, const char *options);
-void disk_mount(const char *device, const char *type, const char *options);
-void disk_unmount(void);
-const char *test_fs(void);			/* ext4 or xfs, as the guest has */
-uint64_t disk_position(const char *path, uint64_t position);
+const char *test_fs(void);			/* ext4 or xfs, as the guest has, or skip */
 
 #endif

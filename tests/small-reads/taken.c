@@ -69,8 +69,8 @@ int main(void)
 		const char *option = strcmp(type, "xfs") ? options[i] : xfs[i];
 
 		trying("%s %s", type, option);
-		check(disk_format(raw_disk(), type, option));
-		disk_mount(raw_disk(), type, NULL);
+		check(fs_format(raw_disk(), type, option));
+		fs_mount(raw_disk(), type, NULL);
 		file_pattern("mnt/data", LENGTH, 1);
 		small_reads("mnt/data");
 		disk_unmount();

@@ -5,8 +5,6 @@
  */
 #include "small.h"
 
-#define SIZE	MIB(512)
-#define BLOCK	4096
 #define DEPTH	32
 #define LENGTH	(DEPTH * BLOCK)
 
@@ -20,25 +18,17 @@ static void take_away(bool punch)
 	unsigned int i;
 
 	check(!io_uring_queue_init(DEPTH, &ring, 0));
-	for (i = 0; i < DEPTH; i++)
-		io_uring_prep_read(io_uring_get_sqe(&ring), file, memory + i * BLOCK, BLOCK,
-				   i * BLOCK);
-	expect(io_uring_submit(&ring), DEPTH);
+	blocks_send(&ring, file, memory, DEPTH);
 	expect(io_uring_cq_ready(&ring), 0);
 	if (punch)
-		check(!fallocate(writable, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, LENGTH));
+		fd_punch(writable, 0, LENGTH);
 	else
 		check(!ftruncate(writable, 0));
 	expect(io_uring_cq_ready(&ring), DEPTH);
 	expect_path(hits_since(before), SHORT, DEPTH);
 
-	for (i = 0; i < DEPTH; i++) {
-		struct io_uring_cqe *cqe;
-
-		check(!io_uring_wait_cqe(&ring, &cqe));
-		expect(cqe->res, BLOCK);
-		io_uring_cqe_seen(&ring, cqe);
-	}
+	for (i = 0; i < DEPTH; i++)
+		expect(ring_result(&ring, NULL), BLOCK);
 	pattern_check(memory, 0, LENGTH, 1);
 
 	/* And now they are gone. */
@@ -56,10 +46,7 @@ int main(void)
 	int punch;
 
 	hits();
-	test_fs();
-	disk_create(SIZE);
-	check(disk_format(DISK_PATH, test_fs(), ""));
-	disk_mount(DISK_PATH, test_fs(), NULL);
+	disk_begin();
 	for (punch = 0; punch < 2; punch++) {
 		trying("%s", punch ? "hole" : "truncate");
 		file_pattern("mnt/data", LENGTH, 1);
@@ -67,7 +54,6 @@ int main(void)
 		take_away(punch);
 		disk_slow(0);
 	}
-	disk_unmount();
-	disk_remove();
+	disk_end();
 	return 0;
 }
