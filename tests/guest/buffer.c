@@ -230,3 +230,12 @@ void for_each_kind(size_t length, void (*test)(struct buffer *buf))
 	if (!made)
 		skip("this machine makes no dma-bufs");
 }
+
+void for_each_kind_and_way(size_t length, bool *direct, void (*test)(struct buffer *buf))
+{
+	*direct = false;
+	for_each_kind(length, test);
+	*direct = true;
+	if (direct_possible())
+		for_each_kind(length, test);
+}

@@ -93,10 +93,7 @@ int main(void)
 	check(info.default_chunk && info.default_chunk <= info.max_chunk);
 
 	file_pattern("data", LENGTH, 1);
-	for_each_kind(LENGTH, moves);
-	direct = true;
-	if (direct_possible())
-		for_each_kind(LENGTH, moves);
+	for_each_kind_and_way(LENGTH, &direct, moves);
 
 	buffer_create(&buf, BUFFER_LOAD, PAGE);
 	expect(dio_attach(dev, buf.fd), 0);

@@ -196,9 +196,6 @@ int main(void)
 
 	file_pattern("data", LENGTH, 1);
 	file_pattern("copy", LENGTH, 1);
-	for_each_kind(LENGTH, faults);
-	direct = true;
-	if (direct_possible())
-		for_each_kind(LENGTH, faults);
+	for_each_kind_and_way(LENGTH, &direct, faults);
 	return 0;
 }

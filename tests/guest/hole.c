@@ -72,9 +72,6 @@ int main(void)
 	close(fd);
 	file_settle("data");
 
-	for_each_kind(LENGTH, holes);
-	direct = true;
-	if (direct_possible())
-		for_each_kind(LENGTH, holes);
+	for_each_kind_and_way(LENGTH, &direct, holes);
 	return 0;
 }

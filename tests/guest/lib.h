@@ -128,6 +128,8 @@ int buffer_sync(int fd, uint64_t flags);
  * test when there is none.
  */
 void for_each_kind(size_t length, void (*test)(struct buffer *buf));
+/* Then again with *@direct set, where files can be opened with O_DIRECT */
+void for_each_kind_and_way(size_t length, bool *direct, void (*test)(struct buffer *buf));
 
 /* device.c: the module. Calls return 0 or -errno. */
 int dio_open(void);

@@ -43,4 +43,37 @@ static inline bool range_next(unsigned int *step, struct range *range)
 	return true;
 }
 
+/* What to ask for, with a chunk that depends on @step */
+static inline struct dmabuf_dio_rw range_request(const struct range *range, unsigned int step,
+						 const struct buffer *buf, int file, bool direct)
+{
+	trying("%s, %s, file %u, buffer %u, length %u", buffer_names[buf->kind],
+	       direct ? "direct" : "buffered", range->file, range->buffer, range->length);
+	return (struct dmabuf_dio_rw){
+		.file_fd = file,
+		.file_offset = range->file,
+		.buf_offset = range->buffer,
+		.length = range->length,
+		.chunk = step % 3 ? PAGE << step % 3 : 0,
+	};
+}
+
+/* Was it done? Refused is fine for a reason that is true. */
+static inline bool range_done(const struct range *range, const struct dmabuf_dio_rw *rw,
+			      int ret, bool direct)
+{
+	if (direct && ret == -EINVAL) {
+		check(rw->align > 1);
+		check((range->file - range->buffer) % rw->align);
+		expect(rw->done, 0);
+		return false;
+	}
+	expect(ret, 0);
+	expect(rw->done, range->length);
+	return true;
+}
+
+/* What is congruent modulo a page works everywhere. */
+#define RANGES_DONE	(2 * ARRAY_SIZE(range_starts) * ARRAY_SIZE(range_lengths))
+
 #endif

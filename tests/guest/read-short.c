@@ -63,9 +63,6 @@ int main(void)
 		snprintf(name, sizeof(name), "data-%u", sizes[n]);
 		file_pattern(name, sizes[n], 1);
 	}
-	for_each_kind(MIB(2), read_short);
-	direct = true;
-	if (direct_possible())
-		for_each_kind(MIB(2), read_short);
+	for_each_kind_and_way(MIB(2), &direct, read_short);
 	return 0;
 }

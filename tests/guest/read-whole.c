@@ -51,9 +51,6 @@ static void read_whole(struct buffer *buf)
 int main(void)
 {
 	file_pattern("data", LENGTH, 1);
-	for_each_kind(LENGTH, read_whole);
-	direct = true;
-	if (direct_possible())
-		for_each_kind(LENGTH, read_whole);
+	for_each_kind_and_way(LENGTH, &direct, read_whole);
 	return 0;
 }

@@ -117,9 +117,6 @@ int main(void)
 {
 	need_slots();
 	file_pattern("data", LENGTH, 1);
-	for_each_kind(LENGTH, slots);
-	direct = true;
-	if (direct_possible())
-		for_each_kind(LENGTH, slots);
+	for_each_kind_and_way(LENGTH, &direct, slots);
 	return 0;
 }

@@ -106,9 +106,6 @@ static void race(struct buffer *buf)
 int main(void)
 {
 	file_pattern("data", LENGTH, 1);
-	for_each_kind(LENGTH, race);
-	direct = true;
-	if (direct_possible())
-		for_each_kind(LENGTH, race);
+	for_each_kind_and_way(LENGTH, &direct, race);
 	return 0;
 }

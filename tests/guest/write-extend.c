@@ -54,9 +54,6 @@ static void extend(struct buffer *buf)
 
 int main(void)
 {
-	for_each_kind(MIB(2) + PAGE, extend);
-	direct = true;
-	if (direct_possible())
-		for_each_kind(MIB(2) + PAGE, extend);
+	for_each_kind_and_way(MIB(2) + PAGE, &direct, extend);
 	return 0;
 }

@@ -22,27 +22,10 @@ static void write_ranges(struct buffer *buf)
 	check_fd = file_open("data", O_RDONLY | direct_flag(direct));
 
 	while (range_next(&step, &range)) {
-		struct dmabuf_dio_rw rw = {
-			.file_fd = file,
-			.file_offset = range.file,
-			.buf_offset = range.buffer,
-			.length = range.length,
-			.chunk = step % 3 ? PAGE << step % 3 : 0,
-		};
-		int ret;
+		struct dmabuf_dio_rw rw = range_request(&range, step, buf, file, direct);
 
-		trying("%s, %s, file %u, buffer %u, length %u",
-		       buffer_names[buf->kind], direct ? "direct" : "buffered",
-		       range.file, range.buffer, range.length);
 		buffer_pattern(buf, 10 + step);
-		ret = dio_write(dev, &rw);
-		if (direct && ret == -EINVAL) {
-			check(rw.align > 1);
-			check((range.file - range.buffer) % rw.align);
-			expect(rw.done, 0);
-		} else {
-			expect(ret, 0);
-			expect(rw.done, range.length);
+		if (range_done(&range, &rw, dio_write(dev, &rw), direct)) {
 			check(rw.direct <= range.length);
 			pattern_fill(want + range.file, range.buffer, range.length,
 				     10 + step);
@@ -52,7 +35,7 @@ static void write_ranges(struct buffer *buf)
 		fd_read(check_fd, got, RANGE_FILE, 0);
 		bytes_check(got, want, RANGE_FILE);
 	}
-	check(moved >= 2 * ARRAY_SIZE(range_starts) * ARRAY_SIZE(range_lengths));
+	check(moved >= RANGES_DONE);
 	close(check_fd);
 	close(file);
 
@@ -70,9 +53,6 @@ int main(void)
 {
 	want = allocate(RANGE_FILE);
 	got = allocate(RANGE_FILE);
-	for_each_kind(RANGE_BUFFER, write_ranges);
-	direct = true;
-	if (direct_possible())
-		for_each_kind(RANGE_BUFFER, write_ranges);
+	for_each_kind_and_way(RANGE_BUFFER, &direct, write_ranges);
 	return 0;
 }
