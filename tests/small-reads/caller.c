@@ -56,7 +56,8 @@ static struct iomap_call call_at(const char *file, int line, struct iomap_call w
 
 static void half_memory(void)
 {
-	char *two = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *two = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	check(two != MAP_FAILED);
 	memset(two, 0, PAGE);

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Reads of whole files, many at once, by every method
+ */
+#include <sys/syscall.h>
+
+#include "reader.h"
+
+#define DEPTH	32
+
+const char * const method_names[METHODS] = {
+	"sync", "libaio", "io_uring", "io_uring fixed",
+};
+
+/* Of some pieces that lie one behind the other, in the file as in r->data */
+struct batch {
+	int fd;
+	uint64_t position;		/* of piece 0 */
+	size_t piece;
+	unsigned int first, count;
+};
+
+void reader_create(struct reader *r)
+{
+	struct iovec vec = { .iov_len = READ_MOST };
+
+	memset(r, 0, sizeof(*r));
+	r->data = allocate(READ_MOST);
+	vec.iov_base = r->data;
+	check(!syscall(SYS_io_setup, DEPTH, &r->aio));
+	r->has_ring = !io_uring_queue_init(DEPTH, &r->ring, 0);
+	if (r->has_ring)
+		expect(io_uring_register_buffers(&r->ring, &vec, 1), 0);
+}
+
+void reader_destroy(struct reader *r)
+{
+	syscall(SYS_io_destroy, r->aio);
+	if (r->has_ring)
+		io_uring_queue_exit(&r->ring);
+	free(r->data);
+}
+
+static void read_sync(struct reader *r, const struct batch *b, unsigned int i)
+{
+	ssize_t ret = pread(b->fd, r->data + i * b->piece, b->piece, b->position + i * b->piece);
+
+	r->results[i] = ret < 0 ? -errno : ret;
+}
+
+static void read_aio(struct reader *r, const struct batch *b)
+{
+	struct iocb iocbs[DEPTH], *pointers[DEPTH];
+	struct io_event events[DEPTH];
+	unsigned int i, sent = 0, got = 0;
+	long ret;
+
+	for (i = 0; i < b->count; i++) {
+		unsigned int number = b->first + i;
+
+		pointers[i] = &iocbs[i];
+		iocbs[i] = (struct iocb){
+			.aio_data = number,
+			.aio_lio_opcode = IOCB_CMD_PREAD,
+			.aio_fildes = b->fd,
+			.aio_buf = (uintptr_t)r->data + number * b->piece,
+			.aio_nbytes = b->piece,
+			.aio_offset = b->position + number * b->piece,
+		};
+	}
+	while (got < b->count) {
+		if (sent < b->count) {
+			ret = syscall(SYS_io_submit, r->aio, b->count - sent, pointers + sent);
+			if (ret < 0)
+				fail("io_submit: %s", strerror(errno));
+			sent += ret;
+		}
+		ret = syscall(SYS_io_getevents, r->aio, 1, DEPTH, events, NULL);
+		if (ret < 0 && errno == EINTR)
+			continue;
+		check(ret > 0);
+		for (i = 0; i < ret; i++)
+			r->results[events[i].data] = events[i].res;
+		got += ret;
+	}
+}
+
+static void read_ring(struct reader *r, const struct batch *b, int op)
+{
+	unsigned int i;
+
+	for (i = b->first; i < b->first + b->count; i++) {
+		struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
+
+		check(sqe);
+		io_uring_prep_rw(op, sqe, b->fd, r->data + i * b->piece, b->piece,
+				 b->position + i * b->piece);
+		sqe->user_data = i;
+	}
+	expect(io_uring_submit(&r->ring), b->count);
+	for (i = 0; i < b->count; i++) {
+		uint64_t number;
+		int ret = ring_result(&r->ring, &number);
+
+		r->results[number] = ret;
+	}
+}
+
+static void read_batch(struct reader *r, enum method method, const struct batch *b)
+{
+	unsigned int i;
+
+	switch (method) {
+	case AIO:
+		read_aio(r, b);
+		break;
+	case RING:
+		read_ring(r, b, IORING_OP_READ);
+		break;
+	case RING_FIXED:
+		read_ring(r, b, IORING_OP_READ_FIXED);
+		break;
+	default:
+		for (i = b->first; i < b->first + b->count; i++)
+			read_sync(r, b, i);
+	}
+}
+
+uint64_t read_direct(struct reader *r, unsigned int way, int fd, uint64_t position,
+		     uint64_t length)
+{
+	struct batch batch = { .fd = fd, .position = position, .piece = way_piece(way) };
+	unsigned int i, pieces = length / batch.piece;
+	enum method method = way_method(way);
+	uint64_t done = 0;
+
+	if (method >= RING && !r->has_ring)
+		method = AIO;
+	memset(r->data, 0, length);
+	for (i = 0; i < pieces; i += DEPTH) {
+		batch.first = i;
+		batch.count = pieces - i < DEPTH ? pieces - i : DEPTH;
+		read_batch(r, method, &batch);
+	}
+	for (i = 0; i < pieces; i++) {
+		/* io_uring of older kernels does not always try again itself. */
+		if (r->results[i] == -EAGAIN)
+			read_sync(r, &batch, i);
+		if (r->results[i] < 0)
+			fail("read of %zu at %llu, %s: %s", batch.piece,
+			     (unsigned long long)(position + i * batch.piece),
+			     method_names[method], strerror(-r->results[i]));
+		done += r->results[i];
+	}
+	return done;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A small file system that is almost full, so that freed blocks are used again at once
+ */
+#ifndef TESTS_SMALL_READS_TIGHT_H
+#define TESTS_SMALL_READS_TIGHT_H
+
+#include "lib.h"
+
+#define LEFT_FREE	MIB(24)		/* beside one huge file */
+
+/*
+ * Runs @test in its root, for all variants of the guest's type or only the first: @variant
+ * names it.
+ */
+void in_tight_fs(bool all, void (*test)(const char *variant));
+
+void fs_sync(void);
+/* Fills what is free with content of nobody's. */
+void use_again(void);
+void free_again(void);
+
+#endif
