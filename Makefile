@@ -11,7 +11,7 @@ demo: deps ## load a real model into a dma-buf, on this machine and in a guest
 	@demo/run
 
 .PHONY: test
-test: build programs ## every test: on this machine, then in guests (about half an hour)
+test: build programs ## the tests: on this machine, then in guests (about half an hour)
 	cargo test --locked --quiet
 	vm/selftest
 	tests/matrix
@@ -19,6 +19,10 @@ test: build programs ## every test: on this machine, then in guests (about half 
 .PHONY: test-debug
 test-debug: build programs ## the guests' tests again under KASAN, lockdep, kmemleak, DMABUF_DEBUG
 	tests/matrix --debug
+
+.PHONY: test-series
+test-series: build programs ## and on the kernel with the series that is measured, with gigabytes at once
+	tests/matrix --series
 
 # 30 GB of disk
 .PHONY: test-hour
@@ -29,6 +33,7 @@ test-hour: build programs ## an hour of samples: every one accounted for (about 
 lint: deps ## formatters, clippy, checkpatch, sparse, shellcheck, charts
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --quiet --workspace --no-deps
 	tools/lint-kernel
 	tools/check-series
 	tools/lint-shell

@@ -17,6 +17,14 @@ static const struct {
 	{ PAGE, 1 }, { PAGE, 64 }, { KIB(64), 4 }, { KIB(256), 8 }, { MIB(1), 2 }, { 0, 0 },
 };
 
+/* Small requests begin not far before the error, and there are some behind it. */
+static uint64_t margin(unsigned int shape)
+{
+	uint64_t chunk = shapes[shape].chunk;
+
+	return chunk && chunk < KIB(256) ? MIB(2) - KIB(256) : 0;
+}
+
 static const char *path;
 static uint64_t broken_at;	/* in the file */
 static bool direct, slots;
@@ -48,7 +56,7 @@ static void errors(struct buffer *buf)
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(shapes); i++) {
-		uint64_t offset = i % 2 * 100;
+		uint64_t start = margin(i), offset = start + i % 2 * 100;
 		struct dmabuf_dio_rw rw = {
 			.file_fd = file,
 			.file_offset = offset,
@@ -58,7 +66,8 @@ static void errors(struct buffer *buf)
 			.depth = shapes[i].depth,
 		};
 		struct dmabuf_dio_load load = {
-			.file_fd = file, .fd_flags = O_RDWR, .length = LENGTH,
+			.file_fd = file, .fd_flags = O_RDWR,
+			.file_offset = start, .length = LENGTH - 2 * start,
 			.chunk = rw.chunk, .depth = rw.depth, .dmabuf_fd = -1,
 		};
 		unsigned int fds = count_fds();
@@ -76,7 +85,7 @@ static void errors(struct buffer *buf)
 
 		check(!posix_fadvise(plain, 0, 0, POSIX_FADV_DONTNEED));
 		expect(dio_load(dev, &load), -EIO);
-		check_done(load.done, 0, load.chunk);
+		check_done(load.done, start, load.chunk);
 		expect(load.dmabuf_fd, -1);
 		expect(count_fds(), fds);
 
@@ -88,7 +97,7 @@ static void errors(struct buffer *buf)
 			pattern_check(buf->map + offset, offset, rw.done, 1);
 
 			rw.file_offset = rw.buf_offset = broken_at + BREAK;
-			rw.length = LENGTH - broken_at - BREAK;
+			rw.length = LENGTH - start - rw.file_offset;
 			buffer_pattern(buf, 2);
 			expect(dio_read(dev, &rw), 0);
 			expect(rw.done, rw.length);
@@ -120,9 +129,12 @@ static void write_errors(struct buffer *buf)
 
 	buffer_pattern(buf, 1);
 	for (i = 0; i < ARRAY_SIZE(shapes); i++) {
+		uint64_t start = margin(i);
 		struct dmabuf_dio_rw rw = {
 			.file_fd = file,
-			.length = LENGTH,
+			.file_offset = start,
+			.buf_offset = start,
+			.length = LENGTH - 2 * start,
 			.chunk = shapes[i].chunk,
 			.depth = shapes[i].depth,
 		};
@@ -130,8 +142,8 @@ static void write_errors(struct buffer *buf)
 		trying("write, %s, chunk %llu, depth %u", buffer_names[buf->kind],
 		       rw.chunk, rw.depth);
 		expect(dio_write(dev, &rw), -EIO);
-		check_done(rw.done, 0, rw.chunk);
-		fd_pattern_check(file, 0, rw.done & -PAGE, 1);
+		check_done(rw.done, start, rw.chunk);
+		fd_pattern_check(file, start, rw.done & -PAGE, 1);
 	}
 	pattern_check(buf->map, 0, LENGTH, 1);
 	close(dev);

@@ -355,8 +355,15 @@ static void change_each(const char *variant)
 			file_remove(&f);
 			free_again();
 		}
+	printf("%s: %u changes\n", variant, done);
+}
 
-	/* One after the other on the same file */
+/* On the same file */
+static void change_in_a_row(const char *variant)
+{
+	unsigned int i, many;
+	struct file f;
+
 	for (many = 0; many < 2; many++) {
 		uint64_t state = 0x1234567;
 
@@ -379,11 +386,12 @@ static void change_each(const char *variant)
 		}
 		file_remove(&f);
 	}
-	printf("%s: %u changes\n", variant, done);
 }
 
 int main(void)
 {
-	in_tight_fs(true, change_each);
+	/* A kernel that checks itself takes minutes for one. */
+	in_tight_fs(!getenv("TESTS_GUEST_SLOW"), change_each);
+	in_tight_fs(false, change_in_a_row);
 	return 0;
 }

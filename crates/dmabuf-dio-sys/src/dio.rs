@@ -289,7 +289,7 @@ pub fn load(context: BorrowedFd<'_>, load: &mut Load) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(load.dmabuf_fd) })
 }
 
-/// Ends the [`read`], [`write`] and [`load`] calls now running on the context: they fail with
+/// Ends the [`read()`], [`write`] and [`load()`] calls now running on the context: they fail with
 /// `ECANCELED` once their requests in flight are done. Does not wait for them.
 ///
 /// # Errors
