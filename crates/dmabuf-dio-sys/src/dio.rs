@@ -198,7 +198,7 @@ pub const IOC_INFO: Opcode = opcode::read_write::<Info>(MAGIC, 0);
 pub const IOC_ATTACH: Opcode = opcode::read_write::<Attach>(MAGIC, 1);
 /// Number of the ioctl that [`read`] makes.
 pub const IOC_READ: Opcode = opcode::read_write::<ReadWrite>(MAGIC, 2);
-/// Number of the ioctl that [`write`] makes.
+/// Number of the ioctl that [`write()`] makes.
 pub const IOC_WRITE: Opcode = opcode::read_write::<ReadWrite>(MAGIC, 3);
 /// Number of the ioctl that [`load`] makes.
 pub const IOC_LOAD: Opcode = opcode::read_write::<Load>(MAGIC, 4);
@@ -289,7 +289,7 @@ pub fn load(context: BorrowedFd<'_>, load: &mut Load) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(load.dmabuf_fd) })
 }
 
-/// Ends the [`read()`], [`write`] and [`load()`] calls now running on the context: they fail with
+/// Ends the [`read()`], [`write()`] and [`load()`] calls now running on the context: they fail with
 /// `ECANCELED` once their requests in flight are done. Does not wait for them.
 ///
 /// # Errors
