@@ -44,13 +44,16 @@ impl Queued {
 }
 
 /// The blocks that a device has, in order.
+///
+/// Field order: fences go before the port. The lock of a fence of functionfs (7.3) lies in what the
+/// endpoint has of the block, and closing a `sync_file` that was polled takes it.
 #[derive(Debug)]
 pub(super) struct Fenced<P> {
+    queued: VecDeque<Queued>,
     pub(super) port: P,
     /// What the device's access keeps others from.
     wait_for: Access,
     ring: Option<Arc<Ring>>,
-    queued: VecDeque<Queued>,
 }
 
 impl<P: Port> Fenced<P> {
