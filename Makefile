@@ -95,8 +95,8 @@ SMALL_ON := --on /mnt/ext4 --on /mnt/xfs --on /mnt/f2fs --on /dev/raw
 .PHONY: bench-small
 bench-small: build bench-small-cost ## small random reads: file systems, engines, memory, queue depths
 	BENCH_WITH=bench/with-file-systems bench/record small-7.3-series \
-		"--kernel 7.3-series $(SMALL)" small $(SMALL_ON) --reads 2500
-	bench/record small-here here small --reads 10000
+		"--kernel 7.3-series $(SMALL)" small $(SMALL_ON) --depths 32,128 --reads 5000
+	bench/record small-here here small --depths 1,32,128 --reads 10000
 
 # Instructions: every line; what the patches take off; gather at length; fio; the switch of 6.12
 .PHONY: bench-small-cost
