@@ -1,87 +1,78 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Taking turns on a dma-buf
+ *
+ * One transfer at a time: beginning CPU access may bring memory to the state
+ * that a device saw, and so undo what another transfer has just stored and not
+ * yet handed over.
  */
-#include <linux/err.h>
-#include <linux/list.h>
+#include <linux/dma-buf.h>
+#include <linux/dma-resv.h>
 #include <linux/mutex.h>
-#include <linux/slab.h>
+#include <linux/sched.h>
 
 #include "access.h"
-#include "compat.h"
-
-struct dio_access {
-	struct list_head list;
-	struct dma_buf *dmabuf;		/* held by the attachments */
-	unsigned int attachments;
-	struct mutex turn;		/* held during a transfer */
-};
-
-static DEFINE_MUTEX(dio_access_lock);	/* protects the list and the counts */
-static LIST_HEAD(dio_access_list);
 
 /**
- * dio_access_get - the access of a dma-buf, made if it is the first
- * @dmabuf: the caller holds a reference until after dio_access_put()
- */
-struct dio_access *dio_access_get(struct dma_buf *dmabuf)
-{
-	struct dio_access *access;
-
-	mutex_lock(&dio_access_lock);
-	list_for_each_entry(access, &dio_access_list, list)
-		if (access->dmabuf == dmabuf)
-			goto out_count;
-
-	access = kzalloc_obj(*access);
-	if (!access) {
-		access = ERR_PTR(-ENOMEM);
-		goto out_unlock;
-	}
-	access->dmabuf = dmabuf;
-	mutex_init(&access->turn);
-	list_add(&access->list, &dio_access_list);
-out_count:
-	access->attachments++;
-out_unlock:
-	mutex_unlock(&dio_access_lock);
-	return access;
-}
-
-void dio_access_put(struct dio_access *access)
-{
-	mutex_lock(&dio_access_lock);
-	if (!--access->attachments) {
-		list_del(&access->list);
-		mutex_destroy(&access->turn);
-		kfree(access);
-	}
-	mutex_unlock(&dio_access_lock);
-}
-
-/**
- * dio_access_begin - wait for one's turn, for the fences, and for the memory
- * @access: the access
- * @dir: as for dma_buf_begin_cpu_access()
+ * dio_access_take - wait for the fences on the reservation and for one's turn
+ * @dmabuf: the dma-buf, referenced by the caller
+ * @dir: DMA_FROM_DEVICE to read the memory, else fences of readers count too
  *
- * Return: 0, or -EINTR or -ERESTARTSYS by a signal, or the exporter's error.
+ * Nobody waits for a fence while it is their turn: what signals the fence may
+ * be a transfer that has to have its turn first.
+ *
+ * Return: 0, or -EINTR or -ERESTARTSYS by a signal, whichever it is.
  */
-int dio_access_begin(struct dio_access *access, enum dma_data_direction dir)
+int dio_access_take(struct dma_buf *dmabuf, enum dma_data_direction dir)
+{
+	enum dma_resv_usage usage =
+		dma_resv_usage_rw(dir != DMA_FROM_DEVICE);
+	struct mutex *lock = dio_access_lock(dmabuf);
+	long ret;
+
+	for (;;) {
+		ret = dma_resv_wait_timeout(dmabuf->resv, usage, true,
+					    MAX_SCHEDULE_TIMEOUT);
+		if (ret < 0)
+			return ret;
+		ret = mutex_lock_interruptible(lock);
+		if (ret)
+			return ret;
+		if (dma_resv_test_signaled(dmabuf->resv, usage))
+			return 0;
+		mutex_unlock(lock);
+	}
+}
+
+void dio_access_drop(struct dma_buf *dmabuf)
+{
+	mutex_unlock(dio_access_lock(dmabuf));
+}
+
+/**
+ * dio_access_begin - dio_access_take(), then begin CPU access
+ * @dmabuf: the dma-buf, referenced by the caller
+ * @dir: as for dma_buf_begin_cpu_access(), which would wait for fences again
+ *
+ * Return: as dio_access_take(), or the exporter's error.
+ */
+int dio_access_begin(struct dma_buf *dmabuf, enum dma_data_direction dir)
 {
 	int ret;
 
-	ret = mutex_lock_killable(&access->turn);
+	ret = dio_access_take(dmabuf, dir);
 	if (ret)
 		return ret;
 
-	ret = dma_buf_begin_cpu_access(access->dmabuf, dir);
+	if (dmabuf->ops->begin_cpu_access)
+		ret = dmabuf->ops->begin_cpu_access(dmabuf, dir);
 	if (ret)
-		mutex_unlock(&access->turn);
+		dio_access_drop(dmabuf);
 	return ret;
 }
 
-void dio_access_end(struct dio_access *access, enum dma_data_direction dir)
+void dio_access_end(struct dma_buf *dmabuf, enum dma_data_direction dir)
 {
-	dma_buf_end_cpu_access(access->dmabuf, dir);
-	mutex_unlock(&access->turn);
+	dma_buf_end_cpu_access(dmabuf, dir);
+	dio_access_drop(dmabuf);
 }

@@ -3,19 +3,27 @@
 #define DMABUF_DIO_ACCESS_H
 
 #include <linux/dma-buf.h>
+#include <linux/fs.h>
+#include <linux/mutex.h>
 
 /*
- * The right to do file I/O on a dma-buf, shared by all contexts that have it
- * attached. It is held by one transfer at a time: beginning CPU access may
- * bring memory to the state that a device saw, and so undo what another
- * transfer has just stored and not yet handed over.
+ * What decides turns on a dma-buf. Kernels that lend have a mutex for it, which
+ * copy_file_range() takes, too. Elsewhere it is the one that a struct file has
+ * for positions: a dma-buf has one struct file, and no position of its own.
  */
-struct dio_access;
+static inline struct mutex *dio_access_lock(struct dma_buf *dmabuf)
+{
+#ifdef HAVE_DMA_BUF_LEND
+	return &dmabuf->file_io_lock;
+#else
+	return &dmabuf->file->f_pos_lock;
+#endif
+}
 
-struct dio_access *dio_access_get(struct dma_buf *dmabuf);
-void dio_access_put(struct dio_access *access);
+int dio_access_take(struct dma_buf *dmabuf, enum dma_data_direction dir);
+void dio_access_drop(struct dma_buf *dmabuf);
 
-int dio_access_begin(struct dio_access *access, enum dma_data_direction dir);
-void dio_access_end(struct dio_access *access, enum dma_data_direction dir);
+int dio_access_begin(struct dma_buf *dmabuf, enum dma_data_direction dir);
+void dio_access_end(struct dma_buf *dmabuf, enum dma_data_direction dir);
 
 #endif

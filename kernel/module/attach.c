@@ -3,101 +3,133 @@
  * Borrowing the pages of a dma-buf
  *
  * Our own buffers lend their table, and so do other exporters where the kernel
- * has a callback for that. Elsewhere the kernel mapping (vmap) is the loan: while
- * it lasts, the exporter keeps the pages in place. The sg_table of a dma-buf
- * belongs to its devices and is not looked at.
+ * has a callback for that. Of those that are known to leave pages where they
+ * are the kernel mapping (vmap) tells which they are. Nobody else is borrowed
+ * from, or even mapped. The sg_table of a dma-buf belongs to its devices and is
+ * not looked at.
  */
+#include <linux/dma-mapping.h>
+#include <linux/dma-resv.h>
 #include <linux/err.h>
-#include <linux/memremap.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
+
+#include <linux/dmabuf_dio.h>
 
 #include "access.h"
 #include "attach.h"
 #include "buffer.h"
 #include "compact.h"
 #include "compat.h"
+#include "exporter.h"
 #include "lend.h"
 
-/* Memory is hot-plugged, and device memory mapped, in pieces of 2 MiB. */
-#define DIO_ALIKE_PAGES	(SZ_2M / PAGE_SIZE)
-
-/* Can storage reach this page, is it ordinary memory? */
-static bool dio_page_usable(const struct page *page)
+static int dio_refuse(u32 *refusal, u32 why)
 {
-	return pfn_valid(page_to_pfn(page)) && !is_zone_device_page(page);
+	*refusal = why;
+	return -EOPNOTSUPP;
 }
 
-static int dio_walk_mapping(struct dio_attachment *att)
+static int dio_walk_mapping(struct dio_attachment *att, u32 *refusal)
 {
 	const void *vaddr = att->map.vaddr;
-	u64 length = att->dmabuf->size;
 	bool vmalloc = is_vmalloc_addr(vaddr);
-	unsigned long pfn, next_pfn = 0;
+	unsigned long next_pfn = 0, checked = 0;
 	bool head = false;
-	struct page *page;
 	u64 offset;
 	int ret;
 
-	if (!length || !PAGE_ALIGNED(vaddr) || !PAGE_ALIGNED(length) ||
+	if (att->map.is_iomem || !PAGE_ALIGNED(vaddr) ||
 	    (!vmalloc && !virt_addr_valid(vaddr)))
-		return -EOPNOTSUPP;
+		return dio_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
 
-	ret = dio_segments_init(&att->table, length);
-	if (ret)
-		return ret;
+	for (offset = 0; offset < att->dmabuf->size; offset += PAGE_SIZE) {
+		struct page *page = vmalloc ? vmalloc_to_page(vaddr + offset) :
+					      virt_to_page(vaddr + offset);
+		unsigned long pfn;
 
-	for (offset = 0; offset < length; offset += PAGE_SIZE) {
-		page = vmalloc ? vmalloc_to_page(vaddr + offset) :
-				 virt_to_page(vaddr + offset);
+		ret = dio_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
 		if (!page)
 			goto err_free;
-
 		pfn = page_to_pfn(page);
-		if (pfn == next_pfn && pfn % DIO_ALIKE_PAGES) {
-			dio_segments_extend(&att->table, PAGE_SIZE);
-		} else {
-			/*
-			 * Linux 6.12's udmabuf maps the first page of a large
-			 * folio in place of each of its pages. Elsewhere what
-			 * follows a first page is the second.
-			 */
-			if (pfn != next_pfn && head)
+		/*
+		 * Linux 6.12's udmabuf maps the first page of a large folio in
+		 * place of each of its pages. Elsewhere what follows a first
+		 * page is the second.
+		 */
+		if (head && pfn != next_pfn)
+			goto err_free;
+
+		/* All pages of a folio are alike. */
+		if (pfn != next_pfn || pfn >= checked) {
+			ret = dio_refuse(refusal, DMABUF_DIO_REFUSED_PAGES);
+			if (!dio_page_lendable(page))
 				goto err_free;
-			if (!dio_page_usable(page))
-				goto err_free;
-			dio_segments_add(&att->table, page, PAGE_SIZE);
+			checked = pfn + dio_folio_rest(page);
 			cond_resched();
+		}
+		if (pfn != next_pfn || !dio_segments_extend(&att->table)) {
+			ret = dio_segments_add(&att->table, page, PAGE_SIZE);
+			if (ret)
+				goto err_free;
 		}
 		next_pfn = pfn + 1;
 		head = PageHead(page);
 	}
+	ret = dio_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
 	if (head)
 		goto err_free;
+	*refusal = 0;
 	dio_segments_compact(&att->table);
 	return 0;
 
 err_free:
 	dio_segments_free(&att->table);
-	return -EOPNOTSUPP;
+	return ret;
+}
+
+/* Through the kernel mapping, which stays for the life of the attachment */
+static int dio_borrow_mapping(struct dio_attachment *att, u32 *refusal)
+{
+	const struct dio_exporter *exporter = dio_exporter_find(att->dmabuf);
+	int ret;
+
+	if (!exporter)
+		return dio_refuse(refusal, DMABUF_DIO_REFUSED_EXPORTER);
+	if (!att->dmabuf->ops->vmap || !att->dmabuf->size ||
+	    !PAGE_ALIGNED(att->dmabuf->size))
+		return dio_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
+
+	ret = dma_buf_vmap_unlocked(att->dmabuf, &att->map);
+	if (ret)
+		return ret;
+
+	ret = dio_walk_mapping(att, refusal);
+	if (ret) {
+		dma_buf_vunmap_unlocked(att->dmabuf, &att->map);
+		return ret;
+	}
+	att->unsynced = exporter->unsynced;
+	return 0;
 }
 
 /**
  * dio_attach - borrow the pages of a dma-buf
  * @fd: file descriptor of the dma-buf
+ * @refusal: with -EOPNOTSUPP set to DMABUF_DIO_REFUSED_*
  *
  * The attachment holds a reference to the dma-buf, and the mapping of a foreign
  * one; dio_detach() drops both.
  *
  * Return: the attachment or an ERR_PTR, see struct dmabuf_dio_attach.
  */
-struct dio_attachment *dio_attach(int fd)
+struct dio_attachment *dio_attach(int fd, u32 *refusal)
 {
 	struct dio_attachment *att;
 	int ret;
 
-	att = kzalloc_obj(*att);
+	att = kzalloc_obj(*att, GFP_KERNEL_ACCOUNT);
 	if (!att)
 		return ERR_PTR(-ENOMEM);
 
@@ -107,46 +139,18 @@ struct dio_attachment *dio_attach(int fd)
 		goto err_free;
 	}
 
-	att->access = dio_access_get(att->dmabuf);
-	if (IS_ERR(att->access)) {
-		ret = PTR_ERR(att->access);
-		goto err_put;
-	}
-
 	att->segs = dio_buffer_segments(att->dmabuf);
 	if (att->segs)
 		return att;
 
-	ret = dio_borrow(att->dmabuf, &att->table);
-	if (!ret) {
-		att->segs = &att->table;
-		return att;
-	}
-	if (ret != -EOPNOTSUPP)
-		goto err_access;
-
-	ret = dma_buf_vmap_unlocked(att->dmabuf, &att->map);
-	if (ret) {
-		/* An exporter without the operation answers EINVAL. */
-		ret = ret == -EINVAL ? -EOPNOTSUPP : ret;
-		goto err_access;
-	}
-	if (att->map.is_iomem) {
-		ret = -EOPNOTSUPP;
-		goto err_vunmap;
-	}
-
-	ret = dio_walk_mapping(att);
-	if (ret)
-		goto err_vunmap;
-
 	att->segs = &att->table;
+	ret = dio_lends(att->dmabuf) ?
+		dio_borrow(att->dmabuf, &att->table, refusal) :
+		dio_borrow_mapping(att, refusal);
+	if (ret)
+		goto err_put;
 	return att;
 
-err_vunmap:
-	dma_buf_vunmap_unlocked(att->dmabuf, &att->map);
-err_access:
-	dio_access_put(att->access);
 err_put:
 	dma_buf_put(att->dmabuf);
 err_free:
@@ -159,7 +163,77 @@ void dio_detach(struct dio_attachment *att)
 	dio_segments_free(&att->table);
 	if (att->map.vaddr)
 		dma_buf_vunmap_unlocked(att->dmabuf, &att->map);
-	dio_access_put(att->access);
 	dma_buf_put(att->dmabuf);
 	kfree(att);
+}
+
+/*
+ * Does a device see something else than the memory, and nobody makes them
+ * agree? A device may come at any time, so that the answer is good for the past
+ * only.
+ */
+static bool dio_unsynced(struct dio_attachment *att)
+{
+	struct dma_buf_attachment *device;
+	bool found = false;
+
+	dma_resv_lock(att->dmabuf->resv, NULL);
+	list_for_each_entry(device, &att->dmabuf->attachments, node)
+		found |= dma_dev_need_sync(device->dev);
+	dma_resv_unlock(att->dmabuf->resv);
+	return found;
+}
+
+/**
+ * dio_attachment_begin - wait for fences and one's turn, begin CPU access
+ * @att: the attachment
+ * @dir: as for dma_buf_begin_cpu_access()
+ * @refusal: set to DMABUF_DIO_REFUSED_UNSYNCED with -EBUSY
+ *
+ * An exporter that does not synchronise devices is not told to begin: udmabuf
+ * would bring back what a mapping of its own, of no use to anybody, has seen.
+ */
+int dio_attachment_begin(struct dio_attachment *att,
+			 enum dma_data_direction dir, u32 *refusal)
+{
+	int ret;
+
+	if (!att->unsynced)
+		return dio_access_begin(att->dmabuf, dir);
+
+	ret = dio_access_take(att->dmabuf, dir);
+	if (ret)
+		return ret;
+	if (dio_unsynced(att)) {
+		dio_access_drop(att->dmabuf);
+		*refusal = DMABUF_DIO_REFUSED_UNSYNCED;
+		return -EBUSY;
+	}
+	return 0;
+}
+
+/**
+ * dio_attachment_end - end CPU access and one's turn
+ * @att: the attachment, after a successful dio_attachment_begin()
+ * @dir: as there
+ * @refusal: set to DMABUF_DIO_REFUSED_UNSYNCED with -EBUSY
+ *
+ * Return: 0, or -EBUSY if a device has come that does not see all that was
+ * stored, or has stored what was not read.
+ */
+int dio_attachment_end(struct dio_attachment *att,
+		       enum dma_data_direction dir, u32 *refusal)
+{
+	bool unsynced = att->unsynced && dio_unsynced(att);
+
+	if (att->unsynced && dir == DMA_FROM_DEVICE)
+		dio_access_drop(att->dmabuf);
+	else
+		/* Of udmabuf: its own mapping learns what was stored. */
+		dio_access_end(att->dmabuf, dir);
+	if (unsynced) {
+		*refusal = DMABUF_DIO_REFUSED_UNSYNCED;
+		return -EBUSY;
+	}
+	return 0;
 }

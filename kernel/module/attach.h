@@ -6,16 +6,15 @@
 #include <linux/fs.h>
 #include <linux/iosys-map.h>
 
-#include "access.h"
 #include "segments.h"
 
 /* A dma-buf whose pages are on loan to us. */
 struct dio_attachment {
 	struct dma_buf *dmabuf;
-	struct dio_access *access;
 	const struct dio_segments *segs;
 	struct dio_segments table;	/* if the buffer is not one of ours */
 	struct iosys_map map;		/* if the exporter does not lend */
+	bool unsynced;			/* see struct dio_exporter */
 };
 
 /* Was the dma-buf opened such that its owner may write to it? */
@@ -24,7 +23,12 @@ static inline bool dio_writable(const struct dio_attachment *att)
 	return att->dmabuf->file->f_mode & FMODE_WRITE;
 }
 
-struct dio_attachment *dio_attach(int fd);
+struct dio_attachment *dio_attach(int fd, u32 *refusal);
 void dio_detach(struct dio_attachment *att);
+
+int dio_attachment_begin(struct dio_attachment *att,
+			 enum dma_data_direction dir, u32 *refusal);
+int dio_attachment_end(struct dio_attachment *att,
+		       enum dma_data_direction dir, u32 *refusal);
 
 #endif

@@ -44,21 +44,15 @@ struct dio_buffer *dio_buffer_create(u64 length)
 {
 	struct dio_buffer *buf;
 	long available = si_mem_available();
-	int ret;
 
 	/* Say no before the rest of the system has been squeezed out. */
 	if (available < 0 || length >> PAGE_SHIFT > available)
 		return ERR_PTR(-ENOMEM);
 
-	buf = kzalloc_obj(*buf);
+	buf = kzalloc_obj(*buf, GFP_KERNEL_ACCOUNT);
 	if (!buf)
 		return ERR_PTR(-ENOMEM);
 
-	ret = dio_segments_init(&buf->segs, length);
-	if (ret) {
-		kfree(buf);
-		return ERR_PTR(ret);
-	}
 	buf->length = length;
 	buf->max_order = MAX_PAGE_ORDER;
 	mutex_init(&buf->lock);
@@ -74,6 +68,7 @@ int dio_buffer_grow(struct dio_buffer *buf)
 {
 	u64 missing = buf->length - buf->segs.length;
 	unsigned int i;
+	int ret;
 
 	for (i = 0; i < ARRAY_SIZE(dio_orders); i++) {
 		unsigned int order = dio_orders[i];
@@ -84,8 +79,11 @@ int dio_buffer_grow(struct dio_buffer *buf)
 
 		page = alloc_pages(order ? DIO_GFP_LARGE : DIO_GFP_PAGE, order);
 		if (page) {
-			dio_segments_add(&buf->segs, page, PAGE_SIZE << order);
-			return 0;
+			ret = dio_segments_add(&buf->segs, page,
+					       PAGE_SIZE << order);
+			if (ret)
+				__free_pages(page, order);
+			return ret;
 		}
 		buf->max_order = order ? order - 1 : 0;
 	}
@@ -157,7 +155,7 @@ static int dio_buffer_attach(struct dma_buf *dmabuf,
 	struct dio_buffer_attachment *a;
 	int ret;
 
-	a = kzalloc_obj(*a);
+	a = kzalloc_obj(*a, GFP_KERNEL);
 	if (!a)
 		return -ENOMEM;
 
@@ -221,7 +219,10 @@ static void dio_buffer_unmap(struct dma_buf_attachment *attachment,
 	dma_unmap_sgtable(a->dev, table, dir, 0);
 }
 
-/* A mapping is synchronised in the direction that it was made for. */
+/*
+ * A mapping is synchronised in the direction that it was made for, also for who
+ * only writes: that may be a part, and the end of it hands back everything.
+ */
 static int dio_buffer_begin_cpu_access(struct dma_buf *dmabuf,
 				       enum dma_data_direction dir)
 {
@@ -236,6 +237,17 @@ static int dio_buffer_begin_cpu_access(struct dma_buf *dmabuf,
 	return 0;
 }
 
+/*
+ * What the CPU has only read goes to no device: it may have stored something
+ * newer meanwhile. A mapping for both directions may be synchronised in one.
+ */
+static enum dma_data_direction dio_end_dir(enum dma_data_direction mapped,
+					   enum dma_data_direction access)
+{
+	return mapped == DMA_BIDIRECTIONAL && access == DMA_FROM_DEVICE ?
+		DMA_FROM_DEVICE : mapped;
+}
+
 static int dio_buffer_end_cpu_access(struct dma_buf *dmabuf,
 				     enum dma_data_direction dir)
 {
@@ -245,7 +257,8 @@ static int dio_buffer_end_cpu_access(struct dma_buf *dmabuf,
 	mutex_lock(&buf->lock);
 	list_for_each_entry(a, &buf->attachments, list)
 		if (a->dir != DMA_NONE)
-			dma_sync_sgtable_for_device(a->dev, &a->table, a->dir);
+			dma_sync_sgtable_for_device(a->dev, &a->table,
+						    dio_end_dir(a->dir, dir));
 	mutex_unlock(&buf->lock);
 	return 0;
 }
@@ -256,6 +269,10 @@ static int dio_buffer_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
 	unsigned long addr = vma->vm_start;
 	struct dio_cursor cur = {};
+
+	/* A private copy could be had of what is one piece, and of nothing else. */
+	if (!(vma->vm_flags & (VM_SHARED | VM_MAYSHARE)))
+		return -EINVAL;
 
 	/* The dma-buf core has checked that the range is within the buffer. */
 	while (addr < vma->vm_end) {

@@ -2,10 +2,9 @@
 /*
  * What READ, WRITE and LOAD have in common
  */
-#include <linux/align.h>
 #include <linux/file.h>
 #include <linux/mm.h>
-#include <linux/sched/signal.h>
+#include <linux/uio.h>
 
 #include "call.h"
 
@@ -20,16 +19,32 @@ static int dio_call_stopped(struct dio_transfer *t)
 	struct dio_call *call = container_of(t, struct dio_call, transfer);
 
 	dio_call_count(call);
-	if (fatal_signal_pending(current))
-		return -EINTR;
-	if (atomic_read(&call->ctx->cancels) != call->cancels)
+	if (READ_ONCE(call->ctx->cancelled))
 		return -ECANCELED;
+	return dio_transfer_signalled(t);
+}
+
+/*
+ * What the CPU copies goes through the mapping that the exporter made, where
+ * there is one: caches then are as the exporter wants them.
+ */
+static int dio_call_lend(struct dio_transfer *t, unsigned int slot, u64 offset,
+			 size_t count, bool direct, struct iov_iter *iter)
+{
+	struct dio_call *call = container_of(t, struct dio_call, transfer);
+
+	if (direct || !call->map.iov_base)
+		return dio_lend_segments(t, slot, offset, count, direct, iter);
+
+	iov_iter_kvec(iter, t->rw == WRITE ? ITER_SOURCE : ITER_DEST,
+		      &call->map, 1, count);
+	iter->iov_offset = offset;
 	return 0;
 }
 
 /**
  * dio_call_init - prepare a transfer
- * @call: to be filled in; the caller then sets segs, and grow if needed
+ * @call: to be filled in; the caller then sets segs, and map or grow if needed
  * @ctx: context of the call
  * @fd: the file
  * @rw: READ or WRITE
@@ -45,8 +60,10 @@ int dio_call_init(struct dio_call *call, struct dio_context *ctx, int fd,
 	int ret;
 
 	call->ctx = ctx;
-	call->cancels = atomic_read(&ctx->cancels);
+	call->map = (struct kvec){};
 	call->counted = 0;
+	if (READ_ONCE(ctx->cancelled))
+		return -ECANCELED;
 
 	/* The defaults are module parameters, so they can be wrong as well. */
 	chunk = chunk ?: READ_ONCE(dio_default_chunk);
@@ -64,31 +81,9 @@ int dio_call_init(struct dio_call *call, struct dio_context *ctx, int fd,
 		fput(file);
 		return ret;
 	}
-	call->transfer.lend = dio_lend_segments;
+	call->transfer.lend = dio_call_lend;
 	call->transfer.stopped = dio_call_stopped;
 	return 0;
-}
-
-/**
- * dio_call_direct - how much of what was moved was asked for with O_DIRECT
- * @call: the transfer is over
- * @file_offset: where it started in the file
- * @length: what was to be moved, bytes
- */
-u64 dio_call_direct(const struct dio_call *call, u64 file_offset, u64 length)
-{
-	const struct dio_transfer *t = &call->transfer;
-	u64 head, body;
-
-	if (!t->block)
-		return 0;
-	/* The rest of a block is fetched directly, too. */
-	if (t->rw == READ)
-		return t->done;
-
-	head = min(length, ALIGN(file_offset, t->block) - file_offset);
-	body = ALIGN_DOWN(length - head, t->block);
-	return t->done > head ? min(t->done - head, body) : 0;
 }
 
 void dio_call_exit(struct dio_call *call)

@@ -2,6 +2,8 @@
 #ifndef DMABUF_DIO_CALL_H
 #define DMABUF_DIO_CALL_H
 
+#include <linux/uio.h>
+
 #include "context.h"
 #include "transfer.h"
 
@@ -13,13 +15,12 @@
 struct dio_call {
 	struct dio_transfer transfer;
 	struct dio_context *ctx;
-	int cancels;			/* CANCEL calls before this one */
+	struct kvec map;		/* the exporter's own mapping, if any */
 	u64 counted;			/* bytes that fdinfo knows of */
 };
 
 int dio_call_init(struct dio_call *call, struct dio_context *ctx, int fd,
 		  int rw, u64 chunk, u32 depth);
-u64 dio_call_direct(const struct dio_call *call, u64 file_offset, u64 length);
 void dio_call_exit(struct dio_call *call);
 
 #endif

@@ -3,13 +3,9 @@
  * Making a finished table small
  */
 #include <linux/io.h>
-#include <linux/limits.h>
-#include <linux/slab.h>
+#include <linux/string.h>
 
 #include "compact.h"
-
-/* bv_len is an unsigned int; stay well below its end. */
-#define DIO_SEGMENT_MAX	SZ_1G
 
 /**
  * dio_segments_compact - merge what is contiguous and shrink the table
@@ -17,7 +13,8 @@
  */
 void dio_segments_compact(struct dio_segments *segs)
 {
-	struct bio_vec *last = segs->vec, *shrunk;
+	struct bio_vec *last = segs->vec;
+	struct dio_segments small = {};
 	unsigned int i;
 
 	for (i = 1; i < segs->nr; i++) {
@@ -33,12 +30,11 @@ void dio_segments_compact(struct dio_segments *segs)
 	segs->nr = last - segs->vec + 1;
 
 	/* Not being able to shrink costs memory, nothing else. */
-	shrunk = kvmalloc_array(segs->nr, sizeof(*shrunk),
-				GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!shrunk)
+	if (dio_segments_reserve(&small, segs->nr))
 		return;
-	memcpy(shrunk, segs->vec, segs->nr * sizeof(*shrunk));
-	kvfree(segs->vec);
-	segs->vec = shrunk;
-	segs->max = segs->nr;
+	memcpy(small.vec, segs->vec, segs->nr * sizeof(*small.vec));
+	small.nr = segs->nr;
+	small.length = segs->length;
+	dio_segments_free(segs);
+	*segs = small;
 }

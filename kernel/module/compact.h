@@ -2,14 +2,22 @@
 #ifndef DMABUF_DIO_COMPACT_H
 #define DMABUF_DIO_COMPACT_H
 
+#include <linux/mm.h>
+#include <linux/sizes.h>
+
 #include "segments.h"
 
-/* The last entry goes on for @length bytes; no request may be using it. */
-static inline void dio_segments_extend(struct dio_segments *segs,
-				       unsigned int length)
+/* bv_len is an unsigned int; stay well below its end. */
+#define DIO_SEGMENT_MAX	SZ_1G
+
+/* The last entry goes on for a page, unless it is as long as one may be. */
+static inline bool dio_segments_extend(struct dio_segments *segs)
 {
-	segs->vec[segs->nr - 1].bv_len += length;
-	segs->length += length;
+	if (segs->vec[segs->nr - 1].bv_len > DIO_SEGMENT_MAX - PAGE_SIZE)
+		return false;
+	segs->vec[segs->nr - 1].bv_len += PAGE_SIZE;
+	segs->length += PAGE_SIZE;
+	return true;
 }
 
 void dio_segments_compact(struct dio_segments *segs);

@@ -6,7 +6,7 @@
 #include <linux/slab.h>
 
 #ifndef kzalloc_obj
-#define kzalloc_obj(obj)	kzalloc(sizeof(obj), GFP_KERNEL)
+#define kzalloc_obj(obj, gfp)	kzalloc(sizeof(obj), gfp)
 #endif
 
 #endif

@@ -5,6 +5,14 @@ feature=$1
 shift
 
 case $feature in
+CONTROL)
+	# What every kernel has, with all headers that the others include.
+	code='#include <linux/blkdev.h>
+	#include <linux/dma-buf.h>
+	#include <linux/io_uring/cmd.h>
+	int f(struct dma_buf *d, struct io_uring_cmd *c)
+	{ return d->size && c->file; }'
+	;;
 BDEV_ITER_IS_ALIGNED)
 	# Direct I/O that wants every vector to be whole blocks, through 7.2.
 	code='#include <linux/blkdev.h>
@@ -15,7 +23,7 @@ DMA_BUF_LEND)
 	# Exporters that lend their pages, with the patch series.
 	code='#include <linux/dma-buf.h>
 	int f(struct dma_buf *d, struct dma_buf_loan *l)
-	{ return d->ops->lend(d, 0, 1, l); }'
+	{ mutex_lock(&d->file_io_lock); return d->ops->lend(d, 0, 1, l); }'
 	;;
 IO_BUFFER_REGISTER_BVEC)
 	# Kernel buffers as io_uring fixed buffers, from any bio_vec array.

@@ -4,19 +4,26 @@
 
 #include <linux/atomic.h>
 #include <linux/io_uring/cmd.h>
+#include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/spinlock.h>
 
 #include <linux/dmabuf_dio.h>
 
 #include "attach.h"
 #include "segments.h"
 
+struct dio_load;
+
 /* One open file of the device. */
 struct dio_context {
-	struct mutex lock;		/* serialises ATTACH, and guards slot */
+	struct mutex lock;		/* serialises ATTACH, and guards cursor */
 	struct dio_attachment *att;	/* set once, dropped with the file */
-	struct dio_cursor slot;		/* where the last slot began */
-	atomic_t cancels;		/* CANCEL calls so far */
+	struct dio_cursor cursor;	/* where the last slot began */
+	spinlock_t slots_lock;		/* guards slots */
+	struct list_head slots;		/* struct dio_slot, with io_uring */
+	struct dio_load *load;		/* a LOAD that a signal has ended, by xchg() */
+	bool cancelled;			/* for good */
 	atomic64_t moved;		/* bytes, for fdinfo */
 };
 
@@ -34,6 +41,7 @@ extern unsigned int dio_default_depth;
 int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg);
 int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	     struct dma_buf **dmabuf);
+void dio_load_drop(struct dio_load *load);
 
 #ifdef HAVE_IO_BUFFER_REGISTER_BVEC
 #define DIO_FEATURE_SLOTS	DMABUF_DIO_FEATURE_SLOTS

@@ -5,11 +5,15 @@
 #include <linux/bvec.h>
 #include <linux/err.h>
 #include <linux/mm.h>
+#include <linux/pfn.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 
+#include <linux/dmabuf_dio.h>
+
 #include "buffer.h"
 #include "compact.h"
+#include "exporter.h"
 #include "lend.h"
 
 #ifdef HAVE_DMA_BUF_LEND
@@ -17,42 +21,58 @@
 /* What is borrowed at a time: there has to be room for its single pages. */
 #define DIO_LOAN	SZ_4M
 
+static bool dio_vector_lendable(const struct bio_vec *bv)
+{
+	struct page *page = bv->bv_page;
+	struct page *end = page + PFN_UP(bv->bv_len);
+
+	for (; page < end; page += dio_folio_rest(page))
+		if (!dio_page_lendable(page))
+			return false;
+	return true;
+}
+
 /**
  * dio_borrow - let the exporter tell what pages it lends
- * @dmabuf: the caller holds a reference for as long as it uses the table
+ * @dmabuf: its exporter lends; the caller holds a reference for as long as it
+ *	uses the table
  * @segs: filled in; dio_segments_free() frees it
+ * @refusal: set to DMABUF_DIO_REFUSED_* with -EOPNOTSUPP
  *
- * Return: 0 or -errno; EOPNOTSUPP if the exporter does not lend.
+ * Return: 0 or -errno; EOPNOTSUPP if this very buffer is not lent.
  */
-int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs)
+int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs, u32 *refusal)
 {
 	struct dma_buf_loan loan = {};
 	u64 offset, length;
 	unsigned int i;
-	int ret;
-
-	if (!dmabuf->ops->lend)
-		return -EOPNOTSUPP;
+	int ret = 0;
 
 	loan.vecs = kvmalloc_array(DIO_LOAN >> PAGE_SHIFT, sizeof(*loan.vecs),
 				   GFP_KERNEL);
 	if (!loan.vecs)
 		return -ENOMEM;
-	ret = dio_segments_init(segs, dmabuf->size);
-	if (ret)
-		goto out_free;
 
 	for (offset = 0; offset < dmabuf->size; offset += length) {
 		length = min_t(u64, dmabuf->size - offset, DIO_LOAN);
 		loan.nr = 0;
 		ret = dmabuf->ops->lend(dmabuf, offset, length, &loan);
+		if (ret == -EOPNOTSUPP)
+			*refusal = DMABUF_DIO_REFUSED_EXPORTER;
+		for (i = 0; i < loan.nr && !ret; i++) {
+			if (dio_vector_lendable(&loan.vecs[i])) {
+				ret = dio_segments_add(segs,
+						       loan.vecs[i].bv_page,
+						       loan.vecs[i].bv_len);
+			} else {
+				*refusal = DMABUF_DIO_REFUSED_PAGES;
+				ret = -EOPNOTSUPP;
+			}
+		}
 		if (ret) {
 			dio_segments_free(segs);
 			goto out_free;
 		}
-		for (i = 0; i < loan.nr; i++)
-			dio_segments_add(segs, loan.vecs[i].bv_page,
-					 loan.vecs[i].bv_len);
 		cond_resched();
 	}
 	dio_segments_compact(segs);
@@ -88,7 +108,7 @@ int dio_buffer_lend(struct dma_buf *dmabuf, u64 offset, size_t length,
 
 #else
 
-int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs)
+int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs, u32 *refusal)
 {
 	return -EOPNOTSUPP;
 }

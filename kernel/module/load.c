@@ -4,31 +4,140 @@
  */
 #include <linux/err.h>
 #include <linux/fcntl.h>
+#include <linux/file.h>
 #include <linux/overflow.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
 
 #include "buffer.h"
 #include "call.h"
+#include "compat.h"
 
+/*
+ * Memory on its way to become a dma-buf. One that a signal has ended stays with
+ * the context, so that the same call made again gets on, or restarts by itself
+ * after a stop or a freeze.
+ */
 struct dio_load {
+	struct file *file;		/* a reference, so that it is the same */
+	u64 file_offset;
+	u64 length;
+	u64 done;
+	u64 direct;
+	struct dio_buffer *buf;
+};
+
+/* A LOAD while it runs */
+struct dio_load_call {
 	struct dio_call call;
 	struct dio_buffer *buf;
 };
 
+void dio_load_drop(struct dio_load *load)
+{
+	if (!load)
+		return;
+	if (load->buf)
+		dio_buffer_destroy(load->buf);
+	fput(load->file);
+	kfree(load);
+}
+
+static struct dio_load *dio_load_create(struct file *file,
+					const struct dmabuf_dio_load *arg)
+{
+	struct dio_load *load;
+	int ret;
+
+	load = kzalloc_obj(*load, GFP_KERNEL_ACCOUNT);
+	if (!load)
+		return ERR_PTR(-ENOMEM);
+
+	load->file = get_file(file);	/* dropped by dio_load_drop() */
+	load->file_offset = arg->file_offset;
+	load->length = arg->length;
+	load->buf = dio_buffer_create(PAGE_ALIGN(arg->length));
+	if (IS_ERR(load->buf)) {
+		ret = PTR_ERR(load->buf);
+		load->buf = NULL;
+		dio_load_drop(load);
+		return ERR_PTR(ret);
+	}
+	return load;
+}
+
+/* The one that this call goes on with, or a new one */
+static struct dio_load *dio_load_get(struct dio_context *ctx, struct file *file,
+				     const struct dmabuf_dio_load *arg)
+{
+	struct dio_load *load = xchg(&ctx->load, NULL);
+
+	if (load && load->file == file && load->length == arg->length &&
+	    load->file_offset == arg->file_offset)
+		return load;
+
+	dio_load_drop(load);
+	return dio_load_create(file, arg);
+}
+
 static int dio_load_grow(struct dio_transfer *t, u64 end)
 {
-	struct dio_load *load = container_of(t, struct dio_load, call.transfer);
+	struct dio_load_call *lc =
+		container_of(t, struct dio_load_call, call.transfer);
 	int ret = 0;
 
-	end = min(end, load->buf->length);
-	while (!ret && load->buf->segs.length < end) {
+	end = min(end, lc->buf->length);
+	while (!ret && lc->buf->segs.length < end) {
 		cond_resched();
 		ret = t->stopped(t);
 		if (!ret)
-			ret = dio_buffer_grow(load->buf);
-		t->length = load->buf->segs.length;
+			ret = dio_buffer_grow(lc->buf);
+		t->length = lc->buf->segs.length;
 	}
 	return ret;
+}
+
+static int dio_load_run(struct dio_load_call *lc, struct dio_load *load,
+			struct dmabuf_dio_load *arg)
+{
+	struct dio_transfer *t = &lc->call.transfer;
+	int ret;
+
+	lc->buf = load->buf;
+	t->segs = &load->buf->segs;
+	t->grow = dio_load_grow;
+	t->length = load->buf->segs.length;
+	t->grow_until = load->buf->length;
+	t->gather = min(arg->gather ?: READ_ONCE(dio_default_gather),
+			load->buf->length);
+	ret = dio_transfer_run(t, load->file_offset + load->done, load->done,
+			       load->length - load->done);
+	load->done += t->done;
+	load->direct += t->direct;
+	if (t->misaligned)
+		arg->align = t->align;
+	arg->done = load->done;
+	arg->direct = load->direct;
+	if (!ret && load->done < load->length)
+		ret = -ENODATA;
+	return ret;
+}
+
+static struct dma_buf *dio_load_export(struct dio_load *load,
+				       struct dmabuf_dio_load *arg)
+{
+	struct dma_buf *dmabuf;
+
+	dio_segments_zero(&load->buf->segs, load->length);
+
+	dmabuf = dio_buffer_export(load->buf, arg->fd_flags & O_ACCMODE);
+	if (IS_ERR(dmabuf))
+		return dmabuf;
+	arg->segments = load->buf->segs.nr;
+	arg->buf_length = load->buf->length;
+	load->buf = NULL;	/* the dma-buf's now */
+	return dmabuf;
 }
 
 /**
@@ -40,8 +149,8 @@ static int dio_load_grow(struct dio_transfer *t, u64 end)
 int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	     struct dma_buf **dmabuf)
 {
-	struct dio_load load;
-	struct dio_transfer *t = &load.call.transfer;
+	struct dio_load_call lc;
+	struct dio_load *load;
 	u64 end;
 	int ret;
 
@@ -59,47 +168,27 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	    end > LLONG_MAX - PAGE_SIZE)
 		return -EOVERFLOW;
 
-	ret = dio_call_init(&load.call, ctx, arg->file_fd, READ, arg->chunk,
+	ret = dio_call_init(&lc.call, ctx, arg->file_fd, READ, arg->chunk,
 			    arg->depth);
 	if (ret)
 		return ret;
 
-	load.buf = dio_buffer_create(PAGE_ALIGN(arg->length));
-	if (IS_ERR(load.buf)) {
-		ret = PTR_ERR(load.buf);
+	load = dio_load_get(ctx, lc.call.transfer.file, arg);
+	if (IS_ERR(load)) {
+		ret = PTR_ERR(load);
 		goto out_exit;
 	}
 
-	t->segs = &load.buf->segs;
-	t->grow = dio_load_grow;
-	t->grow_until = load.buf->length;
-	t->gather = min(arg->gather ?: READ_ONCE(dio_default_gather),
-			load.buf->length);
-	ret = dio_transfer_run(t, arg->file_offset, 0, arg->length);
-	if (ret == -EINVAL && !t->done)
-		arg->align = t->align;
-	arg->done = t->done;
-	arg->direct = dio_call_direct(&load.call, arg->file_offset,
-				      arg->length);
-	if (!ret && t->done < arg->length)
-		ret = -ENODATA;
-	if (ret)
-		goto err_destroy;
-
-	dio_segments_zero(&load.buf->segs, arg->length);
-
-	*dmabuf = dio_buffer_export(load.buf, arg->fd_flags & O_ACCMODE);
-	if (IS_ERR(*dmabuf)) {
-		ret = PTR_ERR(*dmabuf);
-		goto err_destroy;
+	ret = dio_load_run(&lc, load, arg);
+	if (ret == -EINTR && !fatal_signal_pending(current)) {
+		/* Of two that were ended on one context, one is kept. */
+		load = xchg(&ctx->load, load);
+	} else if (!ret) {
+		*dmabuf = dio_load_export(load, arg);
+		ret = PTR_ERR_OR_ZERO(*dmabuf);
 	}
-	arg->segments = load.buf->segs.nr;
-	arg->buf_length = load.buf->length;
-	goto out_exit;
-
-err_destroy:
-	dio_buffer_destroy(load.buf);
+	dio_load_drop(load);
 out_exit:
-	dio_call_exit(&load.call);
+	dio_call_exit(&lc.call);
 	return ret;
 }

@@ -27,10 +27,12 @@ static int dio_open(struct inode *inode, struct file *file)
 {
 	struct dio_context *ctx;
 
-	ctx = kzalloc_obj(*ctx);
+	ctx = kzalloc_obj(*ctx, GFP_KERNEL_ACCOUNT);
 	if (!ctx)
 		return -ENOMEM;
 	mutex_init(&ctx->lock);
+	spin_lock_init(&ctx->slots_lock);
+	INIT_LIST_HEAD(&ctx->slots);
 	file->private_data = ctx;
 	return 0;
 }
@@ -39,6 +41,7 @@ static int dio_release(struct inode *inode, struct file *file)
 {
 	struct dio_context *ctx = file->private_data;
 
+	dio_load_drop(ctx->load);
 	if (ctx->att)
 		dio_detach(ctx->att);
 	mutex_destroy(&ctx->lock);
@@ -68,7 +71,7 @@ static int dio_ioctl_attach(struct dio_context *ctx,
 	struct dio_attachment *att;
 	int ret = 0;
 
-	if (arg->flags || arg->reserved)
+	if (arg->flags || arg->refusal)
 		return -EINVAL;
 
 	mutex_lock(&ctx->lock);
@@ -76,7 +79,7 @@ static int dio_ioctl_attach(struct dio_context *ctx,
 		ret = -EBUSY;
 		goto out_unlock;
 	}
-	att = dio_attach(arg->dmabuf_fd);
+	att = dio_attach(arg->dmabuf_fd, &arg->refusal);
 	if (IS_ERR(att)) {
 		ret = PTR_ERR(att);
 		goto out_unlock;
@@ -154,7 +157,7 @@ static long dio_ioctl(struct file *file, unsigned int cmd, unsigned long uaddr)
 	int ret;
 
 	if (cmd == DMABUF_DIO_IOC_CANCEL) {
-		atomic_inc(&ctx->cancels);
+		WRITE_ONCE(ctx->cancelled, true);
 		return 0;
 	}
 	if (_IOC_TYPE(cmd) != DMABUF_DIO_IOC_MAGIC || !ksize ||
@@ -226,10 +229,12 @@ static_assert(offsetof(struct dmabuf_dio_info, max_chunk) == 16);
 static_assert(offsetof(struct dmabuf_dio_info, default_depth) == 40);
 static_assert(sizeof(struct dmabuf_dio_attach) == 24);
 static_assert(offsetof(struct dmabuf_dio_attach, length) == 8);
-static_assert(sizeof(struct dmabuf_dio_rw) == 64);
+static_assert(offsetof(struct dmabuf_dio_attach, refusal) == 20);
+static_assert(sizeof(struct dmabuf_dio_rw) == 72);
 static_assert(offsetof(struct dmabuf_dio_rw, length) == 24);
 static_assert(offsetof(struct dmabuf_dio_rw, depth) == 40);
 static_assert(offsetof(struct dmabuf_dio_rw, done) == 48);
+static_assert(offsetof(struct dmabuf_dio_rw, refusal) == 64);
 static_assert(sizeof(struct dmabuf_dio_load) == 88);
 static_assert(offsetof(struct dmabuf_dio_load, file_offset) == 16);
 static_assert(offsetof(struct dmabuf_dio_load, dmabuf_fd) == 48);

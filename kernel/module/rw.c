@@ -14,13 +14,14 @@ int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 	struct dio_transfer *t;
 	struct dio_call call;
 	u64 end;
-	int ret;
+	int ret, err;
 
 	arg->done = 0;
 	arg->direct = 0;
 	arg->align = 0;
+	arg->refusal = 0;
 
-	if (arg->flags)
+	if (arg->flags || arg->reserved)
 		return -EINVAL;
 	if (!att)
 		return -ENOTCONN;
@@ -37,27 +38,31 @@ int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 		return ret;
 	t = &call.transfer;
 	t->segs = att->segs;
+	if (att->map.vaddr) {
+		call.map.iov_base = att->map.vaddr;
+		call.map.iov_len = att->segs->length;
+	}
 	if (!arg->length)
 		goto out_exit;
 
 	/*
-	 * Waits for the fences on the reservation too. A range may cover part
-	 * of what a device has written, so READ must not let the write-back of
-	 * its own bytes undo that: both directions.
+	 * A range may cover part of what a device has written, so READ must not
+	 * let the write-back of its own bytes undo that: both directions.
 	 */
 	dir = rw == WRITE ? DMA_FROM_DEVICE : DMA_BIDIRECTIONAL;
-	ret = dio_access_begin(att->access, dir);
+	ret = dio_attachment_begin(att, dir, &arg->refusal);
 	if (ret)
 		goto out_exit;
 
 	ret = dio_transfer_run(t, arg->file_offset, arg->buf_offset,
 			       arg->length);
-	if (ret == -EINVAL && !t->done)
+	if (t->misaligned)
 		arg->align = t->align;
 	arg->done = t->done;
-	arg->direct = dio_call_direct(&call, arg->file_offset, arg->length);
+	arg->direct = t->direct;
 
-	dio_access_end(att->access, dir);
+	err = dio_attachment_end(att, dir, &arg->refusal);
+	ret = ret ?: err;
 out_exit:
 	dio_call_exit(&call);
 	return ret;

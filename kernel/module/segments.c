@@ -2,48 +2,90 @@
 /*
  * The table of a buffer's pages
  */
-#include <linux/limits.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
+#include <linux/overflow.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 
 #include "segments.h"
 
-/**
- * dio_segments_init - make room for a buffer of single pages
- * @segs: the table
- * @length: length of the buffer in bytes
- *
- * The worst case is reserved so that entries never move while requests point
- * at them.
- */
-int dio_segments_init(struct dio_segments *segs, u64 length)
-{
-	u64 nr = DIV_ROUND_UP_ULL(length, PAGE_SIZE);
+/* Enough for 256 MiB in large folios */
+#define DIO_SEGMENTS_MIN	64
 
-	if (nr > UINT_MAX)
+/* Requests in flight may point into any of them. */
+struct dio_array {
+	struct dio_array *older;
+	struct bio_vec vec[];
+};
+
+/**
+ * dio_segments_reserve - make room for vectors
+ * @segs: the table, zeroed at first
+ * @max: vectors that there is to be room for
+ *
+ * Those that are there are copied. Requests may go on using what they point at
+ * until dio_segments_free().
+ *
+ * Return: 0 or -ENOMEM, also at the limit of a memory cgroup, where nobody is
+ * killed for it.
+ */
+int dio_segments_reserve(struct dio_segments *segs, unsigned int max)
+{
+	struct dio_array *array;
+
+	array = kvmalloc(struct_size(array, vec, max), GFP_KERNEL_ACCOUNT |
+			 __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
+	if (!array)
 		return -ENOMEM;
 
-	*segs = (struct dio_segments){ .max = nr };
-	segs->vec = kvmalloc_array(nr, sizeof(*segs->vec),
-				   GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	return segs->vec ? 0 : -ENOMEM;
+	array->older = segs->array;
+	if (segs->nr)
+		memcpy(array->vec, segs->vec, segs->nr * sizeof(*segs->vec));
+	segs->array = array;
+	segs->vec = array->vec;
+	segs->max = max;
+	return 0;
 }
 
-void dio_segments_add(struct dio_segments *segs, struct page *page,
-		      unsigned int length)
+/**
+ * dio_segments_add - add contiguous pages at the end
+ * @segs: the table, zeroed at first
+ * @page: first page
+ * @length: bytes
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int dio_segments_add(struct dio_segments *segs, struct page *page,
+		     unsigned int length)
 {
-	if (WARN_ON_ONCE(segs->nr == segs->max))
-		return;
+	unsigned int max;
+	int ret;
 
+	if (segs->nr == segs->max) {
+		max = segs->max ? : DIO_SEGMENTS_MIN / 2;
+		if (check_mul_overflow(max, 2, &max))
+			return -ENOMEM;
+		ret = dio_segments_reserve(segs, max);
+		if (ret)
+			return ret;
+	}
 	bvec_set_page(&segs->vec[segs->nr++], page, length, 0);
 	segs->length += length;
+	return 0;
 }
 
 void dio_segments_free(struct dio_segments *segs)
 {
-	kvfree(segs->vec);
+	struct dio_array *array = segs->array;
+
+	while (array) {
+		struct dio_array *older = array->older;
+
+		kvfree(array);
+		array = older;
+	}
 	*segs = (struct dio_segments){};
 }
 

@@ -16,6 +16,7 @@ struct dio_segments {
 	unsigned int nr;
 	unsigned int max;
 	u64 length;
+	struct dio_array *array;	/* that vec is in, and older ones */
 };
 
 /* Remembers where in the table the last look-up ended. */
@@ -24,9 +25,9 @@ struct dio_cursor {
 	u64 start;
 };
 
-int dio_segments_init(struct dio_segments *segs, u64 length);
-void dio_segments_add(struct dio_segments *segs, struct page *page,
-		      unsigned int length);
+int dio_segments_reserve(struct dio_segments *segs, unsigned int max);
+int dio_segments_add(struct dio_segments *segs, struct page *page,
+		     unsigned int length);
 void dio_segments_free(struct dio_segments *segs);
 
 void dio_segments_seek(const struct dio_segments *segs, struct dio_cursor *cur,

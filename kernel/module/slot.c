@@ -10,48 +10,111 @@
 #include <linux/limits.h>
 #include <linux/overflow.h>
 #include <linux/slab.h>
+#include <linux/spinlock.h>
 #include <linux/uaccess.h>
 
-/* A slot holds its context, which holds the buffer and this module. */
-static void dio_slot_release(void *file)
+#include "compat.h"
+
+/* A fixed buffer of a ring, from REGISTER until its last request is done */
+struct dio_slot {
+	struct list_head list;		/* in the context's slots */
+	struct file *file;		/* the context, which holds buffer and module */
+	const struct io_ring_ctx *ring;	/* to be compared only */
+	unsigned int index;
+};
+
+static const struct io_ring_ctx *dio_ring(struct io_uring_cmd *cmd)
 {
-	fput(file);
+	return cmd_to_io_kiocb(cmd)->ctx;
+}
+
+static void dio_slot_release(void *priv)
+{
+	struct dio_slot *slot = priv;
+	struct dio_context *ctx = slot->file->private_data;
+
+	spin_lock(&ctx->slots_lock);
+	list_del(&slot->list);
+	spin_unlock(&ctx->slots_lock);
+	fput(slot->file);
+	kfree(slot);
+}
+
+/* Remembers that a slot of a ring is ours: a command on its way counts. */
+static struct dio_slot *dio_slot_create(struct io_uring_cmd *cmd,
+					unsigned int index)
+{
+	struct dio_context *ctx = cmd->file->private_data;
+	struct dio_slot *slot;
+
+	slot = kzalloc_obj(*slot, GFP_KERNEL_ACCOUNT);
+	if (!slot)
+		return NULL;
+
+	slot->file = get_file(cmd->file);	/* dropped by dio_slot_release() */
+	slot->ring = dio_ring(cmd);
+	slot->index = index;
+	spin_lock(&ctx->slots_lock);
+	list_add(&slot->list, &ctx->slots);
+	spin_unlock(&ctx->slots_lock);
+	return slot;
+}
+
+static bool dio_slot_is_ours(struct io_uring_cmd *cmd, unsigned int index)
+{
+	struct dio_context *ctx = cmd->file->private_data;
+	struct dio_slot *slot;
+	bool found = false;
+
+	spin_lock(&ctx->slots_lock);
+	list_for_each_entry(slot, &ctx->slots, list) {
+		if (slot->ring == dio_ring(cmd) && slot->index == index) {
+			found = true;
+			break;
+		}
+	}
+	spin_unlock(&ctx->slots_lock);
+	return found;
 }
 
 static int dio_slot_register(struct io_uring_cmd *cmd,
-			     const struct dmabuf_dio_slot *slot,
+			     const struct dmabuf_dio_slot *arg,
 			     unsigned int issue_flags)
 {
 	struct dio_context *ctx = cmd->file->private_data;
 	struct dio_attachment *att = dio_attached(ctx);
 	const struct dio_segments *segs;
 	struct dio_cursor cur, last;
+	struct dio_slot *slot;
 	struct bio_vec *vec;
 	unsigned int nr;
 	u8 dir = 0;
 	u64 end;
 	int ret;
 
-	if (!slot->flags ||
-	    slot->flags & ~(DMABUF_DIO_SLOT_READ | DMABUF_DIO_SLOT_WRITE))
+	if (!arg->flags ||
+	    arg->flags & ~(DMABUF_DIO_SLOT_READ | DMABUF_DIO_SLOT_WRITE))
 		return -EINVAL;
 	/* io_uring counts a buffer's bytes in an unsigned int. */
-	if (!slot->length || slot->length > UINT_MAX ||
-	    !PAGE_ALIGNED(slot->buf_offset))
+	if (!arg->length || arg->length > UINT_MAX ||
+	    !PAGE_ALIGNED(arg->buf_offset))
 		return -EINVAL;
 	if (!att)
 		return -ENOTCONN;
-	if (slot->flags & DMABUF_DIO_SLOT_READ && !dio_writable(att))
+	if (arg->flags & DMABUF_DIO_SLOT_READ && !dio_writable(att))
 		return -EACCES;
+	/* Nobody could look, at each request, at which devices there are. */
+	if (att->unsynced)
+		return -EOPNOTSUPP;
 	segs = att->segs;
-	if (check_add_overflow(slot->buf_offset, slot->length, &end) ||
+	if (check_add_overflow(arg->buf_offset, arg->length, &end) ||
 	    end > segs->length)
 		return -ERANGE;
 
 	/* Thousands of slots, filled in order, take one walk together. */
 	mutex_lock(&ctx->lock);
-	dio_segments_seek(segs, &ctx->slot, slot->buf_offset);
-	cur = ctx->slot;
+	dio_segments_seek(segs, &ctx->cursor, arg->buf_offset);
+	cur = ctx->cursor;
 	mutex_unlock(&ctx->lock);
 	last = cur;
 	dio_segments_seek(segs, &last, end - 1);
@@ -64,52 +127,58 @@ static int dio_slot_register(struct io_uring_cmd *cmd,
 	vec[nr - 1].bv_len = end - last.start;
 	/* Whole pages are skipped, so every boundary stays page aligned. */
 	bvec_set_page(&vec[0],
-		      vec[0].bv_page + ((slot->buf_offset - cur.start) >> PAGE_SHIFT),
-		      vec[0].bv_len - (slot->buf_offset - cur.start), 0);
+		      vec[0].bv_page + ((arg->buf_offset - cur.start) >> PAGE_SHIFT),
+		      vec[0].bv_len - (arg->buf_offset - cur.start), 0);
 
-	if (slot->flags & DMABUF_DIO_SLOT_READ)
+	if (arg->flags & DMABUF_DIO_SLOT_READ)
 		dir |= IO_BUF_DEST;
-	if (slot->flags & DMABUF_DIO_SLOT_WRITE)
+	if (arg->flags & DMABUF_DIO_SLOT_WRITE)
 		dir |= IO_BUF_SOURCE;
 
-	get_file(cmd->file);	/* dropped by dio_slot_release() */
-	ret = io_buffer_register_bvec(cmd, vec, nr, dio_slot_release, cmd->file,
-				      dir, slot->index, issue_flags);
-	if (ret)
-		fput(cmd->file);
+	slot = dio_slot_create(cmd, arg->index);
+	ret = slot ? io_buffer_register_bvec(cmd, vec, nr, dio_slot_release,
+					     slot, dir, arg->index, issue_flags) :
+		     -ENOMEM;
+	if (slot && ret)
+		dio_slot_release(slot);
 	kvfree(vec);
 	return ret;
 }
 
 static int dio_slot_unregister(struct io_uring_cmd *cmd,
-			       const struct dmabuf_dio_slot *slot,
+			       const struct dmabuf_dio_slot *arg,
 			       unsigned int issue_flags)
 {
-	if (slot->buf_offset || slot->length || slot->flags)
+	if (arg->buf_offset || arg->length || arg->flags)
 		return -EINVAL;
-	return io_buffer_unregister(cmd, slot->index, issue_flags);
+	if (!dio_slot_is_ours(cmd, arg->index))
+		return -EBUSY;
+	return io_buffer_unregister(cmd, arg->index, issue_flags);
 }
 
 int dio_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 {
 	const struct dmabuf_dio_uring_cmd *uc =
 		io_uring_sqe_cmd(cmd->sqe, struct dmabuf_dio_uring_cmd);
-	struct dmabuf_dio_slot slot;
+	struct dmabuf_dio_slot arg;
+	u32 size = READ_ONCE(uc->size);
 	int ret;
 
 	if (READ_ONCE(uc->reserved))
 		return -EINVAL;
-	ret = copy_struct_from_user(&slot, sizeof(slot),
-				    u64_to_user_ptr(READ_ONCE(uc->arg)),
-				    READ_ONCE(uc->size));
+	/* All of it is looked at. */
+	if (size > PAGE_SIZE)
+		return -E2BIG;
+	ret = copy_struct_from_user(&arg, sizeof(arg),
+				    u64_to_user_ptr(READ_ONCE(uc->arg)), size);
 	if (ret)
 		return ret;
 
 	switch (cmd->cmd_op) {
 	case DMABUF_DIO_URING_REGISTER:
-		return dio_slot_register(cmd, &slot, issue_flags);
+		return dio_slot_register(cmd, &arg, issue_flags);
 	case DMABUF_DIO_URING_UNREGISTER:
-		return dio_slot_unregister(cmd, &slot, issue_flags);
+		return dio_slot_unregister(cmd, &arg, issue_flags);
 	default:
 		return -ENOTTY;
 	}

@@ -65,15 +65,25 @@ static void dio_request_start(struct dio_transfer *t, struct dio_request *req,
 	}
 }
 
+/* The pages are in use until the request is done, whoever has been signalled. */
 static ssize_t dio_request_wait(struct dio_request *req)
 {
-	wait_for_completion(&req->completion);
+	if (wait_for_completion_interruptible(&req->completion))
+		wait_for_completion(&req->completion);
 	return req->result;
+}
+
+/* What has moved is one piece from the start of the range. */
+static void dio_count(struct dio_transfer *t, size_t count, bool direct)
+{
+	t->done += count;
+	if (direct)
+		t->direct += count;
 }
 
 /* Lends what may first have to be allocated. */
 static int dio_lend(struct dio_transfer *t, unsigned int slot, u64 offset,
-		    size_t count, struct iov_iter *iter)
+		    size_t count, bool direct, struct iov_iter *iter)
 {
 	u64 end = max(offset + count, t->gather);
 	int ret;
@@ -83,7 +93,7 @@ static int dio_lend(struct dio_transfer *t, unsigned int slot, u64 offset,
 		if (ret)
 			return ret;
 	}
-	return t->lend(t, slot, offset, count, iter);
+	return t->lend(t, slot, offset, count, direct, iter);
 }
 
 /**
@@ -92,10 +102,11 @@ static int dio_lend(struct dio_transfer *t, unsigned int slot, u64 offset,
  * @slot: not needed, as the table stays where it is
  * @offset: bytes from the start of the buffer
  * @count: bytes, at least 1; @offset + @count is within the buffer
+ * @direct: not needed, as the CPU finds the bytes in the same pages
  * @iter: filled in
  */
 int dio_lend_segments(struct dio_transfer *t, unsigned int slot, u64 offset,
-		      size_t count, struct iov_iter *iter)
+		      size_t count, bool direct, struct iov_iter *iter)
 {
 	dio_segments_iter(t->segs, &t->cursor, iter,
 			  t->rw == WRITE ? ITER_SOURCE : ITER_DEST,
@@ -139,7 +150,7 @@ static int dio_run_requests(struct dio_transfer *t, struct dio_request *reqs,
 			err = t->stopped(t);
 			if (!err)
 				err = dio_lend(t, slot, buf_offset + started,
-					       count, &iter);
+					       count, direct, &iter);
 			if (err) {
 				stop = true;
 				break;
@@ -161,21 +172,16 @@ static int dio_run_requests(struct dio_transfer *t, struct dio_request *reqs,
 			stop = err;
 		}
 
-		/* A killed caller stops here, but its pages are still in use. */
-		if (!stop && wait_for_completion_killable(&req->completion)) {
-			err = -EINTR;
-			stop = true;
-			ret = dio_request_wait(req);
-		} else {
-			ret = stop ? dio_request_wait(req) : req->result;
-		}
+		ret = dio_request_wait(req);
 		if (gap)
 			continue;
 		if (ret > 0) {
-			t->done += ret;
-			/* vfs_iocb_iter_write() tells of what it did at once. */
-			if (t->rw == WRITE && req->queued)
+			dio_count(t, ret, direct);
+			/* The VFS tells of what was done at once. */
+			if (req->queued && t->rw == WRITE)
 				fsnotify_modify(t->file);
+			else if (req->queued)
+				fsnotify_access(t->file);
 		}
 		if (ret != req->length) {
 			gap = true;
@@ -187,43 +193,12 @@ static int dio_run_requests(struct dio_transfer *t, struct dio_request *reqs,
 }
 
 /*
- * Runs requests until the range is done, the file ends or an error comes. A
- * short count in the middle of a file is not an end, so what follows it is
- * asked for again.
- */
-static int dio_run_body(struct dio_transfer *t, u64 pos, u64 buf_offset,
-			u64 length, bool direct)
-{
-	struct dio_request *reqs;
-	u64 begin = t->done;
-	int ret = 0;
-
-	reqs = kcalloc(t->depth, sizeof(*reqs), GFP_KERNEL);
-	if (!reqs)
-		return -ENOMEM;
-
-	while (t->done - begin < length) {
-		u64 moved = t->done - begin;
-
-		ret = dio_run_requests(t, reqs, pos + moved, buf_offset + moved,
-				       length - moved, direct);
-		/* Direct I/O cannot go on from inside a block. */
-		if (direct && !IS_ALIGNED(t->done - begin, t->block))
-			break;
-		if (ret || t->done - begin == moved)
-			break;
-	}
-	kfree(reqs);
-	return ret;
-}
-
-/*
  * What does not fill a block cannot go by O_DIRECT. Reading fetches the whole
  * block into a page of ours, so that the page cache stays out of it and the
  * buffer is changed within the range only.
  */
-static int dio_read_edge(struct dio_transfer *t, u64 pos, u64 buf_offset,
-			 unsigned int length)
+static int dio_read_block(struct dio_transfer *t, u64 pos, u64 buf_offset,
+			  size_t length)
 {
 	unsigned int skip = pos & (t->block - 1);
 	unsigned int order = get_order(t->block);
@@ -244,22 +219,50 @@ static int dio_read_edge(struct dio_transfer *t, u64 pos, u64 buf_offset,
 	if (ret > skip) {
 		size_t count = min_t(size_t, length, ret - skip);
 
-		ret = dio_lend(t, 0, buf_offset, count, &iter);
+		ret = dio_lend(t, 0, buf_offset, count, false, &iter);
 		if (!ret)
-			t->done += copy_to_iter(page_address(page) + skip, count,
-						&iter);
+			dio_count(t, copy_to_iter(page_address(page) + skip,
+						  count, &iter), true);
 	}
 	__free_pages(page, order);
 	return min_t(ssize_t, ret, 0);
 }
 
-static int dio_run_edge(struct dio_transfer *t, u64 pos, u64 buf_offset,
-			unsigned int length)
+/*
+ * Part of a block. Writing it is what the page cache is for, and so is reading
+ * on where a direct read ended inside a block: at the end of the file, or
+ * because the file system returns what it likes.
+ */
+static int dio_run_edge(struct dio_transfer *t, struct dio_request *reqs,
+			u64 pos, u64 buf_offset, size_t length)
 {
-	/* Writing part of a block is what the page cache is for. */
-	return t->rw == WRITE ?
-		dio_run_body(t, pos, buf_offset, length, false) :
-		dio_read_edge(t, pos, buf_offset, length);
+	u64 before = t->done;
+	int ret;
+
+	if (t->rw == READ) {
+		ret = dio_read_block(t, pos, buf_offset, length);
+		if (ret || t->done != before)
+			return ret;
+	}
+	return dio_run_requests(t, reqs, pos, buf_offset, length, false);
+}
+
+/* As much of the range as can go in one way */
+static int dio_run_part(struct dio_transfer *t, struct dio_request *reqs,
+			u64 pos, u64 buf_offset, u64 length)
+{
+	unsigned int skip;
+
+	if (!t->block)
+		return dio_run_requests(t, reqs, pos, buf_offset, length, false);
+
+	skip = pos & (t->block - 1);
+	if (!skip && length >= t->block)
+		return dio_run_requests(t, reqs, pos, buf_offset,
+					ALIGN_DOWN(length, t->block), true);
+
+	return dio_run_edge(t, reqs, pos, buf_offset,
+			    min_t(u64, length, t->block - skip));
 }
 
 /* The unit of O_DIRECT in the file, and what it asks of memory addresses. */
@@ -342,48 +345,78 @@ int dio_transfer_init(struct dio_transfer *t, struct file *file, int rw,
 }
 
 /**
+ * dio_transfer_signalled - what the @stopped of a caller in user space asks
+ * @t: the transfer
+ *
+ * Stop signals and the freezer are signals, too. Whoever calls again behind
+ * what was done gets on, however often it is signalled.
+ *
+ * Return: 0 or -EINTR.
+ */
+int dio_transfer_signalled(const struct dio_transfer *t)
+{
+	if (fatal_signal_pending(current) || (t->done && signal_pending(current)))
+		return -EINTR;
+	return 0;
+}
+
+/* Does direct I/O have a part in it that memory is not aligned for? */
+static bool dio_misaligned(const struct dio_transfer *t, u64 pos,
+			   u64 buf_offset, u64 length)
+{
+	u64 head = ALIGN(pos, t->block) - pos;
+
+	return length >= head + t->block &&
+	       (pos ^ buf_offset) & (t->align - 1);
+}
+
+/* A file that is read has an end; one that takes nothing has to say why. */
+static int dio_end(const struct dio_transfer *t)
+{
+	return t->rw == READ ? 0 : -EIO;
+}
+
+/**
  * dio_transfer_run - move a range
  * @t: the transfer
  * @file_offset: start in the file
  * @buf_offset: start in the buffer; the range lies within the buffer
  * @length: bytes to move
  *
- * Return: 0 if everything was moved or the file ended, else -errno; t->done
- * holds the bytes moved in every case.
+ * A short result is not the end of a file, wherever it ends: only a result of
+ * zero is.
+ *
+ * Return: 0 if everything was moved or a file that is read ended, else -errno;
+ * t->done holds the bytes moved in every case.
  */
 int dio_transfer_run(struct dio_transfer *t, u64 file_offset, u64 buf_offset,
 		     u64 length)
 {
-	u64 end, head, body;
+	struct dio_request *reqs;
+	u64 end, before;
 	int ret = 0;
 
 	if (check_add_overflow(file_offset, length, &end) || end > LLONG_MAX)
 		return -EOVERFLOW;
-	if (!t->block)
-		return dio_run_body(t, file_offset, buf_offset, length, false);
-
-	head = min(length, ALIGN(file_offset, t->block) - file_offset);
-	body = ALIGN_DOWN(length - head, t->block);
-	if (body && (file_offset ^ buf_offset) & (t->align - 1))
+	if (t->block && dio_misaligned(t, file_offset, buf_offset, length)) {
+		t->misaligned = true;
 		return -EINVAL;
+	}
 
-	if (head) {
-		ret = dio_run_edge(t, file_offset, buf_offset, head);
-		if (ret || t->done < head)
-			return ret;
+	reqs = kcalloc(t->depth, sizeof(*reqs), GFP_KERNEL);
+	if (!reqs)
+		return -ENOMEM;
+
+	while (t->done < length) {
+		before = t->done;
+		ret = dio_run_part(t, reqs, file_offset + before,
+				   buf_offset + before, length - before);
+		if (!ret && t->done < length)
+			ret = t->done == before ? dio_end(t) : t->stopped(t);
+		if (ret || t->done == before)
+			break;
 	}
-	if (body) {
-		ret = dio_run_body(t, file_offset + head, buf_offset + head,
-				   body, true);
-		if (ret || t->done < head + body)
-			return ret;
-	}
-	if (t->done < length) {
-		ret = t->stopped(t);
-		if (!ret)
-			ret = dio_run_edge(t, file_offset + t->done,
-					   buf_offset + t->done,
-					   length - t->done);
-	}
+
+	kfree(reqs);
 	return ret;
 }

@@ -15,15 +15,19 @@ struct dio_transfer {
 
 	/*
 	 * Describes @count bytes of the buffer from @offset as @iter; 0 or
-	 * -errno. What the iterator points at has to stay until the next call
-	 * for the same @slot, which is less than depth.
+	 * -errno. The CPU copies them unless @direct. What the iterator points
+	 * at has to stay until the next call for the same @slot, which is less
+	 * than depth.
 	 */
 	int (*lend)(struct dio_transfer *t, unsigned int slot, u64 offset,
-		    size_t count, struct iov_iter *iter);
+		    size_t count, bool direct, struct iov_iter *iter);
 	const struct dio_segments *segs;	/* for dio_lend_segments() */
 	struct dio_cursor cursor;
 
-	/* Has the caller been killed, say? 0 or -errno, which ends the transfer. */
+	/*
+	 * Has the caller been signalled, say? 0 or -errno, which ends the
+	 * transfer once what is in flight is done.
+	 */
 	int (*stopped)(struct dio_transfer *t);
 
 	/*
@@ -36,8 +40,10 @@ struct dio_transfer {
 	u64 gather;			/* let it reach this before the first request */
 
 	u64 done;			/* bytes from the start, without a gap */
+	u64 direct;			/* of these, how many by O_DIRECT */
 	unsigned int block;		/* unit of O_DIRECT in the file, or 0 */
-	unsigned int align;		/* what EINVAL is about */
+	unsigned int align;		/* of memory, for O_DIRECT */
+	bool misaligned;		/* what EINVAL is about */
 };
 
 int dio_transfer_init(struct dio_transfer *t, struct file *file, int rw,
@@ -47,6 +53,9 @@ int dio_transfer_run(struct dio_transfer *t, u64 file_offset, u64 buf_offset,
 
 /* A lender for buffers that have a table of their pages. */
 int dio_lend_segments(struct dio_transfer *t, unsigned int slot, u64 offset,
-		      size_t count, struct iov_iter *iter);
+		      size_t count, bool direct, struct iov_iter *iter);
+
+/* For @stopped: any signal ends a transfer, but not before something has moved. */
+int dio_transfer_signalled(const struct dio_transfer *t);
 
 #endif

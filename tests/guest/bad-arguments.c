@@ -104,9 +104,9 @@ static void reserved(void)
 
 	attach.flags = 1;
 	expect(dio_call(fresh, DMABUF_DIO_IOC_ATTACH, &attach), -EINVAL);
-	attach.flags = 0, attach.reserved = 1;
+	attach.flags = 0, attach.refusal = 1;
 	expect(dio_call(fresh, DMABUF_DIO_IOC_ATTACH, &attach), -EINVAL);
-	attach.reserved = 0;
+	attach.refusal = 0;
 	expect(dio_call(fresh, DMABUF_DIO_IOC_ATTACH, &attach), 0);
 	expect(dio_load(dev, &load), -EINVAL);
 	load.flags = 0, load.reserved = 1;

@@ -55,20 +55,41 @@ struct dmabuf_dio_info {
  * @flags:	in: must be zero
  * @length:	out: length of the buffer
  * @segments:	out: number of physically contiguous pieces
- * @reserved:	must be zero
+ * @refusal:	in: must be zero; out: with EOPNOTSUPP why, DMABUF_DIO_REFUSED_*
+ *
+ * Borrowed from are only exporters that leave the pages where they are for as
+ * long as the dma-buf exists: LOAD, the system and CMA heaps, udmabuf; those in
+ * the module parameter "exporters"; and whoever lends, on kernels that have the
+ * callback for it. Nothing else is as much as mapped.
  *
  * Errors: EBADF (no such fd), EINVAL (not a dma-buf), EBUSY (this context
- * has a buffer already), EOPNOTSUPP (the exporter offers no kernel mapping, or
- * the buffer is device memory, or the mapping is not of the buffer's pages as
- * with Linux 6.12's udmabuf over huge pages), ENOMEM.
+ * has a buffer already), EOPNOTSUPP (see @refusal), ENOMEM.
  */
 struct dmabuf_dio_attach {
 	__s32 dmabuf_fd;
 	__u32 flags;
 	__u64 length;
 	__u32 segments;
-	__u32 reserved;
+	__u32 refusal;
 };
+
+/* Nobody vouches that buffers of this exporter stay where they are. */
+#define DMABUF_DIO_REFUSED_EXPORTER	1
+/*
+ * Memory to which the I/O path must not take references: uncounted, reserved, a
+ * device's
+ */
+#define DMABUF_DIO_REFUSED_PAGES	2
+/*
+ * There is no kernel mapping, or it is not of the buffer's pages: Linux 6.12's
+ * udmabuf over huge pages
+ */
+#define DMABUF_DIO_REFUSED_MAPPING	3
+/*
+ * A device that does not see the memory itself (bounce buffers, caches that are
+ * not coherent) has attached a udmabuf, and this kernel's does not synchronise it
+ */
+#define DMABUF_DIO_REFUSED_UNSYNCED	4
 
 /**
  * struct dmabuf_dio_rw - move a range between a file and the attached buffer
@@ -81,14 +102,17 @@ struct dmabuf_dio_attach {
  * @chunk:		in: bytes per request, a multiple of the page size; 0: default
  * @depth:		in: requests in flight; 0: default
  * @align:		out: with EINVAL for want of alignment under O_DIRECT:
- *			file_offset and buf_offset must be congruent modulo this
+ *			file_offset and buf_offset must be congruent modulo
+ *			this; 0 with every other EINVAL
  * @done:		out: bytes moved, from the start of the range, without a
  *			gap; also valid when the call fails
  * @direct:		out: how many of @done were asked for with O_DIRECT
+ * @refusal:		out: DMABUF_DIO_REFUSED_UNSYNCED, or 0
+ * @reserved:		must be zero
  *
  * READ fills the buffer from the file and stops early only at the end of the
- * file: then the call succeeds with @done < @length. WRITE fills the file from
- * the buffer. Bytes outside the range are not changed on either side. After a
+ * file, where that returns no byte: then the call succeeds with @done < @length.
+ * WRITE fills the file from the buffer and never succeeds with less. Bytes outside the range are not changed on either side. After a
  * failure the bytes behind @done, within the range, are undefined on the
  * receiving side.
  *
@@ -98,18 +122,27 @@ struct dmabuf_dio_attach {
  * device, see @align.
  *
  * The fences on the buffer's reservation are waited for, and the transfer is
- * bracketed by begin and end of CPU access. READ and WRITE calls on one dma-buf
- * take turns, whatever their contexts. A fatal signal ends the call with
- * EINTR once the requests in flight are done; DMABUF_DIO_IOC_CANCEL, from
- * another thread, ends it with ECANCELED once it has had its turn and the fences
- * have signalled. Other signals wait for the call.
+ * bracketed by begin and end of CPU access. READ, WRITE and, on kernels where
+ * dma-bufs have it, copy_file_range() on one dma-buf take turns.
+ *
+ * Any signal ends the call with EINTR once the requests in flight are done, but
+ * not before something has moved: who calls again behind @done gets on. That
+ * includes the signals that stop or freeze a process. A signal while the call
+ * waits for fences or its turn restarts it, or ends it with EINTR, as the
+ * signal's handler is installed.
+ *
+ * A udmabuf on a kernel without loans is not synchronised with devices. While
+ * one that needs it has the buffer attached the call fails with EBUSY, and
+ * nothing moves. If such a device comes while the call runs it fails with EBUSY,
+ * too: then the bytes are where they belong, but the device may not see them.
  *
  * Errors: ENOTCONN (no buffer attached), EACCES (READ into a dma-buf whose fd
  * is read-only), EBADF (bad fd, or not open for the
  * direction, or O_APPEND for WRITE), EISDIR, EINVAL (not a regular file or
  * block device, flags, chunk, depth, alignment), EOVERFLOW (a range that wraps
- * or exceeds the largest file offset), ERANGE (range beyond the buffer), and what
- * the file system returns: EIO, ENOSPC, EFBIG, ...
+ * or exceeds the largest file offset), ERANGE (range beyond the buffer), EBUSY
+ * (see @refusal), EINTR, ECANCELED (see DMABUF_DIO_IOC_CANCEL), and what the
+ * file system returns: EIO, ENOSPC, EFBIG, ...
  */
 struct dmabuf_dio_rw {
 	__s32 file_fd;
@@ -122,6 +155,8 @@ struct dmabuf_dio_rw {
 	__u32 align;
 	__u64 done;
 	__u64 direct;
+	__u32 refusal;
+	__u32 reserved;
 };
 
 /**
@@ -145,7 +180,11 @@ struct dmabuf_dio_rw {
  * @reserved:		must be zero
  *
  * The fd appears only when all of @length has been read; the rest of the last
- * page is zero. Otherwise nothing is returned and the memory is freed.
+ * page is zero. Otherwise nothing is returned and the memory is freed, unless a
+ * signal has ended the call, as it does READ. After EINTR the memory stays with
+ * the context, and a LOAD of the same open file, @file_offset and @length on it goes
+ * on where the last one ended; @done counts all. Another LOAD, or closing the
+ * context, frees it.
  *
  * Errors: as for READ, and ENODATA (the file ends before the range does),
  * EINVAL (@length is 0), ENOMEM (more than the memory that is available;
@@ -176,7 +215,11 @@ struct dmabuf_dio_load {
 #define DMABUF_DIO_IOC_READ	_IOWR(DMABUF_DIO_IOC_MAGIC, 2, struct dmabuf_dio_rw)
 #define DMABUF_DIO_IOC_WRITE	_IOWR(DMABUF_DIO_IOC_MAGIC, 3, struct dmabuf_dio_rw)
 #define DMABUF_DIO_IOC_LOAD	_IOWR(DMABUF_DIO_IOC_MAGIC, 4, struct dmabuf_dio_load)
-/* End the READ, WRITE and LOAD calls now running on this context: ECANCELED */
+/*
+ * For good: the READ, WRITE and LOAD calls running on this context end with
+ * ECANCELED once their requests in flight are done, those that wait for fences or
+ * their turn when they have had it, and all later ones at once.
+ */
 #define DMABUF_DIO_IOC_CANCEL	_IO(DMABUF_DIO_IOC_MAGIC, 5)
 
 /**
@@ -192,10 +235,14 @@ struct dmabuf_dio_load {
  * dma-buf fds are closed, until it is unregistered or the ring goes. Bracket
  * the I/O on a slot with DMA_BUF_IOCTL_SYNC, as one does for a mapping.
  *
- * UNREGISTER looks at @index only; the other fields must be zero.
+ * UNREGISTER looks at @index only; the other fields must be zero. It removes what
+ * the same context has registered.
  *
  * Errors, in the CQE: ENOTCONN, EACCES, EINVAL, ERANGE, EBUSY (the slot is taken, or
- * not ours to remove), EOPNOTSUPP (kernel without this interface), ENOMEM.
+ * not this context's to remove), EOPNOTSUPP (kernel without this interface; a
+ * udmabuf that the kernel does not synchronise with devices, see
+ * DMABUF_DIO_REFUSED_UNSYNCED: READ and WRITE look each time), E2BIG (see struct
+ * dmabuf_dio_uring_cmd), ENOMEM.
  */
 struct dmabuf_dio_slot {
 	__u64 buf_offset;
@@ -210,7 +257,7 @@ struct dmabuf_dio_slot {
 /**
  * struct dmabuf_dio_uring_cmd - what stands in the SQE's cmd area
  * @arg:	user address of a struct dmabuf_dio_slot
- * @size:	its size
+ * @size:	its size, at most a page
  * @reserved:	must be zero
  */
 struct dmabuf_dio_uring_cmd {
