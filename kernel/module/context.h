@@ -4,9 +4,7 @@
 
 #include <linux/atomic.h>
 #include <linux/io_uring/cmd.h>
-#include <linux/list.h>
 #include <linux/mutex.h>
-#include <linux/spinlock.h>
 
 #include <linux/dmabuf_dio.h>
 
@@ -20,8 +18,6 @@ struct dio_context {
 	struct mutex lock;		/* serialises ATTACH, and guards cursor */
 	struct dio_attachment *att;	/* set once, dropped with the file */
 	struct dio_cursor cursor;	/* where the last slot began */
-	spinlock_t slots_lock;		/* guards slots */
-	struct list_head slots;		/* struct dio_slot, with io_uring */
 	struct dio_load *load;		/* a LOAD that a signal has ended, by xchg() */
 	bool cancelled;			/* for good */
 	atomic64_t moved;		/* bytes, for fdinfo */

@@ -31,8 +31,6 @@ static int dio_open(struct inode *inode, struct file *file)
 	if (!ctx)
 		return -ENOMEM;
 	mutex_init(&ctx->lock);
-	spin_lock_init(&ctx->slots_lock);
-	INIT_LIST_HEAD(&ctx->slots);
 	file->private_data = ctx;
 	return 0;
 }

@@ -6,7 +6,9 @@
 
 #ifdef HAVE_IO_BUFFER_REGISTER_BVEC
 
+#include <linux/cache.h>
 #include <linux/file.h>
+#include <linux/hashtable.h>
 #include <linux/limits.h>
 #include <linux/overflow.h>
 #include <linux/slab.h>
@@ -17,34 +19,42 @@
 
 /* A fixed buffer of a ring, from REGISTER until its last request is done */
 struct dio_slot {
-	struct list_head list;		/* in the context's slots */
+	struct hlist_node node;
 	struct file *file;		/* the context, which holds buffer and module */
 	const struct io_ring_ctx *ring;	/* to be compared only */
 	unsigned int index;
 };
+
+/* Which slots of whose ring are ours: io_uring does not say. */
+static DEFINE_HASHTABLE(dio_slots, 10);
+static DEFINE_SPINLOCK(dio_slots_lock);
 
 static const struct io_ring_ctx *dio_ring(struct io_uring_cmd *cmd)
 {
 	return cmd_to_io_kiocb(cmd)->ctx;
 }
 
+static unsigned long dio_slot_key(const struct io_ring_ctx *ring,
+				  unsigned int index)
+{
+	return (unsigned long)ring / L1_CACHE_BYTES + index;
+}
+
 static void dio_slot_release(void *priv)
 {
 	struct dio_slot *slot = priv;
-	struct dio_context *ctx = slot->file->private_data;
 
-	spin_lock(&ctx->slots_lock);
-	list_del(&slot->list);
-	spin_unlock(&ctx->slots_lock);
+	spin_lock(&dio_slots_lock);
+	hash_del(&slot->node);
+	spin_unlock(&dio_slots_lock);
 	fput(slot->file);
 	kfree(slot);
 }
 
-/* Remembers that a slot of a ring is ours: a command on its way counts. */
+/* Before it is registered, as it may be released before that returns. */
 static struct dio_slot *dio_slot_create(struct io_uring_cmd *cmd,
 					unsigned int index)
 {
-	struct dio_context *ctx = cmd->file->private_data;
 	struct dio_slot *slot;
 
 	slot = kzalloc_obj(*slot, GFP_KERNEL_ACCOUNT);
@@ -54,26 +64,22 @@ static struct dio_slot *dio_slot_create(struct io_uring_cmd *cmd,
 	slot->file = get_file(cmd->file);	/* dropped by dio_slot_release() */
 	slot->ring = dio_ring(cmd);
 	slot->index = index;
-	spin_lock(&ctx->slots_lock);
-	list_add(&slot->list, &ctx->slots);
-	spin_unlock(&ctx->slots_lock);
+	spin_lock(&dio_slots_lock);
+	hash_add(dio_slots, &slot->node, dio_slot_key(slot->ring, index));
+	spin_unlock(&dio_slots_lock);
 	return slot;
 }
 
 static bool dio_slot_is_ours(struct io_uring_cmd *cmd, unsigned int index)
 {
-	struct dio_context *ctx = cmd->file->private_data;
+	const struct io_ring_ctx *ring = dio_ring(cmd);
 	struct dio_slot *slot;
 	bool found = false;
 
-	spin_lock(&ctx->slots_lock);
-	list_for_each_entry(slot, &ctx->slots, list) {
-		if (slot->ring == dio_ring(cmd) && slot->index == index) {
-			found = true;
-			break;
-		}
-	}
-	spin_unlock(&ctx->slots_lock);
+	spin_lock(&dio_slots_lock);
+	hash_for_each_possible(dio_slots, slot, node, dio_slot_key(ring, index))
+		found |= slot->ring == ring && slot->index == index;
+	spin_unlock(&dio_slots_lock);
 	return found;
 }
 

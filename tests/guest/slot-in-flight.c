@@ -145,9 +145,9 @@ int main(void)
 	need_slots();
 	file_pattern("data", LENGTH, 1);
 	for (;;) {
-		for_each_kind(LENGTH, unregistered);
-		for_each_kind(LENGTH, killed);
-		for_each_kind(LENGTH, closed);
+		for_each_kind_with_slots(LENGTH, unregistered);
+		for_each_kind_with_slots(LENGTH, killed);
+		for_each_kind_with_slots(LENGTH, closed);
 		if (direct || !direct_possible())
 			return 0;
 		direct = true;

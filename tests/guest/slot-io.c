@@ -117,6 +117,10 @@ int main(void)
 {
 	need_slots();
 	file_pattern("data", LENGTH, 1);
-	for_each_kind_and_way(LENGTH, &direct, slots);
-	return 0;
+	for (;;) {
+		for_each_kind_with_slots(LENGTH, slots);
+		if (direct || !direct_possible())
+			return 0;
+		direct = true;
+	}
 }

@@ -139,10 +139,10 @@ int main(void)
 {
 	need_slots();
 	file_pattern("data", LENGTH, 1);
-	for_each_kind(LENGTH, lifetime);
-	for_each_kind(LENGTH, ring_gone);
-	for_each_kind(LENGTH, owner_killed);
-	for_each_kind(LENGTH, inherited);
+	for_each_kind_with_slots(LENGTH, lifetime);
+	for_each_kind_with_slots(LENGTH, ring_gone);
+	for_each_kind_with_slots(LENGTH, owner_killed);
+	for_each_kind_with_slots(LENGTH, inherited);
 
 	wait_unused();
 	expect(module_remove("dmabuf_dio"), 0);

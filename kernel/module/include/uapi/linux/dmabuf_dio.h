@@ -236,10 +236,10 @@ struct dmabuf_dio_load {
  * the I/O on a slot with DMA_BUF_IOCTL_SYNC, as one does for a mapping.
  *
  * UNREGISTER looks at @index only; the other fields must be zero. It removes what
- * the same context has registered.
+ * REGISTER made, of any context.
  *
  * Errors, in the CQE: ENOTCONN, EACCES, EINVAL, ERANGE, EBUSY (the slot is taken, or
- * not this context's to remove), EOPNOTSUPP (kernel without this interface; a
+ * not ours to remove), EOPNOTSUPP (kernel without this interface; a
  * udmabuf that the kernel does not synchronise with devices, see
  * DMABUF_DIO_REFUSED_UNSYNCED: READ and WRITE look each time), E2BIG (see struct
  * dmabuf_dio_uring_cmd), ENOMEM.
