@@ -21,7 +21,7 @@
  * Nobody waits for a fence while it is their turn: what signals the fence may
  * be a transfer that has to have its turn first.
  *
- * Return: 0, or -EINTR or -ERESTARTSYS by a signal, whichever it is.
+ * Return: 0, or -ERESTARTSYS if there is a signal, of whatever kind.
  */
 int dio_access_take(struct dma_buf *dmabuf, enum dma_data_direction dir)
 {
@@ -35,9 +35,8 @@ int dio_access_take(struct dma_buf *dmabuf, enum dma_data_direction dir)
 					    MAX_SCHEDULE_TIMEOUT);
 		if (ret < 0)
 			return ret;
-		ret = mutex_lock_interruptible(lock);
-		if (ret)
-			return ret;
+		if (mutex_lock_interruptible(lock))
+			return -ERESTARTSYS;
 		if (dma_resv_test_signaled(dmabuf->resv, usage))
 			return 0;
 		mutex_unlock(lock);

@@ -5,8 +5,8 @@
  * Our own buffers lend their table, and so do other exporters where the kernel
  * has a callback for that. Of those that are known to leave pages where they
  * are the kernel mapping (vmap) tells which they are. Nobody else is borrowed
- * from, or even mapped. The sg_table of a dma-buf belongs to its devices and is
- * not looked at.
+ * from, or even mapped. No page is ever taken from an sg_table: that belongs to
+ * the devices.
  */
 #include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
@@ -22,6 +22,7 @@
 #include "buffer.h"
 #include "compact.h"
 #include "compat.h"
+#include "context.h"
 #include "exporter.h"
 #include "lend.h"
 
@@ -29,6 +30,37 @@ static int dio_refuse(u32 *refusal, u32 why)
 {
 	*refusal = why;
 	return -EOPNOTSUPP;
+}
+
+/*
+ * A page that is the first of a large folio, and all that is mapped: the right
+ * one, or in place of another? The exporter tells devices the truth, so ask as
+ * one, and compare with what that page would be for it.
+ */
+static bool dio_is_only_page(struct dma_buf *dmabuf, struct page *page)
+{
+	struct device *dev = dio_device.this_device;
+	struct dma_buf_attachment *attachment;
+	struct sg_table *table;
+	bool same = false;
+	dma_addr_t addr;
+
+	attachment = dma_buf_attach(dmabuf, dev);
+	if (IS_ERR(attachment))
+		return false;
+	table = dma_buf_map_attachment_unlocked(attachment, DMA_TO_DEVICE);
+	if (IS_ERR(table))
+		goto out_detach;
+
+	addr = dma_map_page(dev, page, 0, PAGE_SIZE, DMA_TO_DEVICE);
+	if (!dma_mapping_error(dev, addr)) {
+		same = addr == sg_dma_address(table->sgl);
+		dma_unmap_page(dev, addr, PAGE_SIZE, DMA_TO_DEVICE);
+	}
+	dma_buf_unmap_attachment_unlocked(attachment, table, DMA_TO_DEVICE);
+out_detach:
+	dma_buf_detach(dmabuf, attachment);
+	return same;
 }
 
 static int dio_walk_mapping(struct dio_attachment *att, u32 *refusal)
@@ -78,7 +110,9 @@ static int dio_walk_mapping(struct dio_attachment *att, u32 *refusal)
 		head = PageHead(page);
 	}
 	ret = dio_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
-	if (head)
+	if (head && (att->dmabuf->size > PAGE_SIZE ||
+		     !dio_is_only_page(att->dmabuf,
+				       att->table.vec[0].bv_page)))
 		goto err_free;
 	*refusal = 0;
 	dio_segments_compact(&att->table);

@@ -4,6 +4,7 @@
 
 #include <linux/atomic.h>
 #include <linux/io_uring/cmd.h>
+#include <linux/miscdevice.h>
 #include <linux/mutex.h>
 
 #include <linux/dmabuf_dio.h>
@@ -30,6 +31,7 @@ static inline struct dio_attachment *dio_attached(struct dio_context *ctx)
 	return smp_load_acquire(&ctx->att);
 }
 
+extern struct miscdevice dio_device;
 extern unsigned long dio_default_chunk;
 extern unsigned long dio_default_gather;
 extern unsigned int dio_default_depth;

@@ -6,6 +6,7 @@
  */
 #include <linux/build_bug.h>
 #include <linux/dma-buf.h>
+#include <linux/dma-mapping.h>
 #include <linux/err.h>
 #include <linux/file.h>
 #include <linux/fs.h>
@@ -213,13 +214,35 @@ static const struct file_operations dio_fops = {
 	.show_fdinfo = dio_show_fdinfo,
 };
 
-static struct miscdevice dio_device = {
+struct miscdevice dio_device = {
 	.minor = MISC_DYNAMIC_MINOR,
 	.name = "dmabuf_dio",
 	.fops = &dio_fops,
 	.mode = 0600,
 };
-module_misc_device(dio_device);
+
+static int __init dio_init(void)
+{
+	int ret;
+
+	ret = misc_register(&dio_device);
+	if (ret)
+		return ret;
+
+	/* It does no DMA, but asks where devices would find a page. */
+	ret = dma_coerce_mask_and_coherent(dio_device.this_device,
+					   DMA_BIT_MASK(64));
+	if (ret)
+		misc_deregister(&dio_device);
+	return ret;
+}
+module_init(dio_init);
+
+static void __exit dio_exit(void)
+{
+	misc_deregister(&dio_device);
+}
+module_exit(dio_exit);
 
 /* The layouts are ABI. */
 static_assert(sizeof(struct dmabuf_dio_info) == 48);
