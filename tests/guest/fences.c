@@ -91,6 +91,37 @@ static void waits(struct buffer *buf, bool write, unsigned int flags, bool expec
 	file_pattern("data", LENGTH, 1);
 }
 
+/* The fence may be what tells that this very WRITE has read the buffer. */
+static void leaves_turn(struct buffer *buf)
+{
+	struct job reader = { .rw = { .length = LENGTH } };
+	struct job writer = { .write = true, .rw = { .length = LENGTH } };
+	pthread_t threads[2];
+	unsigned int i;
+
+	trying("%s, WRITE beside a READ that waits", buffer_names[buf->kind]);
+	reader.rw.file_fd = file_open("data", O_RDONLY);
+	writer.rw.file_fd = file_open("copy", O_RDWR | O_CREAT | O_TRUNC);
+	pattern_fill(buf->map, 0, LENGTH, 4);
+	add_fence(buf, DMA_BUF_SYNC_READ);
+	check(!pthread_create(&threads[0], NULL, run, &reader));
+	sleep_ms(200);
+	check(!pthread_create(&threads[1], NULL, run, &writer));
+	for (i = 0; i < 100 && !__atomic_load_n(&writer.ended, __ATOMIC_ACQUIRE); i++)
+		sleep_ms(50);
+	expect(writer.ended, 1);
+	expect(writer.ret, 0);
+	expect(__atomic_load_n(&reader.ended, __ATOMIC_ACQUIRE), 0);
+	signal_fence();
+	check(!pthread_join(threads[1], NULL));
+	check(!pthread_join(threads[0], NULL));
+	expect(reader.ret, 0);
+	fd_pattern_check(writer.rw.file_fd, 0, LENGTH, 4);
+	pattern_check(buf->map, 0, LENGTH, 1);
+	close(reader.rw.file_fd);
+	close(writer.rw.file_fd);
+}
+
 static void handler(int number)
 {
 	(void)number;
@@ -138,6 +169,7 @@ static void fences(struct buffer *buf)
 	waits(buf, true, DMA_BUF_SYNC_WRITE, true);
 	/* Others may read what WRITE reads. */
 	waits(buf, true, DMA_BUF_SYNC_READ, false);
+	leaves_turn(buf);
 	interrupted(buf);
 	close(dev);
 }
