@@ -4,10 +4,10 @@
 
 use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dmabuf_dio_sys::{dio, dmabuf, heap, sync_file, udmabuf};
+use dmabuf_dio_sys::{dio, dmabuf, functionfs, heap, iio, sync_file, udmabuf};
 
 /// Builds the C lines and the lines expected of them, side by side.
 #[derive(Default)]
@@ -83,37 +83,63 @@ fn kernel(table: &mut Table) {
     table.value("UDMABUF_CREATE", u64::from(udmabuf::IOC_CREATE));
 }
 
-#[test]
-fn same_as_the_c_headers() {
-    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel/module/include/uapi");
-    if !include.join("linux/dmabuf_dio.h").exists() {
-        println!("skipped: no kernel/module beside this crate");
-        return;
-    }
-    if Command::new("cc").arg("--version").output().is_err() {
-        println!("skipped: no C compiler");
-        return;
-    }
-    let mut table = Table::default();
-    module(&mut table);
-    kernel(&mut table);
+/// What distributions' headers of Linux 6.1 do not have yet.
+fn devices(table: &mut Table) {
+    structure!(table, "iio_dmabuf", iio::Enqueue, { fd, flags, bytes_used });
+    table.value("IIO_BUFFER_DMABUF_CYCLIC", u64::from(iio::CYCLIC));
+    table.value("IIO_BUFFER_GET_FD_IOCTL", u64::from(iio::IOC_GET_FD));
+    table.value("IIO_BUFFER_DMABUF_ATTACH_IOCTL", u64::from(iio::IOC_ATTACH));
+    table.value("IIO_BUFFER_DMABUF_DETACH_IOCTL", u64::from(iio::IOC_DETACH));
+    table.value("IIO_BUFFER_DMABUF_ENQUEUE_IOCTL", u64::from(iio::IOC_ENQUEUE));
 
+    structure!(table, "usb_ffs_dmabuf_transfer_req", functionfs::Transfer, { fd, flags, length });
+    table.value("FUNCTIONFS_DMABUF_ATTACH", u64::from(functionfs::IOC_ATTACH));
+    table.value("FUNCTIONFS_DMABUF_DETACH", u64::from(functionfs::IOC_DETACH));
+    table.value("FUNCTIONFS_DMABUF_TRANSFER", u64::from(functionfs::IOC_TRANSFER));
+    table.value("FUNCTIONFS_ENDPOINT_REVMAP", u64::from(functionfs::IOC_ENDPOINT_REVMAP));
+    table.value("sizeof(struct usb_functionfs_event)", functionfs::EVENT_BYTES as u64);
+    let enable = |at: usize, value| {
+        let mut event = [0; functionfs::EVENT_BYTES];
+        event[at] = value;
+        functionfs::is_enable(&event)
+    };
+    let places = (0..functionfs::EVENT_BYTES).flat_map(|at| (0..=255).map(move |value| (at, value)));
+    let found: Vec<_> = places.filter(|(at, value)| enable(*at, *value)).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    table.value("offsetof(struct usb_functionfs_event, type)", found[0].0 as u64);
+    table.value("FUNCTIONFS_ENABLE", found[0].1.into());
+
+    let word = |bytes: &[u8], at: usize| {
+        u32::from_le_bytes(bytes[4 * at..4 * at + 4].try_into().expect("four bytes")).into()
+    };
+    let descriptors = functionfs::descriptors::bulk_in();
+    table.value("FUNCTIONFS_DESCRIPTORS_MAGIC_V2", word(&descriptors, 0));
+    table.value(
+        "FUNCTIONFS_HAS_FS_DESC | FUNCTIONFS_HAS_HS_DESC | FUNCTIONFS_HAS_SS_DESC",
+        word(&descriptors, 2),
+    );
+    let strings = functionfs::descriptors::strings("x");
+    table.value("FUNCTIONFS_STRINGS_MAGIC", word(&strings, 0));
+    table.value("sizeof(struct usb_functionfs_strings_head)", 16);
+    assert_eq!(word(&strings, 1), strings.len() as u64);
+}
+
+/// Fails unless a C program that includes `includes` prints what the table expects.
+fn compare(table: &Table, arguments: &[&Path], includes: &str) {
     let folder = tempfile::tempdir().expect("temporary folder");
     let source = folder.path().join("layout.c");
     let program = folder.path().join("layout");
+    // The macro prints its argument unexpanded, so names stay names.
     let text = format!(
-        "#include <stddef.h>\n#include <stdio.h>\n#include <string.h>\n\
-         #include <linux/dmabuf_dio.h>\n#include <linux/dma-buf.h>\n\
-         #include <linux/dma-heap.h>\n#include <linux/sync_file.h>\n#include <linux/udmabuf.h>\n\
+        "#include <stddef.h>\n#include <stdio.h>\n#include <string.h>\n{includes}\
          #define P(x) printf(\"%s %llu\\n\", #x, (unsigned long long)(x))\n\
          int main(void) {{\n{}return 0;\n}}\n",
         table.c
     );
-    // The macros print their argument unexpanded, so names stay names.
     std::fs::write(&source, text).expect("write the C program");
     let cc = Command::new("cc")
-        .args(["-Wall", "-Werror", "-I"])
-        .arg(&include)
+        .args(["-Wall", "-Werror"])
+        .args(arguments)
         .arg("-o")
         .arg(&program)
         .arg(&source)
@@ -127,4 +153,91 @@ fn same_as_the_c_headers() {
         assert_eq!(ours, theirs);
     }
     assert_eq!(table.rust.lines().count(), c.lines().count());
+}
+
+fn has_compiler() -> bool {
+    let has = Command::new("cc").arg("--version").output().is_ok();
+    if !has {
+        println!("skipped: no C compiler");
+    }
+    has
+}
+
+#[test]
+fn same_as_the_c_headers() {
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel/module/include/uapi");
+    if !include.join("linux/dmabuf_dio.h").exists() {
+        println!("skipped: no kernel/module beside this crate");
+        return;
+    }
+    if !has_compiler() {
+        return;
+    }
+    let mut table = Table::default();
+    module(&mut table);
+    kernel(&mut table);
+    let includes = "#include <linux/dmabuf_dio.h>\n#include <linux/dma-buf.h>\n\
+         #include <linux/dma-heap.h>\n#include <linux/sync_file.h>\n#include <linux/udmabuf.h>\n";
+    compare(&table, &[Path::new("-I"), &include], includes);
+}
+
+/// The headers for user space of a kernel that has dma-bufs in IIO and FunctionFS: this machine's,
+/// or those in the headers or the source of a kernel that is installed or that guests run.
+fn kernel_headers() -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let cache = std::env::var_os("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
+    let guests = cache.join("dmabuf-dio");
+    let below = |folder: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path().join("include/uapi")).collect()
+    };
+    let kernels = ["/usr/src".into(), guests.join("src"), guests.join("debian-6.12/usr/src")];
+    let trees = kernels.iter().flat_map(|folder| below(folder));
+    std::iter::once("/usr/include".into()).chain(trees).find(|include: &PathBuf| {
+        [("linux/iio/buffer.h", "IIO_BUFFER_DMABUF"), ("linux/usb/functionfs.h", "FS_DMABUF")]
+            .iter()
+            .all(|(header, name)| {
+                std::fs::read_to_string(include.join(header)).is_ok_and(|text| text.contains(name))
+            })
+    })
+}
+
+#[test]
+fn same_as_the_kernel_s_headers() {
+    if !has_compiler() {
+        return;
+    }
+    let Some(include) = kernel_headers() else {
+        println!("skipped: no headers of Linux 6.11 or later");
+        return;
+    };
+    let mut table = Table::default();
+    devices(&mut table);
+    // By their paths: what they include themselves is as good from this machine.
+    let include = include.display();
+    let includes = format!(
+        "#include <linux/ioctl.h>\n#include \"{include}/linux/iio/buffer.h\"\n\
+         #include \"{include}/linux/usb/functionfs.h\"\n"
+    );
+    compare(&table, &[], &includes);
+}
+
+/// What the headers of Linux 7.3 say, for machines that have none.
+#[test]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
+fn numbers_of_devices() {
+    let numbers = [
+        (iio::IOC_GET_FD, 0xc004_6991_u32),
+        (iio::IOC_ATTACH, 0x4004_6992),
+        (iio::IOC_DETACH, 0x4004_6993),
+        (iio::IOC_ENQUEUE, 0x4010_6994),
+        (functionfs::IOC_ATTACH, 0x4004_6783),
+        (functionfs::IOC_DETACH, 0x4004_6784),
+        (functionfs::IOC_TRANSFER, 0x4010_6785),
+        (functionfs::IOC_ENDPOINT_REVMAP, 0x6781),
+    ];
+    for (ours, theirs) in numbers {
+        assert_eq!(u64::from(ours), theirs.into(), "{theirs:#x}");
+    }
+    assert_eq!(iio::CYCLIC, 1);
 }
