@@ -26,6 +26,19 @@ pub const SLOT_READ: u32 = 1 << 0;
 /// [`Slot::flags`]: buffer to file, `WRITE_FIXED`.
 pub const SLOT_WRITE: u32 = 1 << 1;
 
+/// [`Attach::refusal`], with `EOPNOTSUPP`: nobody vouches that buffers of this exporter stay where
+/// they are while their pages are borrowed.
+pub const REFUSED_EXPORTER: u32 = 1;
+/// [`Attach::refusal`], with `EOPNOTSUPP`: the buffer has memory that file I/O must not reference:
+/// uncounted or reserved pages, or memory of a device.
+pub const REFUSED_PAGES: u32 = 2;
+/// [`Attach::refusal`], with `EOPNOTSUPP`: the kernel's mapping is not of the buffer's pages, as
+/// with Linux 6.12's udmabuf over huge pages, or there is none.
+pub const REFUSED_MAPPING: u32 = 3;
+/// [`ReadWrite::refusal`], with `EBUSY`: a device that needs synchronisation has the udmabuf
+/// attached, and this kernel's udmabuf does not synchronise it.
+pub const REFUSED_UNSYNCED: u32 = 4;
+
 /// What the module can do: `struct dmabuf_dio_info`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,11 +78,11 @@ pub struct Attach {
     pub length: u64,
     /// Out: number of physically contiguous pieces.
     pub segments: u32,
-    /// Must be zero.
-    pub reserved: u32,
+    /// Out: with `EOPNOTSUPP`: why, one of `REFUSED_*`. In: must be zero.
+    pub refusal: u32,
 }
 
-pin_layout!(Attach: 24 { dmabuf_fd @ 0, flags @ 4, length @ 8, segments @ 16, reserved @ 20 });
+pin_layout!(Attach: 24 { dmabuf_fd @ 0, flags @ 4, length @ 8, segments @ 16, refusal @ 20 });
 
 /// Moves a range between a file and the attached buffer: `struct dmabuf_dio_rw`.
 #[repr(C)]
@@ -95,11 +108,15 @@ pub struct ReadWrite {
     pub done: u64,
     /// Out: how many of [`done`](Self::done) were asked for with `O_DIRECT`.
     pub direct: u64,
+    /// Out: with `EBUSY`: why, [`REFUSED_UNSYNCED`].
+    pub refusal: u32,
+    /// Must be zero.
+    pub reserved: u32,
 }
 
-pin_layout!(ReadWrite: 64 {
+pin_layout!(ReadWrite: 72 {
     file_fd @ 0, flags @ 4, file_offset @ 8, buf_offset @ 16, length @ 24, chunk @ 32,
-    depth @ 40, align @ 44, done @ 48, direct @ 56,
+    depth @ 40, align @ 44, done @ 48, direct @ 56, refusal @ 64, reserved @ 68,
 });
 
 /// Allocates a dma-buf and reads a file into it: `struct dmabuf_dio_load`.
@@ -230,30 +247,32 @@ pub fn info(context: BorrowedFd<'_>) -> Result<Info> {
     Ok(info)
 }
 
-/// Attaches `dmabuf` to the context. The module keeps its own reference to the buffer.
+/// Attaches `dmabuf` to the context, and fills in `attach`. The module keeps its own reference to
+/// the buffer.
 ///
 /// # Errors
 ///
-/// `EINVAL`: not a dma-buf. `EBUSY`: the context has a buffer already. `EOPNOTSUPP`: the
-/// exporter offers no kernel mapping, or the buffer is device memory. `ENOMEM`.
-pub fn attach(context: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>) -> Result<Attach> {
+/// `EINVAL`: not a dma-buf. `EBUSY`: the context has a buffer already. `EOPNOTSUPP`: the module
+/// does not borrow the pages of this buffer, and [`Attach::refusal`] says why. `ENOMEM`.
+pub fn attach(context: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>, attach: &mut Attach) -> Result<()> {
     use std::os::fd::AsRawFd;
-    let mut attach = Attach { dmabuf_fd: dmabuf.as_raw_fd(), ..Attach::default() };
+    *attach = Attach { dmabuf_fd: dmabuf.as_raw_fd(), ..Attach::default() };
     // SAFETY: IOC_ATTACH reads and fills a `struct dmabuf_dio_attach`, whose layout `Attach` has.
-    unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_ATTACH, Attach>::new(&mut attach))? };
-    Ok(attach)
+    unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_ATTACH, Attach>::new(attach)) }
 }
 
 /// Fills a range of the attached buffer from a file. Blocks until that is done.
 ///
-/// Stops early only at the end of the file: then it succeeds with `done < length`.
+/// Succeeds with less than `length` done only at the end of the file.
 ///
 /// # Errors
 ///
+/// `EINTR`: a signal came; the caller continues behind what is done. `ECANCELED`: see [`cancel`].
+/// `EBUSY`: see [`ReadWrite::refusal`].
 /// `ENOTCONN`: no buffer attached. `EBADF`: no such file, or not open for reading. `EISDIR`.
 /// `EINVAL`: neither a regular file nor a block device, or alignment (see [`ReadWrite::align`]).
-/// `EOVERFLOW`: the file range wraps. `ERANGE`: the range leaves the buffer. `ECANCELED`: see
-/// [`cancel`]. And what the file system returns, `EIO` say.
+/// `EOVERFLOW`: the file range wraps. `ERANGE`: the range leaves the buffer. And what the file
+/// system returns, `EIO` say.
 pub fn read(context: BorrowedFd<'_>, rw: &mut ReadWrite) -> Result<()> {
     // SAFETY: IOC_READ reads and updates a `struct dmabuf_dio_rw`, whose layout `ReadWrite` has.
     // The buffer it fills belongs to a dma-buf, not to Rust.
@@ -276,6 +295,10 @@ pub fn write(context: BorrowedFd<'_>, rw: &mut ReadWrite) -> Result<()> {
 /// The buffer appears only when all of the range has been read; the rest of its last page is
 /// zero. Otherwise nothing is returned and the memory is freed.
 ///
+/// But after `EINTR` the context keeps the memory with what has been read: the same call again,
+/// with the same file, offset and length, goes on there, and [`done`](Load::done) counts from the
+/// start of the range as before. Another load or the end of the context frees that memory.
+///
 /// # Errors
 ///
 /// As for [`read`], and `ENODATA`: the file ends before the range does. `EINVAL`: also a length
@@ -289,8 +312,9 @@ pub fn load(context: BorrowedFd<'_>, load: &mut Load) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(load.dmabuf_fd) })
 }
 
-/// Ends the [`read()`], [`write()`] and [`load()`] calls now running on the context: they fail with
-/// `ECANCELED` once their requests in flight are done. Does not wait for them.
+/// Ends the [`read()`], [`write()`] and [`load()`] calls that run on the context: they fail with
+/// `ECANCELED` once their requests in flight are done. Does not wait for them. It is for good: so
+/// does every later call on this context.
 ///
 /// # Errors
 ///

@@ -39,10 +39,11 @@ fn module(table: &mut Table) {
         reserved2,
     });
     structure!(table, "dmabuf_dio_attach", dio::Attach, {
-        dmabuf_fd, flags, length, segments, reserved,
+        dmabuf_fd, flags, length, segments, refusal,
     });
     structure!(table, "dmabuf_dio_rw", dio::ReadWrite, {
         file_fd, flags, file_offset, buf_offset, length, chunk, depth, align, done, direct,
+        refusal, reserved,
     });
     structure!(table, "dmabuf_dio_load", dio::Load, {
         file_fd, fd_flags, flags, depth, file_offset, length, gather, chunk, dmabuf_fd, segments,
@@ -59,6 +60,10 @@ fn module(table: &mut Table) {
     table.value("DMABUF_DIO_URING_REGISTER", u64::from(dio::URING_REGISTER));
     table.value("DMABUF_DIO_URING_UNREGISTER", u64::from(dio::URING_UNREGISTER));
     table.value("DMABUF_DIO_FEATURE_SLOTS", dio::FEATURE_SLOTS);
+    table.value("DMABUF_DIO_REFUSED_EXPORTER", u64::from(dio::REFUSED_EXPORTER));
+    table.value("DMABUF_DIO_REFUSED_PAGES", u64::from(dio::REFUSED_PAGES));
+    table.value("DMABUF_DIO_REFUSED_MAPPING", u64::from(dio::REFUSED_MAPPING));
+    table.value("DMABUF_DIO_REFUSED_UNSYNCED", u64::from(dio::REFUSED_UNSYNCED));
     table.value("DMABUF_DIO_SLOT_READ", u64::from(dio::SLOT_READ));
     table.value("DMABUF_DIO_SLOT_WRITE", u64::from(dio::SLOT_WRITE));
     table.value(&format!("!strcmp(DMABUF_DIO_DEVICE, \"{}\")", dio::DEVICE), 1);
@@ -103,7 +108,8 @@ fn devices(table: &mut Table) {
         event[at] = value;
         functionfs::is_enable(&event)
     };
-    let places = (0..functionfs::EVENT_BYTES).flat_map(|at| (0..=255).map(move |value| (at, value)));
+    let places =
+        (0..functionfs::EVENT_BYTES).flat_map(|at| (0..=255).map(move |value| (at, value)));
     let found: Vec<_> = places.filter(|(at, value)| enable(*at, *value)).collect();
     assert_eq!(found.len(), 1, "{found:?}");
     table.value("offsetof(struct usb_functionfs_event, type)", found[0].0 as u64);
@@ -181,7 +187,7 @@ fn same_as_the_c_headers() {
     compare(&table, &[Path::new("-I"), &include], includes);
 }
 
-/// The headers for user space of a kernel that has dma-bufs in IIO and FunctionFS: this machine's,
+/// The headers for user space of a kernel that has dma-bufs in IIO and `FunctionFS`: this machine's,
 /// or those in the headers or the source of a kernel that is installed or that guests run.
 fn kernel_headers() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();

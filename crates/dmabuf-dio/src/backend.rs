@@ -33,6 +33,12 @@ pub enum Backend {
     /// way of a stage from which the CPU copies.
     Memfd,
     /// `pread` and `pwrite` on a mapping of the buffer, through the page cache.
+    ///
+    /// On an existing udmabuf it is as good as that kernel's udmabuf: in Linux without the repair
+    /// in kernel/series it does not synchronise the devices that have it attached. Those that are
+    /// not coherent, or that are behind bounce buffers, may not see what was loaded, and what they
+    /// wrote may not be saved. No one tells this library whether there is such a device, so the
+    /// report has a note. ([`Module`](Self::Module) can tell, and refuses.)
     Buffered,
     /// Anonymous memory in huge pages, filled by `io_uring` with `O_DIRECT`: what
     /// [`Loader::load_private`](crate::Loader::load_private) does. It makes no buffer, so it is
@@ -99,7 +105,7 @@ impl Backend {
     }
 
     pub(crate) fn refuse(self, reason: impl Into<String>) -> Refusal {
-        Refusal { backend: self, reason: reason.into(), errno: None, remedy: None }
+        Refusal { backend: self, reason: reason.into(), errno: None, remedy: None, not_lent: None }
     }
 
     pub(crate) fn refuse_buffer(self) -> Refusal {
@@ -155,6 +161,23 @@ impl FromStr for Backend {
     }
 }
 
+/// Why the kernel module does not borrow the pages of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum NotLent {
+    /// Nobody vouches that the buffers of this exporter stay in place while their pages are
+    /// borrowed.
+    Exporter,
+    /// The buffer has memory that file I/O must not reference: uncounted or reserved pages, or
+    /// memory of a device.
+    Pages,
+    /// The kernel's mapping of the buffer is not of its pages, or there is none.
+    Mapping,
+    /// This kernel's udmabuf does not synchronise the devices that have it attached.
+    Unsynced,
+}
+
 /// Why a backend is not available.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
@@ -167,6 +190,10 @@ pub struct Refusal {
     pub errno: Option<Errno>,
     /// What would change it: a command to type, where there is one.
     pub remedy: Option<String>,
+    /// For the backends of the kernel module: why it does not borrow the pages of this buffer, if
+    /// it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_lent: Option<NotLent>,
 }
 
 impl Refusal {
@@ -190,6 +217,16 @@ impl fmt::Display for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refusals_of_a_buffer_have_one_word_more() {
+        let refusal = Backend::Module.refuse("why").remedy("what");
+        let json = |refusal: &Refusal| serde_json::to_string(refusal).expect("JSON");
+        let plain = r#"{"backend":"module","reason":"why","errno":null,"remedy":"what"}"#;
+        assert_eq!(json(&refusal), plain);
+        let refusal = Refusal { not_lent: Some(NotLent::Exporter), ..refusal };
+        assert!(json(&refusal).ends_with(r#""not_lent":"exporter"}"#), "{}", json(&refusal));
+    }
 
     #[test]
     fn names_round_trip() {

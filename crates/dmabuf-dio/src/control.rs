@@ -85,6 +85,11 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Bytes to move.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
     fn report(&self, done: u64) {
         if let Some(callback) = &self.control.progress {
             callback(Progress { done: done.min(self.total), total: self.total });

@@ -166,6 +166,27 @@ pub enum Error {
         errno: Errno,
     },
 
+    /// The kernel module refused the transfer, or the rest of it: a device that needs
+    /// synchronisation (it is not coherent, or behind bounce buffers) has the udmabuf attached, and
+    /// this kernel's udmabuf does not synchronise it. Any other backend would lose the same bytes,
+    /// so none is tried.
+    #[error(
+        "{}: {direction} was refused after {done} of {length} bytes: a device that needs \
+         synchronisation has the udmabuf attached, and this kernel's udmabuf does not synchronise it",
+        path.display()
+    )]
+    Unsynced {
+        /// The file.
+        path: PathBuf,
+        /// Which way the bytes went.
+        direction: Direction,
+        /// Bytes moved, from the start of the range without a gap (of pieces: in all). The device
+        /// may not see them.
+        done: u64,
+        /// Bytes that were to be moved.
+        length: u64,
+    },
+
     /// The kernel refuses to wait for the requests in flight (`io_uring_enter(2)` fails, again and
     /// again for a second). It may still use their memory: what of it is this process's is not
     /// freed before the process ends, and a buffer that was passed in may change at any time until
@@ -335,6 +356,14 @@ impl Error {
             Self::Transfer { errno, .. } | Self::Target { errno, .. } => {
                 transfer_hint(*errno).into()
             }
+            Self::Unsynced { direction, .. } => format!(
+                "{} before the device attaches the buffer, use one from /dev/dma_heap/system, or boot \
+                 a kernel with the repair in kernel/series",
+                match direction {
+                    Direction::Load => "load",
+                    Direction::Save => "save",
+                }
+            ),
             Self::InFlight { .. } => {
                 "end the process, and use neither buffer nor file until then".into()
             }
@@ -371,6 +400,7 @@ impl Error {
             | Self::Stream { errno, .. }
             | Self::Target { errno, .. } => Some(*errno),
             Self::NoMemory { .. } => Some(Errno::from_raw(libc::ENOMEM)),
+            Self::Unsynced { .. } => Some(Errno::from_raw(libc::EBUSY)),
             Self::Piece { error, .. } => error.errno(),
             Self::Unavailable { refusals, .. } => refusals.first().and_then(|first| first.errno),
             _ => None,

@@ -75,7 +75,7 @@ mod tmpfs;
 mod uring;
 mod via;
 
-pub use backend::{Backend, Refusal};
+pub use backend::{Backend, NotLent, Refusal};
 pub use buf::{DmaBuf, Kind};
 pub use control::{CancelToken, Progress};
 pub use errno::Errno;

@@ -196,7 +196,7 @@ impl Runner {
             }
             Loader::Module => {
                 let context = open_module()?;
-                dio::attach(context.as_fd(), buffer.target())
+                dio::attach(context.as_fd(), buffer.target(), &mut dio::Attach::default())
                     .map_err(|errno| Trouble::failed("ATTACH of /dev/dmabuf_dio", errno))?;
                 let mut read = dio::ReadWrite {
                     file_fd: file.as_raw_fd(),

@@ -129,6 +129,7 @@ impl<'f> Gatherer<'f> {
             segments,
             refusals,
             why_unpolled,
+            note: (backend == Backend::Buffered).then(|| via::buffered::note(&buf)).flatten(),
         };
         Ok(Gathering {
             cached: cached(file.fd()).unwrap_or(0),

@@ -9,8 +9,9 @@ use dmabuf_dio_sys::dio::{self, ReadWrite};
 use rustix::io::Errno as Os;
 
 use super::plan::{Plan, Request};
+use crate::backend::NotLent;
 use crate::control::Watch;
-use crate::error::Result;
+use crate::error::{Direction, Error, Result};
 use crate::file::File;
 use crate::memory::Mapping;
 use crate::via::module::Context;
@@ -52,10 +53,16 @@ impl One {
     /// What one thread does: each makes itself what is to be made again.
     fn work(&self, plan: &Mutex<&mut Plan<'_>>, file: &File, watch: &Watch<'_>) -> Result<()> {
         let lock = || plan.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = |done: u64| Error::Unsynced {
+            path: file.path.clone(),
+            direction: Direction::Load,
+            done: lock().counts.moved + done,
+            length: watch.total(),
+        };
         let mut request = Request::default();
         while !watch.is_cancelled() && lock().next(&mut request) {
             let result = match self {
-                Self::Module(context) => by_module(context, file, &request)?,
+                Self::Module(context) => by_module(context, file, &request, refused)?,
                 Self::Mapped(mapping) => by_pread(mapping, file, &request)?,
             };
             let mut plan = lock();
@@ -66,7 +73,12 @@ impl One {
     }
 }
 
-fn by_module(context: &Context, file: &File, request: &Request) -> Result<i64> {
+fn by_module(
+    context: &Context,
+    file: &File,
+    request: &Request,
+    refused: impl FnOnce(u64) -> Error,
+) -> Result<i64> {
     let group = &request.group;
     let mut rw = ReadWrite {
         file_fd: file.with_direct(!request.buffered)?.as_raw_fd(),
@@ -77,6 +89,9 @@ fn by_module(context: &Context, file: &File, request: &Request) -> Result<i64> {
     };
     Ok(match dio::read(context.as_fd(), &mut rw) {
         Ok(()) => rw.done as i64,
+        Err(Os::BUSY) if NotLent::from_number(rw.refusal) == Some(NotLent::Unsynced) => {
+            return Err(refused(rw.done));
+        }
         // Whole blocks that came before the failure: what is left is asked for once more.
         Err(_) if rw.done >= file.align.offset => (rw.done & !(file.align.offset - 1)) as i64,
         Err(errno) => -i64::from(errno.raw_os_error()),

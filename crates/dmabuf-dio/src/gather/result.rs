@@ -37,6 +37,8 @@ pub(super) struct Setup {
     pub(super) refusals: Vec<Refusal>,
     /// Why completions are not polled for; `None` if they are.
     pub(super) why_unpolled: Option<String>,
+    /// What there is to say about the buffer.
+    pub(super) note: Option<String>,
 }
 
 /// What a call did and what it cost.
@@ -117,6 +119,7 @@ impl Gathered<'_> {
         if setup.direct && counts.direct < counts.moved {
             notes.push(REFUSED_DIRECT.into());
         }
+        notes.extend(setup.note.clone());
         notes.extend(setup.why_unpolled.iter().filter(|why| !why.is_empty()).cloned());
         let facts = Facts {
             operation: Direction::Load,

@@ -7,7 +7,7 @@ use rustix::io::Errno as Os;
 
 use super::{Fresh, Moved, Task, plain};
 use crate::backend::Backend;
-use crate::buf::DmaBuf;
+use crate::buf::{DmaBuf, Kind};
 use crate::error::{Attempt, Direction, Result};
 use crate::extent::Extent;
 use crate::memory::{self, Mapping, page_size};
@@ -30,6 +30,17 @@ pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     Ok(Fresh { buf, moved })
 }
 
+/// Said where a device may have the buffer attached that this backend knows nothing of.
+pub(crate) const UNSYNCED: &str = "the buffer is a udmabuf: unless this kernel's udmabuf synchronises the devices that have it \
+     attached (a repair in kernel/series), those that are not coherent, or behind bounce buffers, \
+     may miss what was moved";
+
+/// The note on an existing buffer, if there is one.
+pub(crate) fn note(buf: &DmaBuf) -> Option<String> {
+    let is_udmabuf = buf.kind() == Kind::DmaBuf && buf.exporter().as_deref() == Some("udmabuf");
+    is_udmabuf.then(|| UNSYNCED.to_owned())
+}
+
 /// Moves between a file and a range of an existing buffer.
 pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Moved, Attempt> {
     match task.direction {
@@ -44,7 +55,7 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
             view.finish()?;
         }
     }
-    Ok(Moved::default())
+    Ok(Moved { notes: note(buf).into_iter().collect(), ..Moved::default() })
 }
 
 fn run(task: &Task<'_>, mapping: &Mapping, extent: Extent) -> Result<()> {

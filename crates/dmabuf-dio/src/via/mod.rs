@@ -4,6 +4,7 @@
 pub(crate) mod buffered;
 pub(crate) mod copy_file_range;
 pub(crate) mod heap;
+pub(crate) mod lending;
 pub(crate) mod memfd;
 pub(crate) mod module;
 mod plain;

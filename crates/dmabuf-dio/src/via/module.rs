@@ -9,7 +9,7 @@ use rustix::io::Errno as Os;
 
 use super::watched::watched;
 use super::{Fresh, Moved, Task};
-use crate::backend::{Backend, Refusal};
+use crate::backend::{Backend, NotLent, Refusal};
 use crate::buf::DmaBuf;
 use crate::error::{Attempt, Direction, Error};
 use crate::extent::Extent;
@@ -23,7 +23,8 @@ const NODE: Node = Node {
     remedy: "sudo modprobe dmabuf_dio, or sudo make dkms in the source to install it",
 };
 
-/// An open file of the module's device.
+/// An open file of the module's device, for one transfer: once it is cancelled it is of no use.
+/// (A [`Gathering`](crate::gather::Gathering) keeps one for many, and cancels none.)
 #[derive(Debug)]
 pub(crate) struct Context {
     fd: OwnedFd,
@@ -43,19 +44,18 @@ impl Context {
         Ok(Self { fd, info })
     }
 
-    /// Attaches a buffer; a kind of buffer that the module cannot attach is refused.
+    /// Attaches a buffer; a kind of buffer that the module does not borrow is refused.
     pub(crate) fn attach(&self, backend: Backend, buf: &DmaBuf) -> Result<Attach, Attempt> {
-        dio::attach(self.fd.as_fd(), buf.as_fd()).map_err(|errno| {
-            if errno == Os::NOMEM {
-                return Error::Buffer { call: "attach", errno: errno.into() }.into();
+        let mut attach = Attach::default();
+        let attached =
+            rustix::io::retry_on_intr(|| dio::attach(self.fd.as_fd(), buf.as_fd(), &mut attach));
+        match attached {
+            Ok(()) => Ok(attach),
+            Err(errno @ Os::NOMEM) => {
+                Err(Error::Buffer { call: "attach", errno: errno.into() }.into())
             }
-            let exporter = buf.exporter().unwrap_or_else(|| "unknown".into());
-            backend
-                .refuse(format!("the buffer, of exporter {exporter}, cannot be attached"))
-                .errno(errno)
-                .remedy("use a buffer in system memory, from /dev/dma_heap/system say")
-                .into()
-        })
+            Err(errno) => Err(refuse_buffer(backend, buf, errno, attach.refusal).into()),
+        }
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -126,6 +126,18 @@ fn moved(context: BorrowedFd<'_>) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("moved:")?.trim().parse().ok())
 }
 
+/// Why a buffer cannot be attached.
+fn refuse_buffer(backend: Backend, buf: &DmaBuf, errno: Os, refusal: u32) -> Refusal {
+    let exporter = buf.exporter().unwrap_or_else(|| "unknown".into());
+    let refusal = match NotLent::from_number(refusal) {
+        Some(not_lent) if errno == Os::OPNOTSUPP => not_lent.refuse(backend, &exporter),
+        _ => backend
+            .refuse(format!("the buffer, of exporter {exporter}, cannot be attached"))
+            .remedy("use a buffer in system memory, from /dev/dma_heap/system say"),
+    };
+    refusal.errno(errno)
+}
+
 /// The numbers that say that the module, not the input, is at fault.
 fn is_unavailable(errno: Os) -> bool {
     matches!(errno, Os::NOTTY | Os::NOSYS | Os::TOOBIG)
@@ -180,7 +192,7 @@ pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
         }
         Err(errno) => {
             let done = request.done.saturating_sub(layout.data_offset);
-            return Err(explain(task, errno, done).into());
+            return Err(explain(task, errno, done, 0).into());
         }
     };
     task.watch.set(task.length);
@@ -231,15 +243,72 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
             Ok(moved)
         }
         Err((errno, _)) if is_unavailable(errno) => Err(refuse_call(errno)),
-        Err((errno, rw)) => Err(explain(task, errno, rw.done).into()),
+        Err((errno, rw)) => Err(explain(task, errno, rw.done, rw.refusal).into()),
     }
 }
 
-/// The error of a call that the module began.
-pub(crate) fn explain(task: &Task<'_>, errno: Os, done: u64) -> Error {
+/// The error of a call that the module began. A refusal of the buffer is an error here as well:
+/// some of it may have been moved, and other backends would lose what the module does not.
+pub(crate) fn explain(task: &Task<'_>, errno: Os, done: u64, refusal: u32) -> Error {
     match errno {
+        Os::BUSY if NotLent::from_number(refusal) == Some(NotLent::Unsynced) => Error::Unsynced {
+            path: task.file.path.clone(),
+            direction: task.direction,
+            done,
+            length: task.length,
+        },
         Os::CANCELED | Os::INTR => task.cancelled(done),
         Os::NODATA => task.short(task.offset + done),
         _ => task.failed(task.offset + done, errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{Control, Watch};
+    use crate::file::Spec;
+    use crate::options::Options;
+
+    #[test]
+    fn a_buffer_that_is_not_lent_says_why() {
+        let buf = DmaBuf::memfd(4096).expect("memfd");
+        let refused = |errno, number| refuse_buffer(Backend::Module, &buf, errno, number);
+        let refusal = refused(Os::OPNOTSUPP, dio::REFUSED_EXPORTER);
+        assert_eq!(refusal.not_lent, Some(NotLent::Exporter));
+        assert_eq!(refusal.errno, Some(Os::OPNOTSUPP.into()));
+        assert!(refusal.reason.contains("does not borrow from exporter memfd"), "{refusal}");
+        // A module of before, or one from later, or quite another error.
+        for (errno, number) in [(Os::OPNOTSUPP, 0), (Os::OPNOTSUPP, 99), (Os::INVAL, 1)] {
+            let refusal = refused(errno, number);
+            assert_eq!((refusal.not_lent, refusal.errno), (None, Some(errno.into())));
+            assert!(refusal.remedy.is_some());
+        }
+    }
+
+    #[test]
+    fn a_transfer_that_would_lose_bytes_is_an_error() {
+        let file = File::open(&Spec::Path("/proc/self/exe".into()), Direction::Load, false);
+        let (file, options, control) =
+            (file.expect("a file"), Options::default(), Control::default());
+        let watch = Watch::start(&control, 100);
+        for direction in [Direction::Load, Direction::Save] {
+            let (offset, length) = (50, 100);
+            let task =
+                Task { file: &file, direction, offset, length, options: &options, watch: &watch };
+            let error = explain(&task, Os::BUSY, 60, dio::REFUSED_UNSYNCED);
+            match &error {
+                Error::Unsynced { direction: way, done: 60, length: 100, .. } => {
+                    assert_eq!(*way, direction);
+                }
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(error.errno(), Some(Os::BUSY.into()));
+            let verb = if direction == Direction::Load { "load" } else { "save" };
+            let hint = error.hint();
+            assert!(hint.starts_with(&format!("{verb} before the device attaches")), "{hint}");
+            let other = explain(&task, Os::BUSY, 60, 0);
+            assert!(matches!(other, Error::Transfer { offset: 110, done: 60, .. }), "{other}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use io_uring::{IoUring, opcode, types};
 
 use super::module::{Context, explain};
 use super::{Fresh, Moved, Task};
-use crate::backend::{Backend, Refusal};
+use crate::backend::{Backend, NotLent, Refusal};
 use crate::bracket::Bracket;
 use crate::buf::DmaBuf;
 use crate::errno::Errno;
@@ -93,7 +93,7 @@ fn edge(task: &Task<'_>, context: &Context, part: Extent) -> Result<u64> {
             task.watch.add(part.len);
             Ok(rw.direct)
         }
-        Err((errno, rw)) => Err(explain(task, errno, done + rw.done)),
+        Err((errno, rw)) => Err(explain(task, errno, done + rw.done, rw.refusal)),
     }
 }
 
@@ -178,7 +178,12 @@ pub(crate) fn register(
             }
         }
         if let Some((number, errno)) = failed {
-            return Err(refuse("the module refuses", &batch[number], errno).into());
+            // A kernel without slots was found out before.
+            return Err(if errno.raw() == libc::EOPNOTSUPP {
+                NotLent::Unsynced.refuse(Backend::UringSlot, "udmabuf").errno(errno).into()
+            } else {
+                refuse("the module refuses", &batch[number], errno).into()
+            });
         }
     }
     Ok(())

@@ -55,7 +55,8 @@ impl Memory {
         if kind == Kind::Lent {
             let context = open_module()?;
             let buffer = Maker::new(BufferKind::DmaBuf)?.make(len)?;
-            dio::attach(context.as_fd(), buffer.target()).map_err(failed("ATTACH"))?;
+            let mut attach = dio::Attach::default();
+            dio::attach(context.as_fd(), buffer.target(), &mut attach).map_err(failed("ATTACH"))?;
             let mapping = buffer.map()?;
             return Ok(Self { kind, mapping, lent: Some((buffer, context)), len });
         }

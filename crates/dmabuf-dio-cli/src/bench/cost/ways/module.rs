@@ -19,7 +19,8 @@ const SLOT: u64 = 64 * MIB;
 /// A context with the buffer attached.
 fn attach(buffer: &Buffer) -> Result<OwnedFd, Trouble> {
     let context = open_module()?;
-    dio::attach(context.as_fd(), buffer.target()).map_err(failed("ATTACH of /dev/dmabuf_dio"))?;
+    dio::attach(context.as_fd(), buffer.target(), &mut dio::Attach::default())
+        .map_err(failed("ATTACH of /dev/dmabuf_dio"))?;
     Ok(context)
 }
 
