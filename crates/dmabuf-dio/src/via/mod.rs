@@ -9,6 +9,7 @@ pub(crate) mod memfd;
 pub(crate) mod module;
 mod plain;
 pub(crate) mod private;
+mod resume;
 mod sample;
 pub(crate) mod slot;
 mod staged;

@@ -8,7 +8,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno as Os;
 
 use super::watched::watched;
-use super::{Fresh, Moved, Task};
+use super::{Fresh, Moved, Task, resume};
 use crate::backend::{Backend, NotLent, Refusal};
 use crate::buf::DmaBuf;
 use crate::error::{Attempt, Direction, Error};
@@ -84,14 +84,15 @@ impl Context {
         watched(|| call(self.as_fd()), look)
     }
 
-    /// Moves an extent of the attached buffer. Returns how much of it went with `O_DIRECT`.
+    /// Moves an extent of the attached buffer, whatever signals come meanwhile. What it returns
+    /// counts from the start of the extent.
     pub(crate) fn transfer(
         &self,
         task: &Task<'_>,
         file: &File,
         extent: Extent,
     ) -> Result<ReadWrite, (Os, ReadWrite)> {
-        let mut rw = ReadWrite {
+        let rw = ReadWrite {
             file_fd: file.fd().as_raw_fd(),
             file_offset: extent.file,
             buf_offset: extent.buf,
@@ -100,14 +101,14 @@ impl Context {
             depth: self.depth(task),
             ..ReadWrite::default()
         };
-        let result = match task.direction {
-            Direction::Load => dio::read(self.as_fd(), &mut rw),
-            Direction::Save => dio::write(self.as_fd(), &mut rw),
-        };
-        match result {
-            Ok(()) => Ok(rw),
-            Err(errno) => Err((errno, rw)),
-        }
+        resume::read_write(
+            rw,
+            || task.watch.is_cancelled(),
+            |part| match task.direction {
+                Direction::Load => dio::read(self.as_fd(), part),
+                Direction::Save => dio::write(self.as_fd(), part),
+            },
+        )
     }
 
     fn chunk(&self, task: &Task<'_>) -> u64 {
@@ -177,7 +178,12 @@ pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
         gather: task.options.gather.unwrap_or(0),
         ..Load::default()
     };
-    let call = |request: &mut Load| context.watched(task, |context| dio::load(context, request));
+    let is_cancelled = || task.watch.is_cancelled();
+    let call = |request: &mut Load| {
+        context.watched(task, |context| {
+            resume::load(request, is_cancelled, |request| dio::load(context, request))
+        })
+    };
     let mut result = call(&mut request);
     if matches!(result, Err(Os::INVAL)) && request.align != 0 && task.file.is_direct() {
         notes.push(alignment_note(task, request.align));

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Calls of the module that a signal ends early are made again where they ended.
+//!
+//! READ, WRITE and LOAD end on any signal, so that a process can be stopped and frozen. Who
+//! handles signals for some other reason, an interval timer say, is not to notice.
+
+use std::os::fd::OwnedFd;
+
+use dmabuf_dio_sys::dio::{Load, ReadWrite};
+use rustix::io::{self, Errno as Os};
+
+/// A READ or WRITE with what it has done, and why that is not all.
+type Moved = Result<ReadWrite, (Os, ReadWrite)>;
+
+/// Makes a READ or WRITE, and again behind what it has done after every signal, until it is
+/// through, fails, or is called off. What it gives back counts for the request as a whole.
+pub(super) fn read_write(
+    request: ReadWrite,
+    is_cancelled: impl Fn() -> bool,
+    mut call: impl FnMut(&mut ReadWrite) -> io::Result<()>,
+) -> Moved {
+    let mut whole = request;
+    loop {
+        let left = request.length.saturating_sub(whole.done);
+        let mut part = ReadWrite {
+            file_offset: request.file_offset + whole.done,
+            buf_offset: request.buf_offset + whole.done,
+            length: left,
+            ..request
+        };
+        let result = call(&mut part);
+        whole = ReadWrite {
+            align: part.align,
+            done: whole.done + part.done.min(left),
+            direct: whole.direct + part.direct.min(left),
+            refusal: part.refusal,
+            ..request
+        };
+        match result {
+            Ok(()) => return Ok(whole),
+            Err(Os::INTR) if whole.done == request.length => return Ok(whole),
+            Err(Os::INTR) if !is_cancelled() => {}
+            Err(errno) => return Err((errno, whole)),
+        }
+    }
+}
+
+/// Makes a LOAD, and again after every signal: the context has kept what was read, and goes on
+/// there.
+pub(super) fn load(
+    request: &mut Load,
+    is_cancelled: impl Fn() -> bool,
+    mut call: impl FnMut(&mut Load) -> io::Result<OwnedFd>,
+) -> io::Result<OwnedFd> {
+    loop {
+        match call(request) {
+            Err(Os::INTR) if !is_cancelled() => {}
+            result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const REQUEST: ReadWrite = ReadWrite {
+        file_fd: 7,
+        flags: 0,
+        file_offset: 1000,
+        buf_offset: 50,
+        length: 100,
+        chunk: 4096,
+        depth: 3,
+        align: 0,
+        done: 0,
+        direct: 0,
+        refusal: 0,
+        reserved: 0,
+    };
+
+    /// A kernel that moves `steps` bytes a call, half of them directly, and ends each call but the
+    /// last with a signal. Returns the result and the ranges that it was asked for.
+    fn interrupted(steps: &[u64], last: io::Result<()>) -> (Moved, Vec<[u64; 3]>) {
+        let mut asked = Vec::new();
+        let result = read_write(
+            REQUEST,
+            || false,
+            |part| {
+                assert_eq!((part.file_fd, part.chunk, part.depth), (7, 4096, 3));
+                assert_eq!((part.done, part.direct, part.align, part.refusal), (0, 0, 0, 0));
+                part.done = steps[asked.len()];
+                part.direct = part.done / 2;
+                asked.push([part.file_offset, part.buf_offset, part.length]);
+                if asked.len() < steps.len() { Err(Os::INTR) } else { last }
+            },
+        );
+        (result, asked)
+    }
+
+    #[test]
+    fn goes_on_behind_what_is_done() {
+        let (result, asked) = interrupted(&[10, 0, 60, 30], Ok(()));
+        let whole = result.expect("through");
+        assert_eq!((whole.done, whole.direct), (100, 50));
+        assert_eq!(asked, [[1000, 50, 100], [1010, 60, 90], [1010, 60, 90], [1070, 120, 30]]);
+        assert_eq!(ReadWrite { done: 0, direct: 0, ..whole }, REQUEST);
+    }
+
+    #[test]
+    fn the_end_of_the_file_is_the_end() {
+        let (result, asked) = interrupted(&[40, 20], Ok(()));
+        assert_eq!(result.expect("short").done, 60);
+        assert_eq!(asked.len(), 2);
+    }
+
+    #[test]
+    fn a_signal_behind_the_last_byte_is_none() {
+        let (result, asked) = interrupted(&[40, 60], Err(Os::INTR));
+        assert_eq!(result.expect("all of it").done, 100);
+        assert_eq!(asked.len(), 2);
+    }
+
+    #[test]
+    fn errors_count_from_the_start_of_the_range() {
+        let (result, _) = interrupted(&[40, 16], Err(Os::IO));
+        let (errno, whole) = result.expect_err("failed");
+        assert_eq!((errno, whole.done, whole.direct), (Os::IO, 56, 28));
+        let refused = read_write(
+            REQUEST,
+            || false,
+            |part| {
+                (part.done, part.refusal) = if part.length == 100 { (1, 0) } else { (2, 4) };
+                Err(if part.refusal == 0 { Os::INTR } else { Os::BUSY })
+            },
+        );
+        let (errno, whole) = refused.expect_err("refused");
+        assert_eq!((errno, whole.done, whole.refusal), (Os::BUSY, 3, 4));
+    }
+
+    #[test]
+    fn who_calls_it_off_is_heard() {
+        let calls = Cell::new(0);
+        let result = read_write(
+            REQUEST,
+            || calls.get() == 2,
+            |part| {
+                calls.set(calls.get() + 1);
+                part.done = 5;
+                Err(Os::INTR)
+            },
+        );
+        let (errno, whole) = result.expect_err("called off");
+        assert_eq!((errno, whole.done, calls.get()), (Os::INTR, 10, 2));
+    }
+
+    #[test]
+    fn a_load_is_the_same_call_again() {
+        let mut request = Load { file_fd: 3, file_offset: 4096, length: 99, ..Load::default() };
+        let calls = Cell::new(0);
+        let call = |request: &mut Load| {
+            assert_eq!((request.file_fd, request.file_offset, request.length), (3, 4096, 99));
+            calls.set(calls.get() + 1);
+            request.done = 33 * calls.get();
+            if calls.get() < 3 {
+                return Err(Os::INTR);
+            }
+            Ok(std::fs::File::open("/dev/null").expect("a descriptor").into())
+        };
+        load(&mut request, || false, call).expect("through");
+        assert_eq!((request.done, calls.get()), (99, 3));
+
+        calls.set(0);
+        let result = load(&mut request, || true, call);
+        assert_eq!((result.err(), request.done), (Some(Os::INTR), 33));
+    }
+}
