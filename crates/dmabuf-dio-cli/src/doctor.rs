@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use dmabuf_dio::probe::{self, FileFacts, System};
+use dmabuf_dio::probe::{self, FileFacts, Lending, System};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
@@ -63,6 +63,10 @@ fn human(system: &System, file: Option<&FileFacts>) -> String {
         };
         lines.line("", state);
     }
+    if let Some(lending) = &system.lending {
+        lines.heading("Whose dma-bufs the kernel module moves file content to and from");
+        lenders(&mut lines, lending);
+    }
     lines.heading("Memory and io_uring");
     memory(&mut lines, system);
     if let Some(file) = file {
@@ -70,6 +74,26 @@ fn human(system: &System, file: Option<&FileFacts>) -> String {
         facts(&mut lines, file);
     }
     lines.into_text()
+}
+
+fn lenders(lines: &mut Lines, lending: &Lending) {
+    lines.line("", "yes  its own, which load makes");
+    for lender in &lending.tried {
+        let from = format!("{}, from {}", lender.exporter, lender.path);
+        match &lender.refusal {
+            None => lines.line("", format!("yes  {from}")),
+            Some(refusal) => {
+                lines.line("", format!("no   {from}: {}", refusal.reason));
+                if let Some(remedy) = &refusal.remedy {
+                    lines.line("", format!("     try: {remedy}"));
+                }
+            }
+        }
+    }
+    if !lending.exporters.is_empty() {
+        let names = lending.exporters.join(", ");
+        lines.line("", format!("borrows also from, at the administrator's risk: {names}"));
+    }
 }
 
 fn yes(value: bool) -> &'static str {

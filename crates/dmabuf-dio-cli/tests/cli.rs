@@ -129,6 +129,7 @@ fn schema_of_doctor_is_stable() {
         "huge_pages",
         "io_uring",
         "kernel",
+        "lending",
         "machine",
         "page_size",
         "schema",
@@ -141,6 +142,68 @@ fn schema_of_doctor_is_stable() {
     assert_eq!(facts["file"]["length"], 10_000);
     let facts: Value = serde_json::from_str(&ok(&["doctor", "--json"])).expect("JSON");
     assert_eq!(facts["file"], Value::Null);
+}
+
+/// Whose buffers the module borrows is said with the module, and only then.
+#[test]
+fn doctor_says_who_lends() {
+    let facts: Value = serde_json::from_str(&ok(&["doctor", "--json"])).expect("JSON");
+    let report = ok(&["doctor"]);
+    let lending = &facts["lending"];
+    assert_eq!(facts["backends"][0]["available"] == true, !lending.is_null(), "{report}");
+    assert_eq!(report.contains("Whose dma-bufs"), !lending.is_null(), "{report}");
+    if lending.is_null() {
+        println!("skipped: there is no module");
+        return;
+    }
+    assert_eq!(keys(lending), ["exporters", "tried"]);
+    for lender in lending["tried"].as_array().expect("a list") {
+        assert_eq!(keys(lender), ["exporter", "path", "refusal"]);
+        let (exporter, path) = (&lender["exporter"], lender["path"].as_str().expect("a path"));
+        let exporter = exporter.as_str().expect("a name");
+        let answer = if lender["refusal"].is_null() { "yes" } else { "no " };
+        assert!(report.contains(&format!("{answer}  {exporter}, from {path}")), "{report}");
+        if path == "/dev/dma_heap/system" || path == "/dev/udmabuf" {
+            assert_eq!(answer, "yes", "{report}");
+        }
+    }
+    let devices = facts["devices"].as_array().expect("a list");
+    for device in devices.iter().filter(|device| device["error"].is_null()) {
+        let path = device["path"].as_str().expect("a path");
+        if path.starts_with("/dev/dma_heap/") || path == "/dev/udmabuf" {
+            assert!(report.contains(&format!(", from {path}")), "{path} was not tried:\n{report}");
+        }
+    }
+}
+
+/// The module's parameter, here a file in its place.
+#[test]
+fn doctor_shows_whom_an_administrator_named() {
+    let parameter = "/sys/module/dmabuf_dio/parameters/exporters";
+    if !Path::new(parameter).exists() || !rustix::process::geteuid().is_root() {
+        println!("skipped: there is no {parameter}, or no right to mount");
+        return;
+    }
+    let folder = folder();
+    let fake = folder.path().join("exporters");
+    let doctor = |content: &str, arguments: &str| {
+        std::fs::write(&fake, content).expect("write");
+        let script = format!(
+            "mount --bind {} {parameter} && exec {} doctor {arguments}",
+            text(&fake),
+            env!("CARGO_BIN_EXE_dmabuf-dio")
+        );
+        let mut command = std::process::Command::new("unshare");
+        let output = command.args(["--mount", "sh", "-c", &script]).output().expect("unshare");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let risk = "borrows also from, at the administrator's risk: ";
+    let report = doctor("carveout:vendor-heap\n", "");
+    assert!(report.contains(&format!("{risk}carveout, vendor-heap\n")), "{report}");
+    let facts: Value = serde_json::from_str(&doctor("carveout\n", "--json")).expect("JSON");
+    assert_eq!(facts["lending"]["exporters"], serde_json::json!(["carveout"]));
+    assert!(!doctor("\n", "").contains(risk));
 }
 
 #[test]

@@ -24,10 +24,15 @@ pub(crate) fn attempt(backend: Backend) -> Result<String, Refusal> {
         Backend::Buffered => return Ok(buffered()),
         Backend::Private => return Err(Backend::Private.refuse_buffer()),
     };
-    result.map_err(|attempt| match attempt {
+    result.map_err(|attempt| refusal(backend, attempt))
+}
+
+/// Why a try of the backend did not succeed.
+pub(crate) fn refusal(backend: Backend, attempt: Attempt) -> Refusal {
+    match attempt {
         Attempt::Refused(refusal) => refusal,
         Attempt::Failed(error) => failure(backend, &error),
-    })
+    }
 }
 
 fn failure(backend: Backend, error: &Error) -> Refusal {

@@ -13,7 +13,7 @@ use crate::via;
 
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
-pub(crate) fn devices() -> Vec<Device> {
+pub(crate) fn devices(heaps: &[String]) -> Vec<Device> {
     let mut devices = vec![
         device(dio::DEVICE, dio::open(), |fd| {
             let info = dio::info(fd.as_fd()).ok()?;
@@ -30,7 +30,7 @@ pub(crate) fn devices() -> Vec<Device> {
             Some(format!("buffers up to {} MiB of up to {} ranges", limit >> 20, list.trim()))
         }),
     ];
-    devices.extend(heaps());
+    devices.extend(heaps.iter().map(|path| device(path, heap::open(path), |_| None)));
     devices
 }
 
@@ -46,7 +46,7 @@ fn device(
 }
 
 /// Every heap, and the system heap also if it is missing.
-fn heaps() -> Vec<Device> {
+pub(crate) fn heaps() -> Vec<String> {
     let mut paths: Vec<String> = std::fs::read_dir(heap::DIRECTORY)
         .into_iter()
         .flatten()
@@ -56,7 +56,7 @@ fn heaps() -> Vec<Device> {
         paths.push(heap::SYSTEM.into());
     }
     paths.sort();
-    paths.iter().map(|path| device(path, heap::open(path), |_| None)).collect()
+    paths
 }
 
 pub(crate) fn huge_pages() -> HugePages {

@@ -7,6 +7,7 @@
 mod backends;
 mod file;
 mod host;
+mod lending;
 
 use std::path::Path;
 
@@ -40,6 +41,28 @@ pub struct Device {
     pub error: Option<Errno>,
     /// What is known about it: limits, features.
     pub detail: Option<String>,
+}
+
+/// A device that makes dma-bufs, and whether the kernel module borrows their pages.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Lender {
+    /// What the kernel calls the exporter of its buffers.
+    pub exporter: String,
+    /// Path of the node.
+    pub path: String,
+    /// Why the module does not borrow from it; `None` if it does.
+    pub refusal: Option<Refusal>,
+}
+
+/// Whose buffers the kernel module moves file content to and from, besides its own.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Lending {
+    /// The devices of this system that make dma-bufs, each tried with one of a page.
+    pub tried: Vec<Lender>,
+    /// The module's parameter `exporters`: those that it borrows from at the administrator's risk.
+    pub exporters: Vec<String>,
 }
 
 /// How a buffer gets huge pages here, or why not.
@@ -94,6 +117,8 @@ pub struct System {
     pub backends: Vec<BackendStatus>,
     /// The devices that backends use.
     pub devices: Vec<Device>,
+    /// Whose buffers the kernel module borrows; `None` without the module.
+    pub lending: Option<Lending>,
     /// Huge pages.
     pub huge_pages: HugePages,
     /// `io_uring`.
@@ -127,12 +152,14 @@ pub struct FileFacts {
 /// Tries what this system offers. Takes some milliseconds and changes nothing.
 pub fn system() -> System {
     let uname = rustix::system::uname();
+    let heaps = host::heaps();
     System {
         kernel: uname.release().to_string_lossy().into_owned(),
         machine: uname.machine().to_string_lossy().into_owned(),
         page_size: crate::memory::page_size(),
         backends: Backend::ALL.into_iter().map(backend).collect(),
-        devices: host::devices(),
+        devices: host::devices(&heaps),
+        lending: lending::lending(&heaps),
         huge_pages: host::huge_pages(),
         io_uring: host::io_uring(),
     }
