@@ -4,8 +4,11 @@
 mod common;
 
 use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::{Duration, Instant};
 
 use common::{folder, ok, program, run};
 use serde_json::Value;
@@ -70,6 +73,78 @@ fn load_verifies() {
     std::fs::write(&known, "abc").expect("write");
     let sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     assert!(ok(&["load", text(&known), "--verify"]).contains(sum));
+}
+
+const F_SETSIG: i32 = 10; // linux/fcntl.h
+
+/// Runs the command on a path that leads to `first` when it is loaded, and to `second` when it is
+/// read again to verify: a lease on `first` holds up who opens it until the path is changed.
+fn load_and_verify_another(
+    path: &Path,
+    [first, second]: [&Path; 2],
+    arguments: &[&str],
+) -> Option<Output> {
+    let _ = std::fs::remove_file(path);
+    std::os::unix::fs::symlink(first, path).expect("link");
+    let held = std::fs::File::open(first).expect("open");
+    // SAFETY: they take numbers; the signal they ask for is ignored by who does not handle it.
+    let lease = |command, value: i32| unsafe { libc::fcntl(held.as_raw_fd(), command, value) };
+    assert_eq!(lease(F_SETSIG, libc::SIGURG), 0);
+    if lease(libc::F_SETLEASE, libc::F_WRLCK) != 0 {
+        println!("skipped: no lease: {}", std::io::Error::last_os_error());
+        return None;
+    }
+    let mut command = program();
+    command.args(["load", text(path), "--verify"]).args(arguments);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let child = command.spawn().expect("run dmabuf-dio");
+    let start = Instant::now();
+    while lease(libc::F_GETLEASE, 0) == libc::F_WRLCK {
+        assert!(start.elapsed() < Duration::from_secs(30), "nobody opens {}", first.display());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::fs::remove_file(path).expect("unlink");
+    std::os::unix::fs::symlink(second, path).expect("link");
+    assert_eq!(lease(libc::F_SETLEASE, libc::F_UNLCK), 0);
+    Some(child.wait_with_output().expect("its end"))
+}
+
+#[test]
+fn a_difference_is_4() {
+    let folder = folder();
+    let (first, mut bytes) = file(&folder, 3_000_000);
+    let second = folder.path().join("second");
+    for at in [1_234_567, 2_999_999] {
+        bytes[at] ^= 0x10;
+    }
+    std::fs::write(&second, &bytes).expect("write");
+    let (path, marker) = (folder.path().join("path"), folder.path().join("marker"));
+    let files = [first.as_path(), &second];
+    for way in [&["--buffered"][..], &[], &["--backend", "buffered"]] {
+        let command = [way, &["--", "touch", text(&marker)]].concat();
+        let Some(output) = load_and_verify_another(&path, files, &command) else { return };
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{said}");
+        assert!(said.contains("DIFFERENT") && !said.contains("identical"), "{said}");
+        let failure = format!("dmabuf-dio: {}: the buffer differs", text(&path));
+        let line = said.lines().find(|line| line.starts_with(&failure)).expect("what failed");
+        assert!(line.ends_with(" at byte 1234567"), "{line}");
+        assert!(!marker.exists(), "the command got a buffer with wrong content");
+
+        let json = [way, &["--json", "--offset", "1300000"]].concat();
+        let output = load_and_verify_another(&path, files, &json).expect("a lease again");
+        assert_eq!(output.status.code(), Some(4));
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let verify = &report["verify"];
+        assert_eq!(verify["identical"], false);
+        assert_eq!(verify["first_difference"], 2_999_999);
+        assert_ne!(verify["buffer_sha256"], verify["file_sha256"]);
+
+        // No difference where it was not looked for.
+        let part = [way, &["--length", "1234567", "--quiet"]].concat();
+        let output = load_and_verify_another(&path, files, &part).expect("a lease again");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    }
 }
 
 #[test]
