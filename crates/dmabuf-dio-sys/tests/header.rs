@@ -191,8 +191,8 @@ fn same_as_the_c_headers() {
 /// or those in the headers or the source of a kernel that is installed or that guests run.
 fn kernel_headers() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-    let cache = std::env::var_os("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
-    let guests = cache.join("dmabuf-dio");
+    let guests = std::env::var_os("DMABUF_DIO_CACHE")
+        .map_or_else(|| home.join(".cache/dmabuf-dio"), PathBuf::from);
     let below = |folder: &Path| -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path().join("include/uapi")).collect()
