@@ -38,6 +38,8 @@ pub(super) fn read_write(
         };
         match result {
             Ok(()) => return Ok(whole),
+            // The signal came first, but a device misses what was moved until then.
+            Err(Os::INTR) if whole.refusal != 0 => return Err((Os::BUSY, whole)),
             Err(Os::INTR) if whole.done == request.length => return Ok(whole),
             Err(Os::INTR) if !is_cancelled() => {}
             Err(errno) => return Err((errno, whole)),
@@ -138,6 +140,20 @@ mod tests {
         );
         let (errno, whole) = refused.expect_err("refused");
         assert_eq!((errno, whole.done, whole.refusal), (Os::BUSY, 3, 4));
+    }
+
+    #[test]
+    fn a_refusal_beside_a_signal_is_not_lost() {
+        for moved in [40, 100] {
+            let mut calls = 0;
+            let call = |part: &mut ReadWrite| {
+                calls += 1;
+                (part.done, part.refusal) = (moved, 4);
+                Err(Os::INTR)
+            };
+            let (errno, whole) = read_write(REQUEST, || false, call).expect_err("refused");
+            assert_eq!((errno, whole.done, whole.refusal, calls), (Os::BUSY, moved, 4, 1));
+        }
     }
 
     #[test]
