@@ -8,13 +8,14 @@
 mod common;
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::FileExt as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{assert_same, available, content, file_of, folder};
 use dmabuf_dio::gather::{Gatherer, Piece};
-use dmabuf_dio::{Backend, DmaBuf, Kind, Loader, Saver};
+use dmabuf_dio::{Backend, Direction, DmaBuf, Errno, Error, Kind, Loader, Saver};
+use dmabuf_dio_sys::udmabuf;
 
 /// `EDU_IMPORT` of `edu_importer.h`.
 const IMPORT: libc::Ioctl = 0xed << 8;
@@ -31,6 +32,10 @@ struct Imported {
 
 impl Imported {
     fn new() -> Option<Self> {
+        Self::of(|| DmaBuf::alloc(LEN).expect("a dma-buf"))
+    }
+
+    fn of(make: impl FnOnce() -> DmaBuf) -> Option<Self> {
         static LOCK: Mutex<()> = Mutex::new(());
         let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(path) = std::env::var_os("DMABUF_DIO_IMPORTER") else {
@@ -38,7 +43,7 @@ impl Imported {
             return None;
         };
         let device = OpenOptions::new().read(true).write(true).open(path).expect("the device");
-        let buf = DmaBuf::alloc(LEN).expect("a dma-buf");
+        let buf = make();
         // SAFETY: the call takes a number and no memory.
         let result = unsafe { libc::ioctl(device.as_raw_fd(), IMPORT, buf.as_raw_fd()) };
         assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
@@ -111,5 +116,84 @@ fn what_the_device_wrote_is_saved() {
         Saver::new(&path).backend(backend).save(&imported.buf, 100..7000).expect("save");
         let saved = std::fs::read(&path).expect("read");
         assert_same(backend.name(), &saved, &imported.written[100..7000]);
+    }
+}
+
+/// Fails unless a transfer was refused before it began.
+#[track_caller]
+fn check_error(error: Error, way: Direction) {
+    assert_eq!(error.errno().and_then(Errno::name), Some("EBUSY"), "{error}");
+    println!("{error}\n  {}", error.hint());
+    match error {
+        Error::Unsynced { direction, done, .. } => assert_eq!((direction, done), (way, 0)),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Only a kernel with the repair synchronises devices that have a udmabuf mapped. On others the
+/// module refuses while the device needs that, and no other backend loses the bytes instead.
+#[test]
+fn a_udmabuf_is_right_or_refused() {
+    let make = || {
+        let device = udmabuf::open().expect("udmabuf");
+        let memfd = DmaBuf::memfd(LEN).expect("a memfd");
+        let fd = udmabuf::create(device.as_fd(), memfd.as_fd(), 0, LEN).expect("a udmabuf");
+        DmaBuf::from_fd(fd).expect("a dma-buf")
+    };
+    let Some(mut imported) = Imported::of(make) else { return };
+    let folder = folder();
+    let (path, bytes) = file_of(&folder, 100_000);
+    let copy = folder.path().join("copy");
+    let cmdline = std::fs::read_to_string("/proc/cmdline").expect("the kernel's command line");
+    let bounced = cmdline.contains("swiotlb=force");
+    let refused = bounced && !available(Backend::CopyFileRange);
+    println!("through bounce buffers: {bounced}, refused: {refused}");
+
+    for asked in [Some(Backend::Module), None] {
+        imported.write(7);
+        let loader = Loader::new(&path).backend(asked).offset(1000).length(3000);
+        match loader.load_into(&mut imported.buf, 2024) {
+            Ok(report) => {
+                assert!(!refused, "{report:?}");
+                imported.check("loaded", 2024, &bytes[1000..4000]);
+            }
+            Err(error) => {
+                assert!(refused, "{error}");
+                check_error(error, Direction::Load);
+                imported.check("refused", 0, &[]);
+            }
+        }
+        match Saver::new(&copy).backend(asked).save(&imported.buf, 100..7000) {
+            Ok(report) => {
+                assert!(!refused, "{report:?}");
+                let mut wanted = imported.written.clone();
+                wanted[2024..5024].copy_from_slice(&bytes[1000..4000]);
+                let saved = std::fs::read(&copy).expect("read");
+                assert_same("saved", &saved, &wanted[100..7000]);
+            }
+            Err(error) => {
+                assert!(refused, "{error}");
+                check_error(error, Direction::Save);
+                assert!(!copy.exists());
+            }
+        }
+    }
+    imported.write(8);
+    let mut gathering =
+        Gatherer::new(&path).backend(Backend::Module).open(&imported.buf).expect("open");
+    let pieces = [512, 4096].map(|at| Piece { file_offset: 8192, buf_offset: at, len: 512 });
+    match gathering.read(&pieces) {
+        Ok(gathered) => {
+            assert!(!refused && gathered.is_whole());
+            let mut wanted = imported.written[512..4608].to_vec();
+            for at in [0, 3584] {
+                wanted[at..at + 512].copy_from_slice(&bytes[8192..8704]);
+            }
+            imported.check("gathered", 512, &wanted);
+        }
+        Err(error) => {
+            assert!(refused, "{error}");
+            check_error(error, Direction::Load);
+        }
     }
 }

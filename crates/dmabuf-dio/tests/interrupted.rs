@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Signals that are not for a transfer, an interval timer's say: it goes on, whole, and its figures
+//! add up.
+
+mod common;
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{assert_same, backends, buffers, bytes, content, file_of, fill, folder};
+use dmabuf_dio::gather::{Gatherer, Piece};
+use dmabuf_dio::{Backend, Loader, Mode, Saver};
+
+static CAUGHT: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn caught(_: c_int) {
+    CAUGHT.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Sends a signal to every thread of this process but its own, again and again, until dropped: a
+/// timer's would all go to the main thread, which waits for the tests.
+struct Signals {
+    stop: Arc<AtomicBool>,
+    sender: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Signals {
+    fn start() -> Self {
+        // SAFETY: the handler only counts. Calls are not restarted: they shall see it.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = caught as *const () as usize;
+            assert_eq!(libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()), 0);
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let sender = std::thread::spawn(move || {
+            let this = rustix::thread::gettid().as_raw_nonzero().get();
+            while !stopped.load(Ordering::Relaxed) {
+                let threads = std::fs::read_dir("/proc/self/task").expect("threads");
+                for thread in threads.flatten() {
+                    let name = thread.file_name();
+                    let id: i32 = name.to_str().expect("a number").parse().expect("a number");
+                    if id != this {
+                        // SAFETY: takes numbers; a thread that is gone is no longer found.
+                        unsafe {
+                            libc::syscall(libc::SYS_tgkill, libc::getpid(), id, libc::SIGUSR2);
+                        }
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(3));
+            }
+        });
+        Self { stop, sender: Some(sender) }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.sender.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+/// Collects what a transfer says of its progress.
+#[derive(Clone, Default)]
+struct Said(Arc<Mutex<Vec<u64>>>);
+
+impl Said {
+    fn callback(&self) -> impl Fn(dmabuf_dio::Progress) + Send + Sync + 'static {
+        let said = Arc::clone(&self.0);
+        move |progress| said.lock().expect("one at a time").push(progress.done)
+    }
+
+    /// Forwards only, from nothing to all.
+    #[track_caller]
+    fn check(&self, what: &str, total: u64) {
+        let said = self.0.lock().expect("no one else");
+        assert!(said.is_sorted(), "{what}: {said:?}");
+        assert_eq!((said.first(), said.last()), (Some(&0), Some(&total)), "{what}: {said:?}");
+    }
+}
+
+/// Enough for many requests of a page, one at a time.
+const LEN: usize = (3 << 20) + 777;
+const CHUNK: u64 = 16 << 10;
+
+#[test]
+fn transfers_go_on() {
+    let folder = folder();
+    let (path, wanted) = file_of(&folder, LEN);
+    let copy = folder.path().join("copy");
+    let _signals = Signals::start();
+    let before = CAUGHT.load(Ordering::Relaxed);
+    for backend in backends() {
+        // The system heap has no requests of such sizes, and says when it is done.
+        let said = Said::default();
+        let loader = Loader::new(&path).backend(backend).chunk(CHUNK).depth(1);
+        let loaded = loader.progress(said.callback()).load().expect("load");
+        let what = format!("load by {backend}");
+        assert_same(&what, &bytes(&loaded.buf)[..LEN], &wanted);
+        assert_eq!(loaded.report.bytes, LEN as u64);
+        // All of it was asked for directly, however many calls that took: else it is mixed.
+        if backend != Backend::Buffered && loaded.report.notes.is_empty() {
+            assert_eq!(loaded.report.mode, Mode::Direct, "{what}: {}", loaded.report.evidence);
+        }
+        said.check(&what, LEN as u64);
+    }
+    for (mut buf, list) in buffers(LEN as u64 + 8192) {
+        for backend in list {
+            let what = format!("{} by {backend}", buf.kind());
+            fill(&mut buf, 0xee);
+            let said = Said::default();
+            let loader = Loader::new(&path).backend(backend).chunk(CHUNK).depth(1);
+            let loader = loader.progress(said.callback());
+            let report = loader.load_into(&mut buf, 4096).expect("load into");
+            said.check(&what, LEN as u64);
+            assert_eq!(report.bytes, LEN as u64);
+            let all = bytes(&buf);
+            assert!(all[..4096].iter().chain(&all[4096 + LEN..]).all(|byte| *byte == 0xee));
+            assert_same(&what, &all[4096..4096 + LEN], &wanted);
+
+            let said = Said::default();
+            let saver = Saver::new(&copy).backend(backend).chunk(CHUNK).depth(1);
+            let saver = saver.progress(said.callback());
+            let report = saver.save(&buf, 4096..4096 + LEN as u64).expect("save");
+            said.check(&what, LEN as u64);
+            assert_eq!(report.bytes, LEN as u64);
+            assert_same(&what, &std::fs::read(&copy).expect("read"), &wanted);
+        }
+    }
+    let caught = CAUGHT.load(Ordering::Relaxed) - before;
+    println!("{caught} signals");
+    assert!(caught > 20, "only {caught} signals came");
+}
+
+#[test]
+fn gathering_goes_on() {
+    let folder = folder();
+    let (path, wanted) = file_of(&folder, 1 << 20);
+    let pieces: Vec<_> = (0..256)
+        .map(|at| Piece { file_offset: (255 - at) * 4096, buf_offset: at * 4096, len: 4096 })
+        .collect();
+    let mut expected = content(0, 0);
+    for piece in &pieces {
+        let start = piece.file_offset as usize;
+        expected.extend_from_slice(&wanted[start..start + 4096]);
+    }
+    let _signals = Signals::start();
+    for (mut buf, _) in buffers(1 << 20) {
+        for &backend in Backend::for_gathering(buf.kind()) {
+            if !common::available(backend) {
+                continue;
+            }
+            fill(&mut buf, 0);
+            let mut gathering = Gatherer::new(&path).backend(backend).open(&buf).expect("open");
+            for _ in 0..4 {
+                let gathered = gathering.read(&pieces).expect("gather");
+                assert!(gathered.is_whole(), "{backend}: {:?}", gathered.errors().next());
+                assert_eq!(gathered.report().transfer.bytes, 1 << 20, "{backend}");
+            }
+            assert_same(backend.name(), &bytes(&buf), &expected);
+        }
+    }
+}
