@@ -185,7 +185,7 @@ impl<'f> Loader<'f> {
     /// # Errors
     ///
     /// As for [`load`](Self::load), and [`Error::RangeBeyondBuffer`],
-    /// [`Error::ReadOnlyBuffer`] and [`Error::Buffer`]. After an error the range in the buffer
+    /// [`Error::ReadOnlyBuffer`], [`Error::Buffer`] and [`Error::Unsynced`]. After an error the range in the buffer
     /// is undefined behind the bytes that the error says were moved; after [`Error::InFlight`] it
     /// may go on changing.
     pub fn load_into(&self, buf: &mut DmaBuf, buf_offset: u64) -> Result<Report> {

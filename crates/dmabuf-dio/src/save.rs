@@ -65,8 +65,8 @@ impl<'f> Saver<'f> {
     /// On an error a path keeps the file that it had. [`Error::Open`]; [`Error::Access`];
     /// [`Error::NotAFile`]; [`Error::EmptyRange`]; [`Error::RangeBeyondBuffer`];
     /// [`Error::RangeOverflow`]; [`Error::Setting`]; [`Error::Buffer`]; [`Error::Target`], with
-    /// `ENOSPC` say; [`Error::Transfer`]; [`Error::InFlight`]; [`Error::Cancelled`];
-    /// [`Error::Unavailable`] if the backend asked for is not available.
+    /// `ENOSPC` say; [`Error::Transfer`]; [`Error::Unsynced`]; [`Error::InFlight`];
+    /// [`Error::Cancelled`]; [`Error::Unavailable`] if the backend asked for is not available.
     pub fn save(&self, buf: &DmaBuf, range: impl RangeBounds<u64>) -> Result<Report> {
         self.options.check()?;
         let (buf_offset, length) = resolve(&range, buf.len())?;

@@ -94,8 +94,8 @@ impl Gathering {
     /// overflow; [`Error::PiecesOverlap`]: two want the same bytes of the buffer, and are not the
     /// same; [`Error::PieceInSpare`].
     ///
-    /// After [`Error::Cancelled`], or one of [`Error::Buffer`], [`Error::Transfer`] and
-    /// [`Error::Unavailable`], which say what the kernel suddenly refuses, the places of all
+    /// After [`Error::Cancelled`], or one of [`Error::Buffer`], [`Error::Transfer`],
+    /// [`Error::Unsynced`] and [`Error::Unavailable`], which say what the kernel suddenly refuses, the places of all
     /// pieces and the spare bytes are undefined. After [`Error::InFlight`] they may go on
     /// changing, and every later call fails with it as well.
     pub fn read<'p>(&mut self, pieces: &'p [Piece]) -> Result<Gathered<'p>> {
