@@ -50,7 +50,7 @@ impl Signals {
                         }
                     }
                 }
-                std::thread::sleep(Duration::from_millis(3));
+                std::thread::sleep(Duration::from_millis(2));
             }
         });
         Self { stop, sender: Some(sender) }
@@ -84,7 +84,7 @@ impl Said {
 }
 
 /// Enough for many requests of a page, one at a time.
-const LEN: usize = (3 << 20) + 777;
+const LEN: usize = (1 << 20) + 777;
 const CHUNK: u64 = 16 << 10;
 
 #[test]
@@ -133,7 +133,7 @@ fn transfers_go_on() {
     }
     let caught = CAUGHT.load(Ordering::Relaxed) - before;
     println!("{caught} signals");
-    assert!(caught > 20, "only {caught} signals came");
+    assert!(caught > 10, "only {caught} signals came");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn gathering_goes_on() {
             }
             fill(&mut buf, 0);
             let mut gathering = Gatherer::new(&path).backend(backend).open(&buf).expect("open");
-            for _ in 0..4 {
+            for _ in 0..2 {
                 let gathered = gathering.read(&pieces).expect("gather");
                 assert!(gathered.is_whole(), "{backend}: {:?}", gathered.errors().next());
                 assert_eq!(gathered.report().transfer.bytes, 1 << 20, "{backend}");

@@ -4,14 +4,25 @@
 
 mod common;
 
-use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use common::{assert_same, available, bytes, file_of, folder};
 use dmabuf_dio::{Backend, DmaBuf, Errno, Error, Loader, NotLent, Refusal};
 use dmabuf_dio_sys::udmabuf;
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 const LEN: u64 = 2 << 20;
+
+/// Allocates the pages of a memfd: for a udmabuf, Linux 6.12 takes huge ones only if they are there.
+fn touch(memfd: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
+    // SAFETY: a new mapping, at which nobody looks.
+    unsafe {
+        let start = mmap(std::ptr::null_mut(), LEN as usize, prot, flags, memfd, 0)?;
+        munmap(start, LEN as usize)
+    }
+}
 
 /// A udmabuf over a memfd in pages of that kind.
 fn udmabuf(flags: MemfdFlags) -> Option<DmaBuf> {
@@ -21,6 +32,7 @@ fn udmabuf(flags: MemfdFlags) -> Option<DmaBuf> {
         let memfd = rustix::fs::memfd_create("test", flags)?;
         rustix::fs::ftruncate(&memfd, LEN)?;
         rustix::fs::fcntl_add_seals(&memfd, SealFlags::SHRINK)?;
+        touch(memfd.as_fd())?;
         udmabuf::create(device.as_fd(), memfd.as_fd(), 0, LEN)
     };
     match made() {
