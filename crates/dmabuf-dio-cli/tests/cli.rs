@@ -90,8 +90,15 @@ fn load_and_verify_another(
     // SAFETY: they take numbers; the signal they ask for is ignored by who does not handle it.
     let lease = |command, value: i32| unsafe { libc::fcntl(held.as_raw_fd(), command, value) };
     assert_eq!(lease(F_SETSIG, libc::SIGURG), 0);
-    if lease(libc::F_SETLEASE, libc::F_WRLCK) != 0 {
-        println!("skipped: no lease: {}", std::io::Error::last_os_error());
+    let start = Instant::now();
+    while lease(libc::F_SETLEASE, libc::F_WRLCK) != 0 {
+        let error = std::io::Error::last_os_error();
+        // A ring that had the file open closes it some time after its process has ended.
+        if error.raw_os_error() == Some(libc::EAGAIN) && start.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(10));
+            continue;
+        }
+        println!("skipped: no lease: {error}");
         return None;
     }
     let mut command = program();
