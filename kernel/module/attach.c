@@ -45,6 +45,8 @@ static bool dio_is_only_page(struct dma_buf *dmabuf, struct page *page)
 	bool same = false;
 	dma_addr_t addr;
 
+	if (!dev->dma_mask)
+		return false;
 	attachment = dma_buf_attach(dmabuf, dev);
 	if (IS_ERR(attachment))
 		return false;
@@ -101,7 +103,7 @@ static int dio_walk_mapping(struct dio_attachment *att, u32 *refusal)
 			checked = pfn + dio_folio_rest(page);
 			cond_resched();
 		}
-		if (pfn != next_pfn || !dio_segments_extend(&att->table)) {
+		if (!dio_segments_extend(&att->table, page)) {
 			ret = dio_segments_add(&att->table, page, PAGE_SIZE);
 			if (ret)
 				goto err_free;
@@ -119,6 +121,8 @@ static int dio_walk_mapping(struct dio_attachment *att, u32 *refusal)
 	return 0;
 
 err_free:
+	if (ret != -EOPNOTSUPP)
+		*refusal = 0;
 	dio_segments_free(&att->table);
 	return ret;
 }
@@ -213,7 +217,8 @@ static bool dio_unsynced(struct dio_attachment *att)
 
 	dma_resv_lock(att->dmabuf->resv, NULL);
 	list_for_each_entry(device, &att->dmabuf->attachments, node)
-		found |= dma_dev_need_sync(device->dev);
+		found |= device->dev != dio_device.this_device &&
+			 dma_dev_need_sync(device->dev);
 	dma_resv_unlock(att->dmabuf->resv);
 	return found;
 }

@@ -13,7 +13,6 @@
 #include <linux/vmalloc.h>
 
 #include "buffer.h"
-#include "compact.h"
 #include "compat.h"
 #include "lend.h"
 
@@ -196,6 +195,13 @@ static struct sg_table *dio_buffer_map(struct dma_buf_attachment *attachment,
 	struct dio_buffer *buf = attachment->dmabuf->priv;
 	int ret;
 
+	/*
+	 * What the CPU or storage has stored beside, or before, what a device
+	 * that only writes stores has to be handed over to it as well: all of
+	 * a bounce buffer is copied back.
+	 */
+	if (dir != DMA_TO_DEVICE)
+		dir = DMA_BIDIRECTIONAL;
 	ret = dma_map_sgtable(a->dev, &a->table, dir, 0);
 	if (ret)
 		return ERR_PTR(ret);
@@ -214,6 +220,7 @@ static void dio_buffer_unmap(struct dma_buf_attachment *attachment,
 	struct dio_buffer *buf = attachment->dmabuf->priv;
 
 	mutex_lock(&buf->lock);
+	dir = a->dir;
 	a->dir = DMA_NONE;
 	mutex_unlock(&buf->lock);
 	dma_unmap_sgtable(a->dev, table, dir, 0);
@@ -347,15 +354,14 @@ static const struct dma_buf_ops dio_buffer_ops = {
 };
 
 /**
- * dio_buffer_export - make a finished buffer a dma-buf
- * @buf: every byte of it has been written; owned by the dma-buf on success
+ * dio_buffer_export - make a buffer a dma-buf
+ * @buf: owned by the dma-buf on success; nobody gets to see that before every
+ *	byte has been written and dio_segments_compact() been called
  * @flags: O_RDONLY or O_RDWR
  */
 struct dma_buf *dio_buffer_export(struct dio_buffer *buf, int flags)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(exp_info);
-
-	dio_segments_compact(&buf->segs);
 
 	exp_info.ops = &dio_buffer_ops;
 	exp_info.size = buf->length;

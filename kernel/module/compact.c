@@ -2,7 +2,6 @@
 /*
  * Making a finished table small
  */
-#include <linux/io.h>
 #include <linux/string.h>
 
 #include "compact.h"
@@ -17,12 +16,12 @@ void dio_segments_compact(struct dio_segments *segs)
 	struct dio_segments small = {};
 	unsigned int i;
 
+	if (!segs->nr)
+		return;
 	for (i = 1; i < segs->nr; i++) {
 		const struct bio_vec *bv = &segs->vec[i];
 
-		if (page_to_phys(last->bv_page) + last->bv_len ==
-		    page_to_phys(bv->bv_page) &&
-		    last->bv_len + bv->bv_len <= DIO_SEGMENT_MAX)
+		if (dio_segments_adjoin(last, bv->bv_page, bv->bv_len))
 			last->bv_len += bv->bv_len;
 		else
 			*++last = *bv;

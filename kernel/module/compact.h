@@ -10,12 +10,25 @@
 /* bv_len is an unsigned int; stay well below its end. */
 #define DIO_SEGMENT_MAX	SZ_1G
 
-/* The last entry goes on for a page, unless it is as long as one may be. */
-static inline bool dio_segments_extend(struct dio_segments *segs)
+/* Can one vector hold both, which follow each other? */
+static inline bool dio_segments_adjoin(const struct bio_vec *bv,
+				       const struct page *page,
+				       unsigned int length)
 {
-	if (segs->vec[segs->nr - 1].bv_len > DIO_SEGMENT_MAX - PAGE_SIZE)
+	/* In memory and, without a virtual memory map, in its description */
+	return bv->bv_page + (bv->bv_len >> PAGE_SHIFT) == page &&
+	       bv->bv_len + length <= DIO_SEGMENT_MAX;
+}
+
+/* Adds a page to the last entry, if it belongs there. */
+static inline bool dio_segments_extend(struct dio_segments *segs,
+				       const struct page *page)
+{
+	struct bio_vec *last = segs->vec + segs->nr - 1;
+
+	if (!segs->nr || !dio_segments_adjoin(last, page, PAGE_SIZE))
 		return false;
-	segs->vec[segs->nr - 1].bv_len += PAGE_SIZE;
+	last->bv_len += PAGE_SIZE;
 	segs->length += PAGE_SIZE;
 	return true;
 }

@@ -48,14 +48,18 @@ static bool dio_is_named(const char *name)
 	}
 }
 
-/* Is @symbol, from sprint_symbol(), the function @name? A module may follow. */
+/*
+ * Is @symbol, from sprint_symbol(), the start of the function @name? Compilers
+ * add suffixes; after an offset come the size and a module.
+ */
 static bool dio_is_symbol(const char *symbol, const char *name)
 {
 	size_t length = strlen(name);
 
-	return !strncmp(symbol, name, length) &&
-	       (!symbol[length] || symbol[length] == ' ' ||
-		symbol[length] == '.');
+	if (strncmp(symbol, name, length) ||
+	    (symbol[length] != '+' && symbol[length] != '.'))
+		return false;
+	return !strncmp(strchrnul(symbol + length, '+'), "+0x0/", 5);
 }
 
 /**
@@ -74,8 +78,7 @@ const struct dio_exporter *dio_exporter_find(const struct dma_buf *dmabuf)
 	unsigned int i;
 
 	if (dmabuf->ops->vmap) {
-		sprint_symbol_no_offset(symbol,
-					(unsigned long)dmabuf->ops->vmap);
+		sprint_symbol(symbol, (unsigned long)dmabuf->ops->vmap);
 		for (i = 0; i < ARRAY_SIZE(dio_known); i++)
 			if (dio_is_symbol(symbol, dio_known[i].vmap) &&
 			    (!dio_known[i].name ||

@@ -12,6 +12,7 @@
 
 #include "buffer.h"
 #include "call.h"
+#include "compact.h"
 #include "compat.h"
 
 /*
@@ -23,9 +24,11 @@ struct dio_load {
 	struct file *file;		/* a reference, so that it is the same */
 	u64 file_offset;
 	u64 length;
+	unsigned int flags;		/* of the dma-buf */
 	u64 done;
 	u64 direct;
-	struct dio_buffer *buf;
+	struct dma_buf *dmabuf;		/* which nobody sees yet */
+	struct dio_buffer *buf;		/* its memory */
 };
 
 /* A LOAD while it runs */
@@ -38,8 +41,8 @@ void dio_load_drop(struct dio_load *load)
 {
 	if (!load)
 		return;
-	if (load->buf)
-		dio_buffer_destroy(load->buf);
+	if (load->dmabuf)
+		dma_buf_put(load->dmabuf);
 	fput(load->file);
 	kfree(load);
 }
@@ -57,14 +60,25 @@ static struct dio_load *dio_load_create(struct file *file,
 	load->file = get_file(file);	/* dropped by dio_load_drop() */
 	load->file_offset = arg->file_offset;
 	load->length = arg->length;
+	load->flags = arg->fd_flags & O_ACCMODE;
 	load->buf = dio_buffer_create(PAGE_ALIGN(arg->length));
 	if (IS_ERR(load->buf)) {
 		ret = PTR_ERR(load->buf);
-		load->buf = NULL;
-		dio_load_drop(load);
-		return ERR_PTR(ret);
+		goto err_drop;
+	}
+	/* First, as the limit of a memory cgroup may have been reached later. */
+	load->dmabuf = dio_buffer_export(load->buf, load->flags);
+	if (IS_ERR(load->dmabuf)) {
+		ret = PTR_ERR(load->dmabuf);
+		load->dmabuf = NULL;
+		dio_buffer_destroy(load->buf);
+		goto err_drop;
 	}
 	return load;
+
+err_drop:
+	dio_load_drop(load);
+	return ERR_PTR(ret);
 }
 
 /* The one that this call goes on with, or a new one */
@@ -74,7 +88,8 @@ static struct dio_load *dio_load_get(struct dio_context *ctx, struct file *file,
 	struct dio_load *load = xchg(&ctx->load, NULL);
 
 	if (load && load->file == file && load->length == arg->length &&
-	    load->file_offset == arg->file_offset)
+	    load->file_offset == arg->file_offset &&
+	    load->flags == (arg->fd_flags & O_ACCMODE))
 		return load;
 
 	dio_load_drop(load);
@@ -94,6 +109,9 @@ static int dio_load_grow(struct dio_transfer *t, u64 end)
 		if (!ret)
 			ret = dio_buffer_grow(lc->buf);
 		t->length = lc->buf->segs.length;
+		/* The memory stays, so that the next call gets on. */
+		if (!ret && signal_pending(current))
+			ret = -EINTR;
 	}
 	return ret;
 }
@@ -124,19 +142,16 @@ static int dio_load_run(struct dio_load_call *lc, struct dio_load *load,
 	return ret;
 }
 
-static struct dma_buf *dio_load_export(struct dio_load *load,
+static struct dma_buf *dio_load_finish(struct dio_load *load,
 				       struct dmabuf_dio_load *arg)
 {
-	struct dma_buf *dmabuf;
+	struct dma_buf *dmabuf = load->dmabuf;
 
 	dio_segments_zero(&load->buf->segs, load->length);
-
-	dmabuf = dio_buffer_export(load->buf, arg->fd_flags & O_ACCMODE);
-	if (IS_ERR(dmabuf))
-		return dmabuf;
+	dio_segments_compact(&load->buf->segs);
 	arg->segments = load->buf->segs.nr;
 	arg->buf_length = load->buf->length;
-	load->buf = NULL;	/* the dma-buf's now */
+	load->dmabuf = NULL;	/* the caller's now */
 	return dmabuf;
 }
 
@@ -184,8 +199,7 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 		/* Of two that were ended on one context, one is kept. */
 		load = xchg(&ctx->load, load);
 	} else if (!ret) {
-		*dmabuf = dio_load_export(load, arg);
-		ret = PTR_ERR_OR_ZERO(*dmabuf);
+		*dmabuf = dio_load_finish(load, arg);
 	}
 	dio_load_drop(load);
 out_exit:

@@ -62,7 +62,8 @@ int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 	arg->direct = t->direct;
 
 	err = dio_attachment_end(att, dir, &arg->refusal);
-	ret = ret ?: err;
+	/* Above all: what was moved may not be seen. */
+	ret = err ?: ret;
 out_exit:
 	dio_call_exit(&call);
 	return ret;

@@ -70,15 +70,21 @@ static struct dio_slot *dio_slot_create(struct io_uring_cmd *cmd,
 	return slot;
 }
 
-static bool dio_slot_is_ours(struct io_uring_cmd *cmd, unsigned int index)
+/* Forgets a slot that is about to be removed; false if it is not ours. */
+static bool dio_slot_forget(struct io_uring_cmd *cmd, unsigned int index)
 {
 	const struct io_ring_ctx *ring = dio_ring(cmd);
 	struct dio_slot *slot;
 	bool found = false;
 
 	spin_lock(&dio_slots_lock);
-	hash_for_each_possible(dio_slots, slot, node, dio_slot_key(ring, index))
-		found |= slot->ring == ring && slot->index == index;
+	hash_for_each_possible(dio_slots, slot, node, dio_slot_key(ring, index)) {
+		if (slot->ring == ring && slot->index == index) {
+			hash_del(&slot->node);
+			found = true;
+			break;
+		}
+	}
 	spin_unlock(&dio_slots_lock);
 	return found;
 }
@@ -155,11 +161,15 @@ static int dio_slot_unregister(struct io_uring_cmd *cmd,
 			       const struct dmabuf_dio_slot *arg,
 			       unsigned int issue_flags)
 {
+	int ret;
+
 	if (arg->buf_offset || arg->length || arg->flags)
 		return -EINVAL;
-	if (!dio_slot_is_ours(cmd, arg->index))
+	if (!dio_slot_forget(cmd, arg->index))
 		return -EBUSY;
-	return io_buffer_unregister(cmd, arg->index, issue_flags);
+	ret = io_buffer_unregister(cmd, arg->index, issue_flags);
+	/* Somebody else has emptied it. */
+	return ret == -EINVAL ? -EBUSY : ret;
 }
 
 int dio_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)

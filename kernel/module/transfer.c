@@ -8,6 +8,7 @@
  */
 #include <linux/blkdev.h>
 #include <linux/completion.h>
+#include <linux/errno.h>
 #include <linux/fcntl.h>
 #include <linux/fsnotify.h>
 #include <linux/log2.h>
@@ -50,6 +51,8 @@ static void dio_request_start(struct dio_transfer *t, struct dio_request *req,
 	req->iocb.ki_pos = pos;
 	if (!direct)
 		req->iocb.ki_flags &= ~IOCB_DIRECT;
+	/* Not at first, see dio_transfer_init(), but anybody may set it. */
+	req->iocb.ki_flags &= ~IOCB_APPEND;
 
 	if (t->rw == WRITE) {
 		req->iocb.ki_flags |= IOCB_WRITE;
@@ -70,15 +73,32 @@ static ssize_t dio_request_wait(struct dio_request *req)
 {
 	if (wait_for_completion_interruptible(&req->completion))
 		wait_for_completion(&req->completion);
-	return req->result;
+
+	switch (req->result) {
+	case -ERESTARTSYS:
+	case -ERESTARTNOINTR:
+	case -ERESTARTNOHAND:
+	case -ERESTART_RESTARTBLOCK:
+		/* What others have done cannot be restarted with this one. */
+		return -EINTR;
+	default:
+		return req->result;
+	}
 }
 
 /* What has moved is one piece from the start of the range. */
-static void dio_count(struct dio_transfer *t, size_t count, bool direct)
+static void dio_count(struct dio_transfer *t, const struct dio_request *req,
+		      size_t count, bool direct)
 {
 	t->done += count;
 	if (direct)
 		t->direct += count;
+
+	/* The VFS tells of what was done at once. */
+	if (req->queued && t->rw == WRITE)
+		fsnotify_modify(t->file);
+	else if (req->queued)
+		fsnotify_access(t->file);
 }
 
 /* Lends what may first have to be allocated. */
@@ -125,6 +145,16 @@ static int dio_grow_meanwhile(struct dio_transfer *t, struct dio_request *req)
 	return ret;
 }
 
+/* Is there a request to reap before another is started, so that signals are seen? */
+static bool dio_reap_first(const struct dio_transfer *t,
+			   struct dio_request *reqs, unsigned int head,
+			   unsigned int tail)
+{
+	return head - tail == t->depth ||
+	       (head != tail &&
+		completion_done(&reqs[tail % t->depth].completion));
+}
+
 /*
  * Keeps up to t->depth requests of t->chunk bytes in flight over the range.
  * Returns 0 with everything or a short count in t->done, or -errno; nothing is
@@ -143,7 +173,8 @@ static int dio_run_requests(struct dio_transfer *t, struct dio_request *reqs,
 		struct iov_iter iter;
 		ssize_t ret;
 
-		while (!stop && started < length && head - tail < t->depth) {
+		while (!stop && started < length &&
+		       !dio_reap_first(t, reqs, head, tail)) {
 			size_t count = min(t->chunk, length - started);
 			unsigned int slot = head % t->depth;
 
@@ -175,14 +206,8 @@ static int dio_run_requests(struct dio_transfer *t, struct dio_request *reqs,
 		ret = dio_request_wait(req);
 		if (gap)
 			continue;
-		if (ret > 0) {
-			dio_count(t, ret, direct);
-			/* The VFS tells of what was done at once. */
-			if (req->queued && t->rw == WRITE)
-				fsnotify_modify(t->file);
-			else if (req->queued)
-				fsnotify_access(t->file);
-		}
+		if (ret > 0)
+			dio_count(t, req, ret, direct);
 		if (ret != req->length) {
 			gap = true;
 			stop = true;
@@ -208,7 +233,8 @@ static int dio_read_block(struct dio_transfer *t, u64 pos, u64 buf_offset,
 	struct bio_vec bv;
 	ssize_t ret;
 
-	page = alloc_pages(GFP_KERNEL | __GFP_COMP | __GFP_NOWARN, order);
+	page = alloc_pages(GFP_KERNEL | __GFP_COMP | __GFP_NOWARN |
+			   __GFP_RETRY_MAYFAIL, order);
 	if (!page)
 		return -ENOMEM;
 
@@ -221,8 +247,9 @@ static int dio_read_block(struct dio_transfer *t, u64 pos, u64 buf_offset,
 
 		ret = dio_lend(t, 0, buf_offset, count, false, &iter);
 		if (!ret)
-			dio_count(t, copy_to_iter(page_address(page) + skip,
-						  count, &iter), true);
+			dio_count(t, &req,
+				  copy_to_iter(page_address(page) + skip,
+					       count, &iter), true);
 	}
 	__free_pages(page, order);
 	return min_t(ssize_t, ret, 0);

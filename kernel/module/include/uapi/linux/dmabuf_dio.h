@@ -112,9 +112,9 @@ struct dmabuf_dio_attach {
  *
  * READ fills the buffer from the file and stops early only at the end of the
  * file, where that returns no byte: then the call succeeds with @done < @length.
- * WRITE fills the file from the buffer and never succeeds with less. Bytes outside the range are not changed on either side. After a
- * failure the bytes behind @done, within the range, are undefined on the
- * receiving side.
+ * WRITE fills the file from the buffer and never succeeds with less. Bytes
+ * outside the range are not changed on either side. After a failure the bytes
+ * behind @done, within the range, are undefined on the receiving side.
  *
  * Under O_DIRECT the start and the end of the range need not be aligned: what
  * does not fill a block is read through a bounce page, or written through the
@@ -134,7 +134,8 @@ struct dmabuf_dio_attach {
  * A udmabuf on a kernel without loans is not synchronised with devices. While
  * one that needs it has the buffer attached the call fails with EBUSY, and
  * nothing moves. If such a device comes while the call runs it fails with EBUSY,
- * too: then the bytes are where they belong, but the device may not see them.
+ * too: then the bytes are where they belong, but the device may not see them. One
+ * that comes and goes within a call is not noticed.
  *
  * Errors: ENOTCONN (no buffer attached), EACCES (READ into a dma-buf whose fd
  * is read-only), EBADF (bad fd, or not open for the
@@ -182,9 +183,9 @@ struct dmabuf_dio_rw {
  * The fd appears only when all of @length has been read; the rest of the last
  * page is zero. Otherwise nothing is returned and the memory is freed, unless a
  * signal has ended the call, as it does READ. After EINTR the memory stays with
- * the context, and a LOAD of the same open file, @file_offset and @length on it goes
- * on where the last one ended; @done counts all. Another LOAD, or closing the
- * context, frees it.
+ * the context, and a LOAD of the same open file, @file_offset, @length and access mode
+ * on it goes on where the last one ended; @done counts all. Another LOAD, CANCEL, or
+ * closing the context frees it.
  *
  * Errors: as for READ, and ENODATA (the file ends before the range does),
  * EINVAL (@length is 0), ENOMEM (more than the memory that is available;
