@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A dma-buf exporter for tests, all of whose properties are allowed and each of
+ * which some real exporter has: pages that must not be reference-counted, pages
+ * that move or go while they are mapped, other caching than the linear mapping's,
+ * no kernel mapping at all
+ */
+#include <linux/dma-buf.h>
+#include <linux/err.h>
+#include <linux/highmem.h>
+#include <linux/iosys-map.h>
+#include <linux/miscdevice.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/vmalloc.h>
+
+#include "odd_exporter.h"
+
+#define ODD_ALL		(ODD_UNCOUNTED | ODD_RESERVED | ODD_NO_VMAP | ODD_WRITE_COMBINED)
+#define ODD_MAX_PAGES	(SZ_256M >> PAGE_SHIFT)
+
+struct odd_buffer {
+	struct mutex lock;		/* guards what follows */
+	struct page **pages;		/* NULL once they have been freed */
+	unsigned int nr;
+	unsigned int oddities;
+	unsigned int vmaps;
+};
+
+static unsigned int odd_order(const struct odd_buffer *buf)
+{
+	return buf->oddities & ODD_UNCOUNTED ? ilog2(ODD_UNIT) : 0;
+}
+
+static void odd_free_pages(const struct odd_buffer *buf, struct page **pages)
+{
+	unsigned int i;
+
+	if (!pages)
+		return;
+	if (buf->oddities & ODD_RESERVED)
+		for (i = 0; i < buf->nr && pages[i]; i++)
+			ClearPageReserved(pages[i]);
+	for (i = 0; i < buf->nr && pages[i]; i += 1 << odd_order(buf))
+		__free_pages(pages[i], odd_order(buf));
+	kvfree(pages);
+}
+
+static struct page **odd_alloc_pages(const struct odd_buffer *buf)
+{
+	unsigned int i, order = odd_order(buf);
+	struct page **pages;
+	struct page *page;
+
+	pages = kvcalloc(buf->nr, sizeof(*pages), GFP_KERNEL);
+	if (!pages)
+		return NULL;
+
+	for (i = 0; i < buf->nr; i++) {
+		/* Not compound, so that only the first of them is counted */
+		page = i & ((1 << order) - 1) ? pages[i - 1] + 1 :
+			alloc_pages(GFP_KERNEL | __GFP_ZERO, order);
+		if (!page) {
+			odd_free_pages(buf, pages);
+			return NULL;
+		}
+		if (buf->oddities & ODD_RESERVED)
+			SetPageReserved(page);
+		pages[i] = page;
+	}
+	return pages;
+}
+
+static vm_fault_t odd_fault(struct vm_fault *vmf)
+{
+	struct odd_buffer *buf = vmf->vma->vm_private_data;
+	vm_fault_t ret = VM_FAULT_SIGBUS;
+
+	mutex_lock(&buf->lock);
+	if (buf->pages && vmf->pgoff < buf->nr)
+		ret = vmf_insert_pfn(vmf->vma, vmf->address,
+				     page_to_pfn(buf->pages[vmf->pgoff]));
+	mutex_unlock(&buf->lock);
+	return ret;
+}
+
+static const struct vm_operations_struct odd_vm_ops = {
+	.fault = odd_fault,
+};
+
+static int odd_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
+{
+	if (!(vma->vm_flags & VM_SHARED))
+		return -EINVAL;
+	vm_flags_set(vma, VM_PFNMAP | VM_IO | VM_DONTEXPAND | VM_DONTDUMP);
+	vma->vm_private_data = dmabuf->priv;
+	vma->vm_ops = &odd_vm_ops;
+	return 0;
+}
+
+static int odd_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+	struct odd_buffer *buf = dmabuf->priv;
+	pgprot_t prot = PAGE_KERNEL;
+	void *vaddr = NULL;
+
+	if (buf->oddities & ODD_WRITE_COMBINED)
+		prot = pgprot_writecombine(prot);
+
+	mutex_lock(&buf->lock);
+	buf->vmaps++;
+	if (buf->pages)
+		vaddr = vmap(buf->pages, buf->nr, VM_MAP, prot);
+	mutex_unlock(&buf->lock);
+	if (!vaddr)
+		return -ENOMEM;
+	iosys_map_set_vaddr(map, vaddr);
+	return 0;
+}
+
+static void odd_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+	vunmap(map->vaddr);
+}
+
+/* Importers are not what this exporter is for. */
+static struct sg_table *odd_map(struct dma_buf_attachment *attachment,
+				enum dma_data_direction dir)
+{
+	return ERR_PTR(-ENODEV);
+}
+
+static void odd_unmap(struct dma_buf_attachment *attachment,
+		      struct sg_table *table, enum dma_data_direction dir)
+{
+}
+
+static void odd_release(struct dma_buf *dmabuf)
+{
+	struct odd_buffer *buf = dmabuf->priv;
+
+	odd_free_pages(buf, buf->pages);
+	mutex_destroy(&buf->lock);
+	kfree(buf);
+}
+
+static const struct dma_buf_ops odd_ops = {
+	.map_dma_buf = odd_map,
+	.unmap_dma_buf = odd_unmap,
+	.mmap = odd_mmap,
+	.vmap = odd_vmap,
+	.vunmap = odd_vunmap,
+	.release = odd_release,
+};
+
+static const struct dma_buf_ops odd_ops_no_vmap = {
+	.map_dma_buf = odd_map,
+	.unmap_dma_buf = odd_unmap,
+	.mmap = odd_mmap,
+	.release = odd_release,
+};
+
+static long odd_create(const struct odd_create __user *arg)
+{
+	DEFINE_DMA_BUF_EXPORT_INFO(exp_info);
+	struct odd_buffer *buf, fresh = {};
+	struct odd_create create;
+	struct dma_buf *dmabuf;
+	int fd;
+
+	if (copy_from_user(&create, arg, sizeof(create)))
+		return -EFAULT;
+	if (!create.pages || create.pages % ODD_UNIT ||
+	    create.pages > ODD_MAX_PAGES || create.oddities & ~ODD_ALL)
+		return -EINVAL;
+
+	fresh.nr = create.pages;
+	fresh.oddities = create.oddities;
+	fresh.pages = odd_alloc_pages(&fresh);
+	if (!fresh.pages)
+		return -ENOMEM;
+	buf = kmemdup(&fresh, sizeof(fresh), GFP_KERNEL);
+	if (!buf) {
+		odd_free_pages(&fresh, fresh.pages);
+		return -ENOMEM;
+	}
+	mutex_init(&buf->lock);
+
+	exp_info.ops = create.oddities & ODD_NO_VMAP ? &odd_ops_no_vmap :
+						       &odd_ops;
+	exp_info.size = (size_t)buf->nr << PAGE_SHIFT;
+	exp_info.flags = O_RDWR;
+	exp_info.priv = buf;
+	dmabuf = dma_buf_export(&exp_info);
+	if (IS_ERR(dmabuf)) {
+		odd_free_pages(buf, buf->pages);
+		kfree(buf);
+		return PTR_ERR(dmabuf);
+	}
+
+	fd = dma_buf_fd(dmabuf, O_CLOEXEC);
+	if (fd < 0)
+		dma_buf_put(dmabuf);
+	return fd;
+}
+
+/* Whoever has a kernel mapping is not asked, as when memory is swapped out. */
+static long odd_replace(struct dma_buf *dmabuf, struct page **pages)
+{
+	struct odd_buffer *buf = dmabuf->priv;
+	struct page **old;
+	unsigned int i;
+
+	mutex_lock(&buf->lock);
+	old = buf->pages;
+	for (i = 0; pages && old && i < buf->nr; i++)
+		copy_highpage(pages[i], old[i]);
+	buf->pages = pages;
+	unmap_mapping_range(dmabuf->file->f_mapping, 0, 0, 1);
+	mutex_unlock(&buf->lock);
+	odd_free_pages(buf, old);
+	return 0;
+}
+
+static long odd_move(struct dma_buf *dmabuf)
+{
+	struct page **pages = odd_alloc_pages(dmabuf->priv);
+
+	return pages ? odd_replace(dmabuf, pages) : -ENOMEM;
+}
+
+static long odd_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	struct dma_buf *dmabuf;
+	struct odd_buffer *buf;
+	long ret;
+
+	if (cmd == ODD_CREATE)
+		return odd_create((void __user *)arg);
+
+	dmabuf = dma_buf_get(arg);
+	if (IS_ERR(dmabuf))
+		return PTR_ERR(dmabuf);
+	if (dmabuf->ops != &odd_ops && dmabuf->ops != &odd_ops_no_vmap) {
+		ret = -EINVAL;
+		goto out_put;
+	}
+	buf = dmabuf->priv;
+
+	switch (cmd) {
+	case ODD_VMAPS:
+		ret = READ_ONCE(buf->vmaps);
+		break;
+	case ODD_MOVE:
+		ret = odd_move(dmabuf);
+		break;
+	case ODD_FREE:
+		ret = odd_replace(dmabuf, NULL);
+		break;
+	default:
+		ret = -ENOTTY;
+	}
+out_put:
+	dma_buf_put(dmabuf);
+	return ret;
+}
+
+static const struct file_operations odd_fops = {
+	.owner = THIS_MODULE,
+	.unlocked_ioctl = odd_ioctl,
+};
+
+static struct miscdevice odd_device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = KBUILD_MODNAME,
+	.fops = &odd_fops,
+	.mode = 0600,
+};
+module_misc_device(odd_device);
+
+MODULE_DESCRIPTION("dma-buf exporter with odd memory, for tests");
+MODULE_LICENSE("GPL");
+MODULE_INFO(import_ns, "DMA_BUF");

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
+#ifndef ODD_EXPORTER_H
+#define ODD_EXPORTER_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define ODD_DEVICE	"/dev/odd_exporter"
+
+/* Oddities; a buffer without any has ordinary pages. */
+#define ODD_UNCOUNTED		1	/* three pages of four have a count of 0 */
+#define ODD_RESERVED		2	/* all pages are reserved */
+#define ODD_NO_VMAP		4	/* there is no vmap operation */
+#define ODD_WRITE_COMBINED	8	/* vmap is write-combined */
+
+/* The unit of buffers' lengths, in pages */
+#define ODD_UNIT		4
+
+/**
+ * struct odd_create - a new dma-buf, open for reading and writing
+ * @pages:	in: its length, a multiple of ODD_UNIT
+ * @oddities:	in: ODD_*
+ *
+ * The ioctl returns its fd.
+ */
+struct odd_create {
+	__u32 pages;
+	__u32 oddities;
+};
+
+#define ODD_CREATE	_IOW(0x0d, 0, struct odd_create)
+/* The argument of the others is the fd of a dma-buf made here. */
+#define ODD_VMAPS	_IO(0x0d, 1)	/* returns how often it was mapped */
+#define ODD_MOVE	_IO(0x0d, 2)	/* puts the content into other pages */
+#define ODD_FREE	_IO(0x0d, 3)	/* frees the pages */
+
+#endif
