@@ -80,11 +80,12 @@ static void ranges(void)
 
 	/* Out fields are not looked at. */
 	trying("out fields");
-	rw = ok, rw.align = 77, rw.done = UINT64_MAX, rw.direct = 3;
+	rw = ok, rw.align = 77, rw.done = UINT64_MAX, rw.direct = 3, rw.refusal = 4;
 	expect(dio_write(dev, &rw), 0);
 	expect(rw.done, PAGE);
 	expect(rw.align, 0);
 	expect(rw.direct, 0);
+	expect(rw.refusal, 0);
 }
 
 static void reserved(void)
@@ -110,8 +111,12 @@ static void reserved(void)
 	expect(dio_call(fresh, DMABUF_DIO_IOC_ATTACH, &attach), 0);
 	expect(dio_load(dev, &load), -EINVAL);
 	load.flags = 0, load.reserved = 1;
+	expect(attach.refusal, 0);
 	expect(dio_load(dev, &load), -EINVAL);
 	close(fresh);
+
+	both("a reserved field",
+	     (struct dmabuf_dio_rw){ .file_fd = file, .length = PAGE, .reserved = 1 }, -EINVAL);
 }
 
 static void numbers(void)

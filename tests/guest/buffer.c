@@ -12,15 +12,16 @@
 
 #include "lib.h"
 
-const char * const buffer_names[BUFFER_KINDS] = {
+const char * const buffer_names[BUFFER_KINDS + 1] = {
 	[BUFFER_HEAP] = "heap",
 	[BUFFER_UDMABUF] = "udmabuf",
 	[BUFFER_HUGE] = "hugetlb udmabuf",
+	[BUFFER_CMA] = "CMA heap",
 	[BUFFER_LOAD] = "load",
 	[BUFFER_VGEM] = "vgem",
 };
 
-static int heap_fd(size_t length)
+static int heap_fd(const char *path, size_t length)
 {
 	struct dma_heap_allocation_data data = {
 		.len = length,
@@ -28,7 +29,7 @@ static int heap_fd(size_t length)
 	};
 	int heap, ret;
 
-	heap = open("/dev/dma_heap/system", O_RDONLY | O_CLOEXEC);
+	heap = open(path, O_RDONLY | O_CLOEXEC);
 	if (heap < 0)
 		return -errno;
 	ret = ioctl(heap, DMA_HEAP_IOCTL_ALLOC, &data) ? -errno : (int)data.fd;
@@ -36,10 +37,27 @@ static int heap_fd(size_t length)
 	return ret;
 }
 
-static int udmabuf_fd(size_t length, unsigned int memfd_flags)
+/* Called by other names before Linux 6.18 */
+static int cma_fd(size_t length)
+{
+	static const char * const paths[] = {
+		"/dev/dma_heap/default_cma_region", "/dev/dma_heap/linux,cma",
+		"/dev/dma_heap/reserved",
+	};
+	unsigned int i;
+	int fd = -ENOENT;
+
+	for (i = 0; i < ARRAY_SIZE(paths) && fd == -ENOENT; i++)
+		fd = heap_fd(paths[i], length);
+	return fd;
+}
+
+int udmabuf_over(int memfd, uint64_t offset, size_t length)
 {
 	struct udmabuf_create create = {
+		.memfd = memfd,
 		.flags = UDMABUF_FLAGS_CLOEXEC,
+		.offset = offset,
 		.size = length,
 	};
 	int dev, ret;
@@ -50,22 +68,34 @@ static int udmabuf_fd(size_t length, unsigned int memfd_flags)
 	dev = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
 	if (dev < 0)
 		return -errno;
-	ret = memfd_create("test", MFD_ALLOW_SEALING | MFD_CLOEXEC | memfd_flags);
-	if (ret < 0) {
-		ret = -errno;
-		goto out_close;
-	}
-	create.memfd = ret;
-	if (ftruncate(create.memfd, length) ||
-	    fcntl(create.memfd, F_ADD_SEALS, F_SEAL_SHRINK))
-		ret = -1;
-	else
-		ret = ioctl(dev, UDMABUF_CREATE, &create);
+	ret = ioctl(dev, UDMABUF_CREATE, &create);
 	if (ret < 0)
 		ret = -errno;
-	close(create.memfd);
-out_close:
 	close(dev);
+	return ret;
+}
+
+int memfd_for_udmabuf(size_t length, unsigned int flags)
+{
+	int memfd = memfd_create("test", MFD_ALLOW_SEALING | MFD_CLOEXEC | flags);
+
+	/* Room for large pages, where they are to be had */
+	if (flags & MFD_HUGETLB)
+		proc_try_write("/proc/sys/vm/nr_overcommit_hugepages", "256");
+	if (memfd < 0)
+		return -errno;
+	check(!ftruncate(memfd, length) && !fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK));
+	return memfd;
+}
+
+static int udmabuf_fd(size_t length, unsigned int memfd_flags)
+{
+	int memfd = memfd_for_udmabuf(length, memfd_flags), ret;
+
+	if (memfd < 0)
+		return memfd;
+	ret = udmabuf_over(memfd, 0, length);
+	close(memfd);
 	return ret;
 }
 
@@ -127,15 +157,17 @@ int buffer_try(struct buffer *buf, enum buffer_kind kind, size_t length)
 	length = (length + PAGE - 1) & -PAGE;
 	switch (kind) {
 	case BUFFER_HEAP:
-		fd = heap_fd(length);
+		fd = heap_fd("/dev/dma_heap/system", length);
 		break;
 	case BUFFER_UDMABUF:
 		fd = udmabuf_fd(length, 0);
 		break;
 	case BUFFER_HUGE:
 		length = (length + MIB(2) - 1) & -MIB(2);
-		proc_try_write("/proc/sys/vm/nr_overcommit_hugepages", "256");
 		fd = udmabuf_fd(length, MFD_HUGETLB);
+		break;
+	case BUFFER_CMA:
+		fd = cma_fd(length);
 		break;
 	case BUFFER_LOAD:
 		fd = load_fd(length);
@@ -143,21 +175,20 @@ int buffer_try(struct buffer *buf, enum buffer_kind kind, size_t length)
 	case BUFFER_VGEM:
 		fd = vgem_fd(length);
 		break;
-	case BUFFER_KINDS:
-		break;
 	}
 	if (fd < 0)
 		return fd;
 
 	/* Linux 6.12's udmabuf maps large folios wrongly; the module refuses that. */
 	if (kind == BUFFER_HUGE && !dio_has_slots()) {
-		int dev = dio_open(), ret = dio_attach(dev, fd);
+		struct dmabuf_dio_attach attach = { .dmabuf_fd = fd };
+		int dev = dio_open();
 
+		expect(dio_call(dev, DMABUF_DIO_IOC_ATTACH, &attach), -EOPNOTSUPP);
+		expect(attach.refusal, DMABUF_DIO_REFUSED_MAPPING);
 		close(dev);
-		if (ret) {
-			close(fd);
-			return ret;
-		}
+		close(fd);
+		return -EOPNOTSUPP;
 	}
 
 	*buf = (struct buffer){ .kind = kind, .fd = fd, .length = length };
@@ -208,6 +239,19 @@ void buffer_pattern(struct buffer *buf, uint64_t seed)
 	buffer_end(buf);
 }
 
+/* What this kernel has is not missing without notice. */
+static bool expected(enum buffer_kind kind)
+{
+	switch (kind) {
+	case BUFFER_HUGE:
+		return !strncmp(guest_kernel(), "7.3", 3);
+	case BUFFER_CMA:
+		return false;
+	default:
+		return guest_kernel()[0];
+	}
+}
+
 void for_each_kind(size_t length, void (*test)(struct buffer *buf))
 {
 	unsigned int kind, made = 0;
@@ -217,6 +261,8 @@ void for_each_kind(size_t length, void (*test)(struct buffer *buf))
 		int ret = buffer_try(&buf, kind, length);
 
 		if (ret) {
+			if (expected(kind))
+				fail("no %s buffer: %s", buffer_names[kind], strerror(-ret));
 			printf("no %s buffer: %s\n", buffer_names[kind],
 			       strerror(-ret));
 			continue;

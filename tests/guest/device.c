@@ -51,6 +51,17 @@ int dio_load(int dev, struct dmabuf_dio_load *load)
 	return dio_call(dev, DMABUF_DIO_IOC_LOAD, load);
 }
 
+uint64_t dio_moved(int dev)
+{
+	char path[64], text[512], *line;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", dev);
+	check(proc_read(path, text, sizeof(text)));
+	line = strstr(text, "moved:");
+	check(line);
+	return strtoull(line + strlen("moved:"), NULL, 10);
+}
+
 bool dio_has_slots(void)
 {
 	struct dmabuf_dio_info info = {};

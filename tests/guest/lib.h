@@ -99,9 +99,10 @@ enum buffer_kind {
 	BUFFER_HEAP,			/* system heap */
 	BUFFER_UDMABUF,			/* udmabuf over 4 KiB memfd pages */
 	BUFFER_HUGE,			/* udmabuf over 2 MiB hugetlb pages */
+	BUFFER_CMA,			/* CMA heap */
 	BUFFER_LOAD,			/* what LOAD returns */
-	BUFFER_VGEM,			/* virtual GPU: an exporter that never lends */
-	BUFFER_KINDS
+	BUFFER_KINDS,			/* that the module takes */
+	BUFFER_VGEM = BUFFER_KINDS,	/* virtual GPU: its pages may be swapped out */
 };
 
 struct buffer {
@@ -111,7 +112,7 @@ struct buffer {
 	unsigned char *map;
 };
 
-extern const char * const buffer_names[BUFFER_KINDS];
+extern const char * const buffer_names[BUFFER_KINDS + 1];
 
 /* 0 or -errno when this machine cannot make such a buffer */
 int buffer_try(struct buffer *buf, enum buffer_kind kind, size_t length);
@@ -123,9 +124,13 @@ void buffer_end(struct buffer *buf);
 void buffer_pattern(struct buffer *buf, uint64_t seed);
 int buffer_sync(int fd, uint64_t flags);
 
+/* A memfd that can become a udmabuf, and a udmabuf over part of it: fds or -errno */
+int memfd_for_udmabuf(size_t length, unsigned int flags);
+int udmabuf_over(int memfd, uint64_t offset, size_t length);
+
 /*
- * Runs @test with a buffer of every kind that can be made; skips the whole
- * test when there is none.
+ * Runs @test with a buffer of every kind that can be made. Fails when one is missing that
+ * this guest's kernel has; skips the whole test when there is none.
  */
 void for_each_kind(size_t length, void (*test)(struct buffer *buf));
 /* Then again with *@direct set, where files can be opened with O_DIRECT */
@@ -139,6 +144,7 @@ int dio_context(const struct buffer *buf);	/* open and attached */
 int dio_read(int dev, struct dmabuf_dio_rw *rw);
 int dio_write(int dev, struct dmabuf_dio_rw *rw);
 int dio_load(int dev, struct dmabuf_dio_load *load);
+uint64_t dio_moved(int dev);		/* bytes so far, as its fdinfo says */
 bool dio_has_slots(void);
 /* LOAD that has to work; returns the dma-buf */
 int dio_load_fd(int dev, int file, uint64_t offset, uint64_t length);
@@ -146,6 +152,7 @@ unsigned char *map_dmabuf(int fd, size_t length, int prot);
 void unmap(void *map, size_t length);
 
 /* system.c: the machine */
+const char *guest_kernel(void);		/* as vm/run knows it, or "" */
 uint64_t memory_available(void);	/* after dropping caches */
 uint64_t memory_total(void);
 void need_memory(uint64_t bytes);	/* or skip */

@@ -44,6 +44,11 @@ void proc_write(const char *path, const char *text)
 		fail("%s does not take \"%s\": %s", path, text, strerror(errno));
 }
 
+const char *guest_kernel(void)
+{
+	return getenv("DMABUF_DIO_KERNEL") ?: "";
+}
+
 static uint64_t meminfo(const char *name)
 {
 	char text[8192], *line;

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A capture driver's buffers: those of dma_alloc_coherent() have pages without a count, which
+ * a file system frees as soon as it drops its reference.
+ */
+#include <sys/ioctl.h>
+
+#include <linux/videodev2.h>
+
+#include "odd.h"
+
+static int video_open(void)
+{
+	struct v4l2_capability capability;
+	char path[32];
+	int i, fd;
+
+	for (i = 0; i < 16; i++) {
+		snprintf(path, sizeof(path), "/dev/video%d", i);
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		if (!ioctl(fd, VIDIOC_QUERYCAP, &capability) &&
+		    !strcmp((char *)capability.driver, "vivid") &&
+		    capability.device_caps & V4L2_CAP_VIDEO_CAPTURE)
+			return fd;
+		close(fd);
+	}
+	fail("no capture device of vivid");
+}
+
+/* A buffer that frames are captured into */
+static int video_buffer(void)
+{
+	struct v4l2_requestbuffers request = {
+		.count = 1, .type = V4L2_BUF_TYPE_VIDEO_CAPTURE, .memory = V4L2_MEMORY_MMAP,
+	};
+	struct v4l2_exportbuffer export = {
+		.type = V4L2_BUF_TYPE_VIDEO_CAPTURE, .flags = O_RDWR | O_CLOEXEC,
+	};
+	int fd = video_open();
+
+	check(!ioctl(fd, VIDIOC_REQBUFS, &request));
+	check(!ioctl(fd, VIDIOC_EXPBUF, &export));
+	/* The dma-buf keeps the memory. */
+	close(fd);
+	return export.fd;
+}
+
+static void uncounted(void)
+{
+	int fd = video_buffer();
+
+	expect_refused(fd, PAGES);
+	close(fd);
+}
+
+static void driver(const char *parameters, void (*test)(void))
+{
+	trying("vivid %s", parameters);
+	if (run_command("modprobe -q vivid no_error_inj=1 n_devs=1 %s 2>/dev/null", parameters)) {
+		/* Debian's kernel has it. */
+		check(strcmp(guest_kernel(), "6.12"));
+		skip("no vivid");
+	}
+	test();
+	check(!run_command("modprobe -r vivid"));
+}
+
+static void refused(void)
+{
+	int fd = video_buffer();
+
+	expect_refused(fd, EXPORTER);
+	close(fd);
+	with_exporters("videobuf2_dma_contig", uncounted);
+}
+
+static void refused_vmalloc(void)
+{
+	int fd = video_buffer();
+
+	expect_refused(fd, EXPORTER);
+	close(fd);
+}
+
+int main(void)
+{
+	driver("allocators=1", refused);
+	driver("allocators=0", refused_vmalloc);
+	return 0;
+}

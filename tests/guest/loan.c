@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * ATTACH lends what is known to hold still, and nothing else: buffers of other exporters
+ * are refused without being mapped. Those of exporters that an administrator names are
+ * mapped, and refused if their pages cannot be lent.
+ */
+#include "odd.h"
+
+#define LENGTH	MIB(3)
+
+static const struct {
+	const char *name;
+	unsigned int oddities;
+} kinds[] = {
+	{ "ordinary pages", 0 },
+	{ "uncounted pages", ODD_UNCOUNTED },
+	{ "reserved pages", ODD_RESERVED },
+	{ "uncounted, reserved pages", ODD_UNCOUNTED | ODD_RESERVED },
+	{ "no mapping", ODD_NO_VMAP },
+	{ "write-combined mapping", ODD_WRITE_COMBINED },
+};
+
+static int odd_pattern(unsigned int oddities, uint64_t seed)
+{
+	int fd = odd_buffer(LENGTH, oddities);
+	unsigned char *map = map_dmabuf(fd, LENGTH, 3);
+
+	pattern_fill(map, 0, LENGTH, seed);
+	unmap(map, LENGTH);
+	return fd;
+}
+
+static void odd_check(int fd, uint64_t position, size_t length, uint64_t seed)
+{
+	unsigned char *map = map_dmabuf(fd, LENGTH, 1);
+
+	pattern_check(map + position, position, length, seed);
+	unmap(map, LENGTH);
+}
+
+/* Nobody vouches for it: nothing is mapped, so what its exporter does later harms nobody. */
+static void unknown(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		int fd = odd_pattern(kinds[i].oddities, 1);
+
+		trying("%s", kinds[i].name);
+		expect_refused(fd, EXPORTER);
+		expect(odd_vmaps(fd), 0);
+		odd_move(fd);
+		expect_refused(fd, EXPORTER);
+		odd_check(fd, 0, LENGTH, 1);
+		odd_free(fd);
+		expect_refused(fd, EXPORTER);
+		expect(odd_vmaps(fd), 0);
+		close(fd);
+	}
+}
+
+static void both_ways(int fd, bool direct)
+{
+	struct dmabuf_dio_rw rw = { .length = LENGTH, .chunk = KIB(256) };
+	int data, dev = dio_open();
+
+	file_pattern("data", LENGTH, 2);
+	rw.file_fd = data = file_open("data", O_RDWR | direct_flag(direct));
+	expect(dio_attach(dev, fd), 0);
+	expect(dio_read(dev, &rw), 0);
+	expect(rw.done, LENGTH);
+	odd_check(fd, 0, LENGTH, 2);
+
+	/* Heads and tails are copied by the CPU. */
+	file_pattern("data", LENGTH, 3);
+	rw.file_offset = rw.buf_offset = PAGE + 12;
+	rw.length = MIB(1) + 1001;
+	expect(dio_read(dev, &rw), 0);
+	expect(rw.done, MIB(1) + 1001);
+	odd_check(fd, 0, PAGE + 12, 2);
+	odd_check(fd, PAGE + 12, rw.done, 3);
+	odd_check(fd, PAGE + 12 + rw.done, LENGTH - PAGE - 12 - rw.done, 2);
+
+	rw = (struct dmabuf_dio_rw){ .file_fd = data, .length = LENGTH };
+	expect(dio_write(dev, &rw), 0);
+	expect(rw.done, LENGTH);
+	check(!fsync(data));
+	close(data);
+	data = file_open("data", O_RDONLY);
+	fd_pattern_check(data, 0, PAGE + 12, 2);
+	fd_pattern_check(data, PAGE + 12, MIB(1) + 1001, 3);
+	fd_pattern_check(data, PAGE + MIB(1) + 1013, LENGTH - PAGE - MIB(1) - 1013, 2);
+	close(data);
+	close(dev);
+}
+
+/* This program lies on 9p, which takes and drops references on the pages it reads into. */
+static void referenced(int fd)
+{
+	int file = open("/proc/self/exe", O_RDONLY | O_DIRECT | O_CLOEXEC), dev = dio_open();
+	struct dmabuf_dio_rw rw = { .file_fd = file, .length = KIB(64) };
+	unsigned char *map, want[KIB(64)];
+
+	if (file < 0)
+		return;
+	expect(dio_attach(dev, fd), 0);
+	expect(dio_read(dev, &rw), 0);
+	close(file);
+	file = file_open("/proc/self/exe", O_RDONLY);
+	check(rw.done);
+	fd_read(file, want, rw.done, 0);
+	map = map_dmabuf(fd, LENGTH, 1);
+	bytes_check(map, want, rw.done);
+	unmap(map, LENGTH);
+	close(file);
+	close(dev);
+}
+
+static bool attachable(int fd)
+{
+	int dev = dio_open(), ret = dio_attach(dev, fd);
+
+	close(dev);
+	return !ret;
+}
+
+static void named(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		unsigned int oddities = kinds[i].oddities;
+		int fd = odd_pattern(oddities, 1);
+
+		trying("%s, exporter named", kinds[i].name);
+		if (oddities & (ODD_UNCOUNTED | ODD_RESERVED)) {
+			expect_refused(fd, PAGES);
+		} else if (oddities & ODD_NO_VMAP) {
+			expect_refused(fd, MAPPING);
+			expect(odd_vmaps(fd), 0);
+		} else if (oddities & ODD_WRITE_COMBINED && !attachable(fd)) {
+			expect_refused(fd, MAPPING);
+		} else {
+			both_ways(fd, false);
+			both_ways(fd, direct_possible());
+			referenced(fd);
+		}
+		close(fd);
+	}
+}
+
+static void one_among_others(void)
+{
+	int fd = odd_buffer(LENGTH, 0), dev = dio_open();
+
+	expect(dio_attach(dev, fd), 0);
+	check(odd_vmaps(fd));
+	close(dev);
+	close(fd);
+}
+
+static void still_unknown(void)
+{
+	struct buffer buf;
+
+	unknown();
+	/* What needs no name does not get one taken away. */
+	buffer_create(&buf, BUFFER_HEAP, LENGTH);
+	close(dio_context(&buf));
+	buffer_destroy(&buf);
+}
+
+static void vgem(void)
+{
+	struct buffer buf;
+
+	trying("vgem");
+	run_command("modprobe -q vgem 2>/dev/null");
+	if (buffer_try(&buf, BUFFER_VGEM, LENGTH)) {
+		/* Debian's kernel has it, and those with the series. */
+		check(strcmp(guest_kernel(), "6.12") && strncmp(guest_kernel(), "7.3-series", 10));
+		return;
+	}
+	expect_refused(buf.fd, EXPORTER);
+	buffer_destroy(&buf);
+}
+
+int main(void)
+{
+	unknown();
+	vgem();
+	with_exporters(ODD_NAME, named);
+	with_exporters("one:" ODD_NAME ":other", one_among_others);
+	with_exporters("", still_unknown);
+	with_exporters("odd:" ODD_NAME "2:odd_exporte:dd_exporter", still_unknown);
+	unknown();
+	return 0;
+}

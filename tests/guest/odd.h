@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Buffers of kernel/sim/odd_exporter
+ */
+#ifndef TESTS_GUEST_ODD_H
+#define TESTS_GUEST_ODD_H
+
+#include "../../kernel/sim/odd_exporter/odd_exporter.h"
+#include "lib.h"
+
+#define ODD_NAME	"odd_exporter"
+
+/* A dma-buf with ODD_* @oddities; skips where the module is not loaded */
+int odd_buffer(size_t length, unsigned int oddities);
+unsigned int odd_vmaps(int fd);		/* kernel mappings so far */
+void odd_move(int fd);			/* into other pages */
+void odd_free(int fd);			/* nothing is left */
+
+/* ATTACH of any dma-buf has to be refused with EOPNOTSUPP and DMABUF_DIO_REFUSED_@reason. */
+void expect_refused_at(const char *file, int line, int fd, unsigned int reason);
+#define expect_refused(fd, reason)	\
+	expect_refused_at(__FILE__, __LINE__, fd, DMABUF_DIO_REFUSED_##reason)
+
+/*
+ * Runs @test with the module loaded anew, with its parameter exporters=@names; then the
+ * module is loaded as it was. No context may be open.
+ */
+void with_exporters(const char *names, void (*test)(void));
+
+#endif
