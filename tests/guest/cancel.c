@@ -1,26 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* CANCEL ends the calls that run, with what they have done, and no later ones. */
+/* CANCEL ends the calls that run, with what they have done, and every later one. */
 #include <pthread.h>
 
 #include "lib.h"
 
-#define LENGTH	MIB(128)
+#define LENGTH	MIB(64)
 
 enum { DO_READ, DO_WRITE, DO_LOAD };
 static const char * const names[] = { "READ", "WRITE", "LOAD" };
 
 static int dev;
-static volatile bool stop;
 
-static void *cancel_loop(void *arg)
+/* Once: a call that has not begun yet is cancelled, too. */
+static void *cancel(void *arg)
 {
-	unsigned int delay = *(unsigned int *)arg;
-
-	/* Again and again: the call may not have begun. */
-	while (!stop) {
-		sleep_ms(delay);
-		expect(dio_call(dev, DMABUF_DIO_IOC_CANCEL, NULL), 0);
-	}
+	sleep_ms(*(unsigned int *)arg);
+	expect(dio_call(dev, DMABUF_DIO_IOC_CANCEL, NULL), 0);
 	return NULL;
 }
 
@@ -40,25 +35,56 @@ static int call(int what, struct dmabuf_dio_rw *rw, struct dmabuf_dio_load *load
 	}
 }
 
+/* Nothing is done after CANCEL, by any call, whatever it is asked for. */
+static void for_good(struct buffer *buf, int file)
+{
+	struct dmabuf_dio_rw rw = { .file_fd = file, .length = PAGE };
+	struct dmabuf_dio_load load = { .file_fd = file, .length = PAGE };
+	unsigned int i, fds = count_fds(), what;
+	int other;
+
+	for (i = 0; i < 2; i++) {
+		for (what = DO_READ; what <= DO_LOAD; what++) {
+			trying("%s after CANCEL", names[what]);
+			rw.done = load.done = 77;
+			expect(call(what, &rw, &load), -ECANCELED);
+			expect(rw.done, 0);
+		}
+		expect(dio_call(dev, DMABUF_DIO_IOC_CANCEL, NULL), 0);
+	}
+	expect(count_fds(), fds);
+
+	trying("another context");
+	other = dio_context(buf);
+	expect(dio_read(other, &rw), 0);
+	close(other);
+}
+
 int main(void)
 {
 	int direct = direct_flag(direct_possible());
 	struct buffer buf;
 	unsigned int what, round;
 	uint64_t before;
+	int file;
 
 	/* One page at a time is slow enough to be interrupted. */
 	file_sparse("data", LENGTH);
 	buffer_create(&buf, BUFFER_LOAD, LENGTH);
-	dev = dio_context(&buf);
 	before = memory_available();
 
-	/* With nothing running it does nothing. */
+	/* With nothing running, before the first call, even before ATTACH */
+	dev = dio_open();
 	expect(dio_call(dev, DMABUF_DIO_IOC_CANCEL, NULL), 0);
+	expect(dio_attach(dev, buf.fd), 0);
+	file = file_open("data", O_RDWR | direct);
+	for_good(&buf, file);
+	close(file);
+	close(dev);
 
 	for (what = DO_READ; what <= DO_LOAD; what++) {
 		for (round = 0; round < 6; round++) {
-			unsigned int delay = 5 + round * 20;
+			unsigned int delay = round * 8;
 			struct dmabuf_dio_rw rw = {
 				.length = LENGTH, .chunk = PAGE, .depth = 1 + round % 2 * 7,
 			};
@@ -69,19 +95,19 @@ int main(void)
 			pthread_t thread;
 
 			trying("%s, %u ms", names[what], delay);
+			if (what == DO_READ || !round)
+				buffer_pattern(&buf, 4);
 			if (what == DO_WRITE) {
 				rw.file_fd = file_open("copy", O_RDWR | O_CREAT |
 						       O_TRUNC | direct);
-				buffer_pattern(&buf, 4);
 			} else {
-				rw.file_fd = file_open("data", O_RDONLY | direct);
+				rw.file_fd = file_open("data", O_RDWR | direct);
 			}
 			load.file_fd = rw.file_fd;
+			dev = dio_context(&buf);
 			fds = count_fds();
-			stop = false;
-			check(!pthread_create(&thread, NULL, cancel_loop, &delay));
+			check(!pthread_create(&thread, NULL, cancel, &delay));
 			expect(call(what, &rw, &load), -ECANCELED);
-			stop = true;
 			check(!pthread_join(thread, NULL));
 			check(rw.done < LENGTH);
 			expect(count_fds(), fds);
@@ -92,22 +118,12 @@ int main(void)
 			if (what == DO_WRITE) {
 				check(lseek(rw.file_fd, 0, SEEK_END) >= (off_t)rw.done);
 				close(rw.file_fd);
-				rw.file_fd = file_open("copy", O_RDONLY);
+				rw.file_fd = file_open("copy", O_RDWR);
 				fd_pattern_check(rw.file_fd, 0, rw.done, 4);
 			}
+			for_good(&buf, rw.file_fd);
 			close(rw.file_fd);
-			if (what != DO_READ)
-				continue;
-
-			/* The next call is not concerned. */
-			rw.file_fd = file_open("data", O_RDONLY | direct);
-			rw.chunk = 0;
-			buffer_pattern(&buf, 4);
-			expect(dio_read(dev, &rw), 0);
-			expect(rw.done, LENGTH);
-			zero_check(buf.map, LENGTH);
-			buffer_pattern(&buf, 4);
-			close(rw.file_fd);
+			close(dev);
 		}
 	}
 	unlink("copy");

@@ -13,9 +13,9 @@ int main(void)
 		struct dmabuf_dio_slot slot;
 		unsigned char more[40];
 	} longer = { .slot = { .length = PAGE, .index = 3, .flags = SLOT_BOTH } };
-	struct dmabuf_dio_slot slot = { .index = 3 };
+	struct dmabuf_dio_slot slot = { .index = 3 }, *large;
+	struct io_uring ring, other;
 	struct io_uring_sqe *sqe;
-	struct io_uring ring;
 	struct buffer buf;
 	struct iovec iov;
 	int dev, empty, file;
@@ -91,6 +91,16 @@ int main(void)
 	expect(ring_command(&ring, dev, 0, &slot, sizeof(slot)), -ENOTTY);
 	expect(ring_command(&ring, dev, DMABUF_DIO_IOC_ATTACH, &slot, sizeof(slot)), -ENOTTY);
 
+	/* All of a longer structure is looked at, so there is a limit. */
+	large = allocate(2 * PAGE);
+	memset(large, 0, 2 * PAGE);
+	large->index = 3;
+	expect(ring_command(&ring, dev, DMABUF_DIO_URING_UNREGISTER, large, PAGE + 1), -E2BIG);
+	expect(ring_command(&ring, dev, DMABUF_DIO_URING_UNREGISTER, large, 2 * PAGE), -E2BIG);
+	expect(ring_command(&ring, dev, DMABUF_DIO_URING_UNREGISTER, NULL, UINT32_MAX), -E2BIG);
+	expect(ring_command(&ring, dev, DMABUF_DIO_URING_UNREGISTER, large, PAGE), 0);
+	expect(slot_register(&ring, dev, 3, 0, PAGE, SLOT_BOTH), 0);
+
 	cmd.arg = (uintptr_t)&slot;
 	cmd.reserved = 1;
 	slot.length = 0;
@@ -100,6 +110,22 @@ int main(void)
 	memcpy(sqe->cmd, &cmd, sizeof(cmd));
 	expect(io_uring_submit(&ring), 1);
 	expect(ring_result(&ring, NULL), -EINVAL);
+
+	/* What has taken the place of one of ours is not ours. */
+	iov.iov_base = NULL, iov.iov_len = 0;
+	expect(io_uring_register_buffers_update_tag(&ring, 1, &iov, NULL, 1), 1);
+	iov = (struct iovec){ allocate(PAGE), PAGE };
+	expect(io_uring_register_buffers_update_tag(&ring, 1, &iov, NULL, 1), 1);
+	expect(slot_unregister(&ring, dev, 1), -EBUSY);
+	expect(slot_io(&ring, false, file, 1, (uintptr_t)iov.iov_base, PAGE, 5 * PAGE), PAGE);
+	pattern_check(iov.iov_base, 5 * PAGE, PAGE, 1);
+
+	/* A slot of the same number of another ring */
+	ring_create(&other, 8, 4);
+	expect(slot_unregister(&other, dev, 3), -EBUSY);
+	expect(slot_register(&other, empty, 3, 0, PAGE, SLOT_BOTH), -ENOTCONN);
+	expect(slot_unregister(&other, dev, 3), -EBUSY);
+	io_uring_queue_exit(&other);
 
 	/* Any context can remove any slot, as any task with the ring can. */
 	expect(slot_unregister(&ring, empty, 3), 0);

@@ -18,6 +18,42 @@ static int load_whole(int flags)
 	return load.dmabuf_fd;
 }
 
+/* A view that is not of the buffer: refused, however the memory lies. */
+static void private(int dmabuf, size_t length)
+{
+	static const int protections[] = { PROT_READ, PROT_READ | PROT_WRITE, PROT_NONE };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(protections); i++) {
+		errno = 0;
+		check(mmap(NULL, length, protections[i], MAP_PRIVATE, dmabuf, 0) == MAP_FAILED);
+		expect(-errno, -EINVAL);
+	}
+}
+
+/* Buffers in one piece and in several */
+static void fragments(void)
+{
+	bool one = false, several = false;
+	unsigned int pages;
+
+	for (pages = 1; pages < 2000 && !(one && several); pages += 1 + pages / 3) {
+		struct dmabuf_dio_load load = { .fd_flags = O_RDWR, .length = pages * PAGE };
+		int dev = dio_open();
+
+		load.file_fd = file_open("data", O_RDONLY);
+		expect(dio_load(dev, &load), 0);
+		trying("private view of %u pages in %u pieces", pages, load.segments);
+		one |= load.segments == 1;
+		several |= load.segments > 1;
+		private(load.dmabuf_fd, load.length);
+		close(load.dmabuf_fd);
+		close(load.file_fd);
+		close(dev);
+	}
+	check(one && several);
+}
+
 int main(void)
 {
 	static const struct {
@@ -46,6 +82,10 @@ int main(void)
 	check(mmap(NULL, LENGTH + PAGE, PROT_READ, MAP_SHARED, dmabuf, 0) == MAP_FAILED);
 	check(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, dmabuf, LENGTH) == MAP_FAILED);
 	check(mmap(NULL, 2 * PAGE, PROT_READ, MAP_SHARED, dmabuf, LENGTH - PAGE) == MAP_FAILED);
+
+	trying("private views");
+	private(dmabuf, LENGTH);
+	fragments();
 
 	trying("two views of the same memory");
 	map = map_dmabuf(dmabuf, LENGTH, PROT_READ | PROT_WRITE);
