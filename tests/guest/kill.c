@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * SIGKILL in the middle of READ, WRITE and LOAD: the process goes, nothing
- * leaks, and other content stays as it is. Other signals do not get in the way.
+ * leaks, and other content stays as it is.
  */
 #include <signal.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 
 #include "lib.h"
@@ -68,35 +67,6 @@ static void killed(int what)
 	expect_memory_back(before, MIB(48));
 }
 
-static volatile sig_atomic_t signals;
-
-static void count_signal(int number)
-{
-	(void)number;
-	signals++;
-}
-
-static void handled(void)
-{
-	struct itimerval fast = { { 0, 2000 }, { 0, 2000 } }, off = { 0 };
-	struct sigaction action = { .sa_handler = count_signal };
-	struct dmabuf_dio_rw rw = { .length = LENGTH, .chunk = KIB(16) };
-	int dev = dio_context(&buf);
-
-	trying("signals with a handler");
-	check(!sigaction(SIGALRM, &action, NULL));
-	rw.file_fd = file_open("data", O_RDONLY | direct_flag(direct));
-	buffer_pattern(&buf, 2);
-	check(!setitimer(ITIMER_REAL, &fast, NULL));
-	expect(dio_read(dev, &rw), 0);
-	check(!setitimer(ITIMER_REAL, &off, NULL));
-	expect(rw.done, LENGTH);
-	check(signals);
-	pattern_check(buf.map, 0, LENGTH, 1);
-	close(rw.file_fd);
-	close(dev);
-}
-
 int main(void)
 {
 	int what, pass;
@@ -109,7 +79,6 @@ int main(void)
 			break;
 		for (what = DO_READ; what <= DO_LOAD; what++)
 			killed(what);
-		handled();
 	}
 	return 0;
 }

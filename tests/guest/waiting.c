@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Who waits for a turn on a dma-buf is stopped, interrupted and killed at once, and gets the
+ * turn in the end. timeout=200
+ */
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+#include "slow.h"
+
+static struct slow slow;
+
+/* READ of the first page, by a second context */
+static int read_page(struct dmabuf_dio_rw *rw)
+{
+	int dev = dio_context(&slow.buf), ret;
+
+	*rw = (struct dmabuf_dio_rw){ .file_fd = file_open("page", O_RDONLY), .length = PAGE };
+	ret = dio_read(dev, rw);
+	close(rw->file_fd);
+	close(dev);
+	return ret;
+}
+
+static void nothing(int number)
+{
+	(void)number;
+}
+
+/* A signal after 100 ms; @flags decides about what the call was waiting for. */
+static int interrupted(int flags, struct dmabuf_dio_rw *rw)
+{
+	struct itimerval timer = { {}, { 0, 100000 } };
+	struct sigaction action = { .sa_handler = nothing, .sa_flags = flags };
+
+	check(!sigaction(SIGALRM, &action, NULL));
+	check(!setitimer(ITIMER_REAL, &timer, NULL));
+	return read_page(rw);
+}
+
+static void child_waits(void)
+{
+	struct dmabuf_dio_rw rw;
+
+	expect(read_page(&rw), 0);
+	expect(rw.done, PAGE);
+	exit(0);
+}
+
+static void wait_for(pid_t pid, char wanted)
+{
+	char path[64], text[512], *state;
+	double start = seconds();
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	do {
+		if (seconds() - start > 20)
+			fail("the process does not come to %c", wanted);
+		check(proc_read(path, text, sizeof(text)));
+		state = strrchr(text, ')');
+		check(state);
+	} while (state[2] != wanted);
+}
+
+/* The call that has its turn is not over yet, so that others waited indeed. */
+static void still(uint64_t limit)
+{
+	if (dio_moved(slow.dev) < limit)
+		return;
+	if (slow.way == SLOW_DISK)
+		fail("the turn was over too early");
+	skip("this disk is too fast");
+}
+
+int main(void)
+{
+	struct dmabuf_dio_rw rw;
+	pid_t holder, waiter;
+	uint64_t length;
+	int status;
+
+	file_pattern("page", PAGE, 7);
+	if (!slow_begin(&slow, SLOW_WRITE, SLOW_DISK))
+		check(slow_begin(&slow, SLOW_WRITE,
+				 direct_possible() ? SLOW_DIRECT : SLOW_BUFFERED));
+	slow.depth = 1;
+	length = slow.length - PAGE;
+	holder = spawn();
+	if (!holder) {
+		slow_work(&slow);
+		exit(0);
+	}
+	slow_wait(&slow);
+
+	trying("a handler that does not restart");
+	expect(interrupted(0, &rw), -EINTR);
+	expect(rw.done, 0);
+	still(length);
+
+	trying("SIGKILL");
+	waiter = spawn();
+	if (!waiter)
+		child_waits();
+	sleep_ms(100);
+	check(!kill(waiter, SIGKILL));
+	reap_killed(waiter);
+	still(length);
+
+	trying("SIGSTOP");
+	waiter = spawn();
+	if (!waiter)
+		child_waits();
+	sleep_ms(100);
+	check(!kill(waiter, SIGSTOP));
+	wait_for(waiter, 'T');
+	still(length);
+	check(!kill(waiter, SIGCONT));
+	check(!waitpid(waiter, &status, WNOHANG));
+	still(length);
+
+	trying("a handler that restarts");
+	expect(interrupted(SA_RESTART, &rw), 0);
+	expect(rw.done, PAGE);
+	reap(waiter);
+	reap(holder);
+	pattern_check(slow.buf.map, 0, PAGE, 7);
+	pattern_check(slow.buf.map + PAGE, PAGE, slow.length - PAGE, 2);
+	slow_end(&slow);
+	return 0;
+}
