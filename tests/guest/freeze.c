@@ -14,6 +14,7 @@
 #define LENGTH	MIB(8)
 
 static int dev;
+static volatile bool finished;
 
 static void *write_all(void *arg)
 {
@@ -21,6 +22,7 @@ static void *write_all(void *arg)
 
 	expect(dio_write(dev, rw), 0);
 	expect(rw->done, LENGTH);
+	finished = true;
 	return NULL;
 }
 
@@ -29,6 +31,7 @@ int main(void)
 	struct dmabuf_dio_rw rw = { .length = LENGTH, .chunk = KIB(128), .depth = 8 };
 	struct buffer buf;
 	unsigned int direct;
+	uint64_t moved;
 	int root;
 
 	dm_create(MIB(400));
@@ -53,12 +56,19 @@ int main(void)
 		rw.length = LENGTH;
 
 		trying("%s", direct ? "direct" : "buffered");
+		buffer_pattern(&buf, 2 + direct);
 		check(!ioctl(root, FIFREEZE, 0));
+		finished = false;
+		moved = dio_moved(dev);
 		check(!pthread_create(&thread, NULL, write_all, &rw));
-		sleep_ms(300);
+		sleep_ms(500);
+		check(!finished);
+		expect(dio_moved(dev), moved);
 		check(!ioctl(root, FITHAW, 0));
 		check(!pthread_join(thread, NULL));
-		fd_pattern_check(rw.file_fd, 0, LENGTH, 1);
+		check(finished);
+		expect(dio_moved(dev), moved + LENGTH);
+		fd_pattern_check(rw.file_fd, 0, LENGTH, 2 + direct);
 		close(rw.file_fd);
 	}
 	close(root);

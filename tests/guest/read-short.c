@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* READ beyond the end of a file succeeds with what there is. */
+/* READ beyond the end of a file succeeds with what there is, and nothing else of the disk. */
 #include "lib.h"
 
 static const unsigned int sizes[] = {
@@ -8,7 +8,32 @@ static const unsigned int sizes[] = {
 
 static const unsigned int starts[] = { 0, 1, 4096, 4097, 65536, 2000000 };
 
+/* Every range ends here, at the latest, and the buffer behind it. */
+#define RANGE_END	MIB(2)
+
 static bool direct;
+
+/*
+ * Behind the end of the file a file system may write zeroes into what it was given. What
+ * the disk holds there is nobody's business.
+ */
+static void zero_or_pattern(const unsigned char *map, uint64_t start, uint64_t end)
+{
+	static const unsigned char zero[PAGE];
+	unsigned char was[PAGE];
+	size_t count, i;
+
+	for (; start < end; start += count) {
+		count = end - start < PAGE ? end - start : PAGE;
+		pattern_fill(was, start, count, 2);
+		if (!memcmp(map + start, was, count) || !memcmp(map + start, zero, count))
+			continue;
+		for (i = 0; i < count; i++)
+			if (map[start + i] && map[start + i] != was[i])
+				fail("byte %llu is 0x%02x", (unsigned long long)start + i,
+				     map[start + i]);
+	}
+}
 
 static void read_short(struct buffer *buf)
 {
@@ -29,7 +54,7 @@ static void read_short(struct buffer *buf)
 					.file_fd = file,
 					.file_offset = starts[s],
 					.buf_offset = starts[s] % PAGE,
-					.length = buf->length - starts[s] % PAGE,
+					.length = RANGE_END - starts[s] % PAGE,
 					.chunk = (uint64_t[]){ 0, PAGE, KIB(64) }[c],
 					.depth = (unsigned int[]){ 0, 1, 64 }[c],
 				};
@@ -45,6 +70,9 @@ static void read_short(struct buffer *buf)
 				buffer_begin(buf);
 				pattern_check(buf->map, 0, rw.buf_offset, 2);
 				pattern_check(buf->map + rw.buf_offset, starts[s], left, 1);
+				zero_or_pattern(buf->map, rw.buf_offset + left, RANGE_END);
+				pattern_check(buf->map + RANGE_END, RANGE_END,
+					      buf->length - RANGE_END, 2);
 				buffer_end(buf);
 			}
 		}
@@ -63,6 +91,6 @@ int main(void)
 		snprintf(name, sizeof(name), "data-%u", sizes[n]);
 		file_pattern(name, sizes[n], 1);
 	}
-	for_each_kind_and_way(MIB(2), &direct, read_short);
+	for_each_kind_and_way(RANGE_END + KIB(64), &direct, read_short);
 	return 0;
 }
