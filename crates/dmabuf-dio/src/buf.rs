@@ -48,6 +48,8 @@ pub struct DmaBuf {
     len: u64,
     kind: Kind,
     writable: bool,
+    /// Whether nobody can take pages away.
+    lasting: bool,
 }
 
 impl DmaBuf {
@@ -95,15 +97,15 @@ impl DmaBuf {
         let len = memory::round_up(len, HUGE_PAGE).ok_or(Os::OVERFLOW)?;
         let buf = Self::create_memfd(len, MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB)?;
         // The mapping is what reserves the pages: without it a touch could kill us.
-        let mapping = Mapping::new(buf.as_fd(), len, true).map_err(|_| Os::NOMEM)?;
+        let mapping = buf.mapping(true).map_err(|_| Os::NOMEM)?;
         Ok((buf, mapping))
     }
 
-    /// Creates a file for shared memory in huge pages, of `len` bytes.
+    /// Creates a file for shared memory in huge pages, of `len` bytes. It cannot be sealed.
     pub(crate) fn tmpfs(len: u64) -> rustix::io::Result<Self> {
         let fd = tmpfs::create(len)?;
         rustix::fs::ftruncate(&fd, len)?;
-        Ok(Self { fd, len, kind: Kind::Memfd, writable: true })
+        Ok(Self { fd, len, kind: Kind::Memfd, writable: true, lasting: false })
     }
 
     fn create_memfd(len: u64, flags: MemfdFlags) -> rustix::io::Result<Self> {
@@ -111,17 +113,19 @@ impl DmaBuf {
         let fd = rustix::fs::memfd_create("dmabuf-dio", flags)?;
         rustix::fs::ftruncate(&fd, len)?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK)?;
-        Ok(Self { fd, len, kind: Kind::Memfd, writable: true })
+        let lasting = is_lasting(fd.as_fd());
+        Ok(Self { fd, len, kind: Kind::Memfd, writable: true, lasting })
     }
 
     pub(crate) fn from_parts(fd: OwnedFd, len: u64) -> Self {
-        Self { fd, len, kind: Kind::DmaBuf, writable: true }
+        Self { fd, len, kind: Kind::DmaBuf, writable: true, lasting: true }
     }
 
     /// Takes over a descriptor of a dma-buf or memfd.
     ///
-    /// A memfd that allows it is sealed against shrinking. While a memfd that does not allow it
-    /// is mapped, whoever shrinks it kills this process with `SIGBUS`.
+    /// A memfd that allows it is sealed against shrinking. From and to one that does not allow it,
+    /// and one of huge pages, views are copied by the kernel, which takes longer: somebody may take
+    /// its pages away at any time, which then is an error.
     ///
     /// # Errors
     ///
@@ -131,16 +135,20 @@ impl DmaBuf {
         if kind == Kind::Memfd {
             let _ = rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK);
         }
+        let lasting = kind == Kind::DmaBuf || is_lasting(fd.as_fd());
+        let len = match kind {
+            // It has no position that this could move.
+            Kind::DmaBuf => rustix::fs::seek(&fd, SeekFrom::End(0)),
+            Kind::Memfd => rustix::fs::fstat(&fd).map(|stat| stat.st_size as u64),
+        };
         let call = "find the length of";
-        let len = rustix::fs::seek(&fd, SeekFrom::End(0))
-            .map_err(|errno| Error::Buffer { call, errno: errno.into() })?;
-        let _ = rustix::fs::seek(&fd, SeekFrom::Start(0));
+        let len = len.map_err(|errno| Error::Buffer { call, errno: errno.into() })?;
         let flags = rustix::fs::fcntl_getfl(&fd).map_err(|errno| Error::Buffer {
             call: "find the access mode of",
             errno: errno.into(),
         })?;
         let writable = flags & OFlags::ACCMODE == OFlags::RDWR;
-        Ok(Self { fd, len, kind, writable })
+        Ok(Self { fd, len, kind, writable, lasting })
     }
 
     /// Length in bytes, a multiple of the page size in a dma-buf.
@@ -198,8 +206,7 @@ impl DmaBuf {
     ///
     /// [`Error::Buffer`], with `ENODEV` or the like if the exporter offers no mapping.
     pub fn map(&self) -> Result<Map<'_>> {
-        let mapping = Mapping::new(self.as_fd(), self.len, false)?;
-        Map::begin(self, mapping)
+        Map::begin(self, self.mapping(false)?)
     }
 
     /// Maps the buffer for reading and writing and begins CPU access to it. Waits for devices
@@ -218,8 +225,17 @@ impl DmaBuf {
         if !self.writable {
             return Err(Error::ReadOnlyBuffer);
         }
-        let mapping = Mapping::new(self.as_fd(), self.len, true)?;
-        MapMut::begin(self, mapping)
+        MapMut::begin(self, self.mapping(true)?)
+    }
+
+    /// Maps all of it, with no access begun.
+    pub(crate) fn mapping(&self, writable: bool) -> Result<Mapping> {
+        let mapping = Mapping::new(self.as_fd(), self.len, writable)?;
+        if !self.lasting {
+            return Ok(mapping);
+        }
+        // SAFETY: it has `len` bytes for life: it is a dma-buf, or sealed.
+        Ok(unsafe { mapping.lasting() })
     }
 
     /// Brackets CPU access; does nothing for a memfd.
@@ -248,7 +264,7 @@ impl DmaBuf {
         if self.kind == Kind::DmaBuf {
             return None;
         }
-        let mapping = Mapping::new(self.as_fd(), self.len, false).ok()?;
+        let mapping = self.mapping(false).ok()?;
         mapping.populate(0, self.len, false).ok()?;
         PageSizes::of(&mapping)
     }
@@ -328,6 +344,14 @@ fn is_nameless_tmpfs(fd: BorrowedFd<'_>) -> bool {
         stat.st_nlink == 0 && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
     });
     nameless && is_tmpfs(fd)
+}
+
+/// Whether a memfd keeps the pages that it has, and gets those that it has not: it is sealed
+/// against shrinking, and it is not of huge pages. Of those a hole can be made for all the seal, and
+/// there may be no page to fill it.
+fn is_lasting(fd: BorrowedFd<'_>) -> bool {
+    rustix::fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
+        && is_tmpfs(fd)
 }
 
 /// Whether a descriptor is a file on a tmpfs.

@@ -422,6 +422,10 @@ fn open_hint(errno: Errno, path: &std::path::Path) -> String {
     }
 }
 
+/// What the kernel says with `EFAULT` of a buffer that is mapped.
+const SHRUNK: &str = "somebody has shrunk the buffer, or there are no pages for it: seal it against \
+                      the one (F_SEAL_SHRINK), and use no huge pages against the other";
+
 fn transfer_hint(errno: Errno) -> &'static str {
     match errno.raw() {
         libc::EIO => "the storage device reports an error: see dmesg",
@@ -434,6 +438,7 @@ fn transfer_hint(errno: Errno) -> &'static str {
         libc::EACCES | libc::EPERM => "look at the permissions of the file and its directory",
         libc::EROFS => "mount the file system writable",
         libc::EBUSY => "something else uses it: see lsof",
+        libc::EFAULT => SHRUNK,
         _ => "see dmesg for what the kernel says about it",
     }
 }
@@ -443,6 +448,7 @@ fn buffer_hint(errno: Errno) -> &'static str {
         libc::ENOMEM => "free memory, or raise vm.max_map_count",
         libc::EACCES | libc::EPERM => "the descriptor's access mode does not allow it",
         libc::EMFILE | libc::ENFILE => "allow more open files: ulimit -n",
+        libc::EFAULT => SHRUNK,
         libc::EINVAL | libc::ENOTTY | libc::ENODEV | libc::EOPNOTSUPP => {
             "the buffer's exporter does not offer it: use a buffer from /dev/dma_heap/system"
         }

@@ -5,9 +5,11 @@
 //! coherent memory need: access begins when the view is made and ends when it is dropped.
 //!
 //! The memory is shared with other processes and with devices, which Rust's references do not
-//! allow for. So the safe methods copy, and those that lend a slice are `unsafe`.
+//! allow for. So the safe methods copy, in a way that may meet with others' writes and with others'
+//! shrinking the buffer, and those that lend a slice are `unsafe`.
 
-use std::ptr;
+use std::mem::MaybeUninit;
+use std::slice;
 
 use crate::bracket::Bracket;
 use crate::buf::DmaBuf;
@@ -33,10 +35,9 @@ struct View<'a> {
 impl View<'_> {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         self.buf.check_range(offset, out.len() as u64)?;
-        // SAFETY: the range was checked against the buffer, all of which is mapped; `out` is
-        // memory of Rust's own, and so cannot overlap the mapping.
-        unsafe { ptr::copy_nonoverlapping(self.mapping.at(offset), out.as_mut_ptr(), out.len()) };
-        Ok(())
+        let (out, len) = (out.as_mut_ptr().cast::<MaybeUninit<u8>>(), out.len());
+        // SAFETY: these are the same bytes, and `read` puts none there that is not initialised.
+        self.mapping.read(offset, unsafe { slice::from_raw_parts_mut(out, len) })
     }
 }
 
@@ -52,26 +53,25 @@ macro_rules! common_methods {
             self.len() == 0
         }
 
-        /// Copies bytes from `offset` on into `out`.
+        /// Copies bytes from `offset` on into `out`. What somebody writes meanwhile arrives or
+        /// does not, each byte for itself.
         ///
         /// # Errors
         ///
-        /// [`Error::RangeBeyondBuffer`](crate::Error::RangeBeyondBuffer).
+        /// [`Error::RangeBeyondBuffer`](crate::Error::RangeBeyondBuffer);
+        /// [`Error::Buffer`](crate::Error::Buffer) with `EFAULT` if the buffer is a memfd that
+        /// somebody has shrunk: some bytes may have been copied then.
         pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
             self.0.read_at(offset, out)
         }
 
         /// Copies all of it.
-        pub fn to_vec(&self) -> Vec<u8> {
-            let len = self.len() as usize;
-            let mut bytes = Vec::<u8>::with_capacity(len);
-            // SAFETY: the mapping has `len` bytes, the vector has room for them, and they are
-            // initialised by the copy before the length says so.
-            unsafe {
-                ptr::copy_nonoverlapping(self.as_ptr(), bytes.as_mut_ptr(), len);
-                bytes.set_len(len);
-            }
-            bytes
+        ///
+        /// # Errors
+        ///
+        /// [`Error::Buffer`](crate::Error::Buffer) as for [`read_at`](Self::read_at).
+        pub fn to_vec(&self) -> Result<Vec<u8>> {
+            self.0.mapping.to_vec(0, self.len())
         }
 
         /// The address of the first byte, aligned to the page size at least.
@@ -83,12 +83,12 @@ macro_rules! common_methods {
         ///
         /// # Safety
         ///
-        /// While the slice lives, nobody writes the buffer: no device, no other process, no
-        /// other mapping in this one.
+        /// While the slice lives, nobody writes or shrinks the buffer: no device, no other
+        /// process, no other mapping in this one.
         pub unsafe fn as_slice(&self) -> &[u8] {
             // SAFETY: the mapping has `len` bytes and lives as long as `self`; that nobody
             // writes them is the caller's promise.
-            unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len() as usize) }
+            unsafe { slice::from_raw_parts(self.as_ptr(), self.len() as usize) }
         }
 
         /// Ends the access, as dropping the view does, and says if that fails.
@@ -131,27 +131,20 @@ impl<'a> MapMut<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::RangeBeyondBuffer`](crate::Error::RangeBeyondBuffer).
+    /// As for [`read_at`](Self::read_at).
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.0.buf.check_range(offset, bytes.len() as u64)?;
-        // SAFETY: the range was checked against the buffer, all of which is mapped writable;
-        // `bytes` is memory of Rust's own, and so cannot overlap the mapping.
-        unsafe {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.mapping.at(offset), bytes.len());
-        }
-        Ok(())
+        self.0.mapping.write(offset, bytes)
     }
 
     /// Sets `length` bytes from `offset` on to `byte`.
     ///
     /// # Errors
     ///
-    /// [`Error::RangeBeyondBuffer`](crate::Error::RangeBeyondBuffer).
+    /// As for [`read_at`](Self::read_at).
     pub fn fill_at(&mut self, offset: u64, length: u64, byte: u8) -> Result<()> {
         self.0.buf.check_range(offset, length)?;
-        // SAFETY: the range was checked against the buffer, all of which is mapped writable.
-        unsafe { ptr::write_bytes(self.0.mapping.at(offset), byte, length as usize) };
-        Ok(())
+        self.0.mapping.fill(offset, length, byte)
     }
 
     /// The address of the first byte, aligned to the page size at least.
@@ -163,12 +156,12 @@ impl<'a> MapMut<'a> {
     ///
     /// # Safety
     ///
-    /// While the slice lives, nobody else reads or writes the buffer: no device, no other
+    /// While the slice lives, nobody else reads, writes or shrinks the buffer: no device, no other
     /// process, no other mapping in this one.
     pub unsafe fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the mapping has `len` bytes and lives as long as `self`; that nobody else
         // uses them is the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr(), self.len() as usize) }
+        unsafe { slice::from_raw_parts_mut(self.as_mut_ptr(), self.len() as usize) }
     }
 }
 
@@ -188,7 +181,7 @@ mod tests {
         let mut out = [0; 5];
         map.read_at(4094, &mut out).expect("read");
         assert_eq!(&out, b"\0abc\0");
-        assert_eq!(map.to_vec()[..3], [7, 7, 0]);
+        assert_eq!(map.to_vec().expect("all")[..3], [7, 7, 0]);
         assert!(matches!(map.read_at(u64::MAX, &mut out), Err(Error::RangeOverflow { .. })));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::alloc::{self, Layout};
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +12,7 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::shared::{self, Shared};
 
 /// The size of a huge page where that is one entry of a page middle directory.
 pub(crate) const HUGE_PAGE: u64 = 2 << 20;
@@ -31,6 +33,8 @@ pub(crate) struct Mapping {
     origin: Origin,
     start: NonNull<u8>,
     len: usize,
+    /// Whether its pages are there as long as it is. From and to others the kernel copies.
+    lasting: bool,
     kept: AtomicBool,
 }
 
@@ -50,7 +54,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes of a file, aligned so that huge pages fit.
+    /// Maps the first `len` bytes of a file, aligned so that huge pages fit. Whoever has the file
+    /// may take the pages away, unless [`lasting`](Self::lasting) says otherwise.
     pub(crate) fn new(fd: BorrowedFd<'_>, len: u64, writable: bool) -> Result<Self> {
         let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         if len < HUGE_PAGE {
@@ -59,9 +64,10 @@ impl Mapping {
             let start = unsafe { mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) };
             let start = NonNull::new(start.map_err(map_error)?);
             let start = start.ok_or(map_error(rustix::io::Errno::NOMEM))?;
-            return Ok(Self::of(Origin::Mapped(start, len), start.cast(), len));
+            return Ok(Self::of(Origin::Mapped(start, len), start.cast(), len, false));
         }
-        let mapping = Self::reserve(len, ProtFlags::empty(), MapFlags::NORESERVE)?;
+        let mut mapping = Self::reserve(len, ProtFlags::empty(), MapFlags::NORESERVE)?;
+        mapping.lasting = false;
         // SAFETY: replaces pages of the reservation just made, which nobody else knows.
         unsafe {
             let at = mapping.start.as_ptr().cast();
@@ -85,7 +91,7 @@ impl Mapping {
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc::alloc(layout) });
         let start = start.ok_or(map_error(rustix::io::Errno::NOMEM))?;
-        Ok(Self::of(Origin::Allocated(layout), start, len as usize))
+        Ok(Self::of(Origin::Allocated(layout), start, len as usize, true))
     }
 
     fn reserve(len: u64, prot: ProtFlags, flags: MapFlags) -> Result<Self> {
@@ -100,11 +106,96 @@ impl Mapping {
         let skip = if slack == 0 { 0 } else { base.align_offset(slack).min(slack) };
         // SAFETY: `skip` is at most the slack, so the address is within the reservation.
         let start = unsafe { base.byte_add(skip) }.cast();
-        Ok(Self::of(Origin::Mapped(base, len + slack), start, len))
+        Ok(Self::of(Origin::Mapped(base, len + slack), start, len, true))
     }
 
-    fn of(origin: Origin, start: NonNull<u8>, len: usize) -> Self {
-        Self { origin, start, len, kept: AtomicBool::new(false) }
+    fn of(origin: Origin, start: NonNull<u8>, len: usize, lasting: bool) -> Self {
+        Self { origin, start, len, lasting, kept: AtomicBool::new(false) }
+    }
+
+    /// Nobody can take the pages away.
+    ///
+    /// # Safety
+    ///
+    /// So it is: touching a page of the mapping never is `SIGBUS`.
+    pub(crate) unsafe fn lasting(mut self) -> Self {
+        self.lasting = true;
+        self
+    }
+
+    /// Copies bytes from `offset` on to memory that is no other's, which is initialised then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`] with `EFAULT` if somebody has taken the pages away.
+    pub(crate) fn read(&self, offset: u64, out: &mut [MaybeUninit<u8>]) -> Result<()> {
+        let from = self.range(offset, out.len());
+        let (to, len) = (out.as_mut_ptr().cast(), out.len());
+        // SAFETY: the range lies in the mapping, and `out` is borrowed for this alone.
+        unsafe { self.copy(from, to, len, Shared::From) }
+    }
+
+    /// Copies `len` bytes from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub(crate) fn to_vec(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
+        let len = len as usize;
+        let mut bytes = Vec::<u8>::with_capacity(len);
+        self.read(offset, &mut bytes.spare_capacity_mut()[..len])?;
+        // SAFETY: there is room for `len` bytes, and they have just been copied there.
+        unsafe { bytes.set_len(len) };
+        Ok(bytes)
+    }
+
+    /// Copies `bytes` to `offset`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let to = self.range(offset, bytes.len());
+        // SAFETY: the range lies in the mapping, which its owner may write, and nobody writes
+        // what `bytes` borrows.
+        unsafe { self.copy(bytes.as_ptr(), to, bytes.len(), Shared::To) }
+    }
+
+    /// Sets `len` bytes from `offset` on to `byte`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub(crate) fn fill(&self, offset: u64, len: u64, byte: u8) -> Result<()> {
+        const PIECE: u64 = 16 << 10;
+        let bytes = vec![byte; PIECE.min(len) as usize];
+        let end = offset + len;
+        for at in (offset..end).step_by(PIECE as usize) {
+            self.write(at, &bytes[..PIECE.min(end - at) as usize])?;
+        }
+        Ok(())
+    }
+
+    /// Where a range begins.
+    fn range(&self, offset: u64, len: usize) -> *mut u8 {
+        let end = offset.checked_add(len as u64);
+        assert!(end.is_some_and(|end| end <= self.len()), "{len} bytes at {offset} are outside");
+        self.at(offset)
+    }
+
+    /// # Safety
+    ///
+    /// The shared side is a range of this mapping, which may be written if it is the target; the
+    /// other one is as long and nobody else's meanwhile.
+    unsafe fn copy(&self, from: *const u8, to: *mut u8, len: usize, shared: Shared) -> Result<()> {
+        if self.lasting {
+            // SAFETY: the caller's promise, and the pages are there.
+            unsafe { shared::copy(from, to, len) };
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { shared::copy_by_kernel(from, to, len, shared) }
+            .map_err(|errno| Error::Buffer { call: "reach all of", errno: errno.into() })
     }
 
     /// Lets the memory be there as long as the process, whoever drops this: the kernel may still
@@ -195,6 +286,14 @@ pub(crate) fn memfds_get_huge_pages() -> bool {
 
 fn huge_unasked(shmem_enabled: &str) -> bool {
     ["always", "within_size", "force"].contains(&shmem_enabled)
+}
+
+/// Why there are no pages for a buffer of `wanted` bytes.
+pub(crate) fn populate_error(errno: rustix::io::Errno, wanted: u64) -> Error {
+    match errno {
+        rustix::io::Errno::NOMEM => Error::NoMemory { wanted, available: None },
+        _ => Error::Buffer { call: "allocate the pages of", errno: errno.into() },
+    }
 }
 
 fn map_error(errno: rustix::io::Errno) -> Error {

@@ -2,7 +2,7 @@
 //! How pieces are to be read.
 
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,7 +18,6 @@ use crate::buf::DmaBuf;
 use crate::error::{Attempt, Direction, Error, Result};
 use crate::file::{File, Spec};
 use crate::measure::cached;
-use crate::memory::Mapping;
 use crate::options::{Options, way_methods};
 use crate::run::choose;
 use crate::via;
@@ -160,7 +159,7 @@ impl<'f> Gatherer<'f> {
             let attached = context.attach(backend, buf)?;
             Ok::<_, Attempt>((context, attached.segments))
         };
-        let map = || Mapping::new(buf.as_fd(), buf.len(), true);
+        let map = || buf.mapping(true);
         if !Backend::for_gathering(buf.kind()).contains(&backend) {
             return Err(backend.refuse_gathering(buf.kind()).into());
         }

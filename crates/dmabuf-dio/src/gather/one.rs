@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests that block: the module's ioctl, or `pread` on a mapping.
 
-use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
 
@@ -14,6 +13,7 @@ use crate::control::Watch;
 use crate::error::{Direction, Error, Result};
 use crate::file::File;
 use crate::memory::Mapping;
+use crate::raw;
 use crate::via::module::Context;
 
 /// What makes one request.
@@ -101,14 +101,10 @@ fn by_module(
 fn by_pread(mapping: &Mapping, file: &File, request: &Request) -> Result<i64> {
     let group = &request.group;
     assert!(group.buf + group.len <= mapping.len());
-    // SAFETY: the range lies in the mapping, which is writable, and for the time of the call
-    // nobody else in this process uses it.
-    let bytes = unsafe {
-        let start = mapping.at(group.buf).cast::<MaybeUninit<u8>>();
-        std::slice::from_raw_parts_mut(start, group.len as usize)
-    };
-    Ok(match rustix::io::pread(file.buffered()?, bytes, group.file) {
-        Ok((read, _)) => read.len() as i64,
+    let (file, start, len) = (file.buffered()?, mapping.at(group.buf), group.len as usize);
+    // SAFETY: the range lies in the mapping, as was asserted, and is there to be loaded to.
+    Ok(match unsafe { raw::pread(file, start, len, group.file) } {
+        Ok(read) => read as i64,
         Err(errno) => -i64::from(Os::raw_os_error(errno)),
     })
 }

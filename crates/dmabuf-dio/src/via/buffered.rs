@@ -107,7 +107,6 @@ pub(crate) fn read_edge(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Resul
     let block = task.file.align.offset;
     if !task.file.is_direct() || block > 4096 || page_size() != 4096 {
         read_all(task, bytes, offset)?;
-        task.watch.add(bytes.len() as u64);
         return Ok(0);
     }
     let mut bounce = Box::new(Bounce([0; 4096]));
@@ -125,7 +124,6 @@ pub(crate) fn read_edge(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Resul
                 // The file system has O_DIRECT and does not do it.
                 Err(Os::INVAL) if done == 0 => {
                     read_all(task, bytes, offset)?;
-                    task.watch.add(bytes.len() as u64);
                     return Ok(0);
                 }
                 result => break result.map_err(|errno| task.failed(at, errno))?,
@@ -138,6 +136,5 @@ pub(crate) fn read_edge(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Resul
         bytes[done..done + len].copy_from_slice(&bounce.0[skip..skip + len]);
         done += len;
     }
-    task.watch.add(bytes.len() as u64);
     Ok(bytes.len() as u64)
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A memfd, in huge pages where there are any.
 
-use std::os::fd::AsFd;
-
 use super::{Fresh, Moved, Task, staged, user};
 use crate::backend::Backend;
 use crate::buf::DmaBuf;
@@ -51,7 +49,7 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
     if task.direction == Direction::Load && !buf.is_writable() {
         return Err(Error::ReadOnlyBuffer.into());
     }
-    let mapping = Mapping::new(buf.as_fd(), buf.len(), buf.is_writable())?;
+    let mapping = buf.mapping(buf.is_writable())?;
     mapping.advise(true);
     let mut moved = user::fill(task, ring, &mapping, extent)?;
     moved.pages = PageSizes::of(&mapping);
@@ -75,7 +73,7 @@ fn allocate_huge(len: u64, kind: Memory) -> Option<(DmaBuf, Mapping)> {
     } else {
         return None;
     };
-    let mapping = Mapping::new(buf.as_fd(), buf.len(), true).ok()?;
+    let mapping = buf.mapping(true).ok()?;
     mapping.advise(true);
     Some((buf, mapping))
 }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One request after the other, by `pread` and `pwrite` on mapped memory.
 
-use std::mem::MaybeUninit;
-use std::slice;
-
 use rustix::io::Errno as Os;
 
 use crate::error::Direction;
 use crate::memory::Mapping;
+use crate::raw;
 use crate::uring::{Job, Stop};
 
 /// Moves all bytes of the job, or says why not.
@@ -24,19 +22,10 @@ pub(crate) fn run(job: &Job<'_>, mapping: &Mapping) -> Result<(), Stop> {
         let len = job.chunk.min(extent.len - done) as usize;
         let start = mapping.at(extent.buf + done);
         let result = match job.direction {
-            Direction::Load => {
-                // SAFETY: the range lies in the mapping, which is writable, and for the time of
-                // the call nobody else in this process uses it.
-                let bytes =
-                    unsafe { slice::from_raw_parts_mut(start.cast::<MaybeUninit<u8>>(), len) };
-                rustix::io::pread(job.file, bytes, offset).map(|(read, _)| read.len())
-            }
-            Direction::Save => {
-                // SAFETY: the range lies in the mapping; nobody in this process writes it for
-                // the time of the call.
-                let bytes = unsafe { slice::from_raw_parts(start, len) };
-                rustix::io::pwrite(job.file, bytes, offset)
-            }
+            // SAFETY: the range lies in the mapping, as was asserted, and is there to be loaded to.
+            Direction::Load => unsafe { raw::pread(job.file, start, len, offset) },
+            // SAFETY: as above; it is only read.
+            Direction::Save => unsafe { raw::pwrite(job.file, start, len, offset) },
         };
         let moved = match result {
             Ok(moved) => moved as u64,

@@ -12,9 +12,9 @@ use io_uring::IoUring;
 use super::supply::{StopOnDrop, Supply};
 use super::{Layout, Moved, Task, plain};
 use crate::backend::{Backend, Refusal};
-use crate::error::{Direction, Error, Result};
+use crate::error::{Direction, Result};
 use crate::extent::Extent;
-use crate::memory::{HUGE_PAGE, Mapping, PageSizes, page_size};
+use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes, page_size};
 use crate::uring::{self, Job, Memory, Place, Progress};
 
 /// The ring that moving `len` bytes needs, if it needs one.
@@ -40,15 +40,9 @@ pub(crate) fn load(
     moved.pages = PageSizes::of(mapping);
     let end = layout.data_offset + task.length;
     // What lies before and after the range came along with its blocks.
-    zero(mapping, 0, layout.data_offset);
-    zero(mapping, end, layout.buffer - end);
+    mapping.fill(0, layout.data_offset, 0)?;
+    mapping.fill(end, layout.buffer - end, 0)?;
     Ok(moved)
-}
-
-fn zero(mapping: &Mapping, offset: u64, len: u64) {
-    assert!(offset + len <= mapping.len());
-    // SAFETY: the range lies in the mapping, which is writable, and nobody else has the buffer.
-    unsafe { std::ptr::write_bytes(mapping.at(offset), 0, len as usize) };
 }
 
 /// Moves an extent of mapped memory, without a ring in one request after the other.
@@ -85,19 +79,17 @@ pub(crate) fn fill(
 
 /// Moves less than a block.
 fn edge(task: &Task<'_>, mapping: &Mapping, part: Extent) -> Result<u64> {
-    assert!(part.buf_end() <= mapping.len());
-    let (start, len) = (mapping.at(part.buf), part.len as usize);
     match task.direction {
         Direction::Load => {
-            // SAFETY: the range lies in the mapping, which is writable, and for the time of the call nobody else in this process uses it.
-            let bytes = unsafe { std::slice::from_raw_parts_mut(start, len) };
-            super::buffered::read_edge(task, bytes, part.file)
+            let mut bytes = vec![0; part.len as usize];
+            let direct = super::buffered::read_edge(task, &mut bytes, part.file)?;
+            mapping.write(part.buf, &bytes)?;
+            task.watch.add(part.len);
+            Ok(direct)
         }
         Direction::Save => {
-            // SAFETY: the range lies in the mapping; nobody in this process writes it for the
-            // time of the call.
-            let bytes = unsafe { std::slice::from_raw_parts(start, len) };
-            super::buffered::write_all(task, bytes, part.file)?;
+            let bytes = mapping.to_vec(part.buf, part.len)?;
+            super::buffered::write_all(task, &bytes, part.file)?;
             task.watch.add(part.len);
             Ok(0)
         }
@@ -115,9 +107,7 @@ impl Memory for UserMemory<'_> {
     fn prepare(&mut self, _: &IoUring, end: u64, so_far: Progress) -> Result<bool> {
         let wanted = self.mapping.len();
         self.supply.map_or(Ok(true), |supply| {
-            supply
-                .reaches(end, so_far.idle)
-                .map_err(|_| Error::NoMemory { wanted, available: None })
+            supply.reaches(end, so_far.idle).map_err(|errno| memory::populate_error(errno, wanted))
         })
     }
 

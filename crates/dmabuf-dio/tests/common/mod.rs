@@ -114,7 +114,7 @@ pub(crate) fn fill(buf: &mut DmaBuf, byte: u8) {
 
 /// All bytes of a buffer.
 pub(crate) fn bytes(buf: &DmaBuf) -> Vec<u8> {
-    buf.map().expect("map").to_vec()
+    buf.map().expect("map").to_vec().expect("all of it")
 }
 
 /// Fails at the first byte in which two slices differ, without printing megabytes.

@@ -78,7 +78,7 @@ impl Sink for Slow {
             return Ok(None);
         }
         let filled = self.queued.pop_front().expect("just looked at");
-        let content = self.ring.as_ref().expect("attached").block(filled.block).map()?.to_vec();
+        let content = self.ring.as_ref().expect("attached").block(filled.block).map()?.to_vec()?;
         for frame in content[..filled.bytes as usize].chunks_exact(FRAME as usize) {
             let number = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
             if number != self.next {
