@@ -233,6 +233,13 @@ pub enum Error {
         errno: Errno,
     },
 
+    /// The process cannot have another thread.
+    #[error("cannot start a thread: {errno}")]
+    Thread {
+        /// `EAGAIN`, or `ENOMEM`.
+        errno: Errno,
+    },
+
     /// A device of a stream does not do what it is asked to.
     #[error("{device}: cannot {call}: {errno}")]
     Stream {
@@ -375,6 +382,9 @@ impl Error {
             }
             Self::ReadOnlyBuffer => "export or open the buffer with O_RDWR".into(),
             Self::Buffer { errno, .. } => buffer_hint(*errno).into(),
+            Self::Thread { .. } => {
+                "allow more: ulimit -u, and pids.max of the control group".into()
+            }
             Self::Stream { errno, .. } => stream_hint(*errno).into(),
             Self::CutFrame { path, length, frame } => format!(
                 "choose the channels that are in it, or cut what is too much: truncate -s {} {}",
@@ -397,6 +407,7 @@ impl Error {
             | Self::Transfer { errno, .. }
             | Self::InFlight { errno, .. }
             | Self::Buffer { errno, .. }
+            | Self::Thread { errno }
             | Self::Stream { errno, .. }
             | Self::Target { errno, .. } => Some(*errno),
             Self::NoMemory { .. } => Some(Errno::from_raw(libc::ENOMEM)),

@@ -73,6 +73,7 @@ mod raw;
 mod run;
 mod shared;
 mod target;
+mod threads;
 mod tmpfs;
 mod uring;
 mod via;

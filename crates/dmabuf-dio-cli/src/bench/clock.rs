@@ -168,7 +168,7 @@ impl Spinner {
     /// Starts the thread with `SCHED_IDLE` (see sched(7)).
     fn start(unit: Unit) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let thread = thread::spawn({
+        let thread = thread::Builder::new().spawn({
             let shared = Arc::clone(&shared);
             move || {
                 let mut turns = 0;
@@ -178,7 +178,7 @@ impl Spinner {
                     shared.turns.store(turns, Ordering::Relaxed);
                 }
             }
-        });
+        })?;
         let pthread = thread.as_pthread_t();
         let mut spinner = Self { shared, turn_ns: 0.0, thread: Some(thread) };
 

@@ -2,6 +2,7 @@
 //! Requests that block: the module's ioctl, or `pread` on a mapping.
 
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use dmabuf_dio_sys::dio::{self, ReadWrite};
@@ -14,6 +15,7 @@ use crate::error::{Direction, Error, Result};
 use crate::file::File;
 use crate::memory::Mapping;
 use crate::raw;
+use crate::threads;
 use crate::via::module::Context;
 
 /// What makes one request.
@@ -39,9 +41,17 @@ impl One {
     ) -> Result<()> {
         let threads = depth.min(MOST_THREADS).min(plan.pieces() / WORTH_A_THREAD).max(1);
         let plan = Mutex::new(plan);
-        let work = || self.work(&plan, file, watch);
+        let lacking = AtomicBool::new(false);
+        let work = || self.work(&plan, file, watch, &lacking);
         std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut others = Vec::with_capacity(threads);
+            for _ in 1..threads {
+                let other = threads::spawn(scope, work).inspect_err(|_| {
+                    // Those that there are end with what they are at.
+                    lacking.store(true, Ordering::Relaxed);
+                });
+                others.push(other?);
+            }
             let first = work();
             let results = others
                 .into_iter()
@@ -51,7 +61,13 @@ impl One {
     }
 
     /// What one thread does: each makes itself what is to be made again.
-    fn work(&self, plan: &Mutex<&mut Plan<'_>>, file: &File, watch: &Watch<'_>) -> Result<()> {
+    fn work(
+        &self,
+        plan: &Mutex<&mut Plan<'_>>,
+        file: &File,
+        watch: &Watch<'_>,
+        lacking: &AtomicBool,
+    ) -> Result<()> {
         let lock = || plan.lock().unwrap_or_else(PoisonError::into_inner);
         let refused = |done: u64| Error::Unsynced {
             path: file.path.clone(),
@@ -60,7 +76,8 @@ impl One {
             length: watch.total(),
         };
         let mut request = Request::default();
-        while !watch.is_cancelled() && lock().next(&mut request) {
+        let is_over = || watch.is_cancelled() || lacking.load(Ordering::Relaxed);
+        while !is_over() && lock().next(&mut request) {
             let result = match self {
                 Self::Module(context) => by_module(context, file, &request, refused)?,
                 Self::Mapped(mapping) => by_pread(mapping, file, &request)?,

@@ -12,7 +12,7 @@ use super::watched::watched;
 use super::{Fresh, Moved, REFUSED_DIRECT, SERIES, Task};
 use crate::backend::{Backend, Refusal};
 use crate::buf::DmaBuf;
-use crate::error::{Attempt, Error};
+use crate::error::{Attempt, Error, Result};
 use crate::memory;
 
 /// Allocates a buffer and loads into it in one call.
@@ -26,14 +26,14 @@ pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     let wanted = layout.data_offset + task.length;
     let call = |file| read_file(task, device.as_fd(), wanted, file, layout.base);
     let mut moved = Moved { direct: task.length, ..Moved::default() };
-    let mut result = call(task.file.fd());
+    let mut result = call(task.file.fd())?;
     if !task.file.is_direct() {
         moved.direct = 0;
     } else if matches!(result, Err(Os::INVAL)) {
         // A kernel that does not know the flag says so again.
         moved = Moved { notes: vec![REFUSED_DIRECT.into()], ..Moved::default() };
         if let Ok(file) = task.file.buffered() {
-            result = call(file);
+            result = call(file)?;
         }
     }
     let (fd, read) = result.map_err(|errno| explain(task, errno, layout.buffer))?;
@@ -66,9 +66,9 @@ fn read_file(
     len: u64,
     file: BorrowedFd<'_>,
     offset: u64,
-) -> rustix::io::Result<(OwnedFd, u64)> {
+) -> Result<rustix::io::Result<(OwnedFd, u64)>> {
     if task.is_one_request() {
-        return heap::alloc_read_file(heap, len, file, offset);
+        return Ok(heap::alloc_read_file(heap, len, file, offset));
     }
     let caller = AtomicI32::new(0);
     watched(

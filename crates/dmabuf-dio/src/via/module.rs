@@ -67,9 +67,9 @@ impl Context {
         &self,
         task: &Task<'_>,
         call: impl FnOnce(BorrowedFd<'_>) -> T + Send,
-    ) -> T {
+    ) -> Result<T, Error> {
         if task.is_one_request() {
-            return call(self.as_fd());
+            return Ok(call(self.as_fd()));
         }
         let watch = task.watch;
         let before = moved(self.as_fd()).unwrap_or(0);
@@ -184,11 +184,11 @@ pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
             resume::load(request, is_cancelled, |request| dio::load(context, request))
         })
     };
-    let mut result = call(&mut request);
+    let mut result = call(&mut request)?;
     if matches!(result, Err(Os::INVAL)) && request.align != 0 && task.file.is_direct() {
         notes.push(alignment_note(task, request.align));
         request.file_fd = task.file.buffered()?.as_raw_fd();
-        result = call(&mut request);
+        result = call(&mut request)?;
     }
     let fd = match result {
         Ok(fd) => fd,
@@ -230,13 +230,13 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
     }
     let mut moved = Moved { segments: Some(attached.segments), ..Moved::default() };
     let call = |file: &File| context.watched(task, |_| context.transfer(task, file, extent));
-    let mut result = call(task.file);
+    let mut result = call(task.file)?;
     if let Err((Os::INVAL, rw)) = &result
         && rw.align != 0
         && task.file.is_direct()
     {
         let note = alignment_note(task, rw.align);
-        result = call(&task.file.without_direct(note.clone())?);
+        result = call(&task.file.without_direct(note.clone())?)?;
         moved.notes.push(note);
     }
     match result {

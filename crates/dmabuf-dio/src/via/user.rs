@@ -15,6 +15,7 @@ use crate::backend::{Backend, Refusal};
 use crate::error::{Direction, Result};
 use crate::extent::Extent;
 use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes, page_size};
+use crate::threads;
 use crate::uring::{self, Job, Memory, Place, Progress};
 
 /// The ring that moving `len` bytes needs, if it needs one.
@@ -66,7 +67,7 @@ pub(crate) fn fill(
             let step = task.options.gather;
             let step = step.unwrap_or_else(|| task.chunk().next_multiple_of(HUGE_PAGE));
             let supply = &supply;
-            scope.spawn(move || supply.run(mapping, start, end, step));
+            threads::spawn(scope, move || supply.run(mapping, start, end, step))?;
         }
         let _stop = StopOnDrop(&supply);
         let mut memory = UserMemory { mapping, end, supply: loading.then_some(&supply) };

@@ -4,23 +4,33 @@
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use crate::error::Result;
+use crate::threads;
+
 /// How often a running call is looked at.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Makes `call` in a thread of its own, while this one has a `look` at it now and then. The other
 /// way round, signals to this process would wait for the call to end: the kernel hands them to
 /// its main thread, which often is this one.
-pub(crate) fn watched<T: Send>(call: impl FnOnce() -> T + Send, mut look: impl FnMut()) -> T {
+///
+/// # Errors
+///
+/// [`Error::Thread`](crate::Error::Thread): the call was not made.
+pub(crate) fn watched<T: Send>(
+    call: impl FnOnce() -> T + Send,
+    mut look: impl FnMut(),
+) -> Result<T> {
     let (running, finished) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        let caller = scope.spawn(move || {
+        let caller = threads::spawn(scope, move || {
             let _running = running;
             call()
-        });
+        })?;
         while let Err(RecvTimeoutError::Timeout) = finished.recv_timeout(TICK) {
             look();
         }
-        caller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        Ok(caller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 
@@ -42,6 +52,6 @@ mod tests {
             },
             || seen.store(true, Ordering::Relaxed),
         );
-        assert_eq!(result, 7);
+        assert_eq!(result.expect("a thread"), 7);
     }
 }

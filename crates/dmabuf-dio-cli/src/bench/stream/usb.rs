@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::CancelToken;
@@ -33,13 +34,17 @@ impl Usb {
         let mut function = Function::new(folder).map_err(failed)?;
         let (token, begin) = (CancelToken::new(), Instant::now());
         let enabled = std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| function.wait(&token));
+            let waiting =
+                Builder::new().spawn_scoped(scope, || function.wait(&token)).map_err(|error| {
+                    let errno = Os::from_io_error(&error).unwrap_or(Os::AGAIN);
+                    Trouble::failed("starting a thread", errno)
+                })?;
             while !waiting.is_finished() && begin.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(10));
             }
             token.cancel();
-            waiting.join().unwrap_or(Ok(false))
-        });
+            Ok::<_, Trouble>(waiting.join().unwrap_or(Ok(false)))
+        })?;
         if enabled.map_err(failed)? {
             Ok(Self { function })
         } else {
