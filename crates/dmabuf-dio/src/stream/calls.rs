@@ -3,8 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Filled;
-use super::ring::Ring;
+use super::ring::{Claim, Ring};
 use crate::backend::{Backend, Refusal};
 use crate::control::Watch;
 use crate::error::{Attempt, Direction, Error, Result};
@@ -48,17 +47,17 @@ impl Calls {
     }
 
     /// Moves a block from or to a place in the file. Blocks until it is there.
-    pub(super) fn transfer(&self, filled: Filled, offset: u64) -> Result<()> {
-        let watch = Watch::start(&self.options.control, filled.bytes);
+    pub(super) fn transfer(&self, claim: Claim, offset: u64) -> Result<()> {
+        let watch = Watch::start(&self.options.control, claim.bytes());
         let task = Task {
             file: &self.file,
             direction: self.direction,
             offset,
-            length: filled.bytes,
+            length: claim.bytes(),
             options: &self.options,
             watch: &watch,
         };
-        let block = self.ring.block(filled.block);
+        let block = self.ring.block(claim.block());
         let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
         let chosen = tried.chosen;
         let order = Backend::for_existing(block.kind());

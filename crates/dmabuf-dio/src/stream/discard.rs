@@ -7,29 +7,34 @@ use std::sync::Arc;
 use rustix::event::PollFd;
 
 use super::ring::Ring;
-use super::{Filled, Sink};
+use super::{Filled, Sink, attached};
 use crate::error::Result;
 
 /// Gives every block back at once.
 #[derive(Debug, Default)]
-pub struct Discard(VecDeque<Filled>);
+pub struct Discard {
+    ring: Option<Arc<Ring>>,
+    queued: VecDeque<Filled>,
+}
 
 impl Sink for Discard {
     fn how(&self) -> String {
         "discarded".into()
     }
 
-    fn attach(&mut self, _: &Arc<Ring>, _: Option<u64>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<()> {
+        self.ring = Some(Arc::clone(ring));
         Ok(())
     }
 
     fn queue(&mut self, filled: Filled) -> Result<()> {
-        self.0.push_back(filled);
+        let claim = attached(self.ring.as_ref(), "the sink")?.claim(filled)?;
+        self.queued.push_back(claim.filled());
         Ok(())
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
-        Ok(self.0.pop_front())
+        Ok(self.queued.pop_front())
     }
 
     fn ready(&self) -> Option<PollFd<'_>> {
@@ -37,7 +42,7 @@ impl Sink for Discard {
     }
 
     fn queued(&self) -> usize {
-        self.0.len()
+        self.queued.len()
     }
 
     fn finish(&mut self) -> Result<()> {

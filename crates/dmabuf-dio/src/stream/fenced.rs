@@ -10,7 +10,7 @@ use dmabuf_dio_sys::sync_file;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Os;
 
-use super::ring::Ring;
+use super::ring::{Claim, Ring};
 use super::{Filled, attached, failed};
 use crate::error::Result;
 
@@ -78,15 +78,19 @@ impl<P: Port> Fenced<P> {
 
     /// Queues a block.
     pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {
-        let queued = self.enqueue(filled, filled.bytes)?;
+        let claim = self.claim(filled)?;
+        let queued = self.enqueue(claim, claim.bytes())?;
         self.queued.push_back(queued);
         Ok(())
     }
 
-    /// Queues a block, of which the device fills `length` bytes: it may want more than anybody
-    /// asks for. Returns whether it had nothing left to do by then, or may have had.
-    pub(super) fn queue_and_look(&mut self, filled: Filled, length: u64) -> Result<bool> {
-        let queued = self.enqueue(filled, length)?;
+    /// Queues a block, of which the device fills a multiple of `align` bytes: it may want more than
+    /// anybody asks for. Returns whether it had nothing left to do by then, or may have had.
+    pub(super) fn queue_and_look(&mut self, filled: Filled, align: u64) -> Result<bool> {
+        let claim = self.claim(filled)?;
+        let whole =
+            self.claim(Filled { bytes: claim.bytes().next_multiple_of(align), ..filled })?;
+        let queued = self.enqueue(claim, whole.bytes())?;
         let done = queued.is_done().map_err(|errno| self.ended(errno))?;
         let was_idle = self.is_idle()?;
         if done && !was_idle {
@@ -98,14 +102,18 @@ impl<P: Port> Fenced<P> {
         Ok(was_idle)
     }
 
-    fn enqueue(&self, filled: Filled, length: u64) -> Result<Queued> {
-        let block = attached(self.ring.as_ref(), self.port.name())?.block(filled.block).as_fd();
+    fn claim(&self, filled: Filled) -> Result<Claim> {
+        attached(self.ring.as_ref(), self.port.name())?.claim(filled)
+    }
+
+    fn enqueue(&self, claim: Claim, length: u64) -> Result<Queued> {
+        let block = attached(self.ring.as_ref(), self.port.name())?.block(claim.block()).as_fd();
         self.port
             .enqueue(block, length)
             .map_err(|errno| failed(self.port.name(), "queue a block", errno))?;
         let done = dmabuf::export_sync_file(block, self.wait_for)
             .map_err(|errno| failed(self.port.name(), "get a fence", errno))?;
-        Ok(Queued { filled, done })
+        Ok(Queued { filled: claim.filled(), done })
     }
 
     /// Whether every block that was queued is done.

@@ -15,7 +15,7 @@ use rustix::io::Errno as Os;
 
 use super::calls::Calls;
 use super::lent::{Lent, Part};
-use super::ring::Ring;
+use super::ring::{Claim, Ring};
 use super::slots::Slots;
 use super::worker::Worker;
 use super::{Filled, Sink, Source, attached, failed};
@@ -30,6 +30,7 @@ const ROOM: u64 = 64 << 20;
 struct Blocks {
     file: Arc<File>,
     direction: Direction,
+    ring: Option<Arc<Ring>>,
     way: Option<Way>,
     queue: VecDeque<Part>,
     /// Bytes that were queued.
@@ -47,7 +48,7 @@ enum Way {
 impl Blocks {
     fn new(file: File, direction: Direction) -> Self {
         let (file, queue) = (Arc::new(file), VecDeque::new());
-        Self { file, direction, way: None, queue, queued: 0, taken: 0 }
+        Self { file, direction, ring: None, way: None, queue, queued: 0, taken: 0 }
     }
 
     fn name(&self) -> String {
@@ -72,16 +73,17 @@ impl Blocks {
     }
 
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
-        self.way = Some(match Slots::new(ring, self.direction) {
+        self.queue.clear();
+        self.way = Some(match Slots::new(ring, self.direction, &self.file) {
             Ok(slots) => Way::Lent(Box::new(Lent::new(slots, &self.file, self.direction))),
             Err(Attempt::Failed(error)) => return Err(error),
             Err(Attempt::Refused(refusal)) => {
                 let calls = Arc::new(Calls::new(&self.file, ring, self.direction, refusal));
                 let by_thread = Arc::clone(&calls);
                 let mut offset = 0;
-                let work = move |filled: Filled| {
-                    by_thread.transfer(filled, offset)?;
-                    offset += filled.bytes;
+                let work = move |claim: Claim| {
+                    by_thread.transfer(claim, offset)?;
+                    offset += claim.bytes();
                     Ok(())
                 };
                 let worker = Worker::start(work)
@@ -89,17 +91,20 @@ impl Blocks {
                 Way::Calls(worker, calls)
             }
         });
+        self.ring = Some(Arc::clone(ring));
         Ok(())
     }
 
     fn queue(&mut self, filled: Filled) -> Result<()> {
         let access = self.access();
-        let part = Part { filled, offset: self.queued, done: 0 };
+        let ring = attached(self.ring.as_ref(), &self.name())?;
+        let claim = ring.claim(filled)?;
+        let part = Part { claim, offset: self.queued, done: 0 };
         match &mut self.way {
-            None => return attached(None, &self.name()).map(|_| ()),
-            Some(Way::Calls(worker, _)) => worker.queue(filled),
+            None => {}
+            Some(Way::Calls(worker, _)) => worker.queue(claim),
             Some(Way::Lent(lent)) => {
-                lent.slots.blocks.block(filled.block).begin(access)?;
+                ring.block(claim.block()).begin(access)?;
                 if self.direction == Direction::Load {
                     lent.read(&part)?;
                 }
@@ -154,7 +159,8 @@ impl Blocks {
                 }
             }
         }
-        let Some(Part { filled, .. }) = self.queue.pop_front() else { return Ok(None) };
+        let Some(Part { claim, .. }) = self.queue.pop_front() else { return Ok(None) };
+        let filled = claim.filled();
         if let Some(Way::Lent(lent)) = &self.way {
             lent.slots.blocks.block(filled.block).end(access)?;
         }

@@ -10,10 +10,11 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
 use rustix::io::Errno as Os;
 
-use super::ring::Ring;
+use super::ring::{Claim, Ring};
 use super::{Filled, failed};
 use crate::error::Result;
 use crate::memory::Mapping;
+use crate::raw;
 
 /// Blocks in user space, copied from or to a descriptor.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(super) struct Fileio {
     fd: OwnedFd,
     ring: Arc<Ring>,
     mappings: Vec<Mapping>,
-    queued: VecDeque<Filled>,
+    queued: VecDeque<Claim>,
     /// Bytes of the first block that were copied.
     done: u64,
 }
@@ -37,11 +38,8 @@ impl Fileio {
         let flags = rustix::fs::fcntl_getfl(&fd).map_err(|errno| call("read flags", errno))?;
         rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)
             .map_err(|errno| call("set flags", errno))?;
-        let mappings: Result<Vec<_>> = ring
-            .blocks()
-            .iter()
-            .map(|block| Mapping::new(block.as_fd(), block.len(), true))
-            .collect();
+        let mappings: Result<Vec<_>> =
+            ring.blocks().iter().map(|block| block.mapping(true)).collect();
         Ok(Self {
             name: name.into(),
             why,
@@ -59,8 +57,9 @@ impl Fileio {
         format!("IIO, copied by the CPU: {name} takes no dma-bufs ({why})")
     }
 
-    pub(super) fn queue(&mut self, filled: Filled) {
-        self.queued.push_back(filled);
+    pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {
+        self.queued.push_back(self.ring.claim(filled)?);
+        Ok(())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -74,12 +73,14 @@ impl Fileio {
 
     /// Reads into the first block what there is. Returns the block if it is full then.
     pub(super) fn read(&mut self) -> Result<Option<Filled>> {
-        self.copy("read", Access::Write, |fd, bytes| rustix::io::read(fd, bytes))
+        // SAFETY: `copy` passes what lies in a block, which is here to be filled.
+        self.copy("read", Access::Write, |fd, at, len| unsafe { raw::read(fd, at, len) })
     }
 
     /// Writes of the first block what there is room for. Returns the block if that was all.
     pub(super) fn write(&mut self) -> Result<Option<Filled>> {
-        self.copy("write", Access::Read, |fd, bytes| rustix::io::write(fd, bytes))
+        // SAFETY: `copy` passes what lies in a block.
+        self.copy("write", Access::Read, |fd, at, len| unsafe { raw::write(fd, at, len) })
     }
 
     /// After the device has stopped: keeps of the first block the frames that were read, and
@@ -88,7 +89,7 @@ impl Fileio {
         let bytes = self.done / frame * frame;
         self.queued.truncate(usize::from(bytes > 0));
         if let Some(first) = self.queued.front_mut() {
-            first.bytes = bytes;
+            *first = first.first(bytes);
             self.done = bytes;
         }
     }
@@ -97,36 +98,96 @@ impl Fileio {
         &mut self,
         call: &str,
         access: Access,
-        some: impl Fn(BorrowedFd<'_>, &mut [u8]) -> rustix::io::Result<usize>,
+        some: impl Fn(BorrowedFd<'_>, *mut u8, usize) -> rustix::io::Result<usize>,
     ) -> Result<Option<Filled>> {
-        let Some(&filled) = self.queued.front() else { return Ok(None) };
-        if self.done == filled.bytes {
+        let Some(&claim) = self.queued.front() else { return Ok(None) };
+        if self.done == claim.bytes() {
             // What was read until the device was stopped.
             self.done = 0;
-            return Ok(self.queued.pop_front());
+            return Ok(self.queued.pop_front().map(Claim::filled));
         }
-        let left = (filled.bytes - self.done) as usize;
-        let block = self.ring.block(filled.block);
+        // The claim is in the block, all of which is mapped.
+        let left = (claim.bytes() - self.done) as usize;
+        let start = self.mappings[claim.block()].at(self.done);
+        let block = self.ring.block(claim.block());
         block.begin(access)?;
-        // SAFETY: the block is queued here and so nobody else's in this process; `bytes` is at
-        // most its length, and the mapping is as long.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut(self.mappings[filled.block].at(self.done), left)
-        };
-        let result = some(self.fd.as_fd(), bytes);
+        let result = some(self.fd.as_fd(), start, left);
         block.end(access)?;
         match result {
             Ok(0) => Err(failed(&self.name, call, Os::NODEV)),
             Ok(moved) => {
                 self.done += moved as u64;
-                if self.done < filled.bytes {
+                if self.done < claim.bytes() {
                     return Ok(None);
                 }
                 self.done = 0;
-                Ok(self.queued.pop_front())
+                Ok(self.queued.pop_front().map(Claim::filled))
             }
             Err(Os::AGAIN | Os::INTR) => Ok(None),
             Err(errno) => Err(failed(&self.name, call, errno)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::error::Error;
+
+    /// A device that is one end of a pair, and the other end.
+    fn device(ring: &Arc<Ring>) -> (Fileio, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let device = Fileio::new("device", ours.as_fd(), ring, Os::NOTTY).expect("a device");
+        (device, theirs)
+    }
+
+    #[test]
+    fn nothing_is_read_behind_a_block() {
+        let ring = Arc::new(Ring::of_memfds(2, 4096));
+        let (mut source, mut device) = device(&ring);
+        for bytes in [4097, 1 << 20, u64::MAX] {
+            let result = source.queue(Filled { block: 0, bytes });
+            assert!(matches!(result, Err(Error::RangeBeyondBuffer { .. })), "{result:?}");
+        }
+        assert!(matches!(source.queue(Filled { block: 2, bytes: 1 }), Err(Error::Setting { .. })));
+        assert_eq!(source.len(), 0, "nothing is queued");
+        device.write_all(&[7; 10_000]).expect("samples");
+        assert_eq!(source.read().expect("nothing to do"), None);
+        let filled = Filled { block: 0, bytes: 4096 };
+        source.queue(filled).expect("queued");
+        assert_eq!(source.read().expect("read"), Some(filled));
+        assert_eq!(ring.block(0).map().expect("a view").to_vec().expect("all"), [7; 4096]);
+        assert_eq!(ring.block(1).map().expect("a view").to_vec().expect("all"), [0; 4096]);
+    }
+
+    #[test]
+    fn nothing_is_written_from_behind_a_block() {
+        let ring = Arc::new(Ring::of_memfds(1, 4096));
+        let (mut sink, mut device) = device(&ring);
+        assert!(sink.queue(Filled { block: 0, bytes: 4097 }).is_err());
+        let filled = Filled { block: 0, bytes: 100 };
+        sink.queue(filled).expect("queued");
+        assert_eq!(sink.write().expect("written"), Some(filled));
+        drop(sink);
+        let mut bytes = Vec::new();
+        device.read_to_end(&mut bytes).expect("all of it");
+        assert_eq!(bytes, [0; 100]);
+    }
+
+    #[test]
+    fn of_a_block_that_was_not_full_whole_frames_are_kept() {
+        let ring = Arc::new(Ring::of_memfds(2, 4096));
+        let (mut source, mut device) = device(&ring);
+        for block in 0..2 {
+            source.queue(Filled { block, bytes: 4096 }).expect("queued");
+        }
+        device.write_all(&[7; 21]).expect("samples");
+        assert_eq!(source.read().expect("read"), None);
+        source.keep_read(8);
+        assert_eq!(source.read().expect("kept"), Some(Filled { block: 0, bytes: 16 }));
+        assert_eq!((source.len(), source.read().expect("nothing")), (0, None));
     }
 }

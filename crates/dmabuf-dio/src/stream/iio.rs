@@ -175,11 +175,6 @@ impl Way {
         Ok(())
     }
 
-    /// What has to be asked for to get so many bytes.
-    fn aligned(&self, bytes: u64) -> u64 {
-        bytes.next_multiple_of(self.align)
-    }
-
     fn how(&self) -> String {
         self.fileio.as_ref().map_or_else(|| "IIO, dma-buf".into(), Fileio::how)
     }
@@ -247,14 +242,8 @@ impl Source for IioSource {
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {
         let filled = Filled { block, bytes };
         match &mut self.way.fileio {
-            None => {
-                let length = self.way.aligned(bytes);
-                self.way.blocks.queue_and_look(filled, length)
-            }
-            Some(fileio) => {
-                fileio.queue(filled);
-                Ok(false)
-            }
+            None => self.way.blocks.queue_and_look(filled, self.way.align),
+            Some(fileio) => fileio.queue(filled).map(|()| false),
         }
     }
 
@@ -342,7 +331,7 @@ impl Sink for IioSink {
                 }
                 self.way.blocks.queue(filled)?;
             }
-            Some(fileio) => fileio.queue(filled),
+            Some(fileio) => fileio.queue(filled)?,
         }
         // With the first block in it there is something to put out.
         self.way.blocks.port.enable(true)
@@ -385,7 +374,8 @@ impl Repeat {
     /// # Errors
     ///
     /// As for [`IioSink::open`]; [`Error::Stream`] with `EPERM` or `ENOTTY` for a device that takes
-    /// no dma-bufs; [`Error::Setting`] for a length that is no multiple of a frame's.
+    /// no dma-bufs; [`Error::Setting`] for a length that is no multiple of a frame's, and
+    /// [`Error::RangeBeyondBuffer`] for more than the buffer has.
     pub fn start(
         device: Device,
         number: u32,
@@ -398,6 +388,7 @@ impl Repeat {
             let need = "a multiple of the bytes of a frame";
             return Err(Error::Setting { name: "bytes", value: bytes, need });
         }
+        block.check_range(0, bytes)?;
         let call = |what, result: rustix::io::Result<()>| {
             result.map_err(|errno| failed(buffer.device.name(), what, errno))
         };

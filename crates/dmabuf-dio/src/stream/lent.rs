@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests on a file by blocks whose pages are lent.
 
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use io_uring::{opcode, squeue, types};
 use rustix::event::{PollFd, Timespec, poll};
-use rustix::fs::FallocateFlags;
 use rustix::io::Errno as Os;
 
-use super::slots::{Completion, Slots};
-use super::{Filled, failed};
+use super::failed;
+use super::ring::Claim;
+use super::slots::{Bytes, Completion, Request, Slots, Target};
 use crate::error::{Direction, Error, Result};
 use crate::file::File;
 use crate::via::buffered::write_fully;
@@ -25,7 +23,7 @@ const SMALL: u64 = 128 << 10;
 /// A block on its way.
 #[derive(Debug)]
 pub(super) struct Part {
-    pub(super) filled: Filled,
+    pub(super) claim: Claim,
     /// Where in the file it begins.
     pub(super) offset: u64,
     /// Bytes of it that were moved: more than there are, if the disk has read whole blocks.
@@ -34,18 +32,23 @@ pub(super) struct Part {
 
 impl Part {
     pub(super) fn is_done(&self) -> bool {
-        self.done >= self.filled.bytes
+        self.done >= self.claim.bytes()
+    }
+
+    /// Of its bytes the next that are not moved yet.
+    fn next(&self, length: u64) -> Bytes {
+        Bytes { claim: self.claim, at: self.done, length }
     }
 
     fn left(&self) -> u64 {
-        self.filled.bytes - self.done
+        self.claim.bytes() - self.done
     }
 }
 
 /// The file and the blocks.
 #[derive(Debug)]
 pub(super) struct Lent {
-    pub(super) slots: Slots,
+    pub(super) slots: Slots<File>,
     file: Arc<File>,
     direct: bool,
     why_buffered: Option<String>,
@@ -66,7 +69,7 @@ struct Room {
 }
 
 impl Lent {
-    pub(super) fn new(slots: Slots, file: &Arc<File>, direction: Direction) -> Self {
+    pub(super) fn new(slots: Slots<File>, file: &Arc<File>, direction: Direction) -> Self {
         let (mut direct, mut why_buffered) = (file.is_direct(), file.why_buffered.clone());
         let (align, size) = (file.align.offset, slots.blocks.size());
         if direct && !size.is_multiple_of(align) {
@@ -96,14 +99,9 @@ impl Lent {
 
     /// Reads what is missing of a block, rounded up to what the disk reads.
     pub(super) fn read(&mut self, part: &Part) -> Result<()> {
-        let length = part.left().next_multiple_of(self.unit) as u32;
-        // To a slot an address is an offset.
-        let (at, index) = (part.done as *mut u8, part.filled.block as u16);
-        let entry = opcode::ReadFixed::new(self.fd()?, at, length, index)
-            .offset(part.offset + part.done)
-            .build()
-            .user_data(part.offset);
-        self.push(&entry)?;
+        let to = part.next(part.left().next_multiple_of(self.unit));
+        let request = Request::Read { to, offset: part.offset + part.done };
+        self.push(self.target()?, request, part.offset, false)?;
         self.submit()
     }
 
@@ -114,17 +112,13 @@ impl Lent {
         if self.in_flight > 0 {
             return Ok(());
         }
-        let mut chain: Vec<squeue::Entry> = Vec::new();
+        let mut chain: Vec<(Request, u64)> = Vec::new();
         let mut end = 0;
         for part in parts {
             let whole = part.left() / self.unit * self.unit;
             if whole > 0 {
-                let (at, index) = (part.done as *const u8, part.filled.block as u16);
-                let write = opcode::WriteFixed::new(self.fd()?, at, whole as u32, index)
-                    .offset(part.offset + part.done)
-                    .build()
-                    .user_data(part.offset);
-                chain.push(write);
+                let (from, offset) = (part.next(whole), part.offset + part.done);
+                chain.push((Request::Write { from, offset }, part.offset));
                 end = part.offset + part.done + whole;
             }
             if whole < part.left() {
@@ -135,24 +129,25 @@ impl Lent {
                 break;
             }
         }
-        let Some(last) = chain.pop() else { return Ok(()) };
-        for entry in chain {
-            self.push(&entry.flags(squeue::Flags::IO_LINK))?;
+        let Some((last, user_data)) = chain.pop() else { return Ok(()) };
+        let target = self.target()?;
+        for (request, user_data) in chain {
+            self.push(target, request, user_data, true)?;
         }
-        self.push(&last)?;
+        self.push(target, last, user_data, false)?;
         self.grow(end)?;
         self.submit()
     }
 
     /// Writes what is less than a block of the disk, through the page cache.
     fn write_rest(&self, part: &mut Part) -> Result<()> {
-        let view = self.slots.blocks.block(part.filled.block).map()?;
+        let view = self.slots.blocks.block(part.claim.block()).map()?;
         let mut rest = vec![0; part.left() as usize];
         view.read_at(part.done, &mut rest)?;
         view.finish()?;
         write_fully(self.file.buffered()?, &rest, part.offset + part.done)
             .map_err(|(_, errno)| self.failed("write", errno))?;
-        part.done = part.filled.bytes;
+        part.done = part.claim.bytes();
         Ok(())
     }
 
@@ -163,14 +158,9 @@ impl Lent {
             return Ok(());
         }
         let start = room.max(end);
-        let fd = types::Fd(self.file.fd().as_raw_fd());
-        let entry = opcode::Fallocate::new(fd, step)
-            .offset(start)
-            .mode(FallocateFlags::KEEP_SIZE.bits() as i32)
-            .build()
-            .user_data(ROOM);
+        let target = self.slots.target(|file| Ok::<_, Error>(file.fd()))?;
         self.room = Room { end: start + step, step, pending: true };
-        self.push(&entry)
+        self.push(target, Request::MakeRoom { offset: start, length: step }, ROOM, false)
     }
 
     /// Enters what became of a request into the part that it was for. An error says what could not
@@ -230,12 +220,19 @@ impl Lent {
         (self.in_flight > 0).then(|| self.slots.ready())
     }
 
-    fn fd(&self) -> Result<types::Fd> {
-        Ok(types::Fd(self.file.with_direct(self.direct)?.as_raw_fd()))
+    fn target(&self) -> Result<Target> {
+        self.slots.target(|file| file.with_direct(self.direct))
     }
 
-    fn push(&mut self, entry: &squeue::Entry) -> Result<()> {
-        self.slots.push(entry).map_err(|errno| self.failed("queue a request", errno))?;
+    fn push(
+        &mut self,
+        target: Target,
+        request: Request,
+        user_data: u64,
+        linked: bool,
+    ) -> Result<()> {
+        let pushed = self.slots.push(target, request, user_data, linked);
+        pushed.map_err(|errno| self.failed("queue a request", errno))?;
         self.in_flight += 1;
         Ok(())
     }

@@ -65,7 +65,7 @@ use crate::error::{Error, Result};
 pub struct Filled {
     /// Its number in the ring.
     pub block: usize,
-    /// How many bytes from its start, at least 1.
+    /// How many bytes from its start, at least 1 and at most the ring's [`size`](Ring::size).
     pub bytes: u64,
 }
 
@@ -97,7 +97,9 @@ pub trait Source {
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`].
+    /// [`Error::Stream`]. [`Error::RangeBeyondBuffer`] for more bytes than the ring's
+    /// [`size`](Ring::size) and [`Error::Setting`] for none, or a block that it has not: nothing is
+    /// queued then.
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool>;
 
     /// The block that was queued first, if it is full.
@@ -173,7 +175,7 @@ pub trait Sink {
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`].
+    /// As for [`Source::queue`].
     fn queue(&mut self, filled: Filled) -> Result<()>;
 
     /// The block that was queued first, if all of it is where it belongs.
@@ -205,4 +207,107 @@ fn failed(who: &str, call: impl Into<String>, errno: impl Into<crate::Errno>) ->
 /// The ring that a block was queued of: to queue before attaching is an error of the caller.
 fn attached<'r>(ring: Option<&'r Arc<Ring>>, who: &str) -> Result<&'r Arc<Ring>> {
     ring.ok_or_else(|| failed(who, "use its blocks before they are attached", Os::INVAL))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const SIZE: u64 = 5000;
+
+    /// What is queued and not in a block.
+    const BAD: [Filled; 5] = [
+        Filled { block: 0, bytes: SIZE + 1 },
+        Filled { block: 1, bytes: 1 << 30 },
+        Filled { block: 0, bytes: u64::MAX },
+        Filled { block: 0, bytes: 0 },
+        Filled { block: 2, bytes: 1 },
+    ];
+
+    fn ring() -> Arc<Ring> {
+        let ring = Ring::of_memfds(2, SIZE);
+        for (number, block) in (1..).zip(ring.blocks()) {
+            let mut view = block.map_shared().expect("a view");
+            view.fill_at(0, block.len(), number).expect("filled");
+        }
+        Arc::new(ring)
+    }
+
+    fn is_refused(result: &Result<()>) {
+        let good = matches!(result, Err(Error::RangeBeyondBuffer { .. } | Error::Setting { .. }));
+        assert!(good, "{result:?}");
+    }
+
+    /// Both blocks go through, and of each what is asked for.
+    fn empties(sink: &mut dyn Sink) {
+        let ring = ring();
+        let early = sink.queue(Filled { block: 0, bytes: 1 });
+        assert!(matches!(early, Err(Error::Stream { .. })), "not attached: {early:?}");
+        sink.attach(&ring, None).expect("attached");
+        for bad in BAD {
+            is_refused(&sink.queue(bad));
+            assert_eq!(sink.queued(), 0, "{bad:?}");
+        }
+        let all = [Filled { block: 1, bytes: SIZE }, Filled { block: 0, bytes: 1 }];
+        for filled in all {
+            sink.queue(filled).expect("queued");
+        }
+        let begin = Instant::now();
+        for filled in all {
+            let taken = loop {
+                assert!(begin.elapsed() < Duration::from_secs(60), "it takes none");
+                if let Some(taken) = sink.take().expect("taken") {
+                    break taken;
+                }
+            };
+            assert_eq!(taken, filled);
+        }
+        sink.finish().expect("finished");
+    }
+
+    fn expected() -> Vec<u8> {
+        [&[2; SIZE as usize][..], &[1]].concat()
+    }
+
+    #[test]
+    fn sinks_take_what_is_in_a_block() {
+        empties(&mut Discard::default());
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("samples");
+        empties(&mut FileSink::create(&path).expect("a file"));
+        assert_eq!(std::fs::read(&path).expect("read"), expected());
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        empties(&mut SocketSink::new(ours, "somebody"));
+        let mut bytes = Vec::new();
+        theirs.read_to_end(&mut bytes).expect("all of it");
+        assert_eq!(bytes, expected());
+    }
+
+    #[test]
+    fn sources_fill_what_is_in_a_block() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("samples");
+        std::fs::write(&path, [7; 3000]).expect("written");
+        let mut source = FileSource::open(&path, 1).expect("a file");
+        let ring = ring();
+        source.attach(&ring).expect("attached");
+        for Filled { block, bytes } in BAD {
+            is_refused(&source.queue(block, bytes).map(|_| ()));
+            assert_eq!(source.queued(), 0);
+        }
+        source.queue(1, 3000).expect("queued");
+        let taken = loop {
+            if let Some(taken) = source.take().expect("taken") {
+                break taken;
+            }
+        };
+        assert_eq!(taken, Filled { block: 1, bytes: 3000 });
+        let bytes = ring.block(1).map().expect("a view").to_vec().expect("all of it");
+        assert!(bytes[..3000].iter().all(|byte| *byte == 7));
+        assert!(bytes[3000..].iter().all(|byte| *byte == 2), "nothing behind it");
+    }
 }

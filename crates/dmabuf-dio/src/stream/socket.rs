@@ -3,25 +3,22 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use dmabuf_dio_sys::dmabuf::Access;
-use io_uring::{opcode, types};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno as Os;
 use rustix::net::AddressFamily;
 
-use super::ring::Ring;
-use super::slots::{Completion, Slots};
+use super::ring::{Claim, Ring};
+use super::slots::{Bytes, Completion, Request, Slots};
 use super::worker::Worker;
 use super::{Filled, Sink, attached, failed};
 use crate::backend::{Backend, Refusal};
 use crate::error::{Attempt, Direction, Result};
-
-/// `IORING_SEND_ZC_REPORT_USAGE` and `IORING_NOTIF_USAGE_ZC_COPIED` (`linux/io_uring.h`).
-const REPORT_USAGE: u16 = 1 << 3;
-const COPIED: u64 = 1 << 31;
+use crate::map::Map;
+use crate::raw;
 
 /// Sends blocks on a connected stream socket.
 ///
@@ -32,6 +29,7 @@ const COPIED: u64 = 1 << 31;
 pub struct SocketSink {
     name: String,
     fd: Arc<OwnedFd>,
+    ring: Option<Arc<Ring>>,
     way: Option<Way>,
 }
 
@@ -44,39 +42,34 @@ enum Way {
 impl SocketSink {
     /// Takes a connected socket; `name` is what error messages call it.
     pub fn new(socket: impl Into<OwnedFd>, name: impl Into<String>) -> Self {
-        Self { name: name.into(), fd: Arc::new(socket.into()), way: None }
+        Self { name: name.into(), fd: Arc::new(socket.into()), ring: None, way: None }
     }
 
     /// Writes from a mapping, in a thread.
     fn copying(&self, ring: &Arc<Ring>) -> Result<Worker> {
         let (fd, ring, name) = (Arc::clone(&self.fd), Arc::clone(ring), self.name.clone());
-        let send = move |filled: Filled| {
-            let view = ring.block(filled.block).map()?;
-            // SAFETY: until the block is given back nobody in this process writes it.
-            let bytes = unsafe { view.as_slice() };
-            send_all(fd.as_fd(), &bytes[..filled.bytes as usize])
-                .map_err(|errno| failed(&name, "send", errno))?;
+        let send = move |claim: Claim| {
+            let view = ring.block(claim.block()).map()?;
+            send_all(fd.as_fd(), &view, claim).map_err(|errno| failed(&name, "send", errno))?;
             view.finish()
         };
         Worker::start(send).map_err(|errno| failed(&self.name, "start a thread", errno))
     }
 }
 
-fn send_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Os> {
-    while !bytes.is_empty() {
-        // SAFETY: sends from a slice.
-        let sent = unsafe {
-            libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
-        };
-        match usize::try_from(sent) {
-            Ok(sent) => bytes = &bytes[sent..],
-            Err(_) => match Os::from_io_error(&std::io::Error::last_os_error()) {
-                Some(Os::INTR) => {}
-                Some(Os::AGAIN) => {
-                    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None)?;
-                }
-                errno => return Err(errno.unwrap_or(Os::IO)),
-            },
+/// Sends what is claimed. The block is mapped elsewhere, too: the socket gets what is in it then.
+fn send_all(fd: BorrowedFd<'_>, view: &Map<'_>, claim: Claim) -> Result<(), Os> {
+    let mut done = 0;
+    while done < claim.bytes() {
+        let (from, left) = (view.mapping().at(done), (claim.bytes() - done) as usize);
+        // SAFETY: the claim is in the block, all of which is mapped.
+        match unsafe { raw::send(fd, from, left) } {
+            Ok(sent) => done += sent as u64,
+            Err(Os::INTR) => {}
+            Err(Os::AGAIN) => {
+                poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None)?;
+            }
+            Err(errno) => return Err(errno),
         }
     }
     Ok(())
@@ -94,25 +87,27 @@ impl Sink for SocketSink {
     fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<()> {
         let domain = rustix::net::sockopt::socket_domain(&*self.fd);
         let slots = match domain {
-            Ok(AddressFamily::INET | AddressFamily::INET6) => Slots::new(ring, Direction::Save),
+            Ok(AddressFamily::INET | AddressFamily::INET6) => {
+                Slots::new(ring, Direction::Save, &self.fd)
+            }
             _ => Err(Backend::UringSlot.refuse("only TCP sends pages as they are").into()),
         };
         self.way = Some(match slots {
-            Ok(slots) => {
-                Way::Slots(Box::new(Sending::new(slots, Arc::clone(&self.fd), self.name.clone())))
-            }
+            Ok(slots) => Way::Slots(Box::new(Sending::new(slots, self.name.clone()))),
             Err(Attempt::Refused(why)) => Way::Copy(self.copying(ring)?, why),
             Err(Attempt::Failed(error)) => return Err(error),
         });
+        self.ring = Some(Arc::clone(ring));
         Ok(())
     }
 
     fn queue(&mut self, filled: Filled) -> Result<()> {
+        let claim = attached(self.ring.as_ref(), &self.name)?.claim(filled)?;
         match &mut self.way {
-            None => attached(None, &self.name).map(|_| ()),
-            Some(Way::Slots(sending)) => sending.queue(filled),
+            None => Ok(()),
+            Some(Way::Slots(sending)) => sending.queue(claim),
             Some(Way::Copy(worker, _)) => {
-                worker.queue(filled);
+                worker.queue(claim);
                 Ok(())
             }
         }
@@ -151,7 +146,7 @@ impl Sink for SocketSink {
 /// A block on its way.
 #[derive(Debug)]
 struct Part {
-    filled: Filled,
+    claim: Claim,
     /// Bytes that the socket has taken.
     sent: u64,
     /// Requests whose memory the network still uses.
@@ -162,8 +157,7 @@ struct Part {
 /// could come between those of another.
 #[derive(Debug)]
 struct Sending {
-    slots: Slots,
-    fd: Arc<OwnedFd>,
+    slots: Slots<OwnedFd>,
     name: String,
     queue: VecDeque<Part>,
     busy: bool,
@@ -174,8 +168,8 @@ struct Sending {
 }
 
 impl Sending {
-    fn new(slots: Slots, fd: Arc<OwnedFd>, name: String) -> Self {
-        Self { slots, fd, name, queue: VecDeque::new(), busy: false, gone: 0, sends: 0, copied: 0 }
+    fn new(slots: Slots<OwnedFd>, name: String) -> Self {
+        Self { slots, name, queue: VecDeque::new(), busy: false, gone: 0, sends: 0, copied: 0 }
     }
 
     fn how(&self) -> String {
@@ -190,32 +184,29 @@ impl Sending {
         how
     }
 
-    fn queue(&mut self, filled: Filled) -> Result<()> {
-        self.slots.blocks.block(filled.block).begin(Access::Read)?;
-        self.queue.push_back(Part { filled, sent: 0, in_use: 0 });
+    fn queue(&mut self, claim: Claim) -> Result<()> {
+        self.slots.blocks.block(claim.block()).begin(Access::Read)?;
+        self.queue.push_back(Part { claim, sent: 0, in_use: 0 });
         self.send_next()
     }
 
     /// Sends what follows, unless something is not answered yet.
     fn send_next(&mut self) -> Result<()> {
-        let waits = |part: &Part| part.sent < part.filled.bytes;
+        let waits = |part: &Part| part.sent < part.claim.bytes();
         let Some(place) = self.queue.iter().position(waits) else { return Ok(()) };
         if self.busy {
             return Ok(());
         }
         let part = &mut self.queue[place];
-        let length = (part.filled.bytes - part.sent) as u32;
-        // To a slot an address is an offset.
-        let at = part.sent as *const u8;
-        let entry = opcode::SendZc::new(types::Fd(self.fd.as_raw_fd()), at, length)
-            .buf_index(Some(part.filled.block as u16))
-            .flags(libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
-            .zc_flags(REPORT_USAGE)
-            .build()
-            .user_data(self.gone + place as u64);
+        let Part { claim, sent: at, .. } = *part;
+        let request = Request::Send { from: Bytes { claim, at, length: claim.bytes() - at } };
         part.in_use += 1;
         self.busy = true;
-        let sent = self.slots.push(&entry).and_then(|()| self.slots.submit());
+        let (slots, user_data) = (&mut self.slots, self.gone + place as u64);
+        let sent = slots
+            .target(|socket| Ok(socket.as_fd()))
+            .and_then(|socket| slots.push(socket, request, user_data, false))
+            .and_then(|()| slots.submit());
         sent.map_err(|errno| failed(&self.name, "send", errno))
     }
 
@@ -225,7 +216,7 @@ impl Sending {
         if completion.notification {
             part.in_use -= 1;
             self.sends += 1;
-            self.copied += u64::from(completion.result.is_ok_and(|usage| usage & COPIED != 0));
+            self.copied += u64::from(completion.was_copied());
             return Ok(());
         }
         self.busy = false;
@@ -249,13 +240,13 @@ impl Sending {
         }
         self.send_next()?;
         match self.queue.front() {
-            Some(part) if part.in_use == 0 && part.sent == part.filled.bytes => {}
+            Some(part) if part.in_use == 0 && part.sent == part.claim.bytes() => {}
             _ => return Ok(None),
         }
         self.gone += 1;
         let part = self.queue.pop_front();
-        let Some(Part { filled, .. }) = part else { return Ok(None) };
-        self.slots.blocks.block(filled.block).end(Access::Read)?;
-        Ok(Some(filled))
+        let Some(Part { claim, .. }) = part else { return Ok(None) };
+        self.slots.blocks.block(claim.block()).end(Access::Read)?;
+        Ok(Some(claim.filled()))
     }
 }

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::io::Errno as Os;
 
+use super::ring::Claim;
 use super::{Filled, failed};
 use crate::error::Result;
 
@@ -17,7 +18,7 @@ use crate::error::Result;
 #[derive(Debug)]
 pub(super) struct Worker {
     /// Until it is stopped.
-    jobs: Option<Sender<Filled>>,
+    jobs: Option<Sender<Claim>>,
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     results: Receiver<Result<Filled>>,
@@ -29,20 +30,20 @@ pub(super) struct Worker {
 impl Worker {
     /// Starts a thread that does `work` with each block.
     pub(super) fn start(
-        mut work: impl FnMut(Filled) -> Result<()> + Send + 'static,
+        mut work: impl FnMut(Claim) -> Result<()> + Send + 'static,
     ) -> Result<Self, Os> {
         let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (jobs, to_do) = channel::<Filled>();
+        let (jobs, to_do) = channel::<Claim>();
         let (done, results) = channel();
         let signal = Arc::clone(&event);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = move || {
-            for filled in to_do {
+            for claim in to_do {
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
-                let result = work(filled).map(|()| filled);
+                let result = work(claim).map(|()| claim.filled());
                 // What comes after would be in its place.
                 let failed = result.is_err();
                 let gone = done.send(result).is_err();
@@ -59,10 +60,10 @@ impl Worker {
     }
 
     /// Queues a block.
-    pub(super) fn queue(&mut self, filled: Filled) {
+    pub(super) fn queue(&mut self, claim: Claim) {
         // To a thread that has ended nothing is said: what failed is told by `take`.
         if let Some(jobs) = &self.jobs {
-            let _ = jobs.send(filled);
+            let _ = jobs.send(claim);
         }
         self.waiting += 1;
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::stream::{
-    Device, Filled, IioSource, Overrun, Repeat, Ring, Sink, Stream, frame_bytes,
+    Device, Filled, IioSource, Overrun, Repeat, Ring, Sink, Source, Stream, frame_bytes,
 };
 use dmabuf_dio::{CancelToken, Error};
 use rustix::event::PollFd;
@@ -199,6 +199,36 @@ fn a_device_without_dmabufs_is_copied_from_and_to() {
         assert_eq!(copied(&summary.source), from.name() == adc.name(), "{summary:?}");
         assert_eq!(copied(&summary.sink), to.name() == dac.name(), "{summary:?}");
     }
+}
+
+/// More than a block has, nothing, a block that there is not.
+#[test]
+fn what_is_not_in_a_block_is_refused() {
+    let Some(devices) = Devices::get() else { return };
+    let refused = |result: Result<(), Error>| {
+        assert!(
+            matches!(result, Err(Error::RangeBeyondBuffer { .. } | Error::Setting { .. })),
+            "{result:?}"
+        );
+    };
+    let adc = Device::find("stream-adc-fileio").expect("another ADC");
+    let dac = Device::find("stream-dac-fileio").expect("another DAC");
+    for (from, to) in [(&devices.adc, &devices.dac), (&adc, &dac)] {
+        let (mut source, mut sink) = (source(from), sink(to));
+        let ring = Arc::new(Ring::new(2, 16 << 10).expect("blocks"));
+        Source::attach(&mut source, &ring).expect("attached");
+        Sink::attach(&mut sink, &ring, None).expect("attached");
+        for (block, bytes) in [(0, (16 << 10) + FRAME), (1, 1 << 40), (0, 0), (2, FRAME)] {
+            refused(Source::queue(&mut source, block, bytes).map(|_| ()));
+            refused(Sink::queue(&mut sink, Filled { block, bytes }));
+            assert_eq!((source.queued(), sink.queued()), (0, 0), "{bytes} bytes of {block}");
+        }
+        refused(Source::queue(&mut source, 0, u64::MAX).map(|_| ()));
+    }
+    let block = dmabuf_dio::DmaBuf::alloc(8192).expect("a block");
+    let channels = devices.dac.channels(0).expect("channels");
+    let repeat = Repeat::start(devices.dac.clone(), 0, &channels, block, 8192 + FRAME);
+    assert!(matches!(repeat, Err(Error::RangeBeyondBuffer { .. })));
 }
 
 #[test]
