@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ctrl-C and its like end a transfer in good order; a second one ends the process at once.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Once, OnceLock};
 
 use dmabuf_dio::CancelToken;
 
 static TOKEN: OnceLock<CancelToken> = OnceLock::new();
+static HANDLERS: Once = Once::new();
 static CAUGHT: AtomicU8 = AtomicU8::new(0);
 
 /// The token that signals cancel. Installs the handlers on its first call.
 pub(crate) fn token() -> CancelToken {
-    TOKEN
-        .get_or_init(|| {
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-                install(signal);
-            }
-            CancelToken::new()
-        })
-        .clone()
+    // It is there before any handler is, which therefore always finds it.
+    let token = TOKEN.get_or_init(CancelToken::new);
+    HANDLERS.call_once(|| {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            install(signal);
+        }
+    });
+    token.clone()
 }
 
 /// The signal that was caught, if one was.

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Signals at the worst moment, and threads that cannot be had.
+
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
+
+mod common;
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Output, Stdio};
+
+use common::{folder, program};
+
+/// Starts a command that stops before its first instruction, with this thread as its tracer.
+fn traced(command: &mut Command) -> Child {
+    // SAFETY: between fork and exec it makes one system call.
+    unsafe {
+        command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    command.spawn().expect("run dmabuf-dio")
+}
+
+fn ptrace(request: u32, child: i32, address: usize, data: usize) {
+    // SAFETY: the requests made here write at most `address` bytes, to a place that `data` names.
+    let result = unsafe { libc::ptrace(request, child, address, data) };
+    assert!(result >= 0, "ptrace {request}: {}", std::io::Error::last_os_error());
+}
+
+fn wait(child: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: waits for a child of this thread, and fills the status.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, libc::__WALL) };
+    assert_eq!(waited, child, "{}", std::io::Error::last_os_error());
+    status
+}
+
+/// Lets a traced command run, and sends it a signal right behind the system call that installs its
+/// handler.
+fn signal_at_once(child: &Child, signal: i32) {
+    let pid = child.id() as i32;
+    wait(pid);
+    ptrace(libc::PTRACE_SETOPTIONS, pid, 0, libc::PTRACE_O_TRACESYSGOOD as usize);
+    let mut installs = false;
+    loop {
+        ptrace(libc::PTRACE_SYSCALL, pid, 0, 0);
+        let status = wait(pid);
+        assert!(libc::WIFSTOPPED(status), "it ended, and has no handler: {status:#x}");
+        if libc::WSTOPSIG(status) != libc::SIGTRAP | 0x80 {
+            continue;
+        }
+        // SAFETY: all fields are numbers, for which zero is valid.
+        let mut info: libc::ptrace_syscall_info = unsafe { std::mem::zeroed() };
+        let place = &raw mut info as usize;
+        ptrace(libc::PTRACE_GET_SYSCALL_INFO, pid, size_of_val(&info), place);
+        if info.op == libc::PTRACE_SYSCALL_INFO_ENTRY {
+            // SAFETY: that is what the kernel has filled in.
+            let call = unsafe { info.u.entry };
+            installs = call.nr == libc::SYS_rt_sigaction as u64
+                && call.args[0] == signal as u64
+                && call.args[1] != 0;
+        } else if installs {
+            ptrace(libc::PTRACE_DETACH, pid, 0, signal as usize);
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_signal_as_soon_as_there_is_a_handler() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    std::fs::write(&path, vec![7; 5 << 20]).expect("written");
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let mut command = program();
+        let path = path.to_str().expect("text");
+        command.args(["load", path, "--quiet"]).stderr(Stdio::piped()).stdout(Stdio::piped());
+        let child = traced(&mut command);
+        signal_at_once(&child, signal);
+        let Output { status, stderr, .. } = child.wait_with_output().expect("its end");
+        let said = String::from_utf8_lossy(&stderr);
+        assert_eq!(status.code(), Some(128 + signal), "{status:?}: {said}");
+        assert!(said.contains("cancelled"), "{said}");
+    }
+}
+
+/// A stack that nobody has room for keeps threads from being made.
+#[test]
+fn a_thread_that_cannot_be_had_is_an_error() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    std::fs::write(&path, vec![7; 20 << 20]).expect("written");
+    let path = path.to_str().expect("text");
+    let mut lacked = 0;
+    for backend in dmabuf_dio::Backend::ALL {
+        let arguments = ["load", path, "--quiet", "--backend", backend.name(), "--chunk", "64K"];
+        let mut command = program();
+        command.args(arguments).env("RUST_MIN_STACK", (1_u64 << 60).to_string());
+        let Output { status, stderr, .. } = command.output().expect("run dmabuf-dio");
+        let said = String::from_utf8_lossy(&stderr);
+        assert!(matches!(status.code(), Some(0 | 1 | 3)), "{backend}: {status:?}: {said}");
+        if status.code() == Some(1) {
+            println!("{backend}: {said}");
+            assert!(said.contains("cannot start a thread: EAGAIN"), "{backend}: {said}");
+            lacked += 1;
+        }
+    }
+    println!("{lacked} backends wanted a thread");
+}
