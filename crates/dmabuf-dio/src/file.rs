@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, SeekFrom, Statx, StatxFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
+use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::buf::{is_dmabuf, is_tmpfs, proc_link};
 use crate::errno::Errno;
@@ -224,18 +225,26 @@ impl File {
 
     /// Where the file ends now.
     pub(crate) fn end(&self) -> Result<u64> {
-        let end = if self.is_device {
-            fs::seek(&self.fd, SeekFrom::End(0))
-        } else {
-            fs::fstat(&self.fd).map(|stat| stat.st_size as u64)
-        };
-        end.map_err(|errno| self.open_error(errno))
+        end_of(self.fd()).map_err(|errno| self.open_error(errno))
     }
 
     fn open_error(&self, errno: rustix::io::Errno) -> Error {
         let (path, direction) = (self.path.clone(), self.direction);
         Error::Open { path, direction, errno: errno.into() }
     }
+}
+
+/// Where a regular file or block device ends now. To look for that by seeking would move the
+/// position, which is the caller's if the descriptor is a duplicate.
+pub(crate) fn end_of(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
+    /// `_IOR(0x12, 114, size_t)` (`linux/fs.h`), which gives a `u64`.
+    const BLKGETSIZE64: Opcode = opcode::read::<usize>(0x12, 114);
+    let stat = fs::fstat(fd)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
+        return Ok(stat.st_size as u64);
+    }
+    // SAFETY: on a block device the call writes a u64, and does nothing else.
+    unsafe { ioctl::ioctl(fd, ioctl::Getter::<BLKGETSIZE64, u64>::new()) }
 }
 
 /// Why a file is buffered that could be direct.

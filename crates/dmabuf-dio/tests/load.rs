@@ -135,6 +135,72 @@ fn from_a_descriptor_without_moving_its_position() {
     assert_same("from where it was", &rest, &expected[7..]);
 }
 
+/// A block device over a file.
+struct LoopDevice(String);
+
+impl LoopDevice {
+    fn over(path: &std::path::Path) -> Option<Self> {
+        let made = std::process::Command::new("losetup")
+            .args(["--find", "--show", "--read-only"])
+            .arg(path)
+            .output()
+            .ok()
+            .filter(|output| output.status.success());
+        if made.is_none() {
+            println!("skipped: no loop device");
+        }
+        Some(Self(String::from_utf8(made?.stdout).expect("text").trim().to_owned()))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+/// Whose file may not be opened again: only a duplicate of the descriptor can be used, which shares
+/// the position with it.
+#[test]
+fn from_a_descriptor_that_cannot_be_opened_again() {
+    use std::io::{Seek as _, SeekFrom};
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can become somebody else");
+        return;
+    }
+    let folder = folder();
+    let (path, _) = file_of(&folder, 16 << 10);
+    rustix::fs::chmod(&path, 0o600.into()).expect("nobody else's");
+    let disk = LoopDevice::over(&path);
+    let disk = disk.as_ref().map(|disk| std::path::PathBuf::from(&disk.0));
+    for path in disk.into_iter().chain([path]) {
+        let mut file = std::fs::File::open(&path).expect("open");
+        let mut expected = vec![0; 10_000];
+        rustix::io::pread(&file, &mut expected, 0).expect("read");
+        file.seek(SeekFrom::Start(512)).expect("seek");
+        let nobody = 65534;
+        // SAFETY: changes whose files this thread may open.
+        unsafe { libc::setfsuid(nobody) };
+        let again = std::fs::File::open(&path);
+        let results = Backend::ALL
+            .map(|backend| Loader::from_fd(file.as_fd()).length(10_000).backend(backend).load());
+        // SAFETY: as above.
+        unsafe { libc::setfsuid(0) };
+        assert!(again.is_err(), "{} may be opened again", path.display());
+        for loaded in results {
+            match loaded {
+                Ok(loaded) => {
+                    let what = format!("{} by {}", path.display(), loaded.report.backend);
+                    println!("{what}");
+                    assert_same(&what, &bytes(&loaded.buf)[..10_000], &expected);
+                }
+                Err(error) => assert!(matches!(error, Error::Unavailable { .. }), "{error}"),
+            }
+        }
+        assert_eq!(file.stream_position().expect("a position"), 512, "{}", path.display());
+    }
+}
+
 #[test]
 fn a_deleted_file() {
     let folder = folder();

@@ -4,7 +4,6 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use rustix::fs::SeekFrom;
 use rustix::io::Errno as Os;
 
 use super::sample::Sample;
@@ -168,7 +167,7 @@ fn refuse(task: &Task<'_>, buf: &DmaBuf, errno: Os) -> Refusal {
 /// Copies what there is at the file's end, which is nothing. Files and buffers that the kernel
 /// does not copy between are an error there too.
 fn copies_nothing(file: BorrowedFd<'_>, buf: &DmaBuf) -> rustix::io::Result<()> {
-    let end = rustix::fs::seek(file, SeekFrom::End(0))?;
+    let end = crate::file::end_of(file)?;
     copy(Direction::Load, file, buf, Extent { file: end, buf: 0, len: 1 }).map(|_| ())
 }
 
@@ -264,6 +263,17 @@ mod tests {
             assert_eq!(refusal.errno, Some(errno.into()));
             assert_eq!(refusal.remedy.as_deref() == Some(SERIES), missing, "{refusal:?}");
         }
+    }
+
+    /// It is the caller's, where his descriptor could only be duplicated.
+    #[test]
+    fn a_look_at_the_end_moves_no_position() {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(5000).expect("its length");
+        rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(7)).expect("moved");
+        let buf = DmaBuf::memfd(4096).expect("a memfd");
+        let _ = copies_nothing(file.as_fd(), &buf);
+        assert_eq!(rustix::fs::tell(&file), Ok(7));
     }
 
     #[test]
