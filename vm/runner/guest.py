@@ -26,6 +26,8 @@ def run(options):
         disks.create(directory / "data.img", options.disk, options.fs)
         for name in disks.raw_names(options.raw_disks):
             disks.create(directory / f"{name}.img", 1)
+        if options.share:
+            (directory / "share").mkdir()
         terminal = os.isatty(1)
         first = job.boot_modules(options, kernel, own_modules)
         size = shutil.get_terminal_size() if terminal else None

@@ -31,6 +31,8 @@ def command(options, kernel, directory, initramfs, log, channels):
         # Before the devices that it is to stand in front of.
         arguments += ["-device", "intel-iommu,intremap=off"]
     arguments += host_files()
+    if options.share:
+        arguments += shared_folder(directory / "share")
     arguments += ports(channels)
     arguments += disk(options, "data", directory)
     for name in disks.raw_names(options.raw_disks):
@@ -75,6 +77,11 @@ def host_files():
     """The host's root, with everything mounted below it."""
     return ["-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap",
             "-device", "virtio-9p-pci,fsdev=host,mount_tag=host"]
+
+
+def shared_folder(path):
+    return ["-fsdev", f"local,id=share,path={path},security_model=none",
+            "-device", "virtio-9p-pci,fsdev=share,mount_tag=share"]
 
 
 # The guest finds them by these numbers.

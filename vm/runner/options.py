@@ -53,6 +53,9 @@ def parse(arguments):
         help="further kernel arguments, may be repeated")
     add("--put", action="append", default=[], metavar="FILE",
         help="copy a file of this machine to /mnt/data first, may be repeated")
+    add("--share", action="store_true",
+        help="a folder of this machine, gone afterwards, that the guest can mount and write: the "
+             "9p device 'share'")
     add("--no-module", action="store_true", help="neither build nor load the project's modules")
     add("--timeout", type=positive, default=3600, metavar="SECONDS",
         help="give up after this time (default: 3600)")
