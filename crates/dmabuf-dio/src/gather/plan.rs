@@ -178,10 +178,9 @@ impl<'p> Plan<'p> {
     fn complete_in_part(&mut self, request: Request, result: i64) {
         let direct = self.rules.are_direct() && !request.buffered;
         if result >= 0 {
-            let moved = result as u64;
-            let rest = after(request, moved);
-            let block = if direct { self.rules.block } else { 1 };
-            if moved == 0 || !moved.is_multiple_of(block) {
+            let rest = after(request, result as u64);
+            // Reads may end anywhere. Where the file ended before, none is worth another.
+            if result == 0 || rest.group.file >= self.end {
                 self.end_of_file(request, rest.group.file);
             } else {
                 self.again.push_back(rest);
@@ -380,7 +379,20 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_where_a_read_ends_within_a_block() {
+    fn reads_may_end_anywhere() {
+        let some =
+            |request: &Request| Some(request.group.len.min(1 + request.group.file % 777) as i64);
+        let (made, outcome) = run(&[(0, 0, 8192), (99, 8192, 5000)], some);
+        assert!(outcome.exceptions.is_empty());
+        assert_eq!(outcome.counts.moved, 8192 + 5120);
+        assert!(made.len() > 30, "{}", made.len());
+        // Where the file ended when the call began there is no need to ask.
+        let (made, outcome) = run(&[(END - 100 - 412, 0, 4096)], |_| None);
+        assert_eq!((made.len(), outcome.exceptions.len()), (1, 1));
+    }
+
+    #[test]
+    fn the_end_is_where_nothing_is_read() {
         let mut seen = 0;
         let pieces = [(0, 0, 4096), (4096, 4096, 4096), (8192, 8192, 4096), (99, 20_480, 5000)];
         let (_, outcome) = run(&pieces, |request| {
@@ -389,7 +401,7 @@ mod tests {
         });
         let end = Exception::EndOfFile { end: 5000 };
         assert_eq!(outcome.exceptions, [(1, end), (2, end), (3, end)]);
-        assert_eq!((seen, outcome.starts), (2, vec![(3, SPARE.start + 99)]));
+        assert_eq!((seen, outcome.starts), (4, vec![(3, SPARE.start + 99)]));
     }
 
     #[test]

@@ -81,11 +81,20 @@ pub(crate) struct Job<'a> {
     pub(crate) extent: Extent,
     /// Up to where in the file the bytes have to be there: a read may go beyond the file's end.
     pub(crate) needed_end: u64,
-    /// To what a short request may end without being at the end of the file; 1 when buffered.
+    /// What offsets may have to be multiples of; 1 when buffered.
     pub(crate) block: u64,
     pub(crate) chunk: u64,
     pub(crate) depth: u32,
     pub(crate) watch: &'a Watch<'a>,
+}
+
+impl Job<'_> {
+    /// Whether a read that is refused at `offset` in the file, where another ended within a block,
+    /// was at the file's end. Only reading nothing says that it was; but who takes whole blocks
+    /// only, and so does not read on from there, ends within one nowhere else.
+    pub(crate) fn ends_within_block(&self, offset: u64) -> bool {
+        self.direction == Direction::Load && !offset.is_multiple_of(self.block)
+    }
 }
 
 /// Creates a ring, which polls for completions if `polled`, or says why there is none.

@@ -202,6 +202,9 @@ impl<'j> State<'j> {
         match result {
             _ if result < 0 => match -result {
                 libc::EINTR | libc::EAGAIN => self.again.push_back(Request(extent)),
+                libc::EINVAL if self.job.ends_within_block(extent.file) => {
+                    self.fail(extent.file, Failure::EndOfFile);
+                }
                 number => self.fail(extent.file, Failure::Errno(Errno::from_raw(number))),
             },
             moved if moved as u64 >= needed => self.job.watch.add(needed),
@@ -213,7 +216,7 @@ impl<'j> State<'j> {
                     buf: extent.buf + moved,
                     len: extent.len - moved,
                 };
-                if moved == 0 || !moved.is_multiple_of(self.job.block) {
+                if moved == 0 {
                     self.fail(rest.file, Failure::EndOfFile);
                 } else {
                     self.again.push_back(Request(rest));
@@ -300,15 +303,48 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_ends_within_a_block_is_the_end_of_the_file() {
-        assert_eq!(after(20_480, &[(1, 1000)]), (Some((5096, true)), 5096, vec![]));
+    fn a_read_that_ends_within_a_block_goes_on_as_well() {
+        let rest = Extent { file: 4096 + 1000, buf: 4096 + 1000, len: 3096 };
+        assert_eq!(after(20_480, &[(1, 1000)]), (None, 5096, vec![rest]));
+    }
+
+    #[test]
+    fn a_read_of_nothing_is_the_end_of_the_file() {
         assert_eq!(after(20_480, &[(1, 0)]), (Some((4096, true)), 4096, vec![]));
+    }
+
+    #[test]
+    fn who_takes_whole_blocks_only_ends_within_one_at_the_end() {
+        let control = Control::default();
+        let watch = Watch::start(&control, 8192);
+        let file = std::io::stdin();
+        let mut job = Job {
+            file: std::os::fd::AsFd::as_fd(&file),
+            direction: Direction::Load,
+            extent: Extent { file: 0, buf: 0, len: 8192 },
+            needed_end: 8192,
+            block: 512,
+            chunk: 8192,
+            depth: 1,
+            watch: &watch,
+        };
+        let einval = |job: &Job<'_>, at: u64| {
+            let mut state = State::new(job);
+            state.complete(Extent { file: at, buf: at, len: 8192 - at }, -libc::EINVAL);
+            let (offset, failure) = state.failed.expect("it failed");
+            (offset, matches!(failure, Failure::EndOfFile))
+        };
+        assert_eq!(einval(&job, 1000), (1000, true));
+        assert_eq!(einval(&job, 1024), (1024, false));
+        job.direction = Direction::Save;
+        assert_eq!(einval(&job, 1000), (1000, false));
     }
 
     #[test]
     fn what_lies_behind_the_range_may_be_missing() {
         assert_eq!(after(16_484, &[(4, 100)]), (None, 20_480, vec![]));
-        assert_eq!(after(16_484, &[(4, 99)]), (Some((16_483, true)), 16_483, vec![]));
+        let rest = Extent { file: 16_483, buf: 16_483, len: 3997 };
+        assert_eq!(after(16_484, &[(4, 99)]), (None, 16_483, vec![rest]));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `pread` and `pwrite` on a mapping of the buffer, through the page cache.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno as Os;
 
@@ -114,27 +114,29 @@ pub(crate) fn read_edge(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Resul
     while done < bytes.len() {
         let at = offset + done as u64;
         let skip = (at % block) as usize;
-        let got = loop {
-            match rustix::io::pread(
-                task.file.fd().as_fd(),
-                &mut bounce.0[..block as usize],
-                at - skip as u64,
-            ) {
+        let wanted = (skip + bytes.len() - done).min(block as usize);
+        // A read may end anywhere: only one of nothing was at the end of the file.
+        let (mut have, mut ended) = (0, false);
+        while have < wanted && !ended {
+            let place = &mut bounce.0[have..block as usize];
+            match rustix::io::pread(task.file.fd(), place, at - skip as u64 + have as u64) {
+                Ok(0) => ended = true,
+                Ok(moved) => have += moved,
                 Err(Os::INTR) => {}
-                // The file system has O_DIRECT and does not do it.
-                Err(Os::INVAL) if done == 0 => {
-                    read_all(task, bytes, offset)?;
-                    return Ok(0);
+                // The file system has O_DIRECT and does not do it, or not from there on.
+                Err(Os::INVAL) => {
+                    read_all(task, &mut bytes[done..], at)?;
+                    return Ok(done as u64);
                 }
-                result => break result.map_err(|errno| task.failed(at, errno))?,
+                Err(errno) => return Err(task.failed(at, errno)),
             }
-        };
-        if got <= skip {
-            return Err(task.short(at));
         }
-        let len = (got - skip).min(bytes.len() - done);
+        let len = have.min(wanted).saturating_sub(skip);
         bytes[done..done + len].copy_from_slice(&bounce.0[skip..skip + len]);
         done += len;
+        if ended {
+            return Err(task.short(offset + done as u64));
+        }
     }
     Ok(bytes.len() as u64)
 }

@@ -30,6 +30,9 @@ pub(crate) fn run(job: &Job<'_>, mapping: &Mapping) -> Result<(), Stop> {
         let moved = match result {
             Ok(moved) => moved as u64,
             Err(Os::INTR) => continue,
+            Err(Os::INVAL) if job.ends_within_block(offset) => {
+                return Err(Stop::Short { end: offset });
+            }
             Err(errno) => return Err(Stop::Failed { offset, errno: errno.into(), done }),
         };
         job.watch.add(moved.min(needed));
@@ -37,8 +40,8 @@ pub(crate) fn run(job: &Job<'_>, mapping: &Mapping) -> Result<(), Stop> {
             // What is behind the range may lie beyond the end of the file.
             return Ok(());
         }
-        if moved == 0 || !moved.is_multiple_of(job.block) {
-            return Err(Stop::Short { end: offset + moved });
+        if moved == 0 {
+            return Err(Stop::Short { end: offset });
         }
         done += moved;
     }
