@@ -14,9 +14,9 @@ use crate::control::Watch;
 use crate::error::{Direction, Error, Result};
 use crate::file::File;
 use crate::memory::Mapping;
-use crate::raw;
 use crate::threads;
 use crate::via::module::Context;
+use crate::via::plain::read_at;
 
 /// What makes one request.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ fn by_pread(mapping: &Mapping, file: &File, request: &Request) -> Result<i64> {
     assert!(group.buf + group.len <= mapping.len());
     let (file, start, len) = (file.buffered()?, mapping.at(group.buf), group.len as usize);
     // SAFETY: the range lies in the mapping, as was asserted, and is there to be loaded to.
-    Ok(match unsafe { raw::pread(file, start, len, group.file) } {
+    Ok(match unsafe { read_at(file, start, len, group.file) } {
         Ok(read) => read as i64,
         Err(errno) => -i64::from(Os::raw_os_error(errno)),
     })

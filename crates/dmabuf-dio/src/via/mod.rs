@@ -7,7 +7,7 @@ pub(crate) mod heap;
 pub(crate) mod lending;
 pub(crate) mod memfd;
 pub(crate) mod module;
-mod plain;
+pub(crate) mod plain;
 pub(crate) mod private;
 mod resume;
 mod sample;
