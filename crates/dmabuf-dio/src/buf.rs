@@ -360,6 +360,12 @@ pub(crate) fn is_tmpfs(fd: BorrowedFd<'_>) -> bool {
     rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == TMPFS_MAGIC)
 }
 
+/// Whether a descriptor is a file on a file system of a process.
+pub(crate) fn is_fuse(fd: BorrowedFd<'_>) -> bool {
+    const FUSE_SUPER_MAGIC: u64 = 0x6573_5546; // linux/magic.h
+    rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == FUSE_SUPER_MAGIC)
+}
+
 fn fdinfo(fd: BorrowedFd<'_>, field: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;

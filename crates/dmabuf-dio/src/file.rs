@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::ioctl::{self, Opcode, opcode};
 
-use crate::buf::{is_dmabuf, is_tmpfs, proc_link};
+use crate::buf::{is_dmabuf, is_fuse, is_tmpfs, proc_link};
 use crate::errno::Errno;
 use crate::error::{Direction, Error, Result};
 use crate::memory::page_size;
@@ -175,6 +175,11 @@ impl File {
         let is_regular =
             |stat: fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         fs::fstat(self.fd()).is_ok_and(is_regular) && is_tmpfs(self.fd())
+    }
+
+    /// Whether a process serves it.
+    pub(crate) fn is_fuse(&self) -> bool {
+        is_fuse(self.fd())
     }
 
     /// The one or the other.

@@ -180,6 +180,7 @@ impl<'f> Gatherer<'f> {
     }
 
     fn ring(&self, backend: Backend, file: &File, memory: Memory) -> Result<Way, Attempt> {
+        via::check_ring(backend, file)?;
         let why_unpolled = match (self.polled, &file.why_buffered) {
             (false, _) => Some(String::new()),
             (true, Some(_)) => Some("not polled: the file is not read directly".into()),

@@ -29,7 +29,15 @@ pub(crate) fn load(backend: Backend, task: &Task<'_>, kind: Memory) -> Result<Fr
     memory::ensure_available(layout.buffer)?;
     let wanted = task.options.huge_pages;
     let huge = if wanted { allocate_huge(layout.buffer, kind) } else { None };
-    let (buf, mut moved) = if let Some((buf, mapping)) = huge {
+    // What a stage is read into comes by a ring, or in one request.
+    let mapped = if huge.is_none() && ring.is_none() && layout.buffer > task.chunk() {
+        let buf = DmaBuf::memfd(layout.buffer)?;
+        let mapping = Mapping::new(buf.as_fd(), buf.len(), true)?;
+        Some((buf, mapping))
+    } else {
+        huge
+    };
+    let (buf, mut moved) = if let Some((buf, mapping)) = mapped {
         let moved = user::load(task, ring, &mapping, layout)?;
         (buf, moved)
     } else {

@@ -261,6 +261,20 @@ pub(crate) fn ring(backend: Backend, depth: u32) -> Result<IoUring, Refusal> {
     uring::create(depth, false).map_err(|error| ring_refusal(backend, &error))
 }
 
+/// Refuses a ring for files that `io_uring` may get wrong.
+///
+/// After a short result it goes on by itself. A file of FUSE that is open with `direct_io` and
+/// whose server does without `async_dio` is then moved from where the request began, not from where
+/// the result ended (Linux 6.12 and 7.3): bytes are in the wrong place, and nothing tells.
+pub(crate) fn check_ring(backend: Backend, file: &File) -> Result<(), Refusal> {
+    if !file.is_fuse() {
+        return Ok(());
+    }
+    Err(backend
+        .refuse("io_uring goes on in the wrong place of a file on FUSE after a short result")
+        .remedy("use another backend: --backend module"))
+}
+
 /// Explains why there is no ring.
 pub(crate) fn ring_refusal(backend: Backend, error: &std::io::Error) -> Refusal {
     let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");

@@ -55,6 +55,7 @@ pub(crate) fn available() -> Result<Context, Refusal> {
 /// Moves between a file and a range of an existing buffer.
 pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Moved, Attempt> {
     let context = available()?;
+    super::check_ring(Backend::UringSlot, task.file)?;
     let mut ring = super::ring(Backend::UringSlot, task.depth())?;
     if task.direction == Direction::Load && !buf.is_writable() {
         return Err(Error::ReadOnlyBuffer.into());

@@ -18,13 +18,13 @@ use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes, page_size};
 use crate::threads;
 use crate::uring::{self, Job, Memory, Place, Progress};
 
-/// The ring that moving `len` bytes needs, if it needs one.
+/// The ring that moving `len` bytes needs, if it needs one and the file goes with it.
 pub(crate) fn ring(
     backend: Backend,
     task: &Task<'_>,
     len: u64,
 ) -> Result<Option<IoUring>, Refusal> {
-    if len <= task.chunk() {
+    if len <= task.chunk() || super::check_ring(backend, task.file).is_err() {
         return Ok(None);
     }
     super::ring(backend, task.depth()).map(Some)
