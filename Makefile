@@ -140,6 +140,7 @@ build: deps ## the command, target/release/dmabuf-dio
 programs: deps
 	@$(MAKE) -C tests/guest --quiet O=$(CURDIR)/build/tests-guest
 	@$(MAKE) -C tests/small-reads --quiet O=$(CURDIR)/build/tests-small-reads
+	@$(MAKE) -C tests/remote --quiet O=$(CURDIR)/build/tests-remote
 	@tools/collect-rust-tests
 	@tools/build-kselftests "$$(vm/kernel --sources 7.3-series)"
 	@mkdir -p build
