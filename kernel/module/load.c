@@ -110,7 +110,7 @@ static int dio_load_grow(struct dio_transfer *t, u64 end)
 			ret = dio_buffer_grow(lc->buf);
 		t->length = lc->buf->segs.length;
 		/* The memory stays, so that the next call gets on. */
-		if (!ret && signal_pending(current))
+		if (!ret && task_sigpending(current))
 			ret = -EINTR;
 	}
 	return ret;
@@ -195,7 +195,7 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	}
 
 	ret = dio_load_run(&lc, load, arg);
-	if (ret == -EINTR && !fatal_signal_pending(current)) {
+	if (ret == -EINTR && !fatal_task_sigpending(current)) {
 		/* Of two that were ended on one context, one is kept. */
 		load = xchg(&ctx->load, load);
 	} else if (!ret) {

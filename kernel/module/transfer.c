@@ -382,7 +382,8 @@ int dio_transfer_init(struct dio_transfer *t, struct file *file, int rw,
  */
 int dio_transfer_signalled(const struct dio_transfer *t)
 {
-	if (fatal_signal_pending(current) || (t->done && signal_pending(current)))
+	/* Work that io_uring has for the task is no signal. */
+	if (fatal_signal_pending(current) || (t->done && task_sigpending(current)))
 		return -EINTR;
 	return 0;
 }

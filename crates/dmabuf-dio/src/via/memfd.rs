@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A memfd, in huge pages where there are any.
 
+use std::os::fd::AsFd as _;
+
 use super::{Fresh, Moved, Task, staged, user};
 use crate::backend::Backend;
 use crate::buf::DmaBuf;
