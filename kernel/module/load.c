@@ -195,7 +195,7 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	}
 
 	ret = dio_load_run(&lc, load, arg);
-	if (ret == -EINTR && !fatal_task_sigpending(current)) {
+	if (ret == -EINTR && !fatal_signal_pending(current)) {
 		/* Of two that were ended on one context, one is kept. */
 		load = xchg(&ctx->load, load);
 	} else if (!ret) {
