@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A device that has the buffer mapped for its own DMA, through bounce buffers at best: what it
-//! wrote beside what is loaded survives, and it sees all that is.
+//! wrote beside what is loaded survives, and it sees all that is. For buffers of every exporter
+//! there is.
 //!
 //! `DMABUF_DIO_IMPORTER` names the node of `kernel/sim/edu_importer`; without it these tests are
-//! skipped.
+//! skipped. `DMABUF_DIO_IMPORTER_UNSYNCED`, if not empty, says that this kernel's udmabuf does not
+//! synchronise that device: it is left out then.
 
 mod common;
 
@@ -15,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use common::{assert_same, available, content, file_of, folder};
 use dmabuf_dio::gather::{Gatherer, Piece};
 use dmabuf_dio::{Backend, Direction, DmaBuf, Errno, Error, Kind, Loader, Saver};
-use dmabuf_dio_sys::udmabuf;
+use dmabuf_dio_sys::{heap, udmabuf};
 
 /// `EDU_IMPORT` of `edu_importer.h`.
 const IMPORT: libc::Ioctl = 0xed << 8;
@@ -30,24 +32,73 @@ struct Imported {
     _lock: MutexGuard<'static, ()>,
 }
 
-impl Imported {
-    fn new() -> Option<Self> {
-        Self::of(|| DmaBuf::alloc(LEN).expect("a dma-buf"))
+/// The names of exporters: the heaps, the module's own, and `udmabuf`.
+fn exporters() -> Vec<String> {
+    let heaps = std::fs::read_dir("/dev/dma_heap").expect("the heaps");
+    let mut all: Vec<String> = heaps
+        .map(|entry| entry.expect("a heap").file_name().into_string().expect("its name"))
+        .collect();
+    if available(Backend::Module) {
+        all.push("module".to_owned());
     }
+    if std::env::var_os("DMABUF_DIO_IMPORTER_UNSYNCED").is_none_or(|value| value.is_empty()) {
+        all.push("udmabuf".to_owned());
+    }
+    println!("exporters: {all:?}");
+    all
+}
 
-    fn of(make: impl FnOnce() -> DmaBuf) -> Option<Self> {
+/// Whether a backend is available for buffers of an exporter. Slots live for long, and are not
+/// registered where udmabuf does not synchronise devices: `slot-refused` of `tests/guest` checks it.
+fn usable(exporter: &str, backend: Backend) -> bool {
+    let long = backend == Backend::UringSlot && exporter == "udmabuf";
+    available(backend) && (!long || available(Backend::CopyFileRange))
+}
+
+/// A buffer of an exporter.
+fn allocate(exporter: &str) -> DmaBuf {
+    let fd = match exporter {
+        "module" => {
+            let folder = folder();
+            let (path, _) = file_of(&folder, LEN as usize);
+            let loaded = Loader::new(path).backend(Backend::Module).load().expect("load");
+            loaded.buf.into_fd()
+        }
+        "udmabuf" => {
+            let memfd = DmaBuf::memfd(LEN).expect("a memfd");
+            let device = udmabuf::open().expect("the device of udmabuf");
+            udmabuf::create(device.as_fd(), memfd.as_fd(), 0, LEN).expect("a udmabuf")
+        }
+        name => {
+            let device = heap::open(&format!("/dev/dma_heap/{name}")).expect("the heap");
+            heap::alloc(device.as_fd(), LEN).expect("a buffer of the heap")
+        }
+    };
+    DmaBuf::from_fd(fd).expect("a dma-buf")
+}
+
+/// Calls `test` with a buffer of each exporter, mapped by the device.
+fn with_each(test: impl Fn(&str, &mut Imported)) {
+    if std::env::var_os("DMABUF_DIO_IMPORTER").is_none() {
+        println!("skipped: DMABUF_DIO_IMPORTER is not set");
+        return;
+    }
+    for exporter in exporters() {
+        test(&exporter, &mut Imported::new(&exporter));
+    }
+}
+
+impl Imported {
+    fn new(exporter: &str) -> Self {
         static LOCK: Mutex<()> = Mutex::new(());
         let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(path) = std::env::var_os("DMABUF_DIO_IMPORTER") else {
-            println!("skipped: DMABUF_DIO_IMPORTER is not set");
-            return None;
-        };
+        let path = std::env::var_os("DMABUF_DIO_IMPORTER").expect("the device's node");
         let device = OpenOptions::new().read(true).write(true).open(path).expect("the device");
-        let buf = make();
+        let buf = allocate(exporter);
         // SAFETY: the call takes a number and no memory.
         let result = unsafe { libc::ioctl(device.as_raw_fd(), IMPORT, buf.as_raw_fd()) };
-        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-        Some(Self { buf, device, written: Vec::new(), _lock: lock })
+        assert_eq!(result, 0, "{exporter}: {}", std::io::Error::last_os_error());
+        Self { buf, device, written: Vec::new(), _lock: lock }
     }
 
     /// Lets the device write all of it anew.
@@ -73,50 +124,54 @@ const RANGES: [(usize, u64, usize); 3] = [(4096, 4096, 1024), (1000, 1000, 5000)
 
 #[test]
 fn what_is_loaded_replaces_nothing_else() {
-    let Some(mut imported) = Imported::new() else { return };
-    let folder = folder();
-    let (path, bytes) = file_of(&folder, 100_000);
-    let backends = Backend::for_existing(Kind::DmaBuf).iter();
-    for (seed, &backend) in (1..).zip(backends.filter(|backend| available(**backend))) {
-        for (offset, at, len) in RANGES {
-            imported.write(seed + at);
-            let loader = Loader::new(&path).backend(backend).offset(offset as u64);
-            let report = loader.length(len as u64).load_into(&mut imported.buf, at).expect("load");
-            let what = format!("{backend}: {len} bytes at {at}, {}", report.mode);
-            imported.check(&what, at, &bytes[offset..offset + len]);
-            println!("{what}");
+    with_each(|exporter, imported| {
+        let folder = folder();
+        let (path, bytes) = file_of(&folder, 100_000);
+        let backends = Backend::for_existing(Kind::DmaBuf).iter();
+        for (seed, &backend) in (1..).zip(backends.filter(|backend| usable(exporter, **backend))) {
+            for (offset, at, len) in RANGES {
+                imported.write(seed + at);
+                let loader = Loader::new(&path).backend(backend).offset(offset as u64);
+                let loader = loader.length(len as u64);
+                let report = loader.load_into(&mut imported.buf, at).expect("load");
+                let what = format!("{exporter}, {backend}: {len} bytes at {at}, {}", report.mode);
+                imported.check(&what, at, &bytes[offset..offset + len]);
+                println!("{what}");
+            }
         }
-    }
+    });
 }
 
 #[test]
 fn what_is_gathered_replaces_nothing_else() {
-    let Some(mut imported) = Imported::new() else { return };
-    let folder = folder();
-    let (path, bytes) = file_of(&folder, 100_000);
-    let backends = Backend::for_gathering(Kind::DmaBuf).iter();
-    for (seed, &backend) in (1..).zip(backends.filter(|backend| available(**backend))) {
-        imported.write(seed);
-        let mut gathering =
-            Gatherer::new(&path).backend(backend).open(&imported.buf).expect("open");
-        let piece = Piece { file_offset: 8192, buf_offset: 2048, len: 512 };
-        assert!(gathering.read(&[piece]).expect("read").is_whole());
-        imported.check(backend.name(), 2048, &bytes[8192..8704]);
-    }
+    with_each(|exporter, imported| {
+        let folder = folder();
+        let (path, bytes) = file_of(&folder, 100_000);
+        let backends = Backend::for_gathering(Kind::DmaBuf).iter();
+        for (seed, &backend) in (1..).zip(backends.filter(|backend| usable(exporter, **backend))) {
+            imported.write(seed);
+            let mut gathering =
+                Gatherer::new(&path).backend(backend).open(&imported.buf).expect("open");
+            let piece = Piece { file_offset: 8192, buf_offset: 2048, len: 512 };
+            assert!(gathering.read(&[piece]).expect("read").is_whole());
+            imported.check(&format!("{exporter}, {backend}"), 2048, &bytes[8192..8704]);
+        }
+    });
 }
 
 #[test]
 fn what_the_device_wrote_is_saved() {
-    let Some(mut imported) = Imported::new() else { return };
-    let folder = folder();
-    let path = folder.path().join("saved");
-    let backends = Backend::for_existing(Kind::DmaBuf).iter();
-    for (seed, &backend) in (1..).zip(backends.filter(|backend| available(**backend))) {
-        imported.write(seed);
-        Saver::new(&path).backend(backend).save(&imported.buf, 100..7000).expect("save");
-        let saved = std::fs::read(&path).expect("read");
-        assert_same(backend.name(), &saved, &imported.written[100..7000]);
-    }
+    with_each(|exporter, imported| {
+        let folder = folder();
+        let path = folder.path().join("saved");
+        let backends = Backend::for_existing(Kind::DmaBuf).iter();
+        for (seed, &backend) in (1..).zip(backends.filter(|backend| usable(exporter, **backend))) {
+            imported.write(seed);
+            Saver::new(&path).backend(backend).save(&imported.buf, 100..7000).expect("save");
+            let saved = std::fs::read(&path).expect("read");
+            assert_same(&format!("{exporter}, {backend}"), &saved, &imported.written[100..7000]);
+        }
+    });
 }
 
 /// Fails unless a transfer was refused before it began.
@@ -134,13 +189,11 @@ fn check_error(error: Error, way: Direction) {
 /// module refuses while the device needs that, and no other backend loses the bytes instead.
 #[test]
 fn a_udmabuf_is_right_or_refused() {
-    let make = || {
-        let device = udmabuf::open().expect("udmabuf");
-        let memfd = DmaBuf::memfd(LEN).expect("a memfd");
-        let fd = udmabuf::create(device.as_fd(), memfd.as_fd(), 0, LEN).expect("a udmabuf");
-        DmaBuf::from_fd(fd).expect("a dma-buf")
-    };
-    let Some(mut imported) = Imported::of(make) else { return };
+    if std::env::var_os("DMABUF_DIO_IMPORTER").is_none() {
+        println!("skipped: DMABUF_DIO_IMPORTER is not set");
+        return;
+    }
+    let mut imported = Imported::new("udmabuf");
     let folder = folder();
     let (path, bytes) = file_of(&folder, 100_000);
     let copy = folder.path().join("copy");

@@ -2,27 +2,46 @@
 /*
  * The importing device's view of a dma-buf, from user space
  *
- *   edu-check cat        writes what the device reads from the dma-buf in
- *                        DMABUF_DIO_FD, DMABUF_DIO_LEN bytes of it, to stdout
- *   edu-check sync DIR   imports a buffer before the I/O, and checks that the
- *                        device sees what READ wrote and WRITE sees what the
- *                        device wrote; exits 0, 1 or 77 (no device)
+ *   edu-check cat
+ *	writes what the device reads from the dma-buf in DMABUF_DIO_FD,
+ *	DMABUF_DIO_LEN bytes of it, to stdout
+ *   edu-check sync KIND DIR [unsynced]
+ *	checks that the device, the CPU and file I/O see what the others have
+ *	stored in one buffer, and that nothing is lost beside and under it
+ *
+ * KIND is "own" (allocated by LOAD), "udmabuf", "udmabuf-huge" (over huge
+ * pages), or the name of a heap. With "unsynced" this kernel's udmabuf does not
+ * synchronise a device that needs it: then READ and WRITE are refused for just
+ * that as long as the device has the buffer, and nothing changes.
+ *
+ * Exits 0, 1, or 77 if there is no device.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/dma-buf.h>
 #include <linux/dma-heap.h>
+#include <linux/memfd.h>
+#include <linux/udmabuf.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "../../module/include/uapi/linux/dmabuf_dio.h"
 #include "edu_importer.h"
 
 #define DEVICE	"/dev/edu_importer"
-#define LENGTH	(64 * 1024)
+#define HUGE	(2UL << 20)
+/* What is looked at: the device takes a second for 20 KiB. */
+#define LENGTH	(24 * 1024)
+/* A range of it that ends at no block's end */
+#define PART_AT	5632
+#define PART	2500
 
 #define check(ok, what)							\
 	do {								\
@@ -33,7 +52,46 @@
 		}							\
 	} while (0)
 
-static int import(int dmabuf)
+struct test {
+	const char *kind;
+	bool unsynced;
+	bool refused;		/* as the device has the buffer */
+	int context;
+	int dmabuf;
+	int memfd;		/* of a udmabuf, else -1 */
+	int edu;		/* the device */
+	int direct;		/* the file, by O_DIRECT, */
+	int file;		/* and through the page cache */
+	size_t length;		/* of the buffer, */
+	off_t base;		/* and where in it LENGTH bytes are looked at: */
+	unsigned char *memory;	/* these, by a mapping of the memfd if there is one */
+	unsigned char want[LENGTH];
+};
+
+static unsigned char got[LENGTH];
+
+static void fill(unsigned char *data, unsigned int seed)
+{
+	unsigned int i;
+
+	for (i = 0; i < LENGTH; i++)
+		data[i] = (seed = seed * 1664525 + 1013904223) >> 24;
+}
+
+static void same(const struct test *t, const char *what)
+{
+	unsigned int i;
+
+	for (i = 0; i < LENGTH && got[i] == t->want[i];)
+		i++;
+	if (i == LENGTH)
+		return;
+	fprintf(stderr, "edu-check: %s: %s: byte %u is %#x, not %#x\n",
+		t->kind, what, i, got[i], t->want[i]);
+	exit(1);
+}
+
+static int open_device(void)
 {
 	int edu = open(DEVICE, O_RDWR);
 
@@ -42,7 +100,6 @@ static int import(int dmabuf)
 		exit(77);
 	}
 	check(edu >= 0, DEVICE);
-	check(!ioctl(edu, EDU_IMPORT, dmabuf), "import");
 	return edu;
 }
 
@@ -57,10 +114,11 @@ static unsigned long env_number(const char *name)
 
 static int cat(void)
 {
-	int edu = import(env_number("DMABUF_DIO_FD"));
+	int edu = open_device();
 	unsigned long left = env_number("DMABUF_DIO_LEN");
 	static char block[1 << 16];
 
+	check(!ioctl(edu, EDU_IMPORT, env_number("DMABUF_DIO_FD")), "import");
 	while (left) {
 		ssize_t n = read(edu, block, left < sizeof(block) ? left : sizeof(block));
 
@@ -72,110 +130,316 @@ static int cat(void)
 	return 0;
 }
 
-static void fill(unsigned char *data, unsigned int seed)
+static void make_udmabuf(struct test *t, unsigned int flags)
 {
-	unsigned int i;
+	struct udmabuf_create create = { .size = t->length };
+	int device = open("/dev/udmabuf", O_RDWR);
 
-	for (i = 0; i < LENGTH; i++)
-		data[i] = (seed = seed * 1664525 + 1013904223) >> 24;
+	check(device >= 0, "/dev/udmabuf");
+	t->memfd = memfd_create("edu-check", MFD_ALLOW_SEALING | flags);
+	check(t->memfd >= 0, "memfd_create");
+	check(!ftruncate(t->memfd, t->length), "ftruncate");
+	check(!fcntl(t->memfd, F_ADD_SEALS, F_SEAL_SHRINK), "seal");
+	create.memfd = t->memfd;
+	t->dmabuf = ioctl(device, UDMABUF_CREATE, &create);
+	check(t->dmabuf >= 0, "UDMABUF_CREATE");
+	close(device);
 }
 
-/* The kinds of buffer: by our own exporter, and by the system heap. */
-static int allocate(int context, int file, int own)
+static void heap(struct test *t)
 {
-	struct dma_heap_allocation_data heap = { .len = LENGTH, .fd_flags = O_RDWR };
-	struct dmabuf_dio_load load = {
-		.file_fd = file, .fd_flags = O_RDWR, .length = LENGTH,
-	};
+	struct dma_heap_allocation_data heap = { .len = t->length, .fd_flags = O_RDWR };
+	char path[256];
 	int fd;
 
-	if (own) {
-		check(!ioctl(context, DMABUF_DIO_IOC_LOAD, &load), "LOAD");
-		return load.dmabuf_fd;
-	}
-	fd = open("/dev/dma_heap/system", O_RDONLY);
-	check(fd >= 0, "/dev/dma_heap/system");
+	snprintf(path, sizeof(path), "/dev/dma_heap/%s", t->kind);
+	fd = open(path, O_RDONLY);
+	check(fd >= 0, path);
 	check(!ioctl(fd, DMA_HEAP_IOCTL_ALLOC, &heap), "heap");
 	close(fd);
-	return heap.fd;
+	t->dmabuf = heap.fd;
 }
 
-static void sync_one(const char *dir, int own)
+static void allocate(struct test *t)
 {
-	static unsigned char want[LENGTH], got[LENGTH];
-	int context = open(DMABUF_DIO_DEVICE, O_RDWR);
+	t->length = 64 * 1024;
+	t->base = 20 * 1024;
+	if (!strcmp(t->kind, "udmabuf")) {
+		make_udmabuf(t, 0);
+	} else if (!strcmp(t->kind, "udmabuf-huge")) {
+		/* Around the end of a piece that bounce buffers take */
+		t->length = HUGE;
+		t->base = HUGE / 2 - 12 * 1024;
+		make_udmabuf(t, MFD_HUGETLB | MFD_HUGE_2MB);
+	} else if (!strcmp(t->kind, "own")) {
+		struct dmabuf_dio_load load = {
+			.file_fd = t->direct, .fd_flags = O_RDWR, .length = t->length,
+		};
+
+		check(!ioctl(t->context, DMABUF_DIO_IOC_LOAD, &load), "LOAD");
+		t->dmabuf = load.dmabuf_fd;
+	} else {
+		heap(t);
+	}
+}
+
+static void map(struct test *t)
+{
+	int fd = t->memfd < 0 ? t->dmabuf : t->memfd;
+
+	t->memory = mmap(NULL, t->length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	check(t->memory != MAP_FAILED, "mmap");
+	t->memory += t->base;
+}
+
+/* Begin and end of the CPU's access, by mapping or memfd */
+static void bracket(struct test *t, uint64_t flags)
+{
+	struct dma_buf_sync sync = { .flags = flags };
+
+	check(!ioctl(t->dmabuf, DMA_BUF_IOCTL_SYNC, &sync), "DMA_BUF_IOCTL_SYNC");
+}
+
+static void cpu_stores(struct test *t, unsigned int seed)
+{
+	fill(t->want, seed);
+	memcpy(t->memory, t->want, LENGTH);
+}
+
+static void cpu_sees(struct test *t, const char *what)
+{
+	memcpy(got, t->memory, LENGTH);
+	same(t, what);
+}
+
+static void file_gets(struct test *t, unsigned int seed)
+{
+	fill(t->want, seed);
+	check(pwrite(t->file, t->want, LENGTH, 0) == LENGTH, "file");
+}
+
+static void file_has(struct test *t, const char *what)
+{
+	check(pread(t->file, got, LENGTH, 0) == LENGTH, "file");
+	same(t, what);
+}
+
+static void device_stores(struct test *t, unsigned int seed)
+{
+	fill(t->want, seed);
+	check(lseek(t->edu, t->base, SEEK_SET) == t->base, "seek");
+	check(write(t->edu, t->want, LENGTH) == LENGTH, "device write");
+}
+
+static void device_sees(struct test *t, const char *what)
+{
+	check(lseek(t->edu, t->base, SEEK_SET) == t->base, "seek");
+	check(read(t->edu, got, LENGTH) == LENGTH, "device read");
+	same(t, what);
+}
+
+static void import(struct test *t, unsigned long how)
+{
+	check(!ioctl(t->edu, how, t->dmabuf), "import");
+}
+
+static void drop(struct test *t)
+{
+	check(!ioctl(t->edu, EDU_DROP, 0), "drop");
+	t->refused = false;
+}
+
+/* READ or WRITE of a range, which is in the same place in the file */
+static void move(struct test *t, unsigned long call, off_t at, size_t length)
+{
+	struct dmabuf_dio_rw rw = {
+		.file_fd = t->direct, .file_offset = at,
+		.buf_offset = t->base + at, .length = length,
+	};
+	int ret = ioctl(t->context, call, &rw);
+
+	if (!t->refused) {
+		check(!ret && rw.done == length, call == DMABUF_DIO_IOC_READ ? "READ" : "WRITE");
+		return;
+	}
+	check(ret && errno == EBUSY && !rw.done, "READ or WRITE is not refused");
+#ifdef DMABUF_DIO_REFUSED_UNSYNCED
+	check(rw.refusal == DMABUF_DIO_REFUSED_UNSYNCED, "refused for what else");
+#endif
+}
+
+static void move_all(struct test *t, unsigned long call)
+{
+	move(t, call, 0, LENGTH);
+}
+
+/* READ of a part of what was stored last; the file has content from @seed. */
+static void read_part(struct test *t, unsigned int seed, off_t at, size_t length)
+{
+	fill(got, seed);
+	memcpy(t->want + at, got + at, length);
+	move(t, DMABUF_DIO_IOC_READ, at, length);
+}
+
+static void without_device(struct test *t)
+{
+	file_gets(t, 1);
+	move_all(t, DMABUF_DIO_IOC_READ);
+	cpu_sees(t, "READ without a device");
+	cpu_stores(t, 2);
+	move_all(t, DMABUF_DIO_IOC_WRITE);
+	cpu_sees(t, "WRITE without a device changes the memory");
+	file_has(t, "WRITE without a device");
+	/* Here udmabuf itself loses data, if that is how it is. */
+	if (t->unsynced)
+		return;
+
+	bracket(t, DMA_BUF_SYNC_START | DMA_BUF_SYNC_RW);
+	bracket(t, DMA_BUF_SYNC_END | DMA_BUF_SYNC_RW);
+	file_gets(t, 3);
+	move_all(t, DMABUF_DIO_IOC_READ);
+	bracket(t, DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ);
+	cpu_sees(t, "READ between two accesses of the CPU");
+	bracket(t, DMA_BUF_SYNC_END | DMA_BUF_SYNC_READ);
+}
+
+static void with_device(struct test *t)
+{
+	import(t, EDU_IMPORT);
+
+	file_gets(t, 4);
+	move_all(t, DMABUF_DIO_IOC_READ);
+	device_sees(t, "what READ stored");
+
+	device_stores(t, 5);
+	move_all(t, DMABUF_DIO_IOC_WRITE);
+	file_has(t, "what the device stored, by WRITE");
+
+	device_stores(t, 6);
+	read_part(t, 5, 8192, 4096);
+	device_sees(t, "READ of a page beside what the device stored");
+	device_stores(t, 7);
+	read_part(t, 5, PART_AT, PART);
+	device_sees(t, "READ of some bytes beside what the device stored");
+
+	bracket(t, DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ);
+	device_stores(t, 8);
+	bracket(t, DMA_BUF_SYNC_END | DMA_BUF_SYNC_READ);
+	device_sees(t, "what the device stored while the CPU was reading");
+	move_all(t, DMABUF_DIO_IOC_WRITE);
+	file_has(t, "what the device stored while the CPU was reading, by WRITE");
+
+	bracket(t, DMA_BUF_SYNC_START | DMA_BUF_SYNC_WRITE);
+	cpu_stores(t, 9);
+	bracket(t, DMA_BUF_SYNC_END | DMA_BUF_SYNC_WRITE);
+	move_all(t, DMABUF_DIO_IOC_WRITE);
+	cpu_sees(t, "WRITE changes what the CPU stored");
+	file_has(t, "what the CPU stored, by WRITE");
+	device_sees(t, "what the CPU stored");
+
+	device_stores(t, 10);
+	drop(t);
+	cpu_sees(t, "what the device stored before it left");
+	file_gets(t, 11);
+	move_all(t, DMABUF_DIO_IOC_READ);
+	cpu_sees(t, "READ after the device has left");
+}
+
+/* Refused, and nothing has changed; without the device all is well. */
+static void with_unsynced_device(struct test *t)
+{
+	if (ioctl(t->edu, EDU_IMPORT, t->dmabuf) < 0) {
+		/* All that is contiguous in one piece: more than bounce buffers take */
+		check(t->length >= HUGE, "import");
+		return;
+	}
+	t->refused = true;
+	cpu_stores(t, 12);
+	move_all(t, DMABUF_DIO_IOC_READ);
+	cpu_sees(t, "READ that was refused");
+	file_gets(t, 13);
+	move_all(t, DMABUF_DIO_IOC_WRITE);
+	file_has(t, "WRITE that was refused");
+	drop(t);
+
+	move_all(t, DMABUF_DIO_IOC_READ);
+	cpu_sees(t, "READ after the device has left");
+	cpu_stores(t, 14);
+	move_all(t, DMABUF_DIO_IOC_WRITE);
+	file_has(t, "WRITE after the device has left");
+}
+
+/* A device that only reads changes nothing; one that only writes may write a part. */
+static void one_way(struct test *t)
+{
+	import(t, EDU_IMPORT_READER);
+	if (t->memfd >= 0) {
+		/* Nothing is brought back from it, whether between begin and end or not. */
+		cpu_stores(t, 15);
+		move_all(t, DMABUF_DIO_IOC_WRITE);
+		cpu_sees(t, "WRITE while a device reads changes the memory");
+		file_has(t, "WRITE while a device reads");
+	}
+	file_gets(t, 16);
+	move_all(t, DMABUF_DIO_IOC_READ);
+	device_sees(t, "READ while a device reads");
+	drop(t);
+
+	import(t, EDU_IMPORT_WRITER);
+	device_stores(t, 17);
+	read_part(t, 16, 8192, 4096);
+	read_part(t, 16, PART_AT, PART);
+	move_all(t, DMABUF_DIO_IOC_WRITE);
+	file_has(t, "what a device that only writes stored, and READ beside it");
+	drop(t);
+	cpu_sees(t, "what a device that only writes left");
+}
+
+static int sync_kind(const char *kind, const char *dir, bool unsynced)
+{
+	struct test t = { .kind = kind, .unsynced = unsynced, .memfd = -1 };
 	struct dmabuf_dio_attach attach = {};
-	struct dmabuf_dio_rw rw = { .length = LENGTH };
-	int file, edu, dmabuf;
 	char path[4096];
-	unsigned int i;
 
-	check(context >= 0, DMABUF_DIO_DEVICE);
+	t.edu = open_device();
+	t.context = open(DMABUF_DIO_DEVICE, O_RDWR);
+	check(t.context >= 0, DMABUF_DIO_DEVICE);
+
 	snprintf(path, sizeof(path), "%s/edu-check.data", dir);
-	file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-	check(file >= 0, path);
-	fill(want, 1);
-	check(pwrite(file, want, LENGTH, 0) == LENGTH, path);
-	check(!fsync(file), path);
-	close(file);
-	file = open(path, O_RDWR | O_DIRECT);
-	check(file >= 0, path);
+	t.file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	check(t.file >= 0 && !ftruncate(t.file, 64 * 1024), path);
+	t.direct = open(path, O_RDWR | O_DIRECT);
+	check(t.direct >= 0, path);
 
-	dmabuf = allocate(context, file, own);
-	edu = import(dmabuf);
-	attach.dmabuf_fd = dmabuf;
-	check(!ioctl(context, DMABUF_DIO_IOC_ATTACH, &attach), "ATTACH");
+	allocate(&t);
+	map(&t);
+	attach.dmabuf_fd = t.dmabuf;
+	check(!ioctl(t.context, DMABUF_DIO_IOC_ATTACH, &attach), "ATTACH");
 
-	/* New content in the file, read into a buffer that is mapped already */
-	fill(want, 2);
-	check(pwrite(open(path, O_WRONLY), want, LENGTH, 0) == LENGTH, path);
-	rw.file_fd = file;
-	check(!ioctl(context, DMABUF_DIO_IOC_READ, &rw) && rw.done == LENGTH, "READ");
-	for (i = 0; i < LENGTH; i += 4096)
-		check(read(edu, got + i, 4096) == 4096, "device read");
-	errno = 0;
-	check(!memcmp(want, got, LENGTH), "the device does not see what READ wrote");
-
-	/* The device writes, WRITE takes it to the file */
-	fill(want, 3);
-	check(lseek(edu, 0, SEEK_SET) == 0, "seek");
-	check(write(edu, want, LENGTH) == LENGTH, "device write");
-	check(!ioctl(context, DMABUF_DIO_IOC_WRITE, &rw) && rw.done == LENGTH, "WRITE");
-	check(pread(open(path, O_RDONLY), got, LENGTH, 0) == LENGTH, path);
-	errno = 0;
-	check(!memcmp(want, got, LENGTH), "WRITE does not see what the device wrote");
-
-	/* READ of one page must keep what the device wrote around it */
-	check(lseek(edu, 0, SEEK_SET) == 0, "seek");
-	fill(want, 4);
-	check(write(edu, want, LENGTH) == LENGTH, "device write");
-	rw.file_offset = 8192;
-	rw.buf_offset = 8192;
-	rw.length = 4096;
-	check(!ioctl(context, DMABUF_DIO_IOC_READ, &rw) && rw.done == 4096, "READ");
-	fill(got, 3);
-	memcpy(want + 8192, got + 8192, 4096);
-	check(lseek(edu, 0, SEEK_SET) == 0, "seek");
-	check(read(edu, got, LENGTH) == LENGTH, "device read");
-	errno = 0;
-	check(!memcmp(want, got, LENGTH), "READ of a page changed others");
-
-	close(edu);
-	close(dmabuf);
-	close(context);
-	close(file);
+	without_device(&t);
+	if (unsynced) {
+		with_unsynced_device(&t);
+	} else {
+		with_device(&t);
+		/*
+		 * The heaps synchronise such a mapping in the CPU's direction, to
+		 * which DMA_API_DEBUG objects.
+		 */
+		if (t.memfd >= 0 || !strcmp(kind, "own"))
+			one_way(&t);
+	}
 	unlink(path);
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "cat"))
 		return cat();
-	if (argc == 3 && !strcmp(argv[1], "sync")) {
-		sync_one(argv[2], 0);
-		sync_one(argv[2], 1);
-		return 0;
-	}
-	fprintf(stderr, "usage: edu-check cat | edu-check sync DIR\n");
+	if (argc == 4 && !strcmp(argv[1], "sync"))
+		return sync_kind(argv[2], argv[3], false);
+	if (argc == 5 && !strcmp(argv[1], "sync") && !strcmp(argv[4], "unsynced"))
+		return sync_kind(argv[2], argv[3], true);
+	fprintf(stderr, "usage: edu-check cat | edu-check sync KIND DIR [unsynced]\n");
 	return 2;
 }

@@ -5,7 +5,8 @@
  * Open /dev/edu_importer, pass a dma-buf with EDU_IMPORT, then read(): every
  * byte is fetched from the dma-buf by the device's own DMA into its few KiB of
  * internal memory, and from there by DMA into a page of the driver. The CPU
- * never looks at the dma-buf. write() goes the other way.
+ * never looks at the dma-buf. write() goes the other way. The dma-buf is mapped
+ * until EDU_DROP or close.
  *
  * Registers: docs/specs/edu.txt in QEMU's source.
  */
@@ -51,6 +52,7 @@ struct edu {
 	struct dma_buf *dmabuf;
 	struct dma_buf_attachment *attachment;
 	struct sg_table *table;
+	enum dma_data_direction dir;
 };
 
 static irqreturn_t edu_irq(int irq, void *data)
@@ -175,13 +177,13 @@ static void edu_drop(struct edu *edu)
 	if (!edu->table)
 		return;
 	dma_buf_unmap_attachment_unlocked(edu->attachment, edu->table,
-					  DMA_BIDIRECTIONAL);
+					  edu->dir);
 	dma_buf_detach(edu->dmabuf, edu->attachment);
 	dma_buf_put(edu->dmabuf);
 	edu->table = NULL;
 }
 
-static int edu_import(struct edu *edu, int fd)
+static int edu_import(struct edu *edu, int fd, enum dma_data_direction dir)
 {
 	int ret;
 
@@ -198,8 +200,8 @@ static int edu_import(struct edu *edu, int fd)
 		goto err_put;
 	}
 
-	edu->table = dma_buf_map_attachment_unlocked(edu->attachment,
-						     DMA_BIDIRECTIONAL);
+	edu->dir = dir;
+	edu->table = dma_buf_map_attachment_unlocked(edu->attachment, dir);
 	if (IS_ERR(edu->table)) {
 		ret = PTR_ERR(edu->table);
 		edu->table = NULL;
@@ -217,12 +219,25 @@ err_put:
 static long edu_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct edu *edu = edu_of(file);
-	int ret;
+	int ret = 0;
 
-	if (cmd != EDU_IMPORT)
-		return -ENOTTY;
 	mutex_lock(&edu->lock);
-	ret = edu_import(edu, arg);
+	switch (cmd) {
+	case EDU_IMPORT:
+		ret = edu_import(edu, arg, DMA_BIDIRECTIONAL);
+		break;
+	case EDU_IMPORT_READER:
+		ret = edu_import(edu, arg, DMA_TO_DEVICE);
+		break;
+	case EDU_IMPORT_WRITER:
+		ret = edu_import(edu, arg, DMA_FROM_DEVICE);
+		break;
+	case EDU_DROP:
+		edu_drop(edu);
+		break;
+	default:
+		ret = -ENOTTY;
+	}
 	mutex_unlock(&edu->lock);
 	return ret;
 }
