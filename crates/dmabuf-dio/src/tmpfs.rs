@@ -138,6 +138,9 @@ impl Drop for BlockedSignals {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::FromRawFd as _;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
     #[test]
@@ -163,5 +166,93 @@ mod tests {
             libc::sigismember(now.as_ptr(), libc::SIGUSR1)
         };
         assert_eq!(usr1, 0);
+    }
+
+    static DELIVERED: AtomicU32 = AtomicU32::new(0);
+
+    extern "C" fn count(_: c_int) {
+        DELIVERED.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Holds every `openat` of the calling thread and its children until somebody who has the
+    /// descriptor lets it go on, or says why that cannot be.
+    fn hold_openat() -> std::io::Result<OwnedFd> {
+        let number = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
+        let (load, jump) = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP);
+        let result = |value| statement(libc::BPF_RET | libc::BPF_K, value);
+        let equal = (jump | libc::BPF_JEQ | libc::BPF_K) as u16;
+        let mut filter = [
+            statement(load, number),
+            libc::sock_filter { code: equal, jt: 0, jf: 1, k: libc::SYS_openat as u32 },
+            result(libc::SECCOMP_RET_USER_NOTIF),
+            result(libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        // SAFETY: the program lives until the call is over, which copies it; the descriptor that
+        // comes back is nobody's yet.
+        unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            let (mode, flag) =
+                (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
+            match libc::syscall(libc::SYS_seccomp, mode, flag, &raw const program) {
+                -1 => Err(std::io::Error::last_os_error()),
+                fd => Ok(OwnedFd::from_raw_fd(fd as RawFd)),
+            }
+        }
+    }
+
+    fn statement(code: u32, k: u32) -> libc::sock_filter {
+        libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
+    }
+
+    /// Sends a signal to everyone but `parent` whose `openat` is held, until there is nobody left
+    /// who could be. Returns how many these were.
+    fn signal_children(held: &OwnedFd, parent: i32) -> u32 {
+        let mut children = 0;
+        loop {
+            let mut poll = libc::pollfd { fd: held.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: the structures are of the kernel's layout, zero before they are filled, and
+            // live on this stack; signals go to a child of this process, which waits for us.
+            unsafe {
+                libc::poll(&raw mut poll, 1, -1);
+                if poll.revents & libc::POLLIN == 0 {
+                    return children;
+                }
+                let mut call: libc::seccomp_notif = std::mem::zeroed();
+                if libc::ioctl(poll.fd, libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut call) != 0 {
+                    continue;
+                }
+                if call.pid as i32 != parent {
+                    children += 1;
+                    libc::kill(call.pid as i32, libc::SIGUSR1);
+                }
+                let mut answer: libc::seccomp_notif_resp = std::mem::zeroed();
+                answer.id = call.id;
+                answer.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+                libc::ioctl(poll.fd, libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer);
+            }
+        }
+    }
+
+    #[test]
+    fn no_signal_is_delivered_to_the_child() {
+        // SAFETY: the handler adds to a counter, which is all that other tests could notice.
+        unsafe { libc::signal(libc::SIGUSR1, count as *const () as libc::sighandler_t) };
+        let (send, receive) = std::sync::mpsc::channel();
+        let parent = std::thread::spawn(move || {
+            // SAFETY: has no effect but to return the number.
+            let number = unsafe { libc::gettid() };
+            let held = hold_openat().inspect_err(|error| println!("skipped: {error}"));
+            drop(send.send((held.ok(), number)));
+            drop(send);
+            create_in_user_namespace(c"2097152").map(|_| ())
+        });
+        let (held, number) = receive.recv().expect("a thread");
+        let children = held.map_or(0, |held| signal_children(&held, number));
+        let made = parent.join().expect("no panic");
+        if children == 0 {
+            println!("skipped: no child could be had: {made:?}");
+        }
+        assert_eq!(DELIVERED.load(Ordering::Relaxed), 0, "in the memory of the parent");
     }
 }

@@ -162,3 +162,80 @@ fn write_all(buf: &DmaBuf, bytes: &[u8], offset: u64) -> Result<()> {
         _ => Error::Buffer { call: "write", errno: errno.into() },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of the window, and of the buffer behind it.
+    const WINDOW: u64 = 8 << 10;
+    const LEN: u64 = 20 << 10;
+
+    /// A stage whose memory is full of `byte`, and a ring with nothing in it.
+    fn stage(buf: &DmaBuf, byte: u8) -> Option<(Stage<'_>, IoUring)> {
+        let ring = uring::create(1, false);
+        let ring = ring.inspect_err(|error| println!("skipped: no io_uring: {error}")).ok()?;
+        let memory = Mapping::anonymous(WINDOW).expect("memory");
+        let stage = Stage { memory, buf, len: LEN, end: LEN, copied: 0 };
+        fill(&stage, byte);
+        Some((stage, ring))
+    }
+
+    /// What a disk does.
+    fn fill(stage: &Stage<'_>, byte: u8) {
+        // SAFETY: the mapping is writable, has that many bytes, and no request is in flight.
+        unsafe { std::ptr::write_bytes(stage.memory.at(0), byte, WINDOW as usize) };
+    }
+
+    /// How many bytes of the buffer, from its start, are `byte`.
+    fn arrived(buf: &DmaBuf, byte: u8) -> usize {
+        buf.map().expect("map").to_vec().iter().take_while(|one| **one == byte).count()
+    }
+
+    #[test]
+    fn nothing_is_read_over_what_is_in_the_way() {
+        let buf = DmaBuf::memfd(LEN).expect("a memfd");
+        let Some((mut stage, ring)) = stage(&buf, 1) else { return };
+        let prepare = |stage: &mut Stage<'_>, end, done| {
+            stage.prepare(&ring, end, Progress { done, idle: false }).expect("copied")
+        };
+        assert!(prepare(&mut stage, WINDOW, 0), "it is empty");
+        assert_eq!(arrived(&buf, 1), 0, "and nothing has been read");
+        // The next byte goes where the first one is.
+        assert!(!prepare(&mut stage, WINDOW + 1, 0), "which is being read");
+        assert!(!prepare(&mut stage, WINDOW + 4096, 4095), "a byte of it is");
+        assert_eq!(arrived(&buf, 1), 0);
+        assert!(prepare(&mut stage, WINDOW + 4096, 4096), "which is there");
+        assert_eq!(arrived(&buf, 1), 4096, "and safe before it is read over");
+        fill(&stage, 2);
+        assert!(prepare(&mut stage, WINDOW + 4096, 4096), "nothing is left to do");
+        assert!(prepare(&mut stage, 2 * WINDOW, WINDOW));
+        assert_eq!(arrived(&buf, 1), 4096, "what was copied is not copied again");
+        assert_eq!(buf.map().expect("map").to_vec()[4096..WINDOW as usize], [2; 4096]);
+    }
+
+    #[test]
+    fn what_was_read_is_copied_meanwhile() {
+        let buf = DmaBuf::memfd(LEN).expect("a memfd");
+        let Some((mut stage, ring)) = stage(&buf, 3) else { return };
+        for (done, there) in [(0, 0), (100, 100), (100, 100), (4096, 4096)] {
+            stage.meanwhile(&ring, Progress { done, idle: false }).expect("copied");
+            assert_eq!(arrived(&buf, 3), there);
+        }
+    }
+
+    #[test]
+    fn places_are_in_the_window_and_the_last_ends_with_the_file() {
+        let buf = DmaBuf::memfd(LEN).expect("a memfd");
+        let Some((stage, _)) = stage(&buf, 0) else { return };
+        let start = stage.memory.at(0) as u64;
+        let place = |offset| match stage.place(offset) {
+            (Place::Plain { addr }, limit) => (addr - start, limit),
+            (place, _) => panic!("{place:?}"),
+        };
+        assert_eq!(place(0), (0, WINDOW));
+        assert_eq!(place(WINDOW - 1), (WINDOW - 1, WINDOW));
+        assert_eq!(place(WINDOW), (0, 2 * WINDOW));
+        assert_eq!(place(2 * WINDOW + 5), (5, LEN));
+    }
+}
