@@ -100,3 +100,52 @@ impl<'a> Watch<'a> {
         self.control.cancel.is_cancelled()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+
+    /// What a callback is told about a transfer of 100 bytes.
+    fn told(transfer: impl FnOnce(&Watch<'_>)) -> Vec<u64> {
+        let all = Arc::new(Mutex::new(Vec::new()));
+        let progress = {
+            let all = all.clone();
+            move |progress: Progress| {
+                assert_eq!(progress.total, 100);
+                all.lock().unwrap_or_else(PoisonError::into_inner).push(progress.done);
+            }
+        };
+        let control = Control { progress: Some(Arc::new(progress)), ..Control::default() };
+        transfer(&Watch::start(&control, 100));
+        std::mem::take(&mut *all.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    #[test]
+    fn every_step_is_told_from_the_start_on() {
+        assert_eq!(told(|_| ()), [0]);
+        assert_eq!(told(|watch| (0..3).for_each(|_| watch.add(30))), [0, 30, 60, 90]);
+        let set = |watch: &Watch<'_>| [10, 70, 100].into_iter().for_each(|done| watch.set(done));
+        assert_eq!(told(set), [0, 10, 70, 100]);
+    }
+
+    #[test]
+    fn it_never_goes_back_nor_beyond_the_end_nor_stands_still() {
+        let set = |watch: &Watch<'_>| [10, 10, 5, 11].into_iter().for_each(|done| watch.set(done));
+        assert_eq!(told(set), [0, 10, 11]);
+        assert_eq!(told(|watch| watch.add(4096)), [0, 100], "of the last block, what was wanted");
+        assert_eq!(told(|watch| watch.set(101)), [0, 100]);
+    }
+
+    #[test]
+    fn clones_of_a_token_are_cancelled_together() {
+        let token = CancelToken::new();
+        let control = Control { cancel: token.clone(), ..Control::default() };
+        let watch = Watch::start(&control, 1);
+        assert!(!token.is_cancelled() && !watch.is_cancelled());
+        token.cancel();
+        assert!(token.is_cancelled() && watch.is_cancelled());
+        assert!(!CancelToken::new().is_cancelled());
+    }
+}

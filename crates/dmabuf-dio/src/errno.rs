@@ -92,4 +92,25 @@ mod tests {
         assert_eq!(Errno::from_raw(libc::EIO).to_string(), "EIO (Input/output error)");
         assert!(Errno::from_raw(4095).to_string().starts_with("errno 4095"));
     }
+
+    #[test]
+    fn is_the_same_whichever_way_it_came() {
+        let denied = Errno::from_raw(libc::EACCES);
+        assert_eq!((denied.raw(), denied.name()), (libc::EACCES, Some("EACCES")));
+        assert_eq!(Errno::from(rustix::io::Errno::ACCESS), denied);
+        assert_eq!(Errno::from(&std::io::Error::from_raw_os_error(libc::EACCES)), denied);
+        assert_eq!(std::io::Error::from(denied).kind(), std::io::ErrorKind::PermissionDenied);
+        // An error of the library itself has no number.
+        let other = std::io::Error::other("no number");
+        assert_eq!(Errno::from(&other), Errno::from_raw(libc::EIO));
+        assert_eq!(Errno::from_raw(4095).name(), None);
+    }
+
+    #[test]
+    fn reports_hold_the_name_or_the_number() {
+        let text = |number| serde_json::to_string(&Errno::from_raw(number)).expect("text");
+        assert_eq!(text(libc::ENOSPC), "\"ENOSPC\"");
+        assert_eq!(text(4095), "\"4095\"");
+        assert_eq!(format!("{:?}", Errno::from_raw(libc::EINTR)), Errno(4).to_string());
+    }
 }

@@ -129,6 +129,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn nobody_has_to_set_anything() {
+        let Options { backend, chunk, depth, gather, direct, huge_pages, control } =
+            Options::default();
+        assert_eq!((backend, chunk, depth, gather), (None, None, None, None));
+        assert!(direct && huge_pages && control.progress.is_none());
+        assert!(Options::default().check().is_ok());
+    }
+
+    #[test]
     fn settings_are_checked() {
         let ok = Options { chunk: Some(4096), depth: Some(1024), ..Options::default() };
         assert!(ok.check().is_ok());
@@ -136,6 +145,19 @@ mod tests {
             let options = Options { chunk: Some(chunk), ..Options::default() };
             assert!(matches!(options.check(), Err(Error::Setting { name: "chunk", .. })));
         }
+        for gather in [0, 1, 4095, MAX_GATHER + 4096] {
+            let options = Options { gather: Some(gather), ..Options::default() };
+            assert!(matches!(options.check(), Err(Error::Setting { name: "gather", .. })));
+        }
+        let largest = Options { chunk: Some(1 << 30), gather: Some(1 << 30), ..Options::default() };
+        assert!(largest.check().is_ok());
+        let least = Options {
+            chunk: Some(page_size()),
+            depth: Some(1),
+            gather: Some(page_size()),
+            ..Options::default()
+        };
+        assert!(least.check().is_ok());
         for depth in [0, 1025] {
             let options = Options { depth: Some(depth), ..Options::default() };
             assert!(matches!(options.check(), Err(Error::Setting { name: "depth", .. })));

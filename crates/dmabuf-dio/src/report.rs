@@ -85,3 +85,24 @@ pub struct Report {
     /// Why the backends that would have come before this one were not available.
     pub refusals: Vec<Refusal>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_have_one_name_everywhere() {
+        let names = [
+            (Mode::Direct, "direct"),
+            (Mode::Buffered, "buffered"),
+            (Mode::Mixed, "mixed"),
+            (Mode::PageCache, "page-cache"),
+            (Mode::Unknown, "unknown"),
+        ];
+        for (mode, name) in names {
+            assert_eq!((mode.name(), mode.to_string().as_str()), (name, name));
+            assert_eq!(serde_json::to_string(&mode).expect("text"), format!("\"{name}\""));
+        }
+        assert_eq!(format!("{:>8}|", Mode::Mixed), "   mixed|", "tables are lined up");
+    }
+}
