@@ -91,6 +91,12 @@ mod tests {
     }
 
     #[test]
+    fn an_extent_ends_in_the_buffer_where_its_last_byte_is() {
+        assert_eq!(extent(7, 100, 30).buf_end(), 130);
+        assert_eq!(extent(7, 100, 0).buf_end(), 100);
+    }
+
+    #[test]
     fn aligned_is_all_core() {
         let whole = extent(4096, 0, 8192);
         assert_eq!(Split::new(whole, BLOCK), Some(Split::whole(whole)));
