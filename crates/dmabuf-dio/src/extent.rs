@@ -120,6 +120,18 @@ mod tests {
     }
 
     #[test]
+    fn edges_are_what_is_not_core() {
+        let edges = |file, len| {
+            let split = Split::new(extent(file, file, len), BLOCK).expect("congruent");
+            split.edges().map(|edge| (edge.file, edge.len)).collect::<Vec<_>>()
+        };
+        assert_eq!(edges(100, 2000), [(100, 412), (2048, 52)]);
+        assert_eq!(edges(1, 5), [(1, 5)]);
+        assert_eq!(edges(0, 513), [(512, 1)]);
+        assert_eq!(edges(512, 512), []);
+    }
+
+    #[test]
     fn incongruent() {
         assert_eq!(Split::new(extent(0, 2, 1024), BLOCK), None);
         assert!(Split::new(extent(0, 4, 1024), BLOCK).is_some());

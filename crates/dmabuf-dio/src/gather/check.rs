@@ -286,6 +286,53 @@ mod tests {
         assert!(checked(&[(0, 65_536, 0)]).is_ok());
     }
 
+    fn why(piece: (u64, u64, u64)) -> Error {
+        match checked(&[piece]) {
+            Err(Error::Piece { number: 0, error }) => *error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn it_is_said_which_of_them_a_piece_leaves() {
+        let top = largest_end(RULES);
+        for (file, len) in [(top, 1), (top - 9, 10), (u64::MAX, 10)] {
+            let error = why((file, 70_000, len));
+            assert!(
+                matches!(error, Error::RangeOverflow { offset, length } if offset == file && length == len),
+                "{error}"
+            );
+        }
+        for file in [0, top - 10] {
+            let error = why((file, 65_530, 10));
+            assert!(matches!(error, Error::RangeBeyondBuffer { offset: 65_530, .. }), "{error}");
+        }
+        let error = why((0, u64::MAX, 10));
+        assert!(matches!(error, Error::RangeOverflow { offset: u64::MAX, .. }), "{error}");
+    }
+
+    #[test]
+    fn numbers_that_overflow_are_found_without_a_buffer() {
+        let check = |pieces: &[_]| {
+            let pieces: Vec<_> = pieces.iter().copied().map(piece).collect();
+            check_numbers(&pieces, RULES)
+        };
+        assert!(check(&[(0, 0, 10), (1 << 60, u64::MAX - 20, 19)]).is_ok());
+        for bad in [(0, u64::MAX - 9, 10), (u64::MAX - 5, 0, 10), (largest_end(RULES), 0, 1)] {
+            let error = check(&[(0, 0, 10), bad]).expect_err("overflow");
+            assert!(matches!(error, Error::Piece { number: 1, .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn places_and_numbers_are_sorted_together_where_both_fit() {
+        let pieces: Vec<_> = (0..5).rev().map(|at| piece((0, at << 30, 1))).collect();
+        let bounds = Bounds { buffer: 1 << 40, spare: 0..0, rules: Rules::BUFFERED };
+        let order = check(&pieces, &bounds).expect("fit").order;
+        assert!(matches!(order, Order::Sorted { mask: 7, .. }), "{order:?}");
+        assert_eq!((0..5).map(|at| order.number(at)).collect::<Vec<_>>(), [4, 3, 2, 1, 0]);
+    }
+
     #[test]
     fn the_spare_bytes_are_no_place() {
         let error = checked(&[(0, 0, 1), (0, 59_999, 2)]).expect_err("unfit");

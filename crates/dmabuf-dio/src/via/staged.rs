@@ -166,6 +166,10 @@ fn write_all(buf: &DmaBuf, bytes: &[u8], offset: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::Watch;
+    use crate::error::Direction;
+    use crate::file::{File, Spec};
+    use crate::options::Options;
 
     /// Bytes of the window, and of the buffer behind it.
     const WINDOW: u64 = 8 << 10;
@@ -237,5 +241,29 @@ mod tests {
         assert_eq!(place(WINDOW - 1), (WINDOW - 1, WINDOW));
         assert_eq!(place(WINDOW), (0, 2 * WINDOW));
         assert_eq!(place(2 * WINDOW + 5), (5, LEN));
+    }
+
+    #[test]
+    fn there_is_room_for_what_is_in_flight_and_two_more() {
+        let path = "/proc/self/exe".into();
+        let file = File::open(&Spec::Path(path), Direction::Load, false).expect("a file");
+        let window = |chunk: u64, depth, len| {
+            let options = Options { chunk: Some(chunk), depth: Some(depth), ..Options::default() };
+            let watch = Watch::start(&options.control, len);
+            let direction = Direction::Load;
+            let task = Task {
+                file: &file,
+                direction,
+                offset: 0,
+                length: len,
+                options: &options,
+                watch: &watch,
+            };
+            super::stage(&task, len, 0).expect("memory").len()
+        };
+        assert_eq!(window(1 << 20, 4, 1 << 30), 6 << 20);
+        assert_eq!(window(1 << 20, 1024, 1 << 30), 64 << 20, "no more than that");
+        assert_eq!(window(48 << 20, 8, 1 << 30), 3 * (48 << 20), "but three requests");
+        assert_eq!(window(1 << 20, 4, 5000), 8192, "nor more than the file");
     }
 }
