@@ -29,6 +29,22 @@ test-series: build programs ## and on the kernel with the series that is measure
 test-hour: build programs ## an hour of samples: every one accounted for (about a quarter of an hour)
 	vm/run --kernel 7.3-series --disk 32 --timeout 7200 -- tests/hour
 
+# MUTANTS="--file crates/dmabuf-dio/src/extent.rs" takes less. What one pass catches the next does not
+# try again: build/mutants knows.
+FIND_MUTANTS := nice cargo mutants -p dmabuf-dio -p dmabuf-dio-sys -o build/mutants
+
+.PHONY: mutants
+mutants: deps ## the library broken in 1,771 places: who notices? (hours; needs cargo-mutants)
+	-$(FIND_MUTANTS) $(MUTANTS) --cargo-arg=--lib
+	$(FIND_MUTANTS) $(MUTANTS) --iterate --cargo-arg=--tests
+
+.PHONY: mutants-module
+mutants-module: deps ## the module broken in 55 places, in guests (half an hour on an idle machine)
+	@$(MAKE) -C tests/guest --quiet O=$(CURDIR)/build/tests-guest
+	@mkdir -p build
+	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
+	tools/mutate-module
+
 .PHONY: lint
 lint: deps ## formatters, clippy, checkpatch, sparse, shellcheck, charts
 	cargo fmt --all --check
