@@ -139,9 +139,10 @@ static int dio_borrow_mapping(struct dio_attachment *att, u32 *refusal)
 	    !PAGE_ALIGNED(att->dmabuf->size))
 		return dio_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
 
+	/* With the operation there, EINVAL is udmabuf's word for no memory. */
 	ret = dma_buf_vmap_unlocked(att->dmabuf, &att->map);
 	if (ret)
-		return ret;
+		return ret == -EINVAL ? -ENOMEM : ret;
 
 	ret = dio_walk_mapping(att, refusal);
 	if (ret) {

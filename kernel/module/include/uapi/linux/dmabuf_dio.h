@@ -113,8 +113,9 @@ struct dmabuf_dio_attach {
  * READ fills the buffer from the file and stops early only at the end of the
  * file, where that returns no byte: then the call succeeds with @done < @length.
  * WRITE fills the file from the buffer and never succeeds with less. Bytes
- * outside the range are not changed on either side. After a failure the bytes
- * behind @done, within the range, are undefined on the receiving side.
+ * outside the range are not changed on either side. Behind @done, within the
+ * range, READ at the end of a file leaves old bytes or zeroes, as the file system
+ * does; after a failure the bytes there are undefined on the receiving side.
  *
  * Under O_DIRECT the start and the end of the range need not be aligned: what
  * does not fill a block is read through a bounce page, or written through the
