@@ -32,7 +32,7 @@ int slot_io(struct io_uring *ring, bool write, int file, unsigned int index,
 	    uint64_t slot_offset, unsigned int length, uint64_t position);
 
 /*
- * for_each_kind() where the module gives slots: not over a udmabuf that the kernel does not
+ * slot-kinds.c: for_each_kind() where the module gives slots: not over a udmabuf that the kernel does not
  * synchronise with devices. Fails unless it then refuses as it should.
  */
 void for_each_kind_with_slots(size_t length, void (*test)(struct buffer *buf));

@@ -5,6 +5,7 @@ kbuild writes beside the sources; with a copy per kernel, builds for different k
 not mix and a second build does only what changed.
 """
 
+import hashlib
 import json
 import re
 import shutil
@@ -34,7 +35,7 @@ def ensure(kernel):
     folders = [folder for folder in folders if (REPO / "kernel" / folder / "Kbuild").exists()]
     if not folders:
         return target, []
-    with lock(f"modules-{kernel.name}"):
+    with lock(f"modules-{kernel.name}-{hashlib.sha256(str(REPO).encode()).hexdigest()[:8]}"):
         wanted = state(kernel, folders)
         record = target / "state.json"
         if not record.exists() or json.loads(record.read_text()) != wanted:

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Over which buffers the module gives slots
+ */
+#include "ring.h"
+
+static bool slots_possible(const struct buffer *buf)
+{
+	const char *kernel = getenv("DMABUF_DIO_KERNEL");
+	struct io_uring ring;
+	int dev, ret;
+
+	if (buf->kind != BUFFER_UDMABUF && buf->kind != BUFFER_HUGE)
+		return true;
+	if (kernel && strstr(kernel, "series"))
+		return true;
+
+	dev = dio_context(buf);
+	ring_create(&ring, 1, 1);
+	ret = slot_register(&ring, dev, 0, 0, PAGE, SLOT_BOTH);
+	expect(ret, -EOPNOTSUPP);
+	io_uring_queue_exit(&ring);
+	close(dev);
+	return false;
+}
+
+static void (*slot_test)(struct buffer *buf);
+
+static void test_if_possible(struct buffer *buf)
+{
+	if (slots_possible(buf))
+		slot_test(buf);
+}
+
+void for_each_kind_with_slots(size_t length, void (*test)(struct buffer *buf))
+{
+	slot_test = test;
+	for_each_kind(length, test_if_possible);
+}
