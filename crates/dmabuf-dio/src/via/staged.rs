@@ -193,7 +193,13 @@ mod tests {
 
     /// How many bytes of the buffer, from its start, are `byte`.
     fn arrived(buf: &DmaBuf, byte: u8) -> usize {
-        buf.map().expect("map").to_vec().iter().take_while(|one| **one == byte).count()
+        buf.map()
+            .expect("map")
+            .to_vec()
+            .expect("bytes")
+            .iter()
+            .take_while(|one| **one == byte)
+            .count()
     }
 
     #[test]
@@ -215,7 +221,10 @@ mod tests {
         assert!(prepare(&mut stage, WINDOW + 4096, 4096), "nothing is left to do");
         assert!(prepare(&mut stage, 2 * WINDOW, WINDOW));
         assert_eq!(arrived(&buf, 1), 4096, "what was copied is not copied again");
-        assert_eq!(buf.map().expect("map").to_vec()[4096..WINDOW as usize], [2; 4096]);
+        assert_eq!(
+            buf.map().expect("map").to_vec().expect("bytes")[4096..WINDOW as usize],
+            [2; 4096]
+        );
     }
 
     #[test]
