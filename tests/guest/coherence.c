@@ -58,7 +58,7 @@ static void agree(struct buffer *buf)
 			unmap(map, load.buf_length);
 			close(load.dmabuf_fd);
 
-			if (slots) {
+			if (slots && slots_possible(buf)) {
 				struct io_uring ring;
 
 				ring_create(&ring, 4, 1);

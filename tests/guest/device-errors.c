@@ -106,7 +106,7 @@ static void errors(struct buffer *buf)
 		}
 	}
 
-	if (slots && direct) {
+	if (slots && direct && slots_possible(buf)) {
 		struct io_uring ring;
 
 		ring_create(&ring, 4, 1);

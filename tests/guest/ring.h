@@ -32,9 +32,11 @@ int slot_io(struct io_uring *ring, bool write, int file, unsigned int index,
 	    uint64_t slot_offset, unsigned int length, uint64_t position);
 
 /*
- * slot-kinds.c: for_each_kind() where the module gives slots: not over a udmabuf that the kernel does not
- * synchronise with devices. Fails unless it then refuses as it should.
+ * slot-kinds.c: does the module give slots over this buffer? Not over a udmabuf that the
+ * kernel does not synchronise with devices: fails unless it then refuses as it should.
  */
+bool slots_possible(const struct buffer *buf);
+/* for_each_kind() where it does */
 void for_each_kind_with_slots(size_t length, void (*test)(struct buffer *buf));
 
 #define SLOT_BOTH	(DMABUF_DIO_SLOT_READ | DMABUF_DIO_SLOT_WRITE)

@@ -4,7 +4,7 @@
  */
 #include "ring.h"
 
-static bool slots_possible(const struct buffer *buf)
+bool slots_possible(const struct buffer *buf)
 {
 	const char *kernel = getenv("DMABUF_DIO_KERNEL");
 	struct io_uring ring;
