@@ -53,7 +53,7 @@ static void child(uint64_t state)
 				.gather = rw.length,
 			};
 
-			switch (random_below(&state, slots ? 4 : 3)) {
+			switch (random_below(&state, slots && slots_possible(buf) ? 4 : 3)) {
 			case 0:
 				expect(dio_read(dev, &rw), 0);
 				break;
