@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{folder, ok, program, run};
 use serde_json::Value;
@@ -242,14 +242,21 @@ fn a_killed_capture_leaves_a_valid_prefix() {
                 &data,
                 "--force",
             ];
+            let description = setup.path("samples.sigmf-meta");
+            let _ = fs::remove_file(&description);
             let mut child = start(&arguments);
+            // A busy machine takes its time until there is anything to leave behind.
+            let patience = Instant::now() + Duration::from_secs(20);
+            while !Path::new(&description).exists() && Instant::now() < patience {
+                thread::sleep(Duration::from_millis(5));
+            }
             thread::sleep(delay);
             signal(&child, "-KILL");
             child.wait().expect("its end");
             let got = frames(&data);
             println!("blocks of {block}, killed after {delay:?}: {got} frames");
             most = most.max(got);
-            let meta = fs::read_to_string(setup.path("samples.sigmf-meta")).expect("described");
+            let meta = fs::read_to_string(&description).expect("described");
             assert!(serde_json::from_str::<Value>(&meta).is_ok(), "{meta}");
         }
     }
