@@ -11,17 +11,29 @@ demo: deps ## load a real model into a dma-buf, on this machine and in a guest
 	@demo/run
 
 .PHONY: test
-test: build programs ## the tests: on this machine, then in guests (about half an hour)
+test: programs ## the tests: on this machine, and each once in guests with Debian's kernels
 	cargo test --locked --quiet
-	vm/selftest
 	tests/matrix
 
+.PHONY: test-all
+test-all: test-older test-debug ## and what else a change has to pass: the older kernel, one with the series and all checks
+	tools/lint-kernel 7.3-series-debug
+
+.PHONY: test-older
+test-older: programs
+	tests/matrix --older
+
+.PHONY: test-release
+test-release: programs series-programs ## before a release, too: each kernel on each storage, the series for 6.12
+	tests/matrix --release
+	tools/lint-kernel 6.12-series
+
 .PHONY: test-debug
-test-debug: build programs ## the guests' tests again under KASAN, lockdep, kmemleak, DMABUF_DEBUG
+test-debug: programs series-programs ## of that: the guests' tests under KASAN, lockdep, kmemleak, DMABUF_DEBUG
 	tests/matrix --debug
 
 .PHONY: test-series
-test-series: build programs ## and on the kernel with the series that is measured, with gigabytes at once
+test-series: programs series-programs ## the kernel that is measured: as under KASAN, and gigabytes at once
 	tests/matrix --series
 
 # 30 GB of disk
@@ -31,15 +43,16 @@ test-hour: build programs ## an hour of samples: every one accounted for (about 
 
 # MUTANTS="--file crates/dmabuf-dio/src/extent.rs" takes less. What one pass catches the next does not
 # try again: build/mutants knows.
-FIND_MUTANTS := nice cargo mutants -p dmabuf-dio -p dmabuf-dio-sys -o build/mutants
+FIND_MUTANTS := nice cargo mutants -p dmabuf-dio -p dmabuf-dio-sys --features dmabuf-dio/serde -o build/mutants
 
 .PHONY: mutants
-mutants: deps ## the library broken in 1,771 places: who notices? (hours; needs cargo-mutants)
+mutants: deps ## the library broken in every place: who notices? (hours; needs cargo-mutants)
 	-$(FIND_MUTANTS) $(MUTANTS) --cargo-arg=--lib
-	$(FIND_MUTANTS) $(MUTANTS) --iterate --cargo-arg=--tests
+	$(FIND_MUTANTS) $(MUTANTS) --iterate --test-package dmabuf-dio \
+		$(addprefix --cargo-arg=--test=,library gather interrupted remote report series threads)
 
 .PHONY: mutants-module
-mutants-module: deps ## the module broken in 55 places, in guests (half an hour on an idle machine)
+mutants-module: deps ## the module broken in each place of a list, in guests (half an hour on an idle machine)
 	@$(MAKE) -C tests/guest --quiet O=$(CURDIR)/build/tests-guest
 	@mkdir -p build
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
@@ -120,7 +133,7 @@ bench-small-cost: build
 	BENCH_WITH=bench/with-file-systems bench/record small-cost-7.3-series \
 		"--kernel 7.3-series $(SMALL) --icount" small $(SMALL_ON) --reads 4000 --runs 2 --no-fio
 	BENCH_WITH=bench/with-file-systems bench/record small-cost-7.3 \
-		"--kernel 7.3 $(SMALL) --icount" small $(SMALL_ON) --depths 32 --reads 10000 --no-fio \
+		"--kernel 7.3-plain $(SMALL) --icount" small $(SMALL_ON) --depths 32 --reads 10000 --no-fio \
 		--only "io_uring, registered" --only "io_uring, lent"
 	BENCH_WITH=bench/with-file-systems bench/record small-gather-7.3-series \
 		"--kernel 7.3-series $(SMALL) --icount" small --on /mnt/ext4 --on /mnt/xfs --on /dev/raw \
@@ -148,20 +161,44 @@ test-peers: deps ## those loaders tell right bytes from wrong ones (the same dow
 	bench/peers/selftest
 
 .PHONY: build
-build: deps ## the command, target/release/dmabuf-dio
+build: deps ## the command and the benchmarks: dmabuf-dio, dmabuf-dio-bench in target/release
 	cargo build --locked --release --quiet
 
 # What runs in guests: the tests of the kernel and of the library
 .PHONY: programs
 programs: deps
 	@$(MAKE) -C tests/guest --quiet O=$(CURDIR)/build/tests-guest
-	@$(MAKE) -C tests/small-reads --quiet O=$(CURDIR)/build/tests-small-reads
 	@$(MAKE) -C tests/remote --quiet O=$(CURDIR)/build/tests-remote
 	@tools/collect-rust-tests
-	@tools/build-kselftests "$$(vm/kernel --sources 7.3-series)"
 	@mkdir -p build
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
 	@ln -sfn "$$(tools/python-env tests/clients)" build/python-clients
+
+# Tests of the patches: they take the patched sources
+.PHONY: series-programs
+series-programs: deps
+	@$(MAKE) -C tests/small-reads --quiet O=$(CURDIR)/build/tests-small-reads
+	@tools/build-kselftests "$$(vm/kernel --sources 7.3-series)"
+
+# PREFIX and DESTDIR as the GNU coding standards say
+PREFIX ?= /usr/local
+SHARE := $(DESTDIR)$(PREFIX)/share
+
+.PHONY: install
+install: ## the command, its completions and manual pages, after make build: PREFIX, DESTDIR
+	install -D -m 755 target/release/dmabuf-dio $(DESTDIR)$(PREFIX)/bin/dmabuf-dio
+	install -d $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
+		$(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	target/release/dmabuf-dio man $(SHARE)/man/man1
+	target/release/dmabuf-dio completions bash >$(SHARE)/bash-completion/completions/dmabuf-dio
+	target/release/dmabuf-dio completions zsh >$(SHARE)/zsh/site-functions/_dmabuf-dio
+	target/release/dmabuf-dio completions fish >$(SHARE)/fish/vendor_completions.d/dmabuf-dio.fish
+
+.PHONY: uninstall
+uninstall: ## what make install has installed, with the same PREFIX and DESTDIR
+	rm -f $(DESTDIR)$(PREFIX)/bin/dmabuf-dio $(SHARE)/man/man1/dmabuf-dio.1 \
+		$(SHARE)/man/man1/dmabuf-dio-*.1 $(SHARE)/bash-completion/completions/dmabuf-dio \
+		$(SHARE)/zsh/site-functions/_dmabuf-dio $(SHARE)/fish/vendor_completions.d/dmabuf-dio.fish
 
 .PHONY: module
 module: deps ## dmabuf_dio.ko for the running kernel (needs its headers)

@@ -14,7 +14,6 @@ import figures.stream
 from matplotlib.figure import Figure
 
 from . import compare, cost, load, small, stream, style
-from .style import Theme
 
 # Name, results, how they are read and drawn
 CHARTS: tuple[tuple[str, str, Callable, Callable[..., Figure]], ...] = (
@@ -38,9 +37,9 @@ def main(results: pathlib.Path, folder: pathlib.Path) -> int:
         if not (results / file).exists():
             print(f"{name}: not drawn, there is no {results / file}")
             continue
-        drawn: Callable[[Theme], Figure] = functools.partial(draw, read(results / file))
-        style.save(folder, name, drawn)
-        print(f"{folder / name}.svg and .png, also -dark")
+        path = folder / f"{name}.svg"
+        style.save(path, functools.partial(draw, read(results / file)))
+        print(path)
     return 0
 
 

@@ -1,58 +1,77 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Speed of the ways on a real disk."""
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures.compare import Compare, Size
 from figures.cost import size_name
 
 from . import style
-from .style import Theme
 
 MOST_PANELS = 3
 SMALL = 8 << 20
+# Of the width of all panels, to the right of the longest bar of each: for figures
+COLUMN = 0.07
 
 
-def speed(compare: Compare, theme: Theme) -> Figure:
+def speed(compare: Compare) -> Figure:
     """GB/s by way, for the largest sizes, with what the disk can do."""
-    return _speed(compare, [size for size in compare.sizes if size.ways][-MOST_PANELS:], theme)
+    return _speed(compare, [size for size in compare.sizes if size.ways][-MOST_PANELS:])
 
 
-def small(compare: Compare, theme: Theme) -> Figure:
+def small(compare: Compare) -> Figure:
     """The same for small files, or the smallest there are."""
     sizes = [size for size in compare.sizes if size.ways]
-    return _speed(compare, [size for size in sizes if size.bytes <= SMALL] or sizes[:1], theme)
+    return _speed(compare, [size for size in sizes if size.bytes <= SMALL] or sizes[:1])
 
 
-def _speed(compare: Compare, sizes: list[Size], theme: Theme) -> Figure:
-    fastest = {way.name: way.speed for way in sizes[-1].ways}
+def _speed(compare: Compare, sizes: list[Size]) -> Figure:
+    fastest = {way.name: way.speed.median for way in sizes[-1].ways}
     names = [way.name for size in sizes for way in size.ways]
     names = sorted(dict.fromkeys(names), key=lambda name: -fastest.get(name, 0.0))
     ours = {way.name for size in sizes for way in size.ways if way.is_ours}
-    figure = Figure(figsize=(10, 0.30 * len(names) + 1.75))
+    figure = Figure(figsize=(10, 0.24 * len(names) + 1.62))
     height = figure.get_figheight()
     panels = figure.subplots(1, len(sizes), sharey=True, squeeze=False, gridspec_kw={
-        "left": 0.285, "right": 0.985, "top": 1 - 0.98 / height, "bottom": 0.52 / height,
-        "wspace": 0.08})[0]
+        "left": 0.28, "right": 0.99, "top": 1 - 1.02 / height, "bottom": 0.50 / height,
+        "wspace": 0.11})[0]
     for axes, size in zip(panels, sizes):
-        style.bars(axes, names, ours, theme)
-        for way in size.ways:
-            row = names.index(way.name)
-            colour = theme.ours[0] if way.is_ours else theme.others[1]
-            axes.barh(row, way.speed, height=0.72, color=colour)
-            axes.plot([way.min, way.max], [row, row], color=theme.text, linewidth=1)
-            share = f" {way.speed / size.ceiling:.0%}" if size.ceiling else f" {way.speed:.2f}"
-            axes.text(max(way.speed, way.max), row, share, va="center", fontsize=8,
-                      bbox={"facecolor": theme.page, "edgecolor": "none", "pad": 1})
-        most = max([way.max for way in size.ways] + [size.ceiling or 0.0])
-        axes.set_xlim(0, 1.2 * most)
-        axes.set_xlabel("GB/s")
-        axes.set_title(f"{size_name(size.bytes)}, {size.runs} runs", fontsize=10, loc="left",
-                       color=theme.quiet)
-        if size.ceiling:
-            axes.axvline(size.ceiling, color=theme.text, linewidth=1.2, linestyle=(0, (5, 3)))
-    files = "A file" if compare.processes == 1 else f"{compare.processes} files at once, each"
-    style.title(figure, theme, f"{files} of {compare.tensors} tensors, from its path to all bytes in memory",
-                f"Page cache empty; Linux {compare.kernel}, {compare.machine}; dashed: what fio gets from the disk, "
-                "percent: of that; line: min to max")
+        style.bars(axes, names, ours)
+        _panel(axes, size, names, COLUMN * len(sizes))
+    files = "a file" if compare.processes == 1 else f"{compare.processes} files at once, each"
+    ceiling = any(size.ceiling for size in sizes)
+    style.title(figure, f"Loading {files} of {compare.tensors} tensors: from its path to all bytes "
+                "in memory",
+                "Longer is faster; blue: dmabuf-dio. Bar: median; thin line: slowest to fastest run."
+                + (" Dashed: fio at its fastest, what the disk can do." if ceiling else ""),
+                f"Page cache empty. Linux {compare.kernel}, {compare.machine}")
     return figure
+
+
+def _panel(axes: Axes, size: Size, names: list[str], column: float) -> None:
+    rows = [names.index(way.name) for way in size.ways]
+    for is_ours, colour in ((True, style.BLUE), (False, style.ASH)):
+        shown = [(row, way.speed.median) for row, way in zip(rows, size.ways) if way.is_ours is is_ours]
+        if shown:
+            axes.barh(*zip(*shown), height=0.72, color=colour)
+    ranges = [[way.speed.min for way in size.ways], [way.speed.max for way in size.ways]]
+    # On the colour of the page, to be seen on dark bars too
+    for colour, width in ((style.PAGE, 3), (style.TEXT, 1)):
+        axes.hlines(rows, *ranges, color=colour, linewidth=width)
+    most = max(*ranges[1], size.ceiling or 0.0) * 1.04
+    axes.set_xlim(0, most / (1 - column))
+    axes.set_xticks([tick for tick in axes.get_xticks() if tick <= most])
+    axes.set_xlabel("GB/s")
+    axes.set_title(f"{size_name(size.bytes)}, {size.runs} runs", loc="left")
+    if size.ceiling:
+        axes.axvline(size.ceiling, color=style.TEXT, linewidth=1.2, linestyle=(0, (5, 3)))
+    across = axes.get_yaxis_transform()
+    axes.text(1, -0.9, "of fio" if size.ceiling else "GB/s", transform=across, ha="right",
+              fontsize=style.SMALL, color=style.QUIET)
+    for row, way in zip(rows, size.ways):
+        value = f"{way.speed.median / size.ceiling:.0%}" if size.ceiling else f"{way.speed.median:.2f}"
+        axes.text(1, row, value, transform=across, ha="right", va="center", fontsize=style.SMALL)
+    for row in set(range(len(names))).difference(rows):
+        axes.text(1, row, "not run", transform=across, ha="right", va="center",
+                  fontsize=style.SMALL, color=style.QUIET)

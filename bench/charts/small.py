@@ -7,29 +7,30 @@ from matplotlib.ticker import FuncFormatter
 from figures.small import Small
 
 from . import style
-from .style import Theme
 
-# Name of a line, how it is called, colour, width
+TARGETS = {"xfs": "XFS", "raw": "raw device"}
+# Name of a line, how it is called, colour, width; lent pages cost what registered memory costs, so
+# the line of that is wide enough to be seen behind.
 LINES = {
-    "libaio, user": ("libaio", 6, 1.5),
-    "io_uring, user": ("io_uring", 5, 1.5),
-    "io_uring, registered": ("io_uring, registered memory", 1, 1.5),
-    "io_uring, lent": ("io_uring, lent pages", 4, 2.4),
-    "gather": ("gather, lent pages", 0, 2.4),
+    "libaio, user": ("libaio", style.STONE, 1.5),
+    "io_uring, user": ("io_uring", style.OCHRE, 1.5),
+    "io_uring, registered": ("io_uring, registered memory", style.ORANGE, 6),
+    "io_uring, lent": ("io_uring, lent pages", style.AZURE, 2.4),
+    "gather": ("gather, lent pages", style.BLUE, 2.4),
 }
 
 
-def cost(small: Small, theme: Theme) -> Figure:
+def cost(small: Small) -> Figure:
     """Instructions per read: a panel for each target, a line for each way."""
     targets = small.targets()
-    figure = Figure(figsize=(10, 4.6))
+    figure = Figure(figsize=(10, 4.2))
     panels = figure.subplots(1, len(targets), sharey=True, squeeze=False,
-                             gridspec_kw={"left": 0.08, "right": 0.99, "top": 0.80,
-                                          "bottom": 0.26, "wspace": 0.08})[0]
+                             gridspec_kw={"left": 0.085, "right": 0.985, "top": 0.80,
+                                          "bottom": 0.18, "wspace": 0.1})[0]
     # With one in flight waking up is most of it, and hides the rest.
     depths = [depth for depth in small.depths if depth > 1]
     for axes, target in zip(panels, targets):
-        axes.set_title("raw device" if target == "raw" else target, fontsize=10, loc="left")
+        axes.set_title(TARGETS.get(target, target), loc="left")
         axes.set_xticks(range(len(depths)), [str(depth) for depth in depths])
         axes.set_xlabel("reads in flight")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
@@ -37,16 +38,14 @@ def cost(small: Small, theme: Theme) -> Figure:
         for name, (label, colour, width) in LINES.items():
             points = [(place, small.point(target, name, depth))
                       for place, depth in enumerate(depths)]
-            drawn = [(place, point.per_read["median"]) for place, point in points if point]
+            drawn = [(place, point.per_read.median) for place, point in points if point]
             if drawn:
-                axes.plot(*zip(*drawn), marker="o", color=theme.lines[colour], linewidth=width,
-                          label=label)
+                axes.plot(*zip(*drawn), marker="o", markersize=max(5, width), color=colour,
+                          linewidth=width, label=label)
     panels[0].set_ylim(bottom=0)
     panels[0].set_ylabel("instructions per read")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=len(labels), frameon=False,
-                  fontsize=9, labelcolor=theme.text)
-    style.title(figure, theme, "Random direct reads of 4 KiB: what they cost the CPU",
-                f"Linux {small.kernel} with the patch series, NVMe, {small.runs} runs of "
-                f"{small.reads:,} reads; all that the CPU did; lower is better")
+    style.legend(figure, *panels[0].get_legend_handles_labels())
+    style.title(figure, "What a random direct read of 4 KiB costs the CPU",
+                f"Lower is better. All that the CPU did. Linux {small.kernel} with the patch series, "
+                f"NVMe, {small.runs} runs of {small.reads:,} reads")
     return figure

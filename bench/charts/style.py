@@ -1,95 +1,114 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What charts look like: each is drawn twice, for light and for dark pages."""
+"""What charts look like. They are drawn in the colours of light pages; `COLOURS` has the dark ones."""
 
-import dataclasses
 import pathlib
 from collections.abc import Callable
 
 import matplotlib
 from matplotlib import rc_context
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
+
+from .svg import svg
 
 matplotlib.use("agg")
 
-
-@dataclasses.dataclass(frozen=True)
-class Theme:
-    """Colours; `ours` and `others` are those of I/O, close and allocation."""
-
-    suffix: str
-    page: str
-    text: str
-    quiet: str
-    grid: str
-    ours: tuple[str, str, str]
-    others: tuple[str, str, str]
-    # Of lines, told from each other without red and green
-    lines: tuple[str, ...]
-
-    @property
-    def accent(self) -> str:
-        return self.ours[0]
-
-
-LIGHT = Theme("", "#ffffff", "#1f2328", "#59636e", "#d8dee4",
-              ("#0550ae", "#5fa8e8", "#b6d7f5"), ("#6e7781", "#a3acb5", "#d0d7de"),
-              ("#0550ae", "#bc4c00", "#0a7e76", "#8250df", "#4d88d6", "#9a6700", "#6e7781"))
-DARK = Theme("-dark", "#0d1117", "#e6edf3", "#9198a1", "#2d333b",
-             ("#58a6ff", "#2f6fbf", "#1c4272"), ("#8b949e", "#5c646d", "#393f47"),
-             ("#58a6ff", "#f0883e", "#39c5bb", "#bc8cff", "#a5d0ff", "#d4a72c", "#8b949e"))
-THEMES = (LIGHT, DARK)
+# On light pages, on dark ones. Lines are told from each other without red and green.
+COLOURS = {
+    "page": ("#ffffff", "#0d1117"),
+    "text": ("#1f2328", "#e6edf3"),
+    "quiet": ("#59636e", "#9198a1"),
+    "grid": ("#d8dee4", "#2d333b"),
+    "blue": ("#0550ae", "#58a6ff"),
+    "sky": ("#5fa8e8", "#2f6fbf"),
+    "ice": ("#b6d7f5", "#1c4272"),
+    "stone": ("#6e7781", "#8b949e"),
+    "ash": ("#a3acb5", "#5c646d"),
+    "mist": ("#d0d7de", "#393f47"),
+    "orange": ("#bc4c00", "#f0883e"),
+    "teal": ("#0a7e76", "#39c5bb"),
+    "violet": ("#8250df", "#bc8cff"),
+    "azure": ("#4d88d6", "#a5d0ff"),
+    "ochre": ("#9a6700", "#d4a72c"),
+}
+(PAGE, TEXT, QUIET, GRID, BLUE, SKY, ICE, STONE, ASH, MIST, ORANGE, TEAL, VIOLET, AZURE,
+ OCHRE) = (light for light, _ in COLOURS.values())
 
 SETTINGS = {
-    # Letters become outlines of a font that comes with matplotlib: the same everywhere.
+    # Wider than what readers have as sans-serif, so their text fits where this did.
     "font.family": "DejaVu Sans",
     "font.size": 10,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "dmabuf-dio",
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.facecolor": "none",
+    "axes.labelsize": 9,
+    "axes.titlesize": 10,
+    "axes.titlecolor": TEXT,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
+    "figure.facecolor": PAGE,
+    "axes.edgecolor": GRID,
+    "grid.color": GRID,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), TEXT),
 }
-
-Draw = Callable[[Theme], Figure]
-
-
-def save(folder: pathlib.Path, name: str, draw: Draw) -> None:
-    """Writes the chart for every theme, as SVG and as PNG, without anything that changes."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for theme in THEMES:
-        with rc_context({**SETTINGS, **_colours(theme)}):
-            figure = draw(theme)
-            stem = folder / f"{name}{theme.suffix}"
-            figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
-            figure.savefig(stem.with_suffix(".png"), dpi=144, metadata={"Software": None})
+# Of what is said beside a line or a bar
+SMALL = 8
 
 
-def _colours(theme: Theme) -> dict[str, str]:
-    text = ("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor")
-    return {"figure.facecolor": theme.page, "axes.facecolor": theme.page,
-            "savefig.facecolor": theme.page, "axes.edgecolor": theme.grid,
-            "xtick.color": theme.grid, "ytick.color": theme.grid,
-            "grid.color": theme.grid, **dict.fromkeys(text, theme.text)}
+def save(path: pathlib.Path, draw: Callable[[], Figure]) -> None:
+    """Writes the chart, its title for those who cannot see it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with rc_context(SETTINGS):
+        figure = draw()
+        path.write_text(svg(figure, figure.texts[0].get_text(), COLOURS))
 
 
-def title(figure: Figure, theme: Theme, text: str, below: str) -> None:
-    """A title, and in small letters where and how it was measured."""
+def title(figure: Figure, text: str, *below: str) -> None:
+    """A title, and in small letters how to read it and where it was measured."""
     height = figure.get_figheight()
     figure.text(0.012, 1 - 0.10 / height, text, fontsize=13, weight="bold", va="top")
-    figure.text(0.012, 1 - 0.38 / height, below, fontsize=8.5, color=theme.quiet, va="top")
+    for number, line in enumerate(below):
+        figure.text(0.012, 1 - (0.37 + 0.17 * number) / height, line, fontsize=8.5, color=QUIET,
+                    va="top")
 
 
-def bars(axes: Axes, names: list[str], ours: set[str], theme: Theme) -> None:
+def bars(axes: Axes, names: list[str], ours: set[str]) -> None:
     """One row per name, from the top down; ours stand out."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
     for label in axes.get_yticklabels():
         if label.get_text() in ours:
-            label.set(color=theme.accent, weight="bold")
+            label.set(color=BLUE, weight="bold")
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x", linewidth=0.8)
     axes.set_axisbelow(True)
+
+
+def beside(axes: Axes, across: float, row: float, text: str) -> None:
+    """Text a little to the right of the end of a bar."""
+    axes.annotate(text, (across, row), xytext=(4, 0), textcoords="offset points", va="center",
+                  fontsize=SMALL)
+
+
+def names_of_lines(axes: Axes, places: list[float], names: list[str], colours: list[str],
+                   bold: list[bool]) -> None:
+    """Names beside the ends of lines, in parts of the height of the axes."""
+    for place, name, colour, heavy in zip(apart(places, 0.055), names, colours, bold):
+        axes.annotate(name, (1.0, place), xycoords="axes fraction", xytext=(8, 0),
+                      textcoords="offset points", va="center", fontsize=9, color=colour,
+                      weight="bold" if heavy else "normal")
+
+
+def legend(figure: Figure, handles: list[Artist | tuple[Artist, ...]], labels: list[str]) -> None:
+    """In one row at the bottom."""
+    figure.legend(handles, labels, loc="lower center", ncols=len(labels), frameon=False, fontsize=9,
+                  borderaxespad=0.2, handler_map={tuple: HandlerTuple(ndivide=None, pad=0.1)})
 
 
 def apart(values: list[float], least: float) -> list[float]:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Reads what `dmabuf-dio bench --json` printed, and compares and shows it."""
+"""Reads what `dmabuf-dio-bench` measured, and compares and shows it."""

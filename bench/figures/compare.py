@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What `dmabuf-dio bench compare --json` found."""
+"""What `dmabuf-dio-bench compare` found."""
 
 import dataclasses
 import pathlib
 
 from . import results
+from .results import Summary
 
 OURS = "dmabuf-dio"
 
@@ -12,10 +13,8 @@ OURS = "dmabuf-dio"
 @dataclasses.dataclass(frozen=True)
 class Way:
     name: str
-    # GB/s: median, least and most
-    speed: float
-    min: float
-    max: float
+    # GB/s
+    speed: Summary
 
     @property
     def is_ours(self) -> bool:
@@ -46,12 +45,14 @@ def read(path: pathlib.Path) -> Compare:
     data = results.read(path, "compare")
     machine = f"{data['cpus']} CPUs, {data['file_system']} on {data['device']}"
     return Compare(data["kernel"], machine, data["tensors"], data["processes"],
-                   [_size(size) for size in data["sizes"]])
+                   [_size(size, data["processes"]) for size in data.get("sizes", ())])
 
 
-def _size(data: dict) -> Size:
-    base = data["base"]
-    ceiling = base["gb_per_s"] if base and base["is_ceiling"] else None
-    ways = [Way(row["name"], *(row["gb_per_s"][key] for key in ("median", "min", "max")))
-            for row in data["rows"] if row.get("gb_per_s") is not None]
+def _size(data: dict, processes: int) -> Size:
+    gigabytes = data["bytes"] * processes / 1e9
+    ways = [Way(row["name"], speed) for row in data.get("rows", ())
+            if (speed := results.summary(gigabytes / run["seconds"] for run in row.get("runs", ())))]
+    base = data.get("base")
+    ceiling = next((way.speed.median for way in ways
+                    if base and base["is_ceiling"] and way.name == base["name"]), None)
     return Size(data["bytes"], data["runs"], ceiling, ways)

@@ -1,23 +1,15 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What `dmabuf-dio bench cost --json` found."""
+"""What `dmabuf-dio-bench cost` found."""
 
 import dataclasses
 import pathlib
 
 from . import results
+from .results import Summary
 
 MIB = 1 << 20
 # In the order of a transfer; "load" is allocation and I/O in one call.
 PHASES = ("allocation", "io", "load", "close")
-
-
-@dataclasses.dataclass(frozen=True)
-class Figure:
-    """The values of all runs."""
-
-    median: float
-    min: float
-    max: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +20,7 @@ class Way:
     # Why there are no figures.
     reason: str | None
     # By phase and as "total"; a phase that the way does not have is not there.
-    figures: dict[str, Figure]
+    figures: dict[str, Summary]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,19 +50,19 @@ class Cost:
 
 def read(path: pathlib.Path) -> Cost:
     data = results.read(path, "cost")
-    return Cost(unit=data["unit"], kernel=data["kernel"], commit=data["commit"], runs=data["runs"],
-                sizes=[_size(size) for size in data["sizes"]])
+    return Cost(unit=data["unit"], kernel=data["kernel"], commit=data.get("commit"), runs=data["runs"],
+                sizes=[_size(size) for size in data.get("sizes", ())])
 
 
 def _size(data: dict) -> Size:
-    return Size(data["bytes"], data["per"], data["reason"],
-                {way["name"]: _way(way) for way in data["ways"]})
+    return Size(data["bytes"], data["per"], data.get("reason"),
+                {way["name"]: _way(way) for way in data.get("ways", ())})
 
 
 def _way(data: dict) -> Way:
-    figures = {phase: Figure(value["median"], value["min"], value["max"])
-               for phase in (*PHASES, "total") if (value := data.get(phase)) is not None}
-    return Way(data["name"], data["copied"], data["zeroed"], data["reason"], figures)
+    figures = {phase: found for phase in (*PHASES, "total")
+               if (found := results.of_runs(data, phase))}
+    return Way(data["name"], data["copied"], data["zeroed"], data.get("reason"), figures)
 
 
 def size_name(bytes_: int) -> str:

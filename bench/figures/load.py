@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What `dmabuf-dio bench load --json` found."""
+"""What `dmabuf-dio-bench load` found."""
 
 import dataclasses
 import pathlib
@@ -32,6 +32,6 @@ class Load:
 def read(path: pathlib.Path) -> Load:
     data = results.read(path, "load")
     return Load(data["kernel"], data["runs"], [
-        Size(size["bytes"], {row["name"]: row["total_ms"]["median"] for row in size["rows"]
-                             if row.get("total_ms") is not None})
-        for size in data["sizes"]])
+        Size(size["bytes"], {row["name"]: total.median for row in size.get("rows", ())
+                             if (total := results.of_runs(row, "total_ms"))})
+        for size in data.get("sizes", ())])

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What `dmabuf-dio bench small --json` found."""
+"""What `dmabuf-dio-bench small` found."""
 
 import dataclasses
 import pathlib
 
 from . import results
+from .results import Summary
 
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    per_read: dict
-    iops: dict
+    per_read: Summary
+    iops: Summary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +54,10 @@ class Small:
 def read(path: pathlib.Path) -> Small:
     data = results.read(path, "small")
     lines = []
-    for line in data["lines"]:
-        points = {point["depth"]: Point(point["per_read"], point["iops"])
-                  for point in line["points"] if point.get("per_read")}
+    for line in data.get("lines", ()):
+        points = {point["depth"]: Point(per_read, iops) for point in line.get("points", ())
+                  if (per_read := results.of_runs(point, "per_read"))
+                  and (iops := results.of_runs(point, "iops"))}
         if points:
             lines.append(Line(line["target"], line["way"], line["memory"], line["by"], points))
     return Small(data["kernel"], data["runs"], data["reads"], data["depths"], lines)

@@ -25,12 +25,12 @@ def by_depth(found: Small, cell: Callable[[Point, int], str]) -> str:
 
 
 def cost(point: Point, _depth: int) -> str:
-    return f"{point.per_read['median']:,.0f}"
+    return f"{point.per_read.median:,.0f}"
 
 
 def speed(point: Point, _depth: int) -> str:
     iops = point.iops
-    return f"{iops['median']:,.0f} ({iops['min']:,.0f} - {iops['max']:,.0f})"
+    return f"{iops.median:,.0f} ({iops.min:,.0f} - {iops.max:,.0f})"
 
 
 def speed_of_base(found: Small) -> Callable[[Point, int], str]:
@@ -38,7 +38,8 @@ def speed_of_base(found: Small) -> Callable[[Point, int], str]:
         base = found.point(*BASE, depth)
         if not base:
             return ""
-        parts = [point.iops[which] / base.iops["median"] for which in ("median", "min", "max")]
+        parts = [value / base.iops.median
+                 for value in (point.iops.median, point.iops.min, point.iops.max)]
         return "{:.2f} ({:.2f} - {:.2f})".format(*parts)
     return cell
 
@@ -51,7 +52,7 @@ def steps(before: Small, after: Small) -> str:
         for found in (before, after):
             here, raw = (found.point(target, line.name, DEPTH) for target in (line.target, "raw"))
             if here and raw:
-                ratio = here.per_read["median"] / raw.per_read["median"]
+                ratio = here.per_read.median / raw.per_read.median
                 cells += [cost(here, DEPTH), f"{ratio:.3f}"]
         rows.append((line.target, line.name, *cells))
     return markdown(("on", "by, memory", "7.3", "of raw", "with the series", "of raw"), rows)
@@ -65,7 +66,7 @@ def switched(off: Small, on: Small) -> str:
         for depth, was in line.points.items():
             now = on.point(line.target, line.name, depth)
             if now:
-                change = now.per_read["median"] / was.per_read["median"] - 1
+                change = now.per_read.median / was.per_read.median - 1
                 rows.append((line.target, line.name, str(depth), cost(was, depth),
                              cost(now, depth), f"{change * 100:+.1f} %"))
     return markdown(("on", "by, memory", "in flight", "off", "on", "change"), rows)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What `dmabuf-dio bench stream --json` found."""
+"""What `dmabuf-dio-bench stream` found."""
 
 import dataclasses
 import pathlib
 
 from . import results
+from .results import Summary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,9 +13,9 @@ class Row:
     to: str
     way: str
     block: int
-    mib_per_s: dict
-    cpu_percent: dict
-    per_mib: dict
+    mib_per_s: Summary
+    cpu_percent: Summary
+    per_mib: Summary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +38,10 @@ class Streams:
 
 def read(path: pathlib.Path) -> Streams:
     data = results.read(path, "stream")
-    rows = [Row(row["to"], row["way"], row["block"], row["mib_per_s"], row["cpu_percent"],
-                row["per_mib"]) for row in data["rows"] if row.get("per_mib")]
+    rows = []
+    for row in data.get("rows", ()):
+        mib_per_s, cpu_percent, per_mib = (
+            results.of_runs(row, name) for name in ("mib_per_s", "cpu_percent", "per_mib"))
+        if mib_per_s and cpu_percent and per_mib:
+            rows.append(Row(row["to"], row["way"], row["block"], mib_per_s, cpu_percent, per_mib))
     return Streams(data["kernel"], data["runs"], data["total"], rows)

@@ -10,14 +10,15 @@ from collections.abc import Callable
 
 from . import cost, small_tables, stream
 from .markdown import markdown
+from .results import Summary
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 SERIES = "cost-7.3-series.json"
 SHOWN = 128 * cost.MIB
-DOCUMENTS = ("README.md", "docs/measuring.md", "docs/small-reads.md", "docs/streams.md")
+DOCUMENTS = ("docs/measuring.md", "docs/small-reads.md", "docs/streams.md")
 
-# What the README shows, and what it is called there; ours are bold.
-README = (
+# What the summary shows, and what it is called there; ours are bold.
+SUMMARY = (
     ("heap: read() into the mapping", "system heap: buffered read into the mapping"),
     ("memfd, faulted in: io_uring 1 MiB x 8", "memfd, faulted in and registered with io_uring, direct"),
     ("module: READ", "**module: READ into an attached buffer**"),
@@ -28,13 +29,13 @@ README = (
 )
 
 
-def number(figure: cost.Figure | None) -> str:
+def number(figure: Summary | None) -> str:
     return "" if figure is None else f"{figure.median:,.0f}"
 
 
-def readme(found: cost.Cost) -> str:
+def summary(found: cost.Cost) -> str:
     rows = []
-    for way, name in README:
+    for way, name in SUMMARY:
         figures = found.size(SHOWN).ways[way].figures
         rows.append((name, number(figures.get("io", figures.get("load"))),
                      number(figures.get("total"))))
@@ -96,8 +97,8 @@ def stream_table(found: stream.Streams, cell: Callable[[stream.Row], str]) -> st
 def speed(row: stream.Row) -> str:
     """Throughput and CPU load, as the thread has them."""
     mib = row.mib_per_s
-    return (f"{mib['median']:,.0f} MiB/s ({mib['min']:,.0f} - {mib['max']:,.0f}), "
-            f"CPU {row.cpu_percent['median']:.0f} %")
+    return (f"{mib.median:,.0f} MiB/s ({mib.min:,.0f} - {mib.max:,.0f}), "
+            f"CPU {row.cpu_percent.median:.0f} %")
 
 
 def tables(results: pathlib.Path) -> dict[str, str]:
@@ -109,8 +110,8 @@ def tables(results: pathlib.Path) -> dict[str, str]:
     return {
         "stream_speed": stream_table(stream.read(results / "stream-7.3-series.json"), speed),
         "stream_cost": stream_table(stream.read(results / "stream-cost-7.3-series.json"),
-                                    lambda row: f"{row.per_mib['median']:,.0f}"),
-        "readme": readme(found),
+                                    lambda row: f"{row.per_mib.median:,.0f}"),
+        "summary": summary(found),
         "ways": all_ways(found.size(SHOWN)),
         "sizes": by_size(found),
         "small": small_files(found),

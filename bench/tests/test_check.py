@@ -4,14 +4,13 @@
 import contextlib
 import copy
 import io
-import json
 import pathlib
 import tempfile
 import unittest
 import unittest.mock
 
 from figures import check
-from tests.samples import COST, way
+from tests.samples import COST, keep, summary, way
 
 BASELINE = COST | {"sizes": [
     COST["sizes"][0],
@@ -29,7 +28,7 @@ class Check(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             paths = [pathlib.Path(folder) / name for name in ("baseline", "now")]
             for path, data in zip(paths, (BASELINE, now)):
-                path.write_text(json.dumps(data))
+                keep(path, data)
             with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
                 status = check.main([str(path) for path in paths])
         return status, out.getvalue()
@@ -42,7 +41,7 @@ class Check(unittest.TestCase):
         self.assertEqual((status, text), (0, "7 figures, 0 worse, 0 better by more than 5%\n"))
 
     def test_worse_is_red_and_named(self) -> None:
-        load(self.now)["load"]["median"] = 8401.0
+        load(self.now)["load"] = summary(8401.0)
         status, text = self.check(self.now)
         self.assertEqual(status, 1)
         self.assertIn("WORSE: module: LOAD, 128 MiB, load: 8,000 before, now 8,401 (+5.0%) per MiB",
@@ -50,16 +49,16 @@ class Check(unittest.TestCase):
         self.assertIn("7 figures, 1 worse", text)
 
     def test_small_differences_are_noise(self) -> None:
-        load(self.now)["load"]["median"] = 8399.0
+        load(self.now)["load"] = summary(8399.0)
         # More than 5 %, but too few instructions
-        load(self.now)["close"]["median"] = 1149.0
-        self.now["sizes"][0]["ways"][0]["io"]["median"] = 14999.0
+        load(self.now)["close"] = summary(1149.0)
+        self.now["sizes"][0]["ways"][0]["io"] = summary(14999.0)
         self.assertEqual(self.check(self.now)[0], 0)
-        load(self.now)["close"]["median"] = 1151.0
+        load(self.now)["close"] = summary(1151.0)
         self.assertEqual(self.check(self.now)[0], 1)
 
     def test_better_is_mentioned(self) -> None:
-        load(self.now)["load"]["median"] = 7000.0
+        load(self.now)["load"] = summary(7000.0)
         status, text = self.check(self.now)
         self.assertEqual(status, 0)
         self.assertIn("better: module: LOAD, 128 MiB, load: 8,000 before, now 7,000", text)

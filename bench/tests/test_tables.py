@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Tables in documents are filled from results."""
 
-import json
 import pathlib
 import tempfile
 import unittest
 
 from figures import cost, small, small_tables, tables
-from tests.samples import COST, SMALL
+from tests.samples import COST, SMALL, keep
 
 
 class Tables(unittest.TestCase):
     def setUp(self) -> None:
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        (folder / "cost.json").write_text(json.dumps(COST))
+        keep(folder / "cost.json", COST)
         self.cost = cost.read(folder / "cost.json")
 
     def test_rows_have_as_many_cells_as_the_head(self) -> None:
@@ -29,7 +28,7 @@ class Tables(unittest.TestCase):
 
     def test_small_reads(self) -> None:
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        (folder / "small.json").write_text(json.dumps(SMALL))
+        keep(folder / "small.json", SMALL)
         found = small.read(folder / "small.json")
         text = small_tables.by_depth(found, small_tables.speed_of_base(found))
         self.assertIn("| ext4 | gather | 0.50 (0.50 - 0.50) |  |\n", text)

@@ -4,7 +4,8 @@
  *
  * One transfer at a time: beginning CPU access may bring memory to the state
  * that a device saw, and so undo what another transfer has just stored and not
- * yet handed over.
+ * yet handed over. So may the end of a device's mapping, which the exporter is
+ * kept from by dio_access_storing().
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
@@ -50,8 +51,12 @@ void dio_access_drop(struct dma_buf *dmabuf)
 
 /**
  * dio_access_begin - dio_access_take(), then begin CPU access
- * @dmabuf: the dma-buf, referenced by the caller
+ * @dmabuf: the dma-buf, referenced by the caller; its exporter does not take
+ *	the reservation lock to begin and end CPU access
  * @dir: as for dma_buf_begin_cpu_access(), which would wait for fences again
+ *
+ * Mappings come and go with the reservation locked: each is synchronised here
+ * or made afterwards, and then told from the start that I/O is storing.
  *
  * Return: as dio_access_take(), or the exporter's error.
  */
@@ -63,15 +68,28 @@ int dio_access_begin(struct dma_buf *dmabuf, enum dma_data_direction dir)
 	if (ret)
 		return ret;
 
+	dma_resv_lock(dmabuf->resv, NULL);
 	if (dmabuf->ops->begin_cpu_access)
 		ret = dmabuf->ops->begin_cpu_access(dmabuf, dir);
+	if (!ret)
+		dio_access_set_storing(dmabuf, dir != DMA_FROM_DEVICE);
+	dma_resv_unlock(dmabuf->resv);
 	if (ret)
 		dio_access_drop(dmabuf);
 	return ret;
 }
 
+/**
+ * dio_access_end - end CPU access and one's turn
+ * @dmabuf: the dma-buf, after a successful dio_access_begin()
+ * @dir: as there
+ */
 void dio_access_end(struct dma_buf *dmabuf, enum dma_data_direction dir)
 {
-	dma_buf_end_cpu_access(dmabuf, dir);
+	dma_resv_lock(dmabuf->resv, NULL);
+	if (dmabuf->ops->end_cpu_access)
+		dmabuf->ops->end_cpu_access(dmabuf, dir);
+	dio_access_set_storing(dmabuf, false);
+	dma_resv_unlock(dmabuf->resv);
 	dio_access_drop(dmabuf);
 }

@@ -95,12 +95,14 @@ static int dio_walk_mapping(struct dio_attachment *att, u32 *refusal)
 		if (head && pfn != next_pfn)
 			goto err_free;
 
-		/* All pages of a folio are alike. */
 		if (pfn != next_pfn || pfn >= checked) {
+			unsigned long count = pfn_valid(pfn) ?
+					      dio_pages_lendable(page) : 0;
+
 			ret = dio_refuse(refusal, DMABUF_DIO_REFUSED_PAGES);
-			if (!dio_page_lendable(page))
+			if (!count)
 				goto err_free;
-			checked = pfn + dio_folio_rest(page);
+			checked = pfn + count;
 			cond_resched();
 		}
 		if (!dio_segments_extend(&att->table, page)) {
@@ -127,6 +129,9 @@ err_free:
 	return ret;
 }
 
+/* Our own buffers, and exporters that lend */
+static const struct dio_exporter dio_lender;
+
 /* Through the kernel mapping, which stays for the life of the attachment */
 static int dio_borrow_mapping(struct dio_attachment *att, u32 *refusal)
 {
@@ -149,7 +154,7 @@ static int dio_borrow_mapping(struct dio_attachment *att, u32 *refusal)
 		dma_buf_vunmap_unlocked(att->dmabuf, &att->map);
 		return ret;
 	}
-	att->unsynced = exporter->unsynced;
+	att->exporter = exporter;
 	return 0;
 }
 
@@ -178,6 +183,7 @@ struct dio_attachment *dio_attach(int fd, u32 *refusal)
 		goto err_free;
 	}
 
+	att->exporter = &dio_lender;
 	att->segs = dio_buffer_segments(att->dmabuf);
 	if (att->segs)
 		return att;
@@ -232,24 +238,31 @@ static bool dio_unsynced(struct dio_attachment *att)
  *
  * An exporter that does not synchronise devices is not told to begin: udmabuf
  * would bring back what a mapping of its own, of no use to anybody, has seen.
+ *
+ * Return: 0, -ERESTARTSYS if there is a signal, -EBUSY, or the exporter's error.
  */
 int dio_attachment_begin(struct dio_attachment *att,
 			 enum dma_data_direction dir, u32 *refusal)
 {
+	const struct dma_buf_ops *ops = att->dmabuf->ops;
 	int ret;
 
-	if (!att->unsynced)
+	if (!att->exporter->unsynced && !att->exporter->locks)
 		return dio_access_begin(att->dmabuf, dir);
 
 	ret = dio_access_take(att->dmabuf, dir);
 	if (ret)
 		return ret;
-	if (dio_unsynced(att)) {
-		dio_access_drop(att->dmabuf);
+	if (att->exporter->locks) {
+		if (ops->begin_cpu_access)
+			ret = ops->begin_cpu_access(att->dmabuf, dir);
+	} else if (dio_unsynced(att)) {
 		*refusal = DMABUF_DIO_REFUSED_UNSYNCED;
-		return -EBUSY;
+		ret = -EBUSY;
 	}
-	return 0;
+	if (ret)
+		dio_access_drop(att->dmabuf);
+	return ret;
 }
 
 /**
@@ -264,13 +277,17 @@ int dio_attachment_begin(struct dio_attachment *att,
 int dio_attachment_end(struct dio_attachment *att,
 		       enum dma_data_direction dir, u32 *refusal)
 {
-	bool unsynced = att->unsynced && dio_unsynced(att);
+	bool unsynced = att->exporter->unsynced && dio_unsynced(att);
 
-	if (att->unsynced && dir == DMA_FROM_DEVICE)
+	if (att->exporter->locks) {
+		dma_buf_end_cpu_access(att->dmabuf, dir);
 		dio_access_drop(att->dmabuf);
-	else
+	} else if (att->exporter->unsynced && dir == DMA_FROM_DEVICE) {
+		dio_access_drop(att->dmabuf);
+	} else {
 		/* Of udmabuf: its own mapping learns what was stored. */
 		dio_access_end(att->dmabuf, dir);
+	}
 	if (unsynced) {
 		*refusal = DMABUF_DIO_REFUSED_UNSYNCED;
 		return -EBUSY;

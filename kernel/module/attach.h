@@ -14,13 +14,19 @@ struct dio_attachment {
 	const struct dio_segments *segs;
 	struct dio_segments table;	/* if the buffer is not one of ours */
 	struct iosys_map map;		/* if the exporter does not lend */
-	bool unsynced;			/* see struct dio_exporter */
+	const struct dio_exporter *exporter;
 };
 
 /* Was the dma-buf opened such that its owner may write to it? */
 static inline bool dio_writable(const struct dio_attachment *att)
 {
 	return att->dmabuf->file->f_mode & FMODE_WRITE;
+}
+
+/* Heaps allow O_WRONLY. */
+static inline bool dio_readable(const struct dio_attachment *att)
+{
+	return att->dmabuf->file->f_mode & FMODE_READ;
 }
 
 struct dio_attachment *dio_attach(int fd, u32 *refusal);

@@ -12,6 +12,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
+#include "access.h"
 #include "buffer.h"
 #include "compat.h"
 #include "lend.h"
@@ -25,6 +26,8 @@
 
 /* What devices and their IOMMUs like: 4 MiB, 2 MiB, 1 MiB, 64 KiB, a page */
 static const unsigned int dio_orders[] = { 10, 9, 8, 4, 0 };
+
+static const struct dma_buf_ops dio_buffer_ops;
 
 struct dio_buffer_attachment {
 	struct device *dev;
@@ -90,10 +93,10 @@ int dio_buffer_grow(struct dio_buffer *buf)
 }
 
 /**
- * dio_buffer_destroy - free a buffer and its memory
- * @buf: not exported, or on its way out
+ * dio_buffer_free - free a buffer's memory
+ * @buf: not exported, seen by nobody yet, or on its way out
  */
-void dio_buffer_destroy(struct dio_buffer *buf)
+void dio_buffer_free(struct dio_buffer *buf)
 {
 	unsigned int i;
 
@@ -111,6 +114,15 @@ void dio_buffer_destroy(struct dio_buffer *buf)
 		cond_resched();
 	}
 	dio_segments_free(&buf->segs);
+}
+
+/**
+ * dio_buffer_destroy - free a buffer and its memory
+ * @buf: not exported, or on its way out
+ */
+void dio_buffer_destroy(struct dio_buffer *buf)
+{
+	dio_buffer_free(buf);
 	mutex_destroy(&buf->lock);
 	kfree(buf);
 }
@@ -202,14 +214,13 @@ static struct sg_table *dio_buffer_map(struct dma_buf_attachment *attachment,
 	 */
 	if (dir != DMA_TO_DEVICE)
 		dir = DMA_BIDIRECTIONAL;
-	ret = dma_map_sgtable(a->dev, &a->table, dir, 0);
-	if (ret)
-		return ERR_PTR(ret);
-
+	/* Together, or the end of CPU access would pass by what has just begun. */
 	mutex_lock(&buf->lock);
-	a->dir = dir;
+	ret = dma_map_sgtable(a->dev, &a->table, dir, 0);
+	if (!ret)
+		a->dir = dir;
 	mutex_unlock(&buf->lock);
-	return &a->table;
+	return ret ? ERR_PTR(ret) : &a->table;
 }
 
 static void dio_buffer_unmap(struct dma_buf_attachment *attachment,
@@ -217,18 +228,43 @@ static void dio_buffer_unmap(struct dma_buf_attachment *attachment,
 			     enum dma_data_direction dir)
 {
 	struct dio_buffer_attachment *a = attachment->priv;
-	struct dio_buffer *buf = attachment->dmabuf->priv;
+	struct dma_buf *dmabuf = attachment->dmabuf;
+	struct dio_buffer *buf = dmabuf->priv;
+	unsigned long attrs = 0;
+
+	/* What storage stores is newer than what the device has. */
+	if (dio_access_storing(dmabuf))
+		attrs = DMA_ATTR_SKIP_CPU_SYNC;
 
 	mutex_lock(&buf->lock);
-	dir = a->dir;
+	dma_unmap_sgtable(a->dev, table, a->dir, attrs);
 	a->dir = DMA_NONE;
 	mutex_unlock(&buf->lock);
-	dma_unmap_sgtable(a->dev, table, dir, 0);
+}
+
+/* The caller has the reservation locked, as map and unmap do. */
+void dio_buffer_set_storing(struct dma_buf *dmabuf, bool storing)
+{
+	struct dio_buffer *buf = dmabuf->priv;
+
+	if (dmabuf->ops != &dio_buffer_ops)
+		return;
+	mutex_lock(&buf->lock);
+	buf->storing = storing;
+	mutex_unlock(&buf->lock);
+}
+
+bool dio_buffer_storing(const struct dma_buf *dmabuf)
+{
+	const struct dio_buffer *buf = dmabuf->priv;
+
+	return buf->storing;
 }
 
 /*
  * A mapping is synchronised in the direction that it was made for, also for who
  * only writes: that may be a part, and the end of it hands back everything.
+ * What storage is storing meanwhile stays as it is.
  */
 static int dio_buffer_begin_cpu_access(struct dma_buf *dmabuf,
 				       enum dma_data_direction dir)
@@ -238,7 +274,7 @@ static int dio_buffer_begin_cpu_access(struct dma_buf *dmabuf,
 
 	mutex_lock(&buf->lock);
 	list_for_each_entry(a, &buf->attachments, list)
-		if (a->dir != DMA_NONE)
+		if (a->dir != DMA_NONE && !buf->storing)
 			dma_sync_sgtable_for_cpu(a->dev, &a->table, a->dir);
 	mutex_unlock(&buf->lock);
 	return 0;

@@ -15,12 +15,18 @@ struct dio_buffer {
 	unsigned int max_order;		/* larger folios could not be had */
 	struct mutex lock;		/* protects attachments */
 	struct list_head attachments;
+	bool storing;			/* file I/O is, see access.h */
 };
 
 struct dio_buffer *dio_buffer_create(u64 length);
 int dio_buffer_grow(struct dio_buffer *buf);
 struct dma_buf *dio_buffer_export(struct dio_buffer *buf, int flags);
+void dio_buffer_free(struct dio_buffer *buf);
 void dio_buffer_destroy(struct dio_buffer *buf);
+
+/* Is file I/O storing into this buffer of ours, see access.h? */
+void dio_buffer_set_storing(struct dma_buf *dmabuf, bool storing);
+bool dio_buffer_storing(const struct dma_buf *dmabuf);
 
 /* The table of a buffer of ours; NULL for those of other exporters. */
 const struct dio_segments *dio_buffer_segments(const struct dma_buf *dmabuf);

@@ -15,8 +15,11 @@ static inline bool dio_segments_adjoin(const struct bio_vec *bv,
 				       const struct page *page,
 				       unsigned int length)
 {
+	unsigned int pages = bv->bv_len >> PAGE_SHIFT;
+
 	/* In memory and, without a virtual memory map, in its description */
-	return bv->bv_page + (bv->bv_len >> PAGE_SHIFT) == page &&
+	return bv->bv_page + pages == page &&
+	       page_to_pfn(bv->bv_page) + pages == page_to_pfn(page) &&
 	       bv->bv_len + length <= DIO_SEGMENT_MAX;
 }
 

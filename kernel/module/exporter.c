@@ -8,8 +8,6 @@
  * systems may take references to, as 9p, NFS and Ceph do.
  */
 #include <linux/kallsyms.h>
-#include <linux/memremap.h>
-#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/string.h>
 
@@ -28,7 +26,7 @@ static const struct dio_exporter dio_known[] = {
 	{ .vmap = "vmap_udmabuf", .name = "udmabuf", .unsynced = true },
 };
 
-static const struct dio_exporter dio_named;
+static const struct dio_exporter dio_named = { .locks = true };
 
 /* Is @name one of those that the administrator has listed? */
 static bool dio_is_named(const char *name)
@@ -86,18 +84,4 @@ const struct dio_exporter *dio_exporter_find(const struct dma_buf *dmabuf)
 				return &dio_known[i];
 	}
 	return dio_is_named(dmabuf->exp_name) ? &dio_named : NULL;
-}
-
-/**
- * dio_page_lendable - may the I/O path have this page?
- * @page: a page of a buffer
- *
- * What nobody has counted would be freed by whoever puts a reference that it
- * took: the tails of allocations without __GFP_COMP, all of dma_alloc_*(). What
- * is reserved may have no linear mapping, as "no-map" memory of a device tree.
- */
-bool dio_page_lendable(const struct page *page)
-{
-	return pfn_valid(page_to_pfn(page)) && !is_zone_device_page(page) &&
-	       !PageReserved(page) && !PageSlab(page) && page_count(page) > 0;
 }

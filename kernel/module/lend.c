@@ -4,6 +4,7 @@
  */
 #include <linux/bvec.h>
 #include <linux/err.h>
+#include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/pfn.h>
 #include <linux/sched.h>
@@ -25,11 +26,46 @@ static bool dio_vector_lendable(const struct bio_vec *bv)
 {
 	struct page *page = bv->bv_page;
 	struct page *end = page + PFN_UP(bv->bv_len);
+	unsigned long count;
 
-	for (; page < end; page += dio_folio_rest(page))
-		if (!dio_page_lendable(page))
+	for (; page < end; page += count) {
+		count = dio_pages_lendable(page);
+		if (!count)
 			return false;
+	}
 	return true;
+}
+
+static int dio_borrow_range(struct dma_buf *dmabuf, struct dio_segments *segs,
+			    struct dma_buf_loan *loan, u64 offset,
+			    unsigned int length, u32 *refusal)
+{
+	unsigned int room = segs->nr + PFN_UP(length);
+	unsigned int i;
+	int ret;
+
+	if (room > segs->max) {
+		ret = dio_segments_reserve(segs, max(room, 2 * segs->max));
+		if (ret)
+			return ret;
+	}
+	loan->vecs = segs->vec + segs->nr;
+	loan->nr = 0;
+	ret = dmabuf->ops->lend(dmabuf, offset, length, loan);
+	if (ret) {
+		if (ret == -EOPNOTSUPP)
+			*refusal = DMABUF_DIO_REFUSED_EXPORTER;
+		return ret;
+	}
+	for (i = 0; i < loan->nr; i++) {
+		if (!dio_vector_lendable(&loan->vecs[i])) {
+			*refusal = DMABUF_DIO_REFUSED_PAGES;
+			return -EOPNOTSUPP;
+		}
+	}
+	segs->nr += loan->nr;
+	segs->length += length;
+	return 0;
 }
 
 /**
@@ -44,41 +80,22 @@ static bool dio_vector_lendable(const struct bio_vec *bv)
 int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs, u32 *refusal)
 {
 	struct dma_buf_loan loan = {};
-	u64 offset, length;
-	unsigned int i;
-	int ret = 0;
-
-	loan.vecs = kvmalloc_array(DIO_LOAN >> PAGE_SHIFT, sizeof(*loan.vecs),
-				   GFP_KERNEL);
-	if (!loan.vecs)
-		return -ENOMEM;
+	unsigned int length;
+	u64 offset;
+	int ret;
 
 	for (offset = 0; offset < dmabuf->size; offset += length) {
 		length = min_t(u64, dmabuf->size - offset, DIO_LOAN);
-		loan.nr = 0;
-		ret = dmabuf->ops->lend(dmabuf, offset, length, &loan);
-		if (ret == -EOPNOTSUPP)
-			*refusal = DMABUF_DIO_REFUSED_EXPORTER;
-		for (i = 0; i < loan.nr && !ret; i++) {
-			if (dio_vector_lendable(&loan.vecs[i])) {
-				ret = dio_segments_add(segs,
-						       loan.vecs[i].bv_page,
-						       loan.vecs[i].bv_len);
-			} else {
-				*refusal = DMABUF_DIO_REFUSED_PAGES;
-				ret = -EOPNOTSUPP;
-			}
-		}
+		ret = dio_borrow_range(dmabuf, segs, &loan, offset, length,
+				       refusal);
 		if (ret) {
 			dio_segments_free(segs);
-			goto out_free;
+			return ret;
 		}
 		cond_resched();
 	}
 	dio_segments_compact(segs);
-out_free:
-	kvfree(loan.vecs);
-	return ret;
+	return 0;
 }
 
 /* The callback of our own buffers. */

@@ -41,8 +41,11 @@ void dio_load_drop(struct dio_load *load)
 {
 	if (!load)
 		return;
-	if (load->dmabuf)
+	if (load->dmabuf) {
+		/* Now: a dma-buf is released on the way to user space. */
+		dio_buffer_free(load->buf);
 		dma_buf_put(load->dmabuf);
+	}
 	fput(load->file);
 	kfree(load);
 }
@@ -147,7 +150,8 @@ static struct dma_buf *dio_load_finish(struct dio_load *load,
 {
 	struct dma_buf *dmabuf = load->dmabuf;
 
-	dio_segments_zero(&load->buf->segs, load->length);
+	dio_segments_zero(&load->buf->segs, load->length,
+			  load->buf->segs.length - load->length);
 	dio_segments_compact(&load->buf->segs);
 	arg->segments = load->buf->segs.nr;
 	arg->buf_length = load->buf->length;
@@ -180,7 +184,7 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	    arg->fd_flags & ~(O_RDWR | O_CLOEXEC))
 		return -EINVAL;
 	if (check_add_overflow(arg->file_offset, arg->length, &end) ||
-	    end > LLONG_MAX - PAGE_SIZE)
+	    end > LLONG_MAX - PAGE_SIZE || arg->length > SIZE_MAX - PAGE_SIZE)
 		return -EOVERFLOW;
 
 	ret = dio_call_init(&lc.call, ctx, arg->file_fd, READ, arg->chunk,
@@ -198,6 +202,11 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	if (ret == -EINTR && !fatal_signal_pending(current)) {
 		/* Of two that were ended on one context, one is kept. */
 		load = xchg(&ctx->load, load);
+		/* CANCEL came before that: it has not seen this one. */
+		if (READ_ONCE(ctx->cancelled)) {
+			dio_load_drop(xchg(&ctx->load, NULL));
+			ret = -ECANCELED;
+		}
 	} else if (!ret) {
 		*dmabuf = dio_load_finish(load, arg);
 	}

@@ -27,6 +27,8 @@ int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 		return -ENOTCONN;
 	if (rw == READ && !dio_writable(att))
 		return -EACCES;
+	if (rw == WRITE && !dio_readable(att))
+		return -EACCES;
 	if (check_add_overflow(arg->buf_offset, arg->length, &end))
 		return -EOVERFLOW;
 	if (end > att->segs->length)

@@ -129,19 +129,19 @@ void dio_segments_iter(const struct dio_segments *segs, struct dio_cursor *cur,
 }
 
 /**
- * dio_segments_zero - zero the end of the buffer
+ * dio_segments_zero - zero part of the buffer
  * @segs: the table
  * @offset: where to start, bytes from the start of the buffer
+ * @length: bytes; @offset + @length is within the buffer
  */
-void dio_segments_zero(const struct dio_segments *segs, u64 offset)
+void dio_segments_zero(const struct dio_segments *segs, u64 offset, u64 length)
 {
 	struct dio_cursor cur = {};
 	struct iov_iter iter;
 	size_t count;
 
-	/* In pieces, as the end may be most of a large buffer. */
-	for (; offset < segs->length; offset += count) {
-		count = min(segs->length - offset, (u64)SZ_1M);
+	for (; length; offset += count, length -= count) {
+		count = min_t(u64, length, SZ_1M);
 		dio_segments_iter(segs, &cur, &iter, ITER_DEST, offset, count);
 		iov_iter_zero(count, &iter);
 		cond_resched();

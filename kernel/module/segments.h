@@ -35,6 +35,6 @@ void dio_segments_seek(const struct dio_segments *segs, struct dio_cursor *cur,
 void dio_segments_iter(const struct dio_segments *segs, struct dio_cursor *cur,
 		       struct iov_iter *iter, unsigned int direction,
 		       u64 offset, size_t count);
-void dio_segments_zero(const struct dio_segments *segs, u64 offset);
+void dio_segments_zero(const struct dio_segments *segs, u64 offset, u64 length);
 
 #endif

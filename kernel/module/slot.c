@@ -3,6 +3,7 @@
  * Slots: part of the attached buffer as an io_uring fixed buffer
  */
 #include "context.h"
+#include "exporter.h"
 
 #ifdef HAVE_IO_BUFFER_REGISTER_BVEC
 
@@ -70,8 +71,11 @@ static struct dio_slot *dio_slot_create(struct io_uring_cmd *cmd,
 	return slot;
 }
 
-/* Forgets a slot that is about to be removed; false if it is not ours. */
-static bool dio_slot_forget(struct io_uring_cmd *cmd, unsigned int index)
+/*
+ * Is a slot ours? It stays known until io_uring has let go of it: REGISTER may be
+ * about to fill it, and UNREGISTER may fail.
+ */
+static bool dio_slot_known(struct io_uring_cmd *cmd, unsigned int index)
 {
 	const struct io_ring_ctx *ring = dio_ring(cmd);
 	struct dio_slot *slot;
@@ -80,7 +84,6 @@ static bool dio_slot_forget(struct io_uring_cmd *cmd, unsigned int index)
 	spin_lock(&dio_slots_lock);
 	hash_for_each_possible(dio_slots, slot, node, dio_slot_key(ring, index)) {
 		if (slot->ring == ring && slot->index == index) {
-			hash_del(&slot->node);
 			found = true;
 			break;
 		}
@@ -115,8 +118,10 @@ static int dio_slot_register(struct io_uring_cmd *cmd,
 		return -ENOTCONN;
 	if (arg->flags & DMABUF_DIO_SLOT_READ && !dio_writable(att))
 		return -EACCES;
+	if (arg->flags & DMABUF_DIO_SLOT_WRITE && !dio_readable(att))
+		return -EACCES;
 	/* Nobody could look, at each request, at which devices there are. */
-	if (att->unsynced)
+	if (att->exporter->unsynced)
 		return -EOPNOTSUPP;
 	segs = att->segs;
 	if (check_add_overflow(arg->buf_offset, arg->length, &end) ||
@@ -165,7 +170,7 @@ static int dio_slot_unregister(struct io_uring_cmd *cmd,
 
 	if (arg->buf_offset || arg->length || arg->flags)
 		return -EINVAL;
-	if (!dio_slot_forget(cmd, arg->index))
+	if (!dio_slot_known(cmd, arg->index))
 		return -EBUSY;
 	ret = io_buffer_unregister(cmd, arg->index, issue_flags);
 	/* Somebody else has emptied it. */

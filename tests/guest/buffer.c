@@ -5,12 +5,12 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
-#include <libdrm/drm.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-heap.h>
 #include <linux/udmabuf.h>
 
 #include "lib.h"
+#include "vgem.h"
 
 const char * const buffer_names[BUFFER_KINDS + 1] = {
 	[BUFFER_HEAP] = "heap",
@@ -114,39 +114,15 @@ static int load_fd(size_t length)
 	return fd;
 }
 
-static int vgem_fd_of(int card, size_t length)
-{
-	char name[5] = "";
-	struct drm_version version = { .name = name, .name_len = 4 };
-	struct drm_mode_create_dumb dumb = {
-		.width = PAGE / 4,
-		.height = length / PAGE,
-		.bpp = 32,
-	};
-	struct drm_prime_handle prime = { .flags = O_RDWR | O_CLOEXEC };
-
-	if (ioctl(card, DRM_IOCTL_VERSION, &version) || strcmp(name, "vgem"))
-		return -ENODEV;
-	if (ioctl(card, DRM_IOCTL_MODE_CREATE_DUMB, &dumb))
-		return -errno;
-	prime.handle = dumb.handle;
-	return ioctl(card, DRM_IOCTL_PRIME_HANDLE_TO_FD, &prime) ? -errno :
-								   prime.fd;
-}
-
 static int vgem_fd(size_t length)
 {
-	int i, card, fd = -ENODEV;
-	char path[32];
+	int card = vgem_open(), fd;
+	__u32 handle;
 
-	for (i = 0; i < 4 && fd == -ENODEV; i++) {
-		snprintf(path, sizeof(path), "/dev/dri/card%d", i);
-		card = open(path, O_RDWR | O_CLOEXEC);
-		if (card < 0)
-			continue;
-		fd = vgem_fd_of(card, length);
-		close(card);
-	}
+	if (card < 0)
+		return card;
+	fd = vgem_buffer(card, length, &handle);
+	close(card);
 	return fd;
 }
 

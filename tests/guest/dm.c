@@ -77,3 +77,9 @@ void dm_remove(void)
 	}
 	fail("the mapped device cannot be removed");
 }
+
+bool dm_delays(void)
+{
+	run_command("modprobe -q dm_mod 2>/dev/null; modprobe -q dm_delay 2>/dev/null");
+	return !run_command("dmsetup targets 2>/dev/null | grep -q '^delay '");
+}

@@ -17,5 +17,7 @@ void dm_break(uint64_t start, uint64_t length);
 void dm_reload(const char *format, ...)
 	__attribute__((format(printf, 1, 2)));
 void dm_remove(void);
+/* Can a disk be made slow, by the target "delay"? */
+bool dm_delays(void);
 
 #endif

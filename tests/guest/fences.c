@@ -3,44 +3,14 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 
 #include <linux/dma-buf.h>
 
-#include "lib.h"
+#include "fence.h"
 
 #define LENGTH	MIB(1)
 
-struct sw_sync_create_fence_data {
-	__u32 value;
-	char name[32];
-	__s32 fence;
-};
-
-#define SW_SYNC_IOC_CREATE_FENCE	_IOWR('W', 0, struct sw_sync_create_fence_data)
-#define SW_SYNC_IOC_INC			_IOW('W', 1, __u32)
-
-static int timeline, dev;
-static unsigned int value;
-
-/* Puts a fence on the buffer that signal_fence() signals. */
-static void add_fence(struct buffer *buf, unsigned int flags)
-{
-	struct sw_sync_create_fence_data data = { .value = ++value, .name = "test" };
-	struct dma_buf_import_sync_file import = { .flags = flags };
-
-	check(!ioctl(timeline, SW_SYNC_IOC_CREATE_FENCE, &data));
-	import.fd = data.fence;
-	check(!ioctl(buf->fd, DMA_BUF_IOCTL_IMPORT_SYNC_FILE, &import));
-	close(data.fence);
-}
-
-static void signal_fence(void)
-{
-	__u32 one = 1;
-
-	check(!ioctl(timeline, SW_SYNC_IOC_INC, &one));
-}
+static int dev;
 
 struct job {
 	struct dmabuf_dio_rw rw;
@@ -69,7 +39,7 @@ static void waits(struct buffer *buf, bool write, unsigned int flags, bool expec
 	       flags == DMA_BUF_SYNC_WRITE ? "write" : "read");
 	job.rw.file_fd = file_open("data", O_RDWR);
 	memset(buf->map, 0x11, LENGTH);
-	add_fence(buf, flags);
+	fence_add(buf, flags);
 	check(!pthread_create(&thread, NULL, run, &job));
 	sleep_ms(400);
 	expect(__atomic_load_n(&job.ended, __ATOMIC_ACQUIRE), !expected);
@@ -79,7 +49,7 @@ static void waits(struct buffer *buf, bool write, unsigned int flags, bool expec
 		/* What is there when the fence signals is what gets written. */
 		pattern_fill(buf->map, 0, LENGTH, 3);
 	}
-	signal_fence();
+	fence_signal();
 	check(!pthread_join(thread, NULL));
 	expect(job.ret, 0);
 	expect(job.rw.done, LENGTH);
@@ -103,7 +73,7 @@ static void leaves_turn(struct buffer *buf)
 	reader.rw.file_fd = file_open("data", O_RDONLY);
 	writer.rw.file_fd = file_open("copy", O_RDWR | O_CREAT | O_TRUNC);
 	pattern_fill(buf->map, 0, LENGTH, 4);
-	add_fence(buf, DMA_BUF_SYNC_READ);
+	fence_add(buf, DMA_BUF_SYNC_READ);
 	check(!pthread_create(&threads[0], NULL, run, &reader));
 	sleep_ms(200);
 	check(!pthread_create(&threads[1], NULL, run, &writer));
@@ -112,7 +82,7 @@ static void leaves_turn(struct buffer *buf)
 	expect(writer.ended, 1);
 	expect(writer.ret, 0);
 	expect(__atomic_load_n(&reader.ended, __ATOMIC_ACQUIRE), 0);
-	signal_fence();
+	fence_signal();
 	check(!pthread_join(threads[1], NULL));
 	check(!pthread_join(threads[0], NULL));
 	expect(reader.ret, 0);
@@ -134,7 +104,7 @@ static void interrupted(struct buffer *buf)
 	pid_t pid;
 
 	trying("%s, interrupted", buffer_names[buf->kind]);
-	add_fence(buf, DMA_BUF_SYNC_WRITE);
+	fence_add(buf, DMA_BUF_SYNC_WRITE);
 	pid = spawn();
 	if (!pid) {
 		check(!sigaction(SIGALRM, &action, NULL));
@@ -154,7 +124,7 @@ static void interrupted(struct buffer *buf)
 	sleep_ms(300);
 	check(!kill(pid, SIGKILL));
 	reap_killed(pid);
-	signal_fence();
+	fence_signal();
 	rw.file_fd = file_open("data", O_RDONLY);
 	expect(dio_read(dev, &rw), 0);
 	pattern_check(buf->map, 0, LENGTH, 1);
@@ -176,9 +146,7 @@ static void fences(struct buffer *buf)
 
 int main(void)
 {
-	timeline = open("/sys/kernel/debug/sync/sw_sync", O_RDWR | O_CLOEXEC);
-	if (timeline < 0)
-		skip("this kernel has no sw_sync");
+	fence_prepare();
 	file_pattern("data", LENGTH, 1);
 	for_each_kind(LENGTH, fences);
 	return 0;

@@ -153,6 +153,7 @@ void unmap(void *map, size_t length);
 
 /* system.c: the machine */
 const char *guest_kernel(void);		/* as vm/run knows it, or "" */
+bool guest_of_debian(void);		/* one that Debian built, with all its modules */
 uint64_t memory_available(void);	/* after dropping caches */
 uint64_t memory_total(void);
 void need_memory(uint64_t bytes);	/* or skip */
@@ -165,6 +166,8 @@ bool proc_read(const char *path, char *text, size_t size);
 int run_command(const char *format, ...)
 	__attribute__((format(printf, 1, 2)));		/* exit status */
 const char *raw_disk(void);		/* or skip */
+/* The first of PATH0, PATH1, ... for which is() holds, opened; or -ENODEV */
+int open_numbered(const char *path, int count, bool (*is)(int fd));
 /* Forks; returns 0 in the child, which has to leave by exit(). */
 pid_t spawn(void);
 void reap(pid_t pid);			/* its exit status has to be 0 */

@@ -34,6 +34,16 @@ unsigned int odd_vmaps(int fd)
 	return odd_call(ODD_VMAPS, fd);
 }
 
+int odd_touched(int fd)
+{
+	int odd = open(ODD_DEVICE, O_RDWR | O_CLOEXEC), ret = ioctl(odd, ODD_TOUCHED, fd);
+
+	if (ret < 0)
+		expect(errno, EOPNOTSUPP);
+	close(odd);
+	return ret;
+}
+
 void odd_move(int fd)
 {
 	odd_call(ODD_MOVE, fd);

@@ -13,6 +13,7 @@
 /* A dma-buf with ODD_* @oddities; skips where the module is not loaded */
 int odd_buffer(size_t length, unsigned int oddities);
 unsigned int odd_vmaps(int fd);		/* kernel mappings so far */
+int odd_touched(int fd);		/* pages the CPU used through the latest; -1: nobody knows */
 void odd_move(int fd);			/* into other pages */
 void odd_free(int fd);			/* nothing is left */
 

@@ -1,10 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A dma-buf that was handed out read-only can be written to files, not read into. */
+/*
+ * A dma-buf that was handed out read-only can be written to files, not read into; one that was
+ * handed out write-only the other way round.
+ */
+#include <fcntl.h>
+#include <linux/dma-heap.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 
 #include "ring.h"
 
 #define LENGTH	(MIB(1) + 99)
+
+static void write_only(void)
+{
+	struct dma_heap_allocation_data heap = { .len = MIB(1), .fd_flags = O_WRONLY };
+	int system = open("/dev/dma_heap/system", O_RDONLY | O_CLOEXEC), dev = dio_open();
+	struct dmabuf_dio_rw rw = { .length = MIB(1) };
+
+	if (system < 0)
+		return;
+	check(!ioctl(system, DMA_HEAP_IOCTL_ALLOC, &heap));
+	expect(dio_attach(dev, heap.fd), 0);
+	rw.file_fd = file_open("from", O_RDWR | O_CREAT | O_TRUNC);
+	expect(dio_write(dev, &rw), -EACCES);
+	expect(rw.done, 0);
+	expect(lseek(rw.file_fd, 0, SEEK_END), 0);
+	file_pattern("from", MIB(1), 3);
+	expect(dio_read(dev, &rw), 0);
+	expect(rw.done, MIB(1));
+	if (dio_has_slots()) {
+		struct io_uring ring;
+
+		ring_create(&ring, 4, 2);
+		expect(slot_register(&ring, dev, 0, 0, MIB(1), DMABUF_DIO_SLOT_WRITE), -EACCES);
+		expect(slot_register(&ring, dev, 0, 0, MIB(1), DMABUF_DIO_SLOT_READ), 0);
+		io_uring_queue_exit(&ring);
+	}
+	close(heap.fd);
+	close(system);
+	close(rw.file_fd);
+	close(dev);
+}
 
 int main(void)
 {
@@ -46,5 +83,6 @@ int main(void)
 		io_uring_queue_exit(&ring);
 	}
 	pattern_check(map, 0, LENGTH, 1);
+	write_only();
 	return 0;
 }

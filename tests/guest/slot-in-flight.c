@@ -102,7 +102,7 @@ static void closed(struct buffer *buf)
 			fail("memory of ours was written to");
 		free(mine);
 	}
-	for (i = 0; i < 100 && module_users("dmabuf_dio"); i++)
+	for (i = 0; i < 600 && module_users("dmabuf_dio"); i++)
 		sleep_ms(50);
 	expect(module_users("dmabuf_dio"), 0);
 }

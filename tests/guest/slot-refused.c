@@ -2,6 +2,7 @@
 /* Slots that cannot be, and I/O that a slot does not allow */
 #include <sys/mman.h>
 
+#include "odd.h"
 #include "ring.h"
 
 #define LENGTH	MIB(4)
@@ -18,7 +19,7 @@ int main(void)
 	struct io_uring_sqe *sqe;
 	struct buffer buf;
 	struct iovec iov;
-	int dev, empty, file;
+	int dev, empty, file, odd;
 
 	need_slots();
 	file_pattern("data", LENGTH, 1);
@@ -72,6 +73,16 @@ int main(void)
 	expect(io_uring_register_buffers_update_tag(&ring, 2, &iov, NULL, 1), 1);
 	expect(slot_unregister(&ring, dev, 2), -EBUSY);
 	expect(slot_register(&ring, dev, 2, 0, PAGE, SLOT_BOTH), -EBUSY);
+
+	/* Nor is another driver's. */
+	iov = (struct iovec){};
+	expect(io_uring_register_buffers_update_tag(&ring, 2, &iov, NULL, 1), 1);
+	odd = open(ODD_DEVICE, O_RDWR | O_CLOEXEC);
+	check(odd >= 0);
+	expect(ring_command(&ring, odd, ODD_SLOT, (void *)2L, 0), 0);
+	expect(slot_unregister(&ring, dev, 2), -EBUSY);
+	expect(slot_io(&ring, false, file, 2, 0, PAGE, 0), PAGE);
+	close(odd);
 
 	/* Structures of other versions, and bad ones */
 	expect(ring_command(&ring, dev, DMABUF_DIO_URING_REGISTER, NULL, sizeof(slot)), -EFAULT);

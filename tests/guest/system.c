@@ -49,6 +49,11 @@ const char *guest_kernel(void)
 	return getenv("DMABUF_DIO_KERNEL") ?: "";
 }
 
+bool guest_of_debian(void)
+{
+	return guest_kernel()[0] && !strchr(guest_kernel(), '-');
+}
+
 static uint64_t meminfo(const char *name)
 {
 	char text[8192], *line;
@@ -210,4 +215,21 @@ unsigned int module_users(const char *name)
 	snprintf(path, sizeof(path), "/sys/module/%s/refcnt", name);
 	check(proc_read(path, text, sizeof(text)));
 	return strtoul(text, NULL, 10);
+}
+
+int open_numbered(const char *path, int count, bool (*is)(int fd))
+{
+	char name[64];
+	int i, fd;
+
+	for (i = 0; i < count; i++) {
+		snprintf(name, sizeof(name), "%s%d", path, i);
+		fd = open(name, O_RDWR | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		if (is(fd))
+			return fd;
+		close(fd);
+	}
+	return -ENODEV;
 }

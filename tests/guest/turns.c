@@ -58,6 +58,18 @@ static int by_copy(const struct buffer *buf, int file)
 	return copy_file_range(file, &from, buf->fd, &to, PAGE, 0) < 0 ? -errno : 0;
 }
 
+/* Not even its turn is waited for. */
+static void cancelled(const struct buffer *buf, int file)
+{
+	struct dmabuf_dio_rw rw = { .file_fd = file, .length = PAGE };
+	int dev = dio_context(buf);
+
+	expect(dio_call(dev, DMABUF_DIO_IOC_CANCEL, NULL), 0);
+	expect(dio_read(dev, &rw), -ECANCELED);
+	expect(dio_write(dev, &rw), -ECANCELED);
+	close(dev);
+}
+
 static void handler(int number)
 {
 	(void)number;
@@ -67,7 +79,7 @@ static void beside(struct buffer *buf, int (*transfer)(const struct buffer *buf,
 {
 	struct sigaction action = { .sa_handler = handler };
 	struct slow_read slow = { .buf = buf };
-	int file = file_open("data", O_RDONLY);
+	int file = file_open("data", O_RDWR);
 	sigset_t alarm_only, before;
 	pthread_t thread;
 
@@ -83,6 +95,7 @@ static void beside(struct buffer *buf, int (*transfer)(const struct buffer *buf,
 
 	ualarm(100 * 1000, 0);
 	expect(transfer(buf, file), -EINTR);
+	cancelled(buf, file);
 	expect(__atomic_load_n(&slow.ended, __ATOMIC_ACQUIRE), 0);
 
 	expect(transfer(buf, file), 0);

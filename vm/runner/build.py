@@ -4,6 +4,7 @@
 import hashlib
 import os
 import re
+import shutil
 
 from .commands import run, run_logged
 from .messages import Failure, say
@@ -31,14 +32,21 @@ def ensure(name, tree, fragments):
     return directory
 
 
+def make(source, directory):
+    """With ccache, if that is installed: the kernels have much in common, and a cache that was
+    deleted is soon full again."""
+    command = ["make", "-C", source, f"O={directory}"]
+    return [*command, "CC=ccache gcc"] if shutil.which("ccache") else command
+
+
 def configure(source, directory, fragments):
     config = directory / ".config"
     before = config.read_bytes() if config.exists() else b""
-    make = ["make", "-s", "-C", source, f"O={directory}"]
-    run([*make, "tinyconfig"])
+    command = make(source, directory)
+    run([*command, "-s", "tinyconfig"])
     run([str(source / "scripts/kconfig/merge_config.sh"), "-m", "-O", directory,
          config, *fragments], cwd=source)
-    run([*make, "olddefconfig"])
+    run([*command, "-s", "olddefconfig"])
     check(config, fragments)
     if config.read_bytes() != before:
         say(f"configured {directory}")
@@ -72,4 +80,5 @@ def compile_kernel(name, source, directory):
     log = directory / "build.log"
     log.unlink(missing_ok=True)
     say(f"building Linux {name} with {jobs} jobs, log: {log}")
-    run_logged(f"Linux {name}", ["make", "-C", source, f"O={directory}", f"-j{jobs}"], log)
+    # QEMU starts vmlinux itself: nobody needs a compressed image.
+    run_logged(f"Linux {name}", [*make(source, directory), f"-j{jobs}", "vmlinux", "modules"], log)

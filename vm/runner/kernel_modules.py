@@ -83,5 +83,7 @@ class Tree:
 
 
 def needed_by(module):
-    """Names of the modules that a module file depends on."""
-    return [name for name in run(["modinfo", "-F", "depends", module]).strip().split(",") if name]
+    """Names of the modules that a module file depends on, or says it wants first."""
+    depends = run(["modinfo", "-F", "depends", module]).strip().split(",")
+    wants = run(["modinfo", "-F", "softdep", module]).removeprefix("pre:").split()
+    return [name for name in [*depends, *wants] if name]

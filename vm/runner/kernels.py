@@ -2,11 +2,12 @@
 """The kernels a guest can run."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from . import build, prebuilt, vmlinux
 from .messages import Failure
+from .prebuilt import PREBUILT
 from .series import SERIES_6_12, SERIES_7_3, Series
 from .source import LINUX_6_12, LINUX_7_3, Source
 
@@ -19,7 +20,6 @@ class Kernel:
     build_dir: Path          # what modules are built against (KDIR)
     root: Path | None = None  # where lib/modules/RELEASE is, if it has modules
     debug: bool = False
-    boot_modules: list = field(default_factory=list)
 
 
 @dataclass
@@ -32,25 +32,27 @@ class Recipe:
 BUILT = {
     "6.12-series": Recipe(SERIES_6_12, ["guest.config", "6.12.config"]),
     "6.12-series-debug": Recipe(SERIES_6_12, ["guest.config", "6.12.config", "debug.config"]),
-    "7.3": Recipe(LINUX_7_3, ["guest.config", "7.3.config"]),
+    # In the configuration of 7.3-series: what the patches are measured against.
+    "7.3-plain": Recipe(LINUX_7_3, ["guest.config", "7.3.config"]),
     "7.3-debug": Recipe(LINUX_7_3, ["guest.config", "7.3.config", "debug.config"]),
     "7.3-series": Recipe(SERIES_7_3, ["guest.config", "7.3.config", "series.config"]),
     "7.3-series-debug": Recipe(SERIES_7_3,
-                               ["guest.config", "7.3.config", "series.config", "debug.config"]),
+                               ["guest.config", "7.3.config", "series.config", "remote.config",
+                                "debug.config"]),
 }
-NAMES = ["6.12", *BUILT]
+# What Debian built them of
+PREBUILT_OF = {"6.12": LINUX_6_12, "7.3": LINUX_7_3}
+NAMES = sorted([*PREBUILT, *BUILT])
 
 
 def source(name):
     """Where the source of that kernel comes from: of Debian's prebuilt one, what it was built of."""
-    if name == "6.12":
-        return LINUX_6_12
-    return BUILT[name].source if name else LINUX_7_3
+    return BUILT[name].source if name in BUILT else PREBUILT_OF[name or "7.3"]
 
 
 def ensure(name):
     """The kernel of that name, fetched or built if it is not in the cache."""
-    if name == "6.12":
+    if name in PREBUILT:
         return debian(name)
     if name not in BUILT:
         raise Failure(f"unknown kernel '{name}': choose one of {', '.join(NAMES)}")
@@ -61,7 +63,7 @@ def ensure(name):
 
 
 def debian(name):
-    root = prebuilt.ensure()
+    root = prebuilt.ensure(name)
     (packed,) = (root / "boot").glob("vmlinuz-*")
     release = re.sub(r"^vmlinuz-", "", packed.name)
     return Kernel(name, release, vmlinux.ensure(packed),

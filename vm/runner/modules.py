@@ -20,7 +20,7 @@ MAIN = "module"
 BUILT = re.compile(r".*\.(o|ko|mod|mod\.c|a|order|symvers|cmd)$|\..*\.cmd$|\.tmp_.*|modules\.order|Module\.symvers")
 # Said about every module on Debian's headers, and nothing to act on.
 NOISE = re.compile(r"Skipping BTF generation|the compiler differs from the one|"
-                   r"The kernel was built by:|You are using:")
+                   r"pahole version differs|The kernel was built (by|with):|You are using:")
 
 
 def directory(kernel):

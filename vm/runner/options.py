@@ -10,8 +10,8 @@ EXAMPLES = """
 examples:
   vm/run --kernel 6.12 -- uname -r
   vm/run --kernel 7.3 --fs xfs --device virtio -- sh -c 'dd if=/dev/zero of=x bs=1M count=64'
-  vm/run --kernel 7.3-debug --iommu -- build/tests/read-direct
-  vm/run --kernel 6.12 --put model.safetensors -- sha256sum model.safetensors
+  vm/run --kernel 7.3-debug --iommu -- build/tests-guest/read-whole
+  vm/run --kernel 6.12 --put README.md -- sha256sum README.md
 
 The command sees this machine's files read-only, starts in a fresh file system on
 /mnt/data and finds in its environment: DMABUF_DIO_TEST_DIR, DMABUF_DIO_RAW_DISK,

@@ -1,56 +1,86 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Debian's prebuilt 6.12 kernel with its headers, unpacked in the cache, nothing installed."""
+"""Debian's prebuilt kernels with their headers, unpacked in the cache, nothing installed."""
 
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from . import archive
+from . import archive, kbuild
 from .commands import run
 from .messages import Failure, say
 from .paths import cache, lock
 
+
+@dataclass(frozen=True)
+class Prebuilt:
+    """One line of Debian kernels: which archive has it, and in which packages. A version is named as
+    in 6.12.1+deb13."""
+    archive: Callable[[], archive.Archive]
+    version: str              # a regular expression
+    packages: tuple[str, ...]  # the kernel and its modules, without the version
+
+
 # The cloud flavour has neither 9p nor f2fs.
-IMAGE = r"linux-image-(6\.12\.\d+\+deb1[23]-amd64)"
+FLAVOUR = "amd64"
+PREBUILT = {
+    "6.12": Prebuilt(archive.debian, r"6\.12\.\d+\+deb1[23]", ("linux-image",)),
+    "7.3": Prebuilt(archive.backports, r"7\.3\.\d+\+deb13", ("linux-binary", "linux-modules", "linux-base")),
+}
 
 
-def ensure():
-    """The directory with boot/, lib/modules/ and usr/src/ of the newest 6.12 found."""
-    target = cache("debian-6.12")
-    with lock("debian-6.12"):
+def ensure(name):
+    """The directory with boot/, lib/modules/ and usr/src/ of the newest kernel of that line."""
+    target = cache(f"debian-{name}")
+    with lock(target.name):
         if not target.exists():
-            fetch(target)
+            fetch(PREBUILT[name], name, target)
     return target
 
 
-def fetch(target):
-    packages = archive.debian()
-    images = packages.names(IMAGE)
-    # The archive keeps images whose headers are gone already.
-    headers = set(packages.names(r"linux-headers-6\.12\..*"))
-    images = [name for name in images if name.replace("-image-", "-headers-") in headers]
-    if not images:
-        raise Failure("the Debian archive of this machine has no 6.12 kernel image with headers")
-    version = images[-1].removeprefix("linux-image-")
-    base = version.removesuffix("-amd64")
-    names = [f"linux-image-{version}", f"linux-headers-{version}",
-             f"linux-headers-{base}-common", f"linux-kbuild-{base}"]
+def fetch(wanted, name, target):
+    packages = wanted.archive()
+    # The archive keeps kernels whose headers are gone already.
+    found = packages.names(rf"linux-headers-{wanted.version}-{FLAVOUR}")
+    kernels = set(packages.names(rf"{wanted.packages[0]}-{wanted.version}-{FLAVOUR}"))
+    versions = [package.removeprefix("linux-headers-").removesuffix(f"-{FLAVOUR}") for package in found]
+    versions = [one for one in versions if f"{wanted.packages[0]}-{one}-{FLAVOUR}" in kernels]
+    if not versions:
+        raise Failure(f"the Debian archive of this machine has no {name} kernel with headers")
+    version = versions[-1]
+    release = f"{version}-{FLAVOUR}"
+    names = [f"{package}-{release}" for package in wanted.packages]
+    names += [f"linux-headers-{release}", f"linux-headers-{version}-common", f"linux-kbuild-{version}"]
     partial = target.with_name(target.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    downloads = cache("deb", "debian-6.12")
+    downloads = cache("deb", target.name)
     for package in packages.download(names, downloads):
         run(["dpkg-deb", "-x", package, partial])
     shutil.rmtree(downloads)
-    relocate(partial, target, version, base)
-    run(["depmod", "-b", partial, version])
+    arrange(partial, release)
+    relocate(partial, target, release, version)
+    kbuild.adapt(partial, target, release, version)
+    run(["depmod", "-b", partial, release])
     partial.rename(target)
-    say(f"Linux {version} is ready in {target}")
+    say(f"Linux {release} is ready in {target}")
 
 
-def relocate(partial, target, version, base):
+def arrange(partial, release):
+    """Where newer packages put a kernel, to where older ones have it."""
+    if not (partial / "lib").exists():
+        (partial / "lib").symlink_to("usr/lib")
+    image = partial / "lib/modules" / release / "vmlinuz"
+    if image.exists():
+        (partial / "boot").mkdir(exist_ok=True)
+        image.rename(partial / "boot" / f"vmlinuz-{release}")
+
+
+def relocate(partial, target, release, version):
     """The headers refer to each other by absolute path, as if installed."""
-    headers = partial / "usr/src" / f"linux-headers-{version}"
+    headers = partial / "usr/src" / f"linux-headers-{release}"
     makefile = headers / "Makefile"
     makefile.write_text(makefile.read_text().replace("/usr/src/", f"{target}/usr/src/"))
-    modules = partial / "lib/modules" / version
-    for link, directory in (("build", version), ("source", f"{base}-common")):
+    modules = partial / "lib/modules" / release
+    root = "../" * len(modules.resolve().relative_to(partial.resolve()).parts)
+    for link, directory in (("build", release), ("source", f"{version}-common")):
         (modules / link).unlink(missing_ok=True)
-        (modules / link).symlink_to(f"../../../usr/src/linux-headers-{directory}")
+        (modules / link).symlink_to(f"{root}usr/src/linux-headers-{directory}")

@@ -12,7 +12,7 @@ from .paths import VM, cache, lock
 SOURCE = VM / "profile" / "instructions.c"
 # Where the kernel's half of the address space begins.
 KERNEL = 1 << 63
-# The windows of `dmabuf-dio bench cost`
+# The windows of `dmabuf-dio-bench cost`
 KINDS = {"a": "allocation", "i": "I/O", "l": "allocation and I/O", "c": "close"}
 USER = "(user space, with what soaks up idle time)"
 

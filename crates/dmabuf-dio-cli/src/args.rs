@@ -8,7 +8,6 @@ use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dmabuf_dio::Backend;
 
-use crate::bench::args::BenchArgs;
 use crate::size::parse_size;
 use crate::stream::args::{CaptureArgs, ReplayArgs};
 
@@ -39,8 +38,8 @@ pub(crate) enum Command {
     Save(SaveArgs),
     Capture(CaptureArgs),
     Replay(ReplayArgs),
-    Bench(BenchArgs),
     Completions(CompletionsArgs),
+    Man(ManArgs),
 }
 
 /// Show what this kernel, its devices and a file offer, and what would change it
@@ -90,7 +89,7 @@ pub(crate) struct LoadArgs {
     pub(crate) length: Option<u64>,
     /// Memory that is allocated before the first read is issued
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) gather: Option<u64>,
+    pub(crate) allocation_step: Option<u64>,
     /// Do not try for huge pages where the buffer is a memfd or made of one
     #[arg(long)]
     pub(crate) small_pages: bool,
@@ -108,6 +107,7 @@ pub(crate) struct LoadArgs {
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 FILE is replaced when the new one is complete and durable; until then it stays as it was.
+Of a symbolic link what it leads to is replaced; one that leads nowhere is refused, as cp does.
 A block device is written in place.
 
 Examples:
@@ -127,7 +127,9 @@ pub(crate) struct SaveArgs {
     #[arg(help = "Where in the buffer to begin [default: $DMABUF_DIO_OFFSET, with --fd 0]")]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) offset: Option<u64>,
-    #[arg(help = "How much to save [default: $DMABUF_DIO_LEN, with --fd to the buffer's end]")]
+    #[arg(
+        help = "How much to save [default: to the end of what load has put there, with --fd of the buffer]"
+    )]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) length: Option<u64>,
     #[command(flatten)]
@@ -136,21 +138,25 @@ pub(crate) struct SaveArgs {
 
 /// Options of load and save.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 pub(crate) struct CommonArgs {
     /// Bytes per request, a multiple of the page size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) chunk: Option<u64>,
+    pub(crate) block_size: Option<u64>,
     /// Requests in flight
     #[arg(long, value_name = "NUMBER")]
-    pub(crate) depth: Option<u32>,
+    pub(crate) queue_depth: Option<u32>,
     /// Open FILE without `O_DIRECT`
     #[arg(long)]
     pub(crate) buffered: bool,
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print nothing but errors
+    /// Print all that is known of the transfer, and why other backends were not used
     #[arg(long, short, conflicts_with = "json")]
+    pub(crate) verbose: bool,
+    /// Print nothing but errors
+    #[arg(long, short, conflicts_with_all = ["json", "verbose"])]
     pub(crate) quiet: bool,
 }
 
@@ -163,6 +169,17 @@ Examples:
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// Write the manual pages of this command and its subcommands
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dmabuf-dio man /usr/local/share/man/man1
+  dmabuf-dio man . && man ./dmabuf-dio-load.1")]
+pub(crate) struct ManArgs {
+    /// The folder for them, which has to exist
+    pub(crate) folder: PathBuf,
 }
 
 /// What `--backend` takes: a backend of the library, or the first that works.

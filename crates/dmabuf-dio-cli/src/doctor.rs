@@ -111,7 +111,7 @@ fn memory(lines: &mut Lines, system: &System) {
             huge.shmem_enabled.as_deref().unwrap_or("not there")
         ),
     );
-    lines.line("", format!("{}  transparent, on a tmpfs mounted for it", yes(huge.tmpfs)));
+    lines.line("", format!("{}  made of small ones (MADV_COLLAPSE)", yes(huge.collapsed)));
     lines.line(
         "",
         format!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the command fails: two lines, and an exit code.
+//! How a program fails: two lines, and an exit code.
 
 use std::process::ExitCode;
 
@@ -8,33 +8,38 @@ use dmabuf_dio::Error;
 use crate::signals;
 
 /// The transfer failed.
-pub(crate) const FAILED: u8 = 1;
+pub const FAILED: u8 = 1;
 /// Wrong usage.
-pub(crate) const USAGE: u8 = 2;
+pub const USAGE: u8 = 2;
 /// A backend is unavailable.
-pub(crate) const UNAVAILABLE: u8 = 3;
+pub const UNAVAILABLE: u8 = 3;
 /// Verification found a difference.
-pub(crate) const DIFFERENT: u8 = 4;
+pub const DIFFERENT: u8 = 4;
 /// The command could not be run.
-pub(crate) const CANNOT_RUN: u8 = 126;
+pub const CANNOT_RUN: u8 = 126;
 /// The command was not found.
-pub(crate) const NOT_FOUND: u8 = 127;
+pub const NOT_FOUND: u8 = 127;
 
 /// What failed, what to do, and the exit code.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     code: u8,
     what: String,
     hint: String,
 }
 
 impl Failure {
-    pub(crate) fn new(code: u8, what: impl Into<String>, hint: impl Into<String>) -> Self {
+    /// A failure with an exit code.
+    pub fn new(code: u8, what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { code, what: what.into(), hint: hint.into() }
     }
 
     /// Fails if a signal that ends the command has come. See [`signals::token`].
-    pub(crate) fn if_interrupted() -> Result<(), Self> {
+    ///
+    /// # Errors
+    ///
+    /// `interrupted`, with the exit code of that signal.
+    pub fn if_interrupted() -> Result<(), Self> {
         match signals::caught() {
             None => Ok(()),
             Some(signal) => Err(Self::new(128 + signal, "interrupted", "start again")),
@@ -42,15 +47,15 @@ impl Failure {
     }
 
     /// What failed.
-    pub(crate) fn what(&self) -> &str {
+    pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// Prints the two lines and gives the code. Without a hint it is one.
-    pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("dmabuf-dio: {}", self.what);
+    /// Prints the two lines, which `program` begins, and gives the code. Without a hint it is one.
+    pub fn report(&self, program: &str) -> ExitCode {
+        eprintln!("{program}: {}", self.what);
         if !self.hint.is_empty() {
-            eprintln!("            {}", self.hint);
+            eprintln!("{:1$}  {2}", "", program.len(), self.hint);
         }
         self.code.into()
     }
@@ -66,7 +71,7 @@ impl From<Error> for Failure {
         };
         let mut hint = error.hint();
         if let Error::Setting { name, .. } = &error {
-            hint = format!("--{name}: {hint}");
+            hint = format!("--{}: {hint}", name.replace('_', "-"));
         }
         Self::new(code, error.to_string(), hint)
     }

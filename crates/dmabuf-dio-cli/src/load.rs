@@ -6,14 +6,14 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use dmabuf_dio::{Loaded, Loader, Report};
+use dmabuf_dio::{Kind, Loaded, Loader, Report};
 use rustix::io::FdFlags;
 use serde::Serialize;
 
 use crate::args::LoadArgs;
 use crate::exit::{CANNOT_RUN, DIFFERENT, FAILED, Failure, NOT_FOUND};
 use crate::progress::Bar;
-use crate::show::{Lines, REPORT, exact, json};
+use crate::show::{Lines, REPORT, exact, json, summary};
 use crate::signals;
 use crate::size::show_size;
 use crate::verify::{Verified, verify};
@@ -55,6 +55,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
 fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
     let bar = Bar::new("loading");
     let mut loader = Loader::new(&args.file)
+        .any_kind()
         .backend(args.backend)
         .offset(args.offset)
         .direct(!args.common.buffered)
@@ -63,14 +64,14 @@ fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
     if let Some(length) = args.length {
         loader = loader.length(length);
     }
-    if let Some(chunk) = args.common.chunk {
-        loader = loader.chunk(chunk);
+    if let Some(bytes) = args.common.block_size {
+        loader = loader.block_size(bytes);
     }
-    if let Some(depth) = args.common.depth {
-        loader = loader.depth(depth);
+    if let Some(requests) = args.common.queue_depth {
+        loader = loader.queue_depth(requests);
     }
-    if let Some(gather) = args.gather {
-        loader = loader.gather(gather);
+    if let Some(bytes) = args.allocation_step {
+        loader = loader.allocation_step(bytes);
     }
     if !args.common.quiet {
         loader = loader.progress(bar.callback());
@@ -108,10 +109,14 @@ fn print(args: &LoadArgs, loaded: &Loaded, verified: Option<&Verified>) -> Resul
 }
 
 fn human(args: &LoadArgs, loaded: &Loaded, verified: Option<&Verified>) -> String {
-    let mut lines = Lines::new(REPORT);
-    let at = if args.offset > 0 { format!(", from byte {}", args.offset) } else { String::new() };
-    lines.line("file", format!("{}{at}", args.file.display()));
     let report = &loaded.report;
+    let at = if args.offset > 0 { format!(", from byte {}", args.offset) } else { String::new() };
+    let file = format!("{}{at}", args.file.display());
+    if !args.common.verbose {
+        return brief(&file, loaded, verified);
+    }
+    let mut lines = Lines::new(REPORT);
+    lines.line("file", file);
     let mut buffer = format!("{}, {}", loaded.buf.kind(), exact(loaded.buf.len()));
     if let (Some(page), Some(huge)) = (report.page_size, report.huge_bytes) {
         buffer += &format!(", pages of {}", show_size(page));
@@ -134,6 +139,20 @@ fn human(args: &LoadArgs, loaded: &Loaded, verified: Option<&Verified>) -> Strin
         lines.line("", format!("{}  file", verified.file_sha256));
     }
     lines.into_text()
+}
+
+fn brief(file: &str, loaded: &Loaded, verified: Option<&Verified>) -> String {
+    let buffer = match loaded.buf.kind() {
+        Kind::DmaBuf => "a dma-buf",
+        Kind::Memfd => "a memfd, which devices cannot import",
+    };
+    let what = format!("{file}: {} in {buffer}", exact(loaded.len));
+    let mut text = summary(&format!("{what} (backend {})", loaded.report.backend), &loaded.report);
+    if let Some(verified) = verified {
+        let result = if verified.identical { "identical" } else { "DIFFERENT" };
+        text += &format!("verified: {result}\n");
+    }
+    text
 }
 
 /// Replaces this process by the command, which inherits the buffer. Returns only if that fails.

@@ -2,22 +2,19 @@
 //! The command `dmabuf-dio`.
 
 mod args;
-mod bench;
 mod completions;
 mod doctor;
-mod exit;
 mod load;
-mod progress;
+mod man;
 mod save;
 mod show;
-mod signals;
-mod size;
 mod stream;
 mod verify;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use dmabuf_dio_cli::{exit, progress, signals, size};
 
 use crate::args::{Cli, Command};
 
@@ -29,11 +26,11 @@ fn main() -> ExitCode {
         Command::Save(args) => save::run(&args),
         Command::Capture(args) => stream::capture::run(&args),
         Command::Replay(args) => stream::replay::run(&args),
-        Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => failure.report("dmabuf-dio"),
     }
 }

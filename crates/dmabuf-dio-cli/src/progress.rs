@@ -11,14 +11,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A bar on standard error, if that is a terminal.
 #[derive(Clone, Debug)]
-pub(crate) struct Bar {
+pub struct Bar {
     bar: ProgressBar,
     start: Instant,
 }
 
 impl Bar {
     /// Counts bytes.
-    pub(crate) fn new(what: &'static str) -> Self {
+    pub fn new(what: &'static str) -> Self {
         let bar = Self::of(
             "{msg} {wide_bar} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left",
         );
@@ -27,7 +27,7 @@ impl Bar {
     }
 
     /// Counts steps.
-    pub(crate) fn steps() -> Self {
+    pub fn steps() -> Self {
         Self::of("{msg} {wide_bar} {pos} of {len} done, {elapsed}")
     }
 
@@ -40,12 +40,12 @@ impl Bar {
     }
 
     /// Says what is being done.
-    pub(crate) fn say(&self, what: impl Into<Cow<'static, str>>) {
+    pub fn say(&self, what: impl Into<Cow<'static, str>>) {
         self.bar.set_message(what);
     }
 
     /// Moves the bar, which appears after a second.
-    pub(crate) fn update(&self, done: u64, total: u64) {
+    pub fn update(&self, done: u64, total: u64) {
         if self.bar.is_hidden() && self.start.elapsed() > PATIENCE {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
@@ -54,12 +54,13 @@ impl Bar {
     }
 
     /// What the library calls.
-    pub(crate) fn callback(&self) -> impl Fn(Progress) + Send + Sync + 'static {
+    pub fn callback(&self) -> impl Fn(Progress) + Send + Sync + 'static {
         let bar = self.clone();
         move |progress| bar.update(progress.done, progress.total)
     }
 
-    pub(crate) fn finish(&self) {
+    /// Removes the bar.
+    pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }

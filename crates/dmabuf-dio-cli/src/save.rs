@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `dmabuf-dio save`.
 
+use std::io::Write as _;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-use std::io::Write as _;
-
-use dmabuf_dio::{DmaBuf, Report, Saver};
+use dmabuf_dio::{DmaBuf, Error, Report, Saver};
 use serde::Serialize;
 
 use crate::args::SaveArgs;
 use crate::exit::{Failure, USAGE};
 use crate::progress::Bar;
-use crate::show::{Lines, REPORT, exact, json};
+use crate::show::{Lines, REPORT, exact, json, summary};
 use crate::signals;
 
 /// What `--json` prints.
@@ -33,18 +33,18 @@ struct Part {
 }
 
 pub(crate) fn run(args: &SaveArgs) -> Result<(), Failure> {
-    let buf = buffer(args)?;
-    let part = part(args, &buf)?;
+    let (buf, unsaid) = buffer(args)?;
+    let part = part(args, &unsaid);
     let bar = Bar::new("saving");
     let mut saver = Saver::new(&args.file)
         .backend(args.backend)
         .direct(!args.common.buffered)
         .cancel(signals::token());
-    if let Some(chunk) = args.common.chunk {
-        saver = saver.chunk(chunk);
+    if let Some(bytes) = args.common.block_size {
+        saver = saver.block_size(bytes);
     }
-    if let Some(depth) = args.common.depth {
-        saver = saver.depth(depth);
+    if let Some(requests) = args.common.queue_depth {
+        saver = saver.queue_depth(requests);
     }
     if !args.common.quiet {
         saver = saver.progress(bar.callback());
@@ -57,18 +57,18 @@ pub(crate) fn run(args: &SaveArgs) -> Result<(), Failure> {
     print(args, &buf, part, &result?)
 }
 
-/// A descriptor of our own for the inherited buffer.
-fn buffer(args: &SaveArgs) -> Result<DmaBuf, Failure> {
-    let number = match (args.fd, variable("DMABUF_DIO_FD")?) {
-        (Some(fd), _) => fd,
-        (None, Some(fd)) => i32::try_from(fd).unwrap_or(-1),
-        (None, None) => {
-            return Err(Failure::new(
+/// The buffer, and what of it to save if nothing else is said: what `dmabuf-dio load` hands on, or
+/// all of another one.
+fn buffer(args: &SaveArgs) -> Result<(DmaBuf, Range<u64>), Failure> {
+    let Some(number) = args.fd else {
+        return DmaBuf::from_env().map_err(|error| match error {
+            Error::Environment { .. } | Error::Buffer { .. } => Failure::new(
                 USAGE,
-                "no buffer to save: DMABUF_DIO_FD is not set",
+                format!("no buffer to save: {error}"),
                 "run it as COMMAND of dmabuf-dio load, or name the buffer: --fd NUMBER",
-            ));
-        }
+            ),
+            error => error.into(),
+        });
     };
     let bad = |errno: rustix::io::Errno| {
         Failure::new(
@@ -84,35 +84,15 @@ fn buffer(args: &SaveArgs) -> Result<DmaBuf, Failure> {
     // in this process closes it.
     let inherited = unsafe { BorrowedFd::borrow_raw(number) };
     let fd = rustix::io::fcntl_dupfd_cloexec(inherited, 3).map_err(bad)?;
-    Ok(DmaBuf::from_fd(fd)?)
+    let buf = DmaBuf::from_fd(fd)?;
+    let all = 0..buf.len();
+    Ok((buf, all))
 }
 
-/// What is asked for; what was not said comes from the environment, but not for another buffer
-/// than the one that is meant there.
-fn part(args: &SaveArgs, buf: &DmaBuf) -> Result<Part, Failure> {
-    let inherited = |name| if args.fd.is_some() { Ok(None) } else { variable(name) };
-    let offset = match args.offset {
-        Some(offset) => offset,
-        None => inherited("DMABUF_DIO_OFFSET")?.unwrap_or(0),
-    };
-    let length = match args.length {
-        Some(length) => length,
-        None => inherited("DMABUF_DIO_LEN")?.unwrap_or(buf.len().saturating_sub(offset)),
-    };
-    Ok(Part { offset, length })
-}
-
-/// A number in the environment.
-fn variable(name: &str) -> Result<Option<u64>, Failure> {
-    let Some(value) = std::env::var_os(name) else { return Ok(None) };
-    let number = value.to_str().and_then(|text| text.parse().ok());
-    number.map(Some).ok_or_else(|| {
-        Failure::new(
-            USAGE,
-            format!("{name} is no number: {}", value.display()),
-            format!("set it as dmabuf-dio load does, or unset it: unset {name}"),
-        )
-    })
+/// What is asked for.
+fn part(args: &SaveArgs, unsaid: &Range<u64>) -> Part {
+    let offset = args.offset.unwrap_or(unsaid.start);
+    Part { offset, length: args.length.unwrap_or(unsaid.end.saturating_sub(offset)) }
 }
 
 fn print(args: &SaveArgs, buf: &DmaBuf, part: Part, report: &Report) -> Result<(), Failure> {
@@ -128,6 +108,10 @@ fn print(args: &SaveArgs, buf: &DmaBuf, part: Part, report: &Report) -> Result<(
             report,
         };
         json(&output)?
+    } else if !args.common.verbose {
+        let what =
+            format!("{}: {} out of a {}", args.file.display(), exact(report.bytes), buf.kind());
+        summary(&format!("{what} (backend {})", report.backend), report)
     } else {
         let mut lines = Lines::new(REPORT);
         lines.line("file", args.file.display().to_string());

@@ -64,6 +64,34 @@ impl Lines {
     }
 }
 
+/// A transfer for people: what it was, how fast, what it cost, and what would help most.
+pub(crate) fn summary(what: &str, report: &Report) -> String {
+    let per_gib = report.cpu_seconds / (report.bytes as f64 / f64::from(1 << 30));
+    let mut text = format!(
+        "{what}\n{:.4} s, {:.2} GB/s, {}\nCPU {:.4} s ({per_gib:.3} s per GiB), {} copied\n",
+        report.seconds,
+        report.gb_per_second,
+        mode(report.mode),
+        report.cpu_seconds,
+        exact(report.copied_bytes),
+    );
+    if let Some(help) = best_help(report) {
+        let _ = writeln!(text, "{help}");
+    }
+    text
+}
+
+/// The one thing that would do most for the next transfer: what kept this one from being direct,
+/// or else what the best backend lacks.
+fn best_help(report: &Report) -> Option<String> {
+    let note = report.notes.first().map(|note| format!("note: {note}"));
+    let better = report.refusals.iter().find_map(|refusal| {
+        let remedy = refusal.remedy.as_ref()?;
+        Some(format!("better: {remedy} (for backend {})", refusal.backend))
+    });
+    if report.mode == Mode::Direct { better.or(note) } else { note.or(better) }
+}
+
 /// A report for programs.
 pub(crate) fn json(what: &impl Serialize) -> io::Result<String> {
     Ok(serde_json::to_string_pretty(what)? + "\n")

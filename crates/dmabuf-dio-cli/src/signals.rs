@@ -11,7 +11,7 @@ static HANDLERS: Once = Once::new();
 static CAUGHT: AtomicU8 = AtomicU8::new(0);
 
 /// The token that signals cancel. Installs the handlers on its first call.
-pub(crate) fn token() -> CancelToken {
+pub fn token() -> CancelToken {
     // It is there before any handler is, which therefore always finds it.
     let token = TOKEN.get_or_init(CancelToken::new);
     HANDLERS.call_once(|| {
@@ -23,7 +23,7 @@ pub(crate) fn token() -> CancelToken {
 }
 
 /// The signal that was caught, if one was.
-pub(crate) fn caught() -> Option<u8> {
+pub fn caught() -> Option<u8> {
     match CAUGHT.load(Ordering::Relaxed) {
         0 => None,
         signal => Some(signal),

@@ -2,7 +2,11 @@
 //! Numbers of bytes, read and written.
 
 /// Reads `4096`, `4K`, `4KiB` (all the same), `4KB` (4000), and so on up to T.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+///
+/// What is wrong with the text.
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let number: u64 = number
@@ -27,7 +31,11 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// Reads `48000`, `48k`, `30.72M`, `1G`: times per second.
-pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
+///
+/// # Errors
+///
+/// What is wrong with the text.
+pub fn parse_rate(text: &str) -> Result<f64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text[digits.len()..].to_ascii_lowercase();
     let prefix = unit.strip_suffix("hz").unwrap_or(&unit);
@@ -52,7 +60,11 @@ pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
 }
 
 /// Reads a whole number: `1000000`, `1M`.
-pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+///
+/// What is wrong with the text.
+pub fn parse_count(text: &str) -> Result<u64, String> {
     if let Ok(count @ 1..) = text.parse() {
         return Ok(count);
     }
@@ -63,7 +75,7 @@ pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
 }
 
 /// Writes a number of bytes with three digits or so.
-pub(crate) fn show_size(bytes: u64) -> String {
+pub fn show_size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
     let mut unit = 0;

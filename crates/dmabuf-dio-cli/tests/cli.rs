@@ -3,30 +3,14 @@
 
 mod common;
 
-use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use common::{folder, ok, program, run};
+use common::{file, folder, ok, program, run, text};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// A file in which no two pages are alike.
-fn file(folder: &TempDir, len: usize) -> (PathBuf, Vec<u8>) {
-    let path = folder.path().join(format!("file-{len}"));
-    let bytes: Vec<u8> = (0..len).map(|at| (at ^ (at >> 8) ^ (at >> 15)) as u8).collect();
-    let mut file = std::fs::File::create(&path).expect("create");
-    file.write_all(&bytes).expect("write");
-    file.sync_all().expect("sync");
-    (path, bytes)
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a path of text")
-}
 
 /// Runs what has to fail with a code, and returns the two lines that it says.
 #[track_caller]
@@ -47,7 +31,14 @@ fn keys(value: &Value) -> Vec<&str> {
 fn load_reports() {
     let folder = folder();
     let (path, _) = file(&folder, 100_001);
-    let report = ok(&["load", text(&path)]);
+    let brief = ok(&["load", text(&path)]);
+    let lines: Vec<_> = brief.lines().collect();
+    assert!(lines.len() == 3 || lines.len() == 4, "{brief}");
+    let begins = format!("{}: 100001 bytes (97.7 KiB) in a ", path.display());
+    assert!(lines[0].starts_with(&begins), "{brief}");
+    assert!(lines[0].contains("in a dma-buf (") || lines[0].contains("devices cannot import"));
+    assert!(lines[1].contains("GB/s") && lines[2].starts_with("CPU "), "{brief}");
+    let report = ok(&["load", text(&path), "--verbose"]);
     for word in ["file", "buffer", "backend", "moved", "evidence", "time", "CPU", "page cache"] {
         assert!(report.lines().any(|line| line.starts_with(word)), "no {word} in\n{report}");
     }
@@ -61,7 +52,7 @@ fn load_verifies() {
     let (path, _) = file(&folder, 1_500_003);
     for arguments in [&[][..], &["--offset", "1K", "--length", "1MiB"], &["--backend", "buffered"]]
     {
-        let arguments = [&["load", text(&path), "--verify"], arguments].concat();
+        let arguments = [&["load", text(&path), "--verify", "-v"], arguments].concat();
         let report = ok(&arguments);
         assert!(report.contains("identical"), "{report}");
         let sums: Vec<&str> =
@@ -72,7 +63,7 @@ fn load_verifies() {
     let known = folder.path().join("abc");
     std::fs::write(&known, "abc").expect("write");
     let sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-    assert!(ok(&["load", text(&known), "--verify"]).contains(sum));
+    assert!(ok(&["load", text(&known), "--verify", "--verbose"]).contains(sum));
 }
 
 const F_SETSIG: i32 = 10; // linux/fcntl.h
@@ -165,6 +156,7 @@ fn schema_of_load_is_stable() {
         "buffer",
         "buffer_length",
         "bytes",
+        "copied_bytes",
         "cpu_seconds",
         "data_offset",
         "evidence",
@@ -335,6 +327,7 @@ fn schema_of_save_is_stable() {
         "buffer_length",
         "buffer_offset",
         "bytes",
+        "copied_bytes",
         "cpu_seconds",
         "evidence",
         "file",
@@ -402,8 +395,8 @@ fn exit_codes() {
     fails(1, &["load", text(folder.path())]);
     let said = fails(1, &["load", path, "--length", "1M"]);
     assert!(said.contains("10000"), "{said}");
-    let said = fails(2, &["load", path, "--chunk", "5"]);
-    assert!(said.contains("--chunk"), "{said}");
+    let said = fails(2, &["load", path, "--block-size", "5"]);
+    assert!(said.contains("--block-size"), "{said}");
     fails(2, &["save", text(&copy)]);
     fails(2, &["save", text(&copy), "--fd", "999"]);
     fails(1, &["save", text(&copy), "--fd", "0"]);
@@ -430,6 +423,40 @@ fn unavailable_backend_is_3() {
             assert!(said.contains(name), "{said}");
         }
     }
+}
+
+/// The command in a process that has no transparent huge pages.
+fn without_huge_pages(arguments: &[&str]) -> Value {
+    use std::os::unix::process::CommandExt as _;
+    let mut command = program();
+    let switch_off = || {
+        // SAFETY: the call takes numbers.
+        match unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1_u64, 0_u64, 0_u64, 0_u64) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: all that is done between fork and exec is a system call.
+    unsafe { command.pre_exec(switch_off) };
+    let output = command.args(arguments).output().expect("run dmabuf-dio");
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn who_has_switched_huge_pages_off_is_told_so() {
+    let folder = folder();
+    let (path, _) = file(&folder, 6 << 20);
+    let report = without_huge_pages(&["load", text(&path), "--backend", "memfd", "--json"]);
+    if report["huge_bytes"] != 0 {
+        println!("skipped: reserved huge pages");
+        return;
+    }
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("PR_SET_THP_DISABLE") && !notes.contains("echo"), "{notes}");
+    let facts = without_huge_pages(&["doctor", "--json"]);
+    let remedy = facts["huge_pages"]["remedy"].as_str().expect("there are none");
+    assert!(remedy.contains("PR_SET_THP_DISABLE"), "{remedy}");
 }
 
 #[test]
@@ -475,6 +502,24 @@ fn completions_know_the_options() {
 }
 
 #[test]
+fn manual_pages_are_of_every_subcommand() {
+    let folder = folder();
+    assert_eq!(ok(&["man", text(folder.path())]), "");
+    for command in ["doctor", "load", "save", "capture", "replay", "completions", "man"] {
+        let page = folder.path().join(format!("dmabuf-dio-{command}.1"));
+        let page = std::fs::read_to_string(page).expect("a page");
+        assert!(page.contains("Examples:"), "{command}");
+    }
+    let load = std::fs::read_to_string(folder.path().join("dmabuf-dio-load.1")).expect("a page");
+    for word in ["verify", "DMABUF_DIO_FD", "Exit codes"] {
+        assert!(load.contains(word), "{word}");
+    }
+    let nowhere = folder.path().join("nowhere");
+    let errors = fails(1, &["man", text(&nowhere)]);
+    assert!(errors.contains("nowhere: cannot write the manual pages"), "{errors}");
+}
+
+#[test]
 fn interrupted_save_leaves_nothing() {
     let folder = folder();
     // Large enough to be on its way for a while: 64 MiB of holes, saved in small requests.
@@ -483,7 +528,7 @@ fn interrupted_save_leaves_nothing() {
     let copy = folder.path().join("copy");
     std::fs::write(&copy, "before").expect("write");
     let script = format!(
-        "{} save {} --chunk 4K --depth 1 & pid=$!
+        "{} save {} --block-size 4K --queue-depth 1 & pid=$!
          while test -d /proc/$pid; do
              grep -q '^SigCgt:.*[4-7c-f]...$' /proc/$pid/status && break
          done

@@ -12,11 +12,17 @@ use common::{folder, program};
 
 /// Starts a command that stops before its first instruction, with this thread as its tracer.
 fn traced(command: &mut Command) -> Child {
-    // SAFETY: between fork and exec it makes one system call.
+    // SAFETY: between fork and exec it makes system calls, and nothing else.
     unsafe {
-        command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
+        command.pre_exec(|| {
+            // Shells start what is in the background with some of them ignored, nohup does.
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
         });
     }
     command.spawn().expect("run dmabuf-dio")
@@ -94,7 +100,8 @@ fn a_thread_that_cannot_be_had_is_an_error() {
     let path = path.to_str().expect("text");
     let mut lacked = 0;
     for backend in dmabuf_dio::Backend::ALL {
-        let arguments = ["load", path, "--quiet", "--backend", backend.name(), "--chunk", "64K"];
+        let arguments =
+            ["load", path, "--quiet", "--backend", backend.name(), "--block-size", "64K"];
         let mut command = program();
         command.args(arguments).env("RUST_MIN_STACK", (1_u64 << 60).to_string());
         let Output { status, stderr, .. } = command.output().expect("run dmabuf-dio");

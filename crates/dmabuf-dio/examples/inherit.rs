@@ -4,29 +4,13 @@
 //!
 //! Usage: `dmabuf-dio load FILE -- target/debug/examples/inherit`
 
-use std::os::fd::{FromRawFd, OwnedFd};
+use dmabuf_dio::{DmaBuf, Error};
 
-use dmabuf_dio::DmaBuf;
-
-type AnyError = Box<dyn std::error::Error>;
-
-fn main() -> Result<(), AnyError> {
-    let offset: u64 = variable("DMABUF_DIO_OFFSET")?;
-    let length: u64 = variable("DMABUF_DIO_LEN")?;
-    let number: i32 = variable("DMABUF_DIO_FD")?;
-    // SAFETY: the variable says that this descriptor is inherited for us; nothing else here
-    // uses it.
-    let fd = unsafe { OwnedFd::from_raw_fd(number) };
-    let buf = DmaBuf::from_fd(fd)?;
+fn main() -> Result<(), Error> {
+    let (buf, content) = DmaBuf::from_env()?;
+    let length = content.end - content.start;
     let mut first = vec![0; length.min(16) as usize];
-    buf.map()?.read_at(offset, &mut first)?;
+    buf.map()?.read_at(content.start, &mut first)?;
     println!("{length} bytes in a {} of {}: {first:02x?}", buf.kind(), buf.len());
     Ok(())
-}
-
-fn variable<T: std::str::FromStr<Err: std::error::Error + 'static>>(
-    name: &str,
-) -> Result<T, AnyError> {
-    let text = std::env::var(name).map_err(|_| format!("{name} is not set"))?;
-    Ok(text.parse()?)
 }

@@ -22,7 +22,8 @@ fn main() -> std::process::ExitCode {
 }
 
 fn load(path: std::path::PathBuf) -> Result<(), Error> {
-    let loaded = Loader::new(path).load()?;
+    // A dma-buf, or shared memory where there are none
+    let loaded = Loader::new(path).any_kind().load()?;
     let report = &loaded.report;
     println!(
         "{} bytes in a {} (fd {}) by backend {}, {}: {:.2} GB/s",

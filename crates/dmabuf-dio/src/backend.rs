@@ -4,28 +4,26 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
-
 use crate::buf::Kind;
 use crate::errno::Errno;
 use crate::error::Direction;
 
 /// A way to move bytes between a file and a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Backend {
     /// The kernel module's ioctls: a fresh load allocates memory that is not zeroed first and
     /// reads into it while the rest is still being allocated.
     Module,
     /// The dma-buf's pages as `io_uring` fixed buffers, lent by the kernel module (Linux 7.3).
-    #[serde(rename = "slot")]
+    #[cfg_attr(feature = "serde", serde(rename = "slot"))]
     UringSlot,
     /// The system heap reads the file while it allocates the buffer, in one call: only for fresh
     /// loads, on a kernel with the patch series.
     Heap,
     /// `copy_file_range(2)` between the file and a dma-buf, on a kernel with the patch series.
-    #[serde(rename = "copy_file_range")]
+    #[cfg_attr(feature = "serde", serde(rename = "copy_file_range"))]
     CopyFileRange,
     /// As [`Memfd`](Self::Memfd), and then a dma-buf over its pages by `/dev/udmabuf`.
     Udmabuf,
@@ -47,7 +45,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// All that load into a buffer, in the order in which a fresh load tries them.
+    /// All that load into a buffer.
     pub const ALL: [Self; 7] = [
         Self::Module,
         Self::UringSlot,
@@ -86,6 +84,21 @@ impl Backend {
         }
     }
 
+    /// Those that load into a new buffer of that kind, in the order in which they are tried.
+    pub const fn for_new(kind: Kind) -> &'static [Self] {
+        match kind {
+            Kind::DmaBuf => &[
+                Self::Module,
+                Self::UringSlot,
+                Self::Heap,
+                Self::CopyFileRange,
+                Self::Udmabuf,
+                Self::Buffered,
+            ],
+            Kind::Memfd => &[Self::Memfd, Self::Buffered],
+        }
+    }
+
     /// Those that can move bytes between a file and an existing buffer of that kind, in the
     /// order in which they are tried.
     pub const fn for_existing(kind: Kind) -> &'static [Self] {
@@ -110,6 +123,10 @@ impl Backend {
 
     pub(crate) fn refuse_buffer(self) -> Refusal {
         self.refuse("it makes no buffer that could be shared").remedy("call Loader::load_private")
+    }
+
+    pub(crate) fn refuse_new(self, kind: Kind) -> Refusal {
+        self.refuse(format!("it makes no {kind}")).remedy(use_one_of(Self::for_new(kind)))
     }
 
     pub(crate) fn refuse_kind(self, kind: Kind, direction: Direction) -> Refusal {
@@ -162,8 +179,8 @@ impl FromStr for Backend {
 }
 
 /// Why the kernel module does not borrow the pages of a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum NotLent {
     /// Nobody vouches that the buffers of this exporter stay in place while their pages are
@@ -179,7 +196,8 @@ pub enum NotLent {
 }
 
 /// Why a backend is not available.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Refusal {
     /// The backend.
@@ -192,7 +210,7 @@ pub struct Refusal {
     pub remedy: Option<String>,
     /// For the backends of the kernel module: why it does not borrow the pages of this buffer, if
     /// it does not.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub not_lent: Option<NotLent>,
 }
 
@@ -219,6 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(feature = "serde")]
     fn refusals_of_a_buffer_have_one_word_more() {
         let refusal = Backend::Module.refuse("why").remedy("what");
         let json = |refusal: &Refusal| serde_json::to_string(refusal).expect("JSON");
@@ -232,6 +251,7 @@ mod tests {
     fn names_round_trip() {
         for backend in Backend::ALL {
             assert_eq!(backend.name().parse(), Ok(backend));
+            #[cfg(feature = "serde")]
             assert_eq!(
                 serde_json::to_string(&backend).expect("JSON"),
                 format!("\"{}\"", backend.name())

@@ -3,22 +3,25 @@
 
 use std::ffi::CString;
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::str::FromStr;
 
 use dmabuf_dio_sys::dmabuf::{self, Access};
 use rustix::fs::{FileType, MemfdFlags, OFlags, SealFlags, SeekFrom};
 use rustix::io::Errno as Os;
 
+use crate::available::{self, Charged};
 use crate::backend::Backend;
 use crate::error::{Attempt, Error, Result};
+use crate::file;
 use crate::heap;
 use crate::map::{Map, MapMut};
 use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes};
-use crate::tmpfs;
 
 /// What a buffer's file descriptor is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Kind {
     /// A dma-buf: devices can import it.
     DmaBuf,
@@ -63,16 +66,59 @@ impl DmaBuf {
         Self::try_alloc(Backend::Buffered, len).map_err(|attempt| match attempt {
             Attempt::Failed(error) => error,
             Attempt::Refused(refusal) => {
-                Error::Unavailable { asked: None, refusals: vec![refusal] }
+                Error::Unavailable { asked: None, kind: None, refusals: vec![refusal] }
             }
         })
     }
 
+    /// As [`alloc`](Self::alloc), from the heap of that name in `/dev/dma_heap`: one that gives
+    /// contiguous memory, say, to a device that has no IOMMU.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Heap`]; [`Error::NoMemory`]; [`Error::Buffer`].
+    pub fn alloc_from(heap: &str, len: u64) -> Result<Self> {
+        let error = |errno: Os| Error::Heap { heap: heap.to_owned(), errno: errno.into() };
+        if heap.is_empty() || heap.starts_with('.') || heap.contains('/') {
+            return Err(error(Os::INVAL));
+        }
+        let path = format!("{}/{heap}", dmabuf_dio_sys::heap::DIRECTORY);
+        let device = dmabuf_dio_sys::heap::open(&path).map_err(error)?;
+        Self::alloc_by(&device, len)
+    }
+
+    /// Takes over the buffer that `dmabuf-dio load FILE -- PROGRAM` hands to PROGRAM, by the
+    /// variables `DMABUF_DIO_FD`, `DMABUF_DIO_OFFSET` and `DMABUF_DIO_LEN`. Returns a descriptor of
+    /// its own, and where in the buffer the content is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Environment`]; [`Error::NotABuffer`]; [`Error::RangeBeyondBuffer`];
+    /// [`Error::Buffer`] with `EBADF` if there is no such descriptor.
+    pub fn from_env() -> Result<(Self, Range<u64>)> {
+        let number: i32 = variable("DMABUF_DIO_FD")?;
+        let offset: u64 = variable("DMABUF_DIO_OFFSET")?;
+        let length: u64 = variable("DMABUF_DIO_LEN")?;
+        // SAFETY: the call claims nothing: it makes a descriptor, or fails if there is none of
+        // that number.
+        let fd = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+        if fd < 0 {
+            return Err(Error::Buffer { call: "inherit", errno: Os::BADF.into() });
+        }
+        // SAFETY: it was made just now, and is nobody else's.
+        let buf = Self::from_fd(unsafe { OwnedFd::from_raw_fd(fd) })?;
+        buf.check_range(offset, length)?;
+        Ok((buf, offset..offset + length))
+    }
+
     /// As [`alloc`](Self::alloc), with the refusal in the name of `backend`.
     pub(crate) fn try_alloc(backend: Backend, len: u64) -> Result<Self, Attempt> {
-        let device = heap::open(backend)?;
-        memory::ensure_available(len)?;
-        let fd = dmabuf_dio_sys::heap::alloc(device.as_fd(), len).map_err(|errno| match errno {
+        Ok(Self::alloc_by(&heap::open(backend)?, len)?)
+    }
+
+    fn alloc_by(heap: &OwnedFd, len: u64) -> Result<Self> {
+        available::ensure(len, Charged::Nobody)?;
+        let fd = dmabuf_dio_sys::heap::alloc(heap.as_fd(), len).map_err(|errno| match errno {
             Os::NOMEM => Error::NoMemory { wanted: len, available: None },
             _ => Error::Buffer { call: "allocate", errno: errno.into() },
         })?;
@@ -88,31 +134,31 @@ impl DmaBuf {
     pub fn memfd(len: u64) -> Result<Self> {
         let len = memory::round_up(len, memory::page_size())
             .ok_or(Error::RangeOverflow { offset: 0, length: len })?;
-        Self::create_memfd(len, MemfdFlags::empty())
+        Self::create_memfd(len, MemfdFlags::empty(), SealFlags::SHRINK)
             .map_err(|errno| Error::Buffer { call: "create", errno: errno.into() })
     }
 
     /// Creates a memfd of huge pages, reserved for it, of `len` bytes rounded up to those.
     pub(crate) fn memfd_huge(len: u64) -> rustix::io::Result<(Self, Mapping)> {
         let len = memory::round_up(len, HUGE_PAGE).ok_or(Os::OVERFLOW)?;
-        let buf = Self::create_memfd(len, MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB)?;
+        let huge = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        let buf = Self::create_memfd(len, huge, SealFlags::SHRINK | SealFlags::GROW)?;
         // The mapping is what reserves the pages: without it a touch could kill us.
         let mapping = buf.mapping(true).map_err(|_| Os::NOMEM)?;
         Ok((buf, mapping))
     }
 
-    /// Creates a file for shared memory in huge pages, of `len` bytes. It cannot be sealed.
-    pub(crate) fn tmpfs(len: u64) -> rustix::io::Result<Self> {
-        let fd = tmpfs::create(len)?;
-        rustix::fs::ftruncate(&fd, len)?;
-        Ok(Self { fd, len, kind: Kind::Memfd, writable: true, lasting: false })
+    /// Creates a memfd of exactly `len` bytes, that nobody can shrink or grow.
+    pub(crate) fn memfd_exact(len: u64) -> rustix::io::Result<Self> {
+        Self::create_memfd(len, MemfdFlags::empty(), SealFlags::SHRINK | SealFlags::GROW)
     }
 
-    fn create_memfd(len: u64, flags: MemfdFlags) -> rustix::io::Result<Self> {
+    fn create_memfd(len: u64, flags: MemfdFlags, seals: SealFlags) -> rustix::io::Result<Self> {
+        file::check_size(len)?;
         let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create("dmabuf-dio", flags)?;
         rustix::fs::ftruncate(&fd, len)?;
-        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK)?;
+        rustix::fs::fcntl_add_seals(&fd, seals)?;
         let lasting = is_lasting(fd.as_fd());
         Ok(Self { fd, len, kind: Kind::Memfd, writable: true, lasting })
     }
@@ -230,12 +276,16 @@ impl DmaBuf {
 
     /// Maps all of it, with no access begun.
     pub(crate) fn mapping(&self, writable: bool) -> Result<Mapping> {
-        let mapping = Mapping::new(self.as_fd(), self.len, writable)?;
+        Ok(self.vouch_for(Mapping::new(self.as_fd(), self.len, writable)?))
+    }
+
+    /// Tells a mapping of this buffer's pages whether they last.
+    pub(crate) fn vouch_for(&self, mapping: Mapping) -> Mapping {
         if !self.lasting {
-            return Ok(mapping);
+            return mapping;
         }
-        // SAFETY: it has `len` bytes for life: it is a dma-buf, or sealed.
-        Ok(unsafe { mapping.lasting() })
+        // SAFETY: it has its bytes for life: it is a dma-buf, or sealed.
+        unsafe { mapping.lasting() }
     }
 
     /// Brackets CPU access; does nothing for a memfd.
@@ -257,7 +307,8 @@ impl DmaBuf {
         }
     }
 
-    /// In what pages a memfd's memory came; `None` for a dma-buf, which does not tell.
+    /// In what pages a memfd's memory came; `None` for a dma-buf, which does not tell, and where the
+    /// pages cannot be made ready to be looked at.
     ///
     /// Touches every page to find out, and so allocates those that the memfd does not have yet.
     pub fn page_sizes(&self) -> Option<PageSizes> {
@@ -321,6 +372,16 @@ impl TryFrom<OwnedFd> for DmaBuf {
     }
 }
 
+/// A number in the environment.
+fn variable<T: FromStr>(variable: &'static str) -> Result<T> {
+    let Some(text) = std::env::var_os(variable) else {
+        return Err(Error::Environment { variable, found: None });
+    };
+    let text = text.to_string_lossy();
+    let error = |_| Error::Environment { variable, found: Some(text.clone().into_owned()) };
+    text.parse().map_err(error)
+}
+
 /// Finds out what a descriptor is.
 fn kind_of(fd: BorrowedFd<'_>) -> Result<Kind> {
     if is_dmabuf(fd) {
@@ -347,11 +408,12 @@ fn is_nameless_tmpfs(fd: BorrowedFd<'_>) -> bool {
 }
 
 /// Whether a memfd keeps the pages that it has, and gets those that it has not: it is sealed
-/// against shrinking, and it is not of huge pages. Of those a hole can be made for all the seal, and
-/// there may be no page to fill it.
+/// against shrinking, it is not of huge pages, and the kernel is generous. Holes can be made for all the
+/// seal, and there may be no page to fill one.
 fn is_lasting(fd: BorrowedFd<'_>) -> bool {
     rustix::fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
         && is_tmpfs(fd)
+        && available::overcommits()
 }
 
 /// Whether a descriptor is a file on a tmpfs.
@@ -402,8 +464,9 @@ mod tests {
 
     #[test]
     fn other_descriptors_are_refused() {
-        let file = tempfile::tempfile().expect("temporary file");
-        let error = DmaBuf::from_fd(file.into()).expect_err("a file is no buffer");
+        // With a name, as one without is a buffer where the folder for such files is in memory.
+        let file = tempfile::NamedTempFile::new().expect("temporary file");
+        let error = DmaBuf::from_fd(file.reopen().expect("again").into()).expect_err("no buffer");
         assert!(matches!(error, Error::NotABuffer { .. }), "{error}");
     }
 }

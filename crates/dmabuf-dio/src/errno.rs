@@ -3,8 +3,6 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
-
 /// An error number of the kernel. Displays as name and meaning: `EIO (Input/output error)`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(i32);
@@ -61,8 +59,9 @@ impl fmt::Debug for Errno {
     }
 }
 
-impl Serialize for Errno {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+#[cfg(feature = "serde")]
+impl serde::Serialize for Errno {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.name() {
             Some(name) => serializer.serialize_str(name),
             None => serializer.serialize_str(&self.0.to_string()),
@@ -107,6 +106,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "serde")]
     fn reports_hold_the_name_or_the_number() {
         let text = |number| serde_json::to_string(&Errno::from_raw(number)).expect("text");
         assert_eq!(text(libc::ENOSPC), "\"ENOSPC\"");

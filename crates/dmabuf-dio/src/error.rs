@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::backend::{Backend, Refusal};
+use crate::buf::Kind;
 use crate::errno::Errno;
 use crate::file::File;
 
@@ -12,8 +13,8 @@ use crate::file::File;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Which way the bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Direction {
     /// From a file to a buffer.
     Load,
@@ -64,6 +65,15 @@ pub enum Error {
         found: &'static str,
     },
 
+    /// The target of a save is a symbolic link to nothing. It is neither followed nor replaced.
+    #[error("{}: a symbolic link to {}, which does not exist", path.display(), leads_to.display())]
+    DanglingLink {
+        /// The link.
+        path: PathBuf,
+        /// What it says.
+        leads_to: PathBuf,
+    },
+
     /// The whole file was asked for, and it has no bytes.
     #[error("{}: the file is empty, and a buffer has at least one byte", path.display())]
     EmptyFile {
@@ -82,7 +92,7 @@ pub enum Error {
 
     /// The file ends before the range does, or was truncated while it was read.
     #[error(
-        "{}: the file ends at byte {end}, the range {offset}..{} does not ({done} bytes read)",
+        "{}: the file has {end} bytes, the range {offset}..{} goes beyond them ({done} bytes read)",
         path.display(), offset.saturating_add(*length)
     )]
     ShortFile {
@@ -92,7 +102,7 @@ pub enum Error {
         offset: u64,
         /// Length of the range.
         length: u64,
-        /// Where the file ends.
+        /// Where the file ends, which may be before the range begins.
         end: u64,
         /// Bytes read, from the start of the range without a gap.
         done: u64,
@@ -233,6 +243,24 @@ pub enum Error {
         errno: Errno,
     },
 
+    /// There is no such dma-heap, or this user may not open it.
+    #[error("the heap {heap} cannot be opened: {errno}")]
+    Heap {
+        /// Its name.
+        heap: String,
+        /// `ENOENT`, `EACCES`, ...; `EINVAL` for what is no name of a heap.
+        errno: Errno,
+    },
+
+    /// The environment names no buffer.
+    #[error("{variable} {}", found.as_ref().map_or_else(|| "is not set".into(), |text| format!("is no number: {text}")))]
+    Environment {
+        /// The variable.
+        variable: &'static str,
+        /// What it has, if it is set.
+        found: Option<String>,
+    },
+
     /// The process cannot have another thread.
     #[error("cannot start a thread: {errno}")]
     Thread {
@@ -273,7 +301,8 @@ pub enum Error {
         need: &'static str,
     },
 
-    /// A step of making the target file failed; the target is as it was.
+    /// A step of making the target file failed. The target is as it was, unless the step is to make
+    /// its name durable: then it has been replaced, and may be the former one after a power failure.
     #[error("{}: cannot {step}: {errno}", path.display())]
     Target {
         /// The target.
@@ -285,10 +314,13 @@ pub enum Error {
     },
 
     /// The backend that was asked for, or every backend, is unavailable.
-    #[error("{}", unavailable_text(*asked, refusals))]
+    #[error("{}", unavailable_text(*asked, *kind, refusals))]
     Unavailable {
         /// The one that was asked for; `None` if any would have done.
         asked: Option<Backend>,
+        /// What a [`Loader`](crate::Loader) was to make, and no backend makes here: without it there
+        /// may be another kind of buffer. `None` where that is not so.
+        kind: Option<Kind>,
         /// Why, for each that was tried.
         refusals: Vec<Refusal>,
     },
@@ -311,17 +343,31 @@ fn available_text(available: Option<u64>) -> String {
     available.map_or_else(String::new, |bytes| format!(": {bytes} bytes are available"))
 }
 
-fn unavailable_text(asked: Option<Backend>, refusals: &[Refusal]) -> String {
+fn unavailable_text(asked: Option<Backend>, kind: Option<Kind>, refusals: &[Refusal]) -> String {
     let reasons: Vec<String> =
         refusals.iter().map(|refusal| format!("{}: {}", refusal.backend, refusal.reason)).collect();
-    match asked {
-        Some(backend) => match refusals.first() {
+    let reasons = reasons.join("; ");
+    match (asked, kind) {
+        (Some(backend), _) => match refusals.first() {
             Some(refusal) => format!("backend {backend} is not available: {}", refusal.reason),
             None => format!("backend {backend} is not available"),
         },
-        None => format!("no backend is available ({})", reasons.join("; ")),
+        (None, Some(kind)) => format!("no {kind} can be had here ({reasons})"),
+        (None, None) => format!("no backend is available ({reasons})"),
     }
 }
+
+fn unavailable_hint(kind: Option<Kind>, refusals: &[Refusal]) -> String {
+    let remedy = refusals.iter().find_map(|refusal| refusal.remedy.clone());
+    match (remedy, kind) {
+        (Some(remedy), None) => remedy,
+        (Some(remedy), Some(_)) => format!("{remedy}, or {ANY_KIND}"),
+        (None, None) => "choose another backend, or let one be chosen".into(),
+        (None, Some(_)) => ANY_KIND.into(),
+    }
+}
+
+const ANY_KIND: &str = "take whatever memory there is: Loader::any_kind()";
 
 impl Error {
     pub(crate) fn in_flight(file: &File, direction: Direction, errno: Errno) -> Self {
@@ -339,11 +385,18 @@ impl Error {
                 "open the file with O_WRONLY or O_RDWR and without O_APPEND".into()
             }
             Self::NotAFile { .. } => "name a regular file or a block device".into(),
+            Self::DanglingLink { path, .. } => format!(
+                "create the file that it leads to first, or remove the link: rm {}",
+                path.display()
+            ),
             Self::EmptyFile { .. } => {
                 "name a file with content; files of /proc and /sys show no length: copy them first"
                     .into()
             }
             Self::EmptyRange { .. } => "ask for at least 1 byte".into(),
+            Self::ShortFile { end, offset, .. } if offset >= end => {
+                format!("begin before byte {end}, and let no one truncate the file meanwhile")
+            }
             Self::ShortFile { end, offset, .. } => {
                 let left = end.saturating_sub(*offset);
                 format!(
@@ -382,6 +435,13 @@ impl Error {
             }
             Self::ReadOnlyBuffer => "export or open the buffer with O_RDWR".into(),
             Self::Buffer { errno, .. } => buffer_hint(*errno).into(),
+            Self::Heap { errno, .. } if errno.raw() == libc::EACCES => {
+                "run as root, or give this user the right to read it, in /dev/dma_heap".into()
+            }
+            Self::Heap { .. } => "name one of those that are there: ls /dev/dma_heap".into(),
+            Self::Environment { .. } => {
+                "run the program by dmabuf-dio load FILE -- PROGRAM, which sets it".into()
+            }
             Self::Thread { .. } => {
                 "allow more: ulimit -u, and pids.max of the control group".into()
             }
@@ -392,10 +452,7 @@ impl Error {
                 path.display()
             ),
             Self::Setting { name, need, .. } => format!("choose another {name}: {need}"),
-            Self::Unavailable { refusals, .. } => refusals
-                .iter()
-                .find_map(|refusal| refusal.remedy.clone())
-                .unwrap_or_else(|| "choose another backend, or let one be chosen".into()),
+            Self::Unavailable { kind, refusals, .. } => unavailable_hint(*kind, refusals),
             Self::Cancelled { .. } => "start again".into(),
         }
     }
@@ -409,6 +466,7 @@ impl Error {
             | Self::Buffer { errno, .. }
             | Self::Thread { errno }
             | Self::Stream { errno, .. }
+            | Self::Heap { errno, .. }
             | Self::Target { errno, .. } => Some(*errno),
             Self::NoMemory { .. } => Some(Errno::from_raw(libc::ENOMEM)),
             Self::Unsynced { .. } => Some(Errno::from_raw(libc::EBUSY)),
@@ -441,13 +499,15 @@ fn transfer_hint(errno: Errno) -> &'static str {
     match errno.raw() {
         libc::EIO => "the storage device reports an error: see dmesg",
         libc::ENOSPC | libc::EDQUOT => "free space on the file system",
-        libc::EFBIG => "the file system does not take a file of that size",
+        libc::EFBIG => "the file system or ulimit -f does not allow a file of that size",
         libc::EINVAL => {
             "the kernel does not take this alignment: choose offsets that are multiples of 4096"
         }
-        libc::ENOMEM => "free memory, or choose a smaller chunk or depth",
+        libc::ENOMEM => "free memory, or choose a smaller block size or queue depth",
         libc::EACCES | libc::EPERM => "look at the permissions of the file and its directory",
         libc::EROFS => "mount the file system writable",
+        libc::ENOENT | libc::ENOTDIR => "the folder has to be there: check the path",
+        libc::EISDIR => "name a file, with no slash behind it: in a folder, which has to be there",
         libc::EBUSY => "something else uses it: see lsof",
         libc::EFAULT => SHRUNK,
         _ => "see dmesg for what the kernel says about it",
@@ -460,6 +520,8 @@ fn buffer_hint(errno: Errno) -> &'static str {
         libc::EACCES | libc::EPERM => "the descriptor's access mode does not allow it",
         libc::EMFILE | libc::ENFILE => "allow more open files: ulimit -n",
         libc::EFAULT => SHRUNK,
+        libc::EFBIG => "raise the limit on the length of files, memfds included: ulimit -f",
+        libc::EHWPOISON => "a page of the memory is broken: see dmesg",
         libc::EINVAL | libc::ENOTTY | libc::ENODEV | libc::EOPNOTSUPP => {
             "the buffer's exporter does not offer it: use a buffer from /dev/dma_heap/system"
         }

@@ -337,6 +337,13 @@ pub(crate) fn check_type(path: &Path, file_type: FileType) -> Result<()> {
     Err(Error::NotAFile { path: path.to_owned(), found })
 }
 
+/// Fails with `EFBIG` if no file of this process may have `end` bytes, memfds included: the kernel
+/// would send `SIGXFSZ`, which ends the process (`RLIMIT_FSIZE` in getrlimit(2)).
+pub(crate) fn check_size(end: u64) -> rustix::io::Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if limit.is_some_and(|limit| end > limit) { Err(rustix::io::Errno::FBIG) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -61,6 +61,7 @@ pub mod stream;
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+mod available;
 mod bracket;
 mod extent;
 mod file;
@@ -74,7 +75,6 @@ mod run;
 mod shared;
 mod target;
 mod threads;
-mod tmpfs;
 mod uring;
 mod via;
 

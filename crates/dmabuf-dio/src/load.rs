@@ -2,15 +2,15 @@
 //! Loading: from a file to a buffer.
 
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
 
 use crate::backend::Backend;
-use crate::buf::DmaBuf;
+use crate::buf::{DmaBuf, Kind};
 use crate::control::Watch;
 use crate::error::{Direction, Error, Result};
 use crate::file::{File, Spec};
-use crate::options::{Options, option_methods};
+use crate::options::{Options, Wanted, option_methods};
 use crate::private::Private;
 use crate::report::Report;
 use crate::run::first_available;
@@ -66,6 +66,12 @@ impl Loader<'static> {
     }
 }
 
+impl<'f> From<&'f std::fs::File> for Loader<'f> {
+    fn from(file: &'f std::fs::File) -> Self {
+        Self::from_fd(file.as_fd())
+    }
+}
+
 impl<'f> Loader<'f> {
     /// Loads from an open regular file or block device, whatever its file position is, which
     /// stays. It is opened once more through `/proc/self/fd`, with `O_DIRECT`, if that works.
@@ -100,8 +106,8 @@ impl<'f> Loader<'f> {
     /// default, the system heap goes by `/sys/module/dma_heap/parameters/read_gather` alone, and
     /// memory in small pages is not made ready but copied into.
     #[must_use]
-    pub fn gather(mut self, bytes: u64) -> Self {
-        self.options.gather = Some(bytes);
+    pub fn allocation_step(mut self, bytes: u64) -> Self {
+        self.options.allocation_step = Some(bytes);
         self
     }
 
@@ -114,11 +120,29 @@ impl<'f> Loader<'f> {
         self
     }
 
-    /// Loads into a new buffer. Blocks until all of the range is there.
+    /// What the buffer of [`load`](Self::load) is to be: a dma-buf if this is not set, or what the
+    /// [`backend`](Self::backend) makes that is asked for.
+    #[must_use]
+    pub fn kind(mut self, kind: Kind) -> Self {
+        self.options.kind = Wanted::Only(kind);
+        self
+    }
+
+    /// Lets [`load`](Self::load) make whatever there is: a dma-buf where one can be made, else a
+    /// memfd.
+    #[must_use]
+    pub fn any_kind(mut self) -> Self {
+        self.options.kind = Wanted::Any;
+        self
+    }
+
+    /// Loads into a new buffer: a dma-buf, unless [`kind`](Self::kind) or
+    /// [`any_kind`](Self::any_kind) says otherwise. Blocks until all of the range is there.
     ///
     /// The buffer begins at the multiple of the page size at or below the range's start in the
-    /// file, so that the content need not be moved; see [`Loaded::data_offset`]. It is a
-    /// dma-buf or, where this system has none, a memfd.
+    /// file, so that the content need not be moved; see [`Loaded::data_offset`]. A memfd is as long
+    /// as that and the content, and neither shrinks nor grows; in reserved huge pages it is a
+    /// multiple of their size.
     ///
     /// The length is decided when the file is opened: what is appended later is not loaded.
     ///
@@ -128,7 +152,8 @@ impl<'f> Loader<'f> {
     /// [`Error::Access`]; [`Error::NotAFile`]; [`Error::EmptyFile`] and [`Error::EmptyRange`];
     /// [`Error::ShortFile`] also if the file is truncated meanwhile; [`Error::RangeOverflow`];
     /// [`Error::Setting`]; [`Error::NoMemory`]; [`Error::Transfer`], with `EIO` say;
-    /// [`Error::Cancelled`]; [`Error::Unavailable`] if the backend asked for is not available.
+    /// [`Error::Cancelled`]; [`Error::Unavailable`] if there is no such buffer here, which
+    /// [`any_kind`](Self::any_kind) would do without, or the backend asked for is not available.
     pub fn load(&self) -> Result<Loaded> {
         let (file, length) = self.open()?;
         if length == 0 {
@@ -137,11 +162,12 @@ impl<'f> Loader<'f> {
         let watch = Watch::start(&self.options.control, length);
         let task = self.task(&file, length, &watch);
         let layout = task.layout()?;
-        let run = first_available(&task, &Backend::ALL, |backend| {
-            let fresh = via::load(backend, &task)?;
+        let run = first_available(&task, &self.candidates(), |(backend, kind)| {
+            let fresh = via::load(backend, kind, &task)?;
             check_end(&task)?;
             Ok((fresh.buf, fresh.moved))
-        })?;
+        })
+        .map_err(no_dma_buf)?;
         let (buf, report) = run.report(&task, |buf| Some(buf.kind()));
         Ok(Loaded { buf, data_offset: layout.data_offset, len: length, report })
     }
@@ -166,7 +192,7 @@ impl<'f> Loader<'f> {
         let watch = Watch::start(&options.control, length);
         let task = Task { options: &options, ..self.task(&file, length, &watch) };
         let layout = task.layout()?;
-        let run = first_available(&task, &[], |_| {
+        let run = first_available(&task, &[Backend::Private], |_| {
             let loaded = via::private::load(&task, layout)?;
             check_end(&task)?;
             Ok(loaded)
@@ -180,7 +206,8 @@ impl<'f> Loader<'f> {
     /// Bytes of the buffer outside the range do not change. A length of 0 moves nothing and
     /// succeeds. Any offsets work; those in file and buffer that are congruent modulo the
     /// device's block size are moved by direct I/O, others through the page cache, as the
-    /// report then says.
+    /// report then says. Whoever reads the range meanwhile, through a view say, sees old bytes and
+    /// new ones.
     ///
     /// # Errors
     ///
@@ -188,7 +215,7 @@ impl<'f> Loader<'f> {
     /// [`Error::ReadOnlyBuffer`], [`Error::Buffer`] and [`Error::Unsynced`]. After an error the range in the buffer
     /// is undefined behind the bytes that the error says were moved; after [`Error::InFlight`] it
     /// may go on changing.
-    pub fn load_into(&self, buf: &mut DmaBuf, buf_offset: u64) -> Result<Report> {
+    pub fn load_into(&self, buf: &DmaBuf, buf_offset: u64) -> Result<Report> {
         let (file, length) = self.open()?;
         buf.check_range(buf_offset, length)?;
         if !buf.is_writable() {
@@ -196,8 +223,8 @@ impl<'f> Loader<'f> {
         }
         let watch = Watch::start(&self.options.control, length);
         let task = self.task(&file, length, &watch);
-        let buf = &*buf;
-        let run = first_available(&task, Backend::for_existing(buf.kind()), |backend| {
+        let backends = self.options.backends(Backend::for_existing(buf.kind()));
+        let run = first_available(&task, backends, |backend| {
             if length == 0 {
                 return Ok((buf, via::Moved::default()));
             }
@@ -206,6 +233,31 @@ impl<'f> Loader<'f> {
             Ok((buf, moved))
         })?;
         Ok(run.report(&task, |buf| Some(buf.kind())).1)
+    }
+
+    /// What to try for a new buffer, in this order.
+    fn candidates(&self) -> Vec<(Backend, Kind)> {
+        let kinds: &[Kind] = match (self.options.kind, self.options.backend) {
+            (Wanted::Only(Kind::DmaBuf), _) | (Wanted::Unsaid, None) => &[Kind::DmaBuf],
+            (Wanted::Only(Kind::Memfd), _) => &[Kind::Memfd],
+            (Wanted::Any, _) | (Wanted::Unsaid, Some(_)) => &[Kind::DmaBuf, Kind::Memfd],
+        };
+        let of_kind = |kind| {
+            let order = Backend::for_new(kind);
+            order.iter().map(move |&backend| (backend, kind))
+        };
+        let all = kinds.iter().copied().flat_map(of_kind);
+        match self.options.backend {
+            None => all.collect(),
+            Some(asked) => {
+                let mut makes: Vec<_> = all.filter(|(backend, _)| *backend == asked).collect();
+                if makes.is_empty() {
+                    // It says so itself.
+                    makes.push((asked, kinds[0]));
+                }
+                makes
+            }
+        }
     }
 
     fn task<'a>(&'a self, file: &'a File, length: u64, watch: &'a Watch<'a>) -> Task<'a> {
@@ -232,6 +284,16 @@ impl<'f> Loader<'f> {
             None => end - offset,
         };
         Ok((file, length))
+    }
+}
+
+/// A memfd can be had everywhere: where no backend would do, what was wanted is a dma-buf.
+fn no_dma_buf(error: Error) -> Error {
+    match error {
+        Error::Unavailable { asked: None, refusals, .. } => {
+            Error::Unavailable { asked: None, kind: Some(Kind::DmaBuf), refusals }
+        }
+        error => error,
     }
 }
 

@@ -162,6 +162,20 @@ pub(crate) fn judge(
     (mode, evidence)
 }
 
+/// How many bytes went through the page cache, as far as a transfer that was so judged tells: from
+/// there and to there the CPU copies.
+pub(crate) fn through_cache(mode: Mode, bytes: u64, unallocated: u64, cost: &Cost) -> u64 {
+    match mode {
+        Mode::Buffered | Mode::PageCache => bytes,
+        Mode::Mixed => {
+            let grown = cost.cache_growth.map_or(0, |grown| grown.max(0) as u64);
+            let given = cost.storage.unwrap_or(0).saturating_add(unallocated);
+            grown.max(bytes.saturating_sub(given)).min(bytes)
+        }
+        Mode::Direct | Mode::Unknown => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

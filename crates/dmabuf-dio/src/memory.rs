@@ -9,7 +9,6 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
-use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::shared::{self, Shared};
@@ -35,6 +34,8 @@ pub(crate) struct Mapping {
     len: usize,
     /// Whether its pages are there as long as it is. From and to others the kernel copies.
     lasting: bool,
+    /// Whether huge pages have to be made of small ones.
+    collapse: bool,
     kept: AtomicBool,
 }
 
@@ -57,6 +58,17 @@ impl Mapping {
     /// Maps the first `len` bytes of a file, aligned so that huge pages fit. Whoever has the file
     /// may take the pages away, unless [`lasting`](Self::lasting) says otherwise.
     pub(crate) fn new(fd: BorrowedFd<'_>, len: u64, writable: bool) -> Result<Self> {
+        Self::of_file(fd, len, len, writable)
+    }
+
+    /// Maps the first `len` bytes of a memfd for writing. The last huge page is mapped as a whole, so
+    /// that there can be one; nothing may be stored behind the memfd's last page.
+    pub(crate) fn in_huge_pages(fd: BorrowedFd<'_>, len: u64) -> Result<Self> {
+        let whole = round_up(len, HUGE_PAGE).ok_or(map_error(rustix::io::Errno::OVERFLOW))?;
+        Self::of_file(fd, len, whole, true)
+    }
+
+    fn of_file(fd: BorrowedFd<'_>, len: u64, mapped: u64, writable: bool) -> Result<Self> {
         let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         if len < HUGE_PAGE {
             let len = len as usize;
@@ -66,7 +78,7 @@ impl Mapping {
             let start = start.ok_or(map_error(rustix::io::Errno::NOMEM))?;
             return Ok(Self::of(Origin::Mapped(start, len), start.cast(), len, false));
         }
-        let mut mapping = Self::reserve(len, ProtFlags::empty(), MapFlags::NORESERVE)?;
+        let mut mapping = Self::reserve(mapped, ProtFlags::empty(), MapFlags::NORESERVE)?;
         mapping.lasting = false;
         // SAFETY: replaces pages of the reservation just made, which nobody else knows.
         unsafe {
@@ -74,6 +86,7 @@ impl Mapping {
             mm::mmap(at, mapping.len, prot, MapFlags::SHARED | MapFlags::FIXED, fd, 0)
         }
         .map_err(map_error)?;
+        mapping.len = len as usize;
         Ok(mapping)
     }
 
@@ -110,7 +123,7 @@ impl Mapping {
     }
 
     fn of(origin: Origin, start: NonNull<u8>, len: usize, lasting: bool) -> Self {
-        Self { origin, start, len, lasting, kept: AtomicBool::new(false) }
+        Self { origin, start, len, lasting, collapse: false, kept: AtomicBool::new(false) }
     }
 
     /// Nobody can take the pages away.
@@ -198,6 +211,11 @@ impl Mapping {
             .map_err(|errno| Error::Buffer { call: "reach all of", errno: errno.into() })
     }
 
+    /// Whether somebody may take the pages away.
+    pub(crate) fn shrinks(&self) -> bool {
+        !self.lasting
+    }
+
     /// Lets the memory be there as long as the process, whoever drops this: the kernel may still
     /// write to it.
     pub(crate) fn keep(&self) {
@@ -230,7 +248,31 @@ impl Mapping {
         let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.len, advice) };
     }
 
+    /// Makes huge pages out of small ones where memory is made ready, if the kernel makes the first
+    /// one. It does so for anyone, whatever `shmem_enabled` says, since Linux 6.1: `MADV_COLLAPSE` in
+    /// madvise(2). Returns whether it did.
+    pub(crate) fn collapse(&mut self) -> bool {
+        self.collapse = self.len() >= HUGE_PAGE && self.collapse_range(0, HUGE_PAGE).is_ok();
+        self.collapse
+    }
+
+    /// Makes huge pages of a range, which are there then, out of one small page of each.
+    fn collapse_range(&self, start: u64, end: u64) -> rustix::io::Result<()> {
+        let start = start / HUGE_PAGE * HUGE_PAGE;
+        for huge in (start..end).step_by(HUGE_PAGE as usize) {
+            self.touch(huge, huge + page_size(), true)?;
+        }
+        let len = (end - start).next_multiple_of(HUGE_PAGE) as usize;
+        // SAFETY: this advice keeps the content. The last huge page was mapped as a whole, if not
+        // all of it belongs to this mapping.
+        match unsafe { libc::madvise(self.at(start).cast(), len, libc::MADV_COLLAPSE) } {
+            0 => Ok(()),
+            _ => Err(last_errno()),
+        }
+    }
+
     /// Allocates the pages of a range, which keep their content. Blocks until they are there.
+    /// [`cannot_populate`] and [`populate_error`] say what its errors mean.
     ///
     /// Huge pages that lie in the range are touched at their end first. Kernels before 7.0 zero the pages that it
     /// consists of backwards if they find it touched at its beginning, which takes twice as long
@@ -238,7 +280,10 @@ impl Mapping {
     pub(crate) fn populate(&self, offset: u64, len: u64, write: bool) -> rustix::io::Result<()> {
         let start = offset & !(page_size() - 1);
         let end = offset.saturating_add(len).min(self.len());
-        if write {
+        if write && self.collapse {
+            // Where there is no huge page there are small ones.
+            let _ = self.collapse_range(start, end);
+        } else if write {
             let mut huge = start.next_multiple_of(HUGE_PAGE);
             while huge + HUGE_PAGE <= end {
                 huge += HUGE_PAGE;
@@ -266,7 +311,7 @@ impl Mapping {
 }
 
 /// What says whether memfds get huge pages.
-pub(crate) const SHMEM_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+const SHMEM_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
 /// The value of [`SHMEM_ENABLED`] that is in force.
 pub(crate) fn shmem_enabled() -> Option<String> {
@@ -284,16 +329,60 @@ pub(crate) fn memfds_get_huge_pages() -> bool {
     shmem_enabled().is_some_and(|value| huge_unasked(&value) || value == "advise")
 }
 
+/// What would give memfds transparent huge pages where they have none, or else reserved ones.
+pub(crate) fn shared_huge_remedy() -> String {
+    if thp_is_switched_off() {
+        THP_SWITCHED_OFF.into()
+    } else if shmem_enabled().is_some() {
+        format!("echo advise | sudo tee {SHMEM_ENABLED}")
+    } else {
+        "sudo sysctl vm.nr_overcommit_hugepages=4096".into()
+    }
+}
+
+/// What would give memory of this process alone transparent huge pages where it has none.
+pub(crate) fn private_huge_remedy() -> &'static str {
+    if thp_is_switched_off() {
+        THP_SWITCHED_OFF
+    } else {
+        "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
+    }
+}
+
+const THP_SWITCHED_OFF: &str = "start this process without prctl(PR_SET_THP_DISABLE), which it has \
+                                inherited or called: THP_enabled in /proc/self/status is 0";
+
+/// Whether this process has none, whatever the settings of the system are. (3 says that it has them
+/// where it asks for them, as is done here.)
+fn thp_is_switched_off() -> bool {
+    // SAFETY: the call takes numbers.
+    unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0_u64, 0_u64, 0_u64, 0_u64) == 1 }
+}
+
 fn huge_unasked(shmem_enabled: &str) -> bool {
     ["always", "within_size", "force"].contains(&shmem_enabled)
 }
 
-/// Why there are no pages for a buffer of `wanted` bytes.
-pub(crate) fn populate_error(errno: rustix::io::Errno, wanted: u64) -> Error {
+/// Whether populating failed for a reason that touching the pages does not have: the kernel (before
+/// Linux 5.14, or one that is none) does not know the advice, or a filter of system calls forbids it.
+pub(crate) fn cannot_populate(errno: rustix::io::Errno) -> bool {
+    use rustix::io::Errno as Os;
+    matches!(errno, Os::INVAL | Os::NOSYS | Os::PERM)
+}
+
+/// Why there are no pages for a buffer of `wanted` bytes, of which somebody may have taken some away,
+/// or nobody. `EFAULT` says that a touch would be `SIGBUS`: they were taken away, or there are none.
+pub(crate) fn populate_error(errno: rustix::io::Errno, wanted: u64, shrinks: bool) -> Error {
     match errno {
         rustix::io::Errno::NOMEM => Error::NoMemory { wanted, available: None },
+        rustix::io::Errno::FAULT if !shrinks => Error::NoMemory { wanted, available: None },
         _ => Error::Buffer { call: "allocate the pages of", errno: errno.into() },
     }
+}
+
+fn last_errno() -> rustix::io::Errno {
+    let error = std::io::Error::last_os_error();
+    rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::INVAL)
 }
 
 fn map_error(errno: rustix::io::Errno) -> Error {
@@ -317,7 +406,8 @@ impl Drop for Mapping {
 }
 
 /// In what pages the memory of a buffer came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct PageSizes {
     /// The page size of most of the memory, in bytes.
@@ -362,32 +452,6 @@ impl PageSizes {
     }
 }
 
-/// What is allocated without a look at how much memory there is, which takes longer than reading
-/// a small file.
-const LITTLE: u64 = 16 << 20;
-
-/// Fails if a buffer of `wanted` bytes does not fit into the memory that is free or can be made
-/// free: to allocate it all the same would wake the OOM killer.
-pub(crate) fn ensure_available(wanted: u64) -> Result<()> {
-    if wanted <= LITTLE {
-        return Ok(());
-    }
-    let Ok(meminfo) = std::fs::read_to_string("/proc/meminfo") else { return Ok(()) };
-    let Some(available) = field_kib(&meminfo, "MemAvailable") else { return Ok(()) };
-    let available = (available + field_kib(&meminfo, "SwapFree").unwrap_or(0)) * 1024;
-    if wanted > available {
-        return Err(Error::NoMemory { wanted, available: Some(available) });
-    }
-    Ok(())
-}
-
-/// A number out of a file of `name: number kB` lines.
-pub(crate) fn field_kib(text: &str, name: &str) -> Option<u64> {
-    text.lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-        .and_then(|value| value.split_ascii_whitespace().next()?.parse().ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -410,15 +474,25 @@ mod tests {
     }
 
     #[test]
+    fn pages_that_nobody_took_away_are_missing_for_want_of_memory() {
+        use rustix::io::Errno as Os;
+        for (errno, shrinks, short) in [
+            (Os::NOMEM, true, true),
+            (Os::NOMEM, false, true),
+            (Os::FAULT, true, false),
+            (Os::FAULT, false, true),
+            (Os::HWPOISON, false, false),
+        ] {
+            let error = populate_error(errno, 4096, shrinks);
+            assert_eq!(matches!(error, Error::NoMemory { .. }), short, "{errno}: {error}");
+            assert!(short || error.errno() == Some(errno.into()), "{errno}: {error}");
+        }
+    }
+
+    #[test]
     fn rounding() {
         assert_eq!(round_up(0, 4096), Some(0));
         assert_eq!(round_up(1, 4096), Some(4096));
         assert_eq!(round_up(u64::MAX, 4096), None);
-    }
-
-    #[test]
-    fn more_than_there_is() {
-        assert!(matches!(ensure_available(1 << 60), Err(Error::NoMemory { .. })));
-        assert!(ensure_available(4096).is_ok());
     }
 }

@@ -2,20 +2,33 @@
 //! Settings that loading and saving have in common.
 
 use crate::backend::Backend;
+use crate::buf::Kind;
 use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::memory::page_size;
 
 const MAX_CHUNK: u64 = 1 << 30;
 const MAX_DEPTH: u32 = 1024;
-const MAX_GATHER: u64 = 1 << 30;
+const MAX_STEP: u64 = 1 << 30;
+
+/// What the buffer of a load is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// A dma-buf, or what the backend makes that is asked for.
+    #[default]
+    Unsaid,
+    Only(Kind),
+    /// A dma-buf where one can be made, else a memfd.
+    Any,
+}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) backend: Option<Backend>,
-    pub(crate) chunk: Option<u64>,
-    pub(crate) depth: Option<u32>,
-    pub(crate) gather: Option<u64>,
+    pub(crate) kind: Wanted,
+    pub(crate) block_size: Option<u64>,
+    pub(crate) queue_depth: Option<u32>,
+    pub(crate) allocation_step: Option<u64>,
     pub(crate) direct: bool,
     pub(crate) huge_pages: bool,
     pub(crate) control: Control,
@@ -25,9 +38,10 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             backend: None,
-            chunk: None,
-            depth: None,
-            gather: None,
+            kind: Wanted::Unsaid,
+            block_size: None,
+            queue_depth: None,
+            allocation_step: None,
             direct: true,
             huge_pages: true,
             control: Control::default(),
@@ -36,10 +50,25 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The backends to try of those in `order`: all, or the one that was asked for.
+    pub(crate) fn backends<'a>(&'a self, order: &'a [Backend]) -> &'a [Backend] {
+        self.backend.as_ref().map_or(order, std::slice::from_ref)
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         let sizes = [
-            ("chunk", self.chunk, MAX_CHUNK, "a multiple of the page size, at most 1 GiB"),
-            ("gather", self.gather, MAX_GATHER, "a multiple of the page size, at most 1 GiB"),
+            (
+                "block_size",
+                self.block_size,
+                MAX_CHUNK,
+                "a multiple of the page size, at most 1 GiB",
+            ),
+            (
+                "allocation_step",
+                self.allocation_step,
+                MAX_STEP,
+                "a multiple of the page size, at most 1 GiB",
+            ),
         ];
         for (name, value, max, need) in sizes {
             if let Some(value) = value
@@ -48,9 +77,13 @@ impl Options {
                 return Err(Error::Setting { name, value, need });
             }
         }
-        match self.depth {
-            Some(depth) if depth == 0 || depth > MAX_DEPTH => {
-                Err(Error::Setting { name: "depth", value: depth.into(), need: "from 1 to 1024" })
+        match self.queue_depth {
+            Some(queue_depth) if queue_depth == 0 || queue_depth > MAX_DEPTH => {
+                Err(Error::Setting {
+                    name: "queue_depth",
+                    value: queue_depth.into(),
+                    need: "from 1 to 1024",
+                })
             }
             _ => Ok(()),
         }
@@ -106,8 +139,8 @@ macro_rules! option_methods {
         /// default, and `copy_file_range` moves as much per call as time
         /// allows. The system heap makes one request of all.
         #[must_use]
-        pub fn chunk(mut self, bytes: u64) -> Self {
-            self.options.chunk = Some(bytes);
+        pub fn block_size(mut self, bytes: u64) -> Self {
+            self.options.block_size = Some(bytes);
             self
         }
 
@@ -115,8 +148,8 @@ macro_rules! option_methods {
         /// own default. The
         /// system heap and `copy_file_range` leave that to the kernel.
         #[must_use]
-        pub fn depth(mut self, requests: u32) -> Self {
-            self.options.depth = Some(requests);
+        pub fn queue_depth(mut self, requests: u32) -> Self {
+            self.options.queue_depth = Some(requests);
             self
         }
     };
@@ -130,37 +163,50 @@ mod tests {
 
     #[test]
     fn nobody_has_to_set_anything() {
-        let Options { backend, chunk, depth, gather, direct, huge_pages, control } =
-            Options::default();
-        assert_eq!((backend, chunk, depth, gather), (None, None, None, None));
+        let Options {
+            backend,
+            kind,
+            block_size,
+            queue_depth,
+            allocation_step,
+            direct,
+            huge_pages,
+            control,
+        } = Options::default();
+        assert_eq!(kind, Wanted::Unsaid);
+        assert_eq!((backend, block_size, queue_depth, allocation_step), (None, None, None, None));
         assert!(direct && huge_pages && control.progress.is_none());
         assert!(Options::default().check().is_ok());
     }
 
     #[test]
     fn settings_are_checked() {
-        let ok = Options { chunk: Some(4096), depth: Some(1024), ..Options::default() };
+        let ok = Options { block_size: Some(4096), queue_depth: Some(1024), ..Options::default() };
         assert!(ok.check().is_ok());
-        for chunk in [0, 1, 4097, MAX_CHUNK + 4096] {
-            let options = Options { chunk: Some(chunk), ..Options::default() };
-            assert!(matches!(options.check(), Err(Error::Setting { name: "chunk", .. })));
+        for block_size in [0, 1, 4097, MAX_CHUNK + 4096] {
+            let options = Options { block_size: Some(block_size), ..Options::default() };
+            assert!(matches!(options.check(), Err(Error::Setting { name: "block_size", .. })));
         }
-        for gather in [0, 1, 4095, MAX_GATHER + 4096] {
-            let options = Options { gather: Some(gather), ..Options::default() };
-            assert!(matches!(options.check(), Err(Error::Setting { name: "gather", .. })));
+        for allocation_step in [0, 1, 4095, MAX_STEP + 4096] {
+            let options = Options { allocation_step: Some(allocation_step), ..Options::default() };
+            assert!(matches!(options.check(), Err(Error::Setting { name: "allocation_step", .. })));
         }
-        let largest = Options { chunk: Some(1 << 30), gather: Some(1 << 30), ..Options::default() };
+        let largest = Options {
+            block_size: Some(1 << 30),
+            allocation_step: Some(1 << 30),
+            ..Options::default()
+        };
         assert!(largest.check().is_ok());
         let least = Options {
-            chunk: Some(page_size()),
-            depth: Some(1),
-            gather: Some(page_size()),
+            block_size: Some(page_size()),
+            queue_depth: Some(1),
+            allocation_step: Some(page_size()),
             ..Options::default()
         };
         assert!(least.check().is_ok());
-        for depth in [0, 1025] {
-            let options = Options { depth: Some(depth), ..Options::default() };
-            assert!(matches!(options.check(), Err(Error::Setting { name: "depth", .. })));
+        for queue_depth in [0, 1025] {
+            let options = Options { queue_depth: Some(queue_depth), ..Options::default() };
+            assert!(matches!(options.check(), Err(Error::Setting { name: "queue_depth", .. })));
         }
     }
 }

@@ -3,15 +3,13 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
 use crate::backend::{Backend, Refusal};
 use crate::buf::Kind;
 use crate::error::Direction;
 
 /// How the bytes moved in truth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Mode {
     /// Storage moved at least as many bytes, and the file's page cache did not grow.
@@ -49,7 +47,8 @@ impl fmt::Display for Mode {
 ///
 /// Storage, CPU time and page cache are counted for the whole process, the latter for the whole
 /// file: what other threads and processes do with them meanwhile is in the figures too.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Report {
     /// Load or save.
@@ -64,6 +63,11 @@ pub struct Report {
     pub evidence: String,
     /// Bytes moved.
     pub bytes: u64,
+    /// How many of them the CPU copied: to or from the page cache, from a stage, or out of whole
+    /// blocks at either end of the range. It follows `mode`, whatever was asked for; where that is
+    /// unknown, so is what a file system copied of its own accord, and is not in it. The module may
+    /// have copied less than a block more at each end.
+    pub copied_bytes: u64,
     /// Wall time in seconds, with allocating the buffer.
     pub seconds: f64,
     /// User and system time of the process in seconds, with the kernel's work for it.
@@ -101,6 +105,7 @@ mod tests {
         ];
         for (mode, name) in names {
             assert_eq!((mode.name(), mode.to_string().as_str()), (name, name));
+            #[cfg(feature = "serde")]
             assert_eq!(serde_json::to_string(&mode).expect("text"), format!("\"{name}\""));
         }
         assert_eq!(format!("{:>8}|", Mode::Mixed), "   mixed|", "tables are lined up");

@@ -2,14 +2,14 @@
 //! Saving: from a buffer to a file.
 
 use std::ops::{Bound, RangeBounds};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
 
 use crate::backend::Backend;
 use crate::buf::DmaBuf;
 use crate::control::Watch;
 use crate::error::{Direction, Error, Result};
-use crate::file::Spec;
+use crate::file::{self, Spec};
 use crate::load::check_range;
 use crate::options::{Options, option_methods};
 use crate::report::Report;
@@ -21,7 +21,10 @@ use crate::via::{self, Task};
 ///
 /// A path that names nothing or a regular file gets a new file: it is written beside the old
 /// one, made durable, and then takes its place. Whatever happens before leaves the old one as it
-/// was, and no trace of the new one. Block devices and open files are written in place.
+/// was, and no trace of the new one. (Where there is no `/proc`, or the file system has no
+/// `O_TMPFILE`, `SIGKILL` leaves `.dmabuf-dio-partial-` and a number beside it.) Of a symbolic link
+/// what it leads to is replaced, not the link; one that leads nowhere is refused, as `cp` does. Block
+/// devices and open files are written in place.
 #[derive(Clone, Debug)]
 pub struct Saver<'f> {
     target: Spec<'f>,
@@ -33,6 +36,12 @@ impl Saver<'static> {
     /// Saves to a new file at `path`, or in place to the block device there.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self::to_spec(Spec::Path(path.into()))
+    }
+}
+
+impl<'f> From<&'f std::fs::File> for Saver<'f> {
+    fn from(file: &'f std::fs::File) -> Self {
+        Self::to_fd(file.as_fd())
     }
 }
 
@@ -62,8 +71,9 @@ impl<'f> Saver<'f> {
     ///
     /// # Errors
     ///
-    /// On an error a path keeps the file that it had. [`Error::Open`]; [`Error::Access`];
-    /// [`Error::NotAFile`]; [`Error::EmptyRange`]; [`Error::RangeBeyondBuffer`];
+    /// On an error a path keeps the file that it had, unless it is that the new one's name cannot be
+    /// made durable. [`Error::Open`]; [`Error::Access`];
+    /// [`Error::NotAFile`]; [`Error::DanglingLink`]; [`Error::EmptyRange`]; [`Error::RangeBeyondBuffer`];
     /// [`Error::RangeOverflow`]; [`Error::Setting`]; [`Error::Buffer`]; [`Error::Target`], with
     /// `ENOSPC` say; [`Error::Transfer`]; [`Error::Unsynced`]; [`Error::InFlight`];
     /// [`Error::Cancelled`]; [`Error::Unavailable`] if the backend asked for is not available.
@@ -87,7 +97,8 @@ impl<'f> Saver<'f> {
             options: &self.options,
             watch: &watch,
         };
-        let run = first_available(&task, Backend::for_existing(buf.kind()), |backend| {
+        let backends = self.options.backends(Backend::for_existing(buf.kind()));
+        let run = first_available(&task, backends, |backend| {
             Ok((buf, via::transfer(backend, &task, buf, buf_offset)?))
         })?;
         target.commit(self.offset, length)?;
@@ -101,6 +112,14 @@ impl<'f> Saver<'f> {
                 value: self.offset,
                 need: "0 for a path, whose file is replaced; pass an open file to write within it",
             });
+        }
+        if !target.file.is_device {
+            let end = self.offset + length;
+            let step = "write all of it";
+            file::check_size(end).map_err(|errno| {
+                let path = target.file.path.clone();
+                Error::Target { path, step, errno: errno.into() }
+            })?;
         }
         if target.file.is_device && self.offset + length > target.file.end()? {
             return Err(Error::Target {

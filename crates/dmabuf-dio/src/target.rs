@@ -2,11 +2,11 @@
 //! Where a save goes: a new file that takes the target's place when it is complete, or in place.
 
 use std::cell::Cell;
-use std::ffi::OsString;
+use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZeroU64;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{self, Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno as Os;
@@ -27,27 +27,33 @@ pub(crate) struct Target {
 struct Replace {
     path: PathBuf,
     /// The name it has until then. `linked` says whether it has it already: a file made with
-    /// `O_TMPFILE` has no name, and so cannot be left behind even by `SIGKILL`.
+    /// `O_TMPFILE`, where there is that and `/proc`, has no name, and so cannot be left behind even
+    /// by `SIGKILL`.
     partial: PathBuf,
     linked: Cell<bool>,
 }
 
 impl Target {
-    /// Opens the target of a save. A path that names nothing or a regular file will be replaced;
-    /// block devices and descriptors are written in place.
+    /// Opens the target of a save. A path that names nothing or a regular file will be replaced, but
+    /// no symbolic link: what it leads to is, if there is something. Block devices and descriptors
+    /// are written in place.
     pub(crate) fn open(spec: &Spec<'_>, direct: bool, length: u64) -> Result<Self> {
         if let Spec::Path(path) = spec {
+            let error =
+                |errno| Error::Open { path: path.clone(), direction: Direction::Save, errno };
             match fs::stat(path) {
                 Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
-                    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                    let path = std::fs::canonicalize(path).map_err(|none| error((&none).into()))?;
                     return Self::create(&path, Some(stat.st_mode), direct, length);
                 }
-                Err(Os::NOENT) => return Self::create(path, None, direct, length),
-                Ok(stat) => file::check_type(path, FileType::from_raw_mode(stat.st_mode))?,
-                Err(errno) => {
-                    let direction = Direction::Save;
-                    return Err(Error::Open { path: path.clone(), direction, errno: errno.into() });
+                Err(Os::NOENT) => {
+                    if let Ok(leads_to) = std::fs::read_link(path) {
+                        return Err(Error::DanglingLink { path: path.clone(), leads_to });
+                    }
+                    return Self::create(path, None, direct, length);
                 }
+                Ok(stat) => file::check_type(path, FileType::from_raw_mode(stat.st_mode))?,
+                Err(errno) => return Err(error(errno.into())),
             }
         }
         Ok(Self { file: File::open(spec, Direction::Save, direct)?, replace: None })
@@ -58,13 +64,19 @@ impl Target {
             let path = path.to_owned();
             move |errno: Os| Error::Target { path, step, errno: errno.into() }
         };
-        let (folder, partial) = beside(path).ok_or(Os::ISDIR).map_err(step("create it"))?;
-        let create = Mode::from_raw_mode(0o666);
+        file::check_size(length).map_err(step("make it as long as the buffer"))?;
+        let (folder, partial) =
+            beside(path).ok_or(Os::ISDIR).map_err(step("create a file of that name"))?;
+        // One that takes another's place has its permissions before it has content.
+        let create = Mode::from_raw_mode(if mode.is_some() { 0o600 } else { 0o666 });
         let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let (fd, linked) = match fs::open(&folder, unnamed, create) {
-            Ok(fd) => (fd, false),
-            Err(Os::OPNOTSUPP | Os::ISDIR | Os::INVAL) => {
-                (Self::create_named(&partial).map_err(step("create a file beside it"))?, true)
+            // It gets its name by way of /proc.
+            Ok(fd) if fs::stat(in_proc(&fd)).is_ok() => (fd, false),
+            Ok(_) | Err(Os::OPNOTSUPP | Os::ISDIR | Os::INVAL) => {
+                let named = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+                let fd = fs::open(&partial, named, create);
+                (fd.map_err(step("create a file beside it"))?, true)
             }
             Err(errno) => return Err(step("create a file beside it")(errno)),
         };
@@ -72,24 +84,12 @@ impl Target {
         let target =
             Self { file: File::from_owned(path.to_owned(), fd, Direction::Save, direct)?, replace };
         if let Some(mode) = mode {
-            let _ = fs::fchmod(target.file.fd(), Mode::from_raw_mode(mode & 0o7777));
+            // Not setuid and the like: the content is another's.
+            let _ = fs::fchmod(target.file.fd(), Mode::from_raw_mode(mode & 0o777));
         }
         match fs::fallocate(target.file.fd(), FallocateFlags::empty(), 0, length) {
             Ok(()) | Err(Os::OPNOTSUPP | Os::NOSYS | Os::INVAL) => Ok(target),
             Err(errno) => Err(step("reserve space for it")(errno)),
-        }
-    }
-
-    fn create_named(partial: &Path) -> rustix::io::Result<OwnedFd> {
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(0o666);
-        match fs::open(partial, flags, mode) {
-            Err(Os::EXIST) => {
-                // Left by a process that had our number and was killed.
-                fs::unlink(partial)?;
-                fs::open(partial, flags, mode)
-            }
-            result => result,
         }
     }
 
@@ -108,7 +108,8 @@ impl Target {
         if self.replaces() {
             fs::ftruncate(self.file.fd(), length).map_err(step("set the length of it"))?;
         }
-        fs::fdatasync(self.file.fd()).map_err(step("make it durable"))?;
+        rustix::io::retry_on_intr(|| fs::fdatasync(self.file.fd()))
+            .map_err(step("make it durable"))?;
         if self.file.is_direct() {
             // Less than a block at either edge went through the page cache: it is not needed there.
             for edge in [offset, offset + length] {
@@ -119,20 +120,30 @@ impl Target {
         }
         let Some(replace) = &self.replace else { return Ok(()) };
         if !replace.linked.get() {
-            let fd = format!("/proc/self/fd/{}", self.file.fd().as_raw_fd());
-            let link =
-                || fs::linkat(fs::CWD, &*fd, fs::CWD, &replace.partial, AtFlags::SYMLINK_FOLLOW);
-            match link() {
-                Err(Os::EXIST) => fs::unlink(&replace.partial).and_then(|()| link()),
-                result => result,
-            }
-            .map_err(step("name the finished file"))?;
+            let fd = in_proc(&self.file.fd());
+            fs::linkat(fs::CWD, fd, fs::CWD, &replace.partial, AtFlags::SYMLINK_FOLLOW)
+                .map_err(step("name the finished file"))?;
             replace.linked.set(true);
         }
         fs::rename(&replace.partial, &replace.path)
             .map_err(step("rename the finished file to it"))?;
         replace.linked.set(false);
-        Ok(())
+        sync_folder(&replace.path).map_err(step("make its name durable"))
+    }
+}
+
+/// The path of an open file that has none.
+fn in_proc(fd: &impl AsRawFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// Makes the name of a file durable, where the file system can and this user may.
+fn sync_folder(path: &Path) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(folder) = fs::open(folder_of(path), flags, Mode::empty()) else { return Ok(()) };
+    match rustix::io::retry_on_intr(|| fs::fsync(&folder)) {
+        Err(Os::INVAL | Os::OPNOTSUPP | Os::NOSYS | Os::ACCESS | Os::PERM) => Ok(()),
+        result => result,
     }
 }
 
@@ -144,20 +155,26 @@ impl Drop for Replace {
     }
 }
 
-/// Tells the saves of one process apart.
-static COUNT: AtomicU32 = AtomicU32::new(0);
-
-/// The folder of a path, and the name that the new file has in it until it is complete.
+/// The folder of a path, and the name that the new file has in it until it is complete: one that
+/// nobody else chooses, as other containers and hosts have processes of the same numbers. `None` for
+/// a path that can only be a folder's, as it ends with a slash or dots.
 fn beside(path: &Path) -> Option<(PathBuf, PathBuf)> {
-    let mut name = OsString::from(".");
-    name.push(path.file_name()?);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    name.push(format!(".partial-{}-{count}", std::process::id()));
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    };
+    let name = path.file_name()?;
+    if !path.as_os_str().as_bytes().ends_with(name.as_bytes()) {
+        return None;
+    }
+    let folder = folder_of(path).to_owned();
+    // Keys of hash maps are the random numbers that the standard library has.
+    let random = RandomState::new().hash_one(std::process::id());
+    let name = format!(".dmabuf-dio-partial-{random:016x}");
     Some((folder.clone(), folder.join(name)))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 #[cfg(test)]
@@ -166,12 +183,15 @@ mod tests {
 
     #[test]
     fn partial_name_lies_beside() {
-        let (folder, partial) = beside(Path::new("a/b.bin")).expect("a name");
-        assert_eq!(folder, Path::new("a"));
-        let name = format!("a/.b.bin.partial-{}-", std::process::id());
-        assert!(partial.to_str().expect("text").starts_with(&name), "{}", partial.display());
+        let names: Vec<_> = (0..2).map(|_| beside(Path::new("a/b.bin")).expect("a name")).collect();
+        assert_eq!(names[0].0, Path::new("a"));
+        assert_ne!(names[0].1, names[1].1);
+        let name = names[0].1.to_str().expect("text");
+        assert!(name.starts_with("a/.dmabuf-dio-partial-"), "{name}");
         assert_eq!(beside(Path::new("b")).expect("a name").0, Path::new("."));
-        assert!(beside(Path::new("/")).is_none());
+        for folder in ["/", "..", "a/", "a//", "a/.", "a/..", "a/a/"] {
+            assert!(beside(Path::new(folder)).is_none(), "{folder}");
+        }
     }
 
     #[test]
@@ -184,5 +204,21 @@ mod tests {
         drop(target);
         assert_eq!(std::fs::read(&path).expect("read"), b"before");
         assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 1);
+    }
+
+    #[test]
+    fn a_new_file_is_not_setuid_as_the_old_one_was() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("file");
+        for (before, after) in [(0o4755, 0o755), (0o2640, 0o640), (0o600, 0o600)] {
+            std::fs::write(&path, "before").expect("write");
+            let permissions = std::fs::Permissions::from_mode(before);
+            std::fs::set_permissions(&path, permissions).expect("chmod");
+            let target = Target::open(&Spec::Path(path.clone()), false, 4096).expect("open");
+            target.commit(0, 4096).expect("commit");
+            let found = std::fs::metadata(&path).expect("stat").permissions().mode();
+            assert_eq!(found & 0o7777, after);
+        }
     }
 }

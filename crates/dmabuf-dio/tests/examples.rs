@@ -35,7 +35,7 @@ fn inherit() {
     use std::os::fd::AsRawFd as _;
     let folder = folder();
     let (path, bytes) = file_of(&folder, 5000);
-    let loaded = Loader::new(path).offset(100).load().expect("load");
+    let loaded = Loader::new(path).any_kind().offset(100).load().expect("load");
     rustix::io::fcntl_setfd(&loaded.buf, rustix::io::FdFlags::empty()).expect("inheritable");
     let text = output(
         Command::new(example("inherit"))
@@ -45,6 +45,35 @@ fn inherit() {
     );
     assert!(text.starts_with("4900 bytes"), "{text}");
     assert!(text.contains(&format!("{:02x?}", &bytes[100..116])), "{text}");
+}
+
+/// What `DmaBuf::from_env` says of an environment, by the example.
+fn inherited(variables: &[(&str, &str)]) -> String {
+    let mut command = Command::new(example("inherit"));
+    for name in ["DMABUF_DIO_FD", "DMABUF_DIO_OFFSET", "DMABUF_DIO_LEN"] {
+        command.env_remove(name);
+    }
+    let output = command.envs(variables.iter().copied()).output().expect("run the example");
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn nothing_to_inherit() {
+    let fd = ("DMABUF_DIO_FD", "777");
+    let (offset, len) = (("DMABUF_DIO_OFFSET", "0"), ("DMABUF_DIO_LEN", "1"));
+    for (variables, said) in [
+        (&[][..], "DMABUF_DIO_FD"),
+        (&[("DMABUF_DIO_FD", "x")], "\"x\""),
+        (&[fd, len], "DMABUF_DIO_OFFSET"),
+        (&[fd, offset, ("DMABUF_DIO_LEN", "-1")], "\"-1\""),
+        (&[fd, offset, len], "EBADF"),
+        (&[("DMABUF_DIO_FD", "-1"), offset, len], "EBADF"),
+        (&[("DMABUF_DIO_FD", "2"), offset, len], "NotABuffer"),
+    ] {
+        let errors = inherited(variables);
+        assert!(errors.contains(said), "{variables:?}: {errors}");
+    }
 }
 
 #[test]

@@ -25,8 +25,8 @@ fn ten_million_pieces() {
             assert!(gathered.is_whole() && gathered.len() as u64 == COUNT);
             let grown = peak() - before;
             println!("{backend}: {grown} KiB more, {} requests", gathered.report().requests);
-            // Nothing for what is in order, and else a key each, twice while they are sorted.
-            let most = if sorted { 8 << 10 } else { COUNT * 16 / 1024 + (8 << 10) };
+            // Nothing for what is in order, and else a key each.
+            let most = if sorted { 8 << 10 } else { COUNT * 8 / 1024 + (8 << 10) };
             assert!(grown < most, "{grown} KiB more than before");
             let view = buf.map().expect("map");
             let mut found = vec![0; 1 << 20];

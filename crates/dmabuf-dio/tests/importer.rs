@@ -133,7 +133,7 @@ fn what_is_loaded_replaces_nothing_else() {
                 imported.write(seed + at);
                 let loader = Loader::new(&path).backend(backend).offset(offset as u64);
                 let loader = loader.length(len as u64);
-                let report = loader.load_into(&mut imported.buf, at).expect("load");
+                let report = loader.load_into(&imported.buf, at).expect("load");
                 let what = format!("{exporter}, {backend}: {len} bytes at {at}, {}", report.mode);
                 imported.check(&what, at, &bytes[offset..offset + len]);
                 println!("{what}");
@@ -205,7 +205,7 @@ fn a_udmabuf_is_right_or_refused() {
     for asked in [Some(Backend::Module), None] {
         imported.write(7);
         let loader = Loader::new(&path).backend(asked).offset(1000).length(3000);
-        match loader.load_into(&mut imported.buf, 2024) {
+        match loader.load_into(&imported.buf, 2024) {
             Ok(report) => {
                 assert!(!refused, "{report:?}");
                 imported.check("loaded", 2024, &bytes[1000..4000]);

@@ -97,7 +97,7 @@ fn transfers_go_on() {
     for backend in backends() {
         // The system heap has no requests of such sizes, and says when it is done.
         let said = Said::default();
-        let loader = Loader::new(&path).backend(backend).chunk(CHUNK).depth(1);
+        let loader = Loader::new(&path).backend(backend).block_size(CHUNK).queue_depth(1);
         let loaded = loader.progress(said.callback()).load().expect("load");
         let what = format!("load by {backend}");
         assert_same(&what, &bytes(&loaded.buf)[..LEN], &wanted);
@@ -113,9 +113,9 @@ fn transfers_go_on() {
             let what = format!("{} by {backend}", buf.kind());
             fill(&mut buf, 0xee);
             let said = Said::default();
-            let loader = Loader::new(&path).backend(backend).chunk(CHUNK).depth(1);
+            let loader = Loader::new(&path).backend(backend).block_size(CHUNK).queue_depth(1);
             let loader = loader.progress(said.callback());
-            let report = loader.load_into(&mut buf, 4096).expect("load into");
+            let report = loader.load_into(&buf, 4096).expect("load into");
             said.check(&what, LEN as u64);
             assert_eq!(report.bytes, LEN as u64);
             let all = bytes(&buf);
@@ -123,7 +123,7 @@ fn transfers_go_on() {
             assert_same(&what, &all[4096..4096 + LEN], &wanted);
 
             let said = Said::default();
-            let saver = Saver::new(&copy).backend(backend).chunk(CHUNK).depth(1);
+            let saver = Saver::new(&copy).backend(backend).block_size(CHUNK).queue_depth(1);
             let saver = saver.progress(said.callback());
             let report = saver.save(&buf, 4096..4096 + LEN as u64).expect("save");
             said.check(&what, LEN as u64);

@@ -43,14 +43,14 @@ fn takes(folder: &TempDir, backend: Backend, gathers: bool) -> bool {
 fn fuse_is_not_read_by_io_uring() {
     let folder = folder();
     let (path, expected) = file_of(&folder, LEN);
-    for (mut buf, backends) in buffers(524_288) {
+    for (buf, backends) in buffers(524_288) {
         if let Some(first) = backends.iter().find(|one| takes(&folder, **one, false)) {
-            let report = Loader::new(&path).load_into(&mut buf, 0).expect("load");
+            let report = Loader::new(&path).load_into(&buf, 0).expect("load");
             assert_eq!(report.backend, *first);
             assert_same("whichever", &bytes(&buf)[..LEN], &expected);
         }
         for backend in backends.into_iter().filter(|one| !takes(&folder, *one, false)) {
-            let error = Loader::new(&path).backend(backend).load_into(&mut buf, 0).map(|_| ());
+            let error = Loader::new(&path).backend(backend).load_into(&buf, 0).map(|_| ());
             assert!(error.expect_err("refused").to_string().contains("FUSE"));
         }
     }
@@ -64,7 +64,7 @@ fn into_new_buffers() {
         for (offset, _, length) in RANGES {
             let what = format!("{backend}: {length} bytes from {offset}");
             let loader = Loader::new(&path).backend(backend).offset(offset).length(length);
-            let loaded = loader.chunk(65_536).load().expect(&what);
+            let loaded = loader.block_size(65_536).load().expect(&what);
             let range = loaded.range();
             let source = &expected[offset as usize..(offset + length) as usize];
             let found = bytes(&loaded.buf);
@@ -89,7 +89,7 @@ fn into_and_out_of_buffers_that_exist() {
                 let place = at as usize..(at + length) as usize;
                 fill(&mut buf, 0xa5);
                 let loader = Loader::new(&path).backend(backend).offset(offset).length(length);
-                loader.load_into(&mut buf, at).expect(&what);
+                loader.load_into(&buf, at).expect(&what);
                 let mut wanted = vec![0xa5; buf.len() as usize];
                 wanted[place.clone()].copy_from_slice(&expected[file.clone()]);
                 assert_same(&what, &bytes(&buf), &wanted);
@@ -119,7 +119,7 @@ fn pieces() {
             let mut random = Random::new(seed);
             let gatherer = Gatherer::new(&path).backend(backend).spare(spare.clone());
             let depth = [1, 8, 2, 64][seed as usize];
-            let mut gathering = gatherer.depth(depth).open(buf).expect("open");
+            let mut gathering = gatherer.queue_depth(depth).open(buf).expect("open");
             let pieces = random.pieces(content.len() as u64, 768 << 10, 60);
             check(&mut gathering, buf, &content, &pieces, spare.clone());
             let whole = [piece(0, 0, LEN as u64 - 1), piece(299_008, 307_200, 4096)];

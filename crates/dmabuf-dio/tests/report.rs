@@ -8,7 +8,7 @@ mod common;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{assert_same, backends, buffers, bytes, file_of, folder};
-use dmabuf_dio::{Backend, Error, Loader, Mode, Saver};
+use dmabuf_dio::{Backend, DmaBuf, Error, Loader, Mode, Report, Saver};
 
 fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
@@ -75,7 +75,19 @@ fn the_kernel_s_memory_is_the_page_cache() {
         };
         assert_same(backend.name(), &bytes(&loaded.buf)[..100_001], &expected);
         assert_ne!(loaded.report.mode, Mode::Direct, "{backend}: {}", loaded.report.evidence);
+        assert_copied(&loaded.report);
     }
+    // Of the ways to load this one needs no stage, from which it would copy in any case.
+    assert_copied(&Loader::new(&path).load_private().expect("load").report);
+    let buf = DmaBuf::memfd(100_001).expect("a memfd");
+    assert_copied(&Saver::new(folder.path().join("saved")).save(&buf, ..).expect("save"));
+}
+
+/// The CPU copied everything but what storage, of which others may have had some, can account for.
+#[track_caller]
+fn assert_copied(report: &Report) {
+    let Some(storage) = report.storage_bytes else { return };
+    assert!(report.copied_bytes >= report.bytes.saturating_sub(storage), "{report:?}");
 }
 
 #[test]
@@ -103,10 +115,10 @@ fn offsets_that_do_not_suit_go_buffered_and_say_so() {
     let _alone = alone();
     let folder = folder();
     let (path, expected) = file_of(&folder, 1 << 20);
-    for (mut buf, backends) in buffers(2 << 20) {
+    for (buf, backends) in buffers(2 << 20) {
         for backend in backends.into_iter().filter(|one| *one != Backend::Buffered) {
             common::write_cold(&path, &expected);
-            let report = Loader::new(&path).backend(backend).load_into(&mut buf, 1).expect("load");
+            let report = Loader::new(&path).backend(backend).load_into(&buf, 1).expect("load");
             let all = bytes(&buf);
             assert_same(backend.name(), &all[1..=1 << 20], &expected);
             assert_eq!(report.mode, Mode::Buffered, "{backend}: {}", report.evidence);

@@ -67,7 +67,7 @@ fn a_refusal_moves_on_to_the_next_backend() {
     let _alone = alone();
     let folder = folder();
     let (path, expected) = file_of(&folder, 100_001);
-    let loaded = Loader::new(&path).load().expect("some backend");
+    let loaded = Loader::new(&path).any_kind().load().expect("some backend");
     let refused: Vec<_> = loaded.report.refusals.iter().map(|one| one.backend).collect();
     for backend in BOTH {
         let before = Backend::ALL.iter().take_while(|one| **one != loaded.report.backend);
@@ -119,7 +119,7 @@ fn many_calls_at_odd_places_stay_direct() {
     }
     let folder = folder();
     let (path, expected) = file_of(&folder, (4 << 20) + 4321);
-    let loader = Loader::new(&path).backend(Backend::CopyFileRange).chunk(12_288).offset(777);
+    let loader = Loader::new(&path).backend(Backend::CopyFileRange).block_size(12_288).offset(777);
     let loaded = loader.load().expect("load");
     assert_direct(&loaded.report);
     let range = loaded.range();
@@ -131,7 +131,7 @@ fn many_calls_at_odd_places_stay_direct() {
     let target = folder.path().join("target");
     common::write_cold(&target, &vec![0x77; expected.len()]);
     let file = std::fs::File::options().read(true).write(true).open(&target).expect("open");
-    let saver = Saver::to_fd(file.as_fd()).backend(Backend::CopyFileRange).chunk(12_288);
+    let saver = Saver::to_fd(file.as_fd()).backend(Backend::CopyFileRange).block_size(12_288);
     let report = saver.offset(777).save(&loaded.buf, range).expect("save");
     assert_direct(&report);
     let mut wanted = expected.clone();
@@ -162,7 +162,7 @@ fn a_buffer_of_another_exporter() {
     assert_same("saved", &std::fs::read(&copy).expect("read"), &expected);
     fill(&mut buf, 0);
     let loader = Loader::new(&path).backend(Backend::CopyFileRange);
-    loader.load_into(&mut buf, 0).expect("load");
+    loader.load_into(&buf, 0).expect("load");
     assert_same("loaded", &bytes(&buf)[..1_000_001], &expected);
 }
 
@@ -181,7 +181,7 @@ fn buffers_of_the_module_lend_too() {
 
     buf.map_mut().expect("map").fill_at(0, 9_000_001, 0).expect("fill");
     let loader = Loader::new(&path).backend(Backend::CopyFileRange);
-    loader.load_into(&mut buf, 0).expect("load");
+    loader.load_into(&buf, 0).expect("load");
     assert_same("loaded", &bytes(&buf)[..9_000_001], &expected);
 }
 

@@ -38,9 +38,9 @@ fn alone() {
             && error.errno().is_some_and(|errno| errno.raw() == libc::EAGAIN)
     };
 
-    let mut buf = DmaBuf::memfd(8 << 20).expect("a memfd");
+    let buf = DmaBuf::memfd(8 << 20).expect("a memfd");
     let loader = Loader::new(&path).backend(Backend::Memfd);
-    let error = loader.load_into(&mut buf, 0).expect_err("a thread makes the pages ready");
+    let error = loader.load_into(&buf, 0).expect_err("a thread makes the pages ready");
     assert!(is_lacking(&error), "{error}");
     let private = Loader::new(&path).load_private();
     assert!(is_lacking(private.as_ref().expect_err("the same")));
@@ -51,11 +51,11 @@ fn alone() {
         .map(|at| Piece { file_offset: at * 8192, buf_offset: at * 8192, len: 512 })
         .collect();
     let gatherer = Gatherer::new(&path).backend(Backend::Buffered);
-    let mut gathering = gatherer.clone().depth(16).open(&buf).expect("set up");
+    let mut gathering = gatherer.clone().queue_depth(16).open(&buf).expect("set up");
     let gathered = gathering.read(&pieces).map(|_| ());
     assert!(is_lacking(gathered.as_ref().expect_err("sixteen threads")));
     // One at a time needs none, and what was not moved before is moved now.
-    let mut gathering = gatherer.depth(1).open(&buf).expect("set up");
+    let mut gathering = gatherer.queue_depth(1).open(&buf).expect("set up");
     assert!(gathering.read(&pieces).expect("gathered").is_whole());
     let found = bytes(&buf);
     for piece in &pieces {

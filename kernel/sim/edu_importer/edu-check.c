@@ -395,6 +395,20 @@ static void one_way(struct test *t)
 	cpu_sees(t, "what a device that only writes left");
 }
 
+/* Contiguous memory is mapped in pieces that the device, or its bounce buffers, can take. */
+static void large(struct test *t)
+{
+	struct dmabuf_dio_load load = {
+		.file_fd = t->direct, .fd_flags = O_RDWR, .length = 8 * HUGE,
+	};
+
+	check(!ftruncate(t->file, load.length), "ftruncate");
+	check(!ioctl(t->context, DMABUF_DIO_IOC_LOAD, &load), "LOAD");
+	check(!ioctl(t->edu, EDU_IMPORT, load.dmabuf_fd), "import of 16 MiB");
+	drop(t);
+	close(load.dmabuf_fd);
+}
+
 static int sync_kind(const char *kind, const char *dir, bool unsynced)
 {
 	struct test t = { .kind = kind, .unsynced = unsynced, .memfd = -1 };
@@ -428,6 +442,8 @@ static int sync_kind(const char *kind, const char *dir, bool unsynced)
 		if (t.memfd >= 0 || !strcmp(kind, "own"))
 			one_way(&t);
 	}
+	if (!strcmp(kind, "own"))
+		large(&t);
 	unlink(path);
 	return 0;
 }

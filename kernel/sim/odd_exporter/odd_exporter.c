@@ -8,11 +8,13 @@
 #include <linux/dma-buf.h>
 #include <linux/err.h>
 #include <linux/highmem.h>
+#include <linux/io_uring/cmd.h>
 #include <linux/iosys-map.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/pgtable.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
@@ -28,6 +30,7 @@ struct odd_buffer {
 	unsigned int nr;
 	unsigned int oddities;
 	unsigned int vmaps;
+	void *vaddr;			/* the latest of them, until vunmap */
 };
 
 static unsigned int odd_order(const struct odd_buffer *buf)
@@ -109,11 +112,16 @@ static int odd_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 
 	if (buf->oddities & ODD_WRITE_COMBINED)
 		prot = pgprot_writecombine(prot);
+#ifdef CONFIG_X86
+	/* The CPU notes in the page table what it uses. */
+	pgprot_val(prot) &= ~(pgprotval_t)(_PAGE_ACCESSED | _PAGE_DIRTY);
+#endif
 
 	mutex_lock(&buf->lock);
 	buf->vmaps++;
 	if (buf->pages)
 		vaddr = vmap(buf->pages, buf->nr, VM_MAP, prot);
+	buf->vaddr = vaddr;
 	mutex_unlock(&buf->lock);
 	if (!vaddr)
 		return -ENOMEM;
@@ -123,7 +131,33 @@ static int odd_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 
 static void odd_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
 {
+	struct odd_buffer *buf = dmabuf->priv;
+
+	mutex_lock(&buf->lock);
+	buf->vaddr = NULL;
 	vunmap(map->vaddr);
+	mutex_unlock(&buf->lock);
+}
+
+/* Pages that the CPU has used by way of the kernel mapping */
+static long odd_touched(struct odd_buffer *buf)
+{
+	long count = 0;
+#ifdef CONFIG_X86
+	unsigned int i, level;
+
+	mutex_lock(&buf->lock);
+	for (i = 0; buf->vaddr && i < buf->nr; i++) {
+		unsigned long addr = (unsigned long)buf->vaddr + i * PAGE_SIZE;
+		pte_t *pte = lookup_address(addr, &level);
+
+		count += pte && level == PG_LEVEL_4K && pte_young(*pte);
+	}
+	mutex_unlock(&buf->lock);
+#else
+	count = -EOPNOTSUPP;
+#endif
+	return count;
 }
 
 /* Importers are not what this exporter is for. */
@@ -254,6 +288,9 @@ static long odd_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	case ODD_VMAPS:
 		ret = READ_ONCE(buf->vmaps);
 		break;
+	case ODD_TOUCHED:
+		ret = odd_touched(buf);
+		break;
 	case ODD_MOVE:
 		ret = odd_move(dmabuf);
 		break;
@@ -268,9 +305,41 @@ out_put:
 	return ret;
 }
 
+#ifdef HAVE_IO_BUFFER_REGISTER_BVEC
+static void odd_slot_release(void *priv)
+{
+	__free_page(priv);
+}
+
+/* A page as a fixed buffer of a ring: not one of dmabuf_dio's */
+static int odd_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
+{
+	const u64 *index = io_uring_sqe_cmd(cmd->sqe, u64);
+	struct bio_vec bv;
+	struct page *page;
+	int ret;
+
+	if (cmd->cmd_op != ODD_SLOT)
+		return -ENOTTY;
+	page = alloc_page(GFP_KERNEL | __GFP_ZERO);
+	if (!page)
+		return -ENOMEM;
+	bvec_set_page(&bv, page, PAGE_SIZE, 0);
+	ret = io_buffer_register_bvec(cmd, &bv, 1, odd_slot_release, page,
+				      IO_BUF_DEST | IO_BUF_SOURCE,
+				      READ_ONCE(*index), issue_flags);
+	if (ret)
+		__free_page(page);
+	return ret;
+}
+#endif
+
 static const struct file_operations odd_fops = {
 	.owner = THIS_MODULE,
 	.unlocked_ioctl = odd_ioctl,
+#ifdef HAVE_IO_BUFFER_REGISTER_BVEC
+	.uring_cmd = odd_uring_cmd,
+#endif
 };
 
 static struct miscdevice odd_device = {

@@ -33,5 +33,16 @@ struct odd_create {
 #define ODD_VMAPS	_IO(0x0d, 1)	/* returns how often it was mapped */
 #define ODD_MOVE	_IO(0x0d, 2)	/* puts the content into other pages */
 #define ODD_FREE	_IO(0x0d, 3)	/* frees the pages */
+/*
+ * Returns how many pages the CPU has used through the latest kernel mapping, 0 without one.
+ * EOPNOTSUPP but on x86.
+ */
+#define ODD_TOUCHED	_IO(0x0d, 4)
+
+/*
+ * Operation of IORING_OP_URING_CMD, since Linux 7.3: a page of zeros becomes the fixed buffer
+ * whose index the command begins with, in 64 bits.
+ */
+#define ODD_SLOT	_IO(0x0d, 5)
 
 #endif

@@ -612,4 +612,6 @@ static void __exit sink_exit(void)
 module_exit(sink_exit);
 
 MODULE_DESCRIPTION("A USB device controller for tests, and the host at its other end");
+/* The gadgets that it is there for. */
+MODULE_SOFTDEP("pre: libcomposite");
 MODULE_LICENSE("GPL");

@@ -67,7 +67,7 @@ fn set_described_rate(chosen: &mut Chosen, rate: f64) {
 
 /// Gives the device all of the file at once, to be put out over and over.
 fn cycle(args: &ReplayArgs, chosen: &Chosen, token: &CancelToken) -> Result<(), Failure> {
-    let loaded = Loader::new(&args.file).cancel(token.clone()).load()?;
+    let loaded = Loader::new(&args.file).any_kind().cancel(token.clone()).load()?;
     let (length, frame) = (loaded.len, chosen.frame());
     if !length.is_multiple_of(frame) {
         return Err(Error::CutFrame { path: args.file.clone(), length, frame }.into());

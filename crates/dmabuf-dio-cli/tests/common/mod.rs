@@ -5,7 +5,8 @@
 
 #![allow(dead_code)]
 
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
@@ -38,4 +39,18 @@ pub(crate) fn ok(arguments: &[&str]) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {:?}\n{errors}", output.status);
     String::from_utf8(output.stdout).expect("text")
+}
+
+/// A file in which no two pages are alike.
+pub(crate) fn file(folder: &TempDir, len: usize) -> (PathBuf, Vec<u8>) {
+    let path = folder.path().join(format!("file-{len}"));
+    let bytes: Vec<u8> = (0..len).map(|at| (at ^ (at >> 8) ^ (at >> 15)) as u8).collect();
+    let mut file = std::fs::File::create(&path).expect("create");
+    file.write_all(&bytes).expect("write");
+    file.sync_all().expect("sync");
+    (path, bytes)
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("a path of text")
 }

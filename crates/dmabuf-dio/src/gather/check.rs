@@ -139,47 +139,12 @@ fn sort(pieces: &[Piece], buffer: u64) -> Order {
         // One comparison of both at once.
         let mut keys: Vec<u64> =
             some.map(|(number, piece)| piece.buf_offset << numbers | number).collect();
-        sort_keys(&mut keys, numbers);
+        keys.sort_unstable();
         return Order::Sorted { keys, mask: (1 << numbers) - 1 };
     }
     let mut keys: Vec<u64> = some.map(|(number, _)| number).collect();
     keys.sort_unstable_by_key(|number| (pieces[*number as usize].buf_offset, *number));
     Order::Sorted { keys, mask: u64::MAX }
-}
-
-/// Sorts keys that are sorted already as far as their lowest bits go, `sorted` of them.
-fn sort_keys(keys: &mut Vec<u64>, sorted: u32) {
-    /// Bits that are looked at at a time.
-    const DIGIT: u32 = 11;
-    // Places are multiples of something most often: only bits that differ are worth a look.
-    let differ = keys.iter().fold(0, |differ, key| differ | key ^ keys[0]) >> sorted << sorted;
-    let (low, high) = (differ.trailing_zeros(), u64::BITS - differ.leading_zeros());
-    let digits = high.saturating_sub(low).div_ceil(DIGIT);
-    // A comparison sort looks at every key about as often as its number has bits.
-    if keys.len() < 1 << DIGIT || digits * 5 > sorted {
-        keys.sort_unstable();
-        return;
-    }
-    let mut from = std::mem::take(keys);
-    let mut to = vec![0; from.len()];
-    for shift in (0..digits).map(|digit| low + digit * DIGIT) {
-        let digit = |key: u64| (key >> shift) as usize & ((1 << DIGIT) - 1);
-        let mut ends = [0_usize; 1 << DIGIT];
-        for key in &from {
-            ends[digit(*key)] += 1;
-        }
-        let mut start = 0;
-        for end in &mut ends {
-            (start, *end) = (start + *end, start);
-        }
-        for key in &from {
-            let at = &mut ends[digit(*key)];
-            to[*at] = *key;
-            *at += 1;
-        }
-        std::mem::swap(&mut from, &mut to);
-    }
-    *keys = from;
 }
 
 fn look_for_overlaps(pieces: &[Piece], order: &Order) -> Result<()> {
@@ -230,22 +195,6 @@ mod tests {
     fn others_are() {
         let pieces = [(0, 4096, 512), (0, 0, 512), (7, 9, 0), (0, 512, 512), (0, 0, 512)];
         assert_eq!(checked(&pieces).expect("fit").0, [1, 4, 3, 0]);
-    }
-
-    #[test]
-    fn keys_are_sorted_however_many_there_are() {
-        for (count, bits) in [(0, 1), (1, 1), (3000, 12), (5000, 21), (5000, 40), (70_000, 22)] {
-            for zeros in [0, 9, 12] {
-                let numbers = 17;
-                let place = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits);
-                let key = |number| place(number) << (numbers + zeros) | number;
-                let mut keys: Vec<u64> = (0..count).map(key).filter(|key| key >> 63 == 0).collect();
-                let mut wanted = keys.clone();
-                wanted.sort_unstable();
-                sort_keys(&mut keys, numbers);
-                assert!(keys == wanted, "{count} keys of {bits} bits");
-            }
-        }
     }
 
     #[test]

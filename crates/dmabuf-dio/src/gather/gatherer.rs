@@ -2,7 +2,7 @@
 //! How pieces are to be read.
 
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,6 +42,12 @@ impl Gatherer<'static> {
     }
 }
 
+impl<'f> From<&'f std::fs::File> for Gatherer<'f> {
+    fn from(file: &'f std::fs::File) -> Self {
+        Self::from_fd(file.as_fd())
+    }
+}
+
 impl<'f> Gatherer<'f> {
     /// Reads from an open regular file or block device, as [`Loader::from_fd`] does.
     ///
@@ -60,8 +66,8 @@ impl<'f> Gatherer<'f> {
     /// (the backends [`Module`](Backend::Module) and [`Buffered`](Backend::Buffered)), and there
     /// are at most 16.
     #[must_use]
-    pub fn depth(mut self, requests: u32) -> Self {
-        self.options.depth = Some(requests);
+    pub fn queue_depth(mut self, requests: u32) -> Self {
+        self.options.queue_depth = Some(requests);
         self
     }
 
@@ -110,9 +116,9 @@ impl<'f> Gatherer<'f> {
         }
         let spare = spare(self.spare.clone(), buf)?;
         let buf = buf.try_clone()?;
-        let order = Backend::for_gathering(buf.kind());
+        let backends = self.options.backends(Backend::for_gathering(buf.kind()));
         let (backend, way, refusals) =
-            choose(self.options.backend, order, |backend| self.way(backend, &file, &buf))?;
+            choose(self.options.backend, backends, |backend| self.way(backend, &file, &buf))?;
         let rules = rules(&file, Some(backend));
         let (why_unpolled, segments) = match &way {
             Way::Ring(ring) => (ring.why_unpolled.clone(), ring.segments()),
@@ -192,7 +198,7 @@ impl<'f> Gatherer<'f> {
     }
 
     fn in_flight(&self) -> u32 {
-        self.options.depth.unwrap_or(DEPTH)
+        self.options.queue_depth.unwrap_or(DEPTH)
     }
 }
 

@@ -139,9 +139,11 @@ impl Gathering {
     fn run(&mut self, plan: &mut Plan<'_>, watch: &Watch<'_>) -> Result<()> {
         let refused = |attempt| match attempt {
             Attempt::Failed(error) => error,
-            Attempt::Refused(refusal) => {
-                Error::Unavailable { asked: Some(refusal.backend), refusals: vec![refusal] }
-            }
+            Attempt::Refused(refusal) => Error::Unavailable {
+                asked: Some(refusal.backend),
+                kind: None,
+                refusals: vec![refusal],
+            },
         };
         // The module's ioctl does this itself.
         let bracket = match self.way {

@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
-
 use super::outcome::{Exception, Outcome};
 use super::piece::{Found, Piece, PieceError};
 use crate::backend::{Backend, Refusal};
@@ -42,13 +40,14 @@ pub(super) struct Setup {
 }
 
 /// What a call did and what it cost.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct GatherReport {
     /// The transfer as a whole. Its `bytes` are those that requests moved, with whole blocks
     /// around pieces that are not aligned. Its `mode` is unknown if the page cache has so much of
     /// the file that to look at it would take longer than to read few pieces.
-    #[serde(flatten)]
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub transfer: Report,
     /// Pieces that were asked for.
     pub pieces: u64,
@@ -128,7 +127,12 @@ impl Gathered<'_> {
             bytes: counts.moved,
             unallocated: setup.unallocated,
             why_buffered: setup.why_buffered.clone(),
-            moved: Moved { direct: counts.direct, segments: setup.segments, pages: None, notes },
+            moved: Moved {
+                direct: counts.direct,
+                segments: setup.segments,
+                notes,
+                ..Moved::default()
+            },
             refusals: setup.refusals.clone(),
             cost: self.cost,
         };

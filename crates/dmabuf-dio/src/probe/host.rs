@@ -8,7 +8,7 @@ use dmabuf_dio_sys::{dio, heap, udmabuf};
 use super::{Device, HugePages, IoUring};
 use crate::backend::Backend;
 use crate::buf::DmaBuf;
-use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes, SHMEM_ENABLED};
+use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes};
 use crate::via;
 
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
@@ -64,20 +64,17 @@ pub(crate) fn huge_pages() -> HugePages {
     let number = |name: &str| {
         std::fs::read_to_string(format!("{POOL}/{name}")).ok()?.trim().parse::<u64>().ok()
     };
-    let transparent = DmaBuf::memfd(HUGE_PAGE).ok().is_some_and(|memfd| gets_huge_page(&memfd));
-    let tmpfs = DmaBuf::tmpfs(HUGE_PAGE).ok().is_some_and(|file| gets_huge_page(&file));
+    let transparent = gets_huge_page(|mapping| mapping.advise(true));
+    let collapsed = gets_huge_page(|mapping| {
+        mapping.collapse();
+    });
     let reserved = DmaBuf::memfd_huge(HUGE_PAGE).is_ok();
-    let remedy = if transparent || tmpfs || reserved {
-        None
-    } else if shmem_enabled.is_some() {
-        Some(format!("echo advise | sudo tee {SHMEM_ENABLED}"))
-    } else {
-        Some("sudo sysctl vm.nr_overcommit_hugepages=4096".into())
-    };
+    let any = transparent || collapsed || reserved;
+    let remedy = (!any).then(memory::shared_huge_remedy);
     HugePages {
         shmem_enabled,
         transparent,
-        tmpfs,
+        collapsed,
         pool: number("nr_hugepages"),
         free: number("free_hugepages"),
         overcommit: number("nr_overcommit_hugepages"),
@@ -86,10 +83,11 @@ pub(crate) fn huge_pages() -> HugePages {
     }
 }
 
-/// Whether memory that asks for a huge page gets it.
-fn gets_huge_page(buf: &DmaBuf) -> bool {
-    let Ok(mapping) = Mapping::new(buf.as_fd(), buf.len(), true) else { return false };
-    mapping.advise(true);
+/// Whether a memfd gets a huge page, asked for in that way.
+fn gets_huge_page(ask: impl FnOnce(&mut Mapping)) -> bool {
+    let Ok(buf) = DmaBuf::memfd(HUGE_PAGE) else { return false };
+    let Ok(mut mapping) = Mapping::new(buf.as_fd(), buf.len(), true) else { return false };
+    ask(&mut mapping);
     mapping.populate(0, buf.len(), true).is_ok()
         && PageSizes::of(&mapping).is_some_and(|pages| pages.huge_bytes > 0)
 }

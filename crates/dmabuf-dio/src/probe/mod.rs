@@ -11,14 +11,13 @@ mod lending;
 
 use std::path::Path;
 
-use serde::Serialize;
-
 use crate::backend::{Backend, Refusal};
 use crate::errno::Errno;
 use crate::error::Result;
 
 /// Whether a backend works, and what it would do.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct BackendStatus {
     /// The backend.
@@ -32,7 +31,8 @@ pub struct BackendStatus {
 }
 
 /// A device node and whether it can be opened.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Device {
     /// Path of the node.
@@ -44,7 +44,8 @@ pub struct Device {
 }
 
 /// A device that makes dma-bufs, and whether the kernel module borrows their pages.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Lender {
     /// What the kernel calls the exporter of its buffers.
@@ -56,7 +57,8 @@ pub struct Lender {
 }
 
 /// Whose buffers the kernel module moves file content to and from, besides its own.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Lending {
     /// The devices of this system that make dma-bufs, each tried with one of a page.
@@ -66,16 +68,17 @@ pub struct Lending {
 }
 
 /// How a buffer gets huge pages here, or why not.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct HugePages {
     /// `/sys/kernel/mm/transparent_hugepage/shmem_enabled`: the value in force.
     pub shmem_enabled: Option<String>,
     /// Whether a memfd that asks for transparent huge pages got one.
     pub transparent: bool,
-    /// Whether a file on a tmpfs of its own got one, which needs the right to mount or to make a
-    /// user namespace.
-    pub tmpfs: bool,
+    /// Whether a memfd got one that was made of small ones, by `MADV_COLLAPSE` (Linux 6.1), which
+    /// needs no setting.
+    pub collapsed: bool,
     /// Huge pages of 2 MiB in the pool.
     pub pool: Option<u64>,
     /// Those of them that are free.
@@ -89,7 +92,8 @@ pub struct HugePages {
 }
 
 /// Whether `io_uring` can be used.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct IoUring {
     /// Whether a ring could be made.
@@ -104,7 +108,8 @@ pub struct IoUring {
 }
 
 /// What a system offers.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct System {
     /// Release of the kernel.
@@ -126,7 +131,8 @@ pub struct System {
 }
 
 /// What a file and its file system offer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FileFacts {
     /// Path of the file.

@@ -41,7 +41,7 @@ impl Calls {
             ring: Arc::clone(ring),
             direction,
             // One request after the other: what is in the file is never behind a hole.
-            options: Options { depth: Some(1), ..Options::default() },
+            options: Options { queue_depth: Some(1), ..Options::default() },
             tried: Mutex::new(Tried { refusals: vec![refusal], chosen: None }),
         }
     }
@@ -74,7 +74,7 @@ impl Calls {
                 Err(Attempt::Refused(refusal)) => tried.refusals.push(refusal),
             }
         }
-        Err(Error::Unavailable { asked: None, refusals: tried.refusals.clone() })
+        Err(Error::Unavailable { asked: None, kind: None, refusals: tried.refusals.clone() })
     }
 
     pub(super) fn how(&self) -> String {

@@ -7,7 +7,6 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno as Os;
-use serde::Serialize;
 
 use super::failed;
 use crate::errno::Errno;
@@ -27,8 +26,8 @@ pub struct Device {
 }
 
 /// What the bits of a sample mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Kind {
     /// A number of no sign.
     Unsigned,
@@ -39,7 +38,8 @@ pub enum Kind {
 }
 
 /// How the bits of a sample lie in memory, as `in_voltage0_type` says: `le:s12/16>>4`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Format {
     /// Whether the most significant byte comes first.
     pub big_endian: bool,
@@ -105,7 +105,8 @@ impl Counter {
 }
 
 /// A channel that a buffer can have samples of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Channel {
     /// As in `in_voltage0`.
     pub name: String,

@@ -4,9 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rustix::event::PollFd;
-
 use super::ring::Ring;
+use super::wait::Wait;
 use super::{Filled, Sink, attached};
 use crate::error::Result;
 
@@ -37,7 +36,7 @@ impl Sink for Discard {
         Ok(self.queued.pop_front())
     }
 
-    fn ready(&self) -> Option<PollFd<'_>> {
+    fn ready(&self) -> Option<Wait<'_>> {
         None
     }
 

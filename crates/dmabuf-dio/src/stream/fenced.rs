@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Os;
 
 use super::ring::{Claim, Ring};
+use super::wait::Wait;
 use super::{Filled, attached, failed};
 use crate::error::Result;
 
@@ -20,6 +21,8 @@ pub(super) trait Port {
     fn name(&self) -> &str;
     fn attach(&self, dmabuf: BorrowedFd<'_>) -> rustix::io::Result<()>;
     fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()>;
+    /// Whether the device is there and has not called off what is queued.
+    fn is_running(&self) -> bool;
 }
 
 /// A block that the device has.
@@ -79,7 +82,7 @@ impl<P: Port> Fenced<P> {
     /// Queues a block.
     pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {
         let claim = self.claim(filled)?;
-        let queued = self.enqueue(claim, claim.bytes())?;
+        let (queued, _) = self.enqueue(claim, claim.bytes())?;
         self.queued.push_back(queued);
         Ok(())
     }
@@ -90,8 +93,7 @@ impl<P: Port> Fenced<P> {
         let claim = self.claim(filled)?;
         let whole =
             self.claim(Filled { bytes: claim.bytes().next_multiple_of(align), ..filled })?;
-        let queued = self.enqueue(claim, whole.bytes())?;
-        let done = queued.is_done().map_err(|errno| self.ended(errno))?;
+        let (queued, done) = self.enqueue(claim, whole.bytes())?;
         let was_idle = self.is_idle()?;
         if done && !was_idle {
             // Before the one ahead of it: the driver has refused it. ENQUEUE does not say so, and
@@ -106,14 +108,21 @@ impl<P: Port> Fenced<P> {
         attached(self.ring.as_ref(), self.port.name())?.claim(filled)
     }
 
-    fn enqueue(&self, claim: Claim, length: u64) -> Result<Queued> {
+    /// Returns whether the block is done already, too.
+    fn enqueue(&self, claim: Claim, length: u64) -> Result<(Queued, bool)> {
         let block = attached(self.ring.as_ref(), self.port.name())?.block(claim.block()).as_fd();
         self.port
             .enqueue(block, length)
             .map_err(|errno| failed(self.port.name(), "queue a block", errno))?;
         let done = dmabuf::export_sync_file(block, self.wait_for)
             .map_err(|errno| failed(self.port.name(), "get a fence", errno))?;
-        Ok(Queued { filled: claim.filled(), done })
+        let queued = Queued { filled: claim.filled(), done };
+        let done = queued.is_done().map_err(|errno| self.ended(errno))?;
+        if done && !self.port.is_running() {
+            // Called off before its fence was taken, which then does not tell how it ended.
+            return Err(self.ended(Os::NODEV));
+        }
+        Ok((queued, done))
     }
 
     /// Whether every block that was queued is done.
@@ -137,9 +146,9 @@ impl<P: Port> Fenced<P> {
         failed(self.port.name(), "finish a block", errno)
     }
 
-    pub(super) fn first(&self) -> Option<PollFd<'_>> {
+    pub(super) fn first(&self) -> Option<Wait<'_>> {
         let first = self.queued.front()?;
-        Some(PollFd::from_borrowed_fd(first.done.as_fd(), PollFlags::IN))
+        Some(Wait::readable(first.done.as_fd()))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -150,5 +159,62 @@ impl<P: Port> Fenced<P> {
     pub(super) fn keep_done(&mut self) {
         let done = self.queued.iter().take_while(|queued| queued.is_done() == Ok(true)).count();
         self.queued.truncate(done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+
+    /// A device that signals the fence of a block, or calls it off, before anybody can have it.
+    struct AtOnce {
+        running: bool,
+    }
+
+    impl Port for AtOnce {
+        fn name(&self) -> &'static str {
+            "a device"
+        }
+
+        fn attach(&self, _: BorrowedFd<'_>) -> rustix::io::Result<()> {
+            Ok(())
+        }
+
+        fn enqueue(&self, _: BorrowedFd<'_>, _: u64) -> rustix::io::Result<()> {
+            Ok(())
+        }
+
+        fn is_running(&self) -> bool {
+            self.running
+        }
+    }
+
+    #[test]
+    fn what_a_device_has_called_off_at_once_is_not_filled() {
+        let Ok(ring) = Ring::new(1, 4096) else {
+            println!("skipped: no heap");
+            return;
+        };
+        let (ring, filled) = (Arc::new(ring), Filled { block: 0, bytes: 4096 });
+        for running in [true, false] {
+            let mut blocks = Fenced::filling(AtOnce { running });
+            blocks.attach(&ring).expect("attached");
+            let looked = blocks.queue_and_look(filled, 8);
+            let mut blocks = Fenced::emptying(AtOnce { running });
+            blocks.attach(&ring).expect("attached");
+            let queued = blocks.queue(filled);
+            if running {
+                assert!(looked.expect("queued"), "nothing was queued before");
+                queued.expect("queued");
+                assert_eq!(blocks.take().expect("no error"), Some(filled));
+            } else {
+                for error in [looked.map(|_| ()), queued] {
+                    let error = error.expect_err("it is gone");
+                    assert!(matches!(error, Error::Stream { .. }), "{error}");
+                    assert_eq!(error.errno().map(crate::Errno::raw), Some(libc::ENODEV));
+                }
+            }
+        }
     }
 }

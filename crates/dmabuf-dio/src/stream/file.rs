@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dmabuf_dio_sys::dmabuf::Access;
-use rustix::event::PollFd;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno as Os;
 
@@ -17,10 +16,11 @@ use super::calls::Calls;
 use super::lent::{Lent, Part};
 use super::ring::{Claim, Ring};
 use super::slots::Slots;
+use super::wait::Wait;
 use super::worker::Worker;
 use super::{Filled, Sink, Source, attached, failed};
 use crate::error::{Attempt, Direction, Error, Result};
-use crate::file::{File, Spec};
+use crate::file::{File, Spec, check_size};
 
 /// Room that is made at a time ahead of what is written, at least.
 const ROOM: u64 = 64 << 20;
@@ -168,7 +168,7 @@ impl Blocks {
         Ok(Some(filled))
     }
 
-    fn ready(&self) -> Option<PollFd<'_>> {
+    fn ready(&self) -> Option<Wait<'_>> {
         match self.way.as_ref()? {
             Way::Lent(lent) => lent.ready(),
             Way::Calls(worker, _) => worker.ready(),
@@ -213,7 +213,10 @@ impl FileSink {
 
     /// Makes room for all that is known to come.
     fn reserve(&self, bytes: u64) -> Result<()> {
-        match rustix::fs::fallocate(self.0.file.fd(), FallocateFlags::KEEP_SIZE, 0, bytes) {
+        let reserved = check_size(bytes).and_then(|()| {
+            rustix::fs::fallocate(self.0.file.fd(), FallocateFlags::KEEP_SIZE, 0, bytes)
+        });
+        match reserved {
             Err(errno @ (Os::NOSPC | Os::DQUOT | Os::FBIG)) => {
                 Err(failed(&self.0.name(), format!("make room for {bytes} bytes"), errno))
             }
@@ -253,7 +256,7 @@ impl Sink for FileSink {
         self.0.take()
     }
 
-    fn ready(&self) -> Option<PollFd<'_>> {
+    fn ready(&self) -> Option<Wait<'_>> {
         self.0.ready()
     }
 
@@ -339,7 +342,7 @@ impl Source for FileSource {
         self.blocks.take()
     }
 
-    fn ready(&self) -> Option<PollFd<'_>> {
+    fn ready(&self) -> Option<Wait<'_>> {
         self.blocks.ready()
     }
 

@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use dmabuf_dio_sys::dmabuf::Access;
-use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
 use rustix::io::Errno as Os;
 
 use super::ring::{Claim, Ring};
+use super::wait::Wait;
 use super::{Filled, failed};
 use crate::error::Result;
 use crate::memory::Mapping;
@@ -66,9 +66,9 @@ impl Fileio {
         self.queued.len()
     }
 
-    pub(super) fn ready(&self) -> Option<PollFd<'_>> {
+    pub(super) fn ready(&self) -> Option<Wait<'_>> {
         self.queued.front()?;
-        Some(PollFd::new(&self.fd, PollFlags::IN | PollFlags::OUT))
+        Some(Wait::ready(self.fd.as_fd()))
     }
 
     /// Reads into the first block what there is. Returns the block if it is full then.

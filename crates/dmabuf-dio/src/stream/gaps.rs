@@ -5,10 +5,9 @@
 //! last block and the one that is queued next, and that is a place known exactly. How many it says,
 //! if at all, in a counter, and a reading of that may cover more than one such place.
 
-use serde::Serialize;
-
 /// Samples that are missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Gap {
     /// How many bytes the sink had before it, at least.
     pub at: u64,

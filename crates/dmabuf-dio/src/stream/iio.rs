@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dmabuf_dio_sys::iio;
-use rustix::event::PollFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno as Os;
 
@@ -15,6 +14,7 @@ use super::device::{Channel, Counter, Device, frame_bytes};
 use super::fenced::{Fenced, Port};
 use super::fileio::Fileio;
 use super::ring::Ring;
+use super::wait::Wait;
 use super::{Filled, Sink, Source, failed};
 use crate::buf::DmaBuf;
 use crate::error::{Error, Result};
@@ -79,9 +79,9 @@ impl Buffer {
     /// Fails if the device is gone, or somebody has stopped it: a block that is queued from then on
     /// never comes back. Looks not each time.
     fn check(&self) -> Result<()> {
-        if self.running && self.looked.get().elapsed() >= LOOK {
+        if self.looked.get().elapsed() >= LOOK {
             self.looked.set(Instant::now());
-            if self.enabled.read() != Some(1) {
+            if !self.is_running() {
                 return Err(failed(self.device.name(), "go on", Os::NODEV));
             }
         }
@@ -127,6 +127,10 @@ impl Port for Buffer {
         iio::enqueue(self.fd.as_fd(), dmabuf, bytes, 0)?;
         self.kept.set(true);
         Ok(())
+    }
+
+    fn is_running(&self) -> bool {
+        !self.running || self.enabled.read() == Some(1)
     }
 }
 
@@ -179,7 +183,7 @@ impl Way {
         self.fileio.as_ref().map_or_else(|| "IIO, dma-buf".into(), Fileio::how)
     }
 
-    fn ready(&self) -> Option<PollFd<'_>> {
+    fn ready(&self) -> Option<Wait<'_>> {
         self.fileio.as_ref().map_or_else(|| self.blocks.first(), Fileio::ready)
     }
 
@@ -258,7 +262,7 @@ impl Source for IioSource {
         fileio.read()
     }
 
-    fn ready(&self) -> Option<PollFd<'_>> {
+    fn ready(&self) -> Option<Wait<'_>> {
         self.way.ready()
     }
 
@@ -348,7 +352,7 @@ impl Sink for IioSink {
         Ok(taken)
     }
 
-    fn ready(&self) -> Option<PollFd<'_>> {
+    fn ready(&self) -> Option<Wait<'_>> {
         self.way.ready()
     }
 

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use rustix::event::{PollFd, Timespec, poll};
 use rustix::io::Errno as Os;
 
 use super::failed;
 use super::ring::Claim;
 use super::slots::{Bytes, Completion, Request, Slots, Target};
+use super::wait::{TICK, Wait, wait_for_any};
 use crate::error::{Direction, Error, Result};
 use crate::file::File;
 use crate::via::buffered::write_fully;
@@ -207,16 +207,15 @@ impl Lent {
     /// Waits for what is on its way, without looking at what becomes of it. What could not be
     /// submitted never comes back.
     pub(super) fn settle(&mut self) {
-        let tick = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         while self.in_flight > self.slots.unsent() {
-            let _ = poll(&mut [self.slots.ready()], Some(&tick));
+            let _ = wait_for_any(vec![self.slots.ready()], TICK);
             while self.slots.complete().is_some() {
                 self.in_flight -= 1;
             }
         }
     }
 
-    pub(super) fn ready(&self) -> Option<PollFd<'_>> {
+    pub(super) fn ready(&self) -> Option<Wait<'_>> {
         (self.in_flight > 0).then(|| self.slots.ready())
     }
 

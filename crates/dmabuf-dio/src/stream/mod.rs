@@ -41,11 +41,11 @@ mod ring;
 mod slots;
 mod socket;
 mod usb;
+mod wait;
 mod worker;
 
 use std::sync::Arc;
 
-use rustix::event::PollFd;
 use rustix::io::Errno as Os;
 
 pub use device::{Channel, Device, Format, Kind, frame_bytes};
@@ -57,6 +57,7 @@ pub use pump::{Interrupted, Overrun, State, Stream, Summary};
 pub use ring::Ring;
 pub use socket::SocketSink;
 pub use usb::{Function, UsbSink, UsbSource};
+pub use wait::Wait;
 
 use crate::error::{Error, Result};
 
@@ -110,7 +111,7 @@ pub trait Source {
     fn take(&mut self) -> Result<Option<Filled>>;
 
     /// What to poll for until [`take`](Self::take) may have something; `None` if nothing is queued.
-    fn ready(&self) -> Option<PollFd<'_>>;
+    fn ready(&self) -> Option<Wait<'_>>;
 
     /// How many blocks are queued.
     fn queued(&self) -> usize;
@@ -186,7 +187,7 @@ pub trait Sink {
     fn take(&mut self) -> Result<Option<Filled>>;
 
     /// What to poll for until [`take`](Self::take) may have something; `None` if nothing is queued.
-    fn ready(&self) -> Option<PollFd<'_>>;
+    fn ready(&self) -> Option<Wait<'_>>;
 
     /// How many blocks are queued.
     fn queued(&self) -> usize;

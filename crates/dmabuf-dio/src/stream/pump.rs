@@ -5,27 +5,24 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, Timespec, poll};
 use rustix::io::Errno as Os;
-use serde::Serialize;
 
 use super::gaps::{Gap, Ledger};
 use super::ring::Ring;
+use super::wait::{TICK, Wait, wait_for_any};
 use super::{Sink, Source, failed};
 use crate::control::CancelToken;
 use crate::error::{Error, Result};
 use crate::measure::cpu_time;
 
-/// How often it is looked whether somebody wants to stop, and told how far things are.
-const TICK: Duration = Duration::from_millis(100);
 /// How long a sink may take for a block after a stream was cancelled.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often the device's counter of losses is looked at if it always has a block.
 const COUNT: Duration = Duration::from_millis(10);
 
 /// What to do if the sink is slower than the source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum Overrun {
     /// Wait for it: a device loses samples meanwhile, a file does not.
     #[default]
@@ -37,7 +34,8 @@ pub enum Overrun {
 }
 
 /// What went through.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Summary {
     /// The way from the source into the blocks.
     pub source: String,
@@ -347,16 +345,12 @@ impl Run<'_> {
     /// Waits until there may be something to do.
     fn wait(&self, source: bool) -> Result<()> {
         let ready = if source { self.stream.source.ready() } else { None };
-        let mut fds: Vec<PollFd<'_>> = ready.into_iter().chain(self.stream.sink.ready()).collect();
-        if fds.is_empty() {
+        let waits: Vec<Wait<'_>> = ready.into_iter().chain(self.stream.sink.ready()).collect();
+        if waits.is_empty() {
             std::thread::sleep(Duration::from_millis(1));
             return Ok(());
         }
-        let tick = Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) };
-        match poll(&mut fds, Some(&tick)) {
-            Ok(_) | Err(Os::INTR) => Ok(()),
-            Err(errno) => Err(failed("the stream", "poll", errno)),
-        }
+        wait_for_any(waits, TICK).map_err(|errno| failed("the stream", "poll", errno))
     }
 
     fn tell(&mut self) {

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use dmabuf_dio_sys::dio::Slot;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
-use rustix::event::{PollFd, PollFlags};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno as Os;
 
 use super::ring::{Claim, Ring};
+use super::wait::Wait;
 use crate::backend::Backend;
 use crate::error::{Attempt, Direction};
 use crate::via;
@@ -208,9 +208,9 @@ impl<T> Slots<T> {
     }
 
     /// Readable when a request is over.
-    pub(super) fn ready(&self) -> PollFd<'_> {
+    pub(super) fn ready(&self) -> Wait<'_> {
         // SAFETY: the ring's descriptor is open as long as the ring.
         let fd = unsafe { BorrowedFd::borrow_raw(self.uring.as_raw_fd()) };
-        PollFd::from_borrowed_fd(fd, PollFlags::IN)
+        Wait::readable(fd)
     }
 }

@@ -13,6 +13,7 @@ use rustix::net::AddressFamily;
 
 use super::ring::{Claim, Ring};
 use super::slots::{Bytes, Completion, Request, Slots};
+use super::wait::Wait;
 use super::worker::Worker;
 use super::{Filled, Sink, attached, failed};
 use crate::backend::{Backend, Refusal};
@@ -121,7 +122,7 @@ impl Sink for SocketSink {
         }
     }
 
-    fn ready(&self) -> Option<PollFd<'_>> {
+    fn ready(&self) -> Option<Wait<'_>> {
         match self.way.as_ref()? {
             Way::Slots(sending) => (!sending.queue.is_empty()).then(|| sending.slots.ready()),
             Way::Copy(worker, _) => worker.ready(),

@@ -17,6 +17,7 @@ use rustix::io::Errno as Os;
 
 use super::fenced::{Fenced, Port};
 use super::ring::Ring;
+use super::wait::Wait;
 use super::{Filled, Sink, Source, failed};
 use crate::control::CancelToken;
 use crate::errno::Errno;
@@ -135,6 +136,10 @@ impl Port for Endpoint {
         }
         transfer()
     }
+
+    fn is_running(&self) -> bool {
+        functionfs::is_enabled(self.file.as_fd()).is_ok()
+    }
 }
 
 fn attach(blocks: &mut Fenced<Endpoint>, ring: &Arc<Ring>) -> Result<()> {
@@ -173,7 +178,7 @@ impl Sink for UsbSink {
         self.0.take()
     }
 
-    fn ready(&self) -> Option<PollFd<'_>> {
+    fn ready(&self) -> Option<Wait<'_>> {
         self.0.first()
     }
 
@@ -231,7 +236,7 @@ impl Source for UsbSource {
         self.blocks.take()
     }
 
-    fn ready(&self) -> Option<PollFd<'_>> {
+    fn ready(&self) -> Option<Wait<'_>> {
         self.blocks.first()
     }
 

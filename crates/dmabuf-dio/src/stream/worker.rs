@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A thread that does calls which block, one after the other.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno as Os;
 
 use super::ring::Claim;
+use super::wait::Wait;
 use super::{Filled, failed};
 use crate::error::Result;
 
@@ -95,8 +96,8 @@ impl Worker {
         self.waiting = 0;
     }
 
-    pub(super) fn ready(&self) -> Option<PollFd<'_>> {
-        (self.waiting > 0).then(|| PollFd::new(&*self.event, PollFlags::IN))
+    pub(super) fn ready(&self) -> Option<Wait<'_>> {
+        (self.waiting > 0).then(|| Wait::readable(self.event.as_fd()))
     }
 
     pub(super) fn len(&self) -> usize {

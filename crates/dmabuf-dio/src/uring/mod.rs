@@ -20,7 +20,7 @@ use state::State;
 const TICK: Timespec = Timespec::new().nsec(100_000_000);
 /// How often in a row the kernel refuses to wait, with 1 ms between, until that is taken to be for
 /// good.
-const PATIENCE: u32 = 1000;
+const PATIENCE: u32 = if cfg!(test) { 20 } else { 1000 };
 
 /// Where a request finds its memory.
 #[derive(Clone, Copy, Debug)]

@@ -244,10 +244,26 @@ impl<'j> State<'j> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::{AsFd as _, BorrowedFd};
+
     use super::*;
     use crate::control::{Control, Watch};
 
     const EIO: i32 = -libc::EIO;
+
+    /// A load of all of an extent, one request of at most 8192 bytes at a time.
+    fn job<'a>(file: BorrowedFd<'a>, extent: Extent, watch: &'a Watch<'a>) -> Job<'a> {
+        Job {
+            file,
+            direction: Direction::Load,
+            extent,
+            needed_end: extent.file + extent.len,
+            block: 512,
+            chunk: 8192,
+            depth: 1,
+            watch,
+        }
+    }
 
     /// Lets requests of 4096 bytes for five chunks be in flight, and completes them as told: by
     /// chunk, the results in the order of arrival.
@@ -255,16 +271,8 @@ mod tests {
         let control = Control::default();
         let watch = Watch::start(&control, needed_end);
         let file = std::io::stdin();
-        let job = Job {
-            file: std::os::fd::AsFd::as_fd(&file),
-            direction: Direction::Load,
-            extent: Extent { file: 0, buf: 0, len: 5 * 4096 },
-            needed_end,
-            block: 512,
-            chunk: 4096,
-            depth: 5,
-            watch: &watch,
-        };
+        let extent = Extent { file: 0, buf: 0, len: 5 * 4096 };
+        let job = Job { needed_end, chunk: 4096, depth: 5, ..job(file.as_fd(), extent, &watch) };
         let mut state = State::new(&job);
         state.next = 5 * 4096;
         for (chunk, result) in results {
@@ -318,16 +326,7 @@ mod tests {
         let control = Control::default();
         let watch = Watch::start(&control, 8192);
         let file = std::io::stdin();
-        let mut job = Job {
-            file: std::os::fd::AsFd::as_fd(&file),
-            direction: Direction::Load,
-            extent: Extent { file: 0, buf: 0, len: 8192 },
-            needed_end: 8192,
-            block: 512,
-            chunk: 8192,
-            depth: 1,
-            watch: &watch,
-        };
+        let mut job = job(file.as_fd(), Extent { file: 0, buf: 0, len: 8192 }, &watch);
         let einval = |job: &Job<'_>, at: u64| {
             let mut state = State::new(job);
             state.complete(Extent { file: at, buf: at, len: 8192 - at }, -libc::EINVAL);
@@ -352,5 +351,45 @@ mod tests {
         let request = Extent { file: 8192, buf: 8192, len: 4096 };
         assert_eq!(after(20_480, &[(2, -libc::EINTR)]), (None, 8192, vec![request]));
         assert_eq!(after(20_480, &[(2, -libc::EAGAIN)]), (None, 8192, vec![request]));
+    }
+
+    /// Memory in pieces of 4 KiB, each of which has to be reached by a request of its own.
+    struct Pieces;
+
+    impl Memory for Pieces {
+        fn prepare(&mut self, _: &IoUring, _: u64, _: Progress) -> Result<bool> {
+            Ok(true)
+        }
+
+        fn place(&self, offset: u64) -> (Place, u64) {
+            (Place::Plain { addr: offset }, (offset / 4096 + 1) * 4096)
+        }
+
+        fn keep(&self) {}
+    }
+
+    #[test]
+    fn no_request_leaves_the_piece_that_it_begins_in() {
+        let ring = match crate::uring::create(1, false) {
+            Ok(ring) => ring,
+            Err(error) => return println!("skipped: no io_uring: {error}"),
+        };
+        let control = Control::default();
+        let watch = Watch::start(&control, 10_000);
+        let file = std::io::stdin();
+        let extent = Extent { file: 70_000, buf: 1000, len: 10_000 };
+        let job = job(file.as_fd(), extent, &watch);
+        let mut state = State::new(&job);
+        let mut made = Vec::new();
+        while let Some(Request(extent)) = state.following(&ring, &mut Pieces).expect("memory") {
+            made.push((extent.file, extent.buf, extent.len));
+        }
+        assert_eq!(made, [(70_000, 1000, 3096), (73_096, 4096, 4096), (77_192, 8192, 2808)]);
+
+        // If the kernel refuses to wait, the next byte to be asked for is where it ended.
+        state.next = 3096;
+        let refused = state.conclude(End::Refused(Errno::from_raw(libc::EBADF)));
+        let Err(Stop::Failed { offset, errno, done }) = refused else { panic!("{refused:?}") };
+        assert_eq!((offset, errno.raw(), done), (73_096, libc::EBADF, 3096));
     }
 }

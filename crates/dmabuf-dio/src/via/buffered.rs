@@ -5,29 +5,27 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno as Os;
 
-use super::{Fresh, Moved, Task, plain};
+use super::{Fresh, Moved, Task, memfd, plain};
+use crate::available::{self, Charged};
 use crate::backend::Backend;
 use crate::buf::{DmaBuf, Kind};
 use crate::error::{Attempt, Direction, Result};
 use crate::extent::Extent;
-use crate::memory::{self, Mapping, page_size};
+use crate::memory::{Mapping, page_size};
 
-/// Loads into a new dma-buf of the system heap, or into a memfd if there is no such heap.
-pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
+/// Loads into a new dma-buf of the system heap, or into a memfd.
+pub(crate) fn load(task: &Task<'_>, kind: Kind) -> Result<Fresh, Attempt> {
     let layout = task.layout()?;
-    let (buf, note) = match DmaBuf::try_alloc(Backend::Buffered, layout.buffer) {
-        Ok(buf) => (buf, None),
-        Err(Attempt::Refused(refusal)) => {
-            memory::ensure_available(layout.buffer)?;
-            let note = format!("the buffer is a memfd, not a dma-buf: {}", refusal.reason);
-            (DmaBuf::memfd(layout.buffer)?, Some(note))
+    let buf = match kind {
+        Kind::DmaBuf => DmaBuf::try_alloc(Backend::Buffered, layout.buffer)?,
+        Kind::Memfd => {
+            available::ensure(layout.buffer, Charged::Us)?;
+            memfd::allocate(layout.data_offset + task.length)?
         }
-        Err(failed) => return Err(failed),
     };
     let extent = Extent { file: task.offset, buf: layout.data_offset, len: task.length };
-    let mut moved = transfer(task, &buf, extent)?;
-    moved.notes.extend(note);
-    Ok(Fresh { buf, moved })
+    move_through(task, &buf, extent)?;
+    Ok(Fresh { buf, moved: Moved::default() })
 }
 
 /// Said where a device may have the buffer attached that this backend knows nothing of.
@@ -43,19 +41,24 @@ pub(crate) fn note(buf: &DmaBuf) -> Option<String> {
 
 /// Moves between a file and a range of an existing buffer.
 pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Moved, Attempt> {
+    move_through(task, buf, extent)?;
+    Ok(Moved { notes: note(buf).into_iter().collect(), ..Moved::default() })
+}
+
+/// Moves through a mapping of the buffer.
+fn move_through(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<()> {
     match task.direction {
         Direction::Load => {
             let view = buf.map_shared()?;
             run(task, view.mapping(), extent)?;
-            view.finish()?;
+            view.finish()
         }
         Direction::Save => {
             let view = buf.map()?;
             run(task, view.mapping(), extent)?;
-            view.finish()?;
+            view.finish()
         }
     }
-    Ok(Moved { notes: note(buf).into_iter().collect(), ..Moved::default() })
 }
 
 fn run(task: &Task<'_>, mapping: &Mapping, extent: Extent) -> Result<()> {

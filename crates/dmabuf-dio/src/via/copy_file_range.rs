@@ -38,7 +38,7 @@ pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<
     }
     let mut moved = Moved::default();
     let (split, mut direct) = task.split(extent, &mut moved.notes);
-    let mut pace = Pace::new(task.options.chunk);
+    let mut pace = Pace::new(task.options.block_size);
     let mut at = 0;
     while at < extent.len {
         if task.watch.is_cancelled() {

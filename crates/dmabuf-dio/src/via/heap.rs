@@ -10,16 +10,16 @@ use rustix::io::Errno as Os;
 use super::sample::Sample;
 use super::watched::watched;
 use super::{Fresh, Moved, REFUSED_DIRECT, SERIES, Task};
+use crate::available::{self, Charged};
 use crate::backend::{Backend, Refusal};
 use crate::buf::DmaBuf;
 use crate::error::{Attempt, Error, Result};
-use crate::memory;
 
 /// Allocates a buffer and loads into it in one call.
 pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     let device = crate::heap::open(Backend::Heap)?;
     let layout = task.layout()?;
-    memory::ensure_available(layout.buffer)?;
+    available::ensure(layout.buffer, Charged::Nobody)?;
     if task.watch.is_cancelled() {
         return Err(task.cancelled(0).into());
     }

@@ -4,37 +4,40 @@
 use std::os::fd::AsFd as _;
 
 use super::{Fresh, Moved, Task, staged, user};
+use crate::available::{self, Charged};
 use crate::backend::Backend;
 use crate::buf::DmaBuf;
 use crate::error::{Attempt, Direction, Error, Result};
 use crate::extent::Extent;
 use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes, page_size};
 
-/// Below this size setting up a tmpfs takes longer than it saves.
-const WORTH_A_TMPFS: u64 = 4 << 20;
-
-/// What the memory may be.
+/// What the memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
-    /// Whatever has the largest pages.
-    Any,
-    /// A memfd, in reserved huge pages if there are any.
-    Memfd,
-    /// A memfd of the kernel's usual memory, of which every kernel makes a udmabuf.
-    Plain,
+    /// Itself: as long as the content, but for reserved huge pages.
+    File,
+    /// A udmabuf, which has whole pages, and these from the kernel as it likes: before Linux 6.13
+    /// the kernel's mapping of a udmabuf over large ones is wrong (`vmap_udmabuf()`).
+    Udmabuf,
+    /// A udmabuf, without reserved huge pages, which not every kernel makes one of.
+    PlainUdmabuf,
 }
 
 /// Loads into new memory, in the name of `backend`.
 pub(crate) fn load(backend: Backend, task: &Task<'_>, kind: Memory) -> Result<Fresh, Attempt> {
     let layout = task.layout()?;
     let ring = user::ring(backend, task, layout.buffer)?;
-    memory::ensure_available(layout.buffer)?;
+    available::ensure(layout.buffer, Charged::Us)?;
+    let len = match kind {
+        Memory::File => layout.data_offset + task.length,
+        Memory::Udmabuf | Memory::PlainUdmabuf => layout.buffer,
+    };
     let wanted = task.options.huge_pages;
-    let huge = if wanted { allocate_huge(layout.buffer, kind) } else { None };
+    let huge = if wanted { allocate_huge(len, kind) } else { None };
     // What a stage is read into comes by a ring, or in one request.
     let mapped = if huge.is_none() && ring.is_none() && layout.buffer > task.chunk() {
-        let buf = DmaBuf::memfd(layout.buffer)?;
-        let mapping = Mapping::new(buf.as_fd(), buf.len(), true)?;
+        let buf = allocate(len)?;
+        let mapping = map(&buf)?;
         Some((buf, mapping))
     } else {
         huge
@@ -43,7 +46,7 @@ pub(crate) fn load(backend: Backend, task: &Task<'_>, kind: Memory) -> Result<Fr
         let moved = user::load(task, ring, &mapping, layout)?;
         (buf, moved)
     } else {
-        let buf = DmaBuf::memfd(layout.buffer)?;
+        let buf = allocate(len)?;
         let moved = staged::load(task, ring, &buf, layout)?;
         (buf, moved)
     };
@@ -53,15 +56,31 @@ pub(crate) fn load(backend: Backend, task: &Task<'_>, kind: Memory) -> Result<Fr
     Ok(Fresh { buf, moved })
 }
 
+/// A memfd of exactly that length.
+pub(crate) fn allocate(len: u64) -> Result<DmaBuf> {
+    DmaBuf::memfd_exact(len).map_err(|errno| Error::Buffer { call: "create", errno: errno.into() })
+}
+
+/// Maps all pages of a new memfd, and room for its last huge page.
+fn map(buf: &DmaBuf) -> Result<Mapping> {
+    let pages = buf.len().next_multiple_of(page_size());
+    Ok(buf.vouch_for(if pages < HUGE_PAGE {
+        Mapping::new(buf.as_fd(), pages, true)?
+    } else {
+        Mapping::in_huge_pages(buf.as_fd(), pages)?
+    }))
+}
+
 /// Moves between a file and a range of an existing memfd.
 pub(crate) fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Moved, Attempt> {
     let ring = user::ring(Backend::Memfd, task, extent.len)?;
     if task.direction == Direction::Load && !buf.is_writable() {
         return Err(Error::ReadOnlyBuffer.into());
     }
-    let mapping = buf.mapping(buf.is_writable())?;
+    // One that is sealed against writing can be saved.
+    let mapping = buf.mapping(task.direction == Direction::Load)?;
     mapping.advise(true);
-    let mut moved = user::fill(task, ring, &mapping, extent)?;
+    let mut moved = user::fill(task, ring, &mapping, extent, user::Origin::Given)?;
     moved.pages = PageSizes::of(&mapping);
     Ok(moved)
 }
@@ -71,21 +90,21 @@ fn allocate_huge(len: u64, kind: Memory) -> Option<(DmaBuf, Mapping)> {
     if len < HUGE_PAGE {
         return None;
     }
-    if kind != Memory::Plain
+    if kind == Memory::Udmabuf
         && let Ok(reserved) = DmaBuf::memfd_huge(len)
     {
         return Some(reserved);
     }
-    let buf = if memory::memfds_get_huge_pages() {
-        DmaBuf::memfd(len).ok()?
-    } else if kind == Memory::Any && len >= WORTH_A_TMPFS {
-        DmaBuf::tmpfs(len).ok()?
-    } else {
-        return None;
-    };
-    let mapping = buf.mapping(true).ok()?;
-    mapping.advise(true);
-    Some((buf, mapping))
+    let given = memory::memfds_get_huge_pages();
+    if given || kind == Memory::File {
+        let buf = allocate(len).ok()?;
+        let mut mapping = map(&buf).ok()?;
+        mapping.advise(true);
+        if given || mapping.collapse() {
+            return Some((buf, mapping));
+        }
+    }
+    if kind == Memory::File { DmaBuf::memfd_huge(len).ok() } else { None }
 }
 
 /// Says what would give huge pages, if there are none.
@@ -95,8 +114,8 @@ fn page_note(pages: Option<PageSizes>, len: u64) -> Option<String> {
         return None;
     }
     Some(format!(
-        "the memory came in pages of {} KiB: for huge ones, \
-         echo advise | sudo tee /sys/kernel/mm/transparent_hugepage/shmem_enabled",
-        page_size() / 1024
+        "the memory came in pages of {} KiB: for huge ones, {}",
+        page_size() / 1024,
+        memory::shared_huge_remedy()
     ))
 }

@@ -21,7 +21,7 @@ mod watched;
 use io_uring::IoUring;
 
 use crate::backend::{Backend, Refusal};
-use crate::buf::DmaBuf;
+use crate::buf::{DmaBuf, Kind};
 use crate::control::Watch;
 use crate::error::{Attempt, Direction, Error};
 use crate::extent::{Extent, Split};
@@ -56,9 +56,19 @@ pub(crate) struct Task<'a> {
 pub(crate) struct Moved {
     /// How many bytes were asked for with `O_DIRECT`.
     pub(crate) direct: u64,
+    /// How many of those the CPU copied all the same: from a stage, or out of whole blocks.
+    pub(crate) copied: u64,
     pub(crate) segments: Option<u32>,
     pub(crate) pages: Option<PageSizes>,
     pub(crate) notes: Vec<String>,
+}
+
+impl Moved {
+    /// Adds less than a block, of which so many bytes were asked for with `O_DIRECT`.
+    fn add_edge(&mut self, direct: u64) {
+        self.direct += direct;
+        self.copied += direct;
+    }
 }
 
 /// A buffer that was made for the content.
@@ -101,11 +111,12 @@ impl Task<'_> {
         Layout::new(self.offset, self.length, self.file.align.offset)
     }
 
-    /// What is read into a buffer that is laid out for it: whole blocks, if the file is direct.
-    pub(crate) fn extent_in(&self, layout: Layout) -> Extent {
+    /// What is read into `room` bytes that are laid out for it: whole blocks, if the file is direct and
+    /// they fit.
+    pub(crate) fn extent_in(&self, layout: Layout, room: u64) -> Extent {
         let end = layout.data_offset + self.length;
-        let len = if self.file.is_direct() { layout.buffer } else { end };
-        Extent { file: layout.base, buf: 0, len }
+        let whole = self.file.is_direct() && layout.buffer <= room;
+        Extent { file: layout.base, buf: 0, len: if whole { layout.buffer } else { end } }
     }
 
     /// Whether the range fits into a request. It is over then before anyone could look at it.
@@ -115,7 +126,7 @@ impl Task<'_> {
 
     /// Bytes per request.
     pub(crate) fn chunk(&self) -> u64 {
-        self.options.chunk.unwrap_or_else(|| {
+        self.options.block_size.unwrap_or_else(|| {
             // One request is not worth asking the disk for.
             if self.is_one_request() { DEFAULT_CHUNK } else { self.file.queue().chunk }
         })
@@ -123,7 +134,7 @@ impl Task<'_> {
 
     /// Requests in flight.
     pub(crate) fn depth(&self) -> u32 {
-        self.options.depth.unwrap_or_else(|| {
+        self.options.queue_depth.unwrap_or_else(|| {
             let one = self.offset % page_size() + self.length <= self.chunk();
             if one { 1 } else { self.file.queue().depth }
         })
@@ -142,14 +153,15 @@ impl Task<'_> {
         }
     }
 
-    /// The file ends at `end`.
-    pub(crate) fn short(&self, end: u64) -> Error {
+    /// Nothing could be read at `at`. The file may end long before that, if it was truncated.
+    pub(crate) fn short(&self, at: u64) -> Error {
+        let end = self.file.end().map_or(at, |end| end.min(at));
         Error::ShortFile {
             path: self.file.path.clone(),
             offset: self.offset,
             length: self.length,
             end,
-            done: end.saturating_sub(self.offset).min(self.length),
+            done: at.saturating_sub(self.offset).min(self.length),
         }
     }
 
@@ -215,7 +227,7 @@ impl Task<'_> {
         let (split, mut direct) = self.split(extent, &mut moved.notes);
         if let Some(whole) = split.core {
             if let Some(head) = split.head {
-                moved.direct += edge(head)?;
+                moved.add_edge(edge(head)?);
             }
             let mut result = core(&self.job(whole, direct)?);
             if direct
@@ -232,11 +244,11 @@ impl Task<'_> {
                 moved.direct += whole.len.min(needed);
             }
             if let Some(tail) = split.tail {
-                moved.direct += edge(tail)?;
+                moved.add_edge(edge(tail)?);
             }
         } else {
             for part in split.edges() {
-                moved.direct += edge(part)?;
+                moved.add_edge(edge(part)?);
             }
         }
         Ok(moved)
@@ -317,16 +329,19 @@ pub(crate) fn memlock() -> String {
     }
 }
 
-/// Loads into a new buffer.
-pub(crate) fn load(backend: Backend, task: &Task<'_>) -> Result<Fresh, Attempt> {
+/// Loads into a new buffer of that kind.
+pub(crate) fn load(backend: Backend, kind: Kind, task: &Task<'_>) -> Result<Fresh, Attempt> {
+    if !Backend::for_new(kind).contains(&backend) {
+        return Err(backend.refuse_new(kind).into());
+    }
     match backend {
         Backend::Module => module::load(task),
         Backend::UringSlot => slot::load(task),
         Backend::Heap => heap::load(task),
         Backend::CopyFileRange => copy_file_range::load(task),
         Backend::Udmabuf => udmabuf::load(task),
-        Backend::Memfd => memfd::load(Backend::Memfd, task, memfd::Memory::Any),
-        Backend::Buffered => buffered::load(task),
+        Backend::Memfd => memfd::load(Backend::Memfd, task, memfd::Memory::File),
+        Backend::Buffered => buffered::load(task, kind),
         Backend::Private => Err(Backend::Private.refuse_buffer().into()),
     }
 }

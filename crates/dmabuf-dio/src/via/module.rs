@@ -112,11 +112,11 @@ impl Context {
     }
 
     fn chunk(&self, task: &Task<'_>) -> u64 {
-        task.options.chunk.map_or(0, |chunk| chunk.min(self.info.max_chunk))
+        task.options.block_size.map_or(0, |chunk| chunk.min(self.info.max_chunk))
     }
 
     fn depth(&self, task: &Task<'_>) -> u32 {
-        task.options.depth.map_or(0, |depth| depth.min(self.info.max_depth))
+        task.options.queue_depth.map_or(0, |depth| depth.min(self.info.max_depth))
     }
 }
 
@@ -175,7 +175,7 @@ pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
         length: layout.data_offset + task.length,
         chunk: context.chunk(task),
         depth: context.depth(task),
-        gather: task.options.gather.unwrap_or(0),
+        gather: task.options.allocation_step.unwrap_or(0),
         ..Load::default()
     };
     let is_cancelled = || task.watch.is_cancelled();
@@ -212,8 +212,8 @@ pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     let moved = Moved {
         direct: request.direct.min(task.length),
         segments: Some(request.segments),
-        pages: None,
         notes,
+        ..Moved::default()
     };
     Ok(Fresh { buf, moved })
 }

@@ -13,6 +13,7 @@ use io_uring::IoUring;
 use rustix::io::Errno as Os;
 
 use super::{Layout, Moved, Task, buffered, plain};
+use crate::available::{self, Charged};
 use crate::buf::DmaBuf;
 use crate::error::{Error, Result};
 use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes, page_size, round_up};
@@ -34,7 +35,7 @@ pub(crate) fn load(
     layout: Layout,
 ) -> Result<Moved> {
     let end = layout.data_offset + task.length;
-    let extent = task.extent_in(layout);
+    let extent = task.extent_in(layout, layout.buffer);
     let len = extent.len;
     let memory = stage(task, len, layout.buffer)?;
     let mut stage = Stage { memory, buf, len, end, copied: layout.data_offset };
@@ -54,6 +55,7 @@ pub(crate) fn load(
         };
         task.in_parts(extent, &mut core, &mut edge)?
     };
+    moved.copied = moved.direct;
     // The kernel may have chosen huge ones all the same.
     let huge = if len >= HUGE_PAGE && memory::memfds_are_huge() { buf.page_sizes() } else { None };
     moved.pages = huge.or(Some(PageSizes { page_size: page_size(), huge_bytes: 0 }));
@@ -71,7 +73,7 @@ pub(crate) fn load(
 fn stage(task: &Task<'_>, len: u64, buffer: u64) -> Result<Mapping> {
     let chunks = (u64::from(task.depth()) + SPARE).min((MOST / task.chunk()).max(1 + SPARE));
     let window = round_up(len, page_size()).unwrap_or(len).min(task.chunk() * chunks);
-    memory::ensure_available(buffer.saturating_add(window))?;
+    available::ensure(buffer.saturating_add(window), Charged::Us)?;
     let stage = Mapping::anonymous(window)?;
     stage.advise(task.options.huge_pages);
     Ok(stage)
@@ -257,7 +259,8 @@ mod tests {
         let path = "/proc/self/exe".into();
         let file = File::open(&Spec::Path(path), Direction::Load, false).expect("a file");
         let window = |chunk: u64, depth, len| {
-            let options = Options { chunk: Some(chunk), depth: Some(depth), ..Options::default() };
+            let options =
+                Options { block_size: Some(chunk), queue_depth: Some(depth), ..Options::default() };
             let watch = Watch::start(&options.control, len);
             let direction = Direction::Load;
             let task = Task {

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno as Os;
 
-use crate::memory::Mapping;
+use crate::memory::{self, Mapping};
 
 /// Allocates, zeroes and maps every page, and says how far it is.
 #[derive(Debug, Default)]
@@ -41,8 +41,9 @@ impl Supply {
             at += len;
             let mut state = self.state();
             match result {
-                // Before Linux 5.14 the requests themselves have to touch the pages.
-                Ok(()) | Err(Os::INVAL) => state.until = at,
+                Ok(()) => state.until = at,
+                // The requests themselves have to touch the pages.
+                Err(errno) if memory::cannot_populate(errno) => state.until = at,
                 Err(errno) => state.error = Some(errno),
             }
             let failed = state.error.is_some();

@@ -29,13 +29,13 @@ pub(crate) fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     let device = udmabuf::open().map_err(refuse_device)?;
     let layout = task.layout()?;
     check_limit(layout.buffer)?;
-    let mut fresh = memfd::load(Backend::Udmabuf, task, Memory::Memfd)?;
+    let mut fresh = memfd::load(Backend::Udmabuf, task, Memory::Udmabuf)?;
     let huge = fresh.buf.len() > layout.buffer
         || fresh.moved.pages.is_some_and(|pages| pages.huge_bytes == fresh.buf.len());
     let fd = match make(device.as_fd(), &fresh.buf) {
         Err(_) if huge && fresh.buf.len() >= HUGE_PAGE => {
             // Not every kernel makes a udmabuf of reserved huge pages.
-            fresh = memfd::load(Backend::Udmabuf, task, Memory::Plain)?;
+            fresh = memfd::load(Backend::Udmabuf, task, Memory::PlainUdmabuf)?;
             make(device.as_fd(), &fresh.buf)?
         }
         result => result?,

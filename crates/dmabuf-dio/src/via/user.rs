@@ -30,6 +30,15 @@ pub(crate) fn ring(
     super::ring(backend, task.depth()).map(Some)
 }
 
+/// Where the memory comes from that is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It was made for this, and nobody else has it.
+    New,
+    /// It was there.
+    Given,
+}
+
 /// Loads the range of a task into new memory that is laid out for it.
 pub(crate) fn load(
     task: &Task<'_>,
@@ -37,12 +46,13 @@ pub(crate) fn load(
     mapping: &Mapping,
     layout: Layout,
 ) -> Result<Moved> {
-    let mut moved = fill(task, ring, mapping, task.extent_in(layout))?;
+    let room = mapping.len();
+    let mut moved = fill(task, ring, mapping, task.extent_in(layout, room), Origin::New)?;
     moved.pages = PageSizes::of(mapping);
     let end = layout.data_offset + task.length;
     // What lies before and after the range came along with its blocks.
     mapping.fill(0, layout.data_offset, 0)?;
-    mapping.fill(end, layout.buffer - end, 0)?;
+    mapping.fill(end, layout.buffer.min(room) - end, 0)?;
     Ok(moved)
 }
 
@@ -52,6 +62,7 @@ pub(crate) fn fill(
     ring: Option<IoUring>,
     mapping: &Mapping,
     extent: Extent,
+    origin: Origin,
 ) -> Result<Moved> {
     let mut edge = |part: Extent| edge(task, mapping, part);
     let Some(mut ring) = ring else {
@@ -64,13 +75,18 @@ pub(crate) fn fill(
     std::thread::scope(|scope| {
         let loading = task.direction == Direction::Load;
         if loading {
-            let step = task.options.gather;
+            let step = task.options.allocation_step;
             let step = step.unwrap_or_else(|| task.chunk().next_multiple_of(HUGE_PAGE));
             let supply = &supply;
             threads::spawn(scope, move || supply.run(mapping, start, end, step))?;
         }
         let _stop = StopOnDrop(&supply);
-        let mut memory = UserMemory { mapping, end, supply: loading.then_some(&supply) };
+        let mut memory = UserMemory {
+            mapping,
+            shrinks: origin == Origin::Given && mapping.shrinks(),
+            end,
+            supply: loading.then_some(&supply),
+        };
         // SAFETY: the mapping outlives this call, or the process if it is kept; the range lies in
         // it.
         let mut core = |job: &Job<'_>| unsafe { uring::run(&mut ring, job, &mut memory) };
@@ -100,6 +116,8 @@ fn edge(task: &Task<'_>, mapping: &Mapping, part: Extent) -> Result<u64> {
 /// A range of a mapping, as it becomes ready.
 struct UserMemory<'a> {
     mapping: &'a Mapping,
+    /// Whether somebody may have taken its pages away.
+    shrinks: bool,
     end: u64,
     supply: Option<&'a Supply>,
 }
@@ -108,7 +126,8 @@ impl Memory for UserMemory<'_> {
     fn prepare(&mut self, _: &IoUring, end: u64, so_far: Progress) -> Result<bool> {
         let wanted = self.mapping.len();
         self.supply.map_or(Ok(true), |supply| {
-            supply.reaches(end, so_far.idle).map_err(|errno| memory::populate_error(errno, wanted))
+            let there = supply.reaches(end, so_far.idle);
+            there.map_err(|errno| memory::populate_error(errno, wanted, self.shrinks))
         })
     }
 

@@ -85,8 +85,8 @@ fn settings() {
     let mut buf = DmaBuf::memfd(4096).expect("a memfd");
     fill(&mut buf, 0);
     for depth in [0, 1025] {
-        let error = Gatherer::new(&path).depth(depth).open(&buf).expect_err("a bad depth");
-        assert!(matches!(error, Error::Setting { name: "depth", .. }), "{error}");
+        let error = Gatherer::new(&path).queue_depth(depth).open(&buf).expect_err("a bad depth");
+        assert!(matches!(error, Error::Setting { name: "queue_depth", .. }), "{error}");
     }
     let error = Gatherer::new(&path).spare(0..4097).open(&buf).expect_err("too long");
     assert!(matches!(error, Error::RangeBeyondBuffer { .. }), "{error}");

@@ -62,12 +62,13 @@ fn a_file_that_shrinks_meanwhile() {
     each(1 << 20, |buf, backend| {
         std::fs::write(&path, &content).expect("write");
         let short = path.clone();
-        let gatherer = Gatherer::new(&path).backend(backend).depth(2).progress(move |progress| {
-            if progress.done > 100_000 {
-                let file = File::options().write(true).open(&short).expect("open");
-                file.set_len(300_000).expect("truncate");
-            }
-        });
+        let gatherer =
+            Gatherer::new(&path).backend(backend).queue_depth(2).progress(move |progress| {
+                if progress.done > 100_000 {
+                    let file = File::options().write(true).open(&short).expect("open");
+                    file.set_len(300_000).expect("truncate");
+                }
+            });
         let mut gathering = gatherer.open(buf).expect("open");
         let pieces: Vec<_> = (0..128)
             .map(|at| piece(at * 77 % 128 * 8192, at * 8192, 4096))

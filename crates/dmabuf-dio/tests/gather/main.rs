@@ -68,7 +68,7 @@ fn random_patterns() {
             let gatherer = Gatherer::new(&path).backend(backend).spare(spare.clone());
             let depth = [1, 2, 7, 128][random.below(4) as usize];
             let mut gathering =
-                gatherer.depth(depth).direct(seed % 4 != 3).open(buf).expect("open");
+                gatherer.queue_depth(depth).direct(seed % 4 != 3).open(buf).expect("open");
             for _ in 0..4 {
                 let pieces = random.pieces(content.len() as u64, 768 << 10, 80);
                 check(&mut gathering, buf, &content, &pieces, spare.clone());
@@ -165,7 +165,8 @@ fn one_gathering_for_many_calls_and_threads() {
     let folder = folder();
     let (path, content) = file_of(&folder, 1 << 20);
     each(1 << 20, |buf, backend| {
-        let mut gathering = Gatherer::new(&path).backend(backend).depth(4).open(buf).expect("open");
+        let mut gathering =
+            Gatherer::new(&path).backend(backend).queue_depth(4).open(buf).expect("open");
         for seed in 0..20 {
             let mut random = Random::new(seed);
             let pieces: Vec<_> =
@@ -187,7 +188,7 @@ fn cancelled_and_used_again() {
     each(1 << 20, |buf, backend| {
         let token = CancelToken::new();
         let on = token.clone();
-        let gatherer = Gatherer::new(&path).backend(backend).depth(1).cancel(token);
+        let gatherer = Gatherer::new(&path).backend(backend).queue_depth(1).cancel(token);
         let stop = gatherer.clone().progress(move |progress| {
             if progress.done >= 8192 {
                 on.cancel();
@@ -212,7 +213,7 @@ fn progress_goes_up_to_all_of_it() {
     each(65_536, |buf, backend| {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&seen);
-        let gatherer = Gatherer::new(&path).backend(backend).depth(1);
+        let gatherer = Gatherer::new(&path).backend(backend).queue_depth(1);
         let gatherer = gatherer.progress(move |progress| {
             told.lock().expect("no panic").push((progress.done, progress.total));
         });

@@ -21,7 +21,7 @@ fn where_it_can_be_had() {
     let (path, content) = file_of(&folder, 1 << 20);
     each(1 << 20, |buf, backend| {
         for depth in [1, 16, 128] {
-            let gatherer = Gatherer::new(&path).backend(backend).polled(true).depth(depth);
+            let gatherer = Gatherer::new(&path).backend(backend).polled(true).queue_depth(depth);
             let spare = 768 << 10..1 << 20;
             let mut gathering = gatherer.spare(spare.clone()).open(buf).expect("open");
             let mut report = None;

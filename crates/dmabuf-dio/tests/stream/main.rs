@@ -12,10 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::stream::{
-    Device, Filled, IioSource, Overrun, Repeat, Ring, Sink, Source, Stream, frame_bytes,
+    Device, Filled, IioSource, Overrun, Repeat, Ring, Sink, Source, Stream, Wait, frame_bytes,
 };
 use dmabuf_dio::{CancelToken, Error};
-use rustix::event::PollFd;
 
 use crate::devices::{Devices, FRAME, number, sink, source};
 
@@ -81,6 +80,7 @@ impl Sink for Slow {
         let content = self.ring.as_ref().expect("attached").block(filled.block).map()?.to_vec()?;
         for frame in content[..filled.bytes as usize].chunks_exact(FRAME as usize) {
             let number = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
+            assert!(number >= self.next, "frame {number} again, at {}", self.next);
             if number != self.next {
                 self.gaps.push((self.bytes, number - self.next));
             }
@@ -91,7 +91,7 @@ impl Sink for Slow {
         Ok(Some(filled))
     }
 
-    fn ready(&self) -> Option<PollFd<'_>> {
+    fn ready(&self) -> Option<Wait<'_>> {
         None
     }
 
@@ -299,6 +299,32 @@ fn a_device_that_goes_away() {
     );
     assert!(sink.gaps.is_empty() || summary.lost_frames > 0, "{summary:?}");
     drop((source, bound));
+}
+
+/// Between the moment when a block is queued and the one when its fence is looked at, say: a block that
+/// the device has called off is not one that it has filled.
+#[test]
+fn a_device_that_goes_away_at_any_moment() {
+    let Some(devices) = Devices::get() else { return };
+    let driver = "/sys/bus/platform/drivers/iio_stream";
+    for round in 0..20 {
+        devices.adc.write("sampling_frequency", "10000000").expect("rate");
+        let bound = BoundAgain(format!("{driver}/bind"));
+        let (mut source, mut sink) = (devices.source(), Slow::new(Duration::ZERO));
+        // One block: nothing else is queued when it is.
+        let ring = Ring::new(1, 16 << 10).expect("blocks");
+        let stream = Stream::new(&mut source, &mut sink, ring);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_micros(20_000 + round * 37));
+                std::fs::write(format!("{driver}/unbind"), "iio_stream").expect("unbound");
+            });
+            let ended = stream.run().expect_err("there is no device");
+            let errno = ended.error.errno().map(dmabuf_dio::Errno::raw);
+            assert_eq!(errno, Some(libc::ENODEV), "round {round}: {ended}");
+        });
+        drop((source, bound));
+    }
 }
 
 /// Brings the devices back, whatever became of the test.

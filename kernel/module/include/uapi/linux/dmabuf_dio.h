@@ -126,6 +126,13 @@ struct dmabuf_dio_attach {
  * bracketed by begin and end of CPU access. READ, WRITE and, on kernels where
  * dma-bufs have it, copy_file_range() on one dma-buf take turns.
  *
+ * What a device stores into the buffer while READ runs may be lost, anywhere in
+ * it, and is not seen by whoever begins CPU access meanwhile. Exporters of an
+ * unchanged kernel know nothing of READ: if a device needs synchronisation
+ * (bounce buffers, caches that are not coherent) it must not unmap such a buffer,
+ * and nobody begin CPU access, while READ runs, or old bytes come back over those
+ * of the file. Buffers of LOAD, and of exporters that lend, are safe from that.
+ *
  * Any signal ends the call with EINTR once the requests in flight are done, but
  * not before something has moved: who calls again behind @done gets on. That
  * includes the signals that stop or freeze a process. A signal while the call
@@ -235,10 +242,13 @@ struct dmabuf_dio_load {
  * READ_FIXED and WRITE_FIXED then take the slot as buf_index and an offset into
  * it, from 0, as addr. The slot keeps the buffer alive after the device and
  * dma-buf fds are closed, until it is unregistered or the ring goes. Bracket
- * the I/O on a slot with DMA_BUF_IOCTL_SYNC, as one does for a mapping.
+ * the I/O on a slot with DMA_BUF_IOCTL_SYNC, as one does for a mapping. As
+ * there, devices that need synchronisation must not unmap the buffer meanwhile,
+ * and nobody else begin CPU access.
  *
  * UNREGISTER looks at @index only; the other fields must be zero. It removes what
- * REGISTER made, of any context.
+ * REGISTER made on this ring, of any context. A ring that got the slot by
+ * IORING_REGISTER_CLONE_BUFFERS drops it by IORING_REGISTER_BUFFERS_UPDATE or its end.
  *
  * Errors, in the CQE: ENOTCONN, EACCES, EINVAL, ERANGE, EBUSY (the slot is taken, or
  * not ours to remove), EOPNOTSUPP (kernel without this interface; a

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command line of `dmabuf-dio-bench`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use dmabuf_dio_cli::size::parse_size;
+
+use crate::compare::args::{CompareArgs, CompareWayArgs};
+use crate::cost::args::CostArgs;
+use crate::load::args::LoadArgs;
+use crate::small::args::SmallArgs;
+use crate::stream::args::StreamArgs;
+use crate::table::args::TableArgs;
+
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0    every row that this kernel can do moved every byte to its place
+  1    something failed that should work, or the file cannot be made
+  2    wrong usage
+  3    no row could be measured
+  4    a byte was wrong
+  130  interrupted by Ctrl-C";
+
+/// Measure the ways between a file and dma-bufs, on any kernel, and compare every byte
+#[derive(Debug, Parser)]
+#[command(name = "dmabuf-dio-bench", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) benchmark: Benchmark,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Benchmark {
+    Table(TableArgs),
+    Load(LoadArgs),
+    Cost(CostArgs),
+    Stream(StreamArgs),
+    Small(SmallArgs),
+    Compare(CompareArgs),
+    CompareWay(CompareWayArgs),
+}
+
+/// Options of all measurements.
+#[derive(Debug, Args)]
+pub(crate) struct CommonArgs {
+    /// Folder for the file, on the storage to measure
+    #[arg(long, default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// Before each row drop only the file's cache, not also all others (which only root may)
+    #[arg(long)]
+    pub(crate) keep_caches: bool,
+    /// Print JSON, with the values of every run
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) markdown: bool,
+    /// Write the result to FILE and print it as text
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Reads a size that is a multiple of the page size.
+pub(crate) fn whole_pages(text: &str) -> Result<u64, String> {
+    let size = parse_size(text)?;
+    let page = rustix::param::page_size() as u64;
+    if size == 0 || size % page != 0 {
+        return Err(format!("{text:?} is no multiple of the page size, {page}"));
+    }
+    Ok(size)
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The process that loads the file once, by one of our own methods, so that memory, CPU time and
+//! page cache are its own.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write as _};
+
+use dmabuf_dio_cli::exit::{FAILED, Failure, UNAVAILABLE};
+
+use super::args::CompareWayArgs;
+use super::contract::{LoaderReport, READY};
+use super::methods::OwnMethod;
+use super::safetensors::SafeTensors;
+use crate::measure::outcome::{Status, Trouble};
+use crate::measure::time::Start;
+use crate::pattern::Pattern;
+
+pub(crate) fn run(args: &CompareWayArgs) -> Result<(), Failure> {
+    cache_code();
+    say(READY)?;
+    if io::stdin().read_line(&mut String::new())? == 0 {
+        // Whoever started this is gone.
+        return Ok(());
+    }
+    let told = measure(args.way, args).map_err(|trouble| {
+        let code = if trouble.status == Status::Unavailable { UNAVAILABLE } else { FAILED };
+        Failure::new(code, trouble.reason, "")
+    })?;
+    say(&serde_json::to_string(&told).map_err(io::Error::from)?)
+}
+
+fn measure(own: &OwnMethod, args: &CompareWayArgs) -> Result<LoaderReport, Trouble> {
+    let start = Start::now();
+    let held = own.load.run(&args.file)?;
+    let took = start.took();
+    let len = std::fs::metadata(&args.file).map_or(0, |file| file.len());
+    let bytes = held.len(len);
+    let pages = held.pages(bytes);
+    let different = match args.verify {
+        None => None,
+        // After the time has been taken, and before the memory is gone.
+        Some(seed) => {
+            let content = SafeTensors::new(len, args.tensors, Pattern::from_seed(seed));
+            Some(held.look(bytes, |bytes| content.check(bytes))?.err())
+        }
+    };
+    let start = Start::now();
+    drop(held);
+    let release = start.took();
+    Ok(LoaderReport {
+        seconds: took.wall_ms / 1e3,
+        user_seconds: took.cpu.user / 1e3,
+        sys_seconds: took.cpu.sys / 1e3,
+        release_seconds: Some(release.wall_ms / 1e3),
+        bytes,
+        verified: different.as_ref().map(Option::is_none),
+        version: None,
+        note: different.flatten().map(|difference| difference.to_string()),
+        pages,
+    })
+}
+
+/// Reads the program and its libraries: caches were just dropped, and what they would have to be
+/// read again for is not what is measured.
+fn cache_code() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let files: BTreeSet<&str> =
+        maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..])).collect();
+    for file in files {
+        // What cannot be read is no program.
+        let _ = std::fs::read(file);
+    }
+}
+
+fn say(line: &str) -> Result<(), Failure> {
+    let mut out = io::stdout();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}

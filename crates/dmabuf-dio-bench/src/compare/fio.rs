@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the disk can do: fio reads the same files, into memory that is there already and that
+//! nobody wants the content of.
+
+use std::path::Path;
+use std::process::Command;
+
+use dmabuf_dio_cli::size::show_size;
+use serde::Deserialize;
+
+use super::contender::Source;
+use super::contract::{LoaderReport, PagesGot};
+use super::process::Process;
+use crate::buffer::mapping::{HUGE_PAGE, Pages};
+use crate::measure::outcome::{Status, Trouble};
+
+/// Its times are whole milliseconds: short ones are made longer by reading the file again.
+const LEAST: u64 = 1 << 30;
+/// But not by more than these seconds.
+const MOST: u32 = 2;
+
+/// Of memory that is not to be huge.
+const SMALL_PAGE: u64 = 4 << 10;
+
+/// How fio reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SequentialFio {
+    block: u64,
+    depth: u64,
+    pages: Pages,
+}
+
+const ALL: [SequentialFio; 5] = [
+    SequentialFio { block: 4 << 20, depth: 4, pages: Pages::Huge },
+    SequentialFio { block: 4 << 20, depth: 8, pages: Pages::Huge },
+    SequentialFio { block: 8 << 20, depth: 8, pages: Pages::Huge },
+    SequentialFio { block: 1 << 20, depth: 32, pages: Pages::Huge },
+    SequentialFio { block: 4 << 20, depth: 8, pages: Pages::Small },
+];
+
+impl SequentialFio {
+    /// Those that make sense for a file of `len` bytes: none if it is small.
+    pub(crate) fn for_file(len: u64) -> impl Iterator<Item = Self> {
+        ALL.into_iter().filter(move |fio| fio.block <= len)
+    }
+
+    /// Whether it belongs to those of which the fastest is the ceiling.
+    pub(crate) fn is_ceiling(self) -> bool {
+        self.pages == Pages::Huge
+    }
+
+    pub(crate) fn name(self) -> String {
+        let pages = match self.pages {
+            Pages::Huge => "",
+            Pages::Small => ", 4 KiB",
+        };
+        format!("fio {} x {}{pages}", show_size(self.block), self.depth)
+    }
+
+    pub(crate) fn memory(self) -> u64 {
+        self.block * self.depth
+    }
+
+    /// What version there is.
+    pub(crate) fn version() -> Option<String> {
+        let output = Command::new("fio").arg("--version").output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Reads all files at once. What is told is as if each had been read once.
+    pub(crate) fn run(self, sources: &[Source<'_>]) -> Result<Vec<LoaderReport>, Trouble> {
+        let jobs = run(self.command(sources))?;
+        let jobs = jobs.iter().zip(sources);
+        jobs.map(|(job, source)| {
+            let result = job.told(source.len, self.pages);
+            result.ok_or_else(|| no_result(&"nothing was read"))
+        })
+        .collect()
+    }
+
+    fn command(self, sources: &[Source<'_>]) -> Command {
+        let mut command = Command::new("fio");
+        command.args(["--output-format=json", "--thread", "--readonly", "--rw=read"]);
+        command.args(["--ioengine=io_uring", "--direct=1", "--allow_file_create=0"]);
+        command.arg(format!("--bs={}", self.block));
+        command.arg(format!("--iodepth={}", self.depth));
+        match self.pages {
+            Pages::Huge => {
+                command.args(["--mem=mmaphuge", &format!("--hugepage-size={HUGE_PAGE}")]);
+            }
+            Pages::Small => {
+                command.arg("--mem=mmap");
+            }
+        }
+        for (number, source) in sources.iter().enumerate() {
+            command.arg(format!("--name=file{number}"));
+            command.arg(filename(source.path));
+            let size = LEAST.next_multiple_of(source.len);
+            command.arg(format!("--io_size={size}"));
+            if size > source.len {
+                command.arg(format!("--runtime={MOST}"));
+            }
+        }
+        command
+    }
+}
+
+/// Runs fio, and takes what it prints of each job.
+pub(crate) fn run(command: Command) -> Result<Vec<FioJob>, Trouble> {
+    let process = Process::start("fio", command, Status::Unavailable)?;
+    let printed = process.finish()?;
+    // Before the result there may be warnings.
+    let json = printed.find('{').map_or("", |at| &printed[at..]);
+    let output: FioOutput = serde_json::from_str(json).map_err(|error| no_result(&error))?;
+    Ok(output.jobs)
+}
+
+fn no_result(why: &dyn std::fmt::Display) -> Trouble {
+    let reason = format!("fio printed no result: {why}");
+    Trouble::new(Status::Failed, reason)
+}
+
+/// The option that names a file: a colon would begin another.
+pub(crate) fn filename(path: &Path) -> String {
+    format!("--filename={}", path.display().to_string().replace(':', "\\:"))
+}
+
+#[derive(Debug, Deserialize)]
+struct FioOutput {
+    jobs: Vec<FioJob>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct FioJob {
+    pub(crate) read: FioRead,
+    /// Per cent of its time.
+    pub(crate) usr_cpu: f64,
+    pub(crate) sys_cpu: f64,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct FioRead {
+    io_bytes: u64,
+    #[serde(default)]
+    pub(crate) total_ios: u64,
+    #[serde(default)]
+    pub(crate) iops: f64,
+    /// Milliseconds.
+    pub(crate) runtime: u64,
+}
+
+impl FioJob {
+    fn told(&self, len: u64, pages: Pages) -> Option<LoaderReport> {
+        if self.read.io_bytes == 0 || self.read.runtime == 0 {
+            return None;
+        }
+        let seconds = self.read.runtime as f64 / 1e3 * len as f64 / self.read.io_bytes as f64;
+        Some(LoaderReport {
+            seconds,
+            user_seconds: seconds * self.usr_cpu / 100.0,
+            sys_seconds: seconds * self.sys_cpu / 100.0,
+            release_seconds: None,
+            bytes: len,
+            verified: None,
+            version: None,
+            note: None,
+            pages: Some(match pages {
+                Pages::Huge => PagesGot { page_size: HUGE_PAGE, huge_bytes: len },
+                Pages::Small => PagesGot { page_size: SMALL_PAGE, huge_bytes: 0 },
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_files_have_no_ceiling() {
+        assert_eq!(SequentialFio::for_file(512 << 10).count(), 0);
+        assert_eq!(SequentialFio::for_file(8 << 20).count(), ALL.len());
+        assert!(ALL.iter().any(|fio| fio.is_ceiling()) && !ALL.iter().all(|fio| fio.is_ceiling()));
+    }
+
+    #[test]
+    fn what_is_told_is_as_if_the_file_had_been_read_once() {
+        let text = r#"{"jobs": [{"read": {"io_bytes": 4000000, "runtime": 2000, "bw": 7},
+            "usr_cpu": 5.0, "sys_cpu": 10.0}]}"#;
+        let output: FioOutput = serde_json::from_str(text).expect("fio's JSON");
+        let told = output.jobs[0].told(1_000_000, Pages::Huge).expect("a result");
+        assert!((told.seconds - 0.5).abs() < 1e-9 && told.bytes == 1_000_000, "{told:?}");
+        assert!((told.user_seconds - 0.025).abs() < 1e-9, "{told:?}");
+        assert!((told.sys_seconds - 0.05).abs() < 1e-9, "{told:?}");
+    }
+}

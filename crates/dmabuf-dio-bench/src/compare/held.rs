@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a method has put into memory.
+
+use dmabuf_dio::{Loaded, Private};
+
+use super::contract::PagesGot;
+use super::pages;
+use crate::buffer::Buffer;
+use crate::buffer::mapping::Mapping;
+use crate::measure::outcome::{Status, Trouble};
+
+/// All bytes of the file, until it is dropped.
+#[derive(Debug)]
+pub(crate) enum Held {
+    Library(Loaded),
+    Private(Private),
+    Vec(Vec<u8>),
+    /// A buffer, and the mappings through which it was filled.
+    Buffer(Buffer, Vec<Mapping>),
+    /// Of the file, or anonymous memory.
+    Mapping(Mapping),
+}
+
+impl Held {
+    /// How many bytes of a file of `len` it has.
+    pub(crate) fn len(&self, len: u64) -> u64 {
+        match self {
+            Self::Library(loaded) => loaded.len,
+            Self::Private(bytes) => bytes.len() as u64,
+            Self::Vec(bytes) => bytes.len() as u64,
+            // These are made for the whole file, and filling them fails before it ends.
+            Self::Buffer(..) | Self::Mapping(_) => len,
+        }
+    }
+
+    /// Looks at the bytes of the file.
+    pub(crate) fn look<T>(&self, len: u64, what: impl FnOnce(&[u8]) -> T) -> Result<T, Trouble> {
+        match self {
+            Self::Library(loaded) => {
+                let failed = |error: dmabuf_dio::Error| Trouble {
+                    status: Status::Failed,
+                    reason: error.to_string(),
+                    errno: error.errno(),
+                };
+                let view = loaded.buf.map().map_err(failed)?;
+                let range = loaded.range();
+                // SAFETY: the buffer is this process's own, and nothing is being moved now.
+                let bytes = unsafe { view.as_slice() };
+                let result = what(&bytes[range.start as usize..range.end as usize]);
+                view.finish().map_err(failed)?;
+                Ok(result)
+            }
+            Self::Private(bytes) => Ok(what(bytes)),
+            Self::Vec(bytes) => Ok(what(bytes)),
+            Self::Buffer(buffer, _) => buffer.look(|bytes| what(&bytes[..len as usize])),
+            // SAFETY: the memory is this process's own; nobody else knows the file.
+            Self::Mapping(mapping) => Ok(what(&unsafe { mapping.content() }[..len as usize])),
+        }
+    }
+
+    /// In what pages it is, if that can be known.
+    pub(crate) fn pages(&self, len: u64) -> Option<PagesGot> {
+        match self {
+            Self::Library(loaded) => {
+                let pages = loaded.buf.page_sizes()?;
+                let huge_bytes = pages.huge_bytes.min(len);
+                Some(PagesGot { page_size: pages.page_size, huge_bytes })
+            }
+            Self::Private(bytes) => pages::got(bytes.as_ptr(), len),
+            Self::Vec(bytes) => pages::got(bytes.as_ptr(), len),
+            // Of a dma-buf the process does not see them.
+            Self::Buffer(buffer, _) if buffer.is_dmabuf() => None,
+            Self::Buffer(_, mappings) => pages::got(mappings.first()?.address(), len),
+            Self::Mapping(mapping) => pages::got(mapping.address(), len),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The methods of this program, by name.
+
+use dmabuf_dio::Backend;
+
+use super::settings::Settings;
+use crate::buffer::mapping::Pages;
+
+/// The read-ahead of a kernel that nobody has told anything, in KiB.
+const READ_AHEAD_DEFAULT: u32 = 128;
+/// What serves `mmap` best: more gains nothing.
+const READ_AHEAD_LARGE: u32 = 8192;
+
+/// A method: how a process loads the file, and what the kernel is told before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnMethod {
+    /// For `--ways` and for the process that loads.
+    pub(crate) id: &'static str,
+    /// In the table.
+    pub(crate) name: &'static str,
+    pub(crate) load: LoadMethod,
+    pub(crate) settings: Settings,
+}
+
+/// How a process loads the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoadMethod {
+    /// A backend of the library into a new buffer.
+    Library(Backend),
+    /// The same in small pages, whatever the kernel offers.
+    LibrarySmall(Backend),
+    /// The library into memory of the process alone.
+    Private,
+    /// `read()` into new memory.
+    Read(ReadInto),
+    /// Map the file and touch each page of it.
+    Map,
+    /// `pread()` with `O_DIRECT` in pieces of so many bytes into huge pages.
+    Direct { piece: usize },
+    /// `io_uring` with `O_DIRECT` into 4 KiB pages.
+    Ring { piece: usize, depth: u32 },
+}
+
+/// What `read()` reads into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadInto {
+    Malloc,
+    Memfd,
+    DmaBuf,
+}
+
+impl OwnMethod {
+    /// The one that small files are compared with.
+    pub(crate) const READ: &str = "read-malloc";
+
+    pub(crate) fn all() -> impl Iterator<Item = &'static Self> {
+        OWN.iter()
+    }
+
+    pub(crate) fn named(id: &str) -> Option<&'static Self> {
+        Self::all().find(|own| own.id == id)
+    }
+
+    /// Whether the file goes through the page cache, and so needs its memory twice.
+    pub(crate) fn fills_page_cache(&self) -> bool {
+        matches!(self.load, LoadMethod::Library(Backend::Buffered) | LoadMethod::Read(_))
+    }
+}
+
+const HUGE: Settings = Settings { pages: Pages::Huge, read_ahead: None };
+const SMALL: Settings = Settings { pages: Pages::Small, read_ahead: None };
+
+/// In the order of the table.
+const OWN: &[OwnMethod] = &[
+    own("memfd", "dmabuf-dio memfd", LoadMethod::Library(Backend::Memfd), HUGE),
+    own("memfd-unset", "dmabuf-dio memfd, no setting", LoadMethod::Library(Backend::Memfd), SMALL),
+    own("memfd-4k", "dmabuf-dio memfd, 4 KiB", LoadMethod::LibrarySmall(Backend::Memfd), SMALL),
+    own("private", "dmabuf-dio private memory", LoadMethod::Private, SMALL),
+    own("udmabuf", "dmabuf-dio udmabuf", LoadMethod::Library(Backend::Udmabuf), HUGE),
+    own("module", "dmabuf-dio module", LoadMethod::Library(Backend::Module), HUGE),
+    own("slot", "dmabuf-dio slot", LoadMethod::Library(Backend::UringSlot), HUGE),
+    own("heap", "dmabuf-dio heap", LoadMethod::Library(Backend::Heap), HUGE),
+    own(
+        "copy_file_range",
+        "dmabuf-dio copy_file_range",
+        LoadMethod::Library(Backend::CopyFileRange),
+        HUGE,
+    ),
+    own("buffered", "dmabuf-dio buffered", LoadMethod::Library(Backend::Buffered), HUGE),
+    own(OwnMethod::READ, "read() into malloc", LoadMethod::Read(ReadInto::Malloc), HUGE),
+    own("read-memfd", "read() into memfd", LoadMethod::Read(ReadInto::Memfd), HUGE),
+    own("read-dmabuf", "read() into dma-buf", LoadMethod::Read(ReadInto::DmaBuf), HUGE),
+    own("mmap", "mmap, read-ahead as found", LoadMethod::Map, HUGE),
+    own("mmap-128k", "mmap, read-ahead 128 KiB", LoadMethod::Map, read_ahead(READ_AHEAD_DEFAULT)),
+    own("mmap-8m", "mmap, read-ahead 8 MiB", LoadMethod::Map, read_ahead(READ_AHEAD_LARGE)),
+    own("pread-1m", "pread O_DIRECT 1 MiB", LoadMethod::Direct { piece: 1 << 20 }, HUGE),
+    own("pread-32m", "pread O_DIRECT 32 MiB", LoadMethod::Direct { piece: 32 << 20 }, HUGE),
+    own(
+        "io_uring",
+        "io_uring O_DIRECT 1 MiB x 8",
+        LoadMethod::Ring { piece: 1 << 20, depth: 8 },
+        HUGE,
+    ),
+];
+
+const fn own(
+    id: &'static str,
+    name: &'static str,
+    load: LoadMethod,
+    settings: Settings,
+) -> OwnMethod {
+    OwnMethod { id, name, load, settings }
+}
+
+const fn read_ahead(kib: u32) -> Settings {
+    Settings { pages: Pages::Huge, read_ahead: Some(kib) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_backend_is_there_and_no_name_twice() {
+        for backend in Backend::ALL {
+            assert!(
+                OwnMethod::all().any(|own| own.load == LoadMethod::Library(backend)),
+                "{backend}"
+            );
+        }
+        let ids: HashSet<_> = OwnMethod::all().map(|own| own.id).collect();
+        let names: HashSet<_> = OwnMethod::all().map(|own| own.name).collect();
+        assert_eq!((ids.len(), names.len()), (OWN.len(), OWN.len()));
+        assert!(
+            OwnMethod::named(OwnMethod::READ).is_some() && OwnMethod::named("nothing").is_none()
+        );
+    }
+}

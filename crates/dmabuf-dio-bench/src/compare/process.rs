@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A program that is run to be measured.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use dmabuf_dio_cli::exit::UNAVAILABLE;
+use dmabuf_dio_cli::signals;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno as Os;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::PROGRAM;
+use crate::measure::outcome::{Status, Trouble, os};
+
+/// How often it is looked whether somebody wants to stop.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// A running program. It and all that it started end when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    /// What it printed and nobody has read yet.
+    printed: Vec<u8>,
+    errors: File,
+    /// Who is spoken of.
+    name: String,
+    /// What it means if it ends badly, unless its exit code says that something is unavailable.
+    ends: Status,
+}
+
+impl Process {
+    pub(crate) fn start(name: &str, mut command: Command, ends: Status) -> Result<Self, Trouble> {
+        let failed =
+            |what: &str| Trouble::new(Status::Unavailable, format!("{name} cannot be run: {what}"));
+        let errors = memfd_create("dmabuf-dio-errors", MemfdFlags::CLOEXEC)
+            .map(File::from)
+            .map_err(|errno| failed(&errno.to_string()))?;
+        let stderr = errors.try_clone().map_err(|error| failed(&error.to_string()))?;
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            // A group of its own, to end all of it at once.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| failed(&error.to_string()))?;
+        Ok(Self { child, printed: Vec::new(), errors, name: name.into(), ends })
+    }
+
+    /// Writes an empty line to its standard input.
+    pub(crate) fn nudge(&mut self) {
+        // If it is gone, its output tells.
+        if let Some(stdin) = &mut self.child.stdin {
+            let _ = stdin.write_all(b"\n");
+        }
+    }
+
+    /// The next line that it prints.
+    pub(crate) fn line(&mut self) -> Result<String, Trouble> {
+        loop {
+            if let Some(end) = self.printed.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.printed.drain(..=end).collect();
+                return Ok(String::from_utf8_lossy(&line).trim().to_owned());
+            }
+            if !self.read()? {
+                let status = self.wait()?;
+                return Err(self.ended(status));
+            }
+        }
+    }
+
+    /// All that it prints until it ends, which it has to do well.
+    pub(crate) fn finish(mut self) -> Result<String, Trouble> {
+        while self.read()? {}
+        let status = self.wait()?;
+        if !status.success() {
+            return Err(self.ended(status));
+        }
+        Ok(String::from_utf8_lossy(&self.printed).into_owned())
+    }
+
+    /// Whether there is more to come.
+    fn read(&mut self) -> Result<bool, Trouble> {
+        let Some(stdout) = &mut self.child.stdout else { return Ok(false) };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: PATIENCE.subsec_nanos().into() };
+        loop {
+            interrupted()?;
+            match poll(&mut [PollFd::new(stdout, PollFlags::IN)], Some(&timeout)) {
+                Ok(0) | Err(Os::INTR) => {}
+                Ok(_) => break,
+                Err(errno) => return Err(Trouble::failed("poll", errno)),
+            }
+        }
+        let mut bytes = [0; 4096];
+        let count = stdout.read(&mut bytes).unwrap_or(0);
+        self.printed.extend(&bytes[..count]);
+        Ok(count > 0)
+    }
+
+    fn wait(&mut self) -> Result<ExitStatus, Trouble> {
+        loop {
+            interrupted()?;
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Ok(status),
+                Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+                Err(error) => {
+                    let errno = os(&error);
+                    return Err(Trouble::failed("waitpid", errno));
+                }
+            }
+        }
+    }
+
+    /// Why it ended before it should have: its last word.
+    fn ended(&mut self, status: ExitStatus) -> Trouble {
+        let mut errors = String::new();
+        let _ = self.errors.rewind().and_then(|()| self.errors.read_to_string(&mut errors));
+        let last = errors.lines().rev().map(str::trim).find(|line| !line.is_empty());
+        let reason = match last {
+            Some(line) => line.strip_prefix(&format!("{PROGRAM}: ")).unwrap_or(line).to_owned(),
+            None => format!("{} ended, {status}, and did not say why", self.name),
+        };
+        let unavailable = status.code() == Some(UNAVAILABLE.into());
+        let status = if unavailable { Status::Unavailable } else { self.ends };
+        Trouble::new(status, reason)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Once it has been waited for its number may be another's.
+        if let Ok(None) = self.child.try_wait()
+            && let Some(group) = Pid::from_raw(self.child.id() as i32)
+        {
+            let _ = kill_process_group(group, Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn interrupted() -> Result<(), Trouble> {
+    match signals::caught() {
+        None => Ok(()),
+        Some(_) => Err(Trouble::new(Status::Failed, "interrupted")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Process::start("the test", command, Status::Failed).expect("sh")
+    }
+
+    #[test]
+    fn lines_come_one_by_one() {
+        let mut process = sh("echo one; read x; echo two; echo three");
+        assert_eq!(process.line().expect("a line"), "one");
+        process.nudge();
+        assert_eq!(process.line().expect("a line"), "two");
+        assert_eq!(process.finish().expect("the rest"), "three\n");
+    }
+
+    #[test]
+    fn the_last_word_is_the_reason() {
+        let trouble = sh("echo first >&2; echo last >&2; echo >&2; exit 1").line();
+        let trouble = trouble.expect_err("no line");
+        assert_eq!((trouble.status, &*trouble.reason), (Status::Failed, "last"));
+        let trouble = sh("echo dmabuf-dio-bench: no >&2; exit 3").line().expect_err("no line");
+        assert_eq!((trouble.status, &*trouble.reason), (Status::Unavailable, "no"));
+        let trouble = sh("exit 9").finish().expect_err("a bad end");
+        assert!(trouble.reason.contains("the test") && trouble.reason.contains('9'));
+    }
+
+    #[test]
+    fn what_it_started_ends_with_it() {
+        let mut process = sh("sleep 1000 & echo $!; wait");
+        let pid = process.line().expect("a line");
+        drop(process);
+        let gone = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            // A zombie waits for a parent that may not care.
+            stat.is_empty() || stat.contains(") Z ")
+        };
+        for _ in 0..100 {
+            if gone() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("{pid} still runs");
+    }
+}

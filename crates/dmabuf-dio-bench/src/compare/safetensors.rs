@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the file holds: tensors, as the safetensors library writes them, of words that tell
+//! their place in the data section.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::disk::Content;
+use crate::pattern::{Difference, FACTOR, Pattern};
+
+/// Before the header: its length.
+const PREFIX: u64 = 8;
+/// The safetensors library aligns the data to this.
+const ALIGN: u64 = 8;
+
+/// How the data is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Tensors {
+    /// Of 64 KiB to 1 MiB, as in models of many parts
+    Many,
+    /// Of 512 MiB at most
+    Few,
+}
+
+impl Tensors {
+    /// As on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Many => "many",
+            Self::Few => "few",
+        }
+    }
+
+    /// The size of a tensor, if there is that much data left.
+    fn size(self, number: u64) -> u64 {
+        match self {
+            Self::Many => (64 << 10) << (number * 7 % 5),
+            Self::Few => 512 << 20,
+        }
+    }
+}
+
+/// Names of types, and their bytes. No BF16: `NumPy` has none.
+const TYPES: [(&str, u64); 4] = [("F32", 4), ("F16", 2), ("I8", 1), ("U8", 1)];
+
+/// The content of a file of a given length.
+#[derive(Clone, Debug)]
+pub(crate) struct SafeTensors {
+    /// All that comes before the data.
+    head: Vec<u8>,
+    data: Pattern,
+    len: u64,
+}
+
+impl SafeTensors {
+    /// For a file of `len` bytes, a multiple of eight.
+    pub(crate) fn new(len: u64, tensors: Tensors, data: Pattern) -> Self {
+        // The longer the header, the less data it describes: never longer than the first one.
+        let longest = header(len, tensors).len() as u64;
+        let size = longest.next_multiple_of(ALIGN).min(len.saturating_sub(PREFIX));
+        let mut text = header(len - PREFIX - size, tensors);
+        text.push_str(&" ".repeat((size as usize).saturating_sub(text.len())));
+        let head = [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+        Self { head, data, len }
+    }
+
+    /// Where the data begins.
+    pub(crate) fn data_start(&self) -> u64 {
+        self.head.len() as u64
+    }
+
+    /// How to compute a word, for those who read the results.
+    pub(crate) fn formula() -> String {
+        format!(
+            "64-bit little-endian word i of the data section = (i * {FACTOR:#x} + seed) mod 2^64"
+        )
+    }
+
+    /// Compares every byte of the file.
+    pub(crate) fn check(&self, bytes: &[u8]) -> Result<(), Difference> {
+        if (bytes.len() as u64) < self.len {
+            return Err(Difference::untouched(bytes.len() as u64));
+        }
+        let (head, data) = bytes.split_at(self.head.len().min(bytes.len()));
+        if let Some(at) = self.head.iter().zip(head).position(|(a, b)| a != b) {
+            return Err(Difference::byte(at as u64, head[at], self.head[at]));
+        }
+        let start = self.data_start();
+        self.data.check(data, 0).map_err(|difference| difference.after(start))
+    }
+}
+
+impl Content for SafeTensors {
+    fn fill(&self, bytes: &mut [u8], at: u64) {
+        let start = self.data_start();
+        let in_head = start.saturating_sub(at).min(bytes.len() as u64) as usize;
+        let (head, data) = bytes.split_at_mut(in_head);
+        if in_head > 0 {
+            head.copy_from_slice(&self.head[at as usize..][..in_head]);
+        }
+        if !data.is_empty() {
+            self.data.fill(data, at + in_head as u64 - start);
+        }
+    }
+}
+
+/// Describes `len` bytes of data.
+fn header(len: u64, tensors: Tensors) -> String {
+    let mut text = String::from("{\"__metadata__\":{\"format\":\"pt\"}");
+    let (mut begin, mut number) = (0, 0);
+    while begin < len {
+        let end = begin + tensors.size(number).min(len - begin);
+        let (name, bytes) = TYPES[number as usize % TYPES.len()];
+        let shape = (end - begin) / bytes;
+        text += &format!(
+            ",\"layers.{number}.weight\":{{\"dtype\":\"{name}\",\"shape\":[{shape}],\
+             \"data_offsets\":[{begin},{end}]}}"
+        );
+        (begin, number) = (end, number + 1);
+    }
+    text + "}"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LENS: [u64; 5] = [4096, 64 << 10, 512 << 10, 8 << 20, (8 << 20) + 4096];
+
+    fn file(len: u64, tensors: Tensors) -> (SafeTensors, Vec<u8>) {
+        let content = SafeTensors::new(len, tensors, Pattern::new(3));
+        let mut bytes = vec![0; len as usize];
+        // In pieces, as it is written.
+        for (number, piece) in bytes.chunks_mut(4096).enumerate() {
+            content.fill(piece, number as u64 * 4096);
+        }
+        (content, bytes)
+    }
+
+    #[test]
+    fn header_describes_all_of_the_data() {
+        for (len, tensors) in
+            LENS.iter().flat_map(|len| [(*len, Tensors::Many), (*len, Tensors::Few)])
+        {
+            let (content, bytes) = file(len, tensors);
+            let size = u64::from_le_bytes(bytes[..8].try_into().expect("eight"));
+            assert_eq!((size + 8, (size + 8) % 8), (content.data_start(), 0));
+            let header: serde_json::Value =
+                serde_json::from_slice(&bytes[8..][..size as usize]).expect("JSON");
+            let mut ends: Vec<(u64, u64)> = Vec::new();
+            for (name, tensor) in header.as_object().expect("an object") {
+                if name == "__metadata__" {
+                    continue;
+                }
+                let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+                let offsets = [0, 1].map(|index| number(&tensor["data_offsets"][index]));
+                let kind = TYPES.iter().find(|kind| tensor["dtype"] == kind.0).expect("a type");
+                assert_eq!(number(&tensor["shape"][0]) * kind.1, offsets[1] - offsets[0]);
+                ends.push((offsets[0], offsets[1]));
+            }
+            ends.sort_unstable();
+            assert!(ends.windows(2).all(|pair| pair[0].1 == pair[1].0), "without gaps");
+            let last = ends.last().expect("a tensor");
+            assert_eq!(last.1 + content.data_start(), len, "up to the end");
+        }
+    }
+
+    #[test]
+    fn every_byte_is_compared() {
+        let (content, mut bytes) = file(64 << 10, Tensors::Many);
+        assert_eq!(content.check(&bytes), Ok(()));
+        let start = content.data_start() as usize;
+        for at in [0, 8, start - 1, start, start + 9, bytes.len() - 1] {
+            bytes[at] ^= 4;
+            assert_eq!(content.check(&bytes).expect_err("a difference").at, at as u64);
+            bytes[at] ^= 4;
+        }
+        assert!(content.check(&bytes[..bytes.len() - 8]).is_err(), "too short");
+        bytes.copy_within(start + 64..start + 72, start + 128);
+        let said = content.check(&bytes).expect_err("a difference").to_string();
+        assert!(said.ends_with(&format!("at byte {} is there", start + 64)), "{said}");
+    }
+}

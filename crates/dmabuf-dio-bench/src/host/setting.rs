@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A setting of the kernel, in `/proc/sys` or `/sys`, set for a while.
+
+use std::fs::File;
+use std::io;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::PROGRAM;
+
+/// Sets it back when it is dropped. Until then other programs that set it in this way wait.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    path: String,
+    /// What to set back, if that is something else.
+    before: Option<String>,
+    _locked: File,
+}
+
+impl Setting {
+    /// Needs no rights where the setting is as wanted already.
+    pub(crate) fn set(path: &str, value: &str) -> io::Result<Self> {
+        let locked = File::open(path)?;
+        flock(&locked, FlockOperation::LockExclusive)?;
+        let before = Some(read(path)?).filter(|before| before != value);
+        if before.is_some() {
+            std::fs::write(path, value)?;
+        }
+        Ok(Self { path: path.to_owned(), before, _locked: locked })
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        let Some(before) = &self.before else { return };
+        if let Err(error) = std::fs::write(&self.path, before) {
+            eprintln!("{PROGRAM}: {} cannot be set back to {before}: {error}", self.path);
+        }
+    }
+}
+
+/// The value. Where the kernel lists all there are, that in brackets.
+pub(crate) fn read(path: &str) -> io::Result<String> {
+    let text = std::fs::read_to_string(path)?;
+    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    Ok(chosen.map_or(text.trim(), |(chosen, _)| chosen).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_is_set_back_to_what_was_chosen() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("enabled");
+        std::fs::write(&path, "always [madvise] never\n").expect("write");
+        let name = path.to_str().expect("text");
+        drop(Setting::set(name, "madvise").expect("nothing to do"));
+        assert!(std::fs::read_to_string(&path).expect("read").contains('['), "not written");
+        let setting = Setting::set(name, "never").expect("set");
+        assert_eq!(read(name).expect("read"), "never");
+        drop(setting);
+        assert_eq!(read(name).expect("read"), "madvise");
+    }
+
+    #[test]
+    fn those_who_set_it_take_turns() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("number");
+        std::fs::write(&path, "0\n").expect("write");
+        let name = path.to_str().expect("text");
+        let setting = Setting::set(name, "1").expect("set");
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| drop(Setting::set(name, "2").expect("set in turn")));
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert_eq!(read(name).expect("read"), "1", "the other one waits");
+            drop(setting);
+            other.join().expect("no panic");
+        });
+        assert_eq!(read(name).expect("read"), "0");
+    }
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Schemes to have a file in a new dma-buf.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use dmabuf_dio::Direction;
+use dmabuf_dio_sys::dio;
+use rustix::fs::OFlags;
+use rustix::io::Errno as Os;
+
+use crate::buffer::devices::{allocate_and_read, open_heap, open_module};
+use crate::buffer::mapping::Mapping;
+use crate::buffer::transfer::{Mover, TransferMethod};
+use crate::buffer::{Buffer, BufferKind, Maker, memfd};
+use crate::disk::IoMode;
+use crate::load::read_gather::ReadGather;
+use crate::measure::outcome::Trouble;
+use crate::measure::time::{Start, Took};
+
+/// More than any buffer has: all memory is allocated before the first read.
+const ALL: u64 = 1 << 40;
+/// What the heap flag's reads wait for unless somebody says otherwise.
+pub(crate) const HEAP_GATHER: u64 = 128 << 20;
+
+/// How the file gets into the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Means {
+    /// Allocate a dma-buf, map it, read.
+    Normal,
+    /// Make a udmabuf of a memfd, map the memfd, read.
+    Udmabuf,
+    /// Fill a memfd by sendfile, make a udmabuf of it.
+    Sendfile,
+    /// Allocate and read in one call.
+    Load { by: LoadProvider, gather: bool },
+}
+
+/// Who offers LOAD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LoadProvider {
+    Heap,
+    Module,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Scheme {
+    pub(crate) means: Means,
+    pub(crate) mode: IoMode,
+}
+
+impl Scheme {
+    pub(crate) fn name(self) -> String {
+        let mode = self.mode.name();
+        match self.means {
+            Means::Normal => "normal".into(),
+            Means::Udmabuf => format!("udmabuf {mode}"),
+            Means::Sendfile => format!("sendfile {mode}"),
+            Means::Load { by, gather } => {
+                let by = match by {
+                    LoadProvider::Heap => "heap",
+                    LoadProvider::Module => "module",
+                };
+                format!("LOAD {by} {mode}{}", if gather { ", gather" } else { "" })
+            }
+        }
+    }
+
+    /// The same LOAD without gather, if this is one with gather.
+    pub(crate) fn without_gather(self) -> Option<Self> {
+        match self.means {
+            Means::Load { by, gather: true } => {
+                Some(Self { means: Means::Load { by, gather: false }, ..self })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// All schemes: first those through the page cache. A LOAD without gather comes before the one
+/// with gather, which is compared with it.
+pub(crate) fn all() -> Vec<Scheme> {
+    let mut schemes = vec![Scheme { means: Means::Normal, mode: IoMode::Buffer }];
+    for mode in IoMode::BOTH {
+        schemes.extend([Means::Udmabuf, Means::Sendfile].map(|means| Scheme { means, mode }));
+        for by in [LoadProvider::Heap, LoadProvider::Module] {
+            schemes.extend(
+                [false, true].map(|gather| Scheme { means: Means::Load { by, gather }, mode }),
+            );
+        }
+    }
+    schemes
+}
+
+/// A buffer that holds the file, and what it took.
+#[derive(Debug)]
+pub(crate) struct LoadedBuffer {
+    pub(crate) buffer: Buffer,
+    /// Where the parts can be told from each other: milliseconds of allocation, of I/O.
+    pub(crate) parts: Option<[f64; 2]>,
+    pub(crate) total: Took,
+    /// Mappings that the I/O needed.
+    _mappings: Vec<Mapping>,
+}
+
+/// Runs schemes on a file of `len` bytes.
+pub(crate) struct Runner {
+    pub(crate) len: u64,
+    /// What LOAD with gather waits for, if the user says.
+    pub(crate) gather: Option<u64>,
+}
+
+impl Runner {
+    pub(crate) fn run(&self, scheme: Scheme, file: &File) -> Result<LoadedBuffer, Trouble> {
+        match scheme.means {
+            Means::Normal => self.read(BufferKind::DmaBuf, file),
+            Means::Udmabuf => self.read(BufferKind::UdmabufMemfd, file),
+            Means::Sendfile => self.sendfile(file),
+            Means::Load { by: LoadProvider::Heap, gather } => self.load_by_heap(gather, file),
+            Means::Load { by: LoadProvider::Module, gather } => self.load_by_module(gather, file),
+        }
+    }
+
+    fn read(&self, kind: BufferKind, file: &File) -> Result<LoadedBuffer, Trouble> {
+        let maker = Maker::new(kind)?;
+        let mover = Mover::new(TransferMethod::ReadWrite, Direction::Load)?;
+        let start = Start::now();
+        let buffer = maker.make(self.len)?;
+        let allocation = start.took().wall_ms;
+        let mappings = mover.run(file, kind, std::slice::from_ref(&buffer))?;
+        let total = start.took();
+        let parts = Some([allocation, total.wall_ms - allocation]);
+        Ok(LoadedBuffer { buffer, parts, total, _mappings: mappings })
+    }
+
+    /// The dma-buf comes last, which also is what makes the memfd's pages.
+    fn sendfile(&self, file: &File) -> Result<LoadedBuffer, Trouble> {
+        let maker = Maker::new(BufferKind::UdmabufMemfd)?;
+        let mover = Mover::new(TransferMethod::Sendfile, Direction::Load)?;
+        let start = Start::now();
+        let empty = memfd(self.len)?;
+        let before = start.took().wall_ms;
+        mover.run(file, BufferKind::Memfd, std::slice::from_ref(&empty))?;
+        let moved = start.took().wall_ms;
+        let buffer = maker.cover(empty)?;
+        let total = start.took();
+        let io = moved - before;
+        let parts = Some([total.wall_ms - io, io]);
+        Ok(LoadedBuffer { buffer, parts, total, _mappings: Vec::new() })
+    }
+
+    fn load_by_heap(&self, gather: bool, file: &File) -> Result<LoadedBuffer, Trouble> {
+        let wait = if gather { self.gather.unwrap_or(HEAP_GATHER) } else { ALL };
+        let _until_done = ReadGather::set(wait)?;
+        let heap = open_heap()?;
+        let start = Start::now();
+        let (fd, done) = allocate_and_read(&heap, self.len, file)?;
+        self.loaded(fd, "DMA_HEAP_FLAG_READ_FILE", done, start.took())
+    }
+
+    fn load_by_module(&self, gather: bool, file: &File) -> Result<LoadedBuffer, Trouble> {
+        let context = open_module()?;
+        let mut load = dio::Load {
+            file_fd: file.as_raw_fd(),
+            fd_flags: (OFlags::RDWR | OFlags::CLOEXEC).bits(),
+            length: self.len,
+            gather: if gather { self.gather.unwrap_or(0) } else { ALL },
+            ..dio::Load::default()
+        };
+        let start = Start::now();
+        let fd = dio::load(context.as_fd(), &mut load)
+            .map_err(|errno| Trouble::failed("LOAD of /dev/dmabuf_dio", errno))?;
+        self.loaded(fd, "LOAD of /dev/dmabuf_dio", load.done, start.took())
+    }
+
+    fn loaded(
+        &self,
+        fd: OwnedFd,
+        what: &str,
+        done: u64,
+        total: Took,
+    ) -> Result<LoadedBuffer, Trouble> {
+        if done != self.len {
+            return Err(Trouble::short(what, done, self.len));
+        }
+        let buffer = Buffer::of_dmabuf(fd, self.len);
+        Ok(LoadedBuffer { buffer, parts: None, total, _mappings: Vec::new() })
+    }
+
+    /// Reads the file once more into a buffer that LOAD made, by what LOAD is made of: the I/O
+    /// without the allocation.
+    pub(crate) fn io_alone(
+        &self,
+        by: LoadProvider,
+        buffer: &Buffer,
+        file: &File,
+    ) -> Result<Took, Trouble> {
+        match by {
+            LoadProvider::Heap => {
+                let mover = Mover::new(TransferMethod::CopyFileRange, Direction::Load)?;
+                let start = Start::now();
+                mover.run(file, BufferKind::DmaBuf, std::slice::from_ref(buffer))?;
+                Ok(start.took())
+            }
+            LoadProvider::Module => {
+                let context = open_module()?;
+                dio::attach(context.as_fd(), buffer.target(), &mut dio::Attach::default())
+                    .map_err(|errno| Trouble::failed("ATTACH of /dev/dmabuf_dio", errno))?;
+                let mut read = dio::ReadWrite {
+                    file_fd: file.as_raw_fd(),
+                    length: self.len,
+                    ..dio::ReadWrite::default()
+                };
+                let start = Start::now();
+                dio::read(context.as_fd(), &mut read)
+                    .map_err(|errno| Trouble::failed("READ of /dev/dmabuf_dio", errno))?;
+                let took = start.took();
+                if read.done != self.len {
+                    return Err(Trouble::short("READ of /dev/dmabuf_dio", read.done, self.len));
+                }
+                Ok(took)
+            }
+        }
+    }
+}
+
+/// Why `sendfile` fills a memfd: what it says to a dma-buf. `None` where there is no heap.
+pub(crate) fn sendfile_to_dmabuf(file: &File) -> Option<Result<(), Os>> {
+    let page = rustix::param::page_size();
+    let buffer = Maker::new(BufferKind::DmaBuf).ok()?.make(page as u64).ok()?;
+    let moved = rustix::fs::sendfile(buffer.target(), file, Some(&mut 0), page);
+    Some(moved.map(drop))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn schemes_are_different_and_gather_comes_after_without() {
+        let schemes = all();
+        assert_eq!(schemes.len(), 13);
+        let names: HashSet<String> = schemes.iter().map(|scheme| scheme.name()).collect();
+        assert_eq!(names.len(), 13);
+        for (index, scheme) in schemes.iter().enumerate() {
+            if let Some(without) = scheme.without_gather() {
+                assert_eq!(schemes[index - 1], without);
+            }
+        }
+        assert_eq!(schemes.iter().filter_map(|scheme| scheme.without_gather()).count(), 4);
+    }
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long the CPU was busy.
+//!
+//! On a machine with one CPU a thread that the scheduler runs only when nothing else wants that
+//! CPU soaks up all idle time. What it did not get, somebody used: the elapsed time less the
+//! spinner's. The clock of a process would miss interrupts that arrive while it waits, and work
+//! done for it by kernel threads. Where one instruction takes one nanosecond (QEMU's
+//! `-icount shift=0`) the result is a count of instructions.
+//!
+//! With more CPUs idle time is anywhere: there it is the CPU time of the process.
+
+use std::io;
+use std::os::unix::thread::JoinHandleExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use dmabuf_dio_cli::exit::{FAILED, Failure};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+/// Set by `vm/run --icount`.
+const ICOUNT: &str = "DMABUF_DIO_ICOUNT";
+/// The longest timer tick in use.
+const WINDOW: Duration = Duration::from_millis(10);
+/// Windows without work in a row that mean quiet, and when to stop waiting for them.
+const QUIET_WINDOWS: u32 = 2;
+const MOST_WINDOWS: u32 = 100;
+/// Nanoseconds in a window that are no work: a tick more or less.
+const NOISE: f64 = 15_000.0;
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Unit {
+    /// A nanosecond is an instruction.
+    Instructions,
+    Nanoseconds,
+}
+
+/// Counts busy time.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    /// Where there is one CPU.
+    spinner: Option<Spinner>,
+    unit: Unit,
+    /// What goes on when nothing is done: timer ticks, per elapsed nanosecond.
+    background: f64,
+    /// What taking two marks costs, and waiting for a window.
+    marks: f64,
+    window: f64,
+}
+
+/// A moment to measure from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    elapsed: f64,
+    busy: f64,
+}
+
+impl Clock {
+    /// Starts, and finds out what is to be subtracted.
+    pub(crate) fn start() -> Result<Self, Failure> {
+        let failure = |error| Failure::new(FAILED, format!("no clock: {error}"), "see sched(7)");
+        Self::calibrated().map_err(failure)
+    }
+
+    fn calibrated() -> io::Result<Self> {
+        let one_cpu = thread::available_parallelism()?.get() == 1;
+        let unit = match std::env::var_os(ICOUNT) {
+            Some(_) if one_cpu => Unit::Instructions,
+            _ => Unit::Nanoseconds,
+        };
+        let spinner = one_cpu.then(|| Spinner::start(unit)).transpose()?;
+        let mut clock = Self { spinner, unit, background: 0.0, marks: 0.0, window: 0.0 };
+        clock.marks = median((0..99).map(|_| clock.busy_since(clock.mark())));
+        if clock.spinner.is_some() {
+            thread::sleep(50 * WINDOW);
+            // What a window has besides, going to sleep and waking up, long ones have as well.
+            let [short, long] =
+                [WINDOW, 11 * WINDOW].map(|window| median((0..15).map(|_| clock.watch(window))));
+            clock.background = (long - short) / (10 * WINDOW).as_nanos() as f64;
+            clock.window = short - clock.background * WINDOW.as_nanos() as f64;
+        }
+        Ok(clock)
+    }
+
+    pub(crate) fn unit(&self) -> Unit {
+        self.unit
+    }
+
+    /// What is counted, in words.
+    pub(crate) fn counted(&self) -> &'static str {
+        match self.spinner {
+            Some(_) => "all that the CPU did, interrupts and kernel threads included",
+            None => "CPU time of this process, without interrupts and kernel threads",
+        }
+    }
+
+    /// The present moment.
+    pub(crate) fn mark(&self) -> Mark {
+        match &self.spinner {
+            Some(spinner) => {
+                let idle = spinner.time();
+                let elapsed = now(ClockId::MonotonicRaw);
+                Mark { elapsed, busy: elapsed - idle }
+            }
+            None => Mark { elapsed: 0.0, busy: now(ClockId::ProcessCPUTime) },
+        }
+    }
+
+    /// Nanoseconds since `from` in which the CPU did something for somebody.
+    pub(crate) fn busy_since(&self, from: Mark) -> f64 {
+        let now = self.mark();
+        let background = self.background * (now.elapsed - from.elapsed);
+        now.busy - from.busy - background - self.marks
+    }
+
+    /// Waits until nothing is going on any more and returns what was: memory that is freed later,
+    /// work that was handed to kernel threads.
+    pub(crate) fn settle(&self) -> f64 {
+        if self.spinner.is_none() {
+            return 0.0;
+        }
+        let (mut quiet, mut late) = (0, 0.0);
+        for _ in 0..MOST_WINDOWS {
+            let busy = self.watch(WINDOW) - self.window;
+            if busy > NOISE {
+                quiet = 0;
+                late += busy;
+            } else {
+                quiet += 1;
+            }
+            if quiet == QUIET_WINDOWS {
+                break;
+            }
+        }
+        late
+    }
+
+    fn watch(&self, window: Duration) -> f64 {
+        let start = self.mark();
+        thread::sleep(window);
+        self.busy_since(start)
+    }
+}
+
+/// The idle-time thread, which counts its turns. It ends when this is dropped.
+///
+/// The scheduler's clock would not do: it charges the thread with the entry of interrupts and with
+/// the switch away from it, up to a quarter of what a direct read costs.
+#[derive(Debug)]
+struct Spinner {
+    shared: Arc<Shared>,
+    turn_ns: f64,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    turns: AtomicU64,
+}
+
+impl Spinner {
+    /// Starts the thread with `SCHED_IDLE` (see sched(7)).
+    fn start(unit: Unit) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let thread = thread::Builder::new().spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                let mut turns = 0;
+                // Without the processor's hint for waiting, with which emulation takes long.
+                while !shared.stop.load(Ordering::Relaxed) {
+                    turns += 1;
+                    shared.turns.store(turns, Ordering::Relaxed);
+                }
+            }
+        })?;
+        let pthread = thread.as_pthread_t();
+        let mut spinner = Self { shared, turn_ns: 0.0, thread: Some(thread) };
+
+        // SAFETY: all fields of sched_param are plain numbers, for which zero is valid.
+        let param: libc::sched_param = unsafe { std::mem::zeroed() };
+        // SAFETY: the thread is joined only in drop, so its handle is alive here.
+        check(unsafe { libc::pthread_setschedparam(pthread, libc::SCHED_IDLE, &raw const param) })?;
+        let turn = (0..20).map(|_| spinner.time_of_a_turn()).fold(f64::MAX, f64::min);
+        // A turn has a whole number of instructions; what is more was the timer's.
+        spinner.turn_ns = if unit == Unit::Instructions { turn.round() } else { turn };
+        Ok(spinner)
+    }
+
+    fn time_of_a_turn(&self) -> f64 {
+        let (start, before) = (now(ClockId::MonotonicRaw), self.turns());
+        thread::sleep(2 * WINDOW);
+        (now(ClockId::MonotonicRaw) - start) / (self.turns() - before).max(1.0)
+    }
+
+    fn turns(&self) -> f64 {
+        self.shared.turns.load(Ordering::Relaxed) as f64
+    }
+
+    /// Nanoseconds that it ran.
+    fn time(&self) -> f64 {
+        self.turns() * self.turn_ns
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn now(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn check(errno: i32) -> io::Result<()> {
+    if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_counted_and_no_more() {
+        let clock = Clock::start().expect("a clock");
+        let (start, wall) = (clock.mark(), std::time::Instant::now());
+        while clock.busy_since(start) < 5e6 {
+            std::hint::spin_loop();
+        }
+        // Other tests of this process work at the same time.
+        let cpus = thread::available_parallelism().expect("a number").get() as f64;
+        let busy = clock.busy_since(start);
+        assert!(busy < wall.elapsed().as_nanos() as f64 * cpus + 1e6, "{busy}");
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Why there is no figure.
+
+use dmabuf_dio::Errno;
+use rustix::io::Errno as Os;
+use serde::Serialize;
+
+use crate::pattern::Difference;
+
+/// How a measurement ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Status {
+    /// Every byte was where it belongs.
+    Verified,
+    /// This kernel, file system or machine does not offer it.
+    Unavailable,
+    /// What should work did not.
+    Failed,
+    /// A byte was wrong.
+    Different,
+}
+
+/// Why there is no figure, in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) status: Status,
+    pub(crate) reason: String,
+    pub(crate) errno: Option<Errno>,
+}
+
+impl Trouble {
+    /// `what` is not offered here: `why`.
+    pub(crate) fn unavailable(what: &str, errno: Os, why: &str) -> Self {
+        let errno = Errno::from(errno);
+        Self {
+            status: Status::Unavailable,
+            reason: format!("{what}: {}, {why}", name(errno)),
+            errno: Some(errno),
+        }
+    }
+
+    /// Without the number of an error.
+    pub(crate) fn new(status: Status, reason: impl Into<String>) -> Self {
+        Self { status, reason: reason.into(), errno: None }
+    }
+
+    /// `what` should have worked.
+    pub(crate) fn failed(what: &str, errno: Os) -> Self {
+        let errno = Errno::from(errno);
+        Self {
+            status: Status::Failed,
+            reason: format!("{what} failed: {errno}"),
+            errno: Some(errno),
+        }
+    }
+
+    /// A call moved fewer bytes than there are, without an error.
+    pub(crate) fn short(what: &str, done: u64, wanted: u64) -> Self {
+        Self::new(Status::Failed, format!("{what} ended after {done} of {wanted} bytes"))
+    }
+
+    /// The same where it cannot be that something is not offered.
+    pub(crate) fn grave(mut self) -> Self {
+        if self.status == Status::Unavailable {
+            self.status = Status::Failed;
+        }
+        self
+    }
+
+    pub(crate) fn different(difference: &Difference) -> Self {
+        Self::new(Status::Different, difference.to_string())
+    }
+}
+
+/// Fails if a call moved less than all.
+pub(crate) fn whole(what: &str, done: u64, wanted: u64) -> Result<(), Trouble> {
+    if done == wanted { Ok(()) } else { Err(Trouble::short(what, done, wanted)) }
+}
+
+/// A call that should have worked.
+pub(crate) fn failed(what: &str) -> impl Fn(Os) -> Trouble + '_ {
+    move |errno| Trouble::failed(what, errno)
+}
+
+/// The same where the standard library makes the call.
+pub(crate) fn io_failed(what: &str) -> impl Fn(std::io::Error) -> Trouble + '_ {
+    move |error| Trouble::failed(what, os(&error))
+}
+
+/// The number of an error of the standard library.
+pub(crate) fn os(error: &std::io::Error) -> Os {
+    Os::from_io_error(error).unwrap_or(Os::IO)
+}
+
+/// The number of an error of the library, where it has one.
+pub(crate) fn errno(error: &dmabuf_dio::Error) -> Os {
+    Os::from_raw_os_error(error.errno().map_or(libc::EIO, Errno::raw))
+}
+
+/// The name alone; the sentence says what it means here.
+fn name(errno: Errno) -> String {
+    errno.name().map_or_else(|| format!("errno {}", errno.raw()), str::to_owned)
+}
+
+/// How a row ended, for its result.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) status: Status,
+    reason: Option<String>,
+    errno: Option<Errno>,
+}
+
+impl Outcome {
+    pub(crate) fn of<T>(result: &Result<T, Trouble>) -> Self {
+        match result {
+            Ok(_) => Self { status: Status::Verified, reason: None, errno: None },
+            Err(Trouble { status, reason, errno }) => {
+                Self { status: *status, reason: Some(reason.clone()), errno: *errno }
+            }
+        }
+    }
+
+    /// What stands in place of figures.
+    pub(crate) fn sentence(&self) -> String {
+        let reason = self.reason.as_deref().unwrap_or_default();
+        match self.status {
+            Status::Different => format!("WRONG CONTENT: {reason}"),
+            Status::Failed => format!("FAILED: {reason}"),
+            Status::Verified | Status::Unavailable => reason.to_owned(),
+        }
+    }
+}
+
+/// What a whole measurement comes to: the worst of its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Good,
+    NothingRan,
+    Failed,
+    Different,
+}
+
+impl Verdict {
+    pub(crate) fn of(rows: impl IntoIterator<Item = Status>) -> Self {
+        let rows: Vec<Status> = rows.into_iter().collect();
+        let any = |status| rows.contains(&status);
+        match () {
+            () if any(Status::Different) => Self::Different,
+            () if any(Status::Failed) => Self::Failed,
+            () if any(Status::Verified) => Self::Good,
+            () => Self::NothingRan,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_name_the_errno() {
+        let trouble = Trouble::unavailable("copy_file_range to a dma-buf", Os::INVAL, "no");
+        assert_eq!(trouble.reason, "copy_file_range to a dma-buf: EINVAL, no");
+        assert_eq!(trouble.status, Status::Unavailable);
+        let trouble = Trouble::failed("splice", Os::IO);
+        assert_eq!(trouble.reason, "splice failed: EIO (Input/output error)");
+        assert_eq!(trouble.status, Status::Failed);
+    }
+
+    #[test]
+    fn the_worst_counts() {
+        use Status::{Different, Failed, Unavailable, Verified};
+        assert_eq!(Verdict::of([Verified, Unavailable]), Verdict::Good);
+        assert_eq!(Verdict::of([Verified, Different, Failed]), Verdict::Different);
+        assert_eq!(Verdict::of([Failed, Verified]), Verdict::Failed);
+        assert_eq!(Verdict::of([Unavailable]), Verdict::NothingRan);
+        assert_eq!(Verdict::of([]), Verdict::NothingRan);
+    }
+}

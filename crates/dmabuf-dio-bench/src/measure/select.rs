@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `--only TEXT` leaves of the rows of a table.
+
+use dmabuf_dio_cli::exit::{Failure, USAGE};
+
+/// Keeps those whose name contains one of the texts, or all if there is none. A text that no name
+/// contains is wrong usage: `lacks` says so.
+pub(crate) fn select<T>(
+    mut rows: Vec<T>,
+    only: &[String],
+    name: impl Fn(&T) -> String,
+    lacks: &str,
+) -> Result<Vec<T>, Failure> {
+    let mut names: Vec<String> = Vec::new();
+    for name in rows.iter().map(&name) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if let Some(text) = only.iter().find(|text| !names.iter().any(|name| name.contains(*text))) {
+        let hint = format!("the names are: {}", names.join("; "));
+        return Err(Failure::new(USAGE, format!("--only {text:?}: {lacks}"), hint));
+    }
+    rows.retain(|row| only.is_empty() || only.iter().any(|text| name(row).contains(text)));
+    Ok(rows)
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs rows in turns, so that what changes in the meantime meets all of them.
+
+use std::ops::RangeInclusive;
+
+use dmabuf_dio_cli::exit::Failure;
+use dmabuf_dio_cli::progress::Bar;
+
+use crate::measure::outcome::Trouble;
+
+/// The samples of a row, or why there are none.
+pub(crate) type Samples<S> = Result<Vec<S>, Trouble>;
+
+/// Lets each row have its run, then each its next. Run 0, if there is one, counts for nothing: it
+/// is for what is slow the first time, or for comparing. A row that fails is not run again.
+pub(crate) fn take_turns<R, S>(
+    rows: &[R],
+    runs: RangeInclusive<u32>,
+    name: impl Fn(&R) -> String,
+    mut attempt: impl FnMut(&R, u32) -> Result<Option<S>, Trouble>,
+) -> Result<Vec<Samples<S>>, Failure> {
+    let mut results: Vec<Samples<S>> = rows.iter().map(|_| Ok(Vec::new())).collect();
+    let (bar, last) = (Bar::steps(), *runs.end());
+    let steps = runs.clone().count() as u64 * rows.len() as u64;
+    let mut step = 0;
+    for run in runs {
+        for (row, result) in rows.iter().zip(&mut results) {
+            Failure::if_interrupted().inspect_err(|_| bar.finish())?;
+            bar.say(format!("run {run} of {last}: {}", name(row)));
+            bar.update(step, steps);
+            step += 1;
+            let Ok(samples) = result else { continue };
+            match attempt(row, run) {
+                Ok(_) if run == 0 => {}
+                Ok(sample) => samples.extend(sample),
+                // What worked before is not what the kernel lacks.
+                Err(trouble) if !samples.is_empty() => *result = Err(trouble.grave()),
+                Err(trouble) => *result = Err(trouble),
+            }
+        }
+    }
+    bar.finish();
+    // What a signal ended has failed for no other reason.
+    Failure::if_interrupted()?;
+    Ok(results)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno as Os;
+
+    use super::*;
+    use crate::measure::outcome::Status;
+
+    /// Each row fails in the run that is its number.
+    fn results(runs: RangeInclusive<u32>, rows: &[u32]) -> Vec<Result<Vec<u32>, Status>> {
+        let attempt = |row: &u32, run| {
+            let lacks = Trouble::unavailable("it", Os::NOSYS, "no");
+            if run == *row { Err(lacks) } else { Ok(Some(run)) }
+        };
+        let results = take_turns(rows, runs, u32::to_string, attempt).expect("no signal");
+        results.into_iter().map(|result| result.map_err(|trouble| trouble.status)).collect()
+    }
+
+    #[test]
+    fn run_0_does_not_count() {
+        assert_eq!(results(0..=2, &[9, 9]), [Ok(vec![1, 2]), Ok(vec![1, 2])]);
+        assert_eq!(results(1..=2, &[9]), [Ok(vec![1, 2])]);
+    }
+
+    #[test]
+    fn what_gave_a_sample_is_not_unavailable() {
+        let wanted = [Err(Status::Unavailable), Err(Status::Unavailable), Err(Status::Failed)];
+        assert_eq!(results(0..=3, &[0, 1, 2]), wanted);
+    }
+}

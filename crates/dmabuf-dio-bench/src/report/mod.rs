@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Results as text, Markdown and JSON.
+
+pub(crate) mod grid;
+pub(crate) mod page;

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! All reads in one call of the library, into a buffer with a place for each.
+
+use dmabuf_dio::gather::{Gatherer, Gathering, Piece};
+use dmabuf_dio::{Backend, DmaBuf, Error};
+
+use super::BLOCK;
+use super::target::Target;
+use crate::measure::outcome::{Status, Trouble, errno};
+
+/// A file and a buffer with a place for every read.
+pub(crate) struct GatherReader {
+    buf: DmaBuf,
+    gathering: Gathering,
+    pieces: Vec<Piece>,
+    polled: bool,
+}
+
+impl GatherReader {
+    pub(crate) fn new(
+        target: &Target,
+        depth: u32,
+        offsets: &[u64],
+        polled: bool,
+    ) -> Result<Self, Trouble> {
+        let buf = DmaBuf::alloc(offsets.len() as u64 * BLOCK).map_err(|error| trouble(&error))?;
+        let gathering = Gatherer::new(&target.path)
+            .backend(Backend::UringSlot)
+            .queue_depth(depth)
+            .polled(polled)
+            .open(&buf)
+            .map_err(|error| trouble(&error))?;
+        let pieces = (0..)
+            .zip(offsets)
+            .map(|(number, offset)| Piece {
+                file_offset: *offset,
+                buf_offset: number * BLOCK,
+                len: BLOCK,
+            })
+            .collect();
+        Ok(Self { buf, gathering, pieces, polled })
+    }
+
+    /// Reads the first `count` pieces.
+    pub(crate) fn read(&mut self, count: usize) -> Result<(), Trouble> {
+        let gathered = self.gathering.read(&self.pieces[..count]);
+        let gathered = gathered.map_err(|error| trouble(&error))?;
+        if let Some((number, error)) = gathered.errors().next() {
+            let reason = format!("piece {number}: {error}");
+            return Err(Trouble::new(Status::Failed, reason));
+        }
+        let report = gathered.report();
+        if self.polled && !report.polled {
+            let reason = report.transfer.notes.join("; ");
+            return Err(Trouble::new(Status::Unavailable, reason));
+        }
+        Ok(())
+    }
+
+    /// Reads all pieces and compares every byte.
+    pub(crate) fn compare(&mut self, target: &Target) -> Result<(), Trouble> {
+        self.read(self.pieces.len())?;
+        let view = self.buf.map().map_err(|error| trouble(&error))?;
+        let mut bytes = vec![0; BLOCK as usize];
+        for piece in &self.pieces {
+            view.read_at(piece.buf_offset, &mut bytes).map_err(|error| trouble(&error))?;
+            target.check(&bytes, piece.file_offset)?;
+        }
+        target.forget()
+    }
+}
+
+fn trouble(error: &Error) -> Trouble {
+    if let Error::Unavailable { refusals, .. } = error {
+        let reason = refusals.first().map_or_else(|| error.to_string(), ToString::to_string);
+        return Trouble::new(Status::Unavailable, reason);
+    }
+    Trouble::failed("gather", errno(error))
+}

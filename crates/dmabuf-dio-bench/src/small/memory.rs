@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is read into: a block for each request in flight.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::slice;
+
+use dmabuf_dio_sys::dio;
+use dmabuf_dio_sys::dmabuf::Access;
+use io_uring::IoUring;
+use serde::Serialize;
+
+use super::BLOCK;
+use crate::buffer::devices::open_module;
+use crate::buffer::mapping::{Mapping, Pages};
+use crate::buffer::registered::register_slots;
+use crate::buffer::{Buffer, BufferKind, Maker};
+use crate::measure::outcome::Trouble;
+use crate::measure::outcome::{failed, io_failed};
+use crate::pattern::POISON;
+
+/// Whose memory it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum MemoryKind {
+    /// The process's.
+    User,
+    /// The process's, registered with the ring.
+    Registered,
+    /// A dma-buf's, lent to the ring by the module.
+    Lent,
+}
+
+impl MemoryKind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Registered => "registered",
+            Self::Lent => "lent",
+        }
+    }
+}
+
+/// Blocks, mapped.
+pub(crate) struct ReadBlocks {
+    kind: MemoryKind,
+    mapping: Mapping,
+    /// The dma-buf and the context that it is attached to.
+    lent: Option<(Buffer, OwnedFd)>,
+    len: u64,
+}
+
+impl ReadBlocks {
+    pub(crate) fn new(kind: MemoryKind, blocks: u32) -> Result<Self, Trouble> {
+        let len = u64::from(blocks) * BLOCK;
+        if kind == MemoryKind::Lent {
+            let context = open_module()?;
+            let buffer = Maker::new(BufferKind::DmaBuf)?.make(len)?;
+            let mut attach = dio::Attach::default();
+            dio::attach(context.as_fd(), buffer.target(), &mut attach).map_err(failed("ATTACH"))?;
+            let mapping = buffer.map()?;
+            return Ok(Self { kind, mapping, lent: Some((buffer, context)), len });
+        }
+        let mut mapping = Mapping::anonymous(len, Pages::Small).map_err(failed("mmap"))?;
+        mapping.populate(0, len).map_err(failed("MADV_POPULATE_WRITE"))?;
+        Ok(Self { kind, mapping, lent: None, len })
+    }
+
+    /// Makes it known to a ring.
+    pub(crate) fn register(&self, ring: &mut IoUring) -> Result<(), Trouble> {
+        match (self.kind, &self.lent) {
+            (MemoryKind::Lent, Some((_, context))) => {
+                register_slots(ring, context.as_fd(), self.len, self.len)
+            }
+            (MemoryKind::Registered, _) => {
+                let iovec = libc::iovec {
+                    iov_base: self.mapping.address().cast_mut().cast(),
+                    iov_len: self.len as usize,
+                };
+                // SAFETY: the mapping outlives the ring: `Uring` holds both, ring first.
+                unsafe { ring.submitter().register_buffers(slice::from_ref(&iovec)) }
+                    .map_err(io_failed("registering memory"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> MemoryKind {
+        self.kind
+    }
+
+    /// Where a block is: an address, or an offset into a slot.
+    pub(crate) fn place(&self, block: u32) -> u64 {
+        let at = u64::from(block) * BLOCK;
+        if self.kind == MemoryKind::Lent { at } else { self.mapping.address() as u64 + at }
+    }
+
+    /// Lets the CPU look at blocks that nothing is being read into, and poisons them.
+    pub(crate) fn look(
+        &mut self,
+        mut each: impl FnMut(u32, &[u8]) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let dmabuf = self.lent.as_ref().map(|(buffer, _)| buffer);
+        dmabuf.map_or(Ok(()), |buffer| buffer.begin(Access::ReadWrite))?;
+        // SAFETY: no request is in flight, and the memory is this program's own.
+        let blocks = unsafe { self.mapping.bytes() }.chunks_exact_mut(BLOCK as usize);
+        let result = (0..).zip(blocks).try_for_each(|(number, bytes)| {
+            each(number, bytes)?;
+            bytes.fill(POISON);
+            Ok(())
+        });
+        dmabuf.map_or(Ok(()), |buffer| buffer.end(Access::ReadWrite))?;
+        result
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The lines of the table, and a run of one at a queue depth.
+
+use dmabuf_dio_cli::exit::Failure;
+use serde::Serialize;
+
+use super::args::SmallArgs;
+use super::engine::{Engine, Worker};
+use super::fio::RandomFio;
+use super::gather::GatherReader;
+use super::libaio::Libaio;
+use super::memory::{MemoryKind, ReadBlocks};
+use super::results::ReadSample;
+use super::target::Target;
+use super::uring::Uring;
+use crate::measure::clock::Clock;
+use crate::measure::outcome::Trouble;
+use crate::measure::phase::{self, Phase};
+use crate::measure::select::select;
+use crate::measure::time::Start;
+
+/// How requests are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum EngineKind {
+    #[serde(rename = "libaio")]
+    Libaio,
+    #[serde(rename = "io_uring")]
+    Uring,
+    #[serde(rename = "io_uring polled")]
+    Polled,
+    /// The library's.
+    #[serde(rename = "gather")]
+    Gather,
+    #[serde(rename = "gather polled")]
+    GatherPolled,
+}
+
+impl EngineKind {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Libaio => "libaio",
+            Self::Uring => "io_uring",
+            Self::Polled => "io_uring polled",
+            Self::Gather => "gather",
+            Self::GatherPolled => "gather polled",
+        }
+    }
+}
+
+/// Who makes the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum IssuedBy {
+    Us,
+    Fio,
+}
+
+/// A line of the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadRow<'t> {
+    pub(crate) target: &'t Target,
+    pub(crate) engine: EngineKind,
+    pub(crate) memory: MemoryKind,
+    pub(crate) by: IssuedBy,
+    /// How much of the target is read from.
+    pub(crate) size: u64,
+}
+
+const LINES: [(EngineKind, MemoryKind, IssuedBy); 14] = [
+    (EngineKind::Libaio, MemoryKind::User, IssuedBy::Us),
+    (EngineKind::Libaio, MemoryKind::User, IssuedBy::Fio),
+    (EngineKind::Uring, MemoryKind::User, IssuedBy::Us),
+    (EngineKind::Uring, MemoryKind::User, IssuedBy::Fio),
+    (EngineKind::Uring, MemoryKind::Registered, IssuedBy::Us),
+    (EngineKind::Uring, MemoryKind::Registered, IssuedBy::Fio),
+    (EngineKind::Uring, MemoryKind::Lent, IssuedBy::Us),
+    (EngineKind::Gather, MemoryKind::Lent, IssuedBy::Us),
+    (EngineKind::Polled, MemoryKind::User, IssuedBy::Us),
+    (EngineKind::Polled, MemoryKind::User, IssuedBy::Fio),
+    (EngineKind::Polled, MemoryKind::Registered, IssuedBy::Us),
+    (EngineKind::Polled, MemoryKind::Registered, IssuedBy::Fio),
+    (EngineKind::Polled, MemoryKind::Lent, IssuedBy::Us),
+    (EngineKind::GatherPolled, MemoryKind::Lent, IssuedBy::Us),
+];
+
+impl<'t> ReadRow<'t> {
+    pub(crate) fn name(&self) -> String {
+        let fio = if self.by == IssuedBy::Fio { ", fio" } else { "" };
+        format!("{}, {}, {}{fio}", self.target.name, self.engine.name(), self.memory.name())
+    }
+
+    /// Those that are asked for.
+    pub(crate) fn selected(targets: &'t [Target], args: &SmallArgs) -> Result<Vec<Self>, Failure> {
+        let lines = LINES.iter().filter(|(.., by)| !(args.no_fio && *by == IssuedBy::Fio));
+        let of = |target| {
+            let size = args.size;
+            lines.clone().map(move |&(engine, memory, by)| Self {
+                target,
+                engine,
+                memory,
+                by,
+                size,
+            })
+        };
+        let rows = targets.iter().flat_map(of).collect();
+        select(rows, &args.only, Self::name, "no line has it")
+    }
+
+    /// What reads from these offsets.
+    fn reader(&self, depth: u32, offsets: &[u64]) -> Result<RowReader<'t>, Trouble> {
+        let polled = matches!(self.engine, EngineKind::Polled | EngineKind::GatherPolled);
+        let file = self.target.direct()?;
+        let memory = || ReadBlocks::new(self.memory, depth);
+        let engine: Box<dyn Engine + 't> = match self.engine {
+            EngineKind::Libaio => Box::new(Libaio::new(file, memory()?, depth)?),
+            EngineKind::Uring | EngineKind::Polled => {
+                Box::new(Uring::new(file, memory()?, depth, polled)?)
+            }
+            EngineKind::Gather | EngineKind::GatherPolled => {
+                let gather = GatherReader::new(self.target, depth, offsets, polled)?;
+                return Ok(RowReader::Gather(Box::new(gather)));
+            }
+        };
+        Ok(RowReader::Worker(Worker { engine, depth, polled }))
+    }
+
+    /// Reads from all offsets and compares, which fio leaves to others.
+    pub(crate) fn compare(&self, depth: u32, offsets: &[u64]) -> Result<(), Trouble> {
+        if self.by == IssuedBy::Fio {
+            return Ok(());
+        }
+        match self.reader(depth, offsets)? {
+            RowReader::Worker(mut worker) => worker.compare(offsets, self.target),
+            RowReader::Gather(mut gather) => gather.compare(self.target),
+        }
+    }
+
+    /// Reads from all offsets, and says what it took.
+    pub(crate) fn run(
+        &self,
+        depth: u32,
+        offsets: &[u64],
+        clock: &Clock,
+    ) -> Result<ReadSample, Trouble> {
+        if self.by == IssuedBy::Fio {
+            return RandomFio { row: self, depth }.run(offsets.len() as u64, clock);
+        }
+        let mut reader = self.reader(depth, offsets)?;
+        // What is set up with a first request is not counted.
+        reader.read(&offsets[..(depth as usize).min(offsets.len())])?;
+        clock.settle();
+        let (mark, start) = (clock.mark(), Start::now());
+        phase::open(Phase::Io);
+        let result = reader.read(offsets);
+        phase::close();
+        let (busy, took) = (clock.busy_since(mark), start.took());
+        result?;
+        Ok(ReadSample::of(offsets.len() as u64, took.wall_ms, busy))
+    }
+}
+
+/// What makes the reads of a line.
+enum RowReader<'t> {
+    Worker(Worker<'t>),
+    Gather(Box<GatherReader>),
+}
+
+impl RowReader<'_> {
+    /// Reads from the offsets, the first of those that it was made for.
+    fn read(&mut self, offsets: &[u64]) -> Result<(), Trouble> {
+        match self {
+            Self::Worker(worker) => worker.read(offsets),
+            Self::Gather(gather) => gather.read(offsets.len()),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The device, as fast as it goes.
+
+use dmabuf_dio::stream::{Channel, Device, frame_bytes};
+use dmabuf_dio_cli::exit::{FAILED, Failure};
+
+use super::usb::Usb;
+
+/// An ADC with all its channels.
+#[derive(Debug)]
+pub(crate) struct Adc {
+    pub(crate) device: Device,
+    pub(crate) channels: Vec<Channel>,
+}
+
+impl Adc {
+    pub(crate) fn find(name: &str) -> Result<Self, Failure> {
+        let device = Device::find(name).ok_or_else(|| {
+            let hint = "name one: --device NAME (ls /sys/bus/iio/devices)";
+            Failure::new(FAILED, format!("there is no IIO device {name}"), hint)
+        })?;
+        let channels = device.channels(0)?;
+        // The simulated device then gives samples as fast as blocks come.
+        let _ = device.set_rate(0, 0.0);
+        Ok(Self { device, channels })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    pub(crate) fn frame(&self) -> u64 {
+        frame_bytes(&self.channels)
+    }
+
+    /// The simulated device costs CPU time for what a real one does by itself: not while it is
+    /// measured.
+    pub(crate) fn set_sparse(&self, sparse: bool) {
+        let _ = self.device.write("sparse", if sparse { "1" } else { "0" });
+    }
+}
+
+impl Drop for Adc {
+    fn drop(&mut self) {
+        // As it was found.
+        self.set_sparse(false);
+        Usb::set_sparse(false);
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The comparison for people.
+
+use dmabuf_dio_cli::size::show_size;
+
+use super::results::{StreamResult, Streams};
+use super::rows::Destination;
+use crate::measure::clock::Unit;
+use crate::measure::time::{show, show_range};
+use crate::report::grid::{Grid, thousands};
+use crate::report::page::Page;
+
+pub(crate) fn page(streams: &Streams) -> Page {
+    let mut page = Page::default();
+    page.title(format!(
+        "Samples of {}, {} in each of {} runs",
+        streams.device,
+        show_size(streams.total),
+        streams.runs
+    ));
+    page.line(streams.facts.line());
+    let unit = match streams.unit {
+        Unit::Instructions => "instructions/MiB",
+        Unit::Nanoseconds => "CPU ns/MiB",
+    };
+    for (to, title) in [
+        (Destination::Nothing, "Into nothing"),
+        (Destination::File, "Into a file"),
+        (Destination::Usb, "Into USB"),
+    ] {
+        let rows: Vec<_> = streams.rows.iter().filter(|row| row.to == to).collect();
+        if !rows.is_empty() {
+            page.title(title);
+            page.table(grid(unit, rows.into_iter()));
+        }
+    }
+    page.note("counted", streams.counted);
+    for (word, meaning) in LEGEND {
+        page.note(word, meaning);
+    }
+    page
+}
+
+fn grid<'a>(unit: &str, rows: impl Iterator<Item = &'a StreamResult>) -> Grid {
+    let mut grid = Grid::new(2, &["blocks", "way", "MiB/s", "min-max", "CPU", unit]);
+    for row in rows {
+        let names = vec![show_size(row.block), row.method.name().to_owned()];
+        let Some(figures) = &row.figures else {
+            let name = names.join(", ");
+            grid.reason(names, row.outcome.sentence(), name);
+            continue;
+        };
+        let cells = [
+            show(figures.mib_per_s.median),
+            show_range(&figures.mib_per_s),
+            format!("{:.0} %", figures.cpu_percent.median),
+            thousands(figures.per_mib.median),
+        ];
+        grid.figures([names, cells.to_vec()].concat());
+    }
+    grid
+}
+
+const LEGEND: [(&str, &str); 6] = [
+    ("read()", "of a block, and write() of it; of a file with what fsync() then takes"),
+    ("O_DIRECT", "the file is written past the page cache"),
+    ("dma-buf", "four blocks go round; the file is written with O_DIRECT, and fsync() is counted"),
+    ("CPU", "time of the process, of one CPU's; the device, where it is simulated, is not in it"),
+    ("device", "gives samples as fast as it gets blocks, and writes the first of each block only"),
+    ("content", "every sample was compared in a run of each row that does not count"),
+];

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The rows, and a run of one.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use dmabuf_dio::Error;
+use dmabuf_dio::stream::{Discard, FileSink, IioSource, Ring, Sink, Stream, UsbSink};
+use dmabuf_dio_cli::exit::Failure;
+use rustix::fs::OFlags;
+use serde::Serialize;
+
+use super::args::StreamArgs;
+use super::device::Adc;
+use super::fileio::{DeviceReader, SinkWriter, first_wrong_frame, open};
+use super::results::StreamSample;
+use super::usb::Usb;
+use crate::measure::clock::{Clock, Mark};
+use crate::measure::outcome::{Status, Trouble, os};
+use crate::measure::phase::{self, Phase};
+use crate::measure::select::select;
+use crate::measure::time::Start;
+
+/// Blocks of a ring.
+const COUNT: usize = 4;
+
+/// How samples get to the program, and on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum StreamMethod {
+    #[serde(rename = "read()")]
+    Fileio,
+    /// The file is opened with `O_DIRECT`.
+    #[serde(rename = "read(), O_DIRECT")]
+    FileioDirect,
+    #[serde(rename = "dma-buf")]
+    DmaBuf,
+}
+
+/// Where they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Destination {
+    Nothing,
+    File,
+    Usb,
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamRow {
+    pub(crate) method: StreamMethod,
+    pub(crate) to: Destination,
+    pub(crate) block: u64,
+}
+
+impl StreamRow {
+    /// Every row, for blocks of these sizes.
+    pub(crate) fn all(blocks: &[u64]) -> Vec<Self> {
+        let methods = [
+            (Destination::Nothing, StreamMethod::Fileio),
+            (Destination::Nothing, StreamMethod::DmaBuf),
+            (Destination::File, StreamMethod::Fileio),
+            (Destination::File, StreamMethod::FileioDirect),
+            (Destination::File, StreamMethod::DmaBuf),
+            (Destination::Usb, StreamMethod::Fileio),
+            (Destination::Usb, StreamMethod::DmaBuf),
+        ];
+        let of = |block: &u64| methods.map(|(to, method)| Self { method, to, block: *block });
+        blocks.iter().flat_map(of).collect()
+    }
+
+    pub(crate) fn name(self) -> String {
+        let to = match self.to {
+            Destination::Nothing => "nothing",
+            Destination::File => "a file",
+            Destination::Usb => "USB",
+        };
+        format!("{} into {to}", self.method.name())
+    }
+}
+
+/// The rows that are asked for.
+pub(crate) fn selected(args: &StreamArgs) -> Result<Vec<StreamRow>, Failure> {
+    select(StreamRow::all(&args.blocks), &args.only, |row| row.name(), "no row has that name")
+}
+
+impl StreamMethod {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fileio => "read()",
+            Self::FileioDirect => "read(), O_DIRECT",
+            Self::DmaBuf => "dma-buf",
+        }
+    }
+}
+
+/// What all runs have in common.
+pub(crate) struct StreamBench<'a> {
+    pub(crate) args: &'a StreamArgs,
+    pub(crate) clock: &'a Clock,
+    pub(crate) adc: &'a Adc,
+    pub(crate) usb: Result<&'a Usb, &'a Trouble>,
+}
+
+/// Removes a file.
+struct RemovedFile(PathBuf);
+
+impl Drop for RemovedFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// What a run took.
+#[derive(Clone, Copy, Debug)]
+struct StreamCosts {
+    wall_ms: f64,
+    cpu_ms: f64,
+    /// By everything that the clock counts.
+    busy: f64,
+}
+
+/// Counts from the moment at which samples begin to flow.
+#[derive(Clone, Copy)]
+struct StreamMeter<'a> {
+    clock: &'a Clock,
+    busy: Mark,
+    start: Start,
+}
+
+impl<'a> StreamMeter<'a> {
+    fn begin(clock: &'a Clock) -> Self {
+        let meter = Self { clock, busy: clock.mark(), start: Start::now() };
+        phase::open(Phase::Io);
+        meter
+    }
+
+    fn end(self) -> StreamCosts {
+        phase::close();
+        let (busy, took) = (self.clock.busy_since(self.busy), self.start.took());
+        // What is still going on was for this, but nobody waits for it.
+        let late = self.clock.settle();
+        StreamCosts { wall_ms: took.wall_ms, cpu_ms: took.cpu_ms(), busy: busy + late }
+    }
+}
+
+impl StreamBench<'_> {
+    /// Lets samples through once, and compares them if that is asked for.
+    pub(crate) fn run(&self, row: StreamRow, compare: bool) -> Result<StreamSample, Trouble> {
+        let file = self.args.common.dir.join(format!(".dmabuf-dio-bench-{}", std::process::id()));
+        let _remove = RemovedFile(file.clone());
+        self.adc.set_sparse(!compare);
+        Usb::set_sparse(!compare);
+        let before = Usb::wrong_frames();
+        // To compare them it is enough that every block has gone round.
+        let most = if compare { 3 * COUNT as u64 * row.block } else { self.args.total };
+        let total = most.min(self.args.total).max(row.block) / row.block * row.block;
+        self.clock.settle();
+        let spent = match row.method {
+            StreamMethod::DmaBuf => self.by_dmabufs(row, &file, total)?,
+            StreamMethod::Fileio => self.by_read(row, &file, total, OFlags::empty())?,
+            StreamMethod::FileioDirect => self.by_read(row, &file, total, OFlags::DIRECT)?,
+        };
+        if compare {
+            check(row.to, &file, total, before)?;
+        }
+        let mib = total as f64 / f64::from(1 << 20);
+        Ok(StreamSample {
+            mib_per_s: mib / spent.wall_ms * 1e3,
+            cpu_percent: spent.cpu_ms / spent.wall_ms * 100.0,
+            per_mib: spent.busy / mib,
+        })
+    }
+
+    fn usb(&self) -> Result<PathBuf, Trouble> {
+        self.usb.map(Usb::endpoint).map_err(Clone::clone)
+    }
+
+    fn by_read(
+        &self,
+        row: StreamRow,
+        file: &Path,
+        total: u64,
+        flags: OFlags,
+    ) -> Result<StreamCosts, Trouble> {
+        let writer = match row.to {
+            Destination::Nothing => SinkWriter::Nothing,
+            Destination::File => {
+                SinkWriter::To(open(file, OFlags::CREATE | OFlags::TRUNC | flags)?)
+            }
+            Destination::Usb => SinkWriter::To(open(&self.usb()?, flags)?),
+        };
+        let mut reader = DeviceReader::start(self.adc, row.block)?;
+        let meter = StreamMeter::begin(self.clock);
+        for _ in 0..total / row.block {
+            reader.pass_on(row.block, |bytes| writer.write(bytes))?;
+        }
+        writer.finish()?;
+        Ok(meter.end())
+    }
+
+    fn by_dmabufs(&self, row: StreamRow, file: &Path, total: u64) -> Result<StreamCosts, Trouble> {
+        let device = self.adc.device.clone();
+        let mut source = IioSource::open(device, 0, &self.adc.channels).map_err(trouble)?;
+        let mut sink: Box<dyn Sink> = match row.to {
+            Destination::Nothing => Box::new(Discard::default()),
+            Destination::File => Box::new(FileSink::create(file).map_err(trouble)?),
+            Destination::Usb => Box::new(UsbSink::open(self.usb()?).map_err(trouble)?),
+        };
+        let ring = Ring::new(COUNT, row.block).map_err(trouble)?;
+        let mut meter = None;
+        let begin = |_| {
+            // The first call comes before the first sample.
+            meter.get_or_insert_with(|| StreamMeter::begin(self.clock));
+        };
+        let result = Stream::new(&mut source, &mut *sink, ring).limit(total).progress(begin).run();
+        let spent = meter.map(StreamMeter::end);
+        let summary = result.map_err(|interrupted| trouble(interrupted.error))?;
+        match spent {
+            Some(spent) if summary.bytes == total && summary.gaps.is_empty() => Ok(spent),
+            _ => Err(Trouble::short("the stream", summary.bytes, total)),
+        }
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // for map_err()
+fn trouble(error: Error) -> Trouble {
+    let errno = error.errno();
+    Trouble { status: Status::Failed, reason: error.to_string(), errno }
+}
+
+fn check(to: Destination, file: &Path, total: u64, before: Option<u64>) -> Result<(), Trouble> {
+    let different = |reason: String| Err(Trouble::new(Status::Different, reason));
+    match to {
+        Destination::Nothing => Ok(()),
+        Destination::File => {
+            let failed = |error: std::io::Error| Trouble::failed("reading the file", os(&error));
+            let fd = fs::File::open(file).map_err(failed)?;
+            match first_wrong_frame(fd.as_fd(), total).map_err(failed)? {
+                Some(frame) => different(format!("frame {frame} is another")),
+                None => Ok(()),
+            }
+        }
+        Destination::Usb => match (before, Usb::wrong_frames()) {
+            (Some(before), Some(after)) if after > before => {
+                different(format!("the host found {} wrong frames", after - before))
+            }
+            _ => Ok(()),
+        },
+    }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The USB host at the other end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use dmabuf_dio::CancelToken;
+use dmabuf_dio::stream::Function;
+use rustix::io::Errno as Os;
+
+use crate::measure::outcome::{Trouble, errno};
+
+/// Attributes of the host of `kernel/sim/usb_sink`.
+const HOST: &str = "/sys/bus/platform/devices/usb_sink";
+/// How long a host may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A function that a host has enabled.
+#[derive(Debug)]
+pub(crate) struct Usb {
+    function: Function,
+}
+
+impl Usb {
+    pub(crate) fn open(folder: Option<&Path>) -> Result<Self, Trouble> {
+        let what = "a USB function";
+        let Some(folder) = folder else {
+            return Err(Trouble::unavailable(what, Os::NODEV, "no --usb FOLDER"));
+        };
+        let failed = |error: dmabuf_dio::Error| Trouble::failed(what, errno(&error));
+        let mut function = Function::new(folder).map_err(failed)?;
+        let (token, begin) = (CancelToken::new(), Instant::now());
+        let enabled = std::thread::scope(|scope| {
+            let waiting =
+                Builder::new().spawn_scoped(scope, || function.wait(&token)).map_err(|error| {
+                    let errno = Os::from_io_error(&error).unwrap_or(Os::AGAIN);
+                    Trouble::failed("starting a thread", errno)
+                })?;
+            while !waiting.is_finished() && begin.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            token.cancel();
+            Ok::<_, Trouble>(waiting.join().unwrap_or(Ok(false)))
+        })?;
+        if enabled.map_err(failed)? {
+            Ok(Self { function })
+        } else {
+            Err(Trouble::unavailable(what, Os::NODEV, "no host enables it"))
+        }
+    }
+
+    pub(crate) fn endpoint(&self) -> PathBuf {
+        self.function.endpoint()
+    }
+
+    /// Whether the simulated host looks at what it gets.
+    pub(crate) fn set_sparse(sparse: bool) {
+        let _ = fs::write(format!("{HOST}/sparse"), if sparse { "1" } else { "0" });
+    }
+
+    /// Frames that were not those that had to come, as that host says.
+    pub(crate) fn wrong_frames() -> Option<u64> {
+        fs::read_to_string(format!("{HOST}/wrong_frames")).ok()?.trim().parse().ok()
+    }
+}

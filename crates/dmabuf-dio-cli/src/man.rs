@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `dmabuf-dio man`.
+
+use clap::CommandFactory;
+
+use crate::args::{Cli, ManArgs};
+use crate::exit::{FAILED, Failure};
+
+pub(crate) fn run(args: &ManArgs) -> Result<(), Failure> {
+    clap_mangen::generate_to(Cli::command(), &args.folder).map_err(|error| {
+        let folder = args.folder.display();
+        Failure::new(
+            FAILED,
+            format!("{folder}: cannot write the manual pages: {error}"),
+            "name a folder that exists and that you may write",
+        )
+    })
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Limits of the process and of its control group are errors, and no reason to be killed.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{folder, program};
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+/// Runs the command, which may make no file longer than `limit` bytes.
+fn with_short_files(limit: u64, arguments: &[&str]) -> Output {
+    let mut command = program();
+    // SAFETY: between fork and exec it makes a system call, and nothing else.
+    unsafe {
+        command.pre_exec(move || {
+            let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+            match libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    command.args(arguments).output().expect("run dmabuf-dio")
+}
+
+#[test]
+fn files_may_not_be_that_long() {
+    let folder = folder();
+    let file = folder.path().join("file");
+    fs::write(&file, vec![7; 3 << 20]).expect("written");
+    let path = file.to_str().expect("text");
+
+    let load = with_short_files(2 << 20, &["load", "--backend", "memfd", path]);
+    assert_eq!(load.status.code(), Some(1), "{load:?}");
+    assert!(text(&load.stderr).contains("ulimit -f"), "{}", text(&load.stderr));
+
+    // What is saved was loaded without the limit.
+    let copy = folder.path().join("copy");
+    fs::write(&copy, "before").expect("written");
+    let exe = env!("CARGO_BIN_EXE_dmabuf-dio");
+    let limited = format!("ulimit -f 2048; exec {exe} save {}", copy.display());
+    let save = program()
+        .args(["load", "--quiet", "--backend", "memfd", path, "--", "sh", "-c", &limited])
+        .output()
+        .expect("run dmabuf-dio");
+    assert_eq!(save.status.code(), Some(1), "{save:?}");
+    assert!(text(&save.stderr).contains("ulimit -f"), "{}", text(&save.stderr));
+    assert_eq!(fs::read(&copy).expect("read"), b"before");
+    assert_eq!(fs::read_dir(folder.path()).expect("list").count(), 2);
+}
+
+/// A control group for memory, if this is a guest, whose system may be changed.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(limit: u64) -> Option<Self> {
+        std::env::var_os("DMABUF_DIO_KERNEL")?;
+        let root = Path::new("/sys/fs/cgroup");
+        if !root.join("cgroup.controllers").exists() {
+            let mount = ["-t", "cgroup2", "none", "/sys/fs/cgroup"];
+            assert!(Command::new("mount").args(mount).status().expect("mount").success());
+        }
+        if !fs::read_to_string(root.join("cgroup.controllers"))
+            .expect("controllers")
+            .contains("memory")
+        {
+            return None;
+        }
+        fs::write(root.join("cgroup.subtree_control"), "+memory").expect("subtree");
+        let group = root.join("dio-limits");
+        fs::create_dir_all(&group).expect("group");
+        fs::write(group.join("memory.max"), limit.to_string()).expect("limit");
+        Some(Self(group))
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new("sh");
+        let enter = format!("echo $$ >{}/cgroup.procs && exec \"$@\"", self.0.display());
+        command.args(["-c", &enter, "sh", env!("CARGO_BIN_EXE_dmabuf-dio")]).args(arguments);
+        command.output().expect("run dmabuf-dio")
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn the_control_group_has_less_memory_than_the_machine() {
+    let Some(group) = Group::new(64 << 20) else {
+        println!("skipped: no control groups for memory here");
+        return;
+    };
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    fs::write(path("large"), vec![7; 160 << 20]).expect("written");
+    fs::write(path("small"), vec![7; 24 << 20]).expect("written");
+    let large = group.run(&["load", "--backend", "memfd", &path("large")]);
+    assert_eq!(large.status.code(), Some(1), "{large:?}");
+    assert!(text(&large.stderr).contains("not enough memory"), "{}", text(&large.stderr));
+    let small = group.run(&["load", "--backend", "memfd", &path("small")]);
+    assert!(small.status.success(), "{small:?}");
+    let events = fs::read_to_string(group.0.join("memory.events")).expect("events");
+    assert!(events.contains("\noom_kill 0\n"), "{events}");
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a stream waits for.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno as Os;
+
+/// A descriptor that a stream polls until its source or sink may have something to take.
+#[derive(Clone, Debug)]
+pub struct Wait<'fd>(PollFd<'fd>);
+
+impl<'fd> Wait<'fd> {
+    /// Until `fd` can be read: `POLLIN` in poll(2).
+    pub fn readable(fd: BorrowedFd<'fd>) -> Self {
+        Self(PollFd::from_borrowed_fd(fd, PollFlags::IN))
+    }
+
+    /// Until `fd` can be read or written, whichever it is open for: `POLLIN` or `POLLOUT`.
+    pub fn ready(fd: BorrowedFd<'fd>) -> Self {
+        Self(PollFd::from_borrowed_fd(fd, PollFlags::IN | PollFlags::OUT))
+    }
+}
+
+impl AsFd for Wait<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// How often a stream looks whether somebody wants to stop, and tells how far it is.
+pub(super) const TICK: Duration = Duration::from_millis(100);
+
+/// Waits for the first of several, but no longer than `limit`, less than a second. A signal ends it,
+/// too.
+pub(super) fn wait_for_any(waits: Vec<Wait<'_>>, limit: Duration) -> Result<(), Os> {
+    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(limit.subsec_nanos()) };
+    let mut fds: Vec<_> = waits.into_iter().map(|wait| wait.0).collect();
+    match poll(&mut fds, Some(&limit)) {
+        Ok(_) | Err(Os::INTR) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Buffers of each kind.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use crate::common::{buffers, bytes, fill};
+use dmabuf_dio::{DmaBuf, Error, Kind};
+
+#[test]
+fn a_buffer_keeps_its_identity_through_its_descriptor() {
+    for (mut buf, _) in buffers(12_288) {
+        fill(&mut buf, 0x42);
+        assert_eq!(buf.len(), 12_288);
+        assert!(!buf.is_empty());
+        let kind = buf.kind();
+        let clone = buf.try_clone().expect("clone");
+        let fd: OwnedFd = buf.into();
+        let again = DmaBuf::try_from(fd).expect("a buffer");
+        assert_eq!((again.kind(), again.len()), (kind, 12_288));
+        assert!(bytes(&clone).iter().all(|byte| *byte == 0x42));
+        assert!(again.exporter().is_some());
+    }
+}
+
+#[test]
+fn only_dma_bufs_are_named() {
+    for (buf, _) in buffers(4096) {
+        match buf.kind() {
+            Kind::Memfd => assert!(buf.set_name("weights").is_err()),
+            Kind::DmaBuf => {
+                buf.set_name("weights").expect("set the name");
+                assert_eq!(buf.name().as_deref(), Some("weights"));
+                let long = "x".repeat(32);
+                assert!(matches!(buf.set_name(&long), Err(Error::Buffer { .. })));
+            }
+        }
+    }
+}
+
+#[test]
+fn new_buffers_are_zero() {
+    for (buf, _) in buffers(5000) {
+        assert_eq!(buf.len(), 8192, "rounded up to pages");
+        assert!(bytes(&buf).iter().all(|byte| *byte == 0));
+    }
+}
+
+#[test]
+fn views_see_each_other() {
+    for (mut buf, _) in buffers(4096) {
+        let clone = buf.try_clone().expect("clone");
+        let reader = clone.map().expect("map");
+        let mut writer = buf.map_mut().expect("map");
+        writer.write_at(100, b"shared").expect("write");
+        writer.finish().expect("end");
+        let mut out = [0; 6];
+        reader.read_at(100, &mut out).expect("read");
+        assert_eq!(&out, b"shared");
+        // SAFETY: nobody writes the buffer while the slice lives.
+        assert_eq!(unsafe { &reader.as_slice()[100..106] }, b"shared");
+    }
+}
+
+#[test]
+fn a_memfd_of_someone_else() {
+    let fd = rustix::fs::memfd_create("other", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd");
+    rustix::fs::ftruncate(&fd, 100).expect("set the length");
+    let buf = DmaBuf::from_fd(fd.as_fd().try_clone_to_owned().expect("clone")).expect("a buffer");
+    assert_eq!((buf.len(), buf.kind()), (100, Kind::Memfd));
+    assert_eq!(buf.name().as_deref(), Some("other"));
+}
+
+#[test]
+fn buffers_of_every_heap() {
+    for name in ["", "..", "../null", "a/b", "no-such-heap"] {
+        let error = DmaBuf::alloc_from(name, 4096).expect_err("no heap");
+        let Error::Heap { heap, errno } = &error else { panic!("{error}") };
+        let wanted = if name == "no-such-heap" { libc::ENOENT } else { libc::EINVAL };
+        assert_eq!((heap.as_str(), errno.raw()), (name, wanted));
+        assert!(error.hint().contains("/dev/dma_heap"), "{}", error.hint());
+    }
+    let Ok(heaps) = std::fs::read_dir("/dev/dma_heap") else {
+        return println!("skipped: no heaps");
+    };
+    for heap in heaps {
+        let name = heap.expect("a heap").file_name().into_string().expect("text");
+        let mut buf = DmaBuf::alloc_from(&name, 5000).expect("a buffer");
+        assert_eq!((buf.len(), buf.kind()), (8192, Kind::DmaBuf), "{name}");
+        assert!(bytes(&buf).iter().all(|byte| *byte == 0), "{name}");
+        fill(&mut buf, 9);
+        assert!(bytes(&buf).iter().all(|byte| *byte == 9), "{name}");
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a save has said to be done is on the disk.
+
+use std::os::fd::AsFd as _;
+
+use crate::common::{assert_same, fill, folder};
+use crate::filter::{Call, failing};
+use dmabuf_dio::{DmaBuf, Error, Saver};
+
+const LEN: u64 = 10_000;
+
+/// All calls that make files durable.
+const SYNC: &[Call] = &[
+    Call::any(libc::SYS_fdatasync),
+    Call::any(libc::SYS_fsync),
+    Call::any(libc::SYS_syncfs),
+    Call::any(libc::SYS_sync),
+];
+
+#[track_caller]
+fn assert_not_durable(error: &Error) {
+    let Error::Target { step, errno, .. } = error else { panic!("{error}") };
+    assert_eq!((*step, errno.raw()), ("make it durable", libc::EREMOTEIO));
+}
+
+#[test]
+fn what_is_not_durable_takes_nobody_s_place() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let mut buf = DmaBuf::memfd(LEN).expect("a memfd");
+    fill(&mut buf, 7);
+    for direct in [true, false] {
+        std::fs::write(&path, "before").expect("write");
+        failing(SYNC, libc::EREMOTEIO, || {
+            let saver = Saver::new(&path).direct(direct);
+            assert_not_durable(&saver.save(&buf, ..LEN).expect_err("not durable"));
+            assert_eq!(std::fs::read(&path).expect("read"), b"before");
+            assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 1);
+        });
+        Saver::new(&path).direct(direct).save(&buf, ..LEN).expect("durable");
+        assert_same("saved", &std::fs::read(&path).expect("read"), &[7; LEN as usize]);
+    }
+}
+
+#[test]
+fn what_is_written_in_place_is_durable_too() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    std::fs::write(&path, vec![1; 20_000]).expect("write");
+    let file = std::fs::File::options().read(true).write(true).open(&path).expect("open");
+    let mut buf = DmaBuf::memfd(LEN).expect("a memfd");
+    fill(&mut buf, 7);
+    for direct in [true, false] {
+        failing(SYNC, libc::EREMOTEIO, || {
+            let saver = Saver::to_fd(file.as_fd()).direct(direct).offset(4096);
+            assert_not_durable(&saver.save(&buf, ..LEN).expect_err("not durable"));
+        });
+        Saver::to_fd(file.as_fd()).direct(direct).offset(4096).save(&buf, ..LEN).expect("durable");
+    }
+}
+
+#[test]
+fn a_name_that_is_not_durable_is_an_error() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let mut buf = DmaBuf::memfd(LEN).expect("a memfd");
+    fill(&mut buf, 7);
+    failing(&[Call::any(libc::SYS_fsync)], libc::EREMOTEIO, || {
+        let error = Saver::new(&path).save(&buf, ..LEN).expect_err("not durable");
+        let Error::Target { step, errno, .. } = &error else { panic!("{error}") };
+        assert_eq!((*step, errno.raw()), ("make its name durable", libc::EREMOTEIO));
+        // The file is complete, and has taken the other's place.
+        assert_same("saved", &std::fs::read(&path).expect("read"), &[7; LEN as usize]);
+    });
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What errors say, and what they say is to be done.
+
+use dmabuf_dio::{Backend, Direction, DmaBuf, Errno, Error, Kind, Loader};
+
+fn open(number: i32) -> Error {
+    let errno = Errno::from_raw(number);
+    Error::Open { path: "a/file".into(), direction: Direction::Load, errno }
+}
+
+fn transfer(number: i32) -> Error {
+    let (path, direction) = ("file".into(), Direction::Save);
+    let errno = Errno::from_raw(number);
+    Error::Transfer { path, direction, offset: 4096, done: 96, length: 8192, errno }
+}
+
+fn target(number: i32) -> Error {
+    Error::Target { path: "file".into(), step: "rename it", errno: Errno::from_raw(number) }
+}
+
+fn buffer(number: i32) -> Error {
+    Error::Buffer { call: "map", errno: Errno::from_raw(number) }
+}
+
+fn stream(number: i32) -> Error {
+    let (device, call) = ("adc".into(), "attach a block".into());
+    Error::Stream { device, call, errno: Errno::from_raw(number) }
+}
+
+fn unavailable(kind: Option<Kind>) -> Error {
+    Error::Unavailable { asked: None, kind, refusals: vec![] }
+}
+
+#[test]
+fn each_number_has_its_hint() {
+    type Make = fn(i32) -> Error;
+    let hints: &[(Make, &[(i32, &str)])] = &[
+        (
+            open,
+            &[
+                (libc::ENOENT, "check the path"),
+                (libc::ENOTDIR, "check the path"),
+                (libc::EACCES, "ls -l a/file"),
+                (libc::EPERM, "ls -l a/file"),
+                (libc::EISDIR, "a regular file"),
+                (libc::EMFILE, "ulimit -n"),
+                (libc::ENFILE, "ulimit -n"),
+                (libc::EROFS, "writable"),
+                (libc::ETXTBSY, "a program that runs"),
+                (libc::EILSEQ, "the file system it is on"),
+            ],
+        ),
+        (
+            transfer,
+            &[
+                (libc::EIO, "dmesg"),
+                (libc::ENOSPC, "free space"),
+                (libc::EDQUOT, "free space"),
+                (libc::EFBIG, "a file of that size"),
+                (libc::EINVAL, "multiples of 4096"),
+                (libc::ENOMEM, "smaller block size"),
+                (libc::EACCES, "permissions"),
+                (libc::EPERM, "permissions"),
+                (libc::EROFS, "writable"),
+                (libc::EBUSY, "lsof"),
+                (libc::EILSEQ, "what the kernel says"),
+            ],
+        ),
+        (
+            target,
+            &[
+                (libc::ENOSPC, "free space"),
+                (libc::EACCES, "permissions"),
+                (libc::ENOENT, "the folder has to be there"),
+                (libc::ENOTDIR, "the folder has to be there"),
+                (libc::EISDIR, "name a file"),
+            ],
+        ),
+        (
+            buffer,
+            &[
+                (libc::ENOMEM, "vm.max_map_count"),
+                (libc::EACCES, "access mode"),
+                (libc::EPERM, "access mode"),
+                (libc::EMFILE, "ulimit -n"),
+                (libc::ENFILE, "ulimit -n"),
+                (libc::EINVAL, "/dev/dma_heap/system"),
+                (libc::ENOTTY, "/dev/dma_heap/system"),
+                (libc::ENODEV, "/dev/dma_heap/system"),
+                (libc::EOPNOTSUPP, "/dev/dma_heap/system"),
+                (libc::EILSEQ, "dmesg"),
+            ],
+        ),
+        (
+            stream,
+            &[
+                (libc::EACCES, "udev"),
+                (libc::EBUSY, "end it first"),
+                (libc::EPERM, "6.11"),
+                (libc::ENOTTY, "6.11"),
+                (libc::ENODEV, "gone"),
+                (libc::EINVAL, "trigger"),
+                (libc::ENOMEM, "smaller or fewer blocks"),
+                (libc::EMFILE, "ulimit -n"),
+                (libc::ENFILE, "ulimit -n"),
+                (libc::ETIMEDOUT, "takes nothing"),
+                (libc::EOPNOTSUPP, "other direction"),
+                (libc::ESHUTDOWN, "no host"),
+                (libc::EPIPE, "closed the connection"),
+                (libc::ECONNRESET, "closed the connection"),
+                (libc::ENOENT, "iio_info"),
+                (libc::ENOSPC, "free space"),
+                (libc::EOVERFLOW, "a faster sink"),
+                (libc::EILSEQ, "dmesg"),
+            ],
+        ),
+    ];
+    for (make, numbers) in hints {
+        for (number, wanted) in *numbers {
+            let error = make(*number);
+            assert!(error.hint().contains(wanted), "{error}: {}", error.hint());
+            assert_eq!(error.errno(), Some(Errno::from_raw(*number)), "{error}");
+            assert!(error.to_string().contains(&Errno::from_raw(*number).to_string()), "{error}");
+        }
+    }
+    assert!(transfer(libc::EIO).hint().contains("storage device"), "not any EIO: a disk's");
+}
+
+#[test]
+fn what_failed_is_said_in_one_line() {
+    let path = || "file".into();
+    let texts = [
+        (open(2), "a/file: cannot open it for reading: ENOENT (No such file or directory)"),
+        (
+            transfer(5),
+            "file: writing failed at byte 4096, after 96 of 8192 bytes: EIO (Input/output error)",
+        ),
+        (
+            Error::NoMemory { wanted: 10, available: None },
+            "not enough memory for a buffer of 10 bytes",
+        ),
+        (
+            Error::NoMemory { wanted: 10, available: Some(9) },
+            "not enough memory for a buffer of 10 bytes: 9 bytes are available",
+        ),
+        (
+            Error::ShortFile { path: path(), offset: 3, length: 10, end: 7, done: 4 },
+            "file: the file has 7 bytes, the range 3..13 goes beyond them (4 bytes read)",
+        ),
+        (
+            Error::Cancelled { path: path(), direction: Direction::Save, done: 1, length: 2 },
+            "file: writing was cancelled after 1 of 2 bytes",
+        ),
+        (
+            Error::Unavailable { asked: Some(Backend::Heap), kind: None, refusals: vec![] },
+            "backend heap is not available",
+        ),
+        (unavailable(None), "no backend is available ()"),
+        (unavailable(Some(Kind::DmaBuf)), "no dma-buf can be had here ()"),
+    ];
+    for (error, text) in texts {
+        assert_eq!(error.to_string(), text);
+    }
+}
+
+#[test]
+fn what_is_to_be_done_depends_on_what_failed() {
+    let (path, direction) = ("file".into(), Direction::Load);
+    let setting = || Error::Setting { name: "queue_depth", value: 0, need: "from 1 to 1024" };
+    let overlap = || Error::PiecesOverlap { first: 1, second: 2 };
+    let hints = [
+        (Error::Access { path: "f".into(), direction }, "O_RDONLY"),
+        (Error::Access { path: "f".into(), direction: Direction::Save }, "without O_APPEND"),
+        (Error::NotAFile { path: "f".into(), found: "a pipe" }, "a regular file"),
+        (Error::DanglingLink { path: "a/l".into(), leads_to: "f".into() }, "rm a/l"),
+        (Error::EmptyFile { path: "f".into() }, "copy them first"),
+        (Error::EmptyRange { path: "f".into(), direction }, "at least 1 byte"),
+        (
+            Error::ShortFile { path: "f".into(), offset: 3, length: 9, end: 7, done: 4 },
+            "at most 4 bytes at 3",
+        ),
+        (
+            Error::ShortFile { path: "f".into(), offset: 8, length: 1, end: 7, done: 0 },
+            "begin before byte 7,",
+        ),
+        (Error::RangeOverflow { offset: 1, length: 2 }, "smaller offset or length"),
+        (Error::RangeBeyondBuffer { offset: 6, length: 9, buffer: 8 }, "at 6 there is room for 2"),
+        (Error::RangeBeyondBuffer { offset: 9, length: 9, buffer: 8 }, "at 9 there is room for 0"),
+        (overlap(), "bytes of its own"),
+        (Error::Piece { number: 7, error: Box::new(setting()) }, "choose another queue_depth"),
+        (Error::PieceInSpare { number: 7, spare: 0..4 }, "elsewhere"),
+        (Error::InFlight { path, direction, errno: Errno::from_raw(libc::EIO) }, "end the process"),
+        (Error::NoMemory { wanted: 1, available: None }, "in ranges"),
+        (Error::NotABuffer { found: "a pipe".into() }, "memfd_create"),
+        (Error::CutFrame { path: "f".into(), length: 7, frame: 4 }, "truncate -s 4 f"),
+        (setting(), "choose another queue_depth: from 1 to 1024"),
+        (unavailable(None), "choose another backend"),
+        (unavailable(Some(Kind::DmaBuf)), "Loader::any_kind()"),
+        (Error::Cancelled { path: "f".into(), direction, done: 1, length: 2 }, "start again"),
+    ];
+    for (error, wanted) in hints {
+        assert!(error.hint().contains(wanted), "{error}: {}", error.hint());
+        assert!(!error.hint().contains('\n'), "{error}");
+    }
+    assert!(!Error::ReadOnlyBuffer.hint().is_empty());
+}
+
+#[test]
+fn numbers_are_those_of_the_kernel_or_none() {
+    let errno = |error: &Error| error.errno().map(Errno::raw);
+    assert_eq!(errno(&Error::NoMemory { wanted: 1, available: None }), Some(libc::ENOMEM));
+    let inner = Box::new(transfer(libc::EIO));
+    assert_eq!(errno(&Error::Piece { number: 1, error: inner }), Some(libc::EIO));
+    assert_eq!(errno(&Error::ReadOnlyBuffer), None);
+    assert_eq!(errno(&Error::RangeOverflow { offset: 1, length: 1 }), None);
+    assert_eq!(errno(&unavailable(None)), None);
+}
+
+#[test]
+fn who_asks_for_a_backend_is_told_why_not_and_what_would_do() {
+    let memfd = DmaBuf::memfd(4096).expect("a memfd");
+    let loader = Loader::new("/proc/self/exe").length(1).backend(Backend::Heap);
+    let error = loader.load_into(&memfd, 0).expect_err("a heap makes its buffers");
+    let text = "backend heap is not available: it cannot load into an existing memfd";
+    assert_eq!(error.to_string(), text);
+    assert_eq!(error.hint(), "use one of: memfd, buffered");
+    assert_eq!(error.errno(), None, "nobody asked the kernel");
+}

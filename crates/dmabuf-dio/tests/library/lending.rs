@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Buffers that the kernel module does not borrow: it is said why and what would work instead, and
+//! where another backend is right it is used.
+
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+
+use crate::common::{assert_same, available, bytes, file_of, folder};
+use dmabuf_dio::{Backend, DmaBuf, Errno, Error, Loader, NotLent, Refusal};
+use dmabuf_dio_sys::udmabuf;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+const LEN: u64 = 2 << 20;
+
+/// Allocates the pages of a memfd: for a udmabuf, Linux 6.12 takes huge ones only if they are there.
+fn touch(memfd: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
+    // SAFETY: a new mapping, at which nobody looks.
+    unsafe {
+        let start = mmap(std::ptr::null_mut(), LEN as usize, prot, flags, memfd, 0)?;
+        munmap(start, LEN as usize)
+    }
+}
+
+/// A udmabuf over a memfd in pages of that kind.
+fn udmabuf(flags: MemfdFlags) -> Option<DmaBuf> {
+    let made = || {
+        let device = udmabuf::open()?;
+        let flags = flags | MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC;
+        let memfd = rustix::fs::memfd_create("test", flags)?;
+        rustix::fs::ftruncate(&memfd, LEN)?;
+        rustix::fs::fcntl_add_seals(&memfd, SealFlags::SHRINK)?;
+        touch(memfd.as_fd())?;
+        udmabuf::create(device.as_fd(), memfd.as_fd(), 0, LEN)
+    };
+    match made() {
+        Ok(fd) => Some(DmaBuf::from_fd(fd).expect("a dma-buf")),
+        Err(errno) => {
+            println!("skipped: no udmabuf in pages of {flags:?}: {errno}");
+            None
+        }
+    }
+}
+
+/// Loads a file by the backend that is asked for, or any. Fails unless it is there.
+fn load(buf: &mut DmaBuf, asked: Option<Backend>) -> Result<dmabuf_dio::Report, Error> {
+    let folder = folder();
+    let (path, wanted) = file_of(&folder, 1_000_003);
+    let report = Loader::new(&path).backend(asked).load_into(buf, 8192)?;
+    assert_same("loaded", &bytes(buf)[8192..][..wanted.len()], &wanted);
+    Ok(report)
+}
+
+/// Why the one backend that was asked for is not available.
+#[track_caller]
+fn refused(error: Error) -> Refusal {
+    match error {
+        Error::Unavailable { mut refusals, .. } if refusals.len() == 1 => refusals.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Fails unless the refusal is that one, and the next backend is used and says so.
+fn check_refusal(buf: &mut DmaBuf, refusal: &Refusal, not_lent: NotLent) {
+    let exporter = buf.exporter().expect("an exporter");
+    println!("{refusal}\n  {:?}", refusal.remedy);
+    assert_eq!(refusal.not_lent, Some(not_lent));
+    assert_eq!(refusal.errno.and_then(Errno::name), Some("EOPNOTSUPP"));
+    assert!(refusal.reason.contains(&exporter), "{refusal}");
+    assert!(refusal.remedy.is_some());
+    let report = load(buf, None).expect("load by another backend");
+    assert_ne!(report.backend, refusal.backend);
+    assert!(report.refusals.iter().any(|one| one.not_lent == Some(not_lent)), "{report:?}");
+}
+
+/// Linux 6.12 maps a udmabuf over huge pages wrongly for the kernel.
+#[test]
+fn a_udmabuf_over_huge_pages() {
+    if !available(Backend::Module) {
+        return;
+    }
+    // A huge page on demand, for the time that it takes to have it.
+    let pool = "/proc/sys/vm/nr_overcommit_hugepages";
+    let before = std::fs::read_to_string(pool).unwrap_or_default();
+    let _ = std::fs::write(pool, "16");
+    let made = udmabuf(MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB);
+    let _ = std::fs::write(pool, before);
+    let Some(mut buf) = made else { return };
+    match load(&mut buf, Some(Backend::Module)) {
+        Ok(report) => assert_eq!(report.backend, Backend::Module),
+        Err(error) => {
+            let refusal = refused(error);
+            assert!(refusal.remedy.as_deref().is_some_and(|text| text.contains("small pages")));
+            check_refusal(&mut buf, &refusal, NotLent::Mapping);
+            // Nobody knows whether a device has it.
+            let report = load(&mut buf, Some(Backend::Buffered)).expect("load");
+            assert!(report.notes.iter().any(|note| note.contains("udmabuf")), "{report:?}");
+        }
+    }
+}
+
+/// A slot is there for longer than anybody could look at which devices there are.
+#[test]
+fn slots_of_a_udmabuf() {
+    if !available(Backend::UringSlot) {
+        return;
+    }
+    let Some(mut buf) = udmabuf(MemfdFlags::empty()) else { return };
+    match load(&mut buf, Some(Backend::UringSlot)) {
+        Ok(report) => {
+            assert!(available(Backend::CopyFileRange), "this udmabuf synchronises no device");
+            assert_eq!(report.backend, Backend::UringSlot);
+        }
+        Err(error) => {
+            assert!(!available(Backend::CopyFileRange), "this udmabuf synchronises: {error}");
+            let refusal = refused(error);
+            assert_eq!(refusal.not_lent, Some(NotLent::Unsynced), "{refusal:?}");
+            assert!(refusal.remedy.as_deref().is_some_and(|text| text.contains("backend module")));
+            let report = load(&mut buf, None).expect("the module looks each time");
+            assert_eq!(report.backend, Backend::Module);
+        }
+    }
+}
+
+/// `struct odd_create` of `kernel/sim/odd_exporter`.
+#[repr(C)]
+struct OddCreate {
+    pages: u32,
+    oddities: u32,
+}
+
+/// `ODD_CREATE`
+const ODD_CREATE: libc::Ioctl = (1 << 30 | 8 << 16 | 0x0d << 8) as libc::Ioctl;
+
+#[test]
+fn an_exporter_that_nobody_knows() {
+    let path = "/dev/odd_exporter";
+    let Ok(device) = std::fs::File::options().read(true).write(true).open(path) else {
+        println!("skipped: there is no {path}");
+        return;
+    };
+    let create = OddCreate { pages: (LEN / 4096) as u32, oddities: 0 };
+    // SAFETY: the call reads the structure and returns a descriptor.
+    let fd = unsafe { libc::ioctl(device.as_raw_fd(), ODD_CREATE, &raw const create) };
+    assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: a new descriptor that nobody else owns.
+    let mut buf = DmaBuf::from_fd(unsafe { OwnedFd::from_raw_fd(fd) }).expect("a dma-buf");
+    for backend in [Backend::Module, Backend::UringSlot] {
+        if available(backend) {
+            let refusal = refused(load(&mut buf, Some(backend)).expect_err("not borrowed"));
+            assert_eq!(refusal.backend, backend);
+            let command = refusal.remedy.clone().unwrap_or_default();
+            assert!(command.ends_with("exporters=odd_exporter"), "{command}");
+            check_refusal(&mut buf, &refusal, NotLent::Exporter);
+        }
+    }
+}

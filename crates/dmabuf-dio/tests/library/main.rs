@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The library by every backend that this machine has: each byte is compared, bad input is refused,
+//! reports tell the truth. In one program, as linking takes longer than these tests.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bad_input;
+mod buf;
+mod control;
+mod device;
+mod durable;
+mod errors;
+mod filter;
+mod lending;
+mod load;
+mod load_into;
+mod populate;
+mod private;
+mod probe;
+mod seals;
+mod shared;
+mod target;

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pages that cannot be made ready before they are read into.
+
+use crate::common::{assert_same, available, bytes, file_of, folder};
+use crate::filter::{Call, failing};
+use dmabuf_dio::{Backend, DmaBuf, Error, Kind, Loader};
+use rustix::fs::MemfdFlags;
+
+/// Larger than a request: there is a ring, and a thread that makes pages ready for it.
+const LEN: usize = (6 << 20) + 100;
+
+const POPULATE: &[Call] = &[
+    Call::with(libc::SYS_madvise, libc::MADV_POPULATE_READ),
+    Call::with(libc::SYS_madvise, libc::MADV_POPULATE_WRITE),
+];
+
+/// A memfd, and one that anybody may shrink.
+fn memfds() -> [DmaBuf; 2] {
+    let fd = rustix::fs::memfd_create("theirs", MemfdFlags::CLOEXEC).expect("a memfd");
+    rustix::fs::ftruncate(&fd, LEN as u64).expect("its length");
+    [DmaBuf::memfd(LEN as u64).expect("a memfd"), DmaBuf::from_fd(fd).expect("a buffer")]
+}
+
+#[test]
+fn where_nobody_may_populate_memory_the_requests_touch_it() {
+    let folder = folder();
+    let (path, expected) = file_of(&folder, LEN);
+    // Of kernels before 5.14, of filters for system calls, and of kernels that are none.
+    for number in [libc::EINVAL, libc::EPERM, libc::ENOSYS] {
+        failing(POPULATE, number, || {
+            let what = format!("error {number}");
+            let loader = Loader::new(&path).block_size(1 << 20);
+            assert_same(&what, &loader.load_private().expect("load"), &expected);
+            let loaded = loader.clone().kind(Kind::Memfd).load().expect("load");
+            assert_same(&what, &bytes(&loaded.buf)[..LEN], &expected);
+            for buf in memfds() {
+                loader.load_into(&buf, 0).expect("load");
+                assert_same(&what, &bytes(&buf)[..LEN], &expected);
+            }
+        });
+    }
+}
+
+/// `EFAULT` says that whoever touched the page would get `SIGBUS`.
+#[test]
+fn memory_that_nobody_can_have_shrunk_is_short() {
+    if !available(Backend::Memfd) {
+        return;
+    }
+    let folder = folder();
+    let (path, _) = file_of(&folder, LEN);
+    for number in [libc::EFAULT, libc::ENOMEM] {
+        failing(POPULATE, number, || {
+            let loader = Loader::new(&path).block_size(1 << 20);
+            let error = loader.load_private().expect_err("no pages");
+            assert!(matches!(error, Error::NoMemory { wanted, .. } if wanted > 6 << 20), "{error}");
+            let [sealed, theirs] = memfds();
+            let error = loader.load_into(&sealed, 0).expect_err("no pages");
+            assert!(matches!(error, Error::NoMemory { .. }), "{error}");
+            let error = loader.load_into(&theirs, 0).expect_err("no pages");
+            if number == libc::ENOMEM {
+                assert!(matches!(error, Error::NoMemory { .. }), "{error}");
+            } else {
+                assert_eq!(error.errno().map(dmabuf_dio::Errno::raw), Some(number), "{error}");
+                assert!(error.hint().contains("shrunk"), "{}", error.hint());
+            }
+        });
+    }
+}
+
+#[test]
+fn a_broken_page_is_called_so() {
+    if !available(Backend::Memfd) {
+        return;
+    }
+    let folder = folder();
+    let (path, _) = file_of(&folder, LEN);
+    failing(POPULATE, libc::EHWPOISON, || {
+        let error =
+            Loader::new(&path).block_size(1 << 20).load_private().expect_err("a broken page");
+        let Error::Buffer { call, errno } = &error else { panic!("{error}") };
+        assert_eq!((*call, errno.raw()), ("allocate the pages of", libc::EHWPOISON));
+        assert!(error.hint().contains("broken"), "{}", error.hint());
+    });
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loading into memory of the process alone.
+
+use std::path::Path;
+
+use crate::common::{assert_same, file_of, folder};
+use dmabuf_dio::{Backend, CancelToken, Error, Loader, Mode};
+
+#[test]
+fn all_sizes() {
+    let folder = folder();
+    for size in [1, 4095, 4096, 4097, (4 << 20) - 1, (4 << 20) + 1, (130 << 20) + 2712] {
+        let (path, expected) = file_of(&folder, size);
+        let mut loaded = Loader::new(&path).load_private().expect("load");
+        assert_same(&format!("{size} bytes"), &loaded, &expected);
+        assert_eq!(loaded.report.backend, Backend::Private);
+        assert_eq!(loaded.report.buffer, None);
+        let mode = if in_inode(&path, size) { Mode::Buffered } else { Mode::Direct };
+        assert_eq!(loaded.report.mode, mode, "{size} bytes: {}", loaded.report.evidence);
+        loaded[0] ^= 1;
+        assert_eq!(loaded[0], expected[0] ^ 1);
+    }
+}
+
+/// Whether the file system has the content in the inode, which `O_DIRECT` reads through the page
+/// cache: F2FS up to `MAX_INLINE_DATA`, somewhat over 3 KiB (fs/f2fs/f2fs.h).
+fn in_inode(path: &Path, size: usize) -> bool {
+    const F2FS_SUPER_MAGIC: u32 = 0xF2F5_2010;
+    let f_type = rustix::fs::statfs(path).expect("statfs").f_type;
+    size < 3072 && f_type.cast_unsigned() == u64::from(F2FS_SUPER_MAGIC)
+}
+
+#[test]
+fn ranges_at_odd_offsets() {
+    let folder = folder();
+    let (path, expected) = file_of(&folder, 9_000_001);
+    for (offset, length) in [(0, 1), (4095, 2), (511, 8193), (1, 9_000_000), (5_000_000, 4_000_001)]
+    {
+        let loader = Loader::new(&path).offset(offset as u64).length(length as u64);
+        for direct in [true, false] {
+            let loaded = loader.clone().direct(direct).load_private().expect("load");
+            assert_same("the range", &loaded, &expected[offset..offset + length]);
+            assert_eq!(loaded.as_ptr() as usize % 4096, offset % 4096);
+        }
+    }
+}
+
+#[test]
+fn errors_are_those_of_load() {
+    let folder = folder();
+    let (path, _) = file_of(&folder, 10_000_000);
+    let loader = Loader::new(&path);
+    let short = loader.clone().length(10_000_001).load_private().expect_err("short");
+    assert!(matches!(short, Error::ShortFile { end: 10_000_000, .. }), "{short}");
+    let empty = loader.clone().length(0).load_private().expect_err("empty");
+    assert!(matches!(empty, Error::EmptyRange { .. }), "{empty}");
+    let token = CancelToken::new();
+    token.cancel();
+    for chunk in [1 << 20, 64 << 20] {
+        let error = loader.clone().block_size(chunk).cancel(token.clone()).load_private();
+        assert!(matches!(error, Err(Error::Cancelled { done: 0, .. })), "{error:?}");
+    }
+    let none = loader.backend(Backend::Private).load().expect_err("no buffer");
+    assert!(none.to_string().contains("makes no dma-buf"), "{none}");
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The seals of memfds that are loaded into: nobody can shrink them under a reader, and they still
+//! can become a udmabuf.
+
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+
+use crate::common::{assert_same, backends, bytes, file_of, folder};
+use dmabuf_dio::{Backend, DmaBuf, Kind, Loader, Saver};
+use dmabuf_dio_sys::udmabuf;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
+
+#[test]
+fn what_is_loaded_cannot_be_shrunk() {
+    let folder = folder();
+    let (path, wanted) = file_of(&folder, (2 << 20) + 5000);
+    let mut memfds = 0;
+    for backend in backends() {
+        for huge in [false, true] {
+            let loader = Loader::new(&path).backend(backend).huge_pages(huge);
+            let loaded = loader.load().expect("load");
+            if loaded.buf.kind() != Kind::Memfd {
+                continue;
+            }
+            let (what, len) = (format!("{backend}, huge pages: {huge}"), loaded.buf.len());
+            let seals = rustix::fs::fcntl_get_seals(&loaded.buf).expect("seals");
+            memfds += 1;
+            assert!(seals.contains(SealFlags::SHRINK), "{what}: {seals:?}");
+            assert!(!seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE), "{what}");
+            assert_eq!(rustix::fs::ftruncate(loaded.buf.as_fd(), 0), Err(Errno::PERM), "{what}");
+            // Reserved huge pages refuse this in any case.
+            let shrunk = rustix::fs::ftruncate(loaded.buf.as_fd(), len - 4096);
+            assert!(shrunk.is_err(), "{what}");
+            assert_same(&what, &bytes(&loaded.buf)[..wanted.len()], &wanted);
+            // The seals that udmabuf asks for, and not the one that it refuses. It has whole pages.
+            if let (Ok(device), false) = (udmabuf::open(), huge) {
+                let pages = len / 4096 * 4096;
+                udmabuf::create(device.as_fd(), loaded.buf.as_fd(), 0, pages).expect("a udmabuf");
+            }
+        }
+    }
+    assert!(memfds > 0, "the backend memfd works everywhere");
+}
+
+#[test]
+fn a_memfd_is_as_long_as_its_content() {
+    let folder = folder();
+    for len in [1, 4096, 5000, (2 << 20) - 1, (4 << 20) + 5000, (9 << 20) + 1] {
+        let (path, wanted) = file_of(&folder, len);
+        for (huge, direct) in [(true, true), (true, false), (false, true), (false, false)] {
+            let what = format!("{len} bytes, huge pages: {huge}, direct: {direct}");
+            let loader = Loader::new(&path).backend(Backend::Memfd).huge_pages(huge).direct(direct);
+            let loaded = loader.load().expect("load");
+            if loaded.report.page_size == Some(2 << 20) && loaded.buf.len().is_multiple_of(2 << 20)
+            {
+                println!("skipped: reserved huge pages");
+                continue;
+            }
+            assert_eq!((loaded.buf.len(), loaded.data_offset), (len as u64, 0), "{what}");
+            let again = std::fs::read(format!("/proc/self/fd/{}", loaded.buf.as_raw_fd()));
+            assert_same(&what, &again.expect("read"), &wanted);
+            for new in [0, len as u64 - 1, len as u64 + 1, len as u64 + 4096] {
+                let changed = rustix::fs::ftruncate(loaded.buf.as_fd(), new);
+                assert_eq!(changed, Err(Errno::PERM), "{what}");
+            }
+            let behind = behind(loaded.buf.as_fd(), len);
+            assert!(
+                behind.iter().all(|byte| *byte == 0),
+                "{what}: the last page shows other bytes"
+            );
+        }
+    }
+}
+
+/// What whoever maps a memfd of `len` bytes finds behind them, in its last page.
+fn behind(memfd: BorrowedFd<'_>, len: usize) -> Vec<u8> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+    let pages = len.next_multiple_of(rustix::param::page_size());
+    let (prot, flags) = (ProtFlags::READ, MapFlags::SHARED);
+    // SAFETY: a mapping of its own, which is gone before this returns; nobody writes the memfd.
+    unsafe {
+        let start = mmap(std::ptr::null_mut(), pages, prot, flags, memfd, 0).expect("map");
+        let bytes = std::slice::from_raw_parts(start.cast::<u8>(), pages)[len..].to_vec();
+        munmap(start, pages).expect("unmap");
+        bytes
+    }
+}
+
+#[test]
+fn a_memfd_of_others_is_sealed_if_it_allows_that() {
+    for (flags, sealed) in [(MemfdFlags::ALLOW_SEALING, true), (MemfdFlags::empty(), false)] {
+        let fd = rustix::fs::memfd_create("theirs", flags | MemfdFlags::CLOEXEC).expect("memfd");
+        rustix::fs::ftruncate(&fd, 8192).expect("its length");
+        let buf = DmaBuf::from_fd(fd).expect("a buffer");
+        let seals = rustix::fs::fcntl_get_seals(&buf).expect("seals");
+        assert_eq!(seals.contains(SealFlags::SHRINK), sealed, "{seals:?}");
+        let shrunk = rustix::fs::ftruncate(buf.as_fd(), 0);
+        assert_eq!(shrunk.is_err(), sealed);
+    }
+}
+
+#[test]
+fn a_memfd_that_nobody_may_write_is_saved() {
+    let folder = folder();
+    let (path, wanted) = file_of(&folder, 10_000);
+    for seal in [SealFlags::WRITE, SealFlags::FUTURE_WRITE] {
+        let loaded = Loader::new(&path).backend(Backend::Memfd).load().expect("load");
+        rustix::fs::fcntl_add_seals(&loaded.buf, seal).expect("seal");
+        let copy = folder.path().join("copy");
+        for backend in [Backend::Memfd, Backend::Buffered] {
+            let saver = Saver::new(&copy).backend(backend);
+            saver.save(&loaded.buf, loaded.range()).expect("save");
+            assert_same(backend.name(), &std::fs::read(&copy).expect("read"), &wanted);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Buffers whose memory others have, too: they shrink it, and write it meanwhile.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::common::{content, file_of, folder};
+use dmabuf_dio::{Backend, DmaBuf, Error, Loader, Saver};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+
+const LEN: u64 = 8 << 20;
+
+/// Memory that whoever has a descriptor can shrink: without seals, of huge pages, of no memfd.
+fn shrinkable() -> Vec<(&'static str, OwnedFd)> {
+    let memfd = |flags| rustix::fs::memfd_create("theirs", MemfdFlags::CLOEXEC | flags);
+    let shm = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let all = [
+        ("a memfd", memfd(MemfdFlags::empty())),
+        ("a memfd of huge pages", memfd(MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB)),
+        ("a file on a tmpfs", rustix::fs::open("/dev/shm", shm, Mode::RWXU)),
+    ];
+    let mut got = Vec::new();
+    for (name, fd) in all {
+        match fd.and_then(|fd| rustix::fs::ftruncate(&fd, LEN).map(|()| fd)) {
+            Ok(fd) => got.push((name, fd)),
+            Err(errno) => println!("skipped {name}: {errno}"),
+        }
+    }
+    got
+}
+
+/// The buffer, and a descriptor for somebody else.
+fn pair(fd: OwnedFd) -> (DmaBuf, OwnedFd) {
+    let theirs = fd.try_clone().expect("another descriptor");
+    (DmaBuf::from_fd(fd).expect("a buffer"), theirs)
+}
+
+fn is_gone(name: &str, error: &Error) {
+    println!("{name}: {error}\n    {}", error.hint());
+    let fault = error.errno().is_some_and(|errno| errno.raw() == libc::EFAULT);
+    assert!(matches!(error, Error::Buffer { .. }) && fault, "{name}: {error}");
+}
+
+#[test]
+fn a_view_of_what_was_shrunk() {
+    for (name, fd) in shrinkable() {
+        let (mut buf, theirs) = pair(fd);
+        let mut view = match buf.map_mut() {
+            Ok(view) => view,
+            // There are no huge pages for it.
+            Err(error) => {
+                println!("skipped {name}: {error}");
+                continue;
+            }
+        };
+        let bytes = content(10_000, 1);
+        view.write_at(5, &bytes).expect("written");
+        let mut out = vec![0; bytes.len()];
+        view.read_at(5, &mut out).expect("read");
+        assert_eq!(out, bytes, "{name}");
+        rustix::fs::ftruncate(&theirs, 2 << 20).expect("shrunk");
+        view.read_at(5, &mut out).expect("that is still there");
+        assert_eq!(out, bytes, "{name}");
+        let at = (2 << 20) - 5000;
+        is_gone(name, &view.read_at(at, &mut out).expect_err("half of it is gone"));
+        is_gone(name, &view.write_at(at, &bytes).expect_err("half of it is gone"));
+        is_gone(name, &view.fill_at(at, 1 << 20, 7).expect_err("half of it is gone"));
+        is_gone(name, &view.to_vec().expect_err("most of it is gone"));
+        view.finish().expect("a memfd has nothing to end");
+        let view = buf.map().expect("it has the length that it had");
+        is_gone(name, &view.read_at(LEN - 1, &mut [0]).expect_err("the last byte is gone"));
+        assert!(matches!(view.read_at(LEN, &mut [0]), Err(Error::RangeBeyondBuffer { .. })));
+    }
+}
+
+/// Those that the library makes, wherever their memory comes from.
+#[test]
+fn a_view_of_what_was_loaded_and_shrunk() {
+    let folder = folder();
+    let (path, expected) = file_of(&folder, 6_000_001);
+    for backend in [Backend::Memfd, Backend::Buffered] {
+        for huge in [true, false] {
+            let loaded =
+                Loader::new(&path).backend(backend).huge_pages(huge).load().expect("loaded");
+            let theirs = loaded.buf.as_fd().try_clone_to_owned().expect("another descriptor");
+            let view = loaded.buf.map().expect("a view");
+            assert_eq!(view.to_vec().expect("all")[..expected.len()], expected, "{backend}");
+            match rustix::fs::ftruncate(&theirs, 0) {
+                Ok(()) => is_gone(
+                    backend.name(),
+                    &view.read_at(0, &mut [0; 100]).expect_err("all of it is gone"),
+                ),
+                // It is sealed, or a dma-buf.
+                Err(errno) => {
+                    println!("{backend}: {errno}");
+                    view.read_at(0, &mut [0; 100]).expect("it is still there");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_we_make_is_sealed() {
+    let buf = DmaBuf::memfd(LEN).expect("a memfd");
+    let seals = rustix::fs::fcntl_get_seals(buf.as_fd()).expect("seals");
+    assert!(seals.contains(SealFlags::SHRINK), "{seals:?}");
+    let allowed = rustix::fs::memfd_create("theirs", MemfdFlags::ALLOW_SEALING).expect("a memfd");
+    rustix::fs::ftruncate(&allowed, LEN).expect("its length");
+    let (buf, theirs) = pair(allowed);
+    let view = buf.map().expect("a view");
+    assert_eq!(rustix::fs::ftruncate(&theirs, 0), Err(rustix::io::Errno::PERM));
+    view.read_at(LEN - 1, &mut [0]).expect("it is there");
+}
+
+/// Transfers end with an error that is not about memory running out: there is enough of it.
+#[test]
+fn transfers_of_what_was_shrunk() {
+    let folder = folder();
+    let (path, _) = file_of(&folder, LEN as usize);
+    let target = folder.path().join("target");
+    for (offset, length) in [(0, LEN), (0, 100_000), (100, 5000), (4096, LEN - 4096)] {
+        for backend in [Backend::Memfd, Backend::Buffered] {
+            for (name, fd) in shrinkable() {
+                let (buf, theirs) = pair(fd);
+                rustix::fs::ftruncate(&theirs, 0).expect("shrunk");
+                let loader = Loader::new(&path).backend(backend).offset(offset).length(length);
+                let what = format!("{name}, {backend}, {length} bytes at {offset}");
+                let Err(error) = loader.load_into(&buf, offset) else {
+                    // To map one of huge pages for writing gives it the length of the mapping.
+                    assert!(name.contains("huge"), "{what}: there is no memory");
+                    continue;
+                };
+                println!("{what}: {error}");
+                let fault = error.errno().is_some_and(|errno| errno.raw() == libc::EFAULT);
+                let no_pool = name.contains("huge") && matches!(error, Error::Buffer { .. });
+                assert!(fault || no_pool, "{what}: {error}");
+                let saver = Saver::new(&target).backend(backend);
+                let error = saver.save(&buf, offset..offset + length).expect_err("nothing there");
+                println!("{what}: {error}");
+                assert!(!matches!(error, Error::NoMemory { .. }), "{what}: {error}");
+                assert!(!target.exists());
+            }
+        }
+    }
+}
+
+/// Whoever has a clone may write while others read. What they read is what somebody wrote.
+#[test]
+fn views_of_two_threads() {
+    let mut buf = DmaBuf::memfd(1 << 16).expect("a memfd");
+    let mut clone = buf.try_clone().expect("a clone");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut view = clone.map_mut().expect("a view");
+            while !stop.load(Ordering::Relaxed) {
+                view.fill_at(1, 60_000, 1).expect("filled");
+                view.write_at(2, &vec![2; 60_000]).expect("written");
+            }
+        });
+        let mut view = buf.map_mut().expect("a view");
+        let mut most = 0;
+        for round in 0..200 {
+            view.write_at(round, &vec![3; 50_000]).expect("written");
+            most = most.max(view.to_vec().expect("all").into_iter().max().unwrap_or(9));
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!((2..=3).contains(&most), "{most}");
+    });
+}
+
+/// The position of a descriptor is its owner's, who may share it with others.
+#[test]
+fn a_descriptor_keeps_its_position() {
+    let fd = rustix::fs::memfd_create("theirs", MemfdFlags::CLOEXEC).expect("a memfd");
+    rustix::fs::ftruncate(&fd, LEN).expect("its length");
+    rustix::fs::seek(&fd, rustix::fs::SeekFrom::Start(7)).expect("moved");
+    let (buf, theirs) = pair(fd);
+    assert_eq!(buf.len(), LEN);
+    assert_eq!(rustix::fs::tell(&theirs), Ok(7));
+    let folder = folder();
+    Saver::new(folder.path().join("target")).save(&buf, ..).expect("saved");
+    assert_eq!(rustix::fs::tell(&theirs), Ok(7));
+    drop(File::from(theirs));
+}

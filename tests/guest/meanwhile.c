@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * While a transfer stores into a buffer a device maps and unmaps it, and another process
+ * begins and ends CPU access: what was stored stays. With bounce buffers (swiotlb=force)
+ * either would bring back what was there before. Needs QEMU's edu device. timeout=300
+ */
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+
+#include <linux/dma-buf.h>
+
+#include "../../kernel/sim/edu_importer/edu_importer.h"
+#include "lib.h"
+
+#define LENGTH	KIB(256)	/* what a bounce buffer takes in one piece */
+#define ROUNDS	20
+
+/* By READ in requests of a page, or by copy_file_range() */
+static int64_t store(const struct buffer *buf, int dev, int file, bool copy)
+{
+	struct dmabuf_dio_rw rw = {
+		.file_fd = file, .length = LENGTH, .chunk = PAGE, .depth = 1,
+	};
+	off_t from = 0, to = 0;
+
+	if (!copy)
+		return dio_read(dev, &rw) ?: (int64_t)rw.done;
+	while (to < (off_t)LENGTH) {
+		ssize_t ret = copy_file_range(file, &from, buf->fd, &to, LENGTH - to, 0);
+
+		if (ret <= 0)
+			return ret ? -errno : to;
+	}
+	return to;
+}
+
+/* The device, with the buffer mapped */
+static int import(const struct buffer *buf)
+{
+	int edu = open("/dev/edu_importer", O_RDWR | O_CLOEXEC);
+
+	check(edu >= 0);
+	check(!ioctl(edu, EDU_IMPORT, buf->fd));
+	return edu;
+}
+
+static void come_and_go(const struct buffer *buf)
+{
+	int edu = import(buf);
+
+	for (;;) {
+		check(!ioctl(edu, EDU_DROP, 0));
+		check(!ioctl(edu, EDU_IMPORT, buf->fd));
+	}
+}
+
+static void look(const struct buffer *buf)
+{
+	for (;;) {
+		check(!buffer_sync(buf->fd, DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ));
+		check(!buffer_sync(buf->fd, DMA_BUF_SYNC_END | DMA_BUF_SYNC_READ));
+	}
+}
+
+static pid_t start(void (*child)(const struct buffer *), const struct buffer *buf)
+{
+	pid_t pid = spawn();
+
+	if (!pid)
+		child(buf);
+	return pid;
+}
+
+static void end(pid_t pid)
+{
+	int status;
+
+	expect(waitpid(pid, &status, WNOHANG), 0);
+	kill(pid, SIGKILL);
+	expect(waitpid(pid, &status, 0), pid);
+}
+
+static void meanwhile(struct buffer *buf, bool copy, void (*child)(const struct buffer *))
+{
+	int edu = -1, file, dev = dio_context(buf);
+	unsigned int round;
+	pid_t other;
+
+	for (round = 0; round < ROUNDS; round++) {
+		trying("%s, %s, while %s, round %u", buffer_names[buf->kind],
+		       copy ? "copy_file_range" : "READ",
+		       child == look ? "another process looks" : "a device comes and goes", round);
+		file_pattern("data", LENGTH, round);
+		file = file_open("data", O_RDONLY | direct_flag(round % 4));
+		/* It has what was there before. */
+		if (child == look)
+			edu = import(buf);
+		other = start(child, buf);
+		expect(store(buf, dev, file, copy), LENGTH);
+		end(other);
+		buffer_begin(buf);
+		pattern_check(buf->map, 0, LENGTH, round);
+		buffer_end(buf);
+		if (edu >= 0)
+			close(edu);
+		close(file);
+	}
+	close(dev);
+}
+
+/* Does this kernel copy between files and dma-bufs? Then udmabuf and heaps heed it. */
+static bool kernel_lends(const struct buffer *buf)
+{
+	int file;
+	bool lends;
+
+	file_pattern("data", LENGTH, 0);
+	file = file_open("data", O_RDONLY);
+	lends = store(buf, -1, file, true) == (int64_t)LENGTH;
+	close(file);
+	return lends;
+}
+
+static bool bounces(void)
+{
+	char line[4096];
+
+	return proc_read("/proc/cmdline", line, sizeof(line)) && strstr(line, "swiotlb=force");
+}
+
+int main(void)
+{
+	enum buffer_kind kind;
+	struct buffer buf;
+	bool lends;
+
+	if (access("/dev/edu_importer", F_OK))
+		skip("no /dev/edu_importer");
+
+	buffer_create(&buf, BUFFER_LOAD, LENGTH);
+	lends = kernel_lends(&buf);
+	buffer_destroy(&buf);
+	for (kind = 0; kind < BUFFER_KINDS; kind++) {
+		/* Nobody keeps the exporters of an unchanged kernel from it. */
+		if (!lends && bounces() && kind != BUFFER_LOAD)
+			continue;
+		/* 6.12 and 7.3: nor does udmabuf know of devices, bounce buffers or not. */
+		if (!lends && (kind == BUFFER_UDMABUF || kind == BUFFER_HUGE))
+			continue;
+		if (buffer_try(&buf, kind, LENGTH))
+			continue;
+		meanwhile(&buf, false, come_and_go);
+		meanwhile(&buf, false, look);
+		if (lends) {
+			meanwhile(&buf, true, come_and_go);
+			meanwhile(&buf, true, look);
+		}
+		buffer_destroy(&buf);
+	}
+	return 0;
+}

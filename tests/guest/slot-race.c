@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * REGISTER and UNREGISTER of one place at the same time, by workers of the ring: whoever
+ * comes first, what is there afterwards can be removed.
+ */
+#include <liburing.h>
+
+#include "ring.h"
+
+#define SECONDS	4
+
+static struct io_uring ring;
+static int dev;
+
+static void start(uint32_t op, struct dmabuf_dio_slot *slot)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
+	struct dmabuf_dio_uring_cmd cmd = {
+		.arg = (uintptr_t)slot, .size = sizeof(*slot),
+	};
+
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, dev, NULL, 0, 0);
+	sqe->cmd_op = op;
+	sqe->flags |= IOSQE_ASYNC;
+	memcpy(sqe->cmd, &cmd, sizeof(cmd));
+	check(io_uring_submit(&ring) == 1);
+}
+
+int main(void)
+{
+	struct dmabuf_dio_slot slot = { .length = PAGE, .flags = SLOT_BOTH }, empty = {};
+	unsigned long round;
+	struct buffer buf;
+	double end;
+
+	need_slots();
+	buffer_create(&buf, BUFFER_LOAD, PAGE);
+	dev = dio_context(&buf);
+	ring_create(&ring, 16, 1);
+	end = seconds() + SECONDS;
+	for (round = 0; seconds() < end; round++) {
+		volatile unsigned int wait;
+		int ret;
+
+		trying("round %lu", round);
+		if (round % 2)
+			expect(slot_register(&ring, dev, 0, 0, PAGE, SLOT_BOTH), 0);
+		start(DMABUF_DIO_URING_REGISTER, &slot);
+		for (wait = 0; wait < round * 37 % 3000; wait++)
+			;
+		start(DMABUF_DIO_URING_UNREGISTER, &empty);
+		ring_result(&ring, NULL);
+		ring_result(&ring, NULL);
+
+		ret = slot_unregister(&ring, dev, 0);
+		check(!ret || ret == -EBUSY);
+		expect(slot_register(&ring, dev, 0, 0, PAGE, SLOT_BOTH), 0);
+		expect(slot_unregister(&ring, dev, 0), 0);
+	}
+	return 0;
+}
