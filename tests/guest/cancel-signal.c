@@ -9,7 +9,8 @@
 #include "dm.h"
 #include "lib.h"
 
-#define LENGTH	MIB(64)
+#define CHUNK	MIB(1)
+#define LENGTH	(64 * CHUNK)
 
 static pthread_t loader;
 static int dev;
@@ -19,12 +20,19 @@ static void nothing(int number)
 	(void)number;
 }
 
-/* While the requests that the signal finds in flight take a second each */
+static void wait_moved(uint64_t bytes)
+{
+	while (dio_moved(dev) < bytes)
+		sleep_ms(1);
+}
+
+/* The signal is seen once the second request is done. The third then takes seconds. */
 static void *signal_and_cancel(void *arg)
 {
-	sleep_ms(200);
+	wait_moved(CHUNK);
 	check(!pthread_kill(loader, SIGUSR1));
-	sleep_ms(200);
+	wait_moved(2 * CHUNK);
+	sleep_ms(100);
 	expect(dio_call(dev, DMABUF_DIO_IOC_CANCEL, NULL), 0);
 	return arg;
 }
@@ -32,9 +40,13 @@ static void *signal_and_cancel(void *arg)
 int main(void)
 {
 	struct sigaction action = { .sa_handler = nothing };
+	const struct dm_part parts[] = {
+		{ .from = 0, .ms = 0 }, { .from = CHUNK, .ms = 1000 },
+		{ .from = 2 * CHUNK, .ms = 5000 },
+	};
 	/* All memory is allocated before the first request. */
 	struct dmabuf_dio_load load = {
-		.fd_flags = O_RDWR, .length = LENGTH, .gather = LENGTH, .chunk = MIB(1), .depth = 4,
+		.fd_flags = O_RDWR, .length = LENGTH, .gather = LENGTH, .chunk = CHUNK, .depth = 4,
 	};
 	pthread_t thread;
 	uint64_t before;
@@ -42,7 +54,7 @@ int main(void)
 	if (!dm_delays())
 		skip("no delayed disks");
 	dm_create(LENGTH);
-	dm_reload("delay %s 0 1000", raw_disk());
+	dm_delay(parts, 3);
 	load.file_fd = file_open(DM_PATH, O_RDONLY | O_DIRECT);
 	dev = dio_open();
 	loader = pthread_self();
@@ -51,7 +63,7 @@ int main(void)
 	check(!pthread_create(&thread, NULL, signal_and_cancel, NULL));
 	expect(dio_load(dev, &load), -ECANCELED);
 	check(!pthread_join(thread, NULL));
-	check(load.done < LENGTH);
+	check(load.done >= 2 * CHUNK && load.done < LENGTH);
 	expect_memory_back(before, LENGTH / 4);
 	close(load.file_fd);
 	dm_remove();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A device whose sectors fail on demand
+ * A device whose sectors fail, or take their time, on demand
  */
 #include <stdarg.h>
 
@@ -63,6 +63,23 @@ void dm_reload(const char *format, ...)
 	vsnprintf(table + n, sizeof(table) - n, format, args);
 	va_end(args);
 	strcat(table, "\n");
+	reload(table);
+}
+
+void dm_delay(const struct dm_part *parts, unsigned int nr)
+{
+	unsigned int i;
+	char table[512];
+	int n = 0;
+
+	for (i = 0; i < nr; i++) {
+		unsigned long long from = parts[i].from / 512;
+		unsigned long long end = i + 1 < nr ? parts[i + 1].from / 512 : sectors;
+
+		n += snprintf(table + n, sizeof(table) - n, "%llu %llu delay %s %llu %u\n", from,
+			      end - from, raw_disk(), from, parts[i].ms);
+		check(n < (int)sizeof(table));
+	}
 	reload(table);
 }
 

@@ -16,6 +16,12 @@ void dm_break(uint64_t start, uint64_t length);
 /* Makes all of it what @format says: a target and what follows in its table. */
 void dm_reload(const char *format, ...)
 	__attribute__((format(printf, 1, 2)));
+/* From @from on, in bytes, requests take @ms longer: until the next part begins */
+struct dm_part {
+	uint64_t from;
+	unsigned int ms;
+};
+void dm_delay(const struct dm_part *parts, unsigned int nr);
 void dm_remove(void);
 /* Can a disk be made slow, by the target "delay"? */
 bool dm_delays(void);

@@ -26,7 +26,7 @@ static bool slow_disk(uint64_t length)
 		return false;
 	file_pattern(raw_disk(), length, 1);
 	dm_create(length);
-	dm_reload("delay %s 0 50", raw_disk());
+	dm_delay(&(struct dm_part){ .ms = 50 }, 1);
 	return true;
 }
 
