@@ -65,6 +65,7 @@ lint: deps ## formatters, clippy, checkpatch, sparse, shellcheck, charts
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --quiet --workspace --no-deps
 	tools/lint-kernel
 	tools/check-series
+	tools/check-imports
 	tools/lint-shell
 	bench/selftest
 

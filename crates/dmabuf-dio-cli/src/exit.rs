@@ -64,7 +64,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
-            Error::Unavailable { .. } => UNAVAILABLE,
+            Error::Unavailable { .. } | Error::Heap { .. } => UNAVAILABLE,
             Error::Setting { .. } => USAGE,
             Error::Cancelled { .. } => signals::caught().map_or(FAILED, |signal| 128 + signal),
             _ => FAILED,
@@ -74,6 +74,15 @@ impl From<Error> for Failure {
             hint = format!("--{}: {hint}", name.replace('_', "-"));
         }
         Self::new(code, error.to_string(), hint)
+    }
+}
+
+impl From<dmabuf_dio_stream::Error> for Failure {
+    fn from(error: dmabuf_dio_stream::Error) -> Self {
+        match error {
+            dmabuf_dio_stream::Error::Transfer(error) => error.into(),
+            error => Self::new(FAILED, error.to_string(), error.hint()),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::args::LoadArgs;
 use crate::exit::{CANNOT_RUN, DIFFERENT, FAILED, Failure, NOT_FOUND};
 use crate::progress::Bar;
-use crate::show::{Lines, REPORT, exact, json, summary};
+use crate::show::{Lines, REPORT, exact, json, name_of, summary};
 use crate::signals;
 use crate::size::show_size;
 use crate::verify::{Verified, verify};
@@ -147,7 +147,8 @@ fn brief(file: &str, loaded: &Loaded, verified: Option<&Verified>) -> String {
         Kind::Memfd => "a memfd, which devices cannot import",
     };
     let what = format!("{file}: {} in {buffer}", exact(loaded.len));
-    let mut text = summary(&format!("{what} (backend {})", loaded.report.backend), &loaded.report);
+    let mut text =
+        summary(&format!("{what} (backend {})", name_of(&loaded.report)), &loaded.report);
     if let Some(verified) = verified {
         let result = if verified.identical { "identical" } else { "DIFFERENT" };
         text += &format!("verified: {result}\n");

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::args::SaveArgs;
 use crate::exit::{Failure, USAGE};
 use crate::progress::Bar;
-use crate::show::{Lines, REPORT, exact, json, summary};
+use crate::show::{Lines, REPORT, exact, json, name_of, summary};
 use crate::signals;
 
 /// What `--json` prints.
@@ -111,7 +111,7 @@ fn print(args: &SaveArgs, buf: &DmaBuf, part: Part, report: &Report) -> Result<(
     } else if !args.common.verbose {
         let what =
             format!("{}: {} out of a {}", args.file.display(), exact(report.bytes), buf.kind());
-        summary(&format!("{what} (backend {})", report.backend), report)
+        summary(&format!("{what} (backend {})", name_of(report)), report)
     } else {
         let mut lines = Lines::new(REPORT);
         lines.line("file", args.file.display().to_string());

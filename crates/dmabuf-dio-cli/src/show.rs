@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::io;
 
-use dmabuf_dio::{Mode, Refusal, Report};
+use dmabuf_dio::{Backend, Mode, Refusal, Report};
 use serde::Serialize;
 
 use crate::size::show_size;
@@ -42,7 +42,7 @@ impl Lines {
 
     /// What a transfer did.
     pub(crate) fn report(&mut self, report: &Report) {
-        self.line("backend", report.backend.name());
+        self.line("backend", name_of(report));
         self.line("moved", format!("{} {}", exact(report.bytes), mode(report.mode)));
         self.line("evidence", &report.evidence);
         self.line("time", format!("{:.4} s, {:.2} GB/s", report.seconds, report.gb_per_second));
@@ -62,6 +62,11 @@ impl Lines {
             self.line("not", refused(refusal));
         }
     }
+}
+
+/// What moved the bytes.
+pub(crate) fn name_of(report: &Report) -> &'static str {
+    report.backend.map_or("none", Backend::name)
 }
 
 /// A transfer for people: what it was, how fast, what it cost, and what would help most.

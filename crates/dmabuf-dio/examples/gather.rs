@@ -52,14 +52,8 @@ fn gather(file: &str, len: u64, rows: &[u64]) -> Result<(), Error> {
         }
     }
     let report = gathered.report();
-    println!(
-        "{} rows by {}, {}, with {} requests{}",
-        report.pieces,
-        report.transfer.backend,
-        report.transfer.mode,
-        report.requests,
-        if report.polled { ", polled" } else { "" }
-    );
+    let polled = if report.polled { ", polled" } else { "" };
+    println!("{} rows, {} requests{polled}: {}", report.pieces, report.requests, report.transfer);
     for note in &report.transfer.notes {
         println!("{note}");
     }

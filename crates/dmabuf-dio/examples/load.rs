@@ -24,17 +24,8 @@ fn main() -> std::process::ExitCode {
 fn load(path: std::path::PathBuf) -> Result<(), Error> {
     // A dma-buf, or shared memory where there are none
     let loaded = Loader::new(path).any_kind().load()?;
-    let report = &loaded.report;
-    println!(
-        "{} bytes in a {} (fd {}) by backend {}, {}: {:.2} GB/s",
-        loaded.len,
-        loaded.buf.kind(),
-        loaded.buf.as_raw_fd(),
-        report.backend,
-        report.mode,
-        report.gb_per_second
-    );
-    for refusal in &report.refusals {
+    println!("{} (fd {}): {}", loaded.buf.kind(), loaded.buf.as_raw_fd(), loaded.report);
+    for refusal in &loaded.report.refusals {
         println!("not {refusal}");
     }
     let mut first = vec![0; loaded.len.min(16) as usize];

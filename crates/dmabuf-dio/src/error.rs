@@ -1,35 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can go wrong, and what to do about it.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use crate::backend::{Backend, Refusal};
-use crate::buf::Kind;
+use crate::direction::Direction;
 use crate::errno::Errno;
-use crate::file::File;
+use crate::kind::Kind;
 
 /// `Result` with this library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// Which way the bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
-pub enum Direction {
-    /// From a file to a buffer.
-    Load,
-    /// From a buffer to a file.
-    Save,
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Load => "reading",
-            Self::Save => "writing",
-        })
-    }
-}
 
 /// What went wrong. The text is one line that says what failed; [`hint`](Error::hint) is one
 /// line that says what to do. Offsets and lengths are in bytes.
@@ -268,28 +248,6 @@ pub enum Error {
         errno: Errno,
     },
 
-    /// A device of a stream does not do what it is asked to.
-    #[error("{device}: cannot {call}: {errno}")]
-    Stream {
-        /// Its name.
-        device: String,
-        /// `"attach a block"`, `"read sampling_frequency"`, ...
-        call: String,
-        /// As the kernel gave it.
-        errno: Errno,
-    },
-
-    /// A file of samples is no whole number of frames.
-    #[error("{}: its {length} bytes are no whole number of frames of {frame} bytes", path.display())]
-    CutFrame {
-        /// The file.
-        path: PathBuf,
-        /// Its length.
-        length: u64,
-        /// Bytes of a frame.
-        frame: u64,
-    },
-
     /// A setting has a value that it cannot have.
     #[error("{name} cannot be {value}: {need}")]
     Setting {
@@ -370,10 +328,6 @@ fn unavailable_hint(kind: Option<Kind>, refusals: &[Refusal]) -> String {
 const ANY_KIND: &str = "take whatever memory there is: Loader::any_kind()";
 
 impl Error {
-    pub(crate) fn in_flight(file: &File, direction: Direction, errno: Errno) -> Self {
-        Self::InFlight { path: file.path.clone(), direction, errno }
-    }
-
     /// One line that says what to do.
     pub fn hint(&self) -> String {
         match self {
@@ -438,6 +392,9 @@ impl Error {
             Self::Heap { errno, .. } if errno.raw() == libc::EACCES => {
                 "run as root, or give this user the right to read it, in /dev/dma_heap".into()
             }
+            Self::Heap { heap, .. } if heap == "system" => {
+                "boot a kernel with CONFIG_DMABUF_HEAPS_SYSTEM=y, or: modprobe system_heap".into()
+            }
             Self::Heap { .. } => "name one of those that are there: ls /dev/dma_heap".into(),
             Self::Environment { .. } => {
                 "run the program by dmabuf-dio load FILE -- PROGRAM, which sets it".into()
@@ -445,12 +402,6 @@ impl Error {
             Self::Thread { .. } => {
                 "allow more: ulimit -u, and pids.max of the control group".into()
             }
-            Self::Stream { errno, .. } => stream_hint(*errno).into(),
-            Self::CutFrame { path, length, frame } => format!(
-                "choose the channels that are in it, or cut what is too much: truncate -s {} {}",
-                length / frame * frame,
-                path.display()
-            ),
             Self::Setting { name, need, .. } => format!("choose another {name}: {need}"),
             Self::Unavailable { kind, refusals, .. } => unavailable_hint(*kind, refusals),
             Self::Cancelled { .. } => "start again".into(),
@@ -465,7 +416,6 @@ impl Error {
             | Self::InFlight { errno, .. }
             | Self::Buffer { errno, .. }
             | Self::Thread { errno }
-            | Self::Stream { errno, .. }
             | Self::Heap { errno, .. }
             | Self::Target { errno, .. } => Some(*errno),
             Self::NoMemory { .. } => Some(Errno::from_raw(libc::ENOMEM)),
@@ -526,51 +476,5 @@ fn buffer_hint(errno: Errno) -> &'static str {
             "the buffer's exporter does not offer it: use a buffer from /dev/dma_heap/system"
         }
         _ => "see dmesg for what the kernel says about it",
-    }
-}
-
-fn stream_hint(errno: Errno) -> &'static str {
-    match errno.raw() {
-        libc::EACCES => "as root, or with a udev rule that gives this user the device",
-        libc::EBUSY => "something else uses the device: end it first",
-        libc::EPERM | libc::ENOTTY => {
-            "the device has no dma-bufs (they need Linux 6.11 and a driver with a DMA buffer)"
-        }
-        libc::ENODEV => "the device is gone, or somebody has stopped it",
-        libc::EINVAL => {
-            "the device does not offer that: other channels (fewer at once), another rate or length, a \
-             trigger that has to be set first?"
-        }
-        libc::ENOMEM => "free memory, or choose smaller or fewer blocks",
-        libc::EMFILE | libc::ENFILE => "allow more open files, two for each block: ulimit -n",
-        libc::ETIMEDOUT => "see why the other end takes nothing any more",
-        libc::EOPNOTSUPP => "the device, or its buffer, is for the other direction",
-        libc::ESHUTDOWN => "there is no host: plug it in and start again",
-        libc::EPIPE | libc::ECONNRESET => "the other end has closed the connection: start it again",
-        libc::ENOENT => "see what the device has: iio_info, or ls /sys/bus/iio/devices/*",
-        libc::ENOSPC => "free space on the file system",
-        libc::EOVERFLOW => "choose more or larger blocks, or a faster sink",
-        _ => "see dmesg for what the kernel says about it",
-    }
-}
-
-/// How one backend's try ended without success: another may be tried, or not.
-#[derive(Debug)]
-pub(crate) enum Attempt {
-    /// The backend is not available here. Nothing was moved; the next one may be tried.
-    Refused(Refusal),
-    /// The input or the hardware is at fault: every backend would fail.
-    Failed(Error),
-}
-
-impl From<Error> for Attempt {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<Refusal> for Attempt {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
     }
 }

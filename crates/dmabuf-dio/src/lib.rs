@@ -11,7 +11,7 @@
 //! use dmabuf_dio::{Loader, Saver};
 //!
 //! let loaded = Loader::new("model.safetensors").load()?;
-//! println!("{} bytes by {}, {}", loaded.len, loaded.report.backend, loaded.report.mode);
+//! println!("{}", loaded.report); // 548105171 bytes by module, direct: 0.182 s, 3.01 GB/s
 //!
 //! // The descriptor goes to whatever imports it: a GPU, a camera, another process.
 //! let fd = std::os::fd::AsFd::as_fd(&loaded.buf);
@@ -22,18 +22,21 @@
 //! # }
 //! ```
 //!
-//! | module | what is in it |
+//! | | |
 //! |---|---|
-//! | [`buf`], [`map`] | [`DmaBuf`], the buffer, and views of its content |
-//! | [`load`], [`save`] | [`Loader`] and [`Saver`] |
-//! | [`gather`] | [`Gatherer`](gather::Gatherer): many small pieces of a file at once |
-//! | [`private`] | [`Private`], what was loaded into memory of this process alone |
-//! | [`backend`] | [`Backend`], the ways to move the bytes, and [`Refusal`], why one is not available |
-//! | [`stream`] | blocks of samples from a device to another, to a file, to the network |
-//! | [`control`] | [`Progress`] and [`CancelToken`] |
-//! | [`report`] | [`Report`], what was done in truth |
+//! | [`Loader`], [`Saver`] | load a file into a buffer, save a buffer to a file |
+//! | [`DmaBuf`], [`Map`], [`MapMut`] | the buffer, and views of its content |
+//! | [`Report`], [`Refusal`] | how the data was transferred, and why a backend was not available |
+//! | [`Progress`], [`CancelToken`] | watching a transfer, and stopping it |
+//! | [`gather`] | many small pieces of a file at once |
 //! | [`probe`] | what this kernel, its devices and a file offer |
-//! | [`error`], [`errno`] | [`Error`] and [`Errno`] |
+//! | [`lend`] | below all that: memory lent to the kernel, for schedulers of your own |
+//!
+//! Streams of samples, between IIO devices, files, sockets and USB, are in `dmabuf-dio-stream`.
+//!
+//! Inside, `load.rs`, `save.rs` and `gather/` are what is called. `backend/` chooses who does it, one
+//! file for each; `transfer/` cuts a range into requests; `lend/` lends the memory. `buf/`, `file/` and
+//! `memory/` are what they work on. No file imports one that imports it.
 //!
 //! All lengths and offsets are in bytes. All calls block until they are done. Nothing is kept
 //! between calls but what a value of this library owns, and nothing in the process is changed by
@@ -41,53 +44,47 @@
 
 #![cfg(target_os = "linux")]
 
-pub mod backend;
-pub mod buf;
-pub mod control;
-pub mod errno;
-pub mod error;
 pub mod gather;
-pub mod load;
-pub mod map;
-pub mod memory;
-pub mod private;
+pub mod lend;
 pub mod probe;
-pub mod report;
-pub mod save;
-pub mod stream;
+
+mod backend;
+mod buf;
+mod control;
+mod direction;
+mod errno;
+mod error;
+mod fd;
+mod file;
+mod kind;
+mod load;
+mod memory;
+mod options;
+mod private;
+mod report;
+mod save;
+mod threads;
+mod transfer;
+
+pub use backend::one_by_one::OneByOne;
+pub use backend::{Backend, Refusal, UnknownBackend};
+pub use buf::DmaBuf;
+pub use buf::map::{Map, MapMut};
+pub use control::{CancelToken, Progress};
+pub use direction::Direction;
+pub use errno::Errno;
+pub use error::{Error, Result};
+pub use kind::Kind;
+pub use lend::NotLent;
+pub use load::{Loaded, Loader};
+pub use memory::sizes::PageSizes;
+pub use private::Private;
+pub use report::{Mode, Report};
+pub use save::Saver;
 
 // The code in the README is compiled as the documentation's is.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
-
-mod available;
-mod bracket;
-mod extent;
-mod file;
-mod heap;
-mod measure;
-mod node;
-mod options;
-mod queue;
-mod raw;
-mod run;
-mod shared;
-mod target;
-mod threads;
-mod uring;
-mod via;
-
-pub use backend::{Backend, NotLent, Refusal};
-pub use buf::{DmaBuf, Kind};
-pub use control::{CancelToken, Progress};
-pub use errno::Errno;
-pub use error::{Direction, Error, Result};
-pub use load::{Loaded, Loader};
-pub use map::{Map, MapMut};
-pub use memory::PageSizes;
-pub use private::Private;
-pub use report::{Mode, Report};
-pub use save::Saver;
 
 const _: () = assert!(size_of::<usize>() == size_of::<u64>(), "needs a 64-bit system");

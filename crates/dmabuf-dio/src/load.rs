@@ -6,15 +6,18 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
 
 use crate::backend::Backend;
-use crate::buf::{DmaBuf, Kind};
+use crate::backend::choose::{self, first_available};
+use crate::backend::table;
+use crate::buf::DmaBuf;
 use crate::control::Watch;
-use crate::error::{Direction, Error, Result};
+use crate::direction::Direction;
+use crate::error::{Error, Result};
 use crate::file::{File, Spec};
+use crate::kind::Kind;
 use crate::options::{Options, Wanted, option_methods};
-use crate::private::Private;
+use crate::private::{self, Private};
 use crate::report::Report;
-use crate::run::first_available;
-use crate::via::{self, Task};
+use crate::transfer::task::{Task, Transferred};
 
 /// Loads a file, or a range of it, into a buffer.
 ///
@@ -163,7 +166,7 @@ impl<'f> Loader<'f> {
         let task = self.task(&file, length, &watch);
         let layout = task.layout()?;
         let run = first_available(&task, &self.candidates(), |(backend, kind)| {
-            let fresh = via::load(backend, kind, &task)?;
+            let fresh = table::load(backend, kind, &task)?;
             check_end(&task)?;
             Ok((fresh.buf, fresh.moved))
         })
@@ -188,16 +191,14 @@ impl<'f> Loader<'f> {
         if length == 0 {
             return Err(Error::EmptyRange { path: file.path, direction: Direction::Load });
         }
-        let options = Options { backend: Some(Backend::Private), ..self.options.clone() };
-        let watch = Watch::start(&options.control, length);
-        let task = Task { options: &options, ..self.task(&file, length, &watch) };
+        let watch = Watch::start(&self.options.control, length);
+        let task = self.task(&file, length, &watch);
         let layout = task.layout()?;
-        let run = first_available(&task, &[Backend::Private], |_| {
-            let loaded = via::private::load(&task, layout)?;
+        let (mapping, report) = choose::alone(&task, || {
+            let loaded = private::load(&task, layout)?;
             check_end(&task)?;
             Ok(loaded)
         })?;
-        let (mapping, report) = run.report(&task, |_| None);
         Ok(Private::new(mapping, layout.data_offset, length, report))
     }
 
@@ -226,9 +227,9 @@ impl<'f> Loader<'f> {
         let backends = self.options.backends(Backend::for_existing(buf.kind()));
         let run = first_available(&task, backends, |backend| {
             if length == 0 {
-                return Ok((buf, via::Moved::default()));
+                return Ok((buf, Transferred::default()));
             }
-            let moved = via::transfer(backend, &task, buf, buf_offset)?;
+            let moved = table::transfer(backend, &task, buf, buf_offset)?;
             check_end(&task)?;
             Ok((buf, moved))
         })?;

@@ -2,10 +2,10 @@
 //! Settings that loading and saving have in common.
 
 use crate::backend::Backend;
-use crate::buf::Kind;
 use crate::control::Control;
 use crate::error::{Error, Result};
-use crate::memory::page_size;
+use crate::kind::Kind;
+use crate::memory::page::page_size;
 
 const MAX_CHUNK: u64 = 1 << 30;
 const MAX_DEPTH: u32 = 1024;
@@ -91,7 +91,7 @@ impl Options {
 }
 
 /// The builder methods that all who move bytes share.
-macro_rules! way_methods {
+macro_rules! transfer_methods {
     () => {
         /// Uses this backend and no other. Without it, or with `None`, the best one that works
         /// is used.
@@ -132,7 +132,7 @@ macro_rules! way_methods {
 /// The builder methods that [`Loader`](crate::Loader) and [`Saver`](crate::Saver) share.
 macro_rules! option_methods {
     () => {
-        crate::options::way_methods!();
+        crate::options::transfer_methods!();
 
         /// Bytes per request: a multiple of the page size, at most 1 GiB. If not set, 4 MiB or
         /// as much more as makes it a multiple of what the disk likes; the module has its own
@@ -155,7 +155,7 @@ macro_rules! option_methods {
     };
 }
 
-pub(crate) use {option_methods, way_methods};
+pub(crate) use {option_methods, transfer_methods};
 
 #[cfg(test)]
 mod tests {

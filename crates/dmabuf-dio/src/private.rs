@@ -2,9 +2,18 @@
 //! The content of a file in memory that only this process has.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
+use crate::error::Result;
+use crate::lend;
 use crate::memory::Mapping;
+use crate::memory::available::{self, Charged};
+use crate::memory::huge;
+use crate::memory::page::{HUGE_PAGE, page_size};
 use crate::report::Report;
+use crate::transfer::layout::Layout;
+use crate::transfer::mapped;
+use crate::transfer::task::{Task, Transferred};
 
 /// The content of a file, in memory that no other process or device can reach. Made by
 /// [`Loader::load_private`](crate::Loader::load_private), freed when dropped.
@@ -14,7 +23,7 @@ use crate::report::Report;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Private {
-    mapping: Mapping,
+    mapping: Arc<Mapping>,
     start: usize,
     len: usize,
     /// How the bytes came there.
@@ -22,10 +31,34 @@ pub struct Private {
 }
 
 impl Private {
-    pub(crate) fn new(mapping: Mapping, start: u64, len: u64, report: Report) -> Self {
+    pub(crate) fn new(mapping: Arc<Mapping>, start: u64, len: u64, report: Report) -> Self {
         assert!(start + len <= mapping.len());
         Self { mapping, start: start as usize, len: len as usize, report }
     }
+}
+
+/// Loads into new memory, which is laid out as a buffer would be.
+pub(crate) fn load(task: &Task<'_>, layout: Layout) -> Result<(Arc<Mapping>, Transferred)> {
+    available::ensure(layout.buffer, Charged::Us)?;
+    let (ring, note) =
+        match task.needs_ring(layout.buffer).then(|| lend::create(task.depth(), false)) {
+            None => (None, None),
+            Some(Ok(ring)) => (Some(ring), None),
+            Some(Err(error)) => (None, Some(format!("one request at a time: {error}"))),
+        };
+    let mapping = Arc::new(Mapping::anonymous(layout.buffer)?);
+    mapping.advise(task.options.huge_pages);
+    let mut moved = mapped::load(task, ring, &mapping, layout)?;
+    moved.notes.extend(note);
+    let small = moved.pages.is_some_and(|pages| pages.page_size < HUGE_PAGE);
+    if task.options.huge_pages && small && mapping.len() >= HUGE_PAGE {
+        moved.notes.push(format!(
+            "the memory came in pages of {} KiB: for huge ones, {}",
+            page_size() / 1024,
+            huge::private_huge_remedy()
+        ));
+    }
+    Ok((mapping, moved))
 }
 
 impl Deref for Private {

@@ -6,16 +6,19 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
 
 use crate::backend::Backend;
+use crate::backend::choose::first_available;
+use crate::backend::table;
 use crate::buf::DmaBuf;
 use crate::control::Watch;
-use crate::error::{Direction, Error, Result};
-use crate::file::{self, Spec};
+use crate::direction::Direction;
+use crate::error::{Error, Result};
+use crate::file;
+use crate::file::Spec;
+use crate::file::target::Target;
 use crate::load::check_range;
 use crate::options::{Options, option_methods};
 use crate::report::Report;
-use crate::run::first_available;
-use crate::target::Target;
-use crate::via::{self, Task};
+use crate::transfer::task::Task;
 
 /// Saves a range of a buffer to a file.
 ///
@@ -99,7 +102,7 @@ impl<'f> Saver<'f> {
         };
         let backends = self.options.backends(Backend::for_existing(buf.kind()));
         let run = first_available(&task, backends, |backend| {
-            Ok((buf, via::transfer(backend, &task, buf, buf_offset)?))
+            Ok((buf, table::transfer(backend, &task, buf, buf_offset)?))
         })?;
         target.commit(self.offset, length)?;
         Ok(run.report(&task, |buf| Some(buf.kind())).1)

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Threads that live for one call.
+//! Threads that live for one call, and calls that block for long.
 
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
+use std::time::Duration;
 
 use crate::errno::Errno;
 use crate::error::{Error, Result};
+
+/// How often a running call is looked at.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Starts a thread; the caller's is what [`Scope::spawn`] would end if there can be none.
 ///
@@ -18,4 +23,50 @@ pub(crate) fn spawn<'scope, T: Send + 'scope>(
     let named = Builder::new().name("dmabuf-dio".into());
     let thread = named.spawn_scoped(scope, work);
     thread.map_err(|error| Error::Thread { errno: Errno::from(&error) })
+}
+
+/// Makes `call` in a thread of its own, while this one has a `look` at it now and then. The other
+/// way round, signals to this process would wait for the call to end: the kernel hands them to
+/// its main thread, which often is this one.
+///
+/// # Errors
+///
+/// [`Error::Thread`](crate::Error::Thread): the call was not made.
+pub(crate) fn watched<T: Send>(
+    call: impl FnOnce() -> T + Send,
+    mut look: impl FnMut(),
+) -> Result<T> {
+    let (running, finished) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let caller = spawn(scope, move || {
+            let _running = running;
+            call()
+        })?;
+        while let Err(RecvTimeoutError::Timeout) = finished.recv_timeout(TICK) {
+            look();
+        }
+        Ok(caller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn the_call_is_looked_at_until_it_ends() {
+        let seen = AtomicBool::new(false);
+        let result = watched(
+            || {
+                while !seen.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
+                7
+            },
+            || seen.store(true, Ordering::Relaxed),
+        );
+        assert_eq!(result.expect("a thread"), 7);
+    }
 }

@@ -46,7 +46,7 @@ fn fuse_is_not_read_by_io_uring() {
     for (buf, backends) in buffers(524_288) {
         if let Some(first) = backends.iter().find(|one| takes(&folder, **one, false)) {
             let report = Loader::new(&path).load_into(&buf, 0).expect("load");
-            assert_eq!(report.backend, *first);
+            assert_eq!(report.backend, Some(*first));
             assert_same("whichever", &bytes(&buf)[..LEN], &expected);
         }
         for backend in backends.into_iter().filter(|one| !takes(&folder, *one, false)) {

@@ -70,7 +70,7 @@ fn a_refusal_moves_on_to_the_next_backend() {
     let loaded = Loader::new(&path).any_kind().load().expect("some backend");
     let refused: Vec<_> = loaded.report.refusals.iter().map(|one| one.backend).collect();
     for backend in BOTH {
-        let before = Backend::ALL.iter().take_while(|one| **one != loaded.report.backend);
+        let before = Backend::ALL.iter().take_while(|one| Some(**one) != loaded.report.backend);
         let is_before = before.copied().any(|one| one == backend);
         assert_eq!(refused.contains(&backend), is_before, "{refused:?}");
     }

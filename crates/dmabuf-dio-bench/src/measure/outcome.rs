@@ -95,7 +95,16 @@ pub(crate) fn os(error: &std::io::Error) -> Os {
 
 /// The number of an error of the library, where it has one.
 pub(crate) fn errno(error: &dmabuf_dio::Error) -> Os {
-    Os::from_raw_os_error(error.errno().map_or(libc::EIO, Errno::raw))
+    number(error.errno())
+}
+
+/// The number in an error of a stream.
+pub(crate) fn stream_errno(error: &dmabuf_dio_stream::Error) -> Os {
+    number(error.errno())
+}
+
+fn number(errno: Option<Errno>) -> Os {
+    Os::from_raw_os_error(errno.map_or(libc::EIO, Errno::raw))
 }
 
 /// The name alone; the sentence says what it means here.

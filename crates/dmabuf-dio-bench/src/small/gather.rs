@@ -71,6 +71,9 @@ impl GatherReader {
 }
 
 fn trouble(error: &Error) -> Trouble {
+    if let Error::Heap { .. } = error {
+        return Trouble::new(Status::Unavailable, error.to_string());
+    }
     if let Error::Unavailable { refusals, .. } = error {
         let reason = refusals.first().map_or_else(|| error.to_string(), ToString::to_string);
         return Trouble::new(Status::Unavailable, reason);

@@ -11,7 +11,7 @@ use rustix::io::Errno as Os;
 
 use super::device::Adc;
 use crate::buffer::mapping::{Mapping, Pages};
-use crate::measure::outcome::{Trouble, errno};
+use crate::measure::outcome::{Trouble, stream_errno as errno};
 
 /// A device that is read.
 pub(crate) struct DeviceReader<'a> {

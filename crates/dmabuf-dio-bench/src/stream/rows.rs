@@ -5,9 +5,8 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use dmabuf_dio::Error;
-use dmabuf_dio::stream::{Discard, FileSink, IioSource, Ring, Sink, Stream, UsbSink};
 use dmabuf_dio_cli::exit::Failure;
+use dmabuf_dio_stream::{Discard, Error, FileSink, IioSource, Ring, Sink, Stream, UsbSink};
 use rustix::fs::OFlags;
 use serde::Serialize;
 

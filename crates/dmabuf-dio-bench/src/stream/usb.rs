@@ -7,10 +7,10 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::CancelToken;
-use dmabuf_dio::stream::Function;
+use dmabuf_dio_stream::Function;
 use rustix::io::Errno as Os;
 
-use crate::measure::outcome::{Trouble, errno};
+use crate::measure::outcome::{Trouble, stream_errno as errno};
 
 /// Attributes of the host of `kernel/sim/usb_sink`.
 const HOST: &str = "/sys/bus/platform/devices/usb_sink";
@@ -29,7 +29,7 @@ impl Usb {
         let Some(folder) = folder else {
             return Err(Trouble::unavailable(what, Os::NODEV, "no --usb FOLDER"));
         };
-        let failed = |error: dmabuf_dio::Error| Trouble::failed(what, errno(&error));
+        let failed = |error: dmabuf_dio_stream::Error| Trouble::failed(what, errno(&error));
         let mut function = Function::new(folder).map_err(failed)?;
         let (token, begin) = (CancelToken::new(), Instant::now());
         let enabled = std::thread::scope(|scope| {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use dmabuf_dio::stream::Overrun;
+use dmabuf_dio_stream::Overrun;
 
 use super::target::Target;
 use crate::size::{parse_count, parse_rate, parse_size};

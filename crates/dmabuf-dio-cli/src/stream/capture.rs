@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use dmabuf_dio::CancelToken;
-use dmabuf_dio::stream::{IioSource, Interrupted, State, Stream, Summary};
+use dmabuf_dio_stream::{IioSource, Interrupted, State, Stream, Summary};
 
 use super::args::{CaptureArgs, StreamArgs};
 use super::device::Chosen;
@@ -88,7 +88,7 @@ fn cannot_describe(sidecar: &Sidecar, error: &io::Error) -> Failure {
 /// What a stream did, and what ended it before its time.
 pub(crate) struct Outcome {
     pub(crate) summary: Summary,
-    error: Option<dmabuf_dio::Error>,
+    error: Option<dmabuf_dio_stream::Error>,
 }
 
 impl Outcome {

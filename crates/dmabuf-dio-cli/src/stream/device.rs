@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The device of a capture or replay, set up as asked for, and blocks that suit it.
 
-use dmabuf_dio::stream::{Channel, Device, Ring, frame_bytes};
+use dmabuf_dio_stream::{Channel, Device, Ring, frame_bytes};
 
 use super::args::StreamArgs;
 use crate::exit::{FAILED, Failure, USAGE};

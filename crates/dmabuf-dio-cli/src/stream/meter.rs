@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use dmabuf_dio::stream::State;
+use dmabuf_dio_stream::State;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::size::show_size;

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use dmabuf_dio::stream::{FileSource, IioSink, Repeat, Stream, Summary};
-use dmabuf_dio::{CancelToken, Error, Kind, Loader};
+use dmabuf_dio::{CancelToken, Kind, Loader};
+use dmabuf_dio_stream::{Error, FileSource, IioSink, Repeat, Stream, Summary};
 
 use super::args::ReplayArgs;
 use super::capture::run_stream;
@@ -13,6 +13,7 @@ use super::meter::Meter;
 use super::report::{self, Report};
 use super::sigmf::{self, Described};
 use crate::exit::{FAILED, Failure, USAGE};
+use crate::show::name_of;
 use crate::signals;
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
@@ -77,7 +78,7 @@ fn cycle(args: &ReplayArgs, chosen: &Chosen, token: &CancelToken) -> Result<(), 
         return Err(Failure::new(FAILED, what, "see why: dmabuf-dio doctor"));
     }
     let mut summary = Summary {
-        source: format!("{}, all of it at once", loaded.report.backend),
+        source: format!("{}, all of it at once", name_of(&loaded.report)),
         sink: "IIO, dma-buf, over and over".into(),
         bytes: length,
         loss_known: true,

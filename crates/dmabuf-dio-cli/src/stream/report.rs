@@ -4,8 +4,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use dmabuf_dio::Error;
-use dmabuf_dio::stream::{Channel, Gap, Summary};
+use dmabuf_dio_stream::{Channel, Error, Gap, Summary};
 use serde::Serialize;
 
 use super::args::StreamArgs;

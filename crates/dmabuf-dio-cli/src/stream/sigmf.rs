@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use dmabuf_dio::stream::{Channel, Gap, Kind};
+use dmabuf_dio_stream::{Channel, Gap, Kind};
 use serde_json::{Map, Value, json};
 
 use super::device::Chosen;
@@ -232,7 +232,7 @@ fn is_complex(channels: &[Channel]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dmabuf_dio::stream::Format;
+    use dmabuf_dio_stream::Format;
 
     fn channels(names: &[&str], storage_bits: u32, kind: Kind) -> Vec<Channel> {
         let (big_endian, bits) = (false, storage_bits);

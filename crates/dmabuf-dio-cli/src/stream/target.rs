@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use dmabuf_dio::CancelToken;
-use dmabuf_dio::stream::{Discard, FileSink, Function, Sink, SocketSink, UsbSink};
+use dmabuf_dio_stream::{Discard, FileSink, Function, Sink, SocketSink, UsbSink};
 
 use crate::exit::{FAILED, Failure, USAGE};
 

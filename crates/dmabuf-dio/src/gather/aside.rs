@@ -4,8 +4,7 @@
 use std::ops::Range;
 
 use super::check::check_numbers;
-use super::piece::{Piece, Rules};
-use super::plan::Group;
+use super::piece::{Group, Piece, Rules};
 use crate::error::Result;
 
 /// Those pieces, by their place in the file.

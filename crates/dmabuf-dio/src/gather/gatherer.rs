@@ -8,20 +8,22 @@ use std::sync::Arc;
 
 use super::aside;
 use super::check::Bounds;
-use super::gathering::{Gathering, Way, spare};
+use super::gathering::{Engine, Gathering, spare};
 use super::one::One;
 use super::piece::{Piece, Rules};
 use super::result::Setup;
-use super::ring::{Memory, Ring};
-use crate::backend::Backend;
+use super::ring::{Batches, Settings, Target};
+use crate::backend::attempt::Attempt;
+use crate::backend::choose::choose;
+use crate::backend::driver::Reach;
+use crate::backend::table;
+use crate::backend::{Backend, buffered, refuse};
 use crate::buf::DmaBuf;
-use crate::error::{Attempt, Direction, Error, Result};
+use crate::direction::Direction;
+use crate::error::{Error, Result};
 use crate::file::{File, Spec};
-use crate::measure::cached;
-use crate::options::{Options, way_methods};
-use crate::run::choose;
-use crate::via;
-use crate::via::module::Context;
+use crate::options::{Options, transfer_methods};
+use crate::report::measure::cached;
 
 /// Requests in flight if nothing is said: small reads have every disk busy at that.
 const DEPTH: u32 = 128;
@@ -60,7 +62,7 @@ impl<'f> Gatherer<'f> {
         Self { source, options: Options::default(), polled: false, spare: 0..0 }
     }
 
-    way_methods!();
+    transfer_methods!();
 
     /// Requests in flight: from 1 to 1024, and 128 if not set. Without a ring each takes a thread
     /// (the backends [`Module`](Backend::Module) and [`Buffered`](Backend::Buffered)), and there
@@ -117,13 +119,13 @@ impl<'f> Gatherer<'f> {
         let spare = spare(self.spare.clone(), buf)?;
         let buf = buf.try_clone()?;
         let backends = self.options.backends(Backend::for_gathering(buf.kind()));
-        let (backend, way, refusals) =
-            choose(self.options.backend, backends, |backend| self.way(backend, &file, &buf))?;
+        let (backend, engine, refusals) =
+            choose(self.options.backend, backends, |backend| self.engine(backend, &file, &buf))?;
         let rules = rules(&file, Some(backend));
-        let (why_unpolled, segments) = match &way {
-            Way::Ring(ring) => (ring.why_unpolled.clone(), ring.segments()),
-            Way::One(_) if self.polled => (Some(format!("not polled: {backend} cannot")), None),
-            Way::One(_) => (Some(String::new()), None),
+        let (why_unpolled, segments) = match &engine {
+            Engine::Ring(ring) => (ring.why_unpolled.clone(), ring.segments()),
+            Engine::One(_) if self.polled => (Some(format!("not polled: {backend} cannot")), None),
+            Engine::One(_) => (Some(String::new()), None),
         };
         let setup = Setup {
             backend,
@@ -134,14 +136,14 @@ impl<'f> Gatherer<'f> {
             segments,
             refusals,
             why_unpolled,
-            note: (backend == Backend::Buffered).then(|| via::buffered::note(&buf)).flatten(),
+            note: (backend == Backend::Buffered).then(|| buffered::note(&buf)).flatten(),
         };
         Ok(Gathering {
             cached: cached(file.fd()).unwrap_or(0),
             bounds: Bounds { buffer: buf.len(), spare, rules },
             file,
             buf,
-            way,
+            engine,
             depth: self.in_flight() as usize,
             control: self.options.control.clone(),
             setup: Arc::new(setup),
@@ -156,45 +158,22 @@ impl<'f> Gatherer<'f> {
         Ok(file)
     }
 
-    fn way(&self, backend: Backend, file: &File, buf: &DmaBuf) -> Result<Way, Attempt> {
-        let attach = || {
-            let context = match backend {
-                Backend::UringSlot => via::slot::available()?,
-                _ => Context::open(backend)?,
-            };
-            let attached = context.attach(backend, buf)?;
-            Ok::<_, Attempt>((context, attached.segments))
+    fn engine(&self, backend: Backend, file: &File, buf: &DmaBuf) -> Result<Engine, Attempt> {
+        let target = match table::reach(backend, buf)? {
+            Reach::Ioctl(attached) => return Ok(Engine::One(One::Module(attached))),
+            Reach::Calls(mapping) => return Ok(Engine::One(One::Mapped(mapping))),
+            Reach::LentRing(attached) => Target::Attached { attached, len: buf.len() },
+            Reach::MappedRing(mapping) => Target::Mapped(mapping),
         };
-        let map = || buf.mapping(true);
-        if !Backend::for_gathering(buf.kind()).contains(&backend) {
-            return Err(backend.refuse_gathering(buf.kind()).into());
-        }
-        match backend {
-            Backend::Module => Ok(Way::One(One::Module(attach()?.0))),
-            Backend::UringSlot => {
-                let (context, segments) = attach()?;
-                let memory = Memory::Attached { context, len: buf.len(), segments };
-                self.ring(backend, file, memory)
-            }
-            Backend::Memfd => {
-                let mapping = map()?;
-                mapping.advise(true);
-                self.ring(backend, file, Memory::Mapped(mapping))
-            }
-            _ => Ok(Way::One(One::Mapped(map()?))),
-        }
-    }
-
-    fn ring(&self, backend: Backend, file: &File, memory: Memory) -> Result<Way, Attempt> {
-        via::check_ring(backend, file)?;
+        refuse::check_ring(backend, file)?;
         let why_unpolled = match (self.polled, &file.why_buffered) {
             (false, _) => Some(String::new()),
             (true, Some(_)) => Some("not polled: the file is not read directly".into()),
             (true, None) => None,
         };
         let limit = rules(file, Some(backend)).limit();
-        let depth = self.in_flight();
-        Ok(Way::Ring(Box::new(Ring::new(backend, file, memory, depth, limit, why_unpolled)?)))
+        let settings = Settings { backend, depth: self.in_flight(), limit };
+        Ok(Engine::Ring(Box::new(Batches::new(file, target, settings, why_unpolled)?)))
     }
 
     fn in_flight(&self) -> u32 {

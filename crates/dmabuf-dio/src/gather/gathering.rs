@@ -10,15 +10,17 @@ use super::one::One;
 use super::piece::Piece;
 use super::plan::Plan;
 use super::result::{Gathered, Setup};
-use super::ring::Ring;
+use super::ring::Batches;
 use crate::backend::Backend;
-use crate::bracket::Bracket;
+use crate::backend::attempt::Attempt;
 use crate::buf::DmaBuf;
+use crate::buf::cpu_access::CpuAccess;
 use crate::control::{Control, Watch};
-use crate::error::{Attempt, Direction, Error, Result};
+use crate::direction::Direction;
+use crate::error::{Error, Result};
 use crate::file::File;
-use crate::measure::Before;
-use crate::memory::page_size;
+use crate::memory::page::page_size;
+use crate::report::measure::Before;
 
 /// A file and a buffer, ready for calls that read pieces of the one into the other. Made by
 /// [`Gatherer::open`](super::Gatherer::open).
@@ -29,7 +31,7 @@ use crate::memory::page_size;
 pub struct Gathering {
     pub(super) file: File,
     pub(super) buf: DmaBuf,
-    pub(super) way: Way,
+    pub(super) engine: Engine,
     /// Requests in flight.
     pub(super) depth: usize,
     pub(super) bounds: Bounds,
@@ -41,8 +43,8 @@ pub struct Gathering {
 
 /// What makes the requests.
 #[derive(Debug)]
-pub(super) enum Way {
-    Ring(Box<Ring>),
+pub(super) enum Engine {
+    Ring(Box<Batches>),
     One(One),
 }
 
@@ -146,16 +148,16 @@ impl Gathering {
             },
         };
         // The module's ioctl does this itself.
-        let bracket = match self.way {
-            Way::One(One::Module(_)) => None,
-            _ => Some(Bracket::writing(&self.buf)?),
+        let access = match self.engine {
+            Engine::One(One::Module(_)) => None,
+            _ => Some(CpuAccess::writing(&self.buf)?),
         };
-        let result = match &mut self.way {
-            Way::Ring(ring) => ring.run(plan, &self.file, watch).map_err(refused),
-            Way::One(one) => one.run(plan, &self.file, watch, self.depth),
+        let result = match &mut self.engine {
+            Engine::Ring(ring) => ring.run(plan, &self.file, watch).map_err(refused),
+            Engine::One(one) => one.run(plan, &self.file, watch, self.depth),
         };
-        bracket.map_or(Ok(()), Bracket::end)?;
-        if let Way::Ring(ring) = &self.way
+        access.map_or(Ok(()), CpuAccess::end)?;
+        if let Engine::Ring(ring) = &self.engine
             && ring.why_unpolled != self.setup.why_unpolled
         {
             let why_unpolled = ring.why_unpolled.clone();

@@ -1,28 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests that block: the module's ioctl, or `pread` on a mapping.
 
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use dmabuf_dio_sys::dio::{self, ReadWrite};
-use rustix::io::Errno as Os;
-
+use super::piece::Group;
 use super::plan::{Plan, Request};
-use crate::backend::NotLent;
 use crate::control::Watch;
-use crate::error::{Direction, Error, Result};
+use crate::direction::Direction;
+use crate::error::{Error, Result};
 use crate::file::File;
+use crate::lend::{Attached, NotLent};
 use crate::memory::Mapping;
 use crate::threads;
-use crate::via::module::Context;
-use crate::via::plain::read_at;
 
 /// What makes one request.
 #[derive(Debug)]
 pub(super) enum One {
-    Module(Context),
-    Mapped(Mapping),
+    Module(Attached),
+    Mapped(Arc<Mapping>),
 }
 
 /// Threads at most, and for how many pieces there is one: less is done before they are there.
@@ -79,7 +75,7 @@ impl One {
         let is_over = || watch.is_cancelled() || lacking.load(Ordering::Relaxed);
         while !is_over() && lock().next(&mut request) {
             let result = match self {
-                Self::Module(context) => by_module(context, file, &request, refused)?,
+                Self::Module(attached) => by_module(attached, file, &request, refused)?,
                 Self::Mapped(mapping) => by_pread(mapping, file, &request)?,
             };
             let mut plan = lock();
@@ -91,37 +87,32 @@ impl One {
 }
 
 fn by_module(
-    context: &Context,
+    attached: &Attached,
     file: &File,
     request: &Request,
     refused: impl FnOnce(u64) -> Error,
 ) -> Result<i64> {
-    let group = &request.group;
-    let mut rw = ReadWrite {
-        file_fd: file.with_direct(!request.buffered)?.as_raw_fd(),
-        file_offset: group.file,
-        buf_offset: group.buf,
-        length: group.len,
-        ..ReadWrite::default()
-    };
-    Ok(match dio::read(context.as_fd(), &mut rw) {
-        Ok(()) => rw.done as i64,
-        Err(Os::BUSY) if NotLent::from_number(rw.refusal) == Some(NotLent::Unsynced) => {
-            return Err(refused(rw.done));
+    let Group { file: position, buf, len, .. } = request.group;
+    let fd = file.with_direct(!request.buffered)?;
+    let result = attached.transfer(Direction::Load, fd, position, buf, len);
+    Ok(match result {
+        Ok(moved) => moved.done as i64,
+        Err(error) if error.not_lent == Some(NotLent::Unsynced) => {
+            return Err(refused(error.moved.done));
         }
         // Whole blocks that came before the failure: what is left is asked for once more.
-        Err(_) if rw.done >= file.align.offset => (rw.done & !(file.align.offset - 1)) as i64,
-        Err(errno) => -i64::from(errno.raw_os_error()),
+        Err(error) if error.moved.done >= file.align.offset => {
+            (error.moved.done & !(file.align.offset - 1)) as i64
+        }
+        Err(error) => -i64::from(error.errno.raw()),
     })
 }
 
 fn by_pread(mapping: &Mapping, file: &File, request: &Request) -> Result<i64> {
     let group = &request.group;
-    assert!(group.buf + group.len <= mapping.len());
-    let (file, start, len) = (file.buffered()?, mapping.at(group.buf), group.len as usize);
-    // SAFETY: the range lies in the mapping, as was asserted, and is there to be loaded to.
-    Ok(match unsafe { read_at(file, start, len, group.file) } {
+    let read = mapping.read_from(group.buf, group.len, file.buffered()?, group.file);
+    Ok(match read {
         Ok(read) => read as i64,
-        Err(errno) => -i64::from(Os::raw_os_error(errno)),
+        Err(errno) => -i64::from(errno.raw_os_error()),
     })
 }

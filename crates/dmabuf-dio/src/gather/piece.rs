@@ -130,3 +130,14 @@ impl Rules {
 /// Bytes that neighbours share a request for. More would not make a byte cheaper, and every slot
 /// is longer by that much.
 pub(super) const LIMIT: u64 = 256 << 10;
+
+/// Pieces that are one range in the file and in the buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Group {
+    pub(super) file: u64,
+    pub(super) buf: u64,
+    pub(super) len: u64,
+    /// Which entries these are, of the order or of those aside.
+    pub(super) first: u32,
+    pub(super) count: u32,
+}

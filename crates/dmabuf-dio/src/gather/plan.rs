@@ -7,19 +7,8 @@ use std::ops::Range;
 use super::aside::{Asides, NOWHERE};
 use super::check::{Checked, Order};
 use super::outcome::{Counts, Exception, Outcome};
-use super::piece::{Piece, Rules};
+use super::piece::{Group, Piece, Rules};
 use crate::errno::Errno;
-
-/// Pieces that are one range in the file and in the buffer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Group {
-    pub(super) file: u64,
-    pub(super) buf: u64,
-    pub(super) len: u64,
-    /// Which entries these are, of the order or of those aside.
-    pub(super) first: u32,
-    pub(super) count: u32,
-}
 
 /// A request for a group or part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

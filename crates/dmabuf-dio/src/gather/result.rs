@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::outcome::{Exception, Outcome};
 use super::piece::{Found, Piece, PieceError};
 use crate::backend::{Backend, Refusal};
-use crate::buf::Kind;
-use crate::error::Direction;
-use crate::measure::Cost;
+use crate::direction::Direction;
+use crate::kind::Kind;
 use crate::report::Report;
-use crate::run::Facts;
-use crate::via::{Moved, REFUSED_DIRECT};
+use crate::report::facts::Facts;
+use crate::report::measure::Cost;
+use crate::transfer::task::{REFUSED_DIRECT, Transferred};
 
 /// The pieces of one call, and what became of them.
 #[derive(Clone, Debug)]
@@ -122,16 +122,16 @@ impl Gathered<'_> {
         notes.extend(setup.why_unpolled.iter().filter(|why| !why.is_empty()).cloned());
         let facts = Facts {
             operation: Direction::Load,
-            backend: setup.backend,
+            backend: Some(setup.backend),
             buffer: Some(setup.buffer),
             bytes: counts.moved,
             unallocated: setup.unallocated,
             why_buffered: setup.why_buffered.clone(),
-            moved: Moved {
+            moved: Transferred {
                 direct: counts.direct,
                 segments: setup.segments,
                 notes,
-                ..Moved::default()
+                ..Transferred::default()
             },
             refusals: setup.refusals.clone(),
             cost: self.cost,

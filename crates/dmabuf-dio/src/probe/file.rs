@@ -8,10 +8,11 @@ use dmabuf_dio_sys::cachestat::cachestat;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 
 use super::FileFacts;
+use crate::direction::Direction;
 use crate::errno::Errno;
-use crate::error::{Direction, Error, Result};
+use crate::error::{Error, Result};
 use crate::file::{Alignment, File, Spec, alignment};
-use crate::memory::page_size;
+use crate::memory::page::page_size;
 
 pub(crate) fn facts(path: &Path) -> Result<FileFacts> {
     let file = File::open(&Spec::Path(path.to_owned()), Direction::Load, false)?;

@@ -6,10 +6,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use dmabuf_dio_sys::{dio, heap, udmabuf};
 
 use super::{Device, HugePages, IoUring};
-use crate::backend::Backend;
+use crate::backend::{Backend, refuse, udmabuf as udmabuf_backend};
 use crate::buf::DmaBuf;
-use crate::memory::{self, HUGE_PAGE, Mapping, PageSizes};
-use crate::via;
+use crate::memory::Mapping;
+use crate::memory::huge;
+use crate::memory::page::HUGE_PAGE;
+use crate::memory::sizes::PageSizes;
 
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
@@ -25,7 +27,7 @@ pub(crate) fn devices(heaps: &[String]) -> Vec<Device> {
             ))
         }),
         device(udmabuf::DEVICE, udmabuf::open(), |_| {
-            let limit = via::udmabuf::size_limit()?;
+            let limit = udmabuf_backend::size_limit()?;
             let list = std::fs::read_to_string(udmabuf::LIST_LIMIT).ok()?;
             Some(format!("buffers up to {} MiB of up to {} ranges", limit >> 20, list.trim()))
         }),
@@ -60,7 +62,7 @@ pub(crate) fn heaps() -> Vec<String> {
 }
 
 pub(crate) fn huge_pages() -> HugePages {
-    let shmem_enabled = memory::shmem_enabled();
+    let shmem_enabled = huge::shmem_enabled();
     let number = |name: &str| {
         std::fs::read_to_string(format!("{POOL}/{name}")).ok()?.trim().parse::<u64>().ok()
     };
@@ -70,7 +72,7 @@ pub(crate) fn huge_pages() -> HugePages {
     });
     let reserved = DmaBuf::memfd_huge(HUGE_PAGE).is_ok();
     let any = transparent || collapsed || reserved;
-    let remedy = (!any).then(memory::shared_huge_remedy);
+    let remedy = (!any).then(huge::shared_huge_remedy);
     HugePages {
         shmem_enabled,
         transparent,
@@ -96,7 +98,7 @@ pub(crate) fn io_uring() -> IoUring {
     let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
         .ok()
         .and_then(|text| text.trim().parse().ok());
-    let refusal = via::ring(Backend::Memfd, 1).err();
+    let refusal = refuse::ring(Backend::Memfd, 1, false).err();
     IoUring {
         available: refusal.is_none(),
         disabled,

@@ -5,17 +5,15 @@ use std::os::fd::AsFd;
 
 use dmabuf_dio_sys::{heap, udmabuf};
 
-use super::backends::refusal;
 use super::{Lender, Lending};
-use crate::backend::Backend;
+use crate::backend::{Backend, refuse, udmabuf as udmabuf_backend};
 use crate::buf::DmaBuf;
-use crate::memory::page_size;
-use crate::via;
-use crate::via::module::Context;
+use crate::lend::{Attached, Context};
+use crate::memory::page::page_size;
 
 /// `None` without the module.
 pub(crate) fn lending(heaps: &[String]) -> Option<Lending> {
-    Context::open(Backend::Module).ok()?;
+    Context::open().ok()?;
     let page = page_size();
     let of_heap = |path: &String| {
         let device = heap::open(path).ok()?;
@@ -25,21 +23,18 @@ pub(crate) fn lending(heaps: &[String]) -> Option<Lending> {
     let of_udmabuf = || {
         let device = udmabuf::open().ok()?;
         let memfd = DmaBuf::memfd(page).ok()?;
-        let buf = via::udmabuf::make(device.as_fd(), &memfd).ok()?;
+        let buf = udmabuf_backend::make(device.as_fd(), &memfd).ok()?;
         Some(lender(udmabuf::DEVICE, &buf))
     };
     let tried = heaps.iter().filter_map(of_heap).chain(of_udmabuf()).collect();
-    Some(Lending { tried, exporters: via::lending::named_exporters() })
+    Some(Lending { tried, exporters: refuse::named_exporters() })
 }
 
 fn lender(path: &str, buf: &DmaBuf) -> Lender {
-    // One for each: a context attaches one buffer.
-    let attached = Context::open(Backend::Module)
-        .map_err(Into::into)
-        .and_then(|context| context.attach(Backend::Module, buf));
+    let refused = |error| refuse::lending(Backend::Module, &error).into_refusal(Backend::Module);
     Lender {
         exporter: buf.exporter().unwrap_or_else(|| "unknown".into()),
         path: path.into(),
-        refusal: attached.err().map(|attempt| refusal(Backend::Module, attempt)),
+        refusal: Attached::new(buf).err().map(refused),
     }
 }

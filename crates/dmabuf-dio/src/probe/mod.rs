@@ -4,13 +4,13 @@
 //! All of it is found out by trying, on buffers of a page or a few, not by asking for versions:
 //! what a container or a security module forbids is found out too.
 
-mod backends;
 mod file;
 mod host;
 mod lending;
 
 use std::path::Path;
 
+use crate::backend::table;
 use crate::backend::{Backend, Refusal};
 use crate::errno::Errno;
 use crate::error::Result;
@@ -162,7 +162,7 @@ pub fn system() -> System {
     System {
         kernel: uname.release().to_string_lossy().into_owned(),
         machine: uname.machine().to_string_lossy().into_owned(),
-        page_size: crate::memory::page_size(),
+        page_size: crate::memory::page::page_size(),
         backends: Backend::ALL.into_iter().map(backend).collect(),
         devices: host::devices(&heaps),
         lending: lending::lending(&heaps),
@@ -173,7 +173,7 @@ pub fn system() -> System {
 
 /// Tries one backend on a buffer of a page.
 pub fn backend(backend: Backend) -> BackendStatus {
-    match backends::attempt(backend) {
+    match table::try_out(backend) {
         Ok(detail) => {
             BackendStatus { backend, available: true, detail: Some(detail), refusal: None }
         }

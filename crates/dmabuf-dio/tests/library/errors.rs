@@ -22,11 +22,6 @@ fn buffer(number: i32) -> Error {
     Error::Buffer { call: "map", errno: Errno::from_raw(number) }
 }
 
-fn stream(number: i32) -> Error {
-    let (device, call) = ("adc".into(), "attach a block".into());
-    Error::Stream { device, call, errno: Errno::from_raw(number) }
-}
-
 fn unavailable(kind: Option<Kind>) -> Error {
     Error::Unavailable { asked: None, kind, refusals: vec![] }
 }
@@ -88,29 +83,6 @@ fn each_number_has_its_hint() {
                 (libc::ENOTTY, "/dev/dma_heap/system"),
                 (libc::ENODEV, "/dev/dma_heap/system"),
                 (libc::EOPNOTSUPP, "/dev/dma_heap/system"),
-                (libc::EILSEQ, "dmesg"),
-            ],
-        ),
-        (
-            stream,
-            &[
-                (libc::EACCES, "udev"),
-                (libc::EBUSY, "end it first"),
-                (libc::EPERM, "6.11"),
-                (libc::ENOTTY, "6.11"),
-                (libc::ENODEV, "gone"),
-                (libc::EINVAL, "trigger"),
-                (libc::ENOMEM, "smaller or fewer blocks"),
-                (libc::EMFILE, "ulimit -n"),
-                (libc::ENFILE, "ulimit -n"),
-                (libc::ETIMEDOUT, "takes nothing"),
-                (libc::EOPNOTSUPP, "other direction"),
-                (libc::ESHUTDOWN, "no host"),
-                (libc::EPIPE, "closed the connection"),
-                (libc::ECONNRESET, "closed the connection"),
-                (libc::ENOENT, "iio_info"),
-                (libc::ENOSPC, "free space"),
-                (libc::EOVERFLOW, "a faster sink"),
                 (libc::EILSEQ, "dmesg"),
             ],
         ),
@@ -192,7 +164,6 @@ fn what_is_to_be_done_depends_on_what_failed() {
         (Error::InFlight { path, direction, errno: Errno::from_raw(libc::EIO) }, "end the process"),
         (Error::NoMemory { wanted: 1, available: None }, "in ranges"),
         (Error::NotABuffer { found: "a pipe".into() }, "memfd_create"),
-        (Error::CutFrame { path: "f".into(), length: 7, frame: 4 }, "truncate -s 4 f"),
         (setting(), "choose another queue_depth: from 1 to 1024"),
         (unavailable(None), "choose another backend"),
         (unavailable(Some(Kind::DmaBuf)), "Loader::any_kind()"),

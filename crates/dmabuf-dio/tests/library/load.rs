@@ -24,7 +24,7 @@ fn round_trip_of_all_sizes() {
                 result => result.expect(&what),
             };
             assert_eq!((loaded.data_offset, loaded.len), (0, size as u64), "{what}");
-            assert_eq!(loaded.report.backend, backend);
+            assert_eq!(loaded.report.backend, Some(backend));
             assert_eq!(loaded.report.bytes, size as u64);
             let content = bytes(&loaded.buf);
             assert_same(&what, &content[..size], &expected);
@@ -188,7 +188,7 @@ fn from_a_descriptor_that_cannot_be_opened_again() {
         for loaded in results {
             match loaded {
                 Ok(loaded) => {
-                    let what = format!("{} by {}", path.display(), loaded.report.backend);
+                    let what = format!("{}: {}", path.display(), loaded.report);
                     println!("{what}");
                     assert_same(&what, &bytes(&loaded.buf)[..10_000], &expected);
                 }
@@ -238,7 +238,7 @@ fn the_best_backend_is_chosen_and_the_others_are_explained() {
     let (path, _) = file_of(&folder, 4096);
     let loaded = Loader::new(&path).any_kind().load().expect("load");
     let (report, kind) = (loaded.report, loaded.buf.kind());
-    let before = order().take_while(|one| *one != (report.backend, kind));
+    let before = order().take_while(|(one, of)| (Some(*one), *of) != (report.backend, kind));
     let before: Vec<_> = before.map(|(backend, _)| backend).collect();
     let refused: Vec<_> = report.refusals.iter().map(|refusal| refusal.backend).collect();
     assert_eq!(refused, before);

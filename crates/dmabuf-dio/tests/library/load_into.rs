@@ -29,7 +29,7 @@ fn only_the_range_changes() {
                 fill(&mut buf, 0xa5);
                 let loader = Loader::new(&path).backend(backend).offset(offset).length(length);
                 let report = loader.load_into(&buf, at).expect(&what);
-                assert_eq!(report.backend, backend);
+                assert_eq!(report.backend, Some(backend));
                 assert_eq!(report.bytes, length);
                 let mut wanted = vec![0xa5; buf.len() as usize];
                 let source = &expected[offset as usize..(offset + length) as usize];
@@ -102,7 +102,7 @@ fn ranges_are_saved() {
                 let path = folder.path().join("saved");
                 let range = at..at + length;
                 let report = Saver::new(&path).backend(backend).save(&buf, range).expect(&what);
-                assert_eq!((report.backend, report.bytes), (backend, length));
+                assert_eq!((report.backend, report.bytes), (Some(backend), length));
                 let saved = std::fs::read(&path).expect("read");
                 assert_same(&what, &saved, &image[at as usize..(at + length) as usize]);
             }

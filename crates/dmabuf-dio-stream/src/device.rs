@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An IIO device as sysfs shows it: its channels, what a frame of samples looks like, its rate
+//! (Documentation/ABI/testing/sysfs-bus-iio).
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno as Os;
+
+use crate::error::{Error, Result};
+use crate::failed;
+use dmabuf_dio::Errno;
+
+/// Where sysfs has the devices.
+const DEVICES: &str = "/sys/bus/iio/devices";
+/// The attribute with the rate.
+const RATE: &str = "sampling_frequency";
+
+/// An IIO device.
+#[derive(Clone, Debug)]
+pub struct Device {
+    folder: PathBuf,
+    node: PathBuf,
+    name: String,
+}
+
+/// What the bits of a sample mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum Kind {
+    /// A number of no sign.
+    Unsigned,
+    /// A number in two's complement.
+    Signed,
+    /// An IEEE 754 floating-point number.
+    Float,
+}
+
+/// How the bits of a sample lie in memory, as `in_voltage0_type` says: `le:s12/16>>4`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Format {
+    /// Whether the most significant byte comes first.
+    pub big_endian: bool,
+    /// What its bits mean.
+    pub kind: Kind,
+    /// Bits of the value.
+    pub bits: u32,
+    /// Bits that it takes in memory: 8, 16, 32, 64 or 128.
+    pub storage_bits: u32,
+    /// How far it has to be shifted right.
+    pub shift: u32,
+    /// How many such values there are one after the other.
+    pub repeat: u32,
+}
+
+impl Format {
+    /// Parses the content of a `type` file.
+    fn parse(text: &str) -> Option<Self> {
+        let (order, rest) = text.trim().split_once(':')?;
+        // A capital letter says that the bits beside the value are an extension of it.
+        let kind = match rest.chars().next()?.to_ascii_lowercase() {
+            's' => Kind::Signed,
+            'u' => Kind::Unsigned,
+            'f' => Kind::Float,
+            _ => return None,
+        };
+        let (bits, rest) = rest[1..].split_once('/')?;
+        let (storage, shift) = rest.split_once(">>").unwrap_or((rest, "0"));
+        let (storage, repeat) = storage.split_once('X').unwrap_or((storage, "1"));
+        let format = Self {
+            big_endian: order == "be",
+            kind,
+            bits: bits.parse().ok()?,
+            storage_bits: storage.parse().ok()?,
+            shift: shift.parse().ok()?,
+            repeat: repeat.parse().ok()?,
+        };
+        let sound = format.storage_bits.is_power_of_two()
+            && (8..=128).contains(&format.storage_bits)
+            && format.bits.checked_add(format.shift)? <= format.storage_bits
+            && (1..=1024).contains(&format.repeat);
+        sound.then_some(format)
+    }
+
+    /// Bytes that a sample takes, and to whose multiple it is aligned.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.storage_bits / 8 * self.repeat)
+    }
+}
+
+/// A number that a device counts, if it does.
+#[derive(Debug)]
+pub(super) struct Counter(Option<fs::File>);
+
+impl Counter {
+    pub(super) fn read(&self) -> Option<u64> {
+        use std::os::unix::fs::FileExt as _;
+
+        let mut text = [0; 24];
+        let length = self.0.as_ref()?.read_at(&mut text, 0).ok()?;
+        std::str::from_utf8(&text[..length]).ok()?.trim().parse().ok()
+    }
+}
+
+/// A channel that a buffer can have samples of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Channel {
+    /// As in `in_voltage0`.
+    pub name: String,
+    /// Its place among the channels of a frame.
+    pub index: u32,
+    /// How its samples look.
+    pub format: Format,
+}
+
+impl Device {
+    /// All devices, in the order of their numbers; none if the kernel has no IIO.
+    pub fn all() -> Vec<Self> {
+        Self::all_in(Path::new(DEVICES))
+    }
+
+    fn all_in(root: &Path) -> Vec<Self> {
+        let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
+        let mut numbers: Vec<u32> = entries
+            .flatten()
+            .filter_map(|entry| {
+                entry.file_name().to_str()?.strip_prefix("iio:device")?.parse().ok()
+            })
+            .collect();
+        numbers.sort_unstable();
+        numbers
+            .into_iter()
+            .map(|number| {
+                let folder = root.join(format!("iio:device{number}"));
+                let name = read(&folder.join("name")).unwrap_or_default();
+                Self { folder, node: PathBuf::from(format!("/dev/iio:device{number}")), name }
+            })
+            .collect()
+    }
+
+    /// The device with this name, label or number: `stream-adc`, `iio:device0`, `0`.
+    pub fn find(wanted: &str) -> Option<Self> {
+        Self::find_in(Path::new(DEVICES), wanted)
+    }
+
+    fn find_in(root: &Path, wanted: &str) -> Option<Self> {
+        let number = wanted.strip_prefix("iio:device").unwrap_or(wanted);
+        Self::all_in(root).into_iter().find(|device| {
+            device.name == wanted
+                || device.folder.ends_with(format!("iio:device{number}"))
+                || read(&device.folder.join("label")).is_ok_and(|label| label == wanted)
+        })
+    }
+
+    /// What it calls itself.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its node in `/dev`.
+    pub fn node(&self) -> &Path {
+        &self.node
+    }
+
+    /// Frames per second of a buffer, as the device says; `None` if it does not.
+    pub fn rate(&self, buffer: u32) -> Option<f64> {
+        self.read(&self.rate_attribute(buffer)?).ok()?.parse().ok()
+    }
+
+    /// Sets the frames per second. The device may choose a rate nearby: see [`rate`](Self::rate).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`]: `ENOENT` if the device has no rate, `EINVAL` if it does not go that fast.
+    pub fn set_rate(&self, buffer: u32, hertz: f64) -> Result<()> {
+        let attribute = self.rate_attribute(buffer).unwrap_or_else(|| RATE.into());
+        self.write(&attribute, &format!("{hertz}"))
+    }
+
+    /// The rates that it says it goes at, in words of its own.
+    pub fn rates(&self, buffer: u32) -> Option<String> {
+        self.read(&format!("{}_available", self.rate_attribute(buffer)?)).ok()
+    }
+
+    /// That of the device, or of all channels of the buffer's direction, or of the first of them.
+    fn rate_attribute(&self, buffer: u32) -> Option<String> {
+        let direction = if self.is_output(buffer) { "out_" } else { "in_" };
+        let names = fs::read_dir(&self.folder).ok()?.flatten();
+        let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+        names
+            .filter(|name| {
+                let channel = name.strip_suffix(RATE).and_then(|name| name.strip_suffix('_'));
+                name == RATE || channel.is_some_and(|channel| channel.starts_with(direction))
+            })
+            .min_by_key(|name| (name != RATE, name.len(), name.clone()))
+    }
+
+    /// Of how many bytes a block has to be a multiple, if the device says.
+    pub(super) fn length_align(&self, buffer: u32) -> u64 {
+        let align = self.read(&format!("buffer{buffer}/length_align_bytes"));
+        align.ok().and_then(|align| align.parse().ok()).filter(|align| *align > 0).unwrap_or(1)
+    }
+
+    /// Opens an attribute that counts.
+    pub(super) fn counter(&self, attribute: &str) -> Counter {
+        Counter(fs::File::open(self.folder.join(attribute)).ok())
+    }
+
+    /// Reads an attribute, without the line's end.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`]: `ENOENT` if the device has no such attribute.
+    pub fn read(&self, attribute: &str) -> Result<String> {
+        read(&self.folder.join(attribute)).map_err(|error| self.error("read", attribute, &error))
+    }
+
+    /// Writes an attribute.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`]: `ENOENT` if the device has no such attribute, `EINVAL` if it does not
+    /// take the value, `EACCES` if this user may not, `EBUSY` while samples flow.
+    pub fn write(&self, attribute: &str, value: &str) -> Result<()> {
+        let path = self.folder.join(attribute);
+        // Without O_CREAT, of which sysfs says EACCES.
+        let written = fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(value.as_bytes()));
+        written.map_err(|error| self.error("set", attribute, &error))
+    }
+
+    fn error(&self, call: &'static str, attribute: &str, error: &io::Error) -> Error {
+        failed(&self.name, format!("{call} {attribute}"), Errno::from(error))
+    }
+
+    /// The channels of a buffer in the order in which a frame has their samples, timestamps too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`]: `ENOENT` if there is no such buffer.
+    pub fn channels(&self, buffer: u32) -> Result<Vec<Channel>> {
+        let folder = format!("buffer{buffer}");
+        let entries = fs::read_dir(self.folder.join(&folder))
+            .map_err(|error| self.error("list", &folder, &error))?;
+        let mut channels = Vec::new();
+        for entry in entries.flatten() {
+            let Some(name) = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| Some(name.strip_suffix("_en")?.to_owned()))
+            else {
+                continue;
+            };
+            let attribute = |what| self.read(&format!("{folder}/{name}_{what}"));
+            let format = Format::parse(&attribute("type")?);
+            // To leave one out would be to be wrong about the frames.
+            let (Ok(index), Some(format)) = (attribute("index")?.parse(), format) else {
+                let call = format!("understand the type of {name}");
+                return Err(failed(&self.name, call, Os::PROTO));
+            };
+            channels.push(Channel { name, index, format });
+        }
+        channels.sort_by_key(|channel| channel.index);
+        Ok(channels)
+    }
+
+    /// Whether samples go into a buffer of the device, and not out of it. Kernels before 5.17 do
+    /// not say: the names of channels do.
+    pub fn is_output(&self, buffer: u32) -> bool {
+        match self.read(&format!("buffer{buffer}/direction")) {
+            Ok(direction) => direction == "out",
+            Err(_) => self.channels(buffer).is_ok_and(|channels| {
+                channels.iter().any(|channel| channel.name.starts_with("out_"))
+            }),
+        }
+    }
+
+    /// Chooses the channels that frames have samples of.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`]: `EBUSY` while samples flow, `EINVAL` for a set that the device does not
+    /// offer.
+    pub fn choose(&self, buffer: u32, wanted: &[Channel]) -> Result<()> {
+        let all = self.channels(buffer)?;
+        // First off, then on: a device may not offer what would be chosen in between.
+        for on in ["0", "1"] {
+            for channel in all.iter().filter(|channel| wanted.contains(channel) == (on == "1")) {
+                self.write(&format!("buffer{buffer}/{}_en", channel.name), on)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a frame that has samples of these channels: each lies at a multiple of its own size,
+/// and the frame is a multiple of the largest.
+pub fn frame_bytes(channels: &[Channel]) -> u64 {
+    let mut end = 0_u64;
+    let mut largest = 1;
+    for channel in channels {
+        let bytes = channel.format.bytes();
+        end = end.next_multiple_of(bytes) + bytes;
+        largest = largest.max(bytes);
+    }
+    end.next_multiple_of(largest)
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    Ok(fs::read_to_string(path)?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel(index: u32, format: &str) -> Channel {
+        let format = Format::parse(format).expect("a format");
+        Channel { name: format!("in_voltage{index}"), index, format }
+    }
+
+    #[test]
+    fn formats() {
+        let format = Format::parse("le:s12/16>>4\n").expect("a format");
+        assert_eq!(
+            format,
+            Format {
+                big_endian: false,
+                kind: Kind::Signed,
+                bits: 12,
+                storage_bits: 16,
+                shift: 4,
+                repeat: 1
+            }
+        );
+        let repeated = Format::parse("be:u32/32X4>>0").expect("a format");
+        assert_eq!((repeated.repeat, repeated.bytes(), repeated.big_endian), (4, 16, true));
+        assert_eq!(Format::parse("le:s64/64").map(|format| format.shift), Some(0));
+        let radio = Format::parse("le:S12/16>>0").expect("as cf-ad9361-lpc has it");
+        assert_eq!((radio.kind, radio.bits, radio.shift), (Kind::Signed, 12, 0));
+        assert_eq!(Format::parse("le:f32/32>>0").map(|format| format.kind), Some(Kind::Float));
+        for bad in [
+            "",
+            "le:u8/256>>0",
+            "le:u4294967295/8>>1",
+            "le",
+            "le:x12/16>>4",
+            "le:s12/15>>4",
+            "le:s16/16>>4",
+            "le:s/16",
+            "le:u8/0",
+        ] {
+            assert_eq!(Format::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn frames_are_aligned() {
+        let two = channel(0, "le:s12/16>>4");
+        let eight = channel(2, "le:s64/64>>0");
+        assert_eq!(frame_bytes(&[]), 0);
+        assert_eq!(frame_bytes(std::slice::from_ref(&two)), 2);
+        assert_eq!(frame_bytes(&[two.clone(), channel(1, "le:s24/32>>0")]), 8);
+        assert_eq!(frame_bytes(&[two, eight]), 16);
+    }
+
+    #[test]
+    fn a_device_in_a_folder() {
+        let root = tempfile::tempdir().expect("a folder");
+        let device = root.path().join("iio:device3");
+        fs::create_dir_all(device.join("buffer0")).expect("folders");
+        let put = |name: &str, text: &str| fs::write(device.join(name), text).expect("written");
+        put("name", "adc\n");
+        put("label", "antenna\n");
+        for (index, name) in ["in_voltage1", "in_voltage0"].iter().enumerate() {
+            put(&format!("buffer0/{name}_en"), "0\n");
+            put(&format!("buffer0/{name}_index"), &format!("{}\n", 1 - index));
+            put(&format!("buffer0/{name}_type"), "le:s16/16>>0\n");
+        }
+        for wanted in ["adc", "antenna", "iio:device3", "3"] {
+            assert!(Device::find_in(root.path(), wanted).is_some(), "{wanted}");
+        }
+        assert!(Device::find_in(root.path(), "33").is_none());
+        let device = Device::find_in(root.path(), "adc").expect("found");
+        let channels = device.channels(0).expect("channels");
+        let names: Vec<_> = channels.iter().map(|channel| &*channel.name).collect();
+        assert_eq!(names, ["in_voltage0", "in_voltage1"]);
+        device.choose(0, &channels[1..]).expect("chosen");
+        assert!(device.write("no_such", "1").is_err());
+        assert_eq!(device.read("buffer0/in_voltage0_en").expect("read"), "0");
+        assert_eq!(device.read("buffer0/in_voltage1_en").expect("read"), "1");
+        assert_eq!(device.rate(0), None);
+        for (name, value) in [
+            ("in_voltage_oversampling_frequency", "1"),
+            ("out_voltage_sampling_frequency", "2"),
+            ("in_voltage_sampling_frequency_available", "3 4"),
+            ("in_voltage_sampling_frequency", "3"),
+            ("in_voltage0_sampling_frequency", "5"),
+        ] {
+            put(name, value);
+        }
+        assert_eq!((device.rate(0), device.rates(0).as_deref()), (Some(3.0), Some("3 4")));
+        device.set_rate(0, 4.5).expect("set");
+        assert_eq!(device.rate(0), Some(4.5));
+        put("buffer0/in_voltage2_en", "0\n");
+        put("buffer0/in_voltage2_index", "2\n");
+        put("buffer0/in_voltage2_type", "odd\n");
+        let odd = device.channels(0).expect_err("a type of which we know nothing");
+        assert!(odd.to_string().contains("in_voltage2"), "{odd}");
+        let error = device.read("sampling_frequency").expect_err("there is none");
+        assert!(error.to_string().contains("sampling_frequency"), "{error}");
+        assert!(device.channels(1).is_err());
+    }
+}

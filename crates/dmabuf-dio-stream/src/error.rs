@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What can go wrong with a stream, and what to do about it.
+
+use std::path::PathBuf;
+
+use dmabuf_dio::Errno;
+
+/// `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong. The text is one line that says what failed; [`hint`](Error::hint) is one line
+/// that says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A buffer or a file is at fault.
+    #[error(transparent)]
+    Transfer(#[from] dmabuf_dio::Error),
+
+    /// A device of a stream does not do what it is asked to.
+    #[error("{device}: cannot {call}: {errno}")]
+    Stream {
+        /// Its name.
+        device: String,
+        /// `"attach a block"`, `"read sampling_frequency"`, ...
+        call: String,
+        /// As the kernel gave it.
+        errno: Errno,
+    },
+
+    /// A file of samples is no whole number of frames.
+    #[error("{}: its {length} bytes are no whole number of frames of {frame} bytes", path.display())]
+    CutFrame {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        length: u64,
+        /// Bytes of a frame.
+        frame: u64,
+    },
+}
+
+impl Error {
+    /// One line that says what to do.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Transfer(error) => error.hint(),
+            Self::Stream { errno, .. } => stream_hint(*errno).into(),
+            Self::CutFrame { path, length, frame } => format!(
+                "choose the channels that are in it, or cut what is too much: truncate -s {} {}",
+                length / frame * frame,
+                path.display()
+            ),
+        }
+    }
+
+    /// The kernel's error number, where there is one.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Transfer(error) => error.errno(),
+            Self::Stream { errno, .. } => Some(*errno),
+            Self::CutFrame { .. } => None,
+        }
+    }
+}
+
+fn stream_hint(errno: Errno) -> &'static str {
+    match errno.raw() {
+        libc::EACCES => "as root, or with a udev rule that gives this user the device",
+        libc::EBUSY => "something else uses the device: end it first",
+        libc::EPERM | libc::ENOTTY => {
+            "the device has no dma-bufs (they need Linux 6.11 and a driver with a DMA buffer)"
+        }
+        libc::ENODEV => "the device is gone, or somebody has stopped it",
+        libc::EINVAL => {
+            "the device does not offer that: other channels (fewer at once), another rate or length, a \
+             trigger that has to be set first?"
+        }
+        libc::ENOMEM => "free memory, or choose smaller or fewer blocks",
+        libc::EMFILE | libc::ENFILE => "allow more open files, two for each block: ulimit -n",
+        libc::ETIMEDOUT => "see why the other end takes nothing any more",
+        libc::EOPNOTSUPP => "the device, or its buffer, is for the other direction",
+        libc::ESHUTDOWN => "there is no host: plug it in and start again",
+        libc::EPIPE | libc::ECONNRESET => "the other end has closed the connection: start it again",
+        libc::ENOENT => "see what the device has: iio_info, or ls /sys/bus/iio/devices/*",
+        libc::ENOSPC => "free space on the file system",
+        libc::EOVERFLOW => "choose more or larger blocks, or a faster sink",
+        _ => "see dmesg for what the kernel says about it",
+    }
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Blocks that are queued on a device as dma-bufs, and are done when a fence says so.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use dmabuf_dio_sys::dmabuf::{self, Access};
+use dmabuf_dio_sys::sync_file;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno as Os;
+
+use crate::error::Result;
+use crate::ring::{Claim, Ring};
+use crate::wait::Wait;
+use crate::{Filled, attached, failed};
+
+/// What takes dma-bufs: a buffer of an IIO device, an endpoint of a USB function.
+pub(super) trait Port {
+    /// What error messages call it.
+    fn name(&self) -> &str;
+    fn attach(&self, dmabuf: BorrowedFd<'_>) -> rustix::io::Result<()>;
+    fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()>;
+    /// Whether the device is there and has not called off what is queued.
+    fn is_running(&self) -> bool;
+}
+
+/// A block that the device has.
+#[derive(Debug)]
+struct Queued {
+    filled: Filled,
+    /// The `sync_file` of the fence that the device signals. It is taken right after the block was
+    /// queued: later the dma-buf would not tell any more how the work ended.
+    done: OwnedFd,
+}
+
+impl Queued {
+    /// Polls first: to be asked for its status a `sync_file` composes its name each time.
+    fn is_done(&self) -> rustix::io::Result<bool> {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut [PollFd::new(&self.done, PollFlags::IN)], Some(&at_once)) {
+            Ok(0) | Err(Os::INTR) => Ok(false),
+            Ok(_) => sync_file::status(self.done.as_fd()),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+/// The blocks that a device has, in order.
+///
+/// Field order: fences go before the port. The lock of a fence of functionfs (7.3) lies in what the
+/// endpoint has of the block, and closing a `sync_file` that was polled takes it.
+#[derive(Debug)]
+pub(super) struct Fenced<P> {
+    queued: VecDeque<Queued>,
+    pub(super) port: P,
+    /// What the device's access keeps others from.
+    wait_for: Access,
+    ring: Option<Arc<Ring>>,
+}
+
+impl<P: Port> Fenced<P> {
+    /// A device that fills blocks.
+    pub(super) fn filling(port: P) -> Self {
+        Self { port, wait_for: Access::Read, ring: None, queued: VecDeque::new() }
+    }
+
+    /// A device that reads blocks.
+    pub(super) fn emptying(port: P) -> Self {
+        Self { port, wait_for: Access::Write, ring: None, queued: VecDeque::new() }
+    }
+
+    /// Attaches all blocks. The device keeps them until the port is closed.
+    pub(super) fn attach(&mut self, ring: &Arc<Ring>) -> Result<(), Os> {
+        for block in ring.blocks() {
+            self.port.attach(block.as_fd())?;
+        }
+        self.ring = Some(Arc::clone(ring));
+        Ok(())
+    }
+
+    /// Queues a block.
+    pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {
+        let claim = self.claim(filled)?;
+        let (queued, _) = self.enqueue(claim, claim.bytes())?;
+        self.queued.push_back(queued);
+        Ok(())
+    }
+
+    /// Queues a block, of which the device fills a multiple of `align` bytes: it may want more than
+    /// anybody asks for. Returns whether it had nothing left to do by then, or may have had.
+    pub(super) fn queue_and_look(&mut self, filled: Filled, align: u64) -> Result<bool> {
+        let claim = self.claim(filled)?;
+        let whole =
+            self.claim(Filled { bytes: claim.bytes().next_multiple_of(align), ..filled })?;
+        let (queued, done) = self.enqueue(claim, whole.bytes())?;
+        let was_idle = self.is_idle()?;
+        if done && !was_idle {
+            // Before the one ahead of it: the driver has refused it. ENQUEUE does not say so, and
+            // of a fence that is over the dma-buf does not tell how it ended.
+            return Err(failed(self.port.name(), "fill a block", Os::IO));
+        }
+        self.queued.push_back(queued);
+        Ok(was_idle)
+    }
+
+    fn claim(&self, filled: Filled) -> Result<Claim> {
+        attached(self.ring.as_ref(), self.port.name())?.claim(filled)
+    }
+
+    /// Returns whether the block is done already, too.
+    fn enqueue(&self, claim: Claim, length: u64) -> Result<(Queued, bool)> {
+        let block = attached(self.ring.as_ref(), self.port.name())?.block(claim.block()).as_fd();
+        self.port
+            .enqueue(block, length)
+            .map_err(|errno| failed(self.port.name(), "queue a block", errno))?;
+        let done = dmabuf::export_sync_file(block, self.wait_for)
+            .map_err(|errno| failed(self.port.name(), "get a fence", errno))?;
+        let queued = Queued { filled: claim.filled(), done };
+        let done = queued.is_done().map_err(|errno| self.ended(errno))?;
+        if done && !self.port.is_running() {
+            // Called off before its fence was taken, which then does not tell how it ended.
+            return Err(self.ended(Os::NODEV));
+        }
+        Ok((queued, done))
+    }
+
+    /// Whether every block that was queued is done.
+    pub(super) fn is_idle(&self) -> Result<bool> {
+        let last = self.queued.back().map_or(Ok(true), Queued::is_done);
+        last.map_err(|errno| self.ended(errno))
+    }
+
+    /// The block that was queued first, if it is done.
+    pub(super) fn take(&mut self) -> Result<Option<Filled>> {
+        match self.queued.front().map(Queued::is_done) {
+            Some(Ok(true)) => Ok(self.queued.pop_front().map(|queued| queued.filled)),
+            Some(Err(errno)) => Err(self.ended(errno)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The device has called a block off, which it says by one number or the other.
+    fn ended(&self, errno: Os) -> crate::Error {
+        let errno = if errno == Os::INTR { Os::NODEV } else { errno };
+        failed(self.port.name(), "finish a block", errno)
+    }
+
+    pub(super) fn first(&self) -> Option<Wait<'_>> {
+        let first = self.queued.front()?;
+        Some(Wait::readable(first.done.as_fd()))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// Forgets what the device has called off. What it was done with can still be taken.
+    pub(super) fn keep_done(&mut self) {
+        let done = self.queued.iter().take_while(|queued| queued.is_done() == Ok(true)).count();
+        self.queued.truncate(done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+
+    /// A device that signals the fence of a block, or calls it off, before anybody can have it.
+    struct AtOnce {
+        running: bool,
+    }
+
+    impl Port for AtOnce {
+        fn name(&self) -> &'static str {
+            "a device"
+        }
+
+        fn attach(&self, _: BorrowedFd<'_>) -> rustix::io::Result<()> {
+            Ok(())
+        }
+
+        fn enqueue(&self, _: BorrowedFd<'_>, _: u64) -> rustix::io::Result<()> {
+            Ok(())
+        }
+
+        fn is_running(&self) -> bool {
+            self.running
+        }
+    }
+
+    #[test]
+    fn what_a_device_has_called_off_at_once_is_not_filled() {
+        let Ok(ring) = Ring::new(1, 4096) else {
+            println!("skipped: no heap");
+            return;
+        };
+        let (ring, filled) = (Arc::new(ring), Filled { block: 0, bytes: 4096 });
+        for running in [true, false] {
+            let mut blocks = Fenced::filling(AtOnce { running });
+            blocks.attach(&ring).expect("attached");
+            let looked = blocks.queue_and_look(filled, 8);
+            let mut blocks = Fenced::emptying(AtOnce { running });
+            blocks.attach(&ring).expect("attached");
+            let queued = blocks.queue(filled);
+            if running {
+                assert!(looked.expect("queued"), "nothing was queued before");
+                queued.expect("queued");
+                assert_eq!(blocks.take().expect("no error"), Some(filled));
+            } else {
+                for error in [looked.map(|_| ()), queued] {
+                    let error = error.expect_err("it is gone");
+                    assert!(matches!(error, Error::Stream { .. }), "{error}");
+                    assert_eq!(error.errno().map(dmabuf_dio::Errno::raw), Some(libc::ENODEV));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files that blocks are written to and read from.
+//!
+//! With the module's slots it is one `io_uring` to whose requests the blocks' pages are lent once.
+//! Without them a thread makes a transfer of each block, by the best way that works for those.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno as Os;
+
+use crate::error::{Error, Result};
+use crate::lent::{Lent, Part};
+use crate::ring::{Claim, Ring};
+use crate::wait::Wait;
+use crate::worker::Worker;
+use crate::{Filled, Sink, Source, attached, failed};
+use dmabuf_dio::Direction;
+use dmabuf_dio::lend::{Access, File, Ring as LentRing};
+use dmabuf_dio::{Backend, OneByOne, Refusal};
+
+/// Room that is made at a time ahead of what is written, at least.
+const ROOM: u64 = 64 << 20;
+
+/// Blocks on their way to a file or from it.
+#[derive(Debug)]
+struct Blocks {
+    file: Arc<File>,
+    direction: Direction,
+    ring: Option<Arc<Ring>>,
+    how: Option<Method>,
+    queue: VecDeque<Part>,
+    /// Bytes that were queued.
+    queued: u64,
+    /// Bytes that were taken.
+    taken: u64,
+}
+
+#[derive(Debug)]
+enum Method {
+    Lent(Box<Lent>),
+    /// And why nothing could be lent.
+    OneByOne(Worker, Arc<OneByOne>, Refusal),
+}
+
+impl Blocks {
+    fn new(file: File, direction: Direction) -> Self {
+        let (file, queue) = (Arc::new(file), VecDeque::new());
+        Self { file, direction, ring: None, how: None, queue, queued: 0, taken: 0 }
+    }
+
+    fn name(&self) -> String {
+        self.file.path().display().to_string()
+    }
+
+    /// What the CPU would do to a block, were it the one that moves it. What was in one that is
+    /// filled is of no use: it need not be brought back.
+    fn access(&self) -> Access {
+        match self.direction {
+            Direction::Load => Access::Write,
+            Direction::Save => Access::Read,
+        }
+    }
+
+    fn how(&self) -> String {
+        match &self.how {
+            None => "a file".into(),
+            Some(Method::Lent(lent)) => lent.how(),
+            Some(Method::OneByOne(_, one_by_one, why)) => how(one_by_one.backend(), why),
+        }
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
+        self.queue.clear();
+        self.how = Some(match LentRing::lending(ring.blocks(), self.direction, self.file.fd()) {
+            Ok(lent) => Method::Lent(Box::new(Lent::new(lent, ring, &self.file, self.direction))),
+            Err(error) => {
+                let one_by_one = Arc::new(OneByOne::new(Arc::clone(&self.file), self.direction));
+                let (by_thread, blocks) = (Arc::clone(&one_by_one), Arc::clone(ring));
+                let mut offset = 0;
+                let work = move |claim: Claim| {
+                    by_thread.transfer(blocks.block(claim.block()), claim.bytes(), offset)?;
+                    offset += claim.bytes();
+                    Ok(())
+                };
+                let worker = Worker::start(work)
+                    .map_err(|errno| failed(&self.name(), "start a thread", errno))?;
+                Method::OneByOne(worker, one_by_one, error.into())
+            }
+        });
+        self.ring = Some(Arc::clone(ring));
+        Ok(())
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<()> {
+        let access = self.access();
+        let ring = attached(self.ring.as_ref(), &self.name())?;
+        let claim = ring.claim(filled)?;
+        let part = Part { claim, offset: self.queued, done: 0 };
+        match &mut self.how {
+            None => {}
+            Some(Method::OneByOne(worker, ..)) => worker.queue(claim),
+            Some(Method::Lent(lent)) => {
+                ring.block(claim.block()).begin_cpu_access(access)?;
+                if self.direction == Direction::Load {
+                    lent.read(&part)?;
+                }
+            }
+        }
+        self.queued += filled.bytes;
+        self.queue.push_back(part);
+        self.write()
+    }
+
+    /// Writes what is queued, if nothing is on its way.
+    fn write(&mut self) -> Result<()> {
+        match (&mut self.how, self.direction) {
+            (Some(Method::Lent(lent)), Direction::Save) => lent.write(&mut self.queue.iter_mut()),
+            _ => Ok(()),
+        }
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>> {
+        let access = self.access();
+        match &mut self.how {
+            None => return Ok(None),
+            Some(Method::OneByOne(worker, ..)) => match worker.take() {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    // Of those behind it none is written or read any more.
+                    self.queue.clear();
+                    return Err(error);
+                }
+            },
+            Some(Method::Lent(lent)) => {
+                while let Some(completion) = lent.ring.complete() {
+                    let offset = completion.user_data();
+                    let part = self.queue.iter_mut().find(|part| part.offset == offset);
+                    match self.direction {
+                        Direction::Save => {
+                            lent.completed(completion, part, ("write", Os::NOSPC))?;
+                        }
+                        Direction::Load => {
+                            let Some(part) = part else { continue };
+                            lent.completed(completion, Some(&mut *part), ("read all", Os::NODATA))?;
+                            if !part.is_done() {
+                                lent.read(part)?;
+                            }
+                        }
+                    }
+                }
+                self.write()?;
+                if !self.queue.front().is_some_and(Part::is_done) {
+                    return Ok(None);
+                }
+            }
+        }
+        let Some(Part { claim, .. }) = self.queue.pop_front() else { return Ok(None) };
+        let filled = claim.filled();
+        if let Some(Method::Lent(lent)) = &self.how {
+            lent.blocks.block(filled.block).end_cpu_access(access)?;
+        }
+        self.taken += filled.bytes;
+        Ok(Some(filled))
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        match self.how.as_ref()? {
+            Method::Lent(lent) => lent.ready(),
+            Method::OneByOne(worker, ..) => worker.ready(),
+        }
+    }
+
+    /// Waits for what is on its way and forgets what is queued.
+    fn stop(&mut self) {
+        match &mut self.how {
+            None => {}
+            Some(Method::Lent(lent)) => lent.settle(),
+            Some(Method::OneByOne(worker, ..)) => worker.stop(),
+        }
+        self.queue.clear();
+    }
+}
+
+/// How blocks go one by one.
+fn how(backend: Option<Backend>, why: &Refusal) -> String {
+    match backend {
+        Some(Backend::Buffered) => format!("copied by the CPU: {}", why.reason),
+        Some(backend) => format!("{backend}, a block at a time: {}", why.reason),
+        None => "a file".into(),
+    }
+}
+
+/// Writes blocks one behind the other.
+///
+/// At every moment, even if the process is killed, the file has the first part of what was
+/// captured and nothing else: a block is begun when the one before is written, and the file grows
+/// with that. Room on the disk is made ahead of it, so that the file lies in few pieces.
+#[derive(Debug)]
+pub struct FileSink(Blocks);
+
+impl FileSink {
+    /// Creates the file; one that is there is emptied. Block devices are written from their start.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Transfer`].
+    pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
+        Ok(Self(Blocks::new(File::create(path)?, Direction::Save)))
+    }
+
+    /// Makes room for all that is known to come.
+    fn reserve(&self, bytes: u64) -> Result<()> {
+        let file = &self.0.file;
+        let reserved = file.check_size(bytes).and_then(|()| {
+            let keep = FallocateFlags::KEEP_SIZE;
+            Ok(rustix::fs::fallocate(file.fd(), keep, 0, bytes)?)
+        });
+        match reserved {
+            Err(errno) if matches!(errno.raw(), libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
+                Err(failed(&self.0.name(), format!("make room for {bytes} bytes"), errno))
+            }
+            // Not every file system can.
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Sink for FileSink {
+    fn how(&self) -> String {
+        self.0.how()
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>, expected: Option<u64>) -> Result<()> {
+        let expected = expected.unwrap_or(0);
+        self.0.attach(ring)?;
+        if self.0.file.is_device() {
+            return Ok(());
+        }
+        if expected > 0 {
+            self.reserve(expected)?;
+        }
+        if let Some(Method::Lent(lent)) = &mut self.0.how
+            && expected == 0
+        {
+            lent.make_room(0, ROOM.max(4 * ring.size()));
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<()> {
+        self.0.queue(filled)
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>> {
+        self.0.take()
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        self.0.ready()
+    }
+
+    fn queued(&self) -> usize {
+        self.0.queue.len()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.0.stop();
+        let file = &self.0.file;
+        let call = |what, errno| failed(&self.0.name(), what, errno);
+        if !file.is_device() {
+            // Of a block that failed there may be a part, and behind the end there is room.
+            rustix::fs::ftruncate(file.fd(), self.0.taken)
+                .map_err(|errno| call("cut it to its length", errno))?;
+        }
+        rustix::fs::fsync(file.fd()).map_err(|errno| call("make it durable", errno))?;
+        if !file.is_device() {
+            sync_folder(file.path());
+        }
+        Ok(())
+    }
+}
+
+/// Makes the name of a new file durable, where that can be done.
+fn sync_folder(path: &Path) {
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    if let Ok(folder) = std::fs::File::open(folder) {
+        let _ = folder.sync_all();
+    }
+}
+
+/// Reads blocks one behind the other, as many at once as there are.
+#[derive(Debug)]
+pub struct FileSource {
+    blocks: Blocks,
+    frame: u64,
+    len: u64,
+}
+
+impl FileSource {
+    /// Opens a file with frames of `frame` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Transfer`]; [`Error::CutFrame`].
+    pub fn open(path: impl Into<PathBuf>, frame: u64) -> Result<Self> {
+        let file = File::open_path(path, Direction::Load)?;
+        let (len, frame) = (file.end()?, frame.max(1));
+        if !len.is_multiple_of(frame) {
+            return Err(Error::CutFrame { path: file.path().to_owned(), length: len, frame });
+        }
+        Ok(Self { blocks: Blocks::new(file, Direction::Load), frame, len })
+    }
+}
+
+impl Source for FileSource {
+    fn frame(&self) -> u64 {
+        self.frame
+    }
+
+    fn how(&self) -> String {
+        self.blocks.how()
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
+        self.blocks.attach(ring)
+    }
+
+    fn start(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {
+        self.blocks.queue(Filled { block, bytes })?;
+        Ok(false)
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>> {
+        self.blocks.take()
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        self.blocks.ready()
+    }
+
+    fn queued(&self) -> usize {
+        self.blocks.queue.len()
+    }
+
+    fn len(&self) -> Option<u64> {
+        Some(self.len)
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.blocks.stop();
+        Ok(())
+    }
+}

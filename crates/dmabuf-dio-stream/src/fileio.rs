@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `read()` and `write()` on a device that takes no dma-bufs: the CPU copies every byte.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno as Os;
+
+use crate::error::Result;
+use crate::ring::{Claim, Ring};
+use crate::wait::Wait;
+use crate::{Filled, failed};
+use dmabuf_dio::Errno;
+use dmabuf_dio::lend::{Access, Mapping};
+
+/// Blocks in user space, copied from or to a descriptor.
+#[derive(Debug)]
+pub(super) struct Fileio {
+    name: String,
+    why: Os,
+    /// Non-blocking.
+    fd: OwnedFd,
+    ring: Arc<Ring>,
+    mappings: Vec<Mapping>,
+    queued: VecDeque<Claim>,
+    /// Bytes of the first block that were copied.
+    done: u64,
+}
+
+impl Fileio {
+    pub(super) fn new(name: &str, fd: BorrowedFd<'_>, ring: &Arc<Ring>, why: Os) -> Result<Self> {
+        let call = |what, errno| failed(name, what, errno);
+        let fd = rustix::io::fcntl_dupfd_cloexec(fd, 3)
+            .map_err(|errno| call("duplicate its descriptor", errno))?;
+        let flags = rustix::fs::fcntl_getfl(&fd).map_err(|errno| call("read flags", errno))?;
+        rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)
+            .map_err(|errno| call("set flags", errno))?;
+        let mappings: Result<Vec<_>> =
+            ring.blocks().iter().map(|block| Ok(block.mapping(true)?)).collect();
+        Ok(Self {
+            name: name.into(),
+            why,
+            fd,
+            ring: Arc::clone(ring),
+            mappings: mappings?,
+            queued: VecDeque::new(),
+            done: 0,
+        })
+    }
+
+    pub(super) fn how(&self) -> String {
+        let name = &self.name;
+        let why = Errno::from(self.why);
+        format!("IIO, copied by the CPU: {name} takes no dma-bufs ({why})")
+    }
+
+    pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {
+        self.queued.push_back(self.ring.claim(filled)?);
+        Ok(())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queued.len()
+    }
+
+    pub(super) fn ready(&self) -> Option<Wait<'_>> {
+        self.queued.front()?;
+        Some(Wait::ready(self.fd.as_fd()))
+    }
+
+    /// Reads into the first block what there is. Returns the block if it is full then.
+    pub(super) fn read(&mut self) -> Result<Option<Filled>> {
+        self.copy("read", Access::Write, Mapping::receive)
+    }
+
+    /// Writes of the first block what there is room for. Returns the block if that was all.
+    pub(super) fn write(&mut self) -> Result<Option<Filled>> {
+        self.copy("write", Access::Read, Mapping::give)
+    }
+
+    /// After the device has stopped: keeps of the first block the frames that were read, and
+    /// forgets the others.
+    pub(super) fn keep_read(&mut self, frame: u64) {
+        let bytes = self.done / frame * frame;
+        self.queued.truncate(usize::from(bytes > 0));
+        if let Some(first) = self.queued.front_mut() {
+            *first = first.first(bytes);
+            self.done = bytes;
+        }
+    }
+
+    fn copy(
+        &mut self,
+        call: &str,
+        access: Access,
+        some: impl Fn(&Mapping, u64, u64, BorrowedFd<'_>) -> Result<u64, Errno>,
+    ) -> Result<Option<Filled>> {
+        let Some(&claim) = self.queued.front() else { return Ok(None) };
+        if self.done == claim.bytes() {
+            // What was read until the device was stopped.
+            self.done = 0;
+            return Ok(self.queued.pop_front().map(Claim::filled));
+        }
+        // The claim is in the block, all of which is mapped.
+        let left = claim.bytes() - self.done;
+        let mapping = &self.mappings[claim.block()];
+        let block = self.ring.block(claim.block());
+        block.begin_cpu_access(access)?;
+        let result = some(mapping, self.done, left, self.fd.as_fd());
+        block.end_cpu_access(access)?;
+        match result {
+            Ok(0) => Err(failed(&self.name, call, Os::NODEV)),
+            Ok(moved) => {
+                self.done += moved;
+                if self.done < claim.bytes() {
+                    return Ok(None);
+                }
+                self.done = 0;
+                Ok(self.queued.pop_front().map(Claim::filled))
+            }
+            Err(errno) if is_for_now(errno) => Ok(None),
+            Err(errno) => Err(failed(&self.name, call, errno)),
+        }
+    }
+}
+
+fn is_for_now(errno: Errno) -> bool {
+    matches!(errno.raw(), libc::EAGAIN | libc::EINTR)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use dmabuf_dio::Error;
+
+    use crate::Error as StreamError;
+
+    /// A device that is one end of a pair, and the other end.
+    fn device(ring: &Arc<Ring>) -> (Fileio, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let device = Fileio::new("device", ours.as_fd(), ring, Os::NOTTY).expect("a device");
+        (device, theirs)
+    }
+
+    #[test]
+    fn nothing_is_read_behind_a_block() {
+        let ring = Arc::new(Ring::of_memfds(2, 4096));
+        let (mut source, mut device) = device(&ring);
+        for bytes in [4097, 1 << 20, u64::MAX] {
+            let result = source.queue(Filled { block: 0, bytes });
+            assert!(
+                matches!(result, Err(StreamError::Transfer(Error::RangeBeyondBuffer { .. }))),
+                "{result:?}"
+            );
+        }
+        assert!(matches!(
+            source.queue(Filled { block: 2, bytes: 1 }),
+            Err(StreamError::Transfer(Error::Setting { .. }))
+        ));
+        assert_eq!(source.len(), 0, "nothing is queued");
+        device.write_all(&[7; 10_000]).expect("samples");
+        assert_eq!(source.read().expect("nothing to do"), None);
+        let filled = Filled { block: 0, bytes: 4096 };
+        source.queue(filled).expect("queued");
+        assert_eq!(source.read().expect("read"), Some(filled));
+        assert_eq!(ring.block(0).map().expect("a view").to_vec().expect("all"), [7; 4096]);
+        assert_eq!(ring.block(1).map().expect("a view").to_vec().expect("all"), [0; 4096]);
+    }
+
+    #[test]
+    fn nothing_is_written_from_behind_a_block() {
+        let ring = Arc::new(Ring::of_memfds(1, 4096));
+        let (mut sink, mut device) = device(&ring);
+        assert!(sink.queue(Filled { block: 0, bytes: 4097 }).is_err());
+        let filled = Filled { block: 0, bytes: 100 };
+        sink.queue(filled).expect("queued");
+        assert_eq!(sink.write().expect("written"), Some(filled));
+        drop(sink);
+        let mut bytes = Vec::new();
+        device.read_to_end(&mut bytes).expect("all of it");
+        assert_eq!(bytes, [0; 100]);
+    }
+
+    #[test]
+    fn of_a_block_that_was_not_full_whole_frames_are_kept() {
+        let ring = Arc::new(Ring::of_memfds(2, 4096));
+        let (mut source, mut device) = device(&ring);
+        for block in 0..2 {
+            source.queue(Filled { block, bytes: 4096 }).expect("queued");
+        }
+        device.write_all(&[7; 21]).expect("samples");
+        assert_eq!(source.read().expect("read"), None);
+        source.keep_read(8);
+        assert_eq!(source.read().expect("kept"), Some(Filled { block: 0, bytes: 16 }));
+        assert_eq!((source.len(), source.read().expect("nothing")), (0, None));
+    }
+}

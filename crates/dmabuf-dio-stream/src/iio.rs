@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Blocks into which an IIO device puts samples, and of which it puts them out.
+
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dmabuf_dio_sys::iio;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno as Os;
+
+use crate::device::{Channel, Counter, Device, frame_bytes};
+use crate::error::{Error, Result};
+use crate::fenced::{Fenced, Port};
+use crate::fileio::Fileio;
+use crate::ring::Ring;
+use crate::wait::Wait;
+use crate::{Filled, Sink, Source, failed};
+use dmabuf_dio::DmaBuf;
+
+/// Bytes that are copied at a time, at most.
+const COPIED: u64 = 256 << 10;
+/// How often it is looked whether a device still runs.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A buffer of a device. Closing it lets go of every block.
+#[derive(Debug)]
+struct Buffer {
+    device: Device,
+    number: u32,
+    frame: u64,
+    fd: OwnedFd,
+    running: bool,
+    /// Something was queued that the kernel would keep if the device were not started and stopped.
+    kept: Cell<bool>,
+    /// What the kernel says of `running`.
+    enabled: Counter,
+    looked: Cell<Instant>,
+}
+
+impl Buffer {
+    fn open(device: Device, number: u32, channels: &[Channel], output: bool) -> Result<Self> {
+        let failed = |call: &str, errno: Os| failed(device.name(), call, errno);
+        if device.is_output(number) != output {
+            let call = if output { "put samples out" } else { "take samples in" };
+            return Err(failed(call, Os::OPNOTSUPP));
+        }
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let node = rustix::fs::open(device.node(), flags, Mode::empty())
+            .map_err(|errno| failed("open", errno))?;
+        let fd = iio::get_fd(node.as_fd(), number as i32)
+            .map_err(|errno| failed("open the buffer", errno))?;
+        // The buffer is ours by now, but whoever had it last may have been killed: then it runs.
+        let enable = format!("buffer{number}/enable");
+        if device.read(&enable)? == "1" {
+            device.write(&enable, "0")?;
+        }
+        device.choose(number, channels)?;
+        let frame = frame_bytes(channels);
+        if frame == 0 {
+            return Err(failed("stream without a channel", Os::INVAL));
+        }
+        let enabled = device.counter(&enable);
+        let (kept, looked) = (Cell::new(false), Cell::new(Instant::now()));
+        Ok(Self { device, number, frame, fd, running: false, kept, enabled, looked })
+    }
+
+    fn enable(&mut self, on: bool) -> Result<()> {
+        if on != self.running {
+            let value = if on { "1" } else { "0" };
+            self.device.write(&format!("buffer{}/enable", self.number), value)?;
+            self.running = on;
+            self.kept.set(false);
+        }
+        Ok(())
+    }
+
+    /// Fails if the device is gone, or somebody has stopped it: a block that is queued from then on
+    /// never comes back. Looks not each time.
+    fn check(&self) -> Result<()> {
+        if self.looked.get().elapsed() >= LOOK {
+            self.looked.set(Instant::now());
+            if !self.is_running() {
+                return Err(failed(self.device.name(), "go on", Os::NODEV));
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops a device, unless there is none any more.
+    fn disable(&mut self) -> Result<()> {
+        if self.kept.take() && !self.running {
+            // Somebody else would get our blocks.
+            self.enable(true)?;
+        }
+        match self.enable(false) {
+            Err(Error::Stream { errno, .. })
+                if matches!(errno.raw(), libc::ENOENT | libc::ENODEV) =>
+            {
+                self.running = false;
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// How many frames the kernel's two buffers for `read()` and `write()` should have, for blocks
+    /// of `bytes`. What is in one that is not full nobody gets.
+    fn set_length(&self, bytes: u64) {
+        let frames = (2 * bytes.min(COPIED) / self.frame).max(2);
+        // A device that has another idea of it keeps that.
+        let _ = self.device.write(&format!("buffer{}/length", self.number), &frames.to_string());
+    }
+}
+
+impl Port for Buffer {
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    fn attach(&self, dmabuf: BorrowedFd<'_>) -> rustix::io::Result<()> {
+        iio::attach(self.fd.as_fd(), dmabuf)
+    }
+
+    fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()> {
+        iio::enqueue(self.fd.as_fd(), dmabuf, bytes, 0)?;
+        self.kept.set(true);
+        Ok(())
+    }
+
+    fn is_running(&self) -> bool {
+        !self.running || self.enabled.read() == Some(1)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // There is nobody to tell; the descriptor that is closed next does the rest.
+        let _ = self.disable();
+    }
+}
+
+/// How the samples get from the device into a block or back.
+#[derive(Debug)]
+struct Way {
+    blocks: Fenced<Buffer>,
+    /// For a device that takes no dma-bufs.
+    fileio: Option<Fileio>,
+    /// Bytes that a block has to be a multiple of, frames and what the device's DMA wants.
+    align: u64,
+}
+
+impl Way {
+    /// Attaches the blocks, or gets ready to copy.
+    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
+        match self.blocks.attach(ring) {
+            Ok(()) => self.check_align(ring),
+            // Not for this buffer; not in this kernel.
+            Err(errno @ (Os::PERM | Os::NOTTY)) => {
+                let buffer = &self.blocks.port;
+                buffer.set_length(ring.size());
+                let name = buffer.device.name();
+                self.fileio = Some(Fileio::new(name, buffer.fd.as_fd(), ring, errno)?);
+                Ok(())
+            }
+            Err(errno) => Err(failed(self.blocks.port.name(), "attach a block", errno)),
+        }
+    }
+
+    fn check_align(&mut self, ring: &Ring) -> Result<()> {
+        let buffer = &self.blocks.port;
+        let device = buffer.device.length_align(buffer.number);
+        self.align = buffer.frame * device / gcd(buffer.frame, device);
+        if !ring.size().is_multiple_of(self.align) {
+            let call = format!("use blocks of other than multiples of {} bytes", self.align);
+            return Err(failed(buffer.device.name(), call, Os::INVAL));
+        }
+        Ok(())
+    }
+
+    fn how(&self) -> String {
+        self.fileio.as_ref().map_or_else(|| "IIO, dma-buf".into(), Fileio::how)
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        self.fileio.as_ref().map_or_else(|| self.blocks.first(), Fileio::ready)
+    }
+
+    fn len(&self) -> usize {
+        self.fileio.as_ref().map_or_else(|| self.blocks.len(), Fileio::len)
+    }
+}
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Samples of an ADC.
+///
+/// The device moves them into the blocks by itself. One that takes no dma-bufs, or a kernel before
+/// 6.11, is read with `read()` instead, and [`how`](Source::how) says so.
+#[derive(Debug)]
+pub struct IioSource {
+    way: Way,
+    counter: Counter,
+}
+
+impl IioSource {
+    /// Opens a buffer of a device, for samples of these channels.
+    ///
+    /// A device may say in an attribute `lost_frames` how many frames it has lost since it was
+    /// started.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`]: `EACCES`, `EBUSY` if somebody else has it, `EOPNOTSUPP` if samples go the
+    /// other way, `EINVAL` if there is no channel.
+    pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
+        let counter = device.counter("lost_frames");
+        let blocks = Fenced::filling(Buffer::open(device, number, channels, false)?);
+        Ok(Self { way: Way { blocks, fileio: None, align: 1 }, counter })
+    }
+}
+
+impl Source for IioSource {
+    fn frame(&self) -> u64 {
+        self.way.blocks.port.frame
+    }
+
+    fn how(&self) -> String {
+        self.way.how()
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
+        self.way.attach(ring)
+    }
+
+    fn start(&mut self) -> Result<()> {
+        self.way.blocks.port.enable(true)
+    }
+
+    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {
+        let filled = Filled { block, bytes };
+        match &mut self.way.fileio {
+            None => self.way.blocks.queue_and_look(filled, self.way.align),
+            Some(fileio) => fileio.queue(filled).map(|()| false),
+        }
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>> {
+        let Some(fileio) = &mut self.way.fileio else {
+            let taken = self.way.blocks.take()?;
+            if taken.is_none() {
+                self.way.blocks.port.check()?;
+            }
+            return Ok(taken);
+        };
+        fileio.read()
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        self.way.ready()
+    }
+
+    fn queued(&self) -> usize {
+        self.way.len()
+    }
+
+    /// With `read()` the kernel has buffers of its own: when those are full is not to be seen.
+    fn is_dry(&self) -> Result<bool> {
+        if self.way.fileio.is_some() { Ok(false) } else { self.way.blocks.is_idle() }
+    }
+
+    fn tells_losses(&self) -> bool {
+        self.way.fileio.is_none() || self.counter.read().is_some()
+    }
+
+    fn lost(&mut self) -> Result<Option<u64>> {
+        Ok(self.counter.read())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        let stopped = self.way.blocks.port.disable();
+        self.way.blocks.keep_done();
+        if let Some(fileio) = &mut self.way.fileio {
+            fileio.keep_read(self.way.blocks.port.frame);
+        }
+        stopped
+    }
+}
+
+/// Puts samples out on a DAC.
+#[derive(Debug)]
+pub struct IioSink {
+    way: Way,
+}
+
+impl IioSink {
+    /// Opens a buffer of a device, for samples of these channels.
+    ///
+    /// # Errors
+    ///
+    /// As for [`IioSource::open`].
+    pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
+        let blocks = Fenced::emptying(Buffer::open(device, number, channels, true)?);
+        Ok(Self { way: Way { blocks, fileio: None, align: 1 } })
+    }
+}
+
+impl Sink for IioSink {
+    fn how(&self) -> String {
+        let end = match self.way.fileio {
+            Some(_) => "; what its last two buffers have at the end is not put out",
+            None => "",
+        };
+        self.way.how() + end
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<()> {
+        self.way.attach(ring)
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<()> {
+        match &mut self.way.fileio {
+            None => {
+                let name = self.way.blocks.port.name();
+                if !filled.bytes.is_multiple_of(self.way.align) {
+                    let call =
+                        format!("put out a length that is no multiple of {}", self.way.align);
+                    return Err(failed(name, call, Os::INVAL));
+                }
+                self.way.blocks.queue(filled)?;
+            }
+            Some(fileio) => fileio.queue(filled)?,
+        }
+        // With the first block in it there is something to put out.
+        self.way.blocks.port.enable(true)
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>> {
+        let taken = match &mut self.way.fileio {
+            None => self.way.blocks.take()?,
+            Some(fileio) => fileio.write()?,
+        };
+        if taken.is_none() {
+            self.way.blocks.port.check()?;
+        }
+        Ok(taken)
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        self.way.ready()
+    }
+
+    fn queued(&self) -> usize {
+        self.way.len()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.way.blocks.port.disable()
+    }
+}
+
+/// A DAC that puts the same samples out over and over, without anybody's help, until this ends.
+#[derive(Debug)]
+pub struct Repeat {
+    buffer: Buffer,
+    block: DmaBuf,
+}
+
+impl Repeat {
+    /// Starts with the first `bytes` bytes of a dma-buf, whole frames.
+    ///
+    /// # Errors
+    ///
+    /// As for [`IioSink::open`]; [`Error::Stream`] with `EPERM` or `ENOTTY` for a device that takes
+    /// no dma-bufs; [`Error::Setting`] for a length that is no multiple of a frame's, and
+    /// [`Error::RangeBeyondBuffer`] for more than the buffer has.
+    pub fn start(
+        device: Device,
+        number: u32,
+        channels: &[Channel],
+        block: DmaBuf,
+        bytes: u64,
+    ) -> Result<Self> {
+        let mut buffer = Buffer::open(device, number, channels, true)?;
+        if bytes == 0 || !bytes.is_multiple_of(buffer.frame) {
+            let need = "a multiple of the bytes of a frame";
+            return Err(dmabuf_dio::Error::Setting { name: "bytes", value: bytes, need }.into());
+        }
+        block.check_range(0, bytes)?;
+        let call = |what, result: rustix::io::Result<()>| {
+            result.map_err(|errno| failed(buffer.device.name(), what, errno))
+        };
+        call("attach a block", buffer.attach(block.as_fd()))?;
+        let queued = iio::enqueue(buffer.fd.as_fd(), block.as_fd(), bytes, iio::CYCLIC);
+        call("queue a block", queued)?;
+        buffer.kept.set(true);
+        buffer.enable(true)?;
+        Ok(Self { buffer, block })
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    pub fn stop(mut self) -> Result<DmaBuf> {
+        self.buffer.disable()?;
+        Ok(self.block)
+    }
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Requests on a file by blocks whose pages are lent.
+
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use dmabuf_dio::lend::{Completion, File, Operation, Request, Ring as LentRing, Span};
+use dmabuf_dio::{Direction, Errno};
+use rustix::io::Errno as Os;
+
+use crate::error::{Error, Result};
+use crate::failed;
+use crate::ring::{Claim, Ring};
+use crate::wait::{TICK, Wait, wait_for_any};
+
+/// The user data of the request that makes room.
+const ROOM: u64 = u64::MAX;
+
+/// Blocks smaller than this go through the page cache. To append so little with `O_DIRECT` costs more
+/// than to copy it: each time the file system writes down the new length (docs/performance.md).
+const SMALL: u64 = 128 << 10;
+
+/// A block on its way.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) claim: Claim,
+    /// Where in the file it begins.
+    pub(super) offset: u64,
+    /// Bytes of it that were moved: more than there are, if the disk has read whole blocks.
+    pub(super) done: u64,
+}
+
+impl Part {
+    pub(super) fn is_done(&self) -> bool {
+        self.done >= self.claim.bytes()
+    }
+
+    /// Of its bytes the next that are not moved yet.
+    fn next(&self, length: u64) -> Span {
+        Span { buffer: self.claim.block() as u16, offset: self.done, len: length as u32 }
+    }
+
+    fn left(&self) -> u64 {
+        self.claim.bytes() - self.done
+    }
+}
+
+/// The file and the blocks.
+#[derive(Debug)]
+pub(super) struct Lent {
+    pub(super) ring: LentRing,
+    pub(super) blocks: Arc<Ring>,
+    file: Arc<File>,
+    direct: bool,
+    why_buffered: Option<String>,
+    /// What requests are multiples of, in bytes.
+    unit: u64,
+    room: Room,
+}
+
+/// Room on the disk that is made ahead of what is written.
+#[derive(Debug, Default)]
+struct Room {
+    /// Up to where there is some.
+    end: u64,
+    /// How much is made at a time; 0: none.
+    step: u64,
+    pending: bool,
+}
+
+impl Lent {
+    pub(super) fn new(
+        ring: LentRing,
+        blocks: &Arc<Ring>,
+        file: &Arc<File>,
+        direction: Direction,
+    ) -> Self {
+        let (mut direct, mut why_buffered) =
+            (file.is_direct(), file.why_buffered().map(str::to_owned));
+        let (align, size) = (file.alignment().offset, blocks.size());
+        if direct && !size.is_multiple_of(align) {
+            why_buffered = Some(format!("O_DIRECT needs blocks of a multiple of {align} bytes"));
+            direct = false;
+        }
+        if direct && direction == Direction::Save && size < SMALL {
+            why_buffered = Some(format!("blocks of less than {SMALL} bytes are written faster so"));
+            direct = false;
+        }
+        let unit = if direct { align } else { 1 };
+        let (file, blocks, room) = (Arc::clone(file), Arc::clone(blocks), Room::default());
+        Self { ring, blocks, file, direct, why_buffered, unit, room }
+    }
+
+    pub(super) fn how(&self) -> String {
+        match &self.why_buffered {
+            None => "io_uring, O_DIRECT".into(),
+            Some(why) => format!("io_uring, through the page cache: {why}"),
+        }
+    }
+
+    /// Has room made in steps, from where there is some already.
+    pub(super) fn make_room(&mut self, end: u64, step: u64) {
+        self.room = Room { end, step, pending: false };
+    }
+
+    /// Reads what is missing of a block, rounded up to what the disk reads.
+    pub(super) fn read(&mut self, part: &Part) -> Result<()> {
+        let to = part.next(part.left().next_multiple_of(self.unit));
+        let position = part.offset + part.done;
+        self.push(Operation::Read { to, position }, part.offset, false)?;
+        self.submit()
+    }
+
+    /// Writes what is missing of some blocks, each when the one before is written and not at all
+    /// if it is not: what is in the file is never behind a hole. Does nothing while requests are
+    /// on their way.
+    pub(super) fn write(&mut self, parts: &mut dyn Iterator<Item = &mut Part>) -> Result<()> {
+        if self.ring.in_flight() > 0 {
+            return Ok(());
+        }
+        let mut chain: Vec<(Operation, u64)> = Vec::new();
+        let mut end = 0;
+        for part in parts {
+            let whole = part.left() / self.unit * self.unit;
+            if whole > 0 {
+                let (from, position) = (part.next(whole), part.offset + part.done);
+                chain.push((Operation::Write { from, position }, part.offset));
+                end = part.offset + part.done + whole;
+            }
+            if whole < part.left() {
+                // Less than a block of the disk, at the end of all: when the rest is there.
+                if chain.is_empty() {
+                    self.write_rest(part)?;
+                }
+                break;
+            }
+        }
+        let Some((last, user_data)) = chain.pop() else { return Ok(()) };
+        for (operation, user_data) in chain {
+            self.push(operation, user_data, true)?;
+        }
+        self.push(last, user_data, false)?;
+        self.grow(end)?;
+        self.submit()
+    }
+
+    /// Writes what is less than a block of the disk, through the page cache.
+    fn write_rest(&self, part: &mut Part) -> Result<()> {
+        let view = self.blocks.block(part.claim.block()).map()?;
+        let mut rest = vec![0; part.left() as usize];
+        view.read_at(part.done, &mut rest)?;
+        view.finish()?;
+        let file = self.file.buffered()?.try_clone_to_owned().map(std::fs::File::from);
+        file.and_then(|file| file.write_all_at(&rest, part.offset + part.done))
+            .map_err(|error| self.failed("write", Errno::from(&error)))?;
+        part.done = part.claim.bytes();
+        Ok(())
+    }
+
+    /// Makes room in time: half a step before it is needed.
+    fn grow(&mut self, end: u64) -> Result<()> {
+        let Room { end: room, step, pending } = self.room;
+        if step == 0 || pending || end + step / 2 < room {
+            return Ok(());
+        }
+        let start = room.max(end);
+        self.room = Room { end: start + step, step, pending: true };
+        self.push(Operation::MakeRoom { position: start, length: step }, ROOM, false)
+    }
+
+    /// Enters what became of a request into the part that it was for. An error says what could not
+    /// be done, and why if nothing was moved.
+    pub(super) fn completed(
+        &mut self,
+        completion: Completion,
+        part: Option<&mut Part>,
+        (call, nothing): (&str, Os),
+    ) -> Result<()> {
+        if completion.user_data() == ROOM {
+            // Without room the write will fail, and say why. Where there is none to be made, fewer
+            // requests are.
+            self.room.pending = false;
+            if completion.result().is_err() {
+                self.room.step = 0;
+            }
+            return Ok(());
+        }
+        let Some(part) = part else { return Ok(()) };
+        match completion.result() {
+            Ok(0) if !part.is_done() => Err(self.failed(call, nothing)),
+            Ok(moved) => {
+                part.done += moved;
+                Ok(())
+            }
+            // To be made again: one before it in a chain was short, say.
+            Err(errno) => match errno.raw() {
+                libc::ECANCELED | libc::EAGAIN | libc::EINTR => Ok(()),
+                libc::EINVAL if self.direct => self.go_buffered(),
+                _ => Err(self.failed(call, errno)),
+            },
+        }
+    }
+
+    /// Once it turns out that the file system does not do what it says.
+    fn go_buffered(&mut self) -> Result<()> {
+        let set = self.ring.set_file(0, self.file.buffered()?);
+        set.map_err(|errno| self.failed("use", errno))?;
+        self.direct = false;
+        self.unit = 1;
+        self.why_buffered = Some("the file system refuses O_DIRECT (EINVAL)".into());
+        Ok(())
+    }
+
+    /// Waits for what is on its way, without looking at what becomes of it. What could not be
+    /// submitted never comes back.
+    pub(super) fn settle(&mut self) {
+        while self.ring.in_flight() > self.ring.unsent() {
+            let _ = wait_for_any(vec![Wait::readable(self.ring.as_fd())], TICK);
+            self.ring.reap(|_| ());
+        }
+    }
+
+    pub(super) fn ready(&self) -> Option<Wait<'_>> {
+        (self.ring.in_flight() > 0).then(|| Wait::readable(self.ring.as_fd()))
+    }
+
+    fn push(&mut self, operation: Operation, user_data: u64, linked: bool) -> Result<()> {
+        let pushed = self.ring.push(&Request { operation, file: 0, user_data, linked });
+        pushed.map_err(|errno| self.failed("queue a request", errno))
+    }
+
+    fn submit(&mut self) -> Result<()> {
+        self.ring.submit().map_err(|errno| self.failed("submit requests", errno))
+    }
+
+    fn failed(&self, call: &str, errno: impl Into<Errno>) -> Error {
+        failed(&self.file.path().display().to_string(), call, errno)
+    }
+}

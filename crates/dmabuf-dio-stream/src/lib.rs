@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Streams: blocks of samples that go from a source to a sink, with no copy by the CPU.
+//!
+//! A [`Ring`] has a few dma-bufs. A [`Source`] fills them, a [`Sink`] empties them, and
+//! [`Stream::run`] passes them on, until enough has gone through or somebody stops it. What could
+//! not be passed on is counted, and every gap is told with its place.
+//!
+//! | | source | sink |
+//! |---|---|---|
+//! | an IIO device | [`IioSource`] | [`IioSink`], [`Repeat`] |
+//! | a file | [`FileSource`] | [`FileSink`] |
+//! | a USB host | [`UsbSource`] | [`UsbSink`] |
+//! | a socket | | [`SocketSink`] |
+//! | nothing | | [`Discard`] |
+//!
+//! ```no_run
+//! use dmabuf_dio_stream::{Device, FileSink, IioSource, Ring, Stream};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device = Device::find("cf-ad9361-lpc").ok_or("no such device")?;
+//! let mut source = IioSource::open(device.clone(), 0, &device.channels(0)?)?;
+//! let mut sink = FileSink::create("capture.bin")?;
+//! let ring = Ring::new(8, 4 << 20)?;
+//! let summary = Stream::new(&mut source, &mut sink, ring).limit(1 << 30).run()?;
+//! println!("{} bytes by {}, {} gaps", summary.bytes, summary.sink, summary.gaps.len());
+//! # Ok(())
+//! # }
+//! ```
+
+#![cfg(target_os = "linux")]
+
+mod device;
+mod discard;
+mod error;
+mod fenced;
+mod file;
+mod fileio;
+mod gaps;
+mod iio;
+mod lent;
+mod pump;
+mod ring;
+mod socket;
+mod usb;
+mod wait;
+mod worker;
+
+use std::sync::Arc;
+
+use rustix::io::Errno as Os;
+
+pub use device::{Channel, Device, Format, Kind, frame_bytes};
+pub use discard::Discard;
+pub use error::{Error, Result};
+pub use file::{FileSink, FileSource};
+pub use gaps::Gap;
+pub use iio::{IioSink, IioSource, Repeat};
+pub use pump::{Interrupted, Overrun, State, Stream, Summary};
+pub use ring::Ring;
+pub use socket::SocketSink;
+pub use usb::{Function, UsbSink, UsbSource};
+pub use wait::Wait;
+
+/// A block that has something in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filled {
+    /// Its number in the ring.
+    pub block: usize,
+    /// How many bytes from its start, at least 1 and at most the ring's [`size`](Ring::size).
+    pub bytes: u64,
+}
+
+/// Fills blocks, in the order in which they were queued.
+pub trait Source {
+    /// Bytes of a frame: blocks are filled with whole ones.
+    fn frame(&self) -> u64;
+
+    /// The way the bytes take into a block, for people; known once a ring is attached.
+    fn how(&self) -> String;
+
+    /// Makes the blocks of a ring known, before any is queued.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`] if they cannot be used.
+    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()>;
+
+    /// Lets samples flow.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    fn start(&mut self) -> Result<()>;
+
+    /// Queues a block, to be filled with `bytes` bytes: fewer come back only of one that was being
+    /// filled when the source was stopped. Does not block. Returns whether the source
+    /// was losing frames for want of a block, or may have been.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`]. [`Error::RangeBeyondBuffer`] for more bytes than the ring's
+    /// [`size`](Ring::size) and [`Error::Setting`] for none, or a block that it has not: nothing is
+    /// queued then.
+    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool>;
+
+    /// The block that was queued first, if it is full.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`], with `ENODEV` if the device is gone.
+    fn take(&mut self) -> Result<Option<Filled>>;
+
+    /// What to poll for until [`take`](Self::take) may have something; `None` if nothing is queued.
+    fn ready(&self) -> Option<Wait<'_>>;
+
+    /// How many blocks are queued.
+    fn queued(&self) -> usize;
+
+    /// How many bytes it has; `None` if it goes on for ever.
+    fn len(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether it has nothing.
+    fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
+    /// Whether frames are being lost at this moment for want of a block: every one that is queued
+    /// is full. Never so for what waits until there is one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`take`](Self::take).
+    fn is_dry(&self) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Whether the source can tell when it loses frames, known once a ring is attached.
+    fn tells_losses(&self) -> bool {
+        true
+    }
+
+    /// Frames that the source says it has lost since it was started; `None` if it does not say.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    fn lost(&mut self) -> Result<Option<u64>> {
+        Ok(Some(0))
+    }
+
+    /// Stops the samples. What is full by then can still be taken; of what else is queued nothing
+    /// comes back.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    fn stop(&mut self) -> Result<()>;
+}
+
+/// Empties blocks, in the order in which they were queued.
+pub trait Sink {
+    /// The way the bytes take out of a block, for people; known once a ring is attached.
+    fn how(&self) -> String;
+
+    /// Makes the blocks of a ring known, before any is queued. `expected` is how many bytes will
+    /// come, if that is known.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`] if they cannot be used: `ENOSPC` if there is no room for `expected` bytes.
+    fn attach(&mut self, ring: &Arc<Ring>, expected: Option<u64>) -> Result<()>;
+
+    /// Queues a block, whose content goes behind that of those before. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Source::queue`].
+    fn queue(&mut self, filled: Filled) -> Result<()>;
+
+    /// The block that was queued first, if all of it is where it belongs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`]: `ENOSPC` if there is no room for it.
+    fn take(&mut self) -> Result<Option<Filled>>;
+
+    /// What to poll for until [`take`](Self::take) may have something; `None` if nothing is queued.
+    fn ready(&self) -> Option<Wait<'_>>;
+
+    /// How many blocks are queued.
+    fn queued(&self) -> usize;
+
+    /// Makes what was taken durable, where that means something. Called once, also after an error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    fn finish(&mut self) -> Result<()>;
+}
+
+/// The error of a call.
+fn failed(who: &str, call: impl Into<String>, errno: impl Into<dmabuf_dio::Errno>) -> Error {
+    Error::Stream { device: who.into(), call: call.into(), errno: errno.into() }
+}
+
+/// The ring that a block was queued of: to queue before attaching is an error of the caller.
+fn attached<'r>(ring: Option<&'r Arc<Ring>>, who: &str) -> Result<&'r Arc<Ring>> {
+    ring.ok_or_else(|| failed(who, "use its blocks before they are attached", Os::INVAL))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const SIZE: u64 = 5000;
+
+    /// What is queued and not in a block.
+    const BAD: [Filled; 5] = [
+        Filled { block: 0, bytes: SIZE + 1 },
+        Filled { block: 1, bytes: 1 << 30 },
+        Filled { block: 0, bytes: u64::MAX },
+        Filled { block: 0, bytes: 0 },
+        Filled { block: 2, bytes: 1 },
+    ];
+
+    fn ring() -> Arc<Ring> {
+        let ring = Ring::of_memfds(2, SIZE);
+        for (number, block) in (1..).zip(ring.blocks()) {
+            let mut block = block.try_clone().expect("a descriptor");
+            let len = block.len();
+            block.map_mut().expect("a view").fill_at(0, len, number).expect("filled");
+        }
+        Arc::new(ring)
+    }
+
+    fn is_refused(result: &Result<()>) {
+        use dmabuf_dio::Error::{RangeBeyondBuffer, Setting};
+        let good =
+            matches!(result, Err(Error::Transfer(RangeBeyondBuffer { .. } | Setting { .. })));
+        assert!(good, "{result:?}");
+    }
+
+    /// Both blocks go through, and of each what is asked for.
+    fn empties(sink: &mut dyn Sink) {
+        let ring = ring();
+        let early = sink.queue(Filled { block: 0, bytes: 1 });
+        assert!(matches!(early, Err(Error::Stream { .. })), "not attached: {early:?}");
+        sink.attach(&ring, None).expect("attached");
+        for bad in BAD {
+            is_refused(&sink.queue(bad));
+            assert_eq!(sink.queued(), 0, "{bad:?}");
+        }
+        let all = [Filled { block: 1, bytes: SIZE }, Filled { block: 0, bytes: 1 }];
+        for filled in all {
+            sink.queue(filled).expect("queued");
+        }
+        let begin = Instant::now();
+        for filled in all {
+            let taken = loop {
+                assert!(begin.elapsed() < Duration::from_secs(60), "it takes none");
+                if let Some(taken) = sink.take().expect("taken") {
+                    break taken;
+                }
+            };
+            assert_eq!(taken, filled);
+        }
+        sink.finish().expect("finished");
+    }
+
+    fn expected() -> Vec<u8> {
+        [&[2; SIZE as usize][..], &[1]].concat()
+    }
+
+    #[test]
+    fn sinks_take_what_is_in_a_block() {
+        empties(&mut Discard::default());
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("samples");
+        empties(&mut FileSink::create(&path).expect("a file"));
+        assert_eq!(std::fs::read(&path).expect("read"), expected());
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        empties(&mut SocketSink::new(ours, "somebody"));
+        let mut bytes = Vec::new();
+        theirs.read_to_end(&mut bytes).expect("all of it");
+        assert_eq!(bytes, expected());
+    }
+
+    #[test]
+    fn sources_fill_what_is_in_a_block() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("samples");
+        std::fs::write(&path, [7; 3000]).expect("written");
+        let mut source = FileSource::open(&path, 1).expect("a file");
+        let ring = ring();
+        source.attach(&ring).expect("attached");
+        for Filled { block, bytes } in BAD {
+            is_refused(&source.queue(block, bytes).map(|_| ()));
+            assert_eq!(source.queued(), 0);
+        }
+        source.queue(1, 3000).expect("queued");
+        let taken = loop {
+            if let Some(taken) = source.take().expect("taken") {
+                break taken;
+            }
+        };
+        assert_eq!(taken, Filled { block: 1, bytes: 3000 });
+        let bytes = ring.block(1).map().expect("a view").to_vec().expect("all of it");
+        assert!(bytes[..3000].iter().all(|byte| *byte == 7));
+        assert!(bytes[3000..].iter().all(|byte| *byte == 2), "nothing behind it");
+    }
+}

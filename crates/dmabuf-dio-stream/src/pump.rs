@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Passes blocks from a source to a sink and back.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno as Os;
+
+use crate::error::{Error, Result};
+use crate::gaps::{Gap, Ledger};
+use crate::ring::Ring;
+use crate::wait::{TICK, Wait, wait_for_any};
+use crate::{Sink, Source, failed};
+use dmabuf_dio::CancelToken;
+
+/// How long a sink may take for a block after a stream was cancelled.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often the device's counter of losses is looked at if it always has a block.
+const COUNT: Duration = Duration::from_millis(10);
+
+/// What to do if the sink is slower than the source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
+pub enum Overrun {
+    /// Wait for it: a device loses samples meanwhile, a file does not.
+    #[default]
+    Block,
+    /// Drop the newest full block when the source has but one left. Needs a ring of two at least.
+    Drop,
+    /// End the stream at the first loss.
+    Fail,
+}
+
+/// What went through.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Summary {
+    /// The way from the source into the blocks.
+    pub source: String,
+    /// The way from the blocks to the sink.
+    pub sink: String,
+    /// Bytes that the sink has, where they belong.
+    pub bytes: u64,
+    /// Frames that are missing, as far as is known.
+    pub lost_frames: u64,
+    /// Where they are missing.
+    pub gaps: Vec<Gap>,
+    /// Whether the source can tell when it loses frames. If not, there may be gaps besides.
+    pub loss_known: bool,
+    /// From the start of the source to the end, in seconds.
+    pub seconds: f64,
+    /// CPU time of all threads of this process meanwhile, in seconds.
+    pub cpu_seconds: f64,
+}
+
+/// How far a stream is.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct State {
+    /// Bytes that the sink has.
+    pub bytes: u64,
+    /// Frames that are missing, as far as is known.
+    pub lost_frames: u64,
+    /// In how many places.
+    pub gaps: usize,
+    /// Blocks that are full: the sink works on them or has yet to.
+    pub full: usize,
+    /// Blocks of the ring.
+    pub blocks: usize,
+    /// Since the start of the source.
+    pub elapsed: Duration,
+    /// CPU time of all threads of this process since then.
+    pub cpu: Duration,
+}
+
+/// Why a stream ended before its time, and what had gone through by then.
+#[derive(Debug)]
+pub struct Interrupted {
+    /// What failed.
+    pub error: Error,
+    /// What the sink has.
+    pub summary: Summary,
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, after {} bytes", self.error, self.summary.bytes)
+    }
+}
+
+impl std::error::Error for Interrupted {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+type Callback<'s> = dyn FnMut(State) + 's;
+
+/// A source, a sink, and the blocks that go from the one to the other.
+pub struct Stream<'s> {
+    source: &'s mut dyn Source,
+    sink: &'s mut dyn Sink,
+    ring: Arc<Ring>,
+    overrun: Overrun,
+    limit: Option<u64>,
+    cancel: CancelToken,
+    progress: Option<Box<Callback<'s>>>,
+}
+
+impl<'s> Stream<'s> {
+    /// Connects them.
+    pub fn new(source: &'s mut dyn Source, sink: &'s mut dyn Sink, ring: Ring) -> Self {
+        let ring = Arc::new(ring);
+        let (overrun, cancel) = (Overrun::default(), CancelToken::new());
+        Self { source, sink, ring, overrun, limit: None, cancel, progress: None }
+    }
+
+    /// What to do if the sink is slower than the source.
+    #[must_use]
+    pub fn overrun(mut self, overrun: Overrun) -> Self {
+        self.overrun = overrun;
+        self
+    }
+
+    /// Ends after so many bytes, less what is not a whole frame.
+    #[must_use]
+    pub fn limit(mut self, bytes: u64) -> Self {
+        self.limit = Some(bytes);
+        self
+    }
+
+    /// Ends, in order, once the token is cancelled: the blocks that are full still reach the sink,
+    /// the one that is being filled does not. A sink that then takes none for 30 s is not waited
+    /// for.
+    #[must_use]
+    pub fn cancel(mut self, token: CancelToken) -> Self {
+        self.cancel = token;
+        self
+    }
+
+    /// Calls back with how far the stream is, right before the first sample and then about every
+    /// 100 ms, from the thread that runs it.
+    #[must_use]
+    pub fn progress(mut self, callback: impl FnMut(State) + 's) -> Self {
+        self.progress = Some(Box::new(callback));
+        self
+    }
+
+    /// Runs until the limit, the source's end, a cancellation or an error. What was given to the
+    /// sink by then is where it belongs, unless the sink itself failed: then it is what the summary
+    /// says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`] of the source or the sink; `EOVERFLOW` if frames were lost and
+    /// [`Overrun::Fail`] was chosen. [`Error::Setting`] for blocks of no whole number of frames.
+    pub fn run(self) -> Result<Summary, Box<Interrupted>> {
+        let limit = match (self.limit, self.source.len()) {
+            (Some(limit), Some(len)) => Some(limit.min(len)),
+            (limit, len) => limit.or(len),
+        };
+        let frame = self.source.frame().max(1);
+        let mut run = Run {
+            limit: limit.map(|limit| limit / frame * frame),
+            ledger: Ledger::new(frame),
+            stream: self,
+            bytes: 0,
+            asked: 0,
+            begun: None,
+            told: None,
+            counted: Instant::now(),
+            waits: false,
+        };
+        let mut result = run.go();
+        if result.is_err() {
+            // What was lost by then is told all the same.
+            let _ = run.count();
+        }
+        if let Err(error) = run.stream.source.stop() {
+            result = result.and(Err(error));
+        }
+        if result.is_err() {
+            // What the source gave before is not lost with it.
+            run.stream.cancel.cancel();
+            let _ = run.drain();
+        }
+        let finished = run.stream.sink.finish();
+        let summary = run.summary();
+        match result.and(finished) {
+            Ok(()) => Ok(summary),
+            Err(error) => Err(Box::new(Interrupted { error, summary })),
+        }
+    }
+}
+
+struct Run<'s> {
+    stream: Stream<'s>,
+    /// In bytes.
+    limit: Option<u64>,
+    ledger: Ledger,
+    /// What the sink is done with.
+    bytes: u64,
+    /// Bytes that the source has been asked for and not dropped.
+    asked: u64,
+    /// When the source was started, and the CPU time until then.
+    begun: Option<(Instant, Duration)>,
+    told: Option<Instant>,
+    /// When the source's counter was looked at, and whether it had lost nothing though it had no
+    /// block: such a source waits, and is not worth a look each time.
+    counted: Instant,
+    waits: bool,
+}
+
+impl Run<'_> {
+    fn go(&mut self) -> Result<()> {
+        let ring = Arc::clone(&self.stream.ring);
+        let size = ring.size();
+        if !size.is_multiple_of(self.stream.source.frame().max(1)) {
+            let need = "a multiple of the bytes of a frame";
+            return Err(dmabuf_dio::Error::Setting { name: "block", value: size, need }.into());
+        }
+        if self.stream.overrun == Overrun::Drop && ring.len() < 2 {
+            let need = "at least 2 to drop one and have another";
+            return Err(dmabuf_dio::Error::Setting {
+                name: "blocks",
+                value: ring.len() as u64,
+                need,
+            }
+            .into());
+        }
+        self.stream.source.attach(&ring)?;
+        self.stream.sink.attach(&ring, self.limit)?;
+        for block in 0..ring.len() {
+            self.fill(block)?;
+        }
+        self.begun = Some((Instant::now(), cpu_time()));
+        self.tell();
+        self.stream.source.start()?;
+        loop {
+            self.take_back()?;
+            self.pass_on()?;
+            if self.counted.elapsed() >= COUNT {
+                self.count()?;
+            }
+            self.tell();
+            let cancelled = self.stream.cancel.is_cancelled();
+            let nothing_comes = cancelled || self.stream.source.queued() == 0;
+            let ending = cancelled || self.all_asked_for();
+            if ending && nothing_comes {
+                self.count()?;
+                break;
+            }
+            self.wait(true)?;
+        }
+        self.stream.source.stop()?;
+        // What was full by then.
+        self.pass_on()?;
+        self.drain()
+    }
+
+    /// Waits until the sink is done with what it has, but not for ever once somebody wants to end.
+    fn drain(&mut self) -> Result<()> {
+        let mut moved = Instant::now();
+        while self.stream.sink.queued() > 0 {
+            while let Some(filled) = self.stream.sink.take()? {
+                self.bytes += filled.bytes;
+                moved = Instant::now();
+            }
+            self.tell();
+            if self.stream.cancel.is_cancelled() && moved.elapsed() > PATIENCE {
+                return Err(failed("the sink", "take what it was given", Os::TIMEDOUT));
+            }
+            if self.stream.sink.queued() > 0 {
+                self.wait(false)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn all_asked_for(&self) -> bool {
+        self.limit.is_some_and(|limit| self.asked >= limit)
+    }
+
+    /// Takes blocks back from the sink and lets them be filled again.
+    fn take_back(&mut self) -> Result<()> {
+        while let Some(filled) = self.stream.sink.take()? {
+            self.bytes += filled.bytes;
+            self.fill(filled.block)?;
+        }
+        Ok(())
+    }
+
+    /// Queues an empty block to the source, unless enough has been asked for.
+    fn fill(&mut self, block: usize) -> Result<()> {
+        let left = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.asked));
+        let bytes = self.stream.ring.size().min(left);
+        if bytes == 0 || self.stream.cancel.is_cancelled() {
+            return Ok(());
+        }
+        self.asked += bytes;
+        let was_dry = self.stream.source.queue(block, bytes)? && self.begun.is_some();
+        self.ledger.queued(bytes, was_dry);
+        if was_dry && !self.waits { self.count() } else { Ok(()) }
+    }
+
+    /// Looks at what the source has lost by now.
+    fn count(&mut self) -> Result<()> {
+        let lost = self.stream.source.lost()?;
+        // In this order: what is lost from here on is for the next look.
+        let dry = self.stream.source.is_dry()?;
+        self.waits = self.ledger.reading(lost, dry, self.all_asked_for());
+        self.counted = Instant::now();
+        if self.stream.overrun == Overrun::Fail && self.ledger.totals().1 > 0 {
+            return Err(failed("the sink", "keep up with the source", Os::OVERFLOW));
+        }
+        Ok(())
+    }
+
+    /// Gives full blocks to the sink. Those that were full before the source failed are not lost
+    /// with it.
+    fn pass_on(&mut self) -> Result<()> {
+        let mut full = Vec::new();
+        let end = loop {
+            match self.stream.source.take() {
+                Ok(Some(filled)) => full.push(filled),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        // The source has to have another block when this one is full.
+        let short = self.stream.source.queued() <= 1 && !self.all_asked_for() && end.is_ok();
+        let drop =
+            short && self.stream.overrun == Overrun::Drop && !self.stream.cancel.is_cancelled();
+        let last = full.len().wrapping_sub(1);
+        for (number, filled) in full.into_iter().enumerate() {
+            let start = self.ledger.taken(filled.bytes);
+            if drop && number == last {
+                self.ledger.dropped(start, filled.bytes);
+                self.asked -= filled.bytes;
+                self.fill(filled.block)?;
+            } else {
+                self.stream.sink.queue(filled)?;
+            }
+        }
+        end
+    }
+
+    /// Waits until there may be something to do.
+    fn wait(&self, source: bool) -> Result<()> {
+        let ready = if source { self.stream.source.ready() } else { None };
+        let waits: Vec<Wait<'_>> = ready.into_iter().chain(self.stream.sink.ready()).collect();
+        if waits.is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+            return Ok(());
+        }
+        wait_for_any(waits, TICK).map_err(|errno| failed("the stream", "poll", errno))
+    }
+
+    fn tell(&mut self) {
+        if self.stream.progress.is_none() || self.told.is_some_and(|told| told.elapsed() < TICK) {
+            return;
+        }
+        let (lost_frames, gaps) = self.ledger.totals();
+        let (elapsed, cpu) = self.took();
+        let state = State {
+            bytes: self.bytes,
+            lost_frames,
+            gaps,
+            full: self.stream.sink.queued(),
+            blocks: self.stream.ring.len(),
+            elapsed,
+            cpu,
+        };
+        self.told = Some(Instant::now());
+        if let Some(callback) = &mut self.stream.progress {
+            callback(state);
+        }
+    }
+
+    /// Time, and CPU time.
+    fn took(&self) -> (Duration, Duration) {
+        self.begun.map_or_else(Default::default, |(begun, cpu)| {
+            (begun.elapsed(), cpu_time().saturating_sub(cpu))
+        })
+    }
+
+    fn summary(&self) -> Summary {
+        let gaps = self.ledger.gaps(self.bytes);
+        let (elapsed, cpu) = self.took();
+        Summary {
+            source: self.stream.source.how(),
+            sink: self.stream.sink.how(),
+            bytes: self.bytes,
+            loss_known: self.stream.source.tells_losses(),
+            lost_frames: gaps.iter().filter_map(|gap| gap.frames).sum(),
+            gaps,
+            seconds: elapsed.as_secs_f64(),
+            cpu_seconds: cpu.as_secs_f64(),
+        }
+    }
+}
+
+/// CPU time that all threads of the process have taken.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

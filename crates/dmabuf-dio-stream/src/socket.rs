@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sends blocks to the other end of a connection.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno as Os;
+use rustix::net::AddressFamily;
+
+use crate::error::Result;
+use crate::ring::{Claim, Ring};
+use crate::wait::Wait;
+use crate::worker::Worker;
+use crate::{Filled, Sink, attached, failed};
+use dmabuf_dio::lend::{Access, Completion, Mapping, Operation, Request, Ring as LentRing, Span};
+use dmabuf_dio::{Direction, Errno, Refusal};
+
+/// Sends blocks on a connected stream socket.
+///
+/// The pages are handed to the network as they are (`SEND_ZC` of `io_uring`), which the network
+/// card reads; a card that cannot gather, and the loopback device, make it copy, and
+/// [`how`](Sink::how) says so.
+#[derive(Debug)]
+pub struct SocketSink {
+    name: String,
+    fd: Arc<OwnedFd>,
+    ring: Option<Arc<Ring>>,
+    how: Option<Method>,
+}
+
+#[derive(Debug)]
+enum Method {
+    Lent(Box<Sending>),
+    /// And why nothing could be lent.
+    Copy(Worker, String),
+}
+
+impl SocketSink {
+    /// Takes a connected socket; `name` is what error messages call it.
+    pub fn new(socket: impl Into<OwnedFd>, name: impl Into<String>) -> Self {
+        Self { name: name.into(), fd: Arc::new(socket.into()), ring: None, how: None }
+    }
+
+    /// Writes from a mapping, in a thread.
+    fn copying(&self, ring: &Arc<Ring>) -> Result<Worker> {
+        let (fd, ring, name) = (Arc::clone(&self.fd), Arc::clone(ring), self.name.clone());
+        let send = move |claim: Claim| {
+            let block = ring.block(claim.block());
+            let mapping = block.mapping(false)?;
+            block.begin_cpu_access(Access::Read)?;
+            let sent = send_all(fd.as_fd(), &mapping, claim);
+            block.end_cpu_access(Access::Read)?;
+            sent.map_err(|errno| failed(&name, "send", errno))
+        };
+        Worker::start(send).map_err(|errno| failed(&self.name, "start a thread", errno))
+    }
+}
+
+/// Sends what is claimed.
+fn send_all(fd: BorrowedFd<'_>, mapping: &Mapping, claim: Claim) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < claim.bytes() {
+        match mapping.send(done, claim.bytes() - done, fd) {
+            Ok(sent) => done += sent,
+            Err(errno) => match errno.raw() {
+                libc::EINTR => {}
+                libc::EAGAIN => {
+                    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None)?;
+                }
+                _ => return Err(errno),
+            },
+        }
+    }
+    Ok(())
+}
+
+impl Sink for SocketSink {
+    fn how(&self) -> String {
+        match &self.how {
+            None => "a socket".into(),
+            Some(Method::Lent(sending)) => sending.how(),
+            Some(Method::Copy(_, why)) => format!("send, copied by the CPU: {why}"),
+        }
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<()> {
+        let domain = rustix::net::sockopt::socket_domain(&*self.fd);
+        let lent = match domain {
+            Ok(AddressFamily::INET | AddressFamily::INET6) => {
+                LentRing::lending(ring.blocks(), Direction::Save, self.fd.as_fd())
+                    .map_err(|error| Refusal::from(error).reason)
+            }
+            _ => Err("only TCP sends pages as they are".into()),
+        };
+        self.how = Some(match lent {
+            Ok(lent) => Method::Lent(Box::new(Sending::new(lent, ring, self.name.clone()))),
+            Err(why) => Method::Copy(self.copying(ring)?, why),
+        });
+        self.ring = Some(Arc::clone(ring));
+        Ok(())
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<()> {
+        let claim = attached(self.ring.as_ref(), &self.name)?.claim(filled)?;
+        match &mut self.how {
+            None => Ok(()),
+            Some(Method::Lent(sending)) => sending.queue(claim),
+            Some(Method::Copy(worker, _)) => {
+                worker.queue(claim);
+                Ok(())
+            }
+        }
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>> {
+        match &mut self.how {
+            None => Ok(None),
+            Some(Method::Lent(sending)) => sending.take(),
+            Some(Method::Copy(worker, _)) => worker.take(),
+        }
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        match self.how.as_ref()? {
+            Method::Lent(sending) => {
+                (!sending.queue.is_empty()).then(|| Wait::readable(sending.ring.as_fd()))
+            }
+            Method::Copy(worker, _) => worker.ready(),
+        }
+    }
+
+    fn queued(&self) -> usize {
+        match &self.how {
+            None => 0,
+            Some(Method::Lent(sending)) => sending.queue.len(),
+            Some(Method::Copy(worker, _)) => worker.len(),
+        }
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        // The other end sees that this was all. One that is gone need not.
+        let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Write);
+        Ok(())
+    }
+}
+
+/// A block on its way.
+#[derive(Debug)]
+struct Part {
+    claim: Claim,
+    /// Bytes that the socket has taken.
+    sent: u64,
+    /// Requests whose memory the network still uses.
+    in_use: u32,
+}
+
+/// Sends from slots. One request is not answered yet at a time: with several the bytes of one
+/// could come between those of another.
+#[derive(Debug)]
+struct Sending {
+    ring: LentRing,
+    blocks: Arc<Ring>,
+    name: String,
+    queue: VecDeque<Part>,
+    busy: bool,
+    /// How many blocks were given back.
+    gone: u64,
+    sends: u64,
+    copied: u64,
+}
+
+impl Sending {
+    fn new(ring: LentRing, blocks: &Arc<Ring>, name: String) -> Self {
+        let (blocks, queue) = (Arc::clone(blocks), VecDeque::new());
+        Self { ring, blocks, name, queue, busy: false, gone: 0, sends: 0, copied: 0 }
+    }
+
+    fn how(&self) -> String {
+        let mut how = "io_uring, zero copy".to_owned();
+        if self.copied > 0 {
+            let _ = write!(
+                how,
+                ": the network copied {} of {} sends, as loopback does",
+                self.copied, self.sends
+            );
+        }
+        how
+    }
+
+    fn queue(&mut self, claim: Claim) -> Result<()> {
+        self.blocks.block(claim.block()).begin_cpu_access(Access::Read)?;
+        self.queue.push_back(Part { claim, sent: 0, in_use: 0 });
+        self.send_next()
+    }
+
+    /// Sends what follows, unless something is not answered yet.
+    fn send_next(&mut self) -> Result<()> {
+        let waits = |part: &Part| part.sent < part.claim.bytes();
+        let Some(place) = self.queue.iter().position(waits) else { return Ok(()) };
+        if self.busy {
+            return Ok(());
+        }
+        let part = &mut self.queue[place];
+        let Part { claim, sent: at, .. } = *part;
+        let from =
+            Span { buffer: claim.block() as u16, offset: at, len: (claim.bytes() - at) as u32 };
+        part.in_use += 1;
+        self.busy = true;
+        let (operation, user_data) = (Operation::Send { from }, self.gone + place as u64);
+        let request = Request { operation, file: 0, user_data, linked: false };
+        let sent = self.ring.push(&request).and_then(|()| self.ring.submit());
+        sent.map_err(|errno| failed(&self.name, "send", errno))
+    }
+
+    fn completed(&mut self, completion: Completion) -> Result<()> {
+        let place = (completion.user_data() - self.gone) as usize;
+        let Some(part) = self.queue.get_mut(place) else { return Ok(()) };
+        if completion.is_notification() {
+            part.in_use -= 1;
+            self.sends += 1;
+            self.copied += u64::from(completion.was_copied());
+            return Ok(());
+        }
+        self.busy = false;
+        if completion.is_last() {
+            part.in_use -= 1;
+        }
+        match completion.result() {
+            Ok(0) => Err(failed(&self.name, "send", Os::PIPE)),
+            Ok(sent) => {
+                part.sent += sent;
+                Ok(())
+            }
+            Err(errno) if matches!(errno.raw(), libc::EAGAIN | libc::EINTR) => Ok(()),
+            Err(errno) => Err(failed(&self.name, "send", errno)),
+        }
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>> {
+        while let Some(completion) = self.ring.complete() {
+            self.completed(completion)?;
+        }
+        self.send_next()?;
+        match self.queue.front() {
+            Some(part) if part.in_use == 0 && part.sent == part.claim.bytes() => {}
+            _ => return Ok(None),
+        }
+        self.gone += 1;
+        let part = self.queue.pop_front();
+        let Some(Part { claim, .. }) = part else { return Ok(None) };
+        self.blocks.block(claim.block()).end_cpu_access(Access::Read)?;
+        Ok(Some(claim.filled()))
+    }
+}

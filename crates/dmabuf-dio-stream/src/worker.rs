@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A thread that does calls which block, one after the other.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno as Os;
+
+use crate::error::Result;
+use crate::ring::Claim;
+use crate::wait::Wait;
+use crate::{Filled, failed};
+
+/// Works on blocks in the order in which they come, until the first that fails.
+#[derive(Debug)]
+pub(super) struct Worker {
+    /// Until it is stopped.
+    jobs: Option<Sender<Claim>>,
+    thread: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    results: Receiver<Result<Filled>>,
+    /// Readable when there is a result.
+    event: Arc<OwnedFd>,
+    waiting: usize,
+}
+
+impl Worker {
+    /// Starts a thread that does `work` with each block.
+    pub(super) fn start(
+        mut work: impl FnMut(Claim) -> Result<()> + Send + 'static,
+    ) -> Result<Self, Os> {
+        let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (jobs, to_do) = channel::<Claim>();
+        let (done, results) = channel();
+        let signal = Arc::clone(&event);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = move || {
+            for claim in to_do {
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                let result = work(claim).map(|()| claim.filled());
+                // What comes after would be in its place.
+                let failed = result.is_err();
+                let gone = done.send(result).is_err();
+                let _ = rustix::io::write(&*signal, &1_u64.to_ne_bytes());
+                if failed || gone {
+                    return;
+                }
+            }
+        };
+        let named = std::thread::Builder::new().name("dmabuf-dio stream".into());
+        let thread = named.spawn(thread);
+        let thread = thread.map_err(|error| Os::from_io_error(&error).unwrap_or(Os::AGAIN))?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), stop, results, event, waiting: 0 })
+    }
+
+    /// Queues a block.
+    pub(super) fn queue(&mut self, claim: Claim) {
+        // To a thread that has ended nothing is said: what failed is told by `take`.
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.send(claim);
+        }
+        self.waiting += 1;
+    }
+
+    /// The block that was queued first, if the work on it is done.
+    pub(super) fn take(&mut self) -> Result<Option<Filled>> {
+        // What comes after this makes the descriptor readable again.
+        let _ = rustix::io::read(&*self.event, &mut [0_u8; 8]);
+        let result = match self.results.try_recv() {
+            Ok(result) => result,
+            Err(TryRecvError::Disconnected) if self.waiting > 0 => {
+                return Err(failed("the stream's thread", "go on after a failure", Os::CANCELED));
+            }
+            Err(_) => return Ok(None),
+        };
+        self.waiting -= 1;
+        // There may be more.
+        let _ = rustix::io::write(&*self.event, &1_u64.to_ne_bytes());
+        result.map(Some)
+    }
+
+    /// Waits for the call that the thread is in. It does no other.
+    pub(super) fn stop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.waiting = 0;
+    }
+
+    pub(super) fn ready(&self) -> Option<Wait<'_>> {
+        (self.waiting > 0).then(|| Wait::readable(self.event.as_fd()))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may be in a call that does not end; what is queued behind that is not begun.
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}

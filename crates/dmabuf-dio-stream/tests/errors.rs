@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What errors say, and what they say is to be done.
+
+use dmabuf_dio::Errno;
+use dmabuf_dio_stream::Error;
+
+fn stream(number: i32) -> Error {
+    let (device, call) = ("adc".into(), "attach a block".into());
+    Error::Stream { device, call, errno: Errno::from_raw(number) }
+}
+
+#[test]
+fn each_number_has_its_hint() {
+    let hints = [
+        (libc::EACCES, "udev"),
+        (libc::EBUSY, "end it first"),
+        (libc::EPERM, "6.11"),
+        (libc::ENOTTY, "6.11"),
+        (libc::ENODEV, "gone"),
+        (libc::EINVAL, "trigger"),
+        (libc::ENOMEM, "smaller or fewer blocks"),
+        (libc::EMFILE, "ulimit -n"),
+        (libc::ENFILE, "ulimit -n"),
+        (libc::ETIMEDOUT, "takes nothing"),
+        (libc::EOPNOTSUPP, "other direction"),
+        (libc::ESHUTDOWN, "no host"),
+        (libc::EPIPE, "closed the connection"),
+        (libc::ECONNRESET, "closed the connection"),
+        (libc::ENOENT, "iio_info"),
+        (libc::ENOSPC, "free space"),
+        (libc::EOVERFLOW, "a faster sink"),
+        (libc::EILSEQ, "dmesg"),
+    ];
+    for (number, hint) in hints {
+        let error = stream(number);
+        assert!(error.hint().contains(hint), "{error}: {}", error.hint());
+        assert_eq!(error.errno(), Some(Errno::from_raw(number)));
+    }
+}
+
+#[test]
+fn a_cut_frame_can_be_cut_off() {
+    let error = Error::CutFrame { path: "f".into(), length: 7, frame: 4 };
+    assert!(error.hint().contains("truncate -s 4 f"), "{}", error.hint());
+    assert_eq!(error.errno(), None);
+}
+
+#[test]
+fn the_errors_of_transfers_are_passed_on() {
+    let inner = || dmabuf_dio::Error::ReadOnlyBuffer;
+    let error = Error::from(inner());
+    assert_eq!((error.to_string(), error.hint()), (inner().to_string(), inner().hint()));
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The simulated devices, and what the tests do with them.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dmabuf_dio_stream::{Device, IioSink, IioSource};
+
+/// Bytes of a frame with all channels: the frame's number, as the simulator makes it.
+pub(crate) const FRAME: u64 = 8;
+
+/// Holds the devices: one test at a time.
+pub(crate) struct Devices {
+    pub(crate) adc: Device,
+    pub(crate) dac: Device,
+    _lock: MutexGuard<'static, ()>,
+}
+
+impl Devices {
+    /// Both as fast as blocks come; `None` where there are no simulated devices.
+    pub(crate) fn get() -> Option<Self> {
+        static LOCK: Mutex<()> = Mutex::new(());
+        let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let (adc, dac) = (Device::find("stream-adc"), Device::find("stream-dac"));
+        let (Some(adc), Some(dac)) = (adc, dac) else {
+            skip("iio", "no simulated IIO device");
+            return None;
+        };
+        for device in [&adc, &dac] {
+            device.write("sampling_frequency", "0").expect("rate");
+            device.write("sparse", "0").expect("sparse");
+        }
+        Some(Self { adc, dac, _lock: lock })
+    }
+
+    pub(crate) fn source(&self) -> IioSource {
+        source(&self.adc)
+    }
+
+    pub(crate) fn sink(&self) -> IioSink {
+        sink(&self.dac)
+    }
+}
+
+/// Says that a test is skipped, where it may be (`DMABUF_DIO_REQUIRE`).
+pub(crate) fn skip(device: &str, why: &str) {
+    let required = std::env::var("DMABUF_DIO_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|name| name == device), "{why}, and there has to be one");
+    println!("skipped: {why}");
+}
+
+/// Hides the module, as on a kernel that has none, while it lives.
+pub(crate) struct NoModule;
+
+impl NoModule {
+    const NODE: &str = "/dev/dmabuf_dio";
+    const HIDDEN: &str = "/dev/dmabuf_dio.hidden";
+
+    pub(crate) fn hide() -> Self {
+        std::fs::rename(Self::NODE, Self::HIDDEN).expect("the module's node");
+        Self
+    }
+}
+
+impl Drop for NoModule {
+    fn drop(&mut self) {
+        std::fs::rename(Self::HIDDEN, Self::NODE).expect("the module's node");
+    }
+}
+
+pub(crate) fn source(device: &Device) -> IioSource {
+    let channels = device.channels(0).expect("channels");
+    IioSource::open(device.clone(), 0, &channels).expect("an ADC")
+}
+
+pub(crate) fn sink(device: &Device) -> IioSink {
+    let channels = device.channels(0).expect("channels");
+    IioSink::open(device.clone(), 0, &channels).expect("a DAC")
+}
+
+pub(crate) fn number(device: &Device, attribute: &str) -> u64 {
+    device.read(attribute).expect(attribute).parse().expect("a number")
+}
+
+/// Fails unless these are frames `first`, `first + 1`, ... Returns the number of the next.
+pub(crate) fn check(bytes: &[u8], first: u64) -> u64 {
+    let mut next = first;
+    for frame in bytes.chunks_exact(FRAME as usize) {
+        assert_eq!(u64::from_le_bytes(frame.try_into().expect("eight bytes")), next);
+        next += 1;
+    }
+    next
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Samples into a file and back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dmabuf_dio_stream::{Error, FileSink, FileSource, Overrun, Ring, Stream};
+
+use crate::devices::{Devices, FRAME, NoModule, check, number};
+
+/// A folder on the file system under test.
+fn folder() -> tempfile::TempDir {
+    let parent =
+        std::env::var_os("DMABUF_DIO_TEST_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    tempfile::tempdir_in(parent).expect("a folder")
+}
+
+fn capture(devices: &Devices, path: &Path, (count, size): (usize, u64), limit: u64) -> String {
+    let mut source = devices.source();
+    let mut sink = FileSink::create(path).expect("a file");
+    let ring = Ring::new(count, size).expect("blocks");
+    let stream = Stream::new(&mut source, &mut sink, ring).limit(limit);
+    let summary = stream.run().expect("run");
+    assert_eq!((summary.bytes, summary.gaps.len()), (limit / FRAME * FRAME, 0));
+    assert_eq!(fs::metadata(path).expect("the file").len(), summary.bytes);
+    summary.sink
+}
+
+#[test]
+fn samples_into_a_file_and_out_again() {
+    let Some(devices) = Devices::get() else { return };
+    into_a_file_and_out_again(&devices, "io_uring");
+}
+
+#[test]
+fn the_same_without_slots() {
+    let Some(devices) = Devices::get() else { return };
+    let _hidden = NoModule::hide();
+    into_a_file_and_out_again(&devices, "the kernel module is not loaded");
+}
+
+fn into_a_file_and_out_again(devices: &Devices, way: &str) {
+    let folder = folder();
+    let path = folder.path().join("samples");
+    let sizes = [
+        ((2, 16 << 10), 1 << 20),
+        ((4, 1 << 20), 40 << 20),
+        ((3, 1 << 20), (5 << 20) + 4096 + 80),
+        ((3, 4096 + 24), 1_000_000),
+        ((8, 4096), 8),
+    ];
+    for (blocks, limit) in sizes {
+        let how = capture(devices, &path, blocks, limit);
+        println!("{blocks:?}: {how}");
+        assert!(how.contains(way), "{how}");
+        let bytes = fs::read(&path).expect("the file");
+        assert_eq!(check(&bytes, 0), limit / FRAME);
+
+        let mut source = FileSource::open(&path, FRAME).expect("the file");
+        let mut sink = devices.sink();
+        let ring = Ring::new(blocks.0, blocks.1).expect("blocks");
+        let summary = Stream::new(&mut source, &mut sink, ring).run().expect("run");
+        assert_eq!(summary.bytes, limit / FRAME * FRAME, "{summary:?}");
+        assert_eq!(number(&devices.dac, "moved_frames"), limit / FRAME);
+        assert_eq!(number(&devices.dac, "wrong_frames"), 0);
+    }
+}
+
+#[test]
+fn what_is_in_the_way() {
+    let folder = folder();
+    let path = folder.path().join("samples");
+    fs::write(&path, [0; 12]).expect("written");
+    let cut = FileSource::open(&path, FRAME).expect_err("one frame and a half");
+    assert!(matches!(cut, Error::CutFrame { length: 12, frame: 8, .. }), "{cut}");
+    let none = FileSource::open(folder.path().join("none"), FRAME).expect_err("no file");
+    assert!(matches!(none, Error::Transfer(dmabuf_dio::Error::Open { .. })), "{none}");
+    let folder = FileSink::create(folder.path()).expect_err("a folder");
+    assert!(matches!(folder, Error::Transfer(dmabuf_dio::Error::Open { .. })), "{folder}");
+}
+
+/// What a full disk leaves is a valid prefix, whether its size was known before or not.
+#[test]
+fn a_full_disk() {
+    let Some(devices) = Devices::get() else { return };
+    full(&devices);
+}
+
+#[test]
+fn a_full_disk_without_slots() {
+    let Some(devices) = Devices::get() else { return };
+    let _hidden = NoModule::hide();
+    full(&devices);
+}
+
+fn full(devices: &Devices) {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let path = disk.folder.path().join("samples");
+    // Slowly there is one block at a time, and none behind the one that fails.
+    for (limit, rate) in [(None, "0"), (Some(1_u64 << 30), "0"), (None, "5000000")] {
+        devices.adc.write("sampling_frequency", rate).expect("rate");
+        let mut source = devices.source();
+        let mut sink = FileSink::create(&path).expect("a file");
+        let ring = Ring::new(4, 1 << 20).expect("blocks");
+        let mut stream = Stream::new(&mut source, &mut sink, ring).overrun(Overrun::Block);
+        if let Some(limit) = limit {
+            stream = stream.limit(limit);
+        }
+        let ended = stream.run().expect_err("there is no room");
+        assert_eq!(ended.error.errno().map(dmabuf_dio::Errno::raw), Some(libc::ENOSPC), "{ended}");
+        let bytes = fs::read(&path).expect("the file");
+        assert_eq!(bytes.len() as u64, ended.summary.bytes);
+        // At a rate a slow guest loses some, and says so.
+        if ended.summary.gaps.is_empty() {
+            assert_eq!(check(&bytes, 0), ended.summary.bytes / FRAME);
+        }
+        assert!(rate != "0" || ended.summary.gaps.is_empty(), "{ended}");
+        assert_eq!(limit.is_none(), ended.summary.bytes > 0, "{ended}");
+    }
+}
+
+/// An ext4 of 48 MiB in a file.
+struct SmallDisk {
+    folder: tempfile::TempDir,
+    _image: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let place = folder();
+        let image = place.path().join("image");
+        fs::File::create(&image).expect("an image").set_len(48 << 20).expect("its length");
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = |program: &str, args: &[&std::ffi::OsStr]| {
+            std::process::Command::new(program).args(args).output().is_ok_and(|output| {
+                let good = output.status.success();
+                if !good {
+                    println!("{program}: {}", String::from_utf8_lossy(&output.stderr));
+                }
+                good
+            })
+        };
+        let made = run("mkfs.ext4", &["-q".as_ref(), image.as_os_str()])
+            && run(
+                "mount",
+                &["-o".as_ref(), "loop".as_ref(), image.as_os_str(), folder.path().as_os_str()],
+            );
+        if !made {
+            println!("skipped: no file system of its own to fill");
+            return None;
+        }
+        Some(Self { folder, _image: place })
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(self.folder.path()).status();
+    }
+}

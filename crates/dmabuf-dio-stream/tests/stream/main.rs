@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Streams between the simulated devices of `kernel/sim/iio_stream` and `kernel/sim/usb_sink`,
+//! where these are, and files and sockets.
+
+mod devices;
+mod file;
+mod socket;
+mod usb;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dmabuf_dio::{CancelToken, Error as Buffer};
+use dmabuf_dio_stream::{
+    Device, Error, Filled, IioSource, Overrun, Repeat, Ring, Sink, Source, Stream, Wait,
+    frame_bytes,
+};
+
+use crate::devices::{Devices, FRAME, number, sink, source};
+
+#[test]
+fn every_frame_arrives_in_order() {
+    let Some(devices) = Devices::get() else { return };
+    let (adc, dac) = (&devices.adc, &devices.dac);
+    assert_eq!(frame_bytes(&adc.channels(0).expect("channels")), FRAME);
+    for (count, size, limit) in
+        [(2, 16 << 10, 1 << 20), (4, 1 << 20, 64 << 20), (3, 4096 + 24, 1_000_000), (8, 4096, 8)]
+    {
+        let (mut source, mut sink) = (devices.source(), devices.sink());
+        let ring = Ring::new(count, size).expect("blocks");
+        let summary = Stream::new(&mut source, &mut sink, ring).limit(limit).run().expect("run");
+        assert_eq!(summary.bytes, limit / FRAME * FRAME);
+        assert!(summary.gaps.is_empty(), "{:?}", summary.gaps);
+        assert_eq!(number(dac, "moved_frames"), summary.bytes / FRAME);
+        assert_eq!(number(dac, "wrong_frames"), 0);
+    }
+}
+
+/// Takes its time for each block, and remembers where numbers are missing.
+struct Slow {
+    ring: Option<Arc<Ring>>,
+    queued: VecDeque<Filled>,
+    busy_until: Instant,
+    per_block: Duration,
+    next: u64,
+    bytes: u64,
+    gaps: Vec<(u64, u64)>,
+}
+
+impl Slow {
+    fn new(per_block: Duration) -> Self {
+        let (ring, queued, busy_until) = (None, VecDeque::new(), Instant::now());
+        Self { ring, queued, busy_until, per_block, next: 0, bytes: 0, gaps: Vec::new() }
+    }
+}
+
+impl Sink for Slow {
+    fn how(&self) -> String {
+        "slowly".into()
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<(), Error> {
+        self.ring = Some(Arc::clone(ring));
+        Ok(())
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<(), Error> {
+        if self.queued.is_empty() {
+            self.busy_until = Instant::now() + self.per_block;
+        }
+        self.queued.push_back(filled);
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>, Error> {
+        if self.queued.is_empty() || Instant::now() < self.busy_until {
+            return Ok(None);
+        }
+        let filled = self.queued.pop_front().expect("just looked at");
+        let content = self.ring.as_ref().expect("attached").block(filled.block).map()?.to_vec()?;
+        for frame in content[..filled.bytes as usize].chunks_exact(FRAME as usize) {
+            let number = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
+            assert!(number >= self.next, "frame {number} again, at {}", self.next);
+            if number != self.next {
+                self.gaps.push((self.bytes, number - self.next));
+            }
+            self.next = number + 1;
+            self.bytes += FRAME;
+        }
+        self.busy_until = Instant::now() + self.per_block;
+        Ok(Some(filled))
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        None
+    }
+
+    fn queued(&self) -> usize {
+        self.queued.len()
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_lost_is_told_with_its_place() {
+    let Some(devices) = Devices::get() else { return };
+    let adc = &devices.adc;
+    for overrun in [Overrun::Block, Overrun::Drop, Overrun::Fail] {
+        adc.write("sampling_frequency", "1000000").expect("rate");
+        let mut source = devices.source();
+        // A block of 2 ms takes it 20 ms.
+        let mut sink = Slow::new(Duration::from_millis(20));
+        let ring = Ring::new(4, 16 << 10).expect("blocks");
+        let stream = Stream::new(&mut source, &mut sink, ring).limit(256 << 10).overrun(overrun);
+        let result = stream.run();
+        if overrun == Overrun::Fail {
+            let error = result.expect_err("the sink is too slow");
+            assert_eq!(error.error.errno().map(dmabuf_dio::Errno::raw), Some(libc::EOVERFLOW));
+            continue;
+        }
+        let summary = result.expect("run");
+        assert_eq!((summary.bytes, sink.bytes), (256 << 10, 256 << 10));
+        assert!(!summary.gaps.is_empty());
+        // Every gap that was found lies in one that was told, which counts as many frames.
+        let mut found = sink.gaps.iter().peekable();
+        for gap in &summary.gaps {
+            let mut frames = 0;
+            while let Some((_, lost)) = found.next_if(|(at, _)| (gap.at..=gap.to).contains(at)) {
+                frames += lost;
+            }
+            // Some may have been lost after the last block, if there was no time to look before.
+            let exact = gap.at == gap.to || gap.to < summary.bytes;
+            let told = gap.frames.expect("it counts");
+            let right = if exact { told == frames } else { told >= frames };
+            assert!(right, "{overrun:?}: {gap:?}, found {frames}, of {:?}", summary.gaps);
+        }
+        assert_eq!(found.next(), None, "{overrun:?}: found and not told, of {:?}", summary.gaps);
+        let exact = summary.gaps.iter().filter(|gap| gap.at == gap.to).count();
+        assert!(exact > 0, "{:?}", summary.gaps);
+    }
+}
+
+#[test]
+fn a_cancelled_stream_ends_in_order() {
+    let Some(devices) = Devices::get() else { return };
+    let (adc, dac) = (&devices.adc, &devices.dac);
+    adc.write("sampling_frequency", "1000000").expect("rate");
+    let (mut source, mut sink) = (devices.source(), devices.sink());
+    let ring = Ring::new(4, 64 << 10).expect("blocks");
+    let token = CancelToken::new();
+    let stream = Stream::new(&mut source, &mut sink, ring).cancel(token.clone());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            token.cancel();
+        });
+        let summary = stream.run().expect("run");
+        assert!(summary.bytes > 0);
+        assert_eq!(number(dac, "moved_frames"), summary.bytes / FRAME);
+    });
+}
+
+#[test]
+fn bad_input() {
+    assert!(Device::find("no such device").is_none());
+    let Some(devices) = Devices::get() else { return };
+    let adc = &devices.adc;
+    assert!(matches!(adc.read("nothing"), Err(Error::Stream { .. })));
+    let channels = adc.channels(0).expect("channels");
+    let _first = IioSource::open(adc.clone(), 0, &channels).expect("the ADC");
+    let second = IioSource::open(adc.clone(), 0, &channels).expect_err("it is in use");
+    assert_eq!(second.errno().map(dmabuf_dio::Errno::raw), Some(libc::EBUSY), "{second}");
+    let other = IioSource::open(devices.dac.clone(), 0, &channels).expect_err("a DAC");
+    assert_eq!(other.errno().map(dmabuf_dio::Errno::raw), Some(libc::EOPNOTSUPP), "{other}");
+    let none = IioSource::open(adc.clone(), 7, &channels).expect_err("no such buffer");
+    assert!(matches!(none, Error::Stream { .. }), "{none}");
+}
+
+#[test]
+fn a_device_without_dmabufs_is_copied_from_and_to() {
+    let Some(devices) = Devices::get() else { return };
+    let adc = Device::find("stream-adc-fileio").expect("another ADC");
+    let dac = Device::find("stream-dac-fileio").expect("another DAC");
+    for device in [&adc, &dac] {
+        device.write("sampling_frequency", "0").expect("rate");
+    }
+    for (from, to) in [(&adc, &devices.dac), (&devices.adc, &dac), (&adc, &dac)] {
+        let (mut source, mut sink) = (source(from), sink(to));
+        let ring = Ring::new(4, 64 << 10).expect("blocks");
+        let stream = Stream::new(&mut source, &mut sink, ring).limit(1 << 20);
+        let summary = stream.run().expect("run");
+        assert!(summary.loss_known, "it counts");
+        assert_eq!((summary.bytes, summary.gaps.len()), (1 << 20, 0), "{summary:?}");
+        assert_eq!(number(to, "wrong_frames"), 0);
+        let copied = |how: &str| how.contains("takes no dma-bufs");
+        assert_eq!(copied(&summary.source), from.name() == adc.name(), "{summary:?}");
+        assert_eq!(copied(&summary.sink), to.name() == dac.name(), "{summary:?}");
+    }
+}
+
+/// More than a block has, nothing, a block that there is not.
+#[test]
+fn what_is_not_in_a_block_is_refused() {
+    let Some(devices) = Devices::get() else { return };
+    let refused = |result: Result<(), Error>| {
+        assert!(
+            matches!(
+                result,
+                Err(Error::Transfer(Buffer::RangeBeyondBuffer { .. } | Buffer::Setting { .. }))
+            ),
+            "{result:?}"
+        );
+    };
+    let adc = Device::find("stream-adc-fileio").expect("another ADC");
+    let dac = Device::find("stream-dac-fileio").expect("another DAC");
+    for (from, to) in [(&devices.adc, &devices.dac), (&adc, &dac)] {
+        let (mut source, mut sink) = (source(from), sink(to));
+        let ring = Arc::new(Ring::new(2, 16 << 10).expect("blocks"));
+        Source::attach(&mut source, &ring).expect("attached");
+        Sink::attach(&mut sink, &ring, None).expect("attached");
+        for (block, bytes) in [(0, (16 << 10) + FRAME), (1, 1 << 40), (0, 0), (2, FRAME)] {
+            refused(Source::queue(&mut source, block, bytes).map(|_| ()));
+            refused(Sink::queue(&mut sink, Filled { block, bytes }));
+            assert_eq!((source.queued(), sink.queued()), (0, 0), "{bytes} bytes of {block}");
+        }
+        refused(Source::queue(&mut source, 0, u64::MAX).map(|_| ()));
+    }
+    let block = dmabuf_dio::DmaBuf::alloc(8192).expect("a block");
+    let channels = devices.dac.channels(0).expect("channels");
+    let repeat = Repeat::start(devices.dac.clone(), 0, &channels, block, 8192 + FRAME);
+    assert!(matches!(repeat, Err(Error::Transfer(Buffer::RangeBeyondBuffer { .. }))));
+}
+
+#[test]
+fn the_same_samples_over_and_over() {
+    let Some(devices) = Devices::get() else { return };
+    devices.dac.write("sampling_frequency", "1000000").expect("rate");
+    let channels = devices.dac.channels(0).expect("channels");
+    let mut block = dmabuf_dio::DmaBuf::alloc(8000).expect("a block");
+    let frames: Vec<u8> = (0..1000_u64).flat_map(u64::to_le_bytes).collect();
+    let mut view = block.map_mut().expect("a view");
+    view.write_at(0, &frames).expect("written");
+    view.finish().expect("finished");
+    let repeat = Repeat::start(devices.dac.clone(), 0, &channels, block, 8000).expect("it begins");
+    let begin = Instant::now();
+    while number(&devices.dac, "moved_frames") < 10_000 {
+        assert!(begin.elapsed() < Duration::from_secs(20), "it does not go on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Each time round the numbers begin again. The device goes on while the counts are read.
+    let before = number(&devices.dac, "moved_frames");
+    let wrong = number(&devices.dac, "wrong_frames");
+    let after = number(&devices.dac, "moved_frames");
+    let right = before / 1000 - 1..=after / 1000 + 2;
+    assert!(right.contains(&wrong), "{wrong} of {before} to {after}");
+    repeat.stop().expect("it ends");
+    let block = dmabuf_dio::DmaBuf::alloc(8000).expect("a block");
+    let error = Repeat::start(devices.dac.clone(), 0, &channels, block, 7999);
+    assert!(matches!(error, Err(Error::Transfer(Buffer::Setting { .. }))));
+}
+
+#[test]
+fn settings_that_cannot_be() {
+    assert!(matches!(
+        Ring::new(0, 4096),
+        Err(Error::Transfer(Buffer::Setting { name: "blocks", .. }))
+    ));
+    assert!(matches!(
+        Ring::new(5000, 4096),
+        Err(Error::Transfer(Buffer::Setting { name: "blocks", .. }))
+    ));
+    assert!(matches!(Ring::new(1, 0), Err(Error::Transfer(Buffer::Setting { name: "block", .. }))));
+    assert!(matches!(
+        Ring::new(1, 2 << 30),
+        Err(Error::Transfer(Buffer::Setting { name: "block", .. }))
+    ));
+    let Some(devices) = Devices::get() else { return };
+    let (mut source, mut sink) = (devices.source(), devices.sink());
+    let ring = Ring::new(2, 1001).expect("blocks");
+    let ended = Stream::new(&mut source, &mut sink, ring).run().expect_err("not whole frames");
+    assert!(
+        matches!(ended.error, Error::Transfer(Buffer::Setting { name: "block", value: 1001, .. })),
+        "{ended}"
+    );
+}
+
+#[test]
+fn a_device_that_goes_away() {
+    let Some(devices) = Devices::get() else { return };
+    devices.adc.write("sampling_frequency", "100000").expect("rate");
+    let driver = "/sys/bus/platform/drivers/iio_stream";
+    let bound = BoundAgain(format!("{driver}/bind"));
+    let (mut source, mut sink) = (devices.source(), Slow::new(Duration::ZERO));
+    let ring = Ring::new(4, 16 << 10).expect("blocks");
+    let stream = Stream::new(&mut source, &mut sink, ring);
+    let summary = std::thread::scope(|scope| {
+        let unbind = scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            std::fs::write(format!("{driver}/unbind"), "iio_stream").expect("unbound");
+        });
+        let ended = stream.run().expect_err("there is no device");
+        assert_eq!(ended.error.errno().map(dmabuf_dio::Errno::raw), Some(libc::ENODEV), "{ended}");
+        unbind.join().expect("unbound");
+        ended.summary
+    });
+    // What came before is whole, and nothing came after.
+    assert!(
+        summary.bytes > 0 && summary.bytes == sink.bytes,
+        "{summary:?}, {} arrived",
+        sink.bytes
+    );
+    assert!(sink.gaps.is_empty() || summary.lost_frames > 0, "{summary:?}");
+    drop((source, bound));
+}
+
+/// Between the moment when a block is queued and the one when its fence is looked at, say: a block that
+/// the device has called off is not one that it has filled.
+#[test]
+fn a_device_that_goes_away_at_any_moment() {
+    let Some(devices) = Devices::get() else { return };
+    let driver = "/sys/bus/platform/drivers/iio_stream";
+    for round in 0..20 {
+        devices.adc.write("sampling_frequency", "10000000").expect("rate");
+        let bound = BoundAgain(format!("{driver}/bind"));
+        let (mut source, mut sink) = (devices.source(), Slow::new(Duration::ZERO));
+        // One block: nothing else is queued when it is.
+        let ring = Ring::new(1, 16 << 10).expect("blocks");
+        let stream = Stream::new(&mut source, &mut sink, ring);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_micros(20_000 + round * 37));
+                std::fs::write(format!("{driver}/unbind"), "iio_stream").expect("unbound");
+            });
+            let ended = stream.run().expect_err("there is no device");
+            let errno = ended.error.errno().map(dmabuf_dio::Errno::raw);
+            assert_eq!(errno, Some(libc::ENODEV), "round {round}: {ended}");
+        });
+        drop((source, bound));
+    }
+}
+
+/// Brings the devices back, whatever became of the test.
+struct BoundAgain(String);
+
+impl Drop for BoundAgain {
+    fn drop(&mut self) {
+        let _ = std::fs::write(&self.0, "iio_stream");
+    }
+}
+
+/// It goes away, or is stopped by somebody, when it has no block that could tell.
+#[test]
+fn a_device_that_is_stopped_while_it_has_no_block() {
+    let Some(devices) = Devices::get() else { return };
+    devices.adc.write("sampling_frequency", "1000000").expect("rate");
+    let (mut source, mut sink) = (devices.source(), Slow::new(Duration::from_millis(600)));
+    let ring = Ring::new(2, 16 << 10).expect("blocks");
+    let stream = Stream::new(&mut source, &mut sink, ring);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            devices.adc.write("buffer0/enable", "0").expect("stopped");
+        });
+        let ended = stream.run().expect_err("it gives nothing");
+        assert_eq!(ended.error.errno().map(dmabuf_dio::Errno::raw), Some(libc::ENODEV), "{ended}");
+        assert_eq!(ended.summary.bytes, 2 * (16 << 10), "{ended}");
+    });
+}
+
+/// Blocks that were queued to a device that never ran are not there for who comes next.
+#[test]
+fn what_was_queued_in_vain() {
+    let Some(devices) = Devices::get() else { return };
+    let ring = Arc::new(Ring::new(2, 16 << 10).expect("blocks"));
+    let mut source = devices.source();
+    dmabuf_dio_stream::Source::attach(&mut source, &ring).expect("attached");
+    dmabuf_dio_stream::Source::queue(&mut source, 0, 16 << 10).expect("queued");
+    drop(source);
+    let (mut source, mut sink) = (devices.source(), devices.sink());
+    let stream = Stream::new(&mut source, &mut sink, Ring::new(2, 16 << 10).expect("blocks"));
+    assert_eq!(stream.limit(64 << 10).run().expect("run").bytes, 64 << 10);
+    assert_eq!(number(&devices.dac, "wrong_frames"), 0);
+}
+
+/// What a device loses by itself, while it has blocks.
+#[test]
+fn a_device_that_loses_frames_by_itself() {
+    let Some(devices) = Devices::get() else { return };
+    devices.adc.write("sampling_frequency", "100000").expect("rate");
+    let (mut source, mut sink) = (devices.source(), Slow::new(Duration::ZERO));
+    let ring = Ring::new(8, 16 << 10).expect("blocks");
+    let stream = Stream::new(&mut source, &mut sink, ring).limit(512 << 10);
+    let summary = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(150));
+            devices.adc.write("inject_loss", "1000").expect("lost");
+        });
+        stream.run().expect("run")
+    });
+    let found: u64 = sink.gaps.iter().map(|gap| gap.1).sum();
+    assert!(found >= 1000 && found == summary.lost_frames, "{found}: {summary:?}");
+    // A slow guest may lose others for want of a block.
+    if let ([gap], [(at, 1000)]) = (&summary.gaps[..], &sink.gaps[..]) {
+        assert!((gap.at..=gap.to).contains(at), "{at} is not in {gap:?}");
+    }
+}

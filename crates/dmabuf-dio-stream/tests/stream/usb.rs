@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Samples to a USB host: that of `kernel/sim/usb_sink`, where it is.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dmabuf_dio::CancelToken;
+use dmabuf_dio_stream::{Function, Ring, Stream, UsbSink};
+
+use crate::devices::{Devices, skip};
+
+const CONTROLLER: &str = "/sys/class/udc/usb_sink";
+const HOST: &str = "/sys/bus/platform/devices/usb_sink";
+
+/// A gadget with a function in user space.
+struct Gadget {
+    folder: PathBuf,
+    mount: tempfile::TempDir,
+}
+
+impl Gadget {
+    fn make() -> Option<Self> {
+        if !Path::new(CONTROLLER).exists() {
+            skip("usb", "no simulated USB device controller");
+            return None;
+        }
+        let folder = PathBuf::from("/sys/kernel/config/usb_gadget/dmabuf-dio");
+        let write = |name: &str, value: &str| fs::write(folder.join(name), value).expect(name);
+        let make = |name: &str| fs::create_dir(folder.join(name)).expect(name);
+        make("");
+        write("idVendor", "0x1d6b");
+        write("idProduct", "0x0104");
+        make("functions/ffs.samples");
+        make("configs/c.1");
+        let function = folder.join("functions/ffs.samples");
+        symlink(function, folder.join("configs/c.1/ffs.samples")).expect("linked");
+        let mount = tempfile::tempdir().expect("a folder");
+        let mounted = Command::new("mount")
+            .args(["-t", "functionfs", "samples"])
+            .arg(mount.path())
+            .status()
+            .expect("mount");
+        assert!(mounted.success());
+        Some(Self { folder, mount })
+    }
+
+    fn bind(&self, controller: &str) {
+        fs::write(self.folder.join("UDC"), controller).expect("bound");
+    }
+}
+
+impl Drop for Gadget {
+    fn drop(&mut self) {
+        let _ = fs::write(self.folder.join("UDC"), "\n");
+        let _ = Command::new("umount").arg(self.mount.path()).status();
+        let _ = fs::remove_file(self.folder.join("configs/c.1/ffs.samples"));
+        for name in ["configs/c.1", "functions/ffs.samples", ""] {
+            let _ = fs::remove_dir(self.folder.join(name));
+        }
+    }
+}
+
+fn host(attribute: &str) -> u64 {
+    let text = fs::read_to_string(format!("{HOST}/{attribute}")).expect(attribute);
+    text.trim().parse().expect("a number")
+}
+
+#[test]
+fn samples_to_a_usb_host() {
+    let Some(devices) = Devices::get() else { return };
+    let Some(gadget) = Gadget::make() else { return };
+    for (count, size, limit) in
+        [(2, 16 << 10, 1 << 20), (4, 1 << 20, 64 << 20), (3, 4096 + 24, 1_000_000)]
+    {
+        let mut function = Function::new(gadget.mount.path()).expect("a function");
+        let again = Function::new(gadget.mount.path()).expect_err("there is one");
+        assert_eq!(again.errno().map(dmabuf_dio::Errno::raw), Some(libc::EBUSY), "{again}");
+        gadget.bind("usb_sink");
+        assert!(function.wait(&CancelToken::new()).expect("a host"));
+        let mut source = devices.source();
+        let mut sink = UsbSink::open(function.endpoint()).expect("an endpoint");
+        let ring = Ring::new(count, size).expect("blocks");
+        let summary = Stream::new(&mut source, &mut sink, ring).limit(limit).run().expect("run");
+        assert_eq!((summary.bytes, summary.gaps.len()), (limit / 8 * 8, 0), "{summary:?}");
+        assert_eq!((host("bytes"), host("wrong_frames")), (summary.bytes, 0));
+        gadget.bind("\n");
+    }
+}
+
+#[test]
+fn a_usb_host_that_goes_away() {
+    let Some(devices) = Devices::get() else { return };
+    let Some(gadget) = Gadget::make() else { return };
+    let mut function = Function::new(gadget.mount.path()).expect("a function");
+    gadget.bind("usb_sink");
+    assert!(function.wait(&CancelToken::new()).expect("a host"));
+    let mut source = devices.source();
+    let mut sink = UsbSink::open(function.endpoint()).expect("an endpoint");
+    let ring = Ring::new(4, 64 << 10).expect("blocks");
+    let stream = Stream::new(&mut source, &mut sink, ring);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            fs::write(format!("{HOST}/plugged"), "0").expect("unplugged");
+        });
+        let ended = stream.run().expect_err("nobody is there");
+        let errno = ended.error.errno().map(dmabuf_dio::Errno::raw);
+        let gone = [libc::ESHUTDOWN, libc::ENODEV, libc::ECONNRESET];
+        assert!(errno.is_some_and(|errno| gone.contains(&errno)), "{ended}");
+        assert!(ended.summary.bytes > 0);
+    });
+    // It comes back, and so can we.
+    fs::write(format!("{HOST}/plugged"), "1").expect("plugged");
+    assert!(function.wait(&CancelToken::new()).expect("a host"));
+    drop((source, sink));
+    let mut source = devices.source();
+    let mut sink = UsbSink::open(function.endpoint()).expect("an endpoint");
+    let ring = Ring::new(4, 64 << 10).expect("blocks");
+    let stream = Stream::new(&mut source, &mut sink, ring).limit(1 << 20);
+    assert_eq!(stream.run().expect("run").bytes, 1 << 20);
+}

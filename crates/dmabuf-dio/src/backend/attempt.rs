@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What becomes of trying a backend.
+
+use super::{Backend, Refusal};
+use crate::error::Error;
+
+/// Why a backend did not do what it was asked to.
+#[derive(Debug)]
+pub(crate) enum Attempt {
+    /// The backend is not available here, and has moved no data: another one may be tried.
+    Refused(Refusal),
+    /// The input or the hardware is at fault: every backend would fail.
+    Failed(Error),
+}
+
+impl From<Error> for Attempt {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Refusal> for Attempt {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl Attempt {
+    /// For those who only ask whether the backend is available.
+    pub(crate) fn into_refusal(self, backend: Backend) -> Refusal {
+        match self {
+            Self::Refused(refusal) => refusal,
+            Self::Failed(error) => {
+                let refusal = backend.refuse(error.to_string()).remedy(error.hint());
+                Refusal { errno: error.errno(), ..refusal }
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `pread` and `pwrite` on a mapping of the buffer, through the page cache.
+
+use std::sync::Arc;
+
+use super::attempt::Attempt;
+use super::driver::{Driver, Reach};
+use super::{Backend, memfd, system_heap};
+use crate::buf::DmaBuf;
+use crate::direction::Direction;
+use crate::error::Result;
+use crate::file::extent::Extent;
+use crate::kind::Kind;
+use crate::memory::Mapping;
+use crate::memory::available::{self, Charged};
+use crate::memory::page::page_size;
+use crate::transfer::plain;
+use crate::transfer::task::{Fresh, Task, Transferred};
+
+pub(super) struct Buffered;
+
+impl Driver for Buffered {
+    fn backend(&self) -> Backend {
+        Backend::Buffered
+    }
+
+    fn load(&self, task: &Task<'_>, kind: Kind) -> Result<Fresh, Attempt> {
+        load(task, kind)
+    }
+
+    fn transfer(
+        &self,
+        task: &Task<'_>,
+        buf: &DmaBuf,
+        extent: Extent,
+    ) -> Result<Transferred, Attempt> {
+        move_through(task, buf, extent)?;
+        Ok(Transferred { notes: note(buf).into_iter().collect(), ..Transferred::default() })
+    }
+
+    fn reach(&self, buf: &DmaBuf) -> Result<Reach, Attempt> {
+        Ok(Reach::Calls(Arc::new(buf.mapping(true)?)))
+    }
+
+    fn try_out(&self) -> Result<String, Attempt> {
+        let buffer = match system_heap::alloc(Backend::Buffered, page_size()) {
+            Ok(_) => Kind::DmaBuf,
+            Err(_) => Kind::Memfd,
+        };
+        Ok(format!("loads into a {buffer} through the page cache"))
+    }
+}
+
+/// Loads into a new dma-buf of the system heap, or into a memfd.
+fn load(task: &Task<'_>, kind: Kind) -> Result<Fresh, Attempt> {
+    let layout = task.layout()?;
+    let buf = match kind {
+        Kind::DmaBuf => system_heap::alloc(Backend::Buffered, layout.buffer)?,
+        Kind::Memfd => {
+            available::ensure(layout.buffer, Charged::Us)?;
+            memfd::allocate(layout.data_offset + task.length)?
+        }
+    };
+    let extent = Extent { file: task.offset, buf: layout.data_offset, len: task.length };
+    move_through(task, &buf, extent)?;
+    Ok(Fresh { buf, moved: Transferred::default() })
+}
+
+/// Said where a device may have the buffer attached that this backend knows nothing of.
+const UNSYNCED: &str = "the buffer is a udmabuf: unless this kernel's udmabuf synchronises the devices that have it \
+     attached (a repair in kernel/series), those that are not coherent, or behind bounce buffers, \
+     may miss what was moved";
+
+/// The note on an existing buffer, if there is one.
+pub(crate) fn note(buf: &DmaBuf) -> Option<String> {
+    let is_udmabuf = buf.kind() == Kind::DmaBuf && buf.exporter().as_deref() == Some("udmabuf");
+    is_udmabuf.then(|| UNSYNCED.to_owned())
+}
+
+/// Moves through a mapping of the buffer.
+fn move_through(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<()> {
+    match task.direction {
+        Direction::Load => {
+            let view = buf.map_shared()?;
+            run(task, view.mapping(), extent)?;
+            view.finish()
+        }
+        Direction::Save => {
+            let view = buf.map()?;
+            run(task, view.mapping(), extent)?;
+            view.finish()
+        }
+    }
+}
+
+fn run(task: &Task<'_>, mapping: &Mapping, extent: Extent) -> Result<()> {
+    plain::run(&task.job(extent, false)?, mapping).map_err(|stop| task.stopped(extent, stop))
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What every backend is.
+
+use std::sync::Arc;
+
+use super::Backend;
+use super::attempt::Attempt;
+use crate::buf::DmaBuf;
+use crate::file::extent::Extent;
+use crate::kind::Kind;
+use crate::lend::Attached;
+use crate::memory::Mapping;
+use crate::transfer::task::{Fresh, Task, Transferred};
+
+/// What a backend does. What it does not do it refuses, as [`Backend::for_new`] and its like say
+/// already.
+pub(crate) trait Driver: Sync {
+    /// Loads into a new buffer of that kind.
+    fn load(&self, task: &Task<'_>, kind: Kind) -> Result<Fresh, Attempt> {
+        let _ = task;
+        Err(self.backend().refuse_new(kind).into())
+    }
+
+    /// Moves between a file and a range of an existing buffer.
+    fn transfer(
+        &self,
+        task: &Task<'_>,
+        buf: &DmaBuf,
+        extent: Extent,
+    ) -> Result<Transferred, Attempt> {
+        let _ = extent;
+        Err(self.backend().refuse_kind(buf.kind(), task.direction).into())
+    }
+
+    /// How the requests of a gather reach a buffer.
+    fn reach(&self, buf: &DmaBuf) -> Result<Reach, Attempt> {
+        Err(self.backend().refuse_gathering(buf.kind()).into())
+    }
+
+    /// Tries it on a buffer of a page, and says what it would do.
+    fn try_out(&self) -> Result<String, Attempt>;
+
+    /// Which it is.
+    fn backend(&self) -> Backend;
+}
+
+/// How requests reach a buffer.
+#[derive(Debug)]
+pub(crate) enum Reach {
+    /// By the module's ioctl, each in a thread that blocks.
+    Ioctl(Attached),
+    /// By `pread` on its mapping, in the same way.
+    Calls(Arc<Mapping>),
+    /// By a ring that its pages are lent to.
+    LentRing(Attached),
+    /// By a ring with its mapping.
+    MappedRing(Arc<Mapping>),
+}

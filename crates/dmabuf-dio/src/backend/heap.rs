@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The system heap reads the file while it allocates the buffer: a heap flag of the patch series.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use dmabuf_dio_sys::heap;
+use rustix::io::Errno as Os;
+
+use super::attempt::Attempt;
+use super::driver::Driver;
+use super::refuse::{self, SERIES};
+use super::sample::Sample;
+use super::{Backend, Refusal, system_heap};
+use crate::buf::DmaBuf;
+use crate::error::{Error, Result};
+use crate::kind::Kind;
+use crate::memory::available::{self, Charged};
+use crate::memory::page::page_size;
+use crate::threads::watched;
+use crate::transfer::task::{Fresh, REFUSED_DIRECT, Task, Transferred};
+
+pub(super) struct Heap;
+
+impl Driver for Heap {
+    fn backend(&self) -> Backend {
+        Backend::Heap
+    }
+
+    fn load(&self, task: &Task<'_>, _: Kind) -> Result<Fresh, Attempt> {
+        load(task)
+    }
+
+    fn try_out(&self) -> Result<String, Attempt> {
+        try_out()?;
+        Ok("loads into a dma-buf of the system heap while that is being allocated".into())
+    }
+}
+
+/// Allocates a buffer and loads into it in one call.
+fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
+    let device = system_heap::open(Backend::Heap)?;
+    let layout = task.layout()?;
+    available::ensure(layout.buffer, Charged::Nobody)?;
+    if task.watch.is_cancelled() {
+        return Err(task.cancelled(0).into());
+    }
+    let wanted = layout.data_offset + task.length;
+    let call = |file| read_file(task, device.as_fd(), wanted, file, layout.base);
+    let mut moved = Transferred { direct: task.length, ..Transferred::default() };
+    let mut result = call(task.file.fd())?;
+    if !task.file.is_direct() {
+        moved.direct = 0;
+    } else if matches!(result, Err(Os::INVAL)) {
+        // A kernel that does not know the flag says so again.
+        moved = Transferred { notes: vec![REFUSED_DIRECT.into()], ..Transferred::default() };
+        if let Ok(file) = task.file.buffered() {
+            result = call(file)?;
+        }
+    }
+    let (fd, read) = result.map_err(|errno| explain(task, errno, layout.buffer))?;
+    let end = layout.base + read;
+    if read == 0 && task.file.end()? > layout.base {
+        return Err(refuse_flag(Os::INVAL).into());
+    }
+    if end < task.end() {
+        return Err(task.short(end).into());
+    }
+    if task.watch.is_cancelled() {
+        return Err(task.cancelled(task.length).into());
+    }
+    task.watch.set(task.length);
+    let mut buf = DmaBuf::from_parts(fd, layout.buffer);
+    if layout.data_offset > 0 {
+        // These bytes came along with the first page of the range.
+        let mut view = buf.map_mut()?;
+        view.fill_at(0, layout.data_offset, 0)?;
+        view.finish()?;
+    }
+    Ok(Fresh { buf, moved })
+}
+
+/// Makes the call, and meanwhile reports how much the thread that makes it has asked of storage.
+/// Only a signal that ends the process ends the call: a cancelled one is waited for.
+fn read_file(
+    task: &Task<'_>,
+    heap: BorrowedFd<'_>,
+    len: u64,
+    file: BorrowedFd<'_>,
+    offset: u64,
+) -> Result<rustix::io::Result<(OwnedFd, u64)>> {
+    if task.is_one_request() {
+        return Ok(heap::alloc_read_file(heap, len, file, offset));
+    }
+    let caller = AtomicI32::new(0);
+    watched(
+        || {
+            caller.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
+            heap::alloc_read_file(heap, len, file, offset)
+        },
+        || {
+            if let Some(asked) = asked_of_storage(caller.load(Ordering::Relaxed)) {
+                // What is asked for is not there yet: all of it is when the call returns.
+                task.watch.set(asked.min(task.length - 1));
+            }
+        },
+    )
+}
+
+/// Bytes that a thread of this process has asked storage for; `None` if the kernel does not tell.
+fn asked_of_storage(thread: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/io")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("read_bytes:")?.trim().parse().ok())
+}
+
+/// The error of a call.
+fn explain(task: &Task<'_>, errno: Os, wanted: u64) -> Attempt {
+    match errno {
+        Os::NOMEM => Error::NoMemory { wanted, available: None }.into(),
+        Os::INTR => task.cancelled(0).into(),
+        Os::INVAL | Os::OPNOTSUPP | Os::NOTTY | Os::NOSYS | Os::PERM => {
+            // Is it the kernel or this file?
+            let refusal = match try_out() {
+                Err(Attempt::Refused(refusal)) => refusal,
+                _ => refuse::file(Backend::Heap, task, errno),
+            };
+            refusal.into()
+        }
+        // The kernel does not say how far it came.
+        _ => task.failed(task.offset, errno).into(),
+    }
+}
+
+/// Loads the beginning of a file that every process has.
+fn try_out() -> Result<(), Attempt> {
+    let device = system_heap::open(Backend::Heap)?;
+    let sample = Sample::open(Backend::Heap)?;
+    let len = sample.content.len() as u64;
+    let (fd, read) =
+        heap::alloc_read_file(device.as_fd(), len, sample.fd.as_fd(), 0).map_err(|errno| {
+            match errno {
+                Os::NOMEM => Error::NoMemory { wanted: len, available: None }.into(),
+                _ => Attempt::from(refuse_flag(errno)),
+            }
+        })?;
+    let buf = DmaBuf::from_parts(fd, len.next_multiple_of(page_size()));
+    // A kernel to which the flag means something else reads nothing.
+    if read == len && sample.is_in(&buf)? { Ok(()) } else { Err(refuse_flag(Os::INVAL).into()) }
+}
+
+fn refuse_flag(errno: Os) -> Refusal {
+    let refusal = match errno {
+        Os::INVAL | Os::NOTTY | Os::NOSYS => {
+            Backend::Heap.refuse("the heaps of this kernel read no files").remedy(SERIES)
+        }
+        Os::OPNOTSUPP => {
+            Backend::Heap.refuse("the system heap of this kernel reads no files").remedy(SERIES)
+        }
+        _ => Backend::Heap
+            .refuse(format!("{} does not read a file", heap::SYSTEM))
+            .remedy("see dmesg for what the kernel says about it"),
+    };
+    refusal.errno(errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_missing_feature_asks_for_another_kernel() {
+        for (errno, missing) in
+            [(Os::INVAL, true), (Os::OPNOTSUPP, true), (Os::IO, false), (Os::PERM, false)]
+        {
+            let refusal = refuse_flag(errno);
+            assert_eq!(refusal.errno, Some(errno.into()));
+            assert_eq!(refusal.remedy.as_deref() == Some(SERIES), missing, "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn a_thread_s_reads_are_counted() {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        if std::path::Path::new("/proc/self/io").exists() {
+            assert!(asked_of_storage(thread).is_some());
+        }
+        assert_eq!(asked_of_storage(0), None);
+    }
+}

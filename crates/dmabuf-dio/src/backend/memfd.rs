@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A memfd, in huge pages where there are any.
+
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use super::attempt::Attempt;
+use super::driver::{Driver, Reach};
+use super::{Backend, refuse};
+use crate::buf::DmaBuf;
+use crate::direction::Direction;
+use crate::error::{Error, Result};
+use crate::file::extent::Extent;
+use crate::kind::Kind;
+use crate::memory::Mapping;
+use crate::memory::available::{self, Charged};
+use crate::memory::huge;
+use crate::memory::page::{HUGE_PAGE, page_size};
+use crate::memory::sizes::PageSizes;
+use crate::transfer::task::{Fresh, Task, Transferred};
+use crate::transfer::{mapped, staged};
+
+pub(super) struct Memfd;
+
+impl Driver for Memfd {
+    fn backend(&self) -> Backend {
+        Backend::Memfd
+    }
+
+    fn load(&self, task: &Task<'_>, _: Kind) -> Result<Fresh, Attempt> {
+        load(Backend::Memfd, task, Purpose::File)
+    }
+
+    fn transfer(
+        &self,
+        task: &Task<'_>,
+        buf: &DmaBuf,
+        extent: Extent,
+    ) -> Result<Transferred, Attempt> {
+        transfer(task, buf, extent)
+    }
+
+    fn reach(&self, buf: &DmaBuf) -> Result<Reach, Attempt> {
+        let mapping = buf.mapping(true)?;
+        mapping.advise(true);
+        Ok(Reach::MappedRing(Arc::new(mapping)))
+    }
+
+    fn try_out(&self) -> Result<String, Attempt> {
+        refuse::ring(Backend::Memfd, 1, false)?;
+        DmaBuf::memfd(page_size())?.map()?;
+        Ok("loads into a memfd by io_uring: not a dma-buf, devices cannot import it".into())
+    }
+}
+
+/// What the memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Itself: as long as the content, but for reserved huge pages.
+    File,
+    /// A udmabuf, which has whole pages, and these from the kernel as it likes: before Linux 6.13
+    /// the kernel's mapping of a udmabuf over large ones is wrong (`vmap_udmabuf()`).
+    Udmabuf,
+    /// A udmabuf, without reserved huge pages, which not every kernel makes one of.
+    PlainUdmabuf,
+}
+
+/// Loads into new memory, in the name of `backend`.
+pub(super) fn load(backend: Backend, task: &Task<'_>, purpose: Purpose) -> Result<Fresh, Attempt> {
+    let layout = task.layout()?;
+    let ring = refuse::ring_for(backend, task, layout.buffer)?;
+    available::ensure(layout.buffer, Charged::Us)?;
+    let len = match purpose {
+        Purpose::File => layout.data_offset + task.length,
+        Purpose::Udmabuf | Purpose::PlainUdmabuf => layout.buffer,
+    };
+    let wanted = task.options.huge_pages;
+    let huge = if wanted { allocate_huge(len, purpose) } else { None };
+    // What a stage is read into comes by a ring, or in one request.
+    let mapped = if huge.is_none() && ring.is_none() && layout.buffer > task.chunk() {
+        let buf = allocate(len)?;
+        let mapping = map(&buf)?;
+        Some((buf, mapping))
+    } else {
+        huge
+    };
+    let (buf, mut moved) = if let Some((buf, mapping)) = mapped {
+        let moved = mapped::load(task, ring, &Arc::new(mapping), layout)?;
+        (buf, moved)
+    } else {
+        let buf = allocate(len)?;
+        let moved = staged::load(task, ring, &buf, layout)?;
+        (buf, moved)
+    };
+    if wanted {
+        moved.notes.extend(page_note(moved.pages, buf.len()));
+    }
+    Ok(Fresh { buf, moved })
+}
+
+/// A memfd of exactly that length.
+pub(super) fn allocate(len: u64) -> Result<DmaBuf> {
+    DmaBuf::memfd_exact(len).map_err(|errno| Error::Buffer { call: "create", errno: errno.into() })
+}
+
+/// Maps all pages of a new memfd, and room for its last huge page.
+fn map(buf: &DmaBuf) -> Result<Mapping> {
+    let pages = buf.len().next_multiple_of(page_size());
+    Ok(buf.vouch_for(if pages < HUGE_PAGE {
+        Mapping::new(buf.as_fd(), pages, true)?
+    } else {
+        Mapping::in_huge_pages(buf.as_fd(), pages)?
+    }))
+}
+
+/// Moves between a file and a range of an existing memfd.
+fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred, Attempt> {
+    let ring = refuse::ring_for(Backend::Memfd, task, extent.len)?;
+    if task.direction == Direction::Load && !buf.is_writable() {
+        return Err(Error::ReadOnlyBuffer.into());
+    }
+    // One that is sealed against writing can be saved.
+    let mapping = Arc::new(buf.mapping(task.direction == Direction::Load)?);
+    mapping.advise(true);
+    let mut moved = mapped::fill(task, ring, &mapping, extent, mapped::Origin::Given)?;
+    moved.pages = PageSizes::of(&mapping);
+    Ok(moved)
+}
+
+/// Memory in huge pages and its mapping, if there is any.
+fn allocate_huge(len: u64, purpose: Purpose) -> Option<(DmaBuf, Mapping)> {
+    if len < HUGE_PAGE {
+        return None;
+    }
+    if purpose == Purpose::Udmabuf
+        && let Ok(reserved) = DmaBuf::memfd_huge(len)
+    {
+        return Some(reserved);
+    }
+    let given = huge::memfds_get_huge_pages();
+    if given || purpose == Purpose::File {
+        let buf = allocate(len).ok()?;
+        let mut mapping = map(&buf).ok()?;
+        mapping.advise(true);
+        if given || mapping.collapse() {
+            return Some((buf, mapping));
+        }
+    }
+    if purpose == Purpose::File { DmaBuf::memfd_huge(len).ok() } else { None }
+}
+
+/// Says what would give huge pages, if there are none.
+fn page_note(pages: Option<PageSizes>, len: u64) -> Option<String> {
+    let pages = pages?;
+    if pages.page_size >= HUGE_PAGE || len < HUGE_PAGE {
+        return None;
+    }
+    Some(format!(
+        "the memory came in pages of {} KiB: for huge ones, {}",
+        page_size() / 1024,
+        huge::shared_huge_remedy()
+    ))
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Transfers between one file and buffers, one after the other.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::attempt::Attempt;
+use super::{Backend, Refusal, table};
+use crate::buf::DmaBuf;
+use crate::control::Watch;
+use crate::direction::Direction;
+use crate::error::{Error, Result};
+use crate::file::File;
+use crate::options::Options;
+use crate::transfer::task::Task;
+
+/// Moves ranges between an open file and buffers, one after the other and without a report: what is
+/// left to a stream where no ring can be lent to. The first backend that works is used from then on.
+#[derive(Debug)]
+pub struct OneByOne {
+    file: Arc<File>,
+    direction: Direction,
+    options: Options,
+    tried: Mutex<Tried>,
+}
+
+#[derive(Debug, Default)]
+struct Tried {
+    refusals: Vec<Refusal>,
+    chosen: Option<Backend>,
+}
+
+impl OneByOne {
+    /// For that file, in that direction.
+    pub fn new(file: Arc<File>, direction: Direction) -> Self {
+        // One request after the other: what is in the file is never behind a hole.
+        let options = Options { queue_depth: Some(1), ..Options::default() };
+        Self { file, direction, options, tried: Mutex::default() }
+    }
+
+    /// Moves the first `length` bytes of `buf` to or from `offset` in the file. Blocks until they
+    /// are there, but not until they are durable.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Loader::load_into`](crate::Loader::load_into) and [`Saver::save`](crate::Saver::save).
+    pub fn transfer(&self, buf: &DmaBuf, length: u64, offset: u64) -> Result<()> {
+        buf.check_range(0, length)?;
+        let watch = Watch::start(&self.options.control, length);
+        let task = Task {
+            file: &self.file,
+            direction: self.direction,
+            offset,
+            length,
+            options: &self.options,
+            watch: &watch,
+        };
+        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
+        let chosen = tried.chosen;
+        let order = Backend::for_existing(buf.kind());
+        for &backend in chosen.as_ref().map_or(order, std::slice::from_ref) {
+            match table::transfer(backend, &task, buf, 0) {
+                Ok(_) => {
+                    tried.chosen = Some(backend);
+                    return Ok(());
+                }
+                Err(Attempt::Failed(error)) => return Err(error),
+                Err(Attempt::Refused(refusal)) => tried.refusals.push(refusal),
+            }
+        }
+        Err(Error::Unavailable { asked: None, kind: None, refusals: tried.refusals.clone() })
+    }
+
+    /// The backend that is used, once a transfer was made.
+    pub fn backend(&self) -> Option<Backend> {
+        self.tried.lock().unwrap_or_else(PoisonError::into_inner).chosen
+    }
+}

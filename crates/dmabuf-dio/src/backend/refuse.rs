@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Refusals: in whose name, for what reason, and what would change it. Everything below this folder
+//! says plainly what happened; here it is put in words.
+
+use io_uring::IoUring;
+
+use super::attempt::Attempt;
+use super::node::Node;
+use super::{Backend, Refusal};
+use crate::errno::Errno;
+use crate::error::Error;
+use crate::file::File;
+use crate::lend::{self, LendError, NotLent};
+use crate::transfer::task::Task;
+
+/// What to do where the kernel lacks what only the patch series has.
+pub(crate) const SERIES: &str = "boot a kernel with the patch series in kernel/series";
+
+const MODULE: Node = Node {
+    path: dmabuf_dio_sys::dio::DEVICE,
+    access: "rw",
+    missing: ": the kernel module is not loaded",
+    remedy: "sudo modprobe dmabuf_dio, or sudo make dkms in the source to install it",
+};
+
+const OTHER_MODULE: &str = "build and load the module that belongs to this release";
+
+/// The module's parameter with the exporters that an administrator vouches for.
+const EXPORTERS: &str = "/sys/module/dmabuf_dio/parameters/exporters";
+
+/// A buffer that works everywhere.
+const HEAP_BUFFER: &str =
+    "allocate the buffer from /dev/dma_heap/system and import it into the device";
+
+/// Why nothing is lent to `backend`.
+pub(crate) fn lending(backend: Backend, error: &LendError) -> Attempt {
+    let plain = |remedy: &str| {
+        let refusal = backend.refuse(error.to_string()).remedy(remedy);
+        Refusal { errno: error.errno(), ..refusal }
+    };
+    match error {
+        LendError::NoModule { errno } => MODULE.refuse(backend, *errno),
+        LendError::OtherModule { .. } => plain(OTHER_MODULE),
+        LendError::NoSlots => plain("boot Linux 7.3 or later"),
+        LendError::NotLent { exporter, why, errno } => {
+            not_lent(backend, exporter, *why).errno(*errno)
+        }
+        LendError::Attach { errno, .. } if errno.raw() == libc::ENOMEM => {
+            return Error::Buffer { call: "attach", errno: *errno }.into();
+        }
+        LendError::Attach { .. } => {
+            plain("use a buffer in system memory, from /dev/dma_heap/system say")
+        }
+        LendError::Ring { errno } => no_ring(backend, *errno),
+        LendError::Table { .. } | LendError::Slot { .. } => {
+            plain("free memory, or use another backend")
+        }
+    }
+    .into()
+}
+
+/// Why [`Ring::lending`](crate::lend::Ring::lending) gave none, in the name of
+/// [`Backend::UringSlot`].
+impl From<LendError> for Refusal {
+    fn from(error: LendError) -> Self {
+        lending(Backend::UringSlot, &error).into_refusal(Backend::UringSlot)
+    }
+}
+
+/// Creates a ring for a backend, which polls for completions if `polled`.
+pub(crate) fn ring(backend: Backend, depth: u32, polled: bool) -> Result<IoUring, Refusal> {
+    lend::create(depth, polled)
+        .map_err(|error| no_ring(backend, error.errno().unwrap_or(Errno::from_raw(libc::EIO))))
+}
+
+/// Refuses a ring for files that `io_uring` may get wrong.
+///
+/// After a short result it goes on by itself. A file of FUSE that is open with `direct_io` and
+/// whose server does without `async_dio` is then moved from where the request began, not from where
+/// the result ended (Linux 6.12 and 7.3): bytes are in the wrong place, and nothing tells.
+pub(crate) fn check_ring(backend: Backend, file: &File) -> Result<(), Refusal> {
+    if !file.is_fuse() {
+        return Ok(());
+    }
+    Err(backend
+        .refuse("io_uring goes on in the wrong place of a file on FUSE after a short result")
+        .remedy(format!("use another backend: {}", Backend::Module)))
+}
+
+/// The ring that moving `len` bytes needs, if it needs one and the file goes with it.
+pub(crate) fn ring_for(
+    backend: Backend,
+    task: &Task<'_>,
+    len: u64,
+) -> Result<Option<IoUring>, Refusal> {
+    if !task.needs_ring(len) {
+        return Ok(None);
+    }
+    ring(backend, task.depth(), false).map(Some)
+}
+
+/// Explains why there is no ring.
+fn no_ring(backend: Backend, errno: Errno) -> Refusal {
+    let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    let disabled = setting.map_or(0, |text| text.trim().parse().unwrap_or(0));
+    let refusal = |reason: String, remedy: &str| backend.refuse(reason).errno(errno).remedy(remedy);
+    match errno.raw() {
+        libc::EPERM if disabled > 0 => refusal(
+            format!("io_uring is switched off: kernel.io_uring_disabled = {disabled}"),
+            "sudo sysctl kernel.io_uring_disabled=0",
+        ),
+        libc::EPERM | libc::EACCES => refusal(
+            "io_uring is forbidden, by seccomp in a container most likely".into(),
+            "let the container make the system calls io_uring_*",
+        ),
+        libc::ENOSYS => {
+            refusal("this kernel has no io_uring".into(), "boot a kernel with CONFIG_IO_URING=y")
+        }
+        libc::ENOMEM => refusal(
+            format!("io_uring does not get the memory it locks (RLIMIT_MEMLOCK is {})", memlock()),
+            "ulimit -l unlimited",
+        ),
+        _ => refusal(format!("io_uring cannot be set up: {errno}"), "see dmesg"),
+    }
+}
+
+/// Explains why a backend that works has no use for this file.
+pub(crate) fn file(backend: Backend, task: &Task<'_>, errno: impl Into<Errno>) -> Refusal {
+    backend
+        .refuse(format!("the kernel does not do it with {}", task.file.path.display()))
+        .errno(errno)
+        .remedy("move the file to a file system on a disk, or choose another backend")
+}
+
+/// The module does not know the call.
+pub(crate) fn call(backend: Backend, errno: Errno) -> Refusal {
+    backend.refuse("the module does not take the call").errno(errno).remedy(OTHER_MODULE)
+}
+
+/// The limit on locked memory, for people.
+fn memlock() -> String {
+    match rustix::process::getrlimit(rustix::process::Resource::Memlock).current {
+        Some(bytes) => format!("{} KiB", bytes / 1024),
+        None => "unlimited".into(),
+    }
+}
+
+/// Refuses a buffer of that exporter in the name of a backend.
+fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
+    let (reason, remedy) = match why {
+        NotLent::Exporter => (
+            format!(
+                "dmabuf_dio does not borrow from exporter {exporter}: nobody vouches that its \
+                     buffers stay in place"
+            ),
+            format!(
+                "{HEAP_BUFFER}; or, at your own risk, name the exporter: {}",
+                name_exporter(exporter, &named_exporters())
+            ),
+        ),
+        NotLent::Pages => (
+            format!(
+                "dmabuf_dio does not borrow this buffer of exporter {exporter}: it has memory \
+                     that file I/O must not reference (uncounted or reserved pages, or memory of a \
+                     device)"
+            ),
+            HEAP_BUFFER.to_owned(),
+        ),
+        NotLent::Mapping => (
+            format!(
+                "dmabuf_dio does not borrow this buffer of exporter {exporter}: the kernel's \
+                     mapping of it is not of its pages, as with a udmabuf over huge pages before \
+                     Linux 7.3, or there is none"
+            ),
+            if exporter == "udmabuf" {
+                "make the udmabuf of a memfd in small pages, or use a buffer from \
+                     /dev/dma_heap/system"
+                    .to_owned()
+            } else {
+                HEAP_BUFFER.to_owned()
+            },
+        ),
+        NotLent::Unsynced => (
+            format!(
+                "dmabuf_dio does not lend the pages of this buffer of exporter {exporter} for \
+                     long: this kernel's udmabuf does not synchronise the devices that have it \
+                     attached"
+            ),
+            "use a buffer from /dev/dma_heap/system, the backend module, which looks before each \
+                 transfer, or a kernel with the repair in kernel/series"
+                .to_owned(),
+        ),
+    };
+    Refusal { not_lent: Some(why), ..backend.refuse(reason).remedy(remedy) }
+}
+
+/// The command that has the module borrow from one more exporter.
+fn name_exporter(exporter: &str, named: &[String]) -> String {
+    let plain = |name: &&str| {
+        !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.,@".contains(&byte))
+    };
+    let all: Vec<&str> = named.iter().map(String::as_str).chain([exporter]).collect();
+    if !all.iter().all(plain) {
+        return "see the parameter exporters of dmabuf_dio".to_owned();
+    }
+    let load = format!("modprobe dmabuf_dio exporters={}", all.join(":"));
+    format!("modprobe -r dmabuf_dio && {load}")
+}
+
+/// The exporters in the module's parameter: none if it is empty, or there is no such parameter.
+pub(crate) fn named_exporters() -> Vec<String> {
+    names(&std::fs::read_to_string(EXPORTERS).unwrap_or_default())
+}
+
+fn names(text: &str) -> Vec<String> {
+    let text = text.trim();
+    // What the kernel prints for a string that was never set.
+    let text = if text == "(null)" { "" } else { text };
+    text.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_its_own_words() {
+        let all = [NotLent::Exporter, NotLent::Pages, NotLent::Mapping, NotLent::Unsynced];
+        let mut reasons = Vec::new();
+        for (number, why) in (1..).zip(all) {
+            assert_eq!(NotLent::from_number(number), Some(why));
+            let refusal = not_lent(Backend::Module, "vgem", why);
+            assert_eq!((refusal.backend, refusal.not_lent), (Backend::Module, Some(why)));
+            assert!(refusal.reason.contains("exporter vgem"), "{refusal}");
+            let remedy = refusal.remedy.expect("what would work instead");
+            assert!(remedy.contains("/dev/dma_heap/system"), "{remedy}");
+            assert_eq!(remedy.contains("exporters=vgem"), why == NotLent::Exporter, "{remedy}");
+            reasons.push(refusal.reason);
+        }
+        reasons.dedup();
+        assert_eq!(reasons.len(), all.len());
+        assert_eq!((NotLent::from_number(0), NotLent::from_number(5)), (None, None));
+    }
+
+    #[test]
+    fn the_command_keeps_those_that_are_named() {
+        let named = ["carveout".to_owned(), "vendor-heap".to_owned()];
+        let command = name_exporter("drm", &named);
+        assert!(command.ends_with("modprobe dmabuf_dio exporters=carveout:vendor-heap:drm"));
+        // Names that a shell would take for something else are no part of a command.
+        for odd in ["a b", "$(reboot)", "x;y", "unknown: no /proc", ""] {
+            assert!(!name_exporter(odd, &[]).contains("modprobe"), "{odd}");
+        }
+    }
+
+    #[test]
+    fn the_parameter_is_a_list() {
+        assert_eq!(names("\n"), [""; 0]);
+        assert_eq!(names("(null)\n"), [""; 0]);
+        assert_eq!(names("vgem\n"), ["vgem"]);
+        assert_eq!(names("vgem::drm:\n"), ["vgem", "drm"]);
+    }
+}

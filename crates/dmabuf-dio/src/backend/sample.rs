@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A file to try backends on that every process has: its own program.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Mode, OFlags};
+
+use super::{Backend, Refusal};
+use crate::buf::DmaBuf;
+use crate::error::{Error, Result};
+use crate::memory::page::page_size;
+
+const PATH: &str = "/proc/self/exe";
+
+/// The beginning of a file, of at most a page.
+#[derive(Debug)]
+pub(super) struct Sample {
+    pub(super) fd: OwnedFd,
+    pub(super) content: Vec<u8>,
+}
+
+impl Sample {
+    /// Opens the file in the name of `backend`. That it cannot be opened says nothing about the
+    /// backend, and so the refusal does not.
+    pub(super) fn open(backend: Backend) -> Result<Self, Refusal> {
+        let refuse = |errno: rustix::io::Errno| {
+            backend
+                .refuse(format!("it cannot be tried: {PATH} cannot be read"))
+                .errno(errno)
+                .remedy("mount /proc, and let this user read the program")
+        };
+        let fd = rustix::fs::open(PATH, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(refuse)?;
+        let mut content = vec![0; page_size() as usize];
+        let len = rustix::io::pread(&fd, &mut content, 0).map_err(refuse)?;
+        content.truncate(len);
+        Ok(Self { fd, content })
+    }
+
+    /// Whether a buffer begins with the content.
+    pub(super) fn is_in(&self, buf: &DmaBuf) -> Result<bool, Error> {
+        let mut found = vec![0; self.content.len()];
+        let view = buf.map()?;
+        view.read_at(0, &mut found)?;
+        view.finish()?;
+        Ok(found == self.content)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_recognized() {
+        let sample = Sample::open(Backend::Heap).expect("a program that can be read");
+        assert!(sample.content.starts_with(b"\x7fELF"));
+        let mut buf = DmaBuf::memfd(sample.content.len() as u64).expect("a memfd");
+        assert!(!sample.is_in(&buf).expect("compare"));
+        buf.map_mut().expect("map").write_at(0, &sample.content).expect("write");
+        assert!(sample.is_in(&buf).expect("compare"));
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The dma-buf's pages as `io_uring` fixed buffers, lent by the kernel module.
+
+use std::ops::Range;
+
+use super::attempt::Attempt;
+use super::driver::{Driver, Reach};
+use super::module::{explain, transfer_extent};
+use super::{Backend, refuse, system_heap};
+use crate::buf::DmaBuf;
+use crate::buf::cpu_access::CpuAccess;
+use crate::direction::Direction;
+use crate::errno::Errno;
+use crate::error::{Error, Result};
+use crate::file::extent::Extent;
+use crate::kind::Kind;
+use crate::lend::{Attached, Context, Cut, LendError, Memory, Ring};
+use crate::memory::page::page_size;
+use crate::transfer::ring::{Buffer, run};
+use crate::transfer::task::{Fresh, Task, Transferred};
+use crate::transfer::{Job, Progress, Stop};
+
+/// Bytes in a slot: the kernel finds an offset into one by walking through its pages.
+const SLOT: u64 = 256 << 20;
+
+pub(super) struct UringSlot;
+
+impl Driver for UringSlot {
+    fn backend(&self) -> Backend {
+        Backend::UringSlot
+    }
+
+    fn load(&self, task: &Task<'_>, _: Kind) -> Result<Fresh, Attempt> {
+        load(task)
+    }
+
+    fn transfer(
+        &self,
+        task: &Task<'_>,
+        buf: &DmaBuf,
+        extent: Extent,
+    ) -> Result<Transferred, Attempt> {
+        transfer(task, buf, extent)
+    }
+
+    fn reach(&self, buf: &DmaBuf) -> Result<Reach, Attempt> {
+        Ok(Reach::LentRing(context()?.attach(buf).map_err(refused)?))
+    }
+
+    fn try_out(&self) -> Result<String, Attempt> {
+        let context = context()?;
+        let buf = system_heap::alloc(Backend::UringSlot, page_size())?;
+        let attached = context.attach(&buf).map_err(refused)?;
+        let mut uring = refuse::ring(Backend::UringSlot, 1, false)?;
+        let memory = Memory::lend(&mut uring, [(&attached, 0, page_size())], Direction::Load);
+        Ring::new(uring, memory.map_err(refused)?).map_err(refused)?;
+        CpuAccess::reading(&buf)?.end()?;
+        Ok("loads into a dma-buf of the system heap by io_uring".into())
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn refused(error: LendError) -> Attempt {
+    refuse::lending(Backend::UringSlot, &error)
+}
+
+fn context() -> Result<Context, Attempt> {
+    Context::with_slots().map_err(refused)
+}
+
+/// Loads into a new buffer of the system heap.
+fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
+    // Looked at first, so that a refusal costs no allocation.
+    context()?;
+    let layout = task.layout()?;
+    let mut buf = system_heap::alloc(Backend::UringSlot, layout.buffer)?;
+    let direct = task.file.is_direct();
+    let len = if direct { layout.buffer } else { layout.data_offset + task.length };
+    let moved = transfer(task, &buf, Extent { file: layout.base, buf: 0, len })?;
+    let end = layout.data_offset + task.length;
+    if layout.data_offset > 0 || end < layout.buffer {
+        // What lies before and after the range came along with its blocks.
+        let mut view = buf.map_mut()?;
+        view.fill_at(0, layout.data_offset, 0)?;
+        view.fill_at(end, layout.buffer - end, 0)?;
+        view.finish()?;
+    }
+    Ok(Fresh { buf, moved })
+}
+
+/// Moves between a file and a range of an existing buffer.
+fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred, Attempt> {
+    let context = context()?;
+    refuse::check_ring(Backend::UringSlot, task.file)?;
+    let mut uring = refuse::ring(Backend::UringSlot, task.depth(), false)?;
+    if task.direction == Direction::Load && !buf.is_writable() {
+        return Err(Error::ReadOnlyBuffer.into());
+    }
+    let attached = context.attach(buf).map_err(refused)?;
+    let mut slots = Slots::over(extent);
+    let cut = Cut { step: SLOT, overlap: 0 };
+    let pieces = cut.pieces(slots.0.clone()).map(|(start, len)| (&attached, start, len));
+    let memory = Memory::lend(&mut uring, pieces, task.direction).map_err(refused)?;
+    let mut ring = task.ring(uring, memory)?;
+    let mut edge = |part: Extent| edge(task, &attached, part);
+    // At the edges the ioctl has CPU access of its own. Within another one it would bring back what
+    // a device saw before, over what was loaded in the meantime.
+    let mut core = |job: &Job<'_>| {
+        let access = CpuAccess::transfer(buf, task.direction).map_err(Stop::Memory)?;
+        run(&mut ring, job, &mut slots)?;
+        access.end().map_err(Stop::Memory)
+    };
+    let mut moved = task.in_parts(extent, &mut core, &mut edge)?;
+    moved.segments = Some(attached.segments());
+    Ok(moved)
+}
+
+/// Moves less than a block by the module's ioctl, which leaves the bytes around it alone.
+fn edge(task: &Task<'_>, attached: &Attached, part: Extent) -> Result<u64> {
+    match transfer_extent(task, attached, task.file, part) {
+        Ok(moved) if moved.done < part.len => Err(match task.direction {
+            Direction::Load => task.short(part.file + moved.done),
+            Direction::Save => task.failed(part.file + moved.done, Errno::from_raw(libc::EIO)),
+        }),
+        Ok(moved) => {
+            task.watch.add(part.len);
+            Ok(moved.direct)
+        }
+        Err(error) => {
+            let done = part.file - task.offset + error.moved.done;
+            Err(explain(task, error.errno, done, error.not_lent))
+        }
+    }
+}
+
+/// The slots over a range of the buffer, from the start of its first page.
+struct Slots(Range<u64>);
+
+impl Slots {
+    fn over(extent: Extent) -> Self {
+        Self(extent.buf & !(page_size() - 1)..extent.buf_end())
+    }
+}
+
+impl Buffer for Slots {
+    fn prepare(&mut self, _: &Ring, _: u64, _: Progress) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn place(&self, offset: u64) -> (u16, u64, u64) {
+        let index = (offset - self.0.start) / SLOT;
+        let slot = self.0.start + index * SLOT;
+        (index as u16, offset - slot, (slot + SLOT).min(self.0.end))
+    }
+}

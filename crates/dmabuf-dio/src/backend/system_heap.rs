@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The system heap: opened, or why it is not.
+
+use std::os::fd::OwnedFd;
+
+use dmabuf_dio_sys::heap;
+
+use super::attempt::Attempt;
+use super::node::Node;
+use super::{Backend, Refusal};
+use crate::buf::DmaBuf;
+use crate::error::Error;
+
+const NODE: Node = Node {
+    path: heap::SYSTEM,
+    access: "r",
+    missing: "",
+    remedy: "boot a kernel with CONFIG_DMABUF_HEAPS_SYSTEM=y, or: modprobe system_heap",
+};
+
+/// Opens the system heap in the name of `backend`.
+pub(crate) fn open(backend: Backend) -> Result<OwnedFd, Refusal> {
+    heap::open(heap::SYSTEM).map_err(|errno| NODE.refuse(backend, errno))
+}
+
+/// Allocates a buffer in the name of `backend`.
+pub(crate) fn alloc(backend: Backend, len: u64) -> Result<DmaBuf, Attempt> {
+    DmaBuf::alloc(len).map_err(|error| match error {
+        Error::Heap { errno, .. } => NODE.refuse(backend, errno).into(),
+        error => error.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno as Os;
+
+    use super::*;
+
+    #[test]
+    fn what_is_missing_and_what_is_forbidden_differ() {
+        for (errno, reason, remedy) in [
+            (Os::NOENT, "there is no /dev/dma_heap/system", "CONFIG_DMABUF_HEAPS_SYSTEM"),
+            (Os::ACCESS, "/dev/dma_heap/system cannot be opened", "setfacl"),
+        ] {
+            let refusal = NODE.refuse(Backend::Heap, errno);
+            assert_eq!((refusal.reason.as_str(), refusal.errno), (reason, Some(errno.into())));
+            let said = refusal.remedy.expect("a remedy");
+            assert!(said.contains(remedy) && !said.contains("kernel/series"), "{said}");
+        }
+    }
+}

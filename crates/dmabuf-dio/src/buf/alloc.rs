@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! New buffers, and one that was inherited.
+
+use std::ops::Range;
+use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
+use std::str::FromStr;
+
+use dmabuf_dio_sys::heap;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno as Os;
+
+use super::DmaBuf;
+use crate::error::{Error, Result};
+use crate::file;
+use crate::memory::Mapping;
+use crate::memory::available;
+use crate::memory::available::Charged;
+use crate::memory::page::{HUGE_PAGE, page_size, round_up};
+
+impl DmaBuf {
+    /// Allocates a zeroed dma-buf of `len` bytes, rounded up to pages, from the system heap.
+    ///
+    /// # Errors
+    ///
+    /// As for [`alloc_from`](Self::alloc_from).
+    pub fn alloc(len: u64) -> Result<Self> {
+        Self::alloc_from("system", len)
+    }
+
+    /// As [`alloc`](Self::alloc), from the heap of that name in `/dev/dma_heap`: one that gives
+    /// contiguous memory, say, to a device that has no IOMMU.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Heap`]; [`Error::NoMemory`]; [`Error::Buffer`].
+    pub fn alloc_from(name: &str, len: u64) -> Result<Self> {
+        let error = |errno: Os| Error::Heap { heap: name.to_owned(), errno: errno.into() };
+        if name.is_empty() || name.starts_with('.') || name.contains('/') {
+            return Err(error(Os::INVAL));
+        }
+        let device = heap::open(&format!("{}/{name}", heap::DIRECTORY)).map_err(error)?;
+        available::ensure(len, Charged::Nobody)?;
+        let fd = heap::alloc(device.as_fd(), len).map_err(|errno| match errno {
+            Os::NOMEM => Error::NoMemory { wanted: len, available: None },
+            _ => Error::Buffer { call: "allocate", errno: errno.into() },
+        })?;
+        Ok(Self::from_parts(fd, len.next_multiple_of(page_size())))
+    }
+
+    /// Takes over the buffer that `dmabuf-dio load FILE -- PROGRAM` hands to PROGRAM, by the
+    /// variables `DMABUF_DIO_FD`, `DMABUF_DIO_OFFSET` and `DMABUF_DIO_LEN`. Returns a descriptor of
+    /// its own, and where in the buffer the content is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Environment`]; [`Error::NotABuffer`]; [`Error::RangeBeyondBuffer`];
+    /// [`Error::Buffer`] with `EBADF` if there is no such descriptor.
+    pub fn from_env() -> Result<(Self, Range<u64>)> {
+        let number: i32 = variable("DMABUF_DIO_FD")?;
+        let offset: u64 = variable("DMABUF_DIO_OFFSET")?;
+        let length: u64 = variable("DMABUF_DIO_LEN")?;
+        // SAFETY: the call claims nothing: it makes a descriptor, or fails if there is none of
+        // that number.
+        let fd = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+        if fd < 0 {
+            return Err(Error::Buffer { call: "inherit", errno: Os::BADF.into() });
+        }
+        // SAFETY: it was made just now, and is nobody else's.
+        let buf = Self::from_fd(unsafe { OwnedFd::from_raw_fd(fd) })?;
+        buf.check_range(offset, length)?;
+        Ok((buf, offset..offset + length))
+    }
+
+    /// Creates a zeroed memfd of `len` bytes, rounded up to pages, that nobody can shrink. Its
+    /// pages are allocated when they are first touched.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`] if the kernel refuses.
+    pub fn memfd(len: u64) -> Result<Self> {
+        let len =
+            round_up(len, page_size()).ok_or(Error::RangeOverflow { offset: 0, length: len })?;
+        Self::create_memfd(len, MemfdFlags::empty(), SealFlags::SHRINK)
+            .map_err(|errno| Error::Buffer { call: "create", errno: errno.into() })
+    }
+
+    /// Creates a memfd of huge pages, reserved for it, of `len` bytes rounded up to those.
+    pub(crate) fn memfd_huge(len: u64) -> rustix::io::Result<(Self, Mapping)> {
+        let len = round_up(len, HUGE_PAGE).ok_or(Os::OVERFLOW)?;
+        let huge = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        let buf = Self::create_memfd(len, huge, SealFlags::SHRINK | SealFlags::GROW)?;
+        // The mapping is what reserves the pages: without it a touch could kill us.
+        let mapping = buf.mapping(true).map_err(|_| Os::NOMEM)?;
+        Ok((buf, mapping))
+    }
+
+    /// Creates a memfd of exactly `len` bytes, that nobody can shrink or grow.
+    pub(crate) fn memfd_exact(len: u64) -> rustix::io::Result<Self> {
+        Self::create_memfd(len, MemfdFlags::empty(), SealFlags::SHRINK | SealFlags::GROW)
+    }
+
+    fn create_memfd(len: u64, flags: MemfdFlags, seals: SealFlags) -> rustix::io::Result<Self> {
+        file::check_size(len)?;
+        let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create("dmabuf-dio", flags)?;
+        rustix::fs::ftruncate(&fd, len)?;
+        rustix::fs::fcntl_add_seals(&fd, seals)?;
+        Ok(Self::from_memfd(fd, len))
+    }
+}
+
+/// A number in the environment.
+fn variable<T: FromStr>(variable: &'static str) -> Result<T> {
+    let Some(text) = std::env::var_os(variable) else {
+        return Err(Error::Environment { variable, found: None });
+    };
+    let text = text.to_string_lossy();
+    let error = |_| Error::Environment { variable, found: Some(text.clone().into_owned()) };
+    text.parse().map_err(error)
+}

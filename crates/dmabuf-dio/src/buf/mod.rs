@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The buffer.
+
+pub(crate) mod cpu_access;
+pub(crate) mod map;
+
+mod alloc;
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use dmabuf_dio_sys::dmabuf::{self, Access};
+use rustix::fs::{OFlags, SealFlags, SeekFrom};
+use rustix::io::Errno as Os;
+
+use crate::error::{Error, Result};
+use crate::fd::{fdinfo, is_dmabuf, is_nameless_tmpfs, is_tmpfs, proc_link};
+use crate::kind::Kind;
+use crate::memory::Mapping;
+use crate::memory::available;
+use crate::memory::sizes::PageSizes;
+
+/// A buffer: an owned file descriptor of a dma-buf or memfd, and its length.
+///
+/// The memory lives as long as any descriptor, mapping or device uses it. Pass the descriptor
+/// ([`AsFd`], [`OwnedFd::from`]) to whatever imports it; look at the content through
+/// [`map`](Self::map) and [`map_mut`](Self::map_mut), which access the CPU's access as devices
+/// need it.
+#[derive(Debug)]
+pub struct DmaBuf {
+    fd: OwnedFd,
+    len: u64,
+    kind: Kind,
+    writable: bool,
+    /// Whether nobody can take pages away.
+    lasting: bool,
+}
+
+impl DmaBuf {
+    fn from_memfd(fd: OwnedFd, len: u64) -> Self {
+        let lasting = is_lasting(fd.as_fd());
+        Self { fd, len, kind: Kind::Memfd, writable: true, lasting }
+    }
+
+    /// Takes over a dma-buf of `len` bytes, open for reading and writing.
+    pub(crate) fn from_parts(fd: OwnedFd, len: u64) -> Self {
+        Self { fd, len, kind: Kind::DmaBuf, writable: true, lasting: true }
+    }
+
+    /// Takes over a descriptor of a dma-buf or memfd.
+    ///
+    /// A memfd that allows it is sealed against shrinking. From and to one that does not allow it,
+    /// and one of huge pages, views are copied by the kernel, which takes longer: somebody may take
+    /// its pages away at any time, which then is an error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotABuffer`] if it is neither.
+    pub fn from_fd(fd: OwnedFd) -> Result<Self> {
+        let kind = kind_of(fd.as_fd())?;
+        if kind == Kind::Memfd {
+            let _ = rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK);
+        }
+        let lasting = kind == Kind::DmaBuf || is_lasting(fd.as_fd());
+        let len = match kind {
+            // It has no position that this could move.
+            Kind::DmaBuf => rustix::fs::seek(&fd, SeekFrom::End(0)),
+            Kind::Memfd => rustix::fs::fstat(&fd).map(|stat| stat.st_size as u64),
+        };
+        let call = "find the length of";
+        let len = len.map_err(|errno| Error::Buffer { call, errno: errno.into() })?;
+        let flags = rustix::fs::fcntl_getfl(&fd).map_err(|errno| Error::Buffer {
+            call: "find the access mode of",
+            errno: errno.into(),
+        })?;
+        let writable = flags & OFlags::ACCMODE == OFlags::RDWR;
+        Ok(Self { fd, len, kind, writable, lasting })
+    }
+
+    /// Length in bytes, a multiple of the page size in a dma-buf.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether the buffer has no bytes; a dma-buf always has some.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What the descriptor is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether the descriptor allows writing the buffer.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// The buffer's name, or `None` if it has none or `/proc` does not show it.
+    pub fn name(&self) -> Option<String> {
+        match self.kind {
+            Kind::DmaBuf => fdinfo(self.as_fd(), "name"),
+            Kind::Memfd => proc_link(self.as_fd()).and_then(|link| {
+                Some(link.strip_prefix("/memfd:")?.strip_suffix(" (deleted)")?.to_owned())
+            }),
+        }
+    }
+
+    /// Gives a dma-buf a name of at most 31 bytes, which `/proc/*/fdinfo` and debugfs then show.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`]: `EINVAL` for a name that is too long, `ENOTTY` for a memfd.
+    pub fn set_name(&self, name: &str) -> Result<()> {
+        let error = |errno: Os| Error::Buffer { call: "name", errno: errno.into() };
+        let name = CString::new(name).map_err(|_| error(Os::INVAL))?;
+        dmabuf::set_name(self.as_fd(), &name).map_err(error)
+    }
+
+    /// Who made the buffer: the exporter of a dma-buf (`"system"` say), or `"memfd"`.
+    pub fn exporter(&self) -> Option<String> {
+        match self.kind {
+            Kind::DmaBuf => fdinfo(self.as_fd(), "exp_name"),
+            Kind::Memfd => Some("memfd".into()),
+        }
+    }
+
+    /// Maps all of it. CPU access is not begun: see [`begin_cpu_access`](Self::begin_cpu_access).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`], with `ENODEV` or the like if the exporter offers no mapping.
+    pub fn mapping(&self, writable: bool) -> Result<Mapping> {
+        Ok(self.vouch_for(Mapping::new(self.as_fd(), self.len, writable)?))
+    }
+
+    /// Tells a mapping of this buffer's pages whether they last.
+    pub(crate) fn vouch_for(&self, mapping: Mapping) -> Mapping {
+        if !self.lasting {
+            return mapping;
+        }
+        // SAFETY: it has its bytes for life: it is a dma-buf, or sealed.
+        unsafe { mapping.lasting() }
+    }
+
+    /// Begins CPU access, for those who read or write the buffer by other means than a view or a
+    /// transfer of this library: through a [`Mapping`], or by requests of their own on memory that is
+    /// [lent](crate::lend). Waits for devices. Does nothing for a memfd.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`].
+    pub fn begin_cpu_access(&self, access: Access) -> Result<()> {
+        match self.kind {
+            Kind::Memfd => Ok(()),
+            Kind::DmaBuf => dmabuf::begin_cpu_access(self.as_fd(), access).map_err(|errno| {
+                Error::Buffer { call: "begin CPU access to", errno: errno.into() }
+            }),
+        }
+    }
+
+    /// Ends CPU access that was begun for the same kind of access.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`].
+    pub fn end_cpu_access(&self, access: Access) -> Result<()> {
+        match self.kind {
+            Kind::Memfd => Ok(()),
+            Kind::DmaBuf => dmabuf::end_cpu_access(self.as_fd(), access)
+                .map_err(|errno| Error::Buffer { call: "end CPU access to", errno: errno.into() }),
+        }
+    }
+
+    /// In what pages a memfd's memory came; `None` for a dma-buf, which does not tell, and where the
+    /// pages cannot be made ready to be looked at.
+    ///
+    /// Touches every page to find out, and so allocates those that the memfd does not have yet.
+    pub fn page_sizes(&self) -> Option<PageSizes> {
+        if self.kind == Kind::DmaBuf {
+            return None;
+        }
+        let mapping = self.mapping(false).ok()?;
+        mapping.populate(0, self.len, false).ok()?;
+        PageSizes::of(&mapping)
+    }
+
+    /// A second descriptor of the same buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`] with `EMFILE` if the process has too many descriptors.
+    pub fn try_clone(&self) -> Result<Self> {
+        let fd = rustix::io::fcntl_dupfd_cloexec(&self.fd, 3)
+            .map_err(|errno| Error::Buffer { call: "duplicate", errno: errno.into() })?;
+        Ok(Self { fd, ..*self })
+    }
+
+    /// Gives the descriptor away.
+    pub fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+
+    /// Fails unless `length` bytes at `offset` lie within the buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RangeBeyondBuffer`]; [`Error::RangeOverflow`].
+    pub fn check_range(&self, offset: u64, length: u64) -> Result<()> {
+        let end = offset.checked_add(length).ok_or(Error::RangeOverflow { offset, length })?;
+        if end > self.len {
+            return Err(Error::RangeBeyondBuffer { offset, length, buffer: self.len });
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for DmaBuf {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for DmaBuf {
+    fn as_raw_fd(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl From<DmaBuf> for OwnedFd {
+    fn from(buf: DmaBuf) -> Self {
+        buf.fd
+    }
+}
+
+impl TryFrom<OwnedFd> for DmaBuf {
+    type Error = Error;
+
+    fn try_from(fd: OwnedFd) -> Result<Self> {
+        Self::from_fd(fd)
+    }
+}
+
+/// Finds out what a descriptor is.
+fn kind_of(fd: BorrowedFd<'_>) -> Result<Kind> {
+    if is_dmabuf(fd) {
+        return Ok(Kind::DmaBuf);
+    }
+    match proc_link(fd) {
+        Some(link) if link.starts_with("/memfd:") || is_nameless_tmpfs(fd) => Ok(Kind::Memfd),
+        Some(link) => Err(Error::NotABuffer { found: link }),
+        None => Err(Error::NotABuffer { found: "unknown: /proc is not mounted".into() }),
+    }
+}
+
+/// Whether a memfd keeps the pages that it has, and gets those that it has not: it is sealed
+/// against shrinking, it is not of huge pages, and the kernel is generous. Holes can be made for all the
+/// seal, and there may be no page to fill one.
+fn is_lasting(fd: BorrowedFd<'_>) -> bool {
+    rustix::fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
+        && is_tmpfs(fd)
+        && available::overcommits()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memfd_has_whole_pages_and_a_name() {
+        let buf = DmaBuf::memfd(1).expect("memfd");
+        assert_eq!((buf.len(), buf.kind()), (crate::memory::page::page_size(), Kind::Memfd));
+        assert_eq!(buf.name().as_deref(), Some("dmabuf-dio"));
+        let again = DmaBuf::from_fd(buf.into_fd()).expect("a memfd is a buffer");
+        assert!(again.is_writable());
+        assert!(again.set_name("x").is_err());
+    }
+
+    #[test]
+    fn range_is_checked() {
+        let buf = DmaBuf::memfd(4096).expect("memfd");
+        assert!(buf.check_range(0, 4096).is_ok());
+        assert!(matches!(buf.check_range(1, 4096), Err(Error::RangeBeyondBuffer { .. })));
+        assert!(matches!(buf.check_range(2, u64::MAX), Err(Error::RangeOverflow { .. })));
+    }
+
+    #[test]
+    fn other_descriptors_are_refused() {
+        // With a name, as one without is a buffer where the folder for such files is in memory.
+        let file = tempfile::NamedTempFile::new().expect("temporary file");
+        let error = DmaBuf::from_fd(file.reopen().expect("again").into()).expect_err("no buffer");
+        assert!(matches!(error, Error::NotABuffer { .. }), "{error}");
+    }
+}

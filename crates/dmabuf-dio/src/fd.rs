@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What can be asked about a descriptor.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::fs::FileType;
+
+/// Whether a descriptor is a dma-buf: only those have an exporter.
+pub(crate) fn is_dmabuf(fd: BorrowedFd<'_>) -> bool {
+    fdinfo(fd, "exp_name").is_some()
+}
+
+/// Whether a descriptor is memory that only descriptors lead to.
+pub(crate) fn is_nameless_tmpfs(fd: BorrowedFd<'_>) -> bool {
+    let nameless = rustix::fs::fstat(fd).is_ok_and(|stat| {
+        stat.st_nlink == 0 && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+    });
+    nameless && is_tmpfs(fd)
+}
+
+/// Whether a descriptor is a file on a tmpfs.
+pub(crate) fn is_tmpfs(fd: BorrowedFd<'_>) -> bool {
+    const TMPFS_MAGIC: u64 = 0x0102_1994; // linux/magic.h
+    rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == TMPFS_MAGIC)
+}
+
+/// Whether a descriptor is a file on a file system of a process.
+pub(crate) fn is_fuse(fd: BorrowedFd<'_>) -> bool {
+    const FUSE_SUPER_MAGIC: u64 = 0x6573_5546; // linux/magic.h
+    rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == FUSE_SUPER_MAGIC)
+}
+
+/// A field of `/proc/self/fdinfo`.
+pub(crate) fn fdinfo(fd: BorrowedFd<'_>, field: &str) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    Some(value.trim().to_owned())
+}
+
+/// Where `/proc/self/fd` says that a descriptor leads.
+pub(crate) fn proc_link(fd: BorrowedFd<'_>) -> Option<String> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()?;
+    Some(link.to_string_lossy().into_owned())
+}

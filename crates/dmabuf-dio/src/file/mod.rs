@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The file side of a transfer: opened with `O_DIRECT` and, once somebody needs it, without.
+
+pub(crate) mod extent;
+pub(crate) mod queue;
+pub(crate) mod target;
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
+use rustix::ioctl::{self, Opcode, opcode};
+
+use crate::direction::Direction;
+use crate::errno::Errno;
+use crate::error::{Error, Result};
+use crate::fd::{is_dmabuf, is_fuse, is_tmpfs, proc_link};
+use crate::file::queue::Queue;
+use crate::memory::page::page_size;
+
+/// What `O_DIRECT` needs of offsets and addresses, in bytes, both powers of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Alignment {
+    /// What offsets in the file, and lengths, have to be multiples of.
+    pub offset: u64,
+    /// What addresses in memory have to be multiples of.
+    pub memory: u64,
+}
+
+impl Alignment {
+    /// What suits every device, for file systems that do not say.
+    pub(crate) fn unknown() -> Self {
+        Self { offset: page_size(), memory: page_size() }
+    }
+}
+
+/// An open regular file or block device, with `O_DIRECT` where that works.
+#[derive(Debug)]
+pub struct File {
+    pub(crate) path: PathBuf,
+    /// With `O_DIRECT` unless there is a reason against that.
+    fd: OwnedFd,
+    pub(crate) why_buffered: Option<String>,
+    /// Without `O_DIRECT`, if `fd` has it and somebody has asked.
+    buffered: OnceLock<rustix::io::Result<OwnedFd>>,
+    pub(crate) align: Alignment,
+    pub(crate) is_device: bool,
+    /// Bytes that holes and compression save: they are read without storage.
+    pub(crate) unallocated: u64,
+    /// The disk's number: major, minor.
+    disk: (u32, u32),
+    /// What suits the disk, once somebody has asked.
+    queue: OnceLock<Queue>,
+    direction: Direction,
+}
+
+/// How a file is given.
+#[derive(Clone, Debug)]
+pub(crate) enum Spec<'a> {
+    Path(PathBuf),
+    Fd(BorrowedFd<'a>),
+}
+
+impl Spec<'_> {
+    /// What error messages call it.
+    pub(crate) fn display_path(&self) -> PathBuf {
+        match self {
+            Self::Path(path) => path.clone(),
+            Self::Fd(fd) => {
+                let number = fd.as_raw_fd();
+                proc_link(*fd).map_or_else(|| format!("fd {number}").into(), PathBuf::from)
+            }
+        }
+    }
+}
+
+impl File {
+    /// Opens an existing file for reading, to [load](Direction::Load) from, or for reading and
+    /// writing, to [save](Direction::Save) to.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Open`]; [`Error::NotAFile`].
+    pub fn open_path(path: impl Into<PathBuf>, direction: Direction) -> Result<Self> {
+        Self::open(&Spec::Path(path.into()), direction, true)
+    }
+
+    /// Creates a file to save to; one that is there is emptied. Block devices are opened as they
+    /// are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Open`]; [`Error::NotAFile`].
+    pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
+        let (path, direction) = (path.into(), Direction::Save);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        // A FIFO would wait for its other end.
+        match fs::open(&path, flags | OFlags::NONBLOCK, Mode::from(0o666)) {
+            Ok(fd) => Self::from_owned(path, fd, direction, true),
+            Err(errno) => Err(Error::Open { path, direction, errno: errno.into() }),
+        }
+    }
+
+    /// What error messages call it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Why it is not open with `O_DIRECT`, if it is not.
+    pub fn why_buffered(&self) -> Option<&str> {
+        self.why_buffered.as_deref()
+    }
+
+    /// What direct I/O needs; what suits every device if the file system does not say.
+    pub fn alignment(&self) -> Alignment {
+        self.align
+    }
+
+    /// Whether it is a block device.
+    pub fn is_device(&self) -> bool {
+        self.is_device
+    }
+
+    /// Opens an existing file for `direction`; with `O_DIRECT` too if `direct`.
+    pub(crate) fn open(spec: &Spec<'_>, direction: Direction, direct: bool) -> Result<Self> {
+        let path = spec.display_path();
+        let errno = |errno: rustix::io::Errno| Error::Open {
+            path: path.clone(),
+            direction,
+            errno: errno.into(),
+        };
+        let again = |flags| match spec {
+            Spec::Path(name) => {
+                fs::open(name, access(direction) | flags | OFlags::CLOEXEC, Mode::empty())
+            }
+            // Once more, with its own file offset and flags.
+            Spec::Fd(fd) => reopen(*fd, direction, flags),
+        };
+        match spec {
+            // Opening a FIFO would wait for its other end: look before.
+            Spec::Path(name) => {
+                let stat = fs::stat(name).map_err(errno)?;
+                check_type(&path, FileType::from_raw_mode(stat.st_mode))?;
+            }
+            Spec::Fd(fd) => check_fd(&path, *fd, direction)?,
+        }
+        let mut why_buffered = Some(NOT_WANTED.into());
+        if direct {
+            match again(OFlags::DIRECT) {
+                Ok(fd) => return Self::new(path, fd, direction, None),
+                Err(errno) => why_buffered = Some(refused(errno)),
+            }
+        }
+        let fd = match (again(OFlags::empty()), spec) {
+            (Err(_), Spec::Fd(fd)) => {
+                if fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::DIRECT)) {
+                    // It stays so: the duplicate shares the flags.
+                    why_buffered = None;
+                }
+                rustix::io::fcntl_dupfd_cloexec(fd, 3)
+            }
+            (result, _) => result,
+        };
+        Self::new(path.clone(), fd.map_err(errno)?, direction, why_buffered)
+    }
+
+    /// Takes over a descriptor that is open for `direction`, and has no `O_DIRECT`.
+    pub(crate) fn from_owned(
+        path: PathBuf,
+        fd: OwnedFd,
+        direction: Direction,
+        direct: bool,
+    ) -> Result<Self> {
+        if !direct {
+            return Self::new(path, fd, direction, Some(NOT_WANTED.into()));
+        }
+        match reopen(fd.as_fd(), direction, OFlags::DIRECT) {
+            Ok(second) => {
+                let mut file = Self::new(path, second, direction, None)?;
+                file.buffered = OnceLock::from(Ok(fd));
+                Ok(file)
+            }
+            Err(errno) => Self::new(path, fd, direction, Some(refused(errno))),
+        }
+    }
+
+    fn new(
+        path: PathBuf,
+        fd: OwnedFd,
+        direction: Direction,
+        why_buffered: Option<String>,
+    ) -> Result<Self> {
+        let (stat, align) = examine(&path, fd.as_fd(), direction)?;
+        let is_device = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice;
+        let saved = stat.stx_size.saturating_sub(stat.stx_blocks.saturating_mul(512));
+        Ok(Self {
+            path,
+            fd,
+            why_buffered,
+            buffered: OnceLock::new(),
+            align: align.unwrap_or_else(Alignment::unknown),
+            is_device,
+            unallocated: if is_device { 0 } else { saved },
+            disk: if is_device {
+                (stat.stx_rdev_major, stat.stx_rdev_minor)
+            } else {
+                (stat.stx_dev_major, stat.stx_dev_minor)
+            },
+            queue: OnceLock::new(),
+            direction,
+        })
+    }
+
+    /// The descriptor to move bytes through: with `O_DIRECT` if there is one.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Whether [`fd`](Self::fd) has `O_DIRECT`.
+    pub fn is_direct(&self) -> bool {
+        self.why_buffered.is_none()
+    }
+
+    /// Whether the file system keeps it in memory: there `O_DIRECT` is a word.
+    pub(crate) fn is_memory(&self) -> bool {
+        // The node of a device is on a tmpfs as well.
+        let is_regular =
+            |stat: fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        fs::fstat(self.fd()).is_ok_and(is_regular) && is_tmpfs(self.fd())
+    }
+
+    /// Whether a process serves it.
+    pub(crate) fn is_fuse(&self) -> bool {
+        is_fuse(self.fd())
+    }
+
+    /// The one or the other: [`fd`](Self::fd) or [`buffered`](Self::buffered).
+    ///
+    /// # Errors
+    ///
+    /// As for [`buffered`](Self::buffered).
+    pub fn with_direct(&self, direct: bool) -> Result<BorrowedFd<'_>> {
+        if direct { Ok(self.fd()) } else { self.buffered() }
+    }
+
+    /// A descriptor without `O_DIRECT`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Open`] if the file cannot be opened once more.
+    pub fn buffered(&self) -> Result<BorrowedFd<'_>> {
+        if !self.is_direct() {
+            return Ok(self.fd());
+        }
+        let again = || {
+            reopen(self.fd(), self.direction, OFlags::empty()).or_else(|errno| self.by_path(errno))
+        };
+        match self.buffered.get_or_init(again) {
+            Ok(fd) => Ok(fd.as_fd()),
+            Err(errno) => Err(self.open_error(*errno)),
+        }
+    }
+
+    /// Requests that suit the disk.
+    pub(crate) fn queue(&self) -> Queue {
+        *self.queue.get_or_init(|| Queue::of(self.disk.0, self.disk.1))
+    }
+
+    /// For where `/proc` is not mounted: by the path, if that is still the same file.
+    fn by_path(&self, before: rustix::io::Errno) -> rustix::io::Result<OwnedFd> {
+        let fd = fs::open(&self.path, access(self.direction) | OFlags::CLOEXEC, Mode::empty());
+        let fd = fd.map_err(|_| before)?;
+        let (ours, found) = (fs::fstat(&self.fd)?, fs::fstat(&fd)?);
+        let same = (ours.st_dev, ours.st_ino) == (found.st_dev, found.st_ino);
+        if same { Ok(fd) } else { Err(before) }
+    }
+
+    /// Goes on without `O_DIRECT`.
+    pub(crate) fn without_direct(&self, why: String) -> Result<Self> {
+        let fd = rustix::io::fcntl_dupfd_cloexec(self.buffered()?, 3);
+        Ok(Self {
+            path: self.path.clone(),
+            fd: fd.map_err(|errno| self.open_error(errno))?,
+            why_buffered: Some(why),
+            buffered: OnceLock::new(),
+            queue: self.queue.clone(),
+            ..*self
+        })
+    }
+
+    /// Whether a file of this process may have `end` bytes: `RLIMIT_FSIZE` in getrlimit(2).
+    ///
+    /// # Errors
+    ///
+    /// `EFBIG`: writing that far would end the process, by `SIGXFSZ`.
+    pub fn check_size(&self, end: u64) -> Result<(), Errno> {
+        if self.is_device { Ok(()) } else { check_size(end).map_err(Errno::from) }
+    }
+
+    /// Where the file ends now, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Open`] with what the kernel gave.
+    pub fn end(&self) -> Result<u64> {
+        end_of(self.fd()).map_err(|errno| self.open_error(errno))
+    }
+
+    fn open_error(&self, errno: rustix::io::Errno) -> Error {
+        let (path, direction) = (self.path.clone(), self.direction);
+        Error::Open { path, direction, errno: errno.into() }
+    }
+}
+
+/// Where a regular file or block device ends now. To look for that by seeking would move the
+/// position, which is the caller's if the descriptor is a duplicate.
+pub(crate) fn end_of(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
+    /// `_IOR(0x12, 114, size_t)` (`linux/fs.h`), which gives a `u64`.
+    const BLKGETSIZE64: Opcode = opcode::read::<usize>(0x12, 114);
+    let stat = fs::fstat(fd)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
+        return Ok(stat.st_size as u64);
+    }
+    // SAFETY: on a block device the call writes a u64, and does nothing else.
+    unsafe { ioctl::ioctl(fd, ioctl::Getter::<BLKGETSIZE64, u64>::new()) }
+}
+
+/// Why a file is buffered that could be direct.
+const NOT_WANTED: &str = "buffered I/O was asked for";
+
+fn refused(errno: rustix::io::Errno) -> String {
+    let errno = Errno::from(errno);
+    match errno.raw() {
+        libc::EINVAL => "the file system does not offer O_DIRECT for this file (EINVAL)".into(),
+        _ => format!("the file cannot be opened with O_DIRECT: {errno}"),
+    }
+}
+
+fn access(direction: Direction) -> OFlags {
+    match direction {
+        Direction::Load => OFlags::RDONLY,
+        Direction::Save => OFlags::RDWR,
+    }
+}
+
+/// Opens what a descriptor refers to once more, with its own file offset and flags.
+fn reopen(fd: BorrowedFd<'_>, direction: Direction, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    match fs::open(&*path, access(direction) | flags | OFlags::CLOEXEC, Mode::empty()) {
+        Err(rustix::io::Errno::ACCESS) if direction == Direction::Save => {
+            fs::open(&*path, OFlags::WRONLY | flags | OFlags::CLOEXEC, Mode::empty())
+        }
+        result => result,
+    }
+}
+
+fn examine(
+    path: &Path,
+    fd: BorrowedFd<'_>,
+    direction: Direction,
+) -> Result<(Statx, Option<Alignment>)> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
+    let stat = fs::statx(fd, "", AtFlags::EMPTY_PATH, wanted).map_err(|errno| Error::Open {
+        path: path.to_owned(),
+        direction,
+        errno: errno.into(),
+    })?;
+    check_type(path, FileType::from_raw_mode(stat.stx_mode.into()))?;
+    Ok((stat, alignment(&stat)))
+}
+
+/// What `statx(2)` says about `O_DIRECT`, since Linux 6.1 and on most file systems.
+pub(crate) fn alignment(stat: &Statx) -> Option<Alignment> {
+    let said = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN);
+    let align = Alignment {
+        offset: stat.stx_dio_offset_align.into(),
+        memory: stat.stx_dio_mem_align.into(),
+    };
+    (said && align.offset.is_power_of_two() && align.memory.is_power_of_two()).then_some(align)
+}
+
+fn check_fd(path: &Path, fd: BorrowedFd<'_>, direction: Direction) -> Result<()> {
+    if is_dmabuf(fd) {
+        return Err(Error::NotAFile { path: path.to_owned(), found: "a dma-buf" });
+    }
+    let flags = fs::fcntl_getfl(fd).map_err(|errno| Error::Open {
+        path: path.to_owned(),
+        direction,
+        errno: errno.into(),
+    })?;
+    let access = flags & OFlags::ACCMODE;
+    let allowed = !flags.contains(OFlags::PATH)
+        && match direction {
+            Direction::Load => access != OFlags::WRONLY,
+            Direction::Save => access != OFlags::RDONLY && !flags.contains(OFlags::APPEND),
+        };
+    if allowed { Ok(()) } else { Err(Error::Access { path: path.to_owned(), direction }) }
+}
+
+pub(crate) fn check_type(path: &Path, file_type: FileType) -> Result<()> {
+    let found = match file_type {
+        FileType::RegularFile | FileType::BlockDevice => return Ok(()),
+        FileType::Directory => "a directory",
+        FileType::CharacterDevice => "a character device",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        FileType::Symlink => "a symbolic link",
+        FileType::Unknown => "something else",
+    };
+    Err(Error::NotAFile { path: path.to_owned(), found })
+}
+
+/// Fails with `EFBIG` if no file of this process may have `end` bytes, memfds included: the kernel
+/// would send `SIGXFSZ`, which ends the process (`RLIMIT_FSIZE` in getrlimit(2)).
+pub(crate) fn check_size(end: u64) -> rustix::io::Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if limit.is_some_and(|limit| end > limit) { Err(rustix::io::Errno::FBIG) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_path_it_has_to_be_the_same_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        std::fs::write(&path, "content").expect("written");
+        let spec = Spec::Path(path.clone());
+        let file = File::open(&spec, Direction::Load, true).expect("open");
+        assert!(file.by_path(rustix::io::Errno::NOENT).is_ok());
+        std::fs::write(folder.path().join("other"), "other").expect("written");
+        std::fs::rename(folder.path().join("other"), &path).expect("renamed");
+        let gone = file.by_path(rustix::io::Errno::NOENT).map(|_| ());
+        assert_eq!(gone, Err(rustix::io::Errno::NOENT));
+        assert!(file.buffered().is_ok(), "by way of /proc it is the old one");
+    }
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where a save goes: a new file that takes the target's place when it is complete, or in place.
+
+use std::cell::Cell;
+use std::hash::{BuildHasher as _, RandomState};
+use std::num::NonZeroU64;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags};
+use rustix::io::Errno as Os;
+
+use crate::direction::Direction;
+use crate::error::{Error, Result};
+use crate::file;
+use crate::file::{File, Spec};
+use crate::memory::page::page_size;
+
+/// The file that a save writes.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) file: File,
+    replace: Option<Replace>,
+}
+
+/// A file that is to take another's place.
+#[derive(Debug)]
+struct Replace {
+    path: PathBuf,
+    /// The name it has until then. `linked` says whether it has it already: a file made with
+    /// `O_TMPFILE`, where there is that and `/proc`, has no name, and so cannot be left behind even
+    /// by `SIGKILL`.
+    partial: PathBuf,
+    linked: Cell<bool>,
+}
+
+impl Target {
+    /// Opens the target of a save. A path that names nothing or a regular file will be replaced, but
+    /// no symbolic link: what it leads to is, if there is something. Block devices and descriptors
+    /// are written in place.
+    pub(crate) fn open(spec: &Spec<'_>, direct: bool, length: u64) -> Result<Self> {
+        if let Spec::Path(path) = spec {
+            let error =
+                |errno| Error::Open { path: path.clone(), direction: Direction::Save, errno };
+            match fs::stat(path) {
+                Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+                    let path = std::fs::canonicalize(path).map_err(|none| error((&none).into()))?;
+                    return Self::create(&path, Some(stat.st_mode), direct, length);
+                }
+                Err(Os::NOENT) => {
+                    if let Ok(leads_to) = std::fs::read_link(path) {
+                        return Err(Error::DanglingLink { path: path.clone(), leads_to });
+                    }
+                    return Self::create(path, None, direct, length);
+                }
+                Ok(stat) => file::check_type(path, FileType::from_raw_mode(stat.st_mode))?,
+                Err(errno) => return Err(error(errno.into())),
+            }
+        }
+        Ok(Self { file: File::open(spec, Direction::Save, direct)?, replace: None })
+    }
+
+    fn create(path: &Path, mode: Option<u32>, direct: bool, length: u64) -> Result<Self> {
+        let step = |step: &'static str| {
+            let path = path.to_owned();
+            move |errno: Os| Error::Target { path, step, errno: errno.into() }
+        };
+        file::check_size(length).map_err(step("make it as long as the buffer"))?;
+        let (folder, partial) =
+            beside(path).ok_or(Os::ISDIR).map_err(step("create a file of that name"))?;
+        // One that takes another's place has its permissions before it has content.
+        let create = Mode::from_raw_mode(if mode.is_some() { 0o600 } else { 0o666 });
+        let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let (fd, linked) = match fs::open(&folder, unnamed, create) {
+            // It gets its name by way of /proc.
+            Ok(fd) if fs::stat(in_proc(&fd)).is_ok() => (fd, false),
+            Ok(_) | Err(Os::OPNOTSUPP | Os::ISDIR | Os::INVAL) => {
+                let named = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+                let fd = fs::open(&partial, named, create);
+                (fd.map_err(step("create a file beside it"))?, true)
+            }
+            Err(errno) => return Err(step("create a file beside it")(errno)),
+        };
+        let replace = Some(Replace { path: path.to_owned(), partial, linked: Cell::new(linked) });
+        let target =
+            Self { file: File::from_owned(path.to_owned(), fd, Direction::Save, direct)?, replace };
+        if let Some(mode) = mode {
+            // Not setuid and the like: the content is another's.
+            let _ = fs::fchmod(target.file.fd(), Mode::from_raw_mode(mode & 0o777));
+        }
+        match fs::fallocate(target.file.fd(), FallocateFlags::empty(), 0, length) {
+            Ok(()) | Err(Os::OPNOTSUPP | Os::NOSYS | Os::INVAL) => Ok(target),
+            Err(errno) => Err(step("reserve space for it")(errno)),
+        }
+    }
+
+    /// Whether a path is being replaced, rather than a file written in place.
+    pub(crate) fn replaces(&self) -> bool {
+        self.replace.is_some()
+    }
+
+    /// Makes the content durable and puts the file in its place.
+    pub(crate) fn commit(&self, offset: u64, length: u64) -> Result<()> {
+        let path = self.file.path.clone();
+        let step = |step: &'static str| {
+            let path = path.clone();
+            move |errno: Os| Error::Target { path, step, errno: errno.into() }
+        };
+        if self.replaces() {
+            fs::ftruncate(self.file.fd(), length).map_err(step("set the length of it"))?;
+        }
+        rustix::io::retry_on_intr(|| fs::fdatasync(self.file.fd()))
+            .map_err(step("make it durable"))?;
+        if self.file.is_direct() {
+            // Less than a block at either edge went through the page cache: it is not needed there.
+            for edge in [offset, offset + length] {
+                let start = edge / page_size() * page_size();
+                let len = NonZeroU64::new(page_size());
+                let _ = fs::fadvise(self.file.fd(), start, len, Advice::DontNeed);
+            }
+        }
+        let Some(replace) = &self.replace else { return Ok(()) };
+        if !replace.linked.get() {
+            let fd = in_proc(&self.file.fd());
+            fs::linkat(fs::CWD, fd, fs::CWD, &replace.partial, AtFlags::SYMLINK_FOLLOW)
+                .map_err(step("name the finished file"))?;
+            replace.linked.set(true);
+        }
+        fs::rename(&replace.partial, &replace.path)
+            .map_err(step("rename the finished file to it"))?;
+        replace.linked.set(false);
+        sync_folder(&replace.path).map_err(step("make its name durable"))
+    }
+}
+
+/// The path of an open file that has none.
+fn in_proc(fd: &impl AsRawFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// Makes the name of a file durable, where the file system can and this user may.
+fn sync_folder(path: &Path) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(folder) = fs::open(folder_of(path), flags, Mode::empty()) else { return Ok(()) };
+    match rustix::io::retry_on_intr(|| fs::fsync(&folder)) {
+        Err(Os::INVAL | Os::OPNOTSUPP | Os::NOSYS | Os::ACCESS | Os::PERM) => Ok(()),
+        result => result,
+    }
+}
+
+impl Drop for Replace {
+    fn drop(&mut self) {
+        if self.linked.get() {
+            let _ = fs::unlink(&self.partial);
+        }
+    }
+}
+
+/// The folder of a path, and the name that the new file has in it until it is complete: one that
+/// nobody else chooses, as other containers and hosts have processes of the same numbers. `None` for
+/// a path that can only be a folder's, as it ends with a slash or dots.
+fn beside(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    let name = path.file_name()?;
+    if !path.as_os_str().as_bytes().ends_with(name.as_bytes()) {
+        return None;
+    }
+    let folder = folder_of(path).to_owned();
+    // Keys of hash maps are the random numbers that the standard library has.
+    let random = RandomState::new().hash_one(std::process::id());
+    let name = format!(".dmabuf-dio-partial-{random:016x}");
+    Some((folder.clone(), folder.join(name)))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partial_name_lies_beside() {
+        let names: Vec<_> = (0..2).map(|_| beside(Path::new("a/b.bin")).expect("a name")).collect();
+        assert_eq!(names[0].0, Path::new("a"));
+        assert_ne!(names[0].1, names[1].1);
+        let name = names[0].1.to_str().expect("text");
+        assert!(name.starts_with("a/.dmabuf-dio-partial-"), "{name}");
+        assert_eq!(beside(Path::new("b")).expect("a name").0, Path::new("."));
+        for folder in ["/", "..", "a/", "a//", "a/.", "a/..", "a/a/"] {
+            assert!(beside(Path::new(folder)).is_none(), "{folder}");
+        }
+    }
+
+    #[test]
+    fn dropped_target_leaves_nothing() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("file");
+        std::fs::write(&path, "before").expect("write");
+        let target = Target::open(&Spec::Path(path.clone()), false, 4096).expect("open");
+        assert!(target.replaces());
+        drop(target);
+        assert_eq!(std::fs::read(&path).expect("read"), b"before");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 1);
+    }
+
+    #[test]
+    fn a_new_file_is_not_setuid_as_the_old_one_was() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("file");
+        for (before, after) in [(0o4755, 0o755), (0o2640, 0o640), (0o600, 0o600)] {
+            std::fs::write(&path, "before").expect("write");
+            let permissions = std::fs::Permissions::from_mode(before);
+            std::fs::set_permissions(&path, permissions).expect("chmod");
+            let target = Target::open(&Spec::Path(path.clone()), false, 4096).expect("open");
+            target.commit(0, 4096).expect("commit");
+            let found = std::fs::metadata(&path).expect("stat").permissions().mode();
+            assert_eq!(found & 0o7777, after);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The memory that the requests of a ring are for: a table of buffers.
+
+use std::ops::Range;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::sync::Arc;
+
+use dmabuf_dio_sys::dio::{self, Slot, UringCmd};
+use io_uring::{IoUring, opcode, types};
+
+use super::error::{LendError, NotLent};
+use super::module::Attached;
+use super::uring::wait;
+use crate::direction::Direction;
+use crate::errno::Errno;
+use crate::memory::Mapping;
+
+/// How memory is cut to be registered with a ring, which takes only so much in one piece.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// A piece begins every so many bytes.
+    pub(crate) step: u64,
+    /// How far it goes on behind the start of the next one.
+    pub(crate) overlap: u64,
+}
+
+impl Cut {
+    /// Where each piece of a range begins, and how long it is.
+    pub(crate) fn pieces(self, range: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
+        let end = range.end;
+        let length = move |at| (self.step + self.overlap).min(end - at);
+        range.step_by(self.step as usize).map(move |at| (at, length(at)))
+    }
+}
+
+/// The memory of a ring. Requests name a buffer of it by its number.
+#[derive(Debug)]
+pub(crate) enum Memory {
+    /// Pages of dma-bufs: as long as a buffer is registered, the module holds them.
+    Lent { lengths: Vec<u64> },
+    /// Memory of this process: where each buffer of it begins, and its length.
+    Process { mapping: Arc<Mapping>, buffers: Vec<(u64, u64)>, registered: bool },
+}
+
+/// Where the kernel finds what a request is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// As the buffer counts it: from 0 in one that is lent, else an address.
+    pub(super) address: u64,
+    /// The number of a registered buffer.
+    pub(super) registered: Option<u16>,
+}
+
+impl Memory {
+    /// Registers ranges of attached buffers: `(attached, start, length)` each, in bytes, `start` a
+    /// multiple of the page size. The attached buffers may be closed afterwards.
+    pub(crate) fn lend<'a>(
+        uring: &mut IoUring,
+        ranges: impl IntoIterator<Item = (&'a Attached, u64, u64)>,
+        direction: Direction,
+    ) -> Result<Self, LendError> {
+        let ranges: Vec<_> = ranges.into_iter().collect();
+        register_table(uring, ranges.len())?;
+        let flags = match direction {
+            Direction::Load => dio::SLOT_READ,
+            Direction::Save => dio::SLOT_WRITE,
+        };
+        let slots: Vec<_> = (0..)
+            .zip(&ranges)
+            .map(|(index, &(attached, buf_offset, length))| {
+                (attached, Slot { buf_offset, length, index, flags })
+            })
+            .collect();
+        for batch in slots.chunks(uring.params().sq_entries() as usize) {
+            register_slots(uring, batch)?;
+        }
+        Ok(Self::Lent { lengths: ranges.iter().map(|(_, _, length)| *length).collect() })
+    }
+
+    /// Memory of this process as one buffer, unregistered: the kernel pins the pages of each
+    /// request.
+    pub(crate) fn process(mapping: &Arc<Mapping>) -> Self {
+        let (mapping, buffers) = (Arc::clone(mapping), vec![(0, mapping.len())]);
+        Self::Process { mapping, buffers, registered: false }
+    }
+
+    /// Memory of this process in pieces, registered if the limit on locked memory allows it.
+    pub(crate) fn registered(uring: &IoUring, mapping: &Arc<Mapping>, cut: Cut) -> Self {
+        let buffers: Vec<_> = cut.pieces(0..mapping.len()).collect();
+        let vector = |&(at, length): &(u64, u64)| libc::iovec {
+            iov_base: mapping.at(at).cast(),
+            iov_len: length as usize,
+        };
+        let vectors: Vec<_> = buffers.iter().map(vector).collect();
+        // SAFETY: the ring that this becomes the memory of keeps it: see the module's text.
+        let registered = unsafe { uring.submitter().register_buffers(&vectors) }.is_ok();
+        Self::Process { mapping: Arc::clone(mapping), buffers, registered }
+    }
+
+    /// Where a range is; `None` if it is not in the buffer.
+    #[inline]
+    pub(super) fn place(&self, buffer: u16, offset: u64, len: u32) -> Option<Place> {
+        let within = |length: u64| {
+            offset.checked_add(len.into()).is_some_and(|end| end <= length).then_some(())
+        };
+        match self {
+            Self::Lent { lengths } => {
+                within(*lengths.get(usize::from(buffer))?)?;
+                Some(Place { address: offset, registered: Some(buffer) })
+            }
+            Self::Process { mapping, buffers, registered } => {
+                let &(start, length) = buffers.get(usize::from(buffer))?;
+                within(length)?;
+                let address = mapping.as_ptr() as u64 + start + offset;
+                Some(Place { address, registered: registered.then_some(buffer) })
+            }
+        }
+    }
+
+    /// Whether it has to be kept as long as requests are in flight.
+    pub(super) fn is_ours(&self) -> bool {
+        matches!(self, Self::Process { .. })
+    }
+
+    /// Lets it be there as long as the process.
+    pub(super) fn keep(&self) {
+        if let Self::Process { mapping, .. } = self {
+            std::mem::forget(Arc::clone(mapping));
+        }
+    }
+}
+
+/// Gives a ring a table for so many buffers, which are empty.
+fn register_table(uring: &IoUring, entries: usize) -> Result<(), LendError> {
+    uring.submitter().register_buffers_sparse(entries as u32).map_err(|error| LendError::Table {
+        entries,
+        of: "buffers",
+        errno: Errno::from(&error),
+    })
+}
+
+/// Fills buffers of a ring in which nothing is in flight. After an error the ring is of no use.
+fn register_slots(uring: &mut IoUring, slots: &[(&Attached, Slot)]) -> Result<(), LendError> {
+    let failed = |what: &'static str, number: usize, errno: Errno| {
+        let Slot { index, length, .. } = slots[number].1;
+        LendError::Slot { what, index, length, errno }
+    };
+    for (number, (attached, slot)) in slots.iter().enumerate() {
+        let device = types::Fd(attached.as_fd().as_raw_fd());
+        let command = UringCmd::new(slot).to_bytes();
+        let entry = opcode::UringCmd16::new(device, dio::URING_REGISTER).cmd(command).build();
+        // SAFETY: the command points at `slot`, which lives until its completion, waited for below.
+        // If that fails nobody uses the ring again; the kernel only reads the slot.
+        if unsafe { uring.submission().push(&entry.user_data(number as u64)) }.is_err() {
+            return Err(failed("the ring has no room for", number, Errno::from_raw(libc::EBUSY)));
+        }
+    }
+    let (mut left, mut refused) = (slots.len(), None);
+    while left > 0 {
+        wait(uring, left).map_err(|errno| failed("cannot submit", 0, errno))?;
+        for completion in uring.completion() {
+            left -= 1;
+            if completion.result() < 0 {
+                let number = completion.user_data() as usize;
+                refused = Some((number, Errno::from_raw(-completion.result())));
+            }
+        }
+    }
+    match refused {
+        None => Ok(()),
+        // A kernel without slots was found out before.
+        Some((_, errno)) if errno.raw() == libc::EOPNOTSUPP => Err(LendError::NotLent {
+            // No other exporter is refused for that.
+            exporter: "udmabuf".to_owned(),
+            why: NotLent::Unsynced,
+            errno,
+        }),
+        Some((number, errno)) => Err(failed("the module refuses", number, errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_overlap_up_to_the_end() {
+        let pieces = |overlap, end| Cut { step: 100, overlap }.pieces(50..end).collect::<Vec<_>>();
+        assert_eq!(pieces(0, 250), [(50, 100), (150, 100)]);
+        assert_eq!(pieces(30, 300), [(50, 130), (150, 130), (250, 50)]);
+        assert_eq!(pieces(30, 50), []);
+    }
+
+    #[test]
+    fn only_what_is_in_a_buffer_has_a_place() {
+        let lent = Memory::Lent { lengths: vec![5000, 1 << 40] };
+        let mapping = Arc::new(Mapping::anonymous(9000).expect("memory"));
+        let start = mapping.as_ptr() as u64;
+        let buffers = vec![(0, 5000), (4000, 5000)];
+        let ours = Memory::Process { mapping, buffers, registered: false };
+        for (buffer, offset, len, is_there) in [
+            (0, 0, 5000, true),
+            (0, 1, 5000, false),
+            (0, 5000, 0, true),
+            (0, 5001, 0, false),
+            (0, u64::MAX, 1, false),
+            (0, u64::MAX - 4, 5, false),
+            (2, 0, 1, false),
+            (u16::MAX, 0, 0, false),
+        ] {
+            let place = ours.place(buffer, offset, len);
+            assert_eq!(place.is_some(), is_there, "{len} bytes at {offset} of {buffer}");
+            assert_eq!(lent.place(buffer, offset, len).is_some(), is_there);
+        }
+        let place = ours.place(1, 10, 1).expect("there");
+        assert_eq!((place.address, place.registered), (start + 4010, None));
+        let place = lent.place(1, 1 << 39, 1 << 20).expect("there");
+        assert_eq!((place.address, place.registered), (1 << 39, Some(1)));
+    }
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A bare `io_uring`.
+
+use io_uring::IoUring;
+use io_uring::types::{SubmitArgs, Timespec};
+
+use super::error::LendError;
+use crate::errno::Errno;
+
+/// How long [`wait`] waits at most.
+const TICK: Timespec = Timespec::new().nsec(100_000_000);
+/// Creates a bare ring for one thread, which polls for completions if `polled`.
+pub(crate) fn create(depth: u32, polled: bool) -> Result<IoUring, LendError> {
+    let mut builder = IoUring::builder();
+    if polled {
+        builder.setup_iopoll();
+    }
+    let mut modern = builder.clone();
+    modern.setup_single_issuer().setup_defer_taskrun();
+    let uring = match modern.build(depth.max(1)) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => builder.build(depth.max(1)),
+        result => result,
+    };
+    uring.map_err(|error| LendError::Ring { errno: Errno::from(&error) })
+}
+
+/// Submits what is queued and waits for completions, a signal or the tick.
+pub(super) fn wait(uring: &IoUring, completions: usize) -> Result<(), Errno> {
+    let args = SubmitArgs::new().timespec(&TICK);
+    match uring.submitter().submit_with_args(completions, &args) {
+        Ok(_) => Ok(()),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
+            _ => Err(Errno::from(&error)),
+        },
+    }
+}

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory of the process, mapped or allocated.
+
+pub(crate) mod available;
+pub(crate) mod huge;
+pub(crate) mod page;
+pub(crate) mod sizes;
+
+mod io;
+mod raw;
+mod shared;
+
+use std::alloc::{self, Layout};
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::ptr::{self, NonNull};
+
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+use self::page::{HUGE_PAGE, page_size, round_up};
+use self::shared::Shared;
+use crate::error::{Error, Result};
+
+/// Memory of this process: a mapping of a buffer, or memory that this process has for itself.
+///
+/// Others may change a buffer's content at any moment, so there are no slices of it: files are read
+/// into it and written from it by the kernel.
+#[derive(Debug)]
+pub struct Mapping {
+    origin: Origin,
+    start: NonNull<u8>,
+    len: usize,
+    /// Whether its pages are there as long as it is. From and to others the kernel copies.
+    lasting: bool,
+    /// Whether huge pages have to be made of small ones.
+    collapse: bool,
+}
+
+/// How memory is given back.
+#[derive(Debug)]
+enum Origin {
+    /// To be unmapped: with the slack that alignment took.
+    Mapped(NonNull<c_void>, usize),
+    /// Of the allocator.
+    Allocated(Layout),
+}
+
+// SAFETY: a mapping is memory of the process, not of a thread; access to it goes through the
+// methods of the types that hold it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; no method of a shared mapping writes but through raw pointers.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of a file, aligned so that huge pages fit. Whoever has the file
+    /// may take the pages away, unless [`lasting`](Self::lasting) says otherwise.
+    pub(crate) fn new(fd: BorrowedFd<'_>, len: u64, writable: bool) -> Result<Self> {
+        Self::of_file(fd, len, len, writable)
+    }
+
+    /// Maps the first `len` bytes of a memfd for writing. The last huge page is mapped as a whole, so
+    /// that there can be one; nothing may be stored behind the memfd's last page.
+    pub(crate) fn in_huge_pages(fd: BorrowedFd<'_>, len: u64) -> Result<Self> {
+        let whole = round_up(len, HUGE_PAGE).ok_or(map_error(rustix::io::Errno::OVERFLOW))?;
+        Self::of_file(fd, len, whole, true)
+    }
+
+    fn of_file(fd: BorrowedFd<'_>, len: u64, mapped: u64, writable: bool) -> Result<Self> {
+        let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        if len < HUGE_PAGE {
+            let len = len as usize;
+            // SAFETY: asks for new address space where the kernel likes.
+            let start = unsafe { mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) };
+            let start = NonNull::new(start.map_err(map_error)?);
+            let start = start.ok_or(map_error(rustix::io::Errno::NOMEM))?;
+            return Ok(Self::of(Origin::Mapped(start, len), start.cast(), len, false));
+        }
+        let mut mapping = Self::reserve(mapped, ProtFlags::empty(), MapFlags::NORESERVE)?;
+        mapping.lasting = false;
+        // SAFETY: replaces pages of the reservation just made, which nobody else knows.
+        unsafe {
+            let at = mapping.start.as_ptr().cast();
+            mm::mmap(at, mapping.len, prot, MapFlags::SHARED | MapFlags::FIXED, fd, 0)
+        }
+        .map_err(map_error)?;
+        mapping.len = len as usize;
+        Ok(mapping)
+    }
+
+    /// Gets `len` bytes of this process alone, aligned so that huge pages fit. What is in them is
+    /// undefined.
+    ///
+    /// Less than a huge page comes from the allocator, which has it at hand: to map and touch new
+    /// pages can take as long as to read them (docs/performance.md).
+    pub(crate) fn anonymous(len: u64) -> Result<Self> {
+        if len >= HUGE_PAGE {
+            return Self::reserve(len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::empty());
+        }
+        let layout = Layout::from_size_align(len.max(1) as usize, page_size() as usize)
+            .map_err(|_| map_error(rustix::io::Errno::INVAL))?;
+        // SAFETY: the layout is not empty.
+        let start = NonNull::new(unsafe { alloc::alloc(layout) });
+        let start = start.ok_or(map_error(rustix::io::Errno::NOMEM))?;
+        Ok(Self::of(Origin::Allocated(layout), start, len as usize, true))
+    }
+
+    fn reserve(len: u64, prot: ProtFlags, flags: MapFlags) -> Result<Self> {
+        let len = len as usize;
+        let slack = if len as u64 >= HUGE_PAGE { HUGE_PAGE as usize } else { 0 };
+        // SAFETY: asks for new address space where the kernel likes; no existing memory changes.
+        let base = unsafe {
+            mm::mmap_anonymous(ptr::null_mut(), len + slack, prot, MapFlags::PRIVATE | flags)
+        }
+        .map_err(map_error)?;
+        let base = NonNull::new(base).ok_or(map_error(rustix::io::Errno::NOMEM))?;
+        let skip = if slack == 0 { 0 } else { base.align_offset(slack).min(slack) };
+        // SAFETY: `skip` is at most the slack, so the address is within the reservation.
+        let start = unsafe { base.byte_add(skip) }.cast();
+        Ok(Self::of(Origin::Mapped(base, len + slack), start, len, true))
+    }
+
+    fn of(origin: Origin, start: NonNull<u8>, len: usize, lasting: bool) -> Self {
+        Self { origin, start, len, lasting, collapse: false }
+    }
+
+    /// Nobody can take the pages away.
+    ///
+    /// # Safety
+    ///
+    /// So it is: touching a page of the mapping never is `SIGBUS`.
+    pub(crate) unsafe fn lasting(mut self) -> Self {
+        self.lasting = true;
+        self
+    }
+
+    /// Copies bytes from `offset` on to memory that is no other's, which is initialised then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`] with `EFAULT` if somebody has taken the pages away.
+    pub(crate) fn read(&self, offset: u64, out: &mut [MaybeUninit<u8>]) -> Result<()> {
+        let from = self.range(offset, out.len());
+        let (to, len) = (out.as_mut_ptr().cast(), out.len());
+        // SAFETY: the range lies in the mapping, and `out` is borrowed for this alone.
+        unsafe { self.copy(from, to, len, Shared::From) }
+    }
+
+    /// Copies `len` bytes from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub(crate) fn to_vec(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
+        let len = len as usize;
+        let mut bytes = Vec::<u8>::with_capacity(len);
+        self.read(offset, &mut bytes.spare_capacity_mut()[..len])?;
+        // SAFETY: there is room for `len` bytes, and they have just been copied there.
+        unsafe { bytes.set_len(len) };
+        Ok(bytes)
+    }
+
+    /// Copies `bytes` to `offset`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let to = self.range(offset, bytes.len());
+        // SAFETY: the range lies in the mapping, which its owner may write, and nobody writes
+        // what `bytes` borrows.
+        unsafe { self.copy(bytes.as_ptr(), to, bytes.len(), Shared::To) }
+    }
+
+    /// Sets `len` bytes from `offset` on to `byte`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub(crate) fn fill(&self, offset: u64, len: u64, byte: u8) -> Result<()> {
+        const PIECE: u64 = 16 << 10;
+        let bytes = vec![byte; PIECE.min(len) as usize];
+        let end = offset + len;
+        for at in (offset..end).step_by(PIECE as usize) {
+            self.write(at, &bytes[..PIECE.min(end - at) as usize])?;
+        }
+        Ok(())
+    }
+
+    /// Where a range begins.
+    fn range(&self, offset: u64, len: usize) -> *mut u8 {
+        let end = offset.checked_add(len as u64);
+        assert!(end.is_some_and(|end| end <= self.len()), "{len} bytes at {offset} are outside");
+        self.at(offset)
+    }
+
+    /// # Safety
+    ///
+    /// The shared side is a range of this mapping, which may be written if it is the target; the
+    /// other one is as long and nobody else's meanwhile.
+    unsafe fn copy(&self, from: *const u8, to: *mut u8, len: usize, shared: Shared) -> Result<()> {
+        if self.lasting {
+            // SAFETY: the caller's promise, and the pages are there.
+            unsafe { shared::copy(from, to, len) };
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { shared::copy_by_kernel(from, to, len, shared) }
+            .map_err(|errno| Error::Buffer { call: "reach all of", errno: errno.into() })
+    }
+
+    /// Whether somebody may take the pages away.
+    pub(crate) fn shrinks(&self) -> bool {
+        !self.lasting
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Its length in bytes.
+    #[allow(clippy::len_without_is_empty, reason = "no mapping is")]
+    pub fn len(&self) -> u64 {
+        self.len as u64
+    }
+
+    /// The address of a byte of the mapping.
+    pub(crate) fn at(&self, offset: u64) -> *mut u8 {
+        assert!(offset <= self.len(), "offset {offset} is outside the mapping");
+        // SAFETY: within the mapping, or one past its end, as just asserted.
+        unsafe { self.start.as_ptr().add(offset as usize) }
+    }
+
+    /// Asks for transparent huge pages, or for none even where they are the rule. Whether they
+    /// come is seen in [`PageSizes::of`](sizes::PageSizes::of).
+    pub(crate) fn advise(&self, huge: bool) {
+        if self.len() < HUGE_PAGE {
+            return;
+        }
+        let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+        // SAFETY: this advice changes neither content nor validity of the mapping.
+        let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.len, advice) };
+    }
+
+    /// Makes huge pages out of small ones where memory is made ready, if the kernel makes the first
+    /// one. It does so for anyone, whatever `shmem_enabled` says, since Linux 6.1: `MADV_COLLAPSE` in
+    /// madvise(2). Returns whether it did.
+    pub(crate) fn collapse(&mut self) -> bool {
+        self.collapse = self.len() >= HUGE_PAGE && self.collapse_range(0, HUGE_PAGE).is_ok();
+        self.collapse
+    }
+
+    /// Makes huge pages of a range, which are there then, out of one small page of each.
+    fn collapse_range(&self, start: u64, end: u64) -> rustix::io::Result<()> {
+        let start = start / HUGE_PAGE * HUGE_PAGE;
+        for huge in (start..end).step_by(HUGE_PAGE as usize) {
+            self.touch(huge, huge + page_size(), true)?;
+        }
+        let len = (end - start).next_multiple_of(HUGE_PAGE) as usize;
+        // SAFETY: this advice keeps the content. The last huge page was mapped as a whole, if not
+        // all of it belongs to this mapping.
+        match unsafe { libc::madvise(self.at(start).cast(), len, libc::MADV_COLLAPSE) } {
+            0 => Ok(()),
+            _ => Err(last_errno()),
+        }
+    }
+
+    /// Allocates the pages of a range, which keep their content. Blocks until they are there.
+    /// [`cannot_populate`] and [`populate_error`] say what its errors mean.
+    ///
+    /// Huge pages that lie in the range are touched at their end first. Kernels before 7.0 zero the pages that it
+    /// consists of backwards if they find it touched at its beginning, which takes twice as long
+    /// (`process_huge_page()` in mm/memory.c, docs/performance.md).
+    pub(crate) fn populate(&self, offset: u64, len: u64, write: bool) -> rustix::io::Result<()> {
+        let start = offset & !(page_size() - 1);
+        let end = offset.saturating_add(len).min(self.len());
+        if write && self.collapse {
+            // Where there is no huge page there are small ones.
+            let _ = self.collapse_range(start, end);
+        } else if write {
+            let mut huge = start.next_multiple_of(HUGE_PAGE);
+            while huge + HUGE_PAGE <= end {
+                huge += HUGE_PAGE;
+                self.touch(huge - page_size(), huge, write)?;
+            }
+        }
+        self.touch(start, end, write)
+    }
+
+    fn touch(&self, start: u64, end: u64, write: bool) -> rustix::io::Result<()> {
+        let advice = if write { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
+        if start >= end {
+            return Ok(());
+        }
+        loop {
+            // SAFETY: this advice keeps the content; the range lies in the mapping.
+            let result =
+                unsafe { mm::madvise(self.at(start).cast(), (end - start) as usize, advice) };
+            match result {
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+/// Whether populating failed for a reason that touching the pages does not have: the kernel (before
+/// Linux 5.14, or one that is none) does not know the advice, or a filter of system calls forbids it.
+pub(crate) fn cannot_populate(errno: rustix::io::Errno) -> bool {
+    use rustix::io::Errno as Os;
+    matches!(errno, Os::INVAL | Os::NOSYS | Os::PERM)
+}
+
+/// Why there are no pages for a buffer of `wanted` bytes, of which somebody may have taken some away,
+/// or nobody. `EFAULT` says that a touch would be `SIGBUS`: they were taken away, or there are none.
+pub(crate) fn populate_error(errno: rustix::io::Errno, wanted: u64, shrinks: bool) -> Error {
+    match errno {
+        rustix::io::Errno::NOMEM => Error::NoMemory { wanted, available: None },
+        rustix::io::Errno::FAULT if !shrinks => Error::NoMemory { wanted, available: None },
+        _ => Error::Buffer { call: "allocate the pages of", errno: errno.into() },
+    }
+}
+
+fn last_errno() -> rustix::io::Errno {
+    let error = std::io::Error::last_os_error();
+    rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::INVAL)
+}
+
+fn map_error(errno: rustix::io::Errno) -> Error {
+    Error::Buffer { call: "map", errno: errno.into() }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        match self.origin {
+            // SAFETY: unmaps what was mapped; the owner of the mapping is gone.
+            Origin::Mapped(base, len) => unsafe {
+                let _ = mm::munmap(base.as_ptr(), len);
+            },
+            // SAFETY: it was allocated with this layout; its owner is gone.
+            Origin::Allocated(layout) => unsafe { alloc::dealloc(self.start.as_ptr(), layout) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_nobody_took_away_are_missing_for_want_of_memory() {
+        use rustix::io::Errno as Os;
+        for (errno, shrinks, short) in [
+            (Os::NOMEM, true, true),
+            (Os::NOMEM, false, true),
+            (Os::FAULT, true, false),
+            (Os::FAULT, false, true),
+            (Os::HWPOISON, false, false),
+        ] {
+            let error = populate_error(errno, 4096, shrinks);
+            assert_eq!(matches!(error, Error::NoMemory { .. }), short, "{errno}: {error}");
+            assert!(short || error.errno() == Some(errno.into()), "{errno}: {error}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! In what pages memory came.
+
+use super::Mapping;
+use super::page::{HUGE_PAGE, page_size};
+
+/// In what pages the memory of a buffer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct PageSizes {
+    /// The page size of most of the memory, in bytes.
+    pub page_size: u64,
+    /// How much of the memory is in huge pages, in bytes.
+    pub huge_bytes: u64,
+}
+
+impl PageSizes {
+    /// Reads from `/proc/self/smaps` what a mapping really got. Pages that this mapping has not
+    /// touched do not count.
+    pub(crate) fn of(mapping: &Mapping) -> Option<Self> {
+        if mapping.len() < HUGE_PAGE {
+            return Some(Self { page_size: page_size(), huge_bytes: 0 });
+        }
+        let smaps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        Some(Self::parse(&smaps, mapping.as_ptr() as u64, mapping.len()))
+    }
+
+    fn parse(smaps: &str, address: u64, len: u64) -> Self {
+        let start = format!("{address:08x}-");
+        let mut lines = smaps.lines().skip_while(|line| !line.starts_with(&start)).skip(1);
+        let (mut kernel_page, mut mapped) = (page_size(), 0);
+        for line in lines.by_ref() {
+            let mut words = line.split_ascii_whitespace();
+            let (Some(key), Some(value)) = (words.next(), words.next()) else { break };
+            let Some(key) = key.strip_suffix(':') else { break };
+            let bytes = value.parse::<u64>().unwrap_or(0) * 1024;
+            match key {
+                "KernelPageSize" => kernel_page = bytes,
+                "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => mapped += bytes,
+                "VmFlags" => break,
+                _ => {}
+            }
+        }
+        if kernel_page > page_size() {
+            return Self { page_size: kernel_page, huge_bytes: len };
+        }
+        let huge_bytes = mapped.min(len);
+        let most = if huge_bytes * 2 > len { HUGE_PAGE } else { page_size() };
+        Self { page_size: most, huge_bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMAPS: &str = "7f0000000000-7f0000600000 rw-s 00000000 00:01 7 /memfd:x (deleted)\n\
+        Size: 6144 kB\nKernelPageSize: 4 kB\nShmemPmdMapped: 4096 kB\nVmFlags: rd wr\n\
+        7f0000600000-7f0000a00000 rw-s 00000000 00:01 8 /memfd:y (deleted)\n\
+        KernelPageSize: 2048 kB\nVmFlags: rd\n";
+
+    #[test]
+    fn smaps_tells_transparent_and_reserved_huge_pages() {
+        assert_eq!(
+            PageSizes::parse(SMAPS, 0x7f00_0000_0000, 6 << 20),
+            PageSizes { page_size: HUGE_PAGE, huge_bytes: 4 << 20 }
+        );
+        assert_eq!(
+            PageSizes::parse(SMAPS, 0x7f00_0060_0000, 4 << 20),
+            PageSizes { page_size: HUGE_PAGE, huge_bytes: 4 << 20 }
+        );
+    }
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A report, made of what a transfer did and what it cost.
+
+use super::Report;
+use super::measure::{Cost, judge, through_cache};
+use crate::backend::{Backend, Refusal};
+use crate::direction::Direction;
+use crate::kind::Kind;
+use crate::transfer::task::Transferred;
+
+/// What a report is made of.
+pub(crate) struct Facts {
+    pub(crate) operation: Direction,
+    /// `None` for memory of this process alone.
+    pub(crate) backend: Option<Backend>,
+    pub(crate) buffer: Option<Kind>,
+    pub(crate) bytes: u64,
+    pub(crate) unallocated: u64,
+    pub(crate) why_buffered: Option<String>,
+    pub(crate) moved: Transferred,
+    pub(crate) refusals: Vec<Refusal>,
+    pub(crate) cost: Cost,
+}
+
+impl Facts {
+    pub(crate) fn report(self) -> Report {
+        let Self { operation, bytes, cost, moved, .. } = self;
+        let asked = moved.direct.min(bytes);
+        let (mode, evidence) = judge(operation, bytes, asked, self.unallocated, &cost);
+        // What was asked for is not what was done: file systems fall back to the page cache silently.
+        let copied = bytes - asked + moved.copied.min(asked);
+        let copied = copied.max(through_cache(mode, bytes, self.unallocated, &cost));
+        let seconds = cost.elapsed.as_secs_f64();
+        let mut notes = moved.notes;
+        if let Some(why) = &self.why_buffered
+            && self.backend != Some(Backend::Buffered)
+        {
+            notes.push(format!("buffered: {why}"));
+        }
+        Report {
+            operation,
+            backend: self.backend,
+            buffer: self.buffer,
+            mode,
+            evidence,
+            bytes,
+            copied_bytes: copied,
+            seconds,
+            cpu_seconds: cost.cpu.as_secs_f64(),
+            gb_per_second: if seconds > 0.0 { bytes as f64 / seconds / 1e9 } else { 0.0 },
+            page_cache_grown: cost.cache_growth,
+            storage_bytes: cost.storage,
+            page_size: moved.pages.map(|pages| pages.page_size),
+            huge_bytes: moved.pages.map(|pages| pages.huge_bytes),
+            segments: moved.segments,
+            notes,
+            refusals: self.refusals,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// How many of 100,000 bytes, asked for with `O_DIRECT`, are reported as copied.
+    fn copied(growth: i64, storage: u64, copied: u64) -> u64 {
+        let zero = Duration::ZERO;
+        let facts = Facts {
+            operation: Direction::Load,
+            backend: Some(Backend::Memfd),
+            buffer: Some(Kind::Memfd),
+            bytes: 100_000,
+            unallocated: 0,
+            why_buffered: None,
+            moved: Transferred { direct: 100_000, copied, ..Transferred::default() },
+            refusals: Vec::new(),
+            cost: Cost {
+                elapsed: zero,
+                cpu: zero,
+                cache_growth: Some(growth),
+                storage: Some(storage),
+            },
+        };
+        facts.report().copied_bytes
+    }
+
+    #[test]
+    fn what_the_page_cache_gave_was_copied() {
+        assert_eq!(copied(0, 100_000, 0), 0, "direct");
+        assert_eq!(copied(0, 100_000, 700), 700, "direct, but for less than a block");
+        assert_eq!(copied(102_400, 100_000, 0), 100_000, "buffered");
+        assert_eq!(copied(0, 0, 0), 100_000, "it was there already");
+        assert_eq!(copied(8192, 100_000, 700), 8192, "mixed: the cache grew");
+        assert_eq!(copied(0, 60_000, 700), 40_000, "mixed: storage gave less");
+        assert_eq!(copied(0, 60_000, 100_000), 100_000, "all by way of a stage");
+    }
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a transfer cost, and whether it was direct in truth.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use dmabuf_dio_sys::cachestat::cachestat;
+use rustix::io::Errno as Os;
+
+use super::Mode;
+use crate::direction::Direction;
+use crate::memory::Mapping;
+use crate::memory::page::page_size;
+
+/// The state before a transfer.
+#[derive(Debug)]
+pub(crate) struct Before {
+    cached: Option<u64>,
+    usage: Usage,
+    start: Instant,
+}
+
+/// What changed since [`Before`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    pub(crate) elapsed: Duration,
+    pub(crate) cpu: Duration,
+    /// Bytes that the file has more in the page cache; negative if it has less.
+    pub(crate) cache_growth: Option<i64>,
+    /// Bytes that the process asked storage for, or gave it.
+    pub(crate) storage: Option<u64>,
+}
+
+impl Before {
+    pub(crate) fn now(file: BorrowedFd<'_>) -> Self {
+        Self { cached: cached(file), ..Self::without_cache() }
+    }
+
+    /// The same without a look at the page cache, which takes the longer the more of the file is
+    /// there.
+    pub(crate) fn without_cache() -> Self {
+        Self { cached: None, usage: Usage::now(), start: Instant::now() }
+    }
+
+    /// How many bytes of the file the page cache has after what cost that, if it was looked at.
+    pub(crate) fn cached_after(&self, cost: &Cost) -> Option<u64> {
+        self.cached
+            .zip(cost.cache_growth)
+            .map(|(before, grown)| before.saturating_add_signed(grown))
+    }
+
+    pub(crate) fn until_now(&self, file: BorrowedFd<'_>, direction: Direction) -> Cost {
+        let elapsed = self.start.elapsed();
+        let usage = Usage::now();
+        let storage = match direction {
+            Direction::Load => usage.read.saturating_sub(self.usage.read),
+            Direction::Save => usage.written.saturating_sub(self.usage.written),
+        };
+        Cost {
+            elapsed,
+            cpu: usage.cpu.saturating_sub(self.usage.cpu),
+            cache_growth: self.cached.and_then(|before| Some(cached(file)? as i64 - before as i64)),
+            // Kernels that do not count say 0, too.
+            storage: (storage > 0 || Path::new("/proc/self/io").exists()).then_some(storage),
+        }
+    }
+}
+
+/// What all threads of the process have used. The bytes are those of `/proc/self/io`, in units of
+/// 512, for a tenth of the time.
+#[derive(Clone, Copy, Debug)]
+struct Usage {
+    cpu: Duration,
+    read: u64,
+    written: u64,
+}
+
+impl Usage {
+    fn now() -> Self {
+        // SAFETY: an all-zero rusage is a valid value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: fills the structure it is given, which outlives the call.
+        unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+        let time = |value: libc::timeval| {
+            Duration::from_secs(value.tv_sec as u64) + Duration::from_micros(value.tv_usec as u64)
+        };
+        Self {
+            cpu: time(usage.ru_utime) + time(usage.ru_stime),
+            read: usage.ru_inblock as u64 * 512,
+            written: usage.ru_oublock as u64 * 512,
+        }
+    }
+}
+
+/// Bytes of the file in the page cache; `None` if the kernel does not say.
+pub(crate) fn cached(file: BorrowedFd<'_>) -> Option<u64> {
+    match cachestat(file, 0, 0) {
+        Ok(stat) => Some(stat.cached * page_size()),
+        Err(Os::NOSYS) => cached_by_mincore(file),
+        Err(_) => None,
+    }
+}
+
+/// For kernels before 6.5. To those who may not write the file, `mincore` says that all of it is
+/// there: then nothing is known.
+fn cached_by_mincore(file: BorrowedFd<'_>) -> Option<u64> {
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+    rustix::fs::access(&*path, rustix::fs::Access::WRITE_OK).ok()?;
+    let len = rustix::fs::fstat(file).ok()?.st_size as u64;
+    if len == 0 {
+        return Some(0);
+    }
+    let mapping = Mapping::new(file.as_fd(), len, false).ok()?;
+    let mut pages = vec![0_u8; len.div_ceil(page_size()) as usize];
+    // SAFETY: the range is mapped, and the vector has a byte for each of its pages.
+    let result =
+        unsafe { libc::mincore(mapping.as_ptr().cast(), len as usize, pages.as_mut_ptr()) };
+    (result == 0).then(|| pages.iter().filter(|page| **page & 1 == 1).count() as u64 * page_size())
+}
+
+/// What a transfer was, judged by what it cost.
+///
+/// `asked` is how many bytes were asked for with `O_DIRECT`, `unallocated` how many bytes of the
+/// file need no storage.
+pub(crate) fn judge(
+    direction: Direction,
+    bytes: u64,
+    asked: u64,
+    unallocated: u64,
+    cost: &Cost,
+) -> (Mode, String) {
+    let told = |value: Option<u64>| value.map_or_else(|| "?".into(), |bytes| bytes.to_string());
+    let evidence = format!(
+        "{asked} of {bytes} bytes asked for with O_DIRECT; storage {} {} bytes; \
+         page cache of the file {}",
+        match direction {
+            Direction::Load => "gave",
+            Direction::Save => "took",
+        },
+        told(cost.storage),
+        cost.cache_growth.map_or_else(|| "unknown".into(), |grown| format!("{grown:+} bytes")),
+    );
+    let grown = cost.cache_growth.map(|grown| grown.max(0) as u64);
+    let enough = cost.storage.map(|storage| storage.saturating_add(unallocated) >= bytes);
+    let mode = match (grown, enough) {
+        _ if asked == 0 => match (direction, grown, cost.storage) {
+            (Direction::Load, Some(0), Some(0)) => Mode::PageCache,
+            _ => Mode::Buffered,
+        },
+        (None, _) | (_, None) => Mode::Unknown,
+        (Some(0), Some(true)) => Mode::Direct,
+        (Some(0), Some(false)) if cost.storage == Some(0) => Mode::PageCache,
+        (Some(grown), Some(true)) if grown * 2 < bytes => Mode::Mixed,
+        (Some(0), Some(false)) => Mode::Mixed,
+        _ => Mode::Buffered,
+    };
+    (mode, evidence)
+}
+
+/// How many bytes went through the page cache, as far as a transfer that was so judged tells: from
+/// there and to there the CPU copies.
+pub(crate) fn through_cache(mode: Mode, bytes: u64, unallocated: u64, cost: &Cost) -> u64 {
+    match mode {
+        Mode::Buffered | Mode::PageCache => bytes,
+        Mode::Mixed => {
+            let grown = cost.cache_growth.map_or(0, |grown| grown.max(0) as u64);
+            let given = cost.storage.unwrap_or(0).saturating_add(unallocated);
+            grown.max(bytes.saturating_sub(given)).min(bytes)
+        }
+        Mode::Direct | Mode::Unknown => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(asked: u64, growth: Option<i64>, storage: Option<u64>) -> Mode {
+        let zero = Duration::ZERO;
+        let cost = Cost { elapsed: zero, cpu: zero, cache_growth: growth, storage };
+        judge(Direction::Load, 100, asked, 0, &cost).0
+    }
+
+    #[test]
+    fn judged_by_cost_not_by_request() {
+        assert_eq!(mode(100, Some(0), Some(128)), Mode::Direct);
+        assert_eq!(mode(100, Some(-8), Some(128)), Mode::Direct);
+        assert_eq!(mode(100, Some(128), Some(128)), Mode::Buffered);
+        assert_eq!(mode(100, Some(8), Some(128)), Mode::Mixed);
+        assert_eq!(mode(100, Some(0), Some(0)), Mode::PageCache);
+        assert_eq!(mode(0, Some(0), Some(0)), Mode::PageCache);
+        assert_eq!(mode(0, Some(0), Some(128)), Mode::Buffered);
+        assert_eq!(mode(0, Some(128), Some(128)), Mode::Buffered);
+        assert_eq!(mode(100, None, Some(128)), Mode::Unknown);
+        assert_eq!(mode(100, Some(0), None), Mode::Unknown);
+    }
+
+    #[test]
+    fn holes_need_no_storage() {
+        let zero = Duration::ZERO;
+        let cost = Cost { elapsed: zero, cpu: zero, cache_growth: Some(0), storage: Some(0) };
+        assert_eq!(judge(Direction::Load, 100, 100, 4096, &cost).0, Mode::Direct);
+        assert_eq!(judge(Direction::Load, 100, 100, 0, &cost).0, Mode::PageCache);
+    }
+
+    #[test]
+    fn cost_of_nothing() {
+        let file = tempfile::tempfile().expect("temporary file");
+        let cost = Before::now(file.as_fd()).until_now(file.as_fd(), Direction::Load);
+        assert_eq!(cost.cache_growth.unwrap_or(0), 0);
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where a range lies in a buffer that is made for it.
+
+use crate::error::Error;
+use crate::memory::page::{page_size, round_up};
+
+/// How a range lies in a buffer that is made for it: at an offset that is congruent to the
+/// file's, so that direct I/O moves nothing but whole blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Where in the buffer the range begins.
+    pub(crate) data_offset: u64,
+    /// Length of the buffer.
+    pub(crate) buffer: u64,
+    /// Where in the file the buffer begins.
+    pub(crate) base: u64,
+}
+
+impl Layout {
+    pub(crate) fn new(offset: u64, length: u64, file_align: u64) -> Result<Self, Error> {
+        let unit = page_size().max(file_align);
+        let base = offset / unit * unit;
+        let data_offset = offset - base;
+        let buffer = data_offset
+            .checked_add(length)
+            .and_then(|end| round_up(end, unit))
+            .filter(|buffer| {
+                base.checked_add(*buffer).is_some_and(|end| i64::try_from(end).is_ok())
+            })
+            .ok_or(Error::RangeOverflow { offset, length })?;
+        Ok(Self { data_offset, buffer, base })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layout_is_congruent_to_the_file() {
+        let layout = Layout::new(5000, 100, 512).expect("fits");
+        assert_eq!(layout, Layout { data_offset: 904, buffer: 4096, base: 4096 });
+        let layout = Layout::new(8192, 4097, 512).expect("fits");
+        assert_eq!(layout, Layout { data_offset: 0, buffer: 8192, base: 8192 });
+        let layout = Layout::new(70_000, 1, 65536).expect("fits");
+        assert_eq!(layout, Layout { data_offset: 4464, buffer: 65536, base: 65536 });
+        assert!(Layout::new(u64::MAX - 5, 5, 512).is_err());
+        assert!(Layout::new(0, u64::MAX, 512).is_err());
+        assert!(Layout::new(i64::MAX as u64, 1, 512).is_err());
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory of the process, moved by `io_uring`.
+//!
+//! A second thread makes the pages ready, in order, and the requests for those that are there are
+//! in flight meanwhile. What fits into one request needs neither ring nor thread.
+//!
+//! The memory is not registered with the ring: with huge pages that gains nothing, and small ones
+//! would no longer be merged where they are contiguous (docs/performance.md).
+
+use std::sync::Arc;
+
+use io_uring::IoUring;
+
+use super::edge::edge;
+use super::layout::Layout;
+use super::supply::{StopOnDrop, Supply};
+use super::task::{Task, Transferred};
+use super::{Job, Progress, plain, ring};
+use crate::direction::Direction;
+use crate::error::Result;
+use crate::file::extent::Extent;
+use crate::lend::{self, Ring};
+use crate::memory::page::{HUGE_PAGE, page_size};
+use crate::memory::sizes::PageSizes;
+use crate::memory::{self, Mapping};
+use crate::threads;
+
+/// Where the memory comes from that is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It was made for this, and nobody else has it.
+    New,
+    /// It was there.
+    Given,
+}
+
+/// Loads the range of a task into new memory that is laid out for it.
+pub(crate) fn load(
+    task: &Task<'_>,
+    uring: Option<IoUring>,
+    mapping: &Arc<Mapping>,
+    layout: Layout,
+) -> Result<Transferred> {
+    let room = mapping.len();
+    let mut moved = fill(task, uring, mapping, task.extent_in(layout, room), Origin::New)?;
+    moved.pages = PageSizes::of(mapping);
+    let end = layout.data_offset + task.length;
+    // What lies before and after the range came along with its blocks.
+    mapping.fill(0, layout.data_offset, 0)?;
+    mapping.fill(end, layout.buffer.min(room) - end, 0)?;
+    Ok(moved)
+}
+
+/// Moves an extent of mapped memory, without a ring in one request after the other.
+pub(crate) fn fill(
+    task: &Task<'_>,
+    uring: Option<IoUring>,
+    mapping: &Arc<Mapping>,
+    extent: Extent,
+    origin: Origin,
+) -> Result<Transferred> {
+    let mut edge = |part: Extent| edge(task, mapping, part);
+    let Some(uring) = uring else {
+        let mut core = |job: &Job<'_>| plain::run(job, mapping);
+        return task.in_parts(extent, &mut core, &mut edge);
+    };
+    let mut ring = task.ring(uring, lend::Memory::process(mapping))?;
+    let start = extent.buf & !(page_size() - 1);
+    let end = extent.buf_end();
+    let supply = Supply::default();
+    std::thread::scope(|scope| {
+        let loading = task.direction == Direction::Load;
+        if loading {
+            let step = task.options.allocation_step;
+            let step = step.unwrap_or_else(|| task.chunk().next_multiple_of(HUGE_PAGE));
+            let supply = &supply;
+            threads::spawn(scope, move || supply.run(mapping, start, end, step))?;
+        }
+        let _stop = StopOnDrop(&supply);
+        let mut buffer = Supplied {
+            len: mapping.len(),
+            shrinks: origin == Origin::Given && mapping.shrinks(),
+            end,
+            supply: loading.then_some(&supply),
+        };
+        let mut core = |job: &Job<'_>| ring::run(&mut ring, job, &mut buffer);
+        task.in_parts(extent, &mut core, &mut edge)
+    })
+}
+
+/// A range of a mapping, as it becomes ready.
+struct Supplied<'a> {
+    /// Of the mapping.
+    len: u64,
+    /// Whether somebody may have taken its pages away.
+    shrinks: bool,
+    end: u64,
+    supply: Option<&'a Supply>,
+}
+
+impl ring::Buffer for Supplied<'_> {
+    fn prepare(&mut self, _: &Ring, end: u64, so_far: Progress) -> Result<bool> {
+        self.supply.map_or(Ok(true), |supply| {
+            let there = supply.reaches(end, so_far.idle);
+            there.map_err(|errno| memory::populate_error(errno, self.len, self.shrinks))
+        })
+    }
+
+    fn place(&self, offset: u64) -> (u16, u64, u64) {
+        (0, offset, self.end)
+    }
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A memfd of small pages, written from a stage: memory of the process that the file is read into
+//! piece by piece.
+//!
+//! To have the disk write into small pages each of them has to be zeroed, mapped and pinned, and
+//! that takes more of the CPU than copying into them, which the kernel does without zeroing them
+//! first (docs/performance.md).
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use io_uring::IoUring;
+use rustix::io::Errno as Os;
+
+use super::layout::Layout;
+use super::task::{Task, Transferred};
+use super::{Job, Progress, Stop, plain, ring};
+use crate::buf::DmaBuf;
+use crate::error::{Error, Result};
+use crate::lend::{self, Ring};
+use crate::memory::Mapping;
+use crate::memory::available::{self, Charged};
+use crate::memory::huge;
+use crate::memory::page::{HUGE_PAGE, page_size, round_up};
+use crate::memory::sizes::PageSizes;
+
+/// Chunks that the stage has room for beyond those in flight, so that the next request need not
+/// wait for a copy.
+const SPARE: u64 = 2;
+/// Larger than this the stage is only if three chunks are.
+const MOST: u64 = 64 << 20;
+/// Copied at a time.
+const STEP: u64 = 4 << 20;
+
+/// Loads the range of a task into a new memfd that is laid out for it.
+pub(crate) fn load(
+    task: &Task<'_>,
+    uring: Option<IoUring>,
+    buf: &DmaBuf,
+    layout: Layout,
+) -> Result<Transferred> {
+    let end = layout.data_offset + task.length;
+    let extent = task.extent_in(layout, layout.buffer);
+    let len = extent.len;
+    let memory = stage(task, len, layout.buffer)?;
+    let mut stage = Stage { memory, buf, len, end, copied: layout.data_offset };
+    let mut edge = |_| -> Result<u64> { unreachable!("a buffer is laid out in whole blocks") };
+    let mut moved = if let Some(uring) = uring {
+        let mut ring = task.ring(uring, lend::Memory::process(&stage.memory))?;
+        let mut core = |job: &Job<'_>| {
+            ring::run(&mut ring, job, &mut stage)?;
+            stage.finish(job)
+        };
+        task.in_parts(extent, &mut core, &mut edge)?
+    } else {
+        let mut core = |job: &Job<'_>| {
+            plain::run(job, &stage.memory)?;
+            stage.finish(job)
+        };
+        task.in_parts(extent, &mut core, &mut edge)?
+    };
+    moved.copied = moved.direct;
+    // The kernel may have chosen huge ones all the same.
+    let huge = if len >= HUGE_PAGE && huge::memfds_are_huge() { buf.page_sizes() } else { None };
+    moved.pages = huge.or(Some(PageSizes { page_size: page_size(), huge_bytes: 0 }));
+    if len >= HUGE_PAGE {
+        moved.notes.push(format!(
+            "the CPU copied the bytes: that takes less than to make pages of {} KiB ready for the \
+             disk",
+            page_size() / 1024
+        ));
+    }
+    Ok(moved)
+}
+
+/// Memory for the stage of a file of `len` bytes that goes into a buffer of `buffer` bytes.
+fn stage(task: &Task<'_>, len: u64, buffer: u64) -> Result<Arc<Mapping>> {
+    let chunks = (u64::from(task.depth()) + SPARE).min((MOST / task.chunk()).max(1 + SPARE));
+    let window = round_up(len, page_size()).unwrap_or(len).min(task.chunk() * chunks);
+    available::ensure(buffer.saturating_add(window), Charged::Us)?;
+    let stage = Mapping::anonymous(window)?;
+    stage.advise(task.options.huge_pages);
+    Ok(Arc::new(stage))
+}
+
+/// A window that moves over the buffer: memory for what is being read and not copied yet.
+struct Stage<'a> {
+    memory: Arc<Mapping>,
+    buf: &'a DmaBuf,
+    /// Of what is read.
+    len: u64,
+    /// Of what is wanted in the buffer.
+    end: u64,
+    /// Up to where the buffer has it.
+    copied: u64,
+}
+
+impl Stage<'_> {
+    /// Copies all up to `until`, which has been read.
+    fn copy(&mut self, until: u64) -> Result<()> {
+        let until = until.min(self.end);
+        while self.copied < until {
+            let (start, limit) = self.find(self.copied);
+            let len = until.min(limit) - self.copied;
+            match self.memory.write_to(start, len, self.buf.as_fd(), self.copied) {
+                Ok(copied) => self.copied += copied,
+                Err(Os::INTR) => {}
+                // There is nothing else that a memfd could lack.
+                Err(Os::NOMEM | Os::NOSPC) => {
+                    return Err(Error::NoMemory { wanted: self.buf.len(), available: None });
+                }
+                Err(errno) => return Err(Error::Buffer { call: "write", errno: errno.into() }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what is left of a job of which everything has been read.
+    fn finish(&mut self, job: &Job<'_>) -> Result<(), Stop> {
+        while self.copied < self.end {
+            if job.watch.is_cancelled() {
+                return Err(Stop::Cancelled { done: self.copied });
+            }
+            self.copy(self.copied + STEP).map_err(Stop::Memory)?;
+        }
+        Ok(())
+    }
+
+    /// Where in the memory a byte of the buffer is, and up to where in the buffer that holds.
+    fn find(&self, offset: u64) -> (u64, u64) {
+        let window = self.memory.len();
+        let at = offset % window;
+        (at, (offset - at + window).min(self.len))
+    }
+}
+
+impl ring::Buffer for Stage<'_> {
+    fn prepare(&mut self, ring: &Ring, end: u64, so_far: Progress) -> Result<bool> {
+        let in_the_way = end.saturating_sub(self.memory.len());
+        if in_the_way > so_far.done {
+            return Ok(false);
+        }
+        if in_the_way > self.copied {
+            // The disk is to be busy meanwhile. What is not submitted now is so later.
+            ring.submit_some();
+            self.copy(in_the_way)?;
+        }
+        Ok(true)
+    }
+
+    fn meanwhile(&mut self, ring: &Ring, so_far: Progress) -> Result<()> {
+        if so_far.done <= self.copied {
+            return Ok(());
+        }
+        ring.submit_some();
+        self.copy(so_far.done.min(self.copied + STEP))
+    }
+
+    fn place(&self, offset: u64) -> (u16, u64, u64) {
+        let (at, limit) = self.find(offset);
+        (0, at, limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ring::Buffer as _;
+    use super::*;
+    use crate::control::Watch;
+    use crate::direction::Direction;
+    use crate::file::{File, Spec};
+    use crate::options::Options;
+
+    /// Bytes of the window, and of the buffer behind it.
+    const WINDOW: u64 = 8 << 10;
+    const LEN: u64 = 20 << 10;
+
+    /// A stage whose memory is full of `byte`, and a ring with nothing in it.
+    fn stage(buf: &DmaBuf, byte: u8) -> Option<(Stage<'_>, Ring)> {
+        let uring =
+            lend::create(1, false).inspect_err(|error| println!("skipped: {error}")).ok()?;
+        let memory = Arc::new(Mapping::anonymous(WINDOW).expect("memory"));
+        let ring = Ring::new(uring, lend::Memory::process(&memory)).expect("a ring");
+        let stage = Stage { memory, buf, len: LEN, end: LEN, copied: 0 };
+        fill(&stage, byte);
+        Some((stage, ring))
+    }
+
+    /// What a disk does.
+    fn fill(stage: &Stage<'_>, byte: u8) {
+        stage.memory.fill(0, WINDOW, byte).expect("filled");
+    }
+
+    /// How many bytes of the buffer, from its start, are `byte`.
+    fn arrived(buf: &DmaBuf, byte: u8) -> usize {
+        buf.map()
+            .expect("map")
+            .to_vec()
+            .expect("bytes")
+            .iter()
+            .take_while(|one| **one == byte)
+            .count()
+    }
+
+    #[test]
+    fn nothing_is_read_over_what_is_in_the_way() {
+        let buf = DmaBuf::memfd(LEN).expect("a memfd");
+        let Some((mut stage, ring)) = stage(&buf, 1) else { return };
+        let prepare = |stage: &mut Stage<'_>, end, done| {
+            stage.prepare(&ring, end, Progress { done, idle: false }).expect("copied")
+        };
+        assert!(prepare(&mut stage, WINDOW, 0), "it is empty");
+        assert_eq!(arrived(&buf, 1), 0, "and nothing has been read");
+        // The next byte goes where the first one is.
+        assert!(!prepare(&mut stage, WINDOW + 1, 0), "which is being read");
+        assert!(!prepare(&mut stage, WINDOW + 4096, 4095), "a byte of it is");
+        assert_eq!(arrived(&buf, 1), 0);
+        assert!(prepare(&mut stage, WINDOW + 4096, 4096), "which is there");
+        assert_eq!(arrived(&buf, 1), 4096, "and safe before it is read over");
+        fill(&stage, 2);
+        assert!(prepare(&mut stage, WINDOW + 4096, 4096), "nothing is left to do");
+        assert!(prepare(&mut stage, 2 * WINDOW, WINDOW));
+        assert_eq!(arrived(&buf, 1), 4096, "what was copied is not copied again");
+        assert_eq!(
+            buf.map().expect("map").to_vec().expect("bytes")[4096..WINDOW as usize],
+            [2; 4096]
+        );
+    }
+
+    #[test]
+    fn what_was_read_is_copied_meanwhile() {
+        let buf = DmaBuf::memfd(LEN).expect("a memfd");
+        let Some((mut stage, ring)) = stage(&buf, 3) else { return };
+        for (done, there) in [(0, 0), (100, 100), (100, 100), (4096, 4096)] {
+            stage.meanwhile(&ring, Progress { done, idle: false }).expect("copied");
+            assert_eq!(arrived(&buf, 3), there);
+        }
+    }
+
+    #[test]
+    fn places_are_in_the_window_and_the_last_ends_with_the_file() {
+        let buf = DmaBuf::memfd(LEN).expect("a memfd");
+        let Some((stage, _)) = stage(&buf, 0) else { return };
+        let place = |offset| {
+            let (buffer, at, limit) = stage.place(offset);
+            assert_eq!(buffer, 0);
+            (at, limit)
+        };
+        assert_eq!(place(0), (0, WINDOW));
+        assert_eq!(place(WINDOW - 1), (WINDOW - 1, WINDOW));
+        assert_eq!(place(WINDOW), (0, 2 * WINDOW));
+        assert_eq!(place(2 * WINDOW + 5), (5, LEN));
+    }
+
+    #[test]
+    fn there_is_room_for_what_is_in_flight_and_two_more() {
+        let path = "/proc/self/exe".into();
+        let file = File::open(&Spec::Path(path), Direction::Load, false).expect("a file");
+        let window = |chunk: u64, depth, len| {
+            let options =
+                Options { block_size: Some(chunk), queue_depth: Some(depth), ..Options::default() };
+            let watch = Watch::start(&options.control, len);
+            let direction = Direction::Load;
+            let task = Task {
+                file: &file,
+                direction,
+                offset: 0,
+                length: len,
+                options: &options,
+                watch: &watch,
+            };
+            super::stage(&task, len, 0).expect("memory").len()
+        };
+        assert_eq!(window(1 << 20, 4, 1 << 30), 6 << 20);
+        assert_eq!(window(1 << 20, 1024, 1 << 30), 64 << 20, "no more than that");
+        assert_eq!(window(48 << 20, 8, 1 << 30), 3 * (48 << 20), "but three requests");
+        assert_eq!(window(1 << 20, 4, 5000), 8192, "nor more than the file");
+    }
+}

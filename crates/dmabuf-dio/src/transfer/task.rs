@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A transfer between a file and a buffer, as every backend gets it.
+
+use io_uring::IoUring;
+
+use super::layout::Layout;
+use super::{Job, Stop};
+use crate::buf::DmaBuf;
+use crate::control::Watch;
+use crate::direction::Direction;
+use crate::errno::Errno;
+use crate::error::Error;
+use crate::file::File;
+use crate::file::extent::{Extent, Split};
+use crate::file::queue::DEFAULT_CHUNK;
+use crate::lend::{Memory, Ring};
+use crate::memory::page::page_size;
+use crate::memory::sizes::PageSizes;
+use crate::options::Options;
+
+/// Noted when `O_DIRECT` could be had but not used.
+pub(crate) const REFUSED_DIRECT: &str = "buffered: the file was opened with O_DIRECT, but the file system \
+                              refuses to move it that way (EINVAL)";
+
+/// A transfer.
+#[derive(Clone, Copy)]
+pub(crate) struct Task<'a> {
+    pub(crate) file: &'a File,
+    pub(crate) direction: Direction,
+    /// Start of the range in the file.
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) options: &'a Options,
+    pub(crate) watch: &'a Watch<'a>,
+}
+
+/// What a backend knows about the transfer it made.
+#[derive(Debug, Default)]
+pub(crate) struct Transferred {
+    /// How many bytes were asked for with `O_DIRECT`.
+    pub(crate) direct: u64,
+    /// How many of those the CPU copied all the same: from a stage, or out of whole blocks.
+    pub(crate) copied: u64,
+    pub(crate) segments: Option<u32>,
+    pub(crate) pages: Option<PageSizes>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Transferred {
+    /// Adds less than a block, of which so many bytes were asked for with `O_DIRECT`.
+    fn add_edge(&mut self, direct: u64) {
+        self.direct += direct;
+        self.copied += direct;
+    }
+}
+
+/// A buffer that was made for the content.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    pub(crate) buf: DmaBuf,
+    pub(crate) moved: Transferred,
+}
+
+impl Task<'_> {
+    pub(crate) fn layout(&self) -> Result<Layout, Error> {
+        Layout::new(self.offset, self.length, self.file.align.offset)
+    }
+
+    /// What is read into `room` bytes that are laid out for it: whole blocks, if the file is direct and
+    /// they fit.
+    pub(crate) fn extent_in(&self, layout: Layout, room: u64) -> Extent {
+        let end = layout.data_offset + self.length;
+        let whole = self.file.is_direct() && layout.buffer <= room;
+        Extent { file: layout.base, buf: 0, len: if whole { layout.buffer } else { end } }
+    }
+
+    /// Whether the range fits into a request. It is over then before anyone could look at it.
+    pub(crate) fn is_one_request(&self) -> bool {
+        self.length <= DEFAULT_CHUNK
+    }
+
+    /// Bytes per request.
+    pub(crate) fn chunk(&self) -> u64 {
+        self.options.block_size.unwrap_or_else(|| {
+            // One request is not worth asking the disk for.
+            if self.is_one_request() { DEFAULT_CHUNK } else { self.file.queue().chunk }
+        })
+    }
+
+    /// Requests in flight.
+    pub(crate) fn depth(&self) -> u32 {
+        self.options.queue_depth.unwrap_or_else(|| {
+            let one = self.offset % page_size() + self.length <= self.chunk();
+            if one { 1 } else { self.file.queue().depth }
+        })
+    }
+
+    /// Whether moving `len` bytes takes a ring, and the file goes with one: see
+    /// [`check_ring`](crate::backend::refuse::check_ring).
+    pub(crate) fn needs_ring(&self, len: u64) -> bool {
+        len > self.chunk() && !self.file.is_fuse()
+    }
+
+    /// The ring over some memory.
+    pub(crate) fn ring(&self, uring: IoUring, memory: Memory) -> Result<Ring, Error> {
+        Ring::new(uring, memory).map_err(|error| {
+            self.failed(self.offset, error.errno().unwrap_or(Errno::from_raw(libc::EIO)))
+        })
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.length
+    }
+
+    pub(crate) fn cancelled(&self, done: u64) -> Error {
+        Error::Cancelled {
+            path: self.file.path.clone(),
+            direction: self.direction,
+            done,
+            length: self.length,
+        }
+    }
+
+    /// Nothing could be read at `at`. The file may end long before that, if it was truncated.
+    pub(crate) fn short(&self, at: u64) -> Error {
+        let end = self.file.end().map_or(at, |end| end.min(at));
+        Error::ShortFile {
+            path: self.file.path.clone(),
+            offset: self.offset,
+            length: self.length,
+            end,
+            done: at.saturating_sub(self.offset).min(self.length),
+        }
+    }
+
+    /// The kernel failed the transfer at `offset` in the file.
+    pub(crate) fn failed(&self, offset: u64, errno: impl Into<Errno>) -> Error {
+        Error::Transfer {
+            path: self.file.path.clone(),
+            direction: self.direction,
+            offset,
+            done: offset.saturating_sub(self.offset).min(self.length),
+            length: self.length,
+            errno: errno.into(),
+        }
+    }
+
+    pub(crate) fn stopped(&self, extent: Extent, stop: Stop) -> Error {
+        let done = |done: u64| (extent.file + done).saturating_sub(self.offset);
+        match stop {
+            Stop::Failed { offset, errno, done: moved } => Error::Transfer {
+                path: self.file.path.clone(),
+                direction: self.direction,
+                offset,
+                done: done(moved),
+                length: self.length,
+                errno,
+            },
+            Stop::Short { end } if self.direction == Direction::Load => self.short(end),
+            // A write that writes nothing: the kernel says ENOSPC where it has a reason.
+            Stop::Short { end } => self.failed(end, rustix::io::Errno::IO),
+            Stop::Cancelled { done: moved } => self.cancelled(done(moved)),
+            Stop::Memory(error) => error,
+            Stop::Stuck(errno) => {
+                let path = self.file.path.clone();
+                Error::InFlight { path, direction: self.direction, errno }
+            }
+        }
+    }
+
+    /// How an extent of an existing buffer is cut for this file, and why it goes buffered if it
+    /// does.
+    pub(crate) fn split(&self, extent: Extent, notes: &mut Vec<String>) -> (Split, bool) {
+        if !self.file.is_direct() {
+            return (Split::whole(extent), false);
+        }
+        let align = self.file.align;
+        if let Some(split) = Split::new(extent, align) {
+            return (split, true);
+        }
+        notes.push(format!(
+            "buffered: O_DIRECT needs buffer offsets that are multiples of {} where file \
+             offsets are multiples of {}, and {} in the file meets {} in the buffer",
+            align.memory, align.offset, extent.file, extent.buf
+        ));
+        (Split::whole(extent), false)
+    }
+
+    /// Moves `extent` in up to three parts: whole blocks by `core`, and what is less than a block
+    /// by `edge`, which returns how many of its bytes it asked for with `O_DIRECT`.
+    pub(crate) fn in_parts(
+        &self,
+        extent: Extent,
+        core: &mut dyn FnMut(&Job<'_>) -> Result<(), Stop>,
+        edge: &mut dyn FnMut(Extent) -> Result<u64, Error>,
+    ) -> Result<Transferred, Error> {
+        let mut moved = Transferred::default();
+        let (split, mut direct) = self.split(extent, &mut moved.notes);
+        if let Some(whole) = split.core {
+            if let Some(head) = split.head {
+                moved.add_edge(edge(head)?);
+            }
+            let mut result = core(&self.job(whole, direct)?);
+            if direct
+                && let Err(Stop::Failed { errno, done: 0, .. }) = &result
+                && errno.raw() == libc::EINVAL
+            {
+                moved.notes.push(REFUSED_DIRECT.into());
+                direct = false;
+                result = core(&self.job(whole, direct)?);
+            }
+            result.map_err(|stop| self.stopped(whole, stop))?;
+            if direct {
+                let needed = self.end().max(whole.file) - whole.file;
+                moved.direct += whole.len.min(needed);
+            }
+            if let Some(tail) = split.tail {
+                moved.add_edge(edge(tail)?);
+            }
+        } else {
+            for part in split.edges() {
+                moved.add_edge(edge(part)?);
+            }
+        }
+        Ok(moved)
+    }
+
+    pub(crate) fn job(&self, extent: Extent, direct: bool) -> Result<Job<'_>, Error> {
+        Ok(Job {
+            file: self.file.with_direct(direct)?,
+            direction: self.direction,
+            extent,
+            needed_end: self.end(),
+            block: if direct { self.file.align.offset } else { 1 },
+            chunk: self.chunk(),
+            depth: self.depth(),
+            watch: self.watch,
+        })
+    }
+}
