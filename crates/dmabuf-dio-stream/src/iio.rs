@@ -378,8 +378,8 @@ impl Repeat {
     /// # Errors
     ///
     /// As for [`IioSink::open`]; [`Error::Stream`] with `EPERM` or `ENOTTY` for a device that takes
-    /// no dma-bufs; [`Error::Setting`] for a length that is no multiple of a frame's, and
-    /// [`Error::RangeBeyondBuffer`] for more than the buffer has.
+    /// no dma-bufs; [`Setting`](dmabuf_dio::Error::Setting) for a length that is no multiple of a frame's, and
+    /// [`RangeBeyondBuffer`](dmabuf_dio::Error::RangeBeyondBuffer) for more than the buffer has.
     pub fn start(
         device: Device,
         number: u32,

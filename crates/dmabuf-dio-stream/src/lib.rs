@@ -98,8 +98,8 @@ pub trait Source {
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`]. [`Error::RangeBeyondBuffer`] for more bytes than the ring's
-    /// [`size`](Ring::size) and [`Error::Setting`] for none, or a block that it has not: nothing is
+    /// [`Error::Stream`]. [`RangeBeyondBuffer`](dmabuf_dio::Error::RangeBeyondBuffer) for more bytes than the ring's
+    /// [`size`](Ring::size) and [`Setting`](dmabuf_dio::Error::Setting) for none, or a block that it has not: nothing is
     /// queued then.
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool>;
 

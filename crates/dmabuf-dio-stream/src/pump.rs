@@ -154,7 +154,7 @@ impl<'s> Stream<'s> {
     /// # Errors
     ///
     /// [`Error::Stream`] of the source or the sink; `EOVERFLOW` if frames were lost and
-    /// [`Overrun::Fail`] was chosen. [`Error::Setting`] for blocks of no whole number of frames.
+    /// [`Overrun::Fail`] was chosen. [`Setting`](dmabuf_dio::Error::Setting) for blocks of no whole number of frames.
     pub fn run(self) -> Result<Summary, Box<Interrupted>> {
         let limit = match (self.limit, self.source.len()) {
             (Some(limit), Some(len)) => Some(limit.min(len)),
