@@ -11,12 +11,12 @@ demo: deps ## load a real model into a dma-buf, on this machine and in a guest
 	@demo/run
 
 .PHONY: test
-test: programs ## the tests: on this machine, and each once in guests with Debian's kernels
+test: programs ## run the tests: on this machine, and each once in guests with Debian's kernels
 	cargo test --locked --quiet
 	tests/matrix
 
 .PHONY: test-all
-test-all: test-older test-debug ## and what else a change has to pass: the older kernel, one with the series and all checks
+test-all: test-older test-debug ## the other tests a change has to pass: the older kernel, and the series on a debug kernel
 	tools/lint-kernel 7.3-series-debug
 
 .PHONY: test-older
@@ -24,35 +24,35 @@ test-older: programs
 	tests/matrix --older
 
 .PHONY: test-release
-test-release: programs series-programs ## before a release, too: each kernel on each storage, the series for 6.12
+test-release: programs series-programs ## additional tests before a release: each kernel on each storage, the series for 6.12
 	tests/matrix --release
 	tools/lint-kernel 6.12-series
 
 .PHONY: test-debug
-test-debug: programs series-programs ## of that: the guests' tests under KASAN, lockdep, kmemleak, DMABUF_DEBUG
+test-debug: programs series-programs ## part of test-all: the guest tests under KASAN, lockdep, kmemleak, DMABUF_DEBUG
 	tests/matrix --debug
 
 .PHONY: test-series
-test-series: programs series-programs ## the kernel that is measured: as under KASAN, and gigabytes at once
+test-series: programs series-programs ## the guest tests on the kernel used for measurements, and multi-gigabyte copies
 	tests/matrix --series
 
-# 30 GB of disk
+# Needs 30 GB of disk.
 .PHONY: test-hour
-test-hour: build programs ## an hour of samples: every one accounted for (about a quarter of an hour)
+test-hour: build programs ## stream an hour of samples and account for every one (about a quarter of an hour)
 	vm/run --kernel 7.3-series --disk 32 --timeout 7200 -- tests/hour
 
-# MUTANTS="--file crates/dmabuf-dio/src/extent.rs" takes less. What one pass catches the next does not
-# try again: build/mutants knows.
+# MUTANTS="--file crates/dmabuf-dio/src/extent.rs" limits the run to one file. The second pass runs only the
+# survivors of the first, which build/mutants records.
 FIND_MUTANTS := nice cargo mutants -p dmabuf-dio -p dmabuf-dio-sys --features dmabuf-dio/serde -o build/mutants
 
 .PHONY: mutants
-mutants: deps ## the library broken in every place: who notices? (hours; needs cargo-mutants)
+mutants: deps ## mutation tests of the library (hours; needs cargo-mutants)
 	-$(FIND_MUTANTS) $(MUTANTS) --cargo-arg=--lib
 	$(FIND_MUTANTS) $(MUTANTS) --iterate --test-package dmabuf-dio \
 		$(addprefix --cargo-arg=--test=,library gather interrupted remote report series threads)
 
 .PHONY: mutants-module
-mutants-module: deps ## the module broken in each place of a list, in guests (half an hour on an idle machine)
+mutants-module: deps ## mutation tests of the module, in guests (half an hour on an idle machine)
 	@$(MAKE) -C tests/guest --quiet O=$(CURDIR)/build/tests-guest
 	@mkdir -p build
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
@@ -69,12 +69,12 @@ lint: deps ## formatters, clippy, checkpatch, sparse, shellcheck, charts
 	tools/lint-shell
 	bench/selftest
 
-# bench/results holds what these find, and docs/charts and tables in the documents what it says.
+# The results go to bench/results; the charts and the tables in the documents are generated from them.
 .PHONY: bench
 bench: bench-cost bench-table bench-load bench-compare bench-stream bench-small charts ## all measurements, then the charts (one to two hours)
 
 .PHONY: bench-cost
-bench-cost: bench-cost-series bench-cost-6.12 ## what each way costs the CPU: instructions per MiB
+bench-cost: bench-cost-series bench-cost-6.12 ## CPU cost of each method: instructions per MiB
 
 .PHONY: bench-cost-series
 bench-cost-series: build
@@ -83,14 +83,14 @@ bench-cost-series: build
 	bench/record cost-large-7.3-series "--kernel 7.3-series --icount --memory 8192" \
 		cost --sizes 3G --only attach --only READ --only 'slot, 8' --only LOAD --only series
 
-# Debian's kernel zeroes all memory that it hands out, unless it is told not to.
+# Debian's kernel zeroes all allocated memory by default.
 .PHONY: bench-cost-6.12
 bench-cost-6.12: build
 	bench/record cost-6.12 "--kernel 6.12 --icount" cost --sizes 128M
 	bench/record cost-6.12-no-init "--kernel 6.12 --icount --append init_on_alloc=0" cost --sizes 128M
 
 .PHONY: bench-check
-bench-check: build ## fails if a way costs over 5 % more instructions than bench/results has
+bench-check: build ## fail if a method costs over 5 % more instructions than in bench/results
 	bench/check-cost
 
 .PHONY: bench-table
@@ -103,16 +103,16 @@ bench-load: build ## the table of the heap-flag thread, in a guest
 	bench/record load-7.3-series "--kernel 7.3-series --memory 8192" load --runs 3
 
 .PHONY: bench-compare
-bench-compare: build ## beside every other way: on this machine's disk, then in a guest
+bench-compare: build ## compare with every other method: on this machine's disk, then in a guest
 	bench/record compare here compare
 	bench/record compare-large here compare --sizes "$$(bench/large-size)" --runs 3
 	bench/record compare-four here compare --sizes 1G --processes 4 --tensors many --runs 3
 	bench/record compare-7.3-series "--kernel 7.3-series --memory 4096" \
 		compare --sizes 8M,128M,1G --runs 3
 
-# In blocks of 64 MiB read() needs memory that only a CMA area has in one piece.
+# With 64 MiB blocks read() needs contiguous memory, which only a CMA area provides.
 .PHONY: bench-stream
-bench-stream: build ## samples into nothing, a file, USB: read() beside dma-bufs, in a guest
+bench-stream: build ## samples into nothing, a file, USB: read() against dma-bufs, in a guest
 	BENCH_WITH=tests/with-usb-gadget bench/record stream-7.3-series \
 		"--kernel 7.3-series --append cma=256M --memory 3072" stream --usb /run/ffs
 	BENCH_WITH=tests/with-usb-gadget bench/record stream-cost-7.3-series \
@@ -128,7 +128,7 @@ bench-small: build bench-small-cost ## small random reads: file systems, engines
 		"--kernel 7.3-series $(SMALL)" small $(SMALL_ON) --depths 32,128 --reads 5000
 	bench/record small-here here small --depths 1,32,128 --reads 10000
 
-# Instructions: every line; what the patches take off; gather at length; fio; the switch of 6.12
+# Instructions: all rows; without the patches; gather with many pieces; fio; 6.12 with its switch off and on
 .PHONY: bench-small-cost
 bench-small-cost: build
 	BENCH_WITH=bench/with-file-systems bench/record small-cost-7.3-series \
@@ -149,23 +149,23 @@ bench-small-cost: build
 	done
 
 .PHONY: charts
-charts: deps ## draw bench/results into docs/charts and fill the tables in the documents
+charts: deps ## draw the charts from bench/results and fill the tables in the documents
 	bench/charts/run
 	cd bench && python3 -m figures.tables
 
 .PHONY: bench-peers
-bench-peers: build ## beside the loaders people use (downloads 2.5 GB, needs 4.5 GB of disk)
+bench-peers: build ## compare with other loaders (downloads 2.5 GB, needs 4.5 GB of disk)
 	bench/peers/compare
 
 .PHONY: test-peers
-test-peers: deps ## those loaders tell right bytes from wrong ones (the same download)
+test-peers: deps ## check that those loaders detect wrong bytes (the same download)
 	bench/peers/selftest
 
 .PHONY: build
-build: deps ## the command and the benchmarks: dmabuf-dio, dmabuf-dio-bench in target/release
+build: deps ## build the command and the benchmarks: dmabuf-dio, dmabuf-dio-bench in target/release
 	cargo build --locked --release --quiet
 
-# What runs in guests: the tests of the kernel and of the library
+# Programs that run in guests: the tests of the kernel and of the library
 .PHONY: programs
 programs: deps
 	@$(MAKE) -C tests/guest --quiet O=$(CURDIR)/build/tests-guest
@@ -175,18 +175,18 @@ programs: deps
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
 	@ln -sfn "$$(tools/python-env tests/clients)" build/python-clients
 
-# Tests of the patches: they take the patched sources
+# Tests of the patches, built from the patched sources
 .PHONY: series-programs
 series-programs: deps
 	@$(MAKE) -C tests/small-reads --quiet O=$(CURDIR)/build/tests-small-reads
 	@tools/build-kselftests "$$(vm/kernel --sources 7.3-series)"
 
-# PREFIX and DESTDIR as the GNU coding standards say
+# PREFIX and DESTDIR as in the GNU coding standards
 PREFIX ?= /usr/local
 SHARE := $(DESTDIR)$(PREFIX)/share
 
 .PHONY: install
-install: ## the command, its completions and manual pages, after make build: PREFIX, DESTDIR
+install: ## install the command, completions and manual pages, after make build: PREFIX, DESTDIR
 	install -D -m 755 target/release/dmabuf-dio $(DESTDIR)$(PREFIX)/bin/dmabuf-dio
 	install -d $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
 		$(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
@@ -196,17 +196,17 @@ install: ## the command, its completions and manual pages, after make build: PRE
 	target/release/dmabuf-dio completions fish >$(SHARE)/fish/vendor_completions.d/dmabuf-dio.fish
 
 .PHONY: uninstall
-uninstall: ## what make install has installed, with the same PREFIX and DESTDIR
+uninstall: ## remove what make install has installed, with the same PREFIX and DESTDIR
 	rm -f $(DESTDIR)$(PREFIX)/bin/dmabuf-dio $(SHARE)/man/man1/dmabuf-dio.1 \
 		$(SHARE)/man/man1/dmabuf-dio-*.1 $(SHARE)/bash-completion/completions/dmabuf-dio \
 		$(SHARE)/zsh/site-functions/_dmabuf-dio $(SHARE)/fish/vendor_completions.d/dmabuf-dio.fish
 
 .PHONY: module
-module: deps ## dmabuf_dio.ko for the running kernel (needs its headers)
+module: deps ## build dmabuf_dio.ko for the running kernel (needs its headers)
 	$(MAKE) -C kernel/module modules
 
 .PHONY: dkms
-dkms: deps ## register the module with DKMS, so that it follows kernel updates
+dkms: deps ## install the module with DKMS, which rebuilds it on kernel updates
 	tools/install-dkms
 
 .PHONY: deps
@@ -214,5 +214,5 @@ deps:
 	@tools/install-packages
 
 .PHONY: clean
-clean: ## delete what was built here (not the cache in ~/.cache/dmabuf-dio)
+clean: ## delete build outputs (not the cache in ~/.cache/dmabuf-dio)
 	rm -rf build target

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Loads a real model on this machine and, into a real dma-buf, in a guest. Ends with a table."""
+"""Loads a real model on this machine and, into a dma-buf, in a guest. Prints a table at the end."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def say(text: str) -> None:
 def forget_cache(model: pathlib.Path) -> None:
     """Drops the file's pages from the page cache, so that every load starts cold."""
     with open(model, "rb") as file:
-        # What is not on the disk yet, just downloaded, would stay.
+        # Dirty pages of a new download would stay in the cache.
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -40,7 +40,7 @@ def load(model: pathlib.Path, *options: str) -> dict:
 
 
 def documents(text: str) -> list[dict]:
-    """The JSON objects that stand one after the other in `text`."""
+    """The consecutive JSON objects in `text`."""
     decoder, found, text = json.JSONDecoder(), [], text.strip()
     while text:
         document, end = decoder.raw_decode(text)
@@ -61,7 +61,7 @@ def in_guest(model: pathlib.Path) -> list[dict]:
 
 def row(where: str, report: dict) -> tuple[str, ...]:
     cpu = report["cpu_seconds"]
-    # In the guest one nanosecond of CPU time is one instruction, and time means nothing else.
+    # In the guest one nanosecond of CPU time is one instruction; elapsed time means nothing there.
     counted = where == "guest"
     return (
         where,
@@ -78,21 +78,21 @@ def row(where: str, report: dict) -> tuple[str, ...]:
 def main(model: pathlib.Path) -> int:
     console.print(f"The model: {model.name}, {model.stat().st_size:,} bytes")
 
-    say("1. What this machine offers: dmabuf-dio doctor")
+    say("1. What this machine supports: dmabuf-dio doctor")
     subprocess.run([COMMAND, "doctor", model], check=True)
 
-    say("2. On this machine: a buffered read, then the best way there is")
+    say("2. On this machine: a buffered read, then the best backend")
     host = [load(model, "--backend", "buffered"), load(model)]
     subprocess.run([COMMAND, "load", model], check=True)
 
-    say("3. In a guest with Debian's own Linux 6.12 and the kernel module: into a real dma-buf")
-    console.print("The emulator counts instructions there, so this takes about a minute.")
-    with console.status("the guest is at work"):
+    say("3. In a guest with Debian's Linux 6.12 and the kernel module: into a dma-buf")
+    console.print("The emulator counts instructions, so this takes about a minute.")
+    with console.status("running the guest"):
         *guest, device = in_guest(model)
 
-    table = Table(title=f"{model.name}, {model.stat().st_size / MIB:.1f} MiB, not cached before",
+    table = Table(title=f"{model.name}, {model.stat().st_size / MIB:.1f} MiB, not cached",
                   box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("where", "backend", "result", "moved"):
+    for column in ("where", "backend", "buffer", "mode"):
         table.add_column(column, no_wrap=True)
     for column in ("time", "CPU", "page cache"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -113,12 +113,12 @@ def main(model: pathlib.Path) -> int:
         return 1
     before, after = guest[0]["cpu_seconds"], guest[1]["cpu_seconds"]
     console.print(
-        "[bold]host[/bold] is this machine; [bold]guest[/bold] is Debian's own Linux 6.12 with the kernel "
-        "module, where the emulator\ncounts instructions (M = millions) and time means nothing.\n"
-        f"All contents are the same: SHA-256 {hashes.pop()}.\n"
-        f"Into the dma-buf the module took {before / after:.0f} times fewer instructions than the "
-        "buffered read, and no page cache.\n"
-        "Nearly all that is left is Debian's kernel zeroing new memory (init_on_alloc=1): docs/measuring.md."
+        "[bold]host[/bold] is this machine. [bold]guest[/bold] is Debian's Linux 6.12 with the kernel module; "
+        "the emulator counts\ninstructions (M = millions), and elapsed time means nothing there.\n"
+        f"All contents match: SHA-256 {hashes.pop()}.\n"
+        f"Loading into the dma-buf took {before / after:.0f} times fewer instructions with the module than "
+        "with the\nbuffered read, and no page cache.\n"
+        "Most of the rest is Debian's kernel zeroing new memory (init_on_alloc=1): docs/measuring.md."
     )
     return 0
 

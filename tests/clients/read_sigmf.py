@@ -11,7 +11,7 @@ import sigmf
 
 def frame_numbers(recording):
     """Each frame's number: 16 bits in each of four channels."""
-    # It gives them as 32-bit floating-point numbers, which have room for 24 bits.
+    # sigmf returns 32-bit floating-point numbers, which represent 24-bit integers exactly.
     samples = recording.read_samples().astype("<u2")
     assert samples.shape[1:] == (4,), samples.shape
     return numpy.ascontiguousarray(samples).view("<u8").ravel()
@@ -23,7 +23,7 @@ def main():
     numbers = frame_numbers(recording)
     assert recording.get_global_info()["core:sample_rate"] > 0
 
-    # Where the description says that a segment begins, it says its number as well.
+    # Each segment in the description has its start and its number.
     expected = numpy.arange(len(numbers), dtype="u8")
     exact = True
     for capture in recording.get_captures():
@@ -31,7 +31,7 @@ def main():
         assert index is not None, capture
         expected[start:] = numpy.arange(index, index + len(numbers) - start, dtype="u8")
     gaps = [a for a in recording.get_annotations() if a.get("core:label") == "gap"]
-    # Of a gap whose place is known to some frames only, those are left out.
+    # If the position of a gap is only known approximately, skip the frames in question.
     known = numpy.ones(len(numbers), dtype=bool)
     for gap in gaps:
         start, count = gap["core:sample_start"], gap["core:sample_count"]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Offsets that O_DIRECT cannot bring together: EINVAL, the alignment it takes,
- * and nothing moved; with that alignment it works.
+ * Offsets that are incompatible under O_DIRECT: EINVAL, the required alignment, and no
+ * data transferred; with that alignment the call works.
  */
 #include "lib.h"
 
@@ -49,7 +49,7 @@ static void mismatch(struct buffer *buf)
 			pattern_check(buf->map, 0, buf->length, 1);
 			fd_pattern_check(plain, 0, LENGTH, 1);
 
-			/* LOAD has its buffer offset fixed. */
+			/* LOAD's buffer offset is fixed. */
 			if (!write) {
 				struct dmabuf_dio_load load = {
 					.file_fd = file, .fd_flags = O_RDWR,
@@ -62,7 +62,7 @@ static void mismatch(struct buffer *buf)
 				expect(load.dmabuf_fd, -1);
 			}
 
-			/* What it asks for is enough. */
+			/* The reported alignment is sufficient. */
 			trying("%s, %s, %s, align %u", path, buffer_names[buf->kind],
 			       write ? "write" : "read", align);
 			rw.buf_offset = align;
@@ -87,7 +87,7 @@ restore:
 		}
 	}
 
-	/* What fits into one block needs no alignment. */
+	/* A range within one block needs no alignment. */
 	{
 		struct dmabuf_dio_rw rw = {
 			.file_fd = file, .file_offset = 10, .buf_offset = 777,

@@ -33,7 +33,7 @@ static void attach_kind(struct buffer *buf)
 	other = dio_context(buf);
 	close(other);
 
-	/* The context holds the buffer; so does the mapping, which we look at. */
+	/* The context keeps the buffer alive; so does the mapping that is checked here. */
 	buffer_pattern(buf, 1);
 	close(buf->fd);
 	buf->fd = -1;
@@ -72,14 +72,14 @@ static void refused(void)
 	close(pair[0]);
 	close(pair[1]);
 
-	/* After all that the context is as good as new. */
+	/* The context still works after the failures. */
 	buffer_create(&buf, BUFFER_LOAD, PAGE);
 	expect(dio_attach(dev, buf.fd), 0);
 	buffer_destroy(&buf);
 	close(dev);
 }
 
-/* Attaching and closing many times leaves nothing behind. */
+/* Attaching and closing many times leaks nothing. */
 static void repeated(struct buffer *buf)
 {
 	uint64_t before = memory_available();

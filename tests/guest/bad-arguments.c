@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Arguments that make no sense, structures of other versions, bad pointers */
+/* Invalid arguments, structures of other versions, bad pointers */
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
@@ -78,7 +78,7 @@ static void ranges(void)
 	rw = ok, rw.length = 0, rw.file_fd = -1;
 	both("length 0 of no file", rw, -EBADF);
 
-	/* Out fields are not looked at. */
+	/* Output fields are ignored on input. */
 	trying("out fields");
 	rw = ok, rw.align = 77, rw.done = UINT64_MAX, rw.direct = 3, rw.refusal = 4;
 	expect(dio_write(dev, &rw), 0);
@@ -146,7 +146,7 @@ static void versions(void)
 		struct dmabuf_dio_rw rw;
 		unsigned char more[64];
 	} longer = { .rw = rw };
-	/* Such as a first version could have been */
+	/* A hypothetical first version */
 	unsigned int shorter = offsetof(struct dmabuf_dio_rw, chunk);
 	struct dmabuf_dio_load load = {
 		.file_fd = file, .fd_flags = O_RDWR, .length = 3 * PAGE, .reserved = 99,
@@ -155,7 +155,7 @@ static void versions(void)
 	unsigned int i;
 
 	trying("shorter structure");
-	rw.chunk = 1;		/* would be EINVAL if it were seen */
+	rw.chunk = 1;		/* would be EINVAL if it were read */
 	rw.done = 0x5555;
 	expect(dio_call(dev, resized(DMABUF_DIO_IOC_READ, shorter), &rw), 0);
 	expect(rw.chunk, 1);
@@ -172,7 +172,7 @@ static void versions(void)
 	unmap(page, 3 * PAGE);
 	close(load.dmabuf_fd);
 
-	/* No room for the fd */
+	/* Too short for the fd */
 	load.reserved = 0;
 	expect(dio_call(dev, resized(DMABUF_DIO_IOC_LOAD,
 				     offsetof(struct dmabuf_dio_load, dmabuf_fd)), &load),
@@ -190,7 +190,7 @@ static void versions(void)
 		longer.more[i] = 0;
 	}
 
-	/* Nothing behind the structure is touched. */
+	/* Nothing beyond the structure is written. */
 	trying("structure at the end of a page");
 	page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -224,7 +224,7 @@ static void pointers(void)
 		expect(dio_call(dev, calls[i].request, (void *)(1UL << 63)), -EFAULT);
 	}
 
-	/* A result that cannot be returned: no fd stays behind. */
+	/* The result cannot be copied to the caller: no fd is left. */
 	trying("read-only structure");
 	memcpy(page, &load, sizeof(load));
 	check(!mprotect(page, PAGE, PROT_READ));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Files that cannot be used are told apart, and nothing is moved. */
+/* Each kind of unusable file gets its own error, and no data is transferred. */
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -106,12 +106,12 @@ int main(void)
 	expect(lseek(fd, 0, SEEK_END), MIB(1));
 	close(fd);
 
-	/* Memory files have content like any other. */
+	/* Memory files work like any other file. */
 	fd = memfd_create("data", MFD_CLOEXEC);
 	fd_pattern_write(fd, 0, MIB(1), 2);
 	refused("memfd", fd, 0, 0);
 	close(fd);
-	/* Files without a size are read or refused, not hung on. */
+	/* Files without a size are read or refused; the call does not hang. */
 	fd = file_open("/proc/self/status", O_RDONLY);
 	{
 		struct dmabuf_dio_rw rw = { .file_fd = fd, .length = PAGE };
@@ -123,7 +123,7 @@ int main(void)
 	}
 	close(fd);
 
-	/* A sealed memfd is written to by nobody. */
+	/* A memfd sealed against writing */
 	fd = memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	check(!ftruncate(fd, MIB(1)));
 	check(!fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE));

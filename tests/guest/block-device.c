@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* READ, WRITE and LOAD on a block device, up to its end and not beyond */
+/* READ, WRITE and LOAD on a block device, up to its end and not beyond it */
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 

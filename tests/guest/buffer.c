@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dma-bufs of every kind that the module has to take
+ * dma-bufs of every kind that the module has to accept
  */
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -37,7 +37,7 @@ static int heap_fd(const char *path, size_t length)
 	return ret;
 }
 
-/* Called by other names before Linux 6.18 */
+/* The heap has other names before Linux 6.18. */
 static int cma_fd(size_t length)
 {
 	static const char * const paths[] = {
@@ -62,7 +62,7 @@ int udmabuf_over(int memfd, uint64_t offset, size_t length)
 	};
 	int dev, ret;
 
-	/* 64 MiB by default before Linux 7.3 */
+	/* The limit is 64 MiB by default before Linux 7.3. */
 	proc_try_write("/sys/module/udmabuf/parameters/size_limit_mb", "8192");
 
 	dev = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
@@ -79,7 +79,7 @@ int memfd_for_udmabuf(size_t length, unsigned int flags)
 {
 	int memfd = memfd_create("test", MFD_ALLOW_SEALING | MFD_CLOEXEC | flags);
 
-	/* Room for large pages, where they are to be had */
+	/* Room for huge pages, where available */
 	if (flags & MFD_HUGETLB)
 		proc_try_write("/proc/sys/vm/nr_overcommit_hugepages", "256");
 	if (memfd < 0)
@@ -215,7 +215,7 @@ void buffer_pattern(struct buffer *buf, uint64_t seed)
 	buffer_end(buf);
 }
 
-/* What this kernel has is not missing without notice. */
+/* A kind that this kernel supports must not be skipped silently. */
 static bool expected(enum buffer_kind kind)
 {
 	switch (kind) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A signal ends a LOAD, and CANCEL comes before it has returned: nobody can go on with it,
- * and its memory is free, though the context lives.
+ * CANCEL arrives after a signal has ended a LOAD and before the call has returned: the LOAD
+ * cannot be continued, and its memory is freed although the context stays open.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ static void wait_moved(uint64_t bytes)
 		sleep_ms(1);
 }
 
-/* The signal is seen once the second request is done. The third then takes seconds. */
+/* The signal is seen after the second request. The third then takes seconds. */
 static void *signal_and_cancel(void *arg)
 {
 	wait_moved(CHUNK);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* CANCEL ends the calls that run, with what they have done, and every later one. */
+/* CANCEL ends running calls, which report their progress, and every later one. */
 #include <pthread.h>
 
 #include "lib.h"
@@ -11,7 +11,7 @@ static const char * const names[] = { "READ", "WRITE", "LOAD" };
 
 static int dev;
 
-/* Once: a call that has not begun yet is cancelled, too. */
+/* One CANCEL is enough: a call that has not begun yet is cancelled, too. */
 static void *cancel(void *arg)
 {
 	sleep_ms(*(unsigned int *)arg);
@@ -35,7 +35,7 @@ static int call(int what, struct dmabuf_dio_rw *rw, struct dmabuf_dio_load *load
 	}
 }
 
-/* A fast machine may be done before CANCEL comes: then the same again. */
+/* A fast machine may finish before CANCEL arrives: then try again. */
 static int call_until_cancelled(int what, struct dmabuf_dio_rw *rw,
 				struct dmabuf_dio_load *load)
 {
@@ -47,7 +47,7 @@ static int call_until_cancelled(int what, struct dmabuf_dio_rw *rw,
 	return ret;
 }
 
-/* Nothing is done after CANCEL, by any call, whatever it is asked for. */
+/* After CANCEL no call does anything, whatever its arguments. */
 static void for_good(struct buffer *buf, int file)
 {
 	struct dmabuf_dio_rw rw = { .file_fd = file, .length = PAGE };
@@ -124,7 +124,7 @@ int main(void)
 			check(rw.done < LENGTH);
 			expect(count_fds(), fds);
 
-			/* What it says is done is done. */
+			/* The reported part has been transferred. */
 			if (what == DO_READ)
 				zero_check(buf.map, rw.done);
 			if (what == DO_WRITE) {

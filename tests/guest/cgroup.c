@@ -66,7 +66,7 @@ void cgroup_remove(void)
 {
 	int i;
 
-	/* What has exited is in the group a little longer. */
+	/* An exited process stays in the group for a moment. */
 	for (i = 0; i < 50 && rmdir(GROUP); i++)
 		sleep_ms(100);
 	check(access(GROUP, F_OK));

@@ -7,13 +7,13 @@
 
 #include "lib.h"
 
-/* An empty group, with @controller ("memory", or NULL) for it; skips where there is none */
+/* An empty group with @controller ("memory", or NULL); skips if that is not available */
 void cgroup_create(const char *controller);
 void cgroup_enter(pid_t pid);
 void cgroup_set(const char *file, const char *value);
 uint64_t cgroup_get(const char *file);
-/* The number behind @key in a file of several lines */
+/* The number after @key in a file of several lines */
 uint64_t cgroup_get_of(const char *file, const char *key);
-void cgroup_remove(void);		/* nobody is in it any more */
+void cgroup_remove(void);		/* the group must be empty */
 
 #endif

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Any request size and number in flight moves the same bytes; bad ones are told. */
+/* Any block size and queue depth transfers the same bytes; invalid ones are refused. */
 #include "lib.h"
 
 #define LENGTH	(MIB(5) + 777)
-/* In small requests: more than the most that are in flight */
+/* With small requests: more than the maximum queue depth */
 #define SHORT	(KIB(600) + 777)
 
-/* Stands for the largest one that the module says it takes */
+/* Stands for the maximum that the module reports */
 #define MAX_CHUNK	UINT64_MAX
 
 static bool direct;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* However bytes come and go, buffered or direct, everyone sees the same ones. */
+/* Buffered and direct transfers and CPU access all see the same data. */
 #include <sys/mman.h>
 
 #include "ring.h"
@@ -33,7 +33,7 @@ static void agree(struct buffer *buf)
 			seed++;
 			trying("%s, %s to %s", buffer_names[buf->kind],
 			       out ? "direct" : "buffered", in ? "direct" : "buffered");
-			/* The page cache knows the old content. */
+			/* The page cache holds the old content. */
 			fd_read(cached, mine, LENGTH, 0);
 
 			buffer_pattern(buf, seed);

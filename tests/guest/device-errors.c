@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The device fails in the middle of the range: the bytes before it are reported. */
+/* The device fails in the middle of the range: the bytes before the error are reported. */
 #include <sys/mount.h>
 
 #include "dm.h"
@@ -17,7 +17,7 @@ static const struct {
 	{ PAGE, 1 }, { PAGE, 64 }, { KIB(64), 4 }, { KIB(256), 8 }, { MIB(1), 2 }, { 0, 0 },
 };
 
-/* Small requests begin not far before the error, and there are some behind it. */
+/* Small requests: one begins shortly before the error, and several follow it. */
 static uint64_t margin(unsigned int shape)
 {
 	uint64_t chunk = shapes[shape].chunk;
@@ -30,8 +30,8 @@ static uint64_t broken_at;	/* in the file */
 static bool direct, slots;
 
 /*
- * Bytes before the error, to the granularity of a request; the page cache gives
- * up whole folios.
+ * The bytes before the error, to the granularity of a request. The page cache drops
+ * whole folios.
  */
 static void check_done(uint64_t done, uint64_t offset, uint64_t chunk)
 {
@@ -89,7 +89,7 @@ static void errors(struct buffer *buf)
 		expect(load.dmabuf_fd, -1);
 		expect(count_fds(), fds);
 
-		/* Up to the error all is well, and behind it as well. */
+		/* Ranges before and after the error work. */
 		if (direct) {
 			rw.length = broken_at - offset;
 			expect(dio_read(dev, &rw), 0);
@@ -120,7 +120,7 @@ static void errors(struct buffer *buf)
 	close(file);
 }
 
-/* Only where the place of a write is known */
+/* Only where the location of a write on the disk is known */
 static void write_errors(struct buffer *buf)
 {
 	int file = file_open(path, O_RDWR | O_DIRECT);
@@ -185,7 +185,7 @@ static void on_file_system(const char *type)
 	for_each_kind(LENGTH, errors);
 	dm_break(0, 0);
 
-	/* Healed, the whole file can be loaded. */
+	/* Once the device is healed, the whole file can be loaded. */
 	trying("healed");
 	{
 		int file = file_open(path, O_RDONLY | O_DIRECT), dev = dio_open();

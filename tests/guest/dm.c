@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A device whose sectors fail, or take their time, on demand
+ * A device whose sectors fail or are slow on demand
  */
 #include <stdarg.h>
 
@@ -16,7 +16,7 @@ static void load(const char *command, const char *table)
 static void reload(const char *table)
 {
 	load("reload", table);
-	/* Without flushing: what is in flight may fail, too. */
+	/* Without flushing: requests in flight may fail, too. */
 	expect(run_command("dmsetup --noudevsync --nolockfs resume dio-test"), 0);
 }
 

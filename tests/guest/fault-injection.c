@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Every allocation that a call makes fails once: the call either says ENOMEM or
- * does without, and leaves nothing behind. timeout=600
+ * Every allocation of a call fails once: the call either returns ENOMEM or manages
+ * without it, and leaks nothing. timeout=600
  */
 #include <sys/mman.h>
 #include <sys/ioctl.h>
@@ -42,7 +42,7 @@ static bool try_attach(unsigned int n, int *ret)
 	arm(n);
 	*ret = ioctl(dev, DMABUF_DIO_IOC_ATTACH, &attach) ? -errno : 0;
 	failed = disarm();
-	/* A failed attempt does not count as one. */
+	/* A failed attempt is not counted. */
 	if (*ret)
 		expect(dio_attach(dev, buf->fd), 0);
 	else
@@ -135,7 +135,7 @@ static bool try_register(unsigned int n, int *ret)
 	return failed;
 }
 
-/* Returns how many allocations the call cannot do without. */
+/* Returns how many allocations the call depends on. */
 static unsigned int every_allocation(const char *name, bool (*attempt)(unsigned int, int *))
 {
 	uint64_t before;
@@ -167,7 +167,7 @@ static unsigned int every_allocation(const char *name, bool (*attempt)(unsigned 
 	return refused;
 }
 
-/* Without the series the first context on a buffer has it mapped. */
+/* Without the series the first context on a buffer maps it. */
 static bool mapped(enum buffer_kind kind)
 {
 	return kind != BUFFER_LOAD && !strstr(guest_kernel(), "series");

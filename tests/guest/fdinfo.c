@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A LOADed dma-buf says what it is in its fdinfo and takes a name. */
+/* A LOADed dma-buf describes itself in its fdinfo and accepts a name. */
 #include <sys/ioctl.h>
 
 #include <linux/dma-buf.h>
@@ -24,7 +24,7 @@ int main(void)
 	check(strstr(text, "exp_name:\tdmabuf_dio\n"));
 	check(strstr(text, "name:\tweights\n"));
 
-	/* The context counts what it has moved. */
+	/* The context counts the bytes it has transferred. */
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", dev);
 	check(proc_read(path, text, sizeof(text)));
 	check(strstr(text, "moved:\t12345\n"));

@@ -58,7 +58,7 @@ static int sw_sync_fence(void)
 	return data.fence;
 }
 
-/* vgem puts its fence on a buffer of its own, which gives it as a file. */
+/* vgem adds the fence to its own buffer, from which it is exported as a file. */
 static int vgem_fence(void)
 {
 	struct vgem_fence_attach attach = { .flags = VGEM_FENCE_WRITE };

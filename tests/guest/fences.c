@@ -46,7 +46,7 @@ static void waits(struct buffer *buf, bool write, unsigned int flags, bool expec
 	if (expected && !write)
 		check(buf->map[0] == 0x11 && buf->map[LENGTH - 1] == 0x11);
 	if (expected && write) {
-		/* What is there when the fence signals is what gets written. */
+		/* WRITE writes the content at the time the fence signals. */
 		pattern_fill(buf->map, 0, LENGTH, 3);
 	}
 	fence_signal();
@@ -61,7 +61,7 @@ static void waits(struct buffer *buf, bool write, unsigned int flags, bool expec
 	file_pattern("data", LENGTH, 1);
 }
 
-/* The fence may be what tells that this very WRITE has read the buffer. */
+/* The fence that READ waits for may be signalled only after this WRITE. */
 static void leaves_turn(struct buffer *buf)
 {
 	struct job reader = { .rw = { .length = LENGTH } };
@@ -137,7 +137,7 @@ static void fences(struct buffer *buf)
 	waits(buf, false, DMA_BUF_SYNC_WRITE, true);
 	waits(buf, false, DMA_BUF_SYNC_READ, true);
 	waits(buf, true, DMA_BUF_SYNC_WRITE, true);
-	/* Others may read what WRITE reads. */
+	/* Others may read concurrently with WRITE. */
 	waits(buf, true, DMA_BUF_SYNC_READ, false);
 	leaves_turn(buf);
 	interrupted(buf);

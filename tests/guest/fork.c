@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A context is a file: it is inherited, and handed on over a socket. */
+/* A context is a file: it is inherited, and can be passed over a socket. */
 #include <sys/socket.h>
 
 #include "lib.h"
@@ -45,7 +45,7 @@ static void inherited(struct buffer *buf)
 	int pair[2];
 	pid_t pid;
 
-	/* The parent has closed it when the child uses it. */
+	/* The child uses it after the parent has closed it. */
 	check(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
 	buffer_pattern(buf, 2);
 	pid = spawn();

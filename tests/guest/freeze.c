@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * After WRITE nothing keeps the file system from being frozen, and while it is
- * frozen WRITE waits. timeout=60
+ * After WRITE the file system can be frozen, and while it is frozen WRITE waits.
+ * timeout=60
  */
 #include <pthread.h>
 #include <sys/ioctl.h>

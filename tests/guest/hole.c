@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Holes read as zeros, and WRITE fills exactly its range of one. */
+/* Holes read as zeros, and WRITE fills exactly its range of a hole. */
 #include "lib.h"
 
 #define LENGTH	MIB(8)
 
-/* Where the file has data; all else is hole. */
+/* The file's data; the rest is a hole. */
 static const struct {
 	unsigned int start, length;
 } islands[] = {

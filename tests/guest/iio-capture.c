@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Samples of an ADC into dma-bufs: the sequence of the kernel's documentation,
- * every frame accounted for, losses where they are made, and what is refused.
+ * Samples of an ADC into dma-bufs: the sequence from the kernel documentation, every
+ * frame accounted for, deliberate losses in the right place, and rejected requests.
  */
 #include <poll.h>
 
@@ -20,7 +20,7 @@ static void queue_all(size_t length)
 		expect(iio_enqueue(&adc, blocks[i].fd, length, 0), 0);
 }
 
-/* The next block, which has to be there; returns the number of its first frame. */
+/* Takes the next block, which must exist; returns the number of its first frame. */
 static uint64_t take(unsigned int i, size_t length)
 {
 	uint64_t first;
@@ -33,7 +33,7 @@ static uint64_t take(unsigned int i, size_t length)
 	return first;
 }
 
-/* As fast as blocks come: none is lost, whatever the length of a block. */
+/* At full speed no frame is lost, whatever the block size. */
 static void unpaced(size_t length)
 {
 	uint64_t expected = 0;
@@ -51,12 +51,12 @@ static void unpaced(size_t length)
 	}
 	expect(iio_get(&adc, "lost_frames"), 0);
 	iio_enable(&adc, false);
-	/* What was queued comes back. */
+	/* Queued blocks come back. */
 	for (n = 0; n < BLOCKS; n++)
 		check(iio_wait(blocks[n].fd, POLLIN, 1000));
 }
 
-/* At a rate: what finds no block is lost, and the numbers say where. */
+/* At a fixed rate: frames without a block are lost, and the numbers show where. */
 static void paced(size_t length)
 {
 	uint64_t first, expected = 0, lost = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Dma-bufs put out by a DAC, which checks the order of what it gets; cyclic
- * blocks; and blocks that are queued when the buffer is closed.
+ * Output of dma-bufs by a DAC, which checks the order of the samples; cyclic blocks;
+ * and blocks that are queued when the buffer is closed.
  */
 #include <poll.h>
 
@@ -62,7 +62,7 @@ static void cyclic(void)
 	put(0, 0, IIO_BUFFER_DMABUF_CYCLIC);
 	wait_for("moved_frames", 3 * frames);
 	check(!iio_wait(blocks[0].fd, POLLOUT, 0));
-	/* Beginning again is the only thing out of order. */
+	/* Only the restart is out of order. */
 	check(iio_get(&dac, "wrong_frames") >= 2);
 
 	trying("the block after a cyclic one");

@@ -7,7 +7,7 @@
 
 #include "lib.h"
 
-/* linux/iio/buffer.h, which distributions have without these */
+/* From linux/iio/buffer.h; distributions ship it without these */
 struct iio_dmabuf {
 	uint32_t fd;
 	uint32_t flags;
@@ -20,7 +20,7 @@ struct iio_dmabuf {
 #define IIO_BUFFER_DMABUF_DETACH_IOCTL	_IOW('i', 0x93, int)
 #define IIO_BUFFER_DMABUF_ENQUEUE_IOCTL	_IOW('i', 0x94, struct iio_dmabuf)
 
-/* All four channels: a frame is its number. */
+/* All four channels: a frame contains its own number. */
 #define IIO_FRAME	8
 
 struct iio {
@@ -29,7 +29,7 @@ struct iio {
 	int buffer;
 };
 
-/* Opens the buffer of the device with this name, all channels enabled; or skips. */
+/* Opens the buffer of the device of this name with all channels enabled, or skips. */
 void iio_open(struct iio *iio, const char *name);
 void iio_close(struct iio *iio);
 void iio_set(const struct iio *iio, const char *attribute, uint64_t value);
@@ -42,7 +42,7 @@ int iio_enqueue(const struct iio *iio, int dmabuf, uint64_t bytes, uint32_t flag
 /* Whether the device has finished with the block, after at most @ms. @events: POLLIN for input. */
 bool iio_wait(int dmabuf, short events, int ms);
 
-/* Frames that count from @first on; returns the number that ought to follow. */
+/* Checks that frames count up from @first; returns the next expected number. */
 uint64_t frames_check(const void *data, size_t length, uint64_t first);
 void frames_fill(void *data, size_t length, uint64_t first);
 

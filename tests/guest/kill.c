@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * SIGKILL in the middle of READ, WRITE and LOAD: the process goes, nothing
- * leaks, and other content stays as it is.
+ * SIGKILL in the middle of READ, WRITE and LOAD: the process exits, nothing leaks,
+ * and other content is unchanged.
  */
 #include <signal.h>
 #include <sys/wait.h>

@@ -11,7 +11,7 @@ static __thread char attempt[256];
 
 __attribute__((constructor)) static void set_up(void)
 {
-	/* A failing test ends without flushing. */
+	/* A failing test exits without flushing. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 }
 
@@ -34,7 +34,7 @@ void fail_at(const char *file, int line, const char *format, ...)
 	va_end(args);
 	fprintf(stderr, "%s:%d: %s%s%s%s\n", file, line, message,
 		attempt[0] ? " [" : "", attempt, attempt[0] ? "]" : "");
-	/* Other threads may be at work: no handlers, no waiting. */
+	/* Other threads may be running: no handlers, no waiting. */
 	_exit(1);
 }
 

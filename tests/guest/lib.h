@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the guest tests share
+ * Shared code of the guest tests
  *
  * Every test is a program: exit status 0 means passed, 1 failed, 77 skipped.
- * The functions below that cannot return something sensible end the program.
+ * Functions below that cannot return a result end the program.
  */
 #ifndef TESTS_GUEST_LIB_H
 #define TESTS_GUEST_LIB_H
@@ -49,7 +49,7 @@ void expect_at(const char *file, int line, const char *what, int64_t got,
 #define expect(got, want)						\
 	expect_at(__FILE__, __LINE__, #got, (int64_t)(got), (int64_t)(want))
 
-/* What is being tried, shown when something fails from here on. */
+/* The current step, shown if something fails from here on. */
 __attribute__((format(printf, 1, 2)))
 void trying(const char *format, ...);
 
@@ -71,13 +71,13 @@ void *allocate(size_t length);		/* page aligned, touched */
 double seconds(void);
 void sleep_ms(unsigned int ms);
 
-/* files.c: files in the current directory. Paths are created anew. */
+/* files.c: files in the current directory. Existing paths are replaced. */
 int file_open(const char *path, int flags);
 bool direct_possible(void);		/* does this file system take O_DIRECT? */
 int direct_flag(bool direct);		/* O_DIRECT or 0 */
 void file_pattern(const char *path, uint64_t length, uint64_t seed);
 void file_sparse(const char *path, uint64_t length);
-void file_settle(const char *path);	/* written back and out of the cache */
+void file_settle(const char *path);	/* written back and dropped from the cache */
 void fd_write(int fd, const void *data, size_t length, uint64_t position);
 void fd_read(int fd, void *data, size_t length, uint64_t position);
 void fd_pattern_write(int fd, uint64_t position, uint64_t length, uint64_t seed);
@@ -88,10 +88,10 @@ void fd_punch(int fd, uint64_t position, uint64_t length);
 
 /* file-system.c: file systems on other disks */
 const char *guest_fs(void);		/* the type of the current directory's */
-/* False where it cannot be made: mkfs is missing, say */
+/* False if it cannot be made, for example because mkfs is missing */
 bool fs_format(const char *device, const char *type, const char *options);
 void fs_mount(const char *device, const char *type, const char *options);	/* at "mnt" */
-/* Where on its disk a range of a file lies, in one piece */
+/* Position on disk of a contiguous range of a file */
 uint64_t disk_position(const char *path, uint64_t position, uint64_t length);
 
 /* buffer.c: dma-bufs by kind */
@@ -100,8 +100,8 @@ enum buffer_kind {
 	BUFFER_UDMABUF,			/* udmabuf over 4 KiB memfd pages */
 	BUFFER_HUGE,			/* udmabuf over 2 MiB hugetlb pages */
 	BUFFER_CMA,			/* CMA heap */
-	BUFFER_LOAD,			/* what LOAD returns */
-	BUFFER_KINDS,			/* that the module takes */
+	BUFFER_LOAD,			/* from LOAD */
+	BUFFER_KINDS,			/* accepted by the module */
 	BUFFER_VGEM = BUFFER_KINDS,	/* virtual GPU: its pages may be swapped out */
 };
 
@@ -129,31 +129,31 @@ int memfd_for_udmabuf(size_t length, unsigned int flags);
 int udmabuf_over(int memfd, uint64_t offset, size_t length);
 
 /*
- * Runs @test with a buffer of every kind that can be made. Fails when one is missing that
- * this guest's kernel has; skips the whole test when there is none.
+ * Runs @test with a buffer of every kind that can be made. Fails if a kind is missing that
+ * the guest's kernel supports; skips the whole test if there is none.
  */
 void for_each_kind(size_t length, void (*test)(struct buffer *buf));
-/* Then again with *@direct set, where files can be opened with O_DIRECT */
+/* Repeats it with *@direct set, where files can be opened with O_DIRECT */
 void for_each_kind_and_way(size_t length, bool *direct, void (*test)(struct buffer *buf));
 
 /* device.c: the module. Calls return 0 or -errno. */
 int dio_open(void);
 int dio_call(int dev, unsigned long request, void *arg);
-int dio_attach(int dev, int dmabuf_fd);		/* with nothing to say about it */
+int dio_attach(int dev, int dmabuf_fd);		/* without flags */
 int dio_context(const struct buffer *buf);	/* open and attached */
 int dio_read(int dev, struct dmabuf_dio_rw *rw);
 int dio_write(int dev, struct dmabuf_dio_rw *rw);
 int dio_load(int dev, struct dmabuf_dio_load *load);
-uint64_t dio_moved(int dev);		/* bytes so far, as its fdinfo says */
+uint64_t dio_moved(int dev);		/* bytes so far, from its fdinfo */
 bool dio_has_slots(void);
-/* LOAD that has to work; returns the dma-buf */
+/* LOAD that must succeed; returns the dma-buf */
 int dio_load_fd(int dev, int file, uint64_t offset, uint64_t length);
 unsigned char *map_dmabuf(int fd, size_t length, int prot);
 void unmap(void *map, size_t length);
 
 /* system.c: the machine */
-const char *guest_kernel(void);		/* as vm/run knows it, or "" */
-bool guest_of_debian(void);		/* one that Debian built, with all its modules */
+const char *guest_kernel(void);		/* its name in vm/run, or "" */
+bool guest_of_debian(void);		/* built by Debian, with all its modules */
 uint64_t memory_available(void);	/* after dropping caches */
 uint64_t memory_total(void);
 void need_memory(uint64_t bytes);	/* or skip */
@@ -168,10 +168,10 @@ int run_command(const char *format, ...)
 const char *raw_disk(void);		/* or skip */
 /* The first of PATH0, PATH1, ... for which is() holds, opened; or -ENODEV */
 int open_numbered(const char *path, int count, bool (*is)(int fd));
-/* Forks; returns 0 in the child, which has to leave by exit(). */
+/* Forks; returns 0 in the child, which must call exit(). */
 pid_t spawn(void);
-void reap(pid_t pid);			/* its exit status has to be 0 */
-void reap_killed(pid_t pid);		/* it has to have died by SIGKILL */
+void reap(pid_t pid);			/* its exit status must be 0 */
+void reap_killed(pid_t pid);		/* it must have died of SIGKILL */
 int module_remove(const char *name);	/* 0 or -errno */
 int module_insert(const char *name, const char *parameters);
 unsigned int module_users(const char *name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What LOAD and ATTACH allocate is charged to the caller, and the caller who may have no
- * more of it gets ENOMEM, not the OOM killer. memory=1600
+ * Allocations of LOAD and ATTACH are charged to the caller. A caller at its limit gets
+ * ENOMEM and does not invoke the OOM killer. memory=1600
  */
 #include "cgroup.h"
 
@@ -9,7 +9,7 @@
 #define LENGTH		MIB(32)
 #define CONTEXTS	40
 
-/* Memory in as many pieces as can be had: pages are allocated in an order of their own. */
+/* Memory in as many segments as possible: pages are allocated in a scattered order. */
 static int scattered(void)
 {
 	int memfd = memfd_for_udmabuf(LENGTH, 0), fd;
@@ -40,7 +40,7 @@ static void child_loads(const char *limit, uint64_t length)
 	expect(dio_load(dev, &load), -ENOMEM);
 	expect(count_fds(), fds);
 
-	/* The caller is as good as before. */
+	/* The caller can go on. */
 	load.length = 5 * PAGE;
 	expect(dio_load(dev, &load), 0);
 	close(load.dmabuf_fd);
@@ -76,7 +76,7 @@ static void child_attaches(int fd)
 	}
 	after = cgroup_get("memory.current");
 
-	/* 16 bytes for each piece; a little is charged ahead, or was before. */
+	/* 16 bytes per segment; charges are batched, so allow for a little more or less. */
 	table = attach.segments * 16ULL;
 	check(table > KIB(32));
 	if (after < before + CONTEXTS * table * 3 / 4)

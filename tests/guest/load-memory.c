@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * LOAD when memory is fragmented, or nearly too small for it; what it takes is
- * given back. timeout=400
+ * LOAD with fragmented or barely sufficient memory; all of its memory is freed
+ * afterwards. timeout=400
  */
 #include <sys/mman.h>
 
@@ -34,7 +34,7 @@ static void fragmented(void)
 	unsigned int normal = load_checked(LENGTH), segments;
 	char *map;
 
-	/* What stays free besides is less than what is loaded. */
+	/* The other free memory is smaller than the file. */
 	length = before - MIB(100);
 	if (length / 2 < LENGTH + MIB(64)) {
 		printf("memory is too small to be fragmented\n");
@@ -51,13 +51,13 @@ static void fragmented(void)
 
 	trying("fragmented");
 	segments = load_checked(LENGTH);
-	/* How well this works depends on the machine. */
+	/* The degree of fragmentation depends on the machine. */
 	printf("%u segments, fragmented %u\n", normal, segments);
 	munmap(map, length);
 	expect_memory_back(before, MIB(48));
 }
 
-/* More than is free: either it works or it is ENOMEM, and all comes back. */
+/* More than is free: success or ENOMEM, and all memory is freed. */
 static void squeezed(void)
 {
 	static const unsigned int shares[] = { 96, 130 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A LOAD that a signal has ended is gone on with by the same LOAD only: another one on the
- * context starts anew.
+ * Only the same LOAD continues one that a signal has ended: a different one on the context
+ * starts from the beginning.
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -18,7 +18,7 @@ static void handler(int number)
 	(void)number;
 }
 
-/* Leaves part of a LOAD with the context; returns how much */
+/* Leaves a partial LOAD in the context; returns its length */
 static uint64_t interrupted(int file, uint64_t length, uint64_t gather)
 {
 	struct itimerval timer = { .it_value = { 0, 20000 } };
@@ -33,7 +33,7 @@ static uint64_t interrupted(int file, uint64_t length, uint64_t gather)
 	return load.done;
 }
 
-/* The memory of the one before is free again when the next one looks for some. */
+/* The memory of the previous LOAD is freed before the next one allocates. */
 static void memory_for_both(void)
 {
 	uint64_t available = memory_available();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A LOAD that cannot be done returns no fd and frees its memory. */
+/* A failing LOAD returns no fd and frees its memory. */
 #include <sys/resource.h>
 
 #include "lib.h"
@@ -8,7 +8,7 @@
 
 static int dev, file, small;
 
-/* Often enough that a leak of the memory would be seen */
+/* Often enough to detect a leak of the memory */
 static void refused(const char *what, struct dmabuf_dio_load wanted, int error,
 		    uint64_t done)
 {
@@ -81,7 +81,7 @@ int main(void)
 	load.file_fd = small;
 	refused("short file", load, -ENODATA, 5000);
 
-	/* Larger than the memory: an error, and nobody is killed for it. */
+	/* Larger than memory: an error, and no process is killed. */
 	load.file_fd = huge;
 	load.length = total + GIB(1);
 	refused("more than there is", load, -ENOMEM, 0);
@@ -105,7 +105,7 @@ int main(void)
 	refused("reserved", load, -EINVAL, 0);
 	load.reserved = 0;
 
-	/* No fd left */
+	/* No free fd */
 	check(!getrlimit(RLIMIT_NOFILE, &limit));
 	trying("no fd left");
 	load.file_fd = file;

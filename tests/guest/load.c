@@ -21,7 +21,7 @@ static void verify(const struct dmabuf_dio_load *load)
 	unmap(map, load->buf_length);
 }
 
-/* Memory that was just freed is full of something else than zeros. */
+/* Recently freed memory is filled with non-zero data. */
 static void dirty_memory(void)
 {
 	size_t length = MIB(24);
@@ -69,7 +69,7 @@ static void contents(bool direct)
 		}
 	}
 
-	/* An offset that is not aligned is nothing special for buffered files. */
+	/* Buffered files need no aligned offset. */
 	if (!direct) {
 		struct dmabuf_dio_load load = {
 			.file_fd = file, .fd_flags = O_RDWR, .file_offset = 4321,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A capture driver's buffers: those of dma_alloc_coherent() have pages without a count, which
- * a file system frees as soon as it drops its reference.
+ * A capture driver's buffers: pages from dma_alloc_coherent() may have a count of 0, and a file
+ * system frees them when it drops its reference.
  */
 #include <sys/ioctl.h>
 
@@ -33,7 +33,7 @@ static int video_buffer(void)
 		fail("no capture device of vivid");
 	check(!ioctl(fd, VIDIOC_REQBUFS, &request));
 	check(!ioctl(fd, VIDIOC_EXPBUF, &export));
-	/* The dma-buf keeps the memory. */
+	/* The dma-buf keeps the memory alive. */
 	close(fd);
 	return export.fd;
 }
@@ -50,7 +50,7 @@ static void driver(const char *parameters, void (*test)(void))
 {
 	trying("vivid %s", parameters);
 	if (run_command("modprobe -q vivid no_error_inj=1 n_devs=1 %s 2>/dev/null", parameters)) {
-		/* Debian's kernels have it. */
+		/* Debian's kernels have vivid. */
 		check(!guest_of_debian());
 		skip("no vivid");
 	}

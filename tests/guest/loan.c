@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * ATTACH lends what is known to hold still, and nothing else: buffers of other exporters
- * are refused without being mapped. Those of exporters that an administrator names are
- * mapped, and refused if their pages cannot be lent.
+ * ATTACH borrows only from known exporters, whose pages do not move. Buffers of other
+ * exporters are refused without being mapped. Buffers of exporters named by the administrator
+ * are mapped, and refused if their pages cannot be lent.
  */
 #include "odd.h"
 
@@ -38,7 +38,7 @@ static void odd_check(int fd, uint64_t position, size_t length, uint64_t seed)
 	unmap(map, LENGTH);
 }
 
-/* Nobody vouches for it: nothing is mapped, so what its exporter does later harms nobody. */
+/* Unknown exporter: nothing is mapped, so later actions of the exporter do no harm. */
 static void unknown(void)
 {
 	unsigned int i;
@@ -60,7 +60,7 @@ static void unknown(void)
 }
 
 /*
- * The CPU copies by the exporter's mapping, whose caching is the right one, and by no other.
+ * The CPU copies only through the exporter's mapping, which has the right caching.
  */
 static void expect_touched(int fd, int least, int most)
 {
@@ -83,7 +83,7 @@ static void both_ways(int fd, bool direct)
 	odd_check(fd, 0, LENGTH, 2);
 	expect_touched(fd, all, all);
 
-	/* Heads and tails are copied by the CPU. */
+	/* The CPU copies the partial blocks at both ends. */
 	file_pattern("data", LENGTH, 3);
 	rw.file_offset = rw.buf_offset = PAGE + 12;
 	rw.length = MIB(1) + 1001;
@@ -107,7 +107,7 @@ static void both_ways(int fd, bool direct)
 	close(dev);
 }
 
-/* This program lies on 9p, which takes and drops references on the pages it reads into. */
+/* This program's file is on 9p, which takes and drops references on the pages. */
 static void referenced(int fd)
 {
 	int file = open("/proc/self/exe", O_RDONLY | O_DIRECT | O_CLOEXEC), dev = dio_open();
@@ -177,7 +177,7 @@ static void still_unknown(void)
 	struct buffer buf;
 
 	unknown();
-	/* What needs no name does not get one taken away. */
+	/* Names in the parameter do not affect exporters that need none. */
 	buffer_create(&buf, BUFFER_HEAP, LENGTH);
 	close(dio_context(&buf));
 	buffer_destroy(&buf);

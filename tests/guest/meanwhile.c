@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * While a transfer stores into a buffer a device maps and unmaps it, and another process
- * begins and ends CPU access: what was stored stays. With bounce buffers (swiotlb=force)
- * either would bring back what was there before. Needs QEMU's edu device. timeout=300
+ * While a transfer stores into a buffer, a device maps and unmaps it and another process
+ * begins and ends CPU access: the stored data survives. With bounce buffers (swiotlb=force)
+ * either could restore old data. Needs QEMU's edu device. timeout=300
  */
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -13,7 +13,7 @@
 #include "../../kernel/sim/edu_importer/edu_importer.h"
 #include "lib.h"
 
-#define LENGTH	KIB(256)	/* what a bounce buffer takes in one piece */
+#define LENGTH	KIB(256)	/* maximum size of one bounce buffer mapping */
 #define ROUNDS	20
 
 /* By READ in requests of a page, or by copy_file_range() */
@@ -93,7 +93,7 @@ static void meanwhile(struct buffer *buf, bool copy, void (*child)(const struct 
 		       child == look ? "another process looks" : "a device comes and goes", round);
 		file_pattern("data", LENGTH, round);
 		file = file_open("data", O_RDONLY | direct_flag(round % 4));
-		/* It has what was there before. */
+		/* The device's copy is the old data. */
 		if (child == look)
 			edu = import(buf);
 		other = start(child, buf);
@@ -109,7 +109,7 @@ static void meanwhile(struct buffer *buf, bool copy, void (*child)(const struct 
 	close(dev);
 }
 
-/* Does this kernel copy between files and dma-bufs? Then udmabuf and heaps heed it. */
+/* Does this kernel copy between files and dma-bufs? Then udmabuf and heaps check the flag. */
 static bool kernel_lends(const struct buffer *buf)
 {
 	int file;
@@ -142,10 +142,10 @@ int main(void)
 	lends = kernel_lends(&buf);
 	buffer_destroy(&buf);
 	for (kind = 0; kind < BUFFER_KINDS; kind++) {
-		/* Nobody keeps the exporters of an unchanged kernel from it. */
+		/* The exporters of an unmodified kernel do not check the flag. */
 		if (!lends && bounces() && kind != BUFFER_LOAD)
 			continue;
-		/* 6.12 and 7.3: nor does udmabuf know of devices, bounce buffers or not. */
+		/* On 6.12 and 7.3 udmabuf ignores devices altogether, with or without bounce buffers. */
 		if (!lends && (kind == BUFFER_UDMABUF || kind == BUFFER_HUGE))
 			continue;
 		if (buffer_try(&buf, kind, LENGTH))

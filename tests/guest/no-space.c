@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * WRITE into a file system that is full, or beyond the file size limit: an error,
- * and what was written before it
+ * WRITE into a full file system, or beyond the file size limit: an error, and the length
+ * written before it
  */
 #include <signal.h>
 #include <sys/mount.h>
@@ -56,7 +56,7 @@ static void fill(bool direct)
 	sync();
 }
 
-/* What the system calls say: the error, and how far they come with pieces of @chunk */
+/* Reference: the error and length from system calls with blocks of @chunk */
 static int limited_calls(bool direct, uint64_t chunk, uint64_t *done)
 {
 	int file = file_open("limited", O_RDWR | O_CREAT | O_TRUNC | direct_flag(direct));
@@ -65,7 +65,7 @@ static int limited_calls(bool direct, uint64_t chunk, uint64_t *done)
 
 	pattern_fill(data, 0, LENGTH, 1);
 	for (*done = 0;; *done += ret) {
-		/* From inside a block direct I/O does not go on. */
+		/* Direct I/O cannot continue from the middle of a block. */
 		if (direct && *done % PAGE)
 			check(!fcntl(file, F_SETFL, 0));
 		ret = pwrite(file, data + *done, chunk, *done);
@@ -95,9 +95,9 @@ static void limited(bool direct, uint64_t limit)
 	rw.align = 77;
 	expect(dio_write(dev, &rw), error);
 	expect(rw.done, done);
-	/* The offsets are not why. */
+	/* The offsets are not the cause. */
 	expect(rw.align, 0);
-	/* Some file systems take no part of a block directly, and say so. */
+	/* Some file systems refuse direct writes of partial blocks. */
 	if (!direct || !(limit % PAGE) || error != -EINVAL) {
 		expect(error, -EFBIG);
 		expect(done, limit);
@@ -132,7 +132,7 @@ int main(void)
 	fill(false);
 	check(!umount("mnt"));
 
-	/* XFS wants 300 MiB. */
+	/* The minimum size for XFS is 300 MiB. */
 	dm_create(!strcmp(guest_fs(), "xfs") ? MIB(304) : MIB(96));
 	check(fs_format(DM_PATH, guest_fs(), ""));
 	fs_mount(DM_PATH, guest_fs(), NULL);

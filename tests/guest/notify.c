@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Who watches a file sees that READ and LOAD have read it, and that WRITE has changed it. */
+/* inotify reports that READ and LOAD have accessed the file, and that WRITE has modified it. */
 #include <poll.h>
 #include <sys/inotify.h>
 
@@ -9,7 +9,7 @@
 
 static int watch;
 
-/* Whether there was an event of @mask, and that there was none of another kind */
+/* Whether there was an event in @mask; fails on any other event */
 static bool seen(uint32_t mask)
 {
 	char events[4096] __attribute__((aligned(__alignof__(struct inotify_event))));

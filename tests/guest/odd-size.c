@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Block devices that end in the middle of a page: everything up to the last byte, and
- * nothing behind it. timeout=300
+ * Block devices that end in the middle of a page: every byte up to the last one, and
+ * nothing beyond it. timeout=300
  */
 #include "dm.h"
 
 #define LENGTH	MIB(2)
-#define AROUND	KIB(64)		/* of the raw disk behind the device */
+#define AROUND	KIB(64)		/* of the underlying raw disk */
 
 static const unsigned int sizes[] = { MIB(1) + 512, PAGE + 3584 };
 static const uint64_t chunks[] = { 0, KIB(64) };
@@ -30,11 +30,11 @@ static void disk_fill(uint64_t seed)
 	check(!fsync(fd));
 	check(!posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED));
 	close(fd);
-	/* The device has pages of its own in the cache. */
+	/* The device has its own pages in the page cache. */
 	close(disk_open(DM_PATH, O_RDONLY));
 }
 
-/* [@from, @to) of the disk is of seed 3, all else of seed 1. */
+/* [@from, @to) of the disk has seed 3, the rest seed 1. */
 static void disk_check(uint64_t from, uint64_t to)
 {
 	int fd = disk_open(DM_PATH, O_RDONLY);
@@ -68,7 +68,7 @@ static void one(struct buffer *buf, int dev, unsigned int start, uint64_t chunk)
 	pattern_check(buf->map + rw.buf_offset, start, left, 1);
 	pattern_check(buf->map + rw.buf_offset + left, rw.buf_offset + left,
 		      buf->length - rw.buf_offset - left, 2);
-	/* To be told from what is there, and written where the file has it */
+	/* Different from the disk's content, and written at the file's offset */
 	pattern_fill(buf->map + rw.buf_offset, start, LENGTH - rw.buf_offset, 3);
 	buffer_end(buf);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Buffers of kernel/sim/odd_exporter, and what the module says about them
+ * Buffers of kernel/sim/odd_exporter, and the module's response to them
  */
 #include <sys/ioctl.h>
 #include <sys/wait.h>
@@ -80,7 +80,7 @@ void with_exporters(const char *names, void (*test)(void))
 
 	snprintf(parameters, sizeof(parameters), "exporters=%s", names);
 	reload(parameters);
-	/* In a child, as the module is to be as it was however the test ends. */
+	/* In a child, so that the module is restored however the test ends. */
 	pid = spawn();
 	if (!pid) {
 		trying("%s", parameters);

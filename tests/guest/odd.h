@@ -13,18 +13,18 @@
 /* A dma-buf with ODD_* @oddities; skips where the module is not loaded */
 int odd_buffer(size_t length, unsigned int oddities);
 unsigned int odd_vmaps(int fd);		/* kernel mappings so far */
-int odd_touched(int fd);		/* pages the CPU used through the latest; -1: nobody knows */
+int odd_touched(int fd);		/* pages the CPU accessed through the latest; -1: unknown */
 void odd_move(int fd);			/* into other pages */
-void odd_free(int fd);			/* nothing is left */
+void odd_free(int fd);			/* nothing may be left */
 
-/* ATTACH of any dma-buf has to be refused with EOPNOTSUPP and DMABUF_DIO_REFUSED_@reason. */
+/* ATTACH of any dma-buf must be refused with EOPNOTSUPP and DMABUF_DIO_REFUSED_@reason. */
 void expect_refused_at(const char *file, int line, int fd, unsigned int reason);
 #define expect_refused(fd, reason)	\
 	expect_refused_at(__FILE__, __LINE__, fd, DMABUF_DIO_REFUSED_##reason)
 
 /*
- * Runs @test with the module loaded anew, with its parameter exporters=@names; then the
- * module is loaded as it was. No context may be open.
+ * Reloads the module with exporters=@names, runs @test, then reloads the module as it was.
+ * No context may be open.
  */
 void with_exporters(const char *names, void (*test)(void));
 

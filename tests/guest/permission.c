@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The device node is root's; a context may be handed on. */
+/* Only root may open the device node; a context may be passed on. */
 #include <sys/stat.h>
 
 #include "lib.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Offsets and lengths around what block and page sizes make special */
+/* Offsets and lengths around block and page boundaries */
 #ifndef TESTS_GUEST_RANGES_H
 #define TESTS_GUEST_RANGES_H
 
@@ -25,7 +25,7 @@ struct range {
 };
 
 /*
- * Every combination of the above, one after the other: zeroed @step at first,
+ * Iterates over all combinations of the above: starts with a zeroed @step, returns
  * false at the end.
  */
 static inline bool range_next(unsigned int *step, struct range *range)
@@ -43,7 +43,7 @@ static inline bool range_next(unsigned int *step, struct range *range)
 	return true;
 }
 
-/* What to ask for, with a chunk that depends on @step */
+/* The request, with a chunk that depends on @step */
 static inline struct dmabuf_dio_rw range_request(const struct range *range, unsigned int step,
 						 const struct buffer *buf, int file, bool direct)
 {
@@ -58,7 +58,7 @@ static inline struct dmabuf_dio_rw range_request(const struct range *range, unsi
 	};
 }
 
-/* Was it done? Refused is fine for a reason that is true. */
+/* Was it done? A refusal is accepted if its reason is correct. */
 static inline bool range_done(const struct range *range, const struct dmabuf_dio_rw *rw,
 			      int ret, bool direct)
 {
@@ -73,7 +73,7 @@ static inline bool range_done(const struct range *range, const struct dmabuf_dio
 	return true;
 }
 
-/* What is congruent modulo a page works everywhere. */
+/* Offsets that are congruent modulo a page always work. */
 #define RANGES_DONE	(2 * ARRAY_SIZE(range_starts) * ARRAY_SIZE(range_lengths))
 
 #endif

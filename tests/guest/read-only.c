@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A dma-buf that was handed out read-only can be written to files, not read into; one that was
- * handed out write-only the other way round.
+ * A dma-buf with a read-only fd is a valid source for WRITE but not a target for READ; with a
+ * write-only fd it is the other way round.
  */
 #include <fcntl.h>
 #include <linux/dma-heap.h>

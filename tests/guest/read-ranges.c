@@ -28,7 +28,7 @@ static void read_ranges(struct buffer *buf)
 		}
 		buffer_begin(buf);
 		bytes_check(buf->map, want, RANGE_BUFFER);
-		/* Make what was read different from what the next one will read. */
+		/* Make the buffer differ from the data that the next READ expects. */
 		pattern_fill(buf->map + range.buffer, step, range.length, 3);
 		buffer_end(buf);
 		memcpy(want + range.buffer, buf->map + range.buffer, range.length);

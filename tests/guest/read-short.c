@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* READ beyond the end of a file succeeds with what there is, and nothing else of the disk. */
+/* READ beyond the end of a file returns only the file's data, and nothing else from the disk. */
 #include "lib.h"
 
 static const unsigned int sizes[] = {
@@ -8,14 +8,14 @@ static const unsigned int sizes[] = {
 
 static const unsigned int starts[] = { 0, 1, 4096, 4097, 65536, 2000000 };
 
-/* Every range ends here, at the latest, and the buffer behind it. */
+/* No range extends beyond this; the buffer is larger. */
 #define RANGE_END	MIB(2)
 
 static bool direct;
 
 /*
- * Behind the end of the file a file system may write zeroes into what it was given. What
- * the disk holds there is nobody's business.
+ * A file system may write zeroes beyond the end of the file. It must not expose the
+ * disk's content there.
  */
 static void zero_or_pattern(const unsigned char *map, uint64_t start, uint64_t end)
 {

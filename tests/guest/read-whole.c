@@ -32,7 +32,7 @@ static void read_whole(struct buffer *buf)
 	bytes_check(view, buf->map, buf->length);
 	unmap(view, buf->length);
 
-	/* The other way round, into a new file, which must be the same. */
+	/* Write the buffer to a new file, which must have the same content. */
 	fd = file_open("copy", O_RDWR | O_CREAT | O_TRUNC | direct_flag(direct));
 	close(rw.file_fd);
 	rw.file_fd = fd;

@@ -9,12 +9,12 @@
 
 #include "lib.h"
 
-/* A ring with @slots empty places for registered buffers; skips without io_uring */
+/* A ring with @slots empty registered-buffer slots; skips without io_uring */
 void ring_create(struct io_uring *ring, unsigned int entries, unsigned int slots);
 /* Skips unless this kernel has slots. */
 void need_slots(void);
 
-/* One command to the module: the result in its CQE */
+/* Sends one command to the module; returns the result in its CQE. */
 int ring_command(struct io_uring *ring, int dev, uint32_t op, const void *arg,
 		 uint32_t size);
 int slot_register(struct io_uring *ring, int dev, unsigned int index,
@@ -32,11 +32,11 @@ int slot_io(struct io_uring *ring, bool write, int file, unsigned int index,
 	    uint64_t slot_offset, unsigned int length, uint64_t position);
 
 /*
- * slot-kinds.c: does the module give slots over this buffer? Not over a udmabuf that the
- * kernel does not synchronise with devices: fails unless it then refuses as it should.
+ * slot-kinds.c: does the module register slots over this buffer? It refuses a udmabuf that the
+ * kernel does not synchronise with devices; the test fails unless that refusal is correct.
  */
 bool slots_possible(const struct buffer *buf);
-/* for_each_kind() where it does */
+/* for_each_kind() over the kinds that allow slots */
 void for_each_kind_with_slots(size_t length, void (*test)(struct buffer *buf));
 
 #define SLOT_BOTH	(DMABUF_DIO_SLOT_READ | DMABUF_DIO_SLOT_WRITE)

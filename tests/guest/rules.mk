@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds the tests of the folder that includes this into O: every source there is a test but
-# HELPERS, which all are linked with, and with SHARED, helpers of tests/guest.
+# Builds the tests of the including folder into O. Every source there is a test, except HELPERS. All
+# tests are linked with HELPERS and with SHARED, helpers from tests/guest.
 CFLAGS ?= -O2 -g
 override CFLAGS += -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror=implicit -pthread \
 	-I../guest -I../../kernel/module/include/uapi $(INCLUDES) -MMD -MP

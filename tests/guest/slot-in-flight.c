@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A slot that is unregistered, or whose ring and fds are closed, while requests
- * use it: they end well, and the memory goes only after them.
+ * A slot is unregistered, or its ring and fds are closed, while requests use it: the
+ * requests complete, and the memory is freed only after them.
  */
 #include <sys/syscall.h>
 
@@ -68,7 +68,7 @@ static void unregistered(struct buffer *buf)
 	close(file);
 }
 
-/* Everything is closed at once; what is freed too early is found by writing to it. */
+/* Everything is closed at once; writing to the memory detects a premature free. */
 static void closed(struct buffer *buf)
 {
 	unsigned int round, i;
@@ -97,7 +97,7 @@ static void closed(struct buffer *buf)
 
 		mine = allocate(LENGTH * 2);
 		sleep_ms(20);
-		/* allocate() has made all bytes the same. */
+		/* allocate() has set all bytes to one value. */
 		if (memcmp(mine, mine + 1, LENGTH * 2 - 1))
 			fail("memory of ours was written to");
 		free(mine);

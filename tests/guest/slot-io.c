@@ -8,7 +8,7 @@
 
 static bool direct;
 
-/* Pieces in an order that jumps about, @depth of them in flight */
+/* Blocks in scattered order, @depth of them in flight */
 static void transfer(struct io_uring *ring, bool write, int file, unsigned int depth)
 {
 	unsigned int count = LENGTH / PIECE, started = 0, ended = 0;
@@ -54,7 +54,7 @@ static void slots(struct buffer *buf)
 		fd_pattern_check(copy, 0, LENGTH, 1);
 	}
 
-	/* Any offset and length: exactly these bytes */
+	/* Any offset and length: exactly these bytes change */
 	for (i = 0; i < 24; i++) {
 		static uint64_t state = 4711;
 		unsigned int unit = direct ? 4096 : 1;
@@ -88,7 +88,7 @@ static void slots(struct buffer *buf)
 	expect(slot_io(&ring, false, file, 0, 0, MIB(1), LENGTH - PIECE), PIECE);
 	expect(slot_io(&ring, false, file, 0, 0, MIB(1), LENGTH), 0);
 
-	/* Two slots over the same range, starting inside each other */
+	/* Two overlapping slots */
 	trying("%s, overlapping slots", buffer_names[buf->kind]);
 	expect(slot_unregister(&ring, dev, 1), 0);
 	expect(slot_register(&ring, dev, 1, 3 * PAGE, LENGTH - 3 * PAGE - 17, SLOT_BOTH), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Over which buffers the module gives slots
+ * Which buffers the module allows slots over
  */
 #include "ring.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A slot outlives the fds it came from, and keeps the module; then all goes. */
+/* A slot outlives the fds it was made from and pins the module; then everything is freed. */
 #include "ring.h"
 
 #define LENGTH	MIB(8)
@@ -13,7 +13,7 @@ static void wait_unused(void)
 	expect(module_users("dmabuf_dio"), 0);
 }
 
-/* The mapping holds the buffer too: look at it through a file instead. */
+/* A mapping would keep the buffer alive: check the content through a file instead. */
 static void through_file(struct io_uring *ring, int file)
 {
 	int copy = file_open("copy", O_RDWR | O_CREAT | O_TRUNC);
@@ -52,7 +52,7 @@ static void lifetime(struct buffer *buf)
 	close(file);
 }
 
-/* The ring goes, and with it the slot. */
+/* Closing the ring removes the slot. */
 static void ring_gone(struct buffer *buf)
 {
 	uint64_t before;
@@ -80,7 +80,7 @@ static void ring_gone(struct buffer *buf)
 	expect_memory_back(before, MIB(24));
 }
 
-/* A child that is killed takes its ring along. */
+/* Killing a child closes its ring. */
 static void owner_killed(struct buffer *buf)
 {
 	int pipes[2];
@@ -111,7 +111,7 @@ static void owner_killed(struct buffer *buf)
 	wait_unused();
 }
 
-/* A child inherits the ring by fork: the slot lives as long as either. */
+/* A child inherits the ring by fork: the slot lives until both have closed it. */
 static void inherited(struct buffer *buf)
 {
 	int file = file_open("data", O_RDONLY);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * REGISTER and UNREGISTER of one place at the same time, by workers of the ring: whoever
- * comes first, what is there afterwards can be removed.
+ * Concurrent REGISTER and UNREGISTER of one slot index by the ring's workers: in either
+ * order, a slot that remains can be removed.
  */
 #include <liburing.h>
 

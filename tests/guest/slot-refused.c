@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Slots that cannot be, and I/O that a slot does not allow */
+/* Invalid slots, and I/O that a slot does not allow */
 #include <sys/mman.h>
 
 #include "odd.h"
@@ -45,12 +45,12 @@ int main(void)
 	expect(slot_register(&ring, dev, 0, LENGTH, 1, SLOT_BOTH), -ERANGE);
 	expect(slot_register(&ring, dev, 0, LENGTH - PAGE, PAGE + 1, SLOT_BOTH), -ERANGE);
 	expect(slot_register(&ring, dev, 0, -PAGE, PAGE, SLOT_BOTH), -ERANGE);
-	/* Nothing of ours is there. */
+	/* The slot is empty. */
 	expect(slot_unregister(&ring, dev, 0), -EBUSY);
 	expect(slot_unregister(&ring, dev, 100), -EBUSY);
 	expect(module_users("dmabuf_dio"), 3);	/* two contexts, one buffer */
 
-	/* Taken, directions, and the end of the slot */
+	/* An index in use, directions, and the end of the slot */
 	expect(slot_register(&ring, dev, 0, 0, LENGTH, DMABUF_DIO_SLOT_READ), 0);
 	expect(slot_register(&ring, dev, 0, 0, LENGTH, SLOT_BOTH), -EBUSY);
 	expect(slot_register(&ring, dev, 1, PAGE, 3 * PAGE, DMABUF_DIO_SLOT_WRITE), 0);
@@ -74,7 +74,7 @@ int main(void)
 	expect(slot_unregister(&ring, dev, 2), -EBUSY);
 	expect(slot_register(&ring, dev, 2, 0, PAGE, SLOT_BOTH), -EBUSY);
 
-	/* Nor is another driver's. */
+	/* Neither is another driver's. */
 	iov = (struct iovec){};
 	expect(io_uring_register_buffers_update_tag(&ring, 2, &iov, NULL, 1), 1);
 	odd = open(ODD_DEVICE, O_RDWR | O_CLOEXEC);
@@ -84,7 +84,7 @@ int main(void)
 	expect(slot_io(&ring, false, file, 2, 0, PAGE, 0), PAGE);
 	close(odd);
 
-	/* Structures of other versions, and bad ones */
+	/* Structures of other versions, and invalid ones */
 	expect(ring_command(&ring, dev, DMABUF_DIO_URING_REGISTER, NULL, sizeof(slot)), -EFAULT);
 	expect(ring_command(&ring, dev, DMABUF_DIO_URING_REGISTER, (void *)-8L, sizeof(slot)),
 	       -EFAULT);
@@ -102,7 +102,7 @@ int main(void)
 	expect(ring_command(&ring, dev, 0, &slot, sizeof(slot)), -ENOTTY);
 	expect(ring_command(&ring, dev, DMABUF_DIO_IOC_ATTACH, &slot, sizeof(slot)), -ENOTTY);
 
-	/* All of a longer structure is looked at, so there is a limit. */
+	/* A longer structure is checked in full, so its size is limited. */
 	large = allocate(2 * PAGE);
 	memset(large, 0, 2 * PAGE);
 	large->index = 3;
@@ -122,7 +122,7 @@ int main(void)
 	expect(io_uring_submit(&ring), 1);
 	expect(ring_result(&ring, NULL), -EINVAL);
 
-	/* What has taken the place of one of ours is not ours. */
+	/* A foreign buffer that has replaced one of our slots is not ours to remove. */
 	iov.iov_base = NULL, iov.iov_len = 0;
 	expect(io_uring_register_buffers_update_tag(&ring, 1, &iov, NULL, 1), 1);
 	iov = (struct iovec){ allocate(PAGE), PAGE };
@@ -131,14 +131,14 @@ int main(void)
 	expect(slot_io(&ring, false, file, 1, (uintptr_t)iov.iov_base, PAGE, 5 * PAGE), PAGE);
 	pattern_check(iov.iov_base, 5 * PAGE, PAGE, 1);
 
-	/* A slot of the same number of another ring */
+	/* A slot with the same index in another ring */
 	ring_create(&other, 8, 4);
 	expect(slot_unregister(&other, dev, 3), -EBUSY);
 	expect(slot_register(&other, empty, 3, 0, PAGE, SLOT_BOTH), -ENOTCONN);
 	expect(slot_unregister(&other, dev, 3), -EBUSY);
 	io_uring_queue_exit(&other);
 
-	/* Any context can remove any slot, as any task with the ring can. */
+	/* Any context can remove any slot, as can any task with access to the ring. */
 	expect(slot_unregister(&ring, empty, 3), 0);
 	expect(slot_unregister(&ring, dev, 0), 0);
 	expect(slot_io(&ring, false, file, 0, 0, PAGE, 0), -EFAULT);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Where a kernel has no slots, the commands say so. */
+/* On kernels without slots the commands report that. */
 #include "ring.h"
 
 int main(void)

@@ -5,7 +5,7 @@
 #include "dm.h"
 #include "slow.h"
 
-#define EDGE	100		/* What is not a block at both ends */
+#define EDGE	100		/* Partial blocks at both ends */
 
 static const char * const calls[] = { "READ", "WRITE", "LOAD" };
 static const char * const ways[] = { "slow disk", "direct", "buffered" };
@@ -61,7 +61,7 @@ static unsigned int load(struct slow *slow, int file, uint64_t chunk)
 
 	while ((ret = dio_load(slow->dev, &load))) {
 		expect(ret, -EINTR);
-		/* It may have got memory only: 8 MiB of it, before it reads. */
+		/* It may only have allocated so far: 8 MiB before the first read. */
 		idle = load.done > before ? 0 : idle + 1;
 		check(idle < 50);
 		before = load.done;
@@ -117,7 +117,7 @@ unsigned int slow_work(struct slow *slow)
 		at += rw.done;
 		if (!ret)
 			break;
-		/* Nobody else has its turn, so that each call gets on. */
+		/* There is no other transfer, so each call makes progress. */
 		expect(ret, -EINTR);
 		check(rw.done);
 		interruptions++;

@@ -9,7 +9,7 @@
 
 enum slow_call { SLOW_READ, SLOW_WRITE, SLOW_LOAD, SLOW_CALLS };
 
-/* How a call is slow */
+/* What makes a call slow */
 enum slow_way {
 	SLOW_DISK,			/* every request takes 50 ms */
 	SLOW_DIRECT,			/* one page at a time */
@@ -26,14 +26,14 @@ struct slow {
 	int dev;
 };
 
-/* The file and the buffer; false where this machine cannot be slow in that way */
+/* Sets up the file and the buffer; false if this machine cannot be slowed that way */
 bool slow_begin(struct slow *slow, enum slow_call call, enum slow_way way);
 /*
- * The whole call, again after each interruption, and whether every byte is right.
+ * Makes the whole call, repeated after each interruption, and checks every byte.
  * Returns the number of interruptions.
  */
 unsigned int slow_work(struct slow *slow);
-void slow_wait(const struct slow *slow);	/* until it gets on */
+void slow_wait(const struct slow *slow);	/* until it makes progress */
 void slow_end(struct slow *slow);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A process in READ, WRITE or LOAD is stopped and frozen as soon as any other, after the
- * requests in flight; then nothing moves. Called again, it goes on where it was. timeout=600
+ * A process in READ, WRITE or LOAD can be stopped and frozen like any other, once the
+ * requests in flight are done; then no data moves. When resumed, it continues where it
+ * stopped. timeout=600
  */
 #include <signal.h>
 #include <sys/time.h>
@@ -10,7 +11,7 @@
 #include "slow.h"
 
 #define ROUNDS	4
-/* What "at once" is, besides a request: the best of several, as others are at work, too */
+/* The allowed delay besides a request: the best of several tries, as the machine is shared */
 #define AT_ONCE	0.1
 
 static bool stopped(pid_t pid)
@@ -41,7 +42,7 @@ static void freeze(pid_t pid, bool on)
 	cgroup_set("cgroup.freeze", on ? "1" : "0");
 }
 
-/* Returns seconds until @pid rests. */
+/* Returns the seconds until @pid is stopped or frozen. */
 static double rest(const struct slow *slow, pid_t pid, void (*set)(pid_t, bool),
 		   bool (*is)(pid_t))
 {

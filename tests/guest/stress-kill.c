@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Several processes READ, WRITE and LOAD at random until they are killed, again
- * and again; afterwards everything still works and nothing is missing.
- * timeout=180
+ * Several processes READ, WRITE and LOAD at random until they are killed, repeatedly;
+ * afterwards everything still works and no memory is missing. timeout=180
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -116,7 +115,7 @@ int main(void)
 		if (pids[i]) {
 			int status;
 
-			/* One that has ended by itself has found something. */
+			/* A process that has exited by itself has found an error. */
 			if (waitpid(pids[i], &status, WNOHANG))
 				fail("a child ended by itself: status %#x", status);
 			check(!kill(pids[i], SIGKILL));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The machine goes to sleep in the middle of READ, WRITE and LOAD. timeout=300 */
+/* The machine is suspended in the middle of READ, WRITE and LOAD. timeout=300 */
 #include "slow.h"
 
 #define DELAY	"/sys/module/suspend/parameters/pm_test_delay"
 
-/* As far as freezing all tasks, and back */
+/* Test mode: freeze all tasks, then resume */
 static double sleep_and_wake(void)
 {
 	double start = seconds();

@@ -69,7 +69,7 @@ uint64_t memory_total(void)
 	return meminfo("MemTotal:");
 }
 
-/* Free pages that processors keep to themselves, which can be many */
+/* Free pages on per-CPU lists, which can be many */
 static uint64_t memory_per_cpu(void)
 {
 	static char text[KIB(64)];
@@ -87,7 +87,7 @@ static uint64_t memory_per_cpu(void)
 uint64_t memory_available(void)
 {
 	sync();
-	/* 4: without a message */
+	/* 4: no message in the log */
 	proc_write("/proc/sys/vm/drop_caches", "4");
 	proc_write("/proc/sys/vm/drop_caches", "3");
 	return meminfo("MemFree:") + memory_per_cpu();
@@ -103,7 +103,7 @@ void need_memory(uint64_t bytes)
 		     (unsigned long long)(available >> 20));
 }
 
-/* Memory comes back late from callbacks that wait for grace periods. */
+/* RCU callbacks free memory only after a grace period. */
 void expect_memory_back(uint64_t before, uint64_t slack)
 {
 	uint64_t now = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Many threads on one context, and two contexts on one buffer: each moves its own
- * range, and each finds it right.
+ * Many threads on one context, and two contexts on one buffer: each transfers its own
+ * range and verifies it.
  */
 #include <pthread.h>
 
@@ -20,11 +20,11 @@ struct worker {
 
 static volatile bool stop;
 
-/* Out to the file, something else into the buffer, in again */
+/* Write to the file, overwrite the buffer, read back */
 static void *work(void *arg)
 {
 	struct worker *w = arg;
-	/* Each has an odd range inside its share. */
+	/* Each uses an unaligned range inside its share. */
 	uint64_t start = w->number * SHARE + w->number * 4099 + 4096;
 	uint64_t length = SHARE - w->number * 4099 - 2 * 4096 - w->number * 111;
 	unsigned char *mine = w->buf->map + start;
@@ -64,7 +64,7 @@ static void threads(struct buffer *buf)
 	unsigned int i;
 	int dev[2];
 
-	/* udmabuf sets itself up at the first access, and not for two at once. */
+	/* udmabuf initialises itself at the first access, which is not thread-safe. */
 	buffer_pattern(buf, 1);
 	dev[0] = dio_context(buf);
 	dev[1] = dio_context(buf);
@@ -72,7 +72,7 @@ static void threads(struct buffer *buf)
 	for (i = 0; i < THREADS; i++) {
 		workers[i] = (struct worker){
 			.buf = buf, .number = i, .dev = dev[i % 2],
-			/* Not both ways in the same file at once. */
+			/* Do not read and write the same file at the same time. */
 			.direct = direct_possible(),
 		};
 	}
@@ -86,7 +86,7 @@ static void threads(struct buffer *buf)
 	close(dev[1]);
 }
 
-/* Several threads attach at once: one of them gets it. */
+/* Several threads attach at once: exactly one succeeds. */
 static struct {
 	int dev, fd;
 	pthread_barrier_t barrier;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A file that shrinks and grows while it is read: what arrives is its content or
- * zeros, never anything else, and the count fits the sizes it had.
+ * A file that shrinks and grows while it is read: the result is its content or zeros,
+ * never other data, and the count matches a size the file had.
  */
 #include <pthread.h>
 
@@ -13,7 +13,7 @@
 static bool direct;
 static volatile bool stop;
 
-/* The file is either whole, or has lost its end, or has zeros there. */
+/* The file is complete, or has lost its end, or has zeros there. */
 static void *truncate_loop(void *arg)
 {
 	int fd = file_open("data", O_RDWR);
@@ -75,7 +75,7 @@ static void race(struct buffer *buf)
 	stop = true;
 	check(!pthread_join(thread, NULL));
 
-	/* LOAD gives everything or ENODATA. */
+	/* LOAD returns everything or ENODATA. */
 	stop = false;
 	check(!pthread_create(&thread, NULL, truncate_loop, NULL));
 	for (end = seconds() + 1; seconds() < end;) {

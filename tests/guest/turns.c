@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One transfer at a time on a dma-buf, whoever makes it: READ by another context, or
- * copy_file_range() on kernels where dma-bufs have it. Any signal ends the wait. timeout=300
+ * Transfers on a dma-buf are serialised, including READ by another context and, on kernels
+ * that support it, copy_file_range(). Any signal ends the wait. timeout=300
  */
 #include <pthread.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ static void *slow_read(void *arg)
 	int dev = dio_context(slow->buf), ret;
 
 	__atomic_store_n(&slow->begun, 1, __ATOMIC_RELEASE);
-	/* Signals are the other thread's. */
+	/* The other thread handles the signals. */
 	do {
 		ret = dio_read(dev, &rw);
 		rw.file_offset += rw.done;
@@ -58,7 +58,7 @@ static int by_copy(const struct buffer *buf, int file)
 	return copy_file_range(file, &from, buf->fd, &to, PAGE, 0) < 0 ? -errno : 0;
 }
 
-/* Not even its turn is waited for. */
+/* The call does not even wait for the lock. */
 static void cancelled(const struct buffer *buf, int file)
 {
 	struct dmabuf_dio_rw rw = { .file_fd = file, .length = PAGE };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A udmabuf of huge pages and, at its end, a small one. Linux 6.12's maps the first page of a
- * huge one in place of each of its pages, which the last page does not give away.
+ * A udmabuf of huge pages with a small page at its end. Linux 6.12's udmabuf maps the first page
+ * of a huge page in place of each of its pages; checking the last page does not reveal it.
  */
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -38,7 +38,7 @@ int main(void)
 	fd = ioctl(node, UDMABUF_CREATE_LIST, &list);
 	check(fd >= 0);
 
-	/* Those that have slots have a udmabuf that maps what it should, too. */
+	/* On kernels with slots, udmabuf maps the right pages. */
 	if (!dio_has_slots()) {
 		expect_refused(fd, MAPPING);
 		return 0;

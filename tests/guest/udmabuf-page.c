@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A udmabuf over the first page of a huge page only, and over other pages in it, which Linux
+ * A udmabuf over only the first page of a huge page, and over other pages of it, which Linux
  * 6.12 maps wrongly
  */
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The module stays while it is used, goes when it is not, and takes parameters. */
+/* The module cannot be unloaded while in use, can be otherwise, and accepts parameters. */
 #include "lib.h"
 
 #define NAME	"dmabuf_dio"
@@ -27,7 +27,7 @@ static struct dmabuf_dio_info info(void)
 	return info;
 }
 
-/* Both calls with the defaults, whatever they are */
+/* Both calls with the default parameters */
 static void works(int error)
 {
 	struct dmabuf_dio_rw rw = { .length = MIB(2) };
@@ -47,7 +47,7 @@ static void works(int error)
 		unmap(map, MIB(2));
 		close(load.dmabuf_fd);
 	} else {
-		/* Whoever says what he wants is not concerned. */
+		/* Explicit arguments override the parameters. */
 		load.chunk = PAGE;
 		load.depth = 2;
 		expect(dio_load(dev, &load), 0);

@@ -7,9 +7,9 @@
 
 #include "lib.h"
 
-/* Its device, or -ENODEV */
+/* Opens its device, or -ENODEV */
 int vgem_open(void);
-/* A dma-buf of it, or -errno, and by what number the GPU knows that */
+/* A dma-buf of it, or -errno, and its GEM handle */
 int vgem_buffer(int card, size_t length, __u32 *handle);
 
 #endif

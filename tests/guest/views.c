@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Mapped views of a LOADed dma-buf: any part, shared, and longer-lived than fds */
+/* Mapped views of a LOADed dma-buf: any part, shared, and outliving the fds */
 #include <sys/mman.h>
 
 #include "lib.h"
@@ -18,7 +18,7 @@ static int load_whole(int flags)
 	return load.dmabuf_fd;
 }
 
-/* A view that is not of the buffer: refused, however the memory lies. */
+/* A view outside the buffer is refused, whatever the memory layout. */
 static void private(int dmabuf, size_t length)
 {
 	static const int protections[] = { PROT_READ, PROT_READ | PROT_WRITE, PROT_NONE };
@@ -31,7 +31,7 @@ static void private(int dmabuf, size_t length)
 	}
 }
 
-/* Buffers in one piece and in several */
+/* Buffers of one segment and of several */
 static void fragments(void)
 {
 	bool one = false, several = false;

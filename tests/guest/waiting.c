@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who waits for a turn on a dma-buf is stopped, interrupted and killed at once, and gets the
- * turn in the end. timeout=200
+ * A call that waits for another transfer on the dma-buf can be stopped, interrupted and killed
+ * at once, and runs in the end. timeout=200
  */
 #include <signal.h>
 #include <sys/time.h>
@@ -28,7 +28,7 @@ static void nothing(int number)
 	(void)number;
 }
 
-/* A signal after 100 ms; @flags decides about what the call was waiting for. */
+/* A signal after 100 ms; @flags decides whether the call is restarted. */
 static int interrupted(int flags, struct dmabuf_dio_rw *rw)
 {
 	struct itimerval timer = { {}, { 0, 100000 } };
@@ -63,7 +63,7 @@ static void wait_for(pid_t pid, char wanted)
 	} while (state[2] != wanted);
 }
 
-/* The call that has its turn is not over yet, so that others waited indeed. */
+/* The running transfer is not over yet, so the others really waited. */
 static void still(uint64_t limit)
 {
 	if (dio_moved(slow.dev) < limit)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* WRITE beyond the end makes the file as long as it has to be, and no longer. */
+/* WRITE beyond the end extends the file to exactly the end of the range. */
 #include "lib.h"
 
 static const unsigned int starts[] = { 0, 1, 4096, 5000, 70000, 1000000 };
@@ -17,7 +17,7 @@ static void extend(struct buffer *buf)
 		for (l = 0; l < ARRAY_SIZE(lengths); l++) {
 			struct dmabuf_dio_rw rw = {
 				.file_offset = starts[s],
-				/* What is congruent modulo a page always works. */
+				/* Offsets that are congruent modulo a page always work. */
 				.buf_offset = starts[s] % PAGE,
 				.length = lengths[l],
 				.chunk = KIB(64),

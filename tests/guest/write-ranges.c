@@ -18,7 +18,7 @@ static void write_ranges(struct buffer *buf)
 	file_pattern("data", RANGE_FILE, 1);
 	pattern_fill(want, 0, RANGE_FILE, 1);
 	file = file_open("data", O_RDWR | direct_flag(direct));
-	/* A direct file is looked at directly, so that a stale page cache shows. */
+	/* A file written with O_DIRECT is also read back with it, to detect a stale page cache. */
 	check_fd = file_open("data", O_RDONLY | direct_flag(direct));
 
 	while (range_next(&step, &range)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * READ, WRITE and LOAD on block devices whose size is no multiple of a page: up to the last byte,
- * and never beyond. timeout=900
+ * READ, WRITE and LOAD on block devices whose size is not a multiple of the page size: up to the
+ * last byte and never beyond. timeout=900
  */
 #include <sys/ioctl.h>
 
@@ -13,7 +13,7 @@ static bool direct;
 static uint64_t disk_size;
 static int disk, plain;
 
-/* The whole disk holds @seed, and nothing of it is in the page cache. */
+/* Fills the whole disk with @seed and drops it from the page cache. */
 static void disk_pattern(uint64_t seed)
 {
 	fd_pattern_write(plain, 0, disk_size, seed);
@@ -127,7 +127,7 @@ static void ends(struct buffer *buf)
 	close(dev);
 }
 
-/* What is more than a request */
+/* More than one request */
 static void whole(struct buffer *buf)
 {
 	int dev = dio_context(buf);
@@ -157,13 +157,13 @@ static void on_disk(const char *path, void (*test)(struct buffer *buf))
 static void on_loop(uint64_t size, bool direct_below, void (*test)(struct buffer *buf))
 {
 	struct loop_config config = {
-		/* Gone with this process if that fails */
+		/* Removed when this process exits, also after a failure */
 		.info.lo_flags = LO_FLAGS_AUTOCLEAR | (direct_below ? LO_FLAGS_DIRECT_IO : 0),
 	};
 	int control = file_open("/dev/loop-control", O_RDWR), loop;
 	char path[32];
 
-	/* Less than a sector does not count. */
+	/* An incomplete sector does not count. */
 	file_sparse("image", size + 300);
 	config.fd = file_open("image", O_RDWR);
 	snprintf(path, sizeof(path), "/dev/loop%d", ioctl(control, LOOP_CTL_GET_FREE));

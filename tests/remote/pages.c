@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A file system may take references on the pages that it is given and put them when it is done:
- * that neither frees pages that are in use nor keeps pages that are not. timeout=900
+ * A file system may take references on the caller's pages and drop them when it is done. This
+ * must neither free pages in use nor keep pages that are not. timeout=900
  */
 #include <sys/mman.h>
 
@@ -13,7 +13,7 @@
 
 static bool direct;
 
-/* Whoever asks for memory now would be given what was freed by mistake. */
+/* A new allocation would get pages that were freed by mistake. */
 static void others_need_memory(struct buffer *buf, uint64_t seed)
 {
 	unsigned char *other = mmap(NULL, OTHER, PROT_READ | PROT_WRITE,
@@ -63,12 +63,12 @@ int main(void)
 	uint64_t before;
 
 	file_pattern("data", LENGTH, 1);
-	/* Once before memory is counted, for what is allocated the first time */
+	/* Run once before memory is counted, because of one-time allocations */
 	for_each_kind_and_way(LENGTH, &direct, rounds);
 	before = memory_available();
 	for_each_kind_and_way(LENGTH, &direct, rounds);
 	for_each_kind_and_way(LENGTH, &direct, rounds);
-	/* A server of the file system has threads, which come and go. */
+	/* The file system's server has a varying number of threads. */
 	expect_memory_back(before, 3 * LENGTH);
 	return 0;
 }

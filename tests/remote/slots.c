@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* READ_FIXED and WRITE_FIXED over slots where results may be short: what is left is asked for again. */
+/* READ_FIXED and WRITE_FIXED over slots where results may be short: the rest is requested again. */
 #include "ring.h"
 
 #define LENGTH	(MIB(1) + KIB(4))
@@ -8,7 +8,7 @@
 
 static bool direct;
 
-/* Moves a range that lies in one slot; returns what there is of it. */
+/* Transfers a range within one slot; returns the length transferred. */
 static uint64_t move(struct io_uring *ring, bool write, int file, uint64_t at, uint64_t length)
 {
 	uint64_t done = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * READ, WRITE and LOAD of ranges that begin and end anywhere, also behind the end: exactly the
- * bytes that the range and the file say. REMOTE_SOURCE, if set, is the folder that this one shows:
- * what was written is looked at there, too. REMOTE_SHORT, if set: reads here move less than they
- * were asked for. timeout=900
+ * READ, WRITE and LOAD of arbitrary ranges, also beyond the end of the file, transfer exactly
+ * the right bytes. REMOTE_SOURCE, if set, is the folder that this one mirrors; written data is
+ * also checked there. REMOTE_SHORT, if set, means that reads here return short results.
+ * timeout=900
  */
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ static const struct range {
 } ranges[] = {
 	{ 0, FILE_LENGTH }, { 0, 1 }, { 511, 2 }, { 4095, 4098 }, { 777, 70001 },
 	{ PAGE, KIB(128) }, { KIB(200) + 100, KIB(100) },
-	/* To the end and beyond, from behind it */
+	/* To the end and beyond; starting beyond the end */
 	{ 0, LENGTH - PAGE }, { KIB(64), LENGTH - PAGE }, { FILE_LENGTH - 3, 3 },
 	{ FILE_LENGTH - 5000, 9000 }, { FILE_LENGTH, 10 }, { KIB(500), PAGE },
 };
@@ -33,7 +33,7 @@ static struct dmabuf_dio_rw request(const struct buffer *buf, const char *what, 
 	return (struct dmabuf_dio_rw){
 		.file_fd = file,
 		.file_offset = ranges[n].start,
-		/* What is congruent modulo a page works everywhere. */
+		/* Offsets that are congruent modulo a page always work. */
 		.buf_offset = ranges[n].start % PAGE,
 		.length = ranges[n].length,
 		.chunk = (uint64_t[]){ 0, PAGE, KIB(64) }[n % 3],
@@ -56,7 +56,7 @@ static void read_all(struct buffer *buf, int dev)
 		buffer_pattern(buf, 2);
 		expect(dio_read(dev, &rw), 0);
 		expect(rw.done, left);
-		/* From inside a block it goes on in another way. */
+		/* From the middle of a block it continues on a different path. */
 		if (getenv("REMOTE_SHORT") && direct)
 			check(rw.direct <= left);
 		else
@@ -70,7 +70,7 @@ static void read_all(struct buffer *buf, int dev)
 	close(file);
 }
 
-/* All of a file, by ordinary means */
+/* The whole file, by ordinary system calls */
 static void look(const char *path, const unsigned char *want, size_t length)
 {
 	unsigned char *got = allocate(length);
@@ -135,7 +135,7 @@ static void load_all(void)
 	unsigned int n;
 
 	for (n = 0; n < ARRAY_SIZE(ranges); n++) {
-		/* Direct I/O puts the start of the buffer on a block. */
+		/* With direct I/O the start of the buffer corresponds to a block boundary. */
 		struct dmabuf_dio_load load = {
 			.file_fd = file,
 			.fd_flags = O_RDWR | O_CLOEXEC,

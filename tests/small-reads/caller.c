@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What only a file system can ask for, and whether it is told what it has to know: each
- * mapping that was begun is ended once. Needs kernel/sim/iomap_caller.
+ * Requests that only a file system can make, and the callbacks it gets: iomap_end is called once
+ * for each iomap_begin. Needs kernel/sim/iomap_caller.
  */
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 
 #define AT	(3 * BLOCK)
 
-/* As in the kernel's iomap.h */
+/* From the kernel's iomap.h */
 enum { HOLE, DELALLOC, MAPPED, UNWRITTEN, INLINE };
 #define FORCE_WAIT	1
 #define PARTIAL		4
@@ -20,7 +20,7 @@ static unsigned char *memory, *content;
 static struct iomap_call plain;
 static int caller;
 
-/* The call, as given and with the switch off, which has to make no difference. */
+/* Makes the call with the switch on and off; the result must be the same. */
 static struct iomap_call call_at(const char *file, int line, struct iomap_call wanted,
 				 enum path path, ssize_t result, const void *bytes)
 {
@@ -98,7 +98,7 @@ int main(void)
 	call(LONG, BLOCK, content, wanted.dio_flags = PARTIAL);
 	half_memory();
 
-	/* Mappings that are not simple. What was begun in vain is ended with nothing done. */
+	/* Mappings that are not simple: the short path gives up and ends them with nothing done. */
 	memset(content + BLOCK / 2, 0, BLOCK / 2);
 	done = call(FELL_BACK, BLOCK, content, wanted.mapped = BLOCK / 2);
 	expect(done.begun, 3);

@@ -35,7 +35,7 @@ void disk_unmount(void)
 {
 	int i;
 
-	/* What io_uring had registered is let go a little after its ring. */
+	/* io_uring releases registered resources shortly after the ring is closed. */
 	for (i = 0; i < 50; i++) {
 		if (!umount("mnt"))
 			return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* An encrypted file takes O_DIRECT where the disk can decrypt, by the ordinary path. */
+/* If the disk can decrypt, an encrypted file allows O_DIRECT, by the ordinary path. */
 #include <linux/fscrypt.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A sector that cannot be read: every way to read says EIO, as the ordinary path does,
- * asynchronous ones by way of a work queue; reads beside it are not disturbed. timeout=300
+ * An unreadable sector: every interface returns EIO, as on the ordinary path; asynchronous reads
+ * complete through a work queue; concurrent reads are not affected. timeout=300
  */
 #include <sys/syscall.h>
 

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is no small read of written data inside the file takes the ordinary path, with
- * the same result as if there were no other. timeout=300
+ * Everything but a small read of written data inside the file takes the ordinary path,
+ * with the same result as without the short path. timeout=300
  */
 #include <sys/mman.h>
 
 #include "small.h"
 
 #define LENGTH	(16 * BLOCK)
-#define TAIL	1000		/* bytes of the file behind its last whole block */
+#define TAIL	1000		/* bytes after the file's last complete block */
 
 #define HOLE		(4 * BLOCK)
 #define UNWRITTEN	(8 * BLOCK)
-#define SEAM		(12 * BLOCK)	/* what follows lies elsewhere on the disk */
+#define SEAM		(12 * BLOCK)	/* the next block is elsewhere on the disk */
 
 static unsigned char *content;
 
-/* Two blocks of hole, two that are unwritten, a seam, and a size in the middle of a block */
+/* Two blocks of hole, two unwritten ones, a discontinuity, and an end inside a block */
 static int create(void)
 {
 	int fd = file_open("data", O_RDWR | O_CREAT);
@@ -35,7 +35,7 @@ static int create(void)
 	fd = file_open("data", O_RDONLY);
 	fd_read(fd, content, LENGTH + TAIL, 0);
 	close(fd);
-	/* Not taken on trust */
+	/* Verify that layout */
 	zero_check(content + HOLE, 2 * BLOCK);
 	zero_check(content + UNWRITTEN, 2 * BLOCK);
 	pattern_check(content + SEAM - BLOCK, SEAM - BLOCK, BLOCK, 1);
@@ -111,12 +111,12 @@ int main(void)
 	reading(0, 2 * BLOCK, LONG, .result = 2 * BLOCK);
 	reading(0, LENGTH, LONG, .result = LENGTH);
 
-	/* Not what the device can do: position, length, memory */
+	/* Alignment that the device does not support: position, length, memory */
 	reading(100, 512, FELL_BACK, .result = -EINVAL);
 	reading(0, 100, FELL_BACK, .result = -EINVAL);
 	reading(0, BLOCK, FELL_BACK, .shift = 1, .result = -EINVAL);
 
-	/* No data there, or not in one piece */
+	/* No data, or not contiguous */
 	reading(HOLE, BLOCK, FELL_BACK, .result = BLOCK);
 	reading(HOLE - 512, 1024, FELL_BACK, .result = 1024);
 	reading(HOLE + 2 * BLOCK - 512, 1024, FELL_BACK, .result = 1024);
@@ -125,7 +125,7 @@ int main(void)
 	reading(UNWRITTEN + 2 * BLOCK - 512, 1024, FELL_BACK, .result = 1024);
 	reading(SEAM - 512, 1024, FELL_BACK, .result = 1024);
 
-	/* The end of the file, and behind it */
+	/* The end of the file, and beyond it */
 	reading(LENGTH - BLOCK, BLOCK, SHORT, .result = BLOCK);
 	reading(LENGTH, 512, SHORT, .result = 512);
 	reading(LENGTH, 1024, LONG, .result = TAIL);
@@ -139,7 +139,7 @@ int main(void)
 	writes(fd);
 	close(fd);
 
-	/* And without O_DIRECT */
+	/* Without O_DIRECT */
 	fd = file_open("data", O_RDONLY);
 	reading(0, BLOCK, BUFFERED, .result = BLOCK);
 	close(fd);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory that is the mapping of another file, written back while the read into it is in
- * flight: what was read reaches that file all the same.
+ * The target memory is a mapping of another file, which is written back while the read is in
+ * flight: the data still reaches that file.
  */
 #include <sys/mman.h>
 
@@ -41,7 +41,7 @@ int main(void)
 	io_uring_queue_exit(&ring);
 	munmap(map, LENGTH);
 
-	/* From the disk, not out of the page cache */
+	/* From the disk, not from the page cache */
 	sleep_ms(500);
 	check(!fsync(fd));
 	close(fd);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Files with a model of what they hold
+ * Files with a model of their content
  */
 #include "model.h"
 
@@ -55,7 +55,7 @@ void file_check(struct file *f, const char *when)
 	static unsigned int turn;
 	unsigned int i, ways = f->length > SMALL ? 2 : WAYS;
 
-	/* Each time begins with another way: the first read is the test. */
+	/* Rotate the first interface: the first read is the real test. */
 	turn++;
 	for (i = 0; i < ways; i++) {
 		unsigned int way = (turn + i) % WAYS;

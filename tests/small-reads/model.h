@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Files with a model of what they hold
+ * Files with a model of their content
  */
 #ifndef TESTS_SMALL_READS_MODEL_H
 #define TESTS_SMALL_READS_MODEL_H
@@ -23,12 +23,12 @@ void file_remove(struct file *f);
 
 enum how { BUFFERED, SYNCED, DIRECT, HOWS };
 
-/* Writes what was never written before. */
+/* Writes content that was never written before. */
 void file_put(struct file *f, uint64_t position, uint64_t length, enum how how);
 
-/* Compares what is read, in several ways, with the model. */
+/* Reads through several interfaces and compares with the model. */
 void file_check(struct file *f, const char *when);
-/* Gives a kernel that remembers where blocks are something to remember. */
+/* Fills the mapping cache of a kernel that has one. */
 void file_prime(struct file *f);
 
 #endif

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Direct reads bring what a file holds, and never what its blocks held before or
- * what another file wrote there since: after every way in which a file's blocks
- * change or go away, on a small file system that uses freed blocks again at once.
- * timeout=300
+ * Direct reads return the file's content, never the previous content of its blocks or
+ * data that another file has written there since. Tests every operation that moves or
+ * frees blocks, on a small file system that reuses freed blocks at once. timeout=300
  */
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -23,7 +22,7 @@ static bool unsupported(int ret)
 	fail("%s", strerror(errno));
 }
 
-/* What follows moves blocks or takes them away, and returns false where that is unknown. */
+/* The functions below move or free blocks. They return false if that is not supported. */
 static bool zero_by(struct file *f, int mode, uint64_t position, uint64_t length)
 {
 	if (unsupported(fallocate(f->fd, mode, position, length)))
@@ -56,7 +55,7 @@ static bool truncate_extend(struct file *f)
 static bool truncate_rewrite(struct file *f)
 {
 	check(!ftruncate(f->fd, 0));
-	/* In an order that makes other blocks likely */
+	/* In an order that makes different blocks likely */
 	file_put(f, f->length / 2, f->length / 2, BUFFERED);
 	check(!fsync(f->fd));
 	file_put(f, 0, f->length / 2, DIRECT);
@@ -126,7 +125,7 @@ static bool overwrite(struct file *f)
 	return true;
 }
 
-/* A clone shares the blocks; who writes first gets others. */
+/* A clone shares the blocks; the first write gets new ones. */
 static bool share_write(struct file *f, enum how how)
 {
 	struct file g;
@@ -156,7 +155,7 @@ static bool clone_buffered(struct file *f) { return share_write(f, BUFFERED); }
 static bool clone_synced(struct file *f) { return share_write(f, SYNCED); }
 static bool clone_direct(struct file *f) { return share_write(f, DIRECT); }
 
-/* Its own blocks go, and it gets those of another one. */
+/* Its own blocks are freed, and it gets those of another file. */
 static bool clone_over(struct file *f)
 {
 	struct file_clone_range range = {
@@ -187,7 +186,7 @@ static bool remove_create(struct file *f)
 	return true;
 }
 
-/* The kernel's header is not for programs. */
+/* Not in the uapi headers */
 struct move_extent {
 	uint32_t reserved;
 	uint32_t donor_fd;
@@ -222,7 +221,7 @@ static bool move_extent(struct file *f)
 		can = true;		/* Linux 6.12 stops at a hole. */
 	else if (errno != EOPNOTSUPP && errno != EINVAL)
 		fail("EXT4_IOC_MOVE_EXT: %s", strerror(errno));
-	/* The donor has the blocks now. */
+	/* The donor now has the blocks. */
 	fd_pattern_write(donor, 0, f->length, 8);
 	check(!fsync(donor));
 	close(donor);
@@ -302,7 +301,7 @@ static bool swap_extents(struct file *f)
 		f->model = donor.model;
 		donor.model = model;
 		file_check(&donor, "the donor");
-		/* Numbers that came from the other one go on. */
+		/* The change counters that were swapped in continue. */
 		file_put(&donor, 0, f->length / 2, BUFFERED);
 		check(!ftruncate(donor.fd, f->length / 2));
 	}
@@ -380,7 +379,7 @@ static void change_in_a_row(const char *variant)
 				file_check(&f, "blocks used again");
 				free_again();
 			}
-			/* A file that keeps the state it is in for some reads */
+			/* The file does not change for some reads. */
 			if (i % 2)
 				file_prime(&f);
 		}
@@ -390,7 +389,7 @@ static void change_in_a_row(const char *variant)
 
 int main(void)
 {
-	/* A kernel that checks itself takes minutes for one. */
+	/* On a debug kernel one of them takes minutes. */
 	bool patient = !getenv("TESTS_GUEST_SLOW");
 
 	in_tight_fs(patient, change_each);

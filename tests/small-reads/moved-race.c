@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Direct reads beside what moves a file's blocks or takes them away never bring
- * another file's, nor what was replaced before they began. Each word of a block says
- * whose it is and of which version, so that it does not matter what a read and a
- * write do to each other. There are two files: one whose blocks stay in their places
- * but come and go, one whose blocks move; and a third that takes what they lose.
- * timeout=120
+ * Direct reads concurrent with operations that move or free a file's blocks never return
+ * another file's data, or data that was replaced before they began. Each word of a block
+ * names its file and version, so races between a read and a write are harmless. There are
+ * two files, one whose blocks are freed and reallocated in place and one whose blocks move,
+ * and a third that allocates the freed blocks. timeout=120
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,7 +24,7 @@
 enum { MINE = 1, MOVING, FOREIGN };
 
 static volatile bool stop;
-static _Atomic uint64_t oldest[BLOCKS];	/* that a read may still find */
+static _Atomic uint64_t oldest[BLOCKS];	/* that a read may still return */
 static _Atomic uint64_t newest[BLOCKS];
 
 static uint64_t word_make(unsigned int owner, uint64_t block, uint64_t version)
@@ -41,7 +40,7 @@ static void block_fill(uint64_t *words, unsigned int owner, uint64_t block, uint
 		words[i] = word_make(owner, block, version);
 }
 
-/* There may be no space until the journal has let go of what was freed. */
+/* Freed blocks may be unavailable until the journal has committed. */
 static void write_patiently(int fd, const void *data, size_t length, uint64_t position)
 {
 	unsigned int i;
@@ -71,7 +70,7 @@ static void *come_and_go(void *arg)
 		unsigned int first = random_below(&state, BLOCKS - count);
 		unsigned int what = random_below(&state, 5), i;
 
-		/* Much happens, or nothing for a time that lets readers learn. */
+		/* Many changes, or a pause in which readers fill the mapping cache */
 		if (++rounds % 64 == 0)
 			sleep_ms(20);
 		version++;
@@ -94,7 +93,7 @@ static void *come_and_go(void *arg)
 			write_patiently(direct, data, count * BLOCK, first * BLOCK);
 			break;
 		case 4:
-			/* Everything behind goes. */
+			/* Everything after it is freed. */
 			if (random_below(&state, 20))
 				break;
 			count = BLOCKS - first;
@@ -104,7 +103,7 @@ static void *come_and_go(void *arg)
 			check(!ftruncate(fd, LENGTH));
 			break;
 		}
-		/* What was not written has zeros or what it had. */
+		/* Unwritten parts have zeros or their old content. */
 		if (what != 4 || count == BLOCKS - first)
 			for (i = 0; i < count; i++)
 				oldest[first + i] = version;
@@ -149,7 +148,7 @@ static void *move_about(void *arg)
 	return NULL;
 }
 
-/* Takes blocks that were freed. */
+/* Allocates freed blocks. */
 static void *take(void *arg)
 {
 	uint64_t *data = allocate(MIB(1)), i;
@@ -171,7 +170,7 @@ static void *take(void *arg)
 	return NULL;
 }
 
-/* Shares blocks, so that writes need others; lets go of what is shared much later. */
+/* Shares blocks, so that writes allocate new ones; drops the shared copy much later. */
 static void *share(void *arg)
 {
 	int from = file_open("mine", O_RDONLY);
@@ -286,7 +285,7 @@ static void race(const char *variant)
 
 int main(void)
 {
-	/* Its changes do not seem to wait for reads in flight. */
+	/* Its operations do not seem to wait for reads in flight. */
 	if (!strcmp(guest_fs(), "f2fs"))
 		skip("f2fs now and then brings another file's bytes");
 	in_tight_fs(false, race);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * No memory for bios but the reserve of four: who must not wait is told EAGAIN, who may
- * waits, and all that is read is right. timeout=300
+ * No memory for bios except the reserve of four: non-blocking reads get EAGAIN, others
+ * wait, and all data read is correct. timeout=300
  */
 #include <glob.h>
 #include <linux/fs.h>
@@ -12,13 +12,13 @@
 
 #define FAILSLAB	"/sys/kernel/debug/failslab/"
 #define DEPTH	32
-#define PARTS	8		/* more vectors than a cached bio has room for */
+#define PARTS	8		/* more vectors than fit in a cached bio */
 
 static unsigned char *memory;
 static struct iovec vectors[DEPTH][PARTS];
 static int file;
 
-/* Of all sizes of bio: which is that of the short path is not known here. */
+/* All bio sizes, because the one of the short path is not known here */
 static void bios_fail(bool on)
 {
 	glob_t found;
@@ -97,7 +97,7 @@ int main(void)
 	if (!proc_try_write(FAILSLAB "cache-filter", "Y"))
 		skip("this kernel injects no faults");
 	proc_write(FAILSLAB "verbose", "0");
-	/* Also of those who cannot wait */
+	/* Non-blocking allocations too */
 	proc_write(FAILSLAB "ignore-gfp-wait", "N");
 
 	disk_begin();

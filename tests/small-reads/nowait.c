@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* RWF_NOWAIT reads what is on the disk, and says EAGAIN to what has to be written first. */
+/* RWF_NOWAIT reads data that is on disk, and returns EAGAIN for data that must be written first. */
 #include <sys/uio.h>
 
 #include "small.h"

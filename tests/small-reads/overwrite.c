@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Reads beside buffered writes: what was written before a read began is there, or what
- * was written since, but nothing older. timeout=300
+ * Reads concurrent with buffered writes return data written before the read began or since
+ * then, but nothing older. timeout=300
  */
 #include <pthread.h>
 #include <stdatomic.h>

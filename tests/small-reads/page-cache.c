@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What is dirty in the page cache, by write() or through a mapping, is what a read gets. */
+/* A read returns dirty data in the page cache, from write() or a mapping. */
 #include <sys/mman.h>
 
 #include "small.h"
@@ -36,7 +36,7 @@ int main(void)
 		before = hits();
 		expect(read_by(way, direct, memory, 4096, at), 4096);
 		bytes_check(memory, content, 4096);
-		/* io_uring asks twice: the first time without waiting. */
+		/* io_uring tries twice, the first time without blocking. */
 		check(hits_since(before).tried >= 1);
 		expect(hits_since(before).ordinary, 0);
 		free(memory);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Polled reads: the short path's bios are found by the poller, and what falls back is
- * polled as ever. Needs nvme.poll_queues=1.
+ * Polled reads: the poller finds the bios of the short path, and reads that fall back are
+ * polled as before. Needs nvme.poll_queues=1.
  */
 #include "small.h"
 
@@ -29,14 +29,14 @@ static void read_polled(uint64_t position, size_t length, enum path path)
 	expect(io_uring_submit(&ring), DEPTH);
 	for (i = 0; i < DEPTH; i++)
 		expect(ring_result(&ring, NULL), length);
-	/* A read that the poller does not find comes back when the disk's driver gives it up. */
+	/* A read that the poller misses completes when the disk's driver times out. */
 	check(seconds() - begin < 8);
 	for (i = 0; i < DEPTH; i++)
 		bytes_check(memory + i * length, content + position, length);
 	expect_path(hits_since(before), path, DEPTH);
 }
 
-/* Completions that interrupts brought, of all queues of all disks */
+/* Interrupts of all queues of all disks */
 static uint64_t interrupts(void)
 {
 	static char text[KIB(64)];
@@ -60,7 +60,7 @@ static uint64_t interrupts(void)
 	return count;
 }
 
-/* One round without a single interrupt; the file system may have business of its own. */
+/* One round without any interrupt; the file system may cause some of its own. */
 static void read_without_interrupts(enum path path)
 {
 	unsigned int i;

@@ -12,10 +12,10 @@ const char * const method_names[METHODS] = {
 	"sync", "libaio", "io_uring", "io_uring fixed",
 };
 
-/* Of some pieces that lie one behind the other, in the file as in r->data */
+/* Consecutive blocks, in the file as in r->data */
 struct batch {
 	int fd;
-	uint64_t position;		/* of piece 0 */
+	uint64_t position;		/* of block 0 */
 	size_t piece;
 	unsigned int first, count;
 };
@@ -143,7 +143,7 @@ uint64_t read_direct(struct reader *r, unsigned int way, int fd, uint64_t positi
 		read_batch(r, method, &batch);
 	}
 	for (i = 0; i < pieces; i++) {
-		/* io_uring of older kernels does not always try again itself. */
+		/* io_uring on older kernels does not always retry by itself. */
 		if (r->results[i] == -EAGAIN)
 			read_sync(r, &batch, i);
 		if (r->results[i] < 0)

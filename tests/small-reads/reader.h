@@ -31,7 +31,7 @@ struct reader {
 
 void reader_create(struct reader *r);
 void reader_destroy(struct reader *r);
-/* To r->data, zeros behind the end of the file; returns what there is of it. */
+/* Reads to r->data, with zeros beyond the end of the file; returns the length read. */
 uint64_t read_direct(struct reader *r, unsigned int way, int fd, uint64_t position,
 		     uint64_t length);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A file that loses its blocks, as another gets them, while it is read: what arrives is
- * its content, zeros or nothing, never the other file's. timeout=300
+ * A file loses its blocks to another file while it is read: the result is its own content,
+ * zeros or nothing, never the other file's data. timeout=300
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -28,7 +28,7 @@ static void *take_away(void *arg)
 		fd_pattern_write(fd, BLOCK, LENGTH - BLOCK, 1);
 		if (round % 16 == 15)
 			check(!ftruncate(other, 0));
-		/* Most of the time there is something to read. */
+		/* Most of the time there is data to read. */
 		sleep_ms(20);
 	}
 	close(other);
@@ -41,7 +41,7 @@ static void check_block(enum way way, const unsigned char *memory, uint64_t at, 
 	unsigned char wanted[512];
 	ssize_t i;
 
-	/* Sector by sector: what is being written back may be there in part. */
+	/* Sector by sector: writeback may be partly complete. */
 	for (i = 0; i < count; i += 512) {
 		pattern_fill(wanted, at + i, 512, 1);
 		if (!memcmp(memory + i, wanted, 512))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which way a read took, and all the ways to ask for one
+ * Which path a read took, and all the interfaces for reading
  */
 #include <sys/mount.h>
 #include <sys/syscall.h>
@@ -40,7 +40,7 @@ static void probes_install(void)
 		check(fd >= 0);
 		snprintf(text, sizeof(text), "p:small/%s %s\n", probes[i].name,
 			 probes[i].function);
-		/* Those of an earlier test are still there. */
+		/* The probes of an earlier test still exist. */
 		check(write(fd, text, strlen(text)) > 0 || errno == EEXIST);
 		close(fd);
 	}
@@ -106,7 +106,7 @@ static ssize_t read_vectors(int fd, char *memory, size_t length, uint64_t positi
 	for (i = 0; i < count; i++)
 		vectors[i] = (struct iovec){ pages + i * PAGE + i % 8 * 512, 512 };
 	vectors[count - 1].iov_len = length - (count - 1) * 512;
-	/* The caller looks at its memory, also at what was not to be touched. */
+	/* The caller checks its memory, including the part that must not change. */
 	for (i = 0; i < count; i++)
 		memcpy(vectors[i].iov_base, memory + i * 512, vectors[i].iov_len);
 	ret = preadv(fd, vectors, count, position);
@@ -126,7 +126,7 @@ void aio_wait(aio_context_t context, unsigned int count, struct io_event *events
 		long ret = syscall(SYS_io_getevents, context, count - done, count - done,
 				   events + done, NULL);
 
-		/* What is left of an earlier ring may interrupt. */
+		/* Leftover work of an earlier ring may interrupt. */
 		check(ret >= 0 || errno == EINTR);
 		if (ret > 0)
 			done += ret;
@@ -231,14 +231,14 @@ static void read_once(const char *file, int line, const struct reading *r, enum 
 	ret = read_by(way, r->fd, memory, r->length, r->position);
 	since = hits_since(before);
 	expect_at(file, line, "what the read returns", ret, r->result);
-	/* io_uring may ask once more for what is missing. */
+	/* io_uring may read the missing part again. */
 	if (way >= URING && ret > 0 && ret < (ssize_t)r->length && since.ordinary == 2)
 		since.ordinary = 1;
 	expect_path_at(file, line, since, path, 1);
 	if (ret > 0)
 		bytes_check_at(file, line, memory, r->content, ret);
 
-	/* A block with the end of the file in it may be there as a whole. */
+	/* The block that contains the end of the file may be read completely. */
 	end = PAGE + r->shift + (ret > 0 ? r->length : 0);
 	for (i = 0; i < size; i++) {
 		if (i >= PAGE + r->shift && i < end)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the tests of the short path for direct reads share: which way a read took, and
- * all the ways to ask for one.
+ * Shared code of the tests of the short path for direct reads: which path a read took, and
+ * all the interfaces for reading
  */
 #ifndef TESTS_SMALL_READS_SMALL_H
 #define TESTS_SMALL_READS_SMALL_H
@@ -15,21 +15,21 @@
 /* small.c: the switch */
 void small_switch(bool on);
 
-/* small.c: which functions ran, by the hits of probes on them */
+/* small.c: which functions ran, counted by probes */
 struct hits {
-	uint64_t tried;		/* the short path, whether or not it gave up */
+	uint64_t tried;		/* the short path, including fallbacks */
 	uint64_t ordinary;	/* __iomap_dio_rw() */
 	uint64_t deferred;	/* errors of the short path, in a work queue */
 };
 
-/* Skips where there is no short path; where there is one, the first call switches it on. */
+/* Skips without a short path; otherwise the first call switches it on. */
 struct hits hits(void);
 struct hits hits_since(struct hits before);
 
 enum path {
 	BUFFERED,		/* no direct I/O at all */
 	SHORT,
-	LONG,			/* without a look at the short path */
+	LONG,			/* without trying the short path */
 	FELL_BACK,		/* the short path gave up, with nothing done */
 	REFUSED,		/* the short path found an error */
 };
@@ -38,10 +38,10 @@ void expect_path_at(const char *file, int line, struct hits since, enum path pat
 		    unsigned int reads);
 #define expect_path(...)	expect_path_at(__FILE__, __LINE__, __VA_ARGS__)
 
-/* small.c: ways to read */
+/* small.c: interfaces for reading */
 enum way {
 	SYNC,
-	VECTORS,		/* of 512 bytes, each in a page of its own */
+	VECTORS,		/* of 512 bytes, each in its own page */
 	AIO,
 	URING,
 	URING_FIXED,		/* registered memory and file */
@@ -57,9 +57,9 @@ ssize_t read_by(enum way way, int fd, void *memory, size_t length, uint64_t posi
 void aio_wait(aio_context_t context, unsigned int count, struct io_event *events);
 
 /*
- * Reads by every way, with the switch on and off, to memory that begins @shift bytes
- * into a page: the result has to be @result and the content @content, the memory around
- * untouched, and the path @path with the switch on and the ordinary one with it off.
+ * Reads through every interface, with the switch on and off, to memory that begins @shift
+ * bytes into a page. The result must be @result and the content @content, the adjacent
+ * memory unchanged, and the path @path with the switch on and the ordinary one with it off.
  */
 struct reading {
 	int fd;
@@ -76,15 +76,15 @@ void read_all_ways_at(const char *file, int line, const struct reading *reading)
 						 &(struct reading){ __VA_ARGS__ })
 
 /*
- * Sends reads of the first @count blocks of a file; ring_result() gives each one's number
+ * Submits reads of the first @count blocks of a file; ring_result() returns the block number
  * as user data.
  */
 void blocks_send(struct io_uring *ring, int fd, void *memory, unsigned int count);
 
-/* disk.c: the second disk, by way of dm.h */
+/* disk.c: the second disk, through dm.h */
 void disk_begin(void);				/* test_fs() on it, mounted at "mnt" */
 void disk_end(void);
-void disk_unmount(void);			/* what fs_mount() mounted */
+void disk_unmount(void);			/* mounted by fs_mount() */
 void disk_fail_reads(void);			/* all of them, writes are done */
 void disk_slow(unsigned int ms);		/* every read takes that long; 0: none */
 const char *test_fs(void);			/* ext4 or xfs, as the guest has, or skip */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The switch takes what a switch takes, also while reads are under way. */
+/* The switch accepts boolean values, also while reads are in flight. */
 #include <pthread.h>
 
 #include "small.h"

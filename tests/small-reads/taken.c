@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A read of at most one block, at any sector and into any memory that the disk can
- * reach, takes the short path, whatever the size of blocks. timeout=300
+ * address, takes the short path, for any block size. timeout=300
  */
 #include <sys/statvfs.h>
 
@@ -34,7 +34,7 @@ static void small_reads(const char *path)
 	free(content);
 }
 
-/* read() goes on where the one before it ended. */
+/* read() continues where the previous one ended. */
 static void file_position(const char *path)
 {
 	char *memory = allocate(PAGE);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A small file system that is almost full, so that freed blocks are used again at once
+ * A small file system that is almost full, so that freed blocks are reused at once
  */
 #include <sys/mount.h>
 #include <sys/statvfs.h>

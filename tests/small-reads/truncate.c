@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Blocks are not taken from a file while they are being read: truncate and hole punching
- * return when the reads in flight have come back, with the data there was. timeout=300
+ * Blocks are not freed while they are being read: truncate and hole punching return after the
+ * reads in flight have completed with the old data. timeout=300
  */
 #include "small.h"
 
@@ -31,7 +31,7 @@ static void take_away(bool punch)
 		expect(ring_result(&ring, NULL), BLOCK);
 	pattern_check(memory, 0, LENGTH, 1);
 
-	/* And now they are gone. */
+	/* Now the blocks are gone. */
 	expect(read_by(SYNC, file, memory, BLOCK, 0), punch ? BLOCK : 0);
 	if (punch)
 		zero_check(memory, BLOCK);

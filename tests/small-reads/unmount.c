@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A process that goes, and its file system after it, while reads are in flight: good
- * ones, and such as fail. timeout=300
+ * A process exits, and its file system is unmounted, while reads are in flight, successful
+ * and failing ones. timeout=300
  */
 #include <signal.h>
 #include <sys/mount.h>
@@ -11,7 +11,7 @@
 
 #define DEPTH	32
 
-/* Never returns; the reads it started are still to come back. */
+/* Does not return; its reads are still in flight. */
 static void leave_in_flight(int ready)
 {
 	int file = file_open("mnt/data", O_RDONLY | O_DIRECT);
@@ -54,7 +54,7 @@ static void unmount_behind(bool fail_them)
 	expect_path(hits_since(before), SHORT, DEPTH);
 	disk_slow(0);
 
-	/* What the file system has to say afterwards, it can. */
+	/* The file system still works afterwards. */
 	fs_mount(DM_PATH, test_fs(), NULL);
 }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * A QEMU plugin that counts the instructions of each block of guest code, within
- * the windows that a program in the guest opens and closes.
+ * windows that a program in the guest opens and closes.
  *
- * A window opens and closes with an instruction that does nothing: the eight-byte
- * no-op whose displacement is the text "DIO" and a letter for the kind of window, or
- * 0 to close it. The counts of all windows so far are written whenever one closes:
- * lines of a kind, an address and a number. Address 0 stands for the number of
- * windows of that kind.
+ * The program opens and closes a window with an eight-byte no-op whose displacement
+ * is the text "DIO" and a letter for the kind of window, or 0 to close it. Whenever
+ * a window closes, the counts of all windows so far are written: lines of a kind, an
+ * address and a number. The number for address 0 is the number of windows of that
+ * kind.
  *
- * QEMU 7.2 comes without the header of its plugin interface. What is declared here
- * is the part of version 1 that is used, see docs/devel/tcg-plugins.rst there.
+ * QEMU 7.2 does not ship the header of its plugin interface. The declarations below
+ * are the part of version 1 that is used, see QEMU's docs/devel/tcg-plugins.rst.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Debian packages that are not to be installed, from the mirror this machine already uses.
+"""Download Debian packages without installing them, from the mirror this machine is configured with.
 
-A private apt directory keeps the machine's own package lists and state as they are.
+A private apt directory leaves the machine's own package lists and state unchanged.
 """
 
 import re
@@ -15,7 +15,7 @@ DEBIAN_RELEASES = {"bookworm", "trixie", "stable", "oldstable"}
 
 
 class Source:
-    """One configured Debian archive: where it is and what it is signed with."""
+    """One configured Debian archive: its URI and its signing key."""
 
     def __init__(self, uri, suite, signed_by):
         self.uri = uri
@@ -28,7 +28,7 @@ class Source:
 
 
 def signed_by(entry):
-    """The keyring named in a sources entry, given as apt names it: FILE:NUMBER."""
+    """The keyring of a sources entry, named as apt names the entry: FILE:NUMBER."""
     path, _, number = entry.rpartition(":")
     try:
         text = open(path).read()
@@ -75,7 +75,7 @@ class Archive:
                         f"Dir::State::lists={self.root}/lists",
                         f"Dir::Cache={self.root}/cache",
                         "APT::Get::List-Cleanup=0",
-                        # An unprivileged download user cannot write into the cache of this one.
+                        # apt's unprivileged download user cannot write into this user's cache.
                         "APT::Sandbox::User=root"):
             self.options += ["-o", setting]
         say(f"reading package lists for {name}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Build a kernel from configuration fragments, once for each change of them or of the source."""
+"""Build a kernel from configuration fragments; rebuild it when they or the source change."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ STAMP = "dmabuf-dio.stamp"
 
 
 def ensure(name, tree, fragments):
-    """The build directory of kernel `name`, with vmlinux and what modules need."""
+    """The build directory of kernel `name`, with vmlinux and the files that module builds need."""
     directory = cache(f"build-{name}{tree.label}")
     paths = [VM / "configs" / fragment for fragment in fragments]
     digest = hashlib.sha256(tree.identity.encode())
@@ -33,8 +33,8 @@ def ensure(name, tree, fragments):
 
 
 def make(source, directory):
-    """With ccache, if that is installed: the kernels have much in common, and a cache that was
-    deleted is soon full again."""
+    """Use ccache if it is installed: the kernels have much in common, and rebuilding after a deleted
+    cache is fast."""
     command = ["make", "-C", source, f"O={directory}"]
     return [*command, "CC=ccache gcc"] if shutil.which("ccache") else command
 
@@ -64,7 +64,7 @@ def options(path):
 
 
 def check(config, fragments):
-    """Kconfig drops an option silently when a dependency is missing; we do not."""
+    """Kconfig silently drops an option whose dependency is missing; fail instead."""
     wanted = {}
     for fragment in fragments:
         wanted |= options(fragment)
@@ -72,7 +72,7 @@ def check(config, fragments):
     wrong = [f"  {name}={value} became {got.get(name, 'n')}"
              for name, value in wanted.items() if got.get(name, "n") != value]
     if wrong:
-        raise Failure("the kernel configuration does not take these options:\n" + "\n".join(wrong))
+        raise Failure("these options have no effect in the kernel configuration:\n" + "\n".join(wrong))
 
 
 def compile_kernel(name, source, directory):
@@ -80,5 +80,5 @@ def compile_kernel(name, source, directory):
     log = directory / "build.log"
     log.unlink(missing_ok=True)
     say(f"building Linux {name} with {jobs} jobs, log: {log}")
-    # QEMU starts vmlinux itself: nobody needs a compressed image.
+    # QEMU boots vmlinux directly, so no compressed image is needed.
     run_logged(f"Linux {name}", [*make(source, directory), f"-j{jobs}", "vmlinux", "modules"], log)

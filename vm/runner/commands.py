@@ -11,7 +11,7 @@ from .messages import Failure, Progress
 
 def need(program):
     """The full path of a program that a Debian package provides."""
-    # Administrators' directories are missing from an ordinary user's PATH.
+    # The sbin directories are missing from an ordinary user's PATH.
     path = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
     found = shutil.which(program, path=path)
     if not found:
@@ -20,13 +20,13 @@ def need(program):
 
 
 def environment():
-    """Without what an outer `make` hands to inner ones: kernel builds are not part of it."""
+    """The environment without the variables that `make` passes to sub-makes: kernel builds are independent."""
     return {name: value for name, value in os.environ.items()
             if name not in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL")}
 
 
 def run(arguments, **options):
-    """Run quietly; on failure show what it said."""
+    """Run without output; on failure show it."""
     arguments = [need(arguments[0]), *map(str, arguments[1:])]
     result = subprocess.run(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             text=True, errors="replace", env=environment(), **options)
@@ -37,11 +37,11 @@ def run(arguments, **options):
 
 
 def run_logged(what, arguments, log, **options):
-    """Run something long: its output goes to `log`, a line of it to the user now and then."""
+    """Run a long command: its output goes to `log`, and occasional lines of it to the user."""
     progress = Progress(what)
     tail = collections.deque(maxlen=25)
     with open(log, "a") as file:
-        # It ends with us: an orphan would disturb whoever builds in the same place next.
+        # Kill it when we exit: an orphan would disturb the next build in the same directory.
         arguments = [need("setpriv"), "--pdeathsig", "TERM",
                      need(arguments[0]), *map(str, arguments[1:])]
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -52,5 +52,5 @@ def run_logged(what, arguments, log, **options):
                 tail.append(line.rstrip())
                 progress.update(line.strip()[:60])
     if process.returncode:
-        raise Failure(f"{what} failed, log: {log}, its end:\n" + "\n".join(tail))
+        raise Failure(f"{what} failed, log: {log}, last lines:\n" + "\n".join(tail))
     progress.done()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""A directory for one run with its disk images: sparse, freshly formatted, gone afterwards."""
+"""A directory for the disk images of one run: sparse, freshly formatted, deleted afterwards."""
 
 import contextlib
 import fcntl
@@ -12,7 +12,7 @@ from .commands import run
 from .paths import cache, lock
 
 FORMAT = {
-    # The image reads as zeros: nothing to write or discard for an empty file system.
+    # The image reads as zeros, so mkfs need not discard or zero anything.
     "ext4": ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,assume_storage_prezeroed=1"],
     "xfs": ["mkfs.xfs", "-q", "-f", "-K"],
     "f2fs": ["mkfs.f2fs", "-q", "-f", "-t", "0"],
@@ -22,7 +22,7 @@ GIB = 1 << 30
 
 @contextlib.contextmanager
 def run_directory():
-    """A directory on the cache's file system, which unlike /tmp has room and O_DIRECT."""
+    """A directory on the cache's file system, which unlike /tmp has space and supports O_DIRECT."""
     parent = cache("run", "x").parent
     with lock("run-directories"):
         remove_stale(parent)
@@ -37,7 +37,7 @@ def run_directory():
 
 
 def remove_stale(parent):
-    """Runners that were killed leave their directory behind, but not the lock on it."""
+    """Delete directories of killed runners: these are not locked any more."""
     for path in parent.iterdir():
         try:
             descriptor = os.open(path, os.O_RDONLY)
@@ -53,7 +53,7 @@ def remove_stale(parent):
 
 
 def raw_names(count):
-    """Of the disks without a file system: what the guest knows them by, too."""
+    """Names of the disks without a file system, also their serial numbers in the guest."""
     return ["raw", *(f"raw{number}" for number in range(2, count + 1))]
 
 
@@ -65,7 +65,7 @@ def create(path, gib, file_system=None):
 
 
 def direct(path):
-    """Whether the host's file system lets an image be used without the host's page cache."""
+    """Whether an image can be used without the host's page cache."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_DIRECT))
         return True

@@ -18,7 +18,7 @@ BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
 def run(options):
-    # Leave through the cleanup when told to stop.
+    # Clean up on SIGTERM.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     kernel = kernels.ensure(options.kernel)
     module_directory, own_modules = prepare_modules(options, kernel)
@@ -50,12 +50,12 @@ def prepare_modules(options, kernel):
         return modules.directory(kernel), []
     directory, built = modules.ensure(kernel)
     if not built:
-        say("kernel/module has no Kbuild yet: running without the module")
+        say("kernel/module has no Kbuild: running without the module")
     return directory, built
 
 
 def boot(options, kernel, directory, log, terminal):
-    """What the guest reported, and what QEMU had to say."""
+    """Run the guest. Returns its outcome and QEMU's error output."""
     ports = {name: streams.pair() for name in
              (["terminal"] if terminal else []) + ["status", "out", "err"]}
     ours = {name: pair[0] for name, pair in ports.items()}
@@ -82,7 +82,7 @@ def boot(options, kernel, directory, log, terminal):
 
 
 def conclude(options, outcome, log, qemu_errors):
-    """The exit status, with an explanation where it is not the command's."""
+    """The exit status; if it is not the command's, also print the reason."""
     if outcome.broken_pipe:
         return BROKEN_PIPE
     lines = log.read_text(errors="replace").replace("\r", "").splitlines() if log.exists() else []
@@ -108,11 +108,11 @@ def conclude(options, outcome, log, qemu_errors):
 
 def why_died(options, outcome, lines):
     if outcome.timed_out:
-        return f"the guest has not finished within {options.timeout} s (--timeout); its last messages:"
+        return f"the guest did not finish within {options.timeout} s (--timeout); its last messages:"
     if any("Kernel panic" in line for line in lines):
         return "the guest's kernel panicked"
     if outcome.stuck:
-        return "the guest did not go on after the kernel's Oops"
+        return "the guest did not continue after a kernel Oops"
     if not lines:
         return "the guest did not start"
     return "the guest ended before the command did; its last messages:"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The initial file system of a guest: busybox, our scripts, the modules needed to see a disk."""
+"""The initramfs of a guest: busybox, our scripts, and the modules needed to access a disk."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from .paths import VM
 
 
 class Cpio:
-    """A cpio archive in the "newc" format, the one the kernel unpacks."""
+    """A cpio archive in the "newc" format, which the kernel unpacks."""
 
     def __init__(self):
         self.parts = []
@@ -37,8 +37,8 @@ class Cpio:
 
 
 def write(path, boot_modules, job):
-    """`boot_modules` are pairs of a module file and whether it may fail to load; `job` maps names to texts, found
-    by the guest in /job."""
+    """`boot_modules` are pairs of a module file and whether it may fail to load. `job` maps file names to
+    contents; the guest finds the files in /job."""
     archive = Cpio()
     for name in ("bin", "dev", "proc", "sys", "job", "modules"):
         archive.directory(name)

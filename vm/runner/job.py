@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What the guest is told: the command, its environment, what to load, what to show."""
+"""The guest's job: the command, its environment, modules to load, host directories to show."""
 
 import os
 import re
@@ -11,16 +11,16 @@ from .commands import need
 from .messages import Failure
 from .paths import REPO, cache
 
-# Fresh and writable in the guest; what the host has there is hidden.
+# Empty and writable in the guest; the host's content is hidden.
 SCRATCH = ["/tmp", "/run", "/var/tmp", "/mnt", "/dev"]
-# Belong to the host's session, not to the command.
+# Variables of the host's session that the command should not inherit.
 DROPPED = {"PWD", "OLDPWD", "SHLVL", "_", "TMPDIR", "TEMP", "TMP", "XDG_RUNTIME_DIR",
            "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"}
 
 
 def boot_modules(options, kernel, own_modules):
-    """The kernel's own modules to be loaded before the command starts: pairs of a file
-    and whether the guest can do without it."""
+    """The kernel's own modules to load before the command starts: pairs of a file and whether it is
+    optional."""
     if kernel.root is None:
         return []
     disk = "nvme" if options.device == "nvme" else "virtio_blk"
@@ -53,9 +53,9 @@ def settings(options, kernel, loaded_first, terminal_size):
                                  for module, optional in loaded_first),
         "scratch_directories": " ".join(path for path in SCRATCH if path != "/dev"),
         "file_system": options.fs,
-        # QEMU 7.2's NVMe device loses the news of a completion now and then; Linux looks for
-        # itself when the time is up. Under --icount idle time is skipped, so that by the
-        # guest's clock a disk may take hours.
+        # QEMU 7.2's NVMe device occasionally loses a completion interrupt; Linux checks
+        # for it after the I/O timeout. Under --icount idle time is skipped, so by the guest's
+        # clock a disk may take hours.
         "raw_disks": " ".join(disks.raw_names(options.raw_disks)),
         "disk_timeout_ms": "100000000" if options.icount else "10000",
         "terminal": "rows {1} cols {0}".format(*terminal_size) if terminal_size else "",
@@ -67,7 +67,7 @@ def settings(options, kernel, loaded_first, terminal_size):
 
 
 def resolve(command):
-    """The command runs elsewhere: a path relative to here would not be found there."""
+    """Make a relative path absolute: the command runs in a different directory."""
     first = command[0]
     if "/" in first and not first.startswith("/") and Path(first).exists():
         return [str(Path(first).absolute()), *command[1:]]
@@ -96,7 +96,7 @@ def command_script(options, kernel, module_directory, command):
 
 
 def visible(kernel, command):
-    """Directories the command may need that the guest's scratch directories would hide."""
+    """Directories that the command may need but the guest's scratch directories would hide."""
     candidates = [str(REPO), str(cache("run").parent), os.getcwd(), str(kernel.build_dir)]
     candidates += os.environ.get("PATH", "").split(":")
     if command[0].startswith("/"):
@@ -111,7 +111,7 @@ def visible(kernel, command):
 
 
 def put_lines(paths):
-    """Name and real path of each file to be copied; a message now beats one from the guest."""
+    """Name and real path of each file to copy. Checked here, because an error in the guest comes late."""
     found = []
     for path in paths:
         if not os.path.isfile(path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What makes the headers of a Debian kernel usable on a machine that is older than that kernel."""
+"""Make the headers of a Debian kernel usable on a machine older than that kernel."""
 
 import re
 import shutil
@@ -9,16 +9,16 @@ from . import archive
 from .commands import need, run
 from .paths import cache
 
-# What the programs of linux-kbuild are linked against, with what that needs itself.
+# The libraries that linux-kbuild's programs need, with their dependencies
 LIBRARIES = ["libc6", "libelf1t64", "libzstd1", "zlib1g"]
-# Options of the compiler that a configuration may have and that an older compiler lacks.
+# Compiler options that a configuration may use and an older compiler lacks
 COMPILER_OPTIONS = {"CC_HAS_MIN_FUNCTION_ALIGNMENT": "-fmin-function-alignment=16"}
 
 
 def adapt(partial, target, release, version):
     headers = partial / "usr/src" / f"linux-headers-{release}"
     choose_compiler(headers)
-    # Types for BPF: they take a pahole as new as the kernel, and no guest asks a module for them.
+    # BTF needs a pahole as new as the kernel, and no guest uses it for modules.
     (headers / "vmlinux").unlink(missing_ok=True)
     programs = [path for path in sorted((partial / "usr/lib" / f"linux-kbuild-{version}").rglob("*"))
                 if too_new(path)]
@@ -27,7 +27,7 @@ def adapt(partial, target, release, version):
 
 
 def choose_compiler(headers):
-    """Debian's compiler, or the machine's if that is not there."""
+    """Use Debian's compiler version, or the default gcc if that is not installed."""
     variables = headers / ".kernelvariables"
     text = variables.read_text()
     compiler = re.search(r"\$\(CROSS_COMPILE\)(gcc-\d+)$", text, re.M)[1]
@@ -44,7 +44,7 @@ def choose_compiler(headers):
 
 
 def too_new(path):
-    """Whether a program does not run with the C library of this machine."""
+    """Whether a program needs newer libraries than this machine has."""
     if not path.is_file() or path.is_symlink() or path.open("rb").read(4) != b"\x7fELF":
         return False
     result = subprocess.run([need("ldd"), path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -53,9 +53,9 @@ def too_new(path):
 
 
 def give_libraries(programs, partial, target):
-    """Programs start with the loader and the libraries that they were built for, 4 MB. The other way,
-    to build them from the kernel's source, takes 170 MB and the libraries' headers, and gives programs
-    that differ from what Debian's users have."""
+    """Run the programs with the loader and libraries they were built for, 4 MB. Building them from the
+    kernel source instead would take 170 MB and the libraries' headers, and the programs would differ
+    from Debian's."""
     downloads = cache("deb", f"{target.name}-libraries")
     libraries = partial / "libraries"
     for package in archive.backports("trixie").download(LIBRARIES, downloads):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Find what is wrong in a kernel log."""
+"""Find problems in a kernel log."""
 
 import pathlib
 import re
@@ -25,7 +25,7 @@ def is_problem(line):
 
 
 def reports(lines):
-    """Each problem with what the kernel says about it."""
+    """Each problem with the lines that belong to it."""
     found = []
     number = 0
     while number < len(lines):

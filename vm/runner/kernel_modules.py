@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Which of a kernel's own modules a guest has to load first, in which order, unpacked."""
+"""The modules of a kernel that a guest loads first: in order, and decompressed."""
 
 import lzma
 import os
@@ -37,14 +37,14 @@ class Tree:
                          (self.root / "modules.builtin").read_text().split()}
 
     def lines(self, file, words):
-        """Lines of a file that have the given number of words."""
+        """The lines of a file with the given number of words."""
         for line in (self.root / file).read_text().splitlines():
             if len(parts := line.split()) == words:
                 yield parts
 
     def in_order(self, names):
-        """The modules with all they need, each after what it needs itself: pairs of a
-        file and whether the guest can do without it."""
+        """The modules and their dependencies, each after its own dependencies: pairs of a
+        file and whether it is optional."""
         ordered = {}
 
         def add(name, optional):
@@ -64,18 +64,18 @@ class Tree:
         return [(self.unpacked(name), optional) for name, optional in ordered.items()]
 
     def variants(self, name):
-        """The modules that a name, perhaps of a service, stands for."""
+        """The modules that a name or alias stands for."""
         return [name] if name in self.paths else self.aliases.get(name, [])
 
     def unpacked(self, name):
-        """The file of a module as the kernel's loader wants it."""
+        """The file of a module, decompressed for the kernel's loader."""
         path = self.paths[name]
         if path.suffix != ".xz":
             return path
         target = self.root / "unpacked" / path.stem
         if not target.exists():
             target.parent.mkdir(exist_ok=True)
-            # Two runners may do this at once; the last rename wins and both are right.
+            # Two runners may do this at once; both produce the same file.
             partial = target.with_name(f"{target.name}.{os.getpid()}")
             partial.write_bytes(lzma.decompress(path.read_bytes()))
             partial.rename(target)
@@ -83,7 +83,7 @@ class Tree:
 
 
 def needed_by(module):
-    """Names of the modules that a module file depends on, or says it wants first."""
+    """Names of the modules that a module file depends on, hard or soft."""
     depends = run(["modinfo", "-F", "depends", module]).strip().split(",")
     wants = run(["modinfo", "-F", "softdep", module]).removeprefix("pre:").split()
     return [name for name in [*depends, *wants] if name]

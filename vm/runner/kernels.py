@@ -16,15 +16,15 @@ from .source import LINUX_6_12, LINUX_7_3, Source
 class Kernel:
     name: str
     release: str
-    image: Path              # what QEMU boots
-    build_dir: Path          # what modules are built against (KDIR)
+    image: Path              # booted by QEMU
+    build_dir: Path          # modules are built against it (KDIR)
     root: Path | None = None  # where lib/modules/RELEASE is, if it has modules
     debug: bool = False
 
 
 @dataclass
 class Recipe:
-    """How a kernel is built: from which source, with which parts of a configuration."""
+    """How a kernel is built: its source and its configuration fragments."""
     source: Source | Series
     fragments: list
 
@@ -32,7 +32,7 @@ class Recipe:
 BUILT = {
     "6.12-series": Recipe(SERIES_6_12, ["guest.config", "6.12.config"]),
     "6.12-series-debug": Recipe(SERIES_6_12, ["guest.config", "6.12.config", "debug.config"]),
-    # In the configuration of 7.3-series: what the patches are measured against.
+    # With the configuration of 7.3-series: the baseline for measuring the patches
     "7.3-plain": Recipe(LINUX_7_3, ["guest.config", "7.3.config"]),
     "7.3-debug": Recipe(LINUX_7_3, ["guest.config", "7.3.config", "debug.config"]),
     "7.3-series": Recipe(SERIES_7_3, ["guest.config", "7.3.config", "series.config"]),
@@ -40,18 +40,18 @@ BUILT = {
                                ["guest.config", "7.3.config", "series.config", "remote.config",
                                 "debug.config"]),
 }
-# What Debian built them of
+# The sources of Debian's builds
 PREBUILT_OF = {"6.12": LINUX_6_12, "7.3": LINUX_7_3}
 NAMES = sorted([*PREBUILT, *BUILT])
 
 
 def source(name):
-    """Where the source of that kernel comes from: of Debian's prebuilt one, what it was built of."""
+    """The source of that kernel; for a prebuilt kernel, the one that Debian built it from."""
     return BUILT[name].source if name in BUILT else PREBUILT_OF[name or "7.3"]
 
 
 def ensure(name):
-    """The kernel of that name, fetched or built if it is not in the cache."""
+    """The kernel of that name, downloaded or built if it is not in the cache."""
     if name in PREBUILT:
         return debian(name)
     if name not in BUILT:

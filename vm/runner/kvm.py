@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Whether hardware virtualisation really starts a guest here.
+"""Whether hardware virtualisation works here.
 
-/dev/kvm may be there and yet fail at the first ordinary kernel (nested or partial
-virtualisation), so a kernel is started once per boot of the host and the answer kept.
+/dev/kvm may exist and still fail to boot an ordinary kernel (nested or partial
+virtualisation), so a kernel is booted once per boot of the host and the result is kept.
 """
 
 import os
@@ -29,7 +29,7 @@ def works(image):
 
 
 def starts(image):
-    """Without a root file system a kernel that runs ends in a panic, and QEMU with it."""
+    """Boot without a root file system: a working kernel panics, which ends QEMU."""
     command = [need("qemu-system-x86_64"), "-accel", "kvm", "-cpu", "host", "-m", "512",
                "-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none",
                "-no-reboot", "-serial", "stdio", "-kernel", str(image),

@@ -6,11 +6,11 @@ from .commands import need
 
 KERNEL_ARGUMENTS = [
     "console=ttyS0", "loglevel=7", "panic=-1", "printk.devkmsg=on",
-    # The emulated clock and processor need no checks, and nobody attacks this guest.
+    # The emulated clock and processor need no checks, and no attack on the guest is expected.
     "tsc=reliable", "no_timer_check", "i8042.nokbd", "i8042.noaux", "random.trust_cpu=on", "mitigations=off",
-    # The same layout in every run, so that addresses in logs can be compared.
+    # The same layout in every run makes addresses in logs comparable.
     "nokaslr",
-    # A busy host makes an emulated guest stand still for seconds.
+    # On a busy host an emulated guest may stall for seconds.
     "rcupdate.rcu_cpu_stall_timeout=120", "watchdog_thresh=60",
 ]
 
@@ -18,7 +18,7 @@ KERNEL_ARGUMENTS = [
 def command(options, kernel, directory, initramfs, log, channels):
     """`channels` maps the names of output ports to connected sockets of ours."""
     arguments = [
-        # QEMU goes when we do, however we end.
+        # Kill QEMU when we exit for any reason.
         need("setpriv"), "--pdeathsig", "KILL",
         need("qemu-system-x86_64"), "-nodefaults", "-no-user-config", "-display", "none",
         "-no-reboot", "-machine", "q35", "-m", str(options.memory),
@@ -28,7 +28,7 @@ def command(options, kernel, directory, initramfs, log, channels):
         "-serial", f"file:{log}",
     ]
     if options.iommu:
-        # Before the devices that it is to stand in front of.
+        # Must precede the devices behind it.
         arguments += ["-device", "intel-iommu,intremap=off"]
     arguments += host_files()
     if options.share:
@@ -44,8 +44,8 @@ def command(options, kernel, directory, initramfs, log, channels):
 
 
 def processor(options, kernel):
-    # Without ERMS the kernel copies and clears by plain moves: emulated string instructions
-    # count as one however long, and clearing a page by one can take forever.
+    # Without ERMS the kernel copies and clears with plain moves. An emulated string instruction
+    # counts as one whatever its length, and clearing a page with one can take very long.
     emulated = ["-cpu", "max,erms=off,fsrm=off"]
     if options.icount:
         return ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off",
@@ -53,28 +53,28 @@ def processor(options, kernel):
     if kvm.works(kernel.image):
         return ["-accel", "kvm", "-cpu", "host", "-smp", str(options.cpus)]
     # One thread for all processors: with one each, QEMU 7.2 lets a processor run code that
-    # another has just patched, and now and then the kernel dies of a breakpoint while booting.
+    # another has just patched, and the kernel occasionally dies of a breakpoint while booting.
     return ["-accel", "tcg,thread=single", *emulated, "-smp", str(options.cpus)]
 
 
 def kernel_arguments(options, kernel):
     arguments = list(KERNEL_ARGUMENTS)
     if kernel.debug:
-        # The allocator's per-CPU arrays keep pointers to what they gave out, and kmemleak
-        # takes those for references: with checks on, the allocator does without the arrays.
+        # The allocator's per-CPU arrays keep pointers to allocated objects, and kmemleak treats
+        # these as references. With debug checks on, the allocator does not use the arrays.
         arguments += ["slab_debug=F"]
     if options.iommu:
-        # Strict: what is unmapped cannot be reached any longer, so that a use shows.
+        # Strict: an unmapped address becomes inaccessible at once, so that its use is detected.
         arguments += ["intel_iommu=on", "iommu=nopt", "iommu.passthrough=0", "iommu.strict=1"]
     if options.icount:
-        # Idle time is skipped, so whoever waits for the host seems to wait for long.
+        # Idle time is skipped, so a wait for the host looks long to the guest.
         arguments += ["sysctl.kernel.hung_task_timeout_secs=0", "nowatchdog",
                       "rcupdate.rcu_cpu_stall_suppress=1"]
     return arguments + options.append
 
 
 def host_files():
-    """The host's root, with everything mounted below it."""
+    """The host's root, including everything mounted below it."""
     return ["-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap",
             "-device", "virtio-9p-pci,fsdev=host,mount_tag=host"]
 
@@ -103,11 +103,11 @@ def ports(channels):
 def disk(options, name, directory):
     path = directory / f"{name}.img"
     caching = "cache=none,aio=native" if disks.direct(path) else "cache=writeback,aio=threads"
-    # The disk is thrown away, so nobody waits for the host's to have it.
+    # The disk is deleted afterwards, so it need not be flushed to the host's.
     arguments = ["-drive", f"if=none,id={name},file={path},format=raw,discard=unmap,{caching},"
                            "cache.no-flush=on"]
     if options.device == "nvme":
         return [*arguments, "-device", f"nvme,drive={name},serial={name}"]
-    # Otherwise virtio devices go past the IOMMU.
+    # Otherwise virtio devices bypass the IOMMU.
     platform = ",disable-legacy=on,iommu_platform=on" if options.iommu else ""
     return [*arguments, "-device", f"virtio-blk-pci,drive={name},serial={name}{platform}"]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What the runner says. Always on stderr: stdout belongs to the command in the guest."""
+"""Messages of the runner, always on stderr: stdout belongs to the command in the guest."""
 
 import sys
 import time
 
 
 class Failure(Exception):
-    """Something the user has to know; printed without a traceback."""
+    """An error for the user, printed without a traceback."""
 
 
 def say(text):
@@ -14,7 +14,7 @@ def say(text):
 
 
 class Progress:
-    """One line per few seconds while something long is under way."""
+    """Prints a line every few seconds during a long operation."""
 
     def __init__(self, what, interval=10.0):
         self.what = what

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Build the project's kernel modules for a guest kernel, out of a copy of their sources.
+"""Build the project's kernel modules for a guest kernel, from a copy of their sources.
 
-kbuild writes beside the sources; with a copy per kernel, builds for different kernels do
-not mix and a second build does only what changed.
+kbuild writes its outputs beside the sources. A copy per kernel keeps builds for different
+kernels apart and makes rebuilds incremental.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from .paths import REPO, lock
 
 MAIN = "module"
 BUILT = re.compile(r".*\.(o|ko|mod|mod\.c|a|order|symvers|cmd)$|\..*\.cmd$|\.tmp_.*|modules\.order|Module\.symvers")
-# Said about every module on Debian's headers, and nothing to act on.
+# Printed for every module on Debian's headers, and harmless.
 NOISE = re.compile(r"Skipping BTF generation|the compiler differs from the one|"
                    r"pahole version differs|The kernel was built (by|with):|You are using:")
 
@@ -28,8 +28,8 @@ def directory(kernel):
 
 
 def ensure(kernel):
-    """The directory with the .ko files, and their paths in the order to load them.
-    An empty list where there are no sources yet."""
+    """The directory with the .ko files, and their paths in load order.
+    The list is empty if there are no sources."""
     target = directory(kernel)
     folders = [MAIN] + sorted(f"sim/{path.name}" for path in (REPO / "kernel/sim").glob("*"))
     folders = [folder for folder in folders if (REPO / "kernel" / folder / "Kbuild").exists()]
@@ -52,7 +52,7 @@ def sources(folder):
 
 
 def state(kernel, folders):
-    """What a build depends on: the kernel's build and every source file."""
+    """The inputs of a build: the kernel's build and every source file."""
     files = {}
     for folder in folders:
         for name in sources(folder):
@@ -71,7 +71,7 @@ def make(kernel, target, folders, wanted, record):
     if previous.get("kernel") != wanted["kernel"]:
         shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True, exist_ok=True)
-    # Kept from here on so that a failed build does not count as one that is up to date.
+    # Written now, so that a failed build does not count as up to date.
     record.write_text(json.dumps({"kernel": wanted["kernel"], "files": {}}))
     copy = target / "src"
     synchronise(copy, wanted["files"])
@@ -88,7 +88,7 @@ def make(kernel, target, folders, wanted, record):
 
 
 def synchronise(copy, files):
-    """Bring the copy up to date, with the times of the originals, which make compares."""
+    """Update the copy; keep the originals' timestamps, which make compares."""
     for name, (changed, size) in files.items():
         path = copy / name
         if path.exists():
@@ -120,7 +120,7 @@ def build(kernel, copy, folder):
                             errors="replace", env=environment())
     for line in result.stdout.splitlines():
         if not NOISE.search(line):
-            # Warnings are to be read where the sources are edited.
+            # Show the paths of the original sources in warnings.
             print(line.replace(f"{copy}/", "kernel/"), file=sys.stderr)
     if result.returncode:
         raise Failure(f"kernel/{folder} does not build for Linux {kernel.name}")

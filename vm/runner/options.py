@@ -19,8 +19,8 @@ DMABUF_DIO_RAW_DISKS (all of them), DMABUF_DIO_DATA_DISK, DMABUF_DIO_KERNEL,
 DMABUF_DIO_FS, DMABUF_DIO_DEVICE, DMABUF_DIO_MODULE_DIR, DMABUF_DIO_REPO,
 and with --icount DMABUF_DIO_ICOUNT.
 
-exit status: the command's (128+n for signal n); 2 wrong options; 97 no guest to start;
-98 the guest died, hung or ran into the time limit, 99 the kernel log shows a problem.
+exit status: the command's (128+n for signal n); 2 wrong options; 97 no guest could be started;
+98 the guest died, hung or reached the time limit; 99 the kernel log shows a problem.
 """
 
 
@@ -35,12 +35,12 @@ def parse(arguments):
     add("--fs", choices=["ext4", "xfs", "f2fs"], default="ext4",
         help="file system on /mnt/data (default: ext4)")
     add("--device", choices=["nvme", "virtio"], default="nvme",
-        help="what the disks are (default: nvme)")
-    add("--iommu", action="store_true", help="an Intel IOMMU that translates for every device")
+        help="type of the disks (default: nvme)")
+    add("--iommu", action="store_true", help="add an Intel IOMMU that translates for every device")
     add("--icount", action="store_true",
-        help="one processor on which CPU time in ns is the number of instructions")
+        help="use one processor, on which CPU time in ns is the number of instructions")
     add("--profile", metavar="FILE",
-        help="with --icount: write to FILE which functions the instructions were of")
+        help="with --icount: write the instructions per function to FILE")
     add("--memory", type=positive, default=2048, metavar="MIB", help="default: 2048")
     add("--cpus", type=positive, metavar="N", help="default: 2, or 1 where the host has one")
     add("--disk", type=positive, default=12, metavar="GIB",
@@ -52,11 +52,11 @@ def parse(arguments):
     add("--append", action="append", default=[], metavar="ARGUMENTS",
         help="further kernel arguments, may be repeated")
     add("--put", action="append", default=[], metavar="FILE",
-        help="copy a file of this machine to /mnt/data first, may be repeated")
+        help="copy a file from this machine to /mnt/data first, may be repeated")
     add("--share", action="store_true",
-        help="a folder of this machine, gone afterwards, that the guest can mount and write: the "
+        help="provide a temporary folder of this machine that the guest can mount and write, as the "
              "9p device 'share'")
-    add("--no-module", action="store_true", help="neither build nor load the project's modules")
+    add("--no-module", action="store_true", help="do not build or load the project's modules")
     add("--timeout", type=positive, default=3600, metavar="SECONDS",
         help="give up after this time (default: 3600)")
     add("--kernel-log", metavar="FILE", help="keep the kernel log in FILE")

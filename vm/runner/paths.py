@@ -21,7 +21,7 @@ def cache(*parts):
 
 @contextlib.contextmanager
 def lock(name):
-    """Held while a cache entry is made; a second runner waits and then finds it ready."""
+    """Held while a cache entry is created; a second runner waits and then finds it ready."""
     path = cache("locks", f"{name}.lock")
     with open(path, "w") as file:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Debian's prebuilt kernels with their headers, unpacked in the cache, nothing installed."""
+"""Debian's prebuilt kernels and their headers, unpacked in the cache without installing them."""
 
 import shutil
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from .paths import cache, lock
 
 @dataclass(frozen=True)
 class Prebuilt:
-    """One line of Debian kernels: which archive has it, and in which packages. A version is named as
-    in 6.12.1+deb13."""
+    """One series of Debian kernels: its archive and its packages. A version looks like
+    6.12.1+deb13."""
     archive: Callable[[], archive.Archive]
     version: str              # a regular expression
     packages: tuple[str, ...]  # the kernel and its modules, without the version
@@ -29,7 +29,7 @@ PREBUILT = {
 
 
 def ensure(name):
-    """The directory with boot/, lib/modules/ and usr/src/ of the newest kernel of that line."""
+    """The directory with boot/, lib/modules/ and usr/src/ of the newest kernel of that series."""
     target = cache(f"debian-{name}")
     with lock(target.name):
         if not target.exists():
@@ -39,7 +39,7 @@ def ensure(name):
 
 def fetch(wanted, name, target):
     packages = wanted.archive()
-    # The archive keeps kernels whose headers are gone already.
+    # The archive keeps kernels whose headers have been removed.
     found = packages.names(rf"linux-headers-{wanted.version}-{FLAVOUR}")
     kernels = set(packages.names(rf"{wanted.packages[0]}-{wanted.version}-{FLAVOUR}"))
     versions = [package.removeprefix("linux-headers-").removesuffix(f"-{FLAVOUR}") for package in found]
@@ -65,7 +65,7 @@ def fetch(wanted, name, target):
 
 
 def arrange(partial, release):
-    """Where newer packages put a kernel, to where older ones have it."""
+    """Move a kernel from its place in newer packages to that in older ones."""
     if not (partial / "lib").exists():
         (partial / "lib").symlink_to("usr/lib")
     image = partial / "lib/modules" / release / "vmlinuz"
@@ -75,7 +75,7 @@ def arrange(partial, release):
 
 
 def relocate(partial, target, release, version):
-    """The headers refer to each other by absolute path, as if installed."""
+    """Adjust the headers' absolute paths, which assume an installed package."""
     headers = partial / "usr/src" / f"linux-headers-{release}"
     makefile = headers / "Makefile"
     makefile.write_text(makefile.read_text().replace("/usr/src/", f"{target}/usr/src/"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Instructions by function, counted by a QEMU plugin in the windows that the command opens."""
+"""Instructions per function, counted by a QEMU plugin in windows that the command opens."""
 
 import bisect
 import collections
@@ -14,11 +14,11 @@ SOURCE = VM / "profile" / "instructions.c"
 KERNEL = 1 << 63
 # The windows of `dmabuf-dio-bench cost`
 KINDS = {"a": "allocation", "i": "I/O", "l": "allocation and I/O", "c": "close"}
-USER = "(user space, with what soaks up idle time)"
+USER = "(user space, including the idle thread)"
 
 
 def plugin():
-    """The plugin, built if need be."""
+    """The plugin, built if necessary."""
     library = cache("profile", "instructions.so")
     with lock("profile"):
         if not library.exists() or library.stat().st_mtime < SOURCE.stat().st_mtime:
@@ -32,9 +32,9 @@ def arguments(counts):
 
 
 def write(path, counts, kernel, log_lines):
-    """Turn the plugin's counts into tables of functions, one for each kind of window."""
+    """Convert the plugin's counts to tables of functions, one for each kind of window."""
     if not counts.exists():
-        raise Failure("--profile: the command opened no window: see vm/README.md")
+        raise Failure("--profile: the command opened no window, see vm/README.md")
     symbols = sorted(kernel_symbols(kernel) + module_symbols(log_lines))
     addresses = [address for address, _ in symbols]
     windows = {}
@@ -72,7 +72,7 @@ def print_table(file, kind, functions, windows):
 def kernel_symbols(kernel):
     vmlinux = kernel.build_dir / "vmlinux"
     if not vmlinux.exists():
-        raise Failure(f"--profile needs a kernel that is built here: {kernel.name} is not")
+        raise Failure(f"--profile needs a kernel that is built here, which {kernel.name} is not")
     listing = subprocess.run([need("nm"), vmlinux], check=True, text=True,
                              stdout=subprocess.PIPE).stdout
     words = (line.split() for line in listing.splitlines())
@@ -81,7 +81,7 @@ def kernel_symbols(kernel):
 
 
 def module_symbols(log_lines):
-    """The session writes them to the log: modules lie elsewhere in every run."""
+    """Symbols from the kernel log, written by the session because module addresses change in every run."""
     found = []
     for line in log_lines:
         _, mark, rest = line.partition("guest: symbol ")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""A kernel source with the patches of one of our series."""
+"""A kernel source with one of our patch series applied."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ class Series:
         self.name = name
 
     def patches(self):
-        """What git-am would apply, in order; the cover letter has number 0."""
+        """The patches in order, without the cover letter (number 0)."""
         return sorted(path for path in self.folder.glob("*.patch")
                       if not path.name.startswith("0000"))
 
@@ -54,7 +54,7 @@ SERIES_6_12 = Series("series-6.12", source.LINUX_6_12, "linux-series-6.12")
 
 
 def copy(path, target):
-    """By hard links where that is possible; patch(1) replaces files and does not write into them."""
+    """Copy by hard links if possible; patch(1) replaces files instead of modifying them."""
     for options in ("-al", "-a"):
         if subprocess.run(["cp", options, path, target], stderr=subprocess.PIPE).returncode == 0:
             return
@@ -74,7 +74,7 @@ def apply(patches, target):
 
 
 def keep_times(patches, old, new):
-    """What the patches change in the same way as before does not have to be built again."""
+    """Keep the timestamps of patched files whose content has not changed, to avoid rebuilding them."""
     for path in patches:
         for name in re.findall(r"^\+\+\+ b/(.*)$", path.read_text(), re.M):
             before, after = old / name, new / name

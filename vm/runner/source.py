@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Kernel sources: a tree of one's own if the environment names one, else Debian's package."""
+"""Kernel sources: the user's tree if the environment names one, else Debian's package."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ class Tree:
 
 
 class Source:
-    """One Debian package with a kernel source, and the variable that overrides it."""
+    """A Debian package with a kernel source, and the environment variable that overrides it."""
 
     def __init__(self, package, packages, override):
         self.package = package
@@ -67,11 +67,11 @@ def version(path):
                  for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL")]
         return ".".join(parts)
     except (OSError, AttributeError):
-        raise Failure(f"{path} is no kernel source: its Makefile names no version") from None
+        raise Failure(f"{path} is not a kernel source: its Makefile has no version") from None
 
 
 def own_tree(path):
-    """A tree that someone works on: built apart, and again whenever a source file changes."""
+    """The user's tree: built separately, and rebuilt whenever a source file changes."""
     number = version(path)
     newest, count = 0, 0
     for directory, _, names in os.walk(path):

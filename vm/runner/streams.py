@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Carry the guest's output to ours, live, and notice how it ends."""
+"""Forward the guest's output to ours as it arrives, and detect how the guest ends."""
 
 import os
 import queue
@@ -13,14 +13,14 @@ import tty
 
 from . import kernel_log
 
-# After an Oops the command may wait for ever for the thread that died, and so may the
-# guest when it cleans up, which takes a while in a debug guest.
+# After an Oops the command may wait forever for the thread that died, and so may the
+# guest's cleanup, which takes a while in a debug guest.
 GRACE = 30
 CLEANUP_GRACE = 180
 
 
 class Writer(threading.Thread):
-    """Writes to one of our streams. A slow reader of it must not hold up the guest, whose
+    """Writes to one of our streams in a thread. A slow reader must not block the guest, whose
     kernel would wait for the port with interrupts off."""
 
     def __init__(self, descriptor):
@@ -44,14 +44,14 @@ class Writer(threading.Thread):
 
 
 class Terminal:
-    """Our terminal, handed to the command: keys go to the guest uninterpreted."""
+    """Our terminal in raw mode: keys go to the guest uninterpreted."""
 
     def __init__(self, descriptor):
         self.descriptor = descriptor
         self.saved = termios.tcgetattr(descriptor)
 
     def __enter__(self):
-        # What has been typed already is meant for the command.
+        # Keep typed-ahead input, which is meant for the command.
         tty.setraw(self.descriptor, termios.TCSADRAIN)
 
     def __exit__(self, *_):
@@ -59,7 +59,7 @@ class Terminal:
 
 
 class LogFollower:
-    """Reads what the kernel has logged since the last look."""
+    """Follows the kernel log."""
 
     def __init__(self, path, verbose):
         self.path = path
@@ -99,7 +99,7 @@ class Outcome:
 
 
 def follow(process, channels, log, timeout, stdin=None):
-    """Until QEMU ends: pass output on, remember what the guest reports."""
+    """Forward output and collect the guest's reports until QEMU exits."""
     outcome = Outcome()
     writers = {"out": Writer(1), "err": Writer(2), "terminal": Writer(1)}
     deadline = time.monotonic() + timeout

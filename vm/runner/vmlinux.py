@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Take the kernel proper out of a compressed image.
+"""Extract vmlinux from a compressed image.
 
-QEMU can start it directly, which saves the guest the unpacking: a second under emulation.
+QEMU can boot it directly, which saves a second of decompression under emulation.
 """
 
 import subprocess
@@ -28,11 +28,11 @@ def unpack(image):
     for magic, program in ((ZSTD, "zstd"), (XZ, "xz")):
         start = image.find(magic)
         while start >= 0:
-            # What follows the compressed kernel makes the program complain at the end.
+            # The program reports an error for the data after the compressed kernel.
             kernel = subprocess.run([need(program), "-dcq"], input=image[start:],
                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                     check=False).stdout
             if kernel.startswith(b"\x7fELF"):
                 return kernel
             start = image.find(magic, start + 1)
-    raise Failure("the kernel image is compressed in a way that is not known here")
+    raise Failure("the kernel image has an unknown compression format")

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fuse SOURCE MOUNTPOINT [reads | both]: shows a folder at another place, without a page cache
- * (direct_io), and returns once it is mounted. With the third word, reads, or reads and writes,
- * move less than they were asked for: sizes are multiples of nothing, the same again for the same
- * offset, mostly less than a block, and not zero but at the end of a file.
+ * fuse SOURCE MOUNTPOINT [reads | both]: mirrors a folder without a page cache (direct_io), and
+ * returns once it is mounted. With the third argument, reads, or reads and writes, return short
+ * results: arbitrary lengths, the same for the same offset, mostly less than a block, and zero
+ * only at the end of a file.
  */
 #define FUSE_USE_VERSION 31
 #include <dirent.h>
@@ -20,7 +20,7 @@
 static int source;		/* the folder */
 static bool cut_reads, cut_writes;
 
-/* Paths come with a slash in front. */
+/* Paths begin with a slash. */
 static const char *in(const char *path)
 {
 	return path[1] ? path + 1 : ".";
@@ -74,7 +74,7 @@ static int set_mode(const char *path, mode_t mode, struct fuse_file_info *file)
 
 static int open_as(const char *path, mode_t mode, struct fuse_file_info *file)
 {
-	/* The kernel below has a page cache of its own, whatever the caller wants. */
+	/* The underlying file system has a page cache, regardless of the caller's flags. */
 	int fd = openat(source, in(path), file->flags & ~(O_DIRECT | O_APPEND), mode);
 
 	if (fd < 0)
@@ -159,7 +159,7 @@ static int list(const char *path, void *buffer, fuse_fill_dir_t fill, off_t offs
 
 static void *start(struct fuse_conn_info *connection, struct fuse_config *config)
 {
-	/* The kernel calls a write that is short an I/O error if nobody waits for it. */
+	/* The kernel reports a short asynchronous write as an I/O error. */
 	if (cut_writes)
 		connection->want &= ~FUSE_CAP_ASYNC_DIO;
 	(void)config;
@@ -186,7 +186,7 @@ static const struct fuse_operations operations = {
 
 int main(int count, char **words)
 {
-	/* What a file is like is asked for every time. */
+	/* Attributes are not cached. */
 	char options[] = "attr_timeout=0,entry_timeout=0,negative_timeout=0";
 	char *arguments[] = { words[0], words[2], "-o", options, NULL };
 

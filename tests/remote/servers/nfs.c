@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * nfs start SOURCE MOUNTPOINT: serves a folder by this kernel's nfsd and mounts it from there,
+ * nfs start SOURCE MOUNTPOINT: exports a folder through this kernel's nfsd and mounts it, with
  * NFS version 3 over TCP. nfs stop MOUNTPOINT: undoes both.
  *
- * It does what rpcbind, exportfs, mountd and mount.nfs would do, none of which is needed on the
- * machine that has the guest: the kernel is told who may have what, so that it asks nobody, and
- * the handle of an export that has a number is known.
+ * It replaces rpcbind, exportfs, mountd and mount.nfs, so that the host needs none of them: the
+ * export table is written to the kernel in advance, and the file handle of a numbered export is
+ * known.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -70,7 +70,7 @@ static void put(const char *path, const char *format, ...)
 	va_end(args);
 }
 
-/* What a kernel may not have */
+/* Not available in every kernel */
 __attribute__((format(printf, 2, 3)))
 static void put_if(const char *path, const char *format, ...)
 {
@@ -81,7 +81,7 @@ static void put_if(const char *path, const char *format, ...)
 	va_end(args);
 }
 
-/* Agrees to what a call says. False when there will be no other. */
+/* Accepts one call. Returns false when there will be no more. */
 static int answer(int fd)
 {
 	uint32_t call[1024], reply[8] = {};
@@ -95,13 +95,13 @@ static int answer(int fd)
 		return 0;
 	reply[1] = call[0];
 	reply[2] = htonl(1);	/* a reply; accepted, nothing to verify, success */
-	if (call[5])		/* which is not a mere ping */
+	if (call[5])		/* not just a ping */
 		reply[1 + words++] = htonl(1);
 	reply[0] = htonl(0x80000000 | words * 4);
 	return send(fd, reply, (1 + words) * 4, MSG_NOSIGNAL) > 0;
 }
 
-/* Stands in for rpcbind, which the kernel does not serve without. */
+/* Replaces rpcbind, which the kernel's server requires. */
 static void portmapper(void)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = PORTMAPPER };
@@ -142,13 +142,13 @@ static void portmapper(void)
 
 static void serve(const char *source)
 {
-	/* Who from where may have what, for ever */
+	/* The export table: clients, paths and no expiry */
 	put("/proc/net/rpc/auth.unix.ip/channel", "nfsd 127.0.0.1 " FOREVER " local\n");
 	put("/proc/net/rpc/nfsd.export/channel", "local %s " FOREVER " %d 0 0 " NUMBER "\n", source,
 	    NFSEXP_INSECURE_PORT | NFSEXP_ASYNC | NFSEXP_NOSUBTREECHECK | NFSEXP_FSID);
 	put("/proc/net/rpc/nfsd.fh/channel", "local 1 " NUMBER_BYTES " " FOREVER " %s\n", source);
 
-	/* Version 4 would look for clients that it knew before. */
+	/* Version 4 would try to recover earlier clients. */
 	put_if(NFSD "/versions", "-4\n");
 	put(NFSD "/portlist", "tcp 2049\n");
 	put(NFSD "/threads", "4\n");
