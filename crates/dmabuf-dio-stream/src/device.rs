@@ -28,7 +28,7 @@ pub struct Device {
 /// What the bits of a sample mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
-pub enum Kind {
+pub enum Encoding {
     /// A number of no sign.
     Unsigned,
     /// A number in two's complement.
@@ -44,7 +44,7 @@ pub struct Format {
     /// Whether the most significant byte comes first.
     pub big_endian: bool,
     /// What its bits mean.
-    pub kind: Kind,
+    pub kind: Encoding,
     /// Bits of the value.
     pub bits: u32,
     /// Bits that it takes in memory: 8, 16, 32, 64 or 128.
@@ -61,9 +61,9 @@ impl Format {
         let (order, rest) = text.trim().split_once(':')?;
         // A capital letter says that the bits beside the value are an extension of it.
         let kind = match rest.chars().next()?.to_ascii_lowercase() {
-            's' => Kind::Signed,
-            'u' => Kind::Unsigned,
-            'f' => Kind::Float,
+            's' => Encoding::Signed,
+            'u' => Encoding::Unsigned,
+            'f' => Encoding::Float,
             _ => return None,
         };
         let (bits, rest) = rest[1..].split_once('/')?;
@@ -331,7 +331,7 @@ mod tests {
             format,
             Format {
                 big_endian: false,
-                kind: Kind::Signed,
+                kind: Encoding::Signed,
                 bits: 12,
                 storage_bits: 16,
                 shift: 4,
@@ -342,8 +342,8 @@ mod tests {
         assert_eq!((repeated.repeat, repeated.bytes(), repeated.big_endian), (4, 16, true));
         assert_eq!(Format::parse("le:s64/64").map(|format| format.shift), Some(0));
         let radio = Format::parse("le:S12/16>>0").expect("as cf-ad9361-lpc has it");
-        assert_eq!((radio.kind, radio.bits, radio.shift), (Kind::Signed, 12, 0));
-        assert_eq!(Format::parse("le:f32/32>>0").map(|format| format.kind), Some(Kind::Float));
+        assert_eq!((radio.kind, radio.bits, radio.shift), (Encoding::Signed, 12, 0));
+        assert_eq!(Format::parse("le:f32/32>>0").map(|format| format.kind), Some(Encoding::Float));
         for bad in [
             "",
             "le:u8/256>>0",

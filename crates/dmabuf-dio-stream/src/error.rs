@@ -25,6 +25,7 @@ pub enum Error {
         /// `"attach a block"`, `"read sampling_frequency"`, ...
         call: String,
         /// As the kernel gave it.
+        #[source]
         errno: Errno,
     },
 
@@ -60,6 +61,17 @@ impl Error {
             Self::Transfer(error) => error.errno(),
             Self::Stream { errno, .. } => Some(*errno),
             Self::CutFrame { .. } => None,
+        }
+    }
+}
+
+/// With the kind that belongs to the error number, and the error itself inside.
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Transfer(error) => error.into(),
+            Error::Stream { errno, .. } => Self::new(Self::from(errno).kind(), error),
+            Error::CutFrame { .. } => Self::new(std::io::ErrorKind::InvalidData, error),
         }
     }
 }

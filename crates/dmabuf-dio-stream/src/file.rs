@@ -12,7 +12,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno as Os;
 
 use crate::error::{Error, Result};
-use crate::lent::{Lent, Part};
+use crate::lent::{Lent, Queued};
 use crate::ring::{Claim, Ring};
 use crate::wait::Wait;
 use crate::worker::Worker;
@@ -31,7 +31,7 @@ struct Blocks {
     direction: Direction,
     ring: Option<Arc<Ring>>,
     how: Option<Method>,
-    queue: VecDeque<Part>,
+    queue: VecDeque<Queued>,
     /// Bytes that were queued.
     queued: u64,
     /// Bytes that were taken.
@@ -98,7 +98,7 @@ impl Blocks {
         let access = self.access();
         let ring = attached(self.ring.as_ref(), &self.name())?;
         let claim = ring.claim(filled)?;
-        let part = Part { claim, offset: self.queued, done: 0 };
+        let part = Queued { claim, offset: self.queued, done: 0 };
         match &mut self.how {
             None => {}
             Some(Method::OneByOne(worker, ..)) => worker.queue(claim),
@@ -153,12 +153,12 @@ impl Blocks {
                     }
                 }
                 self.write()?;
-                if !self.queue.front().is_some_and(Part::is_done) {
+                if !self.queue.front().is_some_and(Queued::is_done) {
                     return Ok(None);
                 }
             }
         }
-        let Some(Part { claim, .. }) = self.queue.pop_front() else { return Ok(None) };
+        let Some(Queued { claim, .. }) = self.queue.pop_front() else { return Ok(None) };
         let filled = claim.filled();
         if let Some(Method::Lent(lent)) = &self.how {
             lent.blocks.block(filled.block).end_cpu_access(access)?;

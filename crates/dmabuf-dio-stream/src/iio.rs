@@ -143,33 +143,33 @@ impl Drop for Buffer {
 
 /// How the samples get from the device into a block or back.
 #[derive(Debug)]
-struct Way {
-    blocks: Fenced<Buffer>,
+struct Blocks {
+    fenced: Fenced<Buffer>,
     /// For a device that takes no dma-bufs.
     fileio: Option<Fileio>,
     /// Bytes that a block has to be a multiple of, frames and what the device's DMA wants.
     align: u64,
 }
 
-impl Way {
+impl Blocks {
     /// Attaches the blocks, or gets ready to copy.
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
-        match self.blocks.attach(ring) {
+        match self.fenced.attach(ring) {
             Ok(()) => self.check_align(ring),
             // Not for this buffer; not in this kernel.
             Err(errno @ (Os::PERM | Os::NOTTY)) => {
-                let buffer = &self.blocks.port;
+                let buffer = &self.fenced.port;
                 buffer.set_length(ring.size());
                 let name = buffer.device.name();
                 self.fileio = Some(Fileio::new(name, buffer.fd.as_fd(), ring, errno)?);
                 Ok(())
             }
-            Err(errno) => Err(failed(self.blocks.port.name(), "attach a block", errno)),
+            Err(errno) => Err(failed(self.fenced.port.name(), "attach a block", errno)),
         }
     }
 
     fn check_align(&mut self, ring: &Ring) -> Result<()> {
-        let buffer = &self.blocks.port;
+        let buffer = &self.fenced.port;
         let device = buffer.device.length_align(buffer.number);
         self.align = buffer.frame * device / gcd(buffer.frame, device);
         if !ring.size().is_multiple_of(self.align) {
@@ -184,11 +184,11 @@ impl Way {
     }
 
     fn ready(&self) -> Option<Wait<'_>> {
-        self.fileio.as_ref().map_or_else(|| self.blocks.first(), Fileio::ready)
+        self.fileio.as_ref().map_or_else(|| self.fenced.first(), Fileio::ready)
     }
 
     fn len(&self) -> usize {
-        self.fileio.as_ref().map_or_else(|| self.blocks.len(), Fileio::len)
+        self.fileio.as_ref().map_or_else(|| self.fenced.len(), Fileio::len)
     }
 }
 
@@ -205,7 +205,7 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
 /// 6.11, is read with `read()` instead, and [`how`](Source::how) says so.
 #[derive(Debug)]
 pub struct IioSource {
-    way: Way,
+    blocks: Blocks,
     counter: Counter,
 }
 
@@ -221,41 +221,41 @@ impl IioSource {
     /// other way, `EINVAL` if there is no channel.
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
         let counter = device.counter("lost_frames");
-        let blocks = Fenced::filling(Buffer::open(device, number, channels, false)?);
-        Ok(Self { way: Way { blocks, fileio: None, align: 1 }, counter })
+        let fenced = Fenced::filling(Buffer::open(device, number, channels, false)?);
+        Ok(Self { blocks: Blocks { fenced, fileio: None, align: 1 }, counter })
     }
 }
 
 impl Source for IioSource {
     fn frame(&self) -> u64 {
-        self.way.blocks.port.frame
+        self.blocks.fenced.port.frame
     }
 
     fn how(&self) -> String {
-        self.way.how()
+        self.blocks.how()
     }
 
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
-        self.way.attach(ring)
+        self.blocks.attach(ring)
     }
 
     fn start(&mut self) -> Result<()> {
-        self.way.blocks.port.enable(true)
+        self.blocks.fenced.port.enable(true)
     }
 
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {
         let filled = Filled { block, bytes };
-        match &mut self.way.fileio {
-            None => self.way.blocks.queue_and_look(filled, self.way.align),
+        match &mut self.blocks.fileio {
+            None => self.blocks.fenced.queue_and_look(filled, self.blocks.align),
             Some(fileio) => fileio.queue(filled).map(|()| false),
         }
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
-        let Some(fileio) = &mut self.way.fileio else {
-            let taken = self.way.blocks.take()?;
+        let Some(fileio) = &mut self.blocks.fileio else {
+            let taken = self.blocks.fenced.take()?;
             if taken.is_none() {
-                self.way.blocks.port.check()?;
+                self.blocks.fenced.port.check()?;
             }
             return Ok(taken);
         };
@@ -263,20 +263,20 @@ impl Source for IioSource {
     }
 
     fn ready(&self) -> Option<Wait<'_>> {
-        self.way.ready()
+        self.blocks.ready()
     }
 
     fn queued(&self) -> usize {
-        self.way.len()
+        self.blocks.len()
     }
 
     /// With `read()` the kernel has buffers of its own: when those are full is not to be seen.
     fn is_dry(&self) -> Result<bool> {
-        if self.way.fileio.is_some() { Ok(false) } else { self.way.blocks.is_idle() }
+        if self.blocks.fileio.is_some() { Ok(false) } else { self.blocks.fenced.is_idle() }
     }
 
     fn tells_losses(&self) -> bool {
-        self.way.fileio.is_none() || self.counter.read().is_some()
+        self.blocks.fileio.is_none() || self.counter.read().is_some()
     }
 
     fn lost(&mut self) -> Result<Option<u64>> {
@@ -284,10 +284,10 @@ impl Source for IioSource {
     }
 
     fn stop(&mut self) -> Result<()> {
-        let stopped = self.way.blocks.port.disable();
-        self.way.blocks.keep_done();
-        if let Some(fileio) = &mut self.way.fileio {
-            fileio.keep_read(self.way.blocks.port.frame);
+        let stopped = self.blocks.fenced.port.disable();
+        self.blocks.fenced.keep_done();
+        if let Some(fileio) = &mut self.blocks.fileio {
+            fileio.keep_read(self.blocks.fenced.port.frame);
         }
         stopped
     }
@@ -296,7 +296,7 @@ impl Source for IioSource {
 /// Puts samples out on a DAC.
 #[derive(Debug)]
 pub struct IioSink {
-    way: Way,
+    blocks: Blocks,
 }
 
 impl IioSink {
@@ -306,62 +306,62 @@ impl IioSink {
     ///
     /// As for [`IioSource::open`].
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
-        let blocks = Fenced::emptying(Buffer::open(device, number, channels, true)?);
-        Ok(Self { way: Way { blocks, fileio: None, align: 1 } })
+        let fenced = Fenced::emptying(Buffer::open(device, number, channels, true)?);
+        Ok(Self { blocks: Blocks { fenced, fileio: None, align: 1 } })
     }
 }
 
 impl Sink for IioSink {
     fn how(&self) -> String {
-        let end = match self.way.fileio {
+        let end = match self.blocks.fileio {
             Some(_) => "; what its last two buffers have at the end is not put out",
             None => "",
         };
-        self.way.how() + end
+        self.blocks.how() + end
     }
 
     fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<()> {
-        self.way.attach(ring)
+        self.blocks.attach(ring)
     }
 
     fn queue(&mut self, filled: Filled) -> Result<()> {
-        match &mut self.way.fileio {
+        match &mut self.blocks.fileio {
             None => {
-                let name = self.way.blocks.port.name();
-                if !filled.bytes.is_multiple_of(self.way.align) {
+                let name = self.blocks.fenced.port.name();
+                if !filled.bytes.is_multiple_of(self.blocks.align) {
                     let call =
-                        format!("put out a length that is no multiple of {}", self.way.align);
+                        format!("put out a length that is no multiple of {}", self.blocks.align);
                     return Err(failed(name, call, Os::INVAL));
                 }
-                self.way.blocks.queue(filled)?;
+                self.blocks.fenced.queue(filled)?;
             }
             Some(fileio) => fileio.queue(filled)?,
         }
         // With the first block in it there is something to put out.
-        self.way.blocks.port.enable(true)
+        self.blocks.fenced.port.enable(true)
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
-        let taken = match &mut self.way.fileio {
-            None => self.way.blocks.take()?,
+        let taken = match &mut self.blocks.fileio {
+            None => self.blocks.fenced.take()?,
             Some(fileio) => fileio.write()?,
         };
         if taken.is_none() {
-            self.way.blocks.port.check()?;
+            self.blocks.fenced.port.check()?;
         }
         Ok(taken)
     }
 
     fn ready(&self) -> Option<Wait<'_>> {
-        self.way.ready()
+        self.blocks.ready()
     }
 
     fn queued(&self) -> usize {
-        self.way.len()
+        self.blocks.len()
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.way.blocks.port.disable()
+        self.blocks.fenced.port.disable()
     }
 }
 

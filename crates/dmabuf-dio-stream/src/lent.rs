@@ -23,7 +23,7 @@ const SMALL: u64 = 128 << 10;
 
 /// A block on its way.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct Queued {
     pub(super) claim: Claim,
     /// Where in the file it begins.
     pub(super) offset: u64,
@@ -31,7 +31,7 @@ pub(super) struct Part {
     pub(super) done: u64,
 }
 
-impl Part {
+impl Queued {
     pub(super) fn is_done(&self) -> bool {
         self.done >= self.claim.bytes()
     }
@@ -105,7 +105,7 @@ impl Lent {
     }
 
     /// Reads what is missing of a block, rounded up to what the disk reads.
-    pub(super) fn read(&mut self, part: &Part) -> Result<()> {
+    pub(super) fn read(&mut self, part: &Queued) -> Result<()> {
         let to = part.next(part.left().next_multiple_of(self.unit));
         let position = part.offset + part.done;
         self.push(Operation::Read { to, position }, part.offset, false)?;
@@ -115,7 +115,7 @@ impl Lent {
     /// Writes what is missing of some blocks, each when the one before is written and not at all
     /// if it is not: what is in the file is never behind a hole. Does nothing while requests are
     /// on their way.
-    pub(super) fn write(&mut self, parts: &mut dyn Iterator<Item = &mut Part>) -> Result<()> {
+    pub(super) fn write(&mut self, parts: &mut dyn Iterator<Item = &mut Queued>) -> Result<()> {
         if self.ring.in_flight() > 0 {
             return Ok(());
         }
@@ -146,7 +146,7 @@ impl Lent {
     }
 
     /// Writes what is less than a block of the disk, through the page cache.
-    fn write_rest(&self, part: &mut Part) -> Result<()> {
+    fn write_rest(&self, part: &mut Queued) -> Result<()> {
         let view = self.blocks.block(part.claim.block()).map()?;
         let mut rest = vec![0; part.left() as usize];
         view.read_at(part.done, &mut rest)?;
@@ -174,7 +174,7 @@ impl Lent {
     pub(super) fn completed(
         &mut self,
         completion: Completion,
-        part: Option<&mut Part>,
+        part: Option<&mut Queued>,
         (call, nothing): (&str, Os),
     ) -> Result<()> {
         if completion.user_data() == ROOM {

@@ -49,7 +49,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno as Os;
 
-pub use device::{Channel, Device, Format, Kind, frame_bytes};
+pub use device::{Channel, Device, Encoding, Format, frame_bytes};
 pub use discard::Discard;
 pub use error::{Error, Result};
 pub use file::{FileSink, FileSource};

@@ -149,7 +149,7 @@ impl Sink for SocketSink {
 
 /// A block on its way.
 #[derive(Debug)]
-struct Part {
+struct Outgoing {
     claim: Claim,
     /// Bytes that the socket has taken.
     sent: u64,
@@ -164,7 +164,7 @@ struct Sending {
     ring: LentRing,
     blocks: Arc<Ring>,
     name: String,
-    queue: VecDeque<Part>,
+    queue: VecDeque<Outgoing>,
     busy: bool,
     /// How many blocks were given back.
     gone: u64,
@@ -192,19 +192,19 @@ impl Sending {
 
     fn queue(&mut self, claim: Claim) -> Result<()> {
         self.blocks.block(claim.block()).begin_cpu_access(Access::Read)?;
-        self.queue.push_back(Part { claim, sent: 0, in_use: 0 });
+        self.queue.push_back(Outgoing { claim, sent: 0, in_use: 0 });
         self.send_next()
     }
 
     /// Sends what follows, unless something is not answered yet.
     fn send_next(&mut self) -> Result<()> {
-        let waits = |part: &Part| part.sent < part.claim.bytes();
+        let waits = |part: &Outgoing| part.sent < part.claim.bytes();
         let Some(place) = self.queue.iter().position(waits) else { return Ok(()) };
         if self.busy {
             return Ok(());
         }
         let part = &mut self.queue[place];
-        let Part { claim, sent: at, .. } = *part;
+        let Outgoing { claim, sent: at, .. } = *part;
         let from =
             Span { buffer: claim.block() as u16, offset: at, len: (claim.bytes() - at) as u32 };
         part.in_use += 1;
@@ -250,7 +250,7 @@ impl Sending {
         }
         self.gone += 1;
         let part = self.queue.pop_front();
-        let Some(Part { claim, .. }) = part else { return Ok(None) };
+        let Some(Outgoing { claim, .. }) = part else { return Ok(None) };
         self.blocks.block(claim.block()).end_cpu_access(Access::Read)?;
         Ok(Some(claim.filled()))
     }

@@ -36,6 +36,8 @@ impl From<&std::io::Error> for Errno {
     }
 }
 
+impl std::error::Error for Errno {}
+
 impl From<Errno> for std::io::Error {
     fn from(errno: Errno) -> Self {
         Self::from_raw_os_error(errno.0)

@@ -24,6 +24,7 @@ pub enum Error {
         /// What it was to be opened for.
         direction: Direction,
         /// `ENOENT`, `EACCES`, ...
+        #[source]
         errno: Errno,
     },
 
@@ -114,6 +115,7 @@ pub enum Error {
         /// Its place among the pieces, from 0.
         number: usize,
         /// Why.
+        #[source]
         error: Box<Error>,
     },
 
@@ -153,6 +155,7 @@ pub enum Error {
         /// Bytes that were to be moved.
         length: u64,
         /// `EIO`, `ENOSPC`, ...
+        #[source]
         errno: Errno,
     },
 
@@ -191,6 +194,7 @@ pub enum Error {
         /// Which way the bytes go.
         direction: Direction,
         /// Why the kernel does not wait.
+        #[source]
         errno: Errno,
     },
 
@@ -220,6 +224,7 @@ pub enum Error {
         /// `"map"`, `"begin CPU access to"`, ...
         call: &'static str,
         /// As the kernel gave it.
+        #[source]
         errno: Errno,
     },
 
@@ -229,6 +234,7 @@ pub enum Error {
         /// Its name.
         heap: String,
         /// `ENOENT`, `EACCES`, ...; `EINVAL` for what is no name of a heap.
+        #[source]
         errno: Errno,
     },
 
@@ -245,6 +251,7 @@ pub enum Error {
     #[error("cannot start a thread: {errno}")]
     Thread {
         /// `EAGAIN`, or `ENOMEM`.
+        #[source]
         errno: Errno,
     },
 
@@ -268,6 +275,7 @@ pub enum Error {
         /// `"rename the finished file to it"`, ...
         step: &'static str,
         /// As the kernel gave it.
+        #[source]
         errno: Errno,
     },
 
@@ -424,6 +432,22 @@ impl Error {
             Self::Unavailable { refusals, .. } => refusals.first().and_then(|first| first.errno),
             _ => None,
         }
+    }
+}
+
+/// With the kind that belongs to the error number, and the error itself inside.
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match error.errno() {
+            Some(errno) => Self::from(errno).kind(),
+            None => match error {
+                Error::ShortFile { .. } => std::io::ErrorKind::UnexpectedEof,
+                Error::Cancelled { .. } => std::io::ErrorKind::Interrupted,
+                Error::Unavailable { .. } => std::io::ErrorKind::Unsupported,
+                _ => std::io::ErrorKind::InvalidInput,
+            },
+        };
+        Self::new(kind, error)
     }
 }
 

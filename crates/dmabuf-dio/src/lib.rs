@@ -75,7 +75,6 @@ pub use direction::Direction;
 pub use errno::Errno;
 pub use error::{Error, Result};
 pub use kind::Kind;
-pub use lend::NotLent;
 pub use load::{Loaded, Loader};
 pub use memory::sizes::PageSizes;
 pub use private::Private;

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use dmabuf_dio_stream::{Channel, Gap, Kind};
+use dmabuf_dio_stream::{Channel, Encoding, Gap};
 use serde_json::{Map, Value, json};
 
 use super::device::Chosen;
@@ -184,9 +184,9 @@ fn describe(channel: &Channel) -> String {
     let format = channel.format;
     let order = if format.big_endian { "be" } else { "le" };
     let kind = match format.kind {
-        Kind::Unsigned => 'u',
-        Kind::Signed => 's',
-        Kind::Float => 'f',
+        Encoding::Unsigned => 'u',
+        Encoding::Signed => 's',
+        Encoding::Float => 'f',
     };
     let (bits, storage, shift) = (format.bits, format.storage_bits, format.shift);
     format!("{} ({order}:{kind}{bits}/{storage}>>{shift})", channel.name)
@@ -200,9 +200,9 @@ fn datatype(channels: &[Channel], frame: u64, iq: bool) -> (String, u64) {
     let format = first.format;
     let uniform = channels.iter().all(|channel| channel.format == format);
     let number = match (format.kind, format.storage_bits) {
-        (Kind::Signed, 8 | 16 | 32) => "i",
-        (Kind::Unsigned, 8 | 16 | 32) => "u",
-        (Kind::Float, 32 | 64) => "f",
+        (Encoding::Signed, 8 | 16 | 32) => "i",
+        (Encoding::Unsigned, 8 | 16 | 32) => "u",
+        (Encoding::Float, 32 | 64) => "f",
         _ => return bytes,
     };
     if !uniform || format.repeat != 1 {
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use dmabuf_dio_stream::Format;
 
-    fn channels(names: &[&str], storage_bits: u32, kind: Kind) -> Vec<Channel> {
+    fn channels(names: &[&str], storage_bits: u32, kind: Encoding) -> Vec<Channel> {
         let (big_endian, bits) = (false, storage_bits);
         let format = Format { big_endian, kind, bits, storage_bits, shift: 0, repeat: 1 };
         let channel = |(index, name): (u32, &&str)| Channel { name: (*name).into(), index, format };
@@ -257,19 +257,22 @@ mod tests {
 
     #[test]
     fn types_of_samples() {
-        let two = channels(&["in_voltage0", "in_voltage1"], 16, Kind::Signed);
+        let two = channels(&["in_voltage0", "in_voltage1"], 16, Encoding::Signed);
         assert_eq!(datatype(&two, 4, false), ("ri16_le".into(), 2));
         assert_eq!(datatype(&two, 4, true), ("ci16_le".into(), 1));
-        assert!(is_complex(&channels(&["in_voltage0_i", "in_voltage0_q"], 16, Kind::Signed)));
+        assert!(is_complex(&channels(&["in_voltage0_i", "in_voltage0_q"], 16, Encoding::Signed)));
         assert!(!is_complex(&two));
-        let mut mixed = channels(&["a", "b"], 8, Kind::Unsigned);
+        let mut mixed = channels(&["a", "b"], 8, Encoding::Unsigned);
         assert_eq!(datatype(&mixed, 2, false), ("ru8".into(), 2));
-        mixed[0].format.kind = Kind::Signed;
+        mixed[0].format.kind = Encoding::Signed;
         assert_eq!(datatype(&mixed, 2, false), ("ru8".into(), 2), "as bytes");
-        let long = channels(&["a"], 64, Kind::Signed);
+        let long = channels(&["a"], 64, Encoding::Signed);
         assert_eq!(datatype(&long, 8, false), ("ru8".into(), 8));
-        assert_eq!(datatype(&channels(&["a"], 64, Kind::Float), 8, false), ("rf64_le".into(), 1));
-        mixed[0] = channels(&["a"], 32, Kind::Unsigned).remove(0);
+        assert_eq!(
+            datatype(&channels(&["a"], 64, Encoding::Float), 8, false),
+            ("rf64_le".into(), 1)
+        );
+        mixed[0] = channels(&["a"], 32, Encoding::Unsigned).remove(0);
         mixed[0].format.big_endian = true;
         assert_eq!(datatype(&mixed[..1], 4, false), ("ru32_be".into(), 1));
         assert_eq!(describe(&mixed[0]), "a (be:u32/32>>0)");
@@ -279,7 +282,7 @@ mod tests {
     fn a_description_with_gaps() {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("samples.bin");
-        let two = channels(&["in_voltage0", "in_voltage1"], 16, Kind::Unsigned);
+        let two = channels(&["in_voltage0", "in_voltage1"], 16, Encoding::Unsigned);
         let sidecar = sidecar(&data, two.clone(), 4);
         let gap = |at, to, frames| Gap { at, to, frames };
         let gaps = [
@@ -306,7 +309,7 @@ mod tests {
 
         let described = Described::of(&data).expect("a description");
         assert_eq!((described.rate, described.mismatch(&two, 4)), (Some(1e6), None));
-        let four = channels(&["a", "b", "c", "d"], 16, Kind::Unsigned);
+        let four = channels(&["a", "b", "c", "d"], 16, Encoding::Unsigned);
         let why = described.mismatch(&four, 8).expect("two are not four");
         assert_eq!(why, "it has ru16_le x 2, the device wants ru16_le x 4");
         assert!(Described::of(&folder.path().join("other.bin")).is_none());

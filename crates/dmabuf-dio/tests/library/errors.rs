@@ -197,3 +197,27 @@ fn who_asks_for_a_backend_is_told_why_not_and_what_would_do() {
     assert_eq!(error.hint(), "use one of: memfd, buffered");
     assert_eq!(error.errno(), None, "nobody asked the kernel");
 }
+
+#[test]
+fn other_libraries_find_kind_number_and_cause() {
+    use std::error::Error as _;
+    use std::io::ErrorKind;
+
+    let source = open(libc::ENOENT).source().and_then(|source| source.downcast_ref().copied());
+    assert_eq!(source, Some(Errno::from_raw(libc::ENOENT)));
+    let piece = Error::Piece { number: 3, error: Box::new(Error::ReadOnlyBuffer) };
+    assert_eq!(piece.source().expect("why").to_string(), Error::ReadOnlyBuffer.to_string());
+    let short = Error::ShortFile { path: "f".into(), offset: 0, length: 2, end: 1, done: 1 };
+    for (error, kind) in [
+        (open(libc::ENOENT), ErrorKind::NotFound),
+        (transfer(libc::ENOSPC), ErrorKind::StorageFull),
+        (short, ErrorKind::UnexpectedEof),
+        (unavailable(None), ErrorKind::Unsupported),
+        (Error::ReadOnlyBuffer, ErrorKind::InvalidInput),
+    ] {
+        let text = error.to_string();
+        let outer = std::io::Error::from(error);
+        assert_eq!((outer.kind(), outer.to_string()), (kind, text));
+        assert!(outer.get_ref().is_some_and(|inner| inner.is::<Error>()), "{outer}");
+    }
+}

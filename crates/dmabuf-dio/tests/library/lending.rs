@@ -5,7 +5,8 @@
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use crate::common::{assert_same, available, bytes, file_of, folder};
-use dmabuf_dio::{Backend, DmaBuf, Errno, Error, Loader, NotLent, Refusal};
+use dmabuf_dio::lend::NotLent;
+use dmabuf_dio::{Backend, DmaBuf, Errno, Error, Loader, Refusal};
 use dmabuf_dio_sys::udmabuf;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
