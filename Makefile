@@ -43,7 +43,7 @@ test-hour: build programs ## stream an hour of samples and account for every one
 
 # MUTANTS="--file crates/dmabuf-dio/src/extent.rs" limits the run to one file. The second pass runs only the
 # survivors of the first, which build/mutants records.
-FIND_MUTANTS := nice cargo mutants -p dmabuf-dio -p dmabuf-dio-sys --features dmabuf-dio/serde -o build/mutants
+FIND_MUTANTS := nice cargo mutants -p dmabuf-dio -p dmabuf-dio-stream --features dmabuf-dio/serde -o build/mutants
 
 .PHONY: mutants
 mutants: deps ## mutation tests of the library (hours; needs cargo-mutants)
