@@ -149,7 +149,9 @@ impl Ring {
     /// A ring with these blocks as registered buffers, block and buffer having the same number: to
     /// load into them or to save from them, on `file`, which is number 0.
     ///
-    /// The blocks may be closed afterwards. Completions come whichever thread asks for them.
+    /// The blocks may be closed afterwards. Completions come whichever thread asks for them. CPU
+    /// access to a block has to be begun before a request for it and ended after its completion:
+    /// [`DmaBuf::begin_cpu_access`].
     ///
     /// # Errors
     ///
