@@ -75,7 +75,7 @@ impl Blocks {
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
         self.queue.clear();
         self.how = Some(match LentRing::lending(ring.blocks(), self.direction, self.file.fd()) {
-            Ok(lent) => Method::Lent(Box::new(Lent::new(lent, ring, &self.file, self.direction))),
+            Ok(lent) => Method::Lent(Box::new(Lent::new(lent, ring, &self.file, self.direction)?)),
             Err(error) => {
                 let one_by_one = Arc::new(OneByOne::new(Arc::clone(&self.file), self.direction));
                 let (by_thread, blocks) = (Arc::clone(&one_by_one), Arc::clone(ring));

@@ -71,11 +71,11 @@ struct Room {
 
 impl Lent {
     pub(super) fn new(
-        ring: LentRing,
+        mut ring: LentRing,
         blocks: &Arc<Ring>,
         file: &Arc<File>,
         direction: Direction,
-    ) -> Self {
+    ) -> Result<Self> {
         let (mut direct, mut why_buffered) =
             (file.is_direct(), file.why_buffered().map(str::to_owned));
         let (align, size) = (file.alignment().offset, blocks.size());
@@ -87,9 +87,11 @@ impl Lent {
             why_buffered = Some(format!("blocks of less than {SMALL} bytes are written faster so"));
             direct = false;
         }
+        let set = ring.set_file(0, file.with_direct(direct)?);
+        set.map_err(|errno| failed(&file.path().display().to_string(), "use", errno))?;
         let unit = if direct { align } else { 1 };
         let (file, blocks, room) = (Arc::clone(file), Arc::clone(blocks), Room::default());
-        Self { ring, blocks, file, direct, why_buffered, unit, room }
+        Ok(Self { ring, blocks, file, direct, why_buffered, unit, room })
     }
 
     pub(super) fn how(&self) -> String {

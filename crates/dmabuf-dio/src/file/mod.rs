@@ -131,12 +131,15 @@ impl File {
             direction,
             errno: errno.into(),
         };
-        let again = |flags| match spec {
-            Spec::Path(name) => {
-                fs::open(name, access(direction) | flags | OFlags::CLOEXEC, Mode::empty())
-            }
-            // Once more, with its own file offset and flags.
-            Spec::Fd(fd) => reopen(*fd, direction, flags),
+        // A signal says nothing about the file.
+        let again = |flags| {
+            rustix::io::retry_on_intr(|| match spec {
+                Spec::Path(name) => {
+                    fs::open(name, access(direction) | flags | OFlags::CLOEXEC, Mode::empty())
+                }
+                // Once more, with its own file offset and flags.
+                Spec::Fd(fd) => reopen(*fd, direction, flags),
+            })
         };
         match spec {
             // Opening a FIFO would wait for its other end: look before.
