@@ -5,10 +5,16 @@
 
 mod common;
 
-use std::os::unix::process::CommandExt as _;
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use common::{folder, program};
+
+const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// Starts a command that stops before its first instruction, with this thread as its tracer.
 fn traced(command: &mut Command) -> Child {
@@ -16,7 +22,7 @@ fn traced(command: &mut Command) -> Child {
     unsafe {
         command.pre_exec(|| {
             // Shells start what is in the background with some of them ignored, nohup does.
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            for signal in SIGNALS {
                 libc::signal(signal, libc::SIG_DFL);
             }
             match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
@@ -78,7 +84,7 @@ fn a_signal_as_soon_as_there_is_a_handler() {
     let folder = folder();
     let path = folder.path().join("file");
     std::fs::write(&path, vec![7; 5 << 20]).expect("written");
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    for signal in SIGNALS {
         let mut command = program();
         let path = path.to_str().expect("text");
         command.args(["load", path, "--quiet"]).stderr(Stdio::piped()).stdout(Stdio::piped());
@@ -89,6 +95,103 @@ fn a_signal_as_soon_as_there_is_a_handler() {
         assert_eq!(status.code(), Some(128 + signal), "{status:?}: {said}");
         assert!(said.contains("cancelled"), "{said}");
     }
+}
+
+/// Starts a load that waits in `open()`: the lease on its file ends with what is returned beside it.
+/// All signals have the same action at first.
+fn waiting_load(path: &Path, action: libc::sighandler_t) -> Option<(Child, File)> {
+    const F_SETSIG: i32 = 10; // linux/fcntl.h
+    std::fs::write(path, vec![7; 5 << 20]).expect("written");
+    let held = File::open(path).expect("open");
+    // SAFETY: they take numbers; a process ignores SIGURG unless it handles it.
+    let lease = |command, value: i32| unsafe { libc::fcntl(held.as_raw_fd(), command, value) };
+    assert_eq!(lease(F_SETSIG, libc::SIGURG), 0);
+    if lease(libc::F_SETLEASE, libc::F_WRLCK) != 0 {
+        println!("skipped: no lease: {}", std::io::Error::last_os_error());
+        return None;
+    }
+    let mut command = program();
+    command.args(["load", "--quiet"]).arg(path).stderr(Stdio::piped());
+    // SAFETY: between fork and exec it makes system calls, and nothing else.
+    unsafe {
+        command.pre_exec(move || {
+            for signal in SIGNALS {
+                libc::signal(signal, action);
+            }
+            Ok(())
+        });
+    }
+    let child = command.spawn().expect("run dmabuf-dio");
+    wait_until("the load opens its file", || lease(libc::F_GETLEASE, 0) != libc::F_WRLCK);
+    Some((child, held))
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    for _ in 0..30_000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("not within 30 s: {what}");
+}
+
+fn kill(child: &Child, signal: i32) {
+    // SAFETY: takes numbers, and the child has not been waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+}
+
+/// Whether a signal is in a set of `/proc/PID/status`: `SigIgn`, `ShdPnd`, ...
+fn is_in(set: &str, child: &Child, signal: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("status");
+    let mut lines = status.lines();
+    let found = lines.find_map(|line| line.strip_prefix(set)?.strip_prefix(":\t"));
+    let bits = u64::from_str_radix(found.expect("a set"), 16).expect("a number");
+    bits & 1 << (signal - 1) != 0
+}
+
+#[test]
+fn the_second_signal_has_its_default_action() {
+    let folder = folder();
+    for signal in SIGNALS {
+        let path = folder.path().join(format!("file-{signal}"));
+        let Some((mut child, held)) = waiting_load(&path, libc::SIG_DFL) else { return };
+        kill(&child, signal);
+        wait_until("the first is handled", || !is_in("ShdPnd", &child, signal));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(child.try_wait().expect("its state").is_none(), "the first has ended it");
+        kill(&child, signal);
+        assert_eq!(child.wait().expect("its end").signal(), Some(signal));
+        drop(held);
+    }
+}
+
+#[test]
+fn another_signal_is_not_a_second() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let Some((child, held)) = waiting_load(&path, libc::SIG_DFL) else { return };
+    for signal in SIGNALS {
+        kill(&child, signal);
+        wait_until("it is handled", || !is_in("ShdPnd", &child, signal));
+    }
+    drop(held);
+    let output = child.wait_with_output().expect("its end");
+    assert!(output.status.code().is_some_and(|code| code != 0), "{output:?}");
+}
+
+#[test]
+fn a_signal_that_was_ignored_stays_ignored() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let Some((child, held)) = waiting_load(&path, libc::SIG_IGN) else { return };
+    for signal in SIGNALS {
+        assert!(is_in("SigIgn", &child, signal), "{signal}");
+        kill(&child, signal);
+    }
+    drop(held);
+    let output = child.wait_with_output().expect("its end");
+    assert!(output.status.success(), "{output:?}");
 }
 
 /// A stack that nobody has room for keeps threads from being made.
