@@ -454,7 +454,7 @@ fn bad_input() {
     says(
         2,
         &["capture", "stream-adc", "--samples", "1", "--to", &new],
-        "samples.sigmf-meta is there",
+        "samples.sigmf-meta exists already",
     );
     assert_eq!(fs::read_to_string(&meta).expect("read"), "theirs");
     assert!(!Path::new(&new).exists());
