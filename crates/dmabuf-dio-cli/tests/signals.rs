@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Signals at the worst moment, and threads that cannot be had.
+//! Signals, and threads that cannot be started.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
@@ -16,12 +16,12 @@ use common::{folder, program};
 
 const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// Starts a command that stops before its first instruction, with this thread as its tracer.
+/// Starts a command that stops before its first instruction. This thread is its tracer.
 fn traced(command: &mut Command) -> Child {
-    // SAFETY: between fork and exec it makes system calls, and nothing else.
+    // SAFETY: the closure makes system calls only, which are async-signal-safe.
     unsafe {
         command.pre_exec(|| {
-            // Shells start what is in the background with some of them ignored, nohup does.
+            // Shells ignore some of them for background jobs, and nohup ignores SIGHUP.
             for signal in SIGNALS {
                 libc::signal(signal, libc::SIG_DFL);
             }
@@ -35,20 +35,20 @@ fn traced(command: &mut Command) -> Child {
 }
 
 fn ptrace(request: u32, child: i32, address: usize, data: usize) {
-    // SAFETY: the requests made here write at most `address` bytes, to a place that `data` names.
+    // SAFETY: the requests made here write at most `address` bytes to the address `data`.
     let result = unsafe { libc::ptrace(request, child, address, data) };
     assert!(result >= 0, "ptrace {request}: {}", std::io::Error::last_os_error());
 }
 
 fn wait(child: i32) -> i32 {
     let mut status = 0;
-    // SAFETY: waits for a child of this thread, and fills the status.
+    // SAFETY: `status` outlives the call, which fills it.
     let waited = unsafe { libc::waitpid(child, &raw mut status, libc::__WALL) };
     assert_eq!(waited, child, "{}", std::io::Error::last_os_error());
     status
 }
 
-/// Lets a traced command run, and sends it a signal right behind the system call that installs its
+/// Runs a traced command and sends it a signal right after the system call that installs the
 /// handler.
 fn signal_at_once(child: &Child, signal: i32) {
     let pid = child.id() as i32;
@@ -67,7 +67,7 @@ fn signal_at_once(child: &Child, signal: i32) {
         let place = &raw mut info as usize;
         ptrace(libc::PTRACE_GET_SYSCALL_INFO, pid, size_of_val(&info), place);
         if info.op == libc::PTRACE_SYSCALL_INFO_ENTRY {
-            // SAFETY: that is what the kernel has filled in.
+            // SAFETY: the kernel has filled this variant.
             let call = unsafe { info.u.entry };
             installs = call.nr == libc::SYS_rt_sigaction as u64
                 && call.args[0] == signal as u64
@@ -97,13 +97,13 @@ fn a_signal_as_soon_as_there_is_a_handler() {
     }
 }
 
-/// Starts a load that waits in `open()`: the lease on its file ends with what is returned beside it.
-/// All signals have the same action at first.
+/// Starts a load that waits in `open()` until the returned file, which has a lease, is dropped. All
+/// signals start with `action`.
 fn waiting_load(path: &Path, action: libc::sighandler_t) -> Option<(Child, File)> {
     const F_SETSIG: i32 = 10; // linux/fcntl.h
     std::fs::write(path, vec![7; 5 << 20]).expect("written");
     let held = File::open(path).expect("open");
-    // SAFETY: they take numbers; a process ignores SIGURG unless it handles it.
+    // SAFETY: the calls take numbers. A process ignores SIGURG unless it handles it.
     let lease = |command, value: i32| unsafe { libc::fcntl(held.as_raw_fd(), command, value) };
     assert_eq!(lease(F_SETSIG, libc::SIGURG), 0);
     if lease(libc::F_SETLEASE, libc::F_WRLCK) != 0 {
@@ -112,7 +112,7 @@ fn waiting_load(path: &Path, action: libc::sighandler_t) -> Option<(Child, File)
     }
     let mut command = program();
     command.args(["load", "--quiet"]).arg(path).stderr(Stdio::piped());
-    // SAFETY: between fork and exec it makes system calls, and nothing else.
+    // SAFETY: the closure makes system calls only, which are async-signal-safe.
     unsafe {
         command.pre_exec(move || {
             for signal in SIGNALS {
@@ -137,7 +137,7 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
 }
 
 fn kill(child: &Child, signal: i32) {
-    // SAFETY: takes numbers, and the child has not been waited for.
+    // SAFETY: the call takes numbers. The child has not been waited for.
     assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
 }
 
@@ -194,7 +194,7 @@ fn a_signal_that_was_ignored_stays_ignored() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// A stack that nobody has room for keeps threads from being made.
+/// No thread can start with a stack that exceeds the address space.
 #[test]
 fn a_thread_that_cannot_be_had_is_an_error() {
     let folder = folder();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a documented command can work.
+//! Checks whether a documented command can work.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::markdown::{Documented, Place};
 
-/// What is not run here, and why. Paths have to exist in the repository.
+/// Programs that are not run here, with the reason. Paths must exist in the repository.
 const NOT_RUN: [(&str, &str); 8] = [
     ("bench/peers/compare", "downloads 2.5 GB"),
     ("bench/peers/load", "needs the loaders that bench/peers/compare downloads"),
@@ -19,13 +19,13 @@ const NOT_RUN: [(&str, &str); 8] = [
     ("vm/selftest", "boots guests; tests/matrix runs it"),
 ];
 
-/// Programs of a guest: Debian's, which every host has.
+/// Programs of Debian, which every guest has.
 const OF_DEBIAN: [&str; 7] = ["cat", "dd", "ls", "sh", "sha256sum", "true", "uname"];
 
 /// Targets of other makefiles.
 const OTHER_TARGETS: [&str; 1] = ["mrproper"]; // Linux
 
-/// Prints nothing, or why vm/run refuses its arguments.
+/// Fails with the error of `vm/run` if its arguments are wrong.
 const VM_RUN: &str = "
 import sys
 from runner import options
@@ -58,14 +58,14 @@ fn python(script: &str, arguments: &[String]) -> Result<String, String> {
     Err(errors.lines().last().unwrap_or("no reason").to_owned())
 }
 
-/// Who would run a command.
+/// Where a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Where {
     Host,
     Guest,
 }
 
-/// Knows what there is.
+/// The targets of make and the `PATH` of a guest, to check commands against.
 pub(crate) struct Checker {
     targets: Vec<String>,
     guest_path: String,
@@ -149,7 +149,7 @@ impl Checker {
 
     fn vm_run(&self, arguments: &[String], place: Place) -> Verdict {
         let mut whole = arguments.to_vec();
-        // A sentence is about some options.
+        // Text mentions some options only.
         if place == Place::Text {
             if !whole.iter().any(|word| word == "--kernel") {
                 whole.splice(0..0, ["--kernel".into(), "7.3".into()]);
@@ -166,12 +166,12 @@ impl Checker {
     }
 }
 
-/// Whether something stands for what a reader chooses: `COMMAND`, `KERNEL`.
+/// Whether a word is a placeholder such as `COMMAND` or `KERNEL`.
 fn is_placeholder(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_uppercase() || c == '-' || c == '.')
 }
 
-/// Whether the repository has a file, or makes it from one.
+/// Whether a file is in the repository, or built from one there.
 fn exists(path: &str) -> bool {
     let source = if let Some(test) = path.strip_prefix("build/tests-guest/") {
         format!("tests/guest/{test}.c")
@@ -199,7 +199,7 @@ fn other(program: &str, at: Where) -> Verdict {
     Err(format!("{program} is not known here: see NOT_RUN in {}", file!()))
 }
 
-/// Builds and runs tests, which this test would only repeat.
+/// cargo is not run, since it runs this test. Packages and examples are looked up.
 fn cargo(arguments: &[String]) -> Verdict {
     let crates = repository().join("crates");
     for pair in arguments.windows(2).take_while(|pair| pair[0] != "--") {
@@ -219,7 +219,7 @@ fn cargo(arguments: &[String]) -> Verdict {
     }
 }
 
-/// Measures for minutes, and is run by its own tests: here only its options are looked up.
+/// The benchmarks take minutes and have their own tests. Options are looked up in the sources.
 fn bench(arguments: &[String]) -> Verdict {
     let sources = repository().join("crates/dmabuf-dio-bench/src");
     let (subcommand, rest) = arguments.split_first().ok_or("a subcommand is missing")?;
@@ -249,10 +249,10 @@ fn matrix(arguments: &[String]) -> Verdict {
     Err(format!("tests/matrix has no job like that: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// A line that can be run in any folder with the files that it reads.
+/// A command that needs only the files that it reads.
 pub(crate) struct Runnable {
     pub(crate) reads: Vec<PathBuf>,
-    /// What becomes a copy of that.
+    /// The file that becomes a copy.
     pub(crate) writes: Option<PathBuf>,
 }
 

@@ -61,7 +61,7 @@ fn every_command_is_right() {
     assert!(blocks > 20, "only {blocks} commands were found in blocks");
 }
 
-/// Files that a command reads, with some content.
+/// Creates the files that a command reads, and `./runtime`.
 fn prepare(folder: &Path, files: &[PathBuf]) {
     for file in files {
         let path = folder.join(file);
@@ -74,7 +74,7 @@ fn prepare(folder: &Path, files: &[PathBuf]) {
     fs::set_permissions(&runtime, fs::Permissions::from_mode(0o755)).expect("permissions");
 }
 
-/// `doctor`, `load` and `save` run as documented. `capture` and `replay` need an IIO device:
+/// `doctor`, `load` and `save` run as documented. `capture` and `replay` need an IIO device: see
 /// `stream.rs`.
 #[test]
 fn commands_run_as_documented() {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds commands in Markdown.
 
-/// Where a command stands.
+/// Where a document has a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In a block of commands: as a user would type it.
+    /// In a block: complete, as a user types it.
     Block,
-    /// In a sentence: parts may be missing.
+    /// In inline code: parts may be missing.
     Text,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn commands(document: &str, text: &str) -> Vec<Documented> {
 struct Found<'a> {
     document: &'a str,
     all: Vec<Documented>,
-    /// A command that goes on in the next line, and where it begins.
+    /// A command that continues on the next line, and its first line.
     joined: Option<(String, usize)>,
 }
 
@@ -79,7 +79,7 @@ impl Found<'_> {
         }
     }
 
-    /// Takes the commands in the inline code of a paragraph.
+    /// Adds the commands in the inline code of a paragraph.
     fn inline(&mut self, paragraph: &mut String, begin: usize) {
         let text = std::mem::take(paragraph);
         let mut number = begin;
