@@ -78,8 +78,9 @@ def command_script(options, kernel, module_directory, command):
     environment = {name: value for name, value in os.environ.items()
                    if name not in DROPPED and re.fullmatch(r"[A-Za-z_]\w*", name)}
     path = environment.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    built = f"{REPO}/target/release:{REPO}/target/debug"
     environment |= {
-        "PATH": f"/run/guest/bin:{REPO}/target/release:{path}:/usr/local/sbin:/usr/sbin:/sbin",
+        "PATH": f"/run/guest/bin:{built}:{path}:/usr/local/sbin:/usr/sbin:/sbin",
         "HOME": "/tmp",
         "DMABUF_DIO_TEST_DIR": "/mnt/data",
         "DMABUF_DIO_KERNEL": kernel.name,

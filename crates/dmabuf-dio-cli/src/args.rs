@@ -16,14 +16,14 @@ Exit codes:
   0    done
   1    the transfer failed
   2    wrong usage
-  3    the backend asked for, or every backend, is unavailable
+  3    the requested backend, or every backend, is unavailable
   4    --verify found a difference
   126  COMMAND could not be run
   127  COMMAND was not found
   130  interrupted by Ctrl-C
   else the exit code of COMMAND";
 
-/// Load files into dma-bufs, save these, and stream samples, with no copy by the CPU
+/// Load files into dma-bufs, save dma-bufs and stream samples, without CPU copies
 #[derive(Debug, Parser)]
 #[command(name = "dmabuf-dio", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -42,7 +42,7 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
-/// Show what this kernel, its devices and a file offer, and what would change it
+/// Show which backends work here, and how to enable the others
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -55,16 +55,16 @@ pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Also say what this file and its file system offer
+    /// Also show what this file and its file system support
     pub(crate) file: Option<PathBuf>,
 }
 
-/// Load a file into a buffer, report how, and run a command with the buffer
+/// Load a file into a buffer, print a report, and run a command with the buffer
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 COMMAND inherits the buffer as a file descriptor:
   DMABUF_DIO_FD      its number
-  DMABUF_DIO_OFFSET  where in the buffer the content begins
+  DMABUF_DIO_OFFSET  offset of the content in the buffer
   DMABUF_DIO_LEN     length of the content
 
 Examples:
@@ -78,36 +78,36 @@ Examples:
 pub(crate) struct LoadArgs {
     /// Regular file or block device to load
     pub(crate) file: PathBuf,
-    /// Way to move the bytes
+    /// Backend for the transfer
     #[arg(long, value_enum, default_value_t = Choice::AUTO)]
     pub(crate) backend: Choice,
-    /// Where in FILE to begin
+    /// Offset in FILE
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
     pub(crate) offset: u64,
-    /// How much to load [default: up to the end of FILE]
+    /// Bytes to load [default: to the end of FILE]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) length: Option<u64>,
-    /// Memory that is allocated before the first read is issued
+    /// Bytes to allocate before issuing the first read
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) allocation_step: Option<u64>,
-    /// Do not try for huge pages where the buffer is a memfd or made of one
+    /// Do not use huge pages for memfds and udmabufs
     #[arg(long)]
     pub(crate) small_pages: bool,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
-    /// Compare every byte with FILE, read again through the page cache
+    /// Compare every byte with FILE, reread through the page cache
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Program to run with the buffer, and its arguments
+    /// Command to run with the buffer, and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// Save a buffer, inherited from `dmabuf-dio load` or another program, to a file
+/// Save a buffer inherited from `dmabuf-dio load` or another program to a file
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
-FILE is replaced when the new one is complete and durable; until then it stays as it was.
-Of a symbolic link what it leads to is replaced; one that leads nowhere is refused, as cp does.
+FILE is replaced once the new file is complete and durable. Until then it is unchanged.
+If FILE is a symbolic link, its target is replaced. A dangling link is refused, as by cp.
 A block device is written in place.
 
 Examples:
@@ -118,18 +118,16 @@ Examples:
 pub(crate) struct SaveArgs {
     /// File or block device to write
     pub(crate) file: PathBuf,
-    /// Way to move the bytes
+    /// Backend for the transfer
     #[arg(long, value_enum, default_value_t = Choice::AUTO)]
     pub(crate) backend: Choice,
     #[arg(help = "File descriptor of the buffer [default: $DMABUF_DIO_FD]")]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) fd: Option<i32>,
-    #[arg(help = "Where in the buffer to begin [default: $DMABUF_DIO_OFFSET, with --fd 0]")]
+    #[arg(help = "Offset in the buffer [default: $DMABUF_DIO_OFFSET; with --fd: 0]")]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) offset: Option<u64>,
-    #[arg(
-        help = "How much to save [default: to the end of what load has put there, with --fd of the buffer]"
-    )]
+    #[arg(help = "Bytes to save [default: to the end of the content; with --fd: of the buffer]")]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) length: Option<u64>,
     #[command(flatten)]
@@ -152,22 +150,22 @@ pub(crate) struct CommonArgs {
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print all that is known of the transfer, and why other backends were not used
+    /// Print all details of the transfer, and why other backends were not used
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) verbose: bool,
-    /// Print nothing but errors
+    /// Print errors only
     #[arg(long, short, conflicts_with_all = ["json", "verbose"])]
     pub(crate) quiet: bool,
 }
 
-/// Print a script that completes this command's arguments in a shell
+/// Print a completion script for a shell
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   dmabuf-dio completions bash > /etc/bash_completion.d/dmabuf-dio
   dmabuf-dio completions zsh > ~/.zfunc/_dmabuf-dio")]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Shell to print the script for
     pub(crate) shell: clap_complete::Shell,
 }
 
@@ -178,11 +176,11 @@ Examples:
   dmabuf-dio man /usr/local/share/man/man1
   dmabuf-dio man . && man ./dmabuf-dio-load.1")]
 pub(crate) struct ManArgs {
-    /// The folder for them, which has to exist
+    /// Existing folder for the pages
     pub(crate) folder: PathBuf,
 }
 
-/// What `--backend` takes: a backend of the library, or the first that works.
+/// The value of `--backend`: `auto`, or a backend of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice(Option<Backend>);
 
@@ -206,7 +204,7 @@ impl ValueEnum for Choice {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(match self.0 {
-            None => PossibleValue::new("auto").help("The first of these that works"),
+            None => PossibleValue::new("auto").help("The first backend that works"),
             Some(backend) => PossibleValue::new(backend.name()).help(backend.summary()),
         })
     }

@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use crate::args::{Cli, CompletionsArgs};
 use crate::exit::Failure;
 
-// The same as its siblings: they can fail.
+// The other subcommands can fail and have the same signature.
 #[allow(clippy::unnecessary_wraps)]
 pub(crate) fn run(args: &CompletionsArgs) -> Result<(), Failure> {
     clap_complete::generate(args.shell, &mut Cli::command(), "dmabuf-dio", &mut std::io::stdout());

@@ -11,7 +11,7 @@ use crate::exit::Failure;
 use crate::show::{Lines, exact, json};
 use crate::size::show_size;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Output<'a> {
     schema: u32,
@@ -40,7 +40,7 @@ fn human(system: &System, file: Option<&FileFacts>) -> String {
         "kernel",
         format!("{}, {}, pages of {}", system.kernel, system.machine, show_size(system.page_size)),
     );
-    lines.heading("Backends, in the order in which a load tries them");
+    lines.heading("Backends, in the order a load tries them");
     for status in &system.backends {
         match (&status.detail, &status.refusal) {
             (Some(detail), _) => lines.line(status.backend.name(), format!("yes  {detail}")),
@@ -64,7 +64,7 @@ fn human(system: &System, file: Option<&FileFacts>) -> String {
         lines.line("", state);
     }
     if let Some(lending) = &system.lending {
-        lines.heading("Whose dma-bufs the kernel module moves file content to and from");
+        lines.heading("Exporters that the kernel module borrows pages from");
         lenders(&mut lines, lending);
     }
     lines.heading("Memory and io_uring");
@@ -77,7 +77,7 @@ fn human(system: &System, file: Option<&FileFacts>) -> String {
 }
 
 fn lenders(lines: &mut Lines, lending: &Lending) {
-    lines.line("", "yes  its own, which load makes");
+    lines.line("", "yes  the module itself, for buffers of load");
     for lender in &lending.tried {
         let from = format!("{}, from {}", lender.exporter, lender.path);
         match &lender.refusal {
@@ -92,7 +92,7 @@ fn lenders(lines: &mut Lines, lending: &Lending) {
     }
     if !lending.exporters.is_empty() {
         let names = lending.exporters.join(", ");
-        lines.line("", format!("borrows also from, at the administrator's risk: {names}"));
+        lines.line("", format!("also, at the administrator's risk: {names}"));
     }
 }
 
@@ -108,10 +108,10 @@ fn memory(lines: &mut Lines, system: &System) {
         format!(
             "{}  transparent, for shared memory: shmem_enabled is {}",
             yes(huge.transparent),
-            huge.shmem_enabled.as_deref().unwrap_or("not there")
+            huge.shmem_enabled.as_deref().unwrap_or("missing")
         ),
     );
-    lines.line("", format!("{}  made of small ones (MADV_COLLAPSE)", yes(huge.collapsed)));
+    lines.line("", format!("{}  collapsed from small pages (MADV_COLLAPSE)", yes(huge.collapsed)));
     lines.line(
         "",
         format!(
@@ -145,11 +145,11 @@ fn memory(lines: &mut Lines, system: &System) {
 fn facts(lines: &mut Lines, file: &FileFacts) {
     lines.line("path", &file.path);
     lines.line("length", exact(file.length));
-    lines.line("on", file.file_system.as_deref().unwrap_or("an unknown file system"));
+    lines.line("file system", file.file_system.as_deref().unwrap_or("unknown"));
     let direct = match (file.o_direct_open, file.o_direct_read) {
         (Some(errno), _) => format!("no   open: {errno}; loads go through the page cache"),
         (None, Some(errno)) => format!("no   read: {errno}; loads go through the page cache"),
-        (None, None) => "yes  a block was read that way".into(),
+        (None, None) => "yes  a test read succeeded".into(),
     };
     lines.line("O_DIRECT", direct);
     if let (Some(offset), Some(memory)) = (file.offset_align, file.memory_align) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a program fails: two lines, and an exit code.
+//! Failures of the programs: two lines on standard error and an exit code.
 
 use std::process::ExitCode;
 
@@ -20,7 +20,7 @@ pub const CANNOT_RUN: u8 = 126;
 /// The command was not found.
 pub const NOT_FOUND: u8 = 127;
 
-/// What failed, what to do, and the exit code.
+/// What failed, a hint and the exit code.
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
@@ -34,7 +34,7 @@ impl Failure {
         Self { code, what: what.into(), hint: hint.into() }
     }
 
-    /// Fails if a signal that ends the command has come. See [`signals::token`].
+    /// Fails if a signal was caught. See [`signals::token`].
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl Failure {
     pub fn if_interrupted() -> Result<(), Self> {
         match signals::caught() {
             None => Ok(()),
-            Some(signal) => Err(Self::new(128 + signal, "interrupted", "start again")),
+            Some(signal) => Err(Self::new(128 + signal, "interrupted", "run it again")),
         }
     }
 
@@ -51,7 +51,7 @@ impl Failure {
         &self.what
     }
 
-    /// Prints the two lines, which `program` begins, and gives the code. Without a hint it is one.
+    /// Prints what failed, after the name of the program, and the hint. Returns the exit code.
     pub fn report(&self, program: &str) -> ExitCode {
         eprintln!("{program}: {}", self.what);
         if !self.hint.is_empty() {
@@ -86,9 +86,9 @@ impl From<dmabuf_dio_stream::Error> for Failure {
     }
 }
 
-/// What standard output does when it fails.
+/// A failed write to standard output.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Self::new(FAILED, format!("cannot print: {error}"), "look at where the output goes")
+        Self::new(FAILED, format!("cannot print: {error}"), "check where the output goes")
     }
 }

@@ -1,9 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the programs of this project share: sizes on the command line, how a program fails, what
-//! signals do, progress. It is made for them and changes with them; programs that load files want
-//! the library, `dmabuf-dio`.
+//! Code that the programs of this project share: sizes on the command line, failures, signals and
+//! progress bars. Also the command `dmabuf-dio` itself. The interface is not stable. To load files,
+//! use the library `dmabuf-dio`.
 
+mod args;
+mod completions;
+mod doctor;
 pub mod exit;
+mod load;
+mod man;
 pub mod progress;
+mod save;
+mod show;
 pub mod signals;
 pub mod size;
+mod stream;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use crate::args::{Cli, Command};
+
+/// The command line of `dmabuf-dio`.
+pub fn command_line() -> clap::Command {
+    Cli::command()
+}
+
+/// Runs `dmabuf-dio` with the arguments of this process.
+pub fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Load(args) => load::run(&args),
+        Command::Save(args) => save::run(&args),
+        Command::Capture(args) => stream::capture::run(&args),
+        Command::Replay(args) => stream::replay::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report("dmabuf-dio"),
+    }
+}

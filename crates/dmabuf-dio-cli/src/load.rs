@@ -18,7 +18,7 @@ use crate::signals;
 use crate::size::show_size;
 use crate::verify::{Verified, verify};
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Output<'a> {
     schema: u32,
@@ -38,8 +38,11 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     if let Some(different) = verified.as_ref().and_then(|verified| verified.first_difference) {
         return Err(Failure::new(
             DIFFERENT,
-            format!("{}: the buffer differs from it at byte {different}", args.file.display()),
-            "load again while nobody writes the file; if it stays, report it with the output of dmabuf-dio doctor",
+            format!(
+                "{}: the buffer differs from the file at byte {different}",
+                args.file.display()
+            ),
+            "load again while nothing writes the file; if they still differ, report it with the output of dmabuf-dio doctor",
         ));
     }
     match args.command.split_first() {
@@ -125,10 +128,10 @@ fn human(args: &LoadArgs, loaded: &Loaded, verified: Option<&Verified>) -> Strin
         }
     }
     if let Some(segments) = report.segments {
-        buffer += &format!(", {segments} contiguous pieces");
+        buffer += &format!(", {segments} segments");
     }
     if loaded.data_offset > 0 {
-        buffer += &format!(", content from byte {}", loaded.data_offset);
+        buffer += &format!(", content at byte {}", loaded.data_offset);
     }
     lines.line("buffer", buffer);
     lines.report(report);
@@ -156,11 +159,11 @@ fn brief(file: &str, loaded: &Loaded, verified: Option<&Verified>) -> String {
     text
 }
 
-/// Replaces this process by the command, which inherits the buffer. Returns only if that fails.
+/// Replaces this process with the command, which inherits the buffer. Returns only on failure.
 fn become_command(mut command: Command, loaded: &Loaded) -> Failure {
     let fd = loaded.buf.as_fd();
     if let Err(errno) = rustix::io::fcntl_setfd(fd, FdFlags::empty()) {
-        return Failure::new(FAILED, format!("cannot pass the buffer on: {errno}"), "see dmesg");
+        return Failure::new(FAILED, format!("cannot pass on the buffer: {errno}"), "see dmesg");
     }
     let error = command
         .env("DMABUF_DIO_FD", fd.as_raw_fd().to_string())
@@ -174,12 +177,12 @@ fn become_command(mut command: Command, loaded: &Loaded) -> Failure {
     Failure::new(
         CANNOT_RUN,
         format!("{name}: cannot be run: {error}"),
-        "look at its permissions: it has to be a program or a script",
+        "check its permissions: it must be a program or a script",
     )
 }
 
-/// Whether a name is in no folder of `$PATH`: where one of those cannot be searched, the error
-/// does not tell.
+/// Whether a program is in no folder of `$PATH`. If a folder cannot be searched, the error of
+/// `exec()` does not tell.
 fn is_nowhere(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     !name.contains('/') && !std::env::split_paths(&path).any(|folder| folder.join(name).exists())

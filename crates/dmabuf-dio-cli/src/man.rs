@@ -12,7 +12,7 @@ pub(crate) fn run(args: &ManArgs) -> Result<(), Failure> {
         Failure::new(
             FAILED,
             format!("{folder}: cannot write the manual pages: {error}"),
-            "name a folder that exists and that you may write",
+            "name an existing, writable folder",
         )
     })
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A progress bar for what takes over a second.
+//! A progress bar for operations that take over a second.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Counts bytes.
+    /// A bar that counts bytes.
     pub fn new(what: &'static str) -> Self {
         let bar = Self::of(
             "{msg} {wide_bar} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left",
@@ -26,7 +26,7 @@ impl Bar {
         bar
     }
 
-    /// Counts steps.
+    /// A bar that counts steps.
     pub fn steps() -> Self {
         Self::of("{msg} {wide_bar} {pos} of {len} done, {elapsed}")
     }
@@ -39,12 +39,12 @@ impl Bar {
         Self { bar, start: Instant::now() }
     }
 
-    /// Says what is being done.
+    /// Sets the message.
     pub fn say(&self, what: impl Into<Cow<'static, str>>) {
         self.bar.set_message(what);
     }
 
-    /// Moves the bar, which appears after a second.
+    /// Updates the bar, which appears after a second.
     pub fn update(&self, done: u64, total: u64) {
         if self.bar.is_hidden() && self.start.elapsed() > PATIENCE {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -53,7 +53,7 @@ impl Bar {
         self.bar.set_position(done);
     }
 
-    /// What the library calls.
+    /// A callback for the library that updates the bar.
     pub fn callback(&self) -> impl Fn(Progress) + Send + Sync + 'static {
         let bar = self.clone();
         move |progress| bar.update(progress.done, progress.total)

@@ -14,7 +14,7 @@ use crate::progress::Bar;
 use crate::show::{Lines, REPORT, exact, json, name_of, summary};
 use crate::signals;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Output<'a> {
     schema: u32,
@@ -33,8 +33,8 @@ struct Part {
 }
 
 pub(crate) fn run(args: &SaveArgs) -> Result<(), Failure> {
-    let (buf, unsaid) = buffer(args)?;
-    let part = part(args, &unsaid);
+    let (buf, default) = buffer(args)?;
+    let part = part(args, &default);
     let bar = Bar::new("saving");
     let mut saver = Saver::new(&args.file)
         .backend(args.backend)
@@ -57,15 +57,15 @@ pub(crate) fn run(args: &SaveArgs) -> Result<(), Failure> {
     print(args, &buf, part, &result?)
 }
 
-/// The buffer, and what of it to save if nothing else is said: what `dmabuf-dio load` hands on, or
-/// all of another one.
+/// The buffer and the default range: the content that `dmabuf-dio load` passes on, or with `--fd`
+/// the whole buffer.
 fn buffer(args: &SaveArgs) -> Result<(DmaBuf, Range<u64>), Failure> {
     let Some(number) = args.fd else {
         return DmaBuf::from_env().map_err(|error| match error {
             Error::Environment { .. } | Error::Buffer { .. } => Failure::new(
                 USAGE,
                 format!("no buffer to save: {error}"),
-                "run it as COMMAND of dmabuf-dio load, or name the buffer: --fd NUMBER",
+                "run it as COMMAND of dmabuf-dio load, or pass the buffer: --fd NUMBER",
             ),
             error => error.into(),
         });
@@ -80,8 +80,8 @@ fn buffer(args: &SaveArgs) -> Result<(DmaBuf, Range<u64>), Failure> {
     if number < 0 {
         return Err(bad(rustix::io::Errno::BADF));
     }
-    // SAFETY: whether the number is an open descriptor is what the next call finds out; nothing
-    // in this process closes it.
+    // SAFETY: nothing in this process closes the descriptor. If the number is not open, the next
+    // call fails.
     let inherited = unsafe { BorrowedFd::borrow_raw(number) };
     let fd = rustix::io::fcntl_dupfd_cloexec(inherited, 3).map_err(bad)?;
     let buf = DmaBuf::from_fd(fd)?;
@@ -89,10 +89,10 @@ fn buffer(args: &SaveArgs) -> Result<(DmaBuf, Range<u64>), Failure> {
     Ok((buf, all))
 }
 
-/// What is asked for.
-fn part(args: &SaveArgs, unsaid: &Range<u64>) -> Part {
-    let offset = args.offset.unwrap_or(unsaid.start);
-    Part { offset, length: args.length.unwrap_or(unsaid.end.saturating_sub(offset)) }
+/// The range to save.
+fn part(args: &SaveArgs, default: &Range<u64>) -> Part {
+    let offset = args.offset.unwrap_or(default.start);
+    Part { offset, length: args.length.unwrap_or(default.end.saturating_sub(offset)) }
 }
 
 fn print(args: &SaveArgs, buf: &DmaBuf, part: Part, report: &Report) -> Result<(), Failure> {
@@ -110,7 +110,7 @@ fn print(args: &SaveArgs, buf: &DmaBuf, part: Part, report: &Report) -> Result<(
         json(&output)?
     } else if !args.common.verbose {
         let what =
-            format!("{}: {} out of a {}", args.file.display(), exact(report.bytes), buf.kind());
+            format!("{}: {} from a {}", args.file.display(), exact(report.bytes), buf.kind());
         summary(&format!("{what} (backend {})", name_of(report)), report)
     } else {
         let mut lines = Lines::new(REPORT);

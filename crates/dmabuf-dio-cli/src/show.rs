@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reports: for people a word and what there is to say about it, for programs JSON.
+//! Reports as text and as JSON.
 
 use std::fmt::Write as _;
 use std::io;
@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use crate::size::show_size;
 
-/// The longest of the words in reports on transfers.
+/// Length of the longest label in reports of transfers.
 pub(crate) const REPORT: usize = "page cache".len();
 
-/// Lines of a word and a text.
+/// Lines of a label and a text.
 #[derive(Debug)]
 pub(crate) struct Lines {
     text: String,
@@ -20,17 +20,17 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// With room for a first column of words of that length.
+    /// Lines whose longest label has this length.
     pub(crate) fn new(longest: usize) -> Self {
         Self { text: String::new(), width: longest + 2 }
     }
 
-    pub(crate) fn line(&mut self, word: &str, text: impl AsRef<str>) {
+    pub(crate) fn line(&mut self, label: &str, text: impl AsRef<str>) {
         let width = self.width;
-        let _ = writeln!(self.text, "{word:width$}{}", text.as_ref());
+        let _ = writeln!(self.text, "{label:width$}{}", text.as_ref());
     }
 
-    /// An empty line and one that stands for itself.
+    /// An empty line and a heading.
     pub(crate) fn heading(&mut self, text: &str) {
         let gap = if self.text.is_empty() { "" } else { "\n" };
         let _ = writeln!(self.text, "{gap}{text}");
@@ -40,7 +40,7 @@ impl Lines {
         self.text
     }
 
-    /// What a transfer did.
+    /// The report of a transfer.
     pub(crate) fn report(&mut self, report: &Report) {
         self.line("backend", name_of(report));
         self.line("moved", format!("{} {}", exact(report.bytes), mode(report.mode)));
@@ -51,7 +51,7 @@ impl Lines {
         self.line(
             "page cache",
             report.page_cache_grown.map_or_else(
-                || "unknown: the kernel does not tell for this file".into(),
+                || "unknown: the kernel does not count for this file".into(),
                 |grown| format!("{grown:+} bytes"),
             ),
         );
@@ -59,7 +59,7 @@ impl Lines {
             self.line("note", note);
         }
         for refusal in &report.refusals {
-            self.line("not", refused(refusal));
+            self.line("not used", refused(refusal));
         }
     }
 }
@@ -69,7 +69,7 @@ pub(crate) fn name_of(report: &Report) -> &'static str {
     report.backend.map_or("none", Backend::name)
 }
 
-/// A transfer for people: what it was, how fast, what it cost, and what would help most.
+/// A short report of a transfer: speed, cost and the most useful hint.
 pub(crate) fn summary(what: &str, report: &Report) -> String {
     let per_gib = report.cpu_seconds / (report.bytes as f64 / f64::from(1 << 30));
     let mut text = format!(
@@ -86,8 +86,7 @@ pub(crate) fn summary(what: &str, report: &Report) -> String {
     text
 }
 
-/// The one thing that would do most for the next transfer: what kept this one from being direct,
-/// or else what the best backend lacks.
+/// The most useful hint: why this transfer was not direct, or else what the best backend lacks.
 fn best_help(report: &Report) -> Option<String> {
     let note = report.notes.first().map(|note| format!("note: {note}"));
     let better = report.refusals.iter().find_map(|refusal| {
@@ -97,12 +96,12 @@ fn best_help(report: &Report) -> Option<String> {
     if report.mode == Mode::Direct { better.or(note) } else { note.or(better) }
 }
 
-/// A report for programs.
+/// A report as JSON.
 pub(crate) fn json(what: &impl Serialize) -> io::Result<String> {
     Ok(serde_json::to_string_pretty(what)? + "\n")
 }
 
-/// A number of bytes, exactly and then at a glance.
+/// A number of bytes, exact and rounded.
 pub(crate) fn exact(bytes: u64) -> String {
     if bytes < 1024 {
         format!("{bytes} bytes")
@@ -111,7 +110,7 @@ pub(crate) fn exact(bytes: u64) -> String {
     }
 }
 
-/// A refusal and what would change it.
+/// A refusal and its remedy.
 pub(crate) fn refused(refusal: &Refusal) -> String {
     let errno = refusal.errno.map_or_else(String::new, |errno| format!(": {errno}"));
     let remedy = refusal.remedy.as_ref().map_or_else(String::new, |text| format!("; try: {text}"));
@@ -120,10 +119,10 @@ pub(crate) fn refused(refusal: &Refusal) -> String {
 
 fn mode(mode: Mode) -> &'static str {
     match mode {
-        Mode::Direct => "direct: past the page cache",
+        Mode::Direct => "direct: bypassing the page cache",
         Mode::Buffered => "buffered: through the page cache",
         Mode::Mixed => "partly direct, partly through the page cache",
-        Mode::PageCache => "out of the page cache: storage was not read",
-        _ => "in a way that the kernel does not tell",
+        Mode::PageCache => "from the page cache: storage was not read",
+        _ => "in a way that the kernel does not report",
     }
 }

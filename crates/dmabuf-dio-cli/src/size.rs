@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers of bytes, read and written.
+//! Parses and formats numbers of bytes.
 
-/// Reads `4096`, `4K`, `4KiB` (all the same), `4KB` (4000), and so on up to T.
+/// Parses `4096`, `4K`, `4KiB` (all the same), `4KB` (4000), and so on up to T.
 ///
 /// # Errors
 ///
-/// What is wrong with the text.
+/// A message that says what is wrong with the text.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let number: u64 = number
         .parse()
-        .map_err(|_| format!("{text:?} is no number of bytes: write 4096, 4K or 16MiB"))?;
+        .map_err(|_| format!("{text:?} is not a number of bytes: write 4096, 4K or 16MiB"))?;
     let unit = unit.trim_start().to_ascii_lowercase();
     let (prefix, base) = match unit.strip_suffix('b') {
         None => (unit.as_str(), 1024),
@@ -23,18 +23,18 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         "m" => 2,
         "g" => 3,
         "t" => 4,
-        _ => return Err(format!("{unit:?} is no unit: write K, M, G or T")),
+        _ => return Err(format!("{unit:?} is not a unit: write K, M, G or T")),
     };
     u64::pow(base, power)
         .checked_mul(number)
-        .ok_or_else(|| format!("{text:?} is more than 64 bits hold"))
+        .ok_or_else(|| format!("{text:?} does not fit in 64 bits"))
 }
 
-/// Reads `48000`, `48k`, `30.72M`, `1G`: times per second.
+/// Parses a rate in hertz: `48000`, `48k`, `30.72M`, `1G`.
 ///
 /// # Errors
 ///
-/// What is wrong with the text.
+/// A message that says what is wrong with the text.
 pub fn parse_rate(text: &str) -> Result<f64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text[digits.len()..].to_ascii_lowercase();
@@ -44,37 +44,37 @@ pub fn parse_rate(text: &str) -> Result<f64, String> {
         "k" => 1e3,
         "m" => 1e6,
         "g" => 1e9,
-        _ => return Err(format!("{unit:?} is no unit: write k, M or G")),
+        _ => return Err(format!("{unit:?} is not a unit: write k, M or G")),
     };
     let number: f64 = digits
         .trim_end()
         .parse()
-        .map_err(|_| format!("{text:?} is no rate: write 48000, 48k or 30.72M"))?;
-    // What a decimal fraction cannot be in binary is not to be seen in a millionth of a hertz.
+        .map_err(|_| format!("{text:?} is not a rate: write 48000, 48k or 30.72M"))?;
+    // Rounding to a millionth of a hertz removes the error of the binary fraction.
     let rate = (number * factor * 1e6).round() / 1e6;
     if (0.0..=1e15).contains(&rate) {
         Ok(rate)
     } else {
-        Err(format!("{text:?} is no rate: write 48000, 48k or 30.72M"))
+        Err(format!("{text:?} is not a rate: write 48000, 48k or 30.72M"))
     }
 }
 
-/// Reads a whole number: `1000000`, `1M`.
+/// Parses a whole number: `1000000`, `1M`.
 ///
 /// # Errors
 ///
-/// What is wrong with the text.
+/// A message that says what is wrong with the text.
 pub fn parse_count(text: &str) -> Result<u64, String> {
     if let Ok(count @ 1..) = text.parse() {
         return Ok(count);
     }
     match parse_rate(text) {
         Ok(count) if count.fract() == 0.0 && count >= 1.0 => Ok(count as u64),
-        _ => Err(format!("{text:?} is no number of frames: write 1000000, 1000k or 1M")),
+        _ => Err(format!("{text:?} is not a number of frames: write 1000000, 1000k or 1M")),
     }
 }
 
-/// Writes a number of bytes with three digits or so.
+/// Formats a number of bytes with about three digits.
 pub fn show_size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;

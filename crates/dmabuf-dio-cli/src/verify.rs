@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compares a loaded buffer with its file, read again through the page cache.
+//! Compares a loaded buffer with its file, reread through the page cache.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,9 +17,9 @@ const PIECE: usize = 1 << 20;
 /// The result of a comparison.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verified {
-    /// Whether all bytes are the same.
+    /// Whether all bytes are equal.
     pub(crate) identical: bool,
-    /// Where in the file the first different byte is.
+    /// Offset of the first difference in the file.
     pub(crate) first_difference: Option<u64>,
     /// SHA-256 of the buffer's content.
     pub(crate) buffer_sha256: String,
@@ -31,8 +31,8 @@ pub(crate) fn verify(path: &Path, offset: u64, loaded: &Loaded) -> Result<Verifi
     let fail = |error: &std::io::Error| {
         Failure::new(
             FAILED,
-            format!("{}: cannot read it again to verify: {error}", path.display()),
-            "leave the file as it is while it is verified",
+            format!("{}: cannot reread it to verify: {error}", path.display()),
+            "do not change the file while it is verified",
         )
     };
     let file = File::open(path).map_err(|error| fail(&error))?;

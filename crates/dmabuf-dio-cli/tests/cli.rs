@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command, as a user types it.
+//! The command line, run as a user does.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::{file, folder, ok, program, run, text};
 use serde_json::Value;
 
-/// Runs what has to fail with a code, and returns the two lines that it says.
+/// Runs a command that has to fail with `code`. Returns its two lines on standard error.
 #[track_caller]
 fn fails(code: i32, arguments: &[&str]) -> String {
     let output = run(arguments);
@@ -68,8 +68,8 @@ fn load_verifies() {
 
 const F_SETSIG: i32 = 10; // linux/fcntl.h
 
-/// Runs the command on a path that leads to `first` when it is loaded, and to `second` when it is
-/// read again to verify: a lease on `first` holds up who opens it until the path is changed.
+/// Runs the command on a path that leads to `first` during the load and to `second` during the
+/// verification. A lease on `first` blocks `open()` until the path has been changed.
 fn load_and_verify_another(
     path: &Path,
     [first, second]: [&Path; 2],
@@ -78,13 +78,13 @@ fn load_and_verify_another(
     let _ = std::fs::remove_file(path);
     std::os::unix::fs::symlink(first, path).expect("link");
     let held = std::fs::File::open(first).expect("open");
-    // SAFETY: they take numbers; the signal they ask for is ignored by who does not handle it.
+    // SAFETY: the calls take numbers. A process ignores SIGURG unless it handles it.
     let lease = |command, value: i32| unsafe { libc::fcntl(held.as_raw_fd(), command, value) };
     assert_eq!(lease(F_SETSIG, libc::SIGURG), 0);
     let start = Instant::now();
     while lease(libc::F_SETLEASE, libc::F_WRLCK) != 0 {
         let error = std::io::Error::last_os_error();
-        // A ring that had the file open closes it some time after its process has ended.
+        // An io_uring closes the file some time after its process has exited.
         if error.raw_os_error() == Some(libc::EAGAIN) && start.elapsed() < Duration::from_secs(30) {
             std::thread::sleep(Duration::from_millis(10));
             continue;
@@ -138,7 +138,7 @@ fn a_difference_is_4() {
         assert_eq!(verify["first_difference"], 2_999_999);
         assert_ne!(verify["buffer_sha256"], verify["file_sha256"]);
 
-        // No difference where it was not looked for.
+        // Differences outside of the loaded range do not count.
         let part = [way, &["--length", "1234567", "--quiet"]].concat();
         let output = load_and_verify_another(&path, files, &part).expect("a lease again");
         assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -218,14 +218,14 @@ fn schema_of_doctor_is_stable() {
     assert_eq!(facts["file"], Value::Null);
 }
 
-/// Whose buffers the module borrows is said with the module, and only then.
+/// `doctor` lists the exporters if the module is loaded, and only then.
 #[test]
 fn doctor_says_who_lends() {
     let facts: Value = serde_json::from_str(&ok(&["doctor", "--json"])).expect("JSON");
     let report = ok(&["doctor"]);
     let lending = &facts["lending"];
     assert_eq!(facts["backends"][0]["available"] == true, !lending.is_null(), "{report}");
-    assert_eq!(report.contains("Whose dma-bufs"), !lending.is_null(), "{report}");
+    assert_eq!(report.contains("Exporters that"), !lending.is_null(), "{report}");
     if lending.is_null() {
         println!("skipped: there is no module");
         return;
@@ -250,7 +250,7 @@ fn doctor_says_who_lends() {
     }
 }
 
-/// The module's parameter, here a file in its place.
+/// A file is mounted over the module's parameter.
 #[test]
 fn doctor_shows_whom_an_administrator_named() {
     let parameter = "/sys/module/dmabuf_dio/parameters/exporters";
@@ -272,7 +272,7 @@ fn doctor_shows_whom_an_administrator_named() {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).expect("text")
     };
-    let risk = "borrows also from, at the administrator's risk: ";
+    let risk = "also, at the administrator's risk: ";
     let report = doctor("carveout:vendor-heap\n", "");
     assert!(report.contains(&format!("{risk}carveout, vendor-heap\n")), "{report}");
     let facts: Value = serde_json::from_str(&doctor("carveout\n", "--json")).expect("JSON");
@@ -425,7 +425,7 @@ fn unavailable_backend_is_3() {
     }
 }
 
-/// The command in a process that has no transparent huge pages.
+/// Runs the command with transparent huge pages disabled.
 fn without_huge_pages(arguments: &[&str]) -> Value {
     use std::os::unix::process::CommandExt as _;
     let mut command = program();
@@ -436,7 +436,7 @@ fn without_huge_pages(arguments: &[&str]) -> Value {
             _ => Err(std::io::Error::last_os_error()),
         }
     };
-    // SAFETY: all that is done between fork and exec is a system call.
+    // SAFETY: the closure makes one system call, which is async-signal-safe.
     unsafe { command.pre_exec(switch_off) };
     let output = command.args(arguments).output().expect("run dmabuf-dio");
     assert!(output.status.success(), "{output:?}");
@@ -522,7 +522,7 @@ fn manual_pages_are_of_every_subcommand() {
 #[test]
 fn interrupted_save_leaves_nothing() {
     let folder = folder();
-    // Large enough to be on its way for a while: 64 MiB of holes, saved in small requests.
+    // Takes long enough to be interrupted: 64 MiB of holes in small requests.
     let path = folder.path().join("holes");
     std::fs::File::create(&path).and_then(|file| file.set_len(64 << 20)).expect("create");
     let copy = folder.path().join("copy");

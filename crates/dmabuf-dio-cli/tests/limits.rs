@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Limits of the process and of its control group are errors, and no reason to be killed.
+//! Exceeding a limit of the process or its control group is an error. The process is not killed.
 
 #![cfg(target_os = "linux")]
 
@@ -16,10 +16,10 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-/// Runs the command, which may make no file longer than `limit` bytes.
+/// Runs the command with a maximum file size of `limit` bytes.
 fn with_short_files(limit: u64, arguments: &[&str]) -> Output {
     let mut command = program();
-    // SAFETY: between fork and exec it makes a system call, and nothing else.
+    // SAFETY: the closure makes one system call, which is async-signal-safe.
     unsafe {
         command.pre_exec(move || {
             let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
@@ -43,7 +43,7 @@ fn files_may_not_be_that_long() {
     assert_eq!(load.status.code(), Some(1), "{load:?}");
     assert!(text(&load.stderr).contains("ulimit -f"), "{}", text(&load.stderr));
 
-    // What is saved was loaded without the limit.
+    // The load before the save has no limit.
     let copy = folder.path().join("copy");
     fs::write(&copy, "before").expect("written");
     let exe = env!("CARGO_BIN_EXE_dmabuf-dio");
@@ -58,7 +58,7 @@ fn files_may_not_be_that_long() {
     assert_eq!(fs::read_dir(folder.path()).expect("list").count(), 2);
 }
 
-/// A control group for memory, if this is a guest, whose system may be changed.
+/// A control group with a memory limit. Only in guests: the host's settings are not changed.
 struct Group(PathBuf);
 
 impl Group {

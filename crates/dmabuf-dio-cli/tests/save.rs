@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `dmabuf-dio save` saves, and where.
+//! Range and destination of `dmabuf-dio save`.
 
 mod common;
 
@@ -40,7 +40,7 @@ fn a_part_of_what_is_inherited_ends_where_that_does() {
     assert_eq!(std::fs::read(&copy).expect("read"), bytes[4096..]);
 }
 
-/// What the library's `DmaBuf::from_env` refuses the command does.
+/// The command refuses what `DmaBuf::from_env` of the library refuses.
 #[test]
 fn half_an_environment_is_refused() {
     let folder = folder();

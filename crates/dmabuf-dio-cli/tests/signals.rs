@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Signals at the worst moment, and threads that cannot be had.
+//! Signals, and threads that cannot be started.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
 mod common;
 
-use std::os::unix::process::CommandExt as _;
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use common::{folder, program};
 
-/// Starts a command that stops before its first instruction, with this thread as its tracer.
+const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// Starts a command that stops before its first instruction. This thread is its tracer.
 fn traced(command: &mut Command) -> Child {
-    // SAFETY: between fork and exec it makes system calls, and nothing else.
+    // SAFETY: the closure makes system calls only, which are async-signal-safe.
     unsafe {
         command.pre_exec(|| {
-            // Shells start what is in the background with some of them ignored, nohup does.
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            // Shells ignore some of them for background jobs, and nohup ignores SIGHUP.
+            for signal in SIGNALS {
                 libc::signal(signal, libc::SIG_DFL);
             }
             match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
@@ -29,20 +35,20 @@ fn traced(command: &mut Command) -> Child {
 }
 
 fn ptrace(request: u32, child: i32, address: usize, data: usize) {
-    // SAFETY: the requests made here write at most `address` bytes, to a place that `data` names.
+    // SAFETY: the requests made here write at most `address` bytes to the address `data`.
     let result = unsafe { libc::ptrace(request, child, address, data) };
     assert!(result >= 0, "ptrace {request}: {}", std::io::Error::last_os_error());
 }
 
 fn wait(child: i32) -> i32 {
     let mut status = 0;
-    // SAFETY: waits for a child of this thread, and fills the status.
+    // SAFETY: `status` outlives the call, which fills it.
     let waited = unsafe { libc::waitpid(child, &raw mut status, libc::__WALL) };
     assert_eq!(waited, child, "{}", std::io::Error::last_os_error());
     status
 }
 
-/// Lets a traced command run, and sends it a signal right behind the system call that installs its
+/// Runs a traced command and sends it a signal right after the system call that installs the
 /// handler.
 fn signal_at_once(child: &Child, signal: i32) {
     let pid = child.id() as i32;
@@ -61,7 +67,7 @@ fn signal_at_once(child: &Child, signal: i32) {
         let place = &raw mut info as usize;
         ptrace(libc::PTRACE_GET_SYSCALL_INFO, pid, size_of_val(&info), place);
         if info.op == libc::PTRACE_SYSCALL_INFO_ENTRY {
-            // SAFETY: that is what the kernel has filled in.
+            // SAFETY: the kernel has filled this variant.
             let call = unsafe { info.u.entry };
             installs = call.nr == libc::SYS_rt_sigaction as u64
                 && call.args[0] == signal as u64
@@ -78,7 +84,7 @@ fn a_signal_as_soon_as_there_is_a_handler() {
     let folder = folder();
     let path = folder.path().join("file");
     std::fs::write(&path, vec![7; 5 << 20]).expect("written");
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    for signal in SIGNALS {
         let mut command = program();
         let path = path.to_str().expect("text");
         command.args(["load", path, "--quiet"]).stderr(Stdio::piped()).stdout(Stdio::piped());
@@ -91,7 +97,104 @@ fn a_signal_as_soon_as_there_is_a_handler() {
     }
 }
 
-/// A stack that nobody has room for keeps threads from being made.
+/// Starts a load that waits in `open()` until the returned file, which has a lease, is dropped. All
+/// signals start with `action`.
+fn waiting_load(path: &Path, action: libc::sighandler_t) -> Option<(Child, File)> {
+    const F_SETSIG: i32 = 10; // linux/fcntl.h
+    std::fs::write(path, vec![7; 5 << 20]).expect("written");
+    let held = File::open(path).expect("open");
+    // SAFETY: the calls take numbers. A process ignores SIGURG unless it handles it.
+    let lease = |command, value: i32| unsafe { libc::fcntl(held.as_raw_fd(), command, value) };
+    assert_eq!(lease(F_SETSIG, libc::SIGURG), 0);
+    if lease(libc::F_SETLEASE, libc::F_WRLCK) != 0 {
+        println!("skipped: no lease: {}", std::io::Error::last_os_error());
+        return None;
+    }
+    let mut command = program();
+    command.args(["load", "--quiet"]).arg(path).stderr(Stdio::piped());
+    // SAFETY: the closure makes system calls only, which are async-signal-safe.
+    unsafe {
+        command.pre_exec(move || {
+            for signal in SIGNALS {
+                libc::signal(signal, action);
+            }
+            Ok(())
+        });
+    }
+    let child = command.spawn().expect("run dmabuf-dio");
+    wait_until("the load opens its file", || lease(libc::F_GETLEASE, 0) != libc::F_WRLCK);
+    Some((child, held))
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    for _ in 0..30_000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("not within 30 s: {what}");
+}
+
+fn kill(child: &Child, signal: i32) {
+    // SAFETY: the call takes numbers. The child has not been waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+}
+
+/// Whether a signal is in a set of `/proc/PID/status`: `SigIgn`, `ShdPnd`, ...
+fn is_in(set: &str, child: &Child, signal: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("status");
+    let mut lines = status.lines();
+    let found = lines.find_map(|line| line.strip_prefix(set)?.strip_prefix(":\t"));
+    let bits = u64::from_str_radix(found.expect("a set"), 16).expect("a number");
+    bits & 1 << (signal - 1) != 0
+}
+
+#[test]
+fn the_second_signal_has_its_default_action() {
+    let folder = folder();
+    for signal in SIGNALS {
+        let path = folder.path().join(format!("file-{signal}"));
+        let Some((mut child, held)) = waiting_load(&path, libc::SIG_DFL) else { return };
+        kill(&child, signal);
+        wait_until("the first is handled", || !is_in("ShdPnd", &child, signal));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(child.try_wait().expect("its state").is_none(), "the first has ended it");
+        kill(&child, signal);
+        assert_eq!(child.wait().expect("its end").signal(), Some(signal));
+        drop(held);
+    }
+}
+
+#[test]
+fn another_signal_is_not_a_second() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let Some((child, held)) = waiting_load(&path, libc::SIG_DFL) else { return };
+    for signal in SIGNALS {
+        kill(&child, signal);
+        wait_until("it is handled", || !is_in("ShdPnd", &child, signal));
+    }
+    drop(held);
+    let output = child.wait_with_output().expect("its end");
+    assert!(output.status.code().is_some_and(|code| code != 0), "{output:?}");
+}
+
+#[test]
+fn a_signal_that_was_ignored_stays_ignored() {
+    let folder = folder();
+    let path = folder.path().join("file");
+    let Some((child, held)) = waiting_load(&path, libc::SIG_IGN) else { return };
+    for signal in SIGNALS {
+        assert!(is_in("SigIgn", &child, signal), "{signal}");
+        kill(&child, signal);
+    }
+    drop(held);
+    let output = child.wait_with_output().expect("its end");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// No thread can start with a stack that exceeds the address space.
 #[test]
 fn a_thread_that_cannot_be_had_is_an_error() {
     let folder = folder();

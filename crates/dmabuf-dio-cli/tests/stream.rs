@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `dmabuf-dio capture` and `replay`, as a user types them, with the simulated devices of
-//! `kernel/sim/iio_stream`, where these are.
+//! `dmabuf-dio capture` and `replay`, run as a user does, with the simulated devices of
+//! `kernel/sim/iio_stream`, if they are loaded.
 
 mod common;
 
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 const FRAME: usize = 8;
 
-/// The devices, which one test at a time has, and a folder on the file system under test.
+/// Exclusive use of the devices, and a folder on the file system under test.
 struct Setup {
     folder: tempfile::TempDir,
     _lock: MutexGuard<'static, ()>,
@@ -42,7 +42,7 @@ impl Setup {
     }
 }
 
-/// Where sysfs has the device of that name.
+/// Folder of a device in sysfs.
 fn sysfs(name: &str) -> Option<PathBuf> {
     let devices = fs::read_dir("/sys/bus/iio/devices").ok()?.flatten();
     devices.map(|entry| entry.path()).find(|folder| {
@@ -60,7 +60,7 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&ok(&[arguments, &["--json"]].concat())).expect("JSON")
 }
 
-/// Runs what has to fail with a code; returns what it says.
+/// Runs a command that has to fail with `code`. Returns its standard error.
 #[track_caller]
 fn fails(code: i32, arguments: &[&str]) -> String {
     let output = run(arguments);
@@ -72,7 +72,7 @@ fn fails(code: i32, arguments: &[&str]) -> String {
     errors
 }
 
-/// Fails unless a file has frames 0, 1, 2, ... Returns how many.
+/// Fails unless a file holds frames 0, 1, 2, ... Returns their number.
 #[track_caller]
 fn frames(path: &str) -> usize {
     let bytes = fs::read(path).expect("a file");
@@ -105,13 +105,13 @@ fn a_capture_and_its_replay() {
     assert!(again.contains("--force"), "{again}");
     assert_eq!(frames(&data), 100_003, "as it was");
 
-    // The rate is that of the description.
+    // The description sets the rate.
     ok(&["replay", &data, "--to", "stream-dac", "--rate", "2M", "--quiet"]);
     let summary = json(&["replay", &data, "--to", "stream-dac"]);
     assert_eq!((&summary["frames"], &summary["rate"]), (&100_003.into(), &1e6.into()));
     assert_eq!(number("stream-dac", "moved_frames"), 100_003);
     assert_eq!(number("stream-dac", "wrong_frames"), 0);
-    // What is in it is not for two channels, unless somebody says so.
+    // The file does not fit two channels, except with --force.
     let two = ["replay", &data, "--to", "stream-dac", "--channels", "voltage0,voltage1"];
     let other = fails(2, &two);
     assert!(other.contains("ru16_le x 4, the device wants ru16_le x 2"), "{other}");
@@ -216,14 +216,14 @@ fn ctrl_c_is_an_ordinary_end() {
     assert!(child.wait_with_output().expect("its end").status.success());
 }
 
-/// Whenever it is killed, what is in the file is the beginning of what was captured.
+/// A capture that is killed at any time leaves a prefix of its samples in the file.
 #[test]
 fn a_killed_capture_leaves_a_valid_prefix() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.sigmf-data");
     let mut seed = std::process::id();
     let mut most = 0;
-    // Many small ones, so that many writes are on their way.
+    // Many small blocks keep many writes in flight.
     for (block, blocks) in [("16K", "8"), ("128K", "64"), ("128K", "64"), ("1M", "32"), ("4M", "8")]
     {
         for _ in 0..3 {
@@ -245,7 +245,7 @@ fn a_killed_capture_leaves_a_valid_prefix() {
             let description = setup.path("samples.sigmf-meta");
             let _ = fs::remove_file(&description);
             let mut child = start(&arguments);
-            // A busy machine takes its time until there is anything to leave behind.
+            // On a busy machine the first write may take some time.
             let patience = Instant::now() + Duration::from_secs(20);
             while !Path::new(&description).exists() && Instant::now() < patience {
                 thread::sleep(Duration::from_millis(5));
@@ -263,7 +263,7 @@ fn a_killed_capture_leaves_a_valid_prefix() {
     assert!(most > 0, "it never got to write");
 }
 
-/// The same while it runs: no write is ahead of another, not for a moment.
+/// The same while it runs: writes never complete out of order.
 #[test]
 fn a_running_capture_has_no_hole() {
     use std::os::unix::fs::FileExt as _;
@@ -291,7 +291,7 @@ fn a_running_capture_has_no_hole() {
             let Ok(file) = fs::File::open(&data) else { continue };
             let length = file.metadata().expect("its length").len();
             let start = length.saturating_sub(tail.len() as u64) / 8 * 8;
-            // It grows meanwhile.
+            // The file grows meanwhile.
             let got = file.read_at(&mut tail[..(length - start) as usize / 8 * 8], start);
             for (number, frame) in (start / 8..).zip(tail[..got.expect("read")].chunks_exact(8)) {
                 let found = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
@@ -390,7 +390,7 @@ fn a_device_without_dmabufs() {
         "--force",
         "--json",
     ]);
-    // It begins with an empty file; a slow machine takes its time to get there.
+    // The capture truncates the file first, which may take some time on a slow machine.
     for _ in 0..200 {
         if fs::metadata(&data).is_ok_and(|facts| facts.len() != 50_000 * FRAME as u64) {
             break;
@@ -401,7 +401,7 @@ fn a_device_without_dmabufs() {
     signal(&child, "-INT");
     let output = child.wait_with_output().expect("its end");
     let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    // Of a block that is read it is known how much is in it.
+    // With read(), samples in a partly filled block are kept.
     assert!(frames(&data) > 0 && summary["frames"] == frames(&data), "{summary}");
     fs::write(&data, [0; 80]).expect("written");
     let cyclic = fails(1, &["replay", &data, "--to", "stream-dac-fileio", "--cyclic"]);
@@ -446,7 +446,7 @@ fn bad_input() {
     says(1, &["replay", &data, "--to", "stream-dac", "--cyclic"], "truncate -s 16 ");
     says(1, &["replay", &setup.path("none"), "--to", "stream-dac"], "check the path");
 
-    // What is there stays, the description too.
+    // Existing files stay, and existing descriptions.
     let (meta, new) = (setup.path("samples.sigmf-meta"), setup.path("samples.raw"));
     says(2, &["capture", "stream-adc", "--samples", "1", "--to", &meta], "name of a description");
     says(2, &["replay", &meta, "--to", "stream-dac"], "is a description");
@@ -454,7 +454,7 @@ fn bad_input() {
     says(
         2,
         &["capture", "stream-adc", "--samples", "1", "--to", &new],
-        "samples.sigmf-meta is there",
+        "samples.sigmf-meta exists already",
     );
     assert_eq!(fs::read_to_string(&meta).expect("read"), "theirs");
     assert!(!Path::new(&new).exists());
@@ -468,7 +468,7 @@ fn bad_input() {
     signal(&first, "-INT");
     assert!(first.wait_with_output().expect("its end").status.success());
 
-    // More blocks than the process may have files.
+    // More blocks than the limit of open files.
     let many = "ulimit -n 64; exec \"$0\" capture stream-adc --to none --samples 1 --blocks 100 \
                 --block 4K";
     let output = Command::new("sh").args(["-c", many, env!("CARGO_BIN_EXE_dmabuf-dio")]).output();

@@ -36,21 +36,21 @@ struct Range {
 
 pin_layout!(Range: 16 { offset @ 0, len @ 8 });
 
-/// The same on every architecture but Alpha; libc does not name it everywhere yet.
+/// The number on every architecture but Alpha. libc does not define it everywhere yet.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Counts the pages of `len` bytes from `offset` that are in the page cache. A `len` of 0 means
-/// up to the end of the file.
+/// Counts the pages in the page cache for `len` bytes from `offset`. A `len` of 0 means up to the
+/// end of the file.
 ///
 /// # Errors
 ///
-/// `ENOSYS`: before Linux 6.5, or forbidden. `EPERM`: neither the owner of the file nor allowed
-/// to write it. `EOPNOTSUPP`: a file without an ordinary page cache (hugetlbfs).
+/// `ENOSYS`: Linux before 6.5, or blocked. `EPERM`: the caller neither owns the file nor may write
+/// it. `EOPNOTSUPP`: a file without an ordinary page cache (hugetlbfs).
 pub fn cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<CacheStat> {
     let range = Range { offset, len };
     let mut stat = CacheStat::default();
-    // SAFETY: the call reads a `struct cachestat_range` and fills a `struct cachestat`; both
-    // pointers are to values of that layout which outlive the call.
+    // SAFETY: the call reads a `struct cachestat_range` and fills a `struct cachestat`. `Range` and
+    // `CacheStat` have these layouts and outlive the call.
     let result = unsafe {
         libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut stat, 0_u32)
     };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `/dev/dmabuf_dio`: file I/O straight to and from the pages of a dma-buf.
+//! `/dev/dmabuf_dio`: file I/O directly to and from the pages of a dma-buf.
 //!
 //! An open file of the device is a *context*. A context can attach one dma-buf, with
-//! [`attach`], and keeps it until it is closed; [`load`] needs none attached. The structures
-//! are those of the header `linux/dmabuf_dio.h`, and what each field means is written there.
+//! [`attach`], and keeps it until it is closed. [`load`] needs none. The header
+//! `linux/dmabuf_dio.h` documents the structures and their fields.
 //!
-//! The calls that move bytes take their structure by `&mut`: its output fields, `done` above
-//! all, are valid also when the call fails.
+//! The transfer calls take their structure by `&mut`: its output fields, such as `done`, are valid
+//! even if the call fails.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -26,17 +26,17 @@ pub const SLOT_READ: u32 = 1 << 0;
 /// [`Slot::flags`]: buffer to file, `WRITE_FIXED`.
 pub const SLOT_WRITE: u32 = 1 << 1;
 
-/// [`Attach::refusal`], with `EOPNOTSUPP`: nobody vouches that buffers of this exporter stay where
-/// they are while their pages are borrowed.
+/// [`Attach::refusal`], with `EOPNOTSUPP`: this exporter is not known to keep a buffer in place
+/// while its pages are borrowed.
 pub const REFUSED_EXPORTER: u32 = 1;
-/// [`Attach::refusal`], with `EOPNOTSUPP`: the buffer has memory that file I/O must not reference:
-/// uncounted or reserved pages, or memory of a device.
+/// [`Attach::refusal`], with `EOPNOTSUPP`: file I/O must not reference the memory of this buffer:
+/// uncounted or reserved pages, or device memory.
 pub const REFUSED_PAGES: u32 = 2;
-/// [`Attach::refusal`], with `EOPNOTSUPP`: the kernel's mapping is not of the buffer's pages, as
-/// with Linux 6.12's udmabuf over huge pages, or there is none.
+/// [`Attach::refusal`], with `EOPNOTSUPP`: the buffer has no kernel mapping, or one of other pages,
+/// as udmabuf over huge pages has on Linux 6.12.
 pub const REFUSED_MAPPING: u32 = 3;
-/// [`ReadWrite::refusal`], with `EBUSY`: a device that needs synchronisation has the udmabuf
-/// attached, and this kernel's udmabuf does not synchronise it.
+/// [`ReadWrite::refusal`], with `EBUSY`: a device that needs synchronisation has attached the
+/// udmabuf, and this kernel's udmabuf does not synchronise it.
 pub const REFUSED_UNSYNCED: u32 = 4;
 
 /// What the module can do: `struct dmabuf_dio_info`.
@@ -70,21 +70,21 @@ pin_layout!(Info: 48 {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attach {
-    /// In: the dma-buf; it may be closed afterwards.
+    /// In: the dma-buf. The caller may close it afterwards.
     pub dmabuf_fd: i32,
     /// In: must be zero.
     pub flags: u32,
     /// Out: length of the buffer, in bytes.
     pub length: u64,
-    /// Out: number of physically contiguous pieces.
+    /// Out: number of physically contiguous segments.
     pub segments: u32,
-    /// Out: with `EOPNOTSUPP`: why, one of `REFUSED_*`. In: must be zero.
+    /// Out, with `EOPNOTSUPP`: the reason, one of `REFUSED_*`. In: must be zero.
     pub refusal: u32,
 }
 
 pin_layout!(Attach: 24 { dmabuf_fd @ 0, flags @ 4, length @ 8, segments @ 16, refusal @ 20 });
 
-/// Moves a range between a file and the attached buffer: `struct dmabuf_dio_rw`.
+/// Transfers a range between a file and the attached buffer: `struct dmabuf_dio_rw`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadWrite {
@@ -92,23 +92,23 @@ pub struct ReadWrite {
     pub file_fd: i32,
     /// In: must be zero.
     pub flags: u32,
-    /// In: start in the file.
+    /// In: offset in the file.
     pub file_offset: u64,
-    /// In: start in the buffer.
+    /// In: offset in the buffer.
     pub buf_offset: u64,
-    /// In: bytes to move.
+    /// In: bytes to transfer.
     pub length: u64,
     /// In: bytes per request, a multiple of the page size; 0: default.
     pub chunk: u64,
     /// In: requests in flight; 0: default.
     pub depth: u32,
-    /// Out: with `EINVAL` for want of alignment: what the two offsets must be congruent modulo.
+    /// Out, with `EINVAL` for alignment: the modulus by which the two offsets must be congruent.
     pub align: u32,
-    /// Out: bytes moved, without a gap, also when the call fails.
+    /// Out: bytes transferred, without a gap, even if the call fails.
     pub done: u64,
-    /// Out: how many of [`done`](Self::done) were asked for with `O_DIRECT`.
+    /// Out: bytes of [`done`](Self::done) that were requested with `O_DIRECT`.
     pub direct: u64,
-    /// Out: with `EBUSY`: why, [`REFUSED_UNSYNCED`].
+    /// Out, with `EBUSY`: the reason, [`REFUSED_UNSYNCED`].
     pub refusal: u32,
     /// Must be zero.
     pub reserved: u32,
@@ -131,25 +131,25 @@ pub struct Load {
     pub flags: u32,
     /// In: requests in flight; 0: default.
     pub depth: u32,
-    /// In: start in the file.
+    /// In: offset in the file.
     pub file_offset: u64,
     /// In: bytes to read, at least 1.
     pub length: u64,
-    /// In: memory to allocate before the first read is issued; 0: the module's parameter.
+    /// In: bytes to allocate before the first read is issued; 0: the module's parameter.
     pub gather: u64,
     /// In: bytes per request, a multiple of the page size; 0: default.
     pub chunk: u64,
     /// Out: the new dma-buf, owned by the caller. [`load`] returns it owned.
     pub dmabuf_fd: i32,
-    /// Out: number of physically contiguous pieces.
+    /// Out: number of physically contiguous segments.
     pub segments: u32,
     /// Out: length of the dma-buf: [`length`](Self::length) rounded up to pages.
     pub buf_length: u64,
-    /// Out: bytes read, also when the call fails.
+    /// Out: bytes read, even if the call fails.
     pub done: u64,
-    /// Out: how many of [`done`](Self::done) were asked for with `O_DIRECT`.
+    /// Out: bytes of [`done`](Self::done) that were requested with `O_DIRECT`.
     pub direct: u64,
-    /// Out: with `EINVAL` for want of alignment: what `file_offset` must be a multiple of.
+    /// Out, with `EINVAL` for alignment: `file_offset` must be a multiple of this.
     pub align: u32,
     /// Must be zero.
     pub reserved: u32,
@@ -165,19 +165,19 @@ pin_layout!(Load: 88 {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// In: start in the attached buffer, a multiple of the page size.
+    /// In: offset in the attached buffer, a multiple of the page size.
     pub buf_offset: u64,
     /// In: bytes, at least 1, less than 4 GiB.
     pub length: u64,
     /// In: index in the ring's table of registered buffers.
     pub index: u32,
-    /// In: `SLOT_*`, at least one direction.
+    /// In: `SLOT_*` bits, at least one direction.
     pub flags: u32,
 }
 
 pin_layout!(Slot: 24 { buf_offset @ 0, length @ 8, index @ 16, flags @ 20 });
 
-/// What stands in the SQE's command area: `struct dmabuf_dio_uring_cmd`.
+/// The SQE's command area: `struct dmabuf_dio_uring_cmd`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UringCmd {
@@ -192,7 +192,7 @@ pub struct UringCmd {
 pin_layout!(UringCmd: 16 { arg @ 0, size @ 8, reserved @ 12 });
 
 impl UringCmd {
-    /// The command that points at `slot`, which must stay where it is until the completion.
+    /// A command that points at `slot`, which must not move before the completion.
     pub fn new(slot: &Slot) -> Self {
         Self { arg: std::ptr::from_ref(slot) as u64, size: size_of::<Slot>() as u32, reserved: 0 }
     }
@@ -235,7 +235,7 @@ pub fn open() -> Result<OwnedFd> {
     rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Asks what the module can do.
+/// Returns what the module can do.
 ///
 /// # Errors
 ///
@@ -247,13 +247,13 @@ pub fn info(context: BorrowedFd<'_>) -> Result<Info> {
     Ok(info)
 }
 
-/// Attaches `dmabuf` to the context, and fills in `attach`. The module keeps its own reference to
-/// the buffer.
+/// Attaches `dmabuf` to the context and fills in `attach`. The module takes a reference to the
+/// buffer.
 ///
 /// # Errors
 ///
-/// `EINVAL`: not a dma-buf. `EBUSY`: the context has a buffer already. `EOPNOTSUPP`: the module
-/// does not borrow the pages of this buffer, and [`Attach::refusal`] says why. `ENOMEM`.
+/// `EINVAL`: not a dma-buf. `EBUSY`: the context already has a buffer. `EOPNOTSUPP`: the module
+/// does not borrow the pages of this buffer; [`Attach::refusal`] says why. `ENOMEM`.
 pub fn attach(context: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>, attach: &mut Attach) -> Result<()> {
     use std::os::fd::AsRawFd;
     *attach = Attach { dmabuf_fd: dmabuf.as_raw_fd(), ..Attach::default() };
@@ -261,60 +261,60 @@ pub fn attach(context: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>, attach: &mut Atta
     unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_ATTACH, Attach>::new(attach)) }
 }
 
-/// Fills a range of the attached buffer from a file. Blocks until that is done.
+/// Reads a range of a file into the attached buffer. Blocks until the range is complete.
 ///
-/// Succeeds with less than `length` done only at the end of the file.
+/// On success, `done` is less than `length` only at the end of the file.
 ///
 /// # Errors
 ///
-/// `EINTR`: a signal came; the caller continues behind what is done. `ECANCELED`: see [`cancel`].
+/// `EINTR`: a signal arrived; the caller continues after `done`. `ECANCELED`: see [`cancel`].
 /// `EBUSY`: see [`ReadWrite::refusal`].
 /// `ENOTCONN`: no buffer attached. `EBADF`: no such file, or not open for reading. `EISDIR`.
 /// `EINVAL`: neither a regular file nor a block device, or alignment (see [`ReadWrite::align`]).
-/// `EOVERFLOW`: the file range wraps. `ERANGE`: the range leaves the buffer. And what the file
-/// system returns, `EIO` say.
+/// `EOVERFLOW`: the file range wraps. `ERANGE`: the range exceeds the buffer. Also errors of the
+/// file system, such as `EIO`.
 pub fn read(context: BorrowedFd<'_>, rw: &mut ReadWrite) -> Result<()> {
     // SAFETY: IOC_READ reads and updates a `struct dmabuf_dio_rw`, whose layout `ReadWrite` has.
     // The buffer it fills belongs to a dma-buf, not to Rust.
     unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_READ, ReadWrite>::new(rw)) }
 }
 
-/// Writes a range of the attached buffer to a file. Blocks until that is done.
+/// Writes a range of the attached buffer to a file. Blocks until the range is complete.
 ///
 /// # Errors
 ///
-/// As for [`read`], with `EBADF` for a file not open for writing or open with `O_APPEND`, and
-/// `ENOSPC`, `EFBIG` and the like from the file system.
+/// As for [`read`], with `EBADF` for a file that is not open for writing or open with `O_APPEND`,
+/// and errors of the file system such as `ENOSPC` and `EFBIG`.
 pub fn write(context: BorrowedFd<'_>, rw: &mut ReadWrite) -> Result<()> {
     // SAFETY: IOC_WRITE reads and updates a `struct dmabuf_dio_rw`, whose layout `ReadWrite` has.
     unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_WRITE, ReadWrite>::new(rw)) }
 }
 
-/// Allocates a dma-buf, reads a file into it and returns it. Blocks until that is done.
+/// Allocates a dma-buf, reads a file into it and returns it. Blocks until the read is complete.
 ///
-/// The buffer appears only when all of the range has been read; the rest of its last page is
-/// zero. Otherwise nothing is returned and the memory is freed.
+/// The buffer is returned only if the whole range was read. The rest of its last page is zero. On
+/// failure the memory is freed.
 ///
-/// But after `EINTR` the context keeps the memory with what has been read: the same call again,
-/// with the same file, offset and length, goes on there, and [`done`](Load::done) counts from the
-/// start of the range as before. Another load or the end of the context frees that memory.
+/// After `EINTR`, however, the context keeps the memory and the data read so far. A second call
+/// with the same file, offset and length continues there, and [`done`](Load::done) still counts
+/// from the start of the range. Another load or closing the context frees that memory.
 ///
 /// # Errors
 ///
-/// As for [`read`], and `ENODATA`: the file ends before the range does. `EINVAL`: also a length
-/// of 0. `ENOMEM`: more than the memory that is available. `EMFILE`.
+/// As for [`read`], and `ENODATA`: the file ends before the range. `EINVAL`: also a length of 0.
+/// `ENOMEM`: not enough memory. `EMFILE`.
 pub fn load(context: BorrowedFd<'_>, load: &mut Load) -> Result<OwnedFd> {
     use std::os::fd::FromRawFd;
     load.dmabuf_fd = -1;
     // SAFETY: IOC_LOAD reads and updates a `struct dmabuf_dio_load`, whose layout `Load` has.
     unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_LOAD, Load>::new(load))? };
-    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(load.dmabuf_fd) })
 }
 
-/// Ends the [`read()`], [`write()`] and [`load()`] calls that run on the context: they fail with
-/// `ECANCELED` once their requests in flight are done. Does not wait for them. It is for good: so
-/// does every later call on this context.
+/// Cancels the [`read()`], [`write()`] and [`load()`] calls that run on the context: they fail with
+/// `ECANCELED` once their requests in flight have completed. Does not wait for them. All later
+/// calls on this context fail, too.
 ///
 /// # Errors
 ///

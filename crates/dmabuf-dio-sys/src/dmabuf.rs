@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ioctls of a dma-buf: brackets around CPU access, what devices still do with it, and its name.
+//! ioctls of a dma-buf: begin and end of CPU access, fences of pending device work, and the name.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
@@ -9,14 +9,14 @@ use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode, opcode};
 
 use crate::layout::pin_layout;
 
-/// Longest name the kernel takes, in bytes, with the terminating NUL.
+/// Maximum length of a name in bytes, with the terminating NUL.
 pub const NAME_LEN: usize = 32;
 
 /// `struct dma_buf_sync`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sync {
-    /// In: [`Access`] and whether this is the start or the end.
+    /// In: [`Access`], and whether the access begins or ends.
     pub flags: u64,
 }
 
@@ -34,7 +34,7 @@ pub struct ExportSyncFile {
 
 pin_layout!(ExportSyncFile: 8 { flags @ 0, fd @ 4 });
 
-/// What the CPU does between the two halves of a bracket.
+/// The kind of CPU access between its begin and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reads the buffer.
@@ -64,16 +64,16 @@ pub const IOC_EXPORT_SYNC_FILE: Opcode = opcode::read_write::<ExportSyncFile>(b'
 /// Number of the ioctl that [`set_name`] makes.
 pub const IOC_SET_NAME: Opcode = opcode::write::<u64>(b'b', 1);
 
-/// Says that the CPU is about to access the buffer. Waits for devices that use it.
+/// Begins CPU access. Waits for devices that use the buffer.
 ///
 /// # Errors
 ///
-/// `ENOTTY`: not a dma-buf. `EINTR` and `EAGAIN` are not returned: the call is made again.
+/// `ENOTTY`: not a dma-buf. `EINTR` and `EAGAIN` are not returned: the call is repeated.
 pub fn begin_cpu_access(dmabuf: BorrowedFd<'_>, access: Access) -> Result<()> {
     sync(dmabuf, access.bits())
 }
 
-/// Says that the CPU has finished what [`begin_cpu_access`] began with the same `access`.
+/// Ends the CPU access that [`begin_cpu_access`] began with the same `access`.
 ///
 /// # Errors
 ///
@@ -94,9 +94,8 @@ fn sync(dmabuf: BorrowedFd<'_>, flags: u64) -> Result<()> {
     }
 }
 
-/// Makes a [`sync_file`](crate::sync_file) of what devices still do with the buffer, and somebody
-/// who would access it like this has to wait for. Of what is over by now it knows nothing, nor of
-/// what begins later.
+/// Exports a [`sync_file`](crate::sync_file) of the fences that this `access` has to wait for. It
+/// contains neither completed work nor work that starts later.
 ///
 /// # Errors
 ///
@@ -109,18 +108,18 @@ pub fn export_sync_file(dmabuf: BorrowedFd<'_>, access: Access) -> Result<OwnedF
         let call = ioctl::Updater::<IOC_EXPORT_SYNC_FILE, ExportSyncFile>::new(&mut export);
         ioctl::ioctl(dmabuf, call)?;
     }
-    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(export.fd) })
 }
 
-/// Gives the buffer a name, which its lines in `/proc/*/fdinfo` and debugfs then carry.
+/// Sets the name of the buffer, as shown in `/proc/*/fdinfo` and debugfs.
 ///
 /// # Errors
 ///
 /// `EINVAL`: longer than [`NAME_LEN`] with its NUL. `ENOTTY`: not a dma-buf.
 pub fn set_name(dmabuf: BorrowedFd<'_>, name: &CStr) -> Result<()> {
     // SAFETY: the ioctl reads a NUL-terminated string of at most NAME_LEN bytes, and `name` is
-    // NUL-terminated: the kernel stops at the NUL.
+    // NUL-terminated.
     unsafe { ioctl::ioctl(dmabuf, SetName(name.as_ptr())) }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A USB function in user space, and its endpoints, which take dma-bufs since Linux 6.9
+//! A USB function in user space. Its endpoints accept dma-bufs since Linux 6.9
 //! (`linux/usb/functionfs.h`).
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -17,23 +17,23 @@ pub struct Transfer {
     pub fd: i32,
     /// In: 0.
     pub flags: u32,
-    /// In: how many bytes to send or receive, at least 1, at most the length of the dma-buf.
+    /// In: bytes to send or receive, at least 1, at most the length of the dma-buf.
     pub length: u64,
 }
 
 pin_layout!(Transfer: 16 { fd @ 0, flags @ 4, length @ 8 });
 
-/// Bytes of `struct usb_functionfs_event`, as read from `ep0`.
+/// Size of `struct usb_functionfs_event`, which is read from `ep0`.
 pub const EVENT_BYTES: usize = 12;
 
-/// Whether an event read from `ep0` says that the host has enabled the function.
+/// Whether an event from `ep0` means that the host has enabled the function.
 pub fn is_enable(event: &[u8; EVENT_BYTES]) -> bool {
     const ENABLE: u8 = 2;
     event[8] == ENABLE
 }
 
-/// What is written to `ep0` to describe a function (`struct usb_functionfs_descs_head_v2`,
-/// `struct usb_functionfs_strings_head`; the descriptors are those of the USB specification).
+/// Descriptors and strings to write to `ep0` (`struct usb_functionfs_descs_head_v2`, `struct
+/// usb_functionfs_strings_head`). The USB specification defines the descriptors.
 pub mod descriptors {
     const MAGIC: u32 = 3;
     const STRINGS_MAGIC: u32 = 2;
@@ -44,7 +44,7 @@ pub mod descriptors {
 
     /// An interface of the vendor-specific class, whose name is the first string.
     const INTERFACE: [u8; 9] = [9, 4, 0, 0, 1, 0xff, 0, 0, 1];
-    /// Says of the endpoint before it that it sends up to 16 packets in a row.
+    /// Companion of the preceding endpoint: bursts of up to 16 packets.
     const COMPANION: [u8; 6] = [6, 0x30, 15, 0, 0, 0];
 
     /// A bulk endpoint to the host.
@@ -67,7 +67,7 @@ pub mod descriptors {
         with_head(MAGIC, &body)
     }
 
-    /// The function's name.
+    /// The strings: the function's name.
     pub fn strings(name: &str) -> Vec<u8> {
         let mut body = Vec::new();
         for word in [1_u32, 1] {
@@ -100,8 +100,8 @@ pub const IOC_TRANSFER: Opcode = opcode::write::<Transfer>(b'g', 133);
 ///
 /// # Errors
 ///
-/// `EPERM`: the USB device controller cannot gather. `ENOTTY`: a kernel before 6.9. `EINVAL`: not a
-/// dma-buf.
+/// `EPERM`: the USB device controller has no scatter-gather. `ENOTTY`: Linux before 6.9. `EINVAL`:
+/// not a dma-buf.
 pub fn attach(endpoint: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: IOC_ATTACH reads a descriptor.
     unsafe { ioctl::ioctl(endpoint, ioctl::Setter::<IOC_ATTACH, RawFd>::new(dmabuf.as_raw_fd())) }
@@ -120,25 +120,25 @@ pub fn detach(endpoint: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>) -> Result<()> {
 /// Number of the ioctl that [`is_enabled`] makes.
 pub const IOC_ENDPOINT_REVMAP: Opcode = opcode::none(b'g', 129);
 
-/// Fails unless the host has enabled an endpoint that is opened with `O_NONBLOCK`. (It asks for the
-/// address that the endpoint has in the function, which only those have.)
+/// Fails unless the host has enabled the endpoint, which must be open with `O_NONBLOCK`. The call
+/// queries the endpoint's address, which only enabled endpoints have.
 ///
 /// # Errors
 ///
-/// `ESHUTDOWN`: the host is not there, or the gadget is unbound.
+/// `ESHUTDOWN`: no host, or the gadget is unbound.
 pub fn is_enabled(endpoint: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: IOC_ENDPOINT_REVMAP takes no argument.
     let result = unsafe { ioctl::ioctl(endpoint, ioctl::NoArg::<IOC_ENDPOINT_REVMAP>::new()) };
     result.map_err(|errno| if errno == Errno::AGAIN { Errno::SHUTDOWN } else { errno })
 }
 
-/// Queues a block. It is done when the fence is signalled that this adds to the dma-buf: `poll()`
-/// it for `POLLOUT` when the endpoint sends it to the host, for `POLLIN` when the host fills it.
+/// Queues a block and adds a fence to the dma-buf, which signals completion. `poll()` the dma-buf
+/// for `POLLOUT` if the endpoint sends to the host, for `POLLIN` if it receives.
 ///
 /// # Errors
 ///
-/// `EPERM`: not attached. `EINVAL`: zero bytes, more than the dma-buf has, or unknown flags.
-/// `ESHUTDOWN`: the host is not there.
+/// `EPERM`: not attached. `EINVAL`: zero bytes, more than the length of the dma-buf, or unknown
+/// flags. `ESHUTDOWN`: no host.
 pub fn transfer(endpoint: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>, length: u64) -> Result<()> {
     let request = Transfer { fd: dmabuf.as_raw_fd(), flags: 0, length };
     // SAFETY: IOC_TRANSFER reads a `struct usb_ffs_dmabuf_transfer_req`, whose layout `Transfer`

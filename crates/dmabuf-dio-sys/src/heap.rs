@@ -9,9 +9,9 @@ use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::layout::pin_layout;
 
-/// Where the heaps' device nodes are.
+/// Folder of the heaps' device nodes.
 pub const DIRECTORY: &str = "/dev/dma_heap";
-/// The heap over ordinary memory, zeroed and not necessarily contiguous.
+/// The heap of ordinary memory, zeroed and not necessarily contiguous.
 pub const SYSTEM: &str = "/dev/dma_heap/system";
 
 /// `struct dma_heap_allocation_data`.
@@ -24,7 +24,7 @@ pub struct Allocation {
     pub fd: u32,
     /// In: flags of the new descriptor.
     pub fd_flags: u32,
-    /// In: must be zero; the one flag there is needs the longer [`ReadFile`].
+    /// In: must be zero. The only flag needs the longer [`ReadFile`].
     pub heap_flags: u64,
 }
 
@@ -33,15 +33,16 @@ pin_layout!(Allocation: 24 { len @ 0, fd @ 8, fd_flags @ 12, heap_flags @ 16 });
 /// Number of the ioctl that [`alloc`] makes.
 pub const IOC_ALLOC: Opcode = opcode::read_write::<Allocation>(b'H', 0);
 
-/// Flag of a kernel with the patch series: read a file into the new buffer.
+/// Flag of kernels with the patch series: read a file into the new buffer.
 pub const FLAG_READ_FILE: u64 = 1 << 0;
 
-/// `struct dma_heap_allocation_data` of a kernel with the patch series: as [`Allocation`], and
-/// what [`FLAG_READ_FILE`] needs. The kernel takes both: it goes by number and size.
+/// `struct dma_heap_allocation_data` of kernels with the patch series: [`Allocation`] and the
+/// fields for [`FLAG_READ_FILE`]. The kernel accepts both and distinguishes them by size.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadFile {
-    /// In: bytes to read; the buffer is that long, rounded up to pages. 0: up to the file's end.
+    /// In: bytes to read; the buffer has this length, rounded up to pages. 0: to the end of the
+    /// file.
     pub len: u64,
     /// Out: the new dma-buf. [`alloc_read_file`] returns it owned.
     pub fd: u32,
@@ -49,14 +50,14 @@ pub struct ReadFile {
     pub fd_flags: u32,
     /// In: [`FLAG_READ_FILE`].
     pub heap_flags: u64,
-    /// In: where in the file to begin, in bytes.
+    /// In: offset in the file, in bytes.
     pub file_offset: u64,
-    /// Out: bytes read, less than `len` if the file ends before. The rest of the buffer is zero.
+    /// Out: bytes read, less than `len` if the file is shorter. The rest of the buffer is zero.
     pub read_len: u64,
     /// In: a regular file or block device, open for reading; read directly if it is open with
     /// `O_DIRECT`.
     pub file_fd: i32,
-    /// In: zero.
+    /// In: must be zero.
     pub reserved: u32,
 }
 
@@ -68,7 +69,7 @@ pin_layout!(ReadFile: 48 {
 /// Number of the ioctl that [`alloc_read_file`] makes.
 pub const IOC_ALLOC_READ_FILE: Opcode = opcode::read_write::<ReadFile>(b'H', 0);
 
-/// Opens a heap, [`SYSTEM`] say.
+/// Opens a heap, for example [`SYSTEM`].
 ///
 /// # Errors
 ///
@@ -91,19 +92,19 @@ pub fn alloc(heap: BorrowedFd<'_>, len: u64) -> Result<OwnedFd> {
     // SAFETY: IOC_ALLOC reads and updates a `struct dma_heap_allocation_data`, whose layout
     // `Allocation` has.
     unsafe { ioctl::ioctl(heap, ioctl::Updater::<IOC_ALLOC, Allocation>::new(&mut data))? };
-    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(data.fd as i32) })
 }
 
 /// Allocates a dma-buf of `len` bytes, rounded up to pages, readable and writable, and reads
 /// `len` bytes of `file` from `file_offset` into it while the rest is still being allocated.
-/// Returns it and how many bytes were read; what was not read is zero.
+/// Returns the buffer and the number of bytes read. The rest of the buffer is zero.
 ///
 /// # Errors
 ///
 /// `EINVAL`: the kernel does not know the flag, the file is neither regular nor a block device,
-/// or it is open with `O_DIRECT` and does not take that offset. `EOPNOTSUPP`: the kernel knows
-/// the flag, the heap does not. `EBADF` and `EISDIR` are about the file. `EOVERFLOW`: offset and
+/// or it is open with `O_DIRECT` and the offset is not aligned. `EOPNOTSUPP`: the kernel knows the
+/// flag, but the heap does not support it. `EBADF` and `EISDIR`: the file. `EOVERFLOW`: offset and
 /// length wrap. `ENOMEM`. `EIO`. `EINTR`: a fatal signal.
 pub fn alloc_read_file(
     heap: BorrowedFd<'_>,
@@ -120,11 +121,11 @@ pub fn alloc_read_file(
         ..ReadFile::default()
     };
     // SAFETY: IOC_ALLOC_READ_FILE reads and updates a `struct dma_heap_allocation_data` of the
-    // length that the number holds, whose layout `ReadFile` has.
+    // length encoded in the number, whose layout `ReadFile` has.
     unsafe {
         ioctl::ioctl(heap, ioctl::Updater::<IOC_ALLOC_READ_FILE, ReadFile>::new(&mut data))?;
     };
-    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
     let buffer = unsafe { OwnedFd::from_raw_fd(data.fd as i32) };
     Ok((buffer, data.read_len))
 }
@@ -145,8 +146,8 @@ mod tests {
         assert_eq!(offset_of!(ReadFile, file_offset), size_of::<Allocation>());
     }
 
-    // _IOWR('H', 0, ...): direction 3, then size, type and number. Some architectures count
-    // otherwise.
+    // _IOWR('H', 0, ...): direction 3, then size, type and number. The encoding differs on other
+    // architectures.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
     #[test]
     fn both_calls_have_one_number() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Buffers of an IIO device: blocks of samples that are dma-bufs (`linux/iio/buffer.h`, since
+//! Buffers of an IIO device, with dma-bufs as blocks of samples (`linux/iio/buffer.h`, since
 //! Linux 6.11; `Documentation/iio/iio_dmabuf_api.rst`).
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -17,14 +17,14 @@ pub struct Enqueue {
     pub fd: u32,
     /// In: [`CYCLIC`] or 0.
     pub flags: u32,
-    /// In: how many bytes to fill or to put out, at least 1, at most the length of the dma-buf;
-    /// whole frames.
+    /// In: bytes to capture or output, at least 1, at most the length of the dma-buf; whole
+    /// frames.
     pub bytes_used: u64,
 }
 
 pin_layout!(Enqueue: 16 { fd @ 0, flags @ 4, bytes_used @ 8 });
 
-/// The block is put out over and over, until there is another or the buffer is disabled.
+/// The device repeats the block until another is queued or the buffer is disabled.
 pub const CYCLIC: u32 = 1;
 
 /// Number of the ioctl that [`get_fd`] makes.
@@ -36,34 +36,34 @@ pub const IOC_DETACH: Opcode = opcode::write::<i32>(b'i', 0x93);
 /// Number of the ioctl that [`enqueue`] makes.
 pub const IOC_ENQUEUE: Opcode = opcode::write::<Enqueue>(b'i', 0x94);
 
-/// Opens the buffer with this number of an IIO device (`/dev/iio:deviceN`), for one user at a
-/// time. The descriptor inherits nothing of the device's flags.
+/// Opens a buffer of an IIO device (`/dev/iio:deviceN`) exclusively. The descriptor does not
+/// inherit the flags of the device's descriptor.
 ///
 /// # Errors
 ///
-/// `ENODEV`: there is no such buffer, or the device is gone. `EBUSY`: somebody else has it.
-/// `ENOTTY`: not an IIO device, or a kernel before 5.13.
+/// `ENODEV`: no such buffer, or the device is gone. `EBUSY`: the buffer is in use. `ENOTTY`: not an
+/// IIO device, or Linux before 5.13.
 pub fn get_fd(device: BorrowedFd<'_>, number: i32) -> Result<OwnedFd> {
     let mut value = number;
     // SAFETY: IOC_GET_FD reads the number of a buffer and writes a descriptor in its place.
     unsafe { ioctl::ioctl(device, ioctl::Updater::<IOC_GET_FD, i32>::new(&mut value))? };
-    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(value) })
 }
 
-/// Attaches a dma-buf to a buffer, which maps it for the device until it is detached or the
-/// buffer is closed.
+/// Attaches a dma-buf to a buffer. It is mapped for the device until it is detached or the buffer
+/// is closed.
 ///
 /// # Errors
 ///
-/// `EPERM`: the buffer knows no dma-bufs. `EBUSY`: attached already, or samples are being read or
-/// written by `read()` and `write()`. `ENOTTY`: a kernel before 6.11. `EINVAL`: not a dma-buf.
+/// `EPERM`: the buffer does not support dma-bufs. `EBUSY`: already attached, or in use by `read()`
+/// or `write()`. `ENOTTY`: Linux before 6.11. `EINVAL`: not a dma-buf.
 pub fn attach(buffer: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: IOC_ATTACH reads a descriptor.
     unsafe { ioctl::ioctl(buffer, ioctl::Setter::<IOC_ATTACH, RawFd>::new(dmabuf.as_raw_fd())) }
 }
 
-/// Detaches a dma-buf. What is queued keeps it until it is done.
+/// Detaches a dma-buf. Queued blocks keep it until they are complete.
 ///
 /// # Errors
 ///
@@ -73,16 +73,16 @@ pub fn detach(buffer: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>) -> Result<()> {
     unsafe { ioctl::ioctl(buffer, ioctl::Setter::<IOC_DETACH, RawFd>::new(dmabuf.as_raw_fd())) }
 }
 
-/// Queues a block. It is done when the fence is signalled that this adds to the dma-buf: `poll()`
-/// it for `POLLIN` when the device fills it, for `POLLOUT` when the device reads it.
+/// Queues a block and adds a fence to the dma-buf, which signals completion. `poll()` the dma-buf
+/// for `POLLIN` if the device fills it, for `POLLOUT` if the device reads it.
 ///
-/// Waits for what others do with the dma-buf, at most 5 s, or not at all if the buffer's
-/// descriptor is non-blocking.
+/// Waits up to 5 s for other users of the dma-buf, or not at all if the buffer's descriptor is
+/// non-blocking.
 ///
 /// # Errors
 ///
-/// `EPERM`: not attached. `EINVAL`: zero bytes, more than the dma-buf has, unknown flags, or
-/// cyclic input. `EBUSY`: it is queued already or others use it.
+/// `EPERM`: not attached. `EINVAL`: zero bytes, more than the length of the dma-buf, unknown flags,
+/// or cyclic input. `EBUSY`: already queued, or in use.
 pub fn enqueue(
     buffer: BorrowedFd<'_>,
     dmabuf: BorrowedFd<'_>,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pins the layout of structures that cross into the kernel.
+//! Checks the layout of structures that are passed to the kernel.
 
-/// Fails the build unless `$type` has `$size` bytes and each field lies at its offset,
-/// and lists every field: a field left out would make the pattern below incomplete.
+/// Fails the build unless `$type` has `$size` bytes and each field is at its offset. Every field
+/// must be listed: the pattern below is exhaustive.
 macro_rules! pin_layout {
     ($type:ident: $size:literal { $($field:ident @ $offset:literal),+ $(,)? }) => {
         const _: () = {

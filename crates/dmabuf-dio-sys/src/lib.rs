@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel interfaces that dmabuf-dio is built on, as thin typed calls.
+//! The kernel interfaces of dmabuf-dio, as thin typed calls.
 //!
 //! One module per interface:
 //!
 //! | module | interface |
 //! |---|---|
 //! | [`dio`] | `/dev/dmabuf_dio`: the ioctls and `io_uring` commands of the dmabuf-dio kernel module |
-//! | [`dmabuf`] | CPU access to a dma-buf, what devices still do with it, its name |
-//! | [`sync_file`] | a descriptor that stands for work of devices |
-//! | [`heap`] | `/dev/dma_heap/*`: allocation from a dma-buf heap, and of a file's content |
+//! | [`dmabuf`] | CPU access to a dma-buf, fences of pending device work, its name |
+//! | [`sync_file`] | a descriptor for a fence: pending work of devices |
+//! | [`heap`] | `/dev/dma_heap/*`: allocation from a dma-buf heap, also with a file's content |
 //! | [`udmabuf`] | `/dev/udmabuf`: a dma-buf over the pages of a memfd |
-//! | [`iio`] | buffers of an IIO device: blocks of samples that are dma-bufs |
-//! | [`functionfs`] | endpoints of a USB function that take dma-bufs |
+//! | [`iio`] | buffers of an IIO device, with dma-bufs as blocks of samples |
+//! | [`functionfs`] | endpoints of a USB function, which accept dma-bufs |
 //! | [`cachestat`] | `cachestat(2)`: how much of a file is in the page cache |
 //!
-//! Every call takes its file descriptors borrowed and returns new ones owned. Errors are
-//! [`rustix::io::Errno`], as the kernel gave them. All lengths and offsets are in bytes.
-//! What a layout must be is checked at build time here, and against the C headers in this crate's tests.
+//! Every call borrows its file descriptors and returns owned ones. Errors are the kernel's, as
+//! [`rustix::io::Errno`]. All lengths and offsets are in bytes. Layouts are checked at build time,
+//! and against the C headers in this crate's tests.
 
 #![cfg(target_os = "linux")]
 

@@ -11,22 +11,22 @@ use crate::layout::pin_layout;
 
 /// Path of the device node.
 pub const DEVICE: &str = "/dev/udmabuf";
-/// Holds the largest buffer in MiB (before Linux 7.3 it is 64 unless it was changed).
+/// Maximum size of a buffer in MiB. Before Linux 7.3 the default is 64.
 pub const SIZE_LIMIT_MB: &str = "/sys/module/udmabuf/parameters/size_limit_mb";
-/// Holds the largest number of memfd ranges in one buffer.
+/// Maximum number of memfd ranges in one buffer.
 pub const LIST_LIMIT: &str = "/sys/module/udmabuf/parameters/list_limit";
 
 /// `struct udmabuf_create`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Create {
-    /// In: a memfd sealed with `F_SEAL_SHRINK` and not with `F_SEAL_WRITE`.
+    /// In: a memfd with `F_SEAL_SHRINK` and without `F_SEAL_WRITE`.
     pub memfd: u32,
     /// In: 1 for `O_CLOEXEC`.
     pub flags: u32,
-    /// In: start in the memfd, a multiple of the page size.
+    /// In: offset in the memfd, a multiple of the page size.
     pub offset: u64,
-    /// In: bytes, a multiple of the page size.
+    /// In: length in bytes, a multiple of the page size.
     pub size: u64,
 }
 
@@ -46,13 +46,13 @@ pub fn open() -> Result<OwnedFd> {
     rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Makes a dma-buf over `size` bytes of `memfd` from `offset`. It pins every page, so fill the
-/// memfd first: pages it does not have yet are allocated one by one.
+/// Creates a dma-buf over `size` bytes of `memfd` from `offset`. This pins every page. Fill the
+/// memfd first: missing pages are allocated one by one.
 ///
 /// # Errors
 ///
-/// `EINVAL`: offset or size not a multiple of the page size, beyond the memfd, seals missing,
-/// or more than [`SIZE_LIMIT_MB`] allows. `EBADFD`: not a memfd. `ENOMEM`.
+/// `EINVAL`: offset or size not a multiple of the page size, range beyond the memfd, missing seals,
+/// or size above [`SIZE_LIMIT_MB`]. `EBADFD`: not a memfd. `ENOMEM`.
 pub fn create(
     device: BorrowedFd<'_>,
     memfd: BorrowedFd<'_>,
@@ -63,7 +63,7 @@ pub fn create(
         CreateCall(Create { memfd: memfd.as_raw_fd() as u32, flags: FLAGS_CLOEXEC, offset, size });
     // SAFETY: IOC_CREATE reads a `struct udmabuf_create`, whose layout `Create` has.
     let fd = unsafe { ioctl::ioctl(device, call)? };
-    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

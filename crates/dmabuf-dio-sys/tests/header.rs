@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compares this crate with the C headers: a small C program prints every size, offset and ioctl
-//! number, and so do we.
+//! number.
 
 use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use dmabuf_dio_sys::{dio, dmabuf, functionfs, heap, iio, sync_file, udmabuf};
 
-/// Builds the C lines and the lines expected of them, side by side.
+/// The lines of the C program, and the output expected of them.
 #[derive(Default)]
 struct Table {
     c: String,
@@ -88,7 +88,7 @@ fn kernel(table: &mut Table) {
     table.value("UDMABUF_CREATE", u64::from(udmabuf::IOC_CREATE));
 }
 
-/// What distributions' headers of Linux 6.1 do not have yet.
+/// Interfaces that the headers of Linux 6.1 lack.
 fn devices(table: &mut Table) {
     structure!(table, "iio_dmabuf", iio::Enqueue, { fd, flags, bytes_used });
     table.value("IIO_BUFFER_DMABUF_CYCLIC", u64::from(iio::CYCLIC));
@@ -130,12 +130,12 @@ fn devices(table: &mut Table) {
     assert_eq!(word(&strings, 1), strings.len() as u64);
 }
 
-/// Fails unless a C program that includes `includes` prints what the table expects.
+/// Fails unless a C program with these `includes` prints the expected output.
 fn compare(table: &Table, arguments: &[&Path], includes: &str) {
     let folder = tempfile::tempdir().expect("temporary folder");
     let source = folder.path().join("layout.c");
     let program = folder.path().join("layout");
-    // The macro prints its argument unexpanded, so names stay names.
+    // The macro prints its argument unexpanded.
     let text = format!(
         "#include <stddef.h>\n#include <stdio.h>\n#include <string.h>\n{includes}\
          #define P(x) printf(\"%s %llu\\n\", #x, (unsigned long long)(x))\n\
@@ -187,8 +187,8 @@ fn same_as_the_c_headers() {
     compare(&table, &[Path::new("-I"), &include], includes);
 }
 
-/// The headers for user space of a kernel that has dma-bufs in IIO and `FunctionFS`: this machine's,
-/// or those in the headers or the source of a kernel that is installed or that guests run.
+/// The uapi headers of a kernel with dma-bufs in IIO and `FunctionFS`: this machine's, an installed
+/// kernel's or a guest kernel's.
 fn kernel_headers() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let guests = std::env::var_os("DMABUF_DIO_CACHE")
@@ -219,7 +219,7 @@ fn same_as_the_kernel_s_headers() {
     };
     let mut table = Table::default();
     devices(&mut table);
-    // By their paths: what they include themselves is as good from this machine.
+    // Included by path. Their own includes may be this machine's.
     let include = include.display();
     let includes = format!(
         "#include <linux/ioctl.h>\n#include \"{include}/linux/iio/buffer.h\"\n\
@@ -228,7 +228,7 @@ fn same_as_the_kernel_s_headers() {
     compare(&table, &[], &includes);
 }
 
-/// What the headers of Linux 7.3 say, for machines that have none.
+/// The numbers in the headers of Linux 7.3, for machines without them.
 #[test]
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 fn numbers_of_devices() {

@@ -17,13 +17,12 @@ use super::target::{Target, refuse_to_replace};
 use crate::exit::{FAILED, Failure, USAGE};
 use crate::signals;
 
-/// How much longer than it should a capture by time may take, in seconds: then the device gives
-/// nothing.
+/// Extra time for a capture with `--seconds`, in seconds. A device that takes longer is stuck.
 const SLACK: f64 = 10.0;
 
 pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let common = &args.common;
-    // First whatever changes nothing.
+    // Checks that change nothing come first.
     let file = file(args)?;
     let mut chosen = Chosen::find(&args.device, common)?;
     chosen.block(common)?;
@@ -34,11 +33,15 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let ring = chosen.ring(common)?;
     let token = signals::token();
     let Some(mut target) = args.to.open(&token)? else {
-        return Err(Failure::new(FAILED, "interrupted before a USB host was there", "start again"));
+        return Err(Failure::new(
+            FAILED,
+            "interrupted before a USB host connected",
+            "run it again",
+        ));
     };
     let sidecar = file.map(|path| Sidecar::new(path, &chosen, args.iq, args.frequency));
     if let Some(sidecar) = &sidecar {
-        // In case that there is no end.
+        // In case the process is killed.
         sidecar.write(&[], 0).map_err(|error| cannot_describe(sidecar, &error))?;
     }
     let meter = Meter::new("captured", common.quiet);
@@ -55,14 +58,14 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     match described {
         Some(Err(())) => Err(Failure::new(
             FAILED,
-            "the samples are where they belong, and their description is not",
+            "the samples are complete, but their description is not",
             "write it by hand, or capture again",
         )),
         _ => Ok(()),
     }
 }
 
-/// The file that gets a description. Nothing that is there is replaced without being asked to.
+/// The file that gets a description. Existing files are replaced only with `--force`.
 fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
     let Target::File(path) = &args.to else { return Ok(None) };
     if sigmf::is_description(path) {
@@ -80,12 +83,12 @@ fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
 fn cannot_describe(sidecar: &Sidecar, error: &io::Error) -> Failure {
     Failure::new(
         FAILED,
-        format!("{}: cannot be written: {error}", sidecar.path.display()),
-        "look at the folder, and at what room there is",
+        format!("{}: cannot write it: {error}", sidecar.path.display()),
+        "check the folder and its free space",
     )
 }
 
-/// What a stream did, and what ended it before its time.
+/// The summary of a stream, and the error that ended it early.
 pub(crate) struct Outcome {
     pub(crate) summary: Summary,
     error: Option<dmabuf_dio_stream::Error>,
@@ -101,7 +104,7 @@ impl Outcome {
         }
     }
 
-    /// Prints it, and fails as the stream did.
+    /// Prints the summary, and fails if the stream did.
     pub(crate) fn report(self, args: &StreamArgs, end: &Report<'_>) -> Result<(), Failure> {
         let printed = report::print(args, end, &self.summary, self.error.as_ref());
         match self.error {
@@ -111,7 +114,7 @@ impl Outcome {
     }
 }
 
-/// Runs a stream until all that was asked for has gone through, or somebody ends it.
+/// Runs a stream until its limit, a signal or an error.
 pub(crate) fn run_stream(
     stream: Stream<'_>,
     args: &StreamArgs,
@@ -124,7 +127,7 @@ pub(crate) fn run_stream(
         Some(frames) => stream.limit(frames.saturating_mul(chosen.frame())),
         None => stream,
     };
-    // Of a device without a rate only the clock knows when time is up.
+    // Without a rate, the clock alone ends the capture.
     let slack = if frames.is_some() { SLACK } else { 0.0 };
     let deadline = args.seconds.map(|seconds| Duration::from_secs_f64(seconds + slack));
     let at_deadline = token.clone();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device of a capture or replay, set up as asked for, and blocks that suit it.
+//! The device of a capture or replay with its settings, and the block size for it.
 
 use dmabuf_dio_stream::{Channel, Device, Ring, frame_bytes};
 
@@ -7,15 +7,14 @@ use super::args::StreamArgs;
 use crate::exit::{FAILED, Failure, USAGE};
 
 const PAGE: u64 = 4096;
-/// How far a rate may be from the one that was asked for.
+/// Accepted relative difference from the requested rate.
 const TOLERANCE: f64 = 0.01;
-/// Bounds of a block whose size nobody chose, the part of a second that it has, and its size if the
-/// device has no rate.
+/// The default block size: bounds, blocks per second, and the size for a device without a rate.
 const BLOCK: (u64, u64) = (PAGE, 16 << 20);
 const PART: f64 = 8.0;
 const WITHOUT_RATE: u64 = 64 << 10;
 
-/// A device, and what of it is used.
+/// A device, and the buffer and channels in use.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) device: Device,
@@ -39,14 +38,14 @@ impl Chosen {
         self.rate = self.device.rate(self.buffer).filter(|rate| *rate > 0.0);
     }
 
-    /// Sets the rate, and fails if the device then has another.
+    /// Sets the rate. Fails if the device then has another rate.
     pub(crate) fn set_rate(&mut self, wanted: f64) -> Result<(), Failure> {
         if self.device.rate(self.buffer) == Some(wanted) {
             return Ok(());
         }
         let rates = self.device.rates(self.buffer).map_or_else(
-            || "the rate may be that of another device: iio_attr -c lists them".to_owned(),
-            |rates| format!("it goes at: {rates}"),
+            || "the rate may belong to another device: iio_attr -c lists them".to_owned(),
+            |rates| format!("supported rates: {rates}"),
         );
         if let Err(error) = self.device.set_rate(self.buffer, wanted) {
             return Err(Failure::new(FAILED, error.to_string(), rates));
@@ -54,28 +53,28 @@ impl Chosen {
         self.look_at_rate();
         let got = self.rate.unwrap_or(0.0);
         if (got - wanted).abs() > wanted * TOLERANCE {
-            let what = format!("{} goes at {got} in place of {wanted}", self.device.name());
+            let what = format!("{} runs at {got} instead of {wanted}", self.device.name());
             return Err(Failure::new(FAILED, what, rates));
         }
         Ok(())
     }
 
-    /// Bytes of a frame.
+    /// Size of a frame in bytes.
     pub(crate) fn frame(&self) -> u64 {
         frame_bytes(&self.channels)
     }
 
-    /// How many frames are asked for; `None` if time or somebody ends it.
+    /// Number of requested frames. `None`: until a time limit or a signal.
     pub(crate) fn frames(&self, args: &StreamArgs) -> Option<u64> {
         args.samples.or_else(|| Some((args.seconds? * self.rate?).ceil() as u64))
     }
 
-    /// Blocks of the size asked for, or of one that suits the rate.
+    /// A ring with the requested block size, or one that suits the rate.
     pub(crate) fn ring(&self, args: &StreamArgs) -> Result<Ring, Failure> {
         Ok(Ring::new(args.blocks, self.block(args)?)?)
     }
 
-    /// Bytes of a block.
+    /// Block size in bytes.
     pub(crate) fn block(&self, args: &StreamArgs) -> Result<u64, Failure> {
         let size = args.block.unwrap_or_else(|| suitable(self.frame(), self.rate));
         if size > 0 && !size.is_multiple_of(self.frame()) {
@@ -83,26 +82,25 @@ impl Chosen {
             let near = size.next_multiple_of(whole(frame));
             return Err(Failure::new(
                 USAGE,
-                format!("--block {size} is no whole number of frames, which have {frame} bytes"),
-                format!("choose a multiple, best of {PAGE} too: --block {near}"),
+                format!("--block {size} is not a multiple of the frame size, {frame} bytes"),
+                format!("choose a multiple, ideally of {PAGE} too: --block {near}"),
             ));
         }
         Ok(size)
     }
 
-    /// As in «4 channels of cf-ad9361-lpc, frames of 8 bytes, 30720000 per second».
+    /// For example `cf-ad9361-lpc: in_voltage0; frames of 2 bytes, 30720000 per second`.
     pub(crate) fn describe(&self) -> String {
-        let rate = self.rate.map_or_else(
-            || "at no rate of its own".to_owned(),
-            |rate| format!("{rate} per second"),
-        );
+        let rate = self
+            .rate
+            .map_or_else(|| "no rate of its own".to_owned(), |rate| format!("{rate} per second"));
         let names: Vec<_> = self.channels.iter().map(|channel| &*channel.name).collect();
         let names = names.join(", ");
         format!("{}: {names}; frames of {} bytes, {rate}", self.device.name(), self.frame())
     }
 }
 
-/// The smallest number of bytes that is a number of frames and of pages.
+/// The smallest size in bytes that is a multiple of both the frame and the page.
 fn whole(frame: u64) -> u64 {
     let (mut a, mut b) = (frame.max(1), PAGE);
     while b > 0 {
@@ -115,7 +113,7 @@ fn suitable(frame: u64, rate: Option<f64>) -> u64 {
     let (least, most) = BLOCK;
     let wanted = rate.map_or(WITHOUT_RATE, |rate| (rate * frame as f64 / PART) as u64);
     if wanted < least {
-        // Whoever waits for so few does not mind how they are written.
+        // At such a rate, unaligned writes do not matter.
         return (wanted / frame.max(1)).max(1) * frame.max(1);
     }
     (wanted.min(most) / whole(frame)).max(1) * whole(frame)
@@ -141,7 +139,7 @@ fn channels(device: &Device, args: &StreamArgs) -> Result<Vec<Channel>, Failure>
             return Err(Failure::new(
                 USAGE,
                 format!("{} has no channel {wanted}", device.name()),
-                format!("choose of these: --channels {}", names.join(",")),
+                format!("choose from these: --channels {}", names.join(",")),
             ));
         }
     }
@@ -154,7 +152,7 @@ fn channels(device: &Device, args: &StreamArgs) -> Result<Vec<Channel>, Failure>
 fn unknown(name: &str) -> Failure {
     let names: Vec<_> = Device::all().iter().map(|device| device.name().to_owned()).collect();
     let hint = if names.is_empty() {
-        "there is none: see that its driver is loaded (ls /sys/bus/iio/devices)".to_owned()
+        "there are none: check that the driver is loaded (ls /sys/bus/iio/devices)".to_owned()
     } else {
         format!("there are: {}", names.join(", "))
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A line that says how a stream goes, on standard error if that is a terminal.
+//! A status line for a stream, on standard error if that is a terminal.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::size::show_size;
 
-/// Over how much time the rate is taken.
+/// Period over which the rate is averaged.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// The line, and what it is made of.
+/// The status line.
 #[derive(Debug)]
 pub(crate) struct Meter {
     bar: ProgressBar,
@@ -32,7 +32,7 @@ impl Meter {
         Self { bar, what, before: State::default(), rate: 0.0, cpu: 0.0 }
     }
 
-    /// Shows how things are.
+    /// Updates the line.
     pub(crate) fn update(&mut self, now: State) {
         let elapsed = now.elapsed.saturating_sub(self.before.elapsed);
         if elapsed >= WINDOW || self.rate == 0.0 && !elapsed.is_zero() {

@@ -46,27 +46,27 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     outcome.report(common, &Report { chosen: &chosen, other: &file, sidecar: None })
 }
 
-/// Noise on an antenna is nobody's wish.
+/// Refuses samples of another format, which would be noise on an antenna.
 fn check(args: &ReplayArgs, described: Option<&Described>, chosen: &Chosen) -> Result<(), Failure> {
     let why = described.and_then(|file| file.mismatch(&chosen.channels, chosen.frame()));
     match why.filter(|_| !args.force) {
         None => Ok(()),
         Some(why) => Err(Failure::new(
             USAGE,
-            format!("{} is not for {}: {why}", args.file.display(), chosen.device.name()),
-            "choose other channels (--channels) or another file, or put it out all the same: --force",
+            format!("{} does not fit {}: {why}", args.file.display(), chosen.device.name()),
+            "choose other channels (--channels) or another file, or output it anyway: --force",
         )),
     }
 }
 
-/// A device that has a rate of its own is left at that, and it is said.
+/// Sets the described rate. If that fails, prints a warning and keeps the device's rate.
 fn set_described_rate(chosen: &mut Chosen, rate: f64) {
     if let Err(failure) = chosen.set_rate(rate) {
-        eprintln!("dmabuf-dio: {}; it goes on at its own rate", failure.what());
+        eprintln!("dmabuf-dio: {}; the device keeps its rate", failure.what());
     }
 }
 
-/// Gives the device all of the file at once, to be put out over and over.
+/// Hands the whole file to the device in one block, which the device repeats.
 fn cycle(args: &ReplayArgs, chosen: &Chosen, token: &CancelToken) -> Result<(), Failure> {
     let loaded = Loader::new(&args.file).any_kind().cancel(token.clone()).load()?;
     let (length, frame) = (loaded.len, chosen.frame());
@@ -74,12 +74,12 @@ fn cycle(args: &ReplayArgs, chosen: &Chosen, token: &CancelToken) -> Result<(), 
         return Err(Error::CutFrame { path: args.file.clone(), length, frame }.into());
     }
     if loaded.buf.kind() != Kind::DmaBuf {
-        let what = "there is no dma-buf for the device: all this system has is a memfd";
-        return Err(Failure::new(FAILED, what, "see why: dmabuf-dio doctor"));
+        let what = "the device needs a dma-buf, but this system has only memfds";
+        return Err(Failure::new(FAILED, what, "dmabuf-dio doctor says why"));
     }
     let mut summary = Summary {
-        source: format!("{}, all of it at once", name_of(&loaded.report)),
-        sink: "IIO, dma-buf, over and over".into(),
+        source: format!("{}, one block", name_of(&loaded.report)),
+        sink: "IIO, dma-buf, cyclic".into(),
         bytes: length,
         loss_known: true,
         ..Summary::default()

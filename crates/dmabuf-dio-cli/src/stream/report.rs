@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a stream did, for people and for programs.
+//! Reports of streams, as text and as JSON.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -12,12 +12,12 @@ use super::device::Chosen;
 use crate::exit::Failure;
 use crate::show::{Lines, exact, json};
 
-/// How many gaps are shown to people.
+/// Number of gaps in the text.
 const SHOWN: usize = 10;
-/// The longest word.
+/// Length of the longest label.
 const WORDS: usize = "emptied by".len();
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Output<'a> {
     schema: u32,
@@ -31,11 +31,11 @@ struct Output<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
     description: Option<String>,
-    /// What ended it before its time.
+    /// The error that ended the stream early.
     error: Option<String>,
 }
 
-/// The two ends of a stream, and what describes one of them.
+/// The two ends of a stream and the description of the file.
 pub(crate) struct Report<'a> {
     pub(crate) chosen: &'a Chosen,
     /// The file or address at the other end.
@@ -106,7 +106,7 @@ fn lost(summary: &Summary) -> String {
     let unknown = summary.gaps.iter().any(|gap| gap.frames.is_none());
     match summary.gaps.len() {
         0 if summary.loss_known => "nothing".to_owned(),
-        0 => "not known: this device does not tell".to_owned(),
+        0 => "not known: the device does not report it".to_owned(),
         gaps => format!(
             "{}{} frames in {gaps} gaps",
             if unknown { "at least " } else { "" },

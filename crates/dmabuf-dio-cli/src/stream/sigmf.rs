@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is in a file of samples, as the Signal Metadata Format says it (SigMF 1.2.0), in a file
-//! beside it.
+//! Descriptions of sample files in the Signal Metadata Format (SigMF 1.2.0).
 
 use std::fs;
 use std::io;
@@ -31,19 +30,19 @@ pub(crate) struct Sidecar {
     start: SystemTime,
 }
 
-/// Where the description of a file is.
+/// Path of the description of a file.
 pub(crate) fn path_of(data: &Path) -> PathBuf {
     data.with_extension(META)
 }
 
-/// Whether a file is a description and so has no samples.
+/// Whether a file is a description, not samples.
 pub(crate) fn is_description(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == META)
 }
 
 impl Sidecar {
-    /// For a file whose samples begin now. With `iq` channels are pairs; `frequency` is what the
-    /// radio was tuned to.
+    /// A description of a file whose samples begin now. With `iq`, channels are pairs. `frequency`
+    /// is the centre frequency.
     pub(crate) fn new(data: &Path, chosen: &Chosen, iq: bool, frequency: Option<f64>) -> Self {
         Self {
             path: path_of(data),
@@ -58,8 +57,8 @@ impl Sidecar {
         }
     }
 
-    /// Writes it; one that is there is replaced at once by the whole of the new one.
-    /// `bytes` is how much the file has.
+    /// Writes the description and replaces an existing one atomically. `bytes` is the length of the
+    /// sample file.
     pub(crate) fn write(&self, gaps: &[Gap], bytes: u64) -> io::Result<()> {
         let text = show::json(&self.value(gaps, bytes))?;
         let partial = self.path.with_extension("sigmf-meta.partial");
@@ -87,7 +86,7 @@ impl Sidecar {
             put("sample_rate", json!(rate));
         }
         if self.data.extension().is_none_or(|extension| extension != DATA) {
-            // A file of another name is told by it.
+            // SigMF readers find a file with another extension by this field.
             let name = self.data.file_name().unwrap_or_default().to_string_lossy();
             put("dataset", json!(name));
         }
@@ -98,8 +97,8 @@ impl Sidecar {
         })
     }
 
-    /// A segment from each gap on: where it begins in the file, and where it would if nothing were
-    /// missing, as far as that is known.
+    /// A segment per gap, with its index in the file and its index counting lost samples, as far as
+    /// their number is known.
     fn captures(&self, gaps: &[Gap], bytes: u64) -> Vec<Value> {
         let mut begin = json!({
             "core:sample_start": 0,
@@ -112,7 +111,7 @@ impl Sidecar {
         let mut captures = vec![begin];
         let mut lost = 0;
         for gap in gaps {
-            // Of a gap whose length nobody knows, at least what is known of the others.
+            // A gap of unknown length counts as 0.
             lost += gap.frames.unwrap_or(0);
             let start = gap.to / self.frame;
             if start < bytes / self.frame {
@@ -127,7 +126,7 @@ impl Sidecar {
         gaps.iter()
             .map(|gap| {
                 let frames = gap.frames.map_or_else(
-                    || "samples are missing, the device does not say how many".to_owned(),
+                    || "samples are missing, the device does not report how many".to_owned(),
                     |frames| format!("{frames} samples are missing"),
                 );
                 let place = if gap.at == gap.to { "before this sample" } else { "within" };
@@ -142,7 +141,7 @@ impl Sidecar {
     }
 }
 
-/// What the description beside a file says, if there is one.
+/// The contents of an existing description.
 #[derive(Debug)]
 pub(crate) struct Described {
     pub(crate) rate: Option<f64>,
@@ -159,14 +158,14 @@ impl Described {
         Some(Self { rate, global, captures: value["captures"].clone() })
     }
 
-    /// Why a device with these channels would put out something else, if it would.
+    /// Why the samples do not match a device with these channels, if they do not.
     pub(crate) fn mismatch(&self, channels: &[Channel], frame: u64) -> Option<String> {
         let headers = self
             .captures
             .as_array()
             .is_some_and(|all| all.iter().any(|part| !part["core:header_bytes"].is_null()));
         if headers || !self.global["core:trailing_bytes"].is_null() {
-            return Some("it has other bytes beside samples".into());
+            return Some("it holds other bytes besides samples".into());
         }
         let found = self.global["core:datatype"].as_str()?;
         let count = self.global["core:num_channels"].as_u64().unwrap_or(1);
@@ -179,7 +178,7 @@ impl Described {
     }
 }
 
-/// As in `in_voltage0 (le:s12/16>>4)`.
+/// For example `in_voltage0 (le:s12/16>>4)`.
 fn describe(channel: &Channel) -> String {
     let format = channel.format;
     let order = if format.big_endian { "be" } else { "le" };
@@ -192,8 +191,8 @@ fn describe(channel: &Channel) -> String {
     format!("{} ({order}:{kind}{bits}/{storage}>>{shift})", channel.name)
 }
 
-/// The type of a sample in SigMF's words, and how many there are in a frame. What it has no word
-/// for is bytes.
+/// SigMF's data type of a sample, and the number of samples per frame. Formats that SigMF cannot
+/// express are bytes.
 fn datatype(channels: &[Channel], frame: u64, iq: bool) -> (String, u64) {
     let bytes = ("ru8".to_owned(), frame);
     let Some(first) = channels.first() else { return bytes };
@@ -219,8 +218,8 @@ fn datatype(channels: &[Channel], frame: u64, iq: bool) -> (String, u64) {
     (format!("{kind}{number}{}{order}", format.storage_bits), count)
 }
 
-/// Whether the channels are pairs of an in-phase and a quadrature part: `voltage0_i`,
-/// `voltage0_q`, or, as many radios call them, those of which IIO says so by a modifier.
+/// Whether the channels are pairs of an in-phase and a quadrature part, by IIO's modifiers:
+/// `voltage0_i`, `voltage0_q`.
 fn is_complex(channels: &[Channel]) -> bool {
     channels.len().is_multiple_of(2)
         && channels.chunks_exact(2).all(|pair| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a capture goes.
+//! The destination of a capture.
 
 use std::fmt;
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use dmabuf_dio_stream::{Discard, FileSink, Function, Sink, SocketSink, UsbSink};
 
 use crate::exit::{FAILED, Failure, USAGE};
 
-/// What `--to` takes.
+/// The value of `--to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     File(PathBuf),
@@ -60,14 +60,14 @@ impl fmt::Display for Target {
     }
 }
 
-/// A sink that is open, and what has to stay so with it.
+/// An open sink, and the USB function that it needs.
 pub(crate) struct Open {
     pub(crate) sink: Box<dyn Sink>,
     _function: Option<Function>,
 }
 
 impl Target {
-    /// Opens it; waits for a USB host. `None` if that was interrupted.
+    /// Opens the destination and waits for a USB host. `None` if that was interrupted.
     pub(crate) fn open(&self, cancel: &CancelToken) -> Result<Option<Open>, Failure> {
         let mut function = None;
         let sink: Box<dyn Sink> = match self {
@@ -93,19 +93,19 @@ impl Target {
     }
 }
 
-/// What is there is not replaced unless that is wanted.
+/// Fails if the path exists, unless `force` is set.
 pub(crate) fn refuse_to_replace(path: &Path, force: bool) -> Result<(), Failure> {
     if force || !path.exists() {
         return Ok(());
     }
-    let what = format!("{} is there already", path.display());
+    let what = format!("{} exists already", path.display());
     Err(Failure::new(USAGE, what, "choose another name, or replace it: --force"))
 }
 
 fn connect(address: &str) -> Result<SocketSink, Failure> {
     let name = format!("tcp://{address}");
     let socket = TcpStream::connect(address).map_err(|error| {
-        let hint = "write tcp://HOST:PORT, where somebody listens: nc -l -p PORT > samples";
+        let hint = "write tcp://HOST:PORT of a listener: nc -l -p PORT > samples";
         Failure::new(FAILED, format!("{name}: cannot connect: {error}"), hint)
     })?;
     Ok(SocketSink::new(socket, name))

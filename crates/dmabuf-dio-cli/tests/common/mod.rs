@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the tests share.
+//! Code that the tests share.
 //!
-//! `DMABUF_DIO_TEST_DIR` says where test files go; it has to be on a file system with `O_DIRECT`.
+//! `DMABUF_DIO_TEST_DIR` is the folder for test files. Its file system must support `O_DIRECT`.
 
 #![allow(dead_code)]
 
@@ -18,7 +18,7 @@ pub(crate) fn folder() -> TempDir {
     tempfile::Builder::new().prefix("cli-").tempdir_in(parent).expect("a folder for the test")
 }
 
-/// The command, with no buffer to inherit.
+/// The command, without an inherited buffer.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dmabuf-dio"));
     for name in ["DMABUF_DIO_FD", "DMABUF_DIO_OFFSET", "DMABUF_DIO_LEN"] {
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     program().args(arguments).output().expect("run dmabuf-dio")
 }
 
-/// Runs what has to succeed, and returns what it prints.
+/// Runs a command that has to succeed. Returns its standard output.
 #[track_caller]
 pub(crate) fn ok(arguments: &[&str]) -> String {
     let output = run(arguments);
@@ -41,7 +41,7 @@ pub(crate) fn ok(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// A file in which no two pages are alike.
+/// A file in which all pages differ.
 pub(crate) fn file(folder: &TempDir, len: usize) -> (PathBuf, Vec<u8>) {
     let path = folder.path().join(format!("file-{len}"));
     let bytes: Vec<u8> = (0..len).map(|at| (at ^ (at >> 8) ^ (at >> 15)) as u8).collect();
