@@ -47,6 +47,7 @@ FIND_MUTANTS := nice cargo mutants -p dmabuf-dio -p dmabuf-dio-stream --features
 
 .PHONY: mutants
 mutants: deps ## mutation tests of the library (hours; needs cargo-mutants)
+	@mkdir -p build
 	-$(FIND_MUTANTS) $(MUTANTS) --cargo-arg=--lib
 	$(FIND_MUTANTS) $(MUTANTS) --iterate --test-package dmabuf-dio \
 		$(addprefix --cargo-arg=--test=,library gather interrupted remote report series threads)
@@ -62,6 +63,7 @@ mutants-module: deps ## mutation tests of the module, in guests (half an hour on
 lint: deps ## formatters, clippy, checkpatch, sparse, shellcheck, charts
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
+	tools/check-oldest-rust
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --quiet --workspace --no-deps
 	tools/lint-kernel
 	tools/check-series

@@ -242,10 +242,7 @@ impl Sink for FileSink {
         }
         if expected > 0 {
             self.reserve(expected)?;
-        }
-        if let Some(Method::Lent(lent)) = &mut self.0.how
-            && expected == 0
-        {
+        } else if let Some(Method::Lent(lent)) = &mut self.0.how {
             lent.make_room(0, ROOM.max(4 * ring.size()));
         }
         Ok(())
@@ -312,7 +309,7 @@ impl FileSource {
     pub fn open(path: impl Into<PathBuf>, frame: u64) -> Result<Self> {
         let file = File::open_path(path, Direction::Load)?;
         let (len, frame) = (file.end()?, frame.max(1));
-        if !len.is_multiple_of(frame) {
+        if len % frame != 0 {
             return Err(Error::CutFrame { path: file.path().to_owned(), length: len, frame });
         }
         Ok(Self { blocks: Blocks::new(file, Direction::Load), frame, len })

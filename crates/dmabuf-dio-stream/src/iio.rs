@@ -172,7 +172,7 @@ impl Blocks {
         let buffer = &self.fenced.port;
         let device = buffer.device.length_align(buffer.number);
         self.align = buffer.frame * device / gcd(buffer.frame, device);
-        if !ring.size().is_multiple_of(self.align) {
+        if ring.size() % self.align != 0 {
             let call = format!("use blocks of other than multiples of {} bytes", self.align);
             return Err(failed(buffer.device.name(), call, Os::INVAL));
         }
@@ -328,7 +328,7 @@ impl Sink for IioSink {
         match &mut self.blocks.fileio {
             None => {
                 let name = self.blocks.fenced.port.name();
-                if !filled.bytes.is_multiple_of(self.blocks.align) {
+                if filled.bytes % self.blocks.align != 0 {
                     let call =
                         format!("put out a length that is no multiple of {}", self.blocks.align);
                     return Err(failed(name, call, Os::INVAL));
@@ -388,7 +388,7 @@ impl Repeat {
         bytes: u64,
     ) -> Result<Self> {
         let mut buffer = Buffer::open(device, number, channels, true)?;
-        if bytes == 0 || !bytes.is_multiple_of(buffer.frame) {
+        if bytes == 0 || bytes % buffer.frame != 0 {
             let need = "a multiple of the bytes of a frame";
             return Err(dmabuf_dio::Error::Setting { name: "bytes", value: bytes, need }.into());
         }

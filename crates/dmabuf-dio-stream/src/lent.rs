@@ -79,7 +79,7 @@ impl Lent {
         let (mut direct, mut why_buffered) =
             (file.is_direct(), file.why_buffered().map(str::to_owned));
         let (align, size) = (file.alignment().offset, blocks.size());
-        if direct && !size.is_multiple_of(align) {
+        if direct && size % align != 0 {
             why_buffered = Some(format!("O_DIRECT needs blocks of a multiple of {align} bytes"));
             direct = false;
         }

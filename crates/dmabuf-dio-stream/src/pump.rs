@@ -216,7 +216,7 @@ impl Run<'_> {
     fn go(&mut self) -> Result<()> {
         let ring = Arc::clone(&self.stream.ring);
         let size = ring.size();
-        if !size.is_multiple_of(self.stream.source.frame().max(1)) {
+        if size % self.stream.source.frame().max(1) != 0 {
             let need = "a multiple of the bytes of a frame";
             return Err(dmabuf_dio::Error::Setting { name: "block", value: size, need }.into());
         }

@@ -71,9 +71,8 @@ impl Options {
             ),
         ];
         for (name, value, max, need) in sizes {
-            if let Some(value) = value
-                && (value == 0 || value > max || !value.is_multiple_of(page_size()))
-            {
+            let is_bad = |value: &u64| *value == 0 || *value > max || value % page_size() != 0;
+            if let Some(value) = value.filter(is_bad) {
                 return Err(Error::Setting { name, value, need });
             }
         }

@@ -134,9 +134,8 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         // Once it has been waited for its number may be another's.
-        if let Ok(None) = self.child.try_wait()
-            && let Some(group) = Pid::from_raw(self.child.id() as i32)
-        {
+        let Ok(None) = self.child.try_wait() else { return };
+        if let Some(group) = Pid::from_raw(self.child.id() as i32) {
             let _ = kill_process_group(group, Signal::KILL);
             let _ = self.child.wait();
         }

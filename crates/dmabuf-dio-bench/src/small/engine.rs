@@ -75,9 +75,8 @@ impl Worker<'_> {
         let mut arrived = Arrived { free: (0..depth).rev().collect(), failed: None };
         let mut offsets = offsets.iter();
         loop {
-            while let Some(&block) = arrived.free.last()
-                && let Some(offset) = offsets.next()
-            {
+            while let Some(&block) = arrived.free.last() {
+                let Some(offset) = offsets.next() else { break };
                 arrived.free.pop();
                 self.engine.queue(block, *offset)?;
             }

@@ -58,9 +58,7 @@ fn grid(small: &Small, value: impl Fn(&ReadFigures) -> f64) -> Grid {
     let mut grid = Grid::new(3, &head);
     for line in &small.lines {
         let names = names(line);
-        if let Some(first) = line.points.first()
-            && !line.is_measured()
-        {
+        if let Some(first) = line.points.first().filter(|_| !line.is_measured()) {
             let name = names.join(", ");
             grid.reason(names, first.outcome.sentence(), name);
             continue;

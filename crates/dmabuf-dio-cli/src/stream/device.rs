@@ -77,7 +77,7 @@ impl Chosen {
     /// Block size in bytes.
     pub(crate) fn block(&self, args: &StreamArgs) -> Result<u64, Failure> {
         let size = args.block.unwrap_or_else(|| suitable(self.frame(), self.rate));
-        if size > 0 && !size.is_multiple_of(self.frame()) {
+        if size > 0 && size % self.frame() != 0 {
             let frame = self.frame();
             let near = size.next_multiple_of(whole(frame));
             return Err(Failure::new(

@@ -70,7 +70,7 @@ fn set_described_rate(chosen: &mut Chosen, rate: f64) {
 fn cycle(args: &ReplayArgs, chosen: &Chosen, token: &CancelToken) -> Result<(), Failure> {
     let loaded = Loader::new(&args.file).any_kind().cancel(token.clone()).load()?;
     let (length, frame) = (loaded.len, chosen.frame());
-    if !length.is_multiple_of(frame) {
+    if length % frame != 0 {
         return Err(Error::CutFrame { path: args.file.clone(), length, frame }.into());
     }
     if loaded.buf.kind() != Kind::DmaBuf {

@@ -213,7 +213,7 @@ fn datatype(channels: &[Channel], frame: u64, iq: bool) -> (String, u64) {
         (_, true) => "_be",
         (_, false) => "_le",
     };
-    let pairs = iq && count.is_multiple_of(2);
+    let pairs = iq && count % 2 == 0;
     let (kind, count) = if pairs { ("c", count / 2) } else { ("r", count) };
     (format!("{kind}{number}{}{order}", format.storage_bits), count)
 }
@@ -221,7 +221,7 @@ fn datatype(channels: &[Channel], frame: u64, iq: bool) -> (String, u64) {
 /// Whether the channels are pairs of an in-phase and a quadrature part, by IIO's modifiers:
 /// `voltage0_i`, `voltage0_q`.
 fn is_complex(channels: &[Channel]) -> bool {
-    channels.len().is_multiple_of(2)
+    channels.len() % 2 == 0
         && channels.chunks_exact(2).all(|pair| {
             let (i, q) = (pair[0].name.strip_suffix("_i"), pair[1].name.strip_suffix("_q"));
             i.is_some() && i == q

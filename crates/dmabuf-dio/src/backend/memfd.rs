@@ -132,10 +132,10 @@ fn allocate_huge(len: u64, purpose: Purpose) -> Option<(DmaBuf, Mapping)> {
     if len < HUGE_PAGE {
         return None;
     }
-    if purpose == Purpose::Udmabuf
-        && let Ok(reserved) = DmaBuf::memfd_huge(len)
-    {
-        return Some(reserved);
+    if purpose == Purpose::Udmabuf {
+        if let Ok(reserved) = DmaBuf::memfd_huge(len) {
+            return Some(reserved);
+        }
     }
     let given = huge::memfds_get_huge_pages();
     if given || purpose == Purpose::File {

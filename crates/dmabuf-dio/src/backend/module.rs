@@ -180,12 +180,13 @@ fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred
         watched(task, attached.context(), || transfer_extent(task, &attached, file, extent))
     };
     let mut result = call(task.file)?;
-    if let Err(MoveError { align: Some(align), .. }) = result
-        && task.file.is_direct()
-    {
-        let note = alignment_note(task, align);
-        result = call(&task.file.without_direct(note.clone())?)?;
-        moved.notes.push(note);
+    match result {
+        Err(MoveError { align: Some(align), .. }) if task.file.is_direct() => {
+            let note = alignment_note(task, align);
+            result = call(&task.file.without_direct(note.clone())?)?;
+            moved.notes.push(note);
+        }
+        _ => {}
     }
     match result {
         Ok(rw) if rw.done < extent.len && task.direction == Direction::Load => {

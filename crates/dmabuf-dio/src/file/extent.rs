@@ -46,7 +46,7 @@ impl Split {
         if head >= extent.len {
             return Some(Self { head: Some(extent), core: None, tail: None });
         }
-        if !(extent.buf + head).is_multiple_of(align.memory) {
+        if (extent.buf + head) % align.memory != 0 {
             return None;
         }
         let core = (extent.len - head) / align.offset * align.offset;

@@ -34,7 +34,7 @@ impl Queue {
 
     /// For a disk that likes multiples of `optimal` bytes: a RAID's stripe, say; 0 for none.
     fn suited(optimal: u64) -> Self {
-        let whole = optimal > 0 && optimal <= MAX_CHUNK && optimal.is_multiple_of(page_size());
+        let whole = optimal > 0 && optimal <= MAX_CHUNK && optimal % page_size() == 0;
         let chunk = if whole { DEFAULT_CHUNK.next_multiple_of(optimal) } else { DEFAULT_CHUNK };
         Self { chunk, depth: (IN_FLIGHT / chunk).max(2) as u32 }
     }

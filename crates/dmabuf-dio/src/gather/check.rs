@@ -151,10 +151,8 @@ fn look_for_overlaps(pieces: &[Piece], order: &Order) -> Result<()> {
     let mut before: Option<usize> = None;
     for number in (0..order.len(pieces)).map(|entry| order.number(entry)) {
         let piece = &pieces[number];
-        if let Some(before) = before
-            && piece.buf_offset < pieces[before].buf_end()
-            && *piece != pieces[before]
-        {
+        let overlaps = |other: &Piece| piece.buf_offset < other.buf_end() && piece != other;
+        if let Some(before) = before.filter(|before| overlaps(&pieces[*before])) {
             let (first, second) = (number.min(before), number.max(before));
             return Err(Error::PiecesOverlap { first, second });
         }

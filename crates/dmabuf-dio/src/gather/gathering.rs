@@ -157,11 +157,12 @@ impl Gathering {
             Engine::One(one) => one.run(plan, &self.file, watch, self.depth),
         };
         access.map_or(Ok(()), CpuAccess::end)?;
-        if let Engine::Ring(ring) = &self.engine
-            && ring.why_unpolled != self.setup.why_unpolled
-        {
-            let why_unpolled = ring.why_unpolled.clone();
-            self.setup = Arc::new(Setup { why_unpolled, ..Setup::clone(&self.setup) });
+        match &self.engine {
+            Engine::Ring(ring) if ring.why_unpolled != self.setup.why_unpolled => {
+                let why_unpolled = ring.why_unpolled.clone();
+                self.setup = Arc::new(Setup { why_unpolled, ..Setup::clone(&self.setup) });
+            }
+            _ => {}
         }
         result
     }

@@ -207,8 +207,7 @@ unsafe fn copy_as_other_process(
 ///
 /// As for [`copy_by_kernel`].
 unsafe fn copy_by_pipe(from: *const u8, to: *mut u8, len: usize) -> rustix::io::Result<()> {
-    let (out, into) =
-        std::io::pipe().map_err(|error| Os::from_io_error(&error).unwrap_or(Os::MFILE))?;
+    let (out, into) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // What every pipe has room for, so that nothing blocks.
     let room = page_size() as usize;
     let mut done = 0;

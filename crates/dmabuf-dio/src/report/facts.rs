@@ -32,10 +32,8 @@ impl Facts {
         let copied = copied.max(through_cache(mode, bytes, self.unallocated, &cost));
         let seconds = cost.elapsed.as_secs_f64();
         let mut notes = moved.notes;
-        if let Some(why) = &self.why_buffered
-            && self.backend != Some(Backend::Buffered)
-        {
-            notes.push(format!("buffered: {why}"));
+        if self.backend != Some(Backend::Buffered) {
+            notes.extend(self.why_buffered.map(|why| format!("buffered: {why}")));
         }
         Report {
             operation,

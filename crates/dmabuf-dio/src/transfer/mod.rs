@@ -64,6 +64,6 @@ impl Job<'_> {
     /// was at the file's end. Only reading nothing says that it was; but who takes whole blocks
     /// only, and so does not read on from there, ends within one nowhere else.
     pub(crate) fn ends_within_block(&self, offset: u64) -> bool {
-        self.direction == Direction::Load && !offset.is_multiple_of(self.block)
+        self.direction == Direction::Load && offset % self.block != 0
     }
 }

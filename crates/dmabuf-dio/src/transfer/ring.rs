@@ -103,9 +103,8 @@ impl<'j> State<'j> {
             if self.job.watch.is_cancelled() {
                 return End::Cancelled;
             }
-            if self.failed.is_none()
-                && let Err(error) = self.fill(ring, buffer)
-            {
+            let filled = if self.failed.is_none() { self.fill(ring, buffer) } else { Ok(()) };
+            if let Err(error) = filled {
                 return End::Memory(error);
             }
             if self.in_flight() == 0 {

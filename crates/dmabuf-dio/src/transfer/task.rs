@@ -201,13 +201,15 @@ impl Task<'_> {
                 moved.add_edge(edge(head)?);
             }
             let mut result = core(&self.job(whole, direct)?);
-            if direct
-                && let Err(Stop::Failed { errno, done: 0, .. }) = &result
-                && errno.raw() == libc::EINVAL
-            {
-                moved.notes.push(REFUSED_DIRECT.into());
-                direct = false;
-                result = core(&self.job(whole, direct)?);
+            match &result {
+                Err(Stop::Failed { errno, done: 0, .. })
+                    if direct && errno.raw() == libc::EINVAL =>
+                {
+                    moved.notes.push(REFUSED_DIRECT.into());
+                    direct = false;
+                    result = core(&self.job(whole, direct)?);
+                }
+                _ => {}
             }
             result.map_err(|stop| self.stopped(whole, stop))?;
             if direct {

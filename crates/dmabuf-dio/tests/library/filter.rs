@@ -13,7 +13,7 @@ impl Call {
     }
 
     pub(crate) const fn with(number: i64, third: i32) -> Self {
-        Self { number, third: Some(third.cast_unsigned()) }
+        Self { number, third: Some(third as u32) }
     }
 }
 

@@ -27,7 +27,7 @@ fn all_sizes() {
 fn in_inode(path: &Path, size: usize) -> bool {
     const F2FS_SUPER_MAGIC: u32 = 0xF2F5_2010;
     let f_type = rustix::fs::statfs(path).expect("statfs").f_type;
-    size < 3072 && f_type.cast_unsigned() == u64::from(F2FS_SUPER_MAGIC)
+    size < 3072 && f_type as u64 == u64::from(F2FS_SUPER_MAGIC)
 }
 
 #[test]
