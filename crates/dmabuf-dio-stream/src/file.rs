@@ -98,6 +98,10 @@ impl Blocks {
         let access = self.access();
         let ring = attached(self.ring.as_ref(), &self.name())?;
         let claim = ring.claim(filled)?;
+        if self.direction == Direction::Save {
+            let end = self.file.check_size(self.queued + filled.bytes);
+            end.map_err(|errno| failed(&self.name(), "write", errno))?;
+        }
         let part = Queued { claim, offset: self.queued, done: 0 };
         match &mut self.how {
             None => {}

@@ -28,16 +28,24 @@ impl Ring {
     /// [`Setting`](Error::Setting) for a number or size that cannot be. As for [`DmaBuf::alloc`], and
     /// [`Buffer`](Error::Buffer) with `EMFILE` if there are more than the process may have files open.
     pub fn new(count: usize, size: u64) -> Result<Self> {
-        if count == 0 || count > MAX_COUNT {
-            let value = count as u64;
-            return Err(Error::Setting { name: "blocks", value, need: "from 1 to 4096" }.into());
-        }
-        if size == 0 || size > MAX_SIZE {
-            return Err(
-                Error::Setting { name: "block", value: size, need: "from 1 to 1 GiB" }.into()
-            );
-        }
+        check(count, size)?;
         let blocks = (0..count).map(|_| DmaBuf::alloc(size)).collect::<Result<_, Error>>()?;
+        Ok(Self { blocks, size })
+    }
+
+    /// Takes blocks that are there, and uses the first `size` bytes of each: of a CMA heap, say
+    /// ([`DmaBuf::alloc_from`]), for a device that has no IOMMU, or memfds where no device is
+    /// concerned.
+    ///
+    /// # Errors
+    ///
+    /// [`Setting`](Error::Setting) for a number or size that cannot be;
+    /// [`RangeBeyondBuffer`](Error::RangeBeyondBuffer) if a block is shorter.
+    pub fn of(blocks: Vec<DmaBuf>, size: u64) -> Result<Self> {
+        check(blocks.len(), size)?;
+        for block in &blocks {
+            block.check_range(0, size)?;
+        }
         Ok(Self { blocks, size })
     }
 
@@ -95,6 +103,18 @@ impl Ring {
     }
 }
 
+/// Whether a ring may have so many blocks of that size.
+fn check(count: usize, size: u64) -> Result<()> {
+    if count == 0 || count > MAX_COUNT {
+        let value = count as u64;
+        return Err(Error::Setting { name: "blocks", value, need: "from 1 to 4096" }.into());
+    }
+    if size == 0 || size > MAX_SIZE {
+        return Err(Error::Setting { name: "block", value: size, need: "from 1 to 1 GiB" }.into());
+    }
+    Ok(())
+}
+
 /// Bytes at the start of a block, at least 1, that are there: made by [`Ring::claim`] alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim(Filled);
@@ -124,7 +144,7 @@ impl Ring {
     /// Blocks of memory that there is without a heap.
     pub(super) fn of_memfds(count: usize, size: u64) -> Self {
         let blocks = (0..count).map(|_| DmaBuf::memfd(size).expect("a memfd")).collect();
-        Self { blocks, size }
+        Self::of(blocks, size).expect("a ring")
     }
 }
 

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Streams where there is no device: files and sockets, and a source and a sink that lose and dawdle by
+//! the count of calls, not by the clock. The blocks are memfds.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use dmabuf_dio::{CancelToken, DmaBuf, Errno, Error as Buffer};
+use dmabuf_dio_stream::{
+    Discard, Error, FileSink, FileSource, Filled, Overrun, Ring, Sink, SocketSink, Source, State,
+    Stream, Wait,
+};
+
+const FRAME: u64 = 8;
+
+fn ring(count: usize, size: u64) -> Ring {
+    let blocks = (0..count).map(|_| DmaBuf::memfd(size).expect("a memfd")).collect();
+    Ring::of(blocks, size).expect("a ring")
+}
+
+/// Frames that count from `first` on.
+fn frames(first: u64, bytes: u64) -> Vec<u8> {
+    (first..first + bytes / FRAME).flat_map(u64::to_le_bytes).collect()
+}
+
+/// A device that fills a block every `every` calls, and loses as many frames if it has none.
+struct Device {
+    ring: Option<Arc<Ring>>,
+    queued: VecDeque<(usize, u64)>,
+    every: u32,
+    calls: u32,
+    next: u64,
+    lost: u64,
+    running: bool,
+    /// Fails once it has filled so many blocks.
+    fails_after: Option<u32>,
+    filled: u32,
+}
+
+impl Device {
+    fn new(every: u32) -> Self {
+        let (ring, queued, fails_after) = (None, VecDeque::new(), None);
+        let (calls, next, lost, running, filled) = (0, 0, 0, false, 0);
+        Self { ring, queued, every, calls, next, lost, running, fails_after, filled }
+    }
+}
+
+impl Source for Device {
+    fn frame(&self) -> u64 {
+        FRAME
+    }
+
+    fn how(&self) -> String {
+        "counted".into()
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>) -> Result<(), Error> {
+        self.ring = Some(Arc::clone(ring));
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), Error> {
+        self.running = true;
+        Ok(())
+    }
+
+    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool, Error> {
+        let was_dry = self.queued.is_empty();
+        self.queued.push_back((block, bytes));
+        Ok(was_dry)
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>, Error> {
+        if !self.running {
+            return Ok(None);
+        }
+        if self.fails_after == Some(self.filled) {
+            let (device, call) = ("the device".into(), "go on".into());
+            return Err(Error::Stream { device, call, errno: Errno::from_raw(libc::ENODEV) });
+        }
+        self.calls += 1;
+        if self.calls % self.every != 0 {
+            return Ok(None);
+        }
+        let ring = self.ring.as_ref().expect("attached");
+        let Some((block, bytes)) = self.queued.pop_front() else {
+            self.lost += ring.size() / FRAME;
+            self.next += ring.size() / FRAME;
+            return Ok(None);
+        };
+        let mut memory = ring.block(block).try_clone().expect("a descriptor");
+        let content = frames(self.next, bytes);
+        memory.map_mut().expect("a view").write_at(0, &content).expect("written");
+        self.next += bytes / FRAME;
+        self.filled += 1;
+        Ok(Some(Filled { block, bytes }))
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        None
+    }
+
+    fn queued(&self) -> usize {
+        self.queued.len()
+    }
+
+    fn is_dry(&self) -> Result<bool, Error> {
+        Ok(self.queued.is_empty())
+    }
+
+    fn lost(&mut self) -> Result<Option<u64>, Error> {
+        Ok(Some(self.lost))
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        self.running = false;
+        self.queued.clear();
+        Ok(())
+    }
+}
+
+/// Takes a block every so many calls, and keeps what was in it.
+struct Keeper {
+    ring: Option<Arc<Ring>>,
+    queued: VecDeque<Filled>,
+    every: u32,
+    calls: u32,
+    bytes: Vec<u8>,
+    finished: bool,
+    /// Takes no block after so many.
+    fails_after: Option<u32>,
+    taken: u32,
+}
+
+impl Keeper {
+    fn new(every: u32) -> Self {
+        let (ring, queued, bytes) = (None, VecDeque::new(), Vec::new());
+        let (calls, finished, fails_after, taken) = (0, false, None, 0);
+        Self { ring, queued, every, calls, bytes, finished, fails_after, taken }
+    }
+
+    /// Where frames are missing: after how many bytes, and how many.
+    fn gaps(&self) -> Vec<(u64, u64)> {
+        let (mut next, mut gaps) = (0, Vec::new());
+        for (number, frame) in self.bytes.chunks_exact(FRAME as usize).enumerate() {
+            let found = u64::from_le_bytes(frame.try_into().expect("a frame"));
+            if found != next {
+                gaps.push((number as u64 * FRAME, found - next));
+            }
+            next = found + 1;
+        }
+        gaps
+    }
+}
+
+impl Sink for Keeper {
+    fn how(&self) -> String {
+        "kept".into()
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<(), Error> {
+        self.ring = Some(Arc::clone(ring));
+        Ok(())
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<(), Error> {
+        self.queued.push_back(filled);
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>, Error> {
+        self.calls += 1;
+        if self.calls % self.every != 0 || self.queued.is_empty() {
+            return Ok(None);
+        }
+        if self.fails_after == Some(self.taken) {
+            self.queued.clear();
+            let (device, call) = ("the sink".into(), "write".into());
+            return Err(Error::Stream { device, call, errno: Errno::from_raw(libc::ENOSPC) });
+        }
+        let Some(filled) = self.queued.pop_front() else { return Ok(None) };
+        let ring = self.ring.as_ref().expect("attached");
+        let mut content = vec![0; filled.bytes as usize];
+        let view = ring.block(filled.block).map().expect("a view");
+        view.read_at(0, &mut content).expect("read");
+        self.bytes.extend(content);
+        self.taken += 1;
+        Ok(Some(filled))
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        None
+    }
+
+    fn queued(&self) -> usize {
+        self.queued.len()
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        assert!(!std::mem::replace(&mut self.finished, true), "once");
+        Ok(())
+    }
+}
+
+#[test]
+fn a_file_through_every_ring() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    let content: Vec<u8> = frames(0, 1_000_000);
+    fs::write(&from, &content).expect("written");
+    for (count, size) in [(1, 4096), (2, 65_536), (3, 4096 + 24), (4, 1 << 20), (16, 8)] {
+        let wanted = if size == 8 { 8000 } else { content.len() };
+        let mut source = FileSource::open(&from, FRAME).expect("open");
+        let mut sink = FileSink::create(&to).expect("create");
+        let stream = Stream::new(&mut source, &mut sink, ring(count, size)).limit(wanted as u64);
+        let summary = stream.run().expect("run");
+        assert_eq!((summary.bytes, summary.lost_frames), (wanted as u64, 0), "{count} of {size}");
+        assert!(summary.gaps.is_empty() && summary.loss_known);
+        assert!(fs::read(&to).expect("read") == content[..wanted], "{count} of {size}");
+    }
+}
+
+#[test]
+fn a_limit_within_a_frame_ends_before_it() {
+    let mut sink = Keeper::new(1);
+    let mut source = Device::new(1);
+    let stream = Stream::new(&mut source, &mut sink, ring(2, 4096)).limit(10_007);
+    assert_eq!(stream.run().expect("run").bytes, 10_000);
+    assert_eq!((sink.bytes.len(), sink.finished), (10_000, true));
+}
+
+#[test]
+fn a_socket_gets_every_byte() {
+    let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        theirs.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let (mut source, mut sink) = (Device::new(2), SocketSink::new(ours, "the other end"));
+    let stream = Stream::new(&mut source, &mut sink, ring(64, 4096)).limit(200_000);
+    let summary = stream.run().expect("run");
+    let bytes = reader.join().expect("no panic").expect("read");
+    assert_eq!((summary.bytes, bytes.len()), (200_000, 200_000));
+    let sent = Keeper { bytes, ..Keeper::new(1) };
+    let told: u64 = summary.gaps.iter().map(|gap| gap.frames.expect("counted")).sum();
+    assert_eq!(sent.gaps().iter().map(|(_, frames)| frames).sum::<u64>(), told);
+}
+
+/// What the sink misses is what the summary tells, place by place.
+#[test]
+fn what_a_slow_sink_misses_is_told_with_its_place() {
+    for (overrun, count) in [(Overrun::Block, 2), (Overrun::Block, 5), (Overrun::Drop, 4)] {
+        let (mut source, mut sink) = (Device::new(2), Keeper::new(7));
+        let stream = Stream::new(&mut source, &mut sink, ring(count, 4096));
+        let summary = stream.limit(40 * 4096).overrun(overrun).run().expect("run");
+        assert_eq!((summary.bytes, sink.bytes.len()), (40 * 4096, 40 * 4096), "{overrun:?}");
+        let found = sink.gaps();
+        assert!(!found.is_empty(), "{overrun:?}");
+        let mut left = found.iter().peekable();
+        for gap in &summary.gaps {
+            let mut frames = 0;
+            while let Some((_, lost)) = left.next_if(|(at, _)| (gap.at..=gap.to).contains(at)) {
+                frames += lost;
+            }
+            let after_the_last = gap.to >= summary.bytes;
+            let told = gap.frames.expect("counted");
+            assert!(told == frames || after_the_last && told > frames, "{overrun:?}: {gap:?}");
+        }
+        assert_eq!(left.next(), None, "{overrun:?}: found and not told, of {:?}", summary.gaps);
+        assert!(summary.lost_frames >= found.iter().map(|(_, frames)| frames).sum());
+    }
+}
+
+#[test]
+fn a_loss_can_end_the_stream() {
+    let (mut source, mut sink) = (Device::new(1), Keeper::new(50));
+    let stream = Stream::new(&mut source, &mut sink, ring(2, 4096)).overrun(Overrun::Fail);
+    let ended = stream.limit(1 << 20).run().expect_err("the sink is too slow");
+    assert_eq!(ended.error.errno().map(Errno::raw), Some(libc::EOVERFLOW), "{ended}");
+    assert_eq!(
+        (ended.summary.bytes, sink.bytes.len() as u64),
+        (sink.bytes.len() as u64, ended.summary.bytes)
+    );
+    assert!(sink.finished);
+    assert!(ended.to_string().contains(&format!("after {} bytes", ended.summary.bytes)));
+}
+
+#[test]
+fn what_came_before_a_failure_is_kept() {
+    let (mut source, mut sink) = (Device::new(1), Keeper::new(3));
+    source.fails_after = Some(5);
+    let ended = Stream::new(&mut source, &mut sink, ring(8, 4096)).run().expect_err("it fails");
+    assert_eq!(ended.error.errno().map(Errno::raw), Some(libc::ENODEV));
+    assert_eq!(ended.summary.bytes, 5 * 4096);
+    assert!(sink.bytes == frames(0, 5 * 4096) && sink.finished);
+
+    let (mut source, mut sink) = (Device::new(1), Keeper::new(1));
+    sink.fails_after = Some(3);
+    let ended = Stream::new(&mut source, &mut sink, ring(4, 4096)).run().expect_err("it fails");
+    assert_eq!(ended.error.errno().map(Errno::raw), Some(libc::ENOSPC));
+    assert_eq!((ended.summary.bytes, sink.bytes.len()), (3 * 4096, 3 * 4096));
+    assert!(sink.finished);
+}
+
+#[test]
+fn a_cancelled_stream_keeps_what_was_full() {
+    let (mut source, mut sink) = (Device::new(1), Keeper::new(2));
+    let token = CancelToken::new();
+    let at_once = token.clone();
+    let mut states = Vec::new();
+    let stream = Stream::new(&mut source, &mut sink, ring(3, 4096)).cancel(token);
+    let stream = stream.progress(|state: State| {
+        states.push((state.bytes, state.blocks));
+        if states.len() == 3 {
+            at_once.cancel();
+        }
+    });
+    let summary = stream.run().expect("in order");
+    assert_eq!((states[0], summary.bytes % 4096), ((0, 3), 0), "before the first sample");
+    assert!(states.windows(2).all(|two| two[0].0 <= two[1].0), "{states:?}");
+    assert_eq!(summary.bytes, sink.bytes.len() as u64);
+    assert!(summary.bytes > 0 && sink.finished && summary.seconds > 0.1);
+}
+
+#[test]
+fn blocks_have_to_suit() {
+    let refused = |result: Result<Ring, Error>| match result {
+        Err(Error::Transfer(Buffer::Setting { name, .. })) => name,
+        Err(Error::Transfer(Buffer::RangeBeyondBuffer { .. })) => "range",
+        other => panic!("{other:?}"),
+    };
+    let memfd = || DmaBuf::memfd(4096).expect("a memfd");
+    assert_eq!(refused(Ring::of(vec![], 4096)), "blocks");
+    assert_eq!(refused(Ring::of(vec![memfd()], 0)), "block");
+    assert_eq!(refused(Ring::of(vec![memfd()], 2 << 30)), "block");
+    assert_eq!(refused(Ring::of(vec![memfd(), memfd()], 4097)), "range");
+    let odd = Stream::new(&mut Device::new(1), &mut Discard::default(), ring(2, 1001)).run();
+    let odd = odd.expect_err("no whole frames");
+    assert!(matches!(odd.error, Error::Transfer(Buffer::Setting { name: "block", .. })), "{odd}");
+    let (mut source, mut sink) = (Device::new(1), Discard::default());
+    let alone = Stream::new(&mut source, &mut sink, ring(1, 4096)).overrun(Overrun::Drop).run();
+    let alone = alone.expect_err("one cannot be dropped");
+    assert!(
+        matches!(alone.error, Error::Transfer(Buffer::Setting { name: "blocks", .. })),
+        "{alone}"
+    );
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A limit on the length of files (ulimit -f) is an error, not the end of the process: alone in its
+//! process, whose limit it sets.
+
+use std::sync::Arc;
+
+use dmabuf_dio::DmaBuf;
+use dmabuf_dio_stream::{Error, FileSink, FileSource, Filled, Ring, Source, Stream, Wait};
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+/// A source that does not say how much will come.
+struct Endless(FileSource);
+
+impl Source for Endless {
+    fn frame(&self) -> u64 {
+        self.0.frame()
+    }
+    fn how(&self) -> String {
+        self.0.how()
+    }
+    fn attach(&mut self, ring: &Arc<Ring>) -> Result<(), Error> {
+        self.0.attach(ring)
+    }
+    fn start(&mut self) -> Result<(), Error> {
+        self.0.start()
+    }
+    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool, Error> {
+        self.0.queue(block, bytes)
+    }
+    fn take(&mut self) -> Result<Option<Filled>, Error> {
+        self.0.take()
+    }
+    fn ready(&self) -> Option<Wait<'_>> {
+        self.0.ready()
+    }
+    fn queued(&self) -> usize {
+        self.0.queued()
+    }
+    fn stop(&mut self) -> Result<(), Error> {
+        self.0.stop()
+    }
+}
+
+#[test]
+fn a_stream_that_gets_too_long_ends_with_what_it_may_have() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    let content: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+    std::fs::write(&from, &content).expect("written");
+    let blocks = (0..3).map(|_| DmaBuf::memfd(65_536).expect("a memfd")).collect();
+    let ring = Ring::of(blocks, 65_536).expect("a ring");
+    setrlimit(Resource::Fsize, Rlimit { current: Some(300_000), maximum: None }).expect("set");
+
+    let mut source = Endless(FileSource::open(&from, 4).expect("open"));
+    let mut sink = FileSink::create(&to).expect("create");
+    let ended = Stream::new(&mut source, &mut sink, ring).run().expect_err("it gets too long");
+    assert_eq!(ended.error.errno().map(dmabuf_dio::Errno::raw), Some(libc::EFBIG), "{ended}");
+    let found = std::fs::read(&to).expect("read");
+    assert_eq!((found.len() as u64, found.len()), (ended.summary.bytes, 4 * 65_536));
+    assert!(found == content[..found.len()]);
+}
