@@ -102,14 +102,14 @@ impl Blocks {
             let end = self.file.check_size(self.queued + filled.bytes);
             end.map_err(|errno| failed(&self.name(), "write", errno))?;
         }
-        let part = Queued { claim, offset: self.queued, done: 0 };
+        let mut part = Queued { claim, offset: self.queued, done: 0, direct: false };
         match &mut self.how {
             None => {}
             Some(Method::OneByOne(worker, ..)) => worker.queue(claim),
             Some(Method::Lent(lent)) => {
                 ring.block(claim.block()).begin_cpu_access(access)?;
                 if self.direction == Direction::Load {
-                    lent.read(&part)?;
+                    lent.read(&mut part)?;
                 }
             }
         }

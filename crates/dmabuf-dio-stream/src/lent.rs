@@ -14,6 +14,9 @@ use crate::failed;
 use crate::ring::{Claim, Ring};
 use crate::wait::{TICK, Wait, wait_for_any};
 
+/// The number in the ring of the file that is not open with `O_DIRECT`.
+const BUFFERED: u32 = 1;
+
 /// The user data of the request that makes room.
 const ROOM: u64 = u64::MAX;
 
@@ -29,6 +32,8 @@ pub(super) struct Queued {
     pub(super) offset: u64,
     /// Bytes of it that were moved: more than there are, if the disk has read whole blocks.
     pub(super) done: u64,
+    /// Whether the request for it was made with `O_DIRECT`.
+    pub(super) direct: bool,
 }
 
 impl Queued {
@@ -87,8 +92,10 @@ impl Lent {
             why_buffered = Some(format!("blocks of less than {SMALL} bytes are written faster so"));
             direct = false;
         }
-        let set = ring.set_file(0, file.with_direct(direct)?);
-        set.map_err(|errno| failed(&file.path().display().to_string(), "use", errno))?;
+        if !direct {
+            let set = ring.set_file(BUFFERED, file.buffered()?);
+            set.map_err(|errno| failed(&file.path().display().to_string(), "use", errno))?;
+        }
         let unit = if direct { align } else { 1 };
         let (file, blocks, room) = (Arc::clone(file), Arc::clone(blocks), Room::default());
         Ok(Self { ring, blocks, file, direct, why_buffered, unit, room })
@@ -107,7 +114,8 @@ impl Lent {
     }
 
     /// Reads what is missing of a block, rounded up to what the disk reads.
-    pub(super) fn read(&mut self, part: &Queued) -> Result<()> {
+    pub(super) fn read(&mut self, part: &mut Queued) -> Result<()> {
+        part.direct = self.direct;
         let to = part.next(part.left().next_multiple_of(self.unit));
         let position = part.offset + part.done;
         self.push(Operation::Read { to, position }, part.offset, false)?;
@@ -127,6 +135,7 @@ impl Lent {
             let whole = part.left() / self.unit * self.unit;
             if whole > 0 {
                 let (from, position) = (part.next(whole), part.offset + part.done);
+                part.direct = self.direct;
                 chain.push((Operation::Write { from, position }, part.offset));
                 end = part.offset + part.done + whole;
             }
@@ -198,7 +207,9 @@ impl Lent {
             // To be made again: one before it in a chain was short, say.
             Err(errno) => match errno.raw() {
                 libc::ECANCELED | libc::EAGAIN | libc::EINTR => Ok(()),
-                libc::EINVAL if self.direct => self.go_buffered(),
+                // Others may have been refused in the same way before.
+                libc::EINVAL if part.direct && !self.direct => Ok(()),
+                libc::EINVAL if part.direct => self.go_buffered(),
                 _ => Err(self.failed(call, errno)),
             },
         }
@@ -206,7 +217,7 @@ impl Lent {
 
     /// Once it turns out that the file system does not do what it says.
     fn go_buffered(&mut self) -> Result<()> {
-        let set = self.ring.set_file(0, self.file.buffered()?);
+        let set = self.ring.set_file(BUFFERED, self.file.buffered()?);
         set.map_err(|errno| self.failed("use", errno))?;
         self.direct = false;
         self.unit = 1;
@@ -228,7 +239,8 @@ impl Lent {
     }
 
     fn push(&mut self, operation: Operation, user_data: u64, linked: bool) -> Result<()> {
-        let pushed = self.ring.push(&Request { operation, file: 0, user_data, linked });
+        let file = if self.direct { 0 } else { BUFFERED };
+        let pushed = self.ring.push(&Request { operation, file, user_data, linked });
         pushed.map_err(|errno| self.failed("queue a request", errno))
     }
 

@@ -45,6 +45,11 @@ impl OneByOne {
     /// As for [`Loader::load_into`](crate::Loader::load_into) and [`Saver::save`](crate::Saver::save).
     pub fn transfer(&self, buf: &DmaBuf, length: u64, offset: u64) -> Result<()> {
         buf.check_range(0, length)?;
+        let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok());
+        let end = end.ok_or(Error::RangeOverflow { offset, length })?;
+        if length == 0 {
+            return Ok(());
+        }
         let watch = Watch::start(&self.options.control, length);
         let task = Task {
             file: &self.file,
@@ -54,9 +59,13 @@ impl OneByOne {
             options: &self.options,
             watch: &watch,
         };
+        if self.direction == Direction::Save {
+            self.file.check_size(end).map_err(|errno| task.failed(offset, errno))?;
+        }
         let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
         let chosen = tried.chosen;
         let order = Backend::for_existing(buf.kind());
+        tried.refusals.clear();
         for &backend in chosen.as_ref().map_or(order, std::slice::from_ref) {
             match table::transfer(backend, &task, buf, 0) {
                 Ok(_) => {

@@ -53,7 +53,7 @@ impl Driver for UringSlot {
         let attached = context.attach(&buf).map_err(refused)?;
         let mut uring = refuse::ring(Backend::UringSlot, 1, false)?;
         let memory = Memory::lend(&mut uring, [(&attached, 0, page_size())], Direction::Load);
-        Ring::new(uring, memory.map_err(refused)?).map_err(refused)?;
+        drop(Ring::new(uring, memory.map_err(refused)?));
         CpuAccess::reading(&buf)?.end()?;
         Ok("loads into a dma-buf of the system heap by io_uring".into())
     }
@@ -101,7 +101,7 @@ fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred
     let cut = Cut { step: SLOT, overlap: 0 };
     let pieces = cut.pieces(slots.0.clone()).map(|(start, len)| (&attached, start, len));
     let memory = Memory::lend(&mut uring, pieces, task.direction).map_err(refused)?;
-    let mut ring = task.ring(uring, memory)?;
+    let mut ring = Ring::new(uring, memory);
     let mut edge = |part: Extent| edge(task, &attached, part);
     // At the edges the ioctl has CPU access of its own. Within another one it would bring back what
     // a device saw before, over what was loaded in the meantime.

@@ -41,6 +41,8 @@ pub(super) enum Target {
 pub(super) struct Batches {
     /// `None` once requests cannot be waited for: they could not be told from others.
     ring: Option<Ring>,
+    /// Whether it has the file without `O_DIRECT`, too.
+    has_buffered: bool,
     shift: u32,
     /// Whose ring it is: the kernel takes requests from no other thread. `None` when requests
     /// may be left in it that the kernel did not take.
@@ -87,7 +89,9 @@ impl Batches {
             Target::Mapped(_) => 29,
         };
         let (ring, thread, stuck) = (None, None, None);
-        let mut batches = Self { ring, shift, thread, stuck, target, settings, why_unpolled };
+        let has_buffered = false;
+        let mut batches =
+            Self { ring, has_buffered, shift, thread, stuck, target, settings, why_unpolled };
         batches.renew(file)?;
         Ok(batches)
     }
@@ -108,9 +112,10 @@ impl Batches {
             }
             Target::Mapped(mapping) => Memory::registered(&uring, mapping, cut),
         };
-        let mut ring = Ring::new(uring, memory).map_err(refused)?;
+        let mut ring = Ring::new(uring, memory);
         ring.set_file(0, file.fd()).map_err(|errno| failed(file, errno))?;
         self.ring = Some(ring);
+        self.has_buffered = false;
         self.thread = Some(std::thread::current().id());
         Ok(())
     }
@@ -149,13 +154,15 @@ impl Batches {
 
     fn drive(&mut self, plan: &mut Plan<'_>, file: &File, watch: &Watch<'_>) -> Result<Driven> {
         let (polled, shift, depth) = (self.why_unpolled.is_none(), self.shift, self.settings.depth);
-        let Some(ring) = &mut self.ring else { return Ok(Driven::Done) };
+        let Some(ring) = &mut self.ring else {
+            return Err(failed(file, Errno::from_raw(libc::ENOTCONN)));
+        };
         // Half of them stay in flight while others are made.
         let batch = (depth / 2).clamp(1, BATCH) as usize;
         // By the user data of the request.
         let mut requests = vec![plan::Request::default(); depth as usize];
         let mut free: Vec<u32> = (0..depth).rev().collect();
-        let (mut unpolled, mut has_buffered) = (None, false);
+        let mut unpolled = None;
         let mut flight = ring.flight();
         loop {
             let slots = if unpolled.is_some() || watch.is_cancelled() { 0 } else { free.len() };
@@ -165,10 +172,10 @@ impl Batches {
                 if !plan.next(request) {
                     break;
                 }
-                if request.buffered && !has_buffered {
+                if request.buffered && !self.has_buffered {
                     let set = flight.set_file(BUFFERED, file.buffered()?);
                     set.map_err(|errno| failed(file, errno))?;
-                    has_buffered = true;
+                    self.has_buffered = true;
                 }
                 let pushed = flight.push(&entry(request, shift, slot));
                 pushed.map_err(|errno| failed(file, errno))?;

@@ -9,8 +9,9 @@ use dmabuf_dio_sys::dio::{self, Slot, UringCmd};
 use io_uring::{IoUring, opcode, types};
 
 use super::error::{LendError, NotLent};
-use super::module::Attached;
+use super::module::{Attached, Context};
 use super::uring::wait;
+use crate::buf::DmaBuf;
 use crate::direction::Direction;
 use crate::errno::Errno;
 use crate::memory::Mapping;
@@ -61,10 +62,7 @@ impl Memory {
     ) -> Result<Self, LendError> {
         let ranges: Vec<_> = ranges.into_iter().collect();
         register_table(uring, ranges.len())?;
-        let flags = match direction {
-            Direction::Load => dio::SLOT_READ,
-            Direction::Save => dio::SLOT_WRITE,
-        };
+        let flags = slot_flags(direction);
         let slots: Vec<_> = (0..)
             .zip(&ranges)
             .map(|(index, &(attached, buf_offset, length))| {
@@ -75,6 +73,25 @@ impl Memory {
             register_slots(uring, batch)?;
         }
         Ok(Self::Lent { lengths: ranges.iter().map(|(_, _, length)| *length).collect() })
+    }
+
+    /// Registers whole blocks, each as one buffer. One after the other, so that each takes a
+    /// descriptor of the module's device only for a moment: its slot keeps it.
+    pub(crate) fn lend_blocks(
+        uring: &mut IoUring,
+        first: Context,
+        blocks: &[DmaBuf],
+        direction: Direction,
+    ) -> Result<Self, LendError> {
+        register_table(uring, blocks.len())?;
+        let (flags, mut first) = (slot_flags(direction), Some(first));
+        for (index, block) in (0..).zip(blocks) {
+            let context = first.take().map_or_else(Context::with_slots, Ok)?;
+            let attached = context.attach(block)?;
+            let slot = Slot { buf_offset: 0, length: block.len(), index, flags };
+            register_slots(uring, &[(&attached, slot)])?;
+        }
+        Ok(Self::Lent { lengths: blocks.iter().map(DmaBuf::len).collect() })
     }
 
     /// Memory of this process as one buffer, unregistered: the kernel pins the pages of each
@@ -127,6 +144,14 @@ impl Memory {
         if let Self::Process { mapping, .. } = self {
             std::mem::forget(Arc::clone(mapping));
         }
+    }
+}
+
+/// What I/O may do to the pages of a slot.
+fn slot_flags(direction: Direction) -> u32 {
+    match direction {
+        Direction::Load => dio::SLOT_READ,
+        Direction::Save => dio::SLOT_WRITE,
     }
 }
 

@@ -3,16 +3,17 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use io_uring::types::Fixed;
+use io_uring::types::Fd;
 use io_uring::{IoUring, cqueue, opcode, squeue};
+use rustix::process::Pid;
 
 use super::error::LendError;
 use super::memory::{Memory, Place};
 use super::module::Context;
-use super::uring::wait;
+use super::uring::{create_shared, wait};
 use crate::buf::DmaBuf;
 use crate::direction::Direction;
 use crate::errno::Errno;
@@ -35,11 +36,24 @@ const COPIED: u32 = 1 << 31;
 ///
 /// When it is dropped it waits for what is in flight, if the memory is this process's.
 pub struct Ring {
+    // Before the files: requests that were not sent off go with it.
     uring: IoUring,
     memory: Memory,
+    files: Files,
     /// Requests whose last completion has not been taken.
     in_flight: usize,
     stuck: Option<Errno>,
+    /// The process that made it: in a child, which inherits the memory, it is the parent's ring.
+    process: Pid,
+}
+
+/// The files of a ring.
+#[derive(Debug)]
+enum Files {
+    /// In its table, where the kernel has references of its own; which entries are in use.
+    Registered([bool; FILES as usize]),
+    /// Where the kernel allows no table.
+    Held([Option<OwnedFd>; FILES as usize]),
 }
 
 /// A range of a registered buffer.
@@ -95,7 +109,8 @@ pub struct Request {
     pub file: u32,
     /// Comes back with the completion.
     pub user_data: u64,
-    /// The request that is pushed next waits for this one, and is not made if it fails.
+    /// The request that is pushed next waits for this one, and is not made if it fails. Both have to
+    /// be sent off by the same [`submit`](Ring::submit).
     pub linked: bool,
 }
 
@@ -162,43 +177,57 @@ impl Ring {
         file: BorrowedFd<'_>,
     ) -> Result<Self, LendError> {
         // Looked at first: it is what is missing most often.
-        let mut context = Some(Context::with_slots()?);
-        let entries = (2 * blocks.len() as u32 + 2).next_power_of_two();
-        let mut uring = IoUring::new(entries)
-            .map_err(|error| LendError::Ring { errno: Errno::from(&error) })?;
-        let mut attached = Vec::with_capacity(blocks.len());
-        for block in blocks {
-            // A context has one buffer.
-            let context = context.take().map_or_else(Context::with_slots, Ok)?;
-            attached.push(context.attach(block)?);
-        }
-        let ranges =
-            attached.iter().zip(blocks).map(|(attached, block)| (attached, 0, block.len()));
-        let memory = Memory::lend(&mut uring, ranges, direction)?;
-        let mut ring = Self::new(uring, memory)?;
-        ring.set_file(0, file).map_err(no_files)?;
+        let context = Context::with_slots()?;
+        let mut uring = create_shared((2 * blocks.len() as u32 + 2).next_power_of_two())?;
+        let memory = Memory::lend_blocks(&mut uring, context, blocks, direction)?;
+        let mut ring = Self::new(uring, memory);
+        ring.set_file(0, file).map_err(|errno| {
+            let (entries, of) = (FILES as usize, "files");
+            LendError::Table { entries, of, errno }
+        })?;
         Ok(ring)
     }
 
     /// A ring with no file yet.
-    pub(crate) fn new(uring: IoUring, memory: Memory) -> Result<Self, LendError> {
+    pub(crate) fn new(uring: IoUring, memory: Memory) -> Self {
         let registered = uring.submitter().register_files(&[-1; FILES as usize]);
-        registered.map_err(|error| no_files(Errno::from(&error)))?;
-        Ok(Self { uring, memory, in_flight: 0, stuck: None })
+        let files = match registered {
+            Ok(()) => Files::Registered([false; FILES as usize]),
+            Err(_) => Files::Held([const { None }; FILES as usize]),
+        };
+        let process = rustix::process::getpid();
+        Self { uring, memory, files, in_flight: 0, stuck: None, process }
     }
 
-    /// Makes `file` the one with this number, 0 or 1, for requests that are pushed from now on. The
-    /// ring has a reference of its own to it.
+    /// Makes `file` the one with this number, 0 or 1. The ring has a reference of its own to it.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for another number; `ENOMEM`.
+    /// `EINVAL` for another number. `EBUSY` if there is a file with this number and requests are in
+    /// flight: the kernel looks it up when it gets to a request, not when that is queued. `ENOMEM`,
+    /// `EMFILE`.
     pub fn set_file(&mut self, number: u32, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        if number >= FILES {
-            return Err(Errno::from_raw(libc::EINVAL));
+        let place = number as usize;
+        let is_set = match &self.files {
+            _ if number >= FILES => return Err(Errno::from_raw(libc::EINVAL)),
+            Files::Registered(set) => set[place],
+            Files::Held(files) => files[place].is_some(),
+        };
+        if is_set && self.in_flight > 0 {
+            return Err(Errno::from_raw(libc::EBUSY));
         }
-        let update = self.uring.submitter().register_files_update(number, &[file.as_raw_fd()]);
-        update.map(|_| ()).map_err(|error| Errno::from(&error))
+        match &mut self.files {
+            Files::Registered(set) => {
+                let fd = [file.as_raw_fd()];
+                let updated = self.uring.submitter().register_files_update(number, &fd);
+                updated.map_err(|error| Errno::from(&error))?;
+                set[place] = true;
+            }
+            Files::Held(files) => {
+                files[place] = Some(rustix::io::fcntl_dupfd_cloexec(file, 3)?);
+            }
+        }
+        Ok(())
     }
 
     /// Queues a request. [`submit`](Self::submit) or [`wait`](Self::wait) sends it off.
@@ -210,11 +239,19 @@ impl Ring {
     #[inline]
     pub fn push(&mut self, request: &Request) -> Result<(), Errno> {
         let invalid = Errno::from_raw(libc::EINVAL);
-        if request.file >= FILES {
-            return Err(invalid);
-        }
-        let flags = if request.linked { squeue::Flags::IO_LINK } else { squeue::Flags::empty() };
-        let entry = self.entry(Fixed(request.file), &request.operation).ok_or(invalid)?;
+        let mut flags = squeue::Flags::empty();
+        flags.set(squeue::Flags::IO_LINK, request.linked);
+        let file = match &self.files {
+            _ if request.file >= FILES => return Err(invalid),
+            Files::Registered(_) => {
+                flags.insert(squeue::Flags::FIXED_FILE);
+                Fd(request.file as i32)
+            }
+            Files::Held(files) => {
+                Fd(files[request.file as usize].as_ref().ok_or(invalid)?.as_raw_fd())
+            }
+        };
+        let entry = self.entry(file, &request.operation).ok_or(invalid)?;
         let entry = entry.user_data(request.user_data).flags(flags);
         // SAFETY: the range lies in a buffer of the ring, as `entry` has seen to, and the memory
         // stays until the request is over: see the module's text.
@@ -228,7 +265,7 @@ impl Ring {
     }
 
     #[inline]
-    fn entry(&self, file: Fixed, operation: &Operation) -> Option<squeue::Entry> {
+    fn entry(&self, file: Fd, operation: &Operation) -> Option<squeue::Entry> {
         let place = |span: &Span| self.memory.place(span.buffer, span.offset, span.len);
         Some(match operation {
             Operation::Read { to, position } => {
@@ -325,13 +362,13 @@ impl Ring {
     /// Takes the completions that are there.
     #[inline]
     pub fn reap(&mut self, mut each: impl FnMut(Completion)) {
-        let mut over = 0;
-        for entry in self.uring.completion() {
+        let Self { uring, in_flight, .. } = self;
+        for entry in uring.completion() {
             let completion = completion(&entry);
-            over += usize::from(completion.is_last());
+            // First: whoever panics has taken it.
+            *in_flight -= usize::from(completion.is_last());
             each(completion);
         }
-        self.in_flight -= over;
     }
 
     /// Waits for everything in flight, and takes it.
@@ -372,10 +409,6 @@ impl Ring {
     }
 }
 
-fn no_files(errno: Errno) -> LendError {
-    LendError::Table { entries: FILES as usize, of: "files", errno }
-}
-
 fn completion(entry: &cqueue::Entry) -> Completion {
     Completion { user_data: entry.user_data(), result: entry.result(), flags: entry.flags() }
 }
@@ -401,14 +434,19 @@ impl fmt::Debug for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
+        if rustix::process::getpid() != self.process {
+            return;
+        }
         if self.memory.is_ours() && self.stuck.is_none() {
             let _ = self.drain(|_| ());
         }
         if self.stuck.is_some() {
             self.memory.keep();
-        } else if self.in_flight == 0 {
-            // Now: the kernel would do it later, in its own time.
+        } else if self.in_flight == self.unsent() {
+            // Now: the kernel would do it later, in its own time, and a file that is open until then
+            // can be neither unmounted nor executed.
             let _ = self.uring.submitter().unregister_buffers();
+            let _ = self.uring.submitter().unregister_files();
         }
     }
 }

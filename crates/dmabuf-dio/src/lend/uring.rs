@@ -17,11 +17,24 @@ pub(crate) fn create(depth: u32, polled: bool) -> Result<IoUring, LendError> {
     }
     let mut modern = builder.clone();
     modern.setup_single_issuer().setup_defer_taskrun();
-    let uring = match modern.build(depth.max(1)) {
+    checked(match modern.build(depth.max(1)) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => builder.build(depth.max(1)),
         result => result,
-    };
-    uring.map_err(|error| LendError::Ring { errno: Errno::from(&error) })
+    })
+}
+
+/// Creates one that any thread may use.
+pub(super) fn create_shared(entries: u32) -> Result<IoUring, LendError> {
+    checked(IoUring::new(entries))
+}
+
+/// [`wait`] needs `IORING_ENTER_EXT_ARG`, which came with Linux 5.11.
+fn checked(uring: std::io::Result<IoUring>) -> Result<IoUring, LendError> {
+    let uring = uring.map_err(|error| LendError::Ring { errno: Errno::from(&error) })?;
+    if !uring.params().is_feature_ext_arg() {
+        return Err(LendError::Ring { errno: Errno::from_raw(libc::EOPNOTSUPP) });
+    }
+    Ok(uring)
 }
 
 /// Submits what is queued and waits for completions, a signal or the tick.

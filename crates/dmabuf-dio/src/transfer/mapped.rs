@@ -64,7 +64,7 @@ pub(crate) fn fill(
         let mut core = |job: &Job<'_>| plain::run(job, mapping);
         return task.in_parts(extent, &mut core, &mut edge);
     };
-    let mut ring = task.ring(uring, lend::Memory::process(mapping))?;
+    let mut ring = Ring::new(uring, lend::Memory::process(mapping));
     let start = extent.buf & !(page_size() - 1);
     let end = extent.buf_end();
     let supply = Supply::default();

@@ -34,6 +34,8 @@ pub(crate) struct Progress {
 pub(crate) enum Stop {
     /// The kernel failed a request at this offset in the file.
     Failed { offset: u64, errno: Errno, done: u64 },
+    /// The kernel, or the ring, takes no more requests.
+    Refused { errno: Errno, done: u64 },
     /// The file ends here.
     Short { end: u64 },
     /// The watch was cancelled.

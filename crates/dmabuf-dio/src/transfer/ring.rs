@@ -30,8 +30,12 @@ pub(crate) trait Buffer {
 /// Moves all bytes of the job, or says why not. No request is in flight any more on return, but
 /// for [`Stop::Stuck`].
 pub(crate) fn run(ring: &mut Ring, job: &Job<'_>, buffer: &mut dyn Buffer) -> Result<(), Stop> {
-    let failed = |errno| Stop::Failed { offset: job.extent.file, errno, done: 0 };
-    ring.set_file(0, job.file).map_err(failed)?;
+    let refused = |errno| Stop::Refused { errno, done: 0 };
+    // Of those left of another job nobody would know what they are.
+    if ring.in_flight() > 0 {
+        return Err(refused(Errno::from_raw(libc::EBUSY)));
+    }
+    ring.set_file(0, job.file).map_err(refused)?;
     let mut state = State::new(job);
     let mut flight = ring.flight();
     // If the caller's progress callback panics, the buffer is still the kernel's.
@@ -104,8 +108,8 @@ impl<'j> State<'j> {
                 return End::Cancelled;
             }
             let filled = if self.failed.is_none() { self.fill(ring, buffer) } else { Ok(()) };
-            if let Err(error) = filled {
-                return End::Memory(error);
+            if let Err(end) = filled {
+                return end;
             }
             if self.in_flight() == 0 {
                 return End::Over;
@@ -126,12 +130,13 @@ impl<'j> State<'j> {
     fn conclude(&self, end: End) -> Result<(), Stop> {
         // Less than up to a failure, if something before it was to be repeated.
         let done = self.contiguous();
-        let offset = self.job.extent.file + self.next;
+        let is_all = self.next == self.job.extent.len && self.again.is_empty();
         match (end, self.failed) {
             (End::Cancelled, _) => Err(Stop::Cancelled { done }),
             (End::Memory(error), _) => Err(Stop::Memory(error)),
-            (End::Refused(errno), _) => Err(Stop::Failed { offset, errno, done }),
-            (End::Over, None) => Ok(()),
+            (End::Refused(errno), _) => Err(Stop::Refused { errno, done }),
+            (End::Over, None) if is_all => Ok(()),
+            (End::Over, None) => Err(Stop::Refused { errno: Errno::from_raw(libc::EIO), done }),
             (End::Over, Some((offset, Failure::Errno(errno)))) => {
                 Err(Stop::Failed { offset, errno, done })
             }
@@ -140,20 +145,18 @@ impl<'j> State<'j> {
     }
 
     /// Queues as many requests as there may be.
-    fn fill(&mut self, ring: &mut Flight<'_>, buffer: &mut dyn Buffer) -> Result<()> {
+    fn fill(&mut self, ring: &mut Flight<'_>, buffer: &mut dyn Buffer) -> Result<(), End> {
         while let Some(&slot) = self.free.last() {
             let request = match self.again.pop_front() {
                 Some(request) => request,
-                None => match self.following(ring, buffer)? {
+                None => match self.following(ring, buffer).map_err(End::Memory)? {
                     Some(request) => request,
                     None => return Ok(()),
                 },
             };
-            if ring.push(&self.request(request, slot, buffer)).is_err() {
-                // The ring is as deep as there are slots, so this does not happen; if it did,
-                // the request would wait for the next round.
+            if let Err(errno) = ring.push(&self.request(request, slot, buffer)) {
                 self.again.push_front(request);
-                return Ok(());
+                return Err(End::Refused(errno));
             }
             self.free.pop();
             self.slots[slot] = Some(request);
@@ -400,7 +403,7 @@ mod tests {
         let uring =
             lend::create(1, false).inspect_err(|error| println!("skipped: {error}")).ok()?;
         let mapping = Arc::new(Mapping::anonymous(len).expect("memory"));
-        Some((Ring::new(uring, Memory::process(&mapping)).expect("a ring"), mapping))
+        Some((Ring::new(uring, Memory::process(&mapping)), mapping))
     }
 
     /// Reads from a socket, which takes until something is written to its other end.
@@ -449,6 +452,24 @@ mod tests {
         assert_eq!(Arc::strong_count(&mapping), 2, "whoever drops the ring");
     }
 
+    #[test]
+    fn who_panics_has_taken_the_completion() {
+        let Some((mut ring, _)) = ring(LEN) else { return };
+        let zero = std::fs::File::open("/dev/zero").expect("open");
+        ring.set_file(0, zero.as_fd()).expect("set");
+        let to = Span { buffer: 0, offset: 0, len: 8 };
+        let operation = Operation::Read { to, position: 0 };
+        let request = lend::Request { operation, file: 0, user_data: 5, linked: false };
+        ring.push(&request).expect("queued");
+        let null = std::fs::File::open("/dev/null").expect("open");
+        assert_eq!(ring.set_file(0, null.as_fd()).map_err(Errno::raw), Err(libc::EBUSY));
+        ring.wait(1).expect("done");
+        let panicked = catch_unwind(AssertUnwindSafe(|| ring.reap(|_| panic!("as it may"))));
+        assert!(panicked.is_err());
+        assert_eq!(ring.in_flight(), 0);
+        ring.set_file(0, null.as_fd()).expect("nothing is in flight");
+    }
+
     /// Memory in pieces of 4 KiB, each of which has to be reached by a request of its own.
     struct Pieces;
 
@@ -477,10 +498,34 @@ mod tests {
         }
         assert_eq!(made, [(70_000, 1000, 3096), (73_096, 4096, 4096), (77_192, 8192, 2808)]);
 
-        // If the kernel refuses to wait, the next byte to be asked for is where it ended.
+        // If the kernel refuses to wait, what was done by then is.
         state.next = 3096;
         let refused = state.conclude(End::Refused(Errno::from_raw(libc::EBADF)));
-        let Err(Stop::Failed { offset, errno, done }) = refused else { panic!("{refused:?}") };
-        assert_eq!((offset, errno.raw(), done), (73_096, libc::EBADF, 3096));
+        let Err(Stop::Refused { errno, done }) = refused else { panic!("{refused:?}") };
+        assert_eq!((errno.raw(), done), (libc::EBADF, 3096));
+        let early = state.conclude(End::Over);
+        assert!(matches!(early, Err(Stop::Refused { done: 3096, .. })), "{early:?}");
+    }
+
+    #[test]
+    fn a_ring_with_requests_of_others_is_not_used() {
+        let Some((mut ring, mapping)) = ring(LEN) else { return };
+        mapping.fill(0, LEN, 1).expect("filled");
+        let zero = std::fs::File::open("/dev/zero").expect("open");
+        ring.set_file(0, zero.as_fd()).expect("set");
+        let span = Span { buffer: 0, offset: 0, len: 8 };
+        let operation = Operation::Read { to: span, position: 0 };
+        let request = lend::Request { operation, file: 0, user_data: 0, linked: false };
+        ring.push(&request).expect("queued");
+        let (from, mut to) = UnixStream::pair().expect("a pair");
+        to.write_all(&[7; LEN as usize]).expect("written");
+        let mut block = Block(|_: &Ring| ());
+        let stop = read(&from, &mut ring, &mut block).expect_err("one is there");
+        assert!(
+            matches!(stop, Stop::Refused { errno, .. } if errno.raw() == libc::EBUSY),
+            "{stop:?}"
+        );
+        // There is room for one.
+        assert_eq!(ring.push(&request).map_err(Errno::raw), Err(libc::EBUSY));
     }
 }

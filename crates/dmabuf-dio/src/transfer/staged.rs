@@ -46,7 +46,7 @@ pub(crate) fn load(
     let mut stage = Stage { memory, buf, len, end, copied: layout.data_offset };
     let mut edge = |_| -> Result<u64> { unreachable!("a buffer is laid out in whole blocks") };
     let mut moved = if let Some(uring) = uring {
-        let mut ring = task.ring(uring, lend::Memory::process(&stage.memory))?;
+        let mut ring = Ring::new(uring, lend::Memory::process(&stage.memory));
         let mut core = |job: &Job<'_>| {
             ring::run(&mut ring, job, &mut stage)?;
             stage.finish(job)
@@ -103,6 +103,7 @@ impl Stage<'_> {
             let (start, limit) = self.find(self.copied);
             let len = until.min(limit) - self.copied;
             match self.memory.write_to(start, len, self.buf.as_fd(), self.copied) {
+                Ok(0) => return Err(Error::Buffer { call: "write", errno: Os::IO.into() }),
                 Ok(copied) => self.copied += copied,
                 Err(Os::INTR) => {}
                 // There is nothing else that a memfd could lack.
@@ -180,7 +181,7 @@ mod tests {
         let uring =
             lend::create(1, false).inspect_err(|error| println!("skipped: {error}")).ok()?;
         let memory = Arc::new(Mapping::anonymous(WINDOW).expect("memory"));
-        let ring = Ring::new(uring, lend::Memory::process(&memory)).expect("a ring");
+        let ring = Ring::new(uring, lend::Memory::process(&memory));
         let stage = Stage { memory, buf, len: LEN, end: LEN, copied: 0 };
         fill(&stage, byte);
         Some((stage, ring))

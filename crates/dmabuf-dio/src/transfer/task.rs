@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A transfer between a file and a buffer, as every backend gets it.
 
-use io_uring::IoUring;
-
 use super::layout::Layout;
 use super::{Job, Stop};
 use crate::buf::DmaBuf;
@@ -13,7 +11,6 @@ use crate::error::Error;
 use crate::file::File;
 use crate::file::extent::{Extent, Split};
 use crate::file::queue::DEFAULT_CHUNK;
-use crate::lend::{Memory, Ring};
 use crate::memory::page::page_size;
 use crate::memory::sizes::PageSizes;
 use crate::options::Options;
@@ -101,13 +98,6 @@ impl Task<'_> {
         len > self.chunk() && !self.file.is_fuse()
     }
 
-    /// The ring over some memory.
-    pub(crate) fn ring(&self, uring: IoUring, memory: Memory) -> Result<Ring, Error> {
-        Ring::new(uring, memory).map_err(|error| {
-            self.failed(self.offset, error.errno().unwrap_or(Errno::from_raw(libc::EIO)))
-        })
-    }
-
     pub(crate) fn end(&self) -> u64 {
         self.offset + self.length
     }
@@ -152,6 +142,14 @@ impl Task<'_> {
                 path: self.file.path.clone(),
                 direction: self.direction,
                 offset,
+                done: done(moved),
+                length: self.length,
+                errno,
+            },
+            Stop::Refused { errno, done: moved } => Error::Transfer {
+                path: self.file.path.clone(),
+                direction: self.direction,
+                offset: extent.file + moved,
                 done: done(moved),
                 length: self.length,
                 errno,

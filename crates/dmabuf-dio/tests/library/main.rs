@@ -18,6 +18,7 @@ mod load_into;
 mod populate;
 mod private;
 mod probe;
+mod rings;
 mod seals;
 mod shared;
 mod target;
