@@ -292,4 +292,12 @@ mod tests {
         let error = DmaBuf::from_fd(file.reopen().expect("again").into()).expect_err("no buffer");
         assert!(matches!(error, Error::NotABuffer { .. }), "{error}");
     }
+
+    #[test]
+    fn a_memfd_without_bytes_is_empty() {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let empty = DmaBuf::from_fd(rustix::fs::memfd_create("empty", flags).expect("a memfd"));
+        assert!(empty.expect("a buffer").is_empty());
+        assert!(!DmaBuf::memfd(1).expect("memfd").is_empty());
+    }
 }

@@ -440,4 +440,34 @@ mod tests {
         assert_eq!(gone, Err(rustix::io::Errno::NOENT));
         assert!(file.buffered().is_ok(), "by way of /proc it is the old one");
     }
+
+    #[test]
+    fn why_a_file_is_buffered() {
+        assert!(refused(rustix::io::Errno::INVAL).contains("does not offer O_DIRECT"));
+        let other = refused(rustix::io::Errno::PERM);
+        assert!(other.contains("EPERM") && other != refused(rustix::io::Errno::INVAL), "{other}");
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = File::create(folder.path().join("new")).expect("created");
+        assert_eq!(file.why_buffered().is_some(), !file.is_direct());
+        assert_eq!((file.end().expect("its end"), file.is_device()), (0, false));
+        let path = file.path().to_owned();
+        let asked = File::open(&Spec::Path(path), Direction::Load, false).expect("open");
+        assert_eq!(asked.why_buffered(), Some(NOT_WANTED));
+        assert!(File::create(folder.path()).is_err(), "a folder");
+    }
+
+    #[test]
+    fn a_tmpfs_is_memory_and_a_disk_is_not() {
+        for (folder, is_memory) in [("/dev/shm", true), (env!("CARGO_MANIFEST_DIR"), false)] {
+            let Ok(stat) = fs::statfs(folder) else { continue };
+            // Whatever is mounted there.
+            if (stat.f_type as u64 == 0x0102_1994) != is_memory {
+                continue;
+            }
+            let Ok(file) = tempfile::NamedTempFile::new_in(folder) else { continue };
+            let spec = Spec::Path(file.path().to_owned());
+            let file = File::open(&spec, Direction::Load, false).expect("open");
+            assert_eq!(file.is_memory(), is_memory, "{folder}");
+        }
+    }
 }

@@ -221,3 +221,47 @@ fn other_libraries_find_kind_number_and_cause() {
         assert!(outer.downcast::<Error>().is_ok(), "it is inside");
     }
 }
+
+#[test]
+fn hints_that_others_begin_like() {
+    assert_eq!(open(libc::ENOENT).hint(), "check the path");
+    let heap = |heap: &str, number| {
+        Error::Heap { heap: heap.into(), errno: Errno::from_raw(number) }.hint()
+    };
+    assert!(heap("system", libc::EACCES).contains("as root"));
+    assert!(heap("system", libc::ENOENT).contains("CONFIG_DMABUF_HEAPS_SYSTEM"));
+    assert!(heap("reserved", libc::ENOENT).contains("ls /dev/dma_heap"));
+    for (error, hint) in [
+        (transfer(libc::EFAULT), "F_SEAL_SHRINK"),
+        (buffer(libc::EFAULT), "F_SEAL_SHRINK"),
+        (buffer(libc::EFBIG), "ulimit -f"),
+    ] {
+        assert!(error.hint().contains(hint), "{error}: {}", error.hint());
+    }
+}
+
+#[test]
+fn a_refusal_s_number_is_the_error_s() {
+    let missing = Loader::new("/proc/self/exe").backend(Backend::Module).load();
+    let Err(error @ Error::Unavailable { .. }) = missing else { return };
+    let Error::Unavailable { refusals, .. } = &error else { return };
+    assert_eq!(error.errno(), refusals[0].errno);
+    let text = refusals[0].to_string();
+    assert_eq!(text, format!("module: {}", refusals[0].reason));
+}
+
+#[test]
+fn a_cancelled_transfer_is_an_interrupted_one() {
+    let (path, direction) = ("f".into(), Direction::Load);
+    let error = Error::Cancelled { path, direction, done: 1, length: 2 };
+    assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::Interrupted);
+}
+
+#[test]
+fn every_backend_says_what_it_is() {
+    let mut all: Vec<_> = Backend::ALL.iter().map(|backend| backend.summary()).collect();
+    assert!(all.iter().all(|text| text.len() > 10), "{all:?}");
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), Backend::ALL.len());
+}
