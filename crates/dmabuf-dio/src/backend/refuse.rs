@@ -261,4 +261,65 @@ mod tests {
         assert_eq!(names("vgem\n"), ["vgem"]);
         assert_eq!(names("vgem::drm:\n"), ["vgem", "drm"]);
     }
+
+    #[test]
+    fn whatever_is_not_lent_has_words_a_number_and_a_remedy() {
+        let errno = Errno::from_raw(libc::EACCES);
+        let exporter = || "vgem".to_owned();
+        for (error, reason, remedy) in [
+            (LendError::NoModule { errno }, "cannot be opened", "setfacl"),
+            (LendError::OtherModule { errno }, "does not answer", "this release"),
+            (LendError::Attach { exporter: exporter(), errno }, "vgem", "system memory"),
+            (LendError::Ring { errno }, "forbidden", "io_uring_*"),
+            (
+                LendError::Table { entries: 7, of: "buffers", errno },
+                "table of 7",
+                "another backend",
+            ),
+            (
+                LendError::Slot { what: "the module refuses", index: 3, length: 9, errno },
+                "refuses slot 3 of 9 bytes",
+                "another backend",
+            ),
+            (
+                LendError::NotLent { exporter: exporter(), why: NotLent::Pages, errno },
+                "vgem",
+                "/dev/dma_heap/system",
+            ),
+        ] {
+            let Attempt::Refused(refusal) = lending(Backend::UringSlot, &error) else {
+                panic!("{error}")
+            };
+            assert!(refusal.reason.contains(reason), "{refusal}");
+            assert!(
+                refusal.remedy.as_deref().is_some_and(|said| said.contains(remedy)),
+                "{refusal:?}"
+            );
+            assert_eq!((refusal.errno, error.errno()), (Some(errno), Some(errno)));
+        }
+        let old = lending(Backend::UringSlot, &LendError::NoSlots).into_refusal(Backend::UringSlot);
+        assert_eq!((old.errno, old.remedy.as_deref()), (None, Some("boot Linux 7.3 or later")));
+        // That says nothing about the buffer: no other backend would do.
+        let errno = Errno::from_raw(libc::ENOMEM);
+        let short = lending(Backend::Module, &LendError::Attach { exporter: exporter(), errno });
+        assert!(
+            matches!(short, Attempt::Failed(Error::Buffer { call: "attach", .. })),
+            "{short:?}"
+        );
+        let refusal = short.into_refusal(Backend::Module);
+        assert_eq!((refusal.backend, refusal.errno), (Backend::Module, Some(errno)));
+    }
+
+    #[test]
+    fn every_reason_for_no_ring_has_its_own_words() {
+        let said = |number| no_ring(Backend::Memfd, Errno::from_raw(number));
+        assert!(said(libc::ENOSYS).reason.contains("no io_uring"));
+        assert!(said(libc::ENOMEM).reason.contains("RLIMIT_MEMLOCK is "));
+        assert!(memlock() == "unlimited" || memlock().ends_with(" KiB"), "{}", memlock());
+        assert!(said(libc::EMFILE).reason.contains("EMFILE"));
+        let file = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+        if file.is_ok_and(|text| text.trim() == "0") {
+            assert!(said(libc::EPERM).reason.contains("seccomp"), "it is not switched off");
+        }
+    }
 }
