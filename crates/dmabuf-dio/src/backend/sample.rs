@@ -12,7 +12,7 @@ use crate::memory::page::page_size;
 
 const PATH: &str = "/proc/self/exe";
 
-/// The beginning of a file, of at most a page.
+/// The start of a file, at most a page.
 #[derive(Debug)]
 pub(super) struct Sample {
     pub(super) fd: OwnedFd,
@@ -20,8 +20,8 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Opens the file in the name of `backend`. That it cannot be opened says nothing about the
-    /// backend, and so the refusal does not.
+    /// Opens the file for `backend`. The refusal has to say that the file, not the backend, is at
+    /// fault.
     pub(super) fn open(backend: Backend) -> Result<Self, Refusal> {
         let refuse = |errno: rustix::io::Errno| {
             backend
@@ -37,7 +37,7 @@ impl Sample {
         Ok(Self { fd, content })
     }
 
-    /// Whether a buffer begins with the content.
+    /// Whether a buffer starts with the content.
     pub(super) fn is_in(&self, buf: &DmaBuf) -> Result<bool, Error> {
         let mut found = vec![0; self.content.len()];
         let view = buf.map()?;

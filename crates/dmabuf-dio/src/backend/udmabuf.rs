@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A memfd, and a dma-buf over its pages.
 //!
-//! The dma-buf is made last: making it pins every page, and allocates those that are missing one
-//! by one.
+//! The dma-buf is created last: that pins every page, and allocates missing ones one at a time.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -49,7 +48,7 @@ impl Driver for Udmabuf {
     }
 }
 
-/// Loads into a new memfd and makes a dma-buf of it.
+/// Loads into a new memfd and turns it into a dma-buf.
 fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     let device = udmabuf::open().map_err(|errno| NODE.refuse(Backend::Udmabuf, errno))?;
     let layout = task.layout()?;
@@ -59,7 +58,7 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
         || fresh.moved.pages.is_some_and(|pages| pages.huge_bytes == fresh.buf.len());
     let fd = match make(device.as_fd(), &fresh.buf) {
         Err(_) if huge && fresh.buf.len() >= HUGE_PAGE => {
-            // Not every kernel makes a udmabuf of reserved huge pages.
+            // Not every kernel supports udmabufs of reserved huge pages.
             fresh = memfd::load(Backend::Udmabuf, task, Purpose::PlainUdmabuf)?;
             make(device.as_fd(), &fresh.buf)?
         }
@@ -79,7 +78,7 @@ pub(crate) fn make(device: BorrowedFd<'_>, memfd: &DmaBuf) -> Result<DmaBuf, Att
     Ok(DmaBuf::from_parts(fd, memfd.len()))
 }
 
-/// The largest udmabuf, in bytes, as far as the kernel says.
+/// The maximum size of a udmabuf in bytes, if the kernel reports it.
 pub(crate) fn size_limit() -> Option<u64> {
     let text = std::fs::read_to_string(udmabuf::SIZE_LIMIT_MB).ok()?;
     text.trim().parse::<u64>().ok().map(|mib| mib.saturating_mul(1 << 20))
