@@ -7,9 +7,9 @@ use io_uring::types::{SubmitArgs, Timespec};
 use super::error::LendError;
 use crate::errno::Errno;
 
-/// How long [`wait`] waits at most.
+/// Maximum duration of [`wait`].
 const TICK: Timespec = Timespec::new().nsec(100_000_000);
-/// Creates a bare ring for one thread, which polls for completions if `polled`.
+/// Creates a bare ring for one thread. It polls for completions if `polled`.
 pub(crate) fn create(depth: u32, polled: bool) -> Result<IoUring, LendError> {
     let mut builder = IoUring::builder();
     if polled {
@@ -24,7 +24,7 @@ pub(crate) fn create(depth: u32, polled: bool) -> Result<IoUring, LendError> {
     uring.map_err(|error| LendError::Ring { errno: Errno::from(&error) })
 }
 
-/// Submits what is queued and waits for completions, a signal or the tick.
+/// Submits what is queued and blocks until completions arrive, a signal, or [`TICK`] has passed.
 pub(super) fn wait(uring: &IoUring, completions: usize) -> Result<(), Errno> {
     let args = SubmitArgs::new().timespec(&TICK);
     match uring.submitter().submit_with_args(completions, &args) {
