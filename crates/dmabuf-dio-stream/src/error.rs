@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong with a stream, and what to do about it.
+//! The errors of a stream, with hints on how to resolve them.
 
 use std::path::PathBuf;
 
@@ -8,35 +8,35 @@ use dmabuf_dio::Errno;
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong. The text is one line that says what failed; [`hint`](Error::hint) is one line
-/// that says what to do.
+/// An error. `Display` is one line that says what failed; [`hint`](Error::hint) is one line that
+/// says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A buffer or a file is at fault.
+    /// An error of a buffer or a file.
     #[error(transparent)]
     Transfer(#[from] dmabuf_dio::Error),
 
-    /// A device of a stream does not do what it is asked to.
+    /// An operation of a stream's device failed.
     #[error("{device}: cannot {call}: {errno}")]
     Stream {
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// `"attach a block"`, `"read sampling_frequency"`, ...
+        /// The operation: `"attach a block"`, `"read sampling_frequency"`, ...
         call: String,
-        /// As the kernel gave it.
+        /// The kernel's error number.
         #[source]
         errno: Errno,
     },
 
-    /// A file of samples is no whole number of frames.
+    /// The length of a sample file is not a multiple of the frame.
     #[error("{}: its {length} bytes are no whole number of frames of {frame} bytes", path.display())]
     CutFrame {
         /// The file.
         path: PathBuf,
-        /// Its length.
+        /// Length of the file in bytes.
         length: u64,
-        /// Bytes of a frame.
+        /// Bytes per frame.
         frame: u64,
     },
 }
@@ -55,7 +55,7 @@ impl Error {
         }
     }
 
-    /// The kernel's error number, where there is one.
+    /// The kernel's error number, if there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Transfer(error) => error.errno(),
@@ -65,7 +65,7 @@ impl Error {
     }
 }
 
-/// With the kind that belongs to the error number, and the error itself inside.
+/// The error kind follows from the error number; the error itself is the source.
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
         match error {

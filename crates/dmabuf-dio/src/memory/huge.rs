@@ -43,7 +43,7 @@ pub(crate) fn private_huge_remedy() -> &'static str {
 const THP_SWITCHED_OFF: &str = "start this process without prctl(PR_SET_THP_DISABLE), which it has \
                                 inherited or called: THP_enabled in /proc/self/status is 0";
 
-/// Whether they are disabled for this process, whatever the system's settings. (3 means that it
+/// Whether transparent huge pages are disabled for this process, whatever the system's settings. (3 means that it
 /// gets them on request, which is made here.)
 fn thp_is_switched_off() -> bool {
     // SAFETY: the call takes numbers only.

@@ -40,8 +40,7 @@
 //! | by the kernel, where it needs a pipe | 8.6 µs | 8.9 µs | 314 µs |
 //!
 //! [Rust reference]: https://doc.rust-lang.org/reference/behavior-considered-undefined.html
-//! [inline assembly]:
-//! https://doc.rust-lang.org/reference/inline-assembly.html#rules-for-inline-assembly
+//! [inline assembly]: https://doc.rust-lang.org/reference/inline-assembly.html#rules-for-inline-assembly
 //! [`ptr::read_volatile`]: std::ptr::read_volatile
 
 use std::os::fd::AsFd;
@@ -153,7 +152,8 @@ pub(crate) unsafe fn copy_by_kernel(
 ) -> rustix::io::Result<()> {
     // SAFETY: passed on.
     match unsafe { copy_as_other_process(from, to, len, shared) } {
-        // Forbidden or missing, as in many containers. SAFETY: passed on.
+        // Forbidden or missing, as in many containers.
+        // SAFETY: passed on.
         Err(Os::PERM | Os::NOSYS | Os::ACCESS) => unsafe { copy_by_pipe(from, to, len) },
         result => result,
     }
