@@ -30,7 +30,7 @@ pub enum Error {
     },
 
     /// The length of a sample file is not a multiple of the frame.
-    #[error("{}: its {length} bytes are no whole number of frames of {frame} bytes", path.display())]
+    #[error("{}: its {length} bytes are not a whole number of frames of {frame} bytes", path.display())]
     CutFrame {
         /// The file.
         path: PathBuf,
@@ -48,7 +48,7 @@ impl Error {
             Self::Transfer(error) => error.hint(),
             Self::Stream { errno, .. } => stream_hint(*errno).into(),
             Self::CutFrame { path, length, frame } => format!(
-                "choose the channels that are in it, or cut what is too much: truncate -s {} {}",
+                "choose the channels that are in it, or cut the excess: truncate -s {} {}",
                 length / frame * frame,
                 path.display()
             ),
@@ -78,25 +78,25 @@ impl From<Error> for std::io::Error {
 
 fn stream_hint(errno: Errno) -> &'static str {
     match errno.raw() {
-        libc::EACCES => "as root, or with a udev rule that gives this user the device",
-        libc::EBUSY => "something else uses the device: end it first",
+        libc::EACCES => "run as root, or add a udev rule that gives this user the device",
+        libc::EBUSY => "the device is in use by another program: stop that first",
         libc::EPERM | libc::ENOTTY => {
-            "the device has no dma-bufs (they need Linux 6.11 and a driver with a DMA buffer)"
+            "the device does not support dma-bufs (which needs Linux 6.11 and a driver with a DMA buffer)"
         }
-        libc::ENODEV => "the device is gone, or somebody has stopped it",
+        libc::ENODEV => "the device is gone, or was stopped",
         libc::EINVAL => {
-            "the device does not offer that: other channels (fewer at once), another rate or length, a \
-             trigger that has to be set first?"
+            "the device does not support that: try other channels (fewer at once), another rate or \
+             length, or set its trigger first"
         }
         libc::ENOMEM => "free memory, or choose smaller or fewer blocks",
         libc::EMFILE | libc::ENFILE => "allow more open files, two for each block: ulimit -n",
-        libc::ETIMEDOUT => "see why the other end takes nothing any more",
+        libc::ETIMEDOUT => "find out why the other end no longer accepts data",
         libc::EOPNOTSUPP => "the device, or its buffer, is for the other direction",
-        libc::ESHUTDOWN => "there is no host: plug it in and start again",
+        libc::ESHUTDOWN => "no host is connected: connect one and start again",
         libc::EPIPE | libc::ECONNRESET => "the other end has closed the connection: start it again",
-        libc::ENOENT => "see what the device has: iio_info, or ls /sys/bus/iio/devices/*",
+        libc::ENOENT => "list what the device has: iio_info, or ls /sys/bus/iio/devices/*",
         libc::ENOSPC => "free space on the file system",
         libc::EOVERFLOW => "choose more or larger blocks, or a faster sink",
-        _ => "see dmesg for what the kernel says about it",
+        _ => "see dmesg for details",
     }
 }

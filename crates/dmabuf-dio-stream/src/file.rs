@@ -275,7 +275,7 @@ impl Sink for FileSink {
         if !file.is_device() {
             // Removes a partly written failed block, and the space allocated beyond the end.
             rustix::fs::ftruncate(file.fd(), self.0.taken)
-                .map_err(|errno| call("cut it to its length", errno))?;
+                .map_err(|errno| call("truncate it to its length", errno))?;
         }
         rustix::fs::fsync(file.fd()).map_err(|errno| call("make it durable", errno))?;
         if !file.is_device() {

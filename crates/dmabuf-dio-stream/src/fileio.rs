@@ -53,7 +53,7 @@ impl Fileio {
     pub(super) fn how(&self) -> String {
         let name = &self.name;
         let why = Errno::from(self.why);
-        format!("IIO, copied by the CPU: {name} takes no dma-bufs ({why})")
+        format!("IIO, copied by the CPU: {name} does not support dma-bufs ({why})")
     }
 
     pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {

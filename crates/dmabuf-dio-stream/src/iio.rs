@@ -43,7 +43,7 @@ impl Buffer {
     fn open(device: Device, number: u32, channels: &[Channel], output: bool) -> Result<Self> {
         let failed = |call: &str, errno: Os| failed(device.name(), call, errno);
         if device.is_output(number) != output {
-            let call = if output { "put samples out" } else { "take samples in" };
+            let call = if output { "output samples" } else { "capture samples" };
             return Err(failed(call, Os::OPNOTSUPP));
         }
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
@@ -174,7 +174,7 @@ impl Blocks {
         let device = buffer.device.length_align(buffer.number);
         self.align = buffer.frame * device / gcd(buffer.frame, device);
         if ring.size() % self.align != 0 {
-            let call = format!("use blocks of other than multiples of {} bytes", self.align);
+            let call = format!("use blocks that are not multiples of {} bytes", self.align);
             return Err(failed(buffer.device.name(), call, Os::INVAL));
         }
         Ok(())
@@ -330,7 +330,7 @@ impl Sink for IioSink {
                 let name = self.blocks.fenced.port.name();
                 if filled.bytes % self.blocks.align != 0 {
                     let call =
-                        format!("put out a length that is no multiple of {}", self.blocks.align);
+                        format!("output a length that is not a multiple of {}", self.blocks.align);
                     return Err(failed(name, call, Os::INVAL));
                 }
                 self.blocks.fenced.queue(filled)?;
@@ -391,7 +391,7 @@ impl Repeat {
     ) -> Result<Self> {
         let mut buffer = Buffer::open(device, number, channels, true)?;
         if bytes == 0 || bytes % buffer.frame != 0 {
-            let need = "a multiple of the bytes of a frame";
+            let need = "a multiple of the frame size";
             return Err(dmabuf_dio::Error::Setting { name: "bytes", value: bytes, need }.into());
         }
         block.check_range(0, bytes)?;

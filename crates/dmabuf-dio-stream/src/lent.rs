@@ -84,7 +84,8 @@ impl Lent {
             direct = false;
         }
         if direct && direction == Direction::Save && size < SMALL {
-            why_buffered = Some(format!("blocks of less than {SMALL} bytes are written faster so"));
+            why_buffered =
+                Some(format!("blocks of less than {SMALL} bytes are written faster this way"));
             direct = false;
         }
         let set = ring.set_file(0, file.with_direct(direct)?);

@@ -219,11 +219,11 @@ impl Run<'_> {
         let ring = Arc::clone(&self.stream.ring);
         let size = ring.size();
         if size % self.stream.source.frame().max(1) != 0 {
-            let need = "a multiple of the bytes of a frame";
+            let need = "a multiple of the frame size";
             return Err(dmabuf_dio::Error::Setting { name: "block", value: size, need }.into());
         }
         if self.stream.overrun == Overrun::Drop && ring.len() < 2 {
-            let need = "at least 2 to drop one and have another";
+            let need = "at least 2, so that one can be dropped";
             return Err(dmabuf_dio::Error::Setting {
                 name: "blocks",
                 value: ring.len() as u64,
@@ -271,7 +271,7 @@ impl Run<'_> {
             }
             self.tell();
             if self.stream.cancel.is_cancelled() && moved.elapsed() > PATIENCE {
-                return Err(failed("the sink", "take what it was given", Os::TIMEDOUT));
+                return Err(failed("the sink", "accept its blocks", Os::TIMEDOUT));
             }
             if self.stream.sink.queued() > 0 {
                 self.wait(false)?;

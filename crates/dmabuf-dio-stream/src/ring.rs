@@ -59,7 +59,7 @@ impl Ring {
     pub(super) fn claim(&self, filled: Filled) -> Result<Claim> {
         let Filled { block, bytes } = filled;
         if block >= self.blocks.len() {
-            let need = "the number of one of the ring";
+            let need = "the index of a block of the ring";
             return Err(Error::Setting { name: "block", value: block as u64, need }.into());
         }
         if bytes == 0 {

@@ -93,7 +93,7 @@ impl Sink for SocketSink {
                 LentRing::lending(ring.blocks(), Direction::Save, self.fd.as_fd())
                     .map_err(|error| Refusal::from(error).reason)
             }
-            _ => Err("only TCP sends pages as they are".into()),
+            _ => Err("only TCP sends pages without a copy".into()),
         };
         self.how = Some(match lent {
             Ok(lent) => Method::Lent(Box::new(Sending::new(lent, ring, self.name.clone()))),

@@ -76,7 +76,11 @@ impl Worker {
         let result = match self.results.try_recv() {
             Ok(result) => result,
             Err(TryRecvError::Disconnected) if self.waiting > 0 => {
-                return Err(failed("the stream's thread", "go on after a failure", Os::CANCELED));
+                return Err(failed(
+                    "the stream's thread",
+                    "continue after a failure",
+                    Os::CANCELED,
+                ));
             }
             Err(_) => return Ok(None),
         };

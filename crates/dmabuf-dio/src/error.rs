@@ -73,7 +73,7 @@ pub enum Error {
 
     /// The file ends before the range does, or was truncated during the read.
     #[error(
-        "{}: the file has {end} bytes, the range {offset}..{} goes beyond them ({done} bytes read)",
+        "{}: the range {offset}..{} exceeds the file of {end} bytes ({done} bytes read)",
         path.display(), offset.saturating_add(*length)
     )]
     ShortFile {
@@ -90,7 +90,7 @@ pub enum Error {
     },
 
     /// The range exceeds the largest offset of a file or buffer.
-    #[error("the range of {length} bytes at {offset} goes beyond the largest file offset")]
+    #[error("the range of {length} bytes at {offset} exceeds the largest file offset")]
     RangeOverflow {
         /// Start of the range.
         offset: u64,
@@ -99,7 +99,7 @@ pub enum Error {
     },
 
     /// The range exceeds the buffer.
-    #[error("the range of {length} bytes at {offset} leaves the buffer of {buffer} bytes")]
+    #[error("the range of {length} bytes at {offset} exceeds the buffer of {buffer} bytes")]
     RangeBeyondBuffer {
         /// Start of the range in the buffer.
         offset: u64,
@@ -164,8 +164,8 @@ pub enum Error {
     /// kernel's udmabuf does not synchronise it. Every other backend would lose the same bytes, so
     /// none is tried.
     #[error(
-        "{}: {direction} was refused after {done} of {length} bytes: a device that needs \
-         synchronisation has the udmabuf attached, and this kernel's udmabuf does not synchronise it",
+        "{}: {direction} was refused after {done} of {length} bytes: the udmabuf is \
+         attached to a device that needs synchronisation, which this kernel's udmabuf does not do",
         path.display()
     )]
     Unsynced {
@@ -184,7 +184,7 @@ pub enum Error {
     /// a second). It may still access their memory: memory of this process is not freed until the
     /// process exits, and a buffer passed by the caller may change until then.
     #[error(
-        "{}: {direction} failed, and what is in flight cannot be waited for: {errno}",
+        "{}: {direction} failed, and the requests in flight cannot be waited for: {errno}",
         path.display()
     )]
     InFlight {
@@ -238,7 +238,7 @@ pub enum Error {
     },
 
     /// The environment does not describe a buffer.
-    #[error("{variable} {}", found.as_ref().map_or_else(|| "is not set".into(), |text| format!("is no number: {text}")))]
+    #[error("{variable} {}", found.as_ref().map_or_else(|| "is not set".into(), |text| format!("is not a number: {text}")))]
     Environment {
         /// The variable.
         variable: &'static str,
@@ -318,7 +318,7 @@ fn unavailable_text(asked: Option<Backend>, kind: Option<Kind>, refusals: &[Refu
             Some(refusal) => format!("backend {backend} is not available: {}", refusal.reason),
             None => format!("backend {backend} is not available"),
         },
-        (None, Some(kind)) => format!("no {kind} can be had here ({reasons})"),
+        (None, Some(kind)) => format!("no {kind} can be created here ({reasons})"),
         (None, None) => format!("no backend is available ({reasons})"),
     }
 }
@@ -328,12 +328,12 @@ fn unavailable_hint(kind: Option<Kind>, refusals: &[Refusal]) -> String {
     match (remedy, kind) {
         (Some(remedy), None) => remedy,
         (Some(remedy), Some(_)) => format!("{remedy}, or {ANY_KIND}"),
-        (None, None) => "choose another backend, or let one be chosen".into(),
+        (None, None) => "choose another backend, or let the library choose".into(),
         (None, Some(_)) => ANY_KIND.into(),
     }
 }
 
-const ANY_KIND: &str = "take whatever memory there is: Loader::any_kind()";
+const ANY_KIND: &str = "allow any kind of buffer: Loader::any_kind()";
 
 impl Error {
     /// One line that says what to do.
@@ -348,30 +348,30 @@ impl Error {
             }
             Self::NotAFile { .. } => "name a regular file or a block device".into(),
             Self::DanglingLink { path, .. } => format!(
-                "create the file that it leads to first, or remove the link: rm {}",
+                "create the target of the link first, or remove the link: rm {}",
                 path.display()
             ),
             Self::EmptyFile { .. } => {
-                "name a file with content; files of /proc and /sys show no length: copy them first"
+                "choose a non-empty file; copy files of /proc and /sys first, as they report no length"
                     .into()
             }
             Self::EmptyRange { .. } => "ask for at least 1 byte".into(),
             Self::ShortFile { end, offset, .. } if offset >= end => {
-                format!("begin before byte {end}, and let no one truncate the file meanwhile")
+                format!("start before byte {end}, and do not truncate the file during the load")
             }
             Self::ShortFile { end, offset, .. } => {
                 let left = end.saturating_sub(*offset);
                 format!(
-                    "ask for at most {left} bytes at {offset}, and let no one truncate the file meanwhile"
+                    "ask for at most {left} bytes at {offset}, and do not truncate the file during the load"
                 )
             }
             Self::RangeOverflow { .. } => "choose a smaller offset or length".into(),
             Self::RangeBeyondBuffer { offset, buffer, .. } => {
-                format!("at {offset} there is room for {} bytes", buffer.saturating_sub(*offset))
+                format!("at most {} bytes fit at {offset}", buffer.saturating_sub(*offset))
             }
             Self::Piece { error, .. } => error.hint(),
             Self::PiecesOverlap { .. } => {
-                "give each piece bytes of its own; only a piece that is quite the same may repeat"
+                "do not let pieces overlap in the buffer; only identical pieces may repeat"
                     .into()
             }
             Self::PieceInSpare { .. } => "put the piece, or the spare bytes, elsewhere".into(),
@@ -379,15 +379,15 @@ impl Error {
                 transfer_hint(*errno).into()
             }
             Self::Unsynced { direction, .. } => format!(
-                "{} before the device attaches the buffer, use one from /dev/dma_heap/system, or boot \
-                 a kernel with the repair in kernel/series",
+                "{} before the device attaches the buffer, use a buffer from /dev/dma_heap/system, \
+                 or boot a kernel with the fix in kernel/series",
                 match direction {
                     Direction::Load => "load",
                     Direction::Save => "save",
                 }
             ),
             Self::InFlight { .. } => {
-                "end the process, and use neither buffer nor file until then".into()
+                "exit the process; until then do not use the buffer or the file".into()
             }
             Self::NoMemory { .. } => {
                 "free memory, or load the file in ranges (offset and length)".into()
@@ -398,17 +398,17 @@ impl Error {
             Self::ReadOnlyBuffer => "export or open the buffer with O_RDWR".into(),
             Self::Buffer { errno, .. } => buffer_hint(*errno).into(),
             Self::Heap { errno, .. } if errno.raw() == libc::EACCES => {
-                "run as root, or give this user the right to read it, in /dev/dma_heap".into()
+                "run as root, or give this user read permission on it in /dev/dma_heap".into()
             }
             Self::Heap { heap, .. } if heap == "system" => {
                 "boot a kernel with CONFIG_DMABUF_HEAPS_SYSTEM=y, or: modprobe system_heap".into()
             }
-            Self::Heap { .. } => "name one of those that are there: ls /dev/dma_heap".into(),
+            Self::Heap { .. } => "choose an existing heap: ls /dev/dma_heap".into(),
             Self::Environment { .. } => {
-                "run the program by dmabuf-dio load FILE -- PROGRAM, which sets it".into()
+                "run the program with dmabuf-dio load FILE -- PROGRAM, which sets it".into()
             }
             Self::Thread { .. } => {
-                "allow more: ulimit -u, and pids.max of the control group".into()
+                "raise the limits: ulimit -u, and pids.max of the control group".into()
             }
             Self::Setting { name, need, .. } => format!("choose another {name}: {need}"),
             Self::Unavailable { kind, refusals, .. } => unavailable_hint(*kind, refusals),
@@ -455,19 +455,19 @@ fn open_hint(errno: Errno, path: &std::path::Path) -> String {
     match errno.raw() {
         libc::ENOENT | libc::ENOTDIR => "check the path".into(),
         libc::EACCES | libc::EPERM => {
-            format!("look at its permissions: ls -l {}", path.display())
+            format!("check its permissions: ls -l {}", path.display())
         }
         libc::EISDIR => "name a regular file or a block device".into(),
         libc::EMFILE | libc::ENFILE => "allow more open files: ulimit -n".into(),
         libc::EROFS => "mount the file system writable".into(),
-        libc::ETXTBSY => "the file is a program that runs, or swap: choose another".into(),
+        libc::ETXTBSY => "the file is a running program or swap: choose another".into(),
         _ => "check the path and the file system it is on".into(),
     }
 }
 
 /// For `EFAULT` on a mapped buffer.
-const SHRUNK: &str = "somebody has shrunk the buffer, or there are no pages for it: seal it against \
-                      the one (F_SEAL_SHRINK), and use no huge pages against the other";
+const SHRUNK: &str = "the buffer was shrunk, or there are no pages for it: seal it (F_SEAL_SHRINK) \
+                      against the former, and use no huge pages against the latter";
 
 fn transfer_hint(errno: Errno) -> &'static str {
     match errno.raw() {
@@ -475,16 +475,16 @@ fn transfer_hint(errno: Errno) -> &'static str {
         libc::ENOSPC | libc::EDQUOT => "free space on the file system",
         libc::EFBIG => "the file system or ulimit -f does not allow a file of that size",
         libc::EINVAL => {
-            "the kernel does not take this alignment: choose offsets that are multiples of 4096"
+            "the kernel does not accept this alignment: choose offsets that are multiples of 4096"
         }
         libc::ENOMEM => "free memory, or choose a smaller block size or queue depth",
-        libc::EACCES | libc::EPERM => "look at the permissions of the file and its directory",
+        libc::EACCES | libc::EPERM => "check the permissions of the file and its directory",
         libc::EROFS => "mount the file system writable",
-        libc::ENOENT | libc::ENOTDIR => "the folder has to be there: check the path",
-        libc::EISDIR => "name a file, with no slash behind it: in a folder, which has to be there",
+        libc::ENOENT | libc::ENOTDIR => "the folder must exist: check the path",
+        libc::EISDIR => "name a file in an existing folder, without a trailing slash",
         libc::EBUSY => "something else uses it: see lsof",
         libc::EFAULT => SHRUNK,
-        _ => "see dmesg for what the kernel says about it",
+        _ => "see dmesg for details",
     }
 }
 
@@ -495,10 +495,10 @@ fn buffer_hint(errno: Errno) -> &'static str {
         libc::EMFILE | libc::ENFILE => "allow more open files: ulimit -n",
         libc::EFAULT => SHRUNK,
         libc::EFBIG => "raise the limit on the length of files, memfds included: ulimit -f",
-        libc::EHWPOISON => "a page of the memory is broken: see dmesg",
+        libc::EHWPOISON => "a page has a hardware memory error: see dmesg",
         libc::EINVAL | libc::ENOTTY | libc::ENODEV | libc::EOPNOTSUPP => {
-            "the buffer's exporter does not offer it: use a buffer from /dev/dma_heap/system"
+            "the buffer's exporter does not support it: use a buffer from /dev/dma_heap/system"
         }
-        _ => "see dmesg for what the kernel says about it",
+        _ => "see dmesg for details",
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn load(task: &Task<'_>, layout: Layout) -> Result<(Arc<Mapping>, Tra
     let small = moved.pages.is_some_and(|pages| pages.page_size < HUGE_PAGE);
     if task.options.huge_pages && small && mapping.len() >= HUGE_PAGE {
         moved.notes.push(format!(
-            "the memory came in pages of {} KiB: for huge ones, {}",
+            "the memory has pages of {} KiB: for huge pages, {}",
             page_size() / 1024,
             huge::private_huge_remedy()
         ));

@@ -67,9 +67,9 @@ fn load(task: &Task<'_>, kind: Kind) -> Result<Fresh, Attempt> {
 }
 
 /// The note if devices unknown to this backend may have the buffer attached.
-const UNSYNCED: &str = "the buffer is a udmabuf: unless this kernel's udmabuf synchronises the devices that have it \
-     attached (a repair in kernel/series), those that are not coherent, or behind bounce buffers, \
-     may miss what was moved";
+const UNSYNCED: &str = "the buffer is a udmabuf: unless this kernel's udmabuf synchronises attached devices (a fix \
+     in kernel/series), those that are not coherent, or behind bounce buffers, may miss the \
+     transferred data";
 
 /// The note for an existing buffer, if any.
 pub(crate) fn note(buf: &DmaBuf) -> Option<String> {

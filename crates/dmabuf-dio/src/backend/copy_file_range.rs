@@ -231,14 +231,14 @@ fn try_out() -> Result<(), Attempt> {
 fn refuse_pair(errno: Os) -> Refusal {
     let refusal = match errno {
         Os::INVAL | Os::XDEV => Backend::CopyFileRange
-            .refuse("this kernel copies no file into a dma-buf")
+            .refuse("this kernel cannot copy a file into a dma-buf")
             .remedy(SERIES),
         Os::NOSYS | Os::PERM => Backend::CopyFileRange
-            .refuse("copy_file_range is forbidden, by seccomp in a container most likely")
-            .remedy("let the container make the system call copy_file_range"),
+            .refuse("copy_file_range is forbidden, most likely by seccomp in a container")
+            .remedy("allow the container the system call copy_file_range"),
         _ => Backend::CopyFileRange
             .refuse("copying a page into a dma-buf failed")
-            .remedy("see dmesg for what the kernel says about it"),
+            .remedy("see dmesg for details"),
     };
     refusal.errno(errno)
 }

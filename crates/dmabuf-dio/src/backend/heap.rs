@@ -33,7 +33,7 @@ impl Driver for Heap {
 
     fn try_out(&self) -> Result<String, Attempt> {
         try_out()?;
-        Ok("loads into a dma-buf of the system heap while that is being allocated".into())
+        Ok("loads into a dma-buf of the system heap while allocating it".into())
     }
 }
 
@@ -151,14 +151,14 @@ fn try_out() -> Result<(), Attempt> {
 fn refuse_flag(errno: Os) -> Refusal {
     let refusal = match errno {
         Os::INVAL | Os::NOTTY | Os::NOSYS => {
-            Backend::Heap.refuse("the heaps of this kernel read no files").remedy(SERIES)
+            Backend::Heap.refuse("the heaps of this kernel cannot read files").remedy(SERIES)
         }
         Os::OPNOTSUPP => {
-            Backend::Heap.refuse("the system heap of this kernel reads no files").remedy(SERIES)
+            Backend::Heap.refuse("the system heap of this kernel cannot read files").remedy(SERIES)
         }
         _ => Backend::Heap
-            .refuse(format!("{} does not read a file", heap::SYSTEM))
-            .remedy("see dmesg for what the kernel says about it"),
+            .refuse(format!("{} cannot read a file", heap::SYSTEM))
+            .remedy("see dmesg for details"),
     };
     refusal.errno(errno)
 }

@@ -156,7 +156,7 @@ fn page_note(pages: Option<PageSizes>, len: u64) -> Option<String> {
         return None;
     }
     Some(format!(
-        "the memory came in pages of {} KiB: for huge ones, {}",
+        "the memory has pages of {} KiB: for huge pages, {}",
         page_size() / 1024,
         huge::shared_huge_remedy()
     ))

@@ -93,7 +93,7 @@ impl Backend {
             Self::UringSlot => "The dma-buf's pages as io_uring fixed buffers, lent by the module",
             Self::Heap => "The system heap reads the file while it allocates (patch series)",
             Self::CopyFileRange => "copy_file_range(2) with a dma-buf (patch series)",
-            Self::Udmabuf => "A memfd, and a dma-buf made of it",
+            Self::Udmabuf => "A memfd, and a dma-buf created from it",
             Self::Memfd => "A memfd, filled by io_uring",
             Self::Buffered => "pread and pwrite, through the page cache",
         }
@@ -138,7 +138,7 @@ impl Backend {
     }
 
     pub(crate) fn refuse_new(self, kind: Kind) -> Refusal {
-        self.refuse(format!("it makes no {kind}")).remedy(use_one_of(Self::for_new(kind)))
+        self.refuse(format!("it cannot create a {kind}")).remedy(use_one_of(Self::for_new(kind)))
     }
 
     pub(crate) fn refuse_kind(self, kind: Kind, direction: Direction) -> Refusal {
@@ -169,7 +169,7 @@ impl fmt::Display for Backend {
 
 /// The text is not the name of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no backend is called {0:?}: they are {names}", names = names())]
+#[error("there is no backend {0:?}: the backends are {names}", names = names())]
 pub struct UnknownBackend(String);
 
 /// The names of all backends, as a list in a sentence.

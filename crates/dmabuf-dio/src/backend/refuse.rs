@@ -82,7 +82,9 @@ pub(crate) fn check_ring(backend: Backend, file: &File) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(backend
-        .refuse("io_uring goes on in the wrong place of a file on FUSE after a short result")
+        .refuse(
+            "io_uring may continue at the wrong offset of a FUSE file after a short read or write",
+        )
         .remedy(format!("use another backend: {}", Backend::Module)))
 }
 
@@ -109,14 +111,14 @@ fn no_ring(backend: Backend, errno: Errno) -> Refusal {
             "sudo sysctl kernel.io_uring_disabled=0",
         ),
         libc::EPERM | libc::EACCES => refusal(
-            "io_uring is forbidden, by seccomp in a container most likely".into(),
-            "let the container make the system calls io_uring_*",
+            "io_uring is forbidden, most likely by seccomp in a container".into(),
+            "allow the container the system calls io_uring_*",
         ),
         libc::ENOSYS => {
             refusal("this kernel has no io_uring".into(), "boot a kernel with CONFIG_IO_URING=y")
         }
         libc::ENOMEM => refusal(
-            format!("io_uring does not get the memory it locks (RLIMIT_MEMLOCK is {})", memlock()),
+            format!("io_uring cannot lock enough memory (RLIMIT_MEMLOCK is {})", memlock()),
             "ulimit -l unlimited",
         ),
         _ => refusal(format!("io_uring cannot be set up: {errno}"), "see dmesg"),
@@ -126,14 +128,14 @@ fn no_ring(backend: Backend, errno: Errno) -> Refusal {
 /// Explains why an available backend cannot handle this file.
 pub(crate) fn file(backend: Backend, task: &Task<'_>, errno: impl Into<Errno>) -> Refusal {
     backend
-        .refuse(format!("the kernel does not do it with {}", task.file.path.display()))
+        .refuse(format!("the kernel does not support it for {}", task.file.path.display()))
         .errno(errno)
         .remedy("move the file to a file system on a disk, or choose another backend")
 }
 
 /// The refusal if the module does not know the call.
 pub(crate) fn call(backend: Backend, errno: Errno) -> Refusal {
-    backend.refuse("the module does not take the call").errno(errno).remedy(OTHER_MODULE)
+    backend.refuse("the module does not support the call").errno(errno).remedy(OTHER_MODULE)
 }
 
 /// The limit on locked memory, for messages.
@@ -168,11 +170,11 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
         NotLent::Mapping => (
             format!(
                 "dmabuf_dio does not borrow this buffer of exporter {exporter}: the kernel's \
-                     mapping of it is not of its pages, as with a udmabuf over huge pages before \
-                     Linux 7.3, or there is none"
+                     mapping does not map its pages (as with a udmabuf over huge pages before \
+                     Linux 7.3), or there is none"
             ),
             if exporter == "udmabuf" {
-                "make the udmabuf of a memfd in small pages, or use a buffer from \
+                "create the udmabuf from a memfd in small pages, or use a buffer from \
                      /dev/dma_heap/system"
                     .to_owned()
             } else {
@@ -181,12 +183,11 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
         ),
         NotLent::Unsynced => (
             format!(
-                "dmabuf_dio does not lend the pages of this buffer of exporter {exporter} for \
-                     long: this kernel's udmabuf does not synchronise the devices that have it \
-                     attached"
+                "dmabuf_dio does not lend the pages of this buffer of exporter {exporter} to \
+                     a ring: this kernel's udmabuf does not synchronise attached devices"
             ),
-            "use a buffer from /dev/dma_heap/system, the backend module, which looks before each \
-                 transfer, or a kernel with the repair in kernel/series"
+            "use a buffer from /dev/dma_heap/system, the backend module, which checks before each \
+                 transfer, or a kernel with the fix in kernel/series"
                 .to_owned(),
         ),
     };

@@ -25,9 +25,9 @@ impl Sample {
     pub(super) fn open(backend: Backend) -> Result<Self, Refusal> {
         let refuse = |errno: rustix::io::Errno| {
             backend
-                .refuse(format!("it cannot be tried: {PATH} cannot be read"))
+                .refuse(format!("cannot be tested: {PATH} is not readable"))
                 .errno(errno)
-                .remedy("mount /proc, and let this user read the program")
+                .remedy("mount /proc, and give this user read permission on the program")
         };
         let fd = rustix::fs::open(PATH, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .map_err(refuse)?;

@@ -41,9 +41,12 @@ impl Driver for Udmabuf {
         refuse::ring(Backend::Udmabuf, 1, false)?;
         Ok(match size_limit() {
             Some(limit) => {
-                format!("loads into a memfd and makes a dma-buf of it, up to {} MiB", limit >> 20)
+                format!(
+                    "loads into a memfd and creates a dma-buf from it, up to {} MiB",
+                    limit >> 20
+                )
             }
-            None => "loads into a memfd and makes a dma-buf of it".into(),
+            None => "loads into a memfd and creates a dma-buf from it".into(),
         })
     }
 }
@@ -71,9 +74,9 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
 pub(crate) fn make(device: BorrowedFd<'_>, memfd: &DmaBuf) -> Result<DmaBuf, Attempt> {
     let fd = udmabuf::create(device, memfd.as_fd(), 0, memfd.len()).map_err(|errno| {
         Backend::Udmabuf
-            .refuse(format!("a udmabuf of {} bytes cannot be made", memfd.len()))
+            .refuse(format!("a udmabuf of {} bytes cannot be created", memfd.len()))
             .errno(errno)
-            .remedy("see dmesg for what the kernel says about it")
+            .remedy("see dmesg for details")
     })?;
     Ok(DmaBuf::from_parts(fd, memfd.len()))
 }
@@ -90,7 +93,7 @@ fn check_limit(len: u64) -> Result<(), Refusal> {
             let mib = len.div_ceil(1 << 20).next_multiple_of(2);
             Err(Backend::Udmabuf
                 .refuse(format!(
-                    "a udmabuf has at most {} MiB here, this one needs {mib}",
+                    "the limit for a udmabuf is {} MiB here, this one needs {mib}",
                     limit >> 20
                 ))
                 .remedy(format!("echo {mib} | sudo tee {}", udmabuf::SIZE_LIMIT_MB)))

@@ -335,7 +335,7 @@ const NOT_WANTED: &str = "buffered I/O was asked for";
 fn refused(errno: rustix::io::Errno) -> String {
     let errno = Errno::from(errno);
     match errno.raw() {
-        libc::EINVAL => "the file system does not offer O_DIRECT for this file (EINVAL)".into(),
+        libc::EINVAL => "the file system does not support O_DIRECT for this file (EINVAL)".into(),
         _ => format!("the file cannot be opened with O_DIRECT: {errno}"),
     }
 }

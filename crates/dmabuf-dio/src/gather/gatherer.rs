@@ -124,7 +124,9 @@ impl<'f> Gatherer<'f> {
         let rules = rules(&file, Some(backend));
         let (why_unpolled, segments) = match &engine {
             Engine::Ring(ring) => (ring.why_unpolled.clone(), ring.segments()),
-            Engine::One(_) if self.polled => (Some(format!("not polled: {backend} cannot")), None),
+            Engine::One(_) if self.polled => {
+                (Some(format!("not polled: {backend} does not support it")), None)
+            }
             Engine::One(_) => (Some(String::new()), None),
         };
         let setup = Setup {

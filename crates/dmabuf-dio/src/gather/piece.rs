@@ -42,7 +42,7 @@ pub struct Found {
 #[non_exhaustive]
 pub enum PieceError {
     /// The file ends before the piece does.
-    #[error("the file ends at byte {end}: {} bytes of the piece are there", found.len)]
+    #[error("the file ends at byte {end}: {} bytes of the piece were read", found.len)]
     EndOfFile {
         /// The part of the piece that is in the buffer.
         found: Found,
@@ -71,13 +71,13 @@ impl PieceError {
     /// One line that says what to do.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::EndOfFile { .. } => "ask for less, and let no one truncate the file meanwhile",
+            Self::EndOfFile { .. } => "ask for less, and do not truncate the file during the read",
             Self::Failed { errno, .. } if errno.raw() == libc::EIO => {
                 "the storage device reports an error: see dmesg"
             }
-            Self::Failed { .. } => "see dmesg for what the kernel says about it",
+            Self::Failed { .. } => "see dmesg for details",
             Self::NoRoom { .. } => {
-                "set more spare bytes, or align the piece: Gatherer::room says how many it needs"
+                "set more spare bytes, or align the piece: Gatherer::room returns how many it needs"
             }
         }
     }

@@ -250,7 +250,7 @@ fn failed(file: &File, errno: Errno) -> Error {
 
 fn unpolled(errno: Errno) -> String {
     format!(
-        "not polled: the disk has no queues for that, or the file system does not offer it: \
+        "not polled: the disk has no poll queues, or the file system does not support it: \
          {errno}; NVMe has them if the kernel is booted with nvme.poll_queues=N"
     )
 }

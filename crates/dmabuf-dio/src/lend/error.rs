@@ -45,7 +45,7 @@ pub enum LendError {
     },
 
     /// The device does not answer like the module.
-    #[error("{} does not answer as the module does", dmabuf_dio_sys::dio::DEVICE)]
+    #[error("{} does not answer like the module", dmabuf_dio_sys::dio::DEVICE)]
     OtherModule {
         /// The kernel's error number.
         errno: Errno,
@@ -83,7 +83,7 @@ pub enum LendError {
     },
 
     /// The ring does not support a table of this size.
-    #[error("io_uring takes no table of {entries} {of}")]
+    #[error("io_uring does not support a table of {entries} {of}")]
     Table {
         /// Number of entries.
         entries: usize,

@@ -131,7 +131,7 @@ pub(crate) fn judge(
 ) -> (Mode, String) {
     let told = |value: Option<u64>| value.map_or_else(|| "?".into(), |bytes| bytes.to_string());
     let evidence = format!(
-        "{asked} of {bytes} bytes asked for with O_DIRECT; storage {} {} bytes; \
+        "{asked} of {bytes} bytes requested with O_DIRECT; storage {} {} bytes; \
          page cache of the file {}",
         match direction {
             Direction::Load => "gave",

@@ -65,8 +65,7 @@ pub(crate) fn load(
     moved.pages = huge.or(Some(PageSizes { page_size: page_size(), huge_bytes: 0 }));
     if len >= HUGE_PAGE {
         moved.notes.push(format!(
-            "the CPU copied the bytes: that takes less than to make pages of {} KiB ready for the \
-             disk",
+            "the CPU copied the data: that costs less than preparing pages of {} KiB for the disk",
             page_size() / 1024
         ));
     }

@@ -20,7 +20,7 @@ use crate::options::Options;
 
 /// The note if the file could be opened with `O_DIRECT` but not used with it.
 pub(crate) const REFUSED_DIRECT: &str = "buffered: the file was opened with O_DIRECT, but the file system \
-                              refuses to move it that way (EINVAL)";
+                              refuses direct I/O on it (EINVAL)";
 
 /// A transfer.
 #[derive(Clone, Copy)]
@@ -180,7 +180,7 @@ impl Task<'_> {
         }
         notes.push(format!(
             "buffered: O_DIRECT needs buffer offsets that are multiples of {} where file \
-             offsets are multiples of {}, and {} in the file meets {} in the buffer",
+             offsets are multiples of {}, and file offset {} maps to buffer offset {}",
             align.memory, align.offset, extent.file, extent.buf
         ));
         (Split::whole(extent), false)
