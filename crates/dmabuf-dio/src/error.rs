@@ -42,7 +42,7 @@ pub enum Error {
     NotAFile {
         /// The file.
         path: PathBuf,
-        /// What it is: `"a directory"`, `"a dma-buf"`, ...
+        /// Its file type: `"a directory"`, `"a dma-buf"`, ...
         found: &'static str,
     },
 
@@ -336,7 +336,7 @@ fn unavailable_hint(kind: Option<Kind>, refusals: &[Refusal]) -> String {
 const ANY_KIND: &str = "allow any kind of buffer: Loader::any_kind()";
 
 impl Error {
-    /// One line that says what to do.
+    /// One line that says how to resolve the error.
     pub fn hint(&self) -> String {
         match self {
             Self::Open { errno, path, .. } => open_hint(*errno, path),
@@ -352,7 +352,7 @@ impl Error {
                 path.display()
             ),
             Self::EmptyFile { .. } => {
-                "choose a non-empty file; copy files of /proc and /sys first, as they report no length"
+                "choose a non-empty file; files of /proc and /sys report no length: copy them first"
                     .into()
             }
             Self::EmptyRange { .. } => "ask for at least 1 byte".into(),
@@ -371,8 +371,7 @@ impl Error {
             }
             Self::Piece { error, .. } => error.hint(),
             Self::PiecesOverlap { .. } => {
-                "do not let pieces overlap in the buffer; only identical pieces may repeat"
-                    .into()
+                "do not let pieces overlap in the buffer; only identical pieces may repeat".into()
             }
             Self::PieceInSpare { .. } => "put the piece, or the spare bytes, elsewhere".into(),
             Self::Transfer { errno, .. } | Self::Target { errno, .. } => {

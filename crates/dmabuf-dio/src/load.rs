@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loading: from a file to a buffer.
+//! Loads from a file to a buffer.
 
 use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd};

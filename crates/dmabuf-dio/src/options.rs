@@ -117,7 +117,7 @@ macro_rules! transfer_methods {
             self
         }
 
-        /// Lets this token stop the transfer.
+        /// The token that cancels the transfer.
         #[must_use]
         pub fn cancel(mut self, token: crate::CancelToken) -> Self {
             self.options.control.cancel = token;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Saving: from a buffer to a file.
+//! Saves from a buffer to a file.
 
 use std::ops::{Bound, RangeBounds};
 use std::os::fd::{AsFd as _, BorrowedFd};

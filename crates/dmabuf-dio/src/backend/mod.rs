@@ -197,7 +197,7 @@ impl FromStr for Backend {
 pub struct Refusal {
     /// The backend.
     pub backend: Backend,
-    /// What is missing.
+    /// The reason: what is missing.
     pub reason: String,
     /// The error number behind the reason, if there is one.
     pub errno: Option<Errno>,

@@ -49,7 +49,7 @@ pub(crate) fn lending(backend: Backend, error: &LendError) -> Attempt {
             return Error::Buffer { call: "attach", errno: *errno }.into();
         }
         LendError::Attach { .. } => {
-            plain("use a buffer in system memory, from /dev/dma_heap/system say")
+            plain("use a buffer in system memory, such as /dev/dma_heap/system")
         }
         LendError::Ring { errno } => no_ring(backend, *errno),
         LendError::Table { .. } | LendError::Slot { .. } => {

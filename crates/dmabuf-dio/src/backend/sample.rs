@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file to try backends on that every process has: its own program.
+//! A file that every process has, to try backends on: its own program.
 
 use std::os::fd::OwnedFd;
 

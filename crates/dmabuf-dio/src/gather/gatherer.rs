@@ -84,7 +84,7 @@ impl<'f> Gatherer<'f> {
     }
 
     /// The range of the buffer, in bytes, for the blocks that enclose unaligned pieces. Without it
-    /// such pieces fail if direct I/O is used. Every call uses it from its start.
+    /// such pieces fail if direct I/O is used. Every call uses the range from its start.
     #[must_use]
     pub fn spare(mut self, range: Range<u64>) -> Self {
         self.spare = range;

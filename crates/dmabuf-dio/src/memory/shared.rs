@@ -75,7 +75,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// As on other architectures.
+/// As for x86-64.
 ///
 /// # Safety
 ///

@@ -92,7 +92,7 @@ impl Usage {
     }
 }
 
-/// Bytes of the file in the page cache; `None` if the kernel does not say.
+/// Bytes of the file in the page cache; `None` if unknown.
 pub(crate) fn cached(file: BorrowedFd<'_>) -> Option<u64> {
     match cachestat(file, 0, 0) {
         Ok(stat) => Some(stat.cached * page_size()),
@@ -134,8 +134,8 @@ pub(crate) fn judge(
         "{asked} of {bytes} bytes requested with O_DIRECT; storage {} {} bytes; \
          page cache of the file {}",
         match direction {
-            Direction::Load => "gave",
-            Direction::Save => "took",
+            Direction::Load => "delivered",
+            Direction::Save => "received",
         },
         told(cost.storage),
         cost.cache_growth.map_or_else(|| "unknown".into(), |grown| format!("{grown:+} bytes")),
