@@ -172,8 +172,8 @@ impl Lent {
         self.push(Operation::MakeRoom { position: start, length: step }, ROOM, false)
     }
 
-    /// Records the result of a request in the part that it was for. An error says what failed, and
-    /// why nothing was moved.
+    /// Records the result of a request in the part that it was for. In an error, `call` says what
+    /// failed, and `nothing` is the error number if 0 bytes were moved.
     pub(super) fn completed(
         &mut self,
         completion: Completion,
