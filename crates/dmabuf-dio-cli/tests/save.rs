@@ -47,7 +47,7 @@ fn half_an_environment_is_refused() {
     let (path, _) = file(&folder, 5000);
     let copy = folder.path().join("copy");
     for name in ["DMABUF_DIO_FD", "DMABUF_DIO_OFFSET", "DMABUF_DIO_LEN"] {
-        for (how, what) in [("unset ", "is not set"), ("export ", "is no number: x")] {
+        for (how, what) in [("unset ", "is not set"), ("export ", "is not a number: x")] {
             let value = if how == "unset " { "" } else { "=x" };
             let program = env!("CARGO_BIN_EXE_dmabuf-dio");
             let script = format!("{how}{name}{value}; exec {program} save {}", text(&copy));

@@ -375,7 +375,9 @@ fn a_device_without_dmabufs() {
         "--to",
         &data,
     ]);
-    assert!(summary["source"].as_str().is_some_and(|how| how.contains("takes no dma-bufs")));
+    assert!(
+        summary["source"].as_str().is_some_and(|how| how.contains("does not support dma-bufs"))
+    );
     assert_eq!(summary["loss_known"], true, "it counts");
     assert_eq!(frames(&data), 50_000);
     let child = start(&[

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Captures samples of an IIO device into a file, with no copy by the CPU.
+//! Captures samples of an IIO device into a file, without CPU copies.
 //!
 //! Usage: `cargo run --example capture -- DEVICE FILE FRAMES`
 
@@ -29,7 +29,7 @@ fn capture(device: Device, file: &str, frames: u64) -> Result<(), Error> {
     let mut source = IioSource::open(device, 0, &channels)?;
     let mut sink = FileSink::create(file)?;
     let bytes = frames * source.frame();
-    // Blocks are whole frames, and best whole pages as well.
+    // Blocks are whole frames, and preferably whole pages as well.
     let ring = Ring::new(4, source.frame() * 4096)?;
     let stream = Stream::new(&mut source, &mut sink, ring).limit(bytes);
     let summary = stream.run().map_err(|interrupted| interrupted.error)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An IIO device as sysfs shows it: its channels, what a frame of samples looks like, its rate
+//! An IIO device as shown by sysfs: its channels, the layout of a frame of samples, its rate
 //! (Documentation/ABI/testing/sysfs-bus-iio).
 
 use std::fs;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::failed;
 use dmabuf_dio::Errno;
 
-/// Where sysfs has the devices.
+/// The devices in sysfs.
 const DEVICES: &str = "/sys/bus/iio/devices";
 /// The attribute with the rate.
 const RATE: &str = "sampling_frequency";
@@ -25,33 +25,33 @@ pub struct Device {
     name: String,
 }
 
-/// What the bits of a sample mean.
+/// The meaning of a sample's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Encoding {
-    /// A number of no sign.
+    /// An unsigned integer.
     Unsigned,
-    /// A number in two's complement.
+    /// A two's complement integer.
     Signed,
     /// An IEEE 754 floating-point number.
     Float,
 }
 
-/// How the bits of a sample lie in memory, as `in_voltage0_type` says: `le:s12/16>>4`.
+/// The layout of a sample in memory, as in `in_voltage0_type`: `le:s12/16>>4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Format {
     /// Whether the most significant byte comes first.
     pub big_endian: bool,
-    /// What its bits mean.
+    /// The meaning of the value's bits.
     pub kind: Encoding,
-    /// Bits of the value.
+    /// Number of significant bits.
     pub bits: u32,
-    /// Bits that it takes in memory: 8, 16, 32, 64 or 128.
+    /// Number of bits in memory: 8, 16, 32, 64 or 128.
     pub storage_bits: u32,
-    /// How far it has to be shifted right.
+    /// Number of bits to shift right.
     pub shift: u32,
-    /// How many such values there are one after the other.
+    /// Number of consecutive values.
     pub repeat: u32,
 }
 
@@ -59,7 +59,7 @@ impl Format {
     /// Parses the content of a `type` file.
     fn parse(text: &str) -> Option<Self> {
         let (order, rest) = text.trim().split_once(':')?;
-        // A capital letter says that the bits beside the value are an extension of it.
+        // A capital letter means that the remaining bits extend the value.
         let kind = match rest.chars().next()?.to_ascii_lowercase() {
             's' => Encoding::Signed,
             'u' => Encoding::Unsigned,
@@ -84,13 +84,13 @@ impl Format {
         sound.then_some(format)
     }
 
-    /// Bytes that a sample takes, and to whose multiple it is aligned.
+    /// Size of a sample in bytes, which is also its alignment.
     pub fn bytes(&self) -> u64 {
         u64::from(self.storage_bits / 8 * self.repeat)
     }
 }
 
-/// A number that a device counts, if it does.
+/// A counter of the device, if it has one.
 #[derive(Debug)]
 pub(super) struct Counter(Option<fs::File>);
 
@@ -104,20 +104,20 @@ impl Counter {
     }
 }
 
-/// A channel that a buffer can have samples of.
+/// A channel whose samples a buffer can hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Channel {
-    /// As in `in_voltage0`.
+    /// The name, such as `in_voltage0`.
     pub name: String,
-    /// Its place among the channels of a frame.
+    /// Position among the channels of a frame.
     pub index: u32,
-    /// How its samples look.
+    /// The layout of its samples.
     pub format: Format,
 }
 
 impl Device {
-    /// All devices, in the order of their numbers; none if the kernel has no IIO.
+    /// All devices, ordered by number; none if the kernel has no IIO.
     pub fn all() -> Vec<Self> {
         Self::all_in(Path::new(DEVICES))
     }
@@ -155,7 +155,7 @@ impl Device {
         })
     }
 
-    /// What it calls itself.
+    /// The name that the device reports.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -165,27 +165,29 @@ impl Device {
         &self.node
     }
 
-    /// Frames per second of a buffer, as the device says; `None` if it does not.
+    /// Frames per second of a buffer; `None` if the device does not report it.
     pub fn rate(&self, buffer: u32) -> Option<f64> {
         self.read(&self.rate_attribute(buffer)?).ok()?.parse().ok()
     }
 
-    /// Sets the frames per second. The device may choose a rate nearby: see [`rate`](Self::rate).
+    /// Sets the frames per second. The device may choose a similar rate: see [`rate`](Self::rate).
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`]: `ENOENT` if the device has no rate, `EINVAL` if it does not go that fast.
+    /// [`Error::Stream`]: `ENOENT` if the device has no rate, `EINVAL` if it does not support this
+    /// one.
     pub fn set_rate(&self, buffer: u32, hertz: f64) -> Result<()> {
         let attribute = self.rate_attribute(buffer).unwrap_or_else(|| RATE.into());
         self.write(&attribute, &format!("{hertz}"))
     }
 
-    /// The rates that it says it goes at, in words of its own.
+    /// The rates that the device supports, in the device's own format.
     pub fn rates(&self, buffer: u32) -> Option<String> {
         self.read(&format!("{}_available", self.rate_attribute(buffer)?)).ok()
     }
 
-    /// That of the device, or of all channels of the buffer's direction, or of the first of them.
+    /// The rate attribute of the device, of all channels of the buffer's direction, or of the first
+    /// one.
     fn rate_attribute(&self, buffer: u32) -> Option<String> {
         let direction = if self.is_output(buffer) { "out_" } else { "in_" };
         let names = fs::read_dir(&self.folder).ok()?.flatten();
@@ -198,18 +200,18 @@ impl Device {
             .min_by_key(|name| (name != RATE, name.len(), name.clone()))
     }
 
-    /// Of how many bytes a block has to be a multiple, if the device says.
+    /// A block's size has to be a multiple of this, in bytes, if the device reports it.
     pub(super) fn length_align(&self, buffer: u32) -> u64 {
         let align = self.read(&format!("buffer{buffer}/length_align_bytes"));
         align.ok().and_then(|align| align.parse().ok()).filter(|align| *align > 0).unwrap_or(1)
     }
 
-    /// Opens an attribute that counts.
+    /// Opens a counter attribute.
     pub(super) fn counter(&self, attribute: &str) -> Counter {
         Counter(fs::File::open(self.folder.join(attribute)).ok())
     }
 
-    /// Reads an attribute, without the line's end.
+    /// Reads an attribute, without the trailing newline.
     ///
     /// # Errors
     ///
@@ -222,11 +224,11 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`]: `ENOENT` if the device has no such attribute, `EINVAL` if it does not
-    /// take the value, `EACCES` if this user may not, `EBUSY` while samples flow.
+    /// [`Error::Stream`]: `ENOENT` if the device has no such attribute, `EINVAL` if it rejects the
+    /// value, `EACCES` if this user lacks permission, `EBUSY` while samples flow.
     pub fn write(&self, attribute: &str, value: &str) -> Result<()> {
         let path = self.folder.join(attribute);
-        // Without O_CREAT, of which sysfs says EACCES.
+        // Without O_CREAT, for which sysfs returns EACCES.
         let written = fs::OpenOptions::new()
             .write(true)
             .open(path)
@@ -238,7 +240,7 @@ impl Device {
         failed(&self.name, format!("{call} {attribute}"), Errno::from(error))
     }
 
-    /// The channels of a buffer in the order in which a frame has their samples, timestamps too.
+    /// The channels of a buffer, including timestamps, in the order of their samples in a frame.
     ///
     /// # Errors
     ///
@@ -258,7 +260,7 @@ impl Device {
             };
             let attribute = |what| self.read(&format!("{folder}/{name}_{what}"));
             let format = Format::parse(&attribute("type")?);
-            // To leave one out would be to be wrong about the frames.
+            // Skipping a channel would make the frame layout wrong.
             let (Ok(index), Some(format)) = (attribute("index")?.parse(), format) else {
                 let call = format!("understand the type of {name}");
                 return Err(failed(&self.name, call, Os::PROTO));
@@ -269,8 +271,8 @@ impl Device {
         Ok(channels)
     }
 
-    /// Whether samples go into a buffer of the device, and not out of it. Kernels before 5.17 do
-    /// not say: the names of channels do.
+    /// Whether the buffer is an output. Kernels before 5.17 do not report this; there it follows
+    /// from the channel names.
     pub fn is_output(&self, buffer: u32) -> bool {
         match self.read(&format!("buffer{buffer}/direction")) {
             Ok(direction) => direction == "out",
@@ -280,15 +282,15 @@ impl Device {
         }
     }
 
-    /// Chooses the channels that frames have samples of.
+    /// Selects the channels whose samples are in a frame.
     ///
     /// # Errors
     ///
     /// [`Error::Stream`]: `EBUSY` while samples flow, `EINVAL` for a set that the device does not
-    /// offer.
+    /// support.
     pub fn choose(&self, buffer: u32, wanted: &[Channel]) -> Result<()> {
         let all = self.channels(buffer)?;
-        // First off, then on: a device may not offer what would be chosen in between.
+        // First off, then on: the device may not support the sets in between.
         for on in ["0", "1"] {
             for channel in all.iter().filter(|channel| wanted.contains(channel) == (on == "1")) {
                 self.write(&format!("buffer{buffer}/{}_en", channel.name), on)?;
@@ -298,8 +300,8 @@ impl Device {
     }
 }
 
-/// Bytes of a frame that has samples of these channels: each lies at a multiple of its own size,
-/// and the frame is a multiple of the largest.
+/// Bytes of a frame with samples of these channels: each is aligned to its own size, and the frame
+/// is a multiple of the largest.
 pub fn frame_bytes(channels: &[Channel]) -> u64 {
     let mut end = 0_u64;
     let mut largest = 1;

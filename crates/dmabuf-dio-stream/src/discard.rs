@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A sink that looks at nothing: for measurements of a source.
+//! A sink that ignores the data, for measuring a source.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::ring::Ring;
 use crate::wait::Wait;
 use crate::{Filled, Sink, attached};
 
-/// Gives every block back at once.
+/// Returns every block at once.
 #[derive(Debug, Default)]
 pub struct Discard {
     ring: Option<Arc<Ring>>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong with a stream, and what to do about it.
+//! The errors of a stream, with hints on how to resolve them.
 
 use std::path::PathBuf;
 
@@ -8,35 +8,35 @@ use dmabuf_dio::Errno;
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong. The text is one line that says what failed; [`hint`](Error::hint) is one line
-/// that says what to do.
+/// An error. `Display` is one line that says what failed; [`hint`](Error::hint) is one line that
+/// says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A buffer or a file is at fault.
+    /// An error of a buffer or a file.
     #[error(transparent)]
     Transfer(#[from] dmabuf_dio::Error),
 
-    /// A device of a stream does not do what it is asked to.
+    /// An operation of a stream's device failed.
     #[error("{device}: cannot {call}: {errno}")]
     Stream {
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// `"attach a block"`, `"read sampling_frequency"`, ...
+        /// The operation: `"attach a block"`, `"read sampling_frequency"`, ...
         call: String,
-        /// As the kernel gave it.
+        /// The kernel's error number.
         #[source]
         errno: Errno,
     },
 
-    /// A file of samples is no whole number of frames.
-    #[error("{}: its {length} bytes are no whole number of frames of {frame} bytes", path.display())]
+    /// The length of a sample file is not a multiple of the frame.
+    #[error("{}: its {length} bytes are not a whole number of frames of {frame} bytes", path.display())]
     CutFrame {
         /// The file.
         path: PathBuf,
-        /// Its length.
+        /// Length of the file in bytes.
         length: u64,
-        /// Bytes of a frame.
+        /// Bytes per frame.
         frame: u64,
     },
 }
@@ -48,14 +48,14 @@ impl Error {
             Self::Transfer(error) => error.hint(),
             Self::Stream { errno, .. } => stream_hint(*errno).into(),
             Self::CutFrame { path, length, frame } => format!(
-                "choose the channels that are in it, or cut what is too much: truncate -s {} {}",
+                "choose the channels that are in it, or cut the excess: truncate -s {} {}",
                 length / frame * frame,
                 path.display()
             ),
         }
     }
 
-    /// The kernel's error number, where there is one.
+    /// The kernel's error number, if there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Transfer(error) => error.errno(),
@@ -65,7 +65,7 @@ impl Error {
     }
 }
 
-/// With the kind that belongs to the error number, and the error itself inside.
+/// The error kind follows from the error number; the error itself is the source.
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
         match error {
@@ -78,25 +78,25 @@ impl From<Error> for std::io::Error {
 
 fn stream_hint(errno: Errno) -> &'static str {
     match errno.raw() {
-        libc::EACCES => "as root, or with a udev rule that gives this user the device",
-        libc::EBUSY => "something else uses the device: end it first",
+        libc::EACCES => "run as root, or add a udev rule that gives this user the device",
+        libc::EBUSY => "the device is in use by another program: stop that first",
         libc::EPERM | libc::ENOTTY => {
-            "the device has no dma-bufs (they need Linux 6.11 and a driver with a DMA buffer)"
+            "the device does not support dma-bufs (which needs Linux 6.11 and a driver with a DMA buffer)"
         }
-        libc::ENODEV => "the device is gone, or somebody has stopped it",
+        libc::ENODEV => "the device is gone, or was stopped",
         libc::EINVAL => {
-            "the device does not offer that: other channels (fewer at once), another rate or length, a \
-             trigger that has to be set first?"
+            "the device does not support that: try other channels (fewer at once), another rate or \
+             length, or set its trigger first"
         }
         libc::ENOMEM => "free memory, or choose smaller or fewer blocks",
         libc::EMFILE | libc::ENFILE => "allow more open files, two for each block: ulimit -n",
-        libc::ETIMEDOUT => "see why the other end takes nothing any more",
+        libc::ETIMEDOUT => "find out why the other end no longer accepts data",
         libc::EOPNOTSUPP => "the device, or its buffer, is for the other direction",
-        libc::ESHUTDOWN => "there is no host: plug it in and start again",
+        libc::ESHUTDOWN => "no host is connected: connect one and start again",
         libc::EPIPE | libc::ECONNRESET => "the other end has closed the connection: start it again",
-        libc::ENOENT => "see what the device has: iio_info, or ls /sys/bus/iio/devices/*",
+        libc::ENOENT => "list what the device has: iio_info, or ls /sys/bus/iio/devices/*",
         libc::ENOSPC => "free space on the file system",
         libc::EOVERFLOW => "choose more or larger blocks, or a faster sink",
-        _ => "see dmesg for what the kernel says about it",
+        _ => "see dmesg for details",
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks that are queued on a device as dma-bufs, and are done when a fence says so.
+//! Blocks that are queued on a device as dma-bufs, and whose completion a fence signals.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,27 +15,27 @@ use crate::ring::{Claim, Ring};
 use crate::wait::Wait;
 use crate::{Filled, attached, failed};
 
-/// What takes dma-bufs: a buffer of an IIO device, an endpoint of a USB function.
+/// A consumer or producer of dma-bufs: a buffer of an IIO device, or an endpoint of a USB function.
 pub(super) trait Port {
-    /// What error messages call it.
+    /// The name in error messages.
     fn name(&self) -> &str;
     fn attach(&self, dmabuf: BorrowedFd<'_>) -> rustix::io::Result<()>;
     fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()>;
-    /// Whether the device is there and has not called off what is queued.
+    /// Whether the device is present and has not cancelled the queued blocks.
     fn is_running(&self) -> bool;
 }
 
-/// A block that the device has.
+/// A block that is queued on the device.
 #[derive(Debug)]
 struct Queued {
     filled: Filled,
-    /// The `sync_file` of the fence that the device signals. It is taken right after the block was
-    /// queued: later the dma-buf would not tell any more how the work ended.
+    /// The `sync_file` of the device's fence. It is taken right after queueing: later the dma-buf
+    /// does not tell how the work ended.
     done: OwnedFd,
 }
 
 impl Queued {
-    /// Polls first: to be asked for its status a `sync_file` composes its name each time.
+    /// Polls first: querying the status makes the `sync_file` compose its name each time.
     fn is_done(&self) -> rustix::io::Result<bool> {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         match poll(&mut [PollFd::new(&self.done, PollFlags::IN)], Some(&at_once)) {
@@ -46,15 +46,15 @@ impl Queued {
     }
 }
 
-/// The blocks that a device has, in order.
+/// The blocks queued on a device, in order.
 ///
-/// Field order: fences go before the port. The lock of a fence of functionfs (7.3) lies in what the
-/// endpoint has of the block, and closing a `sync_file` that was polled takes it.
+/// Field order matters: fences are dropped before the port. The lock of a functionfs fence (7.3)
+/// lies in the endpoint's state for the block, and closing a polled `sync_file` takes it.
 #[derive(Debug)]
 pub(super) struct Fenced<P> {
     queued: VecDeque<Queued>,
     pub(super) port: P,
-    /// What the device's access keeps others from.
+    /// The access that the device's access excludes.
     wait_for: Access,
     ring: Option<Arc<Ring>>,
 }
@@ -70,7 +70,7 @@ impl<P: Port> Fenced<P> {
         Self { port, wait_for: Access::Write, ring: None, queued: VecDeque::new() }
     }
 
-    /// Attaches all blocks. The device keeps them until the port is closed.
+    /// Attaches all blocks. The device holds them until the port is closed.
     pub(super) fn attach(&mut self, ring: &Arc<Ring>) -> Result<(), Os> {
         for block in ring.blocks() {
             self.port.attach(block.as_fd())?;
@@ -87,8 +87,8 @@ impl<P: Port> Fenced<P> {
         Ok(())
     }
 
-    /// Queues a block, of which the device fills a multiple of `align` bytes: it may want more than
-    /// anybody asks for. Returns whether it had nothing left to do by then, or may have had.
+    /// Queues a block, of which the device fills a multiple of `align` bytes, which may be more
+    /// than requested. Returns whether the device was, or may have been, out of work by then.
     pub(super) fn queue_and_look(&mut self, filled: Filled, align: u64) -> Result<bool> {
         let claim = self.claim(filled)?;
         let whole =
@@ -96,8 +96,8 @@ impl<P: Port> Fenced<P> {
         let (queued, done) = self.enqueue(claim, whole.bytes())?;
         let was_idle = self.is_idle()?;
         if done && !was_idle {
-            // Before the one ahead of it: the driver has refused it. ENQUEUE does not say so, and
-            // of a fence that is over the dma-buf does not tell how it ended.
+            // The block finished before the one ahead of it: the driver has refused it. ENQUEUE
+            // does not report that, and the dma-buf does not tell how a signalled fence ended.
             return Err(failed(self.port.name(), "fill a block", Os::IO));
         }
         self.queued.push_back(queued);
@@ -108,7 +108,7 @@ impl<P: Port> Fenced<P> {
         attached(self.ring.as_ref(), self.port.name())?.claim(filled)
     }
 
-    /// Returns whether the block is done already, too.
+    /// Also returns whether the block is already done.
     fn enqueue(&self, claim: Claim, length: u64) -> Result<(Queued, bool)> {
         let block = attached(self.ring.as_ref(), self.port.name())?.block(claim.block()).as_fd();
         self.port
@@ -119,13 +119,13 @@ impl<P: Port> Fenced<P> {
         let queued = Queued { filled: claim.filled(), done };
         let done = queued.is_done().map_err(|errno| self.ended(errno))?;
         if done && !self.port.is_running() {
-            // Called off before its fence was taken, which then does not tell how it ended.
+            // Cancelled before its fence was taken, which then does not tell how it ended.
             return Err(self.ended(Os::NODEV));
         }
         Ok((queued, done))
     }
 
-    /// Whether every block that was queued is done.
+    /// Whether every queued block is done.
     pub(super) fn is_idle(&self) -> Result<bool> {
         let last = self.queued.back().map_or(Ok(true), Queued::is_done);
         last.map_err(|errno| self.ended(errno))
@@ -140,7 +140,7 @@ impl<P: Port> Fenced<P> {
         }
     }
 
-    /// The device has called a block off, which it says by one number or the other.
+    /// The error if the device has cancelled a block, for which it has two error numbers.
     fn ended(&self, errno: Os) -> crate::Error {
         let errno = if errno == Os::INTR { Os::NODEV } else { errno };
         failed(self.port.name(), "finish a block", errno)
@@ -155,7 +155,7 @@ impl<P: Port> Fenced<P> {
         self.queued.len()
     }
 
-    /// Forgets what the device has called off. What it was done with can still be taken.
+    /// Drops the blocks that the device has cancelled. Those it has finished can still be taken.
     pub(super) fn keep_done(&mut self) {
         let done = self.queued.iter().take_while(|queued| queued.is_done() == Ok(true)).count();
         self.queued.truncate(done);
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::Error;
 
-    /// A device that signals the fence of a block, or calls it off, before anybody can have it.
+    /// A device that signals or cancels the fence of a block before anyone can take it.
     struct AtOnce {
         running: bool,
     }

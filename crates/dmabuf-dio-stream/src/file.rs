@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files that blocks are written to and read from.
 //!
-//! With the module's slots it is one `io_uring` to whose requests the blocks' pages are lent once.
-//! Without them a thread makes a transfer of each block, by the best way that works for those.
+//! With the module's slots, one `io_uring` serves all requests, and the blocks' pages are lent to
+//! it once. Without them, a thread transfers block after block with the best available backend.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use dmabuf_dio::Direction;
 use dmabuf_dio::lend::{Access, File, Ring as LentRing};
 use dmabuf_dio::{Backend, OneByOne, Refusal};
 
-/// Room that is made at a time ahead of what is written, at least.
+/// Minimum space to allocate at a time ahead of the written data.
 const ROOM: u64 = 64 << 20;
 
-/// Blocks on their way to a file or from it.
+/// Blocks in transfer to or from a file.
 #[derive(Debug)]
 struct Blocks {
     file: Arc<File>,
@@ -32,16 +32,16 @@ struct Blocks {
     ring: Option<Arc<Ring>>,
     how: Option<Method>,
     queue: VecDeque<Queued>,
-    /// Bytes that were queued.
+    /// Bytes queued.
     queued: u64,
-    /// Bytes that were taken.
+    /// Bytes taken.
     taken: u64,
 }
 
 #[derive(Debug)]
 enum Method {
     Lent(Box<Lent>),
-    /// And why nothing could be lent.
+    /// With the reason why nothing could be lent.
     OneByOne(Worker, Arc<OneByOne>, Refusal),
 }
 
@@ -55,8 +55,8 @@ impl Blocks {
         self.file.path().display().to_string()
     }
 
-    /// What the CPU would do to a block, were it the one that moves it. What was in one that is
-    /// filled is of no use: it need not be brought back.
+    /// The CPU access that matches the transfer. The old content of a block being filled is not
+    /// needed, so it need not be brought back.
     fn access(&self) -> Access {
         match self.direction {
             Direction::Load => Access::Write,
@@ -118,7 +118,7 @@ impl Blocks {
         self.write()
     }
 
-    /// Writes what is queued, if nothing is on its way.
+    /// Writes what is queued, if no write is in flight.
     fn write(&mut self) -> Result<()> {
         match (&mut self.how, self.direction) {
             (Some(Method::Lent(lent)), Direction::Save) => lent.write(&mut self.queue.iter_mut()),
@@ -134,7 +134,7 @@ impl Blocks {
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(None),
                 Err(error) => {
-                    // Of those behind it none is written or read any more.
+                    // The blocks behind the failed one are neither written nor read.
                     self.queue.clear();
                     return Err(error);
                 }
@@ -178,7 +178,7 @@ impl Blocks {
         }
     }
 
-    /// Waits for what is on its way and forgets what is queued.
+    /// Waits for the requests in flight and drops what is queued.
     fn stop(&mut self) {
         match &mut self.how {
             None => {}
@@ -189,7 +189,7 @@ impl Blocks {
     }
 }
 
-/// How blocks go one by one.
+/// How blocks are transferred one by one.
 fn how(backend: Option<Backend>, why: &Refusal) -> String {
     match backend {
         Some(Backend::Buffered) => format!("copied by the CPU: {}", why.reason),
@@ -198,16 +198,16 @@ fn how(backend: Option<Backend>, why: &Refusal) -> String {
     }
 }
 
-/// Writes blocks one behind the other.
+/// Writes blocks to a file, one after the other.
 ///
-/// At every moment, even if the process is killed, the file has the first part of what was
-/// captured and nothing else: a block is begun when the one before is written, and the file grows
-/// with that. Room on the disk is made ahead of it, so that the file lies in few pieces.
+/// At any time, even if the process is killed, the file holds the first part of the captured data
+/// and nothing else: a block is written only after the one before it, and the file grows with it.
+/// Disk space is allocated ahead, to keep the file in few extents.
 #[derive(Debug)]
 pub struct FileSink(Blocks);
 
 impl FileSink {
-    /// Creates the file; one that is there is emptied. Block devices are written from their start.
+    /// Creates the file, truncating an existing one. Block devices are written from their start.
     ///
     /// # Errors
     ///
@@ -216,7 +216,7 @@ impl FileSink {
         Ok(Self(Blocks::new(File::create(path)?, Direction::Save)))
     }
 
-    /// Makes room for all that is known to come.
+    /// Allocates space for all expected data.
     fn reserve(&self, bytes: u64) -> Result<()> {
         let file = &self.0.file;
         let reserved = file.check_size(bytes).and_then(|()| {
@@ -227,7 +227,7 @@ impl FileSink {
             Err(errno) if matches!(errno.raw(), libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
                 Err(failed(&self.0.name(), format!("make room for {bytes} bytes"), errno))
             }
-            // Not every file system can.
+            // Not every file system supports this.
             _ => Ok(()),
         }
     }
@@ -273,9 +273,9 @@ impl Sink for FileSink {
         let file = &self.0.file;
         let call = |what, errno| failed(&self.0.name(), what, errno);
         if !file.is_device() {
-            // Of a block that failed there may be a part, and behind the end there is room.
+            // Removes a partly written failed block, and the space allocated beyond the end.
             rustix::fs::ftruncate(file.fd(), self.0.taken)
-                .map_err(|errno| call("cut it to its length", errno))?;
+                .map_err(|errno| call("truncate it to its length", errno))?;
         }
         rustix::fs::fsync(file.fd()).map_err(|errno| call("make it durable", errno))?;
         if !file.is_device() {
@@ -285,7 +285,7 @@ impl Sink for FileSink {
     }
 }
 
-/// Makes the name of a new file durable, where that can be done.
+/// Makes the name of a new file durable, where possible.
 fn sync_folder(path: &Path) {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
@@ -296,7 +296,7 @@ fn sync_folder(path: &Path) {
     }
 }
 
-/// Reads blocks one behind the other, as many at once as there are.
+/// Reads blocks from a file in order, as many at once as are queued.
 #[derive(Debug)]
 pub struct FileSource {
     blocks: Blocks,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `read()` and `write()` on a device that takes no dma-bufs: the CPU copies every byte.
+//! `read()` and `write()` on a device that does not support dma-bufs: the CPU copies every byte.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,7 +25,7 @@ pub(super) struct Fileio {
     ring: Arc<Ring>,
     mappings: Vec<Mapping>,
     queued: VecDeque<Claim>,
-    /// Bytes of the first block that were copied.
+    /// Bytes copied of the first block.
     done: u64,
 }
 
@@ -53,7 +53,7 @@ impl Fileio {
     pub(super) fn how(&self) -> String {
         let name = &self.name;
         let why = Errno::from(self.why);
-        format!("IIO, copied by the CPU: {name} takes no dma-bufs ({why})")
+        format!("IIO, copied by the CPU: {name} does not support dma-bufs ({why})")
     }
 
     pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {
@@ -70,18 +70,19 @@ impl Fileio {
         Some(Wait::ready(self.fd.as_fd()))
     }
 
-    /// Reads into the first block what there is. Returns the block if it is full then.
+    /// Reads available data into the first block. Returns the block once it is full.
     pub(super) fn read(&mut self) -> Result<Option<Filled>> {
         self.copy("read", Access::Write, Mapping::receive)
     }
 
-    /// Writes of the first block what there is room for. Returns the block if that was all.
+    /// Writes as much of the first block as the device accepts. Returns the block once all is
+    /// written.
     pub(super) fn write(&mut self) -> Result<Option<Filled>> {
         self.copy("write", Access::Read, Mapping::give)
     }
 
-    /// After the device has stopped: keeps of the first block the frames that were read, and
-    /// forgets the others.
+    /// After the device has stopped: keeps the whole frames in the first block and drops the other
+    /// blocks.
     pub(super) fn keep_read(&mut self, frame: u64) {
         let bytes = self.done / frame * frame;
         self.queued.truncate(usize::from(bytes > 0));
@@ -99,11 +100,11 @@ impl Fileio {
     ) -> Result<Option<Filled>> {
         let Some(&claim) = self.queued.front() else { return Ok(None) };
         if self.done == claim.bytes() {
-            // What was read until the device was stopped.
+            // What was read until the device stopped.
             self.done = 0;
             return Ok(self.queued.pop_front().map(Claim::filled));
         }
-        // The claim is in the block, all of which is mapped.
+        // The claim is in the block, and the whole block is mapped.
         let left = claim.bytes() - self.done;
         let mapping = &self.mappings[claim.block()];
         let block = self.ring.block(claim.block());
@@ -140,7 +141,7 @@ mod tests {
 
     use crate::Error as StreamError;
 
-    /// A device that is one end of a pair, and the other end.
+    /// A device that is one end of a socket pair, and the other end.
     fn device(ring: &Arc<Ring>) -> (Fileio, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let device = Fileio::new("device", ours.as_fd(), ring, Os::NOTTY).expect("a device");

@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keeps account of what is missing, and where.
+//! Keeps account of lost samples and their positions.
 //!
-//! A device fills one block after the other. It loses frames when it has none to fill, between the
-//! last block and the one that is queued next, and that is a place known exactly. How many it says,
-//! if at all, in a counter, and a reading of that may cover more than one such place.
+//! A device fills one block after the other. If it has none, it loses frames between the last block
+//! and the next one queued, which is an exact position. The number of lost frames comes from a
+//! counter of the device, if it has one. A reading of the counter may cover more than one such
+//! position.
 
-/// Samples that are missing.
+/// Lost samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Gap {
-    /// How many bytes the sink had before it, at least.
+    /// Minimum offset in the sink's data, in bytes.
     pub at: u64,
-    /// How many bytes the sink had before it, at most: the same as `at` unless frames were lost in
-    /// more than one place between two looks at the device's counter.
+    /// Maximum offset in the sink's data, in bytes: equal to `at`, unless frames were lost at more
+    /// than one position between two readings of the device's counter.
     pub to: u64,
-    /// How many frames are missing; `None` if the device does not say.
+    /// Number of lost frames; `None` if the device does not report it.
     pub frames: Option<u64>,
 }
 
-/// What was lost, by the place in what the source was asked for.
+/// Losses by their position in the bytes requested from the source.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     frame: u64,
-    /// Bytes that the source was asked for.
+    /// Bytes requested from the source.
     queued: u64,
-    /// Bytes that came back from it.
+    /// Bytes returned by the source.
     taken: u64,
-    /// What the device's counter said last.
+    /// Last reading of the device's counter.
     told: u64,
-    /// Where the device was by then, at least.
+    /// Minimum position of the device at that reading.
     since: u64,
-    /// The first and the last place since then where it had no block.
+    /// The first and last position since then at which it had no block.
     dry: Option<(u64, u64)>,
     losses: Vec<Gap>,
-    /// Start and length of what came back and was dropped.
+    /// Start and length of returned data that was dropped.
     drops: Vec<(u64, u64)>,
 }
 
@@ -42,7 +43,7 @@ impl Ledger {
         Self { frame: frame.max(1), ..Self::default() }
     }
 
-    /// A block was queued, to a source that may have had none.
+    /// Records that a block was queued, to a source that may have had none.
     pub(super) fn queued(&mut self, bytes: u64, was_dry: bool) {
         if was_dry {
             self.was_dry();
@@ -55,9 +56,9 @@ impl Ledger {
         self.dry = Some((first, self.queued));
     }
 
-    /// Takes note of the device's counter. `dry`: it has no block at this moment. `last`: it will
-    /// get none any more, so what it loses from here on is not missing. Returns whether it counts
-    /// and has lost nothing.
+    /// Records a reading of the device's counter. `dry`: the device has no block at the moment.
+    /// `last`: it will get no more blocks, so losses from here on do not count. Returns whether the
+    /// device counts and has lost nothing.
     pub(super) fn reading(&mut self, lost: Option<u64>, dry: bool, last: bool) -> bool {
         let resolved = self.dry;
         if dry {
@@ -67,7 +68,7 @@ impl Ledger {
         match (lost, self.dry, resolved) {
             _ if nothing => {}
             (Some(lost), place, _) => {
-                // With blocks to fill all the time, it lost them on its own.
+                // It always had blocks to fill, so the loss is its own.
                 let (at, to) = place.unwrap_or((self.since, self.queued));
                 if !(last && at == self.queued) {
                     self.losses.push(Gap { at, to, frames: Some(lost - self.told) });
@@ -84,13 +85,13 @@ impl Ledger {
         nothing
     }
 
-    /// A block came back. Returns where it began.
+    /// Records that a block came back. Returns its start.
     pub(super) fn taken(&mut self, bytes: u64) -> u64 {
         self.taken += bytes;
         self.taken - bytes
     }
 
-    /// A block that came back is not passed on.
+    /// Records that a returned block is not passed on.
     pub(super) fn dropped(&mut self, start: u64, bytes: u64) {
         match self.drops.last_mut() {
             Some((at, length)) if *at + *length == start => *length += bytes,
@@ -98,14 +99,14 @@ impl Ledger {
         }
     }
 
-    /// Frames that are missing so far, and in how many places.
+    /// Total lost frames, and at how many positions.
     pub(super) fn totals(&self) -> (u64, usize) {
         let lost: u64 = self.losses.iter().filter_map(|gap| gap.frames).sum();
         let dropped: u64 = self.drops.iter().map(|(_, bytes)| bytes / self.frame).sum();
         (lost + dropped, self.losses.len() + self.drops.len())
     }
 
-    /// The gaps in what the sink got, `bytes` in all.
+    /// The gaps in the sink's data, `bytes` in all.
     pub(super) fn gaps(&self, bytes: u64) -> Vec<Gap> {
         let passed_on = |place: u64| {
             let dropped: u64 = self
@@ -131,7 +132,7 @@ impl Ledger {
         let mut gaps: Vec<Gap> = Vec::new();
         for gap in all {
             match gaps.last_mut() {
-                // What touches cannot be told apart.
+                // Gaps that touch cannot be told apart.
                 Some(last) if gap.at <= last.to => {
                     last.to = last.to.max(gap.to);
                     last.frames = last.frames.zip(gap.frames).map(|(a, b)| a + b);
@@ -151,7 +152,7 @@ mod tests {
         Gap { at, to, frames: frames.into() }
     }
 
-    /// A source that was asked for four blocks of 80 bytes, ten frames each.
+    /// A source of which four blocks of 80 bytes, ten frames each, were requested.
     fn four() -> Ledger {
         let mut ledger = Ledger::new(8);
         for _ in 0..4 {

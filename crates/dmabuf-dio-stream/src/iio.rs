@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks into which an IIO device puts samples, and of which it puts them out.
+//! Blocks that an IIO device fills with samples, or outputs.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,12 +19,12 @@ use crate::wait::Wait;
 use crate::{Filled, Sink, Source, failed};
 use dmabuf_dio::DmaBuf;
 
-/// Bytes that are copied at a time, at most.
+/// Maximum bytes copied at a time.
 const COPIED: u64 = 256 << 10;
-/// How often it is looked whether a device still runs.
+/// How often to check that a device is still running.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A buffer of a device. Closing it lets go of every block.
+/// A buffer of a device. Closing it releases every block.
 #[derive(Debug)]
 struct Buffer {
     device: Device,
@@ -32,9 +32,9 @@ struct Buffer {
     frame: u64,
     fd: OwnedFd,
     running: bool,
-    /// Something was queued that the kernel would keep if the device were not started and stopped.
+    /// Something was queued that the kernel keeps unless the device is started and stopped.
     kept: Cell<bool>,
-    /// What the kernel says of `running`.
+    /// The kernel's state for `running`.
     enabled: Counter,
     looked: Cell<Instant>,
 }
@@ -43,7 +43,7 @@ impl Buffer {
     fn open(device: Device, number: u32, channels: &[Channel], output: bool) -> Result<Self> {
         let failed = |call: &str, errno: Os| failed(device.name(), call, errno);
         if device.is_output(number) != output {
-            let call = if output { "put samples out" } else { "take samples in" };
+            let call = if output { "output samples" } else { "capture samples" };
             return Err(failed(call, Os::OPNOTSUPP));
         }
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
@@ -51,7 +51,7 @@ impl Buffer {
             .map_err(|errno| failed("open", errno))?;
         let fd = iio::get_fd(node.as_fd(), number as i32)
             .map_err(|errno| failed("open the buffer", errno))?;
-        // The buffer is ours by now, but whoever had it last may have been killed: then it runs.
+        // The buffer is ours now, but its last owner may have been killed: then it still runs.
         let enable = format!("buffer{number}/enable");
         if device.read(&enable)? == "1" {
             device.write(&enable, "0")?;
@@ -76,8 +76,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// Fails if the device is gone, or somebody has stopped it: a block that is queued from then on
-    /// never comes back. Looks not each time.
+    /// Fails if the device is gone or was stopped: a block queued after that never comes back. Not
+    /// every call checks.
     fn check(&self) -> Result<()> {
         if self.looked.get().elapsed() >= LOOK {
             self.looked.set(Instant::now());
@@ -88,10 +88,10 @@ impl Buffer {
         Ok(())
     }
 
-    /// Stops a device, unless there is none any more.
+    /// Stops the device, unless it is gone.
     fn disable(&mut self) -> Result<()> {
         if self.kept.take() && !self.running {
-            // Somebody else would get our blocks.
+            // Otherwise the next user would get our blocks.
             self.enable(true)?;
         }
         match self.enable(false) {
@@ -105,11 +105,11 @@ impl Buffer {
         }
     }
 
-    /// How many frames the kernel's two buffers for `read()` and `write()` should have, for blocks
-    /// of `bytes`. What is in one that is not full nobody gets.
+    /// Sets the number of frames of the kernel's two buffers for `read()` and `write()`, for blocks
+    /// of `bytes`. Samples in a partly filled kernel buffer are lost.
     fn set_length(&self, bytes: u64) {
         let frames = (2 * bytes.min(COPIED) / self.frame).max(2);
-        // A device that has another idea of it keeps that.
+        // A device that rejects the length keeps its own.
         let _ = self.device.write(&format!("buffer{}/length", self.number), &frames.to_string());
     }
 }
@@ -136,27 +136,28 @@ impl Port for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // There is nobody to tell; the descriptor that is closed next does the rest.
+        // Errors cannot be reported here; closing the descriptor does the rest.
         let _ = self.disable();
     }
 }
 
-/// How the samples get from the device into a block or back.
+/// How samples get from the device into a block, or back.
 #[derive(Debug)]
 struct Blocks {
     fenced: Fenced<Buffer>,
-    /// For a device that takes no dma-bufs.
+    /// For a device that does not support dma-bufs.
     fileio: Option<Fileio>,
-    /// Bytes that a block has to be a multiple of, frames and what the device's DMA wants.
+    /// A block's size has to be a multiple of this, in bytes: of the frame and the device's DMA
+    /// alignment.
     align: u64,
 }
 
 impl Blocks {
-    /// Attaches the blocks, or gets ready to copy.
+    /// Attaches the blocks, or prepares to copy.
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
         match self.fenced.attach(ring) {
             Ok(()) => self.check_align(ring),
-            // Not for this buffer; not in this kernel.
+            // Not supported by this buffer, or by this kernel.
             Err(errno @ (Os::PERM | Os::NOTTY)) => {
                 let buffer = &self.fenced.port;
                 buffer.set_length(ring.size());
@@ -173,7 +174,7 @@ impl Blocks {
         let device = buffer.device.length_align(buffer.number);
         self.align = buffer.frame * device / gcd(buffer.frame, device);
         if ring.size() % self.align != 0 {
-            let call = format!("use blocks of other than multiples of {} bytes", self.align);
+            let call = format!("use blocks that are not multiples of {} bytes", self.align);
             return Err(failed(buffer.device.name(), call, Os::INVAL));
         }
         Ok(())
@@ -201,8 +202,8 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
 
 /// Samples of an ADC.
 ///
-/// The device moves them into the blocks by itself. One that takes no dma-bufs, or a kernel before
-/// 6.11, is read with `read()` instead, and [`how`](Source::how) says so.
+/// The device writes them into the blocks by DMA. A device that does not support dma-bufs, or a
+/// kernel before 6.11, is read with `read()` instead; [`how`](Source::how) says so.
 #[derive(Debug)]
 pub struct IioSource {
     blocks: Blocks,
@@ -210,15 +211,14 @@ pub struct IioSource {
 }
 
 impl IioSource {
-    /// Opens a buffer of a device, for samples of these channels.
+    /// Opens buffer `number` of a device, for samples of these channels.
     ///
-    /// A device may say in an attribute `lost_frames` how many frames it has lost since it was
-    /// started.
+    /// A device may report the frames lost since its start in an attribute `lost_frames`.
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`]: `EACCES`, `EBUSY` if somebody else has it, `EOPNOTSUPP` if samples go the
-    /// other way, `EINVAL` if there is no channel.
+    /// [`Error::Stream`]: `EACCES`, `EBUSY` if the buffer is in use, `EOPNOTSUPP` if it is an
+    /// output, `EINVAL` if there is no channel.
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
         let counter = device.counter("lost_frames");
         let fenced = Fenced::filling(Buffer::open(device, number, channels, false)?);
@@ -270,7 +270,7 @@ impl Source for IioSource {
         self.blocks.len()
     }
 
-    /// With `read()` the kernel has buffers of its own: when those are full is not to be seen.
+    /// With `read()` the kernel has its own buffers, and whether they are full is not visible.
     fn is_dry(&self) -> Result<bool> {
         if self.blocks.fileio.is_some() { Ok(false) } else { self.blocks.fenced.is_idle() }
     }
@@ -293,18 +293,18 @@ impl Source for IioSource {
     }
 }
 
-/// Puts samples out on a DAC.
+/// Outputs samples on a DAC.
 #[derive(Debug)]
 pub struct IioSink {
     blocks: Blocks,
 }
 
 impl IioSink {
-    /// Opens a buffer of a device, for samples of these channels.
+    /// Opens buffer `number` of a device, for samples of these channels.
     ///
     /// # Errors
     ///
-    /// As for [`IioSource::open`].
+    /// As for [`IioSource::open`], with `EOPNOTSUPP` if the buffer is an input.
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
         let fenced = Fenced::emptying(Buffer::open(device, number, channels, true)?);
         Ok(Self { blocks: Blocks { fenced, fileio: None, align: 1 } })
@@ -330,14 +330,14 @@ impl Sink for IioSink {
                 let name = self.blocks.fenced.port.name();
                 if filled.bytes % self.blocks.align != 0 {
                     let call =
-                        format!("put out a length that is no multiple of {}", self.blocks.align);
+                        format!("output a length that is not a multiple of {}", self.blocks.align);
                     return Err(failed(name, call, Os::INVAL));
                 }
                 self.blocks.fenced.queue(filled)?;
             }
             Some(fileio) => fileio.queue(filled)?,
         }
-        // With the first block in it there is something to put out.
+        // With the first block queued there is something to output.
         self.blocks.fenced.port.enable(true)
     }
 
@@ -365,7 +365,8 @@ impl Sink for IioSink {
     }
 }
 
-/// A DAC that puts the same samples out over and over, without anybody's help, until this ends.
+/// A DAC that outputs the same samples repeatedly, without CPU involvement, until this is dropped
+/// or stopped.
 #[derive(Debug)]
 pub struct Repeat {
     buffer: Buffer,
@@ -373,13 +374,14 @@ pub struct Repeat {
 }
 
 impl Repeat {
-    /// Starts with the first `bytes` bytes of a dma-buf, whole frames.
+    /// Starts with the first `bytes` bytes of a dma-buf, which must be whole frames.
     ///
     /// # Errors
     ///
-    /// As for [`IioSink::open`]; [`Error::Stream`] with `EPERM` or `ENOTTY` for a device that takes
-    /// no dma-bufs; [`Setting`](dmabuf_dio::Error::Setting) for a length that is no multiple of a frame's, and
-    /// [`RangeBeyondBuffer`](dmabuf_dio::Error::RangeBeyondBuffer) for more than the buffer has.
+    /// As for [`IioSink::open`]; [`Error::Stream`] with `EPERM` or `ENOTTY` if the device does not
+    /// support dma-bufs; [`Setting`](dmabuf_dio::Error::Setting) for a length that is not a
+    /// multiple of the frame; [`RangeBeyondBuffer`](dmabuf_dio::Error::RangeBeyondBuffer) if the
+    /// buffer is shorter.
     pub fn start(
         device: Device,
         number: u32,
@@ -389,7 +391,7 @@ impl Repeat {
     ) -> Result<Self> {
         let mut buffer = Buffer::open(device, number, channels, true)?;
         if bytes == 0 || bytes % buffer.frame != 0 {
-            let need = "a multiple of the bytes of a frame";
+            let need = "a multiple of the frame size";
             return Err(dmabuf_dio::Error::Setting { name: "bytes", value: bytes, need }.into());
         }
         block.check_range(0, bytes)?;
@@ -404,7 +406,7 @@ impl Repeat {
         Ok(Self { buffer, block })
     }
 
-    /// Ends it.
+    /// Stops the output and returns the buffer.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests on a file by blocks whose pages are lent.
+//! Requests between a file and blocks whose pages are lent.
 
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
@@ -17,20 +17,20 @@ use crate::wait::{TICK, Wait, wait_for_any};
 /// The number in the ring of the file that is not open with `O_DIRECT`.
 const BUFFERED: u32 = 1;
 
-/// The user data of the request that makes room.
+/// The user data of the request that allocates space.
 const ROOM: u64 = u64::MAX;
 
-/// Blocks smaller than this go through the page cache. To append so little with `O_DIRECT` costs more
-/// than to copy it: each time the file system writes down the new length (docs/performance.md).
+/// Blocks smaller than this go through the page cache. Appending so little with `O_DIRECT` costs
+/// more than copying it: the file system writes the new length each time (docs/performance.md).
 const SMALL: u64 = 128 << 10;
 
-/// A block on its way.
+/// A block in transfer.
 #[derive(Debug)]
 pub(super) struct Queued {
     pub(super) claim: Claim,
-    /// Where in the file it begins.
+    /// Offset of its start in the file.
     pub(super) offset: u64,
-    /// Bytes of it that were moved: more than there are, if the disk has read whole blocks.
+    /// Bytes moved; more than the block has, if the disk has read whole blocks.
     pub(super) done: u64,
     /// Whether the request for it was made with `O_DIRECT`.
     pub(super) direct: bool,
@@ -41,7 +41,7 @@ impl Queued {
         self.done >= self.claim.bytes()
     }
 
-    /// Of its bytes the next that are not moved yet.
+    /// The next span that is not moved yet.
     fn next(&self, length: u64) -> Span {
         Span { buffer: self.claim.block() as u16, offset: self.done, len: length as u32 }
     }
@@ -59,17 +59,17 @@ pub(super) struct Lent {
     file: Arc<File>,
     direct: bool,
     why_buffered: Option<String>,
-    /// What requests are multiples of, in bytes.
+    /// Requests are multiples of this, in bytes.
     unit: u64,
     room: Room,
 }
 
-/// Room on the disk that is made ahead of what is written.
+/// Disk space that is allocated ahead of the written data.
 #[derive(Debug, Default)]
 struct Room {
-    /// Up to where there is some.
+    /// End of the allocated space.
     end: u64,
-    /// How much is made at a time; 0: none.
+    /// Bytes allocated at a time; 0: none.
     step: u64,
     pending: bool,
 }
@@ -89,7 +89,8 @@ impl Lent {
             direct = false;
         }
         if direct && direction == Direction::Save && size < SMALL {
-            why_buffered = Some(format!("blocks of less than {SMALL} bytes are written faster so"));
+            why_buffered =
+                Some(format!("blocks of less than {SMALL} bytes are written faster this way"));
             direct = false;
         }
         if !direct {
@@ -108,12 +109,12 @@ impl Lent {
         }
     }
 
-    /// Has room made in steps, from where there is some already.
+    /// Enables allocation in steps, starting where space is already allocated.
     pub(super) fn make_room(&mut self, end: u64, step: u64) {
         self.room = Room { end, step, pending: false };
     }
 
-    /// Reads what is missing of a block, rounded up to what the disk reads.
+    /// Reads the missing part of a block, rounded up to the disk's blocks.
     pub(super) fn read(&mut self, part: &mut Queued) -> Result<()> {
         part.direct = self.direct;
         let to = part.next(part.left().next_multiple_of(self.unit));
@@ -122,9 +123,9 @@ impl Lent {
         self.submit()
     }
 
-    /// Writes what is missing of some blocks, each when the one before is written and not at all
-    /// if it is not: what is in the file is never behind a hole. Does nothing while requests are
-    /// on their way.
+    /// Writes the missing parts of some blocks. Each write starts only if the one before has
+    /// succeeded, so the written part of the file never has a hole. Does nothing while requests are
+    /// in flight.
     pub(super) fn write(&mut self, parts: &mut dyn Iterator<Item = &mut Queued>) -> Result<()> {
         if self.ring.in_flight() > 0 {
             return Ok(());
@@ -140,7 +141,7 @@ impl Lent {
                 end = part.offset + part.done + whole;
             }
             if whole < part.left() {
-                // Less than a block of the disk, at the end of all: when the rest is there.
+                // A partial disk block at the very end is written when the rest is there.
                 if chain.is_empty() {
                     self.write_rest(part)?;
                 }
@@ -156,7 +157,7 @@ impl Lent {
         self.submit()
     }
 
-    /// Writes what is less than a block of the disk, through the page cache.
+    /// Writes a partial disk block, through the page cache.
     fn write_rest(&self, part: &mut Queued) -> Result<()> {
         let view = self.blocks.block(part.claim.block()).map()?;
         let mut rest = vec![0; part.left() as usize];
@@ -169,7 +170,7 @@ impl Lent {
         Ok(())
     }
 
-    /// Makes room in time: half a step before it is needed.
+    /// Allocates space in time: half a step before it is needed.
     fn grow(&mut self, end: u64) -> Result<()> {
         let Room { end: room, step, pending } = self.room;
         if step == 0 || pending || end + step / 2 < room {
@@ -180,8 +181,8 @@ impl Lent {
         self.push(Operation::MakeRoom { position: start, length: step }, ROOM, false)
     }
 
-    /// Enters what became of a request into the part that it was for. An error says what could not
-    /// be done, and why if nothing was moved.
+    /// Records the result of a request in the part that it was for. In an error, `call` says what
+    /// failed, and `nothing` is the error number if 0 bytes were moved.
     pub(super) fn completed(
         &mut self,
         completion: Completion,
@@ -189,8 +190,8 @@ impl Lent {
         (call, nothing): (&str, Os),
     ) -> Result<()> {
         if completion.user_data() == ROOM {
-            // Without room the write will fail, and say why. Where there is none to be made, fewer
-            // requests are.
+            // Without space the write will fail and say why. If space cannot be allocated, it is no
+            // longer requested.
             self.room.pending = false;
             if completion.result().is_err() {
                 self.room.step = 0;
@@ -204,7 +205,7 @@ impl Lent {
                 part.done += moved;
                 Ok(())
             }
-            // To be made again: one before it in a chain was short, say.
+            // Retried: for example, if one before it in a chain was short.
             Err(errno) => match errno.raw() {
                 libc::ECANCELED | libc::EAGAIN | libc::EINTR => Ok(()),
                 // Others may have been refused in the same way before.
@@ -215,7 +216,7 @@ impl Lent {
         }
     }
 
-    /// Once it turns out that the file system does not do what it says.
+    /// Used if the file system refuses the direct I/O that it advertises.
     fn go_buffered(&mut self) -> Result<()> {
         let set = self.ring.set_file(BUFFERED, self.file.buffered()?);
         set.map_err(|errno| self.failed("use", errno))?;
@@ -225,8 +226,8 @@ impl Lent {
         Ok(())
     }
 
-    /// Waits for what is on its way, without looking at what becomes of it. What could not be
-    /// submitted never comes back.
+    /// Waits for the requests in flight, ignoring their results. What could not be submitted never
+    /// comes back.
     pub(super) fn settle(&mut self) {
         while self.ring.in_flight() > self.ring.unsent() {
             let _ = wait_for_any(vec![Wait::readable(self.ring.as_fd())], TICK);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Streams: blocks of samples that go from a source to a sink, with no copy by the CPU.
+//! Streams of sample blocks from a source to a sink, without CPU copies.
 //!
-//! A [`Ring`] has a few dma-bufs. A [`Source`] fills them, a [`Sink`] empties them, and
-//! [`Stream::run`] passes them on, until enough has gone through or somebody stops it. What could
-//! not be passed on is counted, and every gap is told with its place.
+//! A [`Ring`] holds a few dma-bufs. A [`Source`] fills them, a [`Sink`] empties them, and
+//! [`Stream::run`] passes them on until a limit is reached or it is cancelled. Lost data is
+//! counted, and the position of every gap is reported.
 //!
 //! | | source | sink |
 //! |---|---|---|
@@ -61,73 +61,73 @@ pub use socket::SocketSink;
 pub use usb::{Function, UsbSink, UsbSource};
 pub use wait::Wait;
 
-/// A block that has something in it.
+/// A filled block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filled {
-    /// Its number in the ring.
+    /// Index of the block in the ring.
     pub block: usize,
-    /// How many bytes from its start, at least 1 and at most the ring's [`size`](Ring::size).
+    /// Number of bytes at its start: at least 1, at most the ring's [`size`](Ring::size).
     pub bytes: u64,
 }
 
 /// Fills blocks, in the order in which they were queued.
 pub trait Source {
-    /// Bytes of a frame: blocks are filled with whole ones.
+    /// Bytes per frame: blocks are filled with whole frames.
     fn frame(&self) -> u64;
 
-    /// The way the bytes take into a block, for people; known once a ring is attached.
+    /// How data gets into a block, for people; known once a ring is attached.
     fn how(&self) -> String;
 
-    /// Makes the blocks of a ring known, before any is queued.
+    /// Attaches the blocks of a ring, before any is queued.
     ///
     /// # Errors
     ///
     /// [`Error::Stream`] if they cannot be used.
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()>;
 
-    /// Lets samples flow.
+    /// Starts the flow of samples.
     ///
     /// # Errors
     ///
     /// [`Error::Stream`].
     fn start(&mut self) -> Result<()>;
 
-    /// Queues a block, to be filled with `bytes` bytes: fewer come back only of one that was being
-    /// filled when the source was stopped. Does not block. Returns whether the source
-    /// was losing frames for want of a block, or may have been.
+    /// Queues block number `block`, to be filled with `bytes` bytes. Only the block being filled
+    /// when the source is stopped may come back with fewer. Does not block. Returns whether the
+    /// source lost frames, or may have, because it had no block.
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`]. [`RangeBeyondBuffer`](dmabuf_dio::Error::RangeBeyondBuffer) for more bytes than the ring's
-    /// [`size`](Ring::size) and [`Setting`](dmabuf_dio::Error::Setting) for none, or a block that it has not: nothing is
-    /// queued then.
+    /// [`Error::Stream`]. [`RangeBeyondBuffer`](dmabuf_dio::Error::RangeBeyondBuffer) for more
+    /// bytes than the ring's [`size`](Ring::size), and [`Setting`](dmabuf_dio::Error::Setting) for
+    /// 0 bytes or a block that does not exist: nothing is queued then.
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool>;
 
-    /// The block that was queued first, if it is full.
+    /// The block that was queued first, if it is full. Does not block.
     ///
     /// # Errors
     ///
     /// [`Error::Stream`], with `ENODEV` if the device is gone.
     fn take(&mut self) -> Result<Option<Filled>>;
 
-    /// What to poll for until [`take`](Self::take) may have something; `None` if nothing is queued.
+    /// What to poll until [`take`](Self::take) may return a block; `None` if nothing is queued.
     fn ready(&self) -> Option<Wait<'_>>;
 
-    /// How many blocks are queued.
+    /// Number of queued blocks.
     fn queued(&self) -> usize;
 
-    /// How many bytes it has; `None` if it goes on for ever.
+    /// Length of the source's data in bytes; `None` if it is unlimited.
     fn len(&self) -> Option<u64> {
         None
     }
 
-    /// Whether it has nothing.
+    /// Whether the source has no data.
     fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
 
-    /// Whether frames are being lost at this moment for want of a block: every one that is queued
-    /// is full. Never so for what waits until there is one.
+    /// Whether frames are being lost at the moment because every queued block is full. Always
+    /// `false` for a source that waits for a block.
     ///
     /// # Errors
     ///
@@ -136,12 +136,13 @@ pub trait Source {
         Ok(false)
     }
 
-    /// Whether the source can tell when it loses frames, known once a ring is attached.
+    /// Whether the source can detect lost frames; known once a ring is attached.
     fn tells_losses(&self) -> bool {
         true
     }
 
-    /// Frames that the source says it has lost since it was started; `None` if it does not say.
+    /// Frames that the source reports as lost since it was started; `None` if it does not report
+    /// them.
     ///
     /// # Errors
     ///
@@ -150,8 +151,8 @@ pub trait Source {
         Ok(Some(0))
     }
 
-    /// Stops the samples. What is full by then can still be taken; of what else is queued nothing
-    /// comes back.
+    /// Stops the flow of samples. Full blocks can still be taken; the other queued blocks do not
+    /// come back.
     ///
     /// # Errors
     ///
@@ -161,38 +162,39 @@ pub trait Source {
 
 /// Empties blocks, in the order in which they were queued.
 pub trait Sink {
-    /// The way the bytes take out of a block, for people; known once a ring is attached.
+    /// How data gets out of a block, for people; known once a ring is attached.
     fn how(&self) -> String;
 
-    /// Makes the blocks of a ring known, before any is queued. `expected` is how many bytes will
-    /// come, if that is known.
+    /// Attaches the blocks of a ring, before any is queued. `expected` is the number of bytes to
+    /// come, if known.
     ///
     /// # Errors
     ///
     /// [`Error::Stream`] if they cannot be used: `ENOSPC` if there is no room for `expected` bytes.
     fn attach(&mut self, ring: &Arc<Ring>, expected: Option<u64>) -> Result<()>;
 
-    /// Queues a block, whose content goes behind that of those before. Does not block.
+    /// Queues a block, whose data goes after that of the blocks before. Does not block.
     ///
     /// # Errors
     ///
     /// As for [`Source::queue`].
     fn queue(&mut self, filled: Filled) -> Result<()>;
 
-    /// The block that was queued first, if all of it is where it belongs.
+    /// The block that was queued first, once all of its data has been delivered. Does not block.
     ///
     /// # Errors
     ///
     /// [`Error::Stream`]: `ENOSPC` if there is no room for it.
     fn take(&mut self) -> Result<Option<Filled>>;
 
-    /// What to poll for until [`take`](Self::take) may have something; `None` if nothing is queued.
+    /// What to poll until [`take`](Self::take) may return a block; `None` if nothing is queued.
     fn ready(&self) -> Option<Wait<'_>>;
 
-    /// How many blocks are queued.
+    /// Number of queued blocks.
     fn queued(&self) -> usize;
 
-    /// Makes what was taken durable, where that means something. Called once, also after an error.
+    /// Makes the taken blocks' data durable, if the sink supports that. Called once, even after an
+    /// error.
     ///
     /// # Errors
     ///
@@ -200,12 +202,12 @@ pub trait Sink {
     fn finish(&mut self) -> Result<()>;
 }
 
-/// The error of a call.
+/// The error of a failed call.
 fn failed(who: &str, call: impl Into<String>, errno: impl Into<dmabuf_dio::Errno>) -> Error {
     Error::Stream { device: who.into(), call: call.into(), errno: errno.into() }
 }
 
-/// The ring that a block was queued of: to queue before attaching is an error of the caller.
+/// The ring of a queued block. Queueing before attaching is a caller error.
 fn attached<'r>(ring: Option<&'r Arc<Ring>>, who: &str) -> Result<&'r Arc<Ring>> {
     ring.ok_or_else(|| failed(who, "use its blocks before they are attached", Os::INVAL))
 }
@@ -220,7 +222,7 @@ mod tests {
 
     const SIZE: u64 = 5000;
 
-    /// What is queued and not in a block.
+    /// Claims that are not in a block.
     const BAD: [Filled; 5] = [
         Filled { block: 0, bytes: SIZE + 1 },
         Filled { block: 1, bytes: 1 << 30 },
@@ -246,7 +248,7 @@ mod tests {
         assert!(good, "{result:?}");
     }
 
-    /// Both blocks go through, and of each what is asked for.
+    /// Both blocks go through, with the requested bytes of each.
     fn empties(sink: &mut dyn Sink) {
         let ring = ring();
         let early = sink.queue(Filled { block: 0, bytes: 1 });

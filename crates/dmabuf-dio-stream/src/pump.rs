@@ -14,72 +14,72 @@ use crate::wait::{TICK, Wait, wait_for_any};
 use crate::{Sink, Source, failed};
 use dmabuf_dio::CancelToken;
 
-/// How long a sink may take for a block after a stream was cancelled.
+/// How long a sink may take for a block after the stream was cancelled.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often the device's counter of losses is looked at if it always has a block.
+/// How often the device's loss counter is read while it always has a block.
 const COUNT: Duration = Duration::from_millis(10);
 
 /// What to do if the sink is slower than the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum Overrun {
-    /// Wait for it: a device loses samples meanwhile, a file does not.
+    /// Wait for the sink. Meanwhile a device loses samples; a file does not.
     #[default]
     Block,
-    /// Drop the newest full block when the source has but one left. Needs a ring of two at least.
+    /// Drop the newest full block when the source has only one left. Needs a ring of at least two.
     Drop,
     /// End the stream at the first loss.
     Fail,
 }
 
-/// What went through.
+/// The result of a stream.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Summary {
-    /// The way from the source into the blocks.
+    /// How data got from the source into the blocks.
     pub source: String,
-    /// The way from the blocks to the sink.
+    /// How data got from the blocks to the sink.
     pub sink: String,
-    /// Bytes that the sink has, where they belong.
+    /// Bytes delivered to the sink.
     pub bytes: u64,
-    /// Frames that are missing, as far as is known.
+    /// Number of lost frames, as far as known.
     pub lost_frames: u64,
-    /// Where they are missing.
+    /// Where frames were lost.
     pub gaps: Vec<Gap>,
-    /// Whether the source can tell when it loses frames. If not, there may be gaps besides.
+    /// Whether the source can detect lost frames. If not, there may be further gaps.
     pub loss_known: bool,
-    /// From the start of the source to the end, in seconds.
+    /// Seconds from the start of the source to the end.
     pub seconds: f64,
-    /// CPU time of all threads of this process meanwhile, in seconds.
+    /// CPU time of all threads of this process during that time, in seconds.
     pub cpu_seconds: f64,
 }
 
-/// How far a stream is.
+/// The progress of a stream.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct State {
-    /// Bytes that the sink has.
+    /// Bytes delivered to the sink.
     pub bytes: u64,
-    /// Frames that are missing, as far as is known.
+    /// Number of lost frames, as far as known.
     pub lost_frames: u64,
-    /// In how many places.
+    /// Number of gaps.
     pub gaps: usize,
-    /// Blocks that are full: the sink works on them or has yet to.
+    /// Full blocks: the sink works on them, or they wait for it.
     pub full: usize,
-    /// Blocks of the ring.
+    /// Number of blocks in the ring.
     pub blocks: usize,
-    /// Since the start of the source.
+    /// Time since the start of the source.
     pub elapsed: Duration,
     /// CPU time of all threads of this process since then.
     pub cpu: Duration,
 }
 
-/// Why a stream ended before its time, and what had gone through by then.
+/// Why a stream ended early, and its result up to then.
 #[derive(Debug)]
 pub struct Interrupted {
-    /// What failed.
+    /// The error.
     pub error: Error,
-    /// What the sink has.
+    /// What was delivered to the sink.
     pub summary: Summary,
 }
 
@@ -97,7 +97,10 @@ impl std::error::Error for Interrupted {
 
 type Callback<'s> = dyn FnMut(State) + 's;
 
-/// A source, a sink, and the blocks that go from the one to the other.
+/// A source, a sink, and the blocks that circulate between them.
+///
+/// Neither `Send` nor `Sync`: it runs on the thread that creates it. Do not use it in a child of
+/// `fork(2)`: the parent's devices and rings are shared with it.
 pub struct Stream<'s> {
     source: &'s mut dyn Source,
     sink: &'s mut dyn Sink,
@@ -109,52 +112,51 @@ pub struct Stream<'s> {
 }
 
 impl<'s> Stream<'s> {
-    /// Connects them.
+    /// Connects a source and a sink through a ring.
     pub fn new(source: &'s mut dyn Source, sink: &'s mut dyn Sink, ring: Ring) -> Self {
         let ring = Arc::new(ring);
         let (overrun, cancel) = (Overrun::default(), CancelToken::new());
         Self { source, sink, ring, overrun, limit: None, cancel, progress: None }
     }
 
-    /// What to do if the sink is slower than the source.
+    /// What to do if the sink is slower than the source. Default: [`Overrun::Block`].
     #[must_use]
     pub fn overrun(mut self, overrun: Overrun) -> Self {
         self.overrun = overrun;
         self
     }
 
-    /// Ends after so many bytes, less what is not a whole frame.
+    /// Ends the stream after `bytes` bytes, rounded down to whole frames.
     #[must_use]
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit = Some(bytes);
         self
     }
 
-    /// Ends, in order, once the token is cancelled: the blocks that are full still reach the sink,
-    /// the one that is being filled does not. A sink that then takes none for 30 s is not waited
-    /// for.
+    /// Ends the stream in order once the token is cancelled: full blocks still reach the sink, the
+    /// one being filled does not. A sink that then takes no block for 30 s is abandoned.
     #[must_use]
     pub fn cancel(mut self, token: CancelToken) -> Self {
         self.cancel = token;
         self
     }
 
-    /// Calls back with how far the stream is, right before the first sample and then about every
-    /// 100 ms, from the thread that runs it.
+    /// Reports progress: right before the first sample, then about every 100 ms, from the thread
+    /// that runs the stream.
     #[must_use]
     pub fn progress(mut self, callback: impl FnMut(State) + 's) -> Self {
         self.progress = Some(Box::new(callback));
         self
     }
 
-    /// Runs until the limit, the source's end, a cancellation or an error. What was given to the
-    /// sink by then is where it belongs, unless the sink itself failed: then it is what the summary
-    /// says.
+    /// Runs until the limit, the end of the source, a cancellation or an error; blocks until then.
+    /// By then all data given to the sink has been delivered. If the sink itself failed, the
+    /// summary says how much was.
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`] of the source or the sink; `EOVERFLOW` if frames were lost and
-    /// [`Overrun::Fail`] was chosen. [`Setting`](dmabuf_dio::Error::Setting) for blocks of no whole number of frames.
+    /// [`Error::Stream`] of the source or the sink; `EOVERFLOW` if frames were lost with
+    /// [`Overrun::Fail`]. [`Setting`](dmabuf_dio::Error::Setting) if blocks are not whole frames.
     pub fn run(self) -> Result<Summary, Box<Interrupted>> {
         let limit = match (self.limit, self.source.len()) {
             (Some(limit), Some(len)) => Some(limit.min(len)),
@@ -174,14 +176,14 @@ impl<'s> Stream<'s> {
         };
         let mut result = run.go();
         if result.is_err() {
-            // What was lost by then is told all the same.
+            // Losses up to here are reported even so.
             let _ = run.count();
         }
         if let Err(error) = run.stream.source.stop() {
             result = result.and(Err(error));
         }
         if result.is_err() {
-            // What the source gave before is not lost with it.
+            // What the source delivered before is still passed on.
             run.stream.cancel.cancel();
             let _ = run.drain();
         }
@@ -199,15 +201,15 @@ struct Run<'s> {
     /// In bytes.
     limit: Option<u64>,
     ledger: Ledger,
-    /// What the sink is done with.
+    /// Bytes that the sink has finished.
     bytes: u64,
-    /// Bytes that the source has been asked for and not dropped.
+    /// Bytes requested from the source and not dropped.
     asked: u64,
     /// When the source was started, and the CPU time until then.
     begun: Option<(Instant, Duration)>,
     told: Option<Instant>,
-    /// When the source's counter was looked at, and whether it had lost nothing though it had no
-    /// block: such a source waits, and is not worth a look each time.
+    /// When the source's counter was last read, and whether it had lost nothing without a block:
+    /// such a source waits, and need not be read each time.
     counted: Instant,
     waits: bool,
 }
@@ -217,11 +219,11 @@ impl Run<'_> {
         let ring = Arc::clone(&self.stream.ring);
         let size = ring.size();
         if size % self.stream.source.frame().max(1) != 0 {
-            let need = "a multiple of the bytes of a frame";
+            let need = "a multiple of the frame size";
             return Err(dmabuf_dio::Error::Setting { name: "block", value: size, need }.into());
         }
         if self.stream.overrun == Overrun::Drop && ring.len() < 2 {
-            let need = "at least 2 to drop one and have another";
+            let need = "at least 2, so that one can be dropped";
             return Err(dmabuf_dio::Error::Setting {
                 name: "blocks",
                 value: ring.len() as u64,
@@ -254,12 +256,12 @@ impl Run<'_> {
             self.wait(true)?;
         }
         self.stream.source.stop()?;
-        // What was full by then.
+        // The blocks that were full by then.
         self.pass_on()?;
         self.drain()
     }
 
-    /// Waits until the sink is done with what it has, but not for ever once somebody wants to end.
+    /// Waits until the sink has finished its blocks, but with a time limit once cancelled.
     fn drain(&mut self) -> Result<()> {
         let mut moved = Instant::now();
         while self.stream.sink.queued() > 0 {
@@ -269,7 +271,7 @@ impl Run<'_> {
             }
             self.tell();
             if self.stream.cancel.is_cancelled() && moved.elapsed() > PATIENCE {
-                return Err(failed("the sink", "take what it was given", Os::TIMEDOUT));
+                return Err(failed("the sink", "accept its blocks", Os::TIMEDOUT));
             }
             if self.stream.sink.queued() > 0 {
                 self.wait(false)?;
@@ -282,7 +284,7 @@ impl Run<'_> {
         self.limit.is_some_and(|limit| self.asked >= limit)
     }
 
-    /// Takes blocks back from the sink and lets them be filled again.
+    /// Takes blocks back from the sink and queues them to the source again.
     fn take_back(&mut self) -> Result<()> {
         while let Some(filled) = self.stream.sink.take()? {
             self.bytes += filled.bytes;
@@ -291,7 +293,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Queues an empty block to the source, unless enough has been asked for.
+    /// Queues an empty block to the source, unless enough has been requested.
     fn fill(&mut self, block: usize) -> Result<()> {
         let left = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.asked));
         let bytes = self.stream.ring.size().min(left);
@@ -304,10 +306,10 @@ impl Run<'_> {
         if was_dry && !self.waits { self.count() } else { Ok(()) }
     }
 
-    /// Looks at what the source has lost by now.
+    /// Reads how much the source has lost so far.
     fn count(&mut self) -> Result<()> {
         let lost = self.stream.source.lost()?;
-        // In this order: what is lost from here on is for the next look.
+        // In this order: later losses are left for the next reading.
         let dry = self.stream.source.is_dry()?;
         self.waits = self.ledger.reading(lost, dry, self.all_asked_for());
         self.counted = Instant::now();
@@ -317,8 +319,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Gives full blocks to the sink. Those that were full before the source failed are not lost
-    /// with it.
+    /// Gives full blocks to the sink. Those that were full before the source failed are kept.
     fn pass_on(&mut self) -> Result<()> {
         let mut full = Vec::new();
         let end = loop {
@@ -328,7 +329,7 @@ impl Run<'_> {
                 Err(error) => break Err(error),
             }
         };
-        // The source has to have another block when this one is full.
+        // The source needs another block when this one is full.
         let short = self.stream.source.queued() <= 1 && !self.all_asked_for() && end.is_ok();
         let drop =
             short && self.stream.overrun == Overrun::Drop && !self.stream.cancel.is_cancelled();
@@ -378,7 +379,7 @@ impl Run<'_> {
         }
     }
 
-    /// Time, and CPU time.
+    /// Elapsed time and CPU time.
     fn took(&self) -> (Duration, Duration) {
         self.begun.map_or_else(Default::default, |(begun, cpu)| {
             (begun.elapsed(), cpu_time().saturating_sub(cpu))
@@ -401,7 +402,7 @@ impl Run<'_> {
     }
 }
 
-/// CPU time that all threads of the process have taken.
+/// CPU time of all threads of the process.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -6,12 +6,12 @@ use crate::error::Result;
 use dmabuf_dio::DmaBuf;
 use dmabuf_dio::Error;
 
-/// The most blocks that a ring has.
+/// Maximum number of blocks in a ring.
 const MAX_COUNT: usize = 4096;
-/// The most bytes that a block has: a request of `io_uring` takes no more.
+/// Maximum bytes of a block: `io_uring` accepts no larger request.
 const MAX_SIZE: u64 = 1 << 30;
 
-/// Dma-bufs of one size that go round.
+/// Dma-bufs of equal size that circulate in a stream.
 #[derive(Debug)]
 pub struct Ring {
     blocks: Vec<DmaBuf>,
@@ -20,26 +20,26 @@ pub struct Ring {
 
 impl Ring {
     /// Allocates `count` blocks of `size` bytes each, rounded up to whole pages, on the system
-    /// heap. At least two are needed for a device to go on while one is emptied; there can be 4096
-    /// of up to 1 GiB.
+    /// heap: 1 to 4096 blocks of 1 byte to 1 GiB. A device needs at least two, to fill one while
+    /// the other is emptied.
     ///
     /// # Errors
     ///
-    /// [`Setting`](Error::Setting) for a number or size that cannot be. As for [`DmaBuf::alloc`], and
-    /// [`Buffer`](Error::Buffer) with `EMFILE` if there are more than the process may have files open.
+    /// [`Setting`](Error::Setting) for an invalid count or size. As for [`DmaBuf::alloc`], and
+    /// [`Buffer`](Error::Buffer) with `EMFILE` if the limit on open files is too low.
     pub fn new(count: usize, size: u64) -> Result<Self> {
         check(count, size)?;
         let blocks = (0..count).map(|_| DmaBuf::alloc(size)).collect::<Result<_, Error>>()?;
         Ok(Self { blocks, size })
     }
 
-    /// Takes blocks that are there, and uses the first `size` bytes of each: of a CMA heap, say
-    /// ([`DmaBuf::alloc_from`]), for a device that has no IOMMU, or memfds where no device is
-    /// concerned.
+    /// Takes ownership of existing blocks, and uses the first `size` bytes of each. They may be
+    /// from a CMA heap ([`DmaBuf::alloc_from`]), for a device without an IOMMU, or memfds if no
+    /// device is involved.
     ///
     /// # Errors
     ///
-    /// [`Setting`](Error::Setting) for a number or size that cannot be;
+    /// [`Setting`](Error::Setting) for an invalid count or size;
     /// [`RangeBeyondBuffer`](Error::RangeBeyondBuffer) if a block is shorter.
     pub fn of(blocks: Vec<DmaBuf>, size: u64) -> Result<Self> {
         check(blocks.len(), size)?;
@@ -49,17 +49,17 @@ impl Ring {
         Ok(Self { blocks, size })
     }
 
-    /// Looks whether what somebody queues is in a block. Everything that moves bytes of blocks
-    /// works on claims, and so does not have to ask.
+    /// Checks that queued bytes are in a block. All code that moves bytes of blocks works on
+    /// claims, so the check is made once.
     ///
     /// # Errors
     ///
-    /// [`RangeBeyondBuffer`](Error::RangeBeyondBuffer) for more bytes than [`size`](Self::size); [`Setting`](Error::Setting) for
-    /// none, or a block that there is not.
+    /// [`RangeBeyondBuffer`](Error::RangeBeyondBuffer) for more bytes than [`size`](Self::size);
+    /// [`Setting`](Error::Setting) for 0 bytes, or a block that does not exist.
     pub(super) fn claim(&self, filled: Filled) -> Result<Claim> {
         let Filled { block, bytes } = filled;
         if block >= self.blocks.len() {
-            let need = "the number of one of the ring";
+            let need = "the index of a block of the ring";
             return Err(Error::Setting { name: "block", value: block as u64, need }.into());
         }
         if bytes == 0 {
@@ -73,37 +73,37 @@ impl Ring {
         Ok(Claim(filled))
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Whether there are none.
+    /// Whether the ring has no blocks.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// Bytes of a block that are used.
+    /// Used bytes of each block.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// A block.
+    /// The block at index `number`, from 0.
     ///
     /// # Panics
     ///
-    /// If there is none with this number.
+    /// If there is no such block.
     pub fn block(&self, number: usize) -> &DmaBuf {
         &self.blocks[number]
     }
 
-    /// All of them.
+    /// All blocks.
     pub fn blocks(&self) -> &[DmaBuf] {
         &self.blocks
     }
 }
 
-/// Whether a ring may have so many blocks of that size.
+/// Checks the number and size of blocks.
 fn check(count: usize, size: u64) -> Result<()> {
     if count == 0 || count > MAX_COUNT {
         let value = count as u64;
@@ -115,12 +115,13 @@ fn check(count: usize, size: u64) -> Result<()> {
     Ok(())
 }
 
-/// Bytes at the start of a block, at least 1, that are there: made by [`Ring::claim`] alone.
+/// Bytes at the start of a block that are known to exist, at least 1. Created only by
+/// [`Ring::claim`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim(Filled);
 
 impl Claim {
-    /// The number of the block in the ring that the claim is of.
+    /// The claim's block, as an index in the ring.
     pub(super) fn block(self) -> usize {
         self.0.block
     }
@@ -129,7 +130,7 @@ impl Claim {
         self.0.bytes
     }
 
-    /// Of the same block the first `bytes` bytes, or all of the claim.
+    /// The first `bytes` bytes of the claim, or all of it if it is shorter.
     pub(super) fn first(self, bytes: u64) -> Self {
         Self(Filled { bytes: bytes.clamp(1, self.0.bytes), ..self.0 })
     }
@@ -141,7 +142,7 @@ impl Claim {
 
 #[cfg(test)]
 impl Ring {
-    /// Blocks of memory that there is without a heap.
+    /// Blocks of memfds, which need no heap.
     pub(super) fn of_memfds(count: usize, size: u64) -> Self {
         let blocks = (0..count).map(|_| DmaBuf::memfd(size).expect("a memfd")).collect();
         Self::of(blocks, size).expect("a ring")
@@ -160,7 +161,7 @@ mod tests {
             (1, 5000, true),
             (0, 0, false),
             (0, 5001, false),
-            // In its last page there would be room.
+            // The last page would have room.
             (1, 8192, false),
             (0, u64::MAX, false),
             (2, 1, false),

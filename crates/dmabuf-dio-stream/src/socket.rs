@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sends blocks to the other end of a connection.
+//! Sends blocks to the peer of a connection.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -20,9 +20,9 @@ use dmabuf_dio::{Direction, Errno, Refusal};
 
 /// Sends blocks on a connected stream socket.
 ///
-/// The pages are handed to the network as they are (`SEND_ZC` of `io_uring`), which the network
-/// card reads; a card that cannot gather, and the loopback device, make it copy, and
-/// [`how`](Sink::how) says so.
+/// The pages are passed to the network without a copy (`SEND_ZC` of `io_uring`), for the network
+/// card to read. For a card without scatter-gather, and for the loopback device, the network copies
+/// them; [`how`](Sink::how) says so.
 #[derive(Debug)]
 pub struct SocketSink {
     name: String,
@@ -34,7 +34,7 @@ pub struct SocketSink {
 #[derive(Debug)]
 enum Method {
     Lent(Box<Sending>),
-    /// And why nothing could be lent.
+    /// With the reason why nothing could be lent.
     Copy(Worker, String),
 }
 
@@ -44,7 +44,7 @@ impl SocketSink {
         Self { name: name.into(), fd: Arc::new(socket.into()), ring: None, how: None }
     }
 
-    /// Writes from a mapping, in a thread.
+    /// Sends from a mapping, in a thread.
     fn copying(&self, ring: &Arc<Ring>) -> Result<Worker> {
         let (fd, ring, name) = (Arc::clone(&self.fd), Arc::clone(ring), self.name.clone());
         let send = move |claim: Claim| {
@@ -59,7 +59,7 @@ impl SocketSink {
     }
 }
 
-/// Sends what is claimed.
+/// Sends the claimed bytes.
 fn send_all(fd: BorrowedFd<'_>, mapping: &Mapping, claim: Claim) -> Result<(), Errno> {
     let mut done = 0;
     while done < claim.bytes() {
@@ -93,7 +93,7 @@ impl Sink for SocketSink {
                 LentRing::lending(ring.blocks(), Direction::Save, self.fd.as_fd())
                     .map_err(|error| Refusal::from(error).reason)
             }
-            _ => Err("only TCP sends pages as they are".into()),
+            _ => Err("only TCP sends pages without a copy".into()),
         };
         self.how = Some(match lent {
             Ok(lent) => Method::Lent(Box::new(Sending::new(lent, ring, self.name.clone()))),
@@ -141,24 +141,24 @@ impl Sink for SocketSink {
     }
 
     fn finish(&mut self) -> Result<()> {
-        // The other end sees that this was all. One that is gone need not.
+        // Tells the peer that this was all, unless it is gone.
         let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Write);
         Ok(())
     }
 }
 
-/// A block on its way.
+/// A block in transfer.
 #[derive(Debug)]
 struct Outgoing {
     claim: Claim,
-    /// Bytes that the socket has taken.
+    /// Bytes that the socket has accepted.
     sent: u64,
     /// Requests whose memory the network still uses.
     in_use: u32,
 }
 
-/// Sends from slots. One request is not answered yet at a time: with several the bytes of one
-/// could come between those of another.
+/// Sends from slots. Only one request is outstanding at a time: with several, their bytes could be
+/// interleaved.
 #[derive(Debug)]
 struct Sending {
     ring: LentRing,
@@ -166,7 +166,7 @@ struct Sending {
     name: String,
     queue: VecDeque<Outgoing>,
     busy: bool,
-    /// How many blocks were given back.
+    /// Number of returned blocks.
     gone: u64,
     sends: u64,
     copied: u64,
@@ -196,7 +196,7 @@ impl Sending {
         self.send_next()
     }
 
-    /// Sends what follows, unless something is not answered yet.
+    /// Sends the next bytes, unless a request is outstanding.
     fn send_next(&mut self) -> Result<()> {
         let waits = |part: &Outgoing| part.sent < part.claim.bytes();
         let Some(place) = self.queue.iter().position(waits) else { return Ok(()) };

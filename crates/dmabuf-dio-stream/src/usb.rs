@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A USB host at the other end: endpoints of a function that lives in user space, on a device
-//! controller that can gather (`Documentation/usb/functionfs.rst`).
+//! Streams to and from a USB host: endpoints of a user-space function, on a device controller with
+//! scatter-gather (`Documentation/usb/functionfs.rst`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -23,11 +23,11 @@ use crate::{Filled, Sink, Source, failed};
 use dmabuf_dio::CancelToken;
 use dmabuf_dio::Errno;
 
-/// How often a block is tried that another device still has, with 1 ms between.
+/// How often a block that another device still holds is retried, 1 ms apart.
 const PATIENCE: u32 = 1000;
 
-/// A USB function of ours: one interface of the vendor-specific class with a bulk endpoint to the
-/// host. It is there as long as this is.
+/// A USB function provided by this process: one vendor-specific interface with a bulk endpoint to
+/// the host. It exists until this is dropped.
 #[derive(Debug)]
 pub struct Function {
     folder: PathBuf,
@@ -35,14 +35,13 @@ pub struct Function {
 }
 
 impl Function {
-    /// Describes the function in a folder where an instance of `functionfs` is mounted.
-    ///
-    /// Afterwards the gadget that it belongs to can be bound to a controller.
+    /// Describes the function in `folder`, the mount point of a `functionfs` instance. Afterwards
+    /// its gadget can be bound to a controller.
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`](crate::Error::Stream): `ENOENT` if that is no such folder, `EBUSY` if somebody has described
-    /// a function there and still has it.
+    /// [`Error::Stream`](crate::Error::Stream): `ENOENT` if it is not such a folder, `EBUSY` if
+    /// another function is described there and in use.
     pub fn new(folder: impl Into<PathBuf>) -> Result<Self> {
         let folder = folder.into();
         let name = folder.display().to_string();
@@ -56,20 +55,20 @@ impl Function {
             .write_all(&descriptors::bulk_in())
             .and_then(|()| control.write_all(&descriptors::strings("samples")))
             .map_err(|error| match error.raw_os_error() {
-                // To a function that is described this would be an answer to a question of the host.
+                // A function that is already described would take this as an answer to the host.
                 Some(libc::ESRCH) => failed(&name, "describe the function", Os::BUSY),
                 _ => call("describe the function", error),
             })?;
         Ok(Self { folder, control })
     }
 
-    /// The endpoint to the host.
+    /// The path of the endpoint to the host.
     pub fn endpoint(&self) -> PathBuf {
         self.folder.join("ep1")
     }
 
-    /// Waits until a host has chosen the configuration with this function. Returns whether one has;
-    /// `false` if the token was cancelled before.
+    /// Blocks until a host has chosen the configuration with this function, and returns `true`.
+    /// Returns `false` if the token was cancelled first.
     ///
     /// # Errors
     ///
@@ -95,7 +94,7 @@ impl Function {
     }
 }
 
-/// An endpoint. Closing it lets go of every block.
+/// An endpoint. Closing it releases every block.
 #[derive(Debug)]
 struct Endpoint {
     file: File,
@@ -105,7 +104,7 @@ struct Endpoint {
 impl Endpoint {
     fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        // Without a host a call would wait for one.
+        // Without a host, a blocking call would wait for one.
         let nonblock = OFlags::NONBLOCK.bits() as i32;
         let file = OpenOptions::new().read(true).write(true).custom_flags(nonblock).open(path);
         let file = file.map_err(|error| failed(&name, "open", Errno::from(&error)))?;
@@ -123,12 +122,12 @@ impl Port for Endpoint {
     }
 
     fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()> {
-        // Of a gadget that is gone the kernel's transfer would follow a null pointer (7.3).
+        // If the gadget is gone, the kernel's transfer would dereference a null pointer (7.3).
         functionfs::is_enabled(self.file.as_fd())?;
         let transfer = || functionfs::transfer(self.file.as_fd(), dmabuf, bytes);
         for _ in 0..PATIENCE {
             match transfer() {
-                // The block's last device is about to let go of it.
+                // The block's last device is about to release it.
                 Err(Os::BUSY) => std::thread::sleep(Duration::from_millis(1)),
                 Err(Os::AGAIN) => return Err(Os::SHUTDOWN),
                 result => return result,
@@ -151,7 +150,7 @@ fn attach(blocks: &mut Fenced<Endpoint>, ring: &Arc<Ring>) -> Result<()> {
 pub struct UsbSink(Fenced<Endpoint>);
 
 impl UsbSink {
-    /// Opens an IN endpoint: `/dev/ffs/ep1`, say. It can be used once a host has enabled it.
+    /// Opens an IN endpoint, such as `/dev/ffs/ep1`. It is usable once a host has enabled it.
     ///
     /// # Errors
     ///
@@ -191,8 +190,8 @@ impl Sink for UsbSink {
     }
 }
 
-/// Receives blocks from the host, which waits while there is none. Every transfer has to be as
-/// long as it was asked for: of a shorter one the kernel does not tell the length.
+/// Receives blocks from the host, which waits while none is queued. Every transfer must have the
+/// requested length: the kernel does not report the length of a shorter one.
 #[derive(Debug)]
 pub struct UsbSource {
     blocks: Fenced<Endpoint>,
@@ -200,7 +199,7 @@ pub struct UsbSource {
 }
 
 impl UsbSource {
-    /// Opens an OUT endpoint, of which frames of `frame` bytes come.
+    /// Opens an OUT endpoint that delivers frames of `frame` bytes.
     ///
     /// # Errors
     ///
@@ -244,7 +243,7 @@ impl Source for UsbSource {
         self.blocks.len()
     }
 
-    /// The host fills what is queued all the same; closing the endpoint takes it back.
+    /// The host still fills what is queued; closing the endpoint takes it back.
     fn stop(&mut self) -> Result<()> {
         self.blocks.keep_done();
         Ok(())

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Os;
 
-/// A descriptor that a stream polls until its source or sink may have something to take.
+/// A descriptor that a stream polls until its source or sink may have a block to take.
 #[derive(Clone, Debug)]
 pub struct Wait<'fd>(PollFd<'fd>);
 
@@ -29,11 +29,11 @@ impl AsFd for Wait<'_> {
     }
 }
 
-/// How often a stream looks whether somebody wants to stop, and tells how far it is.
+/// How often a stream checks for cancellation and reports progress.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
-/// Waits for the first of several, but no longer than `limit`, less than a second. A signal ends it,
-/// too.
+/// Waits for the first of several, at most for `limit`, which is less than a second. A signal ends
+/// the wait, too.
 pub(super) fn wait_for_any(waits: Vec<Wait<'_>>, limit: Duration) -> Result<(), Os> {
     let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(limit.subsec_nanos()) };
     let mut fds: Vec<_> = waits.into_iter().map(|wait| wait.0).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A thread that does calls which block, one after the other.
+//! A thread that makes blocking calls, one after the other.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::ring::Claim;
 use crate::wait::Wait;
 use crate::{Filled, failed};
 
-/// Works on blocks in the order in which they come, until the first that fails.
+/// Processes blocks in the order of their arrival, until the first failure.
 #[derive(Debug)]
 pub(super) struct Worker {
-    /// Until it is stopped.
+    /// `None` once stopped.
     jobs: Option<Sender<Claim>>,
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
@@ -29,7 +29,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts a thread that does `work` with each block.
+    /// Starts a thread that calls `work` for each block.
     pub(super) fn start(
         mut work: impl FnMut(Claim) -> Result<()> + Send + 'static,
     ) -> Result<Self, Os> {
@@ -45,7 +45,7 @@ impl Worker {
                     return;
                 }
                 let result = work(claim).map(|()| claim.filled());
-                // What comes after would be in its place.
+                // Later blocks would take the failed one's place.
                 let failed = result.is_err();
                 let gone = done.send(result).is_err();
                 let _ = rustix::io::write(&*signal, &1_u64.to_ne_bytes());
@@ -62,31 +62,35 @@ impl Worker {
 
     /// Queues a block.
     pub(super) fn queue(&mut self, claim: Claim) {
-        // To a thread that has ended nothing is said: what failed is told by `take`.
+        // If the worker has exited, the send fails; `take` reports why.
         if let Some(jobs) = &self.jobs {
             let _ = jobs.send(claim);
         }
         self.waiting += 1;
     }
 
-    /// The block that was queued first, if the work on it is done.
+    /// The block that was queued first, if it has been processed.
     pub(super) fn take(&mut self) -> Result<Option<Filled>> {
-        // What comes after this makes the descriptor readable again.
+        // Later results make the descriptor readable again.
         let _ = rustix::io::read(&*self.event, &mut [0_u8; 8]);
         let result = match self.results.try_recv() {
             Ok(result) => result,
             Err(TryRecvError::Disconnected) if self.waiting > 0 => {
-                return Err(failed("the stream's thread", "go on after a failure", Os::CANCELED));
+                return Err(failed(
+                    "the stream's thread",
+                    "continue after a failure",
+                    Os::CANCELED,
+                ));
             }
             Err(_) => return Ok(None),
         };
         self.waiting -= 1;
-        // There may be more.
+        // There may be more results.
         let _ = rustix::io::write(&*self.event, &1_u64.to_ne_bytes());
         result.map(Some)
     }
 
-    /// Waits for the call that the thread is in. It does no other.
+    /// Waits for the call in progress. No other call is started.
     pub(super) fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.jobs = None;
@@ -107,7 +111,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may be in a call that does not end; what is queued behind that is not begun.
+        // The call in progress may never return; the queued blocks behind it are not started.
         self.stop.store(true, Ordering::Relaxed);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What errors say, and what they say is to be done.
+//! The texts and hints of errors.
 
 use dmabuf_dio::Errno;
 use dmabuf_dio_stream::Error;
@@ -13,7 +13,7 @@ fn stream(number: i32) -> Error {
 fn each_number_has_its_hint() {
     let hints = [
         (libc::EACCES, "udev"),
-        (libc::EBUSY, "end it first"),
+        (libc::EBUSY, "stop that first"),
         (libc::EPERM, "6.11"),
         (libc::ENOTTY, "6.11"),
         (libc::ENODEV, "gone"),
@@ -21,7 +21,7 @@ fn each_number_has_its_hint() {
         (libc::ENOMEM, "smaller or fewer blocks"),
         (libc::EMFILE, "ulimit -n"),
         (libc::ENFILE, "ulimit -n"),
-        (libc::ETIMEDOUT, "takes nothing"),
+        (libc::ETIMEDOUT, "no longer accepts data"),
         (libc::EOPNOTSUPP, "other direction"),
         (libc::ESHUTDOWN, "no host"),
         (libc::EPIPE, "closed the connection"),

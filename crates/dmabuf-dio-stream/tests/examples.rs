@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Where cargo puts the examples, beside the tests that it builds with them.
+/// Cargo puts the examples next to the tests that it builds with them.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("path of this test");
     test.parent().and_then(|deps| deps.parent()).expect("a folder").join("examples").join(name)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Streams where there is no device: files and sockets, and a source and a sink that lose and dawdle by
-//! the count of calls, not by the clock. The blocks are memfds.
+//! Streams without devices: files, sockets, and a source and a sink that lose data and delay by the
+//! number of calls, not by the clock. The blocks are memfds.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -21,7 +21,7 @@ fn ring(count: usize, size: u64) -> Ring {
     Ring::of(blocks, size).expect("a ring")
 }
 
-/// Frames that count from `first` on.
+/// Frames numbered from `first`.
 fn frames(first: u64, bytes: u64) -> Vec<u8> {
     (first..first + bytes / FRAME).flat_map(u64::to_le_bytes).collect()
 }
@@ -35,7 +35,7 @@ struct Device {
     next: u64,
     lost: u64,
     running: bool,
-    /// Fails once it has filled so many blocks.
+    /// Fails after filling this number of blocks.
     fails_after: Option<u32>,
     filled: u32,
 }
@@ -122,7 +122,7 @@ impl Source for Device {
     }
 }
 
-/// Takes a block every so many calls, and keeps what was in it.
+/// Takes a block every few calls, and keeps its content.
 struct Keeper {
     ring: Option<Arc<Ring>>,
     queued: VecDeque<Filled>,
@@ -130,7 +130,7 @@ struct Keeper {
     calls: u32,
     bytes: Vec<u8>,
     finished: bool,
-    /// Takes no block after so many.
+    /// Takes no more blocks after this number.
     fails_after: Option<u32>,
     taken: u32,
 }
@@ -249,7 +249,7 @@ fn a_socket_gets_every_byte() {
     assert_eq!(sent.gaps().iter().map(|(_, frames)| frames).sum::<u64>(), told);
 }
 
-/// What the sink misses is what the summary tells, place by place.
+/// The summary reports everything the sink misses, place by place.
 #[test]
 fn what_a_slow_sink_misses_is_told_with_its_place() {
     for (overrun, count) in [(Overrun::Block, 2), (Overrun::Block, 5), (Overrun::Drop, 4)] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A limit on the length of files (ulimit -f) is an error, not the end of the process: alone in its
-//! process, whose limit it sets.
+//! A limit on the file size (ulimit -f) is an error and does not kill the process. The test sets
+//! its process's limit, so it is alone in it.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use dmabuf_dio::DmaBuf;
 use dmabuf_dio_stream::{Error, FileSink, FileSource, Filled, Ring, Source, Stream, Wait};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// A source that does not say how much will come.
+/// A source that does not report its length.
 struct Endless(FileSource);
 
 impl Source for Endless {

@@ -32,11 +32,11 @@ fn gather(file: &str, len: u64, rows: &[u64]) -> Result<(), Error> {
         .zip(rows)
         .map(|(place, row)| Piece { file_offset: row * len, buf_offset: place * len, len })
         .collect();
-    // Behind the places comes room for the blocks around rows that are not whole blocks.
+    // After the places there is room for the blocks around unaligned rows.
     let places = (rows.len() as u64 * len).next_multiple_of(4096);
     let gatherer = Gatherer::new(file).polled(true);
     let spare = places..places + gatherer.room(&pieces)?;
-    // A dma-buf for who has a device that wants the rows; a memfd where there are none.
+    // A dma-buf, for a device that wants the rows; a memfd if there are none.
     let buf = DmaBuf::alloc(spare.end.max(1)).or_else(|_| DmaBuf::memfd(spare.end.max(1)))?;
     let mut gathering = gatherer.spare(spare).open(&buf)?;
     let gathered = gathering.read(&pieces)?;

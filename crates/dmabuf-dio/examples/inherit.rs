@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a runtime does that gets its weights from `dmabuf-dio load`: takes the buffer over from
-//! the descriptor that it inherits, and looks at the content.
+//! For a runtime that gets its weights from `dmabuf-dio load`: takes over the buffer from the
+//! inherited descriptor, and reads the content.
 //!
 //! Usage: `dmabuf-dio load FILE -- target/debug/examples/inherit`
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loads a file into a buffer by the best way there is, and says which one that was.
+//! Loads a file into a buffer with the best available backend, and prints which one that was.
 //!
 //! Usage: `cargo run --example load -- FILE`
 

@@ -5,36 +5,36 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How far a transfer is. Both are in bytes.
+/// Progress of a transfer, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes moved.
+    /// Bytes moved so far.
     pub done: u64,
-    /// Bytes to move.
+    /// Bytes to move in all.
     pub total: u64,
 }
 
-/// Stops a transfer from another thread, or from a signal handler.
+/// Stops a transfer from another thread or from a signal handler.
 ///
-/// Clones share their state. The transfer ends with
-/// [`Error::Cancelled`](crate::Error::Cancelled) within about 100 ms, when its requests in
-/// flight are done. For [`Backend::Heap`](crate::Backend::Heap) that is when all has been read.
+/// Clones share their state. The transfer ends with [`Error::Cancelled`](crate::Error::Cancelled)
+/// once its requests in flight complete, within about 100 ms. With
+/// [`Backend::Heap`](crate::Backend::Heap) it ends only when everything has been read.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 
 impl CancelToken {
-    /// A token that is not cancelled.
+    /// Creates a token that is not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Stops the transfers that have this token, now and later. Async-signal-safe.
+    /// Stops all current and future transfers that use this token. Async-signal-safe.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`cancel`](Self::cancel) was called.
+    /// Whether [`cancel`](Self::cancel) has been called.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -55,7 +55,7 @@ impl fmt::Debug for Control {
     }
 }
 
-/// A [`Control`] while a transfer runs: counts, and never lets the count go back.
+/// A [`Control`] during a transfer: keeps the count, which never decreases.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     control: &'a Control,
@@ -71,13 +71,13 @@ impl<'a> Watch<'a> {
         watch
     }
 
-    /// Says that `bytes` more were moved.
+    /// Counts `bytes` more as moved.
     pub(crate) fn add(&self, bytes: u64) {
         self.done.fetch_add(bytes, Ordering::Relaxed);
         self.report(self.done.load(Ordering::Relaxed));
     }
 
-    /// Says that `done` bytes were moved in all.
+    /// Sets the count of bytes moved.
     pub(crate) fn set(&self, done: u64) {
         let before = self.done.fetch_max(done, Ordering::Relaxed);
         if done > before {
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// What a callback is told about a transfer of 100 bytes.
+    /// The counts that a callback receives during a transfer of 100 bytes.
     fn told(transfer: impl FnOnce(&Watch<'_>)) -> Vec<u64> {
         let all = Arc::new(Mutex::new(Vec::new()));
         let progress = {

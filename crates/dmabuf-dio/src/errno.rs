@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Error numbers of the kernel, with their names.
+//! Kernel error numbers and their names.
 
 use std::fmt;
 
-/// An error number of the kernel. Displays as name and meaning: `EIO (Input/output error)`.
+/// A kernel error number. Displays its name and meaning: `EIO (Input/output error)`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(i32);
 
 impl Errno {
-    /// From a positive number, `2` for `ENOENT` say.
+    /// From a positive number, such as `2` for `ENOENT`.
     pub const fn from_raw(number: i32) -> Self {
         Self(number)
     }
@@ -18,7 +18,7 @@ impl Errno {
         self.0
     }
 
-    /// The name, `"ENOENT"` say, or `None` for a number that this library has no name for.
+    /// The name, such as `"ENOENT"`; `None` if this library does not know the number.
     pub fn name(self) -> Option<&'static str> {
         NAMES.iter().find(|(number, _)| *number == self.0).map(|(_, name)| *name)
     }
@@ -75,7 +75,7 @@ macro_rules! names {
     ($($name:ident)+) => { &[$((libc::$name, stringify!($name))),+] };
 }
 
-/// Those that file, memory, `io_uring` and device calls return.
+/// The numbers that file, memory, `io_uring` and device calls return.
 const NAMES: &[(i32, &str)] = names!(
     EPERM ENOENT EINTR EIO ENXIO E2BIG EBADF EAGAIN ENOMEM EACCES EFAULT EBUSY EEXIST EXDEV ENODEV
     ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(Errno::from(rustix::io::Errno::ACCESS), denied);
         assert_eq!(Errno::from(&std::io::Error::from_raw_os_error(libc::EACCES)), denied);
         assert_eq!(std::io::Error::from(denied).kind(), std::io::ErrorKind::PermissionDenied);
-        // An error of the library itself has no number.
+        // Errors of the library itself have no number.
         let other = std::io::Error::other("no number");
         assert_eq!(Errno::from(&other), Errno::from_raw(libc::EIO));
         assert_eq!(Errno::from_raw(4095).name(), None);

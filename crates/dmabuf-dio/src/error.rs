@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong, and what to do about it.
+//! The errors, with hints on how to resolve them.
 
 use std::path::PathBuf;
 
@@ -11,8 +11,8 @@ use crate::kind::Kind;
 /// `Result` with this library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong. The text is one line that says what failed; [`hint`](Error::hint) is one
-/// line that says what to do. Offsets and lengths are in bytes.
+/// An error. `Display` is one line that says what failed; [`hint`](Error::hint) is one line that
+/// says what to do. Offsets and lengths are in bytes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,48 +21,48 @@ pub enum Error {
     Open {
         /// The file.
         path: PathBuf,
-        /// What it was to be opened for.
+        /// The requested access.
         direction: Direction,
         /// `ENOENT`, `EACCES`, ...
         #[source]
         errno: Errno,
     },
 
-    /// A file descriptor is not open for the direction.
+    /// A file descriptor is not open for the requested direction.
     #[error("{}: the descriptor is not open for {direction}", path.display())]
     Access {
         /// The file.
         path: PathBuf,
-        /// What it has to be open for.
+        /// The access that is required.
         direction: Direction,
     },
 
-    /// Neither a regular file nor a block device.
+    /// The path or descriptor is neither a regular file nor a block device.
     #[error("{}: neither a regular file nor a block device but {found}", path.display())]
     NotAFile {
         /// The file.
         path: PathBuf,
-        /// What it is: `"a directory"`, `"a dma-buf"`, ...
+        /// Its file type: `"a directory"`, `"a dma-buf"`, ...
         found: &'static str,
     },
 
-    /// The target of a save is a symbolic link to nothing. It is neither followed nor replaced.
+    /// The target of a save is a dangling symbolic link. It is neither followed nor replaced.
     #[error("{}: a symbolic link to {}, which does not exist", path.display(), leads_to.display())]
     DanglingLink {
         /// The link.
         path: PathBuf,
-        /// What it says.
+        /// The target of the link.
         leads_to: PathBuf,
     },
 
-    /// The whole file was asked for, and it has no bytes.
+    /// The whole file was requested, but it is empty.
     #[error("{}: the file is empty, and a buffer has at least one byte", path.display())]
     EmptyFile {
         /// The file.
         path: PathBuf,
     },
 
-    /// A length of 0 was asked for.
+    /// A length of 0 was requested.
     #[error("{}: {direction} a range of 0 bytes", path.display())]
     EmptyRange {
         /// The file.
@@ -71,9 +71,9 @@ pub enum Error {
         direction: Direction,
     },
 
-    /// The file ends before the range does, or was truncated while it was read.
+    /// The file ends before the range does, or was truncated during the read.
     #[error(
-        "{}: the file has {end} bytes, the range {offset}..{} goes beyond them ({done} bytes read)",
+        "{}: the range {offset}..{} exceeds the file of {end} bytes ({done} bytes read)",
         path.display(), offset.saturating_add(*length)
     )]
     ShortFile {
@@ -83,14 +83,14 @@ pub enum Error {
         offset: u64,
         /// Length of the range.
         length: u64,
-        /// Where the file ends, which may be before the range begins.
+        /// End of the file, which may be before the start of the range.
         end: u64,
-        /// Bytes read, from the start of the range without a gap.
+        /// Bytes read contiguously from the start of the range.
         done: u64,
     },
 
-    /// Offset and length exceed what a file or buffer can have.
-    #[error("the range of {length} bytes at {offset} goes beyond the largest file offset")]
+    /// The range exceeds the largest offset of a file or buffer.
+    #[error("the range of {length} bytes at {offset} exceeds the largest file offset")]
     RangeOverflow {
         /// Start of the range.
         offset: u64,
@@ -98,8 +98,8 @@ pub enum Error {
         length: u64,
     },
 
-    /// The range leaves the buffer.
-    #[error("the range of {length} bytes at {offset} leaves the buffer of {buffer} bytes")]
+    /// The range exceeds the buffer.
+    #[error("the range of {length} bytes at {offset} exceeds the buffer of {buffer} bytes")]
     RangeBeyondBuffer {
         /// Start of the range in the buffer.
         offset: u64,
@@ -109,32 +109,32 @@ pub enum Error {
         buffer: u64,
     },
 
-    /// A piece of a gather cannot be read: nothing was.
+    /// A piece of a gather cannot be read. Nothing was read.
     #[error("piece {number}: {error}")]
     Piece {
-        /// Its place among the pieces, from 0.
+        /// Index of the piece, from 0.
         number: usize,
-        /// Why.
+        /// The reason.
         #[source]
         error: Box<Error>,
     },
 
-    /// Two pieces of a gather want the same bytes of the buffer: nothing was read.
+    /// Two pieces of a gather overlap in the buffer. Nothing was read.
     #[error("pieces {first} and {second} overlap in the buffer")]
     PiecesOverlap {
-        /// The place of one of them among the pieces, from 0.
+        /// Index of the first piece, from 0.
         first: usize,
-        /// That of the other.
+        /// Index of the second piece.
         second: usize,
     },
 
-    /// A piece of a gather goes where only the blocks of unaligned pieces may go: nothing was
-    /// read.
+    /// A piece of a gather overlaps the spare bytes, which are reserved for the blocks of unaligned
+    /// pieces. Nothing was read.
     #[error("piece {number} overlaps the spare bytes {}..{} of the buffer", spare.start, spare.end)]
     PieceInSpare {
-        /// Its place among the pieces, from 0.
+        /// Index of the piece, from 0.
         number: usize,
-        /// Where the spare bytes are in the buffer.
+        /// The spare bytes' range in the buffer.
         spare: std::ops::Range<u64>,
     },
 
@@ -146,54 +146,53 @@ pub enum Error {
     Transfer {
         /// The file.
         path: PathBuf,
-        /// Which way the bytes went.
+        /// Direction of the transfer.
         direction: Direction,
-        /// Where in the file it failed.
+        /// Offset in the file at which it failed.
         offset: u64,
-        /// Bytes moved, from the start of the range without a gap.
+        /// Bytes moved contiguously from the start of the range.
         done: u64,
-        /// Bytes that were to be moved.
+        /// Bytes requested.
         length: u64,
         /// `EIO`, `ENOSPC`, ...
         #[source]
         errno: Errno,
     },
 
-    /// The kernel module refused the transfer, or the rest of it: a device that needs
-    /// synchronisation (it is not coherent, or behind bounce buffers) has the udmabuf attached, and
-    /// this kernel's udmabuf does not synchronise it. Any other backend would lose the same bytes,
-    /// so none is tried.
+    /// The kernel module refused the transfer or the rest of it: the udmabuf is attached to a
+    /// device that needs synchronisation (non-coherent, or behind bounce buffers), and this
+    /// kernel's udmabuf does not synchronise it. Every other backend would lose the same bytes, so
+    /// none is tried.
     #[error(
-        "{}: {direction} was refused after {done} of {length} bytes: a device that needs \
-         synchronisation has the udmabuf attached, and this kernel's udmabuf does not synchronise it",
+        "{}: {direction} was refused after {done} of {length} bytes: the udmabuf is \
+         attached to a device that needs synchronisation, which this kernel's udmabuf does not do",
         path.display()
     )]
     Unsynced {
         /// The file.
         path: PathBuf,
-        /// Which way the bytes went.
+        /// Direction of the transfer.
         direction: Direction,
-        /// Bytes moved, from the start of the range without a gap (of pieces: in all). The device
+        /// Bytes moved contiguously from the start of the range (for pieces: in total). The device
         /// may not see them.
         done: u64,
-        /// Bytes that were to be moved.
+        /// Bytes requested.
         length: u64,
     },
 
-    /// The kernel refuses to wait for the requests in flight (`io_uring_enter(2)` fails, again and
-    /// again for a second). It may still use their memory: what of it is this process's is not
-    /// freed before the process ends, and a buffer that was passed in may change at any time until
-    /// then.
+    /// The kernel refuses to wait for the requests in flight (`io_uring_enter(2)` kept failing for
+    /// a second). It may still access their memory: memory of this process is not freed until the
+    /// process exits, and a buffer passed by the caller may change until then.
     #[error(
-        "{}: {direction} failed, and what is in flight cannot be waited for: {errno}",
+        "{}: {direction} failed, and the requests in flight cannot be waited for: {errno}",
         path.display()
     )]
     InFlight {
         /// The file.
         path: PathBuf,
-        /// Which way the bytes go.
+        /// Direction of the transfer.
         direction: Direction,
-        /// Why the kernel does not wait.
+        /// Why the kernel refuses to wait.
         #[source]
         errno: Errno,
     },
@@ -203,91 +202,92 @@ pub enum Error {
     NoMemory {
         /// Length of the buffer.
         wanted: u64,
-        /// What is available, if that was the reason.
+        /// Available bytes, if that was the reason.
         available: Option<u64>,
     },
 
     /// A file descriptor is neither a dma-buf nor a memfd.
     #[error("the descriptor is neither a dma-buf nor a memfd but {found}")]
     NotABuffer {
-        /// What the descriptor is.
+        /// The type of the descriptor.
         found: String,
     },
 
-    /// The buffer's descriptor does not allow writing it.
+    /// The buffer's descriptor is not open for writing.
     #[error("the buffer's descriptor is read-only")]
     ReadOnlyBuffer,
 
-    /// A call on the buffer failed.
+    /// An operation on the buffer failed.
     #[error("cannot {call} the buffer: {errno}")]
     Buffer {
         /// `"map"`, `"begin CPU access to"`, ...
         call: &'static str,
-        /// As the kernel gave it.
+        /// The kernel's error number.
         #[source]
         errno: Errno,
     },
 
-    /// There is no such dma-heap, or this user may not open it.
+    /// The dma-heap does not exist, or this user may not open it.
     #[error("the heap {heap} cannot be opened: {errno}")]
     Heap {
         /// Its name.
         heap: String,
-        /// `ENOENT`, `EACCES`, ...; `EINVAL` for what is no name of a heap.
+        /// `ENOENT`, `EACCES`, ...; `EINVAL` if the name is not a valid heap name.
         #[source]
         errno: Errno,
     },
 
-    /// The environment names no buffer.
-    #[error("{variable} {}", found.as_ref().map_or_else(|| "is not set".into(), |text| format!("is no number: {text}")))]
+    /// The environment does not describe a buffer.
+    #[error("{variable} {}", found.as_ref().map_or_else(|| "is not set".into(), |text| format!("is not a number: {text}")))]
     Environment {
         /// The variable.
         variable: &'static str,
-        /// What it has, if it is set.
+        /// Its value, if it is set.
         found: Option<String>,
     },
 
-    /// The process cannot have another thread.
+    /// A thread could not be created.
     #[error("cannot start a thread: {errno}")]
     Thread {
-        /// `EAGAIN`, or `ENOMEM`.
+        /// `EAGAIN` or `ENOMEM`.
         #[source]
         errno: Errno,
     },
 
-    /// A setting has a value that it cannot have.
+    /// A setting has an invalid value.
     #[error("{name} cannot be {value}: {need}")]
     Setting {
         /// Name of the setting.
         name: &'static str,
         /// Its value.
         value: u64,
-        /// What it has to be.
+        /// The valid values.
         need: &'static str,
     },
 
-    /// A step of making the target file failed. The target is as it was, unless the step is to make
-    /// its name durable: then it has been replaced, and may be the former one after a power failure.
+    /// A step of creating the target file failed. The target is unchanged, unless the step was to
+    /// make its name durable: then it has been replaced, but a power failure may bring back the old
+    /// file.
     #[error("{}: cannot {step}: {errno}", path.display())]
     Target {
         /// The target.
         path: PathBuf,
         /// `"rename the finished file to it"`, ...
         step: &'static str,
-        /// As the kernel gave it.
+        /// The kernel's error number.
         #[source]
         errno: Errno,
     },
 
-    /// The backend that was asked for, or every backend, is unavailable.
+    /// The selected backend, or every backend, is unavailable.
     #[error("{}", unavailable_text(*asked, *kind, refusals))]
     Unavailable {
-        /// The one that was asked for; `None` if any would have done.
+        /// The selected backend; `None` if any was allowed.
         asked: Option<Backend>,
-        /// What a [`Loader`](crate::Loader) was to make, and no backend makes here: without it there
-        /// may be another kind of buffer. `None` where that is not so.
+        /// The kind of buffer that a [`Loader`](crate::Loader) was to create and that no backend
+        /// can create here; another kind may be available. Otherwise `None`.
         kind: Option<Kind>,
-        /// Why, for each that was tried.
+        /// The reason for each backend that was tried.
         refusals: Vec<Refusal>,
     },
 
@@ -296,11 +296,11 @@ pub enum Error {
     Cancelled {
         /// The file.
         path: PathBuf,
-        /// Which way the bytes went.
+        /// Direction of the transfer.
         direction: Direction,
-        /// Bytes moved, from the start of the range without a gap.
+        /// Bytes moved contiguously from the start of the range.
         done: u64,
-        /// Bytes that were to be moved.
+        /// Bytes requested.
         length: u64,
     },
 }
@@ -318,7 +318,7 @@ fn unavailable_text(asked: Option<Backend>, kind: Option<Kind>, refusals: &[Refu
             Some(refusal) => format!("backend {backend} is not available: {}", refusal.reason),
             None => format!("backend {backend} is not available"),
         },
-        (None, Some(kind)) => format!("no {kind} can be had here ({reasons})"),
+        (None, Some(kind)) => format!("no {kind} can be created here ({reasons})"),
         (None, None) => format!("no backend is available ({reasons})"),
     }
 }
@@ -328,15 +328,15 @@ fn unavailable_hint(kind: Option<Kind>, refusals: &[Refusal]) -> String {
     match (remedy, kind) {
         (Some(remedy), None) => remedy,
         (Some(remedy), Some(_)) => format!("{remedy}, or {ANY_KIND}"),
-        (None, None) => "choose another backend, or let one be chosen".into(),
+        (None, None) => "choose another backend, or let the library choose".into(),
         (None, Some(_)) => ANY_KIND.into(),
     }
 }
 
-const ANY_KIND: &str = "take whatever memory there is: Loader::any_kind()";
+const ANY_KIND: &str = "allow any kind of buffer: Loader::any_kind()";
 
 impl Error {
-    /// One line that says what to do.
+    /// One line that says how to resolve the error.
     pub fn hint(&self) -> String {
         match self {
             Self::Open { errno, path, .. } => open_hint(*errno, path),
@@ -348,46 +348,45 @@ impl Error {
             }
             Self::NotAFile { .. } => "name a regular file or a block device".into(),
             Self::DanglingLink { path, .. } => format!(
-                "create the file that it leads to first, or remove the link: rm {}",
+                "create the target of the link first, or remove the link: rm {}",
                 path.display()
             ),
             Self::EmptyFile { .. } => {
-                "name a file with content; files of /proc and /sys show no length: copy them first"
+                "choose a non-empty file; files of /proc and /sys report no length: copy them first"
                     .into()
             }
             Self::EmptyRange { .. } => "ask for at least 1 byte".into(),
             Self::ShortFile { end, offset, .. } if offset >= end => {
-                format!("begin before byte {end}, and let no one truncate the file meanwhile")
+                format!("start before byte {end}, and do not truncate the file during the load")
             }
             Self::ShortFile { end, offset, .. } => {
                 let left = end.saturating_sub(*offset);
                 format!(
-                    "ask for at most {left} bytes at {offset}, and let no one truncate the file meanwhile"
+                    "ask for at most {left} bytes at {offset}, and do not truncate the file during the load"
                 )
             }
             Self::RangeOverflow { .. } => "choose a smaller offset or length".into(),
             Self::RangeBeyondBuffer { offset, buffer, .. } => {
-                format!("at {offset} there is room for {} bytes", buffer.saturating_sub(*offset))
+                format!("at most {} bytes fit at {offset}", buffer.saturating_sub(*offset))
             }
             Self::Piece { error, .. } => error.hint(),
             Self::PiecesOverlap { .. } => {
-                "give each piece bytes of its own; only a piece that is quite the same may repeat"
-                    .into()
+                "do not let pieces overlap in the buffer; only identical pieces may repeat".into()
             }
             Self::PieceInSpare { .. } => "put the piece, or the spare bytes, elsewhere".into(),
             Self::Transfer { errno, .. } | Self::Target { errno, .. } => {
                 transfer_hint(*errno).into()
             }
             Self::Unsynced { direction, .. } => format!(
-                "{} before the device attaches the buffer, use one from /dev/dma_heap/system, or boot \
-                 a kernel with the repair in kernel/series",
+                "{} before the device attaches the buffer, use a buffer from /dev/dma_heap/system, \
+                 or boot a kernel with the fix in kernel/series",
                 match direction {
                     Direction::Load => "load",
                     Direction::Save => "save",
                 }
             ),
             Self::InFlight { .. } => {
-                "end the process, and use neither buffer nor file until then".into()
+                "exit the process; until then do not use the buffer or the file".into()
             }
             Self::NoMemory { .. } => {
                 "free memory, or load the file in ranges (offset and length)".into()
@@ -398,17 +397,17 @@ impl Error {
             Self::ReadOnlyBuffer => "export or open the buffer with O_RDWR".into(),
             Self::Buffer { errno, .. } => buffer_hint(*errno).into(),
             Self::Heap { errno, .. } if errno.raw() == libc::EACCES => {
-                "run as root, or give this user the right to read it, in /dev/dma_heap".into()
+                "run as root, or give this user read permission on it in /dev/dma_heap".into()
             }
             Self::Heap { heap, .. } if heap == "system" => {
                 "boot a kernel with CONFIG_DMABUF_HEAPS_SYSTEM=y, or: modprobe system_heap".into()
             }
-            Self::Heap { .. } => "name one of those that are there: ls /dev/dma_heap".into(),
+            Self::Heap { .. } => "choose an existing heap: ls /dev/dma_heap".into(),
             Self::Environment { .. } => {
-                "run the program by dmabuf-dio load FILE -- PROGRAM, which sets it".into()
+                "run the program with dmabuf-dio load FILE -- PROGRAM, which sets it".into()
             }
             Self::Thread { .. } => {
-                "allow more: ulimit -u, and pids.max of the control group".into()
+                "raise the limits: ulimit -u, and pids.max of the control group".into()
             }
             Self::Setting { name, need, .. } => format!("choose another {name}: {need}"),
             Self::Unavailable { kind, refusals, .. } => unavailable_hint(*kind, refusals),
@@ -416,7 +415,7 @@ impl Error {
         }
     }
 
-    /// The kernel's error number, where there is one.
+    /// The kernel's error number, if there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Open { errno, .. }
@@ -435,7 +434,7 @@ impl Error {
     }
 }
 
-/// With the kind that belongs to the error number, and the error itself inside.
+/// The error kind follows from the error number; the error itself is the source.
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
         let kind = match error.errno() {
@@ -455,19 +454,19 @@ fn open_hint(errno: Errno, path: &std::path::Path) -> String {
     match errno.raw() {
         libc::ENOENT | libc::ENOTDIR => "check the path".into(),
         libc::EACCES | libc::EPERM => {
-            format!("look at its permissions: ls -l {}", path.display())
+            format!("check its permissions: ls -l {}", path.display())
         }
         libc::EISDIR => "name a regular file or a block device".into(),
         libc::EMFILE | libc::ENFILE => "allow more open files: ulimit -n".into(),
         libc::EROFS => "mount the file system writable".into(),
-        libc::ETXTBSY => "the file is a program that runs, or swap: choose another".into(),
+        libc::ETXTBSY => "the file is a running program or swap: choose another".into(),
         _ => "check the path and the file system it is on".into(),
     }
 }
 
-/// What the kernel says with `EFAULT` of a buffer that is mapped.
-const SHRUNK: &str = "somebody has shrunk the buffer, or there are no pages for it: seal it against \
-                      the one (F_SEAL_SHRINK), and use no huge pages against the other";
+/// For `EFAULT` on a mapped buffer.
+const SHRUNK: &str = "the buffer was shrunk, or there are no pages for it: seal it (F_SEAL_SHRINK) \
+                      against the former, and use no huge pages against the latter";
 
 fn transfer_hint(errno: Errno) -> &'static str {
     match errno.raw() {
@@ -475,16 +474,16 @@ fn transfer_hint(errno: Errno) -> &'static str {
         libc::ENOSPC | libc::EDQUOT => "free space on the file system",
         libc::EFBIG => "the file system or ulimit -f does not allow a file of that size",
         libc::EINVAL => {
-            "the kernel does not take this alignment: choose offsets that are multiples of 4096"
+            "the kernel does not accept this alignment: choose offsets that are multiples of 4096"
         }
         libc::ENOMEM => "free memory, or choose a smaller block size or queue depth",
-        libc::EACCES | libc::EPERM => "look at the permissions of the file and its directory",
+        libc::EACCES | libc::EPERM => "check the permissions of the file and its directory",
         libc::EROFS => "mount the file system writable",
-        libc::ENOENT | libc::ENOTDIR => "the folder has to be there: check the path",
-        libc::EISDIR => "name a file, with no slash behind it: in a folder, which has to be there",
+        libc::ENOENT | libc::ENOTDIR => "the folder must exist: check the path",
+        libc::EISDIR => "name a file in an existing folder, without a trailing slash",
         libc::EBUSY => "something else uses it: see lsof",
         libc::EFAULT => SHRUNK,
-        _ => "see dmesg for what the kernel says about it",
+        _ => "see dmesg for details",
     }
 }
 
@@ -495,10 +494,10 @@ fn buffer_hint(errno: Errno) -> &'static str {
         libc::EMFILE | libc::ENFILE => "allow more open files: ulimit -n",
         libc::EFAULT => SHRUNK,
         libc::EFBIG => "raise the limit on the length of files, memfds included: ulimit -f",
-        libc::EHWPOISON => "a page of the memory is broken: see dmesg",
+        libc::EHWPOISON => "a page has a hardware memory error: see dmesg",
         libc::EINVAL | libc::ENOTTY | libc::ENODEV | libc::EOPNOTSUPP => {
-            "the buffer's exporter does not offer it: use a buffer from /dev/dma_heap/system"
+            "the buffer's exporter does not support it: use a buffer from /dev/dma_heap/system"
         }
-        _ => "see dmesg for what the kernel says about it",
+        _ => "see dmesg for details",
     }
 }

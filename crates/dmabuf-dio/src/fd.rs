@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be asked about a descriptor.
+//! Queries on file descriptors.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::fs::FileType;
 
-/// Whether a descriptor is a dma-buf: only those have an exporter.
+/// Whether a descriptor is a dma-buf: only dma-bufs have an exporter.
 pub(crate) fn is_dmabuf(fd: BorrowedFd<'_>) -> bool {
     fdinfo(fd, "exp_name").is_some()
 }
 
-/// Whether a descriptor is memory that only descriptors lead to.
+/// Whether a descriptor is a file on a tmpfs without a name.
 pub(crate) fn is_nameless_tmpfs(fd: BorrowedFd<'_>) -> bool {
     let nameless = rustix::fs::fstat(fd).is_ok_and(|stat| {
         stat.st_nlink == 0 && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
@@ -24,7 +24,7 @@ pub(crate) fn is_tmpfs(fd: BorrowedFd<'_>) -> bool {
     rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == TMPFS_MAGIC)
 }
 
-/// Whether a descriptor is a file on a file system of a process.
+/// Whether a descriptor is a file on a FUSE file system.
 pub(crate) fn is_fuse(fd: BorrowedFd<'_>) -> bool {
     const FUSE_SUPER_MAGIC: u64 = 0x6573_5546; // linux/magic.h
     rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == FUSE_SUPER_MAGIC)
@@ -37,7 +37,7 @@ pub(crate) fn fdinfo(fd: BorrowedFd<'_>, field: &str) -> Option<String> {
     Some(value.trim().to_owned())
 }
 
-/// Where `/proc/self/fd` says that a descriptor leads.
+/// The target of the descriptor's link in `/proc/self/fd`.
 pub(crate) fn proc_link(fd: BorrowedFd<'_>) -> Option<String> {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()?;
     Some(link.to_string_lossy().into_owned())

@@ -3,14 +3,14 @@
 
 use std::fmt;
 
-/// What a buffer's file descriptor is.
+/// The type of a buffer's file descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Kind {
     /// A dma-buf: devices can import it.
     DmaBuf,
-    /// A memfd, or a file without a name on a tmpfs: processes can share it. `/dev/udmabuf` can
-    /// make a dma-buf of a memfd.
+    /// A memfd, or an unnamed file on a tmpfs: processes can share it. `/dev/udmabuf` can turn a
+    /// memfd into a dma-buf.
     Memfd,
 }
 

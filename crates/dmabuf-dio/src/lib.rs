@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loads files into dma-bufs, and saves them, with no copy by the CPU.
+//! Loads files into dma-bufs and saves them, without CPU copies.
 //!
-//! A file of gigabytes that an accelerator, a camera, a radio or another process is to use has to
-//! be in memory that all of them can reach: a dma-buf. [`Loader`] puts it there by direct I/O,
-//! from the storage device into the pages of the buffer, in the best way that this kernel offers,
-//! and says in its [`Report`] which way that was and what it cost.
+//! A large file that an accelerator, a camera, a radio or another process is to use has to be in
+//! memory that all of them can reach: a dma-buf. [`Loader`] reads it there by direct I/O, from the
+//! storage device into the pages of the buffer, with the best method that this kernel offers. Its
+//! [`Report`] says which method was used and what it cost.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), dmabuf_dio::Error> {
@@ -30,17 +30,17 @@
 //! | [`Progress`], [`CancelToken`] | watching a transfer, and stopping it |
 //! | [`gather`] | many small pieces of a file at once |
 //! | [`probe`] | what this kernel, its devices and a file offer |
-//! | [`lend`] | below all that: memory lent to the kernel, for schedulers of your own |
+//! | [`lend`] | the layer below: memory lent to the kernel, for custom schedulers |
 //!
-//! Streams of samples, between IIO devices, files, sockets and USB, are in `dmabuf-dio-stream`.
+//! Streams of samples between IIO devices, files, sockets and USB are in `dmabuf-dio-stream`.
 //!
-//! Inside, `load.rs`, `save.rs` and `gather/` are what is called. `backend/` chooses who does it, one
-//! file for each; `transfer/` cuts a range into requests; `lend/` lends the memory. `buf/`, `file/` and
-//! `memory/` are what they work on. No file imports one that imports it.
+//! Internally, `load.rs`, `save.rs` and `gather/` are the entry points. `backend/` selects a
+//! backend and has one file for each; `transfer/` cuts a range into requests; `lend/` lends the
+//! memory. `buf/`, `file/` and `memory/` are the resources they work on. No two
+//! files import each other.
 //!
-//! All lengths and offsets are in bytes. All calls block until they are done. Nothing is kept
-//! between calls but what a value of this library owns, and nothing in the process is changed by
-//! them.
+//! All lengths and offsets are in bytes. All calls block until they are done. Between calls, no
+//! state is kept except in values of this library, and calls do not change process-wide settings.
 
 #![cfg(target_os = "linux")]
 
@@ -81,7 +81,7 @@ pub use private::Private;
 pub use report::{Mode, Report};
 pub use save::Saver;
 
-// The code in the README is compiled as the documentation's is.
+// The code in the README is compiled like that of the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

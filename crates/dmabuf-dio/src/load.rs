@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loading: from a file to a buffer.
+//! Loads from a file to a buffer.
 
 use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -20,6 +20,8 @@ use crate::report::Report;
 use crate::transfer::task::{Task, Transferred};
 
 /// Loads a file, or a range of it, into a buffer.
+///
+/// `Send` and `Sync`. It opens no file until a load starts, so it can be used after `fork(2)`.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), dmabuf_dio::Error> {
@@ -44,19 +46,20 @@ pub struct Loader<'f> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// The buffer. What lies before and after the range in it is zero.
+    /// The buffer. Bytes outside the range are zero.
     pub buf: DmaBuf,
-    /// Where in the buffer the range begins: less than a page, or than a block of the device if
-    /// that is larger, and 0 if the range begins at a multiple of those in the file.
+    /// Offset of the range in the buffer, in bytes: 0 if the range starts on a page boundary of the
+    /// file, else less than a page. If the device's blocks are larger than a page, blocks count
+    /// instead.
     pub data_offset: u64,
     /// Length of the range in bytes.
     pub len: u64,
-    /// How the bytes came there.
+    /// How the data was transferred.
     pub report: Report,
 }
 
 impl Loaded {
-    /// Where in the buffer the range is.
+    /// The range's position in the buffer, in bytes.
     pub fn range(&self) -> Range<u64> {
         self.data_offset..self.data_offset + self.len
     }
@@ -76,8 +79,8 @@ impl<'f> From<&'f std::fs::File> for Loader<'f> {
 }
 
 impl<'f> Loader<'f> {
-    /// Loads from an open regular file or block device, whatever its file position is, which
-    /// stays. It is opened once more through `/proc/self/fd`, with `O_DIRECT`, if that works.
+    /// Loads from an open regular file or block device. Its file position is neither used nor
+    /// changed. If possible, the file is reopened with `O_DIRECT` through `/proc/self/fd`.
     pub fn from_fd(fd: BorrowedFd<'f>) -> Self {
         Self::from_spec(Spec::Fd(fd))
     }
@@ -88,51 +91,50 @@ impl<'f> Loader<'f> {
 
     option_methods!();
 
-    /// Where in the file the range begins, in bytes: 0 if not set. Any offset works; direct I/O
-    /// is best served by multiples of the page size.
+    /// Start of the range in the file, in bytes; default 0. Any offset works; multiples of the page
+    /// size suit direct I/O best.
     #[must_use]
     pub fn offset(mut self, bytes: u64) -> Self {
         self.offset = bytes;
         self
     }
 
-    /// Length of the range in bytes: up to where the file ends now if not set.
+    /// Length of the range in bytes; default: up to the current end of the file.
     #[must_use]
     pub fn length(mut self, bytes: u64) -> Self {
         self.length = Some(bytes);
         self
     }
 
-    /// Memory that is made ready at a time, in bytes: a multiple of the page size, at most
-    /// 1 GiB. The first read is issued when that much is there, and the rest is allocated while
-    /// it runs. As much as a request, in whole huge pages, if not set. The module has its own
-    /// default, the system heap goes by `/sys/module/dma_heap/parameters/read_gather` alone, and
-    /// memory in small pages is not made ready but copied into.
+    /// Memory to allocate at a time, in bytes: a multiple of the page size, at most 1 GiB. The
+    /// first read is issued once this much is allocated; the rest is allocated while it runs. The
+    /// default is the block size, rounded up to whole huge pages. The module has its own default.
+    /// The system heap uses only `/sys/module/dma_heap/parameters/read_gather`. Memory in small
+    /// pages is copied into rather than allocated ahead.
     #[must_use]
     pub fn allocation_step(mut self, bytes: u64) -> Self {
         self.options.allocation_step = Some(bytes);
         self
     }
 
-    /// Whether to try for huge pages where the library allocates the memory of a process: for a
-    /// memfd, for the udmabuf made of one, and in [`load_private`](Self::load_private). They are
-    /// tried for if this is not set. Kernels choose the pages of a dma-buf themselves.
+    /// Whether to try for huge pages in memory that the library allocates itself: a memfd, the
+    /// memfd under a udmabuf, and [`load_private`](Self::load_private). Default: true. The kernel
+    /// chooses the pages of other dma-bufs.
     #[must_use]
     pub fn huge_pages(mut self, huge: bool) -> Self {
         self.options.huge_pages = huge;
         self
     }
 
-    /// What the buffer of [`load`](Self::load) is to be: a dma-buf if this is not set, or what the
-    /// [`backend`](Self::backend) makes that is asked for.
+    /// The kind of buffer that [`load`](Self::load) creates. Default: a dma-buf, or what the
+    /// selected [`backend`](Self::backend) creates.
     #[must_use]
     pub fn kind(mut self, kind: Kind) -> Self {
         self.options.kind = Wanted::Only(kind);
         self
     }
 
-    /// Lets [`load`](Self::load) make whatever there is: a dma-buf where one can be made, else a
-    /// memfd.
+    /// Lets [`load`](Self::load) create any kind of buffer: a dma-buf if possible, else a memfd.
     #[must_use]
     pub fn any_kind(mut self) -> Self {
         self.options.kind = Wanted::Any;
@@ -140,23 +142,24 @@ impl<'f> Loader<'f> {
     }
 
     /// Loads into a new buffer: a dma-buf, unless [`kind`](Self::kind) or
-    /// [`any_kind`](Self::any_kind) says otherwise. Blocks until all of the range is there.
+    /// [`any_kind`](Self::any_kind) says otherwise. Blocks until the whole range is loaded.
     ///
-    /// The buffer begins at the multiple of the page size at or below the range's start in the
-    /// file, so that the content need not be moved; see [`Loaded::data_offset`]. A memfd is as long
-    /// as that and the content, and neither shrinks nor grows; in reserved huge pages it is a
-    /// multiple of their size.
+    /// The buffer starts at the range's offset in the file, rounded down to a page, so that the
+    /// content need not be moved; see [`Loaded::data_offset`]. A memfd ends where the content ends
+    /// and can neither shrink nor grow; in reserved huge pages its length is a multiple of their
+    /// size.
     ///
-    /// The length is decided when the file is opened: what is appended later is not loaded.
+    /// The length is fixed when the file is opened: data appended later is not loaded.
     ///
     /// # Errors
     ///
-    /// On any error but [`Error::InFlight`] the buffer is freed. [`Error::Open`];
+    /// On any error except [`Error::InFlight`] the buffer is freed. [`Error::Open`];
     /// [`Error::Access`]; [`Error::NotAFile`]; [`Error::EmptyFile`] and [`Error::EmptyRange`];
-    /// [`Error::ShortFile`] also if the file is truncated meanwhile; [`Error::RangeOverflow`];
-    /// [`Error::Setting`]; [`Error::NoMemory`]; [`Error::Transfer`], with `EIO` say;
-    /// [`Error::Cancelled`]; [`Error::Unavailable`] if there is no such buffer here, which
-    /// [`any_kind`](Self::any_kind) would do without, or the backend asked for is not available.
+    /// [`Error::ShortFile`], also if the file is truncated during the load;
+    /// [`Error::RangeOverflow`]; [`Error::Setting`]; [`Error::NoMemory`]; [`Error::Transfer`], for
+    /// example with `EIO`; [`Error::Cancelled`]; [`Error::Unavailable`] if the selected backend is
+    /// not available, or no backend can create the kind of buffer ([`any_kind`](Self::any_kind)
+    /// lifts that restriction).
     pub fn load(&self) -> Result<Loaded> {
         let (file, length) = self.open()?;
         if length == 0 {
@@ -175,17 +178,17 @@ impl<'f> Loader<'f> {
         Ok(Loaded { buf, data_offset: layout.data_offset, len: length, report })
     }
 
-    /// Loads into new memory that only this process has. Blocks until all of the range is there.
+    /// Loads into new memory of this process only. Blocks until the whole range is loaded.
     ///
-    /// For who needs no sharing: such memory comes in huge pages on most systems (where
-    /// `/sys/kernel/mm/transparent_hugepage/enabled` is `madvise` or `always`), for which a memfd
-    /// needs a setting that only root can change. It is filled by direct I/O, as a memfd is, and
-    /// through the page cache where the file offers nothing else. The setting
-    /// [`backend`](Self::backend) is not used.
+    /// For uses that need no sharing. Such memory gets huge pages on most systems (where
+    /// `/sys/kernel/mm/transparent_hugepage/enabled` is `madvise` or `always`), while a memfd needs
+    /// a setting that only root can change. It is filled by direct I/O, like a memfd, or through
+    /// the page cache if the file offers nothing else. The [`backend`](Self::backend) setting is
+    /// ignored.
     ///
     /// # Errors
     ///
-    /// As for [`load`](Self::load), but for [`Error::Unavailable`].
+    /// As for [`load`](Self::load), except [`Error::Unavailable`].
     pub fn load_private(&self) -> Result<Private> {
         let (file, length) = self.open()?;
         if length == 0 {
@@ -202,20 +205,18 @@ impl<'f> Loader<'f> {
         Ok(Private::new(mapping, layout.data_offset, length, report))
     }
 
-    /// Loads into `buf` at `buf_offset`. Blocks until all of the range is there.
+    /// Loads into `buf` at `buf_offset` bytes. Blocks until the whole range is loaded.
     ///
-    /// Bytes of the buffer outside the range do not change. A length of 0 moves nothing and
-    /// succeeds. Any offsets work; those in file and buffer that are congruent modulo the
-    /// device's block size are moved by direct I/O, others through the page cache, as the
-    /// report then says. Whoever reads the range meanwhile, through a view say, sees old bytes and
-    /// new ones.
+    /// Bytes of the buffer outside the range do not change. A length of 0 succeeds and does
+    /// nothing. Any offsets work. If the offsets in file and buffer are congruent modulo the
+    /// device's block size, direct I/O is used, else the page cache, as the report says. Concurrent
+    /// readers of the range, such as a view, may see old and new bytes.
     ///
     /// # Errors
     ///
-    /// As for [`load`](Self::load), and [`Error::RangeBeyondBuffer`],
-    /// [`Error::ReadOnlyBuffer`], [`Error::Buffer`] and [`Error::Unsynced`]. After an error the range in the buffer
-    /// is undefined behind the bytes that the error says were moved; after [`Error::InFlight`] it
-    /// may go on changing.
+    /// As for [`load`](Self::load), and [`Error::RangeBeyondBuffer`], [`Error::ReadOnlyBuffer`],
+    /// [`Error::Buffer`] and [`Error::Unsynced`]. After an error, the range is undefined beyond the
+    /// bytes that the error reports as moved; after [`Error::InFlight`] it may keep changing.
     pub fn load_into(&self, buf: &DmaBuf, buf_offset: u64) -> Result<Report> {
         let (file, length) = self.open()?;
         buf.check_range(buf_offset, length)?;
@@ -236,7 +237,7 @@ impl<'f> Loader<'f> {
         Ok(run.report(&task, |buf| Some(buf.kind())).1)
     }
 
-    /// What to try for a new buffer, in this order.
+    /// The candidates for a new buffer, in the order in which they are tried.
     fn candidates(&self) -> Vec<(Backend, Kind)> {
         let kinds: &[Kind] = match (self.options.kind, self.options.backend) {
             (Wanted::Only(Kind::DmaBuf), _) | (Wanted::Unsaid, None) => &[Kind::DmaBuf],
@@ -253,7 +254,7 @@ impl<'f> Loader<'f> {
             Some(asked) => {
                 let mut makes: Vec<_> = all.filter(|(backend, _)| *backend == asked).collect();
                 if makes.is_empty() {
-                    // It says so itself.
+                    // This backend reports the refusal itself.
                     makes.push((asked, kinds[0]));
                 }
                 makes
@@ -266,7 +267,7 @@ impl<'f> Loader<'f> {
         Task { file, direction: Direction::Load, offset: self.offset, length, options, watch }
     }
 
-    /// Opens the file and decides how much of it to load.
+    /// Opens the file and determines the length to load.
     fn open(&self) -> Result<(File, u64)> {
         self.options.check()?;
         if let Some(length) = self.length {
@@ -288,7 +289,7 @@ impl<'f> Loader<'f> {
     }
 }
 
-/// A memfd can be had everywhere: where no backend would do, what was wanted is a dma-buf.
+/// A memfd can always be created, so if no backend is available, a dma-buf was requested.
 fn no_dma_buf(error: Error) -> Error {
     match error {
         Error::Unavailable { asked: None, refusals, .. } => {
@@ -298,7 +299,7 @@ fn no_dma_buf(error: Error) -> Error {
     }
 }
 
-/// Fails if the file was truncated to less than the range meanwhile.
+/// Fails if the file was truncated during the transfer and no longer covers the range.
 fn check_end(task: &Task<'_>) -> Result<()> {
     let end = task.file.end()?;
     if end < task.end() { Err(task.short(end)) } else { Ok(()) }

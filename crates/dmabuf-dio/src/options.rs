@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Settings that loading and saving have in common.
+//! Settings common to loading and saving.
 
 use crate::backend::Backend;
 use crate::control::Control;
@@ -11,14 +11,14 @@ const MAX_CHUNK: u64 = 1 << 30;
 const MAX_DEPTH: u32 = 1024;
 const MAX_STEP: u64 = 1 << 30;
 
-/// What the buffer of a load is to be.
+/// The kind of buffer that a load creates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// A dma-buf, or what the backend makes that is asked for.
+    /// A dma-buf, or what the selected backend creates.
     #[default]
     Unsaid,
     Only(Kind),
-    /// A dma-buf where one can be made, else a memfd.
+    /// A dma-buf if one can be created, else a memfd.
     Any,
 }
 
@@ -50,7 +50,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The backends to try of those in `order`: all, or the one that was asked for.
+    /// The backends of `order` to try: all, or only the selected one.
     pub(crate) fn backends<'a>(&'a self, order: &'a [Backend]) -> &'a [Backend] {
         self.backend.as_ref().map_or(order, std::slice::from_ref)
     }
@@ -89,27 +89,25 @@ impl Options {
     }
 }
 
-/// The builder methods that all who move bytes share.
+/// The builder methods common to all transfers.
 macro_rules! transfer_methods {
     () => {
-        /// Uses this backend and no other. Without it, or with `None`, the best one that works
-        /// is used.
+        /// Uses only this backend. With `None` (the default) the best available backend is used.
         #[must_use]
         pub fn backend(mut self, backend: impl Into<Option<crate::Backend>>) -> Self {
             self.options.backend = backend.into();
             self
         }
 
-        /// Whether to try `O_DIRECT`, as is done if this is not set.
+        /// Whether to try `O_DIRECT`; default: true.
         #[must_use]
         pub fn direct(mut self, direct: bool) -> Self {
             self.options.direct = direct;
             self
         }
 
-        /// Calls back with how far the transfer is: at its start, and then as bytes arrive, at
-        /// least every 100 ms while they do. The calls may come from another thread, one at a
-        /// time; the count never goes back.
+        /// Reports progress: once at the start, then at least every 100 ms while data moves. Calls
+        /// may come from another thread, but never concurrently; the count never decreases.
         #[must_use]
         pub fn progress(
             mut self,
@@ -119,7 +117,7 @@ macro_rules! transfer_methods {
             self
         }
 
-        /// Lets this token stop the transfer.
+        /// The token that cancels the transfer.
         #[must_use]
         pub fn cancel(mut self, token: crate::CancelToken) -> Self {
             self.options.control.cancel = token;
@@ -128,24 +126,23 @@ macro_rules! transfer_methods {
     };
 }
 
-/// The builder methods that [`Loader`](crate::Loader) and [`Saver`](crate::Saver) share.
+/// The builder methods common to [`Loader`](crate::Loader) and [`Saver`](crate::Saver).
 macro_rules! option_methods {
     () => {
         crate::options::transfer_methods!();
 
-        /// Bytes per request: a multiple of the page size, at most 1 GiB. If not set, 4 MiB or
-        /// as much more as makes it a multiple of what the disk likes; the module has its own
-        /// default, and `copy_file_range` moves as much per call as time
-        /// allows. The system heap makes one request of all.
+        /// Bytes per request: a multiple of the page size, at most 1 GiB. The default is 4 MiB,
+        /// rounded up to a multiple of the disk's optimal I/O size. The module has its own default,
+        /// `copy_file_range` adapts the size of each call to the time it takes, and the system heap
+        /// makes a single request.
         #[must_use]
         pub fn block_size(mut self, bytes: u64) -> Self {
             self.options.block_size = Some(bytes);
             self
         }
 
-        /// Requests in flight: from 1 to 1024. If not set, enough for 32 MiB; the module has its
-        /// own default. The
-        /// system heap and `copy_file_range` leave that to the kernel.
+        /// Requests in flight: 1 to 1024. The default keeps 32 MiB in flight. The module has its
+        /// own default; the system heap and `copy_file_range` leave it to the kernel.
         #[must_use]
         pub fn queue_depth(mut self, requests: u32) -> Self {
             self.options.queue_depth = Some(requests);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The content of a file in memory that only this process has.
+//! The content of a file in private memory.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::transfer::layout::Layout;
 use crate::transfer::mapped;
 use crate::transfer::task::{Task, Transferred};
 
-/// The content of a file, in memory that no other process or device can reach. Made by
+/// The content of a file, in memory that no other process or device can reach. Created by
 /// [`Loader::load_private`](crate::Loader::load_private), freed when dropped.
 ///
-/// It derefs to the bytes of the range, which begin at an address that is congruent to their
-/// offset in the file, modulo the page size.
+/// It dereferences to the bytes of the range. Their address is congruent to their offset in the
+/// file, modulo the page size.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Private {
     mapping: Arc<Mapping>,
     start: usize,
     len: usize,
-    /// How the bytes came there.
+    /// How the data was transferred.
     pub report: Report,
 }
 
@@ -37,7 +37,7 @@ impl Private {
     }
 }
 
-/// Loads into new memory, which is laid out as a buffer would be.
+/// Loads into new memory with the same layout as a buffer.
 pub(crate) fn load(task: &Task<'_>, layout: Layout) -> Result<(Arc<Mapping>, Transferred)> {
     available::ensure(layout.buffer, Charged::Us)?;
     let (ring, note) =
@@ -53,7 +53,7 @@ pub(crate) fn load(task: &Task<'_>, layout: Layout) -> Result<(Arc<Mapping>, Tra
     let small = moved.pages.is_some_and(|pages| pages.page_size < HUGE_PAGE);
     if task.options.huge_pages && small && mapping.len() >= HUGE_PAGE {
         moved.notes.push(format!(
-            "the memory came in pages of {} KiB: for huge ones, {}",
+            "the memory has pages of {} KiB: for huge pages, {}",
             page_size() / 1024,
             huge::private_huge_remedy()
         ));
@@ -66,7 +66,7 @@ impl Deref for Private {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: the range lies in the mapping, which is anonymous memory that lives as long as
-        // self; the kernel has finished with it, and others write it only through `&mut self`.
+        // self; the kernel has finished with it, and it is written only through `&mut self`.
         unsafe { std::slice::from_raw_parts(self.mapping.as_ptr().add(self.start), self.len) }
     }
 }

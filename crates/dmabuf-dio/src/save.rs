@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Saving: from a buffer to a file.
+//! Saves from a buffer to a file.
 
 use std::ops::{Bound, RangeBounds};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -22,12 +22,13 @@ use crate::transfer::task::Task;
 
 /// Saves a range of a buffer to a file.
 ///
-/// A path that names nothing or a regular file gets a new file: it is written beside the old
-/// one, made durable, and then takes its place. Whatever happens before leaves the old one as it
-/// was, and no trace of the new one. (Where there is no `/proc`, or the file system has no
-/// `O_TMPFILE`, `SIGKILL` leaves `.dmabuf-dio-partial-` and a number beside it.) Of a symbolic link
-/// what it leads to is replaced, not the link; one that leads nowhere is refused, as `cp` does. Block
-/// devices and open files are written in place.
+/// If the path names a regular file or nothing, a new file is written next to it, made durable, and
+/// then renamed to the path. Until then the old file stays unchanged, and a failed save leaves
+/// nothing behind. (Without `/proc` or `O_TMPFILE`, `SIGKILL` leaves a file `.dmabuf-dio-partial-`
+/// plus a number next to it.) For a symbolic link, its target is replaced, not the link; a dangling
+/// link is refused, as in `cp`. Block devices and open files are written in place.
+///
+/// `Send` and `Sync`. It opens no file until a save starts, so it can be used after `fork(2)`.
 #[derive(Clone, Debug)]
 pub struct Saver<'f> {
     target: Spec<'f>,
@@ -49,9 +50,8 @@ impl<'f> From<&'f std::fs::File> for Saver<'f> {
 }
 
 impl<'f> Saver<'f> {
-    /// Saves in place to an open regular file or block device, whatever its file position is,
-    /// which stays. It is opened once more through `/proc/self/fd`, with `O_DIRECT`, if that
-    /// works.
+    /// Saves in place to an open regular file or block device. Its file position is neither used
+    /// nor changed. If possible, the file is reopened with `O_DIRECT` through `/proc/self/fd`.
     pub fn to_fd(fd: BorrowedFd<'f>) -> Self {
         Self::to_spec(Spec::Fd(fd))
     }
@@ -62,24 +62,24 @@ impl<'f> Saver<'f> {
 
     option_methods!();
 
-    /// Where in the file to write, in bytes: 0 if not set, and it has to be 0 for a path that
-    /// gets a new file.
+    /// Offset in the file to write at, in bytes; default 0. It has to be 0 if the path gets a new
+    /// file.
     #[must_use]
     pub fn offset(mut self, bytes: u64) -> Self {
         self.offset = bytes;
         self
     }
 
-    /// Saves a range of `buf`, `..` for all of it. Blocks until it is durable.
+    /// Saves a range of `buf`, in bytes (`..` for all of it). Blocks until the data is durable.
     ///
     /// # Errors
     ///
-    /// On an error a path keeps the file that it had, unless it is that the new one's name cannot be
-    /// made durable. [`Error::Open`]; [`Error::Access`];
-    /// [`Error::NotAFile`]; [`Error::DanglingLink`]; [`Error::EmptyRange`]; [`Error::RangeBeyondBuffer`];
-    /// [`Error::RangeOverflow`]; [`Error::Setting`]; [`Error::Buffer`]; [`Error::Target`], with
-    /// `ENOSPC` say; [`Error::Transfer`]; [`Error::Unsynced`]; [`Error::InFlight`];
-    /// [`Error::Cancelled`]; [`Error::Unavailable`] if the backend asked for is not available.
+    /// After an error, the path still names its old file, unless only making the new file's name
+    /// durable failed. [`Error::Open`]; [`Error::Access`]; [`Error::NotAFile`];
+    /// [`Error::DanglingLink`]; [`Error::EmptyRange`]; [`Error::RangeBeyondBuffer`];
+    /// [`Error::RangeOverflow`]; [`Error::Setting`]; [`Error::Buffer`]; [`Error::Target`], for
+    /// example with `ENOSPC`; [`Error::Transfer`]; [`Error::Unsynced`]; [`Error::InFlight`];
+    /// [`Error::Cancelled`]; [`Error::Unavailable`] if the selected backend is not available.
     pub fn save(&self, buf: &DmaBuf, range: impl RangeBounds<u64>) -> Result<Report> {
         self.options.check()?;
         let (buf_offset, length) = resolve(&range, buf.len())?;
@@ -153,7 +153,7 @@ fn resolve(range: &impl RangeBounds<u64>, len: u64) -> Result<(u64, u64)> {
     if end >= start {
         return Ok((start, end - start));
     }
-    // As an empty slice beyond the end is refused, so is a range that runs backwards.
+    // A reversed range is refused, like an empty slice beyond the end.
     Err(Error::RangeBeyondBuffer { offset: start, length: 0, buffer: len })
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Threads that live for one call, and calls that block for long.
+//! Threads scoped to one call, and long blocking calls.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::errno::Errno;
 use crate::error::{Error, Result};
 
-/// How often a running call is looked at.
+/// How often a running call is checked.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Starts a thread; the caller's is what [`Scope::spawn`] would end if there can be none.
+/// Starts a thread. [`Scope::spawn`] would panic where this returns an error.
 ///
 /// # Errors
 ///
@@ -25,9 +25,9 @@ pub(crate) fn spawn<'scope, T: Send + 'scope>(
     thread.map_err(|error| Error::Thread { errno: Errno::from(&error) })
 }
 
-/// Makes `call` in a thread of its own, while this one has a `look` at it now and then. The other
-/// way round, signals to this process would wait for the call to end: the kernel hands them to
-/// its main thread, which often is this one.
+/// Runs `call` in its own thread while this thread calls `look` every now and then. The other way
+/// round, signals would be delayed until the call ends: the kernel delivers them to the main
+/// thread, which often is this one.
 ///
 /// # Errors
 ///

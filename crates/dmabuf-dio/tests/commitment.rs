@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A kernel that promises no more memory than it has (`vm.overcommit_memory` of 2): a page of a memfd
-//! that cannot be had is an error, and kills nobody. It changes the whole system, so it runs in
-//! guests only, alone in its process.
+//! A kernel without overcommit (`vm.overcommit_memory` of 2): a memfd page that cannot be allocated
+//! is an error and kills no process. The test changes a system-wide setting, so it runs only in
+//! guests, alone in its process.
 
 mod common;
 
@@ -12,7 +12,7 @@ use dmabuf_dio::{DmaBuf, Error};
 const MODE: &str = "/proc/sys/vm/overcommit_memory";
 const LIMIT: &str = "/proc/sys/vm/overcommit_kbytes";
 
-/// The kernel's setting as it was, whatever happens.
+/// Restores the kernel's setting, whatever happens.
 struct Restored(String);
 
 impl Drop for Restored {

@@ -9,7 +9,7 @@ use std::process::Command;
 use common::{file_of, folder};
 use dmabuf_dio::Loader;
 
-/// Where cargo puts the examples, beside the tests that it builds with them.
+/// Cargo puts the examples next to the tests that it builds with them.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("path of this test");
     test.parent().and_then(|deps| deps.parent()).expect("a folder").join("examples").join(name)
@@ -47,7 +47,7 @@ fn inherit() {
     assert!(text.contains(&format!("{:02x?}", &bytes[100..116])), "{text}");
 }
 
-/// What `DmaBuf::from_env` says of an environment, by the example.
+/// The result of `DmaBuf::from_env` in an environment, from the example.
 fn inherited(variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(example("inherit"));
     for name in ["DMABUF_DIO_FD", "DMABUF_DIO_OFFSET", "DMABUF_DIO_LEN"] {

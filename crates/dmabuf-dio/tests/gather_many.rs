@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ten million pieces at once: how much memory that takes is the process's, so this test is alone.
+//! Ten million pieces at once. The memory use is measured for the process, so this test is alone in
+//! it.
 
 mod common;
 
@@ -12,7 +13,7 @@ fn ten_million_pieces() {
     let folder = folder();
     let (path, content) = file_of(&folder, 1 << 20);
     for (buf, backends) in buffers(COUNT * 8) {
-        // Through the page cache anything goes; and one request has many of them.
+        // Any backend will do through the page cache, and one request covers many pieces.
         let Some(&backend) = backends.first() else { continue };
         let mut gathering =
             Gatherer::new(&path).backend(backend).direct(false).open(&buf).expect("open");
@@ -25,7 +26,7 @@ fn ten_million_pieces() {
             assert!(gathered.is_whole() && gathered.len() as u64 == COUNT);
             let grown = peak() - before;
             println!("{backend}: {grown} KiB more, {} requests", gathered.report().requests);
-            // Nothing for what is in order, and else a key each.
+            // Nothing for sorted pieces, else one key for each.
             let most = if sorted { 8 << 10 } else { COUNT * 8 / 1024 + (8 << 10) };
             assert!(grown < most, "{grown} KiB more than before");
             let view = buf.map().expect("map");
@@ -39,7 +40,7 @@ fn ten_million_pieces() {
     }
 }
 
-/// The most memory that this process ever had, in KiB.
+/// Peak memory use of this process, in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the peak");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A device that has the buffer mapped for its own DMA, through bounce buffers at best: what it
-//! wrote beside what is loaded survives, and it sees all that is. For buffers of every exporter
-//! there is.
+//! A device that has the buffer mapped for its own DMA, through bounce buffers if possible. The
+//! bytes it wrote next to the loaded ones survive, and it sees everything that is loaded. For
+//! buffers of every available exporter.
 //!
 //! `DMABUF_DIO_IMPORTER` names the node of `kernel/sim/edu_importer`; without it these tests are
 //! skipped. `DMABUF_DIO_IMPORTER_UNSYNCED`, if not empty, says that this kernel's udmabuf does not
-//! synchronise that device: it is left out then.
+//! synchronise that device: udmabuf is then left out.
 
 mod common;
 
@@ -21,10 +21,10 @@ use dmabuf_dio_sys::{heap, udmabuf};
 
 /// `EDU_IMPORT` of `edu_importer.h`.
 const IMPORT: libc::Ioctl = 0xed << 8;
-/// It moves 20 KiB in a second.
+/// The device moves 20 KiB per second.
 const LEN: u64 = 8192;
 
-/// A buffer, the device that has it mapped, and what it wrote there.
+/// A buffer, the device that has it mapped, and what the device wrote there.
 struct Imported {
     buf: DmaBuf,
     device: File,
@@ -48,8 +48,9 @@ fn exporters() -> Vec<String> {
     all
 }
 
-/// Whether a backend is available for buffers of an exporter. Slots live for long, and are not
-/// registered where udmabuf does not synchronise devices: `slot-refused` of `tests/guest` checks it.
+/// Whether a backend is available for buffers of an exporter. Slots are long-lived, and are not
+/// registered where udmabuf does not synchronise devices: `slot-refused` of `tests/guest` checks
+/// that.
 fn usable(exporter: &str, backend: Backend) -> bool {
     let long = backend == Backend::UringSlot && exporter == "udmabuf";
     available(backend) && (!long || available(Backend::CopyFileRange))
@@ -101,13 +102,13 @@ impl Imported {
         Self { buf, device, written: Vec::new(), _lock: lock }
     }
 
-    /// Lets the device write all of it anew.
+    /// Makes the device overwrite the whole buffer.
     fn write(&mut self, seed: u64) {
         self.written = content(LEN as usize, seed);
         self.device.write_all_at(&self.written, 0).expect("the device writes");
     }
 
-    /// Fails unless the device reads what it wrote, and in between what `loaded` says.
+    /// Fails unless the device reads what it wrote, with `loaded` at `at`.
     #[track_caller]
     fn check(&self, what: &str, at: u64, loaded: &[u8]) {
         let mut wanted = self.written.clone();
@@ -118,8 +119,8 @@ impl Imported {
     }
 }
 
-/// A range of the file, and where in the buffer it goes: whole blocks, with less than a block at
-/// both ends, and through the page cache.
+/// A range of the file, and its offset in the buffer: whole blocks, with partial blocks at both
+/// ends, and through the page cache.
 const RANGES: [(usize, u64, usize); 3] = [(4096, 4096, 1024), (1000, 1000, 5000), (7, 1000, 3000)];
 
 #[test]
@@ -185,8 +186,8 @@ fn check_error(error: Error, way: Direction) {
     }
 }
 
-/// Only a kernel with the repair synchronises devices that have a udmabuf mapped. On others the
-/// module refuses while the device needs that, and no other backend loses the bytes instead.
+/// Only a kernel with the fix synchronises devices that have a udmabuf mapped. On others the module
+/// refuses while such a device is attached, and no other backend loses the bytes instead.
 #[test]
 fn a_udmabuf_is_right_or_refused() {
     if std::env::var_os("DMABUF_DIO_IMPORTER").is_none() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Signals that are not for a transfer, an interval timer's say: it goes on, whole, and its figures
-//! add up.
+//! Signals that are not meant for a transfer, such as an interval timer's: the transfer completes,
+//! and its figures are consistent.
 
 mod common;
 
@@ -19,8 +19,8 @@ extern "C" fn caught(_: c_int) {
     CAUGHT.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Sends a signal to every thread of this process but its own, again and again, until dropped: a
-/// timer's would all go to the main thread, which waits for the tests.
+/// Repeatedly sends a signal to every other thread of this process until dropped. A timer's signals
+/// would all go to the main thread, which waits for the tests.
 struct Signals {
     stop: Arc<AtomicBool>,
     sender: Option<std::thread::JoinHandle<()>>,
@@ -28,7 +28,7 @@ struct Signals {
 
 impl Signals {
     fn start() -> Self {
-        // SAFETY: the handler only counts. Calls are not restarted: they shall see it.
+        // SAFETY: the handler only counts. Calls are not restarted, so that they see the signal.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = caught as *const () as usize;
@@ -44,7 +44,7 @@ impl Signals {
                     let name = thread.file_name();
                     let id: i32 = name.to_str().expect("a number").parse().expect("a number");
                     if id != this {
-                        // SAFETY: takes numbers; a thread that is gone is no longer found.
+                        // SAFETY: takes numbers; a thread that has exited is not found.
                         unsafe {
                             libc::syscall(libc::SYS_tgkill, libc::getpid(), id, libc::SIGUSR2);
                         }
@@ -64,7 +64,7 @@ impl Drop for Signals {
     }
 }
 
-/// Collects what a transfer says of its progress.
+/// Collects the progress that a transfer reports.
 #[derive(Clone, Default)]
 struct Said(Arc<Mutex<Vec<u64>>>);
 
@@ -74,7 +74,7 @@ impl Said {
         move |progress| said.lock().expect("one at a time").push(progress.done)
     }
 
-    /// Forwards only, from nothing to all.
+    /// Checks that it only increases, from 0 to `total`.
     #[track_caller]
     fn check(&self, what: &str, total: u64) {
         let said = self.0.lock().expect("no one else");
@@ -83,7 +83,7 @@ impl Said {
     }
 }
 
-/// Enough for many requests of a page, one at a time.
+/// Enough for many one-page requests, one at a time.
 const LEN: usize = (1 << 20) + 777;
 const CHUNK: u64 = 16 << 10;
 
@@ -95,14 +95,14 @@ fn transfers_go_on() {
     let _signals = Signals::start();
     let before = CAUGHT.load(Ordering::Relaxed);
     for backend in backends() {
-        // The system heap has no requests of such sizes, and says when it is done.
+        // The system heap does not use such requests, and reports only at its end.
         let said = Said::default();
         let loader = Loader::new(&path).backend(backend).block_size(CHUNK).queue_depth(1);
         let loaded = loader.progress(said.callback()).load().expect("load");
         let what = format!("load by {backend}");
         assert_same(&what, &bytes(&loaded.buf)[..LEN], &wanted);
         assert_eq!(loaded.report.bytes, LEN as u64);
-        // All of it was asked for directly, however many calls that took: else it is mixed.
+        // All bytes were requested with O_DIRECT, in any number of calls; otherwise it is mixed.
         if backend != Backend::Buffered && loaded.report.notes.is_empty() {
             assert_eq!(loaded.report.mode, Mode::Direct, "{what}: {}", loaded.report.evidence);
         }

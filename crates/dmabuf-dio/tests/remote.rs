@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files of which reads and writes may move less than they were asked for: every byte of every
-//! range by every backend. `DMABUF_DIO_TEST_DIR` says on what file system: `tests/remote/run` goes
-//! through 9p, NFS and FUSE.
+//! Files with short reads and writes: every byte of every range with every backend.
+//! `DMABUF_DIO_TEST_DIR` selects the file system: `tests/remote/run` covers 9p, NFS and FUSE.
 
 mod common;
 #[path = "gather/model.rs"]
@@ -30,7 +29,7 @@ const RANGES: [(u64, u64, u64); 7] = [
     (0, 1, 50_000),
 ];
 
-/// Whether a backend takes these files: `io_uring` is not used on FUSE.
+/// Whether a backend supports these files: `io_uring` is not used on FUSE.
 fn takes(folder: &TempDir, backend: Backend, gathers: bool) -> bool {
     const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
     let on_fuse =

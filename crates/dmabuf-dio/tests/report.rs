@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reports say what happened in truth.
+//! Reports match what happened.
 //!
 //! Storage is counted for the whole process, so these tests run one after the other.
 
@@ -57,7 +57,7 @@ fn without_o_direct_it_is_buffered_and_says_so() {
 #[test]
 fn the_kernel_s_memory_is_the_page_cache() {
     let _alone = alone();
-    // tmpfs keeps its files there: some kernels open them with O_DIRECT, none reads storage.
+    // tmpfs keeps files in memory: some kernels open them with O_DIRECT, none reads storage.
     let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
         println!("skipped: no tmpfs at /dev/shm");
         return;
@@ -65,7 +65,7 @@ fn the_kernel_s_memory_is_the_page_cache() {
     let (path, expected) = file_of(&folder, 100_001);
     for backend in backends() {
         let loaded = match Loader::new(&path).backend(backend).load() {
-            // To some kernels a file in memory is a buffer, and no file to copy from.
+            // For some kernels a file in memory is a buffer, not a file to copy from.
             Err(Error::Unavailable { refusals, .. }) if backend == Backend::CopyFileRange => {
                 let remedy = refusals[0].remedy.as_deref().unwrap_or_default();
                 assert!(remedy.contains("file system on a disk"), "{refusals:?}");
@@ -77,13 +77,14 @@ fn the_kernel_s_memory_is_the_page_cache() {
         assert_ne!(loaded.report.mode, Mode::Direct, "{backend}: {}", loaded.report.evidence);
         assert_copied(&loaded.report);
     }
-    // Of the ways to load this one needs no stage, from which it would copy in any case.
+    // This way to load needs no staging buffer, from which the CPU would copy anyway.
     assert_copied(&Loader::new(&path).load_private().expect("load").report);
     let buf = DmaBuf::memfd(100_001).expect("a memfd");
     assert_copied(&Saver::new(folder.path().join("saved")).save(&buf, ..).expect("save"));
 }
 
-/// The CPU copied everything but what storage, of which others may have had some, can account for.
+/// The CPU copied everything that storage does not account for. Part of the storage traffic may be
+/// another process's.
 #[track_caller]
 fn assert_copied(report: &Report) {
     let Some(storage) = report.storage_bytes else { return };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the two backends that need the patch series do beside what all backends do, and how a
-//! kernel without it refuses them.
+//! Behaviour specific to the two backends that need the patch series, and how a kernel without it
+//! refuses them.
 //!
-//! Descriptors and signals are those of the whole process, so these tests run one after the other.
+//! Descriptors and signals belong to the whole process, so these tests run one after the other.
 
 mod common;
 
@@ -55,7 +55,7 @@ fn trying_leaves_nothing_open() {
     for backend in BOTH {
         for _ in 0..20 {
             probe::backend(backend);
-            // Refused or not.
+            // Whether refused or not.
             drop(Loader::new(&path).backend(backend).load());
         }
     }
@@ -103,7 +103,7 @@ fn one_call_for_all_is_watched_and_its_cancellation_heard() {
     match result {
         Err(Error::Cancelled { length, .. }) => assert!(seen > 0 && length == total),
         Err(error) => panic!("{error}"),
-        // Where storage is not counted by thread, or all of it was there in no time.
+        // Where storage is not counted per thread, or all of it was read at once.
         Ok(loaded) => {
             assert_eq!(seen, 0, "a cancelled load does not succeed");
             assert_same("content", &bytes(&loaded.buf), &expected);
@@ -127,7 +127,7 @@ fn many_calls_at_odd_places_stay_direct() {
     assert_same("loaded", &all[range.start as usize..range.end as usize], &expected[777..]);
     assert!(all[..range.start as usize].iter().all(|byte| *byte == 0), "what lies before is zero");
 
-    // In place at the same distance from a block's start.
+    // In place, at the same distance from the start of a block.
     let target = folder.path().join("target");
     common::write_cold(&target, &vec![0x77; expected.len()]);
     let file = std::fs::File::options().read(true).write(true).open(&target).expect("open");
@@ -141,7 +141,7 @@ fn many_calls_at_odd_places_stay_direct() {
 
 fn assert_direct(report: &dmabuf_dio::Report) {
     let wanted = if report.storage_bytes.is_some() { Mode::Direct } else { Mode::Unknown };
-    // Less than a block at either end of what is written goes through the page cache.
+    // Partial blocks at the ends of a write go through the page cache.
     assert!([wanted, Mode::Mixed].contains(&report.mode), "{report:?}");
     assert!(report.notes.is_empty(), "{report:?}");
 }
@@ -194,7 +194,7 @@ fn signals_make_calls_short_and_nothing_wrong() {
     let _alone = alone();
     // SAFETY: an all-zero sigaction is a valid value.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // No SA_RESTART: calls do end early.
+    // No SA_RESTART: calls must end early.
     action.sa_sigaction = count as extern "C" fn(libc::c_int) as usize;
     // SAFETY: the handler only adds to an atomic, which is async-signal-safe.
     unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
@@ -217,7 +217,7 @@ fn signals_make_calls_short_and_nothing_wrong() {
     }
 }
 
-/// Sends this thread a signal every few milliseconds while it is at work.
+/// Sends this thread a signal every few milliseconds during `work`.
 fn under_signals<T>(work: impl FnOnce() -> T) -> T {
     let (process, thread) = (rustix::process::getpid(), rustix::thread::gettid());
     let done = AtomicBool::new(false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A process that may have no more threads.
+//! A process that cannot create threads.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::{bytes, file_of, folder};
 use dmabuf_dio::gather::{Gatherer, Piece};
 use dmabuf_dio::{Backend, DmaBuf, Error, Loader};
 
-/// Set in the process that has none: a stack that nobody has room for keeps them from being made.
+/// Set in the process without threads: a stack that is too large prevents their creation.
 const ALONE: &str = "RUST_MIN_STACK";
 
 #[test]
@@ -44,7 +44,7 @@ fn alone() {
     assert!(is_lacking(&error), "{error}");
     let private = Loader::new(&path).load_private();
     assert!(is_lacking(private.as_ref().expect_err("the same")));
-    // What fits into a request needs none.
+    // A single request needs no thread.
     Loader::new(&path).length(4096).load_private().expect("loaded");
 
     let pieces: Vec<_> = (0..1000)
@@ -54,7 +54,7 @@ fn alone() {
     let mut gathering = gatherer.clone().queue_depth(16).open(&buf).expect("set up");
     let gathered = gathering.read(&pieces).map(|_| ());
     assert!(is_lacking(gathered.as_ref().expect_err("sixteen threads")));
-    // One at a time needs none, and what was not moved before is moved now.
+    // One request at a time needs no thread, and what was not moved before is moved now.
     let mut gathering = gatherer.queue_depth(1).open(&buf).expect("set up");
     assert!(gathering.read(&pieces).expect("gathered").is_whole());
     let found = bytes(&buf);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The simulated devices, and what the tests do with them.
+//! The simulated devices, and helpers of the tests.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dmabuf_dio_stream::{Device, IioSink, IioSource};
 
-/// Bytes of a frame with all channels: the frame's number, as the simulator makes it.
+/// Bytes of a frame with all channels: the frame's number, as the simulator generates it.
 pub(crate) const FRAME: u64 = 8;
 
-/// Holds the devices: one test at a time.
+/// Reserves the devices for one test at a time.
 pub(crate) struct Devices {
     pub(crate) adc: Device,
     pub(crate) dac: Device,
@@ -16,7 +16,7 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    /// Both as fast as blocks come; `None` where there are no simulated devices.
+    /// Both unthrottled; `None` without simulated devices.
     pub(crate) fn get() -> Option<Self> {
         static LOCK: Mutex<()> = Mutex::new(());
         let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,14 +41,14 @@ impl Devices {
     }
 }
 
-/// Says that a test is skipped, where it may be (`DMABUF_DIO_REQUIRE`).
+/// Reports that a test is skipped, if that is allowed (`DMABUF_DIO_REQUIRE`).
 pub(crate) fn skip(device: &str, why: &str) {
     let required = std::env::var("DMABUF_DIO_REQUIRE").unwrap_or_default();
     assert!(!required.split(',').any(|name| name == device), "{why}, and there has to be one");
     println!("skipped: {why}");
 }
 
-/// Hides the module, as on a kernel that has none, while it lives.
+/// Hides the module while it lives, as on a kernel without it.
 pub(crate) struct NoModule;
 
 impl NoModule {
@@ -81,7 +81,7 @@ pub(crate) fn number(device: &Device, attribute: &str) -> u64 {
     device.read(attribute).expect(attribute).parse().expect("a number")
 }
 
-/// Fails unless these are frames `first`, `first + 1`, ... Returns the number of the next.
+/// Checks that these are frames `first`, `first + 1`, ... Returns the next number.
 pub(crate) fn check(bytes: &[u8], first: u64) -> u64 {
     let mut next = first;
     for frame in bytes.chunks_exact(FRAME as usize) {

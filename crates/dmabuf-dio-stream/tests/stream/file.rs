@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Samples into a file and back.
+//! Samples to a file and back.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ fn what_is_in_the_way() {
     assert!(matches!(folder, Error::Transfer(dmabuf_dio::Error::Open { .. })), "{folder}");
 }
 
-/// What a full disk leaves is a valid prefix, whether its size was known before or not.
+/// A full disk leaves a valid prefix, whether the size was known before or not.
 #[test]
 fn a_full_disk() {
     let Some(devices) = Devices::get() else { return };
@@ -96,7 +96,7 @@ fn a_full_disk_without_slots() {
 fn full(devices: &Devices) {
     let Some(disk) = SmallDisk::mount() else { return };
     let path = disk.folder.path().join("samples");
-    // Slowly there is one block at a time, and none behind the one that fails.
+    // At a low rate there is one block at a time, and none after the one that fails.
     for (limit, rate) in [(None, "0"), (Some(1_u64 << 30), "0"), (None, "5000000")] {
         devices.adc.write("sampling_frequency", rate).expect("rate");
         let mut source = devices.source();
@@ -110,7 +110,7 @@ fn full(devices: &Devices) {
         assert_eq!(ended.error.errno().map(dmabuf_dio::Errno::raw), Some(libc::ENOSPC), "{ended}");
         let bytes = fs::read(&path).expect("the file");
         assert_eq!(bytes.len() as u64, ended.summary.bytes);
-        // At a rate a slow guest loses some, and says so.
+        // With a rate, a slow guest loses some frames and reports it.
         if ended.summary.gaps.is_empty() {
             assert_eq!(check(&bytes, 0), ended.summary.bytes / FRAME);
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Streams between the simulated devices of `kernel/sim/iio_stream` and `kernel/sim/usb_sink`,
-//! where these are, and files and sockets.
+//! Streams between the simulated devices of `kernel/sim/iio_stream` and `kernel/sim/usb_sink`, if
+//! present, and files and sockets.
 
 mod devices;
 mod file;
@@ -37,7 +37,7 @@ fn every_frame_arrives_in_order() {
     }
 }
 
-/// Takes its time for each block, and remembers where numbers are missing.
+/// Takes its time for each block, and records where numbers are missing.
 struct Slow {
     ring: Option<Arc<Ring>>,
     queued: VecDeque<Filled>,
@@ -112,7 +112,7 @@ fn what_is_lost_is_told_with_its_place() {
     for overrun in [Overrun::Block, Overrun::Drop, Overrun::Fail] {
         adc.write("sampling_frequency", "1000000").expect("rate");
         let mut source = devices.source();
-        // A block of 2 ms takes it 20 ms.
+        // A block of 2 ms takes the sink 20 ms.
         let mut sink = Slow::new(Duration::from_millis(20));
         let ring = Ring::new(4, 16 << 10).expect("blocks");
         let stream = Stream::new(&mut source, &mut sink, ring).limit(256 << 10).overrun(overrun);
@@ -125,14 +125,15 @@ fn what_is_lost_is_told_with_its_place() {
         let summary = result.expect("run");
         assert_eq!((summary.bytes, sink.bytes), (256 << 10, 256 << 10));
         assert!(!summary.gaps.is_empty());
-        // Every gap that was found lies in one that was told, which counts as many frames.
+        // Every gap found lies in a reported one, which counts as many frames.
         let mut found = sink.gaps.iter().peekable();
         for gap in &summary.gaps {
             let mut frames = 0;
             while let Some((_, lost)) = found.next_if(|(at, _)| (gap.at..=gap.to).contains(at)) {
                 frames += lost;
             }
-            // Some may have been lost after the last block, if there was no time to look before.
+            // Some frames may have been lost after the last block, if there was no time to check
+            // before.
             let exact = gap.at == gap.to || gap.to < summary.bytes;
             let told = gap.frames.expect("it counts");
             let right = if exact { told == frames } else { told >= frames };
@@ -196,13 +197,13 @@ fn a_device_without_dmabufs_is_copied_from_and_to() {
         assert!(summary.loss_known, "it counts");
         assert_eq!((summary.bytes, summary.gaps.len()), (1 << 20, 0), "{summary:?}");
         assert_eq!(number(to, "wrong_frames"), 0);
-        let copied = |how: &str| how.contains("takes no dma-bufs");
+        let copied = |how: &str| how.contains("does not support dma-bufs");
         assert_eq!(copied(&summary.source), from.name() == adc.name(), "{summary:?}");
         assert_eq!(copied(&summary.sink), to.name() == dac.name(), "{summary:?}");
     }
 }
 
-/// More than a block has, nothing, a block that there is not.
+/// More than a block has, 0 bytes, a block that does not exist.
 #[test]
 fn what_is_not_in_a_block_is_refused() {
     let Some(devices) = Devices::get() else { return };
@@ -251,7 +252,7 @@ fn the_same_samples_over_and_over() {
         assert!(begin.elapsed() < Duration::from_secs(20), "it does not go on");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Each time round the numbers begin again. The device goes on while the counts are read.
+    // In each repetition the numbers start again. The device continues while the counts are read.
     let before = number(&devices.dac, "moved_frames");
     let wrong = number(&devices.dac, "wrong_frames");
     let after = number(&devices.dac, "moved_frames");
@@ -317,8 +318,8 @@ fn a_device_that_goes_away() {
     drop((source, bound));
 }
 
-/// Between the moment when a block is queued and the one when its fence is looked at, say: a block that
-/// the device has called off is not one that it has filled.
+/// For example between queueing a block and checking its fence: a block that the device has
+/// cancelled is not one that it has filled.
 #[test]
 fn a_device_that_goes_away_at_any_moment() {
     let Some(devices) = Devices::get() else { return };
@@ -327,7 +328,7 @@ fn a_device_that_goes_away_at_any_moment() {
         devices.adc.write("sampling_frequency", "10000000").expect("rate");
         let bound = BoundAgain(format!("{driver}/bind"));
         let (mut source, mut sink) = (devices.source(), Slow::new(Duration::ZERO));
-        // One block: nothing else is queued when it is.
+        // With one block, nothing else is queued while it is.
         let ring = Ring::new(1, 16 << 10).expect("blocks");
         let stream = Stream::new(&mut source, &mut sink, ring);
         std::thread::scope(|scope| {
@@ -343,7 +344,7 @@ fn a_device_that_goes_away_at_any_moment() {
     }
 }
 
-/// Brings the devices back, whatever became of the test.
+/// Brings the devices back, whatever the test's result.
 struct BoundAgain(String);
 
 impl Drop for BoundAgain {
@@ -352,7 +353,7 @@ impl Drop for BoundAgain {
     }
 }
 
-/// It goes away, or is stopped by somebody, when it has no block that could tell.
+/// The device goes away, or is stopped by someone, while it has no block that could tell.
 #[test]
 fn a_device_that_is_stopped_while_it_has_no_block() {
     let Some(devices) = Devices::get() else { return };
@@ -371,7 +372,7 @@ fn a_device_that_is_stopped_while_it_has_no_block() {
     });
 }
 
-/// Blocks that were queued to a device that never ran are not there for who comes next.
+/// Blocks queued to a device that never ran do not reach its next user.
 #[test]
 fn what_was_queued_in_vain() {
     let Some(devices) = Devices::get() else { return };
@@ -386,7 +387,7 @@ fn what_was_queued_in_vain() {
     assert_eq!(number(&devices.dac, "wrong_frames"), 0);
 }
 
-/// What a device loses by itself, while it has blocks.
+/// Frames that a device loses although it has blocks.
 #[test]
 fn a_device_that_loses_frames_by_itself() {
     let Some(devices) = Devices::get() else { return };
@@ -403,7 +404,7 @@ fn a_device_that_loses_frames_by_itself() {
     });
     let found: u64 = sink.gaps.iter().map(|gap| gap.1).sum();
     assert!(found >= 1000 && found == summary.lost_frames, "{found}: {summary:?}");
-    // A slow guest may lose others for want of a block.
+    // A slow guest may lose others because it has no block.
     if let ([gap], [(at, 1000)]) = (&summary.gaps[..], &sink.gaps[..]) {
         assert!((gap.at..=gap.to).contains(at), "{at} is not in {gap:?}");
     }

@@ -18,7 +18,7 @@ fn samples_over_the_network() {
     over_the_network(&devices);
 }
 
-/// A socket that does not send pages as they are.
+/// A socket that cannot send pages without a copy.
 #[test]
 fn samples_to_a_process() {
     let Some(devices) = Devices::get() else { return };

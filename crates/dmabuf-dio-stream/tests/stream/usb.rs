@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Samples to a USB host: that of `kernel/sim/usb_sink`, where it is.
+//! Samples to a USB host: that of `kernel/sim/usb_sink`, if present.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ use crate::devices::{Devices, skip};
 const CONTROLLER: &str = "/sys/class/udc/usb_sink";
 const HOST: &str = "/sys/bus/platform/devices/usb_sink";
 
-/// A gadget with a function in user space.
+/// A gadget with a user-space function.
 struct Gadget {
     folder: PathBuf,
     mount: tempfile::TempDir,
@@ -111,7 +111,7 @@ fn a_usb_host_that_goes_away() {
         assert!(errno.is_some_and(|errno| gone.contains(&errno)), "{ended}");
         assert!(ended.summary.bytes > 0);
     });
-    // It comes back, and so can we.
+    // The host comes back, and streaming can start again.
     fs::write(format!("{HOST}/plugged"), "1").expect("plugged");
     assert!(function.wait(&CancelToken::new()).expect("a host"));
     drop((source, sink));

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What becomes of trying a backend.
+//! The outcome of trying a backend.
 
 use super::{Backend, Refusal};
 use crate::error::Error;
 
-/// Why a backend did not do what it was asked to.
+/// Why a backend did not complete a request.
 #[derive(Debug)]
 pub(crate) enum Attempt {
-    /// The backend is not available here, and has moved no data: another one may be tried.
+    /// The backend is not available here. A backend that refuses has moved no data, so another one
+    /// may be tried.
     Refused(Refusal),
     /// The input or the hardware is at fault: every backend would fail.
     Failed(Error),
@@ -26,7 +27,7 @@ impl From<Refusal> for Attempt {
 }
 
 impl Attempt {
-    /// For those who only ask whether the backend is available.
+    /// For callers that only check whether the backend is available.
     pub(crate) fn into_refusal(self, backend: Backend) -> Refusal {
         match self {
             Self::Refused(refusal) => refusal,

@@ -66,18 +66,18 @@ fn load(task: &Task<'_>, kind: Kind) -> Result<Fresh, Attempt> {
     Ok(Fresh { buf, moved: Transferred::default() })
 }
 
-/// Said where a device may have the buffer attached that this backend knows nothing of.
-const UNSYNCED: &str = "the buffer is a udmabuf: unless this kernel's udmabuf synchronises the devices that have it \
-     attached (a repair in kernel/series), those that are not coherent, or behind bounce buffers, \
-     may miss what was moved";
+/// The note if devices unknown to this backend may have the buffer attached.
+const UNSYNCED: &str = "the buffer is a udmabuf: unless this kernel's udmabuf synchronises attached devices (a fix \
+     in kernel/series), those that are not coherent, or behind bounce buffers, may miss the \
+     transferred data";
 
-/// The note on an existing buffer, if there is one.
+/// The note for an existing buffer, if any.
 pub(crate) fn note(buf: &DmaBuf) -> Option<String> {
     let is_udmabuf = buf.kind() == Kind::DmaBuf && buf.exporter().as_deref() == Some("udmabuf");
     is_udmabuf.then(|| UNSYNCED.to_owned())
 }
 
-/// Moves through a mapping of the buffer.
+/// Transfers through a mapping of the buffer.
 fn move_through(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<()> {
     match task.direction {
         Direction::Load => {

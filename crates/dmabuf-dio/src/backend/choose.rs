@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tries backends in order, and takes the first that is available.
+//! Tries backends in order and uses the first available one.
 
 use super::attempt::Attempt;
 use super::{Backend, Refusal};
@@ -10,7 +10,7 @@ use crate::report::facts::Facts;
 use crate::report::measure::Before;
 use crate::transfer::task::{Task, Transferred};
 
-/// A transfer that a backend made.
+/// A transfer made by a backend.
 pub(crate) struct Run<T> {
     pub(crate) value: T,
     backend: Option<Backend>,
@@ -19,7 +19,7 @@ pub(crate) struct Run<T> {
     before: Before,
 }
 
-/// Something to try: a backend, and what else tells it from others.
+/// What is tried: a backend and what distinguishes it from other candidates.
 pub(crate) trait Candidate: Copy {
     fn backend(self) -> Backend;
 }
@@ -30,15 +30,15 @@ impl Candidate for Backend {
     }
 }
 
-/// A backend, and what it is to make.
+/// A backend, and the kind of buffer it creates.
 impl Candidate for (Backend, Kind) {
     fn backend(self) -> Backend {
         self.0
     }
 }
 
-/// Takes the first candidate that is available, and why those before it are not. `asked` is the
-/// backend that the caller asked for, if one.
+/// Returns the first available candidate and the refusals of those before it. `asked` is the
+/// backend that the caller selected, if any.
 pub(crate) fn choose<C: Candidate, T>(
     asked: Option<Backend>,
     candidates: &[C],
@@ -55,21 +55,21 @@ pub(crate) fn choose<C: Candidate, T>(
     Err(Error::Unavailable { asked, kind: None, refusals })
 }
 
-/// Lets the first candidate that is available make the transfer.
+/// Makes the transfer with the first available candidate.
 pub(crate) fn first_available<C: Candidate, T>(
     task: &Task<'_>,
     candidates: &[C],
     try_one: impl FnMut(C) -> Result<(T, Transferred), Attempt>,
 ) -> Result<Run<T>> {
-    // Once: on a small file it takes as long as the transfer, and a backend that refuses has moved
-    // no data.
+    // Measured once: for a small file this takes as long as the transfer, and a backend that
+    // refuses has moved no data.
     let before = Before::now(task.file.fd());
     let asked = task.options.backend;
     let (backend, (value, moved), refusals) = choose(asked, candidates, try_one)?;
     Ok(Run { value, backend: Some(backend), moved, refusals, before })
 }
 
-/// Makes a transfer that no backend is chosen for.
+/// Makes a transfer that does not depend on a backend.
 pub(crate) fn alone<T>(
     task: &Task<'_>,
     transfer: impl FnOnce() -> Result<(T, Transferred)>,
@@ -81,7 +81,7 @@ pub(crate) fn alone<T>(
 }
 
 impl<T> Run<T> {
-    /// What the transfer did and cost up to now, and what it gave.
+    /// Reports the transfer up to now, and returns its result.
     pub(crate) fn report(self, task: &Task<'_>, kind: impl Fn(&T) -> Option<Kind>) -> (T, Report) {
         let facts = Facts {
             operation: task.direction,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `copy_file_range(2)` between a file and a dma-buf, which the patch series brings.
+//! `copy_file_range(2)` between a file and a dma-buf, as added by the patch series.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ impl Driver for CopyFileRange {
 
 /// Loads into a new buffer of the system heap.
 fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
-    // Looked at first, so that a refusal costs no allocation.
+    // Checked first, so that a refusal costs no allocation.
     available(task)?;
     let layout = task.layout()?;
     let buf = system_heap::alloc(Backend::CopyFileRange, layout.buffer)?;
@@ -56,13 +56,13 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     Ok(Fresh { buf, moved })
 }
 
-/// Whether the kernel copies between the file and a dma-buf.
+/// Checks that the kernel copies between the file and a dma-buf.
 fn available(task: &Task<'_>) -> Result<(), Attempt> {
     let buf = system_heap::alloc(Backend::CopyFileRange, page_size())?;
     copies_nothing(task.file.fd(), &buf).map_err(|errno| refuse(task, &buf, errno).into())
 }
 
-/// Moves between a file and a range of an existing buffer.
+/// Transfers between a file and a range of an existing buffer.
 fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred, Attempt> {
     if task.direction == Direction::Load && !buf.is_writable() {
         return Err(Error::ReadOnlyBuffer.into());
@@ -120,7 +120,7 @@ fn copy(
     copied.map(|bytes| bytes as u64)
 }
 
-/// Nothing more can be moved at `offset` in the file.
+/// The error if nothing more can be moved at `offset` in the file.
 fn ended(task: &Task<'_>, offset: u64) -> Error {
     match task.direction {
         Direction::Load => task.short(offset),
@@ -128,8 +128,8 @@ fn ended(task: &Task<'_>, offset: u64) -> Error {
     }
 }
 
-/// How many bytes the kernel moves with `O_DIRECT`: reading, it fetches whole blocks; writing,
-/// less than a block goes through the page cache.
+/// Bytes that the kernel moves with `O_DIRECT`. It reads whole blocks; when writing, partial blocks
+/// go through the page cache.
 fn asked_directly(direction: Direction, extent: Extent, split: &Split) -> u64 {
     match direction {
         Direction::Load => extent.len,
@@ -137,7 +137,7 @@ fn asked_directly(direction: Direction, extent: Extent, split: &Split) -> u64 {
     }
 }
 
-/// How much to move in a call: little enough for progress and cancellation.
+/// Adapts the size of each call, so that progress and cancellation stay responsive.
 #[derive(Debug)]
 struct Pace {
     size: u64,
@@ -148,15 +148,15 @@ impl Pace {
     const LEAST: u64 = 1 << 20;
     const START: u64 = 16 << 20;
     const MOST: u64 = 64 << 20;
-    /// How long a call may take before smaller ones follow.
+    /// Duration of a call above which the calls are made smaller.
     const LONG: Duration = Duration::from_millis(100);
 
     fn new(chunk: Option<u64>) -> Self {
         Self { size: chunk.unwrap_or(Self::START), fixed: chunk.is_some() }
     }
 
-    /// The part of `extent` for the call that begins `at` bytes into it. Calls end at multiples of
-    /// their size in the file, so that none but the last ends within a block.
+    /// The part of `extent` for the call that starts `at` bytes into it. Calls end at multiples of
+    /// their size in the file, so only the last one can end within a block.
     fn next(&self, extent: Extent, at: u64) -> Extent {
         let file = extent.file + at;
         let len = (self.size - file % self.size).min(extent.len - at);
@@ -175,13 +175,13 @@ impl Pace {
     }
 }
 
-/// The numbers that say that the kernel, not the input, is at fault.
+/// Whether an error number means that the kernel, not the input, is at fault.
 fn is_unavailable(errno: Os) -> bool {
     matches!(errno, Os::INVAL | Os::XDEV | Os::OPNOTSUPP | Os::NOSYS | Os::PERM)
 }
 
-/// Why the kernel does not copy between a file and a buffer: that of the exporter, of the kernel,
-/// or, where it takes another file, of this one.
+/// Why the kernel does not copy between the file and the buffer: because of the exporter, the
+/// kernel or, if another file works, this file.
 fn refuse(task: &Task<'_>, buf: &DmaBuf, errno: Os) -> Refusal {
     if errno == Os::OPNOTSUPP {
         return refuse_exporter(buf);
@@ -195,8 +195,7 @@ fn refuse(task: &Task<'_>, buf: &DmaBuf, errno: Os) -> Refusal {
     }
 }
 
-/// Copies what there is at the file's end, which is nothing. Files and buffers that the kernel
-/// does not copy between are an error there too.
+/// Copies zero bytes at the end of the file. Unsupported files and buffers fail here too.
 fn copies_nothing(file: BorrowedFd<'_>, buf: &DmaBuf) -> rustix::io::Result<()> {
     let end = crate::file::end_of(file)?;
     copy(Direction::Load, file, buf, Extent { file: end, buf: 0, len: 1 }).map(|_| ())
@@ -210,7 +209,7 @@ fn refuse_exporter(buf: &DmaBuf) -> Refusal {
         .remedy("use a buffer of the system heap, a CMA heap or udmabuf")
 }
 
-/// Copies the beginning of a file that every process has.
+/// Copies the start of a file that every process has.
 fn try_out() -> Result<(), Attempt> {
     let sample = Sample::open(Backend::CopyFileRange)?;
     let len = sample.content.len() as u64;
@@ -232,14 +231,14 @@ fn try_out() -> Result<(), Attempt> {
 fn refuse_pair(errno: Os) -> Refusal {
     let refusal = match errno {
         Os::INVAL | Os::XDEV => Backend::CopyFileRange
-            .refuse("this kernel copies no file into a dma-buf")
+            .refuse("this kernel cannot copy a file into a dma-buf")
             .remedy(SERIES),
         Os::NOSYS | Os::PERM => Backend::CopyFileRange
-            .refuse("copy_file_range is forbidden, by seccomp in a container most likely")
-            .remedy("let the container make the system call copy_file_range"),
+            .refuse("copy_file_range is forbidden, most likely by seccomp in a container")
+            .remedy("allow the container the system call copy_file_range"),
         _ => Backend::CopyFileRange
             .refuse("copying a page into a dma-buf failed")
-            .remedy("see dmesg for what the kernel says about it"),
+            .remedy("see dmesg for details"),
     };
     refusal.errno(errno)
 }
@@ -296,7 +295,7 @@ mod tests {
         }
     }
 
-    /// It is the caller's, where his descriptor could only be duplicated.
+    /// The position is the caller's if the descriptor could only be duplicated.
     #[test]
     fn a_look_at_the_end_moves_no_position() {
         let file = tempfile::tempfile().expect("a file");

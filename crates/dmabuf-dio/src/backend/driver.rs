@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What every backend is.
+//! The interface of all backends.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::lend::Attached;
 use crate::memory::Mapping;
 use crate::transfer::task::{Fresh, Task, Transferred};
 
-/// What a backend does. What it does not do it refuses, as [`Backend::for_new`] and its like say
-/// already.
+/// What a backend does. It refuses operations that [`Backend::for_new`] and the like do not list it
+/// for.
 pub(crate) trait Driver: Sync {
     /// Loads into a new buffer of that kind.
     fn load(&self, task: &Task<'_>, kind: Kind) -> Result<Fresh, Attempt> {
@@ -21,7 +21,7 @@ pub(crate) trait Driver: Sync {
         Err(self.backend().refuse_new(kind).into())
     }
 
-    /// Moves between a file and a range of an existing buffer.
+    /// Transfers between a file and a range of an existing buffer.
     fn transfer(
         &self,
         task: &Task<'_>,
@@ -37,22 +37,22 @@ pub(crate) trait Driver: Sync {
         Err(self.backend().refuse_gathering(buf.kind()).into())
     }
 
-    /// Tries it on a buffer of a page, and says what it would do.
+    /// Tries the backend on a one-page buffer and says what it would do.
     fn try_out(&self) -> Result<String, Attempt>;
 
-    /// Which it is.
+    /// The backend's name.
     fn backend(&self) -> Backend;
 }
 
 /// How requests reach a buffer.
 #[derive(Debug)]
 pub(crate) enum Reach {
-    /// By the module's ioctl, each in a thread that blocks.
+    /// Through the module's ioctl, each in a blocking thread.
     Ioctl(Attached),
-    /// By `pread` on its mapping, in the same way.
+    /// Through `pread` on a mapping of it, in the same way.
     Calls(Arc<Mapping>),
-    /// By a ring that its pages are lent to.
+    /// Through a ring that its pages are lent to.
     LentRing(Attached),
-    /// By a ring with its mapping.
+    /// Through a ring with its mapping.
     MappedRing(Arc<Mapping>),
 }

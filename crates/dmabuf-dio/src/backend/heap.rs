@@ -33,7 +33,7 @@ impl Driver for Heap {
 
     fn try_out(&self) -> Result<String, Attempt> {
         try_out()?;
-        Ok("loads into a dma-buf of the system heap while that is being allocated".into())
+        Ok("loads into a dma-buf of the system heap while allocating it".into())
     }
 }
 
@@ -52,7 +52,7 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     if !task.file.is_direct() {
         moved.direct = 0;
     } else if matches!(result, Err(Os::INVAL)) {
-        // A kernel that does not know the flag says so again.
+        // A kernel that does not know the flag reports the error again.
         moved = Transferred { notes: vec![REFUSED_DIRECT.into()], ..Transferred::default() };
         if let Ok(file) = task.file.buffered() {
             result = call(file)?;
@@ -72,7 +72,7 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     task.watch.set(task.length);
     let mut buf = DmaBuf::from_parts(fd, layout.buffer);
     if layout.data_offset > 0 {
-        // These bytes came along with the first page of the range.
+        // These bytes were read along with the first page of the range.
         let mut view = buf.map_mut()?;
         view.fill_at(0, layout.data_offset, 0)?;
         view.finish()?;
@@ -80,8 +80,8 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     Ok(Fresh { buf, moved })
 }
 
-/// Makes the call, and meanwhile reports how much the thread that makes it has asked of storage.
-/// Only a signal that ends the process ends the call: a cancelled one is waited for.
+/// Makes the call and reports progress from the storage requests of the calling thread. Only a
+/// fatal signal ends the call, so a cancelled one is waited for.
 fn read_file(
     task: &Task<'_>,
     heap: BorrowedFd<'_>,
@@ -100,20 +100,20 @@ fn read_file(
         },
         || {
             if let Some(asked) = asked_of_storage(caller.load(Ordering::Relaxed)) {
-                // What is asked for is not there yet: all of it is when the call returns.
+                // Requested bytes have not arrived yet: all of them have when the call returns.
                 task.watch.set(asked.min(task.length - 1));
             }
         },
     )
 }
 
-/// Bytes that a thread of this process has asked storage for; `None` if the kernel does not tell.
+/// Bytes that a thread of this process requested from storage; `None` if unknown.
 fn asked_of_storage(thread: i32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/io")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("read_bytes:")?.trim().parse().ok())
 }
 
-/// The error of a call.
+/// Interprets the error of a call.
 fn explain(task: &Task<'_>, errno: Os, wanted: u64) -> Attempt {
     match errno {
         Os::NOMEM => Error::NoMemory { wanted, available: None }.into(),
@@ -126,12 +126,12 @@ fn explain(task: &Task<'_>, errno: Os, wanted: u64) -> Attempt {
             };
             refusal.into()
         }
-        // The kernel does not say how far it came.
+        // The kernel does not report how far the read got.
         _ => task.failed(task.offset, errno).into(),
     }
 }
 
-/// Loads the beginning of a file that every process has.
+/// Loads the start of a file that every process has.
 fn try_out() -> Result<(), Attempt> {
     let device = system_heap::open(Backend::Heap)?;
     let sample = Sample::open(Backend::Heap)?;
@@ -144,21 +144,21 @@ fn try_out() -> Result<(), Attempt> {
             }
         })?;
     let buf = DmaBuf::from_parts(fd, len.next_multiple_of(page_size()));
-    // A kernel to which the flag means something else reads nothing.
+    // A kernel with another meaning for the flag reads nothing.
     if read == len && sample.is_in(&buf)? { Ok(()) } else { Err(refuse_flag(Os::INVAL).into()) }
 }
 
 fn refuse_flag(errno: Os) -> Refusal {
     let refusal = match errno {
         Os::INVAL | Os::NOTTY | Os::NOSYS => {
-            Backend::Heap.refuse("the heaps of this kernel read no files").remedy(SERIES)
+            Backend::Heap.refuse("the heaps of this kernel cannot read files").remedy(SERIES)
         }
         Os::OPNOTSUPP => {
-            Backend::Heap.refuse("the system heap of this kernel reads no files").remedy(SERIES)
+            Backend::Heap.refuse("the system heap of this kernel cannot read files").remedy(SERIES)
         }
         _ => Backend::Heap
-            .refuse(format!("{} does not read a file", heap::SYSTEM))
-            .remedy("see dmesg for what the kernel says about it"),
+            .refuse(format!("{} cannot read a file", heap::SYSTEM))
+            .remedy("see dmesg for details"),
     };
     refusal.errno(errno)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A memfd, in huge pages where there are any.
+//! A memfd, in huge pages if possible.
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -56,16 +56,16 @@ impl Driver for Memfd {
 /// What the memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Itself: as long as the content, but for reserved huge pages.
+    /// A plain memfd: as long as the content, except in reserved huge pages.
     File,
-    /// A udmabuf, which has whole pages, and these from the kernel as it likes: before Linux 6.13
-    /// the kernel's mapping of a udmabuf over large ones is wrong (`vmap_udmabuf()`).
+    /// A udmabuf: whole pages, of whatever size the kernel picks. Before Linux 6.13 the kernel's
+    /// mapping of a udmabuf over large pages is wrong (`vmap_udmabuf()`).
     Udmabuf,
-    /// A udmabuf, without reserved huge pages, which not every kernel makes one of.
+    /// A udmabuf without reserved huge pages, which not every kernel supports.
     PlainUdmabuf,
 }
 
-/// Loads into new memory, in the name of `backend`.
+/// Loads into new memory on behalf of `backend`.
 pub(super) fn load(backend: Backend, task: &Task<'_>, purpose: Purpose) -> Result<Fresh, Attempt> {
     let layout = task.layout()?;
     let ring = refuse::ring_for(backend, task, layout.buffer)?;
@@ -76,7 +76,7 @@ pub(super) fn load(backend: Backend, task: &Task<'_>, purpose: Purpose) -> Resul
     };
     let wanted = task.options.huge_pages;
     let huge = if wanted { allocate_huge(len, purpose) } else { None };
-    // What a stage is read into comes by a ring, or in one request.
+    // A staging buffer is filled by a ring, or in one request.
     let mapped = if huge.is_none() && ring.is_none() && layout.buffer > task.chunk() {
         let buf = allocate(len)?;
         let mapping = map(&buf)?;
@@ -98,12 +98,12 @@ pub(super) fn load(backend: Backend, task: &Task<'_>, purpose: Purpose) -> Resul
     Ok(Fresh { buf, moved })
 }
 
-/// A memfd of exactly that length.
+/// Creates a memfd of exactly that length.
 pub(super) fn allocate(len: u64) -> Result<DmaBuf> {
     DmaBuf::memfd_exact(len).map_err(|errno| Error::Buffer { call: "create", errno: errno.into() })
 }
 
-/// Maps all pages of a new memfd, and room for its last huge page.
+/// Maps all pages of a new memfd, with room for its last huge page.
 fn map(buf: &DmaBuf) -> Result<Mapping> {
     let pages = buf.len().next_multiple_of(page_size());
     Ok(buf.vouch_for(if pages < HUGE_PAGE {
@@ -113,13 +113,13 @@ fn map(buf: &DmaBuf) -> Result<Mapping> {
     }))
 }
 
-/// Moves between a file and a range of an existing memfd.
+/// Transfers between a file and a range of an existing memfd.
 fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred, Attempt> {
     let ring = refuse::ring_for(Backend::Memfd, task, extent.len)?;
     if task.direction == Direction::Load && !buf.is_writable() {
         return Err(Error::ReadOnlyBuffer.into());
     }
-    // One that is sealed against writing can be saved.
+    // A memfd that is sealed against writing can still be saved.
     let mapping = Arc::new(buf.mapping(task.direction == Direction::Load)?);
     mapping.advise(true);
     let mut moved = mapped::fill(task, ring, &mapping, extent, mapped::Origin::Given)?;
@@ -127,7 +127,7 @@ fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred
     Ok(moved)
 }
 
-/// Memory in huge pages and its mapping, if there is any.
+/// Allocates memory in huge pages and maps it; `None` if there is none.
 fn allocate_huge(len: u64, purpose: Purpose) -> Option<(DmaBuf, Mapping)> {
     if len < HUGE_PAGE {
         return None;
@@ -149,14 +149,14 @@ fn allocate_huge(len: u64, purpose: Purpose) -> Option<(DmaBuf, Mapping)> {
     if purpose == Purpose::File { DmaBuf::memfd_huge(len).ok() } else { None }
 }
 
-/// Says what would give huge pages, if there are none.
+/// A note on how to get huge pages, if there are none.
 fn page_note(pages: Option<PageSizes>, len: u64) -> Option<String> {
     let pages = pages?;
     if pages.page_size >= HUGE_PAGE || len < HUGE_PAGE {
         return None;
     }
     Some(format!(
-        "the memory came in pages of {} KiB: for huge ones, {}",
+        "the memory has pages of {} KiB: for huge pages, {}",
         page_size() / 1024,
         huge::shared_huge_remedy()
     ))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The backends: which there are, and why one is not available.
+//! The backends, and why one is not available.
 
 pub(crate) mod attempt;
 pub(crate) mod choose;
@@ -29,40 +29,40 @@ use crate::errno::Errno;
 use crate::kind::Kind;
 use crate::lend::error::NotLent;
 
-/// A way to move bytes between a file and a buffer.
+/// A method of moving data between a file and a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Backend {
-    /// The kernel module's ioctls: a fresh load allocates memory that is not zeroed first and
-    /// reads into it while the rest is still being allocated.
+    /// The kernel module's ioctls. A load into a new buffer allocates memory without zeroing it
+    /// first, and reads while the rest is still being allocated.
     Module,
-    /// The dma-buf's pages as `io_uring` fixed buffers, lent by the kernel module (Linux 7.3).
+    /// The dma-buf's pages as `io_uring` registered buffers, lent by the kernel module (Linux 7.3).
     #[cfg_attr(feature = "serde", serde(rename = "slot"))]
     UringSlot,
-    /// The system heap reads the file while it allocates the buffer, in one call: only for fresh
-    /// loads, on a kernel with the patch series.
+    /// The system heap reads the file while it allocates the buffer, in one call. Only for new
+    /// buffers, on a kernel with the patch series.
     Heap,
     /// `copy_file_range(2)` between the file and a dma-buf, on a kernel with the patch series.
     #[cfg_attr(feature = "serde", serde(rename = "copy_file_range"))]
     CopyFileRange,
-    /// As [`Memfd`](Self::Memfd), and then a dma-buf over its pages by `/dev/udmabuf`.
+    /// Like [`Memfd`](Self::Memfd), followed by a dma-buf over its pages from `/dev/udmabuf`.
     Udmabuf,
-    /// A memfd, filled by `io_uring` with `O_DIRECT`: itself where it gets huge pages, and else by
-    /// way of a stage from which the CPU copies.
+    /// A memfd, filled by `io_uring` with `O_DIRECT`: directly if it gets huge pages, else through
+    /// a staging buffer from which the CPU copies.
     Memfd,
     /// `pread` and `pwrite` on a mapping of the buffer, through the page cache.
     ///
-    /// On an existing udmabuf it is as good as that kernel's udmabuf: in Linux without the repair
-    /// in kernel/series it does not synchronise the devices that have it attached. Those that are
-    /// not coherent, or that are behind bounce buffers, may not see what was loaded, and what they
-    /// wrote may not be saved. No one tells this library whether there is such a device, so the
-    /// report has a note. ([`Module`](Self::Module) can tell, and refuses.)
+    /// On an existing udmabuf this depends on the kernel: without the fix in kernel/series, Linux
+    /// does not synchronise the devices that have the udmabuf attached. Devices that are not
+    /// coherent, or behind bounce buffers, may not see loaded data, and data they wrote may not be
+    /// saved. This library cannot tell whether there is such a device, so the report has a note.
+    /// ([`Module`](Self::Module) can tell, and refuses.)
     Buffered,
 }
 
 impl Backend {
-    /// All of them.
+    /// All backends.
     pub const ALL: [Self; 7] = [
         Self::Module,
         Self::UringSlot,
@@ -73,7 +73,7 @@ impl Backend {
         Self::Buffered,
     ];
 
-    /// The name that [`FromStr`] takes and [`Display`](fmt::Display) prints.
+    /// The name that [`FromStr`] parses and [`Display`](fmt::Display) prints.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Module => "module",
@@ -86,20 +86,21 @@ impl Backend {
         }
     }
 
-    /// What it is, in a few words for people.
+    /// A short description for people.
     pub const fn summary(self) -> &'static str {
         match self {
             Self::Module => "The kernel module's ioctls",
             Self::UringSlot => "The dma-buf's pages as io_uring fixed buffers, lent by the module",
             Self::Heap => "The system heap reads the file while it allocates (patch series)",
             Self::CopyFileRange => "copy_file_range(2) with a dma-buf (patch series)",
-            Self::Udmabuf => "A memfd, and a dma-buf made of it",
+            Self::Udmabuf => "A memfd, and a dma-buf created from it",
             Self::Memfd => "A memfd, filled by io_uring",
             Self::Buffered => "pread and pwrite, through the page cache",
         }
     }
 
-    /// Those that load into a new buffer of that kind, in the order in which they are tried.
+    /// The backends that can load into a new buffer of `kind`, in the order in which they are
+    /// tried.
     pub const fn for_new(kind: Kind) -> &'static [Self] {
         match kind {
             Kind::DmaBuf => &[
@@ -114,8 +115,8 @@ impl Backend {
         }
     }
 
-    /// Those that can move bytes between a file and an existing buffer of that kind, in the
-    /// order in which they are tried.
+    /// The backends that can transfer between a file and an existing buffer of `kind`, in the order
+    /// in which they are tried.
     pub const fn for_existing(kind: Kind) -> &'static [Self] {
         match kind {
             Kind::DmaBuf => &[Self::Module, Self::UringSlot, Self::CopyFileRange, Self::Buffered],
@@ -123,8 +124,8 @@ impl Backend {
         }
     }
 
-    /// Those that can gather pieces of a file into an existing buffer of that kind, in the order
-    /// in which they are tried.
+    /// The backends that can gather pieces of a file into an existing buffer of `kind`, in the
+    /// order in which they are tried.
     pub const fn for_gathering(kind: Kind) -> &'static [Self] {
         match kind {
             Kind::DmaBuf => &[Self::UringSlot, Self::Module, Self::Buffered],
@@ -137,7 +138,7 @@ impl Backend {
     }
 
     pub(crate) fn refuse_new(self, kind: Kind) -> Refusal {
-        self.refuse(format!("it makes no {kind}")).remedy(use_one_of(Self::for_new(kind)))
+        self.refuse(format!("it cannot create a {kind}")).remedy(use_one_of(Self::for_new(kind)))
     }
 
     pub(crate) fn refuse_kind(self, kind: Kind, direction: Direction) -> Refusal {
@@ -166,12 +167,12 @@ impl fmt::Display for Backend {
     }
 }
 
-/// The text names no backend.
+/// The text is not the name of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no backend is called {0:?}: they are {names}", names = names())]
+#[error("there is no backend {0:?}: the backends are {names}", names = names())]
 pub struct UnknownBackend(String);
 
-/// The names of all backends, as a sentence lists them.
+/// The names of all backends, as a list in a sentence.
 fn names() -> String {
     let names = Backend::ALL.map(Backend::name);
     let [most @ .., last] = &names;
@@ -196,14 +197,14 @@ impl FromStr for Backend {
 pub struct Refusal {
     /// The backend.
     pub backend: Backend,
-    /// What is missing.
+    /// The reason: what is missing.
     pub reason: String,
-    /// The error number that said so, if one did.
+    /// The error number behind the reason, if there is one.
     pub errno: Option<Errno>,
-    /// What would change it: a command to type, where there is one.
+    /// How to make the backend available, as a command if possible.
     pub remedy: Option<String>,
     /// For the backends of the kernel module: why it does not borrow the pages of this buffer, if
-    /// it does not.
+    /// that is the reason.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub not_lent: Option<NotLent>,
 }

@@ -67,7 +67,7 @@ fn alignment_note(task: &Task<'_>, align: u32) -> String {
     )
 }
 
-/// Makes a call that blocks, and meanwhile reports how far it is and ends it when asked to.
+/// Makes a blocking call. Meanwhile it reports progress, and cancels the call on request.
 fn watched<T: Send>(
     task: &Task<'_>,
     context: &Context,
@@ -96,7 +96,7 @@ fn requests(task: &Task<'_>, context: &Context) -> (u64, u32) {
     (chunk, depth)
 }
 
-/// Moves an extent of the attached buffer, whatever signals come meanwhile.
+/// Transfers an extent of the attached buffer, across signals.
 pub(super) fn transfer_extent(
     task: &Task<'_>,
     attached: &Attached,
@@ -151,7 +151,7 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     task.watch.set(task.length);
     let mut buf = DmaBuf::from_parts(fd, request.buf_length);
     if layout.data_offset > 0 {
-        // These bytes came along with the first page of the range.
+        // These bytes were read along with the first page of the range.
         let mut view = buf.map_mut()?;
         view.fill_at(0, layout.data_offset, 0)?;
         view.finish()?;
@@ -165,7 +165,7 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     Ok(Fresh { buf, moved })
 }
 
-/// Moves between a file and a range of an existing buffer.
+/// Transfers between a file and a range of an existing buffer.
 fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred, Attempt> {
     let context = Context::open().map_err(|error| refuse::lending(Backend::Module, &error))?;
     if task.direction == Direction::Load && !buf.is_writable() {
@@ -210,13 +210,13 @@ fn attach(context: Context, buf: &DmaBuf) -> Result<Attached, Attempt> {
     context.attach(buf).map_err(|error| refuse::lending(Backend::Module, &error))
 }
 
-/// The error numbers that say that the module, not the input, is at fault.
+/// Whether an error number means that the module, not the input, is at fault.
 fn is_unavailable(errno: Errno) -> bool {
     matches!(errno.raw(), libc::ENOTTY | libc::ENOSYS | libc::E2BIG)
 }
 
-/// The error of a call that the module began. A refusal of the buffer is an error here as well:
-/// some of it may have been moved, and other backends would lose what the module does not.
+/// Interprets the error of a call that the module has begun. A refused buffer is an error here too:
+/// part of the data may have been moved, and other backends would lose what the module refuses.
 pub(super) fn explain(
     task: &Task<'_>,
     errno: Errno,

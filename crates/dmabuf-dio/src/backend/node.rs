@@ -8,16 +8,16 @@ use crate::errno::Errno;
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) path: &'static str,
-    /// Permissions that are needed, as setfacl(1) takes them.
+    /// The required permissions, in setfacl(1) syntax.
     pub(crate) access: &'static str,
-    /// What it means that the node is missing, after its path.
+    /// Text appended to the path if the node is missing.
     pub(crate) missing: &'static str,
-    /// What brings it about.
+    /// How to create the node.
     pub(crate) remedy: &'static str,
 }
 
 impl Node {
-    /// Why `backend` cannot open it: it is missing, or it is forbidden.
+    /// Why `backend` cannot open the node: it is missing, or access is denied.
     pub(crate) fn refuse(&self, backend: Backend, errno: impl Into<Errno>) -> Refusal {
         let errno = errno.into();
         let refusal = match errno.raw() {

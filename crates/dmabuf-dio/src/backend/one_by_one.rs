@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Transfers between one file and buffers, one after the other.
+//! Transfers between one file and buffers, one at a time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,8 +13,9 @@ use crate::file::File;
 use crate::options::Options;
 use crate::transfer::task::Task;
 
-/// Moves ranges between an open file and buffers, one after the other and without a report: what is
-/// left to a stream where no ring can be lent to. The first backend that works is used from then on.
+/// Moves data between an open file and buffers, one transfer at a time and without a report: the
+/// fallback for a stream if no ring can be lent memory. The first available backend is used for all
+/// transfers.
 #[derive(Debug)]
 pub struct OneByOne {
     file: Arc<File>,
@@ -30,19 +31,20 @@ struct Tried {
 }
 
 impl OneByOne {
-    /// For that file, in that direction.
+    /// Creates it for `file` and `direction`.
     pub fn new(file: Arc<File>, direction: Direction) -> Self {
-        // One request after the other: what is in the file is never behind a hole.
+        // Requests are sequential, so the written part of the file never has a hole.
         let options = Options { queue_depth: Some(1), ..Options::default() };
         Self { file, direction, options, tried: Mutex::default() }
     }
 
-    /// Moves the first `length` bytes of `buf` to or from `offset` in the file. Blocks until they
-    /// are there, but not until they are durable.
+    /// Moves the first `length` bytes of `buf` to or from byte `offset` in the file. Blocks until
+    /// they are transferred, but not until they are durable.
     ///
     /// # Errors
     ///
-    /// As for [`Loader::load_into`](crate::Loader::load_into) and [`Saver::save`](crate::Saver::save).
+    /// As for [`Loader::load_into`](crate::Loader::load_into) and
+    /// [`Saver::save`](crate::Saver::save).
     pub fn transfer(&self, buf: &DmaBuf, length: u64, offset: u64) -> Result<()> {
         buf.check_range(0, length)?;
         let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok());
@@ -79,7 +81,7 @@ impl OneByOne {
         Err(Error::Unavailable { asked: None, kind: None, refusals: tried.refusals.clone() })
     }
 
-    /// The backend that is used, once a transfer was made.
+    /// The backend in use; `None` before the first transfer.
     pub fn backend(&self) -> Option<Backend> {
         self.tried.lock().unwrap_or_else(PoisonError::into_inner).chosen
     }

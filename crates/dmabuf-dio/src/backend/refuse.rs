@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Refusals: in whose name, for what reason, and what would change it. Everything below this folder
-//! says plainly what happened; here it is put in words.
+//! Refusals: the backend, the reason and the remedy. The layers below return plain errors; they are
+//! turned into text here.
 
 use io_uring::IoUring;
 
@@ -13,7 +13,7 @@ use crate::file::File;
 use crate::lend::{self, LendError, NotLent};
 use crate::transfer::task::Task;
 
-/// What to do where the kernel lacks what only the patch series has.
+/// The remedy if the kernel lacks a feature of the patch series.
 pub(crate) const SERIES: &str = "boot a kernel with the patch series in kernel/series";
 
 const MODULE: Node = Node {
@@ -25,14 +25,14 @@ const MODULE: Node = Node {
 
 const OTHER_MODULE: &str = "build and load the module that belongs to this release";
 
-/// The module's parameter with the exporters that an administrator vouches for.
+/// The module's parameter that lists the exporters an administrator vouches for.
 const EXPORTERS: &str = "/sys/module/dmabuf_dio/parameters/exporters";
 
 /// A buffer that works everywhere.
 const HEAP_BUFFER: &str =
     "allocate the buffer from /dev/dma_heap/system and import it into the device";
 
-/// Why nothing is lent to `backend`.
+/// Why nothing can be lent to `backend`.
 pub(crate) fn lending(backend: Backend, error: &LendError) -> Attempt {
     let plain = |remedy: &str| {
         let refusal = backend.refuse(error.to_string()).remedy(remedy);
@@ -49,7 +49,7 @@ pub(crate) fn lending(backend: Backend, error: &LendError) -> Attempt {
             return Error::Buffer { call: "attach", errno: *errno }.into();
         }
         LendError::Attach { .. } => {
-            plain("use a buffer in system memory, from /dev/dma_heap/system say")
+            plain("use a buffer in system memory, such as /dev/dma_heap/system")
         }
         LendError::Ring { errno } => no_ring(backend, *errno),
         LendError::Table { .. } | LendError::Slot { .. } => {
@@ -59,35 +59,36 @@ pub(crate) fn lending(backend: Backend, error: &LendError) -> Attempt {
     .into()
 }
 
-/// Why [`Ring::lending`](crate::lend::Ring::lending) gave none, in the name of
-/// [`Backend::UringSlot`].
+/// Why [`Ring::lending`](crate::lend::Ring::lending) failed, reported for [`Backend::UringSlot`].
 impl From<LendError> for Refusal {
     fn from(error: LendError) -> Self {
         lending(Backend::UringSlot, &error).into_refusal(Backend::UringSlot)
     }
 }
 
-/// Creates a ring for a backend, which polls for completions if `polled`.
+/// Creates a ring for a backend. It polls for completions if `polled`.
 pub(crate) fn ring(backend: Backend, depth: u32, polled: bool) -> Result<IoUring, Refusal> {
     lend::create(depth, polled)
         .map_err(|error| no_ring(backend, error.errno().unwrap_or(Errno::from_raw(libc::EIO))))
 }
 
-/// Refuses a ring for files that `io_uring` may get wrong.
+/// Refuses a ring for files that `io_uring` may corrupt.
 ///
-/// After a short result it goes on by itself. A file of FUSE that is open with `direct_io` and
-/// whose server does without `async_dio` is then moved from where the request began, not from where
-/// the result ended (Linux 6.12 and 7.3): bytes are in the wrong place, and nothing tells.
+/// After a short read or write, `io_uring` continues by itself. On a FUSE file that is open with
+/// `direct_io`, with a server without `async_dio`, it continues at the start of the request, not
+/// where the short result ended (Linux 6.12 and 7.3): bytes land in the wrong place, undetected.
 pub(crate) fn check_ring(backend: Backend, file: &File) -> Result<(), Refusal> {
     if !file.is_fuse() {
         return Ok(());
     }
     Err(backend
-        .refuse("io_uring goes on in the wrong place of a file on FUSE after a short result")
+        .refuse(
+            "io_uring may continue at the wrong offset of a FUSE file after a short read or write",
+        )
         .remedy(format!("use another backend: {}", Backend::Module)))
 }
 
-/// The ring that moving `len` bytes needs, if it needs one and the file goes with it.
+/// The ring for moving `len` bytes, if one is needed and the file allows it.
 pub(crate) fn ring_for(
     backend: Backend,
     task: &Task<'_>,
@@ -110,34 +111,34 @@ fn no_ring(backend: Backend, errno: Errno) -> Refusal {
             "sudo sysctl kernel.io_uring_disabled=0",
         ),
         libc::EPERM | libc::EACCES => refusal(
-            "io_uring is forbidden, by seccomp in a container most likely".into(),
-            "let the container make the system calls io_uring_*",
+            "io_uring is forbidden, most likely by seccomp in a container".into(),
+            "allow the container the system calls io_uring_*",
         ),
         libc::ENOSYS => {
             refusal("this kernel has no io_uring".into(), "boot a kernel with CONFIG_IO_URING=y")
         }
         libc::ENOMEM => refusal(
-            format!("io_uring does not get the memory it locks (RLIMIT_MEMLOCK is {})", memlock()),
+            format!("io_uring cannot lock enough memory (RLIMIT_MEMLOCK is {})", memlock()),
             "ulimit -l unlimited",
         ),
         _ => refusal(format!("io_uring cannot be set up: {errno}"), "see dmesg"),
     }
 }
 
-/// Explains why a backend that works has no use for this file.
+/// Explains why an available backend cannot handle this file.
 pub(crate) fn file(backend: Backend, task: &Task<'_>, errno: impl Into<Errno>) -> Refusal {
     backend
-        .refuse(format!("the kernel does not do it with {}", task.file.path.display()))
+        .refuse(format!("the kernel does not support it for {}", task.file.path.display()))
         .errno(errno)
         .remedy("move the file to a file system on a disk, or choose another backend")
 }
 
-/// The module does not know the call.
+/// The refusal if the module does not know the call.
 pub(crate) fn call(backend: Backend, errno: Errno) -> Refusal {
-    backend.refuse("the module does not take the call").errno(errno).remedy(OTHER_MODULE)
+    backend.refuse("the module does not support the call").errno(errno).remedy(OTHER_MODULE)
 }
 
-/// The limit on locked memory, for people.
+/// The limit on locked memory, for messages.
 fn memlock() -> String {
     match rustix::process::getrlimit(rustix::process::Resource::Memlock).current {
         Some(bytes) => format!("{} KiB", bytes / 1024),
@@ -145,7 +146,7 @@ fn memlock() -> String {
     }
 }
 
-/// Refuses a buffer of that exporter in the name of a backend.
+/// Refuses a buffer of that exporter on behalf of a backend.
 fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
     let (reason, remedy) = match why {
         NotLent::Exporter => (
@@ -169,11 +170,11 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
         NotLent::Mapping => (
             format!(
                 "dmabuf_dio does not borrow this buffer of exporter {exporter}: the kernel's \
-                     mapping of it is not of its pages, as with a udmabuf over huge pages before \
-                     Linux 7.3, or there is none"
+                     mapping does not map its pages (as with a udmabuf over huge pages before \
+                     Linux 7.3), or there is none"
             ),
             if exporter == "udmabuf" {
-                "make the udmabuf of a memfd in small pages, or use a buffer from \
+                "create the udmabuf from a memfd in small pages, or use a buffer from \
                      /dev/dma_heap/system"
                     .to_owned()
             } else {
@@ -182,19 +183,18 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
         ),
         NotLent::Unsynced => (
             format!(
-                "dmabuf_dio does not lend the pages of this buffer of exporter {exporter} for \
-                     long: this kernel's udmabuf does not synchronise the devices that have it \
-                     attached"
+                "dmabuf_dio does not lend the pages of this buffer of exporter {exporter} to \
+                     a ring: this kernel's udmabuf does not synchronise attached devices"
             ),
-            "use a buffer from /dev/dma_heap/system, the backend module, which looks before each \
-                 transfer, or a kernel with the repair in kernel/series"
+            "use a buffer from /dev/dma_heap/system, the backend module, which checks before each \
+                 transfer, or a kernel with the fix in kernel/series"
                 .to_owned(),
         ),
     };
     Refusal { not_lent: Some(why), ..backend.refuse(reason).remedy(remedy) }
 }
 
-/// The command that has the module borrow from one more exporter.
+/// The command that adds an exporter to those the module borrows from.
 fn name_exporter(exporter: &str, named: &[String]) -> String {
     let plain = |name: &&str| {
         !name.is_empty()
@@ -208,14 +208,14 @@ fn name_exporter(exporter: &str, named: &[String]) -> String {
     format!("modprobe -r dmabuf_dio && {load}")
 }
 
-/// The exporters in the module's parameter: none if it is empty, or there is no such parameter.
+/// The exporters in the module's parameter; none if it is empty or missing.
 pub(crate) fn named_exporters() -> Vec<String> {
     names(&std::fs::read_to_string(EXPORTERS).unwrap_or_default())
 }
 
 fn names(text: &str) -> Vec<String> {
     let text = text.trim();
-    // What the kernel prints for a string that was never set.
+    // The kernel prints this for a string that was never set.
     let text = if text == "(null)" { "" } else { text };
     text.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
@@ -248,7 +248,7 @@ mod tests {
         let named = ["carveout".to_owned(), "vendor-heap".to_owned()];
         let command = name_exporter("drm", &named);
         assert!(command.ends_with("modprobe dmabuf_dio exporters=carveout:vendor-heap:drm"));
-        // Names that a shell would take for something else are no part of a command.
+        // Names with a special meaning to a shell must not appear in a command.
         for odd in ["a b", "$(reboot)", "x;y", "unknown: no /proc", ""] {
             assert!(!name_exporter(odd, &[]).contains("modprobe"), "{odd}");
         }

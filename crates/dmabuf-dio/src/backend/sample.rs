@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file to try backends on that every process has: its own program.
+//! A file that every process has, to try backends on: its own program.
 
 use std::os::fd::OwnedFd;
 
@@ -12,7 +12,7 @@ use crate::memory::page::page_size;
 
 const PATH: &str = "/proc/self/exe";
 
-/// The beginning of a file, of at most a page.
+/// The start of a file, at most a page.
 #[derive(Debug)]
 pub(super) struct Sample {
     pub(super) fd: OwnedFd,
@@ -20,14 +20,14 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Opens the file in the name of `backend`. That it cannot be opened says nothing about the
-    /// backend, and so the refusal does not.
+    /// Opens the file for `backend`. The refusal has to say that the file, not the backend, is at
+    /// fault.
     pub(super) fn open(backend: Backend) -> Result<Self, Refusal> {
         let refuse = |errno: rustix::io::Errno| {
             backend
-                .refuse(format!("it cannot be tried: {PATH} cannot be read"))
+                .refuse(format!("cannot be tested: {PATH} is not readable"))
                 .errno(errno)
-                .remedy("mount /proc, and let this user read the program")
+                .remedy("mount /proc, and give this user read permission on the program")
         };
         let fd = rustix::fs::open(PATH, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .map_err(refuse)?;
@@ -37,7 +37,7 @@ impl Sample {
         Ok(Self { fd, content })
     }
 
-    /// Whether a buffer begins with the content.
+    /// Whether a buffer starts with the content.
     pub(super) fn is_in(&self, buf: &DmaBuf) -> Result<bool, Error> {
         let mut found = vec![0; self.content.len()];
         let view = buf.map()?;

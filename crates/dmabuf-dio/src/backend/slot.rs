@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The dma-buf's pages as `io_uring` fixed buffers, lent by the kernel module.
+//! The dma-buf's pages as `io_uring` registered buffers, lent by the kernel module.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use crate::transfer::ring::{Buffer, run};
 use crate::transfer::task::{Fresh, Task, Transferred};
 use crate::transfer::{Job, Progress, Stop};
 
-/// Bytes in a slot: the kernel finds an offset into one by walking through its pages.
+/// Bytes per slot: the kernel walks a slot's pages to find an offset in it.
 const SLOT: u64 = 256 << 20;
 
 pub(super) struct UringSlot;
@@ -70,7 +70,7 @@ fn context() -> Result<Context, Attempt> {
 
 /// Loads into a new buffer of the system heap.
 fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
-    // Looked at first, so that a refusal costs no allocation.
+    // Checked first, so that a refusal costs no allocation.
     context()?;
     let layout = task.layout()?;
     let mut buf = system_heap::alloc(Backend::UringSlot, layout.buffer)?;
@@ -79,7 +79,7 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     let moved = transfer(task, &buf, Extent { file: layout.base, buf: 0, len })?;
     let end = layout.data_offset + task.length;
     if layout.data_offset > 0 || end < layout.buffer {
-        // What lies before and after the range came along with its blocks.
+        // The blocks at the ends brought along bytes outside the range.
         let mut view = buf.map_mut()?;
         view.fill_at(0, layout.data_offset, 0)?;
         view.fill_at(end, layout.buffer - end, 0)?;
@@ -88,7 +88,7 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     Ok(Fresh { buf, moved })
 }
 
-/// Moves between a file and a range of an existing buffer.
+/// Transfers between a file and a range of an existing buffer.
 fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred, Attempt> {
     let context = context()?;
     refuse::check_ring(Backend::UringSlot, task.file)?;
@@ -103,8 +103,8 @@ fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred
     let memory = Memory::lend(&mut uring, pieces, task.direction).map_err(refused)?;
     let mut ring = Ring::new(uring, memory);
     let mut edge = |part: Extent| edge(task, &attached, part);
-    // At the edges the ioctl has CPU access of its own. Within another one it would bring back what
-    // a device saw before, over what was loaded in the meantime.
+    // At the edges the ioctl begins CPU access of its own. Nested in another CPU access, it would
+    // bring back what a device saw before, over the data just loaded.
     let mut core = |job: &Job<'_>| {
         let access = CpuAccess::transfer(buf, task.direction).map_err(Stop::Memory)?;
         run(&mut ring, job, &mut slots)?;
@@ -115,7 +115,7 @@ fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred
     Ok(moved)
 }
 
-/// Moves less than a block by the module's ioctl, which leaves the bytes around it alone.
+/// Moves less than a block by the module's ioctl, which leaves the adjacent bytes unchanged.
 fn edge(task: &Task<'_>, attached: &Attached, part: Extent) -> Result<u64> {
     match transfer_extent(task, attached, task.file, part) {
         Ok(moved) if moved.done < part.len => Err(match task.direction {
@@ -133,7 +133,7 @@ fn edge(task: &Task<'_>, attached: &Attached, part: Extent) -> Result<u64> {
     }
 }
 
-/// The slots over a range of the buffer, from the start of its first page.
+/// The slots for a range of the buffer, starting at the page of its first byte.
 struct Slots(Range<u64>);
 
 impl Slots {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The system heap: opened, or why it is not.
+//! Opens the system heap, or explains why it cannot.
 
 use std::os::fd::OwnedFd;
 
@@ -18,12 +18,12 @@ const NODE: Node = Node {
     remedy: "boot a kernel with CONFIG_DMABUF_HEAPS_SYSTEM=y, or: modprobe system_heap",
 };
 
-/// Opens the system heap in the name of `backend`.
+/// Opens the system heap for `backend`, which is named in a refusal.
 pub(crate) fn open(backend: Backend) -> Result<OwnedFd, Refusal> {
     heap::open(heap::SYSTEM).map_err(|errno| NODE.refuse(backend, errno))
 }
 
-/// Allocates a buffer in the name of `backend`.
+/// Allocates a buffer for `backend`, which is named in a refusal.
 pub(crate) fn alloc(backend: Backend, len: u64) -> Result<DmaBuf, Attempt> {
     DmaBuf::alloc(len).map_err(|error| match error {
         Error::Heap { errno, .. } => NODE.refuse(backend, errno).into(),

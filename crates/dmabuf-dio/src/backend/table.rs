@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each backend does.
+//! Dispatches to the backends.
 //!
-//! To add a backend is to add its file, its line in [`driver`], and its name to [`Backend`].
+//! To add a backend, add its file, its line in [`driver`], and its name in [`Backend`].
 
 use super::attempt::Attempt;
 use super::driver::{Driver, Reach};
@@ -32,7 +32,7 @@ pub(crate) fn load(backend: Backend, kind: Kind, task: &Task<'_>) -> Result<Fres
     driver(backend).load(task, kind)
 }
 
-/// Moves between a file and a range of an existing buffer.
+/// Transfers between a file and a range of an existing buffer.
 pub(crate) fn transfer(
     backend: Backend,
     task: &Task<'_>,
@@ -54,7 +54,7 @@ pub(crate) fn reach(backend: Backend, buf: &DmaBuf) -> Result<Reach, Attempt> {
     driver(backend).reach(buf)
 }
 
-/// What the backend would do, or why it is not available.
+/// What the backend would do, or why it is unavailable.
 pub(crate) fn try_out(backend: Backend) -> Result<String, Refusal> {
     driver(backend).try_out().map_err(|attempt| attempt.into_refusal(backend))
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A memfd, and a dma-buf over its pages.
 //!
-//! The dma-buf is made last: making it pins every page, and allocates those that are missing one
-//! by one.
+//! The dma-buf is created last: that pins every page, and allocates missing ones one at a time.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -42,14 +41,17 @@ impl Driver for Udmabuf {
         refuse::ring(Backend::Udmabuf, 1, false)?;
         Ok(match size_limit() {
             Some(limit) => {
-                format!("loads into a memfd and makes a dma-buf of it, up to {} MiB", limit >> 20)
+                format!(
+                    "loads into a memfd and creates a dma-buf from it, up to {} MiB",
+                    limit >> 20
+                )
             }
-            None => "loads into a memfd and makes a dma-buf of it".into(),
+            None => "loads into a memfd and creates a dma-buf from it".into(),
         })
     }
 }
 
-/// Loads into a new memfd and makes a dma-buf of it.
+/// Loads into a new memfd and turns it into a dma-buf.
 fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     let device = udmabuf::open().map_err(|errno| NODE.refuse(Backend::Udmabuf, errno))?;
     let layout = task.layout()?;
@@ -59,7 +61,7 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
         || fresh.moved.pages.is_some_and(|pages| pages.huge_bytes == fresh.buf.len());
     let fd = match make(device.as_fd(), &fresh.buf) {
         Err(_) if huge && fresh.buf.len() >= HUGE_PAGE => {
-            // Not every kernel makes a udmabuf of reserved huge pages.
+            // Not every kernel supports udmabufs of reserved huge pages.
             fresh = memfd::load(Backend::Udmabuf, task, Purpose::PlainUdmabuf)?;
             make(device.as_fd(), &fresh.buf)?
         }
@@ -72,14 +74,14 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
 pub(crate) fn make(device: BorrowedFd<'_>, memfd: &DmaBuf) -> Result<DmaBuf, Attempt> {
     let fd = udmabuf::create(device, memfd.as_fd(), 0, memfd.len()).map_err(|errno| {
         Backend::Udmabuf
-            .refuse(format!("a udmabuf of {} bytes cannot be made", memfd.len()))
+            .refuse(format!("a udmabuf of {} bytes cannot be created", memfd.len()))
             .errno(errno)
-            .remedy("see dmesg for what the kernel says about it")
+            .remedy("see dmesg for details")
     })?;
     Ok(DmaBuf::from_parts(fd, memfd.len()))
 }
 
-/// The largest udmabuf, in bytes, as far as the kernel says.
+/// The maximum size of a udmabuf in bytes, if the kernel reports it.
 pub(crate) fn size_limit() -> Option<u64> {
     let text = std::fs::read_to_string(udmabuf::SIZE_LIMIT_MB).ok()?;
     text.trim().parse::<u64>().ok().map(|mib| mib.saturating_mul(1 << 20))
@@ -91,7 +93,7 @@ fn check_limit(len: u64) -> Result<(), Refusal> {
             let mib = len.div_ceil(1 << 20).next_multiple_of(2);
             Err(Backend::Udmabuf
                 .refuse(format!(
-                    "a udmabuf has at most {} MiB here, this one needs {mib}",
+                    "the limit for a udmabuf is {} MiB here, this one needs {mib}",
                     limit >> 20
                 ))
                 .remedy(format!("echo {mib} | sudo tee {}", udmabuf::SIZE_LIMIT_MB)))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! New buffers, and one that was inherited.
+//! Creates new buffers and takes over inherited ones.
 
 use std::ops::Range;
 use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
@@ -18,7 +18,7 @@ use crate::memory::available::Charged;
 use crate::memory::page::{HUGE_PAGE, page_size, round_up};
 
 impl DmaBuf {
-    /// Allocates a zeroed dma-buf of `len` bytes, rounded up to pages, from the system heap.
+    /// Allocates a zeroed dma-buf of `len` bytes, rounded up to whole pages, from the system heap.
     ///
     /// # Errors
     ///
@@ -27,8 +27,8 @@ impl DmaBuf {
         Self::alloc_from("system", len)
     }
 
-    /// As [`alloc`](Self::alloc), from the heap of that name in `/dev/dma_heap`: one that gives
-    /// contiguous memory, say, to a device that has no IOMMU.
+    /// Like [`alloc`](Self::alloc), from the heap called `name` in `/dev/dma_heap`: for example one
+    /// with contiguous memory, for a device without an IOMMU.
     ///
     /// # Errors
     ///
@@ -47,32 +47,32 @@ impl DmaBuf {
         Ok(Self::from_parts(fd, len.next_multiple_of(page_size())))
     }
 
-    /// Takes over the buffer that `dmabuf-dio load FILE -- PROGRAM` hands to PROGRAM, by the
-    /// variables `DMABUF_DIO_FD`, `DMABUF_DIO_OFFSET` and `DMABUF_DIO_LEN`. Returns a descriptor of
-    /// its own, and where in the buffer the content is.
+    /// Takes over the buffer that `dmabuf-dio load FILE -- PROGRAM` passes to PROGRAM in the
+    /// variables `DMABUF_DIO_FD`, `DMABUF_DIO_OFFSET` and `DMABUF_DIO_LEN`. Returns a duplicate of
+    /// the descriptor, and the range of the content in the buffer, in bytes.
     ///
     /// # Errors
     ///
     /// [`Error::Environment`]; [`Error::NotABuffer`]; [`Error::RangeBeyondBuffer`];
-    /// [`Error::Buffer`] with `EBADF` if there is no such descriptor.
+    /// [`Error::Buffer`] with `EBADF` if the descriptor is not open.
     pub fn from_env() -> Result<(Self, Range<u64>)> {
         let number: i32 = variable("DMABUF_DIO_FD")?;
         let offset: u64 = variable("DMABUF_DIO_OFFSET")?;
         let length: u64 = variable("DMABUF_DIO_LEN")?;
-        // SAFETY: the call claims nothing: it makes a descriptor, or fails if there is none of
-        // that number.
+        // SAFETY: the call takes over no descriptor: it duplicates one, or fails if the number is
+        // not open.
         let fd = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
         if fd < 0 {
             return Err(Error::Buffer { call: "inherit", errno: Os::BADF.into() });
         }
-        // SAFETY: it was made just now, and is nobody else's.
+        // SAFETY: the descriptor was just created, and nothing else owns it.
         let buf = Self::from_fd(unsafe { OwnedFd::from_raw_fd(fd) })?;
         buf.check_range(offset, length)?;
         Ok((buf, offset..offset + length))
     }
 
-    /// Creates a zeroed memfd of `len` bytes, rounded up to pages, that nobody can shrink. Its
-    /// pages are allocated when they are first touched.
+    /// Creates a zeroed memfd of `len` bytes, rounded up to whole pages and sealed against
+    /// shrinking. Its pages are allocated on first touch.
     ///
     /// # Errors
     ///
@@ -84,17 +84,17 @@ impl DmaBuf {
             .map_err(|errno| Error::Buffer { call: "create", errno: errno.into() })
     }
 
-    /// Creates a memfd of huge pages, reserved for it, of `len` bytes rounded up to those.
+    /// Creates a memfd with reserved huge pages, of `len` bytes rounded up to their size.
     pub(crate) fn memfd_huge(len: u64) -> rustix::io::Result<(Self, Mapping)> {
         let len = round_up(len, HUGE_PAGE).ok_or(Os::OVERFLOW)?;
         let huge = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
         let buf = Self::create_memfd(len, huge, SealFlags::SHRINK | SealFlags::GROW)?;
-        // The mapping is what reserves the pages: without it a touch could kill us.
+        // The mapping reserves the pages: without it, a touch could raise SIGBUS.
         let mapping = buf.mapping(true).map_err(|_| Os::NOMEM)?;
         Ok((buf, mapping))
     }
 
-    /// Creates a memfd of exactly `len` bytes, that nobody can shrink or grow.
+    /// Creates a memfd of exactly `len` bytes, sealed against shrinking and growing.
     pub(crate) fn memfd_exact(len: u64) -> rustix::io::Result<Self> {
         Self::create_memfd(len, MemfdFlags::empty(), SealFlags::SHRINK | SealFlags::GROW)
     }
@@ -109,7 +109,7 @@ impl DmaBuf {
     }
 }
 
-/// A number in the environment.
+/// Parses an environment variable as a number.
 fn variable<T: FromStr>(variable: &'static str) -> Result<T> {
     let Some(text) = std::env::var_os(variable) else {
         return Err(Error::Environment { variable, found: None });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Access to a buffer by other means than a device's own mapping of it: by the CPU, or by a disk
-//! that borrows its pages. Exporters synchronise devices and memory where it begins and ends.
+//! Access to a buffer by the CPU, or by a disk that borrows its pages, instead of through a
+//! device's own mapping. Exporters synchronise devices and memory when such access begins and ends.
 
 use dmabuf_dio_sys::dmabuf::Access;
 
@@ -8,7 +8,7 @@ use super::DmaBuf;
 use crate::direction::Direction;
 use crate::error::Result;
 
-/// Access to a buffer. It ends when this is dropped.
+/// CPU access to a buffer, ended on drop.
 #[derive(Debug)]
 pub(crate) struct CpuAccess<'a> {
     buf: &'a DmaBuf,
@@ -17,21 +17,21 @@ pub(crate) struct CpuAccess<'a> {
 }
 
 impl<'a> CpuAccess<'a> {
-    /// Access to read.
+    /// Begins read access.
     pub(crate) fn reading(buf: &'a DmaBuf) -> Result<Self> {
         Self::begin(buf, Access::Read)
     }
 
-    /// Access to write, some of the buffer or all of it.
+    /// Begins access to write all or part of the buffer.
     ///
-    /// It is not `Write` alone: for that the exporter need not bring back what a device wrote, and
-    /// what goes to the device in the end, whole cache lines or all of a bounce buffer, would undo
-    /// it beside what is written now.
+    /// This is not `Write` alone: with that, the exporter need not bring back what a device wrote.
+    /// When whole cache lines or a bounce buffer are later copied to the device, bytes next to the
+    /// written ones would be reverted.
     pub(crate) fn writing(buf: &'a DmaBuf) -> Result<Self> {
         Self::begin(buf, Access::ReadWrite)
     }
 
-    /// Access as a transfer needs it.
+    /// Begins the access that a transfer in this direction needs.
     pub(crate) fn transfer(buf: &'a DmaBuf, direction: Direction) -> Result<Self> {
         match direction {
             Direction::Load => Self::writing(buf),
@@ -44,7 +44,7 @@ impl<'a> CpuAccess<'a> {
         Ok(Self { buf, access, open: true })
     }
 
-    /// Ends it, and says if that fails.
+    /// Ends the access and reports a failure to do so.
     pub(crate) fn end(mut self) -> Result<()> {
         self.open = false;
         self.buf.end_cpu_access(self.access)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Views of a buffer's content.
 //!
-//! A view is a mapping together with the CPU access that devices without coherent memory have to
-//! know of: it begins when the view is made and ends when the view is dropped.
+//! A view combines a mapping with the CPU access that devices without coherent memory need: the
+//! access begins when the view is created and ends when it is dropped.
 //!
-//! The memory is shared with other processes and with devices, which Rust's references do not
-//! allow for. So the safe methods copy, in a way that may meet with others' writes and with others'
-//! shrinking the buffer, and those that lend a slice are `unsafe`.
+//! The memory is shared with other processes and devices, which Rust references do not allow. The
+//! safe methods therefore copy, and tolerate concurrent writes and shrinking; the methods that
+//! return a slice are `unsafe`.
 
 use std::mem::MaybeUninit;
 use std::slice;
@@ -16,27 +16,33 @@ use super::cpu_access::CpuAccess;
 use crate::error::{Error, Result};
 use crate::memory::Mapping;
 
-/// A view for reading. Made by [`DmaBuf::map`].
+/// A view for reading. Created by [`DmaBuf::map`].
+///
+/// `Send` and `Sync`. Do not drop it in a child of `fork(2)`: that would end the parent's CPU
+/// access.
 #[derive(Debug)]
 pub struct Map<'a>(View<'a>);
 
-/// A view for reading and writing. Made by [`DmaBuf::map_mut`].
+/// A view for reading and writing. Created by [`DmaBuf::map_mut`].
+///
+/// `Send`, `Sync` and `fork(2)`: as for [`Map`].
 #[derive(Debug)]
 pub struct MapMut<'a>(View<'a>);
 
 impl DmaBuf {
-    /// Maps the buffer for reading and begins CPU access to it. Waits for devices that write it.
+    /// Maps the buffer for reading and begins CPU access. Blocks until devices that write it have
+    /// finished.
     ///
     /// # Errors
     ///
-    /// [`Error::Buffer`], with `ENODEV` or the like if the exporter offers no mapping.
+    /// [`Error::Buffer`], for example with `ENODEV` if the exporter does not support mapping.
     pub fn map(&self) -> Result<Map<'_>> {
         let mapping = self.mapping(false)?;
         Ok(Map(View { buf: self, access: CpuAccess::reading(self)?, mapping }))
     }
 
-    /// Maps the buffer for reading and writing and begins CPU access to it. Waits for devices
-    /// that use it.
+    /// Maps the buffer for reading and writing and begins CPU access. Blocks until devices that use
+    /// it have finished.
     ///
     /// # Errors
     ///
@@ -45,8 +51,8 @@ impl DmaBuf {
         self.map_shared()
     }
 
-    /// As [`map_mut`](Self::map_mut), for transfers that share the buffer with no one by rule of
-    /// their callers.
+    /// Like [`map_mut`](Self::map_mut), for transfers, whose callers promise not to share the
+    /// buffer.
     pub(crate) fn map_shared(&self) -> Result<MapMut<'_>> {
         if !self.is_writable() {
             return Err(Error::ReadOnlyBuffer);
@@ -59,7 +65,7 @@ impl DmaBuf {
 #[derive(Debug)]
 struct View<'a> {
     buf: &'a DmaBuf,
-    // Before the mapping: it ends before that goes.
+    // Declared before the mapping, so that it is dropped first.
     access: CpuAccess<'a>,
     mapping: Mapping,
 }
@@ -68,7 +74,7 @@ impl View<'_> {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         self.buf.check_range(offset, out.len() as u64)?;
         let (out, len) = (out.as_mut_ptr().cast::<MaybeUninit<u8>>(), out.len());
-        // SAFETY: these are the same bytes, and `read` puts none there that is not initialised.
+        // SAFETY: these are the same bytes, and `read` writes only initialised ones.
         self.mapping.read(offset, unsafe { slice::from_raw_parts_mut(out, len) })
     }
 }
@@ -85,19 +91,18 @@ macro_rules! common_methods {
             self.len() == 0
         }
 
-        /// Copies bytes from `offset` on into `out`. What somebody writes meanwhile arrives or
-        /// does not, each byte for itself.
+        /// Copies bytes from `offset` into `out`. Each byte written concurrently may be old or new.
         ///
         /// # Errors
         ///
         /// [`Error::RangeBeyondBuffer`](crate::Error::RangeBeyondBuffer);
-        /// [`Error::Buffer`](crate::Error::Buffer) with `EFAULT` if the buffer is a memfd that
-        /// somebody has shrunk: some bytes may have been copied then.
+        /// [`Error::Buffer`](crate::Error::Buffer) with `EFAULT` if the buffer is a memfd that was
+        /// shrunk; some bytes may have been copied.
         pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
             self.0.read_at(offset, out)
         }
 
-        /// Copies all of it.
+        /// Copies the whole buffer.
         ///
         /// # Errors
         ///
@@ -106,24 +111,24 @@ macro_rules! common_methods {
             self.0.mapping.to_vec(0, self.len())
         }
 
-        /// The address of the first byte, aligned to the page size at least.
+        /// The address of the first byte, at least page-aligned.
         pub fn as_ptr(&self) -> *const u8 {
             self.0.mapping.as_ptr()
         }
 
-        /// Lends the content.
+        /// Borrows the content as a slice.
         ///
         /// # Safety
         ///
-        /// While the slice lives, nobody writes or shrinks the buffer: no device, no other
+        /// While the slice lives, nothing may write or shrink the buffer: no device, no other
         /// process, no other mapping in this one.
         pub unsafe fn as_slice(&self) -> &[u8] {
-            // SAFETY: the mapping has `len` bytes and lives as long as `self`; that nobody
-            // writes them is the caller's promise.
+            // SAFETY: the mapping has `len` bytes and lives as long as `self`; the caller promises
+            // that nothing writes them.
             unsafe { slice::from_raw_parts(self.as_ptr(), self.len() as usize) }
         }
 
-        /// Ends the access, as dropping the view does, and says if that fails.
+        /// Ends the access like dropping the view, and reports a failure to do so.
         ///
         /// # Errors
         ///
@@ -149,7 +154,7 @@ impl MapMut<'_> {
 
     common_methods!();
 
-    /// Copies `bytes` to `offset`.
+    /// Copies `bytes` to byte `offset`.
     ///
     /// # Errors
     ///
@@ -159,7 +164,7 @@ impl MapMut<'_> {
         self.0.mapping.write(offset, bytes)
     }
 
-    /// Sets `length` bytes from `offset` on to `byte`.
+    /// Sets `length` bytes from byte `offset` on to `byte`.
     ///
     /// # Errors
     ///
@@ -169,20 +174,20 @@ impl MapMut<'_> {
         self.0.mapping.fill(offset, length, byte)
     }
 
-    /// The address of the first byte, aligned to the page size at least.
+    /// The address of the first byte, at least page-aligned.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.0.mapping.as_ptr()
     }
 
-    /// Lends the content for writing.
+    /// Borrows the content as a mutable slice.
     ///
     /// # Safety
     ///
-    /// While the slice lives, nobody else reads, writes or shrinks the buffer: no device, no other
-    /// process, no other mapping in this one.
+    /// While the slice lives, nothing else may read, write or shrink the buffer: no device, no
+    /// other process, no other mapping in this one.
     pub unsafe fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping has `len` bytes and lives as long as `self`; that nobody else
-        // uses them is the caller's promise.
+        // SAFETY: the mapping has `len` bytes and lives as long as `self`; the caller promises that
+        // nothing else uses them.
         unsafe { slice::from_raw_parts_mut(self.as_mut_ptr(), self.len() as usize) }
     }
 }

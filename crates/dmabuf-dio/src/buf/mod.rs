@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The buffer.
+//! The buffer type.
 
 pub(crate) mod cpu_access;
 pub(crate) mod map;
@@ -23,16 +23,17 @@ use crate::memory::sizes::PageSizes;
 /// A buffer: an owned file descriptor of a dma-buf or memfd, and its length.
 ///
 /// The memory lives as long as any descriptor, mapping or device uses it. Pass the descriptor
-/// ([`AsFd`], [`OwnedFd::from`]) to whatever imports it; look at the content through
-/// [`map`](Self::map) and [`map_mut`](Self::map_mut), which access the CPU's access as devices
-/// need it.
+/// ([`AsFd`], [`OwnedFd::from`]) to the importer. Access the content through [`map`](Self::map) and
+/// [`map_mut`](Self::map_mut), which begin and end CPU access as devices need it.
+///
+/// `Send` and `Sync`. A child of `fork(2)` inherits the descriptor and shares the memory.
 #[derive(Debug)]
 pub struct DmaBuf {
     fd: OwnedFd,
     len: u64,
     kind: Kind,
     writable: bool,
-    /// Whether nobody can take pages away.
+    /// Whether the pages can never be taken away.
     lasting: bool,
 }
 
@@ -42,16 +43,16 @@ impl DmaBuf {
         Self { fd, len, kind: Kind::Memfd, writable: true, lasting }
     }
 
-    /// Takes over a dma-buf of `len` bytes, open for reading and writing.
+    /// Takes ownership of a dma-buf of `len` bytes, open for reading and writing.
     pub(crate) fn from_parts(fd: OwnedFd, len: u64) -> Self {
         Self { fd, len, kind: Kind::DmaBuf, writable: true, lasting: true }
     }
 
-    /// Takes over a descriptor of a dma-buf or memfd.
+    /// Takes ownership of a descriptor of a dma-buf or memfd.
     ///
-    /// A memfd that allows it is sealed against shrinking. From and to one that does not allow it,
-    /// and one of huge pages, views are copied by the kernel, which takes longer: somebody may take
-    /// its pages away at any time, which then is an error.
+    /// A memfd is sealed against shrinking if possible. If not, or if it has huge pages, its pages
+    /// may vanish at any time. Views of it are then copied by the kernel, which is slower but turns
+    /// a missing page into an error.
     ///
     /// # Errors
     ///
@@ -63,7 +64,7 @@ impl DmaBuf {
         }
         let lasting = kind == Kind::DmaBuf || is_lasting(fd.as_fd());
         let len = match kind {
-            // It has no position that this could move.
+            // A dma-buf has no file position that this could move.
             Kind::DmaBuf => rustix::fs::seek(&fd, SeekFrom::End(0)),
             Kind::Memfd => rustix::fs::fstat(&fd).map(|stat| stat.st_size as u64),
         };
@@ -77,27 +78,27 @@ impl DmaBuf {
         Ok(Self { fd, len, kind, writable, lasting })
     }
 
-    /// Length in bytes, a multiple of the page size in a dma-buf.
+    /// Length in bytes; for a dma-buf, a multiple of the page size.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether the buffer has no bytes; a dma-buf always has some.
+    /// Whether the length is 0, which only a memfd's can be.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What the descriptor is.
+    /// The kind of the buffer.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Whether the descriptor allows writing the buffer.
+    /// Whether the descriptor is open for writing.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// The buffer's name, or `None` if it has none or `/proc` does not show it.
+    /// The buffer's name; `None` if it has none or `/proc` does not show it.
     pub fn name(&self) -> Option<String> {
         match self.kind {
             Kind::DmaBuf => fdinfo(self.as_fd(), "name"),
@@ -107,18 +108,18 @@ impl DmaBuf {
         }
     }
 
-    /// Gives a dma-buf a name of at most 31 bytes, which `/proc/*/fdinfo` and debugfs then show.
+    /// Sets the name of a dma-buf, at most 31 bytes, as shown by `/proc/*/fdinfo` and debugfs.
     ///
     /// # Errors
     ///
-    /// [`Error::Buffer`]: `EINVAL` for a name that is too long, `ENOTTY` for a memfd.
+    /// [`Error::Buffer`]: `EINVAL` if the name is too long, `ENOTTY` for a memfd.
     pub fn set_name(&self, name: &str) -> Result<()> {
         let error = |errno: Os| Error::Buffer { call: "name", errno: errno.into() };
         let name = CString::new(name).map_err(|_| error(Os::INVAL))?;
         dmabuf::set_name(self.as_fd(), &name).map_err(error)
     }
 
-    /// Who made the buffer: the exporter of a dma-buf (`"system"` say), or `"memfd"`.
+    /// The exporter of a dma-buf (such as `"system"`), or `"memfd"`.
     pub fn exporter(&self) -> Option<String> {
         match self.kind {
             Kind::DmaBuf => fdinfo(self.as_fd(), "exp_name"),
@@ -126,27 +127,28 @@ impl DmaBuf {
         }
     }
 
-    /// Maps all of it. CPU access is not begun: see [`begin_cpu_access`](Self::begin_cpu_access).
+    /// Maps the whole buffer. Does not begin CPU access: see
+    /// [`begin_cpu_access`](Self::begin_cpu_access).
     ///
     /// # Errors
     ///
-    /// [`Error::Buffer`], with `ENODEV` or the like if the exporter offers no mapping.
+    /// [`Error::Buffer`], for example with `ENODEV` if the exporter does not support mapping.
     pub fn mapping(&self, writable: bool) -> Result<Mapping> {
         Ok(self.vouch_for(Mapping::new(self.as_fd(), self.len, writable)?))
     }
 
-    /// Tells a mapping of this buffer's pages whether they last.
+    /// Records in a mapping of this buffer whether its pages can be taken away.
     pub(crate) fn vouch_for(&self, mapping: Mapping) -> Mapping {
         if !self.lasting {
             return mapping;
         }
-        // SAFETY: it has its bytes for life: it is a dma-buf, or sealed.
+        // SAFETY: the length is fixed for life: the buffer is a dma-buf, or sealed.
         unsafe { mapping.lasting() }
     }
 
-    /// Begins CPU access, for those who read or write the buffer by other means than a view or a
-    /// transfer of this library: through a [`Mapping`], or by requests of their own on memory that is
-    /// [lent](crate::lend). Waits for devices. Does nothing for a memfd.
+    /// Begins CPU access, for callers that read or write the buffer other than through a view or a
+    /// transfer of this library: through a [`Mapping`], or with their own requests on
+    /// [lent](crate::lend) memory. Blocks until devices have finished. Does nothing for a memfd.
     ///
     /// # Errors
     ///
@@ -160,7 +162,7 @@ impl DmaBuf {
         }
     }
 
-    /// Ends CPU access that was begun for the same kind of access.
+    /// Ends CPU access that was begun with the same `access`.
     ///
     /// # Errors
     ///
@@ -173,10 +175,10 @@ impl DmaBuf {
         }
     }
 
-    /// In what pages a memfd's memory came; `None` for a dma-buf, which does not tell, and where the
-    /// pages cannot be made ready to be looked at.
+    /// The page sizes of a memfd's memory. `None` for a dma-buf, which does not report them, and if
+    /// the pages cannot be allocated.
     ///
-    /// Touches every page to find out, and so allocates those that the memfd does not have yet.
+    /// Touches every page, which allocates those that the memfd does not have yet.
     pub fn page_sizes(&self) -> Option<PageSizes> {
         if self.kind == Kind::DmaBuf {
             return None;
@@ -186,23 +188,23 @@ impl DmaBuf {
         PageSizes::of(&mapping)
     }
 
-    /// A second descriptor of the same buffer.
+    /// Duplicates the descriptor: the result refers to the same buffer.
     ///
     /// # Errors
     ///
-    /// [`Error::Buffer`] with `EMFILE` if the process has too many descriptors.
+    /// [`Error::Buffer`] with `EMFILE` if the process has too many open files.
     pub fn try_clone(&self) -> Result<Self> {
         let fd = rustix::io::fcntl_dupfd_cloexec(&self.fd, 3)
             .map_err(|errno| Error::Buffer { call: "duplicate", errno: errno.into() })?;
         Ok(Self { fd, ..*self })
     }
 
-    /// Gives the descriptor away.
+    /// Returns the descriptor.
     pub fn into_fd(self) -> OwnedFd {
         self.fd
     }
 
-    /// Fails unless `length` bytes at `offset` lie within the buffer.
+    /// Checks that `length` bytes at byte `offset` lie within the buffer.
     ///
     /// # Errors
     ///
@@ -242,7 +244,7 @@ impl TryFrom<OwnedFd> for DmaBuf {
     }
 }
 
-/// Finds out what a descriptor is.
+/// Determines the kind of a descriptor.
 fn kind_of(fd: BorrowedFd<'_>) -> Result<Kind> {
     if is_dmabuf(fd) {
         return Ok(Kind::DmaBuf);
@@ -254,9 +256,9 @@ fn kind_of(fd: BorrowedFd<'_>) -> Result<Kind> {
     }
 }
 
-/// Whether a memfd keeps the pages that it has, and gets those that it has not: it is sealed
-/// against shrinking, it is not of huge pages, and the kernel is generous. Holes can be made for all the
-/// seal, and there may be no page to fill one.
+/// Whether a memfd's pages can neither be taken away nor be missing: it is sealed against
+/// shrinking, has no huge pages, and the kernel overcommits memory. The seal does not prevent
+/// punching holes, and there may be no page to fill one.
 fn is_lasting(fd: BorrowedFd<'_>) -> bool {
     rustix::fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
         && is_tmpfs(fd)
@@ -287,7 +289,7 @@ mod tests {
 
     #[test]
     fn other_descriptors_are_refused() {
-        // With a name, as one without is a buffer where the folder for such files is in memory.
+        // A named file: an unnamed one counts as a buffer if the temporary folder is in memory.
         let file = tempfile::NamedTempFile::new().expect("temporary file");
         let error = DmaBuf::from_fd(file.reopen().expect("again").into()).expect_err("no buffer");
         assert!(matches!(error, Error::NotABuffer { .. }), "{error}");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ranges of a transfer, and what of them direct I/O can move.
+//! Ranges of a transfer, and the parts of them that direct I/O can move.
 
 use crate::file::Alignment;
 
-/// A range of bytes that lies in the file and in the buffer.
+/// A range of bytes in the file and its counterpart in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) file: u64,
@@ -16,13 +16,13 @@ impl Extent {
         self.buf + self.len
     }
 
-    /// The part from `from` on, of at most `len` bytes; both count from the extent's start.
+    /// The part of at most `len` bytes starting at `from`, relative to the extent's start.
     fn part(&self, from: u64, len: u64) -> Self {
         Self { file: self.file + from, buf: self.buf + from, len }
     }
 }
 
-/// An extent in up to three parts.
+/// An extent, split into up to three parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Split {
     /// Less than a block before the core.
@@ -34,13 +34,13 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    /// An extent that moves in one piece.
+    /// An extent that moves as a whole.
     pub(crate) fn whole(extent: Extent) -> Self {
         Self { head: None, core: Some(extent), tail: None }
     }
 
-    /// Cuts an extent at block boundaries of the file. `None` if the buffer's offset does not
-    /// suit the device then.
+    /// Splits an extent at block boundaries of the file. `None` if the resulting buffer offset does
+    /// not meet the device's alignment.
     pub(crate) fn new(extent: Extent, align: Alignment) -> Option<Self> {
         let head = (align.offset - extent.file % align.offset) % align.offset;
         if head >= extent.len {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The file side of a transfer: opened with `O_DIRECT` and, once somebody needs it, without.
+//! The file side of a transfer: opened with `O_DIRECT`, and without it on demand.
 
 pub(crate) mod extent;
 pub(crate) mod queue;
@@ -19,44 +19,44 @@ use crate::fd::{is_dmabuf, is_fuse, is_tmpfs, proc_link};
 use crate::file::queue::Queue;
 use crate::memory::page::page_size;
 
-/// What `O_DIRECT` needs of offsets and addresses, in bytes, both powers of two.
+/// The alignment that `O_DIRECT` requires, in bytes; both values are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Alignment {
-    /// What offsets in the file, and lengths, have to be multiples of.
+    /// Alignment of file offsets and lengths.
     pub offset: u64,
-    /// What addresses in memory have to be multiples of.
+    /// Alignment of memory addresses.
     pub memory: u64,
 }
 
 impl Alignment {
-    /// What suits every device, for file systems that do not say.
+    /// An alignment that suits every device, for file systems that do not report one.
     pub(crate) fn unknown() -> Self {
         Self { offset: page_size(), memory: page_size() }
     }
 }
 
-/// An open regular file or block device, with `O_DIRECT` where that works.
+/// An open regular file or block device, with `O_DIRECT` where possible.
 #[derive(Debug)]
 pub struct File {
     pub(crate) path: PathBuf,
-    /// With `O_DIRECT` unless there is a reason against that.
+    /// With `O_DIRECT`, unless [`why_buffered`](Self::why_buffered) gives a reason.
     fd: OwnedFd,
     pub(crate) why_buffered: Option<String>,
-    /// Without `O_DIRECT`, if `fd` has it and somebody has asked.
+    /// Without `O_DIRECT`; opened on demand if `fd` has it.
     buffered: OnceLock<rustix::io::Result<OwnedFd>>,
     pub(crate) align: Alignment,
     pub(crate) is_device: bool,
-    /// Bytes that holes and compression save: they are read without storage.
+    /// Bytes saved by holes and compression: reading them needs no storage access.
     pub(crate) unallocated: u64,
-    /// The disk's number: major, minor.
+    /// The disk's device number: major, minor.
     disk: (u32, u32),
-    /// What suits the disk, once somebody has asked.
+    /// Request sizes for the disk, determined on demand.
     queue: OnceLock<Queue>,
     direction: Direction,
 }
 
-/// How a file is given.
+/// How a file is specified.
 #[derive(Clone, Debug)]
 pub(crate) enum Spec<'a> {
     Path(PathBuf),
@@ -64,7 +64,7 @@ pub(crate) enum Spec<'a> {
 }
 
 impl Spec<'_> {
-    /// What error messages call it.
+    /// The path shown in error messages.
     pub(crate) fn display_path(&self) -> PathBuf {
         match self {
             Self::Path(path) => path.clone(),
@@ -87,8 +87,7 @@ impl File {
         Self::open(&Spec::Path(path.into()), direction, true)
     }
 
-    /// Creates a file to save to; one that is there is emptied. Block devices are opened as they
-    /// are.
+    /// Creates a file to save to, truncating an existing one. Block devices are opened as they are.
     ///
     /// # Errors
     ///
@@ -96,24 +95,24 @@ impl File {
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         let (path, direction) = (path.into(), Direction::Save);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-        // A FIFO would wait for its other end.
+        // Opening a FIFO would block until its other end is open.
         match fs::open(&path, flags | OFlags::NONBLOCK, Mode::from(0o666)) {
             Ok(fd) => Self::from_owned(path, fd, direction, true),
             Err(errno) => Err(Error::Open { path, direction, errno: errno.into() }),
         }
     }
 
-    /// What error messages call it.
+    /// The path shown in error messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Why it is not open with `O_DIRECT`, if it is not.
+    /// Why the file is not open with `O_DIRECT`; `None` if it is.
     pub fn why_buffered(&self) -> Option<&str> {
         self.why_buffered.as_deref()
     }
 
-    /// What direct I/O needs; what suits every device if the file system does not say.
+    /// The alignment for direct I/O; if the file system reports none, one that suits every device.
     pub fn alignment(&self) -> Alignment {
         self.align
     }
@@ -123,7 +122,7 @@ impl File {
         self.is_device
     }
 
-    /// Opens an existing file for `direction`; with `O_DIRECT` too if `direct`.
+    /// Opens an existing file for `direction`, with `O_DIRECT` if `direct`.
     pub(crate) fn open(spec: &Spec<'_>, direction: Direction, direct: bool) -> Result<Self> {
         let path = spec.display_path();
         let errno = |errno: rustix::io::Errno| Error::Open {
@@ -137,12 +136,12 @@ impl File {
                 Spec::Path(name) => {
                     fs::open(name, access(direction) | flags | OFlags::CLOEXEC, Mode::empty())
                 }
-                // Once more, with its own file offset and flags.
+                // Reopened, with its own file offset and flags.
                 Spec::Fd(fd) => reopen(*fd, direction, flags),
             })
         };
         match spec {
-            // Opening a FIFO would wait for its other end: look before.
+            // Opening a FIFO would block until its other end is open, so check the type first.
             Spec::Path(name) => {
                 let stat = fs::stat(name).map_err(errno)?;
                 check_type(&path, FileType::from_raw_mode(stat.st_mode))?;
@@ -159,7 +158,7 @@ impl File {
         let fd = match (again(OFlags::empty()), spec) {
             (Err(_), Spec::Fd(fd)) => {
                 if fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::DIRECT)) {
-                    // It stays so: the duplicate shares the flags.
+                    // O_DIRECT cannot be removed: the duplicate shares the flags.
                     why_buffered = None;
                 }
                 rustix::io::fcntl_dupfd_cloexec(fd, 3)
@@ -169,7 +168,7 @@ impl File {
         Self::new(path.clone(), fd.map_err(errno)?, direction, why_buffered)
     }
 
-    /// Takes over a descriptor that is open for `direction`, and has no `O_DIRECT`.
+    /// Takes ownership of a descriptor that is open for `direction` without `O_DIRECT`.
     pub(crate) fn from_owned(
         path: PathBuf,
         fd: OwnedFd,
@@ -216,7 +215,7 @@ impl File {
         })
     }
 
-    /// The descriptor to move bytes through: with `O_DIRECT` if there is one.
+    /// The descriptor to transfer through: with `O_DIRECT` if there is one.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -226,20 +225,20 @@ impl File {
         self.why_buffered.is_none()
     }
 
-    /// Whether the file system keeps it in memory: there `O_DIRECT` is a word.
+    /// Whether the file is on tmpfs, where `O_DIRECT` has no effect.
     pub(crate) fn is_memory(&self) -> bool {
-        // The node of a device is on a tmpfs as well.
+        // The node of a block device is on a tmpfs as well.
         let is_regular =
             |stat: fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         fs::fstat(self.fd()).is_ok_and(is_regular) && is_tmpfs(self.fd())
     }
 
-    /// Whether a process serves it.
+    /// Whether the file is on FUSE.
     pub(crate) fn is_fuse(&self) -> bool {
         is_fuse(self.fd())
     }
 
-    /// The one or the other: [`fd`](Self::fd) or [`buffered`](Self::buffered).
+    /// Returns [`fd`](Self::fd) or [`buffered`](Self::buffered).
     ///
     /// # Errors
     ///
@@ -252,7 +251,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// [`Error::Open`] if the file cannot be opened once more.
+    /// [`Error::Open`] if the file cannot be reopened.
     pub fn buffered(&self) -> Result<BorrowedFd<'_>> {
         if !self.is_direct() {
             return Ok(self.fd());
@@ -266,12 +265,12 @@ impl File {
         }
     }
 
-    /// Requests that suit the disk.
+    /// Request size and queue depth for the disk.
     pub(crate) fn queue(&self) -> Queue {
         *self.queue.get_or_init(|| Queue::of(self.disk.0, self.disk.1))
     }
 
-    /// For where `/proc` is not mounted: by the path, if that is still the same file.
+    /// Without `/proc`, reopens the file by its path if that still names the same file.
     fn by_path(&self, before: rustix::io::Errno) -> rustix::io::Result<OwnedFd> {
         let fd = fs::open(&self.path, access(self.direction) | OFlags::CLOEXEC, Mode::empty());
         let fd = fd.map_err(|_| before)?;
@@ -280,7 +279,7 @@ impl File {
         if same { Ok(fd) } else { Err(before) }
     }
 
-    /// Goes on without `O_DIRECT`.
+    /// Continues without `O_DIRECT`.
     pub(crate) fn without_direct(&self, why: String) -> Result<Self> {
         let fd = rustix::io::fcntl_dupfd_cloexec(self.buffered()?, 3);
         Ok(Self {
@@ -293,20 +292,20 @@ impl File {
         })
     }
 
-    /// Whether a file of this process may have `end` bytes: `RLIMIT_FSIZE` in getrlimit(2).
+    /// Whether this process may have a file of `end` bytes: `RLIMIT_FSIZE` in getrlimit(2).
     ///
     /// # Errors
     ///
-    /// `EFBIG`: writing that far would end the process, by `SIGXFSZ`.
+    /// `EFBIG`: a write up to `end` would raise `SIGXFSZ`, which kills the process.
     pub fn check_size(&self, end: u64) -> Result<(), Errno> {
         if self.is_device { Ok(()) } else { check_size(end).map_err(Errno::from) }
     }
 
-    /// Where the file ends now, in bytes.
+    /// The current end of the file, in bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::Open`] with what the kernel gave.
+    /// [`Error::Open`] with the kernel's error number.
     pub fn end(&self) -> Result<u64> {
         end_of(self.fd()).map_err(|errno| self.open_error(errno))
     }
@@ -317,26 +316,26 @@ impl File {
     }
 }
 
-/// Where a regular file or block device ends now. To look for that by seeking would move the
-/// position, which is the caller's if the descriptor is a duplicate.
+/// The current end of a regular file or block device. Seeking would move the file position, which
+/// is the caller's if the descriptor is a duplicate.
 pub(crate) fn end_of(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
-    /// `_IOR(0x12, 114, size_t)` (`linux/fs.h`), which gives a `u64`.
+    /// `_IOR(0x12, 114, size_t)` (`linux/fs.h`), which returns a `u64`.
     const BLKGETSIZE64: Opcode = opcode::read::<usize>(0x12, 114);
     let stat = fs::fstat(fd)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
         return Ok(stat.st_size as u64);
     }
-    // SAFETY: on a block device the call writes a u64, and does nothing else.
+    // SAFETY: on a block device the call writes a u64 and does nothing else.
     unsafe { ioctl::ioctl(fd, ioctl::Getter::<BLKGETSIZE64, u64>::new()) }
 }
 
-/// Why a file is buffered that could be direct.
+/// Why a file is buffered although direct I/O would work.
 const NOT_WANTED: &str = "buffered I/O was asked for";
 
 fn refused(errno: rustix::io::Errno) -> String {
     let errno = Errno::from(errno);
     match errno.raw() {
-        libc::EINVAL => "the file system does not offer O_DIRECT for this file (EINVAL)".into(),
+        libc::EINVAL => "the file system does not support O_DIRECT for this file (EINVAL)".into(),
         _ => format!("the file cannot be opened with O_DIRECT: {errno}"),
     }
 }
@@ -348,7 +347,7 @@ fn access(direction: Direction) -> OFlags {
     }
 }
 
-/// Opens what a descriptor refers to once more, with its own file offset and flags.
+/// Reopens the file of a descriptor, with its own file offset and flags.
 fn reopen(fd: BorrowedFd<'_>, direction: Direction, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     match fs::open(&*path, access(direction) | flags | OFlags::CLOEXEC, Mode::empty()) {
@@ -374,7 +373,7 @@ fn examine(
     Ok((stat, alignment(&stat)))
 }
 
-/// What `statx(2)` says about `O_DIRECT`, since Linux 6.1 and on most file systems.
+/// The `O_DIRECT` alignment from `statx(2)`: since Linux 6.1, on most file systems.
 pub(crate) fn alignment(stat: &Statx) -> Option<Alignment> {
     let said = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN);
     let align = Alignment {
@@ -415,8 +414,8 @@ pub(crate) fn check_type(path: &Path, file_type: FileType) -> Result<()> {
     Err(Error::NotAFile { path: path.to_owned(), found })
 }
 
-/// Fails with `EFBIG` if no file of this process may have `end` bytes, memfds included: the kernel
-/// would send `SIGXFSZ`, which ends the process (`RLIMIT_FSIZE` in getrlimit(2)).
+/// Fails with `EFBIG` if this process may have no file of `end` bytes, memfds included: the kernel
+/// would send `SIGXFSZ`, which kills the process (`RLIMIT_FSIZE` in getrlimit(2)).
 pub(crate) fn check_size(end: u64) -> rustix::io::Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if limit.is_some_and(|limit| end > limit) { Err(rustix::io::Errno::FBIG) } else { Ok(()) }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests that suit a disk.
+//! Request size and queue depth suited to a disk.
 
 use std::path::Path;
 
 use crate::memory::page::page_size;
 
-/// Bytes per request where the disk has no wishes: with this many in flight
-/// ([`IN_FLIGHT`]) every disk was busy, whatever its own largest request (docs/performance.md).
+/// Bytes per request if the disk reports no preference. With [`IN_FLIGHT`] bytes in flight, this
+/// size kept every disk busy, whatever its largest request (docs/performance.md).
 pub(crate) const DEFAULT_CHUNK: u64 = 4 << 20;
 /// Bytes in flight.
 const IN_FLIGHT: u64 = 32 << 20;
-/// The largest wish that is granted.
+/// The largest preferred size that is honoured.
 const MAX_CHUNK: u64 = 64 << 20;
 
 /// Bytes per request, and requests in flight.
@@ -22,7 +22,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// For the disk with this device number, or a partition of it. File systems that span several
-    /// disks have numbers of their own, of which nothing is known.
+    /// disks have their own device numbers, about which nothing is known.
     pub(crate) fn of(major: u32, minor: u32) -> Self {
         let device = format!("/sys/dev/block/{major}:{minor}");
         let optimal = ["queue", "../queue"].iter().find_map(|queue| {
@@ -32,7 +32,8 @@ impl Queue {
         Self::suited(optimal.unwrap_or(0))
     }
 
-    /// For a disk that likes multiples of `optimal` bytes: a RAID's stripe, say; 0 for none.
+    /// For a disk that prefers multiples of `optimal` bytes, such as a RAID's stripe; 0 for no
+    /// preference.
     fn suited(optimal: u64) -> Self {
         let whole = optimal > 0 && optimal <= MAX_CHUNK && optimal % page_size() == 0;
         let chunk = if whole { DEFAULT_CHUNK.next_multiple_of(optimal) } else { DEFAULT_CHUNK };

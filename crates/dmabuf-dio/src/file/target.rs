@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a save goes: a new file that takes the target's place when it is complete, or in place.
+//! The target of a save: a new file that replaces the old one when complete, or a file written in
+//! place.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher as _, RandomState};
@@ -24,21 +25,21 @@ pub(crate) struct Target {
     replace: Option<Replace>,
 }
 
-/// A file that is to take another's place.
+/// A file that will replace another one.
 #[derive(Debug)]
 struct Replace {
     path: PathBuf,
-    /// The name it has until then. `linked` says whether it has it already: a file made with
-    /// `O_TMPFILE`, where there is that and `/proc`, has no name, and so cannot be left behind even
-    /// by `SIGKILL`.
+    /// Its temporary name. `linked` says whether the file already has it: a file created with
+    /// `O_TMPFILE` (which needs file system support and `/proc`) has no name, so not even `SIGKILL`
+    /// can leave it behind.
     partial: PathBuf,
     linked: Cell<bool>,
 }
 
 impl Target {
-    /// Opens the target of a save. A path that names nothing or a regular file will be replaced, but
-    /// no symbolic link: what it leads to is, if there is something. Block devices and descriptors
-    /// are written in place.
+    /// Opens the target of a save. A path that names a regular file or nothing is replaced; for a
+    /// symbolic link, its target is, if that exists. Block devices and descriptors are written in
+    /// place.
     pub(crate) fn open(spec: &Spec<'_>, direct: bool, length: u64) -> Result<Self> {
         if let Spec::Path(path) = spec {
             let error =
@@ -69,11 +70,11 @@ impl Target {
         file::check_size(length).map_err(step("make it as long as the buffer"))?;
         let (folder, partial) =
             beside(path).ok_or(Os::ISDIR).map_err(step("create a file of that name"))?;
-        // One that takes another's place has its permissions before it has content.
+        // A replacement gets the old file's permissions before it has content.
         let create = Mode::from_raw_mode(if mode.is_some() { 0o600 } else { 0o666 });
         let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let (fd, linked) = match fs::open(&folder, unnamed, create) {
-            // It gets its name by way of /proc.
+            // The file is named through /proc.
             Ok(fd) if fs::stat(in_proc(&fd)).is_ok() => (fd, false),
             Ok(_) | Err(Os::OPNOTSUPP | Os::ISDIR | Os::INVAL) => {
                 let named = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
@@ -86,7 +87,7 @@ impl Target {
         let target =
             Self { file: File::from_owned(path.to_owned(), fd, Direction::Save, direct)?, replace };
         if let Some(mode) = mode {
-            // Not setuid and the like: the content is another's.
+            // Without setuid and the like: the content is new.
             let _ = fs::fchmod(target.file.fd(), Mode::from_raw_mode(mode & 0o777));
         }
         match fs::fallocate(target.file.fd(), FallocateFlags::empty(), 0, length) {
@@ -95,12 +96,12 @@ impl Target {
         }
     }
 
-    /// Whether a path is being replaced, rather than a file written in place.
+    /// Whether a path is replaced, rather than a file written in place.
     pub(crate) fn replaces(&self) -> bool {
         self.replace.is_some()
     }
 
-    /// Makes the content durable and puts the file in its place.
+    /// Makes the content durable and renames the file to its final name.
     pub(crate) fn commit(&self, offset: u64, length: u64) -> Result<()> {
         let path = self.file.path.clone();
         let step = |step: &'static str| {
@@ -113,7 +114,8 @@ impl Target {
         rustix::io::retry_on_intr(|| fs::fdatasync(self.file.fd()))
             .map_err(step("make it durable"))?;
         if self.file.is_direct() {
-            // Less than a block at either edge went through the page cache: it is not needed there.
+            // The partial blocks at the edges went through the page cache, which does not need them
+            // any more.
             for edge in [offset, offset + length] {
                 let start = edge / page_size() * page_size();
                 let len = NonZeroU64::new(page_size());
@@ -134,12 +136,12 @@ impl Target {
     }
 }
 
-/// The path of an open file that has none.
+/// The `/proc` path of an unnamed open file.
 fn in_proc(fd: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// Makes the name of a file durable, where the file system can and this user may.
+/// Makes a file's name durable, if the file system supports it and this user may.
 fn sync_folder(path: &Path) -> rustix::io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(folder) = fs::open(folder_of(path), flags, Mode::empty()) else { return Ok(()) };
@@ -157,16 +159,16 @@ impl Drop for Replace {
     }
 }
 
-/// The folder of a path, and the name that the new file has in it until it is complete: one that
-/// nobody else chooses, as other containers and hosts have processes of the same numbers. `None` for
-/// a path that can only be a folder's, as it ends with a slash or dots.
+/// The folder of a path, and the temporary name of the new file in it. The name is random because
+/// processes of other containers and hosts may have the same PID. `None` if the path ends with a
+/// slash or dots and can only be a folder.
 fn beside(path: &Path) -> Option<(PathBuf, PathBuf)> {
     let name = path.file_name()?;
     if !path.as_os_str().as_bytes().ends_with(name.as_bytes()) {
         return None;
     }
     let folder = folder_of(path).to_owned();
-    // Keys of hash maps are the random numbers that the standard library has.
+    // The keys of hash maps are the standard library's source of randomness.
     let random = RandomState::new().hash_one(std::process::id());
     let name = format!(".dmabuf-dio-partial-{random:016x}");
     Some((folder.clone(), folder.join(name)))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pieces that are not aligned: where their blocks go among the spare bytes.
+//! Unaligned pieces: where in the spare bytes their blocks go.
 
 use std::ops::Range;
 
@@ -7,15 +7,15 @@ use super::check::check_numbers;
 use super::piece::{Group, Piece, Rules};
 use crate::error::Result;
 
-/// Those pieces, by their place in the file.
+/// The unaligned pieces, by file offset.
 #[derive(Debug)]
 pub(super) struct Asides {
-    /// Offset in the file and number of the piece; once that has been given room, where in the
-    /// buffer it begins, or [`NOWHERE`].
+    /// File offset and number of each piece. Once room is assigned: its offset in the buffer, or
+    /// [`NOWHERE`].
     entries: Vec<(u64, u32)>,
-    /// The first that has not been given room.
+    /// The first entry without assigned room.
     next: usize,
-    /// What is left of the spare bytes.
+    /// The rest of the spare bytes.
     free: Range<u64>,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Asides {
 pub(super) const NOWHERE: u64 = u64::MAX;
 
 impl Asides {
-    /// Of `pieces`, the `count` that are not aligned.
+    /// Collects the `count` unaligned ones of `pieces`.
     pub(super) fn new(pieces: &[Piece], count: usize, rules: Rules, spare: &Range<u64>) -> Self {
         let mut entries = Vec::with_capacity(count);
         if count > 0 {
@@ -38,8 +38,8 @@ impl Asides {
         Self { entries, next: 0, free: start..spare.end }
     }
 
-    /// Gives room to the next pieces whose blocks are one range of the file, and says which that
-    /// is. Tells `refuse` what has no room, and how much it needs.
+    /// Assigns room to the next pieces whose blocks form one range of the file, and returns that
+    /// range. Calls `refuse` for each piece without room, with the bytes it needs.
     pub(super) fn next_group(
         &mut self,
         pieces: &[Piece],
@@ -80,13 +80,13 @@ impl Asides {
         group
     }
 
-    /// The number of the piece at `entry`, and where it begins.
+    /// The number of the piece at `entry`, and its offset.
     pub(super) fn entry(&self, entry: u32) -> (u32, u64) {
         let (start, number) = self.entries[entry as usize];
         (number, start)
     }
 
-    /// When all have been given room: where each of them begins, by number.
+    /// Once all have room: the offset of each piece, by number.
     pub(super) fn into_starts(self) -> Vec<(u32, u64)> {
         let mut starts: Vec<_> =
             self.entries.into_iter().map(|(start, number)| (number, start)).collect();
@@ -97,7 +97,7 @@ impl Asides {
     }
 }
 
-/// How many spare bytes pieces need that begin at a multiple of the rules' unit.
+/// Spare bytes that the pieces need, if the spare range starts at a multiple of the rules' unit.
 pub(super) fn room(pieces: &[Piece], rules: Rules) -> Result<u64> {
     check_numbers(pieces, rules)?;
     let spare = 0..NOWHERE;
@@ -119,7 +119,8 @@ mod tests {
         all.iter().zip(places).map(piece).collect()
     }
 
-    /// File, buffer and length of each request, where each piece begins, what had no room.
+    /// File offset, buffer offset and length of each request; the offset of each piece; the
+    /// refusals.
     type Laid = (Vec<(u64, u64, u64)>, Vec<(u32, u64)>, Vec<(u32, u64)>);
 
     fn laid(all: &[(u64, u64)], spare: Range<u64>) -> Laid {
@@ -178,7 +179,7 @@ mod tests {
             let group = group.expect("a request");
             assert_eq!(start - group.1, offset - group.0);
         }
-        // A long piece has a request of its own, which serves what lies within it.
+        // A long piece has its own request, which also serves pieces within it.
         let (groups, ..) =
             laid(&[(1, 3 * limit), (limit, 100), (3 * limit, 1), (3 * limit, 513)], 0..1 << 30);
         assert_eq!(groups, [(0, 0, 3 * limit + 512), (3 * limit, 3 * limit + 512, 1024)]);

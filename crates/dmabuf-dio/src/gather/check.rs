@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Looks at all pieces before anything is read.
+//! Checks all pieces before anything is read.
 
 use std::ops::Range;
 
 use super::piece::{Piece, Rules};
 use crate::error::{Error, Result};
 
-/// Where pieces may be.
+/// The limits for pieces.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
-    /// Bytes in the buffer.
+    /// Length of the buffer in bytes.
     pub(super) buffer: u64,
     pub(super) spare: Range<u64>,
     pub(super) rules: Rules,
 }
 
-/// What was found out about pieces that are fit to be read.
+/// Properties of pieces that passed the check.
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) order: Order,
-    /// How many are not aligned.
+    /// Number of unaligned pieces.
     pub(super) asides: usize,
-    /// Bytes in all pieces.
+    /// Bytes of all pieces.
     pub(super) bytes: u64,
-    /// Where the last one in the file ends.
+    /// The largest end of a piece in the file.
     pub(super) end: u64,
 }
 
-/// The pieces as they lie in the buffer. Those without bytes may be missing.
+/// The pieces in the order of their buffer offsets. Empty pieces may be missing.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// As they were given.
+    /// In the given order.
     Given,
-    /// The low bits that the mask has are the number of a piece.
+    /// The low bits under the mask are the number of a piece.
     Sorted { keys: Vec<u64>, mask: u64 },
 }
 
 impl Order {
-    /// The number of the piece that comes at `entry`.
+    /// The number of the piece at `entry`.
     #[inline]
     pub(super) fn number(&self, entry: usize) -> usize {
         match self {
@@ -54,12 +54,12 @@ impl Order {
     }
 }
 
-/// Ranges of files end before here, however they are rounded.
+/// File ranges that end before this do not overflow when rounded.
 fn largest_end(rules: Rules) -> u64 {
     i64::MAX as u64 - rules.limit()
 }
 
-/// Fails if any piece cannot be read as it is.
+/// Fails if any piece is invalid.
 pub(super) fn check(pieces: &[Piece], bounds: &Bounds) -> Result<Checked> {
     if u32::try_from(pieces.len()).is_err() {
         let need = "at most 4,294,967,295 in a call";
@@ -69,7 +69,7 @@ pub(super) fn check(pieces: &[Piece], bounds: &Bounds) -> Result<Checked> {
     let (spare, top) = (&bounds.spare, largest_end(rules));
     let (mut asides, mut bytes, mut last_end) = (0, 0_u64, 0);
     let (mut ascending, mut previous, mut previous_end) = (true, &Piece::default(), 0);
-    // For every piece, so what is told about one that is bad is found out later.
+    // This runs for every piece, so the details of a bad one are determined later.
     let bad = pieces.iter().position(|piece| {
         let Some((file_end, buf_end)) = ends(piece, top, buffer) else { return true };
         if piece.len == 0 {
@@ -99,7 +99,7 @@ pub(super) fn check(pieces: &[Piece], bounds: &Bounds) -> Result<Checked> {
     Ok(checked)
 }
 
-/// Where a piece ends, in the file and in the buffer, if it does so before `top` and `buffer`.
+/// The ends of a piece in the file and in the buffer, if they do not exceed `top` and `buffer`.
 #[inline]
 fn ends(piece: &Piece, top: u64, buffer: u64) -> Option<(u64, u64)> {
     let file_end = piece.file_offset.saturating_add(piece.len);
@@ -107,7 +107,7 @@ fn ends(piece: &Piece, top: u64, buffer: u64) -> Option<(u64, u64)> {
     (file_end <= top && buf_end <= buffer).then_some((file_end, buf_end))
 }
 
-/// Fails if the numbers of a piece overflow.
+/// Fails if the offset and length of a piece overflow.
 pub(super) fn check_numbers(pieces: &[Piece], rules: Rules) -> Result<()> {
     let (top, buffer) = (largest_end(rules), u64::MAX - 1);
     match pieces.iter().position(|piece| ends(piece, top, buffer).is_none()) {
@@ -130,13 +130,13 @@ fn refuse(number: usize, piece: &Piece, top: u64, buffer: u64) -> Error {
     Error::Piece { number, error: Box::new(error) }
 }
 
-/// Sorts by place, and pieces with the same place by number.
+/// Sorts by buffer offset, then by number.
 fn sort(pieces: &[Piece], buffer: u64) -> Order {
     let bits = |value: u64| u64::BITS - value.leading_zeros();
     let (places, numbers) = (bits(buffer), bits(pieces.len() as u64));
     let some = (0..).zip(pieces).filter(|(_, piece)| piece.len > 0);
     if places + numbers <= u64::BITS {
-        // One comparison of both at once.
+        // Both are compared at once.
         let mut keys: Vec<u64> =
             some.map(|(number, piece)| piece.buf_offset << numbers | number).collect();
         keys.sort_unstable();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How pieces are to be read.
+//! The settings of a gather.
 
 use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -25,10 +25,10 @@ use crate::file::{File, Spec};
 use crate::options::{Options, transfer_methods};
 use crate::report::measure::cached;
 
-/// Requests in flight if nothing is said: small reads have every disk busy at that.
+/// Default number of requests in flight: it keeps every disk busy with small reads.
 const DEPTH: u32 = 128;
 
-/// Says how pieces of a file are to be read, and sets that up.
+/// Settings for reading pieces of a file, from which a [`Gathering`] is set up.
 #[derive(Clone, Debug)]
 pub struct Gatherer<'f> {
     source: Spec<'f>,
@@ -64,52 +64,52 @@ impl<'f> Gatherer<'f> {
 
     transfer_methods!();
 
-    /// Requests in flight: from 1 to 1024, and 128 if not set. Without a ring each takes a thread
-    /// (the backends [`Module`](Backend::Module) and [`Buffered`](Backend::Buffered)), and there
-    /// are at most 16.
+    /// Requests in flight: 1 to 1024; default 128. Without a ring (backends
+    /// [`Module`](Backend::Module) and [`Buffered`](Backend::Buffered)) each needs a thread, and
+    /// the maximum is 16.
     #[must_use]
     pub fn queue_depth(mut self, requests: u32) -> Self {
         self.options.queue_depth = Some(requests);
         self
     }
 
-    /// Whether to poll for completions, without interrupts: the CPU is busy then as long as a
-    /// call takes, and the call is shorter. It needs direct I/O and a disk with queues for that
-    /// (`NVMe`, if the kernel is booted with `nvme.poll_queues=N`); where it does not work, the
-    /// report says why, and interrupts are used. Not done if not set.
+    /// Whether to poll for completions instead of using interrupts; default: false. Calls are
+    /// shorter, but keep the CPU busy. Polling needs direct I/O and a disk with poll queues
+    /// (`NVMe`, if the kernel is booted with `nvme.poll_queues=N`). Where it does not work,
+    /// interrupts are used and the report says why.
     #[must_use]
     pub fn polled(mut self, polled: bool) -> Self {
         self.polled = polled;
         self
     }
 
-    /// Where in the buffer the blocks around pieces may go that are not aligned. Without it
-    /// such pieces fail, if the file is read directly. Every call uses it from its start.
+    /// The range of the buffer, in bytes, for the blocks that enclose unaligned pieces. Without it
+    /// such pieces fail if direct I/O is used. Every call uses the range from its start.
     #[must_use]
     pub fn spare(mut self, range: Range<u64>) -> Self {
         self.spare = range;
         self
     }
 
-    /// How many spare bytes these pieces need, in a range that begins at a multiple of the page
-    /// size: 0 if all are aligned, or if nothing needs to be.
+    /// Spare bytes that these pieces need, in a range that starts at a multiple of the page size: 0
+    /// if all are aligned, or if no alignment is needed.
     ///
     /// # Errors
     ///
-    /// [`Error::Open`]; [`Error::Access`]; [`Error::NotAFile`]; [`Error::Piece`] if the numbers
-    /// of a piece overflow.
+    /// [`Error::Open`]; [`Error::Access`]; [`Error::NotAFile`]; [`Error::Piece`] if offset and
+    /// length of a piece overflow.
     pub fn room(&self, pieces: &[Piece]) -> Result<u64> {
         aside::room(pieces, rules(&self.file()?, self.options.backend))
     }
 
-    /// Opens the file and sets everything up: the pages of `buf` are registered, and stay so
-    /// while the [`Gathering`] lives. Those of a memfd are allocated for that, all of them.
+    /// Opens the file and sets everything up. The pages of `buf` are registered as long as the
+    /// [`Gathering`] lives; for a memfd, all of its pages are allocated.
     ///
     /// # Errors
     ///
     /// [`Error::Open`]; [`Error::Access`]; [`Error::NotAFile`]; [`Error::Setting`];
-    /// [`Error::ReadOnlyBuffer`]; [`Error::RangeBeyondBuffer`] and [`Error::RangeOverflow`] for
-    /// the spare bytes; [`Error::Buffer`]; [`Error::Unavailable`].
+    /// [`Error::ReadOnlyBuffer`]; [`Error::RangeBeyondBuffer`] and [`Error::RangeOverflow`] for the
+    /// spare bytes; [`Error::Buffer`]; [`Error::Unavailable`].
     pub fn open(&self, buf: &DmaBuf) -> Result<Gathering> {
         self.options.check()?;
         let file = self.file()?;
@@ -124,7 +124,9 @@ impl<'f> Gatherer<'f> {
         let rules = rules(&file, Some(backend));
         let (why_unpolled, segments) = match &engine {
             Engine::Ring(ring) => (ring.why_unpolled.clone(), ring.segments()),
-            Engine::One(_) if self.polled => (Some(format!("not polled: {backend} cannot")), None),
+            Engine::One(_) if self.polled => {
+                (Some(format!("not polled: {backend} does not support it")), None)
+            }
             Engine::One(_) => (Some(String::new()), None),
         };
         let setup = Setup {
@@ -181,7 +183,7 @@ impl<'f> Gatherer<'f> {
     }
 }
 
-/// What requests have to be aligned to.
+/// The required alignment of requests.
 fn rules(file: &File, backend: Option<Backend>) -> Rules {
     if file.is_direct() && backend != Some(Backend::Buffered) {
         Rules::direct(file.align)

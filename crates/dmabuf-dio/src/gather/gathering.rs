@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is set up once and used for many calls.
+//! A gather that is set up once and used for many calls.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,11 +22,14 @@ use crate::file::File;
 use crate::memory::page::page_size;
 use crate::report::measure::Before;
 
-/// A file and a buffer, ready for calls that read pieces of the one into the other. Made by
+/// A file and a buffer, set up for calls that read pieces of the file into the buffer. Created by
 /// [`Gatherer::open`](super::Gatherer::open).
 ///
-/// It has descriptors of its own, of both. The bytes of the buffer may be looked at between
-/// calls, through [`DmaBuf::map`] say.
+/// It owns descriptors of both. Between calls the buffer may be accessed, for example through
+/// [`DmaBuf::map`].
+///
+/// `Send` and `Sync`; a call from another thread sets up a new ring. Do not use or drop it in a
+/// child of `fork(2)`, which shares the ring with the parent.
 #[derive(Debug)]
 pub struct Gathering {
     pub(super) file: File,
@@ -37,7 +40,7 @@ pub struct Gathering {
     pub(super) bounds: Bounds,
     pub(super) control: Control,
     pub(super) setup: Arc<Setup>,
-    /// Bytes of the file in the page cache when that was last looked at.
+    /// Bytes of the file in the page cache when last checked.
     pub(super) cached: u64,
 }
 
@@ -49,57 +52,57 @@ pub(super) enum Engine {
 }
 
 impl Gathering {
-    /// The backend that is used.
+    /// The backend in use.
     pub fn backend(&self) -> Backend {
         self.setup.backend
     }
 
-    /// What a piece needs in order to be read to its place: the number that its offset in the
-    /// file and its length have to be multiples of, and the one for its offset in the buffer.
-    /// Both are 1 where nothing needs aligning.
+    /// The alignment in bytes that a piece needs to be read to its place: first that of its file
+    /// offset and length, second that of its buffer offset. Both are 1 if no alignment is needed.
     pub fn alignment(&self) -> (u64, u64) {
         (self.bounds.rules.block, self.bounds.rules.memory)
     }
 
-    /// How many spare bytes these pieces need, as [`Gatherer::room`](super::Gatherer::room).
+    /// The spare bytes that these pieces need, as [`Gatherer::room`](super::Gatherer::room).
     ///
     /// # Errors
     ///
-    /// [`Error::Piece`] if the numbers of a piece overflow.
+    /// [`Error::Piece`] if offset and length of a piece overflow.
     pub fn room(&self, pieces: &[Piece]) -> Result<u64> {
         aside::room(pieces, self.bounds.rules)
     }
 
-    /// Sets the spare bytes anew: see [`Gatherer::spare`](super::Gatherer::spare).
+    /// Sets the range of spare bytes in the buffer: see
+    /// [`Gatherer::spare`](super::Gatherer::spare).
     ///
     /// # Errors
     ///
-    /// [`Error::RangeBeyondBuffer`] and [`Error::RangeOverflow`]: it stays as it was.
+    /// [`Error::RangeBeyondBuffer`] and [`Error::RangeOverflow`]: the old range stays in use.
     pub fn set_spare(&mut self, range: Range<u64>) -> Result<()> {
         self.bounds.spare = spare(range, &self.buf)?;
         Ok(())
     }
 
-    /// Reads pieces of the file into the buffer. Blocks until all that can be read has been.
+    /// Reads pieces of the file into the buffer. Blocks until all pieces are read or have failed.
     ///
-    /// What went wrong with a single piece is in the result. Pieces may come in any order, and in
-    /// the order of their places in the buffer at the least cost. Pieces that are the same in all
-    /// three numbers are read once. A piece without bytes is read at once, no pieces are as well.
+    /// The result has the errors of single pieces. Pieces may be in any order; the order of their
+    /// buffer offsets costs least. Identical pieces are read once. Empty pieces, and an empty list,
+    /// succeed at once.
     ///
-    /// What of a piece's place lies behind the end of the file is undefined, but for a piece
-    /// that begins there: its place does not change. A file that is shrunk meanwhile ends where
-    /// it ends after the call.
+    /// The part of a piece's place beyond the end of the file is undefined, except that a piece
+    /// starting there leaves its place unchanged. If the file is truncated during the call, its end
+    /// is the one after the call.
     ///
     /// # Errors
     ///
-    /// Nothing has been read with [`Error::Piece`]: a piece leaves the buffer or its numbers
-    /// overflow; [`Error::PiecesOverlap`]: two want the same bytes of the buffer, and are not the
-    /// same; [`Error::PieceInSpare`].
+    /// Nothing has been read with [`Error::Piece`]: a piece exceeds the buffer, or its offset and
+    /// length overflow; [`Error::PiecesOverlap`]: two pieces that are not identical overlap in the
+    /// buffer; [`Error::PieceInSpare`].
     ///
-    /// After [`Error::Cancelled`], or one of [`Error::Buffer`], [`Error::Transfer`],
-    /// [`Error::Unsynced`] and [`Error::Unavailable`], which say what the kernel suddenly refuses, the places of all
-    /// pieces and the spare bytes are undefined. After [`Error::InFlight`] they may go on
-    /// changing, and every later call fails with it as well.
+    /// After [`Error::Cancelled`] or, if the kernel refuses during the call, [`Error::Buffer`],
+    /// [`Error::Transfer`], [`Error::Unsynced`] or [`Error::Unavailable`], the places of all pieces
+    /// and the spare bytes are undefined. After [`Error::InFlight`] they may keep changing, and
+    /// every later call fails with it.
     pub fn read<'p>(&mut self, pieces: &'p [Piece]) -> Result<Gathered<'p>> {
         let before = self.before(pieces.len() as u64);
         let checked = check(pieces, &self.bounds)?;
@@ -127,10 +130,10 @@ impl Gathering {
         Ok(Gathered { pieces, outcome, cost, setup: Arc::clone(&self.setup) })
     }
 
-    /// Looks at the page cache, unless that takes long beside so many pieces: it is done page by
+    /// Checks the page cache, unless that takes too long for so many pieces: it is done page by
     /// page.
     fn before(&self, pieces: u64) -> Before {
-        /// Pages that take a hundredth of the time of a piece, before and after.
+        /// Pages whose check, before and after, takes a hundredth of the time of a piece.
         const FEW: u64 = 8;
         if self.cached / page_size() <= FEW * pieces {
             return Before::now(self.file.fd());
@@ -147,7 +150,7 @@ impl Gathering {
                 refusals: vec![refusal],
             },
         };
-        // The module's ioctl does this itself.
+        // The module's ioctl begins CPU access itself.
         let access = match self.engine {
             Engine::One(One::Module(_)) => None,
             _ => Some(CpuAccess::writing(&self.buf)?),
@@ -168,7 +171,7 @@ impl Gathering {
     }
 }
 
-/// The spare bytes as they are kept: none are at 0.
+/// The spare bytes as stored: an empty range is at 0.
 pub(super) fn spare(range: Range<u64>, buf: &DmaBuf) -> Result<Range<u64>> {
     if range.is_empty() {
         return Ok(0..0);

@@ -25,19 +25,20 @@
 //! # }
 //! ```
 //!
-//! [`Gatherer`] says how, [`Gathering`] is what is set up once and used for many calls: ring,
-//! file and the buffer's pages stay registered. A call submits its requests in batches; pieces
-//! that are neighbours in the file and in the buffer share a request; a piece that fails fails
-//! alone.
+//! [`Gatherer`] holds the settings. A [`Gathering`] is set up once and used for many calls: ring,
+//! file and the buffer's pages stay registered. A call submits its requests in batches. Pieces
+//! that are adjacent both in the file and in the buffer share a request. A piece that fails does
+//! not affect the others.
 //!
 //! # Alignment
 //!
-//! Direct I/O moves whole blocks. A piece that begins and ends at multiples of the file's block
-//! size, and in the buffer at a multiple of what the device asks of memory, is read to its place.
-//! The blocks that enclose any other piece are read to the *spare* bytes of the buffer
-//! ([`Gatherer::spare`]), block after block, once also for several pieces, and [`Found::start`]
-//! says where the piece begins: nothing is copied. Of what is neither a place nor spare, no byte
-//! changes. Without direct I/O nothing needs aligning, and every piece is read to its place.
+//! Direct I/O moves whole blocks. A piece is read to its place if it starts and ends at multiples
+//! of the file's block size, and starts in the buffer at a multiple of the device's memory
+//! alignment. For any other piece, the enclosing blocks are read to the *spare* bytes of the
+//! buffer ([`Gatherer::spare`]), block after block, and only once if several pieces share them.
+//! [`Found::start`] says where the piece begins: nothing is copied. Bytes that are neither a place
+//! nor spare do not change. Without direct I/O no alignment is needed, and every piece is read to
+//! its place.
 
 mod aside;
 mod check;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests that block: the module's ioctl, or `pread` on a mapping.
+//! Blocking requests: the module's ioctl, or `pread` on a mapping.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,13 +21,13 @@ pub(super) enum One {
     Mapped(Arc<Mapping>),
 }
 
-/// Threads at most, and for how many pieces there is one: less is done before they are there.
+/// Maximum number of threads, and pieces per thread: with fewer the call ends before they start.
 const MOST_THREADS: usize = 16;
 const WORTH_A_THREAD: usize = 32;
 
 impl One {
-    /// Makes all requests of the plan, or those until the watch is cancelled: up to `depth` at
-    /// the same time, in threads.
+    /// Makes all requests of the plan, until the watch is cancelled: up to `depth` at a time, in
+    /// threads.
     pub(super) fn run(
         &self,
         plan: &mut Plan<'_>,
@@ -43,7 +43,7 @@ impl One {
             let mut others = Vec::with_capacity(threads);
             for _ in 1..threads {
                 let other = threads::spawn(scope, work).inspect_err(|_| {
-                    // Those that there are end with what they are at.
+                    // The existing threads stop after their current request.
                     lacking.store(true, Ordering::Relaxed);
                 });
                 others.push(other?);
@@ -56,7 +56,7 @@ impl One {
         })
     }
 
-    /// What one thread does: each makes itself what is to be made again.
+    /// The work of one thread. Each makes its own retries.
     fn work(
         &self,
         plan: &Mutex<&mut Plan<'_>>,
@@ -100,7 +100,7 @@ fn by_module(
         Err(error) if error.not_lent == Some(NotLent::Unsynced) => {
             return Err(refused(error.moved.done));
         }
-        // Whole blocks that came before the failure: what is left is asked for once more.
+        // Whole blocks were read before the failure: the rest is requested again.
         Err(error) if error.moved.done >= file.align.offset => {
             (error.moved.done & !(file.align.offset - 1)) as i64
         }

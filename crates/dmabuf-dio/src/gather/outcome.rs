@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What became of the pieces of a call.
+//! The results of the pieces of a call.
 
 use crate::errno::Errno;
 
-/// What became of a piece that is not whole at its place.
+/// The result of a piece that is not whole at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exception {
     EndOfFile { end: u64 },
@@ -12,7 +12,7 @@ pub(super) enum Exception {
 }
 
 impl Exception {
-    /// Where in the file it was met.
+    /// Offset in the file at which it occurred.
     pub(super) fn offset(self) -> u64 {
         match self {
             Self::EndOfFile { end } => end,
@@ -22,23 +22,23 @@ impl Exception {
     }
 }
 
-/// What a call did.
+/// Counters of a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
-    /// Requests that came to an end.
+    /// Completed requests.
     pub(super) requests: u64,
-    /// Pieces that shared the request of another.
+    /// Pieces that shared another piece's request.
     pub(super) shared: u64,
-    /// Bytes that requests moved.
+    /// Bytes moved by requests.
     pub(super) moved: u64,
-    /// How many of them with `O_DIRECT`.
+    /// How many of them were requested with `O_DIRECT`.
     pub(super) direct: u64,
 }
 
-/// What became of all pieces: those that are not mentioned are whole and at their places.
+/// The results of all pieces. Those not listed are whole and at their places.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
-    /// Where pieces begin that are not aligned, by number.
+    /// Offsets of the unaligned pieces, by number.
     pub(super) starts: Vec<(u32, u64)>,
     /// By number.
     pub(super) exceptions: Vec<(u32, Exception)>,

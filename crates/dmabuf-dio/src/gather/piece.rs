@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A piece, and what became of it.
+//! A piece and its result.
 
 use crate::errno::Errno;
 use crate::file::Alignment;
 
-/// A range of a file, and where in the buffer it is to go. All in bytes.
+/// A range of a file and its destination in the buffer, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Piece {
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub file_offset: u64,
-    /// Where its place in the buffer begins.
+    /// Offset in the buffer.
     pub buf_offset: u64,
-    /// Its length.
+    /// Length.
     pub len: u64,
 }
 
 impl Piece {
-    /// Where it ends in the file. Only after [`check`](super::check::check) it cannot overflow.
+    /// End in the file. Overflow is excluded only after [`check`](super::check::check).
     pub(super) fn file_end(&self) -> u64 {
         self.file_offset + self.len
     }
 
-    /// Where its place in the buffer ends; as for [`file_end`](Self::file_end).
+    /// End in the buffer; overflow as for [`file_end`](Self::file_end).
     pub(super) fn buf_end(&self) -> u64 {
         self.buf_offset + self.len
     }
@@ -30,10 +30,10 @@ impl Piece {
 /// Where in the buffer the bytes of a piece are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Offset of the first one: the piece's place or, if the piece is not aligned, among the
-    /// spare bytes.
+    /// Offset in the buffer, in bytes: the piece's place, or within the spare bytes if the piece is
+    /// not aligned.
     pub start: u64,
-    /// How many there are.
+    /// Number of bytes.
     pub len: u64,
 }
 
@@ -42,27 +42,27 @@ pub struct Found {
 #[non_exhaustive]
 pub enum PieceError {
     /// The file ends before the piece does.
-    #[error("the file ends at byte {end}: {} bytes of the piece are there", found.len)]
+    #[error("the file ends at byte {end}: {} bytes of the piece were read", found.len)]
     EndOfFile {
-        /// What of the piece is in the buffer.
+        /// The part of the piece that is in the buffer.
         found: Found,
-        /// Where the file ends.
+        /// End of the file, in bytes.
         end: u64,
     },
 
-    /// The kernel or the device failed it. Its bytes in the buffer are undefined.
+    /// The kernel or the device failed the read. The piece's bytes in the buffer are undefined.
     #[error("reading failed at byte {offset}: {errno}")]
     Failed {
-        /// Where in the file the request began that failed.
+        /// Offset in the file of the failed request, in bytes.
         offset: u64,
         /// `EIO`, ...
         errno: Errno,
     },
 
-    /// It is not aligned, and its blocks do not fit into what is left of the spare bytes.
+    /// The piece is not aligned, and its blocks do not fit into the remaining spare bytes.
     #[error("the piece is not aligned, and its blocks need {needed} more spare bytes")]
     NoRoom {
-        /// How many more spare bytes would have been needed.
+        /// Additional spare bytes needed.
         needed: u64,
     },
 }
@@ -71,29 +71,29 @@ impl PieceError {
     /// One line that says what to do.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::EndOfFile { .. } => "ask for less, and let no one truncate the file meanwhile",
+            Self::EndOfFile { .. } => "ask for less, and do not truncate the file during the read",
             Self::Failed { errno, .. } if errno.raw() == libc::EIO => {
                 "the storage device reports an error: see dmesg"
             }
-            Self::Failed { .. } => "see dmesg for what the kernel says about it",
+            Self::Failed { .. } => "see dmesg for details",
             Self::NoRoom { .. } => {
-                "set more spare bytes, or align the piece: Gatherer::room says how many it needs"
+                "set more spare bytes, or align the piece: Gatherer::room returns how many it needs"
             }
         }
     }
 }
 
-/// What requests have to be aligned to: powers of two.
+/// Alignment of requests: powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rules {
-    /// Offsets and lengths in the file.
+    /// Alignment of file offsets and lengths.
     pub(super) block: u64,
-    /// Offsets in the buffer.
+    /// Alignment of buffer offsets.
     pub(super) memory: u64,
 }
 
 impl Rules {
-    /// Nothing needs aligning.
+    /// No alignment is needed.
     pub(super) const BUFFERED: Self = Self { block: 1, memory: 1 };
 
     pub(super) fn direct(align: Alignment) -> Self {
@@ -110,34 +110,34 @@ impl Rules {
             || piece.buf_offset & (self.memory - 1) != 0
     }
 
-    /// The blocks that enclose a piece: their start and end in the file.
+    /// The blocks that enclose a piece: start and end in the file.
     pub(super) fn blocks(self, piece: &Piece) -> (u64, u64) {
         let mask = self.block - 1;
         (piece.file_offset & !mask, (piece.file_end() + mask) & !mask)
     }
 
-    /// Bytes in a request: no more, but for a device with larger blocks.
+    /// The maximum bytes per request, unless the device has larger blocks.
     pub(super) fn limit(self) -> u64 {
         LIMIT.max(self.block)
     }
 
-    /// What blocks in the spare bytes begin at.
+    /// The alignment of blocks within the spare bytes.
     pub(super) fn unit(self) -> u64 {
         self.block.max(self.memory)
     }
 }
 
-/// Bytes that neighbours share a request for. More would not make a byte cheaper, and every slot
-/// is longer by that much.
+/// Maximum bytes of a request shared by neighbours. More would not reduce the cost per byte, and
+/// every slot is longer by that much.
 pub(super) const LIMIT: u64 = 256 << 10;
 
-/// Pieces that are one range in the file and in the buffer.
+/// Pieces that form one range in the file and in the buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) file: u64,
     pub(super) buf: u64,
     pub(super) len: u64,
-    /// Which entries these are, of the order or of those aside.
+    /// The first of its entries, in the order or among those aside.
     pub(super) first: u32,
     pub(super) count: u32,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which requests a call makes, and what their results say about its pieces.
+//! Plans the requests of a call, and maps their results to its pieces.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,28 +14,27 @@ use crate::errno::Errno;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) group: Group,
-    /// Whether the entries are those aside.
+    /// Whether the entries are those of the unaligned pieces.
     aside: bool,
-    /// Through the page cache: the file system refuses `O_DIRECT`.
+    /// Through the page cache: the file system refused `O_DIRECT`.
     pub(super) buffered: bool,
 }
 
-/// The requests of a call: made one by one, so that ten million pieces need no more memory than
-/// they have.
+/// The requests of a call. They are generated one by one, so that ten million pieces need no
+/// additional memory.
 pub(super) struct Plan<'p> {
     pieces: &'p [Piece],
     rules: Rules,
-    /// Bytes in a request.
+    /// Maximum bytes per request.
     limit: u64,
-    /// Where the file ended when the call began.
+    /// End of the file when the call began.
     end: u64,
     order: Order,
-    /// The next entry of the order, and how many there are.
+    /// The next entry of the order, and the number of entries.
     next: usize,
     entries: usize,
     asides: Asides,
-    /// What comes first: what is left of a group that is longer than a request, or to be made
-    /// once more.
+    /// Requests to make first: the rest of a group longer than a request, and retries.
     again: VecDeque<Request>,
     exceptions: Vec<(u32, Exception)>,
     pub(super) counts: Counts,
@@ -64,12 +63,12 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// How many pieces there are.
+    /// Number of pieces.
     pub(super) fn pieces(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Writes down the next request, unless all were made that are known of.
+    /// Writes the next request to `request`. Returns `false` if there is none at the moment.
     #[inline]
     pub(super) fn next(&mut self, request: &mut Request) -> bool {
         if self.again.is_empty() && self.next_group(&mut request.group) {
@@ -85,7 +84,7 @@ impl<'p> Plan<'p> {
         true
     }
 
-    /// The next request that is made once more, or of pieces that are not aligned.
+    /// The next retry, or request for unaligned pieces.
     #[cold]
     fn next_special(&mut self, request: &mut Request) -> bool {
         if let Some(again) = self.again.pop_front() {
@@ -102,7 +101,7 @@ impl<'p> Plan<'p> {
         true
     }
 
-    /// The next pieces that are read to their places.
+    /// The next pieces to be read to their places.
     #[inline]
     fn next_group(&mut self, group: &mut Group) -> bool {
         while self.next < self.entries {
@@ -118,7 +117,7 @@ impl<'p> Plan<'p> {
                 if piece.file_offset == last.file_end()
                     && piece.buf_offset == last.buf_end()
                     && piece.len > 0
-                    // A request across the end would zero its place.
+                    // A request across the end of the file would zero its place.
                     && piece.file_offset < self.end
                     && len + piece.len <= self.limit
                     && !self.rules.is_aside(piece)
@@ -143,12 +142,12 @@ impl<'p> Plan<'p> {
         false
     }
 
-    /// Makes a request once more.
+    /// Queues a request for a retry.
     pub(super) fn again(&mut self, request: Request) {
         self.again.push_back(request);
     }
 
-    /// Says how a request ended: bytes moved, or a negative error number.
+    /// Records the result of a request: bytes moved, or a negative error number.
     #[inline]
     pub(super) fn complete(&mut self, request: &Request, result: i64) {
         self.counts.requests += 1;
@@ -168,7 +167,7 @@ impl<'p> Plan<'p> {
         let direct = self.rules.are_direct() && !request.buffered;
         if result >= 0 {
             let rest = after(request, result as u64);
-            // Reads may end anywhere. Where the file ended before, none is worth another.
+            // Short reads may occur anywhere. At a known end of the file no retry is needed.
             if result == 0 || rest.group.file >= self.end {
                 self.end_of_file(request, rest.group.file);
             } else {
@@ -179,7 +178,7 @@ impl<'p> Plan<'p> {
         let errno = Errno::from_raw(-result as i32);
         match errno.raw() {
             libc::EINTR | libc::EAGAIN => self.again.push_back(request),
-            // The file system has O_DIRECT and does not do it.
+            // The file system accepts O_DIRECT on open but not on read.
             libc::EINVAL if direct => self.again.push_back(Request { buffered: true, ..request }),
             _ => self.fail(request, errno),
         }
@@ -193,7 +192,7 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// A piece failed, or one of several: then each is tried alone.
+    /// Records a failure. If the request has several pieces, each is retried alone.
     fn fail(&mut self, request: Request, errno: Errno) {
         let mut alone = self.alone(request);
         if alone.len() > 1 {
@@ -205,7 +204,7 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// What of a request each of its pieces needs.
+    /// Splits a request into one request per piece.
     fn alone(&self, request: Request) -> Vec<Request> {
         let (whole, mut all) = (request.group, Vec::<Request>::new());
         let mut before = None;
@@ -242,8 +241,8 @@ impl<'p> Plan<'p> {
         (first..first + count).map(entry).collect()
     }
 
-    /// What is known of the pieces when there is no request left. `end` is where the file ends
-    /// now: what was read behind it before it shrank does not count.
+    /// The results, once no request is left. `end` is the current end of the file: data read beyond
+    /// it before a truncation does not count.
     pub(super) fn finish(mut self, end: Option<u64>) -> Outcome {
         if let Some(end) = end {
             let behind = |(number, piece): (u32, &Piece)| {
@@ -262,7 +261,7 @@ impl<'p> Plan<'p> {
     }
 }
 
-/// What of a request is left when `moved` bytes of it are there.
+/// The rest of a request after `moved` bytes.
 fn after(request: Request, moved: u64) -> Request {
     let Group { file, buf, len, .. } = request.group;
     let group = Group { file: file + moved, buf: buf + moved, len: len - moved, ..request.group };
@@ -278,8 +277,8 @@ mod tests {
     const END: u64 = 1 << 20;
     const SPARE: Range<u64> = 3 << 20..4 << 20;
 
-    /// Carries the plan for these pieces out on a device that answers as told, a file of [`END`]
-    /// bytes. Returns the requests as well.
+    /// Executes the plan for these pieces on a simulated device with a file of [`END`] bytes.
+    /// Returns the requests as well.
     fn run(
         pieces: &[(u64, u64, u64)],
         mut answer: impl FnMut(&Request) -> Option<i64>,
@@ -336,7 +335,7 @@ mod tests {
 
     #[test]
     fn blocks_that_are_shared_fail_who_needs_them() {
-        // A long one aside, and short ones within it: in its bad block, and elsewhere.
+        // A long unaligned piece with short ones within it: in its bad block, and elsewhere.
         let long = 3 * RULES.limit() + 1;
         let pieces = [(0, 0, long), (700, 1 << 20, 9), (300_000, 2 << 20, 9), (1, 2 << 19, 9)];
         let pieces = [pieces[0], pieces[1], pieces[2], (pieces[3].0, 1_100_000, 9)];
@@ -375,7 +374,7 @@ mod tests {
         assert!(outcome.exceptions.is_empty());
         assert_eq!(outcome.counts.moved, 8192 + 5120);
         assert!(made.len() > 30, "{}", made.len());
-        // Where the file ended when the call began there is no need to ask.
+        // The file's end at the start of the call is known, so no request is needed there.
         let (made, outcome) = run(&[(END - 100 - 412, 0, 4096)], |_| None);
         assert_eq!((made.len(), outcome.exceptions.len()), (1, 1));
     }
@@ -406,7 +405,7 @@ mod tests {
         let (made, outcome) = run(&[(0, 0, 4096), (77, 4096, 1)], refuse);
         assert!(outcome.exceptions.is_empty());
         assert_eq!((made.len(), outcome.counts.direct, outcome.counts.moved), (4, 0, 4608));
-        // And if that refuses as well, it is at an end.
+        // If the retry is refused as well, the piece fails.
         let (made, outcome) = run(&[(0, 0, 4096)], |_| Some(-i64::from(libc::EINVAL)));
         assert_eq!((made.len(), failed(&outcome)), (2, vec![(0, 0)]));
     }

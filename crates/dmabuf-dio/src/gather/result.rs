@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a call gives back.
+//! The result of a call.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::report::facts::Facts;
 use crate::report::measure::Cost;
 use crate::transfer::task::{REFUSED_DIRECT, Transferred};
 
-/// The pieces of one call, and what became of them.
+/// The pieces of one call and their results.
 #[derive(Clone, Debug)]
 pub struct Gathered<'p> {
     pub(super) pieces: &'p [Piece],
@@ -22,20 +22,20 @@ pub struct Gathered<'p> {
     pub(super) setup: Arc<Setup>,
 }
 
-/// What does not change from call to call.
+/// What is the same for all calls.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) backend: Backend,
     pub(super) buffer: Kind,
     pub(super) unallocated: u64,
-    /// Whether requests ask for direct I/O.
+    /// Whether requests use direct I/O.
     pub(super) direct: bool,
     pub(super) why_buffered: Option<String>,
     pub(super) segments: Option<u32>,
     pub(super) refusals: Vec<Refusal>,
-    /// Why completions are not polled for; `None` if they are.
+    /// Why completions are not polled; `None` if they are.
     pub(super) why_unpolled: Option<String>,
-    /// What there is to say about the buffer.
+    /// A note on the buffer.
     pub(super) note: Option<String>,
 }
 
@@ -44,54 +44,54 @@ pub(super) struct Setup {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct GatherReport {
-    /// The transfer as a whole. Its `bytes` are those that requests moved, with whole blocks
-    /// around pieces that are not aligned. Its `mode` is unknown if the page cache has so much of
-    /// the file that to look at it would take longer than to read few pieces.
+    /// The transfer as a whole. Its `bytes` are those moved by requests, including whole blocks
+    /// around unaligned pieces. Its `mode` is unknown if checking the page cache would take longer
+    /// than reading the few pieces.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub transfer: Report,
-    /// Pieces that were asked for.
+    /// Pieces requested.
     pub pieces: u64,
-    /// Pieces that came with the request of a neighbour, or of one that was the same.
+    /// Pieces that shared a request with a neighbour or an identical piece.
     pub shared: u64,
-    /// Pieces that were read aside, to the spare bytes.
+    /// Pieces that were read to the spare bytes.
     pub aside: u64,
     /// Pieces that are not whole.
     pub failed: u64,
     /// Requests made.
     pub requests: u64,
-    /// Whether completions were polled for, without interrupts. If that was wished for and not
-    /// done, the notes say why.
+    /// Whether completions were polled, without interrupts. If polling was requested but not used,
+    /// the notes say why.
     pub polled: bool,
 }
 
 impl Gathered<'_> {
-    /// How many pieces there are.
+    /// Number of pieces.
     pub fn len(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no pieces.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Whether every piece is in the buffer, whole.
+    /// Whether every piece is completely in the buffer.
     pub fn is_whole(&self) -> bool {
         self.outcome.exceptions.is_empty()
     }
 
-    /// Where the piece with this number is, counted from 0 in the order of the call; `None` if
-    /// there are fewer.
+    /// The result of the piece at index `number`, from 0 in the order of the call; `None` if there
+    /// are fewer pieces.
     pub fn get(&self, number: usize) -> Option<Result<Found, PieceError>> {
         self.pieces.get(number).map(|piece| self.of(number as u32, piece))
     }
 
-    /// All pieces, in the order of the call.
+    /// The results of all pieces, in the order of the call.
     pub fn pieces(&self) -> impl ExactSizeIterator<Item = Result<Found, PieceError>> {
         self.pieces.iter().enumerate().map(|(number, piece)| self.of(number as u32, piece))
     }
 
-    /// The numbers of those that are not whole, and why.
+    /// Indexes and errors of the pieces that are not whole.
     pub fn errors(&self) -> impl ExactSizeIterator<Item = (usize, PieceError)> {
         self.outcome.exceptions.iter().map(|(number, exception)| {
             let piece = &self.pieces[*number as usize];

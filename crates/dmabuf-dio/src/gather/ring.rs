@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests of a gather in flight on a ring, in batches.
+//! Submits the requests of a gather to a ring, in batches.
 
 use std::sync::Arc;
 use std::thread::ThreadId;
@@ -16,17 +16,17 @@ use crate::file::File;
 use crate::lend::{Attached, Cut, Memory, Operation, Request, Ring, Span};
 use crate::memory::Mapping;
 
-/// Completions that are waited for at a time, at most.
+/// The maximum number of completions to wait for at a time.
 const BATCH: u32 = 32;
-/// The most buffers that a ring takes.
+/// The maximum number of registered buffers in a ring.
 const MAX_BUFFERS: u64 = 1 << 14;
-/// Of the ring's files the one without `O_DIRECT`.
+/// Index of the ring's file without `O_DIRECT`.
 const BUFFERED: u32 = 1;
 
 /// What a gather reads into.
 #[derive(Debug)]
 pub(super) enum Target {
-    /// A dma-buf of that many bytes.
+    /// A dma-buf of `len` bytes.
     Attached {
         attached: Attached,
         len: u64,
@@ -34,24 +34,25 @@ pub(super) enum Target {
     Mapped(Arc<Mapping>),
 }
 
-/// A ring for requests of one file to one buffer. It has a registered buffer for every `1 << shift`
-/// bytes, which goes on for the length of a request behind the start of the next one, so that no
-/// request has to be cut there.
+/// A ring for requests from one file to one buffer. It has a registered buffer for every `1 <<
+/// shift` bytes. Each overlaps the next by the length of a request, so that no request has to be
+/// split at a boundary.
 #[derive(Debug)]
 pub(super) struct Batches {
-    /// `None` once requests cannot be waited for: they could not be told from others.
+    /// `None` once requests cannot be waited for: their completions could not be told from later
+    /// ones.
     ring: Option<Ring>,
     /// Whether it has the file without `O_DIRECT`, too.
     has_buffered: bool,
     shift: u32,
-    /// Whose ring it is: the kernel takes requests from no other thread. `None` when requests
-    /// may be left in it that the kernel did not take.
+    /// The thread that owns the ring: the kernel accepts requests from no other. `None` while the
+    /// ring may hold requests that the kernel did not accept.
     thread: Option<ThreadId>,
     /// Why requests cannot be waited for.
     stuck: Option<Errno>,
     target: Target,
     settings: Settings,
-    /// Why completions are not polled for; `None` if they are.
+    /// Why completions are not polled; `None` if they are.
     pub(super) why_unpolled: Option<String>,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct Batches {
 pub(super) struct Settings {
     pub(super) backend: Backend,
     pub(super) depth: u32,
-    /// Bytes in a request.
+    /// Bytes per request.
     pub(super) limit: u64,
 }
 
@@ -67,12 +68,12 @@ pub(super) struct Settings {
 enum Driven {
     /// No request is left, or the watch is cancelled.
     Done,
-    /// The disk does not poll: requests wait for another ring.
+    /// The disk does not support polling: the requests need another ring.
     Unpolled(Errno),
 }
 
 impl Batches {
-    /// Sets up a ring, which polls if `why_unpolled` says nothing against it.
+    /// Sets up a ring. It polls if `why_unpolled` is `None`.
     pub(super) fn new(
         file: &File,
         target: Target,
@@ -85,7 +86,7 @@ impl Batches {
         }
         let shift = match &target {
             Target::Attached { attached, len } => slot_shift(*len, attached.segments()),
-            // The kernel takes 1 GiB at a time, and finds an offset at once.
+            // The limit is 1 GiB per buffer; offsets are found in constant time.
             Target::Mapped(_) => 29,
         };
         let (ring, thread, stuck) = (None, None, None);
@@ -96,10 +97,10 @@ impl Batches {
         Ok(batches)
     }
 
-    /// Another ring for the same, in the calling thread.
+    /// Replaces the ring by an equal one for the calling thread.
     fn renew(&mut self, file: &File) -> Result<(), Attempt> {
         let Settings { backend, depth, limit } = self.settings;
-        // It lets go of the memory first.
+        // Dropped first, to release the memory.
         self.ring = None;
         self.thread = None;
         let mut uring = refuse::ring(backend, depth, self.why_unpolled.is_none())?;
@@ -120,8 +121,8 @@ impl Batches {
         Ok(())
     }
 
-    /// Makes all requests of the plan, or those until the watch is cancelled. None is in flight
-    /// any more on return, but for [`Error::InFlight`], which every later call returns as well.
+    /// Makes all requests of the plan, until the watch is cancelled. No request is in flight on
+    /// return, except after [`Error::InFlight`], which every later call returns as well.
     pub(super) fn run(
         &mut self,
         plan: &mut Plan<'_>,
@@ -133,7 +134,7 @@ impl Batches {
             self.renew(file)?;
         }
         loop {
-            // Until it is known to have ended well.
+            // Restored only after a clean end.
             let thread = self.thread.take();
             let driven = self.drive(plan, file, watch);
             self.check_stuck(file)?;
@@ -157,9 +158,9 @@ impl Batches {
         let Some(ring) = &mut self.ring else {
             return Err(failed(file, Errno::from_raw(libc::ENOTCONN)));
         };
-        // Half of them stay in flight while others are made.
+        // Half of the requests stay in flight while others are prepared.
         let batch = (depth / 2).clamp(1, BATCH) as usize;
-        // By the user data of the request.
+        // Indexed by the request's user data.
         let mut requests = vec![plan::Request::default(); depth as usize];
         let mut free: Vec<u32> = (0..depth).rev().collect();
         let mut unpolled = None;
@@ -203,7 +204,7 @@ impl Batches {
         }
     }
 
-    /// Contiguous pieces of the buffer, if that is known.
+    /// Number of contiguous segments of the buffer, if known.
     pub(super) fn segments(&self) -> Option<u32> {
         match &self.target {
             Target::Attached { attached, .. } => Some(attached.segments()),
@@ -212,10 +213,10 @@ impl Batches {
     }
 }
 
-/// How long slots are: the kernel finds an offset into one by walking through its contiguous
-/// pieces, so a slot has few of them; but each slot takes about as long to fill as a request.
+/// The length of a slot, as a shift. To find an offset the kernel walks the slot's contiguous
+/// segments, so a slot should have few; but filling a slot takes about as long as a request.
 fn slot_shift(len: u64, segments: u32) -> u32 {
-    /// Pieces in a slot.
+    /// Segments in a slot.
     const FEW: u64 = 16;
     let wanted = (len / u64::from(segments.max(1))).saturating_mul(FEW);
     let least = len.div_ceil(MAX_BUFFERS).max(LIMIT);
@@ -256,7 +257,7 @@ fn failed(file: &File, errno: Errno) -> Error {
 
 fn unpolled(errno: Errno) -> String {
     format!(
-        "not polled: the disk has no queues for that, or the file system does not offer it: \
+        "not polled: the disk has no poll queues, or the file system does not support it: \
          {errno}; NVMe has them if the kernel is booted with nvme.poll_queues=N"
     )
 }

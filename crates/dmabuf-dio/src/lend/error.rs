@@ -8,20 +8,19 @@ use crate::errno::Errno;
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum NotLent {
-    /// Nobody vouches that the buffers of this exporter stay in place while their pages are
-    /// borrowed.
+    /// Nobody vouches that buffers of this exporter stay in place while their pages are borrowed.
     Exporter,
     /// The buffer has memory that file I/O must not reference: uncounted or reserved pages, or
     /// memory of a device.
     Pages,
-    /// The kernel's mapping of the buffer is not of its pages, or there is none.
+    /// The kernel's mapping of the buffer does not map its pages, or there is none.
     Mapping,
     /// This kernel's udmabuf does not synchronise the devices that have it attached.
     Unsynced,
 }
 
 impl NotLent {
-    /// What the module says with `EOPNOTSUPP` or `EBUSY`.
+    /// Decodes what the module returns with `EOPNOTSUPP` or `EBUSY`.
     pub(crate) fn from_number(refusal: u32) -> Option<Self> {
         use dmabuf_dio_sys::dio;
         match refusal {
@@ -45,10 +44,10 @@ pub enum LendError {
         errno: Errno,
     },
 
-    /// The device does not answer as the module does.
-    #[error("{} does not answer as the module does", dmabuf_dio_sys::dio::DEVICE)]
+    /// The device does not answer like the module.
+    #[error("{} does not answer like the module", dmabuf_dio_sys::dio::DEVICE)]
     OtherModule {
-        /// As the kernel gave it.
+        /// The kernel's error number.
         errno: Errno,
     },
 
@@ -59,38 +58,38 @@ pub enum LendError {
     /// The module does not borrow the pages of this buffer.
     #[error("dmabuf_dio does not borrow this buffer of exporter {exporter}")]
     NotLent {
-        /// Who made the buffer.
+        /// The exporter of the buffer.
         exporter: String,
-        /// Why.
+        /// The reason.
         why: NotLent,
-        /// As the kernel gave it.
+        /// The kernel's error number.
         errno: Errno,
     },
 
     /// The buffer cannot be attached for another reason.
     #[error("the buffer, of exporter {exporter}, cannot be attached")]
     Attach {
-        /// Who made the buffer.
+        /// The exporter of the buffer.
         exporter: String,
-        /// As the kernel gave it; `ENOMEM` says nothing about the buffer.
+        /// The kernel's error number; `ENOMEM` says nothing about the buffer.
         errno: Errno,
     },
 
-    /// There is no ring.
+    /// The ring cannot be created.
     #[error("io_uring cannot be set up: {errno}")]
     Ring {
-        /// As the kernel gave it.
+        /// The kernel's error number.
         errno: Errno,
     },
 
-    /// The ring takes no table of so many buffers or files.
-    #[error("io_uring takes no table of {entries} {of}")]
+    /// The ring does not support a table of this size.
+    #[error("io_uring does not support a table of {entries} {of}")]
     Table {
-        /// How many.
+        /// Number of entries.
         entries: usize,
-        /// `"buffers"`, `"files"`.
+        /// `"buffers"` or `"files"`.
         of: &'static str,
-        /// As the kernel gave it.
+        /// The kernel's error number.
         errno: Errno,
     },
 
@@ -99,17 +98,17 @@ pub enum LendError {
     Slot {
         /// `"the module refuses"`, ...
         what: &'static str,
-        /// Its number.
+        /// Index of the buffer.
         index: u32,
-        /// Its length in bytes.
+        /// Length of the buffer in bytes.
         length: u64,
-        /// As the kernel gave it.
+        /// The kernel's error number.
         errno: Errno,
     },
 }
 
 impl LendError {
-    /// The kernel's error number, if one said so.
+    /// The kernel's error number, if there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::NoModule { errno }

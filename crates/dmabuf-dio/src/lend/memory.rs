@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory that the requests of a ring are for: a table of buffers.
+//! The memory of a ring's requests: a table of buffers.
 
 use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -16,17 +16,17 @@ use crate::direction::Direction;
 use crate::errno::Errno;
 use crate::memory::Mapping;
 
-/// How memory is cut to be registered with a ring, which takes only so much in one piece.
+/// How memory is cut into registered buffers, whose size is limited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
-    /// A piece begins every so many bytes.
+    /// Distance between the starts of two pieces, in bytes.
     pub(crate) step: u64,
-    /// How far it goes on behind the start of the next one.
+    /// Bytes by which a piece overlaps the next.
     pub(crate) overlap: u64,
 }
 
 impl Cut {
-    /// Where each piece of a range begins, and how long it is.
+    /// Start and length of each piece of a range.
     pub(crate) fn pieces(self, range: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
         let end = range.end;
         let length = move |at| (self.step + self.overlap).min(end - at);
@@ -34,21 +34,21 @@ impl Cut {
     }
 }
 
-/// The memory of a ring. Requests name a buffer of it by its number.
+/// The memory of a ring. Requests name its buffers by index.
 #[derive(Debug)]
 pub(crate) enum Memory {
-    /// Pages of dma-bufs: as long as a buffer is registered, the module holds them.
+    /// Pages of dma-bufs: the module holds them as long as a buffer is registered.
     Lent { lengths: Vec<u64> },
-    /// Memory of this process: where each buffer of it begins, and its length.
+    /// Memory of this process: start and length of each buffer in it.
     Process { mapping: Arc<Mapping>, buffers: Vec<(u64, u64)>, registered: bool },
 }
 
-/// Where the kernel finds what a request is for.
+/// The location of a request's memory, for the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// As the buffer counts it: from 0 in one that is lent, else an address.
+    /// In a lent buffer an offset from 0, else an address.
     pub(super) address: u64,
-    /// The number of a registered buffer.
+    /// The index of a registered buffer.
     pub(super) registered: Option<u16>,
 }
 
@@ -94,7 +94,7 @@ impl Memory {
         Ok(Self::Lent { lengths: blocks.iter().map(DmaBuf::len).collect() })
     }
 
-    /// Memory of this process as one buffer, unregistered: the kernel pins the pages of each
+    /// Memory of this process as one unregistered buffer: the kernel pins the pages of each
     /// request.
     pub(crate) fn process(mapping: &Arc<Mapping>) -> Self {
         let (mapping, buffers) = (Arc::clone(mapping), vec![(0, mapping.len())]);
@@ -109,12 +109,12 @@ impl Memory {
             iov_len: length as usize,
         };
         let vectors: Vec<_> = buffers.iter().map(vector).collect();
-        // SAFETY: the ring that this becomes the memory of keeps it: see the module's text.
+        // SAFETY: the ring that gets this memory keeps it: see the module's documentation.
         let registered = unsafe { uring.submitter().register_buffers(&vectors) }.is_ok();
         Self::Process { mapping: Arc::clone(mapping), buffers, registered }
     }
 
-    /// Where a range is; `None` if it is not in the buffer.
+    /// The location of a range; `None` if it is not in the buffer.
     #[inline]
     pub(super) fn place(&self, buffer: u16, offset: u64, len: u32) -> Option<Place> {
         let within = |length: u64| {
@@ -134,12 +134,12 @@ impl Memory {
         }
     }
 
-    /// Whether it has to be kept as long as requests are in flight.
+    /// Whether the memory has to be kept while requests are in flight.
     pub(super) fn is_ours(&self) -> bool {
         matches!(self, Self::Process { .. })
     }
 
-    /// Lets it be there as long as the process.
+    /// Leaks the memory until the process exits.
     pub(super) fn keep(&self) {
         if let Self::Process { mapping, .. } = self {
             std::mem::forget(Arc::clone(mapping));
@@ -155,7 +155,7 @@ fn slot_flags(direction: Direction) -> u32 {
     }
 }
 
-/// Gives a ring a table for so many buffers, which are empty.
+/// Gives a ring a table of `entries` empty buffers.
 fn register_table(uring: &IoUring, entries: usize) -> Result<(), LendError> {
     uring.submitter().register_buffers_sparse(entries as u32).map_err(|error| LendError::Table {
         entries,
@@ -164,7 +164,7 @@ fn register_table(uring: &IoUring, entries: usize) -> Result<(), LendError> {
     })
 }
 
-/// Fills buffers of a ring in which nothing is in flight. After an error the ring is of no use.
+/// Fills buffers of a ring in which nothing is in flight. After an error the ring is unusable.
 fn register_slots(uring: &mut IoUring, slots: &[(&Attached, Slot)]) -> Result<(), LendError> {
     let failed = |what: &'static str, number: usize, errno: Errno| {
         let Slot { index, length, .. } = slots[number].1;
@@ -175,7 +175,7 @@ fn register_slots(uring: &mut IoUring, slots: &[(&Attached, Slot)]) -> Result<()
         let command = UringCmd::new(slot).to_bytes();
         let entry = opcode::UringCmd16::new(device, dio::URING_REGISTER).cmd(command).build();
         // SAFETY: the command points at `slot`, which lives until its completion, waited for below.
-        // If that fails nobody uses the ring again; the kernel only reads the slot.
+        // If that fails the ring is not used again; the kernel only reads the slot.
         if unsafe { uring.submission().push(&entry.user_data(number as u64)) }.is_err() {
             return Err(failed("the ring has no room for", number, Errno::from_raw(libc::EBUSY)));
         }
@@ -193,9 +193,9 @@ fn register_slots(uring: &mut IoUring, slots: &[(&Attached, Slot)]) -> Result<()
     }
     match refused {
         None => Ok(()),
-        // A kernel without slots was found out before.
+        // Kernels without slots were excluded before.
         Some((_, errno)) if errno.raw() == libc::EOPNOTSUPP => Err(LendError::NotLent {
-            // No other exporter is refused for that.
+            // No other exporter is refused for this reason.
             exporter: "udmabuf".to_owned(),
             why: NotLent::Unsynced,
             errno,

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lending memory to the kernel: the pages of a dma-buf, which the kernel module borrows, and memory
+//! Lends memory to the kernel: the pages of a dma-buf, which the kernel module borrows, and memory
 //! of this process.
 //!
 //! [`Attached`] is a dma-buf that the module has attached: its ioctls read a file into it and write
-//! it to a file. [`Ring`] is an `io_uring` together with the memory that its requests are for. What
-//! is built on top of both (loads, saves, gathers, streams) only schedules requests.
+//! it to a file. [`Ring`] is an `io_uring` with the memory of its requests. Everything built on top
+//! (loads, saves, gathers, streams) only schedules requests.
 //!
 //! # Why memory in flight is safe
 //!
-//! A request that is in flight is the kernel's: it may write the memory at any time until the
-//! completion has been taken. All of this crate's requests go through [`Ring::push`], so this is
-//! the one place that has to get it right.
+//! The kernel owns the memory of a request in flight: it may write it at any time until the
+//! completion has been taken. All requests that read or write memory go through [`Ring::push`], so this
+//! is the one place that has to get it right. (The commands that register a dma-buf's pages only read
+//! a structure of ours, and are waited for.)
 //!
-//! - *Which memory.* A request names one of the ring's registered buffers and a range in it, never
-//!   an address, and [`Ring::push`] refuses a range that is not in that buffer. Requests name files
-//!   by their number in the ring's table of files, where the kernel holds a reference.
-//! - *How long.* The pages of a dma-buf stay because the module holds them for as long as the ring
-//!   has them registered, and the kernel holds the ring for as long as requests are in flight;
-//!   nobody has to wait. Memory of this process is shared with the ring ([`Arc`]), and the ring does
-//!   not give its share back before nothing is in flight: [`Ring`] waits for that when it is
-//!   dropped. If the kernel refuses to wait, again and again, nobody can say when the requests end:
-//!   the memory is then never unmapped (`Ring::stuck`).
-//! - *Who else.* Memory that others may write meanwhile is never behind a Rust reference: copies
-//!   from and to it are those of `memory/shared.rs`.
+//! - *Which memory.* A request names one of the ring's buffers and a range in it, never an address,
+//!   and [`Ring::push`] refuses a range that is not in that buffer. Requests name files by their index
+//!   in the ring, which holds a reference to each.
+//! - *How long.* The pages of a dma-buf stay because the module holds them as long as the ring has
+//!   them registered, and the kernel holds the ring as long as requests are in flight; nothing has
+//!   to wait. Memory of this process is shared with the ring ([`Arc`]), and the ring keeps its
+//!   share until nothing is in flight: [`Ring`] waits for that on drop. If the kernel repeatedly
+//!   refuses to wait, the end of the requests is unknown: the memory is then never unmapped
+//!   (`Ring::stuck`).
+//! - *Who else.* Memory that others may write concurrently is never behind a Rust reference: it is
+//!   copied as in `memory/shared.rs`.
 //!
-//! What a transfer leaves behind is another matter. Loads, saves and gathers take every completion
-//! before they return (`Flight`), however they end, so that the content of a buffer no longer
-//! changes then. And they begin and end CPU access around their requests, because a disk that writes
-//! borrowed pages is to a device like the CPU: the exporter has to synchronise the two.
+//! The state after a transfer is another matter. Loads, saves and gathers take every completion
+//! before they return (`Flight`), however they end, unless the ring is stuck, so that the content of a buffer no longer
+//! changes afterwards. They also begin and end CPU access around their requests: to a device, a
+//! disk that writes borrowed pages is like the CPU, and the exporter has to synchronise the two.
 //!
 //! [`Arc`]: std::sync::Arc
 

@@ -13,7 +13,7 @@ use crate::direction::Direction;
 use crate::errno::Errno;
 use crate::file::extent::Extent;
 
-/// An open file of the module's device. Once it is cancelled it is of no use.
+/// An open file of the module's device. It is unusable once cancelled.
 #[derive(Debug)]
 pub(crate) struct Context {
     fd: OwnedFd,
@@ -28,7 +28,7 @@ impl Context {
         Ok(Self { fd, info })
     }
 
-    /// Opens one of a module that can lend pages to `io_uring`.
+    /// Opens the device, and checks that the module can lend pages to `io_uring`.
     pub(crate) fn with_slots() -> Result<Self, LendError> {
         let context = Self::open()?;
         if context.info.features & dio::FEATURE_SLOTS == 0 {
@@ -42,7 +42,7 @@ impl Context {
         &self.info
     }
 
-    /// Attaches a buffer; the module keeps a reference of its own to it.
+    /// Attaches a buffer; the module keeps its own reference to it.
     pub(crate) fn attach(self, buf: &DmaBuf) -> Result<Attached, LendError> {
         let mut attach = Attach::default();
         let attached =
@@ -53,19 +53,19 @@ impl Context {
         }
     }
 
-    /// Bytes that were moved through it so far.
+    /// Bytes moved so far through this file.
     pub(crate) fn moved(&self) -> Option<u64> {
         let path = format!("/proc/self/fdinfo/{}", self.fd.as_raw_fd());
         let text = std::fs::read_to_string(path).ok()?;
         text.lines().find_map(|line| line.strip_prefix("moved:")?.trim().parse().ok())
     }
 
-    /// Ends the calls that run, and every later one, with `ECANCELED`.
+    /// Ends current and later calls with `ECANCELED`.
     pub(crate) fn cancel(&self) {
         let _ = dio::cancel(self.as_fd());
     }
 
-    /// Allocates a dma-buf and reads a file into it, whatever signals come meanwhile.
+    /// Allocates a dma-buf and reads a file into it, across signals.
     pub(crate) fn load(
         &self,
         request: &mut Load,
@@ -91,37 +91,38 @@ fn not_attached(buf: &DmaBuf, errno: Os, refusal: u32) -> LendError {
     }
 }
 
-/// A dma-buf whose pages the kernel module borrows, for as long as this lives. Needs the module; see
-/// docs/design.md for whose pages it borrows.
+/// A dma-buf whose pages the kernel module borrows as long as this lives. Needs the module; for
+/// whose pages it borrows see docs/design.md.
 #[derive(Debug)]
 pub struct Attached {
     context: Context,
     segments: u32,
 }
 
-/// What a call has moved.
+/// What a call moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Moved {
-    /// Bytes, from the start of the range without a gap.
+    /// Contiguous bytes from the start of the range.
     pub done: u64,
-    /// How many of them were asked for with `O_DIRECT`.
+    /// How many of them were requested with `O_DIRECT`.
     pub direct: u64,
 }
 
-/// Why a call has not moved all it was to move.
+/// Why a call has not moved everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{errno} after {} bytes", moved.done)]
 #[non_exhaustive]
 pub struct MoveError {
-    /// As the kernel gave it.
+    /// The kernel's error number.
     pub errno: Errno,
-    /// What was moved before.
+    /// What was moved before the error.
     pub moved: Moved,
-    /// With `EINVAL` for want of alignment: what the offsets in file and buffer have to be
-    /// congruent modulo.
+    /// With `EINVAL` due to alignment: the modulus in bytes for which the offsets in file and
+    /// buffer have to be congruent.
     pub align: Option<u32>,
-    /// With `EBUSY`: why the module no longer lends the buffer. A device may not see what was moved.
+    /// With `EBUSY`: why the module no longer lends the buffer. A device may not see the moved
+    /// data.
     pub not_lent: Option<NotLent>,
 }
 
@@ -136,18 +137,18 @@ impl Attached {
         Context::open()?.attach(buf)
     }
 
-    /// Physically contiguous pieces of the buffer.
+    /// Number of physically contiguous segments of the buffer.
     pub fn segments(&self) -> u32 {
         self.segments
     }
 
-    /// Moves `len` bytes between the file, from `position` on, and the buffer, from `offset` on: in
-    /// it to load, out of it to save. Blocks until that is done, whatever signals come meanwhile.
-    /// Reading ends early at the end of the file, and only there.
+    /// Moves `len` bytes between byte `position` of the file and byte `offset` of the buffer, in
+    /// the given direction. Blocks until done, across signals. A read ends early only at the end of
+    /// the file.
     ///
     /// # Errors
     ///
-    /// [`MoveError`], with `EINVAL`, `ERANGE`, `EBADF`, or what the file system gave.
+    /// [`MoveError`], with `EINVAL`, `ERANGE`, `EBADF`, or an error number of the file system.
     pub fn transfer(
         &self,
         direction: Direction,
@@ -160,8 +161,8 @@ impl Attached {
         self.transfer_with(direction, file, extent, (0, 0), || false)
     }
 
-    /// The same, in requests of so many bytes, of which so many are in flight (0: the module's
-    /// defaults), until it is called off.
+    /// The same, with the given request size and queue depth (0: the module's defaults), until
+    /// cancelled.
     pub(crate) fn transfer_with(
         &self,
         direction: Direction,
@@ -224,7 +225,7 @@ mod tests {
             let errno = Os::OPNOTSUPP.into();
             assert_eq!(error, LendError::NotLent { exporter: exporter.clone(), why, errno });
         }
-        // A module of before, or one from later, or quite another error.
+        // An older module, a newer one, and an unrelated error.
         for (errno, number) in [(Os::OPNOTSUPP, 0), (Os::OPNOTSUPP, 99), (Os::INVAL, 1)] {
             let error = not_attached(&buf, errno, number);
             let errno = errno.into();

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls of the module that a signal ends early are made again where they ended.
+//! Resumes calls of the module that a signal ended early.
 //!
-//! READ, WRITE and LOAD end on any signal, so that a process can be stopped and frozen. Who
-//! handles signals for some other reason, an interval timer say, is not to notice.
+//! READ, WRITE and LOAD end on any signal, so that a process can be stopped and frozen. Callers
+//! that handle other signals, such as an interval timer, do not see this.
 
 use std::os::fd::OwnedFd;
 
 use dmabuf_dio_sys::dio::{Load, ReadWrite};
 use rustix::io::{self, Errno as Os};
 
-/// A READ or WRITE with what it has done, and why that is not all.
+/// The result of a READ or WRITE: what it moved, and why that is not all.
 type Moved = Result<ReadWrite, (Os, ReadWrite)>;
 
-/// Makes a READ or WRITE, and again behind what it has done after every signal, until it is
-/// through, fails, or is called off. What it gives back counts for the request as a whole.
+/// Makes a READ or WRITE, and resumes it after every signal, until it completes, fails or is
+/// cancelled. The result covers the request as a whole.
 pub(super) fn read_write(
     request: ReadWrite,
     is_cancelled: impl Fn() -> bool,
@@ -38,7 +38,7 @@ pub(super) fn read_write(
         };
         match result {
             Ok(()) => return Ok(whole),
-            // The signal came first, but a device misses what was moved until then.
+            // The signal came first, but a device misses the data moved so far.
             Err(Os::INTR) if whole.refusal != 0 => return Err((Os::BUSY, whole)),
             Err(Os::INTR) if whole.done == request.length => return Ok(whole),
             Err(Os::INTR) if !is_cancelled() => {}
@@ -47,7 +47,7 @@ pub(super) fn read_write(
     }
 }
 
-/// Makes a LOAD, and again after every signal: the context has kept what was read, and goes on
+/// Makes a LOAD, and resumes it after every signal: the context keeps what was read and continues
 /// there.
 pub(super) fn load(
     request: &mut Load,
@@ -83,8 +83,8 @@ mod tests {
         reserved: 0,
     };
 
-    /// A kernel that moves `steps` bytes a call, half of them directly, and ends each call but the
-    /// last with a signal. Returns the result and the ranges that it was asked for.
+    /// A kernel that moves `steps` bytes per call, half of them directly, and ends each call but
+    /// the last with a signal. Returns the result and the requested ranges.
     fn interrupted(steps: &[u64], last: io::Result<()>) -> (Moved, Vec<[u64; 3]>) {
         let mut asked = Vec::new();
         let result = read_write(

@@ -18,32 +18,34 @@ use crate::buf::DmaBuf;
 use crate::direction::Direction;
 use crate::errno::Errno;
 
-/// How often in a row the kernel refuses to wait, with 1 ms between, until that is taken to be for
-/// good.
+/// How often in a row the kernel may refuse to wait, 1 ms apart, before this counts as permanent.
 const PATIENCE: u32 = if cfg!(test) { 20 } else { 1000 };
-/// How often the kernel is asked to take requests, with 1 ms between.
+/// How often the kernel is asked to accept requests, 1 ms apart.
 const SUBMIT_PATIENCE: u32 = 5000;
 
-/// Files of a ring: one, and the same without `O_DIRECT`.
+/// Files of a ring: one, and the same one without `O_DIRECT`.
 const FILES: u32 = 2;
 
 /// `IORING_SEND_ZC_REPORT_USAGE` and `IORING_NOTIF_USAGE_ZC_COPIED` (`linux/io_uring.h`).
 const REPORT_USAGE: u16 = 1 << 3;
 const COPIED: u32 = 1 << 31;
 
-/// An `io_uring`, the memory that its requests are for, and the files. Why memory in flight is safe
-/// is said in the text of [`lend`](crate::lend).
+/// An `io_uring`, the memory of its requests, and its files. For the safety of memory in flight see
+/// [`lend`](crate::lend).
 ///
-/// When it is dropped it waits for what is in flight, if the memory is this process's.
+/// Dropping it blocks until all requests have completed, if the memory belongs to this process.
+///
+/// `Send` and `Sync`. Do not use or drop it in a child of `fork(2)`, which shares the ring with the
+/// parent.
 pub struct Ring {
-    // Before the files: requests that were not sent off go with it.
+    // Dropped before the files: unsubmitted requests go with it.
     uring: IoUring,
     memory: Memory,
     files: Files,
     /// Requests whose last completion has not been taken.
     in_flight: usize,
     stuck: Option<Errno>,
-    /// The process that made it: in a child, which inherits the memory, it is the parent's ring.
+    /// The process that created it. A child of fork(2) shares the ring and must not release anything.
     process: Pid,
 }
 
@@ -59,43 +61,44 @@ enum Files {
 /// A range of a registered buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The number of the buffer in the ring.
+    /// The index of the buffer in the ring.
     pub buffer: u16,
-    /// Where the range begins in it, in bytes.
+    /// Start of the range in the buffer, in bytes.
     pub offset: u64,
-    /// Its length in bytes.
+    /// Length of the range in bytes.
     pub len: u32,
 }
 
-/// What is asked of the kernel.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
-    /// Reads from a place in the file.
+    /// Reads from the file.
     Read {
-        /// Where the bytes go.
+        /// Destination of the data.
         to: Span,
-        /// Where they are in the file.
+        /// Offset in the file, in bytes.
         position: u64,
     },
-    /// Writes to a place in the file.
+    /// Writes to the file.
     Write {
-        /// Where the bytes are.
+        /// Source of the data.
         from: Span,
-        /// Where they go in the file.
+        /// Offset in the file, in bytes.
         position: u64,
     },
-    /// Sends all of it on a stream socket without copying it, where the network can do that, and
-    /// says later, by another completion, when the memory is free again.
+    /// Sends the whole range on a stream socket, without a copy if the network supports that. A
+    /// second completion says when the memory may be reused.
     Send {
-        /// Where the bytes are.
+        /// Source of the data.
         from: Span,
     },
-    /// Allocates room in the file, whose length stays: `FALLOC_FL_KEEP_SIZE` in fallocate(2).
+    /// Allocates space in the file without changing its length: `FALLOC_FL_KEEP_SIZE` in
+    /// fallocate(2).
     MakeRoom {
-        /// Where it begins in the file.
+        /// Start in the file, in bytes.
         position: u64,
-        /// How many bytes.
+        /// Length in bytes.
         length: u64,
     },
 }
@@ -103,18 +106,18 @@ pub enum Operation {
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What is asked for.
+    /// The operation.
     pub operation: Operation,
-    /// The number of the file in the ring.
+    /// The index of the file in the ring.
     pub file: u32,
-    /// Comes back with the completion.
+    /// Returned with the completion.
     pub user_data: u64,
-    /// The request that is pushed next waits for this one, and is not made if it fails. Both have to
-    /// be sent off by the same [`submit`](Ring::submit).
+    /// Makes the request pushed next wait for this one; if this one fails, the next is not made. Both
+    /// must be submitted by the same [`submit`](Ring::submit).
     pub linked: bool,
 }
 
-/// Something that the kernel says of a request.
+/// A completion of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Completion {
     user_data: u64,
@@ -123,13 +126,13 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// That of the request.
+    /// The user data of the request.
     #[inline]
     pub fn user_data(&self) -> u64 {
         self.user_data
     }
 
-    /// Bytes moved, or what failed.
+    /// The number of bytes moved.
     ///
     /// # Errors
     ///
@@ -142,30 +145,30 @@ impl Completion {
         u64::try_from(self.result).map_err(|_| Errno::from_raw(-self.result))
     }
 
-    /// Whether the request is over: of one that sends, whether its memory is free again.
+    /// Whether the request is over; for a send, whether its memory may be reused.
     #[inline]
     pub fn is_last(&self) -> bool {
         !cqueue::more(self.flags)
     }
 
-    /// Whether it says nothing but that the memory is free again.
+    /// Whether this only says that the memory may be reused.
     #[inline]
     pub fn is_notification(&self) -> bool {
         cqueue::notif(self.flags)
     }
 
-    /// Of a notification, whether the network copied the bytes after all.
+    /// For a notification: whether the network copied the data after all.
     pub fn was_copied(&self) -> bool {
         self.is_notification() && self.result as u32 & COPIED != 0
     }
 }
 
 impl Ring {
-    /// A ring with these blocks as registered buffers, block and buffer having the same number: to
-    /// load into them or to save from them, on `file`, which is number 0.
+    /// Creates a ring with these blocks as registered buffers, to load into or save from. Block and
+    /// buffer indexes are equal; `file` has index 0.
     ///
-    /// The blocks may be closed afterwards. Completions come whichever thread asks for them. CPU
-    /// access to a block has to be begun before a request for it and ended after its completion:
+    /// The blocks may be closed afterwards. Any thread can take the completions. CPU access to a
+    /// block has to be begun before a request for it and ended after its completion:
     /// [`DmaBuf::begin_cpu_access`].
     ///
     /// # Errors
@@ -176,7 +179,7 @@ impl Ring {
         direction: Direction,
         file: BorrowedFd<'_>,
     ) -> Result<Self, LendError> {
-        // Looked at first: it is what is missing most often.
+        // Checked first, because it is the most common thing to be missing.
         let context = Context::with_slots()?;
         let mut uring = create_shared((2 * blocks.len() as u32 + 2).next_power_of_two())?;
         let memory = Memory::lend_blocks(&mut uring, context, blocks, direction)?;
@@ -188,7 +191,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// A ring with no file yet.
+    /// Creates a ring without files.
     pub(crate) fn new(uring: IoUring, memory: Memory) -> Self {
         let registered = uring.submitter().register_files(&[-1; FILES as usize]);
         let files = match registered {
@@ -199,12 +202,12 @@ impl Ring {
         Self { uring, memory, files, in_flight: 0, stuck: None, process }
     }
 
-    /// Makes `file` the one with this number, 0 or 1. The ring has a reference of its own to it.
+    /// Sets the file with index `number`, 0 or 1. The ring keeps its own reference to it.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for another number. `EBUSY` if there is a file with this number and requests are in
-    /// flight: the kernel looks it up when it gets to a request, not when that is queued. `ENOMEM`,
+    /// `EINVAL` for another index. `EBUSY` if the index is in use and requests are in flight: the
+    /// kernel looks the file up when it starts a request, not when the request is queued. `ENOMEM`;
     /// `EMFILE`.
     pub fn set_file(&mut self, number: u32, file: BorrowedFd<'_>) -> Result<(), Errno> {
         let place = number as usize;
@@ -230,12 +233,13 @@ impl Ring {
         Ok(())
     }
 
-    /// Queues a request. [`submit`](Self::submit) or [`wait`](Self::wait) sends it off.
+    /// Queues a request, without blocking. [`submit`](Self::submit) or [`wait`](Self::wait) submits
+    /// it.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: its range is not in the buffer, or there is no such buffer or file. `EBUSY`: the
-    /// ring is full. Nothing is queued then.
+    /// `EINVAL`: the range is not in the buffer, or there is no such buffer or file. `EBUSY`: the
+    /// ring is full. In both cases nothing is queued.
     #[inline]
     pub fn push(&mut self, request: &Request) -> Result<(), Errno> {
         let invalid = Errno::from_raw(libc::EINVAL);
@@ -253,8 +257,8 @@ impl Ring {
         };
         let entry = self.entry(file, &request.operation).ok_or(invalid)?;
         let entry = entry.user_data(request.user_data).flags(flags);
-        // SAFETY: the range lies in a buffer of the ring, as `entry` has seen to, and the memory
-        // stays until the request is over: see the module's text.
+        // SAFETY: the range lies in a buffer of the ring, as checked by `entry`, and the memory
+        // stays until the request is over: see the module's documentation.
         match unsafe { self.uring.submission().push(&entry) } {
             Ok(()) => {
                 self.in_flight += 1;
@@ -304,13 +308,13 @@ impl Ring {
         })
     }
 
-    /// Sends off all that is queued, also if the kernel is short of memory for some time. Does not
-    /// wait for completions.
+    /// Submits all queued requests, retrying while the kernel is short of memory. Does not wait for
+    /// completions.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if the kernel has been short of memory for seconds, or what else it gave. What is
-    /// still queued then counts as [unsent](Self::unsent).
+    /// `EAGAIN` if the kernel was short of memory for seconds, or another error number of the
+    /// kernel. Requests that are still queued count as [unsent](Self::unsent).
     pub fn submit(&mut self) -> Result<(), Errno> {
         for _ in 0..SUBMIT_PATIENCE {
             match self.uring.submit() {
@@ -327,31 +331,32 @@ impl Ring {
         Err(Errno::from_raw(libc::EAGAIN))
     }
 
-    /// Sends off what is queued, as far as the kernel takes it now.
+    /// Submits queued requests, as many as the kernel accepts now.
     pub(crate) fn submit_some(&self) {
         let _ = self.uring.submit();
     }
 
-    /// Sends off what is queued and waits for so many completions, a signal, or 100 ms.
+    /// Submits the queued requests and blocks until `completions` have arrived, a signal, or 100
+    /// ms.
     ///
     /// # Errors
     ///
-    /// The kernel refuses to wait.
+    /// The kernel's error number if it refuses to wait.
     pub fn wait(&mut self, completions: usize) -> Result<(), Errno> {
         wait(&self.uring, completions)
     }
 
-    /// How many requests are queued and not sent off.
+    /// Number of requests that are queued but not submitted.
     pub fn unsent(&mut self) -> usize {
         self.uring.submission().len()
     }
 
-    /// How many requests are not over.
+    /// Number of requests that are not over.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Takes the next completion that is there.
+    /// Takes the next available completion.
     pub fn complete(&mut self) -> Option<Completion> {
         let entry = self.uring.completion().next()?;
         let completion = completion(&entry);
@@ -359,13 +364,13 @@ impl Ring {
         Some(completion)
     }
 
-    /// Takes the completions that are there.
+    /// Takes all available completions.
     #[inline]
     pub fn reap(&mut self, mut each: impl FnMut(Completion)) {
         let Self { uring, in_flight, .. } = self;
         for entry in uring.completion() {
             let completion = completion(&entry);
-            // First: whoever panics has taken it.
+            // First, because `each` may panic: the completion is taken all the same.
             *in_flight -= usize::from(completion.is_last());
             each(completion);
         }
@@ -375,7 +380,7 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// Why the kernel refuses to wait, for good as it seems: the ring is [stuck](Self::stuck).
+    /// Why the kernel, apparently permanently, refuses to wait: the ring is [stuck](Self::stuck).
     pub(crate) fn drain(&mut self, mut each: impl FnMut(Completion)) -> Result<(), Errno> {
         let mut refused = 0;
         loop {
@@ -397,13 +402,13 @@ impl Ring {
         }
     }
 
-    /// Why requests cannot be waited for, if that is so: nobody can say when they end then. Their
-    /// memory is never freed, and a buffer that is lent may change at any time.
+    /// Why requests cannot be waited for, if so: their end is then unknown. Their memory is never
+    /// freed, and a lent buffer may change at any time.
     pub(crate) fn stuck(&self) -> Option<Errno> {
         self.stuck
     }
 
-    /// The same, with the promise that nothing is in flight when it ends.
+    /// Borrows the ring and guarantees that nothing is in flight when the borrow ends.
     pub(crate) fn flight(&mut self) -> Flight<'_> {
         Flight(self)
     }
@@ -443,15 +448,15 @@ impl Drop for Ring {
         if self.stuck.is_some() {
             self.memory.keep();
         } else if self.in_flight == self.unsent() {
-            // Now: the kernel would do it later, in its own time, and a file that is open until then
-            // can be neither unmounted nor executed.
+            // Explicitly, because the kernel would do it later, asynchronously, and a file that is open
+            // until then can be neither unmounted nor executed.
             let _ = self.uring.submitter().unregister_buffers();
             let _ = self.uring.submitter().unregister_files();
         }
     }
 }
 
-/// A ring in use by a call that leaves nothing in flight, however it ends.
+/// A ring borrowed by a call that leaves nothing in flight, however it ends.
 pub(crate) struct Flight<'r>(&'r mut Ring);
 
 impl Deref for Flight<'_> {

@@ -7,9 +7,9 @@ use io_uring::types::{SubmitArgs, Timespec};
 use super::error::LendError;
 use crate::errno::Errno;
 
-/// How long [`wait`] waits at most.
+/// Maximum duration of [`wait`].
 const TICK: Timespec = Timespec::new().nsec(100_000_000);
-/// Creates a bare ring for one thread, which polls for completions if `polled`.
+/// Creates a bare ring for one thread. It polls for completions if `polled`.
 pub(crate) fn create(depth: u32, polled: bool) -> Result<IoUring, LendError> {
     let mut builder = IoUring::builder();
     if polled {
@@ -37,7 +37,7 @@ fn checked(uring: std::io::Result<IoUring>) -> Result<IoUring, LendError> {
     Ok(uring)
 }
 
-/// Submits what is queued and waits for completions, a signal or the tick.
+/// Submits what is queued and blocks until completions arrive, a signal, or [`TICK`] has passed.
 pub(super) fn wait(uring: &IoUring, completions: usize) -> Result<(), Errno> {
     let args = SubmitArgs::new().timespec(&TICK);
     match uring.submitter().submit_with_args(completions, &args) {

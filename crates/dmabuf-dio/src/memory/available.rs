@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much memory may be allocated: before all of it is gone, or all that this process's control
-//! group has, and the kernel kills somebody for the rest.
+//! How much memory may be allocated before the system or this process's control group runs out and
+//! the kernel kills a process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// What is allocated without a look at how much memory there is, which takes longer than reading
-/// a small file.
+/// Allocations up to this size are not checked: the check takes longer than reading a small file.
 const LITTLE: u64 = 16 << 20;
 
-/// Whose memory a buffer counts as.
+/// Who is charged for a buffer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Charged {
-    /// This process's and its control group's, as memfds and private memory are.
+    /// This process and its control group, as for memfds and private memory.
     Us,
-    /// Nobody's, as buffers of the dma-heaps are.
+    /// Nobody, as for buffers of the dma-heaps.
     Nobody,
 }
 
-/// Fails if a buffer of `wanted` bytes does not fit into the memory that is free or can be made
-/// free: to allocate it all the same would wake the OOM killer.
+/// Fails if a buffer of `wanted` bytes does not fit into the memory that is free or can be freed:
+/// allocating it anyway would trigger the OOM killer.
 pub(crate) fn ensure(wanted: u64, charged: Charged) -> Result<()> {
     if wanted <= LITTLE {
         return Ok(());
@@ -39,7 +38,7 @@ pub(crate) fn ensure(wanted: u64, charged: Charged) -> Result<()> {
     Ok(())
 }
 
-/// What this process may still have, if something limits that.
+/// The memory left to this process, if something limits it.
 fn ours(meminfo: &str, swap: u64) -> Option<u64> {
     let promised = if overcommits() {
         None
@@ -53,22 +52,22 @@ fn ours(meminfo: &str, swap: u64) -> Option<u64> {
     of_groups.chain(promised).min()
 }
 
-/// Whether memory is promised that may not be there: all modes but 2 of `vm.overcommit_memory`,
-/// Documentation/mm/overcommit-accounting.rst. In mode 2 a page that cannot be had is `SIGBUS` for
-/// who touches it in a memfd.
+/// Whether memory is overcommitted: all modes but 2 of `vm.overcommit_memory`,
+/// Documentation/mm/overcommit-accounting.rst. In mode 2, touching a memfd page that cannot be
+/// allocated raises `SIGBUS`.
 pub(crate) fn overcommits() -> bool {
     fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.trim() != "2")
 }
 
-/// What a version of control groups calls things: Documentation/admin-guide/cgroup-v2.rst and
+/// The names in a version of control groups: Documentation/admin-guide/cgroup-v2.rst and
 /// cgroup-v1/memory.rst.
 struct Version {
     fs: &'static str,
-    /// In the options of its mount; empty: there is one mount for all controllers.
+    /// In the mount options; empty if one mount has all controllers.
     controller: &'static str,
     limit: &'static str,
     usage: &'static str,
-    /// In memory.stat: pages of files, which can be had back.
+    /// In memory.stat: file pages, which can be reclaimed.
     files: [&'static str; 2],
     swap: Option<[&'static str; 2]>,
 }
@@ -92,11 +91,11 @@ const V1: Version = Version {
 };
 
 impl Version {
-    /// What the group, and those that it is in, have left; `None` without a limit.
+    /// The memory left to the group and its ancestors; `None` without a limit.
     fn available(&self, mounts: &str, groups: &str, swap: u64) -> Option<u64> {
         let (root, mount) = mounts.lines().find_map(|line| self.mount(line))?;
         let group = groups.lines().find_map(|line| self.group(line))?;
-        // In a container the mount may begin at the group, which is then called by another name.
+        // In a container the mount may start at the group, which then has another name.
         let below = group.strip_prefix(root).unwrap_or("").trim_start_matches('/');
         let inner = mount.join(below);
         inner
@@ -106,7 +105,7 @@ impl Version {
             .min()
     }
 
-    /// Of a line of /proc/self/mountinfo: which group is mounted, and where.
+    /// Parses a line of /proc/self/mountinfo: the mounted group and the mount point.
     fn mount<'a>(&self, line: &'a str) -> Option<(&'a str, PathBuf)> {
         let (mount, fs) = line.split_once(" - ")?;
         let mut words = fs.split(' ');
@@ -118,7 +117,7 @@ impl Version {
         matches.then(|| (root.trim_end_matches('/'), PathBuf::from(path.replace("\\040", " "))))
     }
 
-    /// Of a line of /proc/self/cgroup: this process's group.
+    /// Parses a line of /proc/self/cgroup: this process's group.
     fn group<'a>(&self, line: &'a str) -> Option<&'a str> {
         let (_, line) = line.split_once(':')?;
         let (controllers, group) = line.split_once(':')?;
@@ -139,17 +138,17 @@ impl Version {
     }
 }
 
-/// The number in a file; `None` if it says "max", or is not there.
+/// The number in a file; `None` if it says "max" or the file is missing.
 fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// A number out of lines of `name number`.
+/// A number from lines of `name number`.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
 }
 
-/// A number out of a file of `name: number kB` lines.
+/// A number from lines of `name: number kB`.
 fn field_kib(text: &str, name: &str) -> Option<u64> {
     text.lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
@@ -167,7 +166,7 @@ mod tests {
         assert!(ensure(4096, Charged::Us).is_ok());
     }
 
-    /// A tree of groups: the folder, its limit, what it uses.
+    /// A tree of groups: the folder, its limit, its usage.
     fn tree(version: &Version, groups: &[(&str, &str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("folder");
         for (path, limit, usage) in groups {
@@ -228,7 +227,7 @@ mod tests {
     #[test]
     fn a_container_has_its_group_mounted() {
         let root = tree(&V1, &[("", "1000", "100"), ("in", "500", "100")]);
-        // Docker binds the group itself; the process knows it by the name outside.
+        // Docker binds the group itself; the process knows it by the outer name.
         let mounts = mounted(&root, "/docker/x", "cgroup none rw,memory");
         assert_eq!(V1.available(&mounts, "4:memory:/docker/x\n", 0), Some(935));
         assert_eq!(V1.available(&mounts, "4:memory:/docker/x/in\n", 0), Some(435));

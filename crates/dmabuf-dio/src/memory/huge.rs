@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the system offers in huge pages, and what would change that.
+//! The system's huge page settings, and how to change them.
 
-/// What says whether memfds get huge pages.
+/// The setting for huge pages of memfds.
 const SHMEM_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
-/// The value of [`SHMEM_ENABLED`] that is in force.
+/// The active value of [`SHMEM_ENABLED`].
 pub(crate) fn shmem_enabled() -> Option<String> {
     let text = std::fs::read_to_string(SHMEM_ENABLED).ok()?;
     Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
 }
 
-/// Whether a memfd comes in huge pages also where nobody asks for them.
+/// Whether memfds get huge pages without asking for them.
 pub(crate) fn memfds_are_huge() -> bool {
     shmem_enabled().is_some_and(|value| huge_unasked(&value))
 }
 
-/// Whether a memfd comes in huge pages where it is asked to.
+/// Whether memfds that ask for huge pages get them.
 pub(crate) fn memfds_get_huge_pages() -> bool {
     shmem_enabled().is_some_and(|value| huge_unasked(&value) || value == "advise")
 }
 
-/// What would give memfds transparent huge pages where they have none, or else reserved ones.
+/// How to enable transparent huge pages for memfds, or else reserved ones.
 pub(crate) fn shared_huge_remedy() -> String {
     if thp_is_switched_off() {
         THP_SWITCHED_OFF.into()
@@ -31,7 +31,7 @@ pub(crate) fn shared_huge_remedy() -> String {
     }
 }
 
-/// What would give memory of this process alone transparent huge pages where it has none.
+/// How to enable transparent huge pages for private memory.
 pub(crate) fn private_huge_remedy() -> &'static str {
     if thp_is_switched_off() {
         THP_SWITCHED_OFF
@@ -43,10 +43,10 @@ pub(crate) fn private_huge_remedy() -> &'static str {
 const THP_SWITCHED_OFF: &str = "start this process without prctl(PR_SET_THP_DISABLE), which it has \
                                 inherited or called: THP_enabled in /proc/self/status is 0";
 
-/// Whether this process has none, whatever the settings of the system are. (3 says that it has them
-/// where it asks for them, as is done here.)
+/// Whether transparent huge pages are disabled for this process, whatever the system's settings. (3 means that it
+/// gets them on request, which is made here.)
 fn thp_is_switched_off() -> bool {
-    // SAFETY: the call takes numbers.
+    // SAFETY: the call takes numbers only.
     unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0_u64, 0_u64, 0_u64, 0_u64) == 1 }
 }
 

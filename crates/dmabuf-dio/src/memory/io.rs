@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files read into mapped memory and written from it.
+//! Reads files into mapped memory and writes them from it.
 
 use std::os::fd::BorrowedFd;
 
@@ -11,8 +11,8 @@ use super::shared::{self, Shared};
 use crate::errno::Errno;
 
 impl Mapping {
-    /// Reads up to `len` bytes from `offset` in a file to `at` in the memory, which its owner may
-    /// write. Returns how many.
+    /// Reads up to `len` bytes from `offset` in a file to `at` in the memory, which the caller may
+    /// write. Returns the number of bytes read.
     pub(crate) fn read_from(
         &self,
         at: u64,
@@ -21,12 +21,12 @@ impl Mapping {
         offset: u64,
     ) -> rustix::io::Result<u64> {
         let to = self.range(at, len as usize);
-        // SAFETY: the range lies in the mapping, and is there to be read into.
+        // SAFETY: the range lies in the mapping and may be written.
         unsafe { read_at(file, to, len as usize, offset) }.map(|moved| moved as u64)
     }
 
-    /// Reads what there is, up to `len` bytes, from a device or a socket to `at` in the memory, which
-    /// its owner may write: read(2). Returns how many.
+    /// Reads the available data, up to `len` bytes, from a device or a socket to byte `at` of the
+    /// memory, which the caller may write: read(2). Returns the number of bytes.
     ///
     /// # Errors
     ///
@@ -37,12 +37,12 @@ impl Mapping {
     /// If the range is not in the memory.
     pub fn receive(&self, at: u64, len: u64, from: BorrowedFd<'_>) -> Result<u64, Errno> {
         let to = self.range(at, len as usize);
-        // SAFETY: the range lies in the mapping, and is there to be read into.
+        // SAFETY: the range lies in the mapping and may be written.
         counted(unsafe { raw::read(from, to, len as usize) })
     }
 
-    /// Writes what there is room for, up to `len` bytes from `at` in the memory, to a device: write(2).
-    /// Returns how many.
+    /// Writes up to `len` bytes from byte `at` of the memory to a device, as much as it accepts:
+    /// write(2). Returns the number of bytes.
     ///
     /// # Errors
     ///
@@ -57,8 +57,8 @@ impl Mapping {
         counted(unsafe { raw::write(to, from, len as usize) })
     }
 
-    /// As [`give`](Self::give) to a socket, without a signal if the other end is gone: send(2) with
-    /// `MSG_NOSIGNAL`.
+    /// Like [`give`](Self::give), to a socket, and without a signal if the peer has closed: send(2)
+    /// with `MSG_NOSIGNAL`.
     ///
     /// # Errors
     ///
@@ -73,7 +73,8 @@ impl Mapping {
         counted(unsafe { raw::send(to, from, len as usize) })
     }
 
-    /// Writes up to `len` bytes from `at` in the memory to `offset` in a file. Returns how many.
+    /// Writes up to `len` bytes from `at` in the memory to `offset` in a file. Returns the number
+    /// of bytes written.
     pub(crate) fn write_to(
         &self,
         at: u64,
@@ -87,19 +88,19 @@ impl Mapping {
     }
 }
 
-/// Bytes that are copied at a time.
+/// Bytes copied at a time.
 const COPIED: usize = 1 << 20;
 
 fn counted(moved: rustix::io::Result<usize>) -> Result<u64, Errno> {
     moved.map(|bytes| bytes as u64).map_err(Errno::from)
 }
 
-/// A file system that keeps no page cache for the file (9p, FUSE with `direct_io`) moves bytes to
-/// pages, and of a dma-buf's mapping it finds none: `EFAULT`. These bytes are copied.
+/// File systems without page cache for the file (9p, FUSE with `direct_io`) transfer to pages. A
+/// mapping of a dma-buf has none, so they fail with `EFAULT`. The bytes are then copied.
 ///
 /// # Safety
 ///
-/// The range is of a mapping, and there to be written.
+/// The range is in a mapping and may be written.
 unsafe fn read_at(
     file: BorrowedFd<'_>,
     to: *mut u8,
@@ -111,7 +112,8 @@ unsafe fn read_at(
         Err(Os::FAULT) => {
             let mut copy = vec![0; len.min(COPIED)];
             let moved = rustix::io::pread(file, &mut copy, offset)?;
-            // SAFETY: the copy is this function's own and as long; the caller's promise.
+            // SAFETY: the copy is owned by this function and equally long; for the target, the
+            // caller's promise.
             unsafe { shared::copy_by_kernel(copy.as_ptr(), to, moved, Shared::To)? };
             Ok(moved)
         }
@@ -123,7 +125,7 @@ unsafe fn read_at(
 ///
 /// # Safety
 ///
-/// The range is of a mapping.
+/// The range is in a mapping.
 unsafe fn write_at(
     file: BorrowedFd<'_>,
     from: *const u8,
@@ -134,7 +136,8 @@ unsafe fn write_at(
     match unsafe { raw::pwrite(file, from, len, offset) } {
         Err(Os::FAULT) => {
             let mut copy = vec![0; len.min(COPIED)];
-            // SAFETY: the copy is this function's own and as long; the caller's promise.
+            // SAFETY: the copy is owned by this function and equally long; for the source, the
+            // caller's promise.
             unsafe {
                 shared::copy_by_kernel(from, copy.as_mut_ptr(), copy.len(), Shared::From)?;
             }

@@ -22,45 +22,45 @@ use self::page::{HUGE_PAGE, page_size, round_up};
 use self::shared::Shared;
 use crate::error::{Error, Result};
 
-/// Memory of this process: a mapping of a buffer, or memory that this process has for itself.
+/// Memory of this process: a mapping of a buffer, or private memory.
 ///
-/// Others may change a buffer's content at any moment, so there are no slices of it: files are read
-/// into it and written from it by the kernel.
+/// A buffer's content may change at any moment, so no slices of it exist: the kernel reads files
+/// into it and writes them from it.
 #[derive(Debug)]
 pub struct Mapping {
     origin: Origin,
     start: NonNull<u8>,
     len: usize,
-    /// Whether its pages are there as long as it is. From and to others the kernel copies.
+    /// Whether the pages exist as long as the mapping. Otherwise the kernel copies from and to it.
     lasting: bool,
-    /// Whether huge pages have to be made of small ones.
+    /// Whether huge pages have to be made by collapsing small ones.
     collapse: bool,
 }
 
-/// How memory is given back.
+/// How the memory is released.
 #[derive(Debug)]
 enum Origin {
-    /// To be unmapped: with the slack that alignment took.
+    /// Unmapped, including the slack for alignment.
     Mapped(NonNull<c_void>, usize),
-    /// Of the allocator.
+    /// Returned to the allocator.
     Allocated(Layout),
 }
 
-// SAFETY: a mapping is memory of the process, not of a thread; access to it goes through the
-// methods of the types that hold it.
+// SAFETY: a mapping belongs to the process, not to a thread; access to it goes through the methods
+// of the types that hold it.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; no method of a shared mapping writes but through raw pointers.
+// SAFETY: as above; methods of a shared mapping write only through raw pointers.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes of a file, aligned so that huge pages fit. Whoever has the file
-    /// may take the pages away, unless [`lasting`](Self::lasting) says otherwise.
+    /// Maps the first `len` bytes of a file, aligned for huge pages. Anyone with the file may take
+    /// the pages away, unless [`lasting`](Self::lasting) says otherwise.
     pub(crate) fn new(fd: BorrowedFd<'_>, len: u64, writable: bool) -> Result<Self> {
         Self::of_file(fd, len, len, writable)
     }
 
-    /// Maps the first `len` bytes of a memfd for writing. The last huge page is mapped as a whole, so
-    /// that there can be one; nothing may be stored behind the memfd's last page.
+    /// Maps the first `len` bytes of a memfd for writing. The last huge page is mapped as a whole,
+    /// so that it can exist; nothing may be stored beyond the memfd's last page.
     pub(crate) fn in_huge_pages(fd: BorrowedFd<'_>, len: u64) -> Result<Self> {
         let whole = round_up(len, HUGE_PAGE).ok_or(map_error(rustix::io::Errno::OVERFLOW))?;
         Self::of_file(fd, len, whole, true)
@@ -70,7 +70,7 @@ impl Mapping {
         let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         if len < HUGE_PAGE {
             let len = len as usize;
-            // SAFETY: asks for new address space where the kernel likes.
+            // SAFETY: requests new address space at an address of the kernel's choice.
             let start = unsafe { mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) };
             let start = NonNull::new(start.map_err(map_error)?);
             let start = start.ok_or(map_error(rustix::io::Errno::NOMEM))?;
@@ -78,7 +78,7 @@ impl Mapping {
         }
         let mut mapping = Self::reserve(mapped, ProtFlags::empty(), MapFlags::NORESERVE)?;
         mapping.lasting = false;
-        // SAFETY: replaces pages of the reservation just made, which nobody else knows.
+        // SAFETY: replaces pages of the reservation just made, which nothing else uses.
         unsafe {
             let at = mapping.start.as_ptr().cast();
             mm::mmap(at, mapping.len, prot, MapFlags::SHARED | MapFlags::FIXED, fd, 0)
@@ -88,11 +88,10 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Gets `len` bytes of this process alone, aligned so that huge pages fit. What is in them is
-    /// undefined.
+    /// Gets `len` bytes of private memory with undefined content, aligned for huge pages.
     ///
-    /// Less than a huge page comes from the allocator, which has it at hand: to map and touch new
-    /// pages can take as long as to read them (docs/performance.md).
+    /// Less than a huge page comes from the allocator: mapping and touching new pages can take as
+    /// long as reading into them (docs/performance.md).
     pub(crate) fn anonymous(len: u64) -> Result<Self> {
         if len >= HUGE_PAGE {
             return Self::reserve(len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::empty());
@@ -108,7 +107,8 @@ impl Mapping {
     fn reserve(len: u64, prot: ProtFlags, flags: MapFlags) -> Result<Self> {
         let len = len as usize;
         let slack = if len as u64 >= HUGE_PAGE { HUGE_PAGE as usize } else { 0 };
-        // SAFETY: asks for new address space where the kernel likes; no existing memory changes.
+        // SAFETY: requests new address space at an address of the kernel's choice; no existing
+        // memory changes.
         let base = unsafe {
             mm::mmap_anonymous(ptr::null_mut(), len + slack, prot, MapFlags::PRIVATE | flags)
         }
@@ -124,29 +124,29 @@ impl Mapping {
         Self { origin, start, len, lasting, collapse: false }
     }
 
-    /// Nobody can take the pages away.
+    /// Declares that the pages cannot be taken away.
     ///
     /// # Safety
     ///
-    /// So it is: touching a page of the mapping never is `SIGBUS`.
+    /// The declaration is true: touching a page of the mapping never raises `SIGBUS`.
     pub(crate) unsafe fn lasting(mut self) -> Self {
         self.lasting = true;
         self
     }
 
-    /// Copies bytes from `offset` on to memory that is no other's, which is initialised then.
+    /// Copies bytes from `offset` to private memory, which is initialised afterwards.
     ///
     /// # Errors
     ///
-    /// [`Error::Buffer`] with `EFAULT` if somebody has taken the pages away.
+    /// [`Error::Buffer`] with `EFAULT` if the pages were taken away.
     pub(crate) fn read(&self, offset: u64, out: &mut [MaybeUninit<u8>]) -> Result<()> {
         let from = self.range(offset, out.len());
         let (to, len) = (out.as_mut_ptr().cast(), out.len());
-        // SAFETY: the range lies in the mapping, and `out` is borrowed for this alone.
+        // SAFETY: the range lies in the mapping, and `out` is borrowed exclusively.
         unsafe { self.copy(from, to, len, Shared::From) }
     }
 
-    /// Copies `len` bytes from `offset` on.
+    /// Copies `len` bytes, starting at `offset`.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl Mapping {
         let len = len as usize;
         let mut bytes = Vec::<u8>::with_capacity(len);
         self.read(offset, &mut bytes.spare_capacity_mut()[..len])?;
-        // SAFETY: there is room for `len` bytes, and they have just been copied there.
+        // SAFETY: the capacity is `len` bytes, and they have just been copied there.
         unsafe { bytes.set_len(len) };
         Ok(bytes)
     }
@@ -167,12 +167,12 @@ impl Mapping {
     /// As for [`read`](Self::read).
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let to = self.range(offset, bytes.len());
-        // SAFETY: the range lies in the mapping, which its owner may write, and nobody writes
-        // what `bytes` borrows.
+        // SAFETY: the range lies in the mapping, which its owner may write, and `bytes` is
+        // borrowed, so nothing writes it.
         unsafe { self.copy(bytes.as_ptr(), to, bytes.len(), Shared::To) }
     }
 
-    /// Sets `len` bytes from `offset` on to `byte`.
+    /// Sets `len` bytes, starting at `offset`, to `byte`.
     ///
     /// # Errors
     ///
@@ -187,7 +187,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Where a range begins.
+    /// The start of a range.
     fn range(&self, offset: u64, len: usize) -> *mut u8 {
         let end = offset.checked_add(len as u64);
         assert!(end.is_some_and(|end| end <= self.len()), "{len} bytes at {offset} are outside");
@@ -196,11 +196,11 @@ impl Mapping {
 
     /// # Safety
     ///
-    /// The shared side is a range of this mapping, which may be written if it is the target; the
-    /// other one is as long and nobody else's meanwhile.
+    /// The shared side is a range of this mapping, and writable if it is the target; the other side
+    /// has the same length, and nothing else uses it during the call.
     unsafe fn copy(&self, from: *const u8, to: *mut u8, len: usize, shared: Shared) -> Result<()> {
         if self.lasting {
-            // SAFETY: the caller's promise, and the pages are there.
+            // SAFETY: the caller's promise, and the pages exist.
             unsafe { shared::copy(from, to, len) };
             return Ok(());
         }
@@ -209,7 +209,7 @@ impl Mapping {
             .map_err(|errno| Error::Buffer { call: "reach all of", errno: errno.into() })
     }
 
-    /// Whether somebody may take the pages away.
+    /// Whether the pages may be taken away.
     pub(crate) fn shrinks(&self) -> bool {
         !self.lasting
     }
@@ -218,7 +218,7 @@ impl Mapping {
         self.start.as_ptr()
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     #[allow(clippy::len_without_is_empty, reason = "no mapping is")]
     pub fn len(&self) -> u64 {
         self.len as u64
@@ -231,8 +231,8 @@ impl Mapping {
         unsafe { self.start.as_ptr().add(offset as usize) }
     }
 
-    /// Asks for transparent huge pages, or for none even where they are the rule. Whether they
-    /// come is seen in [`PageSizes::of`](sizes::PageSizes::of).
+    /// Requests transparent huge pages, or none even where they are the default. Whether they are
+    /// used is shown by [`PageSizes::of`](sizes::PageSizes::of).
     pub(crate) fn advise(&self, huge: bool) {
         if self.len() < HUGE_PAGE {
             return;
@@ -242,40 +242,41 @@ impl Mapping {
         let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.len, advice) };
     }
 
-    /// Makes huge pages out of small ones where memory is made ready, if the kernel makes the first
-    /// one. It does so for anyone, whatever `shmem_enabled` says, since Linux 6.1: `MADV_COLLAPSE` in
-    /// madvise(2). Returns whether it did.
+    /// Collapses small pages into huge ones as memory is allocated, if the kernel does so for the
+    /// first one. Since Linux 6.1 it does so for any process, whatever `shmem_enabled` says:
+    /// `MADV_COLLAPSE` in madvise(2). Returns whether it did.
     pub(crate) fn collapse(&mut self) -> bool {
         self.collapse = self.len() >= HUGE_PAGE && self.collapse_range(0, HUGE_PAGE).is_ok();
         self.collapse
     }
 
-    /// Makes huge pages of a range, which are there then, out of one small page of each.
+    /// Collapses a range into huge pages, which are allocated afterwards, from one small page of
+    /// each.
     fn collapse_range(&self, start: u64, end: u64) -> rustix::io::Result<()> {
         let start = start / HUGE_PAGE * HUGE_PAGE;
         for huge in (start..end).step_by(HUGE_PAGE as usize) {
             self.touch(huge, huge + page_size(), true)?;
         }
         let len = (end - start).next_multiple_of(HUGE_PAGE) as usize;
-        // SAFETY: this advice keeps the content. The last huge page was mapped as a whole, if not
-        // all of it belongs to this mapping.
+        // SAFETY: this advice keeps the content. The last huge page was mapped as a whole, even if
+        // part of it is beyond this mapping.
         match unsafe { libc::madvise(self.at(start).cast(), len, libc::MADV_COLLAPSE) } {
             0 => Ok(()),
             _ => Err(last_errno()),
         }
     }
 
-    /// Allocates the pages of a range, which keep their content. Blocks until they are there.
-    /// [`cannot_populate`] and [`populate_error`] say what its errors mean.
+    /// Allocates the pages of a range and keeps their content. Blocks until they are allocated. For
+    /// its errors see [`cannot_populate`] and [`populate_error`].
     ///
-    /// Huge pages that lie in the range are touched at their end first. Kernels before 7.0 zero the pages that it
-    /// consists of backwards if they find it touched at its beginning, which takes twice as long
+    /// Huge pages in the range are touched at their end first. If touched at the start, kernels
+    /// before 7.0 zero their small pages backwards, which takes twice as long
     /// (`process_huge_page()` in mm/memory.c, docs/performance.md).
     pub(crate) fn populate(&self, offset: u64, len: u64, write: bool) -> rustix::io::Result<()> {
         let start = offset & !(page_size() - 1);
         let end = offset.saturating_add(len).min(self.len());
         if write && self.collapse {
-            // Where there is no huge page there are small ones.
+            // Small pages are used where there is no huge page.
             let _ = self.collapse_range(start, end);
         } else if write {
             let mut huge = start.next_multiple_of(HUGE_PAGE);
@@ -304,15 +305,16 @@ impl Mapping {
     }
 }
 
-/// Whether populating failed for a reason that touching the pages does not have: the kernel (before
-/// Linux 5.14, or one that is none) does not know the advice, or a filter of system calls forbids it.
+/// Whether populating failed for a reason that does not prevent touching the pages: the kernel
+/// (before Linux 5.14, or a reimplementation) does not know the advice, or a seccomp filter forbids
+/// it.
 pub(crate) fn cannot_populate(errno: rustix::io::Errno) -> bool {
     use rustix::io::Errno as Os;
     matches!(errno, Os::INVAL | Os::NOSYS | Os::PERM)
 }
 
-/// Why there are no pages for a buffer of `wanted` bytes, of which somebody may have taken some away,
-/// or nobody. `EFAULT` says that a touch would be `SIGBUS`: they were taken away, or there are none.
+/// Why there are no pages for a buffer of `wanted` bytes; `shrinks` says whether they may be taken
+/// away. `EFAULT` means that a touch would raise `SIGBUS`: they were taken away, or there are none.
 pub(crate) fn populate_error(errno: rustix::io::Errno, wanted: u64, shrinks: bool) -> Error {
     match errno {
         rustix::io::Errno::NOMEM => Error::NoMemory { wanted, available: None },
@@ -333,11 +335,11 @@ fn map_error(errno: rustix::io::Errno) -> Error {
 impl Drop for Mapping {
     fn drop(&mut self) {
         match self.origin {
-            // SAFETY: unmaps what was mapped; the owner of the mapping is gone.
+            // SAFETY: unmaps what was mapped; the mapping's owner is being dropped.
             Origin::Mapped(base, len) => unsafe {
                 let _ = mm::munmap(base.as_ptr(), len);
             },
-            // SAFETY: it was allocated with this layout; its owner is gone.
+            // SAFETY: it was allocated with this layout; its owner is being dropped.
             Origin::Allocated(layout) => unsafe { alloc::dealloc(self.start.as_ptr(), layout) },
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pages and their sizes.
 
-/// The size of a huge page where that is one entry of a page middle directory.
+/// The size of a huge page that is one entry of a page middle directory.
 pub(crate) const HUGE_PAGE: u64 = 2 << 20;
 
 /// The size of a page, in bytes.

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System calls on memory by its address. Of shared memory there are no slices: see
-//! `shared.rs`.
+//! System calls on memory by address. No slices of shared memory exist: see `shared.rs`.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::{Errno as Os, Result};
 
-/// What a call of the C library returned.
+/// Converts a C library return value.
 pub(super) fn result(returned: isize) -> Result<usize> {
     usize::try_from(returned)
         .map_err(|_| Os::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Os::IO))
@@ -16,14 +15,14 @@ pub(super) fn result(returned: isize) -> Result<usize> {
 ///
 /// # Safety
 ///
-/// The range is the caller's to have written: of a mapping of shared memory, or private and
-/// borrowed by nobody.
+/// The caller may write the range: it is in a mapping of shared memory, or private and not
+/// borrowed.
 pub(super) unsafe fn read(fd: BorrowedFd<'_>, to: *mut u8, len: usize) -> Result<usize> {
     // SAFETY: the caller's promise.
     result(unsafe { libc::read(fd.as_raw_fd(), to.cast(), len) })
 }
 
-/// Reads from a place in a file into memory.
+/// Reads from an offset in a file into memory.
 ///
 /// # Safety
 ///
@@ -38,17 +37,17 @@ pub(super) unsafe fn pread(
     result(unsafe { libc::pread(fd.as_raw_fd(), to.cast(), len, offset as libc::off_t) })
 }
 
-/// Writes out of memory.
+/// Writes from memory.
 ///
 /// # Safety
 ///
-/// The range is of a mapping, or of memory that nobody else writes meanwhile.
+/// The range is in a mapping, or in memory that nothing writes during the call.
 pub(super) unsafe fn write(fd: BorrowedFd<'_>, from: *const u8, len: usize) -> Result<usize> {
     // SAFETY: the caller's promise.
     result(unsafe { libc::write(fd.as_raw_fd(), from.cast(), len) })
 }
 
-/// Writes to a place in a file out of memory.
+/// Writes from memory to an offset in a file.
 ///
 /// # Safety
 ///
@@ -63,7 +62,7 @@ pub(super) unsafe fn pwrite(
     result(unsafe { libc::pwrite(fd.as_raw_fd(), from.cast(), len, offset as libc::off_t) })
 }
 
-/// Sends out of memory on a socket, without a signal if the other end is gone.
+/// Sends from memory on a socket, without a signal if the peer has closed.
 ///
 /// # Safety
 ///

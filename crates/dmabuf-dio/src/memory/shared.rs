@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Copies between this process's own memory and memory that others may change, or take away, at
-//! any moment: another process, a device, or a thread here that has a mapping of its own.
+//! Copies between private memory of this process and memory that others may change or take away at
+//! any moment: another process, a device, or a thread here with its own mapping.
 //!
 //! # Why these copies are sound, and `memcpy` is not
 //!
-//! An ordinary access that races with a write is undefined behaviour, whoever makes that write
+//! An ordinary access that races with a write is undefined behaviour, whatever makes that write
 //! ([Rust reference], "data races"). `ptr::copy_nonoverlapping` and the C library's `memcpy`, which
-//! the compiler takes for the same, are ordinary accesses, and so are volatile ones within an
-//! allocation ([`ptr::read_volatile`]). Relaxed atomic accesses may race, but not those of different
-//! sizes unless all are reads ([`std::sync::atomic`]): two threads that copy to overlapping ranges by
-//! words would need to agree where words begin.
+//! the compiler treats alike, are ordinary accesses, and so are volatile ones within an allocation
+//! ([`ptr::read_volatile`]). Relaxed atomic accesses may race, but not with different sizes unless
+//! all are reads ([`std::sync::atomic`]): two threads that copy to overlapping ranges by words
+//! would have to agree on the word boundaries.
 //!
-//! So what is meant here is one relaxed access of an `AtomicU8` for each byte of the shared memory,
-//! in no particular order; every access to shared memory in this crate's Rust code is one of those.
-//! That is what C++ proposes for this (P1478, "byte-wise atomic memcpy") and Rust RFC 3301
+//! So each copy means one relaxed access of an `AtomicU8` for each byte of the shared memory, in no
+//! particular order; every access to shared memory in this crate's Rust code is one of those. C++
+//! proposes the same (P1478, "byte-wise atomic memcpy"), and so does Rust RFC 3301
 //! (`AtomicPerByte`). Done literally it copies a byte at a time, as the compiler does not merge
 //! atomic accesses. An `asm!` block may do to memory what foreign code may ([inline assembly],
 //! rules), which is whatever Rust code could have done in its place, and the compiler knows no more
 //! about it than that; a processor's wider loads and stores do not tear bytes. So the blocks below
-//! do what the loop of byte accesses says, eight or sixteen of them at a time.
+//! do what the loop of byte accesses says, eight or sixteen bytes at a time.
 //!
-//! What another process or a device does meanwhile is then as if a thread did it with such accesses:
-//! bytes may be old or new, and never more than that goes wrong. System calls that are given an
-//! address (`pread`, `io_uring`) are made with raw pointers: no reference to shared memory exists
-//! but by the `unsafe` methods of a view, whose callers promise that nobody else uses the buffer.
+//! Concurrent accesses by another process or a device are then like those of a thread that uses
+//! such accesses: bytes may be old or new, and nothing worse can happen. System calls that take an
+//! address (`pread`, `io_uring`) get raw pointers. References to shared memory exist only through
+//! the `unsafe` methods of a view, whose callers promise that nothing else uses the buffer.
 //!
 //! # Memory that can be taken away
 //!
-//! Who shrinks a file takes its pages out of all mappings, and touching them is `SIGBUS`. A memfd
-//! that is sealed against that and a dma-buf, which has one length for life, are copied directly.
-//! From and to everything else the kernel copies: it finds out that there is no page without anybody
-//! being killed. What that costs (`cost` below, best of five, two shared EPYC cores, virtualised):
+//! Shrinking a file removes its pages from all mappings, and touching them then raises `SIGBUS`. A
+//! memfd that is sealed against shrinking, and a dma-buf, whose length is fixed, are copied
+//! directly. From and to everything else the kernel copies: it detects a missing page without
+//! killing the process. The costs (`cost` below, best of five, two shared EPYC cores, virtualised):
 //!
 //! | | 16 bytes | 4 KiB | 1 MiB |
 //! |---|---|---|---|
@@ -50,17 +50,17 @@ use rustix::io::Errno as Os;
 use super::page::page_size;
 use super::raw;
 
-/// Copies `len` bytes, as relaxed atomic accesses of one byte each would.
+/// Copies `len` bytes, like a relaxed atomic access to each of them.
 ///
 /// # Safety
 ///
 /// `from` is valid for reads and `to` for writes of `len` bytes, and they do not overlap. One of
-/// them is memory of this process's own, which nobody else accesses meanwhile; to the other others
-/// may do anything but unmap it.
+/// them is private memory of this process that nothing else accesses during the call; the other may
+/// be accessed concurrently in any way, but not unmapped.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the block reads and writes the bytes that the caller vouches for. The direction flag
-    // is clear, as the ABI has it.
+    // is clear, as the ABI requires.
     unsafe {
         std::arch::asm!(
             "rep movsq",
@@ -75,7 +75,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// As on other architectures.
+/// As for x86-64.
 ///
 /// # Safety
 ///
@@ -110,7 +110,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// What the others mean.
+/// The portable definition of the others.
 ///
 /// # Safety
 ///
@@ -120,7 +120,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     use std::sync::atomic::{AtomicU8, Ordering};
     for at in 0..len {
         // SAFETY: the byte is within what the caller vouches for, and every pointer is aligned to
-        // one byte. Reading, the cast to a mutable pointer is one of form.
+        // one byte. For reading, the cast to a mutable pointer is only a formality.
         unsafe {
             let byte = AtomicU8::from_ptr(from.add(at).cast_mut()).load(Ordering::Relaxed);
             AtomicU8::from_ptr(to.add(at)).store(byte, Ordering::Relaxed);
@@ -135,15 +135,15 @@ pub(crate) enum Shared {
     To,
 }
 
-/// Lets the kernel copy, which finds out if shared memory is not there.
+/// Copies through the kernel, which detects missing pages of the shared memory.
 ///
 /// # Errors
 ///
-/// `EFAULT`: it is not. `EMFILE` and the like where the kernel needs a pipe for it.
+/// `EFAULT`: pages are missing. `EMFILE` and the like, where the kernel needs a pipe.
 ///
 /// # Safety
 ///
-/// As for [`copy`], but that there may be no pages in the mapping of the shared memory.
+/// As for [`copy`], except that pages of the shared memory's mapping may be missing.
 pub(crate) unsafe fn copy_by_kernel(
     from: *const u8,
     to: *mut u8,
@@ -152,16 +152,16 @@ pub(crate) unsafe fn copy_by_kernel(
 ) -> rustix::io::Result<()> {
     // SAFETY: passed on.
     match unsafe { copy_as_other_process(from, to, len, shared) } {
-        // Forbidden or missing, as in many a container.
+        // Forbidden or missing, as in many containers.
         // SAFETY: passed on.
         Err(Os::PERM | Os::NOSYS | Os::ACCESS) => unsafe { copy_by_pipe(from, to, len) },
         result => result,
     }
 }
 
-/// By the call that copies between processes, both of which are this one. What it calls remote is
-/// pinned and what it calls local is copied to and from with a look at faults, so that is the shared
-/// side: pages that cannot be pinned, as those of devices, do no harm there.
+/// Copies with the call for copies between processes; both are this one. The kernel pins the side
+/// called remote and accesses the local side with fault handling, so the latter is the shared side:
+/// pages that cannot be pinned, such as those of devices, are no problem there.
 ///
 /// # Safety
 ///
@@ -180,7 +180,7 @@ unsafe fn copy_as_other_process(
             iov_len: len - done,
         };
         let (from, to) = (vector(from.cast_mut()), vector(to));
-        // SAFETY: the caller vouches for both ranges; what is left of them is copied.
+        // SAFETY: the caller vouches for both ranges; the rest of them is copied.
         let copied = unsafe {
             match shared {
                 Shared::From => {
@@ -201,19 +201,19 @@ unsafe fn copy_as_other_process(
     Ok(())
 }
 
-/// By way of a pipe, which takes nothing but two system calls that nobody forbids.
+/// Copies through a pipe, with only two system calls, which are always allowed.
 ///
 /// # Safety
 ///
 /// As for [`copy_by_kernel`].
 unsafe fn copy_by_pipe(from: *const u8, to: *mut u8, len: usize) -> rustix::io::Result<()> {
     let (out, into) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    // What every pipe has room for, so that nothing blocks.
+    // Every pipe has room for this, so nothing blocks.
     let room = page_size() as usize;
     let mut done = 0;
     while done < len {
         let piece = room.min(len - done);
-        // SAFETY: the piece is of the range that the caller vouches for.
+        // SAFETY: the piece is in the range that the caller vouches for.
         let written = unsafe { raw::write(into.as_fd(), from.add(done), piece) }?;
         let mut read = 0;
         while read < written {
@@ -234,10 +234,10 @@ mod tests {
 
     type Copy = unsafe fn(*const u8, *mut u8, usize);
 
-    /// The ways that there are; each has the memory for itself here.
+    /// All methods; here each has exclusive use of the memory.
     const WAYS: [Copy; 4] = [
         copy,
-        // SAFETY: what a test passes is what the other wants.
+        // SAFETY: the test's arguments meet the requirements of the callee.
         |from, to, len| unsafe { between_processes(from, to, len, Shared::From) },
         // SAFETY: as above.
         |from, to, len| unsafe { between_processes(from, to, len, Shared::To) },
@@ -245,7 +245,7 @@ mod tests {
         |from, to, len| unsafe { copy_by_pipe(from, to, len).expect("copied") },
     ];
 
-    /// Not every kernel has that call.
+    /// Not every kernel has the call.
     fn is_missing(result: rustix::io::Result<()>) -> bool {
         matches!(result, Err(Os::NOSYS | Os::PERM))
     }
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(own, [7; 100]);
     }
 
-    /// Bytes are old or new, whatever lies beside them.
+    /// Bytes are old or new, whatever the adjacent bytes are.
     #[test]
     fn two_threads_copy_to_and_from_one_place() {
         let memory = crate::memory::Mapping::anonymous(4096).expect("memory");
@@ -311,7 +311,8 @@ mod tests {
                 scope.spawn(move || {
                     let bytes = [byte; 3000];
                     while !stop.load(Ordering::Relaxed) {
-                        // SAFETY: it lies in the memory, which others copy to and from like this.
+                        // SAFETY: the range lies in the memory, which others access in the same
+                        // way.
                         unsafe { copy(bytes.as_ptr(), (place + skip) as *mut u8, bytes.len()) };
                     }
                 });
@@ -333,7 +334,7 @@ mod tests {
     fn cost() {
         const ALL: usize = 256 << 20;
         let ways: [(&str, Copy); 5] = [
-            // SAFETY: what it is given suits the others, too.
+            // SAFETY: the arguments for the other methods suit this one, too.
             ("memcpy", |from, to, len| unsafe { from.copy_to_nonoverlapping(to, len) }),
             ("directly", WAYS[0]),
             ("from, by the kernel", WAYS[1]),
@@ -350,7 +351,7 @@ mod tests {
                 let best = (0..5).map(|_| {
                     let begin = std::time::Instant::now();
                     for at in (0..rounds).map(|round| round * len) {
-                        // SAFETY: both ranges lie in the memory, which is this test's.
+                        // SAFETY: both ranges lie in memory that belongs to this test.
                         unsafe { way(mapping.at(at as u64), own.as_mut_ptr(), len) };
                     }
                     begin.elapsed().as_secs_f64() / rounds as f64

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! In what pages memory came.
+//! The page sizes of memory.
 
 use super::Mapping;
 use super::page::{HUGE_PAGE, page_size};
 
-/// In what pages the memory of a buffer came.
+/// The page sizes of a buffer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct PageSizes {
     /// The page size of most of the memory, in bytes.
     pub page_size: u64,
-    /// How much of the memory is in huge pages, in bytes.
+    /// Bytes of the memory in huge pages.
     pub huge_bytes: u64,
 }
 
 impl PageSizes {
-    /// Reads from `/proc/self/smaps` what a mapping really got. Pages that this mapping has not
-    /// touched do not count.
+    /// Reads from `/proc/self/smaps` which pages a mapping got. Pages not touched through this
+    /// mapping do not count.
     pub(crate) fn of(mapping: &Mapping) -> Option<Self> {
         if mapping.len() < HUGE_PAGE {
             return Some(Self { page_size: page_size(), huge_bytes: 0 });

@@ -43,7 +43,7 @@ pub(crate) fn facts(path: &Path) -> Result<FileFacts> {
     })
 }
 
-/// Reads the first block, or less if the file ends before, and says why that failed, if it did.
+/// Reads the first block, or less if the file is shorter. Returns the error if that fails.
 fn read_block(fd: &OwnedFd, align: Option<Alignment>) -> Option<Errno> {
     let align = align.unwrap_or_else(Alignment::unknown);
     let mut memory = vec![0_u8; (align.offset + align.memory) as usize];

@@ -47,7 +47,7 @@ fn device(
     }
 }
 
-/// Every heap, and the system heap also if it is missing.
+/// All heaps, plus the system heap even if it is missing.
 pub(crate) fn heaps() -> Vec<String> {
     let mut paths: Vec<String> = std::fs::read_dir(heap::DIRECTORY)
         .into_iter()
@@ -85,7 +85,7 @@ pub(crate) fn huge_pages() -> HugePages {
     }
 }
 
-/// Whether a memfd gets a huge page, asked for in that way.
+/// Whether a memfd gets a huge page when requested with `ask`.
 fn gets_huge_page(ask: impl FnOnce(&mut Mapping)) -> bool {
     let Ok(buf) = DmaBuf::memfd(HUGE_PAGE) else { return false };
     let Ok(mut mapping) = Mapping::new(buf.as_fd(), buf.len(), true) else { return false };

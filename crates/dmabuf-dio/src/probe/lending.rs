@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whose pages the kernel module borrows: found out with a buffer of a page from each.
+//! Which devices' pages the kernel module borrows, tested with a one-page buffer from each.
 
 use std::os::fd::AsFd;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What this kernel, its devices and a file offer.
 //!
-//! All of it is found out by trying, on buffers of a page or a few, not by asking for versions:
-//! what a container or a security module forbids is found out too.
+//! Everything is tested by trying it on buffers of a few pages, not by checking versions, so
+//! restrictions of containers and security modules show up too.
 
 mod file;
 mod host;
@@ -15,18 +15,18 @@ use crate::backend::{Backend, Refusal};
 use crate::errno::Errno;
 use crate::error::Result;
 
-/// Whether a backend works, and what it would do.
+/// Whether a backend is available, and what it would do.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct BackendStatus {
     /// The backend.
     pub backend: Backend,
-    /// Whether a load into a new buffer can use it.
+    /// Whether a load into a new buffer can use the backend.
     pub available: bool,
-    /// What it would do, if it is available.
+    /// What the backend would do, if it is available.
     pub detail: Option<String>,
-    /// Why it is not, if it is not, and what would change that.
+    /// Why the backend is unavailable, and what would change that; `None` if it is available.
     pub refusal: Option<Refusal>,
 }
 
@@ -39,55 +39,55 @@ pub struct Device {
     pub path: String,
     /// Why it cannot be opened; `None` if it can.
     pub error: Option<Errno>,
-    /// What is known about it: limits, features.
+    /// Known limits and features.
     pub detail: Option<String>,
 }
 
-/// A device that makes dma-bufs, and whether the kernel module borrows their pages.
+/// A device that exports dma-bufs, and whether the kernel module borrows their pages.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Lender {
-    /// What the kernel calls the exporter of its buffers.
+    /// The kernel's name for the exporter of its buffers.
     pub exporter: String,
     /// Path of the node.
     pub path: String,
-    /// Why the module does not borrow from it; `None` if it does.
+    /// Why the module does not borrow its pages; `None` if it does.
     pub refusal: Option<Refusal>,
 }
 
-/// Whose buffers the kernel module moves file content to and from, besides its own.
+/// Whose buffers the kernel module can transfer to and from, besides its own.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Lending {
-    /// The devices of this system that make dma-bufs, each tried with one of a page.
+    /// The devices of this system that export dma-bufs, each tried with a one-page buffer.
     pub tried: Vec<Lender>,
-    /// The module's parameter `exporters`: those that it borrows from at the administrator's risk.
+    /// The module's parameter `exporters`: exporters it borrows from at the administrator's risk.
     pub exporters: Vec<String>,
 }
 
-/// How a buffer gets huge pages here, or why not.
+/// How a buffer can get huge pages here, or why it cannot.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct HugePages {
-    /// `/sys/kernel/mm/transparent_hugepage/shmem_enabled`: the value in force.
+    /// The active value of `/sys/kernel/mm/transparent_hugepage/shmem_enabled`.
     pub shmem_enabled: Option<String>,
-    /// Whether a memfd that asks for transparent huge pages got one.
+    /// Whether a memfd that requested transparent huge pages got one.
     pub transparent: bool,
-    /// Whether a memfd got one that was made of small ones, by `MADV_COLLAPSE` (Linux 6.1), which
+    /// Whether `MADV_COLLAPSE` (Linux 6.1) turned small pages of a memfd into a huge one, which
     /// needs no setting.
     pub collapsed: bool,
-    /// Huge pages of 2 MiB in the pool.
+    /// Number of 2 MiB huge pages in the pool.
     pub pool: Option<u64>,
-    /// Those of them that are free.
+    /// Number of those that are free.
     pub free: Option<u64>,
-    /// How many more may be allocated when they are asked for.
+    /// Number of additional huge pages that may be allocated on demand.
     pub overcommit: Option<u64>,
-    /// Whether a memfd of reserved huge pages was to be had.
+    /// Whether a memfd with reserved huge pages could be created.
     pub reserved: bool,
-    /// What would give huge pages, if there are none.
+    /// How to enable huge pages, if there are none.
     pub remedy: Option<String>,
 }
 
@@ -96,14 +96,14 @@ pub struct HugePages {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct IoUring {
-    /// Whether a ring could be made.
+    /// Whether a ring could be created.
     pub available: bool,
-    /// `kernel.io_uring_disabled`, where the kernel has it.
+    /// `kernel.io_uring_disabled`, if the kernel has it.
     pub disabled: Option<u32>,
-    /// Why there was no ring, and what would change that.
+    /// Why no ring could be created, and what would change that.
     pub refusal: Option<Refusal>,
-    /// The limit on locked memory in bytes; `None` if there is none. It does not bind those with
-    /// the capability `CAP_IPC_LOCK`, root say.
+    /// The limit on locked memory in bytes; `None` if unlimited. It does not apply to processes
+    /// with `CAP_IPC_LOCK`, such as those of root.
     pub memlock: Option<u64>,
 }
 
@@ -120,7 +120,7 @@ pub struct System {
     pub page_size: u64,
     /// The backends, in the order in which a load tries them.
     pub backends: Vec<BackendStatus>,
-    /// The devices that backends use.
+    /// The devices that the backends use.
     pub devices: Vec<Device>,
     /// Whose buffers the kernel module borrows; `None` without the module.
     pub lending: Option<Lending>,
@@ -141,21 +141,21 @@ pub struct FileFacts {
     pub length: u64,
     /// Type of its file system, or `"block device"`.
     pub file_system: Option<String>,
-    /// Whether it could be opened with `O_DIRECT`, and why not.
+    /// Why it could not be opened with `O_DIRECT`; `None` if it could.
     pub o_direct_open: Option<Errno>,
-    /// Whether a block could be read with `O_DIRECT`, and why not.
+    /// Why a block could not be read with `O_DIRECT`; `None` if it could.
     pub o_direct_read: Option<Errno>,
-    /// Whether both worked.
+    /// Whether both succeeded.
     pub o_direct: bool,
-    /// What file offsets have to be multiples of for direct I/O, if the file system says.
+    /// Alignment of file offsets for direct I/O in bytes, if the file system reports it.
     pub offset_align: Option<u64>,
-    /// What memory addresses have to be multiples of for direct I/O, if the file system says.
+    /// Alignment of memory addresses for direct I/O in bytes, if the file system reports it.
     pub memory_align: Option<u64>,
-    /// How much of the file is in the page cache, in bytes, if the kernel says.
+    /// Bytes of the file in the page cache, if the kernel reports them.
     pub cached: Option<u64>,
 }
 
-/// Tries what this system offers. Takes some milliseconds and changes nothing.
+/// Tests what this system offers. Blocks for some milliseconds and changes nothing.
 pub fn system() -> System {
     let uname = rustix::system::uname();
     let heaps = host::heaps();
@@ -171,7 +171,7 @@ pub fn system() -> System {
     }
 }
 
-/// Tries one backend on a buffer of a page.
+/// Tests one backend on a one-page buffer.
 pub fn backend(backend: Backend) -> BackendStatus {
     match table::try_out(backend) {
         Ok(detail) => {
@@ -183,7 +183,7 @@ pub fn backend(backend: Backend) -> BackendStatus {
     }
 }
 
-/// Tries what a regular file or block device offers.
+/// Tests what a regular file or block device offers.
 ///
 /// # Errors
 ///

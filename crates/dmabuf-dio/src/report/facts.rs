@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A report, made of what a transfer did and what it cost.
+//! Builds a report from what a transfer did and cost.
 
 use super::Report;
 use super::measure::{Cost, judge, through_cache};
@@ -8,10 +8,10 @@ use crate::direction::Direction;
 use crate::kind::Kind;
 use crate::transfer::task::Transferred;
 
-/// What a report is made of.
+/// The inputs of a report.
 pub(crate) struct Facts {
     pub(crate) operation: Direction,
-    /// `None` for memory of this process alone.
+    /// `None` for private memory.
     pub(crate) backend: Option<Backend>,
     pub(crate) buffer: Option<Kind>,
     pub(crate) bytes: u64,
@@ -27,7 +27,7 @@ impl Facts {
         let Self { operation, bytes, cost, moved, .. } = self;
         let asked = moved.direct.min(bytes);
         let (mode, evidence) = judge(operation, bytes, asked, self.unallocated, &cost);
-        // What was asked for is not what was done: file systems fall back to the page cache silently.
+        // Requested is not done: file systems silently fall back to the page cache.
         let copied = bytes - asked + moved.copied.min(asked);
         let copied = copied.max(through_cache(mode, bytes, self.unallocated, &cost));
         let seconds = cost.elapsed.as_secs_f64();
@@ -63,7 +63,7 @@ mod tests {
 
     use super::*;
 
-    /// How many of 100,000 bytes, asked for with `O_DIRECT`, are reported as copied.
+    /// How many of 100,000 bytes requested with `O_DIRECT` are reported as copied.
     fn copied(growth: i64, storage: u64, copied: u64) -> u64 {
         let zero = Duration::ZERO;
         let facts = Facts {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a transfer cost, and whether it was direct in truth.
+//! What a transfer cost, and whether it really was direct.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::direction::Direction;
 use crate::memory::Mapping;
 use crate::memory::page::page_size;
 
-/// The state before a transfer.
+/// Counters before a transfer.
 #[derive(Debug)]
 pub(crate) struct Before {
     cached: Option<u64>,
@@ -21,14 +21,14 @@ pub(crate) struct Before {
     start: Instant,
 }
 
-/// What changed since [`Before`].
+/// Counter changes since [`Before`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     pub(crate) elapsed: Duration,
     pub(crate) cpu: Duration,
-    /// Bytes that the file has more in the page cache; negative if it has less.
+    /// Growth of the file's page cache in bytes; negative if it shrank.
     pub(crate) cache_growth: Option<i64>,
-    /// Bytes that the process asked storage for, or gave it.
+    /// Bytes that the process read from or wrote to storage.
     pub(crate) storage: Option<u64>,
 }
 
@@ -37,13 +37,12 @@ impl Before {
         Self { cached: cached(file), ..Self::without_cache() }
     }
 
-    /// The same without a look at the page cache, which takes the longer the more of the file is
-    /// there.
+    /// The same, without checking the page cache: that takes longer the more of the file is cached.
     pub(crate) fn without_cache() -> Self {
         Self { cached: None, usage: Usage::now(), start: Instant::now() }
     }
 
-    /// How many bytes of the file the page cache has after what cost that, if it was looked at.
+    /// Bytes of the file in the page cache afterwards, if measured.
     pub(crate) fn cached_after(&self, cost: &Cost) -> Option<u64> {
         self.cached
             .zip(cost.cache_growth)
@@ -61,14 +60,14 @@ impl Before {
             elapsed,
             cpu: usage.cpu.saturating_sub(self.usage.cpu),
             cache_growth: self.cached.and_then(|before| Some(cached(file)? as i64 - before as i64)),
-            // Kernels that do not count say 0, too.
+            // Kernels without this accounting report 0, too.
             storage: (storage > 0 || Path::new("/proc/self/io").exists()).then_some(storage),
         }
     }
 }
 
-/// What all threads of the process have used. The bytes are those of `/proc/self/io`, in units of
-/// 512, for a tenth of the time.
+/// Usage of all threads of the process. The byte counts equal those of `/proc/self/io`, in units of
+/// 512, and take a tenth of the time to read.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
     cpu: Duration,
@@ -93,7 +92,7 @@ impl Usage {
     }
 }
 
-/// Bytes of the file in the page cache; `None` if the kernel does not say.
+/// Bytes of the file in the page cache; `None` if unknown.
 pub(crate) fn cached(file: BorrowedFd<'_>) -> Option<u64> {
     match cachestat(file, 0, 0) {
         Ok(stat) => Some(stat.cached * page_size()),
@@ -102,8 +101,8 @@ pub(crate) fn cached(file: BorrowedFd<'_>) -> Option<u64> {
     }
 }
 
-/// For kernels before 6.5. To those who may not write the file, `mincore` says that all of it is
-/// there: then nothing is known.
+/// For kernels before 6.5. Without write permission on the file, `mincore` reports every page as
+/// present, so nothing is known.
 fn cached_by_mincore(file: BorrowedFd<'_>) -> Option<u64> {
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
     rustix::fs::access(&*path, rustix::fs::Access::WRITE_OK).ok()?;
@@ -119,10 +118,10 @@ fn cached_by_mincore(file: BorrowedFd<'_>) -> Option<u64> {
     (result == 0).then(|| pages.iter().filter(|page| **page & 1 == 1).count() as u64 * page_size())
 }
 
-/// What a transfer was, judged by what it cost.
+/// Determines the mode of a transfer from its cost.
 ///
-/// `asked` is how many bytes were asked for with `O_DIRECT`, `unallocated` how many bytes of the
-/// file need no storage.
+/// `asked` is the number of bytes requested with `O_DIRECT`, `unallocated` the number of bytes of
+/// the file that need no storage.
 pub(crate) fn judge(
     direction: Direction,
     bytes: u64,
@@ -132,11 +131,11 @@ pub(crate) fn judge(
 ) -> (Mode, String) {
     let told = |value: Option<u64>| value.map_or_else(|| "?".into(), |bytes| bytes.to_string());
     let evidence = format!(
-        "{asked} of {bytes} bytes asked for with O_DIRECT; storage {} {} bytes; \
+        "{asked} of {bytes} bytes requested with O_DIRECT; storage {} {} bytes; \
          page cache of the file {}",
         match direction {
-            Direction::Load => "gave",
-            Direction::Save => "took",
+            Direction::Load => "delivered",
+            Direction::Save => "received",
         },
         told(cost.storage),
         cost.cache_growth.map_or_else(|| "unknown".into(), |grown| format!("{grown:+} bytes")),
@@ -158,8 +157,7 @@ pub(crate) fn judge(
     (mode, evidence)
 }
 
-/// How many bytes went through the page cache, as far as a transfer that was so judged tells: from
-/// there and to there the CPU copies.
+/// Bytes that went through the page cache, as far as the mode tells. The CPU copies those.
 pub(crate) fn through_cache(mode: Mode, bytes: u64, unallocated: u64, cost: &Cost) -> u64 {
     match mode {
         Mode::Buffered | Mode::PageCache => bytes,

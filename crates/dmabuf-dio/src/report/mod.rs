@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a transfer did, as it was found out afterwards.
+//! What a transfer did, as measured afterwards.
 
 pub(crate) mod facts;
 pub(crate) mod measure;
@@ -10,20 +10,20 @@ use crate::backend::{Backend, Refusal};
 use crate::direction::Direction;
 use crate::kind::Kind;
 
-/// How the bytes moved in truth.
+/// How the data was transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Mode {
     /// Storage moved at least as many bytes, and the file's page cache did not grow.
     Direct,
-    /// The file's page cache grew, or nobody asked for anything else.
+    /// The file's page cache grew, or no direct I/O was requested.
     Buffered,
-    /// Part of the bytes went through the page cache.
+    /// Part of the data went through the page cache.
     Mixed,
-    /// The bytes were in the page cache already: storage gave none.
+    /// The data was already in the page cache: no storage was read.
     PageCache,
-    /// The kernel does not tell enough to know.
+    /// The kernel's counters are not sufficient to tell.
     Unknown,
 }
 
@@ -48,53 +48,55 @@ impl fmt::Display for Mode {
 
 /// What a transfer did and what it cost.
 ///
-/// Storage, CPU time and page cache are counted for the whole process, the latter for the whole
-/// file: what other threads and processes do with them meanwhile is in the figures too.
+/// Storage and CPU time are counted for the whole process, the page cache for the whole file. The
+/// figures include concurrent activity of other threads and processes.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Report {
     /// Load or save.
     pub operation: Direction,
-    /// The backend that moved the bytes; `None` for memory of this process alone.
+    /// The backend that moved the data; `None` for private memory.
     pub backend: Option<Backend>,
-    /// What the buffer is; `None` for memory of this process alone.
+    /// The kind of the buffer; `None` for private memory.
     pub buffer: Option<Kind>,
-    /// How the bytes moved in truth.
+    /// How the data was transferred.
     pub mode: Mode,
-    /// What `mode` was concluded from.
+    /// The measurements behind `mode`.
     pub evidence: String,
     /// Bytes moved.
     pub bytes: u64,
-    /// How many of them the CPU copied: to or from the page cache, from a stage, or out of whole
-    /// blocks at either end of the range. It follows `mode`, whatever was asked for; where that is
-    /// unknown, so is what a file system copied of its own accord, and is not in it. The module may
-    /// have copied less than a block more at each end.
+    /// Bytes that the CPU copied: to or from the page cache, from a staging buffer, or out of whole
+    /// blocks at the ends of the range. It follows from `mode`, not from what was requested. If the
+    /// mode is unknown, copies made by the file system are not included. The module may have copied
+    /// up to a block more at each end.
     pub copied_bytes: u64,
-    /// Wall time in seconds, with allocating the buffer.
+    /// Elapsed time in seconds, including the allocation of the buffer.
     pub seconds: f64,
-    /// User and system time of the process in seconds, with the kernel's work for it.
+    /// User and system CPU time of the process in seconds, including the kernel's work on its
+    /// behalf.
     pub cpu_seconds: f64,
-    /// `bytes` per `seconds`, in units of 10^9.
+    /// Rate: `bytes` per `seconds`, in units of 10^9.
     pub gb_per_second: f64,
-    /// Bytes that the file's page cache grew by, negative if it shrank; `None` if unknown.
+    /// Growth of the file's page cache in bytes, negative if it shrank; `None` if unknown.
     pub page_cache_grown: Option<i64>,
-    /// Bytes that storage gave or took; `None` if the kernel does not count them.
+    /// Bytes read from or written to storage; `None` if the kernel does not count them.
     pub storage_bytes: Option<u64>,
-    /// Page size of most of the buffer's memory in bytes; `None` if the buffer does not tell.
+    /// Page size of most of the buffer's memory in bytes; `None` if unknown.
     pub page_size: Option<u64>,
-    /// How much of the buffer's memory is in huge pages, in bytes; `None` if it does not tell.
+    /// Bytes of the buffer's memory in huge pages; `None` if unknown.
     pub huge_bytes: Option<u64>,
-    /// Physically contiguous pieces of the buffer; `None` if the backend does not tell.
+    /// Number of physically contiguous segments of the buffer; `None` if the backend does not
+    /// report it.
     pub segments: Option<u32>,
-    /// Why something was done in another way than asked for or than is best.
+    /// Why the transfer differed from the request or from the best method.
     pub notes: Vec<String>,
-    /// Why the backends that would have come before this one were not available.
+    /// Why the preferred backends were not available.
     pub refusals: Vec<Refusal>,
 }
 
 impl fmt::Display for Report {
-    /// In a line: bytes, backend, mode, time, rate.
+    /// One line: bytes, backend, mode, time, rate.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bytes, mode, seconds, gb_per_second, .. } = self;
         write!(f, "{bytes} bytes ")?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is less than a block at either end of a range.
+//! The partial blocks at the ends of a range.
 
 use std::os::fd::BorrowedFd;
 
@@ -12,7 +12,7 @@ use crate::file::extent::Extent;
 use crate::memory::Mapping;
 use crate::memory::page::page_size;
 
-/// Moves it. Returns how many of its bytes were asked for with `O_DIRECT`.
+/// Transfers a partial block. Returns how many of its bytes were requested with `O_DIRECT`.
 pub(crate) fn edge(task: &Task<'_>, mapping: &Mapping, part: Extent) -> Result<u64> {
     match task.direction {
         Direction::Load => {
@@ -51,7 +51,7 @@ fn write_all(task: &Task<'_>, bytes: &[u8], offset: u64) -> Result<()> {
     write_fully(task.file.buffered()?, bytes, offset).map_err(|(at, errno)| task.failed(at, errno))
 }
 
-/// Writes all bytes, or says where that failed.
+/// Writes all bytes, or returns where that failed.
 pub(crate) fn write_fully(fd: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> Result<(), (u64, Os)> {
     let mut done = 0;
     while done < bytes.len() {
@@ -66,12 +66,12 @@ pub(crate) fn write_fully(fd: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> Resu
     Ok(())
 }
 
-/// Memory that suits `O_DIRECT` of every device with blocks of up to a page.
+/// Memory aligned for `O_DIRECT` on every device with blocks of up to a page.
 #[repr(C, align(4096))]
 struct Bounce([u8; 4096]);
 
-/// Reads less than a block by way of a whole one, past the page cache if the file is open that
-/// way. Returns how many bytes were asked for with `O_DIRECT`.
+/// Reads a partial block through a whole one, bypassing the page cache if the file is open with
+/// `O_DIRECT`. Returns how many bytes were requested with `O_DIRECT`.
 fn read_edge(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<u64> {
     let block = task.file.align.offset;
     if !task.file.is_direct() || block > 4096 || page_size() != 4096 {
@@ -84,7 +84,7 @@ fn read_edge(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<u64> {
         let at = offset + done as u64;
         let skip = (at % block) as usize;
         let wanted = (skip + bytes.len() - done).min(block as usize);
-        // A read may end anywhere: only one of nothing was at the end of the file.
+        // A short read may end anywhere: only a read of 0 bytes means the end of the file.
         let (mut have, mut ended) = (0, false);
         while have < wanted && !ended {
             let place = &mut bounce.0[have..block as usize];
@@ -92,7 +92,7 @@ fn read_edge(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<u64> {
                 Ok(0) => ended = true,
                 Ok(moved) => have += moved,
                 Err(Os::INTR) => {}
-                // The file system has O_DIRECT and does not do it, or not from there on.
+                // The file system accepts O_DIRECT on open but not on read, or not from there on.
                 Err(Os::INVAL) => {
                     read_all(task, &mut bytes[done..], at)?;
                     return Ok(done as u64);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a range lies in a buffer that is made for it.
+//! The position of a range in a buffer that is created for it.
 
 use crate::error::Error;
 use crate::memory::page::{page_size, round_up};
 
-/// How a range lies in a buffer that is made for it: at an offset that is congruent to the
-/// file's, so that direct I/O moves nothing but whole blocks.
+/// The layout of a buffer that is created for a range: the range's offset in the buffer is
+/// congruent to its offset in the file, so that direct I/O moves only whole blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Where in the buffer the range begins.
+    /// Offset of the range in the buffer.
     pub(crate) data_offset: u64,
     /// Length of the buffer.
     pub(crate) buffer: u64,
-    /// Where in the file the buffer begins.
+    /// Offset in the file of the buffer's first byte.
     pub(crate) base: u64,
 }
 

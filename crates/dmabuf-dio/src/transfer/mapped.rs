@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of the process, moved by `io_uring`.
+//! Memory of the process, transferred by `io_uring`.
 //!
-//! A second thread makes the pages ready, in order, and the requests for those that are there are
-//! in flight meanwhile. What fits into one request needs neither ring nor thread.
+//! A second thread allocates the pages in order, while requests for the allocated ones are in
+//! flight. If one request is enough, neither ring nor thread is used.
 //!
-//! The memory is not registered with the ring: with huge pages that gains nothing, and small ones
-//! would no longer be merged where they are contiguous (docs/performance.md).
+//! The memory is not registered with the ring: with huge pages that gains nothing, and contiguous
+//! small pages would no longer be merged (docs/performance.md).
 
 use std::sync::Arc;
 
@@ -25,16 +25,16 @@ use crate::memory::sizes::PageSizes;
 use crate::memory::{self, Mapping};
 use crate::threads;
 
-/// Where the memory comes from that is moved.
+/// The origin of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It was made for this, and nobody else has it.
+    /// Newly created, and not shared.
     New,
-    /// It was there.
+    /// It existed before.
     Given,
 }
 
-/// Loads the range of a task into new memory that is laid out for it.
+/// Loads the range of a task into new memory with a matching layout.
 pub(crate) fn load(
     task: &Task<'_>,
     uring: Option<IoUring>,
@@ -45,13 +45,13 @@ pub(crate) fn load(
     let mut moved = fill(task, uring, mapping, task.extent_in(layout, room), Origin::New)?;
     moved.pages = PageSizes::of(mapping);
     let end = layout.data_offset + task.length;
-    // What lies before and after the range came along with its blocks.
+    // The blocks at the ends brought along bytes outside the range.
     mapping.fill(0, layout.data_offset, 0)?;
     mapping.fill(end, layout.buffer.min(room) - end, 0)?;
     Ok(moved)
 }
 
-/// Moves an extent of mapped memory, without a ring in one request after the other.
+/// Transfers an extent of mapped memory; without a ring, one request after the other.
 pub(crate) fn fill(
     task: &Task<'_>,
     uring: Option<IoUring>,
@@ -88,11 +88,11 @@ pub(crate) fn fill(
     })
 }
 
-/// A range of a mapping, as it becomes ready.
+/// A range of a mapping whose pages are being allocated.
 struct Supplied<'a> {
-    /// Of the mapping.
+    /// Length of the mapping.
     len: u64,
-    /// Whether somebody may have taken its pages away.
+    /// Whether the pages may have been taken away.
     shrinks: bool,
     end: u64,
     supply: Option<&'a Supply>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a range is moved: by requests of one size, of which several are in flight on a
+//! Transfers a range with requests of one size, several of them in flight on a
 //! [`Ring`](crate::lend::Ring), or one after the other.
 
 pub(crate) mod edge;
@@ -20,16 +20,16 @@ use crate::errno::Errno;
 use crate::error::Error;
 use crate::file::extent::Extent;
 
-/// How far a transfer is.
+/// The progress of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    /// Up to where in the buffer everything has been moved.
+    /// Everything before this offset in the buffer has been moved.
     pub(crate) done: u64,
     /// Whether nothing is in flight.
     pub(crate) idle: bool,
 }
 
-/// Why a transfer ended early. `done` counts from the start of the extent, without a gap.
+/// Why a transfer ended early. `done` counts contiguous bytes from the start of the extent.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The kernel failed a request at this offset in the file.
@@ -42,8 +42,8 @@ pub(crate) enum Stop {
     Cancelled { done: u64 },
     /// The memory could not be prepared.
     Memory(Error),
-    /// The kernel does not wait for what is in flight any more. It may use the memory at any time,
-    /// which therefore is kept.
+    /// The kernel refuses to wait for the requests in flight. It may access the memory at any time,
+    /// so the memory is kept.
     Stuck(Errno),
 }
 
@@ -52,9 +52,9 @@ pub(crate) struct Job<'a> {
     pub(crate) file: BorrowedFd<'a>,
     pub(crate) direction: Direction,
     pub(crate) extent: Extent,
-    /// Up to where in the file the bytes have to be there: a read may go beyond the file's end.
+    /// The range is needed up to this offset in the file; a read may go beyond the end of the file.
     pub(crate) needed_end: u64,
-    /// What offsets may have to be multiples of; 1 when buffered.
+    /// Required alignment of offsets; 1 when buffered.
     pub(crate) block: u64,
     pub(crate) chunk: u64,
     pub(crate) depth: u32,
@@ -62,9 +62,10 @@ pub(crate) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Whether a read that is refused at `offset` in the file, where another ended within a block,
-    /// was at the file's end. Only reading nothing says that it was; but who takes whole blocks
-    /// only, and so does not read on from there, ends within one nowhere else.
+    /// Whether a read that was refused at `offset` in the file, where another ended within a block,
+    /// was at the end of the file. Only a read of 0 bytes proves that. But a file system that
+    /// accepts only whole blocks refuses to read on from there, and ends a read within a block
+    /// nowhere else.
     pub(crate) fn ends_within_block(&self, offset: u64) -> bool {
         self.direction == Direction::Load && offset % self.block != 0
     }

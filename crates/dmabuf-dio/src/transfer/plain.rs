@@ -7,7 +7,7 @@ use super::{Job, Stop};
 use crate::direction::Direction;
 use crate::memory::Mapping;
 
-/// Moves all bytes of the job, or says why not.
+/// Moves all bytes of the job, or returns why not.
 pub(crate) fn run(job: &Job<'_>, mapping: &Mapping) -> Result<(), Stop> {
     let extent = job.extent;
     let mut done = 0;
@@ -32,7 +32,7 @@ pub(crate) fn run(job: &Job<'_>, mapping: &Mapping) -> Result<(), Stop> {
         };
         job.watch.add(moved.min(needed));
         if moved >= needed {
-            // What is behind the range may lie beyond the end of the file.
+            // The bytes beyond the range may be past the end of the file.
             return Ok(());
         }
         if moved == 0 {

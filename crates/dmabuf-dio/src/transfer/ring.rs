@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keeps a number of requests of one size in flight.
+//! Keeps a number of equal-sized requests in flight.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -13,32 +13,32 @@ use crate::lend::{Completion, Flight, Operation, Ring, Span};
 
 /// The buffer side of a transfer.
 pub(crate) trait Buffer {
-    /// Makes sure that the requests up to `end` in the buffer can be submitted. Returns whether
-    /// they can, and does not return without if nothing is in flight.
+    /// Ensures that the requests up to `end` in the buffer can be submitted. Returns whether they
+    /// can; if nothing is in flight, blocks until they can.
     fn prepare(&mut self, ring: &Ring, end: u64, so_far: Progress) -> Result<bool>;
 
-    /// Does what can be done while requests are in flight.
+    /// Does work that can overlap with requests in flight.
     fn meanwhile(&mut self, _: &Ring, _: Progress) -> Result<()> {
         Ok(())
     }
 
-    /// Which buffer of the ring a byte is in, how far into it, and up to where in the whole that
-    /// holds.
+    /// The location of a byte: the ring's buffer, the offset in it, and the end of the range that
+    /// this applies to.
     fn place(&self, offset: u64) -> (u16, u64, u64);
 }
 
-/// Moves all bytes of the job, or says why not. No request is in flight any more on return, but
-/// for [`Stop::Stuck`].
+/// Moves all bytes of the job, or returns why not. No request is in flight on return, except with
+/// [`Stop::Stuck`].
 pub(crate) fn run(ring: &mut Ring, job: &Job<'_>, buffer: &mut dyn Buffer) -> Result<(), Stop> {
     let refused = |errno| Stop::Refused { errno, done: 0 };
-    // Of those left of another job nobody would know what they are.
+    // Their completions could not be told from those of this job.
     if ring.in_flight() > 0 {
         return Err(refused(Errno::from_raw(libc::EBUSY)));
     }
     ring.set_file(0, job.file).map_err(refused)?;
     let mut state = State::new(job);
     let mut flight = ring.flight();
-    // If the caller's progress callback panics, the buffer is still the kernel's.
+    // If the caller's progress callback panics, the kernel still owns the buffer.
     let end = catch_unwind(AssertUnwindSafe(|| state.go(&mut flight, buffer)));
     let mut late = Vec::new();
     let drained = flight.drain(|completion| late.extend(state.take(completion)));
@@ -48,19 +48,19 @@ pub(crate) fn run(ring: &mut Ring, job: &Job<'_>, buffer: &mut dyn Buffer) -> Re
     state.conclude(end)
 }
 
-/// A request: the part of the extent that is still to be moved.
+/// A request: the part of the extent that is not moved yet.
 #[derive(Clone, Copy, Debug)]
 struct Request(Extent);
 
 struct State<'j> {
     job: &'j Job<'j>,
-    /// By the user data of the submission.
+    /// Indexed by the user data of the submission.
     slots: Vec<Option<Request>>,
     free: Vec<usize>,
     again: VecDeque<Request>,
-    /// Offset in the extent of the next request.
+    /// Offset of the next request in the extent.
     next: u64,
-    /// The failure nearest to the start of the file.
+    /// The failure closest to the start of the file.
     failed: Option<(u64, Failure)>,
 }
 
@@ -72,7 +72,7 @@ enum Failure {
 
 /// Why no more requests are made.
 enum End {
-    /// All are over, or one has failed and the others are over.
+    /// All have completed, or one has failed and the others have completed.
     Over,
     Cancelled,
     Memory(Error),
@@ -101,7 +101,7 @@ impl<'j> State<'j> {
         self.slots.len() - self.free.len()
     }
 
-    /// Makes requests, and may leave some in flight.
+    /// Makes requests; some may be in flight on return.
     fn go(&mut self, ring: &mut Flight<'_>, buffer: &mut dyn Buffer) -> End {
         loop {
             if self.job.watch.is_cancelled() {
@@ -126,9 +126,9 @@ impl<'j> State<'j> {
         }
     }
 
-    /// What came of it all, when nothing is in flight any more.
+    /// The result, once nothing is in flight.
     fn conclude(&self, end: End) -> Result<(), Stop> {
-        // Less than up to a failure, if something before it was to be repeated.
+        // Not up to the failure if something before it had to be retried.
         let done = self.contiguous();
         let is_all = self.next == self.job.extent.len && self.again.is_empty();
         match (end, self.failed) {
@@ -144,7 +144,7 @@ impl<'j> State<'j> {
         }
     }
 
-    /// Queues as many requests as there may be.
+    /// Queues as many requests as the depth allows.
     fn fill(&mut self, ring: &mut Flight<'_>, buffer: &mut dyn Buffer) -> Result<(), End> {
         while let Some(&slot) = self.free.last() {
             let request = match self.again.pop_front() {
@@ -164,7 +164,7 @@ impl<'j> State<'j> {
         Ok(())
     }
 
-    /// The next chunk, if its memory is there or nothing else can be waited for.
+    /// The next chunk, if its memory is allocated or there is nothing else to wait for.
     fn following(&mut self, ring: &Ring, buffer: &mut dyn Buffer) -> Result<Option<Request>> {
         let extent = self.job.extent;
         if self.next == extent.len {
@@ -197,7 +197,7 @@ impl<'j> State<'j> {
         crate::lend::Request { operation, file: 0, user_data: slot as u64, linked: false }
     }
 
-    /// What a completion says: this request is not in flight any more.
+    /// Interprets a completion: its request is no longer in flight.
     fn take(&mut self, completion: Completion) -> Option<(Extent, Result<u64, Errno>)> {
         let slot = completion.user_data() as usize;
         let Request(extent) = self.slots.get_mut(slot)?.take()?;
@@ -244,7 +244,7 @@ impl<'j> State<'j> {
         }
     }
 
-    /// Bytes moved from the start of the extent without a gap.
+    /// Bytes moved contiguously from the start of the extent.
     fn contiguous(&self) -> u64 {
         let waiting = self.slots.iter().flatten().chain(&self.again);
         waiting
@@ -270,12 +270,12 @@ mod tests {
 
     const EIO: i32 = -libc::EIO;
 
-    /// As the kernel puts it.
+    /// Converts the kernel's result.
     fn given(result: i32) -> Result<u64, Errno> {
         u64::try_from(result).map_err(|_| Errno::from_raw(-result))
     }
 
-    /// A load of all of an extent, one request of at most 8192 bytes at a time.
+    /// A load of a whole extent, one request of at most 8192 bytes at a time.
     fn job<'a>(file: BorrowedFd<'a>, extent: Extent, watch: &'a Watch<'a>) -> Job<'a> {
         Job {
             file,
@@ -289,8 +289,8 @@ mod tests {
         }
     }
 
-    /// Lets requests of 4096 bytes for five chunks be in flight, and completes them as told: by
-    /// chunk, the results in the order of arrival.
+    /// Puts requests of 4096 bytes for five chunks in flight and completes them with `results`: for
+    /// each chunk, the results in the order of arrival.
     fn after(needed_end: u64, results: &[(u64, i32)]) -> (Option<(u64, bool)>, u64, Vec<Extent>) {
         let control = Control::default();
         let watch = Watch::start(&control, needed_end);
@@ -379,7 +379,7 @@ mod tests {
 
     const LEN: u64 = 4096;
 
-    /// Memory, and what happens while a request is in flight.
+    /// Memory, and an action while a request is in flight.
     struct Block<F>(F);
 
     impl<F: FnMut(&Ring)> Buffer for Block<F> {
@@ -398,7 +398,7 @@ mod tests {
         }
     }
 
-    /// A ring, and memory that it has; `None` where there is no `io_uring`.
+    /// A ring and its memory; `None` without `io_uring`.
     fn ring(len: u64) -> Option<(Ring, Arc<Mapping>)> {
         let uring =
             lend::create(1, false).inspect_err(|error| println!("skipped: {error}")).ok()?;
@@ -406,7 +406,7 @@ mod tests {
         Some((Ring::new(uring, Memory::process(&mapping)), mapping))
     }
 
-    /// Reads from a socket, which takes until something is written to its other end.
+    /// Reads from a socket, which blocks until something is written to its other end.
     fn read(from: &UnixStream, ring: &mut Ring, buffer: &mut dyn Buffer) -> Result<(), Stop> {
         let control = Control::default();
         let watch = Watch::start(&control, LEN);
@@ -441,7 +441,8 @@ mod tests {
         let null = std::fs::File::open("/dev/null").expect("a file");
         let mut block = Block(|ring: &Ring| {
             let number = ring.as_fd().as_raw_fd();
-            // SAFETY: the ring's descriptor becomes another file's, and is closed with the ring.
+            // SAFETY: the ring's descriptor now refers to another file, and is closed with the
+            // ring.
             let fd = unsafe { libc::dup2(null.as_raw_fd(), number) };
             assert_eq!(fd, number);
         });
@@ -470,7 +471,7 @@ mod tests {
         ring.set_file(0, null.as_fd()).expect("nothing is in flight");
     }
 
-    /// Memory in pieces of 4 KiB, each of which has to be reached by a request of its own.
+    /// Memory in pieces of 4 KiB, each of which needs its own request.
     struct Pieces;
 
     impl Buffer for Pieces {
@@ -498,7 +499,7 @@ mod tests {
         }
         assert_eq!(made, [(70_000, 1000, 3096), (73_096, 4096, 4096), (77_192, 8192, 2808)]);
 
-        // If the kernel refuses to wait, what was done by then is.
+        // If the kernel refuses to wait, only what was done by then counts.
         state.next = 3096;
         let refused = state.conclude(End::Refused(Errno::from_raw(libc::EBADF)));
         let Err(Stop::Refused { errno, done }) = refused else { panic!("{refused:?}") };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A memfd of small pages, written from a stage: memory of the process that the file is read into
-//! piece by piece.
+//! A memfd of small pages, filled from a staging buffer: memory of the process that the file is
+//! read into piece by piece.
 //!
-//! To have the disk write into small pages each of them has to be zeroed, mapped and pinned, and
-//! that takes more of the CPU than copying into them, which the kernel does without zeroing them
-//! first (docs/performance.md).
+//! For the disk to write into small pages directly, each has to be zeroed, mapped and pinned. That
+//! costs more CPU time than copying into them, which the kernel does without zeroing them first
+//! (docs/performance.md).
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::memory::huge;
 use crate::memory::page::{HUGE_PAGE, page_size, round_up};
 use crate::memory::sizes::PageSizes;
 
-/// Chunks that the stage has room for beyond those in flight, so that the next request need not
-/// wait for a copy.
+/// Chunks in the staging buffer beyond those in flight, so that the next request need not wait for
+/// a copy.
 const SPARE: u64 = 2;
-/// Larger than this the stage is only if three chunks are.
+/// Maximum size of the staging buffer, unless three chunks are larger.
 const MOST: u64 = 64 << 20;
-/// Copied at a time.
+/// Bytes copied at a time.
 const STEP: u64 = 4 << 20;
 
-/// Loads the range of a task into a new memfd that is laid out for it.
+/// Loads the range of a task into a new memfd with a matching layout.
 pub(crate) fn load(
     task: &Task<'_>,
     uring: Option<IoUring>,
@@ -60,20 +60,19 @@ pub(crate) fn load(
         task.in_parts(extent, &mut core, &mut edge)?
     };
     moved.copied = moved.direct;
-    // The kernel may have chosen huge ones all the same.
+    // The kernel may have chosen huge pages anyway.
     let huge = if len >= HUGE_PAGE && huge::memfds_are_huge() { buf.page_sizes() } else { None };
     moved.pages = huge.or(Some(PageSizes { page_size: page_size(), huge_bytes: 0 }));
     if len >= HUGE_PAGE {
         moved.notes.push(format!(
-            "the CPU copied the bytes: that takes less than to make pages of {} KiB ready for the \
-             disk",
+            "the CPU copied the data: that costs less than preparing pages of {} KiB for the disk",
             page_size() / 1024
         ));
     }
     Ok(moved)
 }
 
-/// Memory for the stage of a file of `len` bytes that goes into a buffer of `buffer` bytes.
+/// Allocates the staging buffer for a file of `len` bytes and a buffer of `buffer` bytes.
 fn stage(task: &Task<'_>, len: u64, buffer: u64) -> Result<Arc<Mapping>> {
     let chunks = (u64::from(task.depth()) + SPARE).min((MOST / task.chunk()).max(1 + SPARE));
     let window = round_up(len, page_size()).unwrap_or(len).min(task.chunk() * chunks);
@@ -83,20 +82,21 @@ fn stage(task: &Task<'_>, len: u64, buffer: u64) -> Result<Arc<Mapping>> {
     Ok(Arc::new(stage))
 }
 
-/// A window that moves over the buffer: memory for what is being read and not copied yet.
+/// The staging buffer: a window that moves over the buffer, with the data being read and not yet
+/// copied.
 struct Stage<'a> {
     memory: Arc<Mapping>,
     buf: &'a DmaBuf,
-    /// Of what is read.
+    /// Length of the data to read.
     len: u64,
-    /// Of what is wanted in the buffer.
+    /// Length of the data wanted in the buffer.
     end: u64,
-    /// Up to where the buffer has it.
+    /// Bytes copied to the buffer so far.
     copied: u64,
 }
 
 impl Stage<'_> {
-    /// Copies all up to `until`, which has been read.
+    /// Copies everything up to `until`, which has been read.
     fn copy(&mut self, until: u64) -> Result<()> {
         let until = until.min(self.end);
         while self.copied < until {
@@ -106,7 +106,7 @@ impl Stage<'_> {
                 Ok(0) => return Err(Error::Buffer { call: "write", errno: Os::IO.into() }),
                 Ok(copied) => self.copied += copied,
                 Err(Os::INTR) => {}
-                // There is nothing else that a memfd could lack.
+                // A memfd can lack nothing else.
                 Err(Os::NOMEM | Os::NOSPC) => {
                     return Err(Error::NoMemory { wanted: self.buf.len(), available: None });
                 }
@@ -116,7 +116,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Copies what is left of a job of which everything has been read.
+    /// Copies the rest of a job that has been read completely.
     fn finish(&mut self, job: &Job<'_>) -> Result<(), Stop> {
         while self.copied < self.end {
             if job.watch.is_cancelled() {
@@ -127,7 +127,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Where in the memory a byte of the buffer is, and up to where in the buffer that holds.
+    /// Position of a buffer byte in the staging memory, and the end of the contiguous range there.
     fn find(&self, offset: u64) -> (u64, u64) {
         let window = self.memory.len();
         let at = offset % window;
@@ -142,7 +142,7 @@ impl ring::Buffer for Stage<'_> {
             return Ok(false);
         }
         if in_the_way > self.copied {
-            // The disk is to be busy meanwhile. What is not submitted now is so later.
+            // This keeps the disk busy. Requests that are not submitted now are submitted later.
             ring.submit_some();
             self.copy(in_the_way)?;
         }
@@ -172,11 +172,11 @@ mod tests {
     use crate::file::{File, Spec};
     use crate::options::Options;
 
-    /// Bytes of the window, and of the buffer behind it.
+    /// Bytes of the window, and of the buffer beyond it.
     const WINDOW: u64 = 8 << 10;
     const LEN: u64 = 20 << 10;
 
-    /// A stage whose memory is full of `byte`, and a ring with nothing in it.
+    /// A staging buffer filled with `byte`, and an empty ring.
     fn stage(buf: &DmaBuf, byte: u8) -> Option<(Stage<'_>, Ring)> {
         let uring =
             lend::create(1, false).inspect_err(|error| println!("skipped: {error}")).ok()?;
@@ -192,7 +192,7 @@ mod tests {
         stage.memory.fill(0, WINDOW, byte).expect("filled");
     }
 
-    /// How many bytes of the buffer, from its start, are `byte`.
+    /// How many bytes at the start of the buffer are `byte`.
     fn arrived(buf: &DmaBuf, byte: u8) -> usize {
         buf.map()
             .expect("map")

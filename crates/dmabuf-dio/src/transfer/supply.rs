@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The second thread of a load: it makes the pages ready that the first one reads into.
+//! The second thread of a load: it allocates the pages that the first thread reads into.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use rustix::io::Errno as Os;
 use crate::memory;
 use crate::memory::Mapping;
 
-/// Allocates, zeroes and maps every page, and says how far it is.
+/// Allocates, zeroes and maps every page, and tracks how far it is.
 #[derive(Debug, Default)]
 pub(crate) struct Supply {
     state: Mutex<State>,
@@ -23,7 +23,7 @@ struct State {
     error: Option<Os>,
 }
 
-/// Ends the thread when the transfer is over, however it ends.
+/// Stops the thread when the transfer ends, however it ends.
 pub(crate) struct StopOnDrop<'a>(pub(crate) &'a Supply);
 
 impl Drop for StopOnDrop<'_> {
@@ -33,7 +33,7 @@ impl Drop for StopOnDrop<'_> {
 }
 
 impl Supply {
-    /// Makes a range of the mapping ready, `step` bytes at a time.
+    /// Allocates a range of the mapping, `step` bytes at a time.
     pub(crate) fn run(&self, mapping: &Mapping, start: u64, end: u64, step: u64) {
         let mut at = start;
         while at < end && !self.stop.load(Ordering::Relaxed) {
@@ -56,7 +56,7 @@ impl Supply {
         }
     }
 
-    /// Whether everything before `end` is there; with `wait`, waits for it.
+    /// Whether all pages before `end` are allocated. With `wait`, blocks until they are.
     pub(crate) fn reaches(&self, end: u64, wait: bool) -> rustix::io::Result<bool> {
         let mut state = self.state();
         loop {

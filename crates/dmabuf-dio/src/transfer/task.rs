@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A transfer between a file and a buffer, as every backend gets it.
+//! A transfer between a file and a buffer, as passed to a backend.
 
 use super::layout::Layout;
 use super::{Job, Stop};
@@ -15,9 +15,9 @@ use crate::memory::page::page_size;
 use crate::memory::sizes::PageSizes;
 use crate::options::Options;
 
-/// Noted when `O_DIRECT` could be had but not used.
+/// The note if the file could be opened with `O_DIRECT` but not used with it.
 pub(crate) const REFUSED_DIRECT: &str = "buffered: the file was opened with O_DIRECT, but the file system \
-                              refuses to move it that way (EINVAL)";
+                              refuses direct I/O on it (EINVAL)";
 
 /// A transfer.
 #[derive(Clone, Copy)]
@@ -31,12 +31,12 @@ pub(crate) struct Task<'a> {
     pub(crate) watch: &'a Watch<'a>,
 }
 
-/// What a backend knows about the transfer it made.
+/// What a backend knows about its transfer.
 #[derive(Debug, Default)]
 pub(crate) struct Transferred {
-    /// How many bytes were asked for with `O_DIRECT`.
+    /// Bytes requested with `O_DIRECT`.
     pub(crate) direct: u64,
-    /// How many of those the CPU copied all the same: from a stage, or out of whole blocks.
+    /// How many of those the CPU copied: from a staging buffer, or out of whole blocks.
     pub(crate) copied: u64,
     pub(crate) segments: Option<u32>,
     pub(crate) pages: Option<PageSizes>,
@@ -44,14 +44,14 @@ pub(crate) struct Transferred {
 }
 
 impl Transferred {
-    /// Adds less than a block, of which so many bytes were asked for with `O_DIRECT`.
+    /// Adds a partial block, of which `direct` bytes were requested with `O_DIRECT`.
     fn add_edge(&mut self, direct: u64) {
         self.direct += direct;
         self.copied += direct;
     }
 }
 
-/// A buffer that was made for the content.
+/// A newly created buffer with its content.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     pub(crate) buf: DmaBuf,
@@ -63,15 +63,15 @@ impl Task<'_> {
         Layout::new(self.offset, self.length, self.file.align.offset)
     }
 
-    /// What is read into `room` bytes that are laid out for it: whole blocks, if the file is direct and
-    /// they fit.
+    /// The extent to read into `room` bytes with this layout: whole blocks if the file is direct
+    /// and they fit.
     pub(crate) fn extent_in(&self, layout: Layout, room: u64) -> Extent {
         let end = layout.data_offset + self.length;
         let whole = self.file.is_direct() && layout.buffer <= room;
         Extent { file: layout.base, buf: 0, len: if whole { layout.buffer } else { end } }
     }
 
-    /// Whether the range fits into a request. It is over then before anyone could look at it.
+    /// Whether the range fits into one request, which is over before progress could be reported.
     pub(crate) fn is_one_request(&self) -> bool {
         self.length <= DEFAULT_CHUNK
     }
@@ -79,7 +79,7 @@ impl Task<'_> {
     /// Bytes per request.
     pub(crate) fn chunk(&self) -> u64 {
         self.options.block_size.unwrap_or_else(|| {
-            // One request is not worth asking the disk for.
+            // For one request it is not worth querying the disk.
             if self.is_one_request() { DEFAULT_CHUNK } else { self.file.queue().chunk }
         })
     }
@@ -92,7 +92,7 @@ impl Task<'_> {
         })
     }
 
-    /// Whether moving `len` bytes takes a ring, and the file goes with one: see
+    /// Whether moving `len` bytes needs a ring and the file supports one: see
     /// [`check_ring`](crate::backend::refuse::check_ring).
     pub(crate) fn needs_ring(&self, len: u64) -> bool {
         len > self.chunk() && !self.file.is_fuse()
@@ -111,7 +111,7 @@ impl Task<'_> {
         }
     }
 
-    /// Nothing could be read at `at`. The file may end long before that, if it was truncated.
+    /// The error if nothing could be read at `at`. A truncated file may end well before that.
     pub(crate) fn short(&self, at: u64) -> Error {
         let end = self.file.end().map_or(at, |end| end.min(at));
         Error::ShortFile {
@@ -123,7 +123,7 @@ impl Task<'_> {
         }
     }
 
-    /// The kernel failed the transfer at `offset` in the file.
+    /// The error if the kernel failed the transfer at `offset` in the file.
     pub(crate) fn failed(&self, offset: u64, errno: impl Into<Errno>) -> Error {
         Error::Transfer {
             path: self.file.path.clone(),
@@ -155,7 +155,7 @@ impl Task<'_> {
                 errno,
             },
             Stop::Short { end } if self.direction == Direction::Load => self.short(end),
-            // A write that writes nothing: the kernel says ENOSPC where it has a reason.
+            // A write returned 0: the kernel would report ENOSPC if it had a reason.
             Stop::Short { end } => self.failed(end, rustix::io::Errno::IO),
             Stop::Cancelled { done: moved } => self.cancelled(done(moved)),
             Stop::Memory(error) => error,
@@ -166,8 +166,8 @@ impl Task<'_> {
         }
     }
 
-    /// How an extent of an existing buffer is cut for this file, and why it goes buffered if it
-    /// does.
+    /// How an extent of an existing buffer is split for this file, and why it is transferred
+    /// through the page cache, if it is.
     pub(crate) fn split(&self, extent: Extent, notes: &mut Vec<String>) -> (Split, bool) {
         if !self.file.is_direct() {
             return (Split::whole(extent), false);
@@ -178,14 +178,14 @@ impl Task<'_> {
         }
         notes.push(format!(
             "buffered: O_DIRECT needs buffer offsets that are multiples of {} where file \
-             offsets are multiples of {}, and {} in the file meets {} in the buffer",
+             offsets are multiples of {}, and file offset {} maps to buffer offset {}",
             align.memory, align.offset, extent.file, extent.buf
         ));
         (Split::whole(extent), false)
     }
 
-    /// Moves `extent` in up to three parts: whole blocks by `core`, and what is less than a block
-    /// by `edge`, which returns how many of its bytes it asked for with `O_DIRECT`.
+    /// Moves `extent` in up to three parts: whole blocks with `core`, partial blocks with `edge`,
+    /// which returns how many of its bytes it requested with `O_DIRECT`.
     pub(crate) fn in_parts(
         &self,
         extent: Extent,

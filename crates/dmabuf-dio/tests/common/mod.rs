@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the tests share.
+//! Shared helpers of the tests.
 //!
-//! `DMABUF_DIO_TEST_DIR` says where test files go; it has to be on a file system with `O_DIRECT`.
-//! `DMABUF_DIO_REQUIRE` lists backends, `slot,module` say, that must be available: without it,
-//! those that are not are skipped, with the reason printed.
+//! `DMABUF_DIO_TEST_DIR` is the folder for test files; it has to be on a file system with
+//! `O_DIRECT`. `DMABUF_DIO_REQUIRE` lists backends that must be available, such as `slot,module`.
+//! Other unavailable backends are skipped, with the reason printed.
 
 #![allow(dead_code)]
 
@@ -22,7 +22,7 @@ pub(crate) fn folder() -> TempDir {
     tempfile::Builder::new().prefix("dio-").tempdir_in(parent).expect("a folder for the test")
 }
 
-/// Content in which no two pages are alike.
+/// Content in which no two pages are equal.
 pub(crate) fn content(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let block: Vec<u8> = (0..65_537)
@@ -44,7 +44,7 @@ pub(crate) fn content(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Writes a file and sees to it that it is on storage and not in the page cache.
+/// Writes a file and ensures that it is on storage and not in the page cache.
 pub(crate) fn write_cold(path: &Path, bytes: &[u8]) {
     let mut file = File::create(path).expect("create a test file");
     file.write_all(bytes).expect("write a test file");
@@ -65,7 +65,7 @@ fn is_required(backend: Backend) -> bool {
         .is_ok_and(|list| list.split(',').any(|name| name.trim() == backend.name()))
 }
 
-/// Whether a backend is available; if not, prints why, or fails if it is required.
+/// Whether a backend is available. If not, prints why, or fails if it is required.
 pub(crate) fn available(backend: Backend) -> bool {
     let status = probe::backend(backend);
     if status.available {
@@ -82,7 +82,7 @@ pub(crate) fn backends() -> Vec<Backend> {
     Backend::ALL.into_iter().filter(|backend| available(*backend)).collect()
 }
 
-/// A buffer of each kind that there is here, with the backends that can use it.
+/// A buffer of each kind available here, with the backends that can use it.
 pub(crate) fn buffers(len: u64) -> Vec<(DmaBuf, Vec<Backend>)> {
     let mut all = vec![DmaBuf::memfd(len).expect("a memfd")];
     match DmaBuf::alloc(len) {
@@ -117,7 +117,7 @@ pub(crate) fn bytes(buf: &DmaBuf) -> Vec<u8> {
     buf.map().expect("map").to_vec().expect("all of it")
 }
 
-/// Fails at the first byte in which two slices differ, without printing megabytes.
+/// Fails at the first differing byte of two slices, without printing megabytes.
 #[track_caller]
 pub(crate) fn assert_same(what: &str, ours: &[u8], expected: &[u8]) {
     assert_eq!(ours.len(), expected.len(), "{what}: length");

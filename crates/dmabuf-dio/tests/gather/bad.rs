@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls that are refused as a whole: nothing has been read then.
+//! Calls that are refused as a whole: nothing has been read.
 
 use std::os::fd::AsRawFd as _;
 
@@ -9,7 +9,7 @@ use dmabuf_dio::{Backend, DmaBuf, Error};
 use crate::common::{buffers, bytes, file_of, fill, folder};
 use crate::model::{each, piece};
 
-/// Makes a call that has to fail, and sees to it that nothing happens.
+/// Makes a call that has to fail, and checks that nothing was read.
 #[track_caller]
 fn refused(pieces: &[Piece], check: impl Fn(&Error) -> bool) {
     let folder = folder();
@@ -31,7 +31,7 @@ fn pieces_that_overlap() {
     let overlap = |first, second| move |error: &Error| matches!(error, Error::PiecesOverlap { first: a, second: b } if (*a, *b) == (first, second));
     refused(&[piece(0, 0, 4096), piece(4096, 4095, 4096)], overlap(0, 1));
     refused(&[piece(0, 8192, 1), piece(0, 0, 8193), piece(0, 16_384, 9)], overlap(0, 1));
-    // The same place is not enough to be the same.
+    // The same place alone does not make pieces identical.
     refused(&[piece(0, 0, 4096), piece(4096, 0, 4096)], overlap(0, 1));
     refused(&[piece(0, 0, 4096), piece(0, 4096, 1), piece(0, 0, 2048)], overlap(0, 2));
     let many: Vec<_> = (0..500).map(|at| piece(at * 8, (at * 7919) % 500 * 16, 16)).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A disk of which some sectors fail: the device mapper over `DMABUF_DIO_RAW_DISK`, whose content
-//! is of no use to anybody. Without it, or without `dmsetup`, these tests are skipped.
+//! A disk on which some sectors fail: the device mapper over `DMABUF_DIO_RAW_DISK`, whose content
+//! is disposable. Without it, or without `dmsetup`, these tests are skipped.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// A disk of [`LEN`] bytes of known content.
+    /// A disk of [`LEN`] bytes with known content.
     fn get() -> Option<Self> {
         static LOCK: Mutex<()> = Mutex::new(());
         let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +39,7 @@ impl Disk {
         Some(disk)
     }
 
-    /// Lets these ranges fail, and no other. They are in order.
+    /// Makes exactly these ranges fail. They are in order.
     fn fail(&self, ranges: &[(u64, u64)]) {
         self.table("reload", ranges);
         assert!(run("dmsetup --noudevsync --nolockfs resume dio-gather"));
@@ -78,8 +78,8 @@ fn run(command: &str) -> bool {
     Command::new("sh").args(["-c", command]).status().expect("a shell").success()
 }
 
-/// Reads pieces of a disk with bad ranges by every backend: those that touch one fail with `EIO`,
-/// and no other. The disk is changed once for all of them, which takes longer than the reads.
+/// Reads pieces of a disk with bad ranges with every backend: exactly those that touch one fail
+/// with `EIO`. The disk is changed once for all backends, which takes longer than the reads.
 fn only_those(pieces: &[Piece], bad: &[(u64, u64)], align: u64) {
     let Some(disk) = Disk::get() else { return };
     let content = content(LEN as usize, 4);
@@ -88,7 +88,7 @@ fn only_those(pieces: &[Piece], bad: &[(u64, u64)], align: u64) {
     each(8 << 20, |buf, backend| {
         let gatherer = Gatherer::new(PATH).backend(backend).spare(spare.clone());
         let gathering = gatherer.open(buf).expect("open");
-        // The node is on a tmpfs, and the disk is not.
+        // The node is on a tmpfs, the disk is not.
         let direct = gathering.alignment() != (1, 1);
         assert_eq!(direct, backend != Backend::Buffered, "{backend}");
         // Otherwise whole pages go through the page cache.
@@ -108,7 +108,7 @@ fn only_those(pieces: &[Piece], bad: &[(u64, u64)], align: u64) {
     }
 }
 
-/// Which pieces fail, and that the others are what the disk holds.
+/// Checks which pieces fail, and that the others have the disk's content.
 fn fails_there(
     gathering: &mut Gathering,
     buf: &DmaBuf,
@@ -161,7 +161,7 @@ fn a_long_one_fails_as_a_whole() {
 
 #[test]
 fn blocks_that_are_shared() {
-    // Rows of 100 bytes, in blocks that several have; and one that is long and covers them.
+    // Rows of 100 bytes that share blocks, and a long one that covers them.
     let rows: Vec<_> = (0..200).map(|at| piece(at * 100 + 3, at * 128, 100)).collect();
     let long = piece(1, 1 << 20, (1 << 19) + 5);
     let pieces: Vec<_> = rows.into_iter().chain([long]).collect();

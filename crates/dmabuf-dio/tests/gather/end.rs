@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pieces at the end of a file, and behind it.
+//! Pieces at the end of a file, and beyond it.
 
 use std::fs::File;
 
@@ -85,7 +85,7 @@ fn a_file_that_shrinks_meanwhile() {
                 Err(error) => panic!("{backend}: {error}"),
             }
         }
-        // And grows again: the same gathering goes on.
+        // The file grows again: the same gathering continues.
         std::fs::write(&path, &content).expect("write");
         let gathered = gathering.read(&pieces[..1]).expect("read");
         assert!(gathered.is_whole());

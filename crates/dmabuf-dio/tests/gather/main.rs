@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gathering pieces of a file, by every backend there is: each byte of the buffer is compared with
-//! what has to be there.
+//! Gathering pieces of a file, with every available backend: each byte of the buffer is compared
+//! with the expected one.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -83,24 +83,24 @@ fn neighbours_share_a_request() {
     let (path, content) = file_of(&folder, 2 << 20);
     each(2 << 20, |buf, backend| {
         let mut gathering = Gatherer::new(&path).backend(backend).open(buf).expect("open");
-        // In the file and in the buffer: 256 KiB at a time.
+        // Contiguous in the file and in the buffer: 256 KiB at a time.
         let all: Vec<_> = (0..512).map(|at| piece(at * 4096, at * 4096, 4096)).collect();
         let report = check(&mut gathering, buf, &content, &all, 0..0);
         assert_eq!((report.requests, report.shared), (8, 504));
-        // As well if they come in another order.
+        // Also if they come in another order.
         let mut backwards = all.clone();
         backwards.reverse();
         let report = check(&mut gathering, buf, &content, &backwards, 0..0);
         assert_eq!((report.requests, report.shared), (8, 504));
-        // Only in the buffer.
+        // Contiguous only in the buffer.
         let apart: Vec<_> = (0..64).map(|at| piece(at * 8192, at * 4096, 4096)).collect();
         let report = check(&mut gathering, buf, &content, &apart, 0..0);
         assert_eq!((report.requests, report.shared), (64, 0));
-        // Only in the file.
+        // Contiguous only in the file.
         let apart: Vec<_> = (0..64).map(|at| piece(at * 4096, at * 8192, 4096)).collect();
         let report = check(&mut gathering, buf, &content, &apart, 0..0);
         assert_eq!((report.requests, report.shared), (64, 0));
-        // What is longer than a request has several.
+        // A piece longer than a request needs several.
         let report = check(&mut gathering, buf, &content, &[piece(0, 4096, 1 << 20)], 0..0);
         assert_eq!((report.requests, report.shared), (4, 0));
     });
@@ -133,7 +133,7 @@ fn spare_bytes_are_for_what_is_not_aligned() {
         let gatherer = Gatherer::new(&path).backend(backend);
         let mut gathering = gatherer.open(buf).expect("open");
         let (block, memory) = gathering.alignment();
-        // Unaligned in the file's offset, in the length, and in the buffer's offset.
+        // Unaligned file offset, length and buffer offset.
         let pieces = [piece(100, 0, 4096), piece(12_288, 8192, 100), piece(65_536, 20_001, 4096)];
         let room = gathering.room(&pieces).expect("fit");
         assert_eq!(room, gatherer.room(&pieces).expect("fit"));
@@ -148,7 +148,7 @@ fn spare_bytes_are_for_what_is_not_aligned() {
         gathering.set_spare(65_536..65_536 + room).expect("spare");
         let report = check(&mut gathering, buf, &content, &pieces, 65_536..65_536 + room);
         assert_eq!((report.failed, report.aside, report.requests), (0, 3, 3));
-        // A block less, and a start that is of no use.
+        // One block too few, and an unaligned start.
         gathering.set_spare(65_537..65_536 + room).expect("spare");
         let report = check(&mut gathering, buf, &content, &pieces, 65_537..65_536 + room);
         assert_eq!(report.failed, 1);
@@ -247,7 +247,7 @@ fn a_buffer_of_many_slots() {
     let (path, content) = file_of(&folder, 4 << 20);
     each(24 << 20, |buf, backend| {
         let mut gathering = Gatherer::new(&path).backend(backend).open(buf).expect("open");
-        // Across every border of 256 KiB there could be.
+        // Across every possible border of 256 KiB.
         let pieces: Vec<_> =
             (1..96).map(|at| piece(at % 300 * 8192, (at << 18) - 4096, 8192)).collect();
         check(&mut gathering, buf, &content, &pieces, 0..0);

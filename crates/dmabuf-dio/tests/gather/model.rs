@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What has to be in a buffer after a call.
+//! The expected content of a buffer after a call.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use dmabuf_dio::{Backend, DmaBuf, Kind};
 
 use crate::common::{assert_same, buffers, bytes, fill};
 
-/// What the buffer is full of before.
+/// The initial content of the buffer.
 const BEFORE: u8 = 0xa5;
 
 pub(crate) fn piece(file_offset: u64, buf_offset: u64, len: u64) -> Piece {
@@ -19,7 +19,7 @@ pub(crate) fn gathers(kind: Kind, backend: Backend) -> bool {
     Backend::for_gathering(kind).contains(&backend)
 }
 
-/// Runs a test for every kind of buffer and every backend there is.
+/// Runs a test for every kind of buffer and every available backend.
 pub(crate) fn each(len: u64, mut test: impl FnMut(&DmaBuf, Backend)) {
     for (buf, backends) in buffers(len) {
         for backend in backends.into_iter().filter(|one| gathers(buf.kind(), *one)) {
@@ -28,7 +28,7 @@ pub(crate) fn each(len: u64, mut test: impl FnMut(&DmaBuf, Backend)) {
     }
 }
 
-/// Reads the pieces of a file with this content and looks at every byte of the buffer.
+/// Reads the pieces of a file with this content and checks every byte of the buffer.
 #[track_caller]
 pub(crate) fn check(
     gathering: &mut Gathering,
@@ -87,11 +87,11 @@ pub(crate) fn check(
             wanted[start as usize..(start + len) as usize].copy_from_slice(&content[range]);
         }
         if !aside && len > 0 {
-            // What is behind the file's end may be what is left of its last block.
+            // Beyond the end of the file, the rest of its last block may appear.
             undefined.push(start + len..start + one.len);
         }
     }
-    // Blocks around pieces; what is spare beyond them stays.
+    // Blocks around pieces; other spare bytes do not change.
     let used = spare.start.next_multiple_of(block.max(memory)) + room;
     undefined.push(spare.start..used.min(spare.end));
     let mut found = found;
@@ -104,7 +104,7 @@ pub(crate) fn check(
     gathered.report()
 }
 
-/// Numbers that are the same every time.
+/// Reproducible random numbers.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -139,7 +139,7 @@ impl Random {
             at = (at + self.below(3) * self.below(5000)).next_multiple_of(unit);
             let mut offset = self.below(file + 20_000) / unit * unit;
             match (self.below(4), pieces.last()) {
-                // Where the one before ends, or at its beginning, or the same once more.
+                // At the end of the previous one, at its start, or identical to it.
                 (0, Some(last)) => offset = last.file_offset + last.len,
                 (1, Some(last)) => offset = last.file_offset,
                 (2, Some(last)) if self.below(3) == 0 => {

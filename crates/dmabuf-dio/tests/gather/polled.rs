@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Polling for completions, where the disk has queues for that and where it has none.
+//! Polling for completions, on disks with and without poll queues.
 
 use dmabuf_dio::Backend;
 use dmabuf_dio::gather::Gatherer;
@@ -7,7 +7,7 @@ use dmabuf_dio::gather::Gatherer;
 use crate::common::{file_of, folder};
 use crate::model::{Random, check, each, piece};
 
-/// Whether the disk of the test files polls; `None` if that is not known.
+/// Whether the disk of the test files supports polling; `None` if unknown.
 fn polls() -> Option<bool> {
     let device = std::env::var("DMABUF_DIO_DEVICE").ok()?;
     let queues = std::fs::read_to_string("/sys/module/nvme/parameters/poll_queues").ok();

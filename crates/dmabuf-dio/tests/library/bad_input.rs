@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bad input gets the error that says so, from every backend, and loses nothing.
+//! Bad input gets the matching error from every backend, and no data is lost.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::common::{backends, buffers, bytes, file_of, fill, folder};
 use dmabuf_dio::{CancelToken, Direction, DmaBuf, Error, Loader, Saver};
 
-/// Loads by every backend and hands each error over.
+/// Loads with every backend and passes each error to `check`.
 fn every_error(
     path: &Path,
     set: impl Fn(Loader<'static>) -> Loader<'static>,
@@ -313,7 +313,7 @@ fn more_than_there_is_memory() {
     let folder = folder();
     let path = folder.path().join("sparse");
     let file = File::create(&path).expect("create");
-    // As large as the file system takes, and larger than memory.
+    // The file system's maximum, which exceeds memory.
     let Some(size) =
         [1 << 43, 1 << 42, 1 << 41, 1 << 38].into_iter().find(|size| file.set_len(*size).is_ok())
     else {
@@ -420,7 +420,7 @@ fn a_full_disk_leaves_the_target_as_it_was() {
     };
     let target = folder.path().join("target");
     std::fs::write(&target, "before").expect("write");
-    // The buffer has holes, the file would not: no tmpfs has so much room.
+    // The buffer has holes, the file would not: no tmpfs has that much room.
     let buf = DmaBuf::memfd(1 << 44).expect("a memfd");
     let error = Saver::new(&target).save(&buf, ..).expect_err("full");
     assert!(matches!(error, Error::Target { .. } | Error::Transfer { .. }), "{error}");

@@ -61,7 +61,7 @@ fn cancelled_on_the_way() {
                 assert!(done <= length, "{backend}: {done} of {length}");
             }
             Err(error) => panic!("{backend}: {error}"),
-            // One call for all is looked at every 100 ms, and may be done by then.
+            // A single call is checked every 100 ms, and may be done before.
             Ok(_) => assert!(matches!(backend, Backend::Module | Backend::Heap), "{backend}"),
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Block devices. `DMABUF_DIO_RAW_DISK` names one whose content is of no use to anybody; without
-//! it these tests are skipped.
+//! Block devices. `DMABUF_DIO_RAW_DISK` names one whose content is disposable; without it these
+//! tests are skipped.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a save has said to be done is on the disk.
+//! Data that a save reported as durable is on the disk.
 
 use std::os::fd::AsFd as _;
 
@@ -69,7 +69,7 @@ fn a_name_that_is_not_durable_is_an_error() {
         let error = Saver::new(&path).save(&buf, ..LEN).expect_err("not durable");
         let Error::Target { step, errno, .. } = &error else { panic!("{error}") };
         assert_eq!((*step, errno.raw()), ("make its name durable", libc::EREMOTEIO));
-        // The file is complete, and has taken the other's place.
+        // The file is complete, and has replaced the old one.
         assert_same("saved", &std::fs::read(&path).expect("read"), &[7; LEN as usize]);
     });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What errors say, and what they say is to be done.
+//! The texts and hints of errors.
 
 use dmabuf_dio::{Backend, Direction, DmaBuf, Errno, Error, Kind, Loader};
 
@@ -41,7 +41,7 @@ fn each_number_has_its_hint() {
                 (libc::EMFILE, "ulimit -n"),
                 (libc::ENFILE, "ulimit -n"),
                 (libc::EROFS, "writable"),
-                (libc::ETXTBSY, "a program that runs"),
+                (libc::ETXTBSY, "a running program"),
                 (libc::EILSEQ, "the file system it is on"),
             ],
         ),
@@ -58,7 +58,7 @@ fn each_number_has_its_hint() {
                 (libc::EPERM, "permissions"),
                 (libc::EROFS, "writable"),
                 (libc::EBUSY, "lsof"),
-                (libc::EILSEQ, "what the kernel says"),
+                (libc::EILSEQ, "dmesg"),
             ],
         ),
         (
@@ -66,8 +66,8 @@ fn each_number_has_its_hint() {
             &[
                 (libc::ENOSPC, "free space"),
                 (libc::EACCES, "permissions"),
-                (libc::ENOENT, "the folder has to be there"),
-                (libc::ENOTDIR, "the folder has to be there"),
+                (libc::ENOENT, "the folder must exist"),
+                (libc::ENOTDIR, "the folder must exist"),
                 (libc::EISDIR, "name a file"),
             ],
         ),
@@ -117,7 +117,7 @@ fn what_failed_is_said_in_one_line() {
         ),
         (
             Error::ShortFile { path: path(), offset: 3, length: 10, end: 7, done: 4 },
-            "file: the file has 7 bytes, the range 3..13 goes beyond them (4 bytes read)",
+            "file: the range 3..13 exceeds the file of 7 bytes (4 bytes read)",
         ),
         (
             Error::Cancelled { path: path(), direction: Direction::Save, done: 1, length: 2 },
@@ -128,7 +128,7 @@ fn what_failed_is_said_in_one_line() {
             "backend heap is not available",
         ),
         (unavailable(None), "no backend is available ()"),
-        (unavailable(Some(Kind::DmaBuf)), "no dma-buf can be had here ()"),
+        (unavailable(Some(Kind::DmaBuf)), "no dma-buf can be created here ()"),
     ];
     for (error, text) in texts {
         assert_eq!(error.to_string(), text);
@@ -153,15 +153,18 @@ fn what_is_to_be_done_depends_on_what_failed() {
         ),
         (
             Error::ShortFile { path: "f".into(), offset: 8, length: 1, end: 7, done: 0 },
-            "begin before byte 7,",
+            "start before byte 7,",
         ),
         (Error::RangeOverflow { offset: 1, length: 2 }, "smaller offset or length"),
-        (Error::RangeBeyondBuffer { offset: 6, length: 9, buffer: 8 }, "at 6 there is room for 2"),
-        (Error::RangeBeyondBuffer { offset: 9, length: 9, buffer: 8 }, "at 9 there is room for 0"),
-        (overlap(), "bytes of its own"),
+        (Error::RangeBeyondBuffer { offset: 6, length: 9, buffer: 8 }, "at most 2 bytes fit at 6"),
+        (Error::RangeBeyondBuffer { offset: 9, length: 9, buffer: 8 }, "at most 0 bytes fit at 9"),
+        (overlap(), "only identical pieces"),
         (Error::Piece { number: 7, error: Box::new(setting()) }, "choose another queue_depth"),
         (Error::PieceInSpare { number: 7, spare: 0..4 }, "elsewhere"),
-        (Error::InFlight { path, direction, errno: Errno::from_raw(libc::EIO) }, "end the process"),
+        (
+            Error::InFlight { path, direction, errno: Errno::from_raw(libc::EIO) },
+            "exit the process",
+        ),
         (Error::NoMemory { wanted: 1, available: None }, "in ranges"),
         (Error::NotABuffer { found: "a pipe".into() }, "memfd_create"),
         (setting(), "choose another queue_depth: from 1 to 1024"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Buffers that the kernel module does not borrow: it is said why and what would work instead, and
-//! where another backend is right it is used.
+//! Buffers that the kernel module does not borrow: the refusal says why and what would work
+//! instead, and another backend is used where that is correct.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
@@ -13,17 +13,17 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 const LEN: u64 = 2 << 20;
 
-/// Allocates the pages of a memfd: for a udmabuf, Linux 6.12 takes huge ones only if they are there.
+/// Allocates the pages of a memfd: for a udmabuf, Linux 6.12 uses huge ones only if they exist.
 fn touch(memfd: BorrowedFd<'_>) -> rustix::io::Result<()> {
     let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
-    // SAFETY: a new mapping, at which nobody looks.
+    // SAFETY: a new mapping that nothing reads.
     unsafe {
         let start = mmap(std::ptr::null_mut(), LEN as usize, prot, flags, memfd, 0)?;
         munmap(start, LEN as usize)
     }
 }
 
-/// A udmabuf over a memfd in pages of that kind.
+/// A udmabuf over a memfd with pages of that kind.
 fn udmabuf(flags: MemfdFlags) -> Option<DmaBuf> {
     let made = || {
         let device = udmabuf::open()?;
@@ -43,7 +43,7 @@ fn udmabuf(flags: MemfdFlags) -> Option<DmaBuf> {
     }
 }
 
-/// Loads a file by the backend that is asked for, or any. Fails unless it is there.
+/// Loads a file with the given backend, or any, and checks the content.
 fn load(buf: &mut DmaBuf, asked: Option<Backend>) -> Result<dmabuf_dio::Report, Error> {
     let folder = folder();
     let (path, wanted) = file_of(&folder, 1_000_003);
@@ -52,7 +52,7 @@ fn load(buf: &mut DmaBuf, asked: Option<Backend>) -> Result<dmabuf_dio::Report, 
     Ok(report)
 }
 
-/// Why the one backend that was asked for is not available.
+/// Why the one selected backend is not available.
 #[track_caller]
 fn refused(error: Error) -> Refusal {
     match error {
@@ -61,7 +61,7 @@ fn refused(error: Error) -> Refusal {
     }
 }
 
-/// Fails unless the refusal is that one, and the next backend is used and says so.
+/// Checks the refusal, and that the next backend is used and reports it.
 fn check_refusal(buf: &mut DmaBuf, refusal: &Refusal, not_lent: NotLent) {
     let exporter = buf.exporter().expect("an exporter");
     println!("{refusal}\n  {:?}", refusal.remedy);
@@ -74,13 +74,13 @@ fn check_refusal(buf: &mut DmaBuf, refusal: &Refusal, not_lent: NotLent) {
     assert!(report.refusals.iter().any(|one| one.not_lent == Some(not_lent)), "{report:?}");
 }
 
-/// Linux 6.12 maps a udmabuf over huge pages wrongly for the kernel.
+/// In Linux 6.12 the kernel mapping of a udmabuf over huge pages is wrong.
 #[test]
 fn a_udmabuf_over_huge_pages() {
     if !available(Backend::Module) {
         return;
     }
-    // A huge page on demand, for the time that it takes to have it.
+    // Allows a huge page on demand, for as long as it is needed.
     let pool = "/proc/sys/vm/nr_overcommit_hugepages";
     let before = std::fs::read_to_string(pool).unwrap_or_default();
     let _ = std::fs::write(pool, "16");
@@ -93,14 +93,14 @@ fn a_udmabuf_over_huge_pages() {
             let refusal = refused(error);
             assert!(refusal.remedy.as_deref().is_some_and(|text| text.contains("small pages")));
             check_refusal(&mut buf, &refusal, NotLent::Mapping);
-            // Nobody knows whether a device has it.
+            // Whether a device has it attached is unknown.
             let report = load(&mut buf, Some(Backend::Buffered)).expect("load");
             assert!(report.notes.iter().any(|note| note.contains("udmabuf")), "{report:?}");
         }
     }
 }
 
-/// A slot is there for longer than anybody could look at which devices there are.
+/// A slot is too long-lived for a check of the attached devices.
 #[test]
 fn slots_of_a_udmabuf() {
     if !available(Backend::UringSlot) {

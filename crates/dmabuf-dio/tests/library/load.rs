@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loading into a new buffer, by every backend that there is.
+//! Loading into a new buffer, with every available backend.
 
 use std::os::fd::AsFd;
 
@@ -54,7 +54,7 @@ fn in_pages_of_every_size() {
     let small = loader.clone().huge_pages(false).load().expect("load");
     for (what, loaded) in [("huge", &huge), ("small", &small)] {
         assert_same(what, &bytes(&loaded.buf)[..expected.len()], &expected);
-        // Whoever is given the descriptor finds a buffer in it.
+        // The receiver of the descriptor can use it as a buffer.
         let given = DmaBuf::from_fd(loaded.buf.try_clone().expect("dup").into_fd()).expect(what);
         assert_eq!((given.kind(), given.len()), (Kind::Memfd, loaded.buf.len()));
         assert_same(what, &bytes(&given)[..expected.len()], &expected);
@@ -157,8 +157,8 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Whose file may not be opened again: only a duplicate of the descriptor can be used, which shares
-/// the position with it.
+/// If the file may not be reopened, only a duplicate of the descriptor can be used, which shares
+/// its position.
 #[test]
 fn from_a_descriptor_that_cannot_be_opened_again() {
     use std::io::{Seek as _, SeekFrom};
@@ -225,7 +225,7 @@ fn a_file_with_holes() {
     }
 }
 
-/// What is tried for whatever there is, in this order.
+/// What is tried for any kind of buffer, in this order.
 fn order() -> impl Iterator<Item = (Backend, Kind)> {
     [Kind::DmaBuf, Kind::Memfd]
         .into_iter()
@@ -261,12 +261,15 @@ fn the_buffer_is_of_the_kind_that_is_asked_for() {
                 assert_eq!(loaded.buf.kind(), kind);
                 assert_same("loaded", &bytes(&loaded.buf)[..5000], &wanted);
             }
-            // All that make one say why they do not.
+            // All backends that could create one say why they do not.
             Err(error) => {
                 let hint = error.hint();
-                assert!(error.to_string().starts_with("no dma-buf can be had here ("), "{error}");
                 assert!(
-                    hint.ends_with(" or take whatever memory there is: Loader::any_kind()"),
+                    error.to_string().starts_with("no dma-buf can be created here ("),
+                    "{error}"
+                );
+                assert!(
+                    hint.ends_with(" or allow any kind of buffer: Loader::any_kind()"),
                     "{hint}"
                 );
                 assert!(!hint.contains('\n'), "{hint}");
@@ -283,7 +286,7 @@ fn the_buffer_is_of_the_kind_that_is_asked_for() {
         let error = Loader::new(&path).backend(backend).kind(kind).load().expect_err("another");
         let Error::Unavailable { asked, refusals, .. } = &error else { panic!("{error}") };
         assert_eq!((*asked, refusals.len()), (Some(backend), 1));
-        assert!(error.to_string().contains(&format!("it makes no {kind}")), "{error}");
+        assert!(error.to_string().contains(&format!("it cannot create a {kind}")), "{error}");
         assert!(error.hint().contains("use one of: "), "{}", error.hint());
     }
     let loaded = Loader::new(&path).backend(Backend::Memfd).load().expect("its kind");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loading into buffers that exist, and saving ranges of them.
+//! Loading into existing buffers, and saving ranges of them.
 
 use crate::common::{assert_same, buffers, bytes, content, file_of, fill, folder};
 use dmabuf_dio::{Backend, Error, Loader, Saver};
@@ -144,7 +144,7 @@ fn in_place_a_file_grows() {
     for (mut buf, backends) in buffers(131_072) {
         buf.map_mut().expect("map").write_at(0, &image).expect("write");
         for backend in backends {
-            // From the middle of what is there, from its end, and from behind it.
+            // From the middle of the loaded data, from its end, and from beyond it.
             for (to, at, length) in [(500, 500, 70_001), (3000, 4096, 8192), (20_481, 1, 50_000)] {
                 let what = format!("{backend}: {length} bytes from {at} to {to}");
                 let mut wanted = vec![0x55; 3000];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The library by every backend that this machine has: each byte is compared, bad input is refused,
-//! reports tell the truth. In one program, as linking takes longer than these tests.
+//! The library with every backend of this machine: each byte is compared, bad input is refused,
+//! reports are correct. One program, because linking takes longer than these tests.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pages that cannot be made ready before they are read into.
+//! Pages that cannot be allocated before they are read into.
 
 use crate::common::{assert_same, available, bytes, file_of, folder};
 use crate::filter::{Call, failing};
 use dmabuf_dio::{Backend, DmaBuf, Error, Kind, Loader};
 use rustix::fs::MemfdFlags;
 
-/// Larger than a request: there is a ring, and a thread that makes pages ready for it.
+/// Larger than a request, so that there is a ring, and a thread that allocates pages for it.
 const LEN: usize = (6 << 20) + 100;
 
 const POPULATE: &[Call] = &[
@@ -14,7 +14,7 @@ const POPULATE: &[Call] = &[
     Call::with(libc::SYS_madvise, libc::MADV_POPULATE_WRITE),
 ];
 
-/// A memfd, and one that anybody may shrink.
+/// A memfd, and one that anyone may shrink.
 fn memfds() -> [DmaBuf; 2] {
     let fd = rustix::fs::memfd_create("theirs", MemfdFlags::CLOEXEC).expect("a memfd");
     rustix::fs::ftruncate(&fd, LEN as u64).expect("its length");
@@ -25,7 +25,7 @@ fn memfds() -> [DmaBuf; 2] {
 fn where_nobody_may_populate_memory_the_requests_touch_it() {
     let folder = folder();
     let (path, expected) = file_of(&folder, LEN);
-    // Of kernels before 5.14, of filters for system calls, and of kernels that are none.
+    // From kernels before 5.14, seccomp filters, and reimplementations of the kernel.
     for number in [libc::EINVAL, libc::EPERM, libc::ENOSYS] {
         failing(POPULATE, number, || {
             let what = format!("error {number}");
@@ -41,7 +41,7 @@ fn where_nobody_may_populate_memory_the_requests_touch_it() {
     }
 }
 
-/// `EFAULT` says that whoever touched the page would get `SIGBUS`.
+/// `EFAULT` means that touching the page would raise `SIGBUS`.
 #[test]
 fn memory_that_nobody_can_have_shrunk_is_short() {
     if !available(Backend::Memfd) {
@@ -80,6 +80,6 @@ fn a_broken_page_is_called_so() {
             Loader::new(&path).block_size(1 << 20).load_private().expect_err("a broken page");
         let Error::Buffer { call, errno } = &error else { panic!("{error}") };
         assert_eq!((*call, errno.raw()), ("allocate the pages of", libc::EHWPOISON));
-        assert!(error.hint().contains("broken"), "{}", error.hint());
+        assert!(error.hint().contains("memory error"), "{}", error.hint());
     });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loading into memory of the process alone.
+//! Loading into private memory.
 
 use std::path::Path;
 
@@ -22,8 +22,8 @@ fn all_sizes() {
     }
 }
 
-/// Whether the file system has the content in the inode, which `O_DIRECT` reads through the page
-/// cache: F2FS up to `MAX_INLINE_DATA`, somewhat over 3 KiB (fs/f2fs/f2fs.h).
+/// Whether the file system stores the content in the inode, where `O_DIRECT` reads through the page
+/// cache: F2FS up to `MAX_INLINE_DATA`, slightly over 3 KiB (fs/f2fs/f2fs.h).
 fn in_inode(path: &Path, size: usize) -> bool {
     const F2FS_SUPER_MAGIC: u32 = 0xF2F5_2010;
     let f_type = rustix::fs::statfs(path).expect("statfs").f_type;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the probe says is what a load then finds.
+//! The probe's results match those of a load.
 
 use crate::common::{file_of, folder};
 use dmabuf_dio::{Backend, Loader, probe};

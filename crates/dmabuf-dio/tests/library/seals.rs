@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The seals of memfds that are loaded into: nobody can shrink them under a reader, and they still
-//! can become a udmabuf.
+//! The seals of loaded memfds: nobody can shrink them under a reader, and they can still become a
+//! udmabuf.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
@@ -28,11 +28,11 @@ fn what_is_loaded_cannot_be_shrunk() {
             assert!(seals.contains(SealFlags::SHRINK), "{what}: {seals:?}");
             assert!(!seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE), "{what}");
             assert_eq!(rustix::fs::ftruncate(loaded.buf.as_fd(), 0), Err(Errno::PERM), "{what}");
-            // Reserved huge pages refuse this in any case.
+            // Reserved huge pages refuse this anyway.
             let shrunk = rustix::fs::ftruncate(loaded.buf.as_fd(), len - 4096);
             assert!(shrunk.is_err(), "{what}");
             assert_same(&what, &bytes(&loaded.buf)[..wanted.len()], &wanted);
-            // The seals that udmabuf asks for, and not the one that it refuses. It has whole pages.
+            // udmabuf requires one seal and refuses another. It has whole pages.
             if let (Ok(device), false) = (udmabuf::open(), huge) {
                 let pages = len / 4096 * 4096;
                 udmabuf::create(device.as_fd(), loaded.buf.as_fd(), 0, pages).expect("a udmabuf");
@@ -71,7 +71,7 @@ fn a_memfd_is_as_long_as_its_content() {
     }
 }
 
-/// What whoever maps a memfd of `len` bytes finds behind them, in its last page.
+/// What a mapping of a memfd of `len` bytes holds beyond them, in the last page.
 fn behind(memfd: BorrowedFd<'_>, len: usize) -> Vec<u8> {
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
     let pages = len.next_multiple_of(rustix::param::page_size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Buffers whose memory others have, too: they shrink it, and write it meanwhile.
+//! Buffers whose memory is shared: others shrink it and write it concurrently.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 
 const LEN: u64 = 8 << 20;
 
-/// Memory that whoever has a descriptor can shrink: without seals, of huge pages, of no memfd.
+/// Memory that anyone with a descriptor can shrink: without seals, with huge pages, not a memfd.
 fn shrinkable() -> Vec<(&'static str, OwnedFd)> {
     let memfd = |flags| rustix::fs::memfd_create("theirs", MemfdFlags::CLOEXEC | flags);
     let shm = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
@@ -30,7 +30,7 @@ fn shrinkable() -> Vec<(&'static str, OwnedFd)> {
     got
 }
 
-/// The buffer, and a descriptor for somebody else.
+/// The buffer, and a descriptor for someone else.
 fn pair(fd: OwnedFd) -> (DmaBuf, OwnedFd) {
     let theirs = fd.try_clone().expect("another descriptor");
     (DmaBuf::from_fd(fd).expect("a buffer"), theirs)
@@ -74,7 +74,7 @@ fn a_view_of_what_was_shrunk() {
     }
 }
 
-/// Those that the library makes, wherever their memory comes from.
+/// Buffers created by the library, wherever their memory comes from.
 #[test]
 fn a_view_of_what_was_loaded_and_shrunk() {
     let folder = folder();
@@ -114,7 +114,7 @@ fn what_we_make_is_sealed() {
     view.read_at(LEN - 1, &mut [0]).expect("it is there");
 }
 
-/// Transfers end with an error that is not about memory running out: there is enough of it.
+/// Transfers fail with an error other than out of memory: there is enough memory.
 #[test]
 fn transfers_of_what_was_shrunk() {
     let folder = folder();
@@ -128,7 +128,8 @@ fn transfers_of_what_was_shrunk() {
                 let loader = Loader::new(&path).backend(backend).offset(offset).length(length);
                 let what = format!("{name}, {backend}, {length} bytes at {offset}");
                 let Err(error) = loader.load_into(&buf, offset) else {
-                    // To map one of huge pages for writing gives it the length of the mapping.
+                    // Mapping one with huge pages for writing sets its length to that of the
+                    // mapping.
                     assert!(name.contains("huge"), "{what}: there is no memory");
                     continue;
                 };
@@ -146,7 +147,7 @@ fn transfers_of_what_was_shrunk() {
     }
 }
 
-/// Whoever has a clone may write while others read. What they read is what somebody wrote.
+/// The owner of a clone may write while others read. They read what was written.
 #[test]
 fn views_of_two_threads() {
     let mut buf = DmaBuf::memfd(1 << 16).expect("a memfd");
@@ -171,7 +172,7 @@ fn views_of_two_threads() {
     });
 }
 
-/// The position of a descriptor is its owner's, who may share it with others.
+/// A descriptor's position belongs to its owner, who may share it with others.
 #[test]
 fn a_descriptor_keeps_its_position() {
     let fd = rustix::fs::memfd_create("theirs", MemfdFlags::CLOEXEC).expect("a memfd");

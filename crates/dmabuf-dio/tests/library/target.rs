@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a save may go, and where not.
+//! Valid and invalid targets of a save.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn a_folder_that_is_missing_is_not_taken_for_a_file() {
         assert!(error.hint().contains("name a file"), "{}", error.hint());
     }
     let error = refused(&folder.path().join("missing/new"));
-    assert!(error.hint().contains("folder has to be there"), "{}", error.hint());
+    assert!(error.hint().contains("folder must exist"), "{}", error.hint());
     let error = refused(&folder.path().join("."));
     assert!(matches!(error, Error::NotAFile { found: "a directory", .. }), "{error}");
     assert_eq!(names(folder.path()), [""; 0]);
@@ -64,9 +64,9 @@ fn links_stay() {
     assert_eq!(names(folder.path()), ["file", "link"]);
 }
 
-/// Makes a folder all that the calling thread sees, if this user may.
+/// Makes a folder the root of the calling thread, if this user may.
 fn confine(folder: &Path) -> std::io::Result<()> {
-    // SAFETY: from then on the thread has a root of its own, which is what is wanted.
+    // SAFETY: gives the thread its own root, as intended.
     if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
         return Err(std::io::Error::last_os_error());
     }
