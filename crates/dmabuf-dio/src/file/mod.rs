@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn why_a_file_is_buffered() {
-        assert!(refused(rustix::io::Errno::INVAL).contains("does not offer O_DIRECT"));
+        assert!(refused(rustix::io::Errno::INVAL).contains("does not support O_DIRECT"));
         let other = refused(rustix::io::Errno::PERM);
         assert!(other.contains("EPERM") && other != refused(rustix::io::Errno::INVAL), "{other}");
         let folder = tempfile::tempdir().expect("a folder");
