@@ -41,7 +41,7 @@ test-series: programs series-programs ## the guest tests on the kernel used for 
 test-hour: build programs ## stream an hour of samples and account for every one (about a quarter of an hour)
 	vm/run --kernel 7.3-series --disk 32 --timeout 7200 -- tests/hour
 
-# MUTANTS="--file crates/dmabuf-dio/src/extent.rs" limits the run to one file. The second pass runs only the
+# MUTANTS="--file crates/dmabuf-dio/src/file/extent.rs" limits the run to one file. The second pass runs only the
 # survivors of the first, which build/mutants records.
 FIND_MUTANTS := nice cargo mutants -p dmabuf-dio -p dmabuf-dio-stream --features dmabuf-dio/serde -o build/mutants
 
