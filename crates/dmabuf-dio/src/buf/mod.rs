@@ -74,7 +74,9 @@ impl DmaBuf {
             call: "find the access mode of",
             errno: errno.into(),
         })?;
-        let writable = flags & OFlags::ACCMODE == OFlags::RDWR;
+        let sealed = rustix::fs::fcntl_get_seals(&fd)
+            .is_ok_and(|seals| seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE));
+        let writable = flags & OFlags::ACCMODE == OFlags::RDWR && !sealed;
         Ok(Self { fd, len, kind, writable, lasting })
     }
 
@@ -186,6 +188,20 @@ impl DmaBuf {
         let mapping = self.mapping(false).ok()?;
         mapping.populate(0, self.len, false).ok()?;
         PageSizes::of(&mapping)
+    }
+
+    /// Seals a memfd against writing, for good (`F_SEAL_WRITE` in fcntl(2)): whoever has a descriptor
+    /// can read it, and nobody can change its content any more. No udmabuf can be created from it then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`]: `EBUSY` while somebody has it mapped for writing; `EPERM` if it does not allow
+    /// sealing; `EINVAL` for a dma-buf.
+    pub fn seal(&mut self) -> Result<()> {
+        let sealed = rustix::fs::fcntl_add_seals(&self.fd, SealFlags::WRITE);
+        sealed.map_err(|errno| Error::Buffer { call: "seal", errno: errno.into() })?;
+        self.writable = false;
+        Ok(())
     }
 
     /// Duplicates the descriptor: the result refers to the same buffer.

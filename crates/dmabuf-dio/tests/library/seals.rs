@@ -5,7 +5,7 @@
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
 use crate::common::{assert_same, backends, bytes, file_of, folder};
-use dmabuf_dio::{Backend, DmaBuf, Kind, Loader, Saver};
+use dmabuf_dio::{Backend, DmaBuf, Error, Kind, Loader, Saver};
 use dmabuf_dio_sys::udmabuf;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
@@ -111,5 +111,29 @@ fn a_memfd_that_nobody_may_write_is_saved() {
             saver.save(&loaded.buf, loaded.range()).expect("save");
             assert_same(backend.name(), &std::fs::read(&copy).expect("read"), &wanted);
         }
+    }
+}
+
+#[test]
+fn what_is_sealed_stays_as_it_is() {
+    let folder = folder();
+    let (path, wanted) = file_of(&folder, (2 << 20) + 5000);
+    for backend in [Backend::Memfd, Backend::Buffered] {
+        let loader = Loader::new(&path).backend(backend).kind(Kind::Memfd);
+        let mut loaded = loader.load().expect("load");
+        let mut view = loaded.buf.try_clone().expect("a descriptor");
+        let mapped = view.map_mut().expect("a view");
+        let busy = loaded.buf.seal().expect_err("it is mapped for writing");
+        assert_eq!(busy.errno(), Some(Errno::BUSY.into()), "{busy}");
+        assert!(loaded.buf.is_writable());
+        mapped.finish().expect("finish");
+        loaded.buf.seal().expect("sealed");
+        assert!(!loaded.buf.is_writable());
+        assert!(matches!(loaded.buf.map_mut(), Err(Error::ReadOnlyBuffer)));
+        assert_eq!(rustix::io::pwrite(&loaded.buf, b"x", 0), Err(Errno::PERM));
+        assert_same(backend.name(), &bytes(&loaded.buf)[..wanted.len()], &wanted);
+        let again = DmaBuf::from_fd(loaded.buf.into_fd()).expect("a buffer");
+        assert!(!again.is_writable(), "it says so to whoever gets it");
+        assert!(matches!(loader.load_into(&again, 0), Err(Error::ReadOnlyBuffer)));
     }
 }
