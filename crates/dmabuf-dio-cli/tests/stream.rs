@@ -466,7 +466,7 @@ fn bad_input() {
 
     let first = start(&["capture", "stream-adc", "--rate", "1M", "--to", "none"]);
     thread::sleep(Duration::from_millis(500));
-    says(1, &["capture", "stream-adc", "--to", "none"], "something else uses the device");
+    says(1, &["capture", "stream-adc", "--to", "none"], "in use by another program");
     signal(&first, "-INT");
     assert!(first.wait_with_output().expect("its end").status.success());
 
