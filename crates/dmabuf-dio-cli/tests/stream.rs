@@ -162,7 +162,7 @@ fn some_channels() {
     assert!(meta.contains("\"core:dataset\": \"two.bin\""), "{meta}");
     let two = ["replay", &data, "--to", "stream-dac", "--channels", "voltage0,voltage1"];
     let odd = fails(1, &two);
-    assert!(odd.contains("no multiple of 8"), "{odd}");
+    assert!(odd.contains("not a multiple of 8"), "{odd}");
     let even = json(&[&two[..], &["--samples", "1000"]].concat());
     assert_eq!((&even["frames"], number("stream-dac", "wrong_frames")), (&1000.into(), 0));
 }
