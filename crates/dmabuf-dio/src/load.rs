@@ -12,7 +12,7 @@ use crate::buf::DmaBuf;
 use crate::control::Watch;
 use crate::direction::Direction;
 use crate::error::{Error, Result};
-use crate::file::{File, Spec};
+use crate::file::{self, File, Spec};
 use crate::kind::Kind;
 use crate::options::{Options, Wanted, option_methods};
 use crate::private::{self, Private};
@@ -271,7 +271,7 @@ impl<'f> Loader<'f> {
     fn open(&self) -> Result<(File, u64)> {
         self.options.check()?;
         if let Some(length) = self.length {
-            check_range(self.offset, length)?;
+            file::check_range(self.offset, length)?;
         }
         let file = File::open(&self.source, Direction::Load, self.options.direct)?;
         let end = file.end()?;
@@ -303,12 +303,4 @@ fn no_dma_buf(error: Error) -> Error {
 fn check_end(task: &Task<'_>) -> Result<()> {
     let end = task.file.end()?;
     if end < task.end() { Err(task.short(end)) } else { Ok(()) }
-}
-
-/// Fails if a range ends beyond the largest offset that a file can have.
-pub(crate) fn check_range(offset: u64, length: u64) -> Result<()> {
-    match offset.checked_add(length) {
-        Some(end) if i64::try_from(end).is_ok() => Ok(()),
-        _ => Err(Error::RangeOverflow { offset, length }),
-    }
 }

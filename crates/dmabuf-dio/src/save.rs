@@ -15,7 +15,6 @@ use crate::error::{Error, Result};
 use crate::file;
 use crate::file::Spec;
 use crate::file::target::Target;
-use crate::load::check_range;
 use crate::options::{Options, option_methods};
 use crate::report::Report;
 use crate::transfer::task::Task;
@@ -84,7 +83,7 @@ impl<'f> Saver<'f> {
         self.options.check()?;
         let (buf_offset, length) = resolve(&range, buf.len())?;
         buf.check_range(buf_offset, length)?;
-        check_range(self.offset, length)?;
+        file::check_range(self.offset, length)?;
         if length == 0 {
             let path = self.target.display_path();
             return Err(Error::EmptyRange { path, direction: Direction::Save });
@@ -116,15 +115,12 @@ impl<'f> Saver<'f> {
                 need: "0 for a path, whose file is replaced; pass an open file to write within it",
             });
         }
-        if !target.file.is_device {
-            let end = self.offset + length;
-            let step = "write all of it";
-            file::check_size(end).map_err(|errno| {
-                let path = target.file.path.clone();
-                Error::Target { path, step, errno: errno.into() }
-            })?;
-        }
-        if target.file.is_device && self.offset + length > target.file.end()? {
+        let end = self.offset + length;
+        target.file.check_size(end).map_err(|errno| {
+            let (path, step) = (target.file.path.clone(), "write all of it");
+            Error::Target { path, step, errno }
+        })?;
+        if target.file.is_device && end > target.file.end()? {
             return Err(Error::Target {
                 path: target.file.path.clone(),
                 step: "write beyond the end of the device",

@@ -3,13 +3,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::attempt::Attempt;
-use super::{Backend, Refusal, table};
+use super::choose::choose;
+use super::{Backend, table};
 use crate::buf::DmaBuf;
 use crate::control::Watch;
 use crate::direction::Direction;
-use crate::error::{Error, Result};
-use crate::file::File;
+use crate::error::Result;
+use crate::file::{File, check_range};
 use crate::options::Options;
 use crate::transfer::task::Task;
 
@@ -21,13 +21,7 @@ pub struct OneByOne {
     file: Arc<File>,
     direction: Direction,
     options: Options,
-    tried: Mutex<Tried>,
-}
-
-#[derive(Debug, Default)]
-struct Tried {
-    refusals: Vec<Refusal>,
-    chosen: Option<Backend>,
+    chosen: Mutex<Option<Backend>>,
 }
 
 impl OneByOne {
@@ -35,7 +29,7 @@ impl OneByOne {
     pub fn new(file: Arc<File>, direction: Direction) -> Self {
         // Requests are sequential, so the written part of the file never has a hole.
         let options = Options { queue_depth: Some(1), ..Options::default() };
-        Self { file, direction, options, tried: Mutex::default() }
+        Self { file, direction, options, chosen: Mutex::default() }
     }
 
     /// Moves the first `length` bytes of `buf` to or from byte `offset` in the file. Blocks until
@@ -47,8 +41,7 @@ impl OneByOne {
     /// [`Saver::save`](crate::Saver::save).
     pub fn transfer(&self, buf: &DmaBuf, length: u64, offset: u64) -> Result<()> {
         buf.check_range(0, length)?;
-        let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok());
-        let end = end.ok_or(Error::RangeOverflow { offset, length })?;
+        check_range(offset, length)?;
         if length == 0 {
             return Ok(());
         }
@@ -62,27 +55,20 @@ impl OneByOne {
             watch: &watch,
         };
         if self.direction == Direction::Save {
-            self.file.check_size(end).map_err(|errno| task.failed(offset, errno))?;
+            self.file.check_size(task.end()).map_err(|errno| task.failed(offset, errno))?;
         }
-        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
-        let chosen = tried.chosen;
+        // Held while bytes are moved: what is chosen for one transfer is there for the next.
+        let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         let order = Backend::for_existing(buf.kind());
-        tried.refusals.clear();
-        for &backend in chosen.as_ref().map_or(order, std::slice::from_ref) {
-            match table::transfer(backend, &task, buf, 0) {
-                Ok(_) => {
-                    tried.chosen = Some(backend);
-                    return Ok(());
-                }
-                Err(Attempt::Failed(error)) => return Err(error),
-                Err(Attempt::Refused(refusal)) => tried.refusals.push(refusal),
-            }
-        }
-        Err(Error::Unavailable { asked: None, kind: None, refusals: tried.refusals.clone() })
+        let candidates = chosen.as_ref().map_or(order, std::slice::from_ref);
+        let (backend, _, _) =
+            choose(None, candidates, |backend| table::transfer(backend, &task, buf, 0))?;
+        *chosen = Some(backend);
+        Ok(())
     }
 
     /// The backend in use; `None` before the first transfer.
     pub fn backend(&self) -> Option<Backend> {
-        self.tried.lock().unwrap_or_else(PoisonError::into_inner).chosen
+        *self.chosen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -414,6 +414,14 @@ pub(crate) fn check_type(path: &Path, file_type: FileType) -> Result<()> {
     Err(Error::NotAFile { path: path.to_owned(), found })
 }
 
+/// Fails if a range ends beyond the largest offset that a file can have.
+pub(crate) fn check_range(offset: u64, length: u64) -> Result<()> {
+    match offset.checked_add(length) {
+        Some(end) if i64::try_from(end).is_ok() => Ok(()),
+        _ => Err(Error::RangeOverflow { offset, length }),
+    }
+}
+
 /// Fails with `EFBIG` if this process may have no file of `end` bytes, memfds included: the kernel
 /// would send `SIGXFSZ`, which kills the process (`RLIMIT_FSIZE` in getrlimit(2)).
 pub(crate) fn check_size(end: u64) -> rustix::io::Result<()> {

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::thread::ThreadId;
 
+use io_uring::IoUring;
+
 use super::piece::LIMIT;
 use super::plan::{self, Plan};
 use crate::backend::attempt::Attempt;
@@ -78,12 +80,16 @@ impl Batches {
         file: &File,
         target: Target,
         settings: Settings,
-        mut why_unpolled: Option<String>,
+        why_unpolled: Option<String>,
     ) -> Result<Self, Attempt> {
-        if why_unpolled.is_none() {
-            let polled = refuse::ring(settings.backend, settings.depth, true);
-            why_unpolled = polled.err().map(|refusal| format!("not polled: {}", refusal.reason));
-        }
+        let create = |polled| refuse::ring(settings.backend, settings.depth, polled);
+        let (uring, why_unpolled) = match why_unpolled {
+            Some(why) => (create(false)?, Some(why)),
+            None => match create(true) {
+                Ok(uring) => (uring, None),
+                Err(refusal) => (create(false)?, Some(format!("not polled: {}", refusal.reason))),
+            },
+        };
         let shift = match &target {
             Target::Attached { attached, len } => slot_shift(*len, attached.segments()),
             // The limit is 1 GiB per buffer; offsets are found in constant time.
@@ -93,17 +99,22 @@ impl Batches {
         let has_buffered = false;
         let mut batches =
             Self { ring, has_buffered, shift, thread, stuck, target, settings, why_unpolled };
-        batches.renew(file)?;
+        batches.set_up(uring, file)?;
         Ok(batches)
     }
 
     /// Replaces the ring by an equal one for the calling thread.
     fn renew(&mut self, file: &File) -> Result<(), Attempt> {
-        let Settings { backend, depth, limit } = self.settings;
+        let Settings { backend, depth, .. } = self.settings;
         // Dropped first, to release the memory.
         self.ring = None;
         self.thread = None;
-        let mut uring = refuse::ring(backend, depth, self.why_unpolled.is_none())?;
+        self.set_up(refuse::ring(backend, depth, self.why_unpolled.is_none())?, file)
+    }
+
+    /// Gives a bare ring the memory and the file.
+    fn set_up(&mut self, mut uring: IoUring, file: &File) -> Result<(), Attempt> {
+        let Settings { backend, limit, .. } = self.settings;
         let cut = Cut { step: 1 << self.shift, overlap: limit };
         let refused = |error| refuse::lending(backend, &error);
         let memory = match &self.target {

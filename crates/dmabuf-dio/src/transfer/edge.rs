@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The partial blocks at the ends of a range.
 
-use std::os::fd::BorrowedFd;
-
 use rustix::io::Errno as Os;
 
 use super::task::Task;
@@ -48,19 +46,15 @@ fn read_all(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<()> {
 
 /// Writes through the page cache.
 fn write_all(task: &Task<'_>, bytes: &[u8], offset: u64) -> Result<()> {
-    write_fully(task.file.buffered()?, bytes, offset).map_err(|(at, errno)| task.failed(at, errno))
-}
-
-/// Writes all bytes, or returns where that failed.
-pub(crate) fn write_fully(fd: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> Result<(), (u64, Os)> {
+    let file = task.file.buffered()?;
     let mut done = 0;
     while done < bytes.len() {
         let at = offset + done as u64;
-        match rustix::io::pwrite(fd, &bytes[done..], at) {
-            Ok(0) => return Err((at, Os::IO)),
+        match rustix::io::pwrite(file, &bytes[done..], at) {
+            Ok(0) => return Err(task.failed(at, Os::IO)),
             Ok(moved) => done += moved,
             Err(Os::INTR) => {}
-            Err(errno) => return Err((at, errno)),
+            Err(errno) => return Err(task.failed(at, errno)),
         }
     }
     Ok(())
