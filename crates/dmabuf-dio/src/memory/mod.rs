@@ -22,6 +22,9 @@ use self::page::{HUGE_PAGE, page_size, round_up};
 use self::shared::Shared;
 use crate::error::{Error, Result};
 
+/// How often an aligned address is looked for, as other threads may take it first.
+const ALIGN_TRIES: u32 = 4;
+
 /// Memory of this process: a mapping of a buffer, or private memory.
 ///
 /// A buffer's content may change at any moment, so no slices of it exist: the kernel reads files
@@ -68,24 +71,33 @@ impl Mapping {
 
     fn of_file(fd: BorrowedFd<'_>, len: u64, mapped: u64, writable: bool) -> Result<Self> {
         let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        if len < HUGE_PAGE {
-            let len = len as usize;
-            // SAFETY: requests new address space at an address of the kernel's choice.
-            let start = unsafe { mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) };
-            let start = NonNull::new(start.map_err(map_error)?);
-            let start = start.ok_or(map_error(rustix::io::Errno::NOMEM))?;
-            return Ok(Self::of(Origin::Mapped(start, len), start.cast(), len, false));
+        let size = mapped as usize;
+        let map = |hint: *mut c_void, flags| {
+            // SAFETY: requests new address space: `FIXED_NOREPLACE` replaces no mapping.
+            unsafe { mm::mmap(hint, size, prot, MapFlags::SHARED | flags, fd, 0) }
+        };
+        let mut start = Err(rustix::io::Errno::EXIST);
+        for _ in 0..if mapped < HUGE_PAGE { 0 } else { ALIGN_TRIES } {
+            start = map(Self::aligned_gap(mapped)?, MapFlags::FIXED_NOREPLACE);
+            if start != Err(rustix::io::Errno::EXIST) {
+                break;
+            }
         }
-        let mut mapping = Self::reserve(mapped, ProtFlags::empty(), MapFlags::NORESERVE)?;
-        mapping.lasting = false;
-        // SAFETY: replaces pages of the reservation just made, which nothing else uses.
-        unsafe {
-            let at = mapping.start.as_ptr().cast();
-            mm::mmap(at, mapping.len, prot, MapFlags::SHARED | MapFlags::FIXED, fd, 0)
+        if start == Err(rustix::io::Errno::EXIST) {
+            start = map(ptr::null_mut(), MapFlags::empty());
         }
-        .map_err(map_error)?;
-        mapping.len = len as usize;
-        Ok(mapping)
+        let start = NonNull::new(start.map_err(map_error)?);
+        let start = start.ok_or(map_error(rustix::io::Errno::NOMEM))?;
+        Ok(Self::of(Origin::Mapped(start, size), start.cast(), len as usize, false))
+    }
+
+    /// An address for `len` bytes, aligned for huge pages, where nothing is mapped now. It is not
+    /// reserved: a mapping that fails with `MAP_FIXED` may leave a gap in the reservation it was to
+    /// replace (`vms_abort_munmap_vmas()` in mm/vma.c), which another thread's memory may fill
+    /// before the reservation is unmapped.
+    fn aligned_gap(len: u64) -> Result<*mut c_void> {
+        let reservation = Self::reserve(len, ProtFlags::empty(), MapFlags::NORESERVE)?;
+        Ok(reservation.as_ptr().cast())
     }
 
     /// Gets `len` bytes of private memory with undefined content, aligned for huge pages.

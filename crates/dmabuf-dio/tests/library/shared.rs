@@ -3,7 +3,9 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::common::{content, file_of, folder};
 use dmabuf_dio::{Backend, DmaBuf, Error, Loader, Saver};
@@ -145,6 +147,55 @@ fn transfers_of_what_was_shrunk() {
             }
         }
     }
+}
+
+/// Where there are no huge pages, mapping a memfd of them fails late, and leaves a gap where it was
+/// to be (`vms_abort_munmap_vmas()` in mm/vma.c). Another thread's memory may be there at once.
+#[test]
+fn a_mapping_that_fails_unmaps_nothing_of_others() {
+    const MARK: &str = "DMABUF_DIO_TEST_MAPPING_FAILS";
+    if std::env::var_os(MARK).is_none() {
+        let test = "shared::a_mapping_that_fails_unmaps_nothing_of_others";
+        let program = std::env::current_exe().expect("this program");
+        let arguments = ["--exact", test, "--nocapture"];
+        let output = Command::new(program).args(arguments).env(MARK, "1").output();
+        let output = output.expect("run it again");
+        let said = String::from_utf8_lossy(&output.stderr);
+        return assert!(output.status.success(), "{}: {said}", output.status);
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mapping = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                // As long as its reservation, so that it lands where that was.
+                let len = 10 << 20;
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                let prot = libc::PROT_READ | libc::PROT_WRITE;
+                // SAFETY: new memory at an address of the kernel's choice, unmapped by its owner.
+                // `msync()` only looks: `ENOMEM` says that something is not mapped.
+                unsafe {
+                    let start = libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0);
+                    assert_ne!(start, libc::MAP_FAILED);
+                    for _ in 0..20 {
+                        assert_eq!(libc::msync(start, len, libc::MS_ASYNC), 0, "it is gone");
+                    }
+                    libc::munmap(start, len);
+                }
+            }
+        });
+        let Some((_, fd)) = shrinkable().into_iter().find(|(name, _)| name.contains("huge")) else {
+            return stop.store(true, Ordering::Relaxed);
+        };
+        let buf = DmaBuf::from_fd(fd).expect("a buffer");
+        let end = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < end && !mapping.is_finished() {
+            if let Ok(view) = buf.map() {
+                println!("skipped: there are huge pages: {}", view.len());
+                break;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }
 
 /// The owner of a clone may write while others read. They read what was written.
