@@ -33,19 +33,16 @@ pub struct DmaBuf {
     len: u64,
     kind: Kind,
     writable: bool,
-    /// Whether the pages can never be taken away.
-    lasting: bool,
 }
 
 impl DmaBuf {
     fn from_memfd(fd: OwnedFd, len: u64) -> Self {
-        let lasting = is_lasting(fd.as_fd());
-        Self { fd, len, kind: Kind::Memfd, writable: true, lasting }
+        Self { fd, len, kind: Kind::Memfd, writable: true }
     }
 
     /// Takes ownership of a dma-buf of `len` bytes, open for reading and writing.
     pub(crate) fn from_parts(fd: OwnedFd, len: u64) -> Self {
-        Self { fd, len, kind: Kind::DmaBuf, writable: true, lasting: true }
+        Self { fd, len, kind: Kind::DmaBuf, writable: true }
     }
 
     /// Takes ownership of a descriptor of a dma-buf or memfd.
@@ -62,7 +59,6 @@ impl DmaBuf {
         if kind == Kind::Memfd {
             let _ = rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK);
         }
-        let lasting = kind == Kind::DmaBuf || is_lasting(fd.as_fd());
         let len = match kind {
             // A dma-buf has no file position that this could move.
             Kind::DmaBuf => rustix::fs::seek(&fd, SeekFrom::End(0)),
@@ -77,7 +73,7 @@ impl DmaBuf {
         let sealed = rustix::fs::fcntl_get_seals(&fd)
             .is_ok_and(|seals| seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE));
         let writable = flags & OFlags::ACCMODE == OFlags::RDWR && !sealed;
-        Ok(Self { fd, len, kind, writable, lasting })
+        Ok(Self { fd, len, kind, writable })
     }
 
     /// Length in bytes; for a dma-buf, a multiple of the page size.
@@ -141,7 +137,7 @@ impl DmaBuf {
 
     /// Records in a mapping of this buffer whether its pages can be taken away.
     pub(crate) fn vouch_for(&self, mapping: Mapping) -> Mapping {
-        if !self.lasting {
+        if self.kind == Kind::Memfd && !is_lasting(self.as_fd()) {
             return mapping;
         }
         // SAFETY: the length is fixed for life: the buffer is a dma-buf, or sealed.
