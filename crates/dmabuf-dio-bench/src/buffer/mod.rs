@@ -9,10 +9,10 @@ pub(crate) mod transfer;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use dmabuf_dio_sys::Errno;
 use dmabuf_dio_sys::dmabuf::{self, Access};
 use dmabuf_dio_sys::{heap, udmabuf};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::io::Errno as Os;
 use serde::Serialize;
 
 use crate::measure::outcome::Trouble;
@@ -118,7 +118,7 @@ pub(crate) fn memfd(len: u64) -> Result<Buffer, Trouble> {
         fcntl_add_seals(&fd, SealFlags::SHRINK)?;
         Ok(Buffer { len, memory: BufferFds::Memfd(fd) })
     };
-    make().map_err(|errno| Trouble::failed("memfd_create", errno))
+    make().map_err(|errno: rustix::io::Errno| Trouble::failed("memfd_create", errno))
 }
 
 /// Uses memory once: in a virtual machine its first use can take a second for a GiB.
@@ -128,10 +128,10 @@ pub(crate) fn touch_memory(len: u64) {
 }
 
 /// Why no dma-buf of that length could be made of a memfd.
-fn cannot_create(errno: Os, len: u64) -> Trouble {
+fn cannot_create(errno: Errno, len: u64) -> Trouble {
     let limit = std::fs::read_to_string(udmabuf::SIZE_LIMIT_MB).ok();
     match limit.and_then(|text| text.trim().parse::<u64>().ok()) {
-        Some(limit) if errno == Os::INVAL && len > limit << 20 => Trouble::unavailable(
+        Some(limit) if errno == Errno::INVAL && len > limit << 20 => Trouble::unavailable(
             "UDMABUF_CREATE",
             errno,
             &format!(
@@ -253,7 +253,7 @@ impl Buffer {
     }
 }
 
-fn bracket(result: rustix::io::Result<()>) -> Result<(), Trouble> {
+fn bracket(result: dmabuf_dio_sys::Result<()>) -> Result<(), Trouble> {
     result.map_err(|errno| Trouble::failed("DMA_BUF_IOCTL_SYNC", errno))
 }
 

@@ -124,7 +124,9 @@ fn sendfile_to_dmabuf(disk: &DiskFile) -> Option<String> {
     let result = schemes::sendfile_to_dmabuf(file)?;
     Some(match result {
         Ok(()) => "works".into(),
-        Err(errno) => dmabuf_dio::Errno::from(errno).to_string(),
+        Err(errno) => Trouble::failed("sendfile", errno)
+            .errno
+            .map_or_else(String::new, |errno| errno.to_string()),
     })
 }
 

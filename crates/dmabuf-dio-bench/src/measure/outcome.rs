@@ -21,6 +21,23 @@ pub(crate) enum Status {
     Different,
 }
 
+/// A kernel error number, from rustix or from the library.
+pub(crate) trait Number {
+    fn number(self) -> Errno;
+}
+
+impl Number for Errno {
+    fn number(self) -> Errno {
+        self
+    }
+}
+
+impl Number for Os {
+    fn number(self) -> Errno {
+        Errno::from_raw(self.raw_os_error())
+    }
+}
+
 /// Why there is no figure, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
@@ -31,8 +48,8 @@ pub(crate) struct Trouble {
 
 impl Trouble {
     /// `what` is not offered here: `why`.
-    pub(crate) fn unavailable(what: &str, errno: Os, why: &str) -> Self {
-        let errno = Errno::from(errno);
+    pub(crate) fn unavailable(what: &str, errno: impl Number, why: &str) -> Self {
+        let errno = errno.number();
         Self {
             status: Status::Unavailable,
             reason: format!("{what}: {}, {why}", name(errno)),
@@ -46,8 +63,8 @@ impl Trouble {
     }
 
     /// `what` should have worked.
-    pub(crate) fn failed(what: &str, errno: Os) -> Self {
-        let errno = Errno::from(errno);
+    pub(crate) fn failed(what: &str, errno: impl Number) -> Self {
+        let errno = errno.number();
         Self {
             status: Status::Failed,
             reason: format!("{what} failed: {errno}"),
@@ -79,7 +96,7 @@ pub(crate) fn whole(what: &str, done: u64, wanted: u64) -> Result<(), Trouble> {
 }
 
 /// A call that should have worked.
-pub(crate) fn failed(what: &str) -> impl Fn(Os) -> Trouble + '_ {
+pub(crate) fn failed<E: Number>(what: &str) -> impl Fn(E) -> Trouble + '_ {
     move |errno| Trouble::failed(what, errno)
 }
 

@@ -11,7 +11,7 @@ use rustix::io::Errno as Os;
 
 use super::device::Adc;
 use crate::buffer::mapping::{Mapping, Pages};
-use crate::measure::outcome::{Trouble, stream_errno as errno};
+use crate::measure::outcome::{Trouble, failed, stream_errno as errno};
 
 /// A device that is read.
 pub(crate) struct DeviceReader<'a> {
@@ -24,11 +24,10 @@ pub(crate) struct DeviceReader<'a> {
 impl<'a> DeviceReader<'a> {
     /// Opens the device's buffer and starts it.
     pub(crate) fn start(adc: &'a Adc, block: u64) -> Result<Self, Trouble> {
-        let failed = |what: &str, errno: Os| Trouble::failed(what, errno);
         let device = &adc.device;
         let node = rustix::fs::open(device.node(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|errno| failed("opening the device", errno))?;
-        let buffer = iio::get_fd(node.as_fd(), 0).map_err(|errno| failed("IIO_GET_FD", errno))?;
+            .map_err(failed("opening the device"))?;
+        let buffer = iio::get_fd(node.as_fd(), 0).map_err(failed("IIO_GET_FD"))?;
         let attribute = |what: &str, name: &str, value: &str| {
             device
                 .write(name, value)
@@ -36,14 +35,13 @@ impl<'a> DeviceReader<'a> {
         };
         device
             .choose(0, &adc.channels)
-            .map_err(|error| failed("choosing channels", errno(&error)))?;
+            .map_err(|error| Trouble::failed("choosing channels", errno(&error)))?;
         // The kernel has two buffers of half this length.
         attribute("length", "buffer0/length", &(2 * block / adc.frame()).to_string())?;
         // Dma-bufs of the row before are let go of in the background, and as long as the kernel has
         // one it gives read() no buffers, without a word.
         std::thread::sleep(Duration::from_millis(200));
-        let memory =
-            Mapping::anonymous(block, Pages::Huge).map_err(|errno| failed("mmap", errno))?;
+        let memory = Mapping::anonymous(block, Pages::Huge).map_err(failed("mmap"))?;
         attribute("blocks of that size for read()", "buffer0/enable", "1")?;
         Ok(Self { adc, buffer, memory, block: block as usize })
     }

@@ -246,6 +246,7 @@ fn refuse_pair(errno: Os) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::errno::IntoErrno as _;
 
     const MIB: u64 = 1 << 20;
 
@@ -290,7 +291,7 @@ mod tests {
             [(Os::INVAL, true), (Os::XDEV, true), (Os::NOSYS, false), (Os::IO, false)]
         {
             let refusal = refuse_pair(errno);
-            assert_eq!(refusal.errno, Some(errno.into()));
+            assert_eq!(refusal.errno, Some(errno.into_errno()));
             assert_eq!(refusal.remedy.as_deref() == Some(SERIES), missing, "{refusal:?}");
         }
     }

@@ -5,7 +5,6 @@ use std::os::fd::AsRawFd as _;
 
 use dmabuf_dio_sys::dio::Load;
 use rustix::fs::OFlags;
-use rustix::io::Errno as Os;
 
 use super::attempt::Attempt;
 use super::driver::{Driver, Reach};
@@ -130,22 +129,22 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     let is_cancelled = || task.watch.is_cancelled();
     let call = |request: &mut Load| watched(task, &context, || context.load(request, is_cancelled));
     let mut result = call(&mut request)?;
-    if matches!(result, Err(Os::INVAL)) && request.align != 0 && task.file.is_direct() {
+    if matches!(result, Err(Errno::INVAL)) && request.align != 0 && task.file.is_direct() {
         notes.push(alignment_note(task, request.align));
         request.file_fd = task.file.buffered()?.as_raw_fd();
         result = call(&mut request)?;
     }
     let fd = match result {
         Ok(fd) => fd,
-        Err(errno) if is_unavailable(errno.into()) => {
-            return Err(refuse::call(Backend::Module, errno.into()).into());
+        Err(errno) if is_unavailable(errno) => {
+            return Err(refuse::call(Backend::Module, errno).into());
         }
-        Err(Os::NOMEM) => {
+        Err(Errno::NOMEM) => {
             return Err(Error::NoMemory { wanted: layout.buffer, available: None }.into());
         }
         Err(errno) => {
             let done = request.done.saturating_sub(layout.data_offset);
-            return Err(explain(task, errno.into(), done, None).into());
+            return Err(explain(task, errno, done, None).into());
         }
     };
     task.watch.set(task.length);
@@ -253,18 +252,18 @@ mod tests {
             let (offset, length) = (50, 100);
             let task =
                 Task { file: &file, direction, offset, length, options: &options, watch: &watch };
-            let error = explain(&task, Os::BUSY.into(), 60, Some(NotLent::Unsynced));
+            let error = explain(&task, Errno::BUSY, 60, Some(NotLent::Unsynced));
             match &error {
                 Error::Unsynced { direction: way, done: 60, length: 100, .. } => {
                     assert_eq!(*way, direction);
                 }
                 other => panic!("{other:?}"),
             }
-            assert_eq!(error.errno(), Some(Os::BUSY.into()));
+            assert_eq!(error.errno(), Some(Errno::BUSY));
             let verb = if direction == Direction::Load { "load" } else { "save" };
             let hint = error.hint();
             assert!(hint.starts_with(&format!("{verb} before the device attaches")), "{hint}");
-            let other = explain(&task, Os::BUSY.into(), 60, None);
+            let other = explain(&task, Errno::BUSY, 60, None);
             assert!(matches!(other, Error::Transfer { offset: 110, done: 60, .. }), "{other}");
         }
     }
