@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The devices that make dma-bufs and lend their pages.
+//! The devices that create dma-bufs and lend their pages.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,7 +16,7 @@ pub(crate) fn open_heap() -> Result<OwnedFd, Trouble> {
     })
 }
 
-/// Why a device cannot be opened; `remedy` if it is not there.
+/// Why a device cannot be opened; `remedy` is for a missing one.
 pub(crate) fn cannot_open(path: &str, errno: Errno, remedy: &str) -> Trouble {
     match errno {
         Errno::ACCESS | Errno::PERM => {
@@ -26,7 +26,7 @@ pub(crate) fn cannot_open(path: &str, errno: Errno, remedy: &str) -> Trouble {
     }
 }
 
-/// LOAD by the heap flag: the dma-buf and how much was read.
+/// LOAD by the heap flag. Returns the dma-buf and the number of bytes read.
 pub(crate) fn allocate_and_read(
     heap: &OwnedFd,
     len: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Linux's older asynchronous I/O, by its system calls, `io_submit(2)`: libaio is no more than those.
+//! Linux's older asynchronous I/O, by its system calls such as `io_submit(2)`, which libaio wraps.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
