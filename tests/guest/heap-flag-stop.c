@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The heap flag of the patch series zeroes what the file does not fill, which may be gigabytes:
- * a killed process does not wait for all of it. memory=1900 timeout=300
+ * a killed process does not wait for all of it. memory=1500 timeout=300
  */
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -93,7 +93,7 @@ int main(void)
 	whole(heap, file);
 	full = whole(heap, file);
 	/* After the end of the call: how long the memory takes to be freed */
-	freed = killed(heap, file, 3 * full);
+	freed = killed(heap, file, 2 * full);
 	for (i = 0; i < TRIES; i++) {
 		double spent = killed(heap, file, full / 4);
 

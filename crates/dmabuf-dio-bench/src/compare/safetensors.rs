@@ -179,6 +179,6 @@ mod tests {
         assert!(content.check(&bytes[..bytes.len() - 8]).is_err(), "too short");
         bytes.copy_within(start + 64..start + 72, start + 128);
         let said = content.check(&bytes).expect_err("a difference").to_string();
-        assert!(said.ends_with(&format!("at byte {} is there", start + 64)), "{said}");
+        assert!(said.ends_with(&format!("the content of byte {}", start + 64)), "{said}");
     }
 }

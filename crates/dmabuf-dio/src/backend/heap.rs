@@ -27,57 +27,48 @@ impl Driver for Heap {
         Backend::Heap
     }
 
+    /// Allocates a buffer and loads into it in one call.
     fn load(&self, task: &Task<'_>, _: Kind) -> Result<Fresh, Attempt> {
-        load(task)
+        let device = system_heap::open(Backend::Heap)?;
+        let layout = task.layout()?;
+        available::ensure(layout.buffer, Charged::Nobody)?;
+        if task.watch.is_cancelled() {
+            return Err(task.cancelled(0).into());
+        }
+        let wanted = layout.data_offset + task.length;
+        let call = |file| read_file(task, device.as_fd(), wanted, file, layout.base);
+        let mut moved = Transferred { direct: task.length, ..Transferred::default() };
+        let mut result = call(task.file.fd())?;
+        if !task.file.is_direct() {
+            moved.direct = 0;
+        } else if matches!(result, Err(Errno::INVAL)) {
+            // A kernel that does not know the flag reports the error again.
+            moved = Transferred { notes: vec![REFUSED_DIRECT.into()], ..Transferred::default() };
+            if let Ok(file) = task.file.buffered() {
+                result = call(file)?;
+            }
+        }
+        let (fd, read) = result.map_err(|errno| explain(task, errno, layout.buffer))?;
+        let end = layout.base + read;
+        if read == 0 && task.file.end()? > layout.base {
+            return Err(refuse_flag(Errno::INVAL).into());
+        }
+        if end < task.end() {
+            return Err(task.short(end).into());
+        }
+        if task.watch.is_cancelled() {
+            return Err(task.cancelled(task.length).into());
+        }
+        task.watch.set(task.length);
+        let mut buf = DmaBuf::from_parts(fd, layout.buffer);
+        layout.zero_before(&mut buf)?;
+        Ok(Fresh { buf, moved })
     }
 
     fn try_out(&self) -> Result<String, Attempt> {
         try_out()?;
         Ok("loads into a dma-buf of the system heap while allocating it".into())
     }
-}
-
-/// Allocates a buffer and loads into it in one call.
-fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
-    let device = system_heap::open(Backend::Heap)?;
-    let layout = task.layout()?;
-    available::ensure(layout.buffer, Charged::Nobody)?;
-    if task.watch.is_cancelled() {
-        return Err(task.cancelled(0).into());
-    }
-    let wanted = layout.data_offset + task.length;
-    let call = |file| read_file(task, device.as_fd(), wanted, file, layout.base);
-    let mut moved = Transferred { direct: task.length, ..Transferred::default() };
-    let mut result = call(task.file.fd())?;
-    if !task.file.is_direct() {
-        moved.direct = 0;
-    } else if matches!(result, Err(Errno::INVAL)) {
-        // A kernel that does not know the flag reports the error again.
-        moved = Transferred { notes: vec![REFUSED_DIRECT.into()], ..Transferred::default() };
-        if let Ok(file) = task.file.buffered() {
-            result = call(file)?;
-        }
-    }
-    let (fd, read) = result.map_err(|errno| explain(task, errno, layout.buffer))?;
-    let end = layout.base + read;
-    if read == 0 && task.file.end()? > layout.base {
-        return Err(refuse_flag(Errno::INVAL).into());
-    }
-    if end < task.end() {
-        return Err(task.short(end).into());
-    }
-    if task.watch.is_cancelled() {
-        return Err(task.cancelled(task.length).into());
-    }
-    task.watch.set(task.length);
-    let mut buf = DmaBuf::from_parts(fd, layout.buffer);
-    if layout.data_offset > 0 {
-        // These bytes were read along with the first page of the range.
-        let mut view = buf.map_mut()?;
-        view.fill_at(0, layout.data_offset, 0)?;
-        view.finish()?;
-    }
-    Ok(Fresh { buf, moved })
 }
 
 /// Makes the call and reports progress from the storage requests of the calling thread. Only a
