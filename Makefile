@@ -60,10 +60,11 @@ mutants-module: deps ## mutation tests of the module, in guests (half an hour on
 	tools/mutate-module
 
 .PHONY: lint
-lint: deps ## formatters, clippy, checkpatch, sparse, shellcheck, charts
+lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, shellcheck, charts
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
 	tools/check-oldest-rust
+	tools/check-dependencies
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --quiet --workspace --no-deps
 	tools/lint-kernel
 	tools/check-series

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * How long copy_file_range() takes from a dma-buf into cached pages of a file,
- * 64 KiB at a time, by how far the two are apart in physical memory. Needs root
- * and a kernel with the series; writes copy-distance.data where it runs:
+ * Measures copy_file_range() from a dma-buf to cached pages of a file, 64 KiB at
+ * a time, by the distance of the two in physical memory. Needs root and a kernel
+ * with the series; writes copy-distance.data in the current directory:
  *
  *   cc -O2 -o build/copy-distance bench/copy-distance.c
  *   vm/run --kernel 7.3-series --memory 3072 -- sh -c \
@@ -120,7 +120,7 @@ int main(void)
 		from[i] = page_of(pagemap, memory + i * PIECE);
 		to[i] = page_of(pagemap, cached + i * PIECE);
 	}
-	/* The next pair of each class in turn, as the machine has other work too */
+	/* Alternate between the classes, because the load of the machine varies. */
 	for (i = 0; i < PIECES * PIECES; i++) {
 		unsigned long a = i % PIECES, b = (i / PIECES + a * 37) % PIECES;
 		uint64_t apart = from[a] > to[b] ? from[a] - to[b] : to[b] - from[a];

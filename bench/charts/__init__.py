@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Draws what is in bench/results."""
+"""Draws charts of bench/results."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Draws every chart whose results are there: python3 -m charts RESULTS FOLDER"""
+"""Draws every chart whose results exist: python3 -m charts RESULTS FOLDER"""
 
 import functools
 import pathlib
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from . import compare, cost, load, small, stream, style
 
-# Name, results, how they are read and drawn
+# Name, results, functions that read and draw them
 CHARTS: tuple[tuple[str, str, Callable, Callable[..., Figure]], ...] = (
     ("cost", "cost-7.3-series.json", figures.cost.read, cost.by_way),
     ("cost-by-size", "cost-7.3-series.json", figures.cost.read, cost.by_size),

@@ -11,17 +11,17 @@ from . import style
 
 MOST_PANELS = 3
 SMALL = 8 << 20
-# Of the width of all panels, to the right of the longest bar of each: for figures
+# Share of a panel's width to the right of its longest bar, for figures
 COLUMN = 0.07
 
 
 def speed(compare: Compare) -> Figure:
-    """GB/s by way, for the largest sizes, with what the disk can do."""
+    """GB/s by way, for the largest sizes, with the disk's maximum."""
     return _speed(compare, [size for size in compare.sizes if size.ways][-MOST_PANELS:])
 
 
 def small(compare: Compare) -> Figure:
-    """The same for small files, or the smallest there are."""
+    """The same for the smallest files."""
     sizes = [size for size in compare.sizes if size.ways]
     return _speed(compare, [size for size in sizes if size.bytes <= SMALL] or sizes[:1])
 
@@ -56,7 +56,7 @@ def _panel(axes: Axes, size: Size, names: list[str], column: float) -> None:
         if shown:
             axes.barh(*zip(*shown), height=0.72, color=colour)
     ranges = [[way.speed.min for way in size.ways], [way.speed.max for way in size.ways]]
-    # On the colour of the page, to be seen on dark bars too
+    # On the colour of the page, to be readable on dark bars
     for colour, width in ((style.PAGE, 3), (style.TEXT, 1)):
         axes.hlines(rows, *ranges, color=colour, linewidth=width)
     most = max(*ranges[1], size.ceiling or 0.0) * 1.04

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What each way costs, in instructions per MiB."""
+"""CPU cost of each way, in instructions per MiB."""
 
 import math
 
@@ -17,7 +17,7 @@ SHOWN = 128 * MIB
 PARTS = ("heap: allocate", "module: attach")
 OURS = ("module:", "series:", "library: module", "library: slot", "library: heap",
         "library: copy_file_range")
-# I/O comes first, so that it can be compared; what a program does once per buffer comes last.
+# I/O comes first, for comparison; the work done once per buffer comes last.
 STACK = (("I/O, or allocation and I/O in one call", ("io", "load")),
          ("close", ("close",)), ("allocation", ("allocation",)))
 OURS_PARTS = (style.BLUE, style.SKY, style.ICE)
@@ -49,7 +49,7 @@ def where(cost: Cost) -> str:
 
 
 def by_way(cost: Cost) -> Figure:
-    """All ways twice: on a scale that holds them all, and on one for ours."""
+    """All ways twice: on a scale for all, and on one for ours."""
     ways = [way for way in cost.size(SHOWN).ways.values()
             if way.figures and not way.name.startswith(PARTS)]
     ways.sort(key=lambda way: -way.figures["total"].median)
@@ -87,7 +87,7 @@ def _parts(way: Way) -> list[float]:
 
 
 def _stack(axes: Axes, ways: list[Way]) -> None:
-    """Part by part; what is beyond the end of the axes is left out."""
+    """Stacks the parts of each way, cut at the end of the axes."""
     end = axes.get_xlim()[1]
     for colours, of_ours in ((OURS_PARTS, True), (OTHERS_PARTS, False)):
         rows = [row for row, way in enumerate(ways) if is_ours(way.name) is of_ours]
@@ -102,13 +102,13 @@ def _stack(axes: Axes, ways: list[Way]) -> None:
 
 
 def _near(ways: list[Way]) -> float:
-    """Room for those of ours that allocate and read in one call without zeroing."""
+    """The scale for our ways that allocate and read in one call without zeroing."""
     return 1.35 * max(way.figures["total"].median for way in ways
                       if is_ours(way.name) and "load" in way.figures and way.zeroed == 0)
 
 
 def _beyond(axes: Axes, ways: list[Way]) -> None:
-    """Bars that go on say so, and how much of them is I/O."""
+    """Labels bars that exceed the axes with their total and the share of I/O."""
     end = axes.get_xlim()[1]
     further = [row for row, way in enumerate(ways) if way.figures["total"].median > end]
     axes.plot([end] * len(further), further, marker=">", markersize=6, linestyle="none",
@@ -121,7 +121,7 @@ def _beyond(axes: Axes, ways: list[Way]) -> None:
 
 
 def by_size(cost: Cost) -> Figure:
-    """The total over the size of the file."""
+    """Total cost by file size."""
     sizes = [size for size in cost.sizes if size.per == "MiB" and size.ways]
     names = [name for name in LINES
              if all(name in size.ways and size.ways[name].figures for size in sizes)]

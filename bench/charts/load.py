@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""LOAD beside allocating and reading one after the other."""
+"""LOAD compared with allocation followed by reading."""
 
 import math
 

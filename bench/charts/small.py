@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What a small random read costs the CPU, by how many are in flight."""
+"""CPU cost of a small random read, by queue depth."""
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
@@ -9,8 +9,8 @@ from figures.small import Small
 from . import style
 
 TARGETS = {"xfs": "XFS", "raw": "raw device"}
-# Name of a line, how it is called, colour, width; lent pages cost what registered memory costs, so
-# the line of that is wide enough to be seen behind.
+# Name of a line, label, colour, width. Lent pages cost the same as registered memory, whose line is
+# therefore wider, to remain visible behind the other.
 LINES = {
     "libaio, user": ("libaio", style.STONE, 1.5),
     "io_uring, user": ("io_uring", style.OCHRE, 1.5),
@@ -27,7 +27,7 @@ def cost(small: Small) -> Figure:
     panels = figure.subplots(1, len(targets), sharey=True, squeeze=False,
                              gridspec_kw={"left": 0.085, "right": 0.985, "top": 0.80,
                                           "bottom": 0.18, "wspace": 0.1})[0]
-    # With one in flight waking up is most of it, and hides the rest.
+    # With one read in flight, waking up dominates the cost.
     depths = [depth for depth in small.depths if depth > 1]
     for axes, target in zip(panels, targets):
         axes.set_title(TARGETS.get(target, target), loc="left")

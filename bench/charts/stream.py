@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What a MiB of samples costs the CPU, by the size of a block."""
+"""CPU cost of a MiB of samples, by block size."""
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
@@ -10,7 +10,7 @@ from figures.stream import Streams
 from . import style
 
 SINKS = {"nothing": "into nothing", "file": "into a file", "usb": "into USB"}
-# Way, how it is called, colour, width
+# Way, label, colour, width
 WAYS = {"read()": ("read(), write()", style.STONE, 1.5),
         "read(), O_DIRECT": ("read(), write() with O_DIRECT", style.VIOLET, 1.5),
         "dma-buf": ("dma-buf", style.BLUE, 2.4)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What charts look like. They are drawn in the colours of light pages; `COLOURS` has the dark ones."""
+"""Style of the charts. They are drawn in the colours of light pages; `COLOURS` has the dark ones."""
 
 import pathlib
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from .svg import svg
 
 matplotlib.use("agg")
 
-# On light pages, on dark ones. Lines are told from each other without red and green.
+# Colours on light and on dark pages. Lines are distinguishable without red and green.
 COLOURS = {
     "page": ("#ffffff", "#0d1117"),
     "text": ("#1f2328", "#e6edf3"),
@@ -37,7 +37,7 @@ COLOURS = {
  OCHRE) = (light for light, _ in COLOURS.values())
 
 SETTINGS = {
-    # Wider than what readers have as sans-serif, so their text fits where this did.
+    # Wider than readers' usual sans-serif fonts, so that their text fits, too.
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "axes.spines.top": False,
@@ -57,12 +57,12 @@ SETTINGS = {
     "grid.color": GRID,
     **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), TEXT),
 }
-# Of what is said beside a line or a bar
+# Font size of labels next to lines and bars
 SMALL = 8
 
 
 def save(path: pathlib.Path, draw: Callable[[], Figure]) -> None:
-    """Writes the chart, its title for those who cannot see it."""
+    """Writes the chart, with its title as the alternative text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with rc_context(SETTINGS):
         figure = draw()
@@ -70,7 +70,7 @@ def save(path: pathlib.Path, draw: Callable[[], Figure]) -> None:
 
 
 def title(figure: Figure, text: str, *below: str) -> None:
-    """A title, and in small letters how to read it and where it was measured."""
+    """A title, and in small print how to read the chart and where it was measured."""
     height = figure.get_figheight()
     figure.text(0.012, 1 - 0.10 / height, text, fontsize=13, weight="bold", va="top")
     for number, line in enumerate(below):
@@ -79,7 +79,7 @@ def title(figure: Figure, text: str, *below: str) -> None:
 
 
 def bars(axes: Axes, names: list[str], ours: set[str]) -> None:
-    """One row per name, from the top down; ours stand out."""
+    """One row per name, from top to bottom; ours are emphasised."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     for label in axes.get_yticklabels():
@@ -91,14 +91,14 @@ def bars(axes: Axes, names: list[str], ours: set[str]) -> None:
 
 
 def beside(axes: Axes, across: float, row: float, text: str) -> None:
-    """Text a little to the right of the end of a bar."""
+    """Text to the right of the end of a bar."""
     axes.annotate(text, (across, row), xytext=(4, 0), textcoords="offset points", va="center",
                   fontsize=SMALL)
 
 
 def names_of_lines(axes: Axes, places: list[float], names: list[str], colours: list[str],
                    bold: list[bool]) -> None:
-    """Names beside the ends of lines, in parts of the height of the axes."""
+    """Names at the ends of lines; positions are fractions of the height of the axes."""
     for place, name, colour, heavy in zip(apart(places, 0.055), names, colours, bold):
         axes.annotate(name, (1.0, place), xycoords="axes fraction", xytext=(8, 0),
                       textcoords="offset points", va="center", fontsize=9, color=colour,
@@ -112,7 +112,7 @@ def legend(figure: Figure, handles: list[Artist | tuple[Artist, ...]], labels: l
 
 
 def apart(values: list[float], least: float) -> list[float]:
-    """The values, moved so far that any two are at least that far apart: for labels."""
+    """Positions for labels: the values, moved to have a minimum distance from each other."""
     order = sorted(range(len(values)), key=values.__getitem__)
     moved = list(values)
     for _ in range(200):

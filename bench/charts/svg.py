@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Draws a figure of matplotlib as compact SVG: text as text, colours as classes that follow the
-reader's colour scheme, nothing that changes from one drawing to the next."""
+"""Draws a matplotlib figure as compact, reproducible SVG: text as text, colours as classes that follow
+the reader's colour scheme."""
 
 from collections.abc import Iterator, Mapping
 from xml.sax.saxutils import escape
@@ -13,18 +13,18 @@ from matplotlib.path import Path
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox, Transform
 
-# Layout is in points, 72 to an inch; shown at 96 pixels to an inch unless the page has less room.
+# The layout is in points, 72 per inch, shown at 96 pixels per inch if the page is wide enough.
 POINTS = 72
 SHOWN = 96 / POINTS
 ANCHORS = {"left": (0.0, ""), "center": (0.5, "middle"), "right": (1.0, "end")}
-# How the class of a size of text begins
+# Prefix of the classes of font sizes
 SIZE = "size"
 # A closed path of this many points along the axes is a rectangle.
 CORNERS = 5
 
 
 def svg(figure: Figure, title: str, colours: Mapping[str, tuple[str, str]]) -> str:
-    """`colours`: by name, the one that the figure is drawn in, on light pages, and its dark one."""
+    """`colours`: by name, the colour that the figure uses, for light pages, and the one for dark pages."""
     figure.set_dpi(POINTS)
     renderer = _Renderer(figure, {light: name for name, (light, _) in colours.items()})
     figure.draw(renderer)
@@ -55,7 +55,7 @@ class _Renderer(RendererBase):
         self.width, self.height = figure.bbox.size
         self.names = names
         self.used: set[str] = set()
-        # Name and attributes of elements that look the same, and of each what differs
+        # Name and common attributes of elements that look the same, and the differing ones of each
         self.drawn: list[tuple[str, str, list[str]]] = []
 
     def elements(self) -> Iterator[str]:
@@ -85,7 +85,7 @@ class _Renderer(RendererBase):
 
     def draw_markers(self, gc: GraphicsContextBase, marker_path: Path, marker_trans: Transform,
                      path: Path, trans: Transform, rgbFace: object = None) -> None:
-        """Round ones as dots: lines of no length with round ends."""
+        """Round markers as dots: lines of length 0 with round ends."""
         if marker_path.codes is None or Path.CURVE4 not in marker_path.codes:
             super().draw_markers(gc, marker_path, marker_trans, path, trans, rgbFace)
             return
@@ -96,7 +96,7 @@ class _Renderer(RendererBase):
 
     def draw_text(self, gc: GraphicsContextBase, x: float, y: float, s: str, prop: FontProperties,
                   angle: float, ismath: bool = False, mtext: Text | None = None) -> None:
-        """Anchored where it was aligned: with another font it stays in its place."""
+        """Anchored at its alignment, so that it stays in place with another font."""
         part, anchor = ANCHORS[mtext.get_horizontalalignment() if mtext else "left"]
         offset = part * self.get_text_width_height_descent(s, prop, ismath)[0]
         upright = angle == 0
@@ -120,7 +120,7 @@ class _Renderer(RendererBase):
             self._add("path", f'class="{names}"{more}', [_outline(path, self.height)])
 
     def _add(self, name: str, attributes: str, parts: list[str]) -> None:
-        """Neighbours that look the same are one element."""
+        """Merges adjacent elements that look the same."""
         if self.drawn and self.drawn[-1][:2] == (name, attributes):
             self.drawn[-1][2].extend(parts)
         else:
@@ -128,7 +128,7 @@ class _Renderer(RendererBase):
 
 
 def _area(path: Path, clip: Bbox | None) -> Path | None:
-    """What of an area is to be seen: of a rectangle the part in `clip`."""
+    """The visible part of an area: of a rectangle, the part in `clip`."""
     corners = path.vertices
     if clip is None or len(corners) != CORNERS:
         return path
@@ -140,7 +140,7 @@ def _area(path: Path, clip: Bbox | None) -> Path | None:
 
 
 def _outline(path: Path, height: float) -> str:
-    """The commands of SVG; straight lines only."""
+    """The path as SVG commands; straight lines only."""
     parts = []
     last = ("", "")
     for (x, y), code in path.iter_segments(curves=False, simplify=False):
@@ -158,5 +158,5 @@ def _outline(path: Path, height: float) -> str:
 
 
 def _number(value: float) -> str:
-    """To a tenth of a point."""
+    """Rounded to a tenth of a point."""
     return f"{round(value, 1) + 0:.1f}".removesuffix(".0")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Reads what `dmabuf-dio-bench` measured, and compares and shows it."""
+"""Reads, compares and shows the results of `dmabuf-dio-bench`."""

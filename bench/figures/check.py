@@ -8,9 +8,9 @@ import sys
 
 from . import cost
 
-# Part of the baseline's figure, and what it has to differ by besides. Per MiB: a run covers 64 MiB,
-# and three interrupts or timer ticks more, some 5,000 instructions each, are 240. Per small transfer:
-# the host decides whether the disk has answered before the caller sleeps, which takes 5,000.
+# Thresholds, relative and absolute; a difference must exceed both. Per MiB: a run covers 64 MiB, and
+# three additional interrupts or timer ticks of about 5,000 instructions each are 240. Per small transfer:
+# whether the disk answers before the caller sleeps, which costs 5,000, depends on the host.
 PART = 0.05
 LEAST = {"MiB": 250.0, "transfer": 6000.0}
 
@@ -35,7 +35,7 @@ class Findings:
 
 
 def compare(baseline: cost.Cost, now: cost.Cost) -> Findings:
-    """What of the baseline is worse, missing or better now. What is new is neither."""
+    """The figures of the baseline that are worse, missing or better now. New ones are ignored."""
     worse: list[Finding] = []
     better: list[Finding] = []
     count = 0

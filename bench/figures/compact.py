@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The form in which bench/results keeps what `dmabuf-dio-bench ... --json` printed: one line per run,
-without what follows from the rest. python3 -m figures.compact COMMAND... <PRINTED >KEPT"""
+"""Converts the output of `dmabuf-dio-bench ... --json` to the form of bench/results: one line per run,
+without derived values. python3 -m figures.compact COMMAND... <PRINTED >KEPT"""
 
 import json
 import shlex
 import sys
 
 SCHEMA = 2
-# Follows from the runs: `allocation_ms` is the total less the I/O, `hidden_ms` the difference of two
-# totals, `base` of a table the first row that ran. The total of `cost` stays: it and its parts are
-# rounded to tenths one by one, and their sum may be a tenth off.
+# Derived values: `allocation_ms` is the total minus the I/O, `hidden_ms` the difference of two totals,
+# `base` of a table the first row that ran. The total of `cost` is kept: it and its parts are rounded
+# to tenths separately, so the sum may be off by a tenth.
 DERIVED = {
     "compare": ("gb_per_s", "cpu_seconds_per_gib", "ratio"),
     "load": ("allocation_ms", "hidden_ms", "percent"),
     "table": ("io_mb_per_s", "percent", "base"),
 }
-# Digits of a figure; what comes after them is floating-point noise.
+# Significant digits of a figure; further ones are floating-point noise.
 DIGITS = 12
 
 
 def compact(data: dict, command: str) -> dict:
-    """What is kept of the output of a command."""
+    """The part of a command's output that is stored."""
     if data.get("schema") != 1:
         raise ValueError(f"schema {data.get('schema')} is not known here")
     kept = _object(data, DERIVED.get(data["bench"], ()))
@@ -29,7 +29,7 @@ def compact(data: dict, command: str) -> dict:
 
 
 def _object(data: dict, derived: tuple[str, ...]) -> dict:
-    """Without nulls and empty lists; the values of all figures by run, as `runs`."""
+    """Drops nulls and empty lists, and groups the values of all figures by run, as `runs`."""
     plain, figures = {}, {}
     for name, value in data.items():
         if name in derived or value is None or value == []:
@@ -56,7 +56,7 @@ def _nested(value: object) -> bool:
 
 
 def text(kept: dict) -> str:
-    """JSON with a line per fact about the whole, and below that a line per object."""
+    """JSON with one line per top-level fact, then one line per object."""
     members = [f"{json.dumps(name)}: {_lines(value)}" for name, value in kept.items()]
     return "{" + ",\n ".join(members) + "}\n"
 

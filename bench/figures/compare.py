@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What `dmabuf-dio-bench compare` found."""
+"""Results of `dmabuf-dio-bench compare`."""
 
 import dataclasses
 import pathlib
@@ -25,7 +25,7 @@ class Way:
 class Size:
     bytes: int
     runs: int
-    # What the disk can do, or where nobody says, None
+    # The disk's maximum, or None if unknown
     ceiling: float | None
     ways: list[Way]
 
@@ -34,9 +34,9 @@ class Size:
 class Compare:
     kernel: str
     machine: str
-    # How large the tensors in the file are: many small ones, or few
+    # The tensors in the file: many small ones, or few
     tensors: str
-    # That load a file each at the same time
+    # Processes that load at the same time, each its own file
     processes: int
     sizes: list[Size]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What `dmabuf-dio-bench cost` found."""
+"""Results of `dmabuf-dio-bench cost`."""
 
 import dataclasses
 import pathlib
@@ -17,9 +17,9 @@ class Way:
     name: str
     copied: float
     zeroed: float
-    # Why there are no figures.
+    # Why there are no figures
     reason: str | None
-    # By phase and as "total"; a phase that the way does not have is not there.
+    # By phase and as "total", without phases that the way does not have
     figures: dict[str, Summary]
 
 

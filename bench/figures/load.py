@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What `dmabuf-dio-bench load` found."""
+"""Results of `dmabuf-dio-bench load`."""
 
 import dataclasses
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Tables as documents have them."""
+"""Tables in Markdown."""
 
 from collections.abc import Iterable, Sequence
 

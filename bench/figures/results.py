@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What bench/results holds."""
+"""The files of bench/results."""
 
 import dataclasses
 import json
@@ -26,12 +26,12 @@ def summary(values: Iterable[float]) -> Summary | None:
 
 
 def of_runs(row: dict, name: str) -> Summary | None:
-    """A figure of a row, or None if it has not got that, or no runs."""
+    """A figure of a row, or None if the row lacks it or has no runs."""
     return summary(run[name] for run in row.get("runs", ()) if name in run)
 
 
 def read(path: pathlib.Path, bench: str) -> dict:
-    """The result in a file, which has to be of that bench."""
+    """The result in a file, which must be of the given benchmark."""
     data = json.loads(path.read_text())
     if (data.get("bench"), data.get("schema")) != (bench, SCHEMA):
         raise ValueError(f"{path}: not of `dmabuf-dio-bench {bench}`, schema {SCHEMA}")

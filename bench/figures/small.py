@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What `dmabuf-dio-bench small` found."""
+"""Results of `dmabuf-dio-bench small`."""
 
 import dataclasses
 import pathlib
@@ -24,7 +24,7 @@ class Line:
 
     @property
     def name(self) -> str:
-        """The way and the memory; the gatherer has only one."""
+        """The way and the memory; gather has only one kind of memory."""
         fio = ", fio" if self.by == "fio" else ""
         return self.way if self.way.startswith("gather") else f"{self.way}, {self.memory}{fio}"
 
@@ -42,7 +42,7 @@ class Small:
         return list(dict.fromkeys(line.target for line in self.lines))
 
     def names(self) -> list[str]:
-        """Of lines, whatever they read from, in the order of the table."""
+        """The names of lines of all targets, in the order of the table."""
         return list(dict.fromkeys(line.name for line in self.lines))
 
     def point(self, target: str, name: str, depth: int) -> Point | None:

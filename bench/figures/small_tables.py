@@ -8,9 +8,9 @@ from collections.abc import Callable
 from .markdown import markdown
 from .small import Point, Small, read
 
-# Beside which speeds are shown: what the disk gives without a file system
+# The reference for speeds: the disk without a file system
 BASE = ("raw", "io_uring, registered")
-# Where the steps of the patch series are shown
+# The targets for which the steps of the patch series are shown
 DEPTH = 32
 
 
@@ -45,7 +45,7 @@ def speed_of_base(found: Small) -> Callable[[Point, int], str]:
 
 
 def steps(before: Small, after: Small) -> str:
-    """What the patch series takes off a read."""
+    """The effect of the patch series on the cost of a read."""
     rows = []
     for line in before.lines:
         cells = []
@@ -59,9 +59,9 @@ def steps(before: Small, after: Small) -> str:
 
 
 def switched(off: Small, on: Small) -> str:
-    """What the short path takes off a read of Linux 6.12."""
+    """The effect of the short path on the cost of a read, Linux 6.12."""
     rows = []
-    # How long polling takes depends on the disk, and differs by a third from run to run.
+    # The cost of polling depends on the disk and varies by a third from run to run.
     for line in (line for line in off.lines if not line.way.endswith("polled")):
         for depth, was in line.points.items():
             now = on.point(line.target, line.name, depth)

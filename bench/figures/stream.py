@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What `dmabuf-dio-bench stream` found."""
+"""Results of `dmabuf-dio-bench stream`."""
 
 import dataclasses
 import pathlib
@@ -30,7 +30,7 @@ class Streams:
         return list(dict.fromkeys(row.to for row in self.rows))
 
     def ways(self, to: str) -> dict[str, list[Row]]:
-        """The rows into a sink, by way."""
+        """The rows for a sink, by way."""
         rows = [row for row in self.rows if row.to == to]
         return {way: [row for row in rows if row.way == way]
                 for way in dict.fromkeys(row.way for row in rows)}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Fills the tables in documents that come from results: between <!-- figures: NAME --> and
-<!-- end of figures -->. With --check it only says which are not as they should be."""
+"""Fills the generated tables in the documents, between <!-- figures: NAME --> and <!-- end of figures -->.
+With --check it only reports outdated ones."""
 
 import argparse
 import pathlib
@@ -17,7 +17,7 @@ SERIES = "cost-7.3-series.json"
 SHOWN = 128 * cost.MIB
 DOCUMENTS = ("docs/measuring.md", "docs/small-reads.md", "docs/streams.md")
 
-# What the summary shows, and what it is called there; ours are bold.
+# Rows of the summary and their names there; ours are bold.
 SUMMARY = (
     ("heap: read() into the mapping", "system heap: buffered read into the mapping"),
     ("memfd, faulted in: io_uring 1 MiB x 8", "memfd, faulted in and registered with io_uring, direct"),
@@ -59,7 +59,7 @@ def all_ways(size: cost.Size) -> str:
 
 
 def by_size(found: cost.Cost) -> str:
-    """The total of each way, and how much it changes from size to size."""
+    """The total of each way, by size."""
     sizes = [size for size in found.sizes if size.per == "MiB" and not size.reason]
     head = ["way", *(size.name for size in sizes)]
     rows = [[name, *(number(size.ways[name].figures.get("total")) for size in sizes)]
@@ -84,7 +84,7 @@ SINKS = {"nothing": "into nothing", "file": "into a file", "usb": "into USB"}
 
 
 def stream_table(found: stream.Streams, cell: Callable[[stream.Row], str]) -> str:
-    """A row for each way, a column for each size of a block."""
+    """A row for each way, a column for each block size."""
     blocks = sorted({row.block for row in found.rows})
     rows = []
     for to in found.sinks():
@@ -95,7 +95,7 @@ def stream_table(found: stream.Streams, cell: Callable[[stream.Row], str]) -> st
 
 
 def speed(row: stream.Row) -> str:
-    """Throughput and CPU load, as the thread has them."""
+    """Throughput and CPU load, as in the mailing-list thread."""
     mib = row.mib_per_s
     return (f"{mib.median:,.0f} MiB/s ({mib.min:,.0f} - {mib.max:,.0f}), "
             f"CPU {row.cpu_percent.median:.0f} %")
@@ -122,7 +122,7 @@ def tables(results: pathlib.Path) -> dict[str, str]:
 
 
 def fill(text: str, content: dict[str, str]) -> str:
-    """The text with what belongs in each region; a name nobody knows is an error."""
+    """The text with all regions filled; an unknown name is an error."""
     def region(match: re.Match[str]) -> str:
         return f"<!-- figures: {match[1]} -->\n{content[match[1]]}<!-- end of figures -->"
     return re.sub(r"<!-- figures: (\w+) -->\n.*?<!-- end of figures -->", region, text, flags=re.S)

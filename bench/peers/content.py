@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What a measured file holds: a content that tells each word's place, and comparing it byte for byte.
+"""The content of a measured file: words that encode their position; and its comparison, byte for byte.
 
 Word i of the data section, 8 bytes in little endian, is (i * FACTOR + seed) modulo 2^64; of a last
 word that does not fit, the first bytes.
@@ -30,7 +30,7 @@ class Tensor(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where the tensors of a safetensors file are."""
+    """The positions of the tensors of a safetensors file."""
 
     data_begin: int
     tensors: dict[str, Tensor]
@@ -73,7 +73,7 @@ def as_bytes(tensor: Any) -> Bytes:
 
 
 def differing_byte(tensors: Mapping[str, Any], layout: Layout, seed: int) -> str | None:
-    """What is wrong with `tensors` first, in words; None if every byte is right."""
+    """The first error in `tensors`, as text; None if every byte is correct."""
     if tensors.keys() != layout.tensors.keys():
         return f"{len(tensors)} tensors were loaded, {len(layout.tensors)} are in the file, or other names"
     for name, (_, shape, begin, end) in layout.tensors.items():
@@ -96,7 +96,7 @@ def write(path: str, data_bytes: int, count: int, seed: int) -> None:
     header = {}
     for index in range(count):
         dtype, item = list(types.items())[index % len(types)]
-        # The last has an odd size, if its type can have one, so that the last word is cut.
+        # The last one has an odd size, if its type allows that, so that the last word is partial.
         bytes_ = size if index < count - 1 or item > 1 else size - 5
         header[f"layers.{index}.weight"] = {
             "dtype": dtype, "shape": [bytes_ // item],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Which loaders can be used here: each one loads a small file, and every byte is compared."""
+"""Lists the loaders that work here: each loads a small file, and every byte is compared."""
 
 import json
 import os
@@ -15,7 +15,7 @@ SEED = 1
 
 
 def attempt(name: str, path: str, seed: int) -> tuple[dict[str, object] | None, str]:
-    """What a loader in a process of its own reports, or None; and the last line of its errors."""
+    """The report of a loader, run in its own process, or None; and the last line of its error output."""
     done = subprocess.run([sys.executable, PROGRAM, name, path, "--verify", str(seed)],
                           input="\n", capture_output=True, text=True)
     errors = done.stderr.strip().splitlines() or [f"ended with status {done.returncode} and no reason"]
@@ -28,7 +28,7 @@ def attempt(name: str, path: str, seed: int) -> tuple[dict[str, object] | None, 
 
 
 def show() -> None:
-    """A line each: usable NAME VERSION, or unusable NAME REASON."""
+    """Prints a line for each: usable NAME VERSION, or unusable NAME REASON."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "small.safetensors")
         content.write(path, 1 << 20, 16, SEED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Loads a safetensors file with one of the loaders people use, and says what it took."""
+"""Loads a safetensors file with a widely used loader and reports the cost."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ on standard input is waited for. The second when the file is in memory:
   seconds            from the path to all bytes in memory
   user_seconds       CPU time of all threads in that time
   sys_seconds
-  release_seconds    for giving the memory back
+  release_seconds    for freeing the memory
   bytes              of all tensors
   verified           with --verify: whether every byte of every tensor is right
   version            of the loader
@@ -35,7 +35,7 @@ examples:
 
 
 class Output:
-    """Standard output for the two lines alone: what libraries print there goes to standard error."""
+    """Reserves standard output for the two lines: output of libraries goes to standard error."""
 
     def __init__(self) -> None:
         self.own = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -94,7 +94,7 @@ def main() -> int:
     try:
         run(args.loader, args.file, args.verify, output)
     except Exception as error:
-        # The reason has to be the last line, so nothing that runs at exit may follow it.
+        # The reason must be the last line, so exit handlers are skipped.
         reason = " ".join(str(error).split()) or type(error).__name__
         print(f"{args.loader}: {reason}", file=sys.stderr, flush=True)
         os._exit(1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Wall time and CPU time of this process with all its threads, and of children it waited for."""
+"""Wall time, and CPU time of this process with all its threads and the children it waited for."""
 
 import resource
 import time

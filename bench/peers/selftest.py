@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Every loader on files of both kinds: right bytes are found right, and a wrong one wrong."""
+"""Every loader on files of both kinds: correct bytes pass, a wrong one is detected."""
 
 import os
 import subprocess
@@ -25,14 +25,14 @@ def expect(what: str, holds: bool, seen: object) -> None:
 
 
 def formula() -> None:
-    """The vectorised content against the formula in plain numbers, at an end that cuts a word."""
+    """Compares the vectorised content with the formula, at an end inside a word."""
     words = b"".join(((i * content.FACTOR + SEED) % (1 << 64)).to_bytes(8, "little") for i in range(100))
     got = content.expected(16, 797, SEED).tobytes()
     expect("content is as its formula says", got == words[16:797], got[:16].hex())
 
 
 def flipped(path: str, at: int) -> None:
-    """Changes one bit of the byte `at` of a file; again, and it is as before."""
+    """Flips one bit of the byte `at` of a file; a second call restores it."""
     with open(path, "r+b") as file:
         file.seek(at)
         byte = file.read(1)[0]

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Tests of what reads results."""
+"""Tests of the programs that read results."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What the benches print, of few rows."""
+"""Output of the benchmarks, with few rows."""
 
 import pathlib
 
@@ -7,7 +7,7 @@ from figures import compact
 
 
 def keep(path: pathlib.Path, printed: dict) -> None:
-    """As bench/record keeps it."""
+    """In the form that bench/record stores."""
     path.write_text(compact.text(compact.compact(printed, "dmabuf-dio-bench")))
 
 

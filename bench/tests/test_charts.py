@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Charts are drawn from what the benches print, and always the same."""
+"""Charts are drawn from the output of the benchmarks, and are reproducible."""
 
 import contextlib
 import io

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The check of costs goes red when it has to."""
+"""The check of costs fails when it should."""
 
 import contextlib
 import copy

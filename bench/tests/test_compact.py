@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Results are kept one line per run, without what follows from the rest, and nothing else is lost."""
+"""Results are stored one line per run, without derived values, and nothing else is lost."""
 
 import copy
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Charts are small, follow the colour scheme, and nothing in them lies over something else."""
+"""Charts are small, follow the colour scheme, and have no overlapping elements."""
 
 import itertools
 import pathlib
@@ -34,7 +34,7 @@ Box = tuple[float, float, float, float]
 
 
 def texts(root: ElementTree.Element) -> Iterator[tuple[str, Box]]:
-    """What is written, and where."""
+    """The texts and their positions."""
     for parent in root.iter():
         for text in parent.findall(f"{SVG}text"):
             look = parent if parent.tag == f"{SVG}g" else text
@@ -42,7 +42,7 @@ def texts(root: ElementTree.Element) -> Iterator[tuple[str, Box]]:
 
 
 def box(text: ElementTree.Element, look: str, anchor: str | None) -> Box:
-    """Left, top, right, bottom if the reader's font is as wide as the one of the layout."""
+    """Left, top, right, bottom, if the reader's font is as wide as that of the layout."""
     size = float(re.search(r"size([\d-]+)", look)[1].replace("-", "."))
     weight = "bold" if "bold" in look.split() else "normal"
     font = FontProperties(family=style.SETTINGS["font.family"], size=size, weight=weight)
@@ -61,7 +61,7 @@ class Svg(unittest.TestCase):
         self.assertEqual((text.count(light), text.count(dark)), (1, 1))
         self.assertRegex(text, r"prefers-color-scheme:dark\)\{[^@]*\.blue\{color:" + dark)
         self.assertIn('<path class="fill blue" d="M0 54H72V18H0z"/>', text)
-        # The page, so that text can be read wherever the chart is shown
+        # The background of the page, so that text is readable everywhere
         self.assertIn('<path class="fill page" d="M0 72H144V0H0z"/>', text)
         self.assertNotIn(".orange", text)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Tables in documents are filled from results."""
+"""Tables in the documents are generated from results."""
 
 import pathlib
 import tempfile

@@ -9,9 +9,10 @@
 #include "buffer.h"
 
 /*
- * What decides turns on a dma-buf. Kernels that lend have a mutex for it, which
- * copy_file_range() takes, too. Elsewhere it is the one that a struct file has
- * for positions: a dma-buf has one struct file, and no position of its own.
+ * The lock that serialises transfers on a dma-buf. Kernels whose exporters lend
+ * have a mutex for this, which copy_file_range() takes as well. On others it is
+ * the position lock of the dma-buf's struct file: a dma-buf has a single struct
+ * file and no position, so nothing else uses that lock.
  */
 static inline struct mutex *dio_access_lock(struct dma_buf *dmabuf)
 {
@@ -23,10 +24,11 @@ static inline struct mutex *dio_access_lock(struct dma_buf *dmabuf)
 }
 
 /*
- * Is file I/O storing into the buffer? Then neither a mapping that ends nor
- * anyone else's CPU access brings anything back: what devices had stored before
- * has been fetched already. Changes with the reservation locked. Only exporters
- * that ask are kept from it.
+ * Marks that file I/O is storing into the buffer. Meanwhile, the exporter must
+ * not copy a device's data back to memory, neither when a device unmaps nor
+ * when others begin CPU access: the data that devices had stored before was
+ * copied back when the I/O began. The mark changes with the reservation locked.
+ * Exporters that do not check it are not affected.
  */
 static inline void dio_access_set_storing(struct dma_buf *dmabuf, bool storing)
 {

@@ -2,11 +2,11 @@
 /*
  * Borrowing the pages of a dma-buf
  *
- * Our own buffers lend their table, and so do other exporters where the kernel
- * has a callback for that. Of those that are known to leave pages where they
- * are the kernel mapping (vmap) tells which they are. Nobody else is borrowed
- * from, or even mapped. No page is ever taken from an sg_table: that belongs to
- * the devices.
+ * Our own buffers lend their table, and so do other exporters on kernels that
+ * have a callback for it. For exporters that are known not to move their pages,
+ * the table is built from the kernel mapping (vmap). Buffers of all other
+ * exporters are refused without being mapped. Pages are never taken from an
+ * sg_table, which belongs to the attached devices.
  */
 #include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
@@ -33,9 +33,9 @@ static int dio_refuse(u32 *refusal, u32 why)
 }
 
 /*
- * A page that is the first of a large folio, and all that is mapped: the right
- * one, or in place of another? The exporter tells devices the truth, so ask as
- * one, and compare with what that page would be for it.
+ * For a buffer of a single page that is the first of a large folio: is that the
+ * buffer's page, or did the exporter map it in place of another? Exporters give
+ * devices the right pages, so attach as a device and compare DMA addresses.
  */
 static bool dio_is_only_page(struct dma_buf *dmabuf, struct page *page)
 {
@@ -89,8 +89,8 @@ static int dio_walk_mapping(struct dio_attachment *att, u32 *refusal)
 		pfn = page_to_pfn(page);
 		/*
 		 * Linux 6.12's udmabuf maps the first page of a large folio in
-		 * place of each of its pages. Elsewhere what follows a first
-		 * page is the second.
+		 * place of each of its pages. In a correct mapping, the first
+		 * page is followed by the second.
 		 */
 		if (head && pfn != next_pfn)
 			goto err_free;
@@ -129,10 +129,10 @@ err_free:
 	return ret;
 }
 
-/* Our own buffers, and exporters that lend */
+/* The exporter of our own buffers and of all buffers that are lent */
 static const struct dio_exporter dio_lender;
 
-/* Through the kernel mapping, which stays for the life of the attachment */
+/* Borrows through the kernel mapping, kept for the life of the attachment */
 static int dio_borrow_mapping(struct dio_attachment *att, u32 *refusal)
 {
 	const struct dio_exporter *exporter = dio_exporter_find(att->dmabuf);
@@ -144,7 +144,7 @@ static int dio_borrow_mapping(struct dio_attachment *att, u32 *refusal)
 	    !PAGE_ALIGNED(att->dmabuf->size))
 		return dio_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
 
-	/* With the operation there, EINVAL is udmabuf's word for no memory. */
+	/* The operation exists, so EINVAL means out of memory (udmabuf). */
 	ret = dma_buf_vmap_unlocked(att->dmabuf, &att->map);
 	if (ret)
 		return ret == -EINVAL ? -ENOMEM : ret;
@@ -163,8 +163,8 @@ static int dio_borrow_mapping(struct dio_attachment *att, u32 *refusal)
  * @fd: file descriptor of the dma-buf
  * @refusal: with -EOPNOTSUPP set to DMABUF_DIO_REFUSED_*
  *
- * The attachment holds a reference to the dma-buf, and the mapping of a foreign
- * one; dio_detach() drops both.
+ * The attachment holds a reference to the dma-buf and, if the exporter does not
+ * lend, its kernel mapping. dio_detach() drops both.
  *
  * Return: the attachment or an ERR_PTR, see struct dmabuf_dio_attach.
  */
@@ -213,9 +213,8 @@ void dio_detach(struct dio_attachment *att)
 }
 
 /*
- * Does a device see something else than the memory, and nobody makes them
- * agree? A device may come at any time, so that the answer is good for the past
- * only.
+ * Is a device attached that needs synchronisation? A device may attach at any
+ * time, so the result says nothing about the future.
  */
 static bool dio_unsynced(struct dio_attachment *att)
 {
@@ -231,13 +230,14 @@ static bool dio_unsynced(struct dio_attachment *att)
 }
 
 /**
- * dio_attachment_begin - wait for fences and one's turn, begin CPU access
+ * dio_attachment_begin - wait for fences and other transfers, begin CPU access
  * @att: the attachment
  * @dir: as for dma_buf_begin_cpu_access()
  * @refusal: set to DMABUF_DIO_REFUSED_UNSYNCED with -EBUSY
  *
- * An exporter that does not synchronise devices is not told to begin: udmabuf
- * would bring back what a mapping of its own, of no use to anybody, has seen.
+ * The begin of CPU access is not requested of an exporter that does not
+ * synchronise devices: udmabuf would synchronise only a mapping of its own, and
+ * so restore old data.
  *
  * Return: 0, -ERESTARTSYS if there is a signal, -EBUSY, or the exporter's error.
  */
@@ -266,13 +266,13 @@ int dio_attachment_begin(struct dio_attachment *att,
 }
 
 /**
- * dio_attachment_end - end CPU access and one's turn
+ * dio_attachment_end - end CPU access, let the next transfer run
  * @att: the attachment, after a successful dio_attachment_begin()
  * @dir: as there
  * @refusal: set to DMABUF_DIO_REFUSED_UNSYNCED with -EBUSY
  *
- * Return: 0, or -EBUSY if a device has come that does not see all that was
- * stored, or has stored what was not read.
+ * Return: 0, or -EBUSY if a device was attached meanwhile that may not see the
+ * stored data, or whose data may not have been read.
  */
 int dio_attachment_end(struct dio_attachment *att,
 		       enum dma_data_direction dir, u32 *refusal)
@@ -285,7 +285,7 @@ int dio_attachment_end(struct dio_attachment *att,
 	} else if (att->exporter->unsynced && dir == DMA_FROM_DEVICE) {
 		dio_access_drop(att->dmabuf);
 	} else {
-		/* Of udmabuf: its own mapping learns what was stored. */
+		/* udmabuf's own mapping receives the stored data. */
 		dio_access_end(att->dmabuf, dir);
 	}
 	if (unsynced) {

@@ -8,22 +8,22 @@
 
 #include "segments.h"
 
-/* A dma-buf whose pages are on loan to us. */
+/* A dma-buf whose pages are borrowed */
 struct dio_attachment {
 	struct dma_buf *dmabuf;
 	const struct dio_segments *segs;
-	struct dio_segments table;	/* if the buffer is not one of ours */
-	struct iosys_map map;		/* if the exporter does not lend */
+	struct dio_segments table;	/* of a buffer that is not ours */
+	struct iosys_map map;		/* of an exporter that does not lend */
 	const struct dio_exporter *exporter;
 };
 
-/* Was the dma-buf opened such that its owner may write to it? */
+/* Is the dma-buf's file open for writing? */
 static inline bool dio_writable(const struct dio_attachment *att)
 {
 	return att->dmabuf->file->f_mode & FMODE_WRITE;
 }
 
-/* Heaps allow O_WRONLY. */
+/* Is it open for reading? Heaps allow O_WRONLY. */
 static inline bool dio_readable(const struct dio_attachment *att)
 {
 	return att->dmabuf->file->f_mode & FMODE_READ;

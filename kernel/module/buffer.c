@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Our own buffers: memory that is filled before anyone can see it, then
+ * Our own buffers: memory that is filled before user space can see it, then
  * exported as a dma-buf
  */
 #include <linux/dma-mapping.h>
@@ -19,12 +19,12 @@
 
 /* Pages are not zeroed: the owner overwrites or zeroes every byte. */
 #define DIO_GFP		(GFP_HIGHUSER | __GFP_ACCOUNT | __GFP_NOWARN | __GFP_COMP)
-/* Large folios are welcome but not worth reclaiming for. */
+/* Large folios are preferred, but do not justify reclaim. */
 #define DIO_GFP_LARGE	((DIO_GFP | __GFP_NORETRY) & ~__GFP_RECLAIM)
-/* Single pages are worth it, but not worth killing for. */
+/* Single pages justify reclaim, but not the OOM killer. */
 #define DIO_GFP_PAGE	(DIO_GFP | __GFP_RETRY_MAYFAIL)
 
-/* What devices and their IOMMUs like: 4 MiB, 2 MiB, 1 MiB, 64 KiB, a page */
+/* Sizes that suit devices and IOMMUs: 4 MiB, 2 MiB, 1 MiB, 64 KiB, a page */
 static const unsigned int dio_orders[] = { 10, 9, 8, 4, 0 };
 
 static const struct dma_buf_ops dio_buffer_ops;
@@ -37,17 +37,17 @@ struct dio_buffer_attachment {
 };
 
 /**
- * dio_buffer_create - start a buffer that has no memory yet
+ * dio_buffer_create - create a buffer without memory
  * @length: length in bytes, a multiple of the page size, not 0
  *
- * Return: the buffer or an ERR_PTR; ENOMEM if it cannot fit.
+ * Return: the buffer or an ERR_PTR; ENOMEM if it exceeds the available memory.
  */
 struct dio_buffer *dio_buffer_create(u64 length)
 {
 	struct dio_buffer *buf;
 	long available = si_mem_available();
 
-	/* Say no before the rest of the system has been squeezed out. */
+	/* Refuse now, instead of after reclaiming everything else. */
 	if (available < 0 || length >> PAGE_SHIFT > available)
 		return ERR_PTR(-ENOMEM);
 
@@ -63,7 +63,7 @@ struct dio_buffer *dio_buffer_create(u64 length)
 }
 
 /**
- * dio_buffer_grow - add one folio, the largest that fits and can be had
+ * dio_buffer_grow - add the largest folio that fits and is available
  * @buf: a buffer shorter than its final length
  */
 int dio_buffer_grow(struct dio_buffer *buf)
@@ -94,7 +94,7 @@ int dio_buffer_grow(struct dio_buffer *buf)
 
 /**
  * dio_buffer_free - free a buffer's memory
- * @buf: not exported, seen by nobody yet, or on its way out
+ * @buf: not exported, not yet visible to user space, or being released
  */
 void dio_buffer_free(struct dio_buffer *buf)
 {
@@ -118,7 +118,7 @@ void dio_buffer_free(struct dio_buffer *buf)
 
 /**
  * dio_buffer_destroy - free a buffer and its memory
- * @buf: not exported, or on its way out
+ * @buf: not exported, or being released
  */
 void dio_buffer_destroy(struct dio_buffer *buf)
 {
@@ -127,7 +127,7 @@ void dio_buffer_destroy(struct dio_buffer *buf)
 	kfree(buf);
 }
 
-/* A table of the buffer's memory in pieces that the device can take. */
+/* Builds an sg_table with segments that the device supports. */
 static int dio_buffer_table(const struct dio_buffer *buf, struct device *dev,
 			    struct sg_table *table)
 {
@@ -208,13 +208,15 @@ static struct sg_table *dio_buffer_map(struct dma_buf_attachment *attachment,
 	int ret;
 
 	/*
-	 * What the CPU or storage has stored beside, or before, what a device
-	 * that only writes stores has to be handed over to it as well: all of
-	 * a bounce buffer is copied back.
+	 * A device that only writes may write a part of the buffer. All of its
+	 * bounce buffer is copied back, so it must hold the present content.
 	 */
 	if (dir != DMA_TO_DEVICE)
 		dir = DMA_BIDIRECTIONAL;
-	/* Together, or the end of CPU access would pass by what has just begun. */
+	/*
+	 * Map and record it under one lock: otherwise, an end of CPU access in
+	 * between would skip this mapping.
+	 */
 	mutex_lock(&buf->lock);
 	ret = dma_map_sgtable(a->dev, &a->table, dir, 0);
 	if (!ret)
@@ -232,7 +234,7 @@ static void dio_buffer_unmap(struct dma_buf_attachment *attachment,
 	struct dio_buffer *buf = dmabuf->priv;
 	unsigned long attrs = 0;
 
-	/* What storage stores is newer than what the device has. */
+	/* File I/O is storing newer data than the device has. */
 	if (dio_access_storing(dmabuf))
 		attrs = DMA_ATTR_SKIP_CPU_SYNC;
 
@@ -242,7 +244,7 @@ static void dio_buffer_unmap(struct dma_buf_attachment *attachment,
 	mutex_unlock(&buf->lock);
 }
 
-/* The caller has the reservation locked, as map and unmap do. */
+/* Called with the reservation locked, like map and unmap. */
 void dio_buffer_set_storing(struct dma_buf *dmabuf, bool storing)
 {
 	struct dio_buffer *buf = dmabuf->priv;
@@ -262,9 +264,9 @@ bool dio_buffer_storing(const struct dma_buf *dmabuf)
 }
 
 /*
- * A mapping is synchronised in the direction that it was made for, also for who
- * only writes: that may be a part, and the end of it hands back everything.
- * What storage is storing meanwhile stays as it is.
+ * Each mapping is synchronised in its own direction, even if the CPU only
+ * writes: it may write a part, and the end of the access hands over everything.
+ * While file I/O stores, nothing is copied back.
  */
 static int dio_buffer_begin_cpu_access(struct dma_buf *dmabuf,
 				       enum dma_data_direction dir)
@@ -281,8 +283,9 @@ static int dio_buffer_begin_cpu_access(struct dma_buf *dmabuf,
 }
 
 /*
- * What the CPU has only read goes to no device: it may have stored something
- * newer meanwhile. A mapping for both directions may be synchronised in one.
+ * After an access that only read, nothing is handed to devices, which may have
+ * stored newer data meanwhile. A bidirectional mapping may be synchronised in
+ * one direction.
  */
 static enum dma_data_direction dio_end_dir(enum dma_data_direction mapped,
 					   enum dma_data_direction access)
@@ -313,7 +316,7 @@ static int dio_buffer_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 	unsigned long addr = vma->vm_start;
 	struct dio_cursor cur = {};
 
-	/* A private copy could be had of what is one piece, and of nothing else. */
+	/* remap_pfn_range() maps contiguous memory only as private memory. */
 	if (!(vma->vm_flags & (VM_SHARED | VM_MAYSHARE)))
 		return -EINVAL;
 
@@ -390,9 +393,9 @@ static const struct dma_buf_ops dio_buffer_ops = {
 };
 
 /**
- * dio_buffer_export - make a buffer a dma-buf
- * @buf: owned by the dma-buf on success; nobody gets to see that before every
- *	byte has been written and dio_segments_compact() been called
+ * dio_buffer_export - create the dma-buf of a buffer
+ * @buf: owned by the dma-buf on success. Until every byte has been written and
+ *	dio_segments_compact() was called, user space must not see the dma-buf
  * @flags: O_RDONLY or O_RDWR
  */
 struct dma_buf *dio_buffer_export(struct dio_buffer *buf, int flags)

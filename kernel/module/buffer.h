@@ -8,14 +8,14 @@
 
 #include "segments.h"
 
-/* Memory of ours, a dma-buf once it has been exported. */
+/* Memory allocated by this module, a dma-buf once it has been exported */
 struct dio_buffer {
 	struct dio_segments segs;
 	u64 length;			/* of the finished buffer, whole pages */
-	unsigned int max_order;		/* larger folios could not be had */
-	struct mutex lock;		/* protects attachments */
+	unsigned int max_order;		/* larger folios are not available */
+	struct mutex lock;		/* protects the fields below */
 	struct list_head attachments;
-	bool storing;			/* file I/O is, see access.h */
+	bool storing;			/* file I/O is storing, see access.h */
 };
 
 struct dio_buffer *dio_buffer_create(u64 length);
@@ -24,11 +24,11 @@ struct dma_buf *dio_buffer_export(struct dio_buffer *buf, int flags);
 void dio_buffer_free(struct dio_buffer *buf);
 void dio_buffer_destroy(struct dio_buffer *buf);
 
-/* Is file I/O storing into this buffer of ours, see access.h? */
+/* Whether file I/O is storing into the buffer, see access.h */
 void dio_buffer_set_storing(struct dma_buf *dmabuf, bool storing);
 bool dio_buffer_storing(const struct dma_buf *dmabuf);
 
-/* The table of a buffer of ours; NULL for those of other exporters. */
+/* The table of one of our buffers; NULL for those of other exporters */
 const struct dio_segments *dio_buffer_segments(const struct dma_buf *dmabuf);
 
 #endif

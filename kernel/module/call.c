@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What READ, WRITE and LOAD have in common
+ * Common parts of READ, WRITE and LOAD
  */
 #include <linux/file.h>
 #include <linux/mm.h>
@@ -25,8 +25,8 @@ static int dio_call_stopped(struct dio_transfer *t)
 }
 
 /*
- * What the CPU copies goes through the mapping that the exporter made, where
- * there is one: caches then are as the exporter wants them.
+ * The CPU copies through the exporter's mapping, if there is one: it has the
+ * caching that the exporter needs.
  */
 static int dio_call_lend(struct dio_transfer *t, unsigned int slot, u64 offset,
 			 size_t count, bool direct, struct iov_iter *iter)
@@ -65,7 +65,7 @@ int dio_call_init(struct dio_call *call, struct dio_context *ctx, int fd,
 	if (READ_ONCE(ctx->cancelled))
 		return -ECANCELED;
 
-	/* The defaults are module parameters, so they can be wrong as well. */
+	/* Defaults are module parameters and may be invalid, too. */
 	chunk = chunk ?: READ_ONCE(dio_default_chunk);
 	depth = depth ?: READ_ONCE(dio_default_depth);
 	if (!chunk || !PAGE_ALIGNED(chunk) || chunk > DIO_MAX_CHUNK ||

@@ -7,16 +7,16 @@
 #include "context.h"
 #include "transfer.h"
 
-/* Before 7.3 the vectors of a bio are counted in 16 bits. */
+/* Before 7.3, a bio counts its vectors in 16 bits. */
 #define DIO_MAX_CHUNK	SZ_128M
 #define DIO_MAX_DEPTH	64
 
-/* A transfer that user space has asked for. */
+/* A transfer requested by user space */
 struct dio_call {
 	struct dio_transfer transfer;
 	struct dio_context *ctx;
 	struct kvec map;		/* the exporter's own mapping, if any */
-	u64 counted;			/* bytes that fdinfo knows of */
+	u64 counted;			/* bytes already added to fdinfo */
 };
 
 int dio_call_init(struct dio_call *call, struct dio_context *ctx, int fd,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Making a finished table small
+ * Compacting a finished table
  */
 #include <linux/string.h>
 
 #include "compact.h"
 
 /**
- * dio_segments_compact - merge what is contiguous and shrink the table
+ * dio_segments_compact - merge contiguous vectors and shrink the table
  * @segs: the table; no request may be using it
  */
 void dio_segments_compact(struct dio_segments *segs)
@@ -28,7 +28,7 @@ void dio_segments_compact(struct dio_segments *segs)
 	}
 	segs->nr = last - segs->vec + 1;
 
-	/* Not being able to shrink costs memory, nothing else. */
+	/* If this fails, the table stays larger than needed. */
 	if (dio_segments_reserve(&small, segs->nr))
 		return;
 	memcpy(small.vec, segs->vec, segs->nr * sizeof(*small.vec));

@@ -7,23 +7,23 @@
 
 #include "segments.h"
 
-/* bv_len is an unsigned int; stay well below its end. */
+/* bv_len is an unsigned int; stay well below its maximum. */
 #define DIO_SEGMENT_MAX	SZ_1G
 
-/* Can one vector hold both, which follow each other? */
+/* Can a vector be extended by pages that follow it in the buffer? */
 static inline bool dio_segments_adjoin(const struct bio_vec *bv,
 				       const struct page *page,
 				       unsigned int length)
 {
 	unsigned int pages = bv->bv_len >> PAGE_SHIFT;
 
-	/* In memory and, without a virtual memory map, in its description */
+	/* Adjacent in memory and, without vmemmap, in the array of struct page */
 	return bv->bv_page + pages == page &&
 	       page_to_pfn(bv->bv_page) + pages == page_to_pfn(page) &&
 	       bv->bv_len + length <= DIO_SEGMENT_MAX;
 }
 
-/* Adds a page to the last entry, if it belongs there. */
+/* Extends the last vector by a page, if that is contiguous. */
 static inline bool dio_segments_extend(struct dio_segments *segs,
 				       const struct page *page)
 {

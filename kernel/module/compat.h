@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What older kernels lack, in the words of newer ones */
+/* Definitions that older kernels lack */
 #ifndef DMABUF_DIO_COMPAT_H
 #define DMABUF_DIO_COMPAT_H
 

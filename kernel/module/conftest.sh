@@ -6,7 +6,7 @@ shift
 
 case $feature in
 CONTROL)
-	# What every kernel has, with all headers that the others include.
+	# Exists in every kernel; includes all headers that the other tests include.
 	code='#include <linux/blkdev.h>
 	#include <linux/dma-buf.h>
 	#include <linux/io_uring/cmd.h>
@@ -14,19 +14,19 @@ CONTROL)
 	{ return d->size && c->file; }'
 	;;
 BDEV_ITER_IS_ALIGNED)
-	# Direct I/O that wants every vector to be whole blocks, through 7.2.
+	# Direct I/O requires every vector to consist of whole blocks (up to 7.2).
 	code='#include <linux/blkdev.h>
 	bool f(struct block_device *b, struct iov_iter *i)
 	{ return bdev_iter_is_aligned(b, i); }'
 	;;
 DMA_BUF_LEND)
-	# Exporters that lend their pages, with the patch series.
+	# Exporters can lend their pages (patch series).
 	code='#include <linux/dma-buf.h>
 	int f(struct dma_buf *d, struct dma_buf_loan *l)
 	{ mutex_lock(&d->file_io_lock); return d->ops->lend(d, 0, 1, l); }'
 	;;
 IO_BUFFER_REGISTER_BVEC)
-	# Kernel buffers as io_uring fixed buffers, from any bio_vec array.
+	# Any bio_vec array can become an io_uring fixed buffer.
 	code='#include <linux/io_uring/cmd.h>
 	int f(struct io_uring_cmd *c, const struct bio_vec *v, void (*r)(void *))
 	{ return io_buffer_register_bvec(c, v, 1u, r, v ? c : 0,

@@ -14,17 +14,17 @@
 
 struct dio_load;
 
-/* One open file of the device. */
+/* An open file of the device */
 struct dio_context {
-	struct mutex lock;		/* serialises ATTACH, and guards cursor */
-	struct dio_attachment *att;	/* set once, dropped with the file */
+	struct mutex lock;		/* serialises ATTACH, protects cursor */
+	struct dio_attachment *att;	/* set once, released with the file */
 	struct dio_cursor cursor;	/* where the last slot began */
-	struct dio_load *load;		/* a LOAD that a signal has ended, by xchg() */
-	bool cancelled;			/* for good */
+	struct dio_load *load;		/* interrupted by a signal; access by xchg() */
+	bool cancelled;			/* permanently */
 	atomic64_t moved;		/* bytes, for fdinfo */
 };
 
-/* The attachment, or NULL. It stays until the context goes. */
+/* The attachment, or NULL. Once set, it exists until the context is freed. */
 static inline struct dio_attachment *dio_attached(struct dio_context *ctx)
 {
 	/* Pairs with the release in ATTACH. */

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Whose buffers may be borrowed through their kernel mapping
+ * Exporters whose buffers may be borrowed through their kernel mapping
  *
- * A mapping (vmap) is no promise that the pages stay: TTM, for one, moves and
- * swaps out what is mapped. So an exporter has to be known not to do that, by
- * its source or by the administrator. Every page has to be one that file
- * systems may take references to, as 9p, NFS and Ceph do.
+ * A mapping (vmap) does not guarantee that pages stay in place: TTM, for
+ * example, moves and swaps out mapped buffers. The exporter therefore has to be
+ * known not to do so, from its source or from the administrator. In addition,
+ * each page must be one to which file systems may take references, as 9p, NFS
+ * and Ceph do.
  */
 #include <linux/kallsyms.h>
 #include <linux/module.h>
@@ -16,19 +17,19 @@
 static char *dio_exporters = "";
 module_param_named(exporters, dio_exporters, charp, 0444);
 MODULE_PARM_DESC(exporters,
-		 "Further exporters to borrow from, separated by colons: at your own risk, none may move, free or map uncached what it exports");
+		 "Further exporters to borrow from, separated by colons. At your own risk: they must not move or free exported pages, nor map them uncached");
 
 static const struct dio_exporter dio_known[] = {
-	/* All of a buffer is allocated with it and freed with it. */
+	/* A buffer's memory is allocated and freed together with it. */
 	{ .vmap = "system_heap_vmap", .name = "system" },
 	{ .vmap = "cma_heap_vmap" },
-	/* Folios of a memfd, pinned as long as the dma-buf exists. */
+	/* Folios of a memfd, pinned for the life of the dma-buf */
 	{ .vmap = "vmap_udmabuf", .name = "udmabuf", .unsynced = true },
 };
 
 static const struct dio_exporter dio_named = { .locks = true };
 
-/* Is @name one of those that the administrator has listed? */
+/* Did the administrator list @name? */
 static bool dio_is_named(const char *name)
 {
 	size_t length = strlen(name);
@@ -48,7 +49,7 @@ static bool dio_is_named(const char *name)
 
 /*
  * Is @symbol, from sprint_symbol(), the start of the function @name? Compilers
- * add suffixes; after an offset come the size and a module.
+ * may add a suffix to the name. The offset is followed by size and module.
  */
 static bool dio_is_symbol(const char *symbol, const char *name)
 {
@@ -61,12 +62,11 @@ static bool dio_is_symbol(const char *symbol, const char *name)
 }
 
 /**
- * dio_exporter_find - who exported a dma-buf
+ * dio_exporter_find - find the exporter of a dma-buf
  * @dmabuf: the dma-buf
  *
- * Names of buffers are anybody's choice, and a heap of the same name may be
- * another driver's. So it is the function that counts. Where the kernel has no
- * symbols (CONFIG_KALLSYMS) nobody is known.
+ * Any driver can choose the name of a buffer, so exporters are identified by
+ * their vmap function. In kernels without CONFIG_KALLSYMS none is known.
  *
  * Return: the exporter, or NULL if it is neither known nor named.
  */

@@ -8,9 +8,9 @@
 
 /* An exporter whose buffers are borrowed through their kernel mapping */
 struct dio_exporter {
-	const char *vmap;	/* its operation, by the name in the source */
-	const char *name;	/* what its buffers are called, or NULL: anything */
-	/* Begin and end of CPU access do not reach the devices that attach. */
+	const char *vmap;	/* name of its vmap function */
+	const char *name;	/* name of its buffers, or NULL for any */
+	/* Begin and end of CPU access do not reach attached devices. */
 	bool unsynced;
 	/* Begin and end of CPU access may take the reservation lock. */
 	bool locks;
@@ -19,15 +19,15 @@ struct dio_exporter {
 const struct dio_exporter *dio_exporter_find(const struct dma_buf *dmabuf);
 
 /**
- * dio_pages_lendable - may the I/O path have this page?
+ * dio_pages_lendable - may this page be lent to the I/O path?
  * @page: a page of a buffer
  *
- * What nobody has counted would be freed by whoever puts a reference that it
- * took: the tails of allocations without __GFP_COMP, all of dma_alloc_*(). What
- * is reserved may have no linear mapping, as "no-map" memory of a device tree.
+ * Pages without a reference count would be freed by the first put: tails of
+ * allocations without __GFP_COMP, everything from dma_alloc_*(). Reserved pages
+ * may lack a linear mapping, like "no-map" memory of a device tree.
  *
- * Return: how many pages from @page to the end of its folio may be had, as all
- * of a folio are alike; 0 if none.
+ * Return: the number of lendable pages from @page to the end of its folio, in
+ * which all pages are alike; 0 if @page is not lendable.
  */
 static inline unsigned long dio_pages_lendable(struct page *page)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Loans between exporters, on kernels whose dma-bufs have the callback for them
+ * Loans between exporters, on kernels whose dma-bufs have a callback for them
  */
 #include <linux/bvec.h>
 #include <linux/err.h>
@@ -19,7 +19,7 @@
 
 #ifdef HAVE_DMA_BUF_LEND
 
-/* What is borrowed at a time: there has to be room for its single pages. */
+/* Bytes borrowed at a time: the table needs room for as many single pages. */
 #define DIO_LOAN	SZ_4M
 
 static bool dio_vector_lendable(const struct bio_vec *bv)
@@ -69,13 +69,13 @@ static int dio_borrow_range(struct dma_buf *dmabuf, struct dio_segments *segs,
 }
 
 /**
- * dio_borrow - let the exporter tell what pages it lends
- * @dmabuf: its exporter lends; the caller holds a reference for as long as it
- *	uses the table
+ * dio_borrow - get the pages of a dma-buf from an exporter that lends
+ * @dmabuf: a dma-buf whose exporter lends. The caller holds a reference while
+ *	it uses the table
  * @segs: filled in; dio_segments_free() frees it
  * @refusal: set to DMABUF_DIO_REFUSED_* with -EOPNOTSUPP
  *
- * Return: 0 or -errno; EOPNOTSUPP if this very buffer is not lent.
+ * Return: 0 or -errno; EOPNOTSUPP if the exporter does not lend this buffer.
  */
 int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs, u32 *refusal)
 {
@@ -98,7 +98,7 @@ int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs, u32 *refusal)
 	return 0;
 }
 
-/* The callback of our own buffers. */
+/* The callback of our own buffers */
 int dio_buffer_lend(struct dma_buf *dmabuf, u64 offset, size_t length,
 		    struct dma_buf_loan *loan)
 {

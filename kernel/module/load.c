@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * LOAD: allocate a buffer and read a file into it, both at once
+ * LOAD: allocate a buffer and read a file into it at the same time
  */
 #include <linux/err.h>
 #include <linux/fcntl.h>
@@ -16,22 +16,22 @@
 #include "compat.h"
 
 /*
- * Memory on its way to become a dma-buf. One that a signal has ended stays with
- * the context, so that the same call made again gets on, or restarts by itself
- * after a stop or a freeze.
+ * A buffer that is being loaded. If a signal interrupts the call, this stays
+ * with the context, and repeating the call continues it. After a stop or a
+ * freeze the call is restarted automatically.
  */
 struct dio_load {
-	struct file *file;		/* a reference, so that it is the same */
+	struct file *file;		/* referenced, for comparison */
 	u64 file_offset;
 	u64 length;
 	unsigned int flags;		/* of the dma-buf */
 	u64 done;
 	u64 direct;
-	struct dma_buf *dmabuf;		/* which nobody sees yet */
+	struct dma_buf *dmabuf;		/* not yet visible to user space */
 	struct dio_buffer *buf;		/* its memory */
 };
 
-/* A LOAD while it runs */
+/* A running LOAD */
 struct dio_load_call {
 	struct dio_call call;
 	struct dio_buffer *buf;
@@ -42,7 +42,7 @@ void dio_load_drop(struct dio_load *load)
 	if (!load)
 		return;
 	if (load->dmabuf) {
-		/* Now: a dma-buf is released on the way to user space. */
+		/* Free memory now: the dma-buf is released only on return to user space. */
 		dio_buffer_free(load->buf);
 		dma_buf_put(load->dmabuf);
 	}
@@ -69,7 +69,7 @@ static struct dio_load *dio_load_create(struct file *file,
 		ret = PTR_ERR(load->buf);
 		goto err_drop;
 	}
-	/* First, as the limit of a memory cgroup may have been reached later. */
+	/* Export first: later, the memory cgroup may be at its limit. */
 	load->dmabuf = dio_buffer_export(load->buf, load->flags);
 	if (IS_ERR(load->dmabuf)) {
 		ret = PTR_ERR(load->dmabuf);
@@ -84,7 +84,7 @@ err_drop:
 	return ERR_PTR(ret);
 }
 
-/* The one that this call goes on with, or a new one */
+/* The interrupted load that this call continues, or a new one */
 static struct dio_load *dio_load_get(struct dio_context *ctx, struct file *file,
 				     const struct dmabuf_dio_load *arg)
 {
@@ -112,7 +112,7 @@ static int dio_load_grow(struct dio_transfer *t, u64 end)
 		if (!ret)
 			ret = dio_buffer_grow(lc->buf);
 		t->length = lc->buf->segs.length;
-		/* The memory stays, so that the next call gets on. */
+		/* The memory is kept for the call that continues. */
 		if (!ret && task_sigpending(current))
 			ret = -EINTR;
 	}
@@ -155,14 +155,14 @@ static struct dma_buf *dio_load_finish(struct dio_load *load,
 	dio_segments_compact(&load->buf->segs);
 	arg->segments = load->buf->segs.nr;
 	arg->buf_length = load->buf->length;
-	load->dmabuf = NULL;	/* the caller's now */
+	load->dmabuf = NULL;	/* owned by the caller */
 	return dmabuf;
 }
 
 /**
  * dio_load - the LOAD call
  * @ctx: context of the call
- * @arg: in and out, but for the fd
+ * @arg: in and out, except the fd
  * @dmabuf: the result, owned by the caller
  */
 int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
@@ -179,7 +179,7 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	arg->segments = 0;
 	arg->buf_length = 0;
 
-	/* O_RDONLY is 0. What is neither it nor O_RDWR makes no dma-buf. */
+	/* O_RDONLY is 0. Other access modes than it and O_RDWR are invalid. */
 	if (arg->flags || arg->reserved || !arg->length ||
 	    arg->fd_flags & ~(O_RDWR | O_CLOEXEC))
 		return -EINVAL;
@@ -200,9 +200,9 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 
 	ret = dio_load_run(&lc, load, arg);
 	if (ret == -EINTR && !fatal_signal_pending(current)) {
-		/* Of two that were ended on one context, one is kept. */
+		/* If two calls were interrupted, only one of them is kept. */
 		load = xchg(&ctx->load, load);
-		/* CANCEL came before that: it has not seen this one. */
+		/* A CANCEL before the exchange has not freed this one. */
 		if (READ_ONCE(ctx->cancelled)) {
 			dio_load_drop(xchg(&ctx->load, NULL));
 			ret = -ECANCELED;

@@ -2,7 +2,7 @@
 /*
  * dmabuf_dio: file I/O straight to and from the pages of a dma-buf
  *
- * The device, its parameters, and the way from ioctl to the parts.
+ * The device, its parameters, and the dispatch of ioctls.
  */
 #include <linux/build_bug.h>
 #include <linux/dma-buf.h>
@@ -85,21 +85,21 @@ static int dio_ioctl_attach(struct dio_context *ctx,
 	}
 	arg->length = att->segs->length;
 	arg->segments = att->segs->nr;
-	/* Pairs with dio_attached(): the attachment is complete. */
+	/* Pairs with dio_attached(), which sees a complete attachment. */
 	smp_store_release(&ctx->att, att);
 out_unlock:
 	mutex_unlock(&ctx->lock);
 	return ret;
 }
 
-/* The new fd becomes visible last, when nothing can fail any more. */
+/* The new fd becomes visible last, once nothing can fail any more. */
 static int dio_ioctl_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 			  void __user *uarg, size_t usize)
 {
 	struct dma_buf *dmabuf;
 	int fd, ret;
 
-	/* Whoever has no room for the new fd would lose it. */
+	/* Without a field to return it in, the new fd would be lost. */
 	if (usize < offsetofend(struct dmabuf_dio_load, dmabuf_fd))
 		return -EINVAL;
 
@@ -140,7 +140,7 @@ static size_t dio_ioctl_size(unsigned int nr)
 	}
 }
 
-/* Calls are told apart by number; their size may be that of another version. */
+/* Calls are identified by number: the size may be that of another version. */
 static long dio_ioctl(struct file *file, unsigned int cmd, unsigned long uaddr)
 {
 	struct dio_context *ctx = file->private_data;
@@ -186,7 +186,7 @@ static long dio_ioctl(struct file *file, unsigned int cmd, unsigned long uaddr)
 		return dio_ioctl_load(ctx, &arg.load, uarg, usize);
 	}
 
-	/* A failed call reports how far it came, too. */
+	/* A failed call reports its progress, too. */
 	if (copy_to_user(uarg, &arg, usize) && !ret)
 		ret = -EFAULT;
 	return ret;
@@ -230,7 +230,7 @@ static int __init dio_init(void)
 	if (ret)
 		return ret;
 
-	/* It does no DMA, but asks where devices would find a page. */
+	/* For dio_is_only_page(). The device itself does no DMA. */
 	ret = dma_coerce_mask_and_coherent(dio_device.this_device,
 					   DMA_BIT_MASK(64));
 	if (ret)
@@ -266,9 +266,9 @@ static_assert(sizeof(struct dmabuf_dio_slot) == 24);
 static_assert(sizeof(struct dmabuf_dio_uring_cmd) == 16);
 
 module_param_named(chunk, dio_default_chunk, ulong, 0644);
-MODULE_PARM_DESC(chunk, "Bytes per request when the caller names none (8 MiB)");
+MODULE_PARM_DESC(chunk, "Bytes per request, if the caller passes 0 (8 MiB)");
 module_param_named(depth, dio_default_depth, uint, 0644);
-MODULE_PARM_DESC(depth, "Requests in flight when the caller names none (4)");
+MODULE_PARM_DESC(depth, "Requests in flight, if the caller passes 0 (4)");
 module_param_named(gather, dio_default_gather, ulong, 0644);
 MODULE_PARM_DESC(gather, "Bytes LOAD allocates before its first read (8 MiB)");
 

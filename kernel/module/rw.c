@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * READ and WRITE: between a file and the attached buffer
+ * READ and WRITE: transfers between a file and the attached buffer
  */
 #include <linux/dma-buf.h>
 #include <linux/overflow.h>
@@ -48,8 +48,9 @@ int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 		goto out_exit;
 
 	/*
-	 * A range may cover part of what a device has written, so READ must not
-	 * let the write-back of its own bytes undo that: both directions.
+	 * The range may cover only part of the data that a device has written.
+	 * READ therefore needs both directions: otherwise, handing over its own
+	 * bytes would overwrite that data.
 	 */
 	dir = rw == WRITE ? DMA_FROM_DEVICE : DMA_BIDIRECTIONAL;
 	ret = dio_attachment_begin(att, dir, &arg->refusal);
@@ -64,7 +65,7 @@ int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 	arg->direct = t->direct;
 
 	err = dio_attachment_end(att, dir, &arg->refusal);
-	/* Above all: what was moved may not be seen. */
+	/* This error is the more serious: a device may not see the data. */
 	ret = err ?: ret;
 out_exit:
 	dio_call_exit(&call);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Slots: part of the attached buffer as an io_uring fixed buffer
+ * Slots: parts of the attached buffer as io_uring fixed buffers
  */
 #include "context.h"
 #include "exporter.h"
@@ -22,11 +22,11 @@
 struct dio_slot {
 	struct hlist_node node;
 	struct file *file;		/* the context, which holds buffer and module */
-	const struct io_ring_ctx *ring;	/* to be compared only */
+	const struct io_ring_ctx *ring;	/* for comparison only */
 	unsigned int index;
 };
 
-/* Which slots of whose ring are ours: io_uring does not say. */
+/* Our slots in all rings, as io_uring does not report who owns a slot */
 static DEFINE_HASHTABLE(dio_slots, 10);
 static DEFINE_SPINLOCK(dio_slots_lock);
 
@@ -52,7 +52,7 @@ static void dio_slot_release(void *priv)
 	kfree(slot);
 }
 
-/* Before it is registered, as it may be released before that returns. */
+/* Called before the registration, which may release the slot at once. */
 static struct dio_slot *dio_slot_create(struct io_uring_cmd *cmd,
 					unsigned int index)
 {
@@ -72,8 +72,8 @@ static struct dio_slot *dio_slot_create(struct io_uring_cmd *cmd,
 }
 
 /*
- * Is a slot ours? It stays known until io_uring has let go of it: REGISTER may be
- * about to fill it, and UNREGISTER may fail.
+ * Is the slot ours? It is known from before REGISTER fills it until io_uring has
+ * released it, as UNREGISTER may fail.
  */
 static bool dio_slot_known(struct io_uring_cmd *cmd, unsigned int index)
 {
@@ -120,7 +120,7 @@ static int dio_slot_register(struct io_uring_cmd *cmd,
 		return -EACCES;
 	if (arg->flags & DMABUF_DIO_SLOT_WRITE && !dio_readable(att))
 		return -EACCES;
-	/* Nobody could look, at each request, at which devices there are. */
+	/* Attached devices cannot be checked at each request. */
 	if (att->exporter->unsynced)
 		return -EOPNOTSUPP;
 	segs = att->segs;
@@ -128,7 +128,7 @@ static int dio_slot_register(struct io_uring_cmd *cmd,
 	    end > segs->length)
 		return -ERANGE;
 
-	/* Thousands of slots, filled in order, take one walk together. */
+	/* Registering slots in ascending order takes a single walk in total. */
 	mutex_lock(&ctx->lock);
 	dio_segments_seek(segs, &ctx->cursor, arg->buf_offset);
 	cur = ctx->cursor;
@@ -142,7 +142,7 @@ static int dio_slot_register(struct io_uring_cmd *cmd,
 		return -ENOMEM;
 	memcpy(vec, &segs->vec[cur.index], nr * sizeof(*vec));
 	vec[nr - 1].bv_len = end - last.start;
-	/* Whole pages are skipped, so every boundary stays page aligned. */
+	/* Only whole pages are skipped, so every boundary stays page-aligned. */
 	bvec_set_page(&vec[0],
 		      vec[0].bv_page + ((arg->buf_offset - cur.start) >> PAGE_SHIFT),
 		      vec[0].bv_len - (arg->buf_offset - cur.start), 0);
@@ -173,7 +173,7 @@ static int dio_slot_unregister(struct io_uring_cmd *cmd,
 	if (!dio_slot_known(cmd, arg->index))
 		return -EBUSY;
 	ret = io_buffer_unregister(cmd, arg->index, issue_flags);
-	/* Somebody else has emptied it. */
+	/* The slot is empty: something else has removed the buffer. */
 	return ret == -EINVAL ? -EBUSY : ret;
 }
 
@@ -187,7 +187,7 @@ int dio_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 
 	if (READ_ONCE(uc->reserved))
 		return -EINVAL;
-	/* All of it is looked at. */
+	/* copy_struct_from_user() reads all of it. */
 	if (size > PAGE_SIZE)
 		return -E2BIG;
 	ret = copy_struct_from_user(&arg, sizeof(arg),

@@ -105,3 +105,10 @@ def backports(suite="trixie-backports"):
         if source.suite in DEBIAN_RELEASES:
             return Archive(suite, [source.line(suite)])
     raise Failure("apt has no plain Debian release configured to derive backports from")
+
+
+def wrapper(root, command):
+    """A script that runs a program with the loader and the libraries that are unpacked in root (a usr
+    folder): for programs that need newer libraries than this machine has."""
+    return (f'#!/bin/sh\nexec "{root}/lib64/ld-linux-x86-64.so.2" --library-path '
+            f'"{root}/lib/x86_64-linux-gnu" {command} "$@"\n')

@@ -65,7 +65,5 @@ def give_libraries(programs, partial, target):
     for program in programs:
         real = program.with_name(program.name + ".elf")
         program.rename(real)
-        program.write_text('#!/bin/sh\nexec "'
-                           f'{root}/lib64/ld-linux-x86-64.so.2" --library-path '
-                           f'"{root}/lib/x86_64-linux-gnu" "$0.elf" "$@"\n')
+        program.write_text(archive.wrapper(root, '"$0.elf"'))
         program.chmod(0o755)

@@ -16,13 +16,13 @@ NAMES = (
 
 
 class Loader(Protocol):
-    """What each module has."""
+    """The interface of each module."""
 
     PACKAGE: str
     NOTE: str | None
 
     def load(self, path: str) -> Mapping[str, Any]:
-        """The tensors of the file, in memory and to keep; dropping them gives the memory back."""
+        """The tensors of the file, in memory, owned by the caller; dropping them frees the memory."""
 
 
 def module_of(name: str) -> str:

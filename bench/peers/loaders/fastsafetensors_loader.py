@@ -9,6 +9,6 @@ NOTE: str | None = "nogds, and its defaults: O_DIRECT, 16 threads, 16 MiB of bou
 
 
 def load(path: str) -> dict[str, torch.Tensor]:
-    # Tensors own their memory together and outlive the file object.
+    # The tensors share the ownership of their memory and outlive the file object.
     with fastsafe_open(path, device="cpu", nogds=True) as file:
         return {name: file.get_tensor(name) for name in file.keys()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""InstantTensor. It loads to GPUs only, and is asked, so that a version that can more shows up."""
+"""InstantTensor. It loads to GPUs only; it is tried in case a later version supports more."""
 
 import torch
 from instanttensor import safe_open

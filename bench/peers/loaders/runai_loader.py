@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Run:ai Model Streamer: io_uring with O_DIRECT into registered buffers, where the kernel has it."""
+"""Run:ai Model Streamer: io_uring with O_DIRECT into registered buffers, if the kernel supports it."""
 
 import torch
 from runai_model_streamer import SafetensorsStreamer
@@ -11,5 +11,5 @@ NOTE: str | None = "its defaults: io_uring and O_DIRECT where the kernel has the
 def load(path: str) -> dict[str, torch.Tensor]:
     with SafetensorsStreamer() as streamer:
         streamer.stream_file(path, device="cpu")
-        # Tensors are the caller's (owned=True, the default): no copy is needed to keep them.
+        # The caller owns the tensors (owned=True, the default), so no copy is needed.
         return dict(streamer.get_tensors())

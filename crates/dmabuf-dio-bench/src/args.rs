@@ -22,7 +22,7 @@ Exit codes:
   4    a byte was wrong
   130  interrupted by Ctrl-C";
 
-/// Measure the ways between a file and dma-bufs, on any kernel, and compare every byte
+/// Measure transfers between files and dma-bufs on any kernel, and compare every byte
 #[derive(Debug, Parser)]
 #[command(name = "dmabuf-dio-bench", version)]
 pub(crate) struct Cli {
@@ -41,13 +41,13 @@ pub(crate) enum Benchmark {
     CompareWay(CompareWayArgs),
 }
 
-/// Options of all measurements.
+/// Common options.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
     /// Folder for the file, on the storage to measure
     #[arg(long, default_value = ".")]
     pub(crate) dir: PathBuf,
-    /// Before each row drop only the file's cache, not also all others (which only root may)
+    /// Before each row, drop only the file's page cache instead of all caches (which requires root)
     #[arg(long)]
     pub(crate) keep_caches: bool,
     /// Print JSON, with the values of every run
@@ -61,12 +61,12 @@ pub(crate) struct CommonArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// Reads a size that is a multiple of the page size.
+/// Parses a size that is a multiple of the page size.
 pub(crate) fn whole_pages(text: &str) -> Result<u64, String> {
     let size = parse_size(text)?;
     let page = rustix::param::page_size() as u64;
     if size == 0 || size % page != 0 {
-        return Err(format!("{text:?} is no multiple of the page size, {page}"));
+        return Err(format!("{text:?} is not a multiple of the page size, {page}"));
     }
     Ok(size)
 }

@@ -21,7 +21,7 @@ use crate::pattern::{Difference, Pattern};
 const PIECE: u64 = 1 << 20;
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
-/// Through the page cache, or past it.
+/// Through the page cache, or direct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum IoMode {
@@ -40,9 +40,9 @@ impl IoMode {
     }
 }
 
-/// What a file is filled with.
+/// The content of a file.
 pub(crate) trait Content {
-    /// Writes what belongs at `at`. Position and length are multiples of eight.
+    /// Writes the content of position `at`. Position and length are multiples of eight.
     fn fill(&self, bytes: &mut [u8], at: u64);
 }
 
@@ -52,7 +52,7 @@ impl Content for Pattern {
     }
 }
 
-/// A file for as long as it is needed.
+/// A temporary file.
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     name: Option<Name>,
@@ -62,7 +62,7 @@ pub(crate) struct DiskFile {
     facts: FileFacts,
 }
 
-/// Removes the file by its name when it is dropped.
+/// Removes the named file when it is dropped.
 #[derive(Debug)]
 struct Name(PathBuf);
 
@@ -74,8 +74,8 @@ impl Drop for Name {
 }
 
 impl DiskFile {
-    /// Makes an empty file in `dir`, where `len` bytes have to fit. It has no name: it is gone
-    /// when the program is, however that ends.
+    /// Creates an empty file in `dir`, which must have room for `len` bytes. The file has no name, so
+    /// it disappears when the program exits, even if it is killed.
     pub(crate) fn create(dir: &Path, len: u64) -> Result<Self, Failure> {
         let name = format!(".dmabuf-dio-bench-{}", std::process::id());
         let mut file = Self::create_named(dir, &name, len, len)?;
@@ -83,8 +83,8 @@ impl DiskFile {
         Ok(file)
     }
 
-    /// The same with a name, for other programs to open. It is removed when this is dropped.
-    /// `room` bytes have to be free.
+    /// The same with a name that other programs can open. The file is removed when this is dropped.
+    /// `room` bytes must be free.
     pub(crate) fn create_named(
         dir: &Path,
         name: &str,
@@ -94,7 +94,7 @@ impl DiskFile {
         let fail = |error: io::Error| {
             Failure::new(
                 FAILED,
-                format!("{}: no file can be made there: {error}", dir.display()),
+                format!("{}: no file can be created there: {error}", dir.display()),
                 "choose another folder: --dir DIR",
             )
         };
@@ -125,7 +125,7 @@ impl DiskFile {
         Ok(Self { name: Some(name), buffer, direct, len, facts })
     }
 
-    /// Puts the content there, on the disk.
+    /// Writes the content to the disk.
     pub(crate) fn write(&self, content: &impl Content) -> Result<(), Failure> {
         let fail = |error: io::Error| {
             Failure::new(
@@ -169,18 +169,18 @@ impl DiskFile {
             (IoMode::Direct, Err(errno)) => Err(Trouble::unavailable(
                 "open with O_DIRECT",
                 *errno,
-                "this file system does not offer it; choose another: --dir DIR",
+                "this file system does not support it; choose another: --dir DIR",
             )),
         }
     }
 
-    /// Takes the file, which is on the disk, out of the page cache.
+    /// Removes the file, which has been written back, from the page cache.
     pub(crate) fn forget(&self) {
         // That it worked is seen in `cached`.
         let _ = fadvise(&self.buffer, 0, None, Advice::DontNeed);
     }
 
-    /// Bytes of the file in the page cache, if the kernel says.
+    /// Bytes of the file in the page cache, if known.
     pub(crate) fn cached(&self) -> Option<u64> {
         let stat = cachestat(self.buffer.as_fd(), 0, 0).ok()?;
         Some(stat.cached * rustix::param::page_size() as u64)
@@ -195,12 +195,12 @@ impl DiskFile {
         self.len
     }
 
-    /// What its file system offers.
+    /// The type of its file system.
     pub(crate) fn facts(&self) -> &FileFacts {
         &self.facts
     }
 
-    /// The device it is on, as `major:minor`.
+    /// The device that contains it, as `major:minor`.
     pub(crate) fn device(&self) -> Option<(u32, u32)> {
         let device = rustix::fs::fstat(&self.buffer).ok()?.st_dev;
         Some((rustix::fs::major(device), rustix::fs::minor(device)))
@@ -211,14 +211,14 @@ fn pieces(len: u64) -> impl Iterator<Item = (u64, usize)> {
     (0..len).step_by(PIECE as usize).map(move |at| (at, PIECE.min(len - at) as usize))
 }
 
-/// What is dropped before a row, besides the file: everything that the kernel caches, or nothing.
+/// Caches dropped before a row besides the file's: all of the kernel's, or none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caches {
     all: bool,
 }
 
 impl Caches {
-    /// Everything, if this user may do that and wants it.
+    /// All of them, if the user wants it and has the permission.
     pub(crate) fn new(keep: bool) -> Self {
         // Opening changes nothing.
         Self { all: !keep && OpenOptions::new().write(true).open(DROP_CACHES).is_ok() }
@@ -233,7 +233,7 @@ impl Caches {
         }
     }
 
-    /// How it is done.
+    /// A description for the result.
     pub(crate) fn how(self) -> &'static str {
         if self.all {
             "POSIX_FADV_DONTNEED and /proc/sys/vm/drop_caches"
@@ -245,7 +245,7 @@ impl Caches {
 
 #[cfg(test)]
 impl DiskFile {
-    /// Changes a byte.
+    /// Modifies a byte.
     pub(crate) fn damage(&self, at: u64) {
         let mut byte = [0];
         self.buffer.read_exact_at(&mut byte, at).expect("read");

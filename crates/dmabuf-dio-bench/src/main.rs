@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `dmabuf-dio-bench`: the tables of the threads that this project answers, and what loading a
-//! file costs.
+//! `dmabuf-dio-bench`: the tables of the mailing-list threads that this project refers to, and the
+//! cost of loading a file.
 //!
-//! A folder for each benchmark, and one for each thing that they share: the buffers that data is
-//! moved to (`buffer`), clocks and outcomes (`measure`), the machine (`host`), output (`report`).
+//! There is a folder for each benchmark, and one for each part that they share: the buffers
+//! (`buffer`), clocks and outcomes (`measure`), the machine (`host`), output (`report`).
 
 mod args;
 mod buffer;
@@ -38,7 +38,7 @@ use small::Small;
 use stream::Streams;
 use table::Table;
 
-/// The name of the program, with which its messages begin.
+/// The name of the program, at the start of its messages.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_NAME");
 
 fn main() -> ExitCode {
@@ -75,7 +75,7 @@ fn run(benchmark: &Benchmark) -> Result<(), Failure> {
     }
 }
 
-/// Prints what was measured. Fails if a row did.
+/// Prints the result. Fails if a row failed.
 fn finish<T: Serialize>(
     args: &CommonArgs,
     result: &T,
@@ -86,8 +86,8 @@ fn finish<T: Serialize>(
     conclude(verdict(result))
 }
 
-/// What a measurement begins with: from here on signals end it in good order, and it is known
-/// where it takes place.
+/// Starts a measurement: handles signals, so that settings are restored, and collects facts about
+/// the machine.
 fn begin(args: &CommonArgs) -> Result<Facts, Failure> {
     signals::token();
     Ok(Facts::gather(&DiskFile::create(&args.dir, 0)?, args))
@@ -99,16 +99,14 @@ fn conclude(verdict: Verdict) -> Result<(), Failure> {
         Verdict::NothingRan => (
             UNAVAILABLE,
             "no row could be measured",
-            "each row says why; dmabuf-dio doctor says what would change it",
+            "each row gives the reason; dmabuf-dio doctor says how to change it",
         ),
-        Verdict::Failed => (
-            FAILED,
-            "a row failed that should work",
-            "the row says how; see dmesg for what the kernel says about it",
-        ),
+        Verdict::Failed => {
+            (FAILED, "a supported row failed", "the row gives the reason; see dmesg for details")
+        }
         Verdict::Different => (
             DIFFERENT,
-            "a byte was not where it belongs",
+            "a byte was wrong",
             "the row says which; report it with the output of dmabuf-dio doctor",
         ),
     };

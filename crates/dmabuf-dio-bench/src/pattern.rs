@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is moved: words that say where they belong.
+//! Test content: words that encode their position.
 //!
-//! The word of 8 bytes, little endian, at index i is `i * 0x9e3779b97f4a7c15 + seed`, modulo 2^64:
-//! so other programs can compute it too. The factor is odd, which makes it a bijection; seeds are
-//! 2^47 indices apart. So no word is there twice, in no two files, none is zero, and of one that
-//! is in the wrong place it can be told where it came from.
+//! The 8-byte little-endian word at index i is `i * 0x9e3779b97f4a7c15 + seed`, modulo 2^64, so that
+//! other programs can compute it, too. The factor is odd, which makes this a bijection; seeds are
+//! 2^47 indices apart. Therefore no word occurs twice, not even in two files, none is zero, and the
+//! origin of a misplaced word can be computed.
 
 use std::fmt;
 
-/// What buffers hold before and after, so that nothing right is in memory that is used again.
+/// Content of buffers before and after a transfer, so that reused memory is never correct.
 pub(crate) const POISON: u8 = 0xa5;
 
 const WORD: usize = size_of::<u64>();
-/// 2^64 divided by the golden ratio: odd, and without a pattern of its own.
+/// 2^64 divided by the golden ratio: odd, and without a regular pattern.
 pub(crate) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Words of a file, at most: 1 PiB. What is not of a pattern decodes to anything.
+/// Maximum number of words in a file: 1 PiB. Foreign data decodes to any number.
 const MOST: u64 = 1 << 47;
 
-/// Content as a function of the position, different for each number.
+/// Content as a function of the position; each number gives a different one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     seed: u64,
 }
 
-/// The first byte that is not what it has to be.
+/// The first wrong byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) at: u64,
@@ -32,9 +32,9 @@ pub(crate) struct Difference {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FoundContent {
-    /// Zeroes or poison.
+    /// Whether it is zero or poison.
     Untouched,
-    /// The word that belongs at this byte.
+    /// The expected word at this byte.
     From(u64),
     Other {
         is: u8,
@@ -61,7 +61,7 @@ impl Pattern {
         index.wrapping_mul(FACTOR).wrapping_add(self.seed)
     }
 
-    /// Writes what belongs at `at`. Position and length are multiples of eight.
+    /// Writes the content of position `at`. Position and length are multiples of eight.
     pub(crate) fn fill(self, bytes: &mut [u8], at: u64) {
         let first = at / WORD as u64;
         for (word, index) in bytes.chunks_exact_mut(WORD).zip(first..) {
@@ -69,7 +69,7 @@ impl Pattern {
         }
     }
 
-    /// Compares every byte with what belongs at `at`. Position and length as in `fill`.
+    /// Compares every byte with the content of position `at`. Position and length are as for `fill`.
     pub(crate) fn check(self, bytes: &[u8], at: u64) -> Result<(), Difference> {
         let first = at / WORD as u64;
         for (word, index) in bytes.chunks_exact(WORD).zip(first..) {
@@ -118,9 +118,9 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = self.at;
         match self.found {
-            FoundContent::Untouched => write!(f, "byte {at} is wrong: nothing was put there"),
+            FoundContent::Untouched => write!(f, "byte {at} is wrong: it was not written"),
             FoundContent::From(origin) => {
-                write!(f, "byte {at} is wrong: what belongs at byte {origin} is there")
+                write!(f, "byte {at} is wrong: it is the content of byte {origin}")
             }
             FoundContent::Other { is, should_be } => {
                 write!(f, "byte {at} is wrong: {is:#04x} instead of {should_be:#04x}")
@@ -129,7 +129,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The inverse of the factor modulo 2^64; each step doubles the number of right bits.
+/// The inverse of the factor modulo 2^64; each step doubles the number of correct bits.
 const INVERSE: u64 = {
     let mut inverse = FACTOR;
     let mut step = 0;
@@ -175,12 +175,12 @@ mod tests {
             let byte = PATTERN.check(&bytes, 0).expect_err("a difference").at;
             assert!(byte < 8, "the first word");
             let origin = block as u64 + byte;
-            let told = format!("byte {byte} is wrong: what belongs at byte {origin} is there");
+            let told = format!("byte {byte} is wrong: it is the content of byte {origin}");
             assert_eq!(said(&bytes), told);
         }
         let mut bytes = content();
         bytes.copy_within(PAGE..2 * PAGE, 3 * PAGE);
-        assert_eq!(said(&bytes), "byte 12289 is wrong: what belongs at byte 4097 is there");
+        assert_eq!(said(&bytes), "byte 12289 is wrong: it is the content of byte 4097");
     }
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
             bytes[PAGE..2 * PAGE].fill(byte);
             let at = PATTERN.check(&bytes, 0).expect_err("a difference").at;
             assert!((PAGE as u64..PAGE as u64 + 8).contains(&at), "{at}");
-            assert_eq!(said(&bytes), format!("byte {at} is wrong: nothing was put there"));
+            assert_eq!(said(&bytes), format!("byte {at} is wrong: it was not written"));
         }
     }
 
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// What the documentation says, for those who compute it elsewhere.
+    /// The values in the documentation, for other implementations.
     #[test]
     fn words_are_as_documented() {
         let mut bytes = [0; 16];

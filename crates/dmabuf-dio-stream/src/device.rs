@@ -6,8 +6,6 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use rustix::io::Errno as Os;
-
 use crate::error::{Error, Result};
 use crate::failed;
 use dmabuf_dio::Errno;
@@ -263,7 +261,7 @@ impl Device {
             // Skipping a channel would make the frame layout wrong.
             let (Ok(index), Some(format)) = (attribute("index")?.parse(), format) else {
                 let call = format!("understand the type of {name}");
-                return Err(failed(&self.name, call, Os::PROTO));
+                return Err(failed(&self.name, call, Errno::PROTO));
             };
             channels.push(Channel { name, index, format });
         }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use dmabuf_dio::Errno;
 use dmabuf_dio_sys::dmabuf::{self, Access};
 use dmabuf_dio_sys::sync_file;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,8 +20,8 @@ use crate::{Filled, attached, failed};
 pub(super) trait Port {
     /// The name in error messages.
     fn name(&self) -> &str;
-    fn attach(&self, dmabuf: BorrowedFd<'_>) -> rustix::io::Result<()>;
-    fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()>;
+    fn attach(&self, dmabuf: BorrowedFd<'_>) -> dmabuf_dio_sys::Result<()>;
+    fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> dmabuf_dio_sys::Result<()>;
     /// Whether the device is present and has not cancelled the queued blocks.
     fn is_running(&self) -> bool;
 }
@@ -36,12 +37,12 @@ struct Queued {
 
 impl Queued {
     /// Polls first: querying the status makes the `sync_file` compose its name each time.
-    fn is_done(&self) -> rustix::io::Result<bool> {
+    fn is_done(&self) -> dmabuf_dio_sys::Result<bool> {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         match poll(&mut [PollFd::new(&self.done, PollFlags::IN)], Some(&at_once)) {
             Ok(0) | Err(Os::INTR) => Ok(false),
             Ok(_) => sync_file::status(self.done.as_fd()),
-            Err(errno) => Err(errno),
+            Err(errno) => Err(crate::from_os(errno)),
         }
     }
 }
@@ -71,7 +72,7 @@ impl<P: Port> Fenced<P> {
     }
 
     /// Attaches all blocks. The device holds them until the port is closed.
-    pub(super) fn attach(&mut self, ring: &Arc<Ring>) -> Result<(), Os> {
+    pub(super) fn attach(&mut self, ring: &Arc<Ring>) -> Result<(), Errno> {
         for block in ring.blocks() {
             self.port.attach(block.as_fd())?;
         }
@@ -98,7 +99,7 @@ impl<P: Port> Fenced<P> {
         if done && !was_idle {
             // The block finished before the one ahead of it: the driver has refused it. ENQUEUE
             // does not report that, and the dma-buf does not tell how a signalled fence ended.
-            return Err(failed(self.port.name(), "fill a block", Os::IO));
+            return Err(failed(self.port.name(), "fill a block", Errno::IO));
         }
         self.queued.push_back(queued);
         Ok(was_idle)
@@ -120,7 +121,7 @@ impl<P: Port> Fenced<P> {
         let done = queued.is_done().map_err(|errno| self.ended(errno))?;
         if done && !self.port.is_running() {
             // Cancelled before its fence was taken, which then does not tell how it ended.
-            return Err(self.ended(Os::NODEV));
+            return Err(self.ended(Errno::NODEV));
         }
         Ok((queued, done))
     }
@@ -141,8 +142,8 @@ impl<P: Port> Fenced<P> {
     }
 
     /// The error if the device has cancelled a block, for which it has two error numbers.
-    fn ended(&self, errno: Os) -> crate::Error {
-        let errno = if errno == Os::INTR { Os::NODEV } else { errno };
+    fn ended(&self, errno: Errno) -> crate::Error {
+        let errno = if errno == Errno::INTR { Errno::NODEV } else { errno };
         failed(self.port.name(), "finish a block", errno)
     }
 
@@ -177,11 +178,11 @@ mod tests {
             "a device"
         }
 
-        fn attach(&self, _: BorrowedFd<'_>) -> rustix::io::Result<()> {
+        fn attach(&self, _: BorrowedFd<'_>) -> dmabuf_dio_sys::Result<()> {
             Ok(())
         }
 
-        fn enqueue(&self, _: BorrowedFd<'_>, _: u64) -> rustix::io::Result<()> {
+        fn enqueue(&self, _: BorrowedFd<'_>, _: u64) -> dmabuf_dio_sys::Result<()> {
             Ok(())
         }
 

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dmabuf_dio::Errno;
 use rustix::fs::FallocateFlags;
-use rustix::io::Errno as Os;
 
 use crate::error::{Error, Result};
 use crate::lent::{Lent, Queued};
@@ -145,11 +145,15 @@ impl Blocks {
                     let part = self.queue.iter_mut().find(|part| part.offset == offset);
                     match self.direction {
                         Direction::Save => {
-                            lent.completed(completion, part, ("write", Os::NOSPC))?;
+                            lent.completed(completion, part, ("write", Errno::NOSPC))?;
                         }
                         Direction::Load => {
                             let Some(part) = part else { continue };
-                            lent.completed(completion, Some(&mut *part), ("read all", Os::NODATA))?;
+                            lent.completed(
+                                completion,
+                                Some(&mut *part),
+                                ("read all", Errno::NODATA),
+                            )?;
                             if !part.is_done() {
                                 lent.read(part)?;
                             }
@@ -221,7 +225,7 @@ impl FileSink {
         let file = &self.0.file;
         let reserved = file.check_size(bytes).and_then(|()| {
             let keep = FallocateFlags::KEEP_SIZE;
-            Ok(rustix::fs::fallocate(file.fd(), keep, 0, bytes)?)
+            rustix::fs::fallocate(file.fd(), keep, 0, bytes).map_err(crate::from_os)
         });
         match reserved {
             Err(errno) if matches!(errno.raw(), libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
@@ -271,7 +275,7 @@ impl Sink for FileSink {
     fn finish(&mut self) -> Result<()> {
         self.0.stop();
         let file = &self.0.file;
-        let call = |what, errno| failed(&self.0.name(), what, errno);
+        let call = |what, errno| failed(&self.0.name(), what, crate::from_os(errno));
         if !file.is_device() {
             // Removes a partly written failed block, and the space allocated beyond the end.
             rustix::fs::ftruncate(file.fd(), self.0.taken)

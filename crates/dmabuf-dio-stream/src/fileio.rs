@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
-use rustix::io::Errno as Os;
 
 use crate::error::Result;
 use crate::ring::{Claim, Ring};
@@ -19,7 +18,7 @@ use dmabuf_dio::lend::{Access, Mapping};
 #[derive(Debug)]
 pub(super) struct Fileio {
     name: String,
-    why: Os,
+    why: Errno,
     /// Non-blocking.
     fd: OwnedFd,
     ring: Arc<Ring>,
@@ -30,8 +29,13 @@ pub(super) struct Fileio {
 }
 
 impl Fileio {
-    pub(super) fn new(name: &str, fd: BorrowedFd<'_>, ring: &Arc<Ring>, why: Os) -> Result<Self> {
-        let call = |what, errno| failed(name, what, errno);
+    pub(super) fn new(
+        name: &str,
+        fd: BorrowedFd<'_>,
+        ring: &Arc<Ring>,
+        why: Errno,
+    ) -> Result<Self> {
+        let call = |what, errno| failed(name, what, crate::from_os(errno));
         let fd = rustix::io::fcntl_dupfd_cloexec(fd, 3)
             .map_err(|errno| call("duplicate its descriptor", errno))?;
         let flags = rustix::fs::fcntl_getfl(&fd).map_err(|errno| call("read flags", errno))?;
@@ -52,7 +56,7 @@ impl Fileio {
 
     pub(super) fn how(&self) -> String {
         let name = &self.name;
-        let why = Errno::from(self.why);
+        let why = self.why;
         format!("IIO, copied by the CPU: {name} does not support dma-bufs ({why})")
     }
 
@@ -112,7 +116,7 @@ impl Fileio {
         let result = some(mapping, self.done, left, self.fd.as_fd());
         block.end_cpu_access(access)?;
         match result {
-            Ok(0) => Err(failed(&self.name, call, Os::NODEV)),
+            Ok(0) => Err(failed(&self.name, call, Errno::NODEV)),
             Ok(moved) => {
                 self.done += moved;
                 if self.done < claim.bytes() {
@@ -144,7 +148,7 @@ mod tests {
     /// A device that is one end of a socket pair, and the other end.
     fn device(ring: &Arc<Ring>) -> (Fileio, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
-        let device = Fileio::new("device", ours.as_fd(), ring, Os::NOTTY).expect("a device");
+        let device = Fileio::new("device", ours.as_fd(), ring, Errno::NOTTY).expect("a device");
         (device, theirs)
     }
 

@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dmabuf_dio::Errno;
 use dmabuf_dio_sys::iio;
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno as Os;
 
 use crate::device::{Channel, Counter, Device, frame_bytes};
 use crate::error::{Error, Result};
@@ -41,14 +41,14 @@ struct Buffer {
 
 impl Buffer {
     fn open(device: Device, number: u32, channels: &[Channel], output: bool) -> Result<Self> {
-        let failed = |call: &str, errno: Os| failed(device.name(), call, errno);
+        let failed = |call: &str, errno: Errno| failed(device.name(), call, errno);
         if device.is_output(number) != output {
             let call = if output { "output samples" } else { "capture samples" };
-            return Err(failed(call, Os::OPNOTSUPP));
+            return Err(failed(call, Errno::OPNOTSUPP));
         }
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let node = rustix::fs::open(device.node(), flags, Mode::empty())
-            .map_err(|errno| failed("open", errno))?;
+            .map_err(|errno| failed("open", crate::from_os(errno)))?;
         let fd = iio::get_fd(node.as_fd(), number as i32)
             .map_err(|errno| failed("open the buffer", errno))?;
         // The buffer is ours now, but its last owner may have been killed: then it still runs.
@@ -59,7 +59,7 @@ impl Buffer {
         device.choose(number, channels)?;
         let frame = frame_bytes(channels);
         if frame == 0 {
-            return Err(failed("stream without a channel", Os::INVAL));
+            return Err(failed("stream without a channel", Errno::INVAL));
         }
         let enabled = device.counter(&enable);
         let (kept, looked) = (Cell::new(false), Cell::new(Instant::now()));
@@ -82,7 +82,7 @@ impl Buffer {
         if self.looked.get().elapsed() >= LOOK {
             self.looked.set(Instant::now());
             if !self.is_running() {
-                return Err(failed(self.device.name(), "go on", Os::NODEV));
+                return Err(failed(self.device.name(), "go on", Errno::NODEV));
             }
         }
         Ok(())
@@ -119,11 +119,11 @@ impl Port for Buffer {
         self.device.name()
     }
 
-    fn attach(&self, dmabuf: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    fn attach(&self, dmabuf: BorrowedFd<'_>) -> dmabuf_dio_sys::Result<()> {
         iio::attach(self.fd.as_fd(), dmabuf)
     }
 
-    fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()> {
+    fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> dmabuf_dio_sys::Result<()> {
         iio::enqueue(self.fd.as_fd(), dmabuf, bytes, 0)?;
         self.kept.set(true);
         Ok(())
@@ -158,7 +158,7 @@ impl Blocks {
         match self.fenced.attach(ring) {
             Ok(()) => self.check_align(ring),
             // Not supported by this buffer, or by this kernel.
-            Err(errno @ (Os::PERM | Os::NOTTY)) => {
+            Err(errno @ (Errno::PERM | Errno::NOTTY)) => {
                 let buffer = &self.fenced.port;
                 buffer.set_length(ring.size());
                 let name = buffer.device.name();
@@ -175,7 +175,7 @@ impl Blocks {
         self.align = buffer.frame * device / gcd(buffer.frame, device);
         if ring.size() % self.align != 0 {
             let call = format!("use blocks that are not multiples of {} bytes", self.align);
-            return Err(failed(buffer.device.name(), call, Os::INVAL));
+            return Err(failed(buffer.device.name(), call, Errno::INVAL));
         }
         Ok(())
     }
@@ -331,7 +331,7 @@ impl Sink for IioSink {
                 if filled.bytes % self.blocks.align != 0 {
                     let call =
                         format!("output a length that is not a multiple of {}", self.blocks.align);
-                    return Err(failed(name, call, Os::INVAL));
+                    return Err(failed(name, call, Errno::INVAL));
                 }
                 self.blocks.fenced.queue(filled)?;
             }
@@ -395,7 +395,7 @@ impl Repeat {
             return Err(dmabuf_dio::Error::Setting { name: "bytes", value: bytes, need }.into());
         }
         block.check_range(0, bytes)?;
-        let call = |what, result: rustix::io::Result<()>| {
+        let call = |what, result: dmabuf_dio_sys::Result<()>| {
             result.map_err(|errno| failed(buffer.device.name(), what, errno))
         };
         call("attach a block", buffer.attach(block.as_fd()))?;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use dmabuf_dio::lend::{Completion, File, Operation, Request, Ring as LentRing, Span};
 use dmabuf_dio::{Direction, Errno};
-use rustix::io::Errno as Os;
 
 use crate::error::{Error, Result};
 use crate::failed;
@@ -187,7 +186,7 @@ impl Lent {
         &mut self,
         completion: Completion,
         part: Option<&mut Queued>,
-        (call, nothing): (&str, Os),
+        (call, nothing): (&str, Errno),
     ) -> Result<()> {
         if completion.user_data() == ROOM {
             // Without space the write will fail and say why. If space cannot be allocated, it is no
@@ -249,7 +248,7 @@ impl Lent {
         self.ring.submit().map_err(|errno| self.failed("submit requests", errno))
     }
 
-    fn failed(&self, call: &str, errno: impl Into<Errno>) -> Error {
+    fn failed(&self, call: &str, errno: Errno) -> Error {
         failed(&self.file.path().display().to_string(), call, errno)
     }
 }

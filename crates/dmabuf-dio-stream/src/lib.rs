@@ -47,7 +47,7 @@ mod worker;
 
 use std::sync::Arc;
 
-use rustix::io::Errno as Os;
+use dmabuf_dio::Errno;
 
 pub use device::{Channel, Device, Encoding, Format, frame_bytes};
 pub use discard::Discard;
@@ -203,13 +203,18 @@ pub trait Sink {
 }
 
 /// The error of a failed call.
-fn failed(who: &str, call: impl Into<String>, errno: impl Into<dmabuf_dio::Errno>) -> Error {
-    Error::Stream { device: who.into(), call: call.into(), errno: errno.into() }
+fn failed(who: &str, call: impl Into<String>, errno: Errno) -> Error {
+    Error::Stream { device: who.into(), call: call.into(), errno }
+}
+
+/// For `map_err` on calls of rustix.
+fn from_os(errno: rustix::io::Errno) -> Errno {
+    Errno::from_raw(errno.raw_os_error())
 }
 
 /// The ring of a queued block. Queueing before attaching is a caller error.
 fn attached<'r>(ring: Option<&'r Arc<Ring>>, who: &str) -> Result<&'r Arc<Ring>> {
-    ring.ok_or_else(|| failed(who, "use its blocks before they are attached", Os::INVAL))
+    ring.ok_or_else(|| failed(who, "use its blocks before they are attached", Errno::INVAL))
 }
 
 #[cfg(test)]

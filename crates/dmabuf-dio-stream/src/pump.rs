@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno as Os;
+use dmabuf_dio::Errno;
 
 use crate::error::{Error, Result};
 use crate::gaps::{Gap, Ledger};
@@ -271,7 +271,7 @@ impl Run<'_> {
             }
             self.tell();
             if self.stream.cancel.is_cancelled() && moved.elapsed() > PATIENCE {
-                return Err(failed("the sink", "accept its blocks", Os::TIMEDOUT));
+                return Err(failed("the sink", "accept its blocks", Errno::TIMEDOUT));
             }
             if self.stream.sink.queued() > 0 {
                 self.wait(false)?;
@@ -314,7 +314,7 @@ impl Run<'_> {
         self.waits = self.ledger.reading(lost, dry, self.all_asked_for());
         self.counted = Instant::now();
         if self.stream.overrun == Overrun::Fail && self.ledger.totals().1 > 0 {
-            return Err(failed("the sink", "keep up with the source", Os::OVERFLOW));
+            return Err(failed("the sink", "keep up with the source", Errno::OVERFLOW));
         }
         Ok(())
     }

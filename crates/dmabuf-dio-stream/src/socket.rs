@@ -7,7 +7,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno as Os;
 use rustix::net::AddressFamily;
 
 use crate::error::Result;
@@ -68,7 +67,8 @@ fn send_all(fd: BorrowedFd<'_>, mapping: &Mapping, claim: Claim) -> Result<(), E
             Err(errno) => match errno.raw() {
                 libc::EINTR => {}
                 libc::EAGAIN => {
-                    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None)?;
+                    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None)
+                        .map_err(crate::from_os)?;
                 }
                 _ => return Err(errno),
             },
@@ -229,7 +229,7 @@ impl Sending {
             part.in_use -= 1;
         }
         match completion.result() {
-            Ok(0) => Err(failed(&self.name, "send", Os::PIPE)),
+            Ok(0) => Err(failed(&self.name, "send", Errno::PIPE)),
             Ok(sent) => {
                 part.sent += sent;
                 Ok(())

@@ -56,7 +56,7 @@ impl Function {
             .and_then(|()| control.write_all(&descriptors::strings("samples")))
             .map_err(|error| match error.raw_os_error() {
                 // A function that is already described would take this as an answer to the host.
-                Some(libc::ESRCH) => failed(&name, "describe the function", Os::BUSY),
+                Some(libc::ESRCH) => failed(&name, "describe the function", Errno::BUSY),
                 _ => call("describe the function", error),
             })?;
         Ok(Self { folder, control })
@@ -81,7 +81,9 @@ impl Function {
             match poll(&mut fds, Some(&tick)) {
                 Ok(0) | Err(Os::INTR) => continue,
                 Ok(_) => {}
-                Err(errno) => return Err(failed(&name, "wait for the host", errno)),
+                Err(errno) => {
+                    return Err(failed(&name, "wait for the host", crate::from_os(errno)));
+                }
             }
             let mut event = [0; functionfs::EVENT_BYTES];
             let read = self.control.read(&mut event);
@@ -117,19 +119,19 @@ impl Port for Endpoint {
         &self.name
     }
 
-    fn attach(&self, dmabuf: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    fn attach(&self, dmabuf: BorrowedFd<'_>) -> dmabuf_dio_sys::Result<()> {
         functionfs::attach(self.file.as_fd(), dmabuf)
     }
 
-    fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> rustix::io::Result<()> {
+    fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> dmabuf_dio_sys::Result<()> {
         // If the gadget is gone, the kernel's transfer would dereference a null pointer (7.3).
         functionfs::is_enabled(self.file.as_fd())?;
         let transfer = || functionfs::transfer(self.file.as_fd(), dmabuf, bytes);
         for _ in 0..PATIENCE {
             match transfer() {
                 // The block's last device is about to release it.
-                Err(Os::BUSY) => std::thread::sleep(Duration::from_millis(1)),
-                Err(Os::AGAIN) => return Err(Os::SHUTDOWN),
+                Err(Errno::BUSY) => std::thread::sleep(Duration::from_millis(1)),
+                Err(Errno::AGAIN) => return Err(Errno::SHUTDOWN),
                 result => return result,
             }
         }

@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use dmabuf_dio::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Os;
 
@@ -34,11 +35,11 @@ pub(super) const TICK: Duration = Duration::from_millis(100);
 
 /// Waits for the first of several, at most for `limit`, which is less than a second. A signal ends
 /// the wait, too.
-pub(super) fn wait_for_any(waits: Vec<Wait<'_>>, limit: Duration) -> Result<(), Os> {
+pub(super) fn wait_for_any(waits: Vec<Wait<'_>>, limit: Duration) -> Result<(), Errno> {
     let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(limit.subsec_nanos()) };
     let mut fds: Vec<_> = waits.into_iter().map(|wait| wait.0).collect();
     match poll(&mut fds, Some(&limit)) {
         Ok(_) | Err(Os::INTR) => Ok(()),
-        Err(errno) => Err(errno),
+        Err(errno) => Err(crate::from_os(errno)),
     }
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
+use dmabuf_dio::Errno;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::Errno as Os;
 
 use crate::error::Result;
 use crate::ring::Claim;
@@ -32,8 +32,10 @@ impl Worker {
     /// Starts a thread that calls `work` for each block.
     pub(super) fn start(
         mut work: impl FnMut(Claim) -> Result<()> + Send + 'static,
-    ) -> Result<Self, Os> {
-        let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    ) -> Result<Self, Errno> {
+        let event = Arc::new(
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(crate::from_os)?,
+        );
         let (jobs, to_do) = channel::<Claim>();
         let (done, results) = channel();
         let signal = Arc::clone(&event);
@@ -56,7 +58,7 @@ impl Worker {
         };
         let named = std::thread::Builder::new().name("dmabuf-dio stream".into());
         let thread = named.spawn(thread);
-        let thread = thread.map_err(|error| Os::from_io_error(&error).unwrap_or(Os::AGAIN))?;
+        let thread = thread.map_err(|error| Errno::from(&error))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread), stop, results, event, waiting: 0 })
     }
 
@@ -79,7 +81,7 @@ impl Worker {
                 return Err(failed(
                     "the stream's thread",
                     "continue after a failure",
-                    Os::CANCELED,
+                    Errno::CANCELED,
                 ));
             }
             Err(_) => return Ok(None),

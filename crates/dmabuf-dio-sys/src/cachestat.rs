@@ -3,9 +3,8 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use rustix::io::{Errno, Result};
-
 use crate::layout::pin_layout;
+use crate::{Errno, Result};
 
 /// `struct cachestat`: all counts are in pages.
 #[repr(C)]
@@ -54,11 +53,7 @@ pub fn cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<CacheSta
     let result = unsafe {
         libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut stat, 0_u32)
     };
-    if result == 0 {
-        Ok(stat)
-    } else {
-        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
-    }
+    if result == 0 { Ok(stat) } else { Err(Errno::from(&std::io::Error::last_os_error())) }
 }
 
 #[cfg(test)]

@@ -10,10 +10,11 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Result;
-use rustix::ioctl::{self, Opcode, opcode};
+use rustix::fs::OFlags;
+use rustix::ioctl::{self, opcode};
 
+use crate::Result;
+use crate::call::{self, ioctl};
 use crate::layout::pin_layout;
 
 /// Path of the device node.
@@ -210,17 +211,17 @@ impl UringCmd {
 const MAGIC: u8 = 0xdb;
 
 /// Number of the ioctl that [`info`] makes.
-pub const IOC_INFO: Opcode = opcode::read_write::<Info>(MAGIC, 0);
+pub const IOC_INFO: u32 = opcode::read_write::<Info>(MAGIC, 0);
 /// Number of the ioctl that [`attach`] makes.
-pub const IOC_ATTACH: Opcode = opcode::read_write::<Attach>(MAGIC, 1);
+pub const IOC_ATTACH: u32 = opcode::read_write::<Attach>(MAGIC, 1);
 /// Number of the ioctl that [`read`] makes.
-pub const IOC_READ: Opcode = opcode::read_write::<ReadWrite>(MAGIC, 2);
+pub const IOC_READ: u32 = opcode::read_write::<ReadWrite>(MAGIC, 2);
 /// Number of the ioctl that [`write()`] makes.
-pub const IOC_WRITE: Opcode = opcode::read_write::<ReadWrite>(MAGIC, 3);
+pub const IOC_WRITE: u32 = opcode::read_write::<ReadWrite>(MAGIC, 3);
 /// Number of the ioctl that [`load`] makes.
-pub const IOC_LOAD: Opcode = opcode::read_write::<Load>(MAGIC, 4);
+pub const IOC_LOAD: u32 = opcode::read_write::<Load>(MAGIC, 4);
 /// Number of the ioctl that [`cancel`] makes.
-pub const IOC_CANCEL: Opcode = opcode::none(MAGIC, 5);
+pub const IOC_CANCEL: u32 = opcode::none(MAGIC, 5);
 /// `cmd_op` of the `IORING_OP_URING_CMD` that fills a slot.
 pub const URING_REGISTER: u32 = opcode::write::<Slot>(MAGIC, 0x80) as u32;
 /// `cmd_op` of the `IORING_OP_URING_CMD` that empties a slot.
@@ -232,7 +233,7 @@ pub const URING_UNREGISTER: u32 = opcode::write::<Slot>(MAGIC, 0x81) as u32;
 ///
 /// `ENOENT`: the module is not loaded. `EACCES`: no permission on the device node.
 pub fn open() -> Result<OwnedFd> {
-    rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+    call::open(DEVICE, OFlags::RDWR)
 }
 
 /// Returns what the module can do.
@@ -243,7 +244,7 @@ pub fn open() -> Result<OwnedFd> {
 pub fn info(context: BorrowedFd<'_>) -> Result<Info> {
     let mut info = Info::default();
     // SAFETY: IOC_INFO reads and fills a `struct dmabuf_dio_info`, whose layout `Info` has.
-    unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_INFO, Info>::new(&mut info))? };
+    unsafe { ioctl(context, ioctl::Updater::<IOC_INFO, Info>::new(&mut info))? };
     Ok(info)
 }
 
@@ -258,7 +259,7 @@ pub fn attach(context: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>, attach: &mut Atta
     use std::os::fd::AsRawFd;
     *attach = Attach { dmabuf_fd: dmabuf.as_raw_fd(), ..Attach::default() };
     // SAFETY: IOC_ATTACH reads and fills a `struct dmabuf_dio_attach`, whose layout `Attach` has.
-    unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_ATTACH, Attach>::new(attach)) }
+    unsafe { ioctl(context, ioctl::Updater::<IOC_ATTACH, Attach>::new(attach)) }
 }
 
 /// Reads a range of a file into the attached buffer. Blocks until the range is complete.
@@ -276,7 +277,7 @@ pub fn attach(context: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>, attach: &mut Atta
 pub fn read(context: BorrowedFd<'_>, rw: &mut ReadWrite) -> Result<()> {
     // SAFETY: IOC_READ reads and updates a `struct dmabuf_dio_rw`, whose layout `ReadWrite` has.
     // The buffer it fills belongs to a dma-buf, not to Rust.
-    unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_READ, ReadWrite>::new(rw)) }
+    unsafe { ioctl(context, ioctl::Updater::<IOC_READ, ReadWrite>::new(rw)) }
 }
 
 /// Writes a range of the attached buffer to a file. Blocks until the range is complete.
@@ -287,7 +288,7 @@ pub fn read(context: BorrowedFd<'_>, rw: &mut ReadWrite) -> Result<()> {
 /// and errors of the file system such as `ENOSPC` and `EFBIG`.
 pub fn write(context: BorrowedFd<'_>, rw: &mut ReadWrite) -> Result<()> {
     // SAFETY: IOC_WRITE reads and updates a `struct dmabuf_dio_rw`, whose layout `ReadWrite` has.
-    unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_WRITE, ReadWrite>::new(rw)) }
+    unsafe { ioctl(context, ioctl::Updater::<IOC_WRITE, ReadWrite>::new(rw)) }
 }
 
 /// Allocates a dma-buf, reads a file into it and returns it. Blocks until the read is complete.
@@ -307,7 +308,7 @@ pub fn load(context: BorrowedFd<'_>, load: &mut Load) -> Result<OwnedFd> {
     use std::os::fd::FromRawFd;
     load.dmabuf_fd = -1;
     // SAFETY: IOC_LOAD reads and updates a `struct dmabuf_dio_load`, whose layout `Load` has.
-    unsafe { ioctl::ioctl(context, ioctl::Updater::<IOC_LOAD, Load>::new(load))? };
+    unsafe { ioctl(context, ioctl::Updater::<IOC_LOAD, Load>::new(load))? };
     // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(load.dmabuf_fd) })
 }
@@ -321,5 +322,5 @@ pub fn load(context: BorrowedFd<'_>, load: &mut Load) -> Result<OwnedFd> {
 /// `ENOTTY`: `context` is not a file of the device.
 pub fn cancel(context: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: IOC_CANCEL takes no argument.
-    unsafe { ioctl::ioctl(context, ioctl::NoArg::<IOC_CANCEL>::new()) }
+    unsafe { ioctl(context, ioctl::NoArg::<IOC_CANCEL>::new()) }
 }

@@ -4,10 +4,11 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 
-use rustix::io::{Errno, Result};
-use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode, opcode};
+use rustix::ioctl::{self, Ioctl, IoctlOutput, opcode};
 
+use crate::call::ioctl;
 use crate::layout::pin_layout;
+use crate::{Errno, Result};
 
 /// Maximum length of a name in bytes, with the terminating NUL.
 pub const NAME_LEN: usize = 32;
@@ -58,11 +59,11 @@ impl Access {
 const SYNC_END: u64 = 1 << 2;
 
 /// Number of the ioctl that [`begin_cpu_access`] and [`end_cpu_access`] make.
-pub const IOC_SYNC: Opcode = opcode::write::<Sync>(b'b', 0);
+pub const IOC_SYNC: u32 = opcode::write::<Sync>(b'b', 0);
 /// Number of the ioctl that [`export_sync_file`] makes.
-pub const IOC_EXPORT_SYNC_FILE: Opcode = opcode::read_write::<ExportSyncFile>(b'b', 2);
+pub const IOC_EXPORT_SYNC_FILE: u32 = opcode::read_write::<ExportSyncFile>(b'b', 2);
 /// Number of the ioctl that [`set_name`] makes.
-pub const IOC_SET_NAME: Opcode = opcode::write::<u64>(b'b', 1);
+pub const IOC_SET_NAME: u32 = opcode::write::<u64>(b'b', 1);
 
 /// Begins CPU access. Waits for devices that use the buffer.
 ///
@@ -85,8 +86,7 @@ pub fn end_cpu_access(dmabuf: BorrowedFd<'_>, access: Access) -> Result<()> {
 fn sync(dmabuf: BorrowedFd<'_>, flags: u64) -> Result<()> {
     loop {
         // SAFETY: IOC_SYNC reads a `struct dma_buf_sync`, whose layout `Sync` has.
-        let result =
-            unsafe { ioctl::ioctl(dmabuf, ioctl::Setter::<IOC_SYNC, Sync>::new(Sync { flags })) };
+        let result = unsafe { ioctl(dmabuf, ioctl::Setter::<IOC_SYNC, Sync>::new(Sync { flags })) };
         match result {
             Err(Errno::INTR | Errno::AGAIN) => {}
             other => return other,
@@ -106,7 +106,7 @@ pub fn export_sync_file(dmabuf: BorrowedFd<'_>, access: Access) -> Result<OwnedF
     // layout `ExportSyncFile` has.
     unsafe {
         let call = ioctl::Updater::<IOC_EXPORT_SYNC_FILE, ExportSyncFile>::new(&mut export);
-        ioctl::ioctl(dmabuf, call)?;
+        ioctl(dmabuf, call)?;
     }
     // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(export.fd) })
@@ -120,7 +120,7 @@ pub fn export_sync_file(dmabuf: BorrowedFd<'_>, access: Access) -> Result<OwnedF
 pub fn set_name(dmabuf: BorrowedFd<'_>, name: &CStr) -> Result<()> {
     // SAFETY: the ioctl reads a NUL-terminated string of at most NAME_LEN bytes, and `name` is
     // NUL-terminated.
-    unsafe { ioctl::ioctl(dmabuf, SetName(name.as_ptr())) }
+    unsafe { ioctl(dmabuf, SetName(name.as_ptr())) }
 }
 
 struct SetName(*const c_char);
@@ -130,7 +130,7 @@ unsafe impl Ioctl for SetName {
     type Output = ();
     const IS_MUTATING: bool = false;
 
-    fn opcode(&self) -> Opcode {
+    fn opcode(&self) -> u32 {
         IOC_SET_NAME
     }
 
@@ -138,7 +138,7 @@ unsafe impl Ioctl for SetName {
         self.0.cast_mut().cast()
     }
 
-    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> Result<()> {
+    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> rustix::io::Result<()> {
         Ok(())
     }
 }

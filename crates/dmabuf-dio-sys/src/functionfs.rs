@@ -4,10 +4,11 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-use rustix::io::{Errno, Result};
-use rustix::ioctl::{self, Opcode, opcode};
+use rustix::ioctl::{self, opcode};
 
+use crate::call::ioctl;
 use crate::layout::pin_layout;
+use crate::{Errno, Result};
 
 /// `struct usb_ffs_dmabuf_transfer_req`.
 #[repr(C)]
@@ -90,11 +91,11 @@ pub mod descriptors {
 }
 
 /// Number of the ioctl that [`attach`] makes.
-pub const IOC_ATTACH: Opcode = opcode::write::<i32>(b'g', 131);
+pub const IOC_ATTACH: u32 = opcode::write::<i32>(b'g', 131);
 /// Number of the ioctl that [`detach`] makes.
-pub const IOC_DETACH: Opcode = opcode::write::<i32>(b'g', 132);
+pub const IOC_DETACH: u32 = opcode::write::<i32>(b'g', 132);
 /// Number of the ioctl that [`transfer`] makes.
-pub const IOC_TRANSFER: Opcode = opcode::write::<Transfer>(b'g', 133);
+pub const IOC_TRANSFER: u32 = opcode::write::<Transfer>(b'g', 133);
 
 /// Attaches a dma-buf to an endpoint, until it is detached or the endpoint is closed.
 ///
@@ -104,7 +105,7 @@ pub const IOC_TRANSFER: Opcode = opcode::write::<Transfer>(b'g', 133);
 /// not a dma-buf.
 pub fn attach(endpoint: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: IOC_ATTACH reads a descriptor.
-    unsafe { ioctl::ioctl(endpoint, ioctl::Setter::<IOC_ATTACH, RawFd>::new(dmabuf.as_raw_fd())) }
+    unsafe { ioctl(endpoint, ioctl::Setter::<IOC_ATTACH, RawFd>::new(dmabuf.as_raw_fd())) }
 }
 
 /// Detaches a dma-buf.
@@ -114,11 +115,11 @@ pub fn attach(endpoint: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>) -> Result<()> {
 /// `EPERM`: not attached.
 pub fn detach(endpoint: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: IOC_DETACH reads a descriptor.
-    unsafe { ioctl::ioctl(endpoint, ioctl::Setter::<IOC_DETACH, RawFd>::new(dmabuf.as_raw_fd())) }
+    unsafe { ioctl(endpoint, ioctl::Setter::<IOC_DETACH, RawFd>::new(dmabuf.as_raw_fd())) }
 }
 
 /// Number of the ioctl that [`is_enabled`] makes.
-pub const IOC_ENDPOINT_REVMAP: Opcode = opcode::none(b'g', 129);
+pub const IOC_ENDPOINT_REVMAP: u32 = opcode::none(b'g', 129);
 
 /// Fails unless the host has enabled the endpoint, which must be open with `O_NONBLOCK`. The call
 /// queries the endpoint's address, which only enabled endpoints have.
@@ -128,7 +129,7 @@ pub const IOC_ENDPOINT_REVMAP: Opcode = opcode::none(b'g', 129);
 /// `ESHUTDOWN`: no host, or the gadget is unbound.
 pub fn is_enabled(endpoint: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: IOC_ENDPOINT_REVMAP takes no argument.
-    let result = unsafe { ioctl::ioctl(endpoint, ioctl::NoArg::<IOC_ENDPOINT_REVMAP>::new()) };
+    let result = unsafe { ioctl(endpoint, ioctl::NoArg::<IOC_ENDPOINT_REVMAP>::new()) };
     result.map_err(|errno| if errno == Errno::AGAIN { Errno::SHUTDOWN } else { errno })
 }
 
@@ -143,5 +144,5 @@ pub fn transfer(endpoint: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>, length: u64) -
     let request = Transfer { fd: dmabuf.as_raw_fd(), flags: 0, length };
     // SAFETY: IOC_TRANSFER reads a `struct usb_ffs_dmabuf_transfer_req`, whose layout `Transfer`
     // has.
-    unsafe { ioctl::ioctl(endpoint, ioctl::Setter::<IOC_TRANSFER, Transfer>::new(request)) }
+    unsafe { ioctl(endpoint, ioctl::Setter::<IOC_TRANSFER, Transfer>::new(request)) }
 }

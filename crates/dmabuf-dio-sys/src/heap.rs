@@ -3,10 +3,11 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Result;
-use rustix::ioctl::{self, Opcode, opcode};
+use rustix::fs::OFlags;
+use rustix::ioctl::{self, opcode};
 
+use crate::Result;
+use crate::call::{self, ioctl};
 use crate::layout::pin_layout;
 
 /// Folder of the heaps' device nodes.
@@ -31,7 +32,7 @@ pub struct Allocation {
 pin_layout!(Allocation: 24 { len @ 0, fd @ 8, fd_flags @ 12, heap_flags @ 16 });
 
 /// Number of the ioctl that [`alloc`] makes.
-pub const IOC_ALLOC: Opcode = opcode::read_write::<Allocation>(b'H', 0);
+pub const IOC_ALLOC: u32 = opcode::read_write::<Allocation>(b'H', 0);
 
 /// Flag of kernels with the patch series: read a file into the new buffer.
 pub const FLAG_READ_FILE: u64 = 1 << 0;
@@ -67,7 +68,7 @@ pin_layout!(ReadFile: 48 {
 });
 
 /// Number of the ioctl that [`alloc_read_file`] makes.
-pub const IOC_ALLOC_READ_FILE: Opcode = opcode::read_write::<ReadFile>(b'H', 0);
+pub const IOC_ALLOC_READ_FILE: u32 = opcode::read_write::<ReadFile>(b'H', 0);
 
 /// Opens a heap, for example [`SYSTEM`].
 ///
@@ -75,7 +76,7 @@ pub const IOC_ALLOC_READ_FILE: Opcode = opcode::read_write::<ReadFile>(b'H', 0);
 ///
 /// `ENOENT`: the kernel has no such heap. `EACCES`: no permission on the device node.
 pub fn open(path: &str) -> Result<OwnedFd> {
-    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+    call::open(path, OFlags::RDONLY)
 }
 
 /// Allocates a zeroed dma-buf of `len` bytes, rounded up to pages, readable and writable.
@@ -91,7 +92,7 @@ pub fn alloc(heap: BorrowedFd<'_>, len: u64) -> Result<OwnedFd> {
     };
     // SAFETY: IOC_ALLOC reads and updates a `struct dma_heap_allocation_data`, whose layout
     // `Allocation` has.
-    unsafe { ioctl::ioctl(heap, ioctl::Updater::<IOC_ALLOC, Allocation>::new(&mut data))? };
+    unsafe { ioctl(heap, ioctl::Updater::<IOC_ALLOC, Allocation>::new(&mut data))? };
     // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(data.fd as i32) })
 }
@@ -123,7 +124,7 @@ pub fn alloc_read_file(
     // SAFETY: IOC_ALLOC_READ_FILE reads and updates a `struct dma_heap_allocation_data` of the
     // length encoded in the number, whose layout `ReadFile` has.
     unsafe {
-        ioctl::ioctl(heap, ioctl::Updater::<IOC_ALLOC_READ_FILE, ReadFile>::new(&mut data))?;
+        ioctl(heap, ioctl::Updater::<IOC_ALLOC_READ_FILE, ReadFile>::new(&mut data))?;
     };
     // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
     let buffer = unsafe { OwnedFd::from_raw_fd(data.fd as i32) };

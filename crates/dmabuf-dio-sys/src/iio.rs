@@ -4,9 +4,10 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use rustix::io::Result;
-use rustix::ioctl::{self, Opcode, opcode};
+use rustix::ioctl::{self, opcode};
 
+use crate::Result;
+use crate::call::ioctl;
 use crate::layout::pin_layout;
 
 /// `struct iio_dmabuf`.
@@ -28,13 +29,13 @@ pin_layout!(Enqueue: 16 { fd @ 0, flags @ 4, bytes_used @ 8 });
 pub const CYCLIC: u32 = 1;
 
 /// Number of the ioctl that [`get_fd`] makes.
-pub const IOC_GET_FD: Opcode = opcode::read_write::<i32>(b'i', 0x91);
+pub const IOC_GET_FD: u32 = opcode::read_write::<i32>(b'i', 0x91);
 /// Number of the ioctl that [`attach`] makes.
-pub const IOC_ATTACH: Opcode = opcode::write::<i32>(b'i', 0x92);
+pub const IOC_ATTACH: u32 = opcode::write::<i32>(b'i', 0x92);
 /// Number of the ioctl that [`detach`] makes.
-pub const IOC_DETACH: Opcode = opcode::write::<i32>(b'i', 0x93);
+pub const IOC_DETACH: u32 = opcode::write::<i32>(b'i', 0x93);
 /// Number of the ioctl that [`enqueue`] makes.
-pub const IOC_ENQUEUE: Opcode = opcode::write::<Enqueue>(b'i', 0x94);
+pub const IOC_ENQUEUE: u32 = opcode::write::<Enqueue>(b'i', 0x94);
 
 /// Opens a buffer of an IIO device (`/dev/iio:deviceN`) exclusively. The descriptor does not
 /// inherit the flags of the device's descriptor.
@@ -46,7 +47,7 @@ pub const IOC_ENQUEUE: Opcode = opcode::write::<Enqueue>(b'i', 0x94);
 pub fn get_fd(device: BorrowedFd<'_>, number: i32) -> Result<OwnedFd> {
     let mut value = number;
     // SAFETY: IOC_GET_FD reads the number of a buffer and writes a descriptor in its place.
-    unsafe { ioctl::ioctl(device, ioctl::Updater::<IOC_GET_FD, i32>::new(&mut value))? };
+    unsafe { ioctl(device, ioctl::Updater::<IOC_GET_FD, i32>::new(&mut value))? };
     // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(value) })
 }
@@ -60,7 +61,7 @@ pub fn get_fd(device: BorrowedFd<'_>, number: i32) -> Result<OwnedFd> {
 /// or `write()`. `ENOTTY`: Linux before 6.11. `EINVAL`: not a dma-buf.
 pub fn attach(buffer: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: IOC_ATTACH reads a descriptor.
-    unsafe { ioctl::ioctl(buffer, ioctl::Setter::<IOC_ATTACH, RawFd>::new(dmabuf.as_raw_fd())) }
+    unsafe { ioctl(buffer, ioctl::Setter::<IOC_ATTACH, RawFd>::new(dmabuf.as_raw_fd())) }
 }
 
 /// Detaches a dma-buf. Queued blocks keep it until they are complete.
@@ -70,7 +71,7 @@ pub fn attach(buffer: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>) -> Result<()> {
 /// `EPERM`: not attached.
 pub fn detach(buffer: BorrowedFd<'_>, dmabuf: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: IOC_DETACH reads a descriptor.
-    unsafe { ioctl::ioctl(buffer, ioctl::Setter::<IOC_DETACH, RawFd>::new(dmabuf.as_raw_fd())) }
+    unsafe { ioctl(buffer, ioctl::Setter::<IOC_DETACH, RawFd>::new(dmabuf.as_raw_fd())) }
 }
 
 /// Queues a block and adds a fence to the dma-buf, which signals completion. `poll()` the dma-buf
@@ -91,5 +92,5 @@ pub fn enqueue(
 ) -> Result<()> {
     let block = Enqueue { fd: dmabuf.as_raw_fd() as u32, flags, bytes_used };
     // SAFETY: IOC_ENQUEUE reads a `struct iio_dmabuf`, whose layout `Enqueue` has.
-    unsafe { ioctl::ioctl(buffer, ioctl::Setter::<IOC_ENQUEUE, Enqueue>::new(block)) }
+    unsafe { ioctl(buffer, ioctl::Setter::<IOC_ENQUEUE, Enqueue>::new(block)) }
 }

@@ -14,8 +14,8 @@
 //! | [`functionfs`] | endpoints of a USB function, which accept dma-bufs |
 //! | [`cachestat`] | `cachestat(2)`: how much of a file is in the page cache |
 //!
-//! Every call borrows its file descriptors and returns owned ones. Errors are the kernel's, as
-//! [`rustix::io::Errno`]. All lengths and offsets are in bytes. Layouts are checked at build time,
+//! Every call borrows its file descriptors and returns owned ones. Errors are the kernel's
+//! numbers, as [`Errno`]. All lengths and offsets are in bytes. Layouts are checked at build time,
 //! and against the C headers in this crate's tests.
 
 #![cfg(target_os = "linux")]
@@ -29,6 +29,8 @@ pub mod iio;
 pub mod sync_file;
 pub mod udmabuf;
 
+mod call;
+mod errno;
 mod layout;
 
-pub use rustix::io::{Errno, Result};
+pub use errno::{Errno, Result};

@@ -4,10 +4,11 @@
 
 use std::os::fd::BorrowedFd;
 
-use rustix::io::{Errno, Result};
-use rustix::ioctl::{self, Opcode, opcode};
+use rustix::ioctl::{self, opcode};
 
+use crate::call::ioctl;
 use crate::layout::pin_layout;
+use crate::{Errno, Result};
 
 /// `struct sync_file_info`.
 #[repr(C)]
@@ -32,7 +33,7 @@ pin_layout!(Info: 56 {
 });
 
 /// Number of the ioctl that [`status`] makes.
-pub const IOC_FILE_INFO: Opcode = opcode::read_write::<Info>(b'>', 4);
+pub const IOC_FILE_INFO: u32 = opcode::read_write::<Info>(b'>', 4);
 
 /// Whether the work is complete. Does not block.
 ///
@@ -44,9 +45,9 @@ pub fn status(sync_file: BorrowedFd<'_>) -> Result<bool> {
     let mut info = Info::default();
     // SAFETY: IOC_FILE_INFO reads and writes a `struct sync_file_info`, whose layout `Info` has;
     // with a capacity of 0 it writes nothing else.
-    unsafe { ioctl::ioctl(sync_file, ioctl::Updater::<IOC_FILE_INFO, Info>::new(&mut info))? };
+    unsafe { ioctl(sync_file, ioctl::Updater::<IOC_FILE_INFO, Info>::new(&mut info))? };
     match info.status {
-        status if status < 0 => Err(Errno::from_raw_os_error(-status)),
+        status if status < 0 => Err(Errno::from_raw(-status)),
         status => Ok(status > 0),
     }
 }

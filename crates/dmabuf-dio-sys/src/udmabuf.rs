@@ -3,10 +3,11 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Result;
-use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode, opcode};
+use rustix::fs::OFlags;
+use rustix::ioctl::{Ioctl, IoctlOutput, opcode};
 
+use crate::Result;
+use crate::call::{self, ioctl};
 use crate::layout::pin_layout;
 
 /// Path of the device node.
@@ -33,7 +34,7 @@ pub struct Create {
 pin_layout!(Create: 24 { memfd @ 0, flags @ 4, offset @ 8, size @ 16 });
 
 /// Number of the ioctl that [`create`] makes.
-pub const IOC_CREATE: Opcode = opcode::write::<Create>(b'u', 0x42);
+pub const IOC_CREATE: u32 = opcode::write::<Create>(b'u', 0x42);
 
 const FLAGS_CLOEXEC: u32 = 1;
 
@@ -43,7 +44,7 @@ const FLAGS_CLOEXEC: u32 = 1;
 ///
 /// `ENOENT`: the kernel has no udmabuf. `EACCES`: no permission on the device node.
 pub fn open() -> Result<OwnedFd> {
-    rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+    call::open(DEVICE, OFlags::RDWR)
 }
 
 /// Creates a dma-buf over `size` bytes of `memfd` from `offset`. This pins every page. Fill the
@@ -62,7 +63,7 @@ pub fn create(
     let call =
         CreateCall(Create { memfd: memfd.as_raw_fd() as u32, flags: FLAGS_CLOEXEC, offset, size });
     // SAFETY: IOC_CREATE reads a `struct udmabuf_create`, whose layout `Create` has.
-    let fd = unsafe { ioctl::ioctl(device, call)? };
+    let fd = unsafe { ioctl(device, call)? };
     // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -75,7 +76,7 @@ unsafe impl Ioctl for CreateCall {
     type Output = i32;
     const IS_MUTATING: bool = false;
 
-    fn opcode(&self) -> Opcode {
+    fn opcode(&self) -> u32 {
         IOC_CREATE
     }
 
@@ -83,7 +84,10 @@ unsafe impl Ioctl for CreateCall {
         (&raw mut self.0).cast()
     }
 
-    unsafe fn output_from_ptr(output: IoctlOutput, _: *mut std::ffi::c_void) -> Result<i32> {
+    unsafe fn output_from_ptr(
+        output: IoctlOutput,
+        _: *mut std::ffi::c_void,
+    ) -> rustix::io::Result<i32> {
         Ok(output)
     }
 }

@@ -1,118 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernel error numbers and their names.
+//! Kernel error numbers, from wherever they come.
 
-use std::fmt;
+pub use dmabuf_dio_sys::Errno;
 
-/// A kernel error number. Displays its name and meaning: `EIO (Input/output error)`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Errno(i32);
+/// Conversion into an [`Errno`]. Not a `From`, which would make rustix's type part of the public interface.
+pub(crate) trait IntoErrno {
+    fn into_errno(self) -> Errno;
+}
 
-impl Errno {
-    /// From a positive number, such as `2` for `ENOENT`.
-    pub const fn from_raw(number: i32) -> Self {
-        Self(number)
-    }
-
-    /// The positive number.
-    pub const fn raw(self) -> i32 {
-        self.0
-    }
-
-    /// The name, such as `"ENOENT"`; `None` if this library does not know the number.
-    pub fn name(self) -> Option<&'static str> {
-        NAMES.iter().find(|(number, _)| *number == self.0).map(|(_, name)| *name)
+impl IntoErrno for Errno {
+    fn into_errno(self) -> Errno {
+        self
     }
 }
 
-impl From<rustix::io::Errno> for Errno {
-    fn from(errno: rustix::io::Errno) -> Self {
-        Self(errno.raw_os_error())
-    }
-}
-
-impl From<&std::io::Error> for Errno {
-    fn from(error: &std::io::Error) -> Self {
-        Self(error.raw_os_error().unwrap_or(libc::EIO))
-    }
-}
-
-impl std::error::Error for Errno {}
-
-impl From<Errno> for std::io::Error {
-    fn from(errno: Errno) -> Self {
-        Self::from_raw_os_error(errno.0)
-    }
-}
-
-impl fmt::Display for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = std::io::Error::from_raw_os_error(self.0).to_string();
-        let meaning = text.split(" (os error").next().unwrap_or_default();
-        match self.name() {
-            Some(name) => write!(f, "{name} ({meaning})"),
-            None => write!(f, "errno {} ({meaning})", self.0),
-        }
-    }
-}
-
-impl fmt::Debug for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-#[cfg(feature = "serde")]
-impl serde::Serialize for Errno {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.name() {
-            Some(name) => serializer.serialize_str(name),
-            None => serializer.serialize_str(&self.0.to_string()),
-        }
-    }
-}
-
-macro_rules! names {
-    ($($name:ident)+) => { &[$((libc::$name, stringify!($name))),+] };
-}
-
-/// The numbers that file, memory, `io_uring` and device calls return.
-const NAMES: &[(i32, &str)] = names!(
-    EPERM ENOENT EINTR EIO ENXIO E2BIG EBADF EAGAIN ENOMEM EACCES EFAULT EBUSY EEXIST EXDEV ENODEV
-    ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE
-    ERANGE EDEADLK ENAMETOOLONG ENOSYS ELOOP ENODATA ETIME EREMOTEIO EPROTO EBADMSG EOVERFLOW
-    EBADFD ESTALE EILSEQ EOPNOTSUPP ENOTCONN ETIMEDOUT EALREADY EINPROGRESS EDQUOT ENOMEDIUM
-    ECANCELED EHWPOISON
-);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn displays_name_and_meaning() {
-        assert_eq!(Errno::from_raw(libc::EIO).to_string(), "EIO (Input/output error)");
-        assert!(Errno::from_raw(4095).to_string().starts_with("errno 4095"));
-    }
-
-    #[test]
-    fn is_the_same_whichever_way_it_came() {
-        let denied = Errno::from_raw(libc::EACCES);
-        assert_eq!((denied.raw(), denied.name()), (libc::EACCES, Some("EACCES")));
-        assert_eq!(Errno::from(rustix::io::Errno::ACCESS), denied);
-        assert_eq!(Errno::from(&std::io::Error::from_raw_os_error(libc::EACCES)), denied);
-        assert_eq!(std::io::Error::from(denied).kind(), std::io::ErrorKind::PermissionDenied);
-        // Errors of the library itself have no number.
-        let other = std::io::Error::other("no number");
-        assert_eq!(Errno::from(&other), Errno::from_raw(libc::EIO));
-        assert_eq!(Errno::from_raw(4095).name(), None);
-    }
-
-    #[test]
-    #[cfg(feature = "serde")]
-    fn reports_hold_the_name_or_the_number() {
-        let text = |number| serde_json::to_string(&Errno::from_raw(number)).expect("text");
-        assert_eq!(text(libc::ENOSPC), "\"ENOSPC\"");
-        assert_eq!(text(4095), "\"4095\"");
-        assert_eq!(format!("{:?}", Errno::from_raw(libc::EINTR)), Errno(4).to_string());
+impl IntoErrno for rustix::io::Errno {
+    fn into_errno(self) -> Errno {
+        Errno::from_raw(self.raw_os_error())
     }
 }

@@ -11,6 +11,7 @@ use crate::backend::table;
 use crate::buf::DmaBuf;
 use crate::control::Watch;
 use crate::direction::Direction;
+use crate::errno::Errno;
 use crate::error::{Error, Result};
 use crate::file;
 use crate::file::Spec;
@@ -124,7 +125,7 @@ impl<'f> Saver<'f> {
             return Err(Error::Target {
                 path: target.file.path.clone(),
                 step: "write beyond the end of the device",
-                errno: rustix::io::Errno::NOSPC.into(),
+                errno: Errno::NOSPC,
             });
         }
         Ok(())

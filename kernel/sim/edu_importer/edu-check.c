@@ -3,16 +3,16 @@
  * The importing device's view of a dma-buf, from user space
  *
  *   edu-check cat
- *	writes what the device reads from the dma-buf in DMABUF_DIO_FD,
- *	DMABUF_DIO_LEN bytes of it, to stdout
+ *	lets the device read DMABUF_DIO_LEN bytes of the dma-buf DMABUF_DIO_FD,
+ *	and writes them to stdout
  *   edu-check sync KIND DIR [unsynced]
- *	checks that the device, the CPU and file I/O see what the others have
- *	stored in one buffer, and that nothing is lost beside and under it
+ *	checks that device, CPU and file I/O see each other's data in a buffer,
+ *	and that no data next to a transfer, or stored before it, is lost
  *
  * KIND is "own" (allocated by LOAD), "udmabuf", "udmabuf-huge" (over huge
- * pages), or the name of a heap. With "unsynced" this kernel's udmabuf does not
- * synchronise a device that needs it: then READ and WRITE are refused for just
- * that as long as the device has the buffer, and nothing changes.
+ * pages), or the name of a heap. "unsynced" means that this kernel's udmabuf does
+ * not synchronise devices: READ and WRITE must then be refused with this reason
+ * while the device has the buffer attached, and change nothing.
  *
  * Exits 0, 1, or 77 if there is no device.
  */
@@ -37,9 +37,9 @@
 
 #define DEVICE	"/dev/edu_importer"
 #define HUGE	(2UL << 20)
-/* What is looked at: the device takes a second for 20 KiB. */
+/* Bytes compared: the device takes a second for 20 KiB. */
 #define LENGTH	(24 * 1024)
-/* A range of it that ends at no block's end */
+/* A range in it that does not end at a block boundary */
 #define PART_AT	5632
 #define PART	2500
 
@@ -55,16 +55,16 @@
 struct test {
 	const char *kind;
 	bool unsynced;
-	bool refused;		/* as the device has the buffer */
+	bool refused;		/* while the device has the buffer attached */
 	int context;
 	int dmabuf;
 	int memfd;		/* of a udmabuf, else -1 */
 	int edu;		/* the device */
-	int direct;		/* the file, by O_DIRECT, */
-	int file;		/* and through the page cache */
-	size_t length;		/* of the buffer, */
-	off_t base;		/* and where in it LENGTH bytes are looked at: */
-	unsigned char *memory;	/* these, by a mapping of the memfd if there is one */
+	int direct;		/* the file, open with O_DIRECT */
+	int file;		/* the same, through the page cache */
+	size_t length;		/* of the buffer */
+	off_t base;		/* offset of the LENGTH bytes that are compared */
+	unsigned char *memory;	/* these bytes, mapped through the memfd if there is one */
 	unsigned char want[LENGTH];
 };
 
@@ -167,7 +167,7 @@ static void allocate(struct test *t)
 	if (!strcmp(t->kind, "udmabuf")) {
 		make_udmabuf(t, 0);
 	} else if (!strcmp(t->kind, "udmabuf-huge")) {
-		/* Around the end of a piece that bounce buffers take */
+		/* Around the end of the longest piece that bounce buffers hold */
 		t->length = HUGE;
 		t->base = HUGE / 2 - 12 * 1024;
 		make_udmabuf(t, MFD_HUGETLB | MFD_HUGE_2MB);
@@ -192,7 +192,7 @@ static void map(struct test *t)
 	t->memory += t->base;
 }
 
-/* Begin and end of the CPU's access, by mapping or memfd */
+/* Begin and end of CPU access, for the mapping and the memfd */
 static void bracket(struct test *t, uint64_t flags)
 {
 	struct dma_buf_sync sync = { .flags = flags };
@@ -249,7 +249,7 @@ static void drop(struct test *t)
 	t->refused = false;
 }
 
-/* READ or WRITE of a range, which is in the same place in the file */
+/* READ or WRITE of a range at the same offset in file and buffer */
 static void move(struct test *t, unsigned long call, off_t at, size_t length)
 {
 	struct dmabuf_dio_rw rw = {
@@ -273,7 +273,7 @@ static void move_all(struct test *t, unsigned long call)
 	move(t, call, 0, LENGTH);
 }
 
-/* READ of a part of what was stored last; the file has content from @seed. */
+/* READ into part of the data that was stored last; @seed is the file's content. */
 static void read_part(struct test *t, unsigned int seed, off_t at, size_t length)
 {
 	fill(got, seed);
@@ -290,7 +290,7 @@ static void without_device(struct test *t)
 	move_all(t, DMABUF_DIO_IOC_WRITE);
 	cpu_sees(t, "WRITE without a device changes the memory");
 	file_has(t, "WRITE without a device");
-	/* Here udmabuf itself loses data, if that is how it is. */
+	/* An unsynchronised udmabuf loses this data by itself. */
 	if (t->unsynced)
 		return;
 
@@ -345,11 +345,11 @@ static void with_device(struct test *t)
 	cpu_sees(t, "READ after the device has left");
 }
 
-/* Refused, and nothing has changed; without the device all is well. */
+/* Refused without effect; allowed once the device is detached */
 static void with_unsynced_device(struct test *t)
 {
 	if (ioctl(t->edu, EDU_IMPORT, t->dmabuf) < 0) {
-		/* All that is contiguous in one piece: more than bounce buffers take */
+		/* Contiguous memory in one segment: more than bounce buffers hold */
 		check(t->length >= HUGE, "import");
 		return;
 	}
@@ -374,7 +374,7 @@ static void one_way(struct test *t)
 {
 	import(t, EDU_IMPORT_READER);
 	if (t->memfd >= 0) {
-		/* Nothing is brought back from it, whether between begin and end or not. */
+		/* Nothing is copied back from it, neither inside nor outside a CPU access. */
 		cpu_stores(t, 15);
 		move_all(t, DMABUF_DIO_IOC_WRITE);
 		cpu_sees(t, "WRITE while a device reads changes the memory");
@@ -395,7 +395,7 @@ static void one_way(struct test *t)
 	cpu_sees(t, "what a device that only writes left");
 }
 
-/* Contiguous memory is mapped in pieces that the device, or its bounce buffers, can take. */
+/* Contiguous memory is mapped in segments that the device and its bounce buffers support. */
 static void large(struct test *t)
 {
 	struct dmabuf_dio_load load = {

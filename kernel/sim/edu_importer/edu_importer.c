@@ -2,11 +2,11 @@
 /*
  * An importing device for tests: QEMU's "edu" PCI device
  *
- * Open /dev/edu_importer, pass a dma-buf with EDU_IMPORT, then read(): every
- * byte is fetched from the dma-buf by the device's own DMA into its few KiB of
- * internal memory, and from there by DMA into a page of the driver. The CPU
- * never looks at the dma-buf. write() goes the other way. The dma-buf is mapped
- * until EDU_DROP or close.
+ * Open /dev/edu_importer, pass a dma-buf with EDU_IMPORT, then read(): the device
+ * copies every byte by DMA from the dma-buf to its internal memory of a few KiB,
+ * and from there to a page of the driver. The CPU never accesses the dma-buf.
+ * write() copies in the other direction. The dma-buf is mapped until EDU_DROP or
+ * close.
  *
  * Registers: docs/specs/edu.txt in QEMU's source.
  */
@@ -36,7 +36,7 @@
 #define  EDU_DMA_IRQ		BIT(2)
 
 #define EDU_BUFFER	0x40000
-/* The device has 4 KiB, but QEMU before 8.1 refuses to fill the last byte. */
+/* The device has 4 KiB, but QEMU before 8.1 cannot write the last byte. */
 #define EDU_BUFFER_SIZE	SZ_2K
 
 struct edu {
@@ -74,11 +74,11 @@ static int edu_dma(struct edu *edu, u64 src, u64 dst, u32 count, u32 dir)
 	writeq(dst, edu->regs + EDU_DMA_DST);
 	writeq(count, edu->regs + EDU_DMA_COUNT);
 	writel(EDU_DMA_START | EDU_DMA_IRQ | dir, edu->regs + EDU_DMA_CMD);
-	/* The device takes a tenth of a second. */
+	/* The device takes 100 ms. */
 	return wait_for_completion_timeout(&edu->done, 60 * HZ) ? 0 : -ETIMEDOUT;
 }
 
-/* The device address of @pos in the dma-buf and how far it is contiguous. */
+/* The device address of @pos in the dma-buf, and the contiguous bytes there */
 static dma_addr_t edu_address(struct edu *edu, u64 pos, u64 *contiguous)
 {
 	struct scatterlist *sg;
@@ -139,7 +139,7 @@ static struct edu *edu_of(struct file *file)
 	return container_of(file->private_data, struct edu, misc);
 }
 
-/* As much as asked for, a device buffer at a time. */
+/* Transfers all of the range, one device buffer at a time. */
 static ssize_t edu_transfer(struct file *file, char __user *ubuf, size_t count,
 			    loff_t *pos, u32 dir)
 {
@@ -242,7 +242,7 @@ static long edu_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	return ret;
 }
 
-/* One user at a time, so that closing drops nobody else's import. */
+/* A single user, so that closing does not drop the import of another one */
 static int edu_open(struct inode *inode, struct file *file)
 {
 	return atomic_cmpxchg(&edu_of(file)->users, 0, 1) ? -EBUSY : 0;
@@ -346,7 +346,7 @@ static struct pci_driver edu_driver = {
 	.id_table = edu_ids,
 	.probe = edu_probe,
 	.remove = edu_remove,
-	/* Open files use the device's memory, which unbinding frees. */
+	/* Unbinding would free memory that open files use. */
 	.driver.suppress_bind_attrs = true,
 };
 module_pci_driver(edu_driver);

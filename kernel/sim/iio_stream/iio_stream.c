@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * IIO devices for tests: ADCs that count, and DACs that check
+ * IIO devices for tests: counting ADCs and checking DACs
  *
  * "stream-adc" fills blocks with the numbers 0, 1, 2, ...: frame n, with all
  * four channels enabled, is the 64-bit little-endian number n, 16 bits per
- * channel. "stream-dac" takes such frames and counts those that are out of
- * order. Both are ordinary IIO devices, with fileio and DMABUF buffers;
- * "stream-adc-fileio" and "stream-dac-fileio" are the same without the latter.
+ * channel. "stream-dac" accepts such frames and counts those that are out of
+ * order. Both are ordinary IIO devices with fileio and DMABUF buffers;
+ * "stream-adc-fileio" and "stream-dac-fileio" have no DMABUF buffers.
  *
- * The device is software, so what hardware would do by DMA a thread does
- * through a mapping of the block (dma_buf_vmap()), made when the dma-buf is
- * attached. The pages of an sg_table are never touched. The CPU-access bracket
- * is left out on purpose: it would wait for the fence that the very block
- * carries. So buffers have to be coherent, as those of the system heap are on
- * the guests' machine.
+ * A thread does what hardware would do by DMA. It accesses a block through a
+ * mapping (dma_buf_vmap()) that is made when the dma-buf is attached; the pages
+ * of an sg_table are never touched. The accesses are not bracketed by begin and
+ * end of CPU access, which would wait for the fence of the block itself. Buffers
+ * therefore have to be coherent, like those of the system heap on the guests'
+ * machine.
  *
- * Frames come at sampling_frequency. With none to be had for them they are
- * lost, and lost_frames says how many; with a frequency of 0 they come as fast
- * as blocks do, and none is lost. inject_loss loses some on purpose. With
- * sparse set, only the first frame of each block is written or looked at: for
- * measurements, in which a device that costs CPU time would be in the way.
+ * Frames arrive at sampling_frequency. Without a queued block they are lost and
+ * counted in lost_frames. If the frequency is 0, they arrive as fast as blocks
+ * are queued, and none are lost. Writing inject_loss loses some frames. If sparse
+ * is set, only the first frame of each block is written or checked, so that the
+ * device's CPU time does not affect measurements.
  */
 #include <linux/cleanup.h>
 #include <linux/delay.h>
@@ -41,9 +41,9 @@
 #define STREAM_RATE_DEFAULT	1000000
 #define STREAM_RATE_MAX		1000000000
 #define STREAM_TICK_US		500
-#define STREAM_ALIGN		8	/* of blocks, as some DMA controllers want it */
+#define STREAM_ALIGN		8	/* of blocks, as required by some DMA controllers */
 
-/* A dma-buf that is attached, by its block. */
+/* An attached dma-buf, identified by its block */
 struct stream_map {
 	struct list_head head;
 	struct iio_dma_buffer_block *block;
@@ -57,7 +57,7 @@ struct stream {
 	struct list_head active;	/* queue.list_lock */
 	struct list_head maps;		/* queue.list_lock */
 
-	/* Held while a block is worked on: none goes away meanwhile. */
+	/* Held while a block is processed, so that it is not detached */
 	struct mutex lock;
 	wait_queue_head_t wake;
 	struct task_struct *thread;
@@ -126,7 +126,7 @@ static void stream_frame(struct stream *stream, u8 *at)
 	}
 }
 
-/* Moves up to @count frames, and says how many. */
+/* Transfers up to @count frames. Returns how many. */
 static u64 stream_move(struct stream *stream, struct iio_dma_buffer_block *block,
 		       u64 count)
 {
@@ -145,13 +145,13 @@ static u64 stream_move(struct stream *stream, struct iio_dma_buffer_block *block
 	return moved;
 }
 
-/* Gives the first block back, or begins it again. */
+/* Completes the first block, or restarts it. */
 static void stream_finish(struct stream *stream,
 			  struct iio_dma_buffer_block *block)
 {
 	stream->pos = 0;
 	scoped_guard(spinlock_irqsave, &stream->queue.list_lock) {
-		/* A cyclic block goes on until there is another. */
+		/* A cyclic block is repeated until another one is queued. */
 		if (block->cyclic && list_is_last(&block->head, &stream->active))
 			return;
 		list_del(&block->head);
@@ -159,9 +159,9 @@ static void stream_finish(struct stream *stream,
 	iio_dma_buffer_block_done(block);
 }
 
-/* The thread that is the hardware */
+/* The thread that acts as the hardware */
 
-/* Frames that the rate asks for by now. */
+/* Frames that are due at this rate */
 static u64 stream_due(struct stream *stream)
 {
 	u64 elapsed, all, due;
@@ -232,7 +232,7 @@ static int stream_thread(void *data)
 	return 0;
 }
 
-/* What the IIO core asks for */
+/* Callbacks of the IIO core */
 
 static int stream_submit(struct iio_dma_buffer_queue *queue,
 			 struct iio_dma_buffer_block *block)
@@ -296,7 +296,7 @@ err_vunmap:
 	return block;
 }
 
-/* Nobody works on the block any more: its fence held the attachment. */
+/* The block is not in use: its fence held a reference to the attachment. */
 static void stream_detach(struct iio_buffer *buffer,
 			  struct iio_dma_buffer_block *block)
 {
@@ -362,14 +362,14 @@ static const struct iio_buffer_access_funcs stream_access = {
 	.flags = INDIO_BUFFER_FLAG_FIXED_WATERMARK,
 };
 
-/* Counting begins anew each time the buffer is enabled. */
+/* Counting restarts each time the buffer is enabled. */
 static int stream_preenable(struct iio_dev *indio_dev)
 {
 	struct stream *stream = iio_to_stream(indio_dev);
 
 	guard(mutex)(&stream->lock);
 	stream->frame = stream->queue.buffer.bytes_per_datum;
-	/* The core would go on with read() at the block that was next before. */
+	/* The core would continue read() with the block that was next before. */
 	stream->queue.fileio.next_dequeue = 0;
 	stream->pos = 0;
 	stream->next = 0;
@@ -542,7 +542,7 @@ static const struct iio_info stream_info = {
 	.write_raw = stream_write_raw,
 };
 
-/* Coming and going */
+/* Creation and removal */
 
 static void stream_put(void *data)
 {
@@ -554,9 +554,9 @@ static void stream_put(void *data)
 }
 
 /*
- * read() copies to user space with the queue's lock held, and a dma-buf is
- * attached with its reservation's lock around that of the queue; taken
- * together lockdep objects. A queue that knows no dma-bufs is of another class.
+ * read() copies to user space with the queue's lock held, and attaching a dma-buf
+ * takes the queue's lock inside the reservation lock. lockdep reports the two
+ * together. A queue without dma-bufs therefore has a lock class of its own.
  */
 static struct lock_class_key stream_fileio_class;
 
@@ -575,7 +575,7 @@ static int stream_probe_one(struct device *dev, const char *name, bool input,
 		return -ENOMEM;
 	*(struct stream **)iio_priv(indio_dev) = stream;
 
-	/* From here on the reference to the buffer holds the memory. */
+	/* From now on, the buffer's reference count controls the memory. */
 	iio_dma_buffer_init(&stream->queue, dev, &stream_queue_ops);
 	stream->access = stream_access;
 	if (!dmabuf) {
@@ -668,7 +668,7 @@ static void __exit stream_exit(void)
 }
 module_exit(stream_exit);
 
-MODULE_DESCRIPTION("IIO devices for tests: ADCs that count, DACs that check");
+MODULE_DESCRIPTION("IIO devices for tests: counting ADCs, checking DACs");
 MODULE_LICENSE("GPL");
 MODULE_IMPORT_NS("DMA_BUF");
 MODULE_IMPORT_NS("IIO_DMA_BUFFER");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A file system's side of direct reads, for tests: a caller of iomap_dio_rw() whose
- * flags, operations and mapping are chosen from user space. No file system passes some
- * of them for reads, and what it is told by ->iomap_end cannot be seen from outside.
+ * A caller of iomap_dio_rw() for tests. User space chooses flags, operations and
+ * mapping, also those that no file system uses for reads, and sees the arguments of
+ * ->iomap_end, which file systems do not show.
  */
 #include <linux/blkdev.h>
 #include <linux/file.h>
@@ -16,7 +16,7 @@
 
 #include "iomap_caller.h"
 
-/* What a mapping of type IOMAP_INLINE has: inside one page */
+/* Data of a mapping of type IOMAP_INLINE, within a page */
 static char inline_data[PAGE_SIZE] __aligned(PAGE_SIZE);
 
 static int caller_begin(struct inode *inode, loff_t position, loff_t length,

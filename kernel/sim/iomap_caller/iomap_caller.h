@@ -18,17 +18,17 @@ struct iomap_call {
 	__u32 own_ops;		/* pass iomap_dio_ops */
 	__s32 begin_error;	/* what ->iomap_begin returns instead of a mapping */
 
-	/* The mapping: IOMAP_* from 0, with the content of a device address; a hole follows. */
+	/* The mapping: IOMAP_* from offset 0, at a device address, followed by a hole */
 	__u32 type;
 	__u32 source_length;	/* of a second mapping, as for copy on write; 0: none */
 	__u64 mapped;		/* bytes */
 	__u64 address;
 
-	/* What came of it */
+	/* The result */
 	__s64 result;
 	__u32 begun;		/* calls of ->iomap_begin */
 	__u32 ended;		/* calls of ->iomap_end */
-	__s64 written;		/* all that ->iomap_end was told */
+	__s64 written;		/* sum over all calls of ->iomap_end */
 };
 
 #define IOMAP_CALL	_IOWR('i', 1, struct iomap_call)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A dma-buf exporter for tests, all of whose properties are allowed and each of
- * which some real exporter has: pages that must not be reference-counted, pages
- * that move or go while they are mapped, other caching than the linear mapping's,
- * no kernel mapping at all
+ * A dma-buf exporter for tests, with properties that are allowed and that real
+ * exporters have: pages that must not be reference-counted, pages that are moved
+ * or freed while they are mapped, mappings with other caching than the linear
+ * mapping, no kernel mapping at all
  */
 #include <linux/dma-buf.h>
 #include <linux/err.h>
@@ -25,12 +25,12 @@
 #define ODD_MAX_PAGES	(SZ_256M >> PAGE_SHIFT)
 
 struct odd_buffer {
-	struct mutex lock;		/* guards what follows */
+	struct mutex lock;		/* protects the fields below */
 	struct page **pages;		/* NULL once they have been freed */
 	unsigned int nr;
 	unsigned int oddities;
 	unsigned int vmaps;
-	void *vaddr;			/* the latest of them, until vunmap */
+	void *vaddr;			/* the latest mapping, until vunmap */
 };
 
 static unsigned int odd_order(const struct odd_buffer *buf)
@@ -63,7 +63,7 @@ static struct page **odd_alloc_pages(const struct odd_buffer *buf)
 		return NULL;
 
 	for (i = 0; i < buf->nr; i++) {
-		/* Not compound, so that only the first of them is counted */
+		/* Not compound, so that only the first page has a reference count */
 		page = i & ((1 << order) - 1) ? pages[i - 1] + 1 :
 			alloc_pages(GFP_KERNEL | __GFP_ZERO, order);
 		if (!page) {
@@ -113,7 +113,7 @@ static int odd_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 	if (buf->oddities & ODD_WRITE_COMBINED)
 		prot = pgprot_writecombine(prot);
 #ifdef CONFIG_X86
-	/* The CPU notes in the page table what it uses. */
+	/* The CPU marks accessed pages in the page table. */
 	pgprot_val(prot) &= ~(pgprotval_t)(_PAGE_ACCESSED | _PAGE_DIRTY);
 #endif
 
@@ -139,7 +139,7 @@ static void odd_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
 	mutex_unlock(&buf->lock);
 }
 
-/* Pages that the CPU has used by way of the kernel mapping */
+/* Pages that the CPU accessed through the kernel mapping */
 static long odd_touched(struct odd_buffer *buf)
 {
 	long count = 0;
@@ -160,7 +160,7 @@ static long odd_touched(struct odd_buffer *buf)
 	return count;
 }
 
-/* Importers are not what this exporter is for. */
+/* This exporter does not support importing devices. */
 static struct sg_table *odd_map(struct dma_buf_attachment *attachment,
 				enum dma_data_direction dir)
 {
@@ -241,7 +241,7 @@ static long odd_create(const struct odd_create __user *arg)
 	return fd;
 }
 
-/* Whoever has a kernel mapping is not asked, as when memory is swapped out. */
+/* Holders of kernel mappings are not notified, as when memory is swapped out. */
 static long odd_replace(struct dma_buf *dmabuf, struct page **pages)
 {
 	struct odd_buffer *buf = dmabuf->priv;
@@ -311,7 +311,7 @@ static void odd_slot_release(void *priv)
 	__free_page(priv);
 }
 
-/* A page as a fixed buffer of a ring: not one of dmabuf_dio's */
+/* Makes a page a fixed buffer of a ring, which is not dmabuf_dio's */
 static int odd_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 {
 	const u64 *index = io_uring_sqe_cmd(cmd->sqe, u64);

@@ -7,13 +7,13 @@
 
 #define ODD_DEVICE	"/dev/odd_exporter"
 
-/* Oddities; a buffer without any has ordinary pages. */
+/* Odd properties; a buffer without any has ordinary pages. */
 #define ODD_UNCOUNTED		1	/* three pages of four have a count of 0 */
 #define ODD_RESERVED		2	/* all pages are reserved */
 #define ODD_NO_VMAP		4	/* there is no vmap operation */
 #define ODD_WRITE_COMBINED	8	/* vmap is write-combined */
 
-/* The unit of buffers' lengths, in pages */
+/* Lengths of buffers are multiples of this, in pages. */
 #define ODD_UNIT		4
 
 /**
@@ -29,19 +29,19 @@ struct odd_create {
 };
 
 #define ODD_CREATE	_IOW(0x0d, 0, struct odd_create)
-/* The argument of the others is the fd of a dma-buf made here. */
+/* The argument of the other ioctls is the fd of a dma-buf created by this device. */
 #define ODD_VMAPS	_IO(0x0d, 1)	/* returns how often it was mapped */
 #define ODD_MOVE	_IO(0x0d, 2)	/* puts the content into other pages */
 #define ODD_FREE	_IO(0x0d, 3)	/* frees the pages */
 /*
- * Returns how many pages the CPU has used through the latest kernel mapping, 0 without one.
- * EOPNOTSUPP but on x86.
+ * Returns how many pages the CPU accessed through the latest kernel mapping, 0 without one.
+ * EOPNOTSUPP on other architectures than x86.
  */
 #define ODD_TOUCHED	_IO(0x0d, 4)
 
 /*
- * Operation of IORING_OP_URING_CMD, since Linux 7.3: a page of zeros becomes the fixed buffer
- * whose index the command begins with, in 64 bits.
+ * Operation of IORING_OP_URING_CMD, since Linux 7.3: registers a page of zeros as the fixed
+ * buffer whose index is in the first 64 bits of the command.
  */
 #define ODD_SLOT	_IO(0x0d, 5)
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A USB device controller for tests, and the host at its other end
+ * A USB device controller for tests, and the host that it is connected to
  *
- * A gadget that is bound to it is configured at once. What the gadget sends on
- * a bulk endpoint is taken and counted; frames of eight bytes are expected to
- * be the numbers 0, 1, 2, ... (as iio_stream makes them), and those out of
- * order are counted. What the gadget wants to receive is filled with such
- * numbers. There is no bus, and no packet. With sparse set, for measurements,
- * the content is left alone.
+ * A gadget bound to it is configured at once. Data that the gadget sends on a
+ * bulk endpoint is accepted and counted; its frames of eight bytes should be the
+ * numbers 0, 1, 2, ... (as from iio_stream), and frames out of order are counted.
+ * Requests of the gadget to receive are filled with such numbers. There is no bus
+ * and there are no packets. If sparse is set, for measurements, the content is
+ * neither written nor checked.
  *
- * Unlike dummy_hcd it gathers, which FunctionFS asks of a controller before
- * it takes dma-bufs. As hardware would, it goes by the DMA addresses of a
- * request: the pages of a dma-buf's table are not its business. That makes it
- * good for machines only on which devices use physical addresses.
+ * Unlike dummy_hcd it supports scatter-gather, which FunctionFS requires for
+ * dma-bufs. Like hardware, it uses the DMA addresses of a request and not the
+ * pages of the dma-buf's table. It therefore works only on machines on which
+ * devices use physical addresses.
  */
 #include <linux/cleanup.h>
 #include <linux/delay.h>
@@ -30,13 +30,13 @@
 
 #define SINK_FRAME	8
 
-/* What is copied at a time, with interrupts off. */
+/* Bytes copied at a time, with interrupts off */
 #define SINK_STEP	SZ_64K
 
 struct sink_request {
 	struct usb_request req;
 	struct list_head head;
-	/* Where the copying is */
+	/* Position of the copy */
 	struct scatterlist *sg;
 	size_t offset;
 };
@@ -46,7 +46,7 @@ struct sink_ep {
 	struct sink *sink;
 	struct list_head queue;
 	u64 next;
-	u8 part[SINK_FRAME];		/* of a frame that a request ended in */
+	u8 part[SINK_FRAME];		/* of a frame that continues in the next request */
 	size_t filled;
 };
 
@@ -66,7 +66,7 @@ struct sink {
 
 	/* Set and read through sysfs */
 	u32 rate;			/* bytes per second, 0: no limit */
-	bool sparse;			/* content is not looked at */
+	bool sparse;			/* content is ignored */
 	u64 bytes;
 	u64 wrong;
 };
@@ -193,7 +193,7 @@ static void sink_take_frame(struct sink_ep *end, const u8 *frame)
 {
 	u64 number = get_unaligned_le64(frame);
 
-	/* Who begins anew begins with 0. */
+	/* A new transfer begins with number 0. */
 	if (number && number != end->next)
 		end->sink->wrong++;
 	end->next = number + 1;
@@ -252,7 +252,7 @@ static void *sink_address(struct sink *sink, struct usb_request *req,
 	return phys_to_virt(dma_to_phys(dev, sg_dma_address(sg)));
 }
 
-/* Copies some of a request. */
+/* Copies part of a request. */
 static void sink_step(struct sink_ep *end, struct sink_request *request)
 {
 	struct usb_request *req = &request->req;
@@ -279,7 +279,7 @@ static void sink_step(struct sink_ep *end, struct sink_request *request)
 
 /* The host */
 
-/* Works on the first request. The driver may take it back between two steps. */
+/* Processes the first request. The driver may dequeue it between two steps. */
 static bool sink_serve(struct sink_ep *end)
 {
 	struct sink *sink = end->sink;
@@ -321,7 +321,7 @@ static void sink_configure(struct sink *sink)
 		usb_gadget_set_state(&sink->gadget, USB_STATE_CONFIGURED);
 }
 
-/* The host is gone, or the driver does not want it any more. Requests end. */
+/* Ends all requests: the host is gone, or the driver disables the endpoint. */
 static void sink_disconnect(struct sink *sink)
 {
 	sink->configured = false;
@@ -378,7 +378,7 @@ static int sink_pullup(struct usb_gadget *gadget, int on)
 
 	scoped_guard(mutex, &sink->host) {
 		sink->pulled_up = on;
-		/* From here on nothing is given back any more. */
+		/* From now on, no request is completed. */
 		if (!on)
 			sink_disconnect(sink);
 	}
@@ -508,7 +508,7 @@ static struct attribute *sink_attrs[] = {
 };
 ATTRIBUTE_GROUPS(sink);
 
-/* Coming and going */
+/* Creation and removal */
 
 static void sink_ep_init(struct sink *sink, struct sink_ep *end,
 			 const char *name, struct usb_ep_caps caps)
@@ -611,7 +611,7 @@ static void __exit sink_exit(void)
 }
 module_exit(sink_exit);
 
-MODULE_DESCRIPTION("A USB device controller for tests, and the host at its other end");
-/* The gadgets that it is there for. */
+MODULE_DESCRIPTION("USB device controller for tests, and the host that it is connected to");
+/* The gadgets it is used with */
 MODULE_SOFTDEP("pre: libcomposite");
 MODULE_LICENSE("GPL");

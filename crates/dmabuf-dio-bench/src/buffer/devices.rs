@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The devices that make dma-bufs and lend their pages.
+//! The devices that create dma-bufs and lend their pages.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
-use dmabuf_dio_sys::{dio, heap};
-use rustix::io::Errno as Os;
+use dmabuf_dio_sys::{Errno, dio, heap};
 
 use crate::measure::outcome::Trouble;
 
@@ -17,17 +16,17 @@ pub(crate) fn open_heap() -> Result<OwnedFd, Trouble> {
     })
 }
 
-/// Why a device cannot be opened; `remedy` if it is not there.
-pub(crate) fn cannot_open(path: &str, errno: Os, remedy: &str) -> Trouble {
+/// Why a device cannot be opened; `remedy` is for a missing one.
+pub(crate) fn cannot_open(path: &str, errno: Errno, remedy: &str) -> Trouble {
     match errno {
-        Os::ACCESS | Os::PERM => {
+        Errno::ACCESS | Errno::PERM => {
             Trouble::unavailable(path, errno, "this user may not open it: run as root")
         }
         _ => Trouble::unavailable(path, errno, remedy),
     }
 }
 
-/// LOAD by the heap flag: the dma-buf and how much was read.
+/// LOAD by the heap flag. Returns the dma-buf and the number of bytes read.
 pub(crate) fn allocate_and_read(
     heap: &OwnedFd,
     len: u64,
@@ -35,7 +34,9 @@ pub(crate) fn allocate_and_read(
 ) -> Result<(OwnedFd, u64), Trouble> {
     const WHAT: &str = "DMA_HEAP_FLAG_READ_FILE";
     heap::alloc_read_file(heap.as_fd(), len, file.as_fd(), 0).map_err(|errno| match errno {
-        Os::INVAL => Trouble::unavailable(WHAT, errno, "this kernel lacks it; see kernel/series"),
+        Errno::INVAL => {
+            Trouble::unavailable(WHAT, errno, "this kernel lacks it; see kernel/series")
+        }
         _ => Trouble::failed(WHAT, errno),
     })
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory in the address space.
+//! Mapped memory.
 
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
@@ -11,21 +11,21 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 /// The size of a huge page.
 pub(crate) const HUGE_PAGE: u64 = 2 << 20;
 
-/// A mapping that ends with its owner. Pages are not touched before they are used.
+/// A mapping, unmapped when dropped. Its pages are not populated.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: *mut c_void,
     len: usize,
-    /// What has to be unmapped: with the slack that alignment took.
+    /// The whole mapping, with the unused part before an aligned start.
     reserved: (*mut c_void, usize),
 }
 
-/// In what pages anonymous memory is to come.
+/// Page size of anonymous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pages {
-    /// Aligned, and huge ones where there are any.
+    /// Aligned, with huge pages if there are any.
     Huge,
-    /// The smallest.
+    /// The smallest pages.
     Small,
 }
 
@@ -47,7 +47,7 @@ impl Mapping {
         Ok(Self { start, len, reserved: (start, len) })
     }
 
-    /// New memory of this process alone.
+    /// Maps private memory.
     pub(crate) fn anonymous(len: u64, pages: Pages) -> Result<Self> {
         let (len, slack, advice) = match pages {
             Pages::Huge => (len as usize, HUGE_PAGE as usize, Advice::LinuxHugepage),
@@ -68,7 +68,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Allocates the pages of a range, which keep their content.
+    /// Populates the pages of a range; existing ones keep their content.
     pub(crate) fn populate(&mut self, at: u64, len: u64) -> Result<()> {
         assert!(at + len <= self.len as u64, "outside the mapping");
         // SAFETY: this advice keeps the content; the range lies in the mapping.
@@ -77,7 +77,7 @@ impl Mapping {
         }
     }
 
-    /// Where it begins.
+    /// Its first byte.
     pub(crate) fn address(&self) -> *const u8 {
         self.start.cast()
     }
@@ -86,19 +86,19 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// While the slice lives, nobody changes what is mapped, and nobody shrinks it.
+    /// While the slice lives, the mapped object is neither modified nor shrunk.
     pub(crate) unsafe fn content(&self) -> &[u8] {
         // SAFETY: the mapping has `len` bytes and lives as long as `self`; that nobody else
         // changes them is the caller's promise.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.len) }
     }
 
-    /// The content, to change it.
+    /// The content, writable.
     ///
     /// # Safety
     ///
-    /// The mapping is not of a file. While the slice lives, nobody else uses the buffer, and
-    /// nobody shrinks it.
+    /// The mapping is not of a file. While the slice lives, the buffer is not used otherwise and not
+    /// shrunk.
     pub(crate) unsafe fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: the mapping has `len` bytes and lives as long as `self`; that nobody else uses
         // them is the caller's promise.

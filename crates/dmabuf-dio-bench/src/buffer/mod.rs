@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The buffers that benchmarks move data to and from, made by system calls: these are what the
-//! library is compared with.
+//! The buffers of the benchmarks, created by system calls, as a reference for the library.
 
 pub(crate) mod devices;
 pub(crate) mod mapping;
@@ -9,10 +8,10 @@ pub(crate) mod transfer;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use dmabuf_dio_sys::Errno;
 use dmabuf_dio_sys::dmabuf::{self, Access};
 use dmabuf_dio_sys::{heap, udmabuf};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::io::Errno as Os;
 use serde::Serialize;
 
 use crate::measure::outcome::Trouble;
@@ -20,18 +19,18 @@ use crate::pattern::{Difference, POISON, Pattern};
 use devices::{cannot_open, open_heap};
 use mapping::Mapping;
 
-/// What a buffer is, and what the bytes are moved to or from.
+/// The kind of a buffer, and the target of its I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum BufferKind {
     /// A dma-buf of the system heap.
     DmaBuf,
-    /// A dma-buf made of a memfd, which is then closed.
+    /// A dma-buf over a memfd, which is then closed.
     Udmabuf,
-    /// A memfd whose pages are not allocated yet.
+    /// A memfd without allocated pages.
     Memfd,
-    /// A memfd that a dma-buf was made of, which has allocated its pages: the dma-buf is the
-    /// buffer, the memfd is what the bytes are moved to or from.
+    /// A dma-buf over a memfd, whose pages are therefore allocated. The dma-buf is the buffer, the
+    /// memfd is the target of the I/O.
     #[serde(rename = "u+memfd")]
     UdmabufMemfd,
 }
@@ -51,13 +50,13 @@ impl BufferKind {
         self == Self::Memfd
     }
 
-    /// Whether bytes are moved to or from a dma-buf, not a memfd.
+    /// Whether the target of the I/O is a dma-buf and not a memfd.
     pub(crate) fn moves_dmabuf(self) -> bool {
         matches!(self, Self::DmaBuf | Self::Udmabuf)
     }
 }
 
-/// Makes buffers of a kind.
+/// Creates buffers of a kind.
 #[derive(Debug)]
 pub(crate) struct Maker {
     kind: BufferKind,
@@ -80,7 +79,7 @@ impl Maker {
         Ok(Self { kind, device })
     }
 
-    /// Makes one of `len` bytes, a multiple of the page size.
+    /// Creates a buffer of `len` bytes, a multiple of the page size.
     pub(crate) fn make(&self, len: u64) -> Result<Buffer, Trouble> {
         match &self.device {
             Some(heap) if self.kind == BufferKind::DmaBuf => {
@@ -92,7 +91,7 @@ impl Maker {
         }
     }
 
-    /// Makes a dma-buf of a memfd, if this kind has one.
+    /// Creates the dma-buf over a memfd, if this kind has one.
     pub(crate) fn cover(&self, buffer: Buffer) -> Result<Buffer, Trouble> {
         let len = buffer.len;
         let (device, memfd) = match (&self.device, buffer.memory) {
@@ -109,7 +108,7 @@ impl Maker {
     }
 }
 
-/// A memfd without pages, sealed as udmabuf wants it.
+/// A memfd without pages, with the seals that udmabuf requires.
 pub(crate) fn memfd(len: u64) -> Result<Buffer, Trouble> {
     let make = || {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -118,20 +117,20 @@ pub(crate) fn memfd(len: u64) -> Result<Buffer, Trouble> {
         fcntl_add_seals(&fd, SealFlags::SHRINK)?;
         Ok(Buffer { len, memory: BufferFds::Memfd(fd) })
     };
-    make().map_err(|errno| Trouble::failed("memfd_create", errno))
+    make().map_err(|errno: rustix::io::Errno| Trouble::failed("memfd_create", errno))
 }
 
-/// Uses memory once: in a virtual machine its first use can take a second for a GiB.
+/// Touches memory once: in a virtual machine, the first touch can take a second per GiB.
 pub(crate) fn touch_memory(len: u64) {
     // If that fails, what follows will tell.
     let _ = memfd(len).and_then(|buffer| buffer.poison());
 }
 
-/// Why no dma-buf of that length could be made of a memfd.
-fn cannot_create(errno: Os, len: u64) -> Trouble {
+/// Why no dma-buf of that length could be created over a memfd.
+fn cannot_create(errno: Errno, len: u64) -> Trouble {
     let limit = std::fs::read_to_string(udmabuf::SIZE_LIMIT_MB).ok();
     match limit.and_then(|text| text.trim().parse::<u64>().ok()) {
-        Some(limit) if errno == Os::INVAL && len > limit << 20 => Trouble::unavailable(
+        Some(limit) if errno == Errno::INVAL && len > limit << 20 => Trouble::unavailable(
             "UDMABUF_CREATE",
             errno,
             &format!(
@@ -154,7 +153,7 @@ pub(crate) struct Buffer {
 enum BufferFds {
     DmaBuf(OwnedFd),
     Memfd(OwnedFd),
-    /// A dma-buf and the memfd it was made of.
+    /// A dma-buf and the memfd below it.
     Both {
         dmabuf: OwnedFd,
         memfd: OwnedFd,
@@ -162,7 +161,7 @@ enum BufferFds {
 }
 
 impl Buffer {
-    /// Takes a dma-buf of `len` bytes.
+    /// Wraps a dma-buf of `len` bytes.
     pub(crate) fn of_dmabuf(fd: OwnedFd, len: u64) -> Self {
         Self { len, memory: BufferFds::DmaBuf(fd) }
     }
@@ -171,12 +170,12 @@ impl Buffer {
         self.len
     }
 
-    /// Whether others get a dma-buf.
+    /// Whether the buffer is a dma-buf.
     pub(crate) fn is_dmabuf(&self) -> bool {
         !matches!(self.memory, BufferFds::Memfd(_))
     }
 
-    /// What bytes are moved to or from: the memfd, if there is one.
+    /// The target of the I/O: the memfd, if there is one.
     pub(crate) fn target(&self) -> BorrowedFd<'_> {
         match &self.memory {
             BufferFds::DmaBuf(fd) | BufferFds::Memfd(fd) | BufferFds::Both { memfd: fd, .. } => {
@@ -185,7 +184,7 @@ impl Buffer {
         }
     }
 
-    /// What others get: the dma-buf, if there is one.
+    /// The buffer: the dma-buf, if there is one.
     fn content(&self) -> BorrowedFd<'_> {
         match &self.memory {
             BufferFds::DmaBuf(fd) | BufferFds::Memfd(fd) | BufferFds::Both { dmabuf: fd, .. } => {
@@ -194,12 +193,12 @@ impl Buffer {
         }
     }
 
-    /// Maps what bytes are moved to or from.
+    /// Maps the target of the I/O.
     pub(crate) fn map(&self) -> Result<Mapping, Trouble> {
         Mapping::new(self.target(), self.len).map_err(|errno| Trouble::failed("mmap", errno))
     }
 
-    /// Says that the CPU accesses the target through a mapping. A memfd needs nothing of the kind.
+    /// Begins CPU access to the target through a mapping. A memfd does not need it.
     pub(crate) fn begin(&self, access: Access) -> Result<(), Trouble> {
         match &self.memory {
             BufferFds::DmaBuf(fd) => bracket(dmabuf::begin_cpu_access(fd.as_fd(), access)),
@@ -207,7 +206,7 @@ impl Buffer {
         }
     }
 
-    /// The other half of `begin`.
+    /// Ends it.
     pub(crate) fn end(&self, access: Access) -> Result<(), Trouble> {
         match &self.memory {
             BufferFds::DmaBuf(fd) => bracket(dmabuf::end_cpu_access(fd.as_fd(), access)),
@@ -215,12 +214,12 @@ impl Buffer {
         }
     }
 
-    /// Puts into the buffer what belongs at `at` of the file.
+    /// Fills the buffer with the content of position `at` of the file.
     pub(crate) fn fill(&self, pattern: Pattern, at: u64) -> Result<(), Trouble> {
         self.look(|bytes| pattern.fill(bytes, at))
     }
 
-    /// Compares every byte of the buffer with what belongs at `at` of the file.
+    /// Compares every byte of the buffer with the content of position `at` of the file.
     pub(crate) fn check(
         &self,
         pattern: Pattern,
@@ -229,12 +228,12 @@ impl Buffer {
         self.look(|bytes| pattern.check(bytes, at))
     }
 
-    /// Destroys the content.
+    /// Overwrites the content.
     pub(crate) fn poison(&self) -> Result<(), Trouble> {
         self.look(|bytes| bytes.fill(POISON))
     }
 
-    /// Accesses the content by the CPU as others would: through the dma-buf, if there is one.
+    /// Passes the content to `what`: through the dma-buf, if there is one.
     pub(crate) fn look<T>(&self, what: impl FnOnce(&mut [u8]) -> T) -> Result<T, Trouble> {
         let (content, access) = (self.content(), Access::ReadWrite);
         let is_dmabuf = self.is_dmabuf();
@@ -253,7 +252,7 @@ impl Buffer {
     }
 }
 
-fn bracket(result: rustix::io::Result<()>) -> Result<(), Trouble> {
+fn bracket(result: dmabuf_dio_sys::Result<()>) -> Result<(), Trouble> {
     result.map_err(|errno| Trouble::failed("DMA_BUF_IOCTL_SYNC", errno))
 }
 

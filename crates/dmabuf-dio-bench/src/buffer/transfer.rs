@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Moves bytes between the file and buffers, by system calls.
+//! Transfers between the file and buffers, by system calls.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ use crate::measure::outcome::Trouble;
 
 const PIPE_MAX_SIZE: &str = "/proc/sys/fs/pipe-max-size";
 
-/// How they get there.
+/// The method of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub(crate) enum TransferMethod {
     /// `pread` or `pwrite` on a mapping of the buffer.
@@ -25,7 +25,7 @@ pub(crate) enum TransferMethod {
     ReadWrite,
     #[serde(rename = "sendfile")]
     Sendfile,
-    /// Through a pipe as large as it may be.
+    /// Through a pipe of the maximum size.
     #[serde(rename = "splice")]
     Splice,
     #[serde(rename = "copy_file_range")]
@@ -33,7 +33,7 @@ pub(crate) enum TransferMethod {
 }
 
 impl TransferMethod {
-    /// As the table calls it.
+    /// Its name in the table.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::ReadWrite => "R/W",
@@ -60,21 +60,21 @@ pub(crate) fn pipe_size() -> usize {
     text.trim().parse().unwrap_or(1 << 20)
 }
 
-/// A file descriptor and a place in it.
+/// A file descriptor and an offset in it.
 #[derive(Clone, Copy, Debug)]
 struct End<'a> {
     fd: BorrowedFd<'a>,
     at: u64,
 }
 
-/// Where a transfer stopped before its end: with an error, or because nothing more came.
+/// Where a transfer ended early: with an error, or because a call transferred nothing.
 #[derive(Debug)]
 struct Stop {
     done: u64,
     errno: Option<Os>,
 }
 
-/// Moves bytes by one method.
+/// Transfers by one method.
 #[derive(Debug)]
 pub(crate) struct Mover {
     method: TransferMethod,
@@ -96,8 +96,8 @@ impl Mover {
         Ok(mover)
     }
 
-    /// Moves all bytes between the file, from its beginning, and buffers of a kind. Returns the
-    /// mappings that were needed.
+    /// Transfers between the file, from its start, and all buffers. Returns the mappings that were
+    /// used.
     pub(crate) fn run(
         &self,
         file: &File,
@@ -132,7 +132,7 @@ impl Mover {
         Ok(mappings)
     }
 
-    /// Moves all bytes between the file and a mapping of the buffer.
+    /// Transfers between the file and a mapping of the buffer.
     pub(crate) fn run_mapped(
         &self,
         file: &File,
@@ -205,8 +205,7 @@ impl Mover {
         })
     }
 
-    /// Why a transfer stopped. That the kernel does not know such a transfer is told before
-    /// anything is moved.
+    /// Why a transfer ended early. An unsupported transfer is rejected before any data is transferred.
     fn trouble(&self, kind: BufferKind, stop: &Stop, buffers: &[Buffer]) -> Trouble {
         let call = self.method.call(self.direction);
         let Some(errno) = stop.errno else {
@@ -233,7 +232,7 @@ impl Mover {
     }
 }
 
-/// Makes calls until `len` bytes are moved.
+/// Repeats a call until `len` bytes are transferred.
 fn whole(len: u64, mut call: impl FnMut(u64) -> Result<usize, Os>) -> Result<(), Stop> {
     let mut done = 0;
     while done < len {

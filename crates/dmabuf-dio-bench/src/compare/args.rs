@@ -9,9 +9,9 @@ use super::methods::OwnMethod;
 use super::safetensors::Tensors;
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 
-/// What `compare` takes.
+/// Arguments of `compare`.
 #[derive(Debug, Args)]
-#[command(about = "Every way that a file can get into memory here, and what the disk could do")]
+#[command(about = "Every way to load a file into memory here, and the disk's maximum")]
 #[command(after_help = format!("\
 A way is measured in a process of its own, from nothing but the path to all bytes in memory. fio,
 if it is installed, says what the disk could do. As root, huge pages are allowed and read-ahead is
@@ -38,19 +38,19 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = whole_pages,
           default_value = "512K,8M,128M,1G,3G")]
     pub(crate) sizes: Vec<u64>,
-    /// Runs of each way, five times as many of files below 1 MiB; ways take turns
+    /// Runs of each way, five times as many for files below 1 MiB; ways alternate
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
-    /// Only these of our own ways; fio and peers are measured all the same
+    /// Only these of the built-in ways; fio and peers are always measured
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = own_way)]
     pub(crate) ways: Vec<&'static OwnMethod>,
-    /// Processes that load at the same time, each a file of its own
+    /// Processes that load at the same time, each its own file
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = value_parser!(u64).range(1..=64))]
     pub(crate) processes: u64,
-    /// What a file holds
+    /// Content of the file
     #[arg(long, value_enum, default_value_t = Tensors::Few)]
     pub(crate) tensors: Tensors,
-    /// Another program that loads a file, to compare with; can be given several times
+    /// Another program that loads a file, for comparison; may be repeated
     #[arg(long = "peer", value_name = "NAME=COMMAND", value_parser = peer)]
     pub(crate) peers: Vec<Peer>,
     /// Compare every byte in every run, not only in the first of each way
@@ -67,13 +67,13 @@ pub(crate) struct Peer {
     pub(crate) command: String,
 }
 
-/// Load a file once, in one way: what `compare` starts
+/// Load a file once, in one way: started by `compare`
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(crate) struct CompareWayArgs {
     #[arg(long, value_parser = own_way)]
     pub(crate) way: &'static OwnMethod,
-    /// Compare every byte with what belongs there
+    /// Compare every byte with the expected content
     #[arg(long, value_name = "SEED")]
     pub(crate) verify: Option<u64>,
     #[arg(long, value_enum)]
@@ -84,7 +84,7 @@ pub(crate) struct CompareWayArgs {
 fn own_way(id: &str) -> Result<&'static OwnMethod, String> {
     OwnMethod::named(id).ok_or_else(|| {
         let ids: Vec<&str> = OwnMethod::all().map(|own| own.id).collect();
-        format!("there is no such way: they are {}", ids.join(", "))
+        format!("there is no such way; the ways are {}", ids.join(", "))
     })
 }
 

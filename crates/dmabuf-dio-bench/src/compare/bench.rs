@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measures all contenders, in turns.
+//! Measures all contenders alternately.
 
 use dmabuf_dio_cli::exit::Failure;
 use dmabuf_dio_cli::signals;
@@ -20,22 +20,22 @@ use crate::measure::outcome::{Status, Trouble, Verdict};
 use crate::measure::turns::take_turns;
 use crate::pattern::Pattern;
 
-/// Below this a run is so short that it needs many.
+/// Below this length, runs are short and more of them are needed.
 const SMALL: u64 = 1 << 20;
 const MANY: u32 = 5;
-/// Memory is touched in pieces, to look whether somebody wants to stop.
+/// Memory is touched in pieces of this size, between which interruption is checked for.
 const PIECE: u64 = 256 << 20;
 
-/// All that was measured.
+/// All measurements.
 #[derive(Debug, Serialize)]
 pub(crate) struct Compare {
     schema: u32,
     bench: &'static str,
     version: &'static str,
-    /// Of the source, if whoever started this says.
+    /// The commit of the source, if the environment names it.
     #[serde(flatten)]
     pub(crate) facts: Facts,
-    /// Before anything was set.
+    /// The machine's settings before any change.
     pub(crate) found: SettingsFound,
     pub(crate) fio: Option<String>,
     pub(crate) processes: u64,
@@ -92,7 +92,7 @@ impl Compare {
     }
 }
 
-/// A file, by its name for others to open, and what is in it.
+/// A named file and its content.
 struct TestFile {
     disk: DiskFile,
     pattern: Pattern,
@@ -152,7 +152,7 @@ impl CompareBench<'_> {
         self.files.first().map_or(0, |file| file.disk.len())
     }
 
-    /// Of all files together.
+    /// Total length of all files.
     fn total(&self) -> u64 {
         self.files.iter().map(|file| file.disk.len()).sum()
     }
@@ -191,8 +191,8 @@ impl CompareBench<'_> {
     }
 }
 
-/// Uses memory once, or as much of it as there is: in a virtual machine its first use can take seconds
-/// for a GiB, and memory that has been free for a moment may count as never used.
+/// Touches this much memory, or all there is. In a virtual machine the first touch can take seconds
+/// per GiB, and memory that was free for a while may have to be touched again.
 fn touch_memory(len: u64) {
     let len = len.min(spare_memory());
     let Ok(mut mapping) = Mapping::anonymous(len, Pages::Huge) else { return };

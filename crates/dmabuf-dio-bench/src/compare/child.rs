@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process that loads the file once, by one of our own methods, so that memory, CPU time and
-//! page cache are its own.
+//! The process that loads the file once by a built-in method. A separate process has its own memory
+//! and CPU time.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -60,8 +60,8 @@ fn measure(own: &OwnMethod, args: &CompareWayArgs) -> Result<LoaderReport, Troub
     })
 }
 
-/// Reads the program and its libraries: caches were just dropped, and what they would have to be
-/// read again for is not what is measured.
+/// Reads the program and its libraries into the page cache, which was just dropped, so that their
+/// page faults are not measured.
 fn cache_code() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let files: BTreeSet<&str> =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is compared: our own methods, other programs, and the disk by itself.
+//! The contenders: built-in methods, other programs, and the disk alone.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,10 +16,10 @@ use super::settings::Settings;
 use crate::buffer::mapping::Pages;
 use crate::measure::outcome::{Status, Trouble};
 
-/// What is measured.
+/// A contender.
 #[derive(Clone, Debug)]
 pub(crate) enum Contender {
-    /// What the disk can do.
+    /// The disk's maximum.
     Fio(SequentialFio),
     Own(&'static OwnMethod),
     Peer(Peer),
@@ -30,7 +30,7 @@ pub(crate) enum Contender {
 pub(crate) struct Source<'a> {
     pub(crate) path: &'a Path,
     pub(crate) len: u64,
-    /// Where its data begins.
+    /// Offset of its data.
     pub(crate) data_start: u64,
     pub(crate) seed: u64,
     pub(crate) tensors: Tensors,
@@ -52,7 +52,7 @@ impl Contender {
         }
     }
 
-    /// Memory that is used, for `bytes` of files.
+    /// Memory used for `bytes` of files.
     pub(crate) fn memory(&self, bytes: u64) -> u64 {
         match self {
             Self::Fio(fio) => fio.memory(),
@@ -61,13 +61,12 @@ impl Contender {
         }
     }
 
-    /// Memory without which it cannot be done: the page cache makes room.
+    /// Memory required, not counting the page cache, which can be reclaimed.
     pub(crate) fn least_memory(&self, bytes: u64) -> u64 {
         self.memory(bytes).min(bytes)
     }
 
-    /// Loads all files at once, each in a process of its own. The last that is done before they
-    /// begin is `prepare`.
+    /// Loads all files at once, each in its own process. `prepare` is called just before they begin.
     pub(crate) fn run(
         &self,
         sources: &[Source<'_>],
@@ -139,7 +138,9 @@ impl Contender {
                 let wrong = || format!("{} found a wrong byte", self.name());
                 Err(Trouble::new(Status::Different, told.note.unwrap_or_else(wrong)))
             }
-            None if verify => Err(self.broken("did not compare the bytes, as --verify asks")),
+            None if verify => {
+                Err(self.broken("did not compare the bytes, as requested by --verify"))
+            }
             _ => Ok(told),
         }
     }

@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a program that loads a file says to the benchmark: our own methods and others' loaders alike.
+//! The protocol between the benchmark and a program that loads a file, built-in or other.
 //!
-//! It is started with the path of the file as an argument, followed by `--verify SEED` where bytes
-//! are to be compared. When it is ready to begin it prints [`READY`] and waits for a line on its
-//! standard input. Then it loads, and prints a [`LoaderReport`] as one line. If it cannot, it
-//! says why in the last line of its standard error and exits with another code than 0.
+//! The program's argument is the path of the file, followed by `--verify SEED` if it is to compare
+//! bytes. When ready, it prints [`READY`] and waits for a line on its standard input. Then it loads
+//! the file and prints a [`LoaderReport`] in one line. If it fails, it prints the reason as the last
+//! line of its standard error and exits with a code other than 0.
 
 use serde::{Deserialize, Serialize};
 
 /// The first line.
 pub(crate) const READY: &str = r#"{"ready":true}"#;
 
-/// The second line: what loading took, from nothing but the path to all bytes in memory.
+/// The second line: the cost of loading, from the path to all bytes in memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LoaderReport {
     pub(crate) seconds: f64,
     pub(crate) user_seconds: f64,
     pub(crate) sys_seconds: f64,
-    /// Of giving the memory back.
+    /// Time to free the memory.
     pub(crate) release_seconds: Option<f64>,
     pub(crate) bytes: u64,
-    /// `null` if nobody asked.
+    /// `null` without `--verify`.
     pub(crate) verified: Option<bool>,
-    /// Of the loader.
+    /// Version of the loader.
     pub(crate) version: Option<String>,
     pub(crate) note: Option<String>,
-    /// What the memory came in, if the loader knows.
+    /// The memory's page sizes, if the loader knows them.
     #[serde(default)]
     pub(crate) pages: Option<PagesGot>,
 }
 
-/// In what pages memory came.
+/// Page sizes of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PagesGot {
-    /// Bytes of most pages.
+    /// The most frequent page size in bytes.
     pub(crate) page_size: u64,
     /// Bytes that are in huge pages.
     pub(crate) huge_bytes: u64,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the disk can do: fio reads the same files, into memory that is there already and that
-//! nobody wants the content of.
+//! The disk's maximum: fio reads the same files into allocated memory and ignores the content.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,12 +13,12 @@ use super::process::Process;
 use crate::buffer::mapping::{HUGE_PAGE, Pages};
 use crate::measure::outcome::{Status, Trouble};
 
-/// Its times are whole milliseconds: short ones are made longer by reading the file again.
+/// fio reports whole milliseconds, so short runs read the file repeatedly.
 const LEAST: u64 = 1 << 30;
-/// But not by more than these seconds.
+/// Maximum duration of such a run, in seconds.
 const MOST: u32 = 2;
 
-/// Of memory that is not to be huge.
+/// Page size of memory without huge pages.
 const SMALL_PAGE: u64 = 4 << 10;
 
 /// How fio reads.
@@ -39,12 +38,12 @@ const ALL: [SequentialFio; 5] = [
 ];
 
 impl SequentialFio {
-    /// Those that make sense for a file of `len` bytes: none if it is small.
+    /// The variants for a file of `len` bytes: none if it is small.
     pub(crate) fn for_file(len: u64) -> impl Iterator<Item = Self> {
         ALL.into_iter().filter(move |fio| fio.block <= len)
     }
 
-    /// Whether it belongs to those of which the fastest is the ceiling.
+    /// Whether it is a candidate for the disk's maximum.
     pub(crate) fn is_ceiling(self) -> bool {
         self.pages == Pages::Huge
     }
@@ -61,13 +60,13 @@ impl SequentialFio {
         self.block * self.depth
     }
 
-    /// What version there is.
+    /// Its version.
     pub(crate) fn version() -> Option<String> {
         let output = Command::new("fio").arg("--version").output().ok()?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Reads all files at once. What is told is as if each had been read once.
+    /// Reads all files at once. The result is scaled to reading each once.
     pub(crate) fn run(self, sources: &[Source<'_>]) -> Result<Vec<LoaderReport>, Trouble> {
         let jobs = run(self.command(sources))?;
         let jobs = jobs.iter().zip(sources);
@@ -105,7 +104,7 @@ impl SequentialFio {
     }
 }
 
-/// Runs fio, and takes what it prints of each job.
+/// Runs fio and returns its output for each job.
 pub(crate) fn run(command: Command) -> Result<Vec<FioJob>, Trouble> {
     let process = Process::start("fio", command, Status::Unavailable)?;
     let printed = process.finish()?;
@@ -120,7 +119,7 @@ fn no_result(why: &dyn std::fmt::Display) -> Trouble {
     Trouble::new(Status::Failed, reason)
 }
 
-/// The option that names a file: a colon would begin another.
+/// The option with the file's name, in which a colon separates names.
 pub(crate) fn filename(path: &Path) -> String {
     format!("--filename={}", path.display().to_string().replace(':', "\\:"))
 }
@@ -133,7 +132,7 @@ struct FioOutput {
 #[derive(Debug, Deserialize)]
 pub(crate) struct FioJob {
     pub(crate) read: FioRead,
-    /// Per cent of its time.
+    /// CPU time in per cent of the elapsed time.
     pub(crate) usr_cpu: f64,
     pub(crate) sys_cpu: f64,
 }

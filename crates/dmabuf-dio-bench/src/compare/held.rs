@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a method has put into memory.
+//! The memory that a method has filled.
 
 use dmabuf_dio::{Loaded, Private};
 
@@ -9,20 +9,20 @@ use crate::buffer::Buffer;
 use crate::buffer::mapping::Mapping;
 use crate::measure::outcome::{Status, Trouble};
 
-/// All bytes of the file, until it is dropped.
+/// The content of the file, kept until this is dropped.
 #[derive(Debug)]
 pub(crate) enum Held {
     Library(Loaded),
     Private(Private),
     Vec(Vec<u8>),
-    /// A buffer, and the mappings through which it was filled.
+    /// A buffer, and the mappings used to fill it.
     Buffer(Buffer, Vec<Mapping>),
-    /// Of the file, or anonymous memory.
+    /// A mapping of the file, or anonymous memory.
     Mapping(Mapping),
 }
 
 impl Held {
-    /// How many bytes of a file of `len` it has.
+    /// How many bytes of a file of `len` bytes it holds.
     pub(crate) fn len(&self, len: u64) -> u64 {
         match self {
             Self::Library(loaded) => loaded.len,
@@ -33,7 +33,7 @@ impl Held {
         }
     }
 
-    /// Looks at the bytes of the file.
+    /// Passes the bytes of the file to `look`.
     pub(crate) fn look<T>(&self, len: u64, what: impl FnOnce(&[u8]) -> T) -> Result<T, Trouble> {
         match self {
             Self::Library(loaded) => {
@@ -58,7 +58,7 @@ impl Held {
         }
     }
 
-    /// In what pages it is, if that can be known.
+    /// Its page sizes, if known.
     pub(crate) fn pages(&self, len: u64) -> Option<PagesGot> {
         match self {
             Self::Library(loaded) => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loads a file by one of our own methods: from nothing but its path to all bytes in memory.
+//! Loads a file by a built-in method: from its path to all bytes in memory.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
@@ -135,7 +135,7 @@ fn open(path: &Path, flags: OFlags) -> Result<(File, u64), Trouble> {
         Os::INVAL if flags.contains(OFlags::DIRECT) => Trouble::unavailable(
             "open with O_DIRECT",
             Os::INVAL,
-            "this file system does not offer it; choose another: --dir DIR",
+            "this file system does not support it; choose another: --dir DIR",
         ),
         errno => Trouble::failed("open", errno),
     })?;

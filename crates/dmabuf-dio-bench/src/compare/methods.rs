@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The methods of this program, by name.
+//! The built-in methods, by name.
 
 use dmabuf_dio::Backend;
 
 use super::settings::Settings;
 use crate::buffer::mapping::Pages;
 
-/// The read-ahead of a kernel that nobody has told anything, in KiB.
+/// The kernel's default read-ahead, in KiB.
 const READ_AHEAD_DEFAULT: u32 = 128;
-/// What serves `mmap` best: more gains nothing.
+/// The best read-ahead for `mmap`; more has no effect.
 const READ_AHEAD_LARGE: u32 = 8192;
 
-/// A method: how a process loads the file, and what the kernel is told before.
+/// A method: how a process loads the file, and the kernel settings for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnMethod {
-    /// For `--ways` and for the process that loads.
+    /// The name for `--ways` and for the loading process.
     pub(crate) id: &'static str,
-    /// In the table.
+    /// The name in the table.
     pub(crate) name: &'static str,
     pub(crate) load: LoadMethod,
     pub(crate) settings: Settings,
@@ -27,21 +27,21 @@ pub(crate) struct OwnMethod {
 pub(crate) enum LoadMethod {
     /// A backend of the library into a new buffer.
     Library(Backend),
-    /// The same in small pages, whatever the kernel offers.
+    /// The same with small pages, even if there are huge pages.
     LibrarySmall(Backend),
-    /// The library into memory of the process alone.
+    /// The library's private memory.
     Private,
     /// `read()` into new memory.
     Read(ReadInto),
     /// Map the file and touch each page of it.
     Map,
-    /// `pread()` with `O_DIRECT` in pieces of so many bytes into huge pages.
+    /// `pread()` with `O_DIRECT` into huge pages, in pieces of this many bytes.
     Direct { piece: usize },
     /// `io_uring` with `O_DIRECT` into 4 KiB pages.
     Ring { piece: usize, depth: u32 },
 }
 
-/// What `read()` reads into.
+/// The destination of `read()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadInto {
     Malloc,
@@ -50,7 +50,7 @@ pub(crate) enum ReadInto {
 }
 
 impl OwnMethod {
-    /// The one that small files are compared with.
+    /// The reference for small files.
     pub(crate) const READ: &str = "read-malloc";
 
     pub(crate) fn all() -> impl Iterator<Item = &'static Self> {
@@ -61,7 +61,7 @@ impl OwnMethod {
         Self::all().find(|own| own.id == id)
     }
 
-    /// Whether the file goes through the page cache, and so needs its memory twice.
+    /// Whether the method uses the page cache, and so needs twice the memory.
     pub(crate) fn fills_page_cache(&self) -> bool {
         matches!(self.load, LoadMethod::Library(Backend::Buffered) | LoadMethod::Read(_))
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `compare`: how fast a file gets into memory, by every method and program there is, and what
-//! the disk could do.
+//! `compare`: how fast every available method and program loads a file, relative to the disk's
+//! maximum.
 
 pub(crate) mod args;
 mod bench;

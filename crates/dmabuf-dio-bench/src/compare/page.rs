@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The comparison for people.
+//! The comparison as text.
 
 use dmabuf_dio_cli::size::show_size;
 
@@ -82,7 +82,7 @@ fn cells(figures: &ContenderFigures, several: bool, bytes: u64) -> Vec<String> {
     cells
 }
 
-/// The size of most pages and, if not all are huge, how many are.
+/// The most frequent page size and, if not all pages are huge, the share of huge ones.
 fn show_pages(pages: PagesGot, bytes: u64) -> String {
     let percent = (pages.huge_bytes as f64 / bytes as f64 * 100.0).min(100.0);
     let size = show_size(pages.page_size);
@@ -118,7 +118,7 @@ fn legend(page: &mut Page, compare: &Compare) {
     );
     page.note(
         "content",
-        format!("every byte was compared in {} of each way, but of fio's", compare.verified_in),
+        format!("every byte was compared in {} of each way, except fio's", compare.verified_in),
     );
 }
 
@@ -129,8 +129,8 @@ const LEGEND: [(&str, &str); 6] = [
          included; until the last process is done",
     ),
     ("CPU s/GiB", "user and system time of the process, all its threads, per GiB of file"),
-    ("cache MiB", "what the page cache holds more of the file than before"),
-    ("release ms", "giving the memory back"),
-    ("pages", "what the memory came in, if it tells"),
-    ("4 KiB", "no huge pages for shared memory, as where nobody has allowed them"),
+    ("cache MiB", "bytes of the file that loading has added to the page cache"),
+    ("release ms", "freeing the memory"),
+    ("pages", "the page size of the memory, if known"),
+    ("4 KiB", "no huge pages for shared memory, as where they are not enabled"),
 ];

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! In what pages memory of this process came.
+//! Page sizes of this process's memory.
 
 use super::contract::PagesGot;
 use crate::buffer::mapping::HUGE_PAGE;
 
-/// What `/proc/self/smaps` says of `len` bytes at an address.
+/// The page sizes of `len` bytes at an address, from `/proc/self/smaps`.
 pub(crate) fn got(address: *const u8, len: u64) -> Option<PagesGot> {
     let smaps = std::fs::read_to_string("/proc/self/smaps").ok()?;
     Some(parse(&smaps, address as u64, len))
 }
 
-/// Adds up all mappings that the range touches.
+/// Adds up all mappings that overlap the range.
 fn parse(smaps: &str, address: u64, len: u64) -> PagesGot {
     let small = rustix::param::page_size() as u64;
     let (mut inside, mut huge, mut size) = (false, 0, 0);
@@ -33,7 +33,7 @@ fn parse(smaps: &str, address: u64, len: u64) -> PagesGot {
     PagesGot { page_size: if huge * 2 > len { HUGE_PAGE } else { small }, huge_bytes: huge }
 }
 
-/// The addresses at the beginning of a mapping's first line.
+/// Parses the addresses at the start of a mapping's first line.
 fn range(word: &str) -> Option<(u64, u64)> {
     let (start, end) = word.split_once('-')?;
     Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A program that is run to be measured.
+//! A program that is measured.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
@@ -17,19 +17,19 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::PROGRAM;
 use crate::measure::outcome::{Status, Trouble, os};
 
-/// How often it is looked whether somebody wants to stop.
+/// How often interruption is checked for.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A running program. It and all that it started end when this is dropped.
+/// A running program. It and its children are killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// What it printed and nobody has read yet.
+    /// Output that has not been read yet.
     printed: Vec<u8>,
     errors: File,
-    /// Who is spoken of.
+    /// The name for messages.
     name: String,
-    /// What it means if it ends badly, unless its exit code says that something is unavailable.
+    /// The status if it fails, unless its exit code means that something is unavailable.
     ends: Status,
 }
 
@@ -74,7 +74,7 @@ impl Process {
         }
     }
 
-    /// All that it prints until it ends, which it has to do well.
+    /// Its remaining output. It must exit successfully.
     pub(crate) fn finish(mut self) -> Result<String, Trouble> {
         while self.read()? {}
         let status = self.wait()?;
@@ -84,7 +84,7 @@ impl Process {
         Ok(String::from_utf8_lossy(&self.printed).into_owned())
     }
 
-    /// Whether there is more to come.
+    /// Waits for output. Returns false at its end.
     fn read(&mut self) -> Result<bool, Trouble> {
         let Some(stdout) = &mut self.child.stdout else { return Ok(false) };
         let timeout = Timespec { tv_sec: 0, tv_nsec: PATIENCE.subsec_nanos().into() };
@@ -116,14 +116,14 @@ impl Process {
         }
     }
 
-    /// Why it ended before it should have: its last word.
+    /// Why it exited early: the last line of its error output.
     fn ended(&mut self, status: ExitStatus) -> Trouble {
         let mut errors = String::new();
         let _ = self.errors.rewind().and_then(|()| self.errors.read_to_string(&mut errors));
         let last = errors.lines().rev().map(str::trim).find(|line| !line.is_empty());
         let reason = match last {
             Some(line) => line.strip_prefix(&format!("{PROGRAM}: ")).unwrap_or(line).to_owned(),
-            None => format!("{} ended, {status}, and did not say why", self.name),
+            None => format!("{} exited with {status} and gave no reason", self.name),
         };
         let unavailable = status.code() == Some(UNAVAILABLE.into());
         let status = if unavailable { Status::Unavailable } else { self.ends };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was measured, by contender.
+//! The measurements, by contender.
 
 use serde::Serialize;
 
@@ -13,54 +13,54 @@ use crate::measure::turns::Samples;
 /// All contenders at one size.
 #[derive(Debug, Serialize)]
 pub(crate) struct ContendersAtSize {
-    /// Of one file.
+    /// Length of one file.
     pub(crate) bytes: u64,
-    /// By which a peer computes the content of each file.
+    /// Seeds from which a peer computes the content of each file.
     pub(crate) seeds: Vec<u64>,
     pub(crate) runs: u32,
-    /// Why it was left out.
+    /// Why this size was skipped.
     pub(crate) reason: Option<String>,
     pub(crate) base: Option<Baseline>,
     pub(crate) rows: Vec<ContenderResult>,
 }
 
-/// What `ratio` refers to.
+/// The reference of `ratio`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Baseline {
     pub(crate) name: String,
-    /// Whether it is what the disk can do, not one of the contenders.
+    /// Whether it is the disk's maximum and not one of the contenders.
     pub(crate) is_ceiling: bool,
     pub(crate) gb_per_s: f64,
 }
 
-/// One contender, measured.
+/// The measurement of one contender.
 #[derive(Debug, Serialize)]
 pub(crate) struct ContenderResult {
     pub(crate) name: String,
-    /// One of ours, for `--ways`.
+    /// The name of a built-in method, for `--ways`.
     pub(crate) id: Option<&'static str>,
     #[serde(flatten)]
     pub(crate) outcome: Outcome,
     #[serde(flatten)]
     pub(crate) figures: Option<ContenderFigures>,
-    /// Of a peer.
+    /// Version of a peer.
     pub(crate) version: Option<String>,
     pub(crate) notes: Vec<String>,
 }
 
-/// Values of all runs; of all processes together.
+/// Values of all runs, each over all processes.
 #[derive(Debug, Serialize)]
 pub(crate) struct ContenderFigures {
-    /// Until the last process is done.
+    /// Until the last process has finished.
     pub(crate) seconds: Summary,
     pub(crate) gb_per_s: Summary,
     pub(crate) user_seconds: Summary,
     pub(crate) sys_seconds: Summary,
     pub(crate) cpu_seconds_per_gib: Summary,
     pub(crate) release_seconds: Option<Summary>,
-    /// Bytes of the files that are in the page cache after loading and were not before.
+    /// Bytes of the files that loading has added to the page cache.
     pub(crate) cache_growth: Option<Summary>,
-    /// Of the last run.
+    /// Page sizes of the last run.
     pub(crate) pages: Option<PagesGot>,
     pub(crate) ratio: Option<f64>,
 }
@@ -68,7 +68,7 @@ pub(crate) struct ContenderFigures {
 /// One run of one contender.
 #[derive(Clone, Debug)]
 pub(crate) struct ContenderSample {
-    /// By process.
+    /// One for each process.
     pub(crate) told: Vec<LoaderReport>,
     pub(crate) cached_before: Option<u64>,
     pub(crate) cached_after: Option<u64>,
@@ -91,7 +91,7 @@ impl ContenderSample {
         Some((self.cached_after? as f64 - self.cached_before? as f64).max(0.0))
     }
 
-    /// In all processes together.
+    /// Sum over all processes.
     fn pages(&self) -> Option<PagesGot> {
         let first = self.told.first()?.pages?;
         let huge: Option<u64> = self.told.iter().map(|told| Some(told.pages?.huge_bytes)).sum();
@@ -115,7 +115,7 @@ pub(crate) fn lines(
     (base, lines)
 }
 
-/// The fastest fio or, without, `read()`.
+/// The fastest run of fio or, without fio, `read()`.
 fn base(contenders: &[Contender], lines: &[ContenderResult]) -> Option<Baseline> {
     let named = |is_ceiling: bool, is_it: &dyn Fn(&Contender) -> bool| {
         let rows = contenders.iter().zip(lines).filter(|(contender, _)| is_it(contender));

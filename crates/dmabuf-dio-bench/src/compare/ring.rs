@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading by `io_uring` as its manual shows it: nothing registered, nothing overlapped.
+//! Reading by `io_uring` as in its manual: nothing is registered, allocation and I/O do not overlap.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, opcode, types};
 
-/// A part of the file that is still to be read.
+/// A part of the file that has not been read yet.
 #[derive(Clone, Copy)]
 struct FileRange {
     at: usize,
@@ -15,7 +15,7 @@ struct FileRange {
 }
 
 /// Fills `bytes` from the beginning of the file, `depth` requests of `piece` bytes at a time.
-/// Returns how many there were.
+/// Returns the number of requests.
 pub(crate) fn read(file: &File, bytes: &mut [u8], piece: usize, depth: u32) -> io::Result<usize> {
     let mut ring = IoUring::new(depth)?;
     let fd = types::Fd(file.as_raw_fd());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the file holds: tensors, as the safetensors library writes them, of words that tell
-//! their place in the data section.
+//! The content of the file: tensors as written by the safetensors library, filled with words that
+//! encode their position in the data section.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -8,23 +8,23 @@ use serde::Serialize;
 use crate::disk::Content;
 use crate::pattern::{Difference, FACTOR, Pattern};
 
-/// Before the header: its length.
+/// Length of the field before the header, which holds the header's length.
 const PREFIX: u64 = 8;
-/// The safetensors library aligns the data to this.
+/// Alignment of the data in the safetensors library.
 const ALIGN: u64 = 8;
 
 /// How the data is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Tensors {
-    /// Of 64 KiB to 1 MiB, as in models of many parts
+    /// 64 KiB to 1 MiB each, as in models with many tensors
     Many,
-    /// Of 512 MiB at most
+    /// At most 512 MiB each
     Few,
 }
 
 impl Tensors {
-    /// As on the command line.
+    /// The name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Many => "many",
@@ -32,7 +32,7 @@ impl Tensors {
         }
     }
 
-    /// The size of a tensor, if there is that much data left.
+    /// The size of the next tensor, if that much data is left.
     fn size(self, number: u64) -> u64 {
         match self {
             Self::Many => (64 << 10) << (number * 7 % 5),
@@ -41,20 +41,20 @@ impl Tensors {
     }
 }
 
-/// Names of types, and their bytes. No BF16: `NumPy` has none.
+/// Names of types and their sizes in bytes. No BF16, which `NumPy` lacks.
 const TYPES: [(&str, u64); 4] = [("F32", 4), ("F16", 2), ("I8", 1), ("U8", 1)];
 
 /// The content of a file of a given length.
 #[derive(Clone, Debug)]
 pub(crate) struct SafeTensors {
-    /// All that comes before the data.
+    /// Everything before the data.
     head: Vec<u8>,
     data: Pattern,
     len: u64,
 }
 
 impl SafeTensors {
-    /// For a file of `len` bytes, a multiple of eight.
+    /// The content of a file of `len` bytes, a multiple of eight.
     pub(crate) fn new(len: u64, tensors: Tensors, data: Pattern) -> Self {
         // The longer the header, the less data it describes: never longer than the first one.
         let longest = header(len, tensors).len() as u64;
@@ -65,12 +65,12 @@ impl SafeTensors {
         Self { head, data, len }
     }
 
-    /// Where the data begins.
+    /// Offset of the data.
     pub(crate) fn data_start(&self) -> u64 {
         self.head.len() as u64
     }
 
-    /// How to compute a word, for those who read the results.
+    /// How to compute a word, for readers of the results.
     pub(crate) fn formula() -> String {
         format!(
             "64-bit little-endian word i of the data section = (i * {FACTOR:#x} + seed) mod 2^64"
@@ -179,6 +179,6 @@ mod tests {
         assert!(content.check(&bytes[..bytes.len() - 8]).is_err(), "too short");
         bytes.copy_within(start + 64..start + 72, start + 128);
         let said = content.check(&bytes).expect_err("a difference").to_string();
-        assert!(said.ends_with(&format!("at byte {} is there", start + 64)), "{said}");
+        assert!(said.ends_with(&format!("the content of byte {}", start + 64)), "{said}");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel is told before a contender is measured, and set back after it.
+//! Kernel settings that are changed for a contender and restored afterwards.
 
 use std::path::Path;
 
@@ -10,28 +10,28 @@ use crate::buffer::mapping::{HUGE_PAGE, Pages};
 use crate::host::setting::{self, Setting};
 use crate::measure::outcome::{Trouble, os};
 
-/// Huge pages that may be made beyond those reserved.
+/// Number of surplus huge pages allowed.
 const OVERCOMMIT: &str = "/proc/sys/vm/nr_overcommit_hugepages";
-/// Huge pages that are reserved.
+/// Number of reserved huge pages.
 const RESERVED: &str = "/proc/sys/vm/nr_hugepages";
-/// Transparent huge pages, of memfds and of anonymous memory.
+/// Transparent huge pages for memfds and for anonymous memory.
 const SHMEM: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 const ANONYMOUS: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-/// Huge pages for others than the file's memory.
+/// Huge pages in addition to the file's memory.
 const SPARE: u64 = 64;
 
-/// What a contender wants.
+/// The settings of a contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// Which pages shared memory can have.
     pub(crate) pages: Pages,
-    /// Of the device, in KiB; as it is if `None`.
+    /// Read-ahead of the device in KiB; `None`: unchanged.
     pub(crate) read_ahead: Option<u32>,
 }
 
 impl Settings {
-    /// Sets them until what is returned is dropped. Huge pages for `bytes` are set if this user
-    /// may; everything else has to be as wanted.
+    /// Applies them until the returned value is dropped. Huge pages for `bytes` are set if permitted;
+    /// every other setting is required.
     pub(crate) fn apply(self, bytes: u64, device: Option<&str>) -> Result<Vec<Setting>, Trouble> {
         let mut held = Vec::new();
         match self.pages {
@@ -57,7 +57,7 @@ impl Settings {
     }
 }
 
-/// Where the read-ahead of a device is set.
+/// The sysfs file with the read-ahead of a device.
 fn read_ahead(device: &str) -> String {
     format!("/sys/block/{device}/queue/read_ahead_kb")
 }
@@ -73,7 +73,7 @@ fn wanted(path: &str, value: &str) -> Result<Setting, Trouble> {
     })
 }
 
-/// How the machine is set up without us.
+/// The machine's own settings.
 #[derive(Debug, Serialize)]
 pub(crate) struct SettingsFound {
     pub(crate) read_ahead_kb: Option<String>,

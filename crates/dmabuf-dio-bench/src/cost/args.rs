@@ -5,9 +5,9 @@ use clap::{Args, value_parser};
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 
-/// What `cost` takes.
+/// Arguments of `cost`.
 #[derive(Debug, Args)]
-#[command(about = "What each way costs the CPU, in instructions per MiB, phase by phase")]
+#[command(about = "CPU cost of each way, in instructions per MiB, by phase")]
 #[command(after_help = format!("\
 Under vm/run --icount a nanosecond is an instruction, and the figures are instructions. Elsewhere
 they are nanoseconds, and no more repeatable than times are. Of sizes below 1 MiB the figures are

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each phase of a transfer cost.
+//! The cost of each phase of a transfer.
 
 use crate::buffer::Buffer;
 use crate::measure::clock::Clock;
@@ -7,7 +7,7 @@ use crate::measure::outcome::Trouble;
 use crate::measure::phase::{self, Phase};
 use crate::pattern::{Difference, POISON, Pattern};
 
-/// What phases cost; `None` is a phase that the case does not have.
+/// The costs of the phases; `None` if the case does not have the phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct PhaseCosts([Option<f64>; 4]);
 
@@ -30,8 +30,7 @@ impl PhaseCosts {
     }
 }
 
-/// Measures phases, and compares what arrived where that is wanted: comparing leaves memory in
-/// another state than a transfer alone.
+/// Measures phases and, if requested, compares the content, which changes the state of memory.
 #[derive(Debug)]
 pub(crate) struct PhaseMeter<'a> {
     clock: &'a Clock,
@@ -40,7 +39,7 @@ pub(crate) struct PhaseMeter<'a> {
 }
 
 impl<'a> PhaseMeter<'a> {
-    /// Compares with `content`, if there is one.
+    /// The content to compare with, if requested.
     pub(crate) fn new(clock: &'a Clock, content: Option<Pattern>) -> Self {
         Self { clock, content, spent: PhaseCosts::default() }
     }
@@ -61,8 +60,8 @@ impl<'a> PhaseMeter<'a> {
         self.phase(Phase::Close, what)
     }
 
-    /// Compares every byte of a buffer and destroys it, so that what is read next is not there
-    /// already.
+    /// Compares every byte of a buffer and overwrites it, so that the next run does not find correct
+    /// data.
     pub(crate) fn compare(&self, buffer: &Buffer) -> Result<(), Trouble> {
         self.compare_with(|content| {
             let found = buffer.check(content, 0)?;
@@ -71,7 +70,7 @@ impl<'a> PhaseMeter<'a> {
         })
     }
 
-    /// The same with memory of this process.
+    /// The same for memory of this process.
     pub(crate) fn compare_bytes(&self, bytes: &mut [u8]) -> Result<(), Trouble> {
         self.compare_with(|content| {
             let found = content.check(bytes, 0);
@@ -80,7 +79,7 @@ impl<'a> PhaseMeter<'a> {
         })
     }
 
-    /// The same with something else: `look` compares and destroys.
+    /// The same for other memory: `look` compares and overwrites.
     pub(crate) fn compare_with(
         &self,
         look: impl FnOnce(Pattern) -> Result<Result<(), Difference>, Trouble>,
@@ -89,7 +88,7 @@ impl<'a> PhaseMeter<'a> {
         look(content)?.map_err(|difference| Trouble::different(&difference))
     }
 
-    /// What was spent, with what is still being freed.
+    /// The costs so far, including memory that is still being freed.
     pub(crate) fn finish(mut self) -> PhaseCosts {
         self.spent.add(Phase::Close, self.clock.settle());
         self.spent

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each method of loading a file into memory costs the CPU.
+//! The CPU cost of each method of loading a file into memory.
 
 pub(crate) mod args;
 mod cases;
@@ -26,13 +26,13 @@ pub(crate) use page::page;
 pub(crate) use results::Cost;
 use results::{CostsAtSize, Per, line};
 
-/// A run moves at least this much, in several transfers if need be, so that a timer tick more
-/// or less does not matter; but not in more transfers than that.
+/// A run transfers at least this much, if necessary in several transfers, so that a single timer tick
+/// is insignificant. The number of transfers is limited.
 const RUN: u64 = 64 << 20;
 const MOST_TRANSFERS: u64 = 128;
 
-/// Writing to it does at once what is due once a second. The limit on what is kept becomes an
-/// eighth less, so after so many times nothing is kept above what always is.
+/// Writing to this file does the work that is otherwise done once a second. Each time, the limit of
+/// pages kept per CPU decreases by an eighth; after this many times only the minimum is kept.
 const STAT_REFRESH: &str = "/proc/sys/vm/stat_refresh";
 const TIMES: u32 = 60;
 
@@ -56,7 +56,7 @@ impl Cost {
 }
 
 fn selected(only: &[String]) -> Result<Vec<CostCase>, Failure> {
-    select(cases::all(), only, |case| case.name.clone(), "no way has that name")
+    select(cases::all(), only, |case| case.name.clone(), "no way has this name")
 }
 
 fn size(
@@ -89,9 +89,9 @@ struct CostBench<'a> {
 }
 
 impl CostBench<'_> {
-    /// First every case is tried and compared, while no memory holds what runs before left there.
-    /// Then each is run once more without being counted, and right after that counted: what
-    /// the run before left behind, in caches of all kinds, is its own.
+    /// First, every case runs once and is compared, while no memory has data of earlier runs. Then
+    /// each case runs uncounted and, right after that, counted: it so finds all caches in the state
+    /// that it leaves them in itself.
     fn cases(&self, cases: &[CostCase]) -> Result<Vec<results::CostResult>, Failure> {
         let (bar, runs) = (Bar::steps(), self.args.runs);
         let caches = Caches::new(self.args.common.keep_caches);
@@ -151,9 +151,9 @@ impl CostBench<'_> {
     }
 }
 
-/// Makes the page allocator give back what it keeps per CPU, which it does bit by bit, once a
-/// second: in the middle of a run, or not. Besides, these pages come back in the order in which
-/// they were freed, so that small pages would be neighbours in every other run.
+/// Makes the page allocator release the pages that it keeps per CPU, which it otherwise does in steps
+/// once a second, possibly during a run. In addition, these pages are allocated in the order in which
+/// they were freed, so that small pages would be adjacent in every other run.
 fn return_free_pages() {
     for _ in 0..TIMES {
         // Only root may; without it figures are less repeatable.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The costs for people.
+//! The costs as text.
 
 use dmabuf_dio_cli::size::show_size;
 
@@ -75,18 +75,18 @@ const LEGEND: [(&str, &str); 7] = [
         "whatever is needed before a byte can be moved: with mapping, page faults in \
       advance, attaching and registering",
     ),
-    ("+", "allocated within the call that reads"),
+    ("+", "allocated by the call that reads"),
     (
         "close",
         "unregistering, unmapping and closing, until all is free again and nothing goes on \
       in the background",
     ),
-    ("total", "median of the runs' sums; spread: greatest less least, of the median"),
+    ("total", "median over the runs; spread: maximum minus minimum, in per cent of the median"),
     (
         "copied, zeroed",
         "bytes by the CPU per byte of the file; a kernel booted with \
       init_on_alloc=1, Debian's for one, zeroes what it allocates once more",
     ),
-    ("library", "dmabuf_dio::Loader, whole, and freeing what it returned"),
-    ("content", "every byte was compared in a run of each way at each size that does not count"),
+    ("library", "all of dmabuf_dio::Loader, and freeing the result"),
+    ("content", "every byte was compared in an uncounted run of each way at each size"),
 ];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was found.
+//! The results.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::measure::phase::Phase;
 use crate::measure::time::Summary;
 use crate::measure::turns::Samples;
 
-/// All that was measured.
+/// All measurements.
 #[derive(Debug, Serialize)]
 pub(crate) struct Cost {
     pub(crate) schema: u32,
@@ -21,12 +21,12 @@ pub(crate) struct Cost {
     pub(crate) facts: Facts,
     pub(crate) runs: u32,
     pub(crate) unit: Unit,
-    /// Whose work is in the figures.
+    /// Whose work the figures include.
     pub(crate) counted: &'static str,
     pub(crate) sizes: Vec<CostsAtSize>,
 }
 
-/// What figures refer to.
+/// The unit of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Per {
     MiB,
@@ -40,17 +40,17 @@ pub(crate) enum Per {
 pub(crate) struct CostsAtSize {
     pub(crate) bytes: u64,
     pub(crate) per: Per,
-    /// Why it was left out.
+    /// Why this size was skipped.
     pub(crate) reason: Option<String>,
     #[serde(rename = "ways")]
     pub(crate) cases: Vec<CostResult>,
 }
 
-/// One case, measured.
+/// The measurement of one case.
 #[derive(Debug, Serialize)]
 pub(crate) struct CostResult {
     pub(crate) name: String,
-    /// By the CPU, bytes per byte of the file.
+    /// Bytes that the CPU copies, per byte of the file.
     pub(crate) copied: f64,
     pub(crate) zeroed: f64,
     #[serde(flatten)]
@@ -63,7 +63,7 @@ pub(crate) struct CostResult {
 pub(crate) struct CostFigures {
     pub(crate) allocation: Option<Summary>,
     pub(crate) io: Option<Summary>,
-    /// Allocation and I/O, where that is one call.
+    /// Allocation and I/O, if they are one call.
     pub(crate) load: Option<Summary>,
     pub(crate) close: Option<Summary>,
     pub(crate) total: Summary,
@@ -82,7 +82,7 @@ impl Per {
         if bytes < Self::MIB { Self::Transfer } else { Self::MiB }
     }
 
-    /// By what a transfer's cost is to be divided.
+    /// The divisor for a transfer's cost.
     pub(crate) fn count(self, bytes: u64) -> f64 {
         match self {
             Self::MiB => bytes as f64 / Self::MIB as f64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where it was measured.
+//! The machine of a measurement.
 
 use dmabuf_dio_cli::exit::{FAILED, Failure};
 use dmabuf_dio_cli::size::show_size;
@@ -9,14 +9,14 @@ use crate::args::CommonArgs;
 use crate::buffer::transfer::pipe_size;
 use crate::disk::{Caches, DiskFile};
 
-/// Names the commit that was built.
+/// Environment variable with the commit that was built.
 const COMMIT: &str = "DMABUF_DIO_COMMIT";
-/// Memory that stays free for others.
+/// Memory left free.
 const RESERVE: u64 = 64 << 20;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Facts {
-    /// What was built, if the environment says.
+    /// The commit that was built, if the environment names it.
     commit: Option<String>,
     kernel: String,
     kernel_version: String,
@@ -25,7 +25,7 @@ pub(crate) struct Facts {
     memory_bytes: Option<u64>,
     page_size: u64,
     file_system: Option<String>,
-    /// What the file system is on: a name in `/dev`, and what the device calls itself.
+    /// The disk of the file system: its name in `/dev`, and its model.
     device: Option<String>,
     device_model: Option<String>,
     o_direct: bool,
@@ -65,7 +65,7 @@ impl Facts {
         self.device.as_deref()
     }
 
-    /// In a line.
+    /// A description in one line.
     pub(crate) fn line(&self) -> String {
         let file_system = self.file_system.as_deref().unwrap_or("an unknown file system");
         let mut line = format!("Linux {}, {}", self.kernel, file_system);
@@ -97,7 +97,7 @@ fn model(device: &str) -> Option<String> {
     Some(model.trim().to_owned()).filter(|model| !model.is_empty())
 }
 
-/// Bytes, out of `/proc/meminfo`.
+/// A field of `/proc/meminfo`, in bytes.
 fn meminfo(field: &str) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
@@ -105,13 +105,13 @@ fn meminfo(field: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Says why buffers of `wanted` bytes do not fit into the memory that can be had: to allocate
-/// them all the same would wake the OOM killer.
+/// Why buffers of `wanted` bytes do not fit into the available memory: allocating them would
+/// invoke the OOM killer.
 pub(crate) fn lack_of_memory(wanted: u64) -> Option<String> {
     let available = meminfo("MemAvailable")?;
     (wanted.saturating_add(RESERVE) > available).then(|| {
         format!(
-            "{} do not fit into memory: {} are available, of which {} stay free",
+            "{} do not fit into memory: {} are available, of which {} are kept free",
             show_size(wanted),
             show_size(available),
             show_size(RESERVE)
@@ -119,7 +119,7 @@ pub(crate) fn lack_of_memory(wanted: u64) -> Option<String> {
     })
 }
 
-/// Memory that can be used without waking the OOM killer.
+/// Memory that can be allocated without invoking the OOM killer.
 pub(crate) fn spare_memory() -> u64 {
     // Some of what is available only looks so.
     meminfo("MemAvailable").map_or(0, |available| (available / 8 * 7).saturating_sub(RESERVE))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A setting of the kernel, in `/proc/sys` or `/sys`, set for a while.
+//! A kernel setting in `/proc/sys` or `/sys`, changed temporarily.
 
 use std::fs::File;
 use std::io;
@@ -8,17 +8,17 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::PROGRAM;
 
-/// Sets it back when it is dropped. Until then other programs that set it in this way wait.
+/// Restores the setting when it is dropped. Other programs that change it in this way wait until then.
 #[derive(Debug)]
 pub(crate) struct Setting {
     path: String,
-    /// What to set back, if that is something else.
+    /// The value to restore, if it was changed.
     before: Option<String>,
     _locked: File,
 }
 
 impl Setting {
-    /// Needs no rights where the setting is as wanted already.
+    /// Needs no permission if the setting already has the value.
     pub(crate) fn set(path: &str, value: &str) -> io::Result<Self> {
         let locked = File::open(path)?;
         flock(&locked, FlockOperation::LockExclusive)?;
@@ -34,12 +34,12 @@ impl Drop for Setting {
     fn drop(&mut self) {
         let Some(before) = &self.before else { return };
         if let Err(error) = std::fs::write(&self.path, before) {
-            eprintln!("{PROGRAM}: {} cannot be set back to {before}: {error}", self.path);
+            eprintln!("{PROGRAM}: {} cannot be restored to {before}: {error}", self.path);
         }
     }
 }
 
-/// The value. Where the kernel lists all there are, that in brackets.
+/// The value. If the kernel lists all possible ones, the one in brackets.
 pub(crate) fn read(path: &str) -> io::Result<String> {
     let text = std::fs::read_to_string(path)?;
     let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));

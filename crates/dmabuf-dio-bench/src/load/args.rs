@@ -5,7 +5,7 @@ use clap::{Args, value_parser};
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 
-/// What `load` takes.
+/// Arguments of `load`.
 #[derive(Debug, Args)]
 #[command(about = "The schemes of the thread \"DMA_HEAP_ALLOC_AND_READ_FILE heap flag\"")]
 #[command(after_help = format!("\
@@ -24,11 +24,11 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = whole_pages,
           default_value = "512K,8M,1G,3G")]
     pub(crate) sizes: Vec<u64>,
-    /// Runs of each row; rows take turns
+    /// Runs of each row; rows alternate
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
-    /// Memory that LOAD with gather allocates before the first read [default: 128 MiB by the
-    /// heap flag, 8 MiB or its parameter by the module]
+    /// Memory that LOAD with gather allocates before the first read [default: 128 MiB for the heap
+    /// flag, the module's parameter (8 MiB) for the module]
     #[arg(long, value_name = "SIZE", value_parser = whole_pages)]
     pub(crate) gather: Option<u64>,
     #[command(flatten)]

@@ -21,10 +21,10 @@ use args::LoadArgs;
 pub(crate) use page::page;
 use schemes::{HEAP_GATHER, Means, Runner, Scheme};
 
-/// How much is moved in the run that does not count.
+/// Bytes transferred in the uncounted run.
 const FIRST: u64 = 8 << 20;
 
-/// All that was measured.
+/// All measurements.
 #[derive(Debug, Serialize)]
 pub(crate) struct SchemeComparison {
     schema: u32,
@@ -32,10 +32,10 @@ pub(crate) struct SchemeComparison {
     #[serde(flatten)]
     pub(crate) facts: Facts,
     pub(crate) runs: u32,
-    /// What LOAD with gather waited for; of the module `None` is its own default.
+    /// The gather size; `None` is the module's default.
     pub(crate) heap_gather: u64,
     pub(crate) module_gather: Option<u64>,
-    /// What sendfile says to a dma-buf, if one could be made.
+    /// The result of sendfile to a dma-buf, if one could be created.
     pub(crate) sendfile_to_dmabuf: Option<String>,
     pub(crate) sizes: Vec<SchemesAtSize>,
 }
@@ -44,12 +44,12 @@ pub(crate) struct SchemeComparison {
 #[derive(Debug, Serialize)]
 pub(crate) struct SchemesAtSize {
     pub(crate) bytes: u64,
-    /// Why it was left out.
+    /// Why this size was skipped.
     pub(crate) reason: Option<String>,
     pub(crate) rows: Vec<SchemeResult>,
 }
 
-/// One scheme, measured.
+/// The measurement of one scheme.
 #[derive(Debug, Serialize)]
 pub(crate) struct SchemeResult {
     pub(crate) name: String,
@@ -66,9 +66,9 @@ pub(crate) struct SchemeFigures {
     pub(crate) io_ms: Option<Summary>,
     pub(crate) total_ms: Summary,
     pub(crate) total_cpu_ms: Summary,
-    /// Time that LOAD with gather saves over LOAD without.
+    /// Time saved by gather: LOAD without it minus LOAD with it.
     pub(crate) hidden_ms: Option<Summary>,
-    /// Whether allocation and I/O come from two measurements, not from one.
+    /// Whether allocation and I/O were measured separately.
     pub(crate) derived: bool,
     /// Speed relative to the first scheme.
     pub(crate) percent: Option<f64>,
@@ -124,7 +124,9 @@ fn sendfile_to_dmabuf(disk: &DiskFile) -> Option<String> {
     let result = schemes::sendfile_to_dmabuf(file)?;
     Some(match result {
         Ok(()) => "works".into(),
-        Err(errno) => dmabuf_dio::Errno::from(errno).to_string(),
+        Err(errno) => Trouble::failed("sendfile", errno)
+            .errno
+            .map_or_else(String::new, |errno| errno.to_string()),
     })
 }
 
@@ -153,8 +155,8 @@ impl SchemeBench<'_> {
         Ok(SchemesAtSize { bytes, reason: None, rows: lines(&schemes, &results) })
     }
 
-    /// Makes the buffer, compares it, and reads into it once more where its I/O is to be told
-    /// from its allocation.
+    /// Creates the buffer and compares it. Reads into it again if I/O has to be separated from
+    /// allocation.
     fn sample(&self, scheme: Scheme, len: u64) -> Result<SchemeSample, Trouble> {
         let runner = Runner { len, gather: self.args.gather };
         let file = self.disk.open(scheme.mode)?;
@@ -199,7 +201,7 @@ fn lines(schemes: &[Scheme], results: &[Samples<SchemeSample>]) -> Vec<SchemeRes
     lines
 }
 
-/// `without` is the same LOAD without gather, run by run.
+/// `without`: the runs of the same LOAD without gather.
 fn figures(
     scheme: Scheme,
     samples: &[SchemeSample],

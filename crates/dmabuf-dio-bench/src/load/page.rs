@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The comparison of schemes for people.
+//! The comparison of schemes as text.
 
 use dmabuf_dio_cli::size::show_size;
 
@@ -63,13 +63,13 @@ fn legend(page: &mut Page, comparison: &SchemeComparison) {
         "normal",
         "allocate a dma-buf of the system heap, map it, read() through the page cache",
     );
-    page.note("udmabuf", "make a udmabuf of a memfd, map the memfd, read()");
+    page.note("udmabuf", "create a udmabuf over a memfd, map the memfd, read()");
     let itself = match comparison.sendfile_to_dmabuf.as_deref() {
         None => String::new(),
-        Some("works") => "; to a dma-buf itself it works here too".into(),
+        Some("works") => "; here it also works to a dma-buf".into(),
         Some(errno) => format!("; to a dma-buf itself: {errno}"),
     };
-    page.note("sendfile", format!("sendfile() to a memfd, then make a udmabuf of it{itself}"));
+    page.note("sendfile", format!("sendfile() to a memfd, then create a udmabuf over it{itself}"));
     let heap = show_size(comparison.heap_gather);
     let module = comparison.module_gather.map_or_else(|| "its default".into(), show_size);
     page.note(
@@ -95,7 +95,7 @@ fn legend(page: &mut Page, comparison: &SchemeComparison) {
 }
 
 const LEGEND: [(&str, &str); 5] = [
-    ("buffer, direct", "through the page cache, or past it: the file is open with O_DIRECT"),
+    ("buffer, direct", "through the page cache, or direct: the file is open with O_DIRECT"),
     (
         "~",
         "derived: LOAD tells only its total. I/O-ms is a second transfer into the same buffer, by \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The parameter that says when the heap flag's reads begin, set for a while.
+//! The heap flag's gather parameter, set temporarily.
 
 use rustix::io::Errno as Os;
 
@@ -8,9 +8,9 @@ use crate::measure::outcome::{Trouble, os};
 
 const READ_GATHER: &str = "/sys/module/dma_heap/parameters/read_gather";
 
-/// Sets the parameter back when it is dropped.
+/// Restores the parameter when it is dropped.
 #[derive(Debug)]
-pub(crate) struct ReadGather(#[expect(dead_code, reason = "held until it is set back")] Setting);
+pub(crate) struct ReadGather(#[expect(dead_code, reason = "held until it is restored")] Setting);
 
 impl ReadGather {
     /// Sets the kernel's parameter.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Schemes to have a file in a new dma-buf.
+//! Schemes that load a file into a new dma-buf.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -18,25 +18,25 @@ use crate::load::read_gather::ReadGather;
 use crate::measure::outcome::Trouble;
 use crate::measure::time::{Start, Took};
 
-/// More than any buffer has: all memory is allocated before the first read.
+/// Larger than any buffer: all memory is allocated before the first read.
 const ALL: u64 = 1 << 40;
-/// What the heap flag's reads wait for unless somebody says otherwise.
+/// The default gather size of the heap flag.
 pub(crate) const HEAP_GATHER: u64 = 128 << 20;
 
-/// How the file gets into the buffer.
+/// How the file is read into the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Means {
     /// Allocate a dma-buf, map it, read.
     Normal,
-    /// Make a udmabuf of a memfd, map the memfd, read.
+    /// Create a udmabuf over a memfd, map the memfd, read.
     Udmabuf,
-    /// Fill a memfd by sendfile, make a udmabuf of it.
+    /// Fill a memfd by sendfile, create a udmabuf over it.
     Sendfile,
     /// Allocate and read in one call.
     Load { by: LoadProvider, gather: bool },
 }
 
-/// Who offers LOAD.
+/// The provider of LOAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LoadProvider {
     Heap,
@@ -66,7 +66,7 @@ impl Scheme {
         }
     }
 
-    /// The same LOAD without gather, if this is one with gather.
+    /// For a LOAD with gather: the same without gather.
     pub(crate) fn without_gather(self) -> Option<Self> {
         match self.means {
             Means::Load { by, gather: true } => {
@@ -77,8 +77,8 @@ impl Scheme {
     }
 }
 
-/// All schemes: first those through the page cache. A LOAD without gather comes before the one
-/// with gather, which is compared with it.
+/// All schemes, those through the page cache first. A LOAD without gather precedes the one with
+/// gather that is compared with it.
 pub(crate) fn all() -> Vec<Scheme> {
     let mut schemes = vec![Scheme { means: Means::Normal, mode: IoMode::Buffer }];
     for mode in IoMode::BOTH {
@@ -92,21 +92,21 @@ pub(crate) fn all() -> Vec<Scheme> {
     schemes
 }
 
-/// A buffer that holds the file, and what it took.
+/// A loaded buffer, and the time it took.
 #[derive(Debug)]
 pub(crate) struct LoadedBuffer {
     pub(crate) buffer: Buffer,
-    /// Where the parts can be told from each other: milliseconds of allocation, of I/O.
+    /// If they can be separated: milliseconds of allocation and of I/O.
     pub(crate) parts: Option<[f64; 2]>,
     pub(crate) total: Took,
-    /// Mappings that the I/O needed.
+    /// Mappings used for the I/O.
     _mappings: Vec<Mapping>,
 }
 
 /// Runs schemes on a file of `len` bytes.
 pub(crate) struct Runner {
     pub(crate) len: u64,
-    /// What LOAD with gather waits for, if the user says.
+    /// The gather size, if the user selects one.
     pub(crate) gather: Option<u64>,
 }
 
@@ -133,7 +133,7 @@ impl Runner {
         Ok(LoadedBuffer { buffer, parts, total, _mappings: mappings })
     }
 
-    /// The dma-buf comes last, which also is what makes the memfd's pages.
+    /// Creates the dma-buf last, which also allocates the memfd's pages.
     fn sendfile(&self, file: &File) -> Result<LoadedBuffer, Trouble> {
         let maker = Maker::new(BufferKind::UdmabufMemfd)?;
         let mover = Mover::new(TransferMethod::Sendfile, Direction::Load)?;
@@ -187,8 +187,8 @@ impl Runner {
         Ok(LoadedBuffer { buffer, parts: None, total, _mappings: Vec::new() })
     }
 
-    /// Reads the file once more into a buffer that LOAD made, by what LOAD is made of: the I/O
-    /// without the allocation.
+    /// Reads the file again into a buffer created by LOAD, by the same provider: the I/O without the
+    /// allocation.
     pub(crate) fn io_alone(
         &self,
         by: LoadProvider,
@@ -224,7 +224,7 @@ impl Runner {
     }
 }
 
-/// Why `sendfile` fills a memfd: what it says to a dma-buf. `None` where there is no heap.
+/// The result of `sendfile` to a dma-buf, which explains why a memfd is used. `None` without a heap.
 pub(crate) fn sendfile_to_dmabuf(file: &File) -> Option<Result<(), Os>> {
     let page = rustix::param::page_size();
     let buffer = Maker::new(BufferKind::DmaBuf).ok()?.make(page as u64).ok()?;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long the CPU was busy.
+//! Measures how long the CPU was busy.
 //!
-//! On a machine with one CPU a thread that the scheduler runs only when nothing else wants that
-//! CPU soaks up all idle time. What it did not get, somebody used: the elapsed time less the
-//! spinner's. The clock of a process would miss interrupts that arrive while it waits, and work
-//! done for it by kernel threads. Where one instruction takes one nanosecond (QEMU's
-//! `-icount shift=0`) the result is a count of instructions.
+//! On a machine with one CPU, a thread that the scheduler runs only when the CPU is otherwise idle
+//! uses all idle time. The busy time is the elapsed time minus that thread's time. The CPU clock of
+//! the process would miss interrupts that arrive while it waits, and the work of kernel threads. If
+//! one instruction takes one nanosecond (QEMU's `-icount shift=0`), the result is a number of
+//! instructions.
 //!
-//! With more CPUs idle time is anywhere: there it is the CPU time of the process.
+//! With several CPUs, the CPU time of the process is used.
 
 use std::io;
 use std::os::unix::thread::JoinHandleExt;
@@ -24,17 +24,17 @@ use serde::Serialize;
 const ICOUNT: &str = "DMABUF_DIO_ICOUNT";
 /// The longest timer tick in use.
 const WINDOW: Duration = Duration::from_millis(10);
-/// Windows without work in a row that mean quiet, and when to stop waiting for them.
+/// Number of consecutive windows without work that count as idle, and the limit for waiting.
 const QUIET_WINDOWS: u32 = 2;
 const MOST_WINDOWS: u32 = 100;
-/// Nanoseconds in a window that are no work: a tick more or less.
+/// Nanoseconds of work in a window that are ignored: the variation of a tick.
 const NOISE: f64 = 15_000.0;
 
-/// What a figure counts.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Unit {
-    /// A nanosecond is an instruction.
+    /// Instructions: one per nanosecond.
     Instructions,
     Nanoseconds,
 }
@@ -42,17 +42,17 @@ pub(crate) enum Unit {
 /// Counts busy time.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// Where there is one CPU.
+    /// With one CPU.
     spinner: Option<Spinner>,
     unit: Unit,
-    /// What goes on when nothing is done: timer ticks, per elapsed nanosecond.
+    /// Background load (timer ticks), per elapsed nanosecond.
     background: f64,
-    /// What taking two marks costs, and waiting for a window.
+    /// The cost of two marks and of waiting for a window.
     marks: f64,
     window: f64,
 }
 
-/// A moment to measure from.
+/// The start of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     elapsed: f64,
@@ -60,7 +60,7 @@ pub(crate) struct Mark {
 }
 
 impl Clock {
-    /// Starts, and finds out what is to be subtracted.
+    /// Starts the clock, and measures what has to be subtracted.
     pub(crate) fn start() -> Result<Self, Failure> {
         let failure = |error| Failure::new(FAILED, format!("no clock: {error}"), "see sched(7)");
         Self::calibrated().map_err(failure)
@@ -90,7 +90,7 @@ impl Clock {
         self.unit
     }
 
-    /// What is counted, in words.
+    /// A description of the unit.
     pub(crate) fn counted(&self) -> &'static str {
         match self.spinner {
             Some(_) => "all that the CPU did, interrupts and kernel threads included",
@@ -110,15 +110,15 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds since `from` in which the CPU did something for somebody.
+    /// Nanoseconds since `from` in which the CPU was busy.
     pub(crate) fn busy_since(&self, from: Mark) -> f64 {
         let now = self.mark();
         let background = self.background * (now.elapsed - from.elapsed);
         now.busy - from.busy - background - self.marks
     }
 
-    /// Waits until nothing is going on any more and returns what was: memory that is freed later,
-    /// work that was handed to kernel threads.
+    /// Waits until the CPU is idle and returns the work until then: memory freed later, work of kernel
+    /// threads.
     pub(crate) fn settle(&self) -> f64 {
         if self.spinner.is_none() {
             return 0.0;
@@ -146,10 +146,10 @@ impl Clock {
     }
 }
 
-/// The idle-time thread, which counts its turns. It ends when this is dropped.
+/// The idle-time thread, which counts its iterations. It ends when this is dropped.
 ///
-/// The scheduler's clock would not do: it charges the thread with the entry of interrupts and with
-/// the switch away from it, up to a quarter of what a direct read costs.
+/// The scheduler's clock is not suitable: it charges interrupt entry and the switch to another task
+/// to this thread, up to a quarter of the cost of a direct read.
 #[derive(Debug)]
 struct Spinner {
     shared: Arc<Shared>,
@@ -201,7 +201,7 @@ impl Spinner {
         self.shared.turns.load(Ordering::Relaxed) as f64
     }
 
-    /// Nanoseconds that it ran.
+    /// Nanoseconds it ran.
     fn time(&self) -> f64 {
         self.turns() * self.turn_ns
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How rows are run, what they cost, and how they end.
+//! Runs rows, and measures their cost and outcome.
 
 pub(crate) mod clock;
 pub(crate) mod outcome;

@@ -11,17 +11,34 @@ use crate::pattern::Difference;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Status {
-    /// Every byte was where it belongs.
+    /// Every byte was correct.
     Verified,
-    /// This kernel, file system or machine does not offer it.
+    /// This kernel, file system or machine does not support it.
     Unavailable,
-    /// What should work did not.
+    /// It failed although it is supported.
     Failed,
     /// A byte was wrong.
     Different,
 }
 
-/// Why there is no figure, in a sentence.
+/// A kernel error number, from rustix or from the library.
+pub(crate) trait Number {
+    fn number(self) -> Errno;
+}
+
+impl Number for Errno {
+    fn number(self) -> Errno {
+        self
+    }
+}
+
+impl Number for Os {
+    fn number(self) -> Errno {
+        Errno::from_raw(self.raw_os_error())
+    }
+}
+
+/// The reason for a missing figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) status: Status,
@@ -30,9 +47,9 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    /// `what` is not offered here: `why`.
-    pub(crate) fn unavailable(what: &str, errno: Os, why: &str) -> Self {
-        let errno = Errno::from(errno);
+    /// `what` is not supported here: `why`.
+    pub(crate) fn unavailable(what: &str, errno: impl Number, why: &str) -> Self {
+        let errno = errno.number();
         Self {
             status: Status::Unavailable,
             reason: format!("{what}: {}, {why}", name(errno)),
@@ -40,14 +57,14 @@ impl Trouble {
         }
     }
 
-    /// Without the number of an error.
+    /// A reason without an error number.
     pub(crate) fn new(status: Status, reason: impl Into<String>) -> Self {
         Self { status, reason: reason.into(), errno: None }
     }
 
-    /// `what` should have worked.
-    pub(crate) fn failed(what: &str, errno: Os) -> Self {
-        let errno = Errno::from(errno);
+    /// `what` failed although it is supported.
+    pub(crate) fn failed(what: &str, errno: impl Number) -> Self {
+        let errno = errno.number();
         Self {
             status: Status::Failed,
             reason: format!("{what} failed: {errno}"),
@@ -55,12 +72,12 @@ impl Trouble {
         }
     }
 
-    /// A call moved fewer bytes than there are, without an error.
+    /// A call transferred too few bytes without an error.
     pub(crate) fn short(what: &str, done: u64, wanted: u64) -> Self {
         Self::new(Status::Failed, format!("{what} ended after {done} of {wanted} bytes"))
     }
 
-    /// The same where it cannot be that something is not offered.
+    /// The same if everything needed is known to be supported.
     pub(crate) fn grave(mut self) -> Self {
         if self.status == Status::Unavailable {
             self.status = Status::Failed;
@@ -73,32 +90,32 @@ impl Trouble {
     }
 }
 
-/// Fails if a call moved less than all.
+/// Fails if a call transferred less than requested.
 pub(crate) fn whole(what: &str, done: u64, wanted: u64) -> Result<(), Trouble> {
     if done == wanted { Ok(()) } else { Err(Trouble::short(what, done, wanted)) }
 }
 
-/// A call that should have worked.
-pub(crate) fn failed(what: &str) -> impl Fn(Os) -> Trouble + '_ {
+/// The failure of a supported call, for `map_err`.
+pub(crate) fn failed<E: Number>(what: &str) -> impl Fn(E) -> Trouble + '_ {
     move |errno| Trouble::failed(what, errno)
 }
 
-/// The same where the standard library makes the call.
+/// The same for calls of the standard library.
 pub(crate) fn io_failed(what: &str) -> impl Fn(std::io::Error) -> Trouble + '_ {
     move |error| Trouble::failed(what, os(&error))
 }
 
-/// The number of an error of the standard library.
+/// The error number of an error of the standard library.
 pub(crate) fn os(error: &std::io::Error) -> Os {
     Os::from_io_error(error).unwrap_or(Os::IO)
 }
 
-/// The number of an error of the library, where it has one.
+/// The error number of a library error, if it has one.
 pub(crate) fn errno(error: &dmabuf_dio::Error) -> Os {
     number(error.errno())
 }
 
-/// The number in an error of a stream.
+/// The error number of a stream error.
 pub(crate) fn stream_errno(error: &dmabuf_dio_stream::Error) -> Os {
     number(error.errno())
 }
@@ -107,12 +124,12 @@ fn number(errno: Option<Errno>) -> Os {
     Os::from_raw_os_error(errno.map_or(libc::EIO, Errno::raw))
 }
 
-/// The name alone; the sentence says what it means here.
+/// The name alone, as the sentence explains its meaning.
 fn name(errno: Errno) -> String {
     errno.name().map_or_else(|| format!("errno {}", errno.raw()), str::to_owned)
 }
 
-/// How a row ended, for its result.
+/// The outcome of a row, for its result.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) status: Status,
@@ -130,7 +147,7 @@ impl Outcome {
         }
     }
 
-    /// What stands in place of figures.
+    /// Shown instead of figures.
     pub(crate) fn sentence(&self) -> String {
         let reason = self.reason.as_deref().unwrap_or_default();
         match self.status {
@@ -141,7 +158,7 @@ impl Outcome {
     }
 }
 
-/// What a whole measurement comes to: the worst of its rows.
+/// The outcome of a whole measurement: that of its worst row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Good,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The phases of a transfer.
 //!
-//! Tells the profiler of `vm/run --profile` what to count, by instructions that do nothing: the
-//! eight-byte no-op with a text as its displacement (vm/profile/instructions.c).
+//! Marks the phases for the profiler of `vm/run --profile` by instructions without effect: eight-byte
+//! no-ops with a text as displacement (vm/profile/instructions.c).
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
@@ -10,12 +10,12 @@ use std::arch::asm;
 /// A part of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Whatever is needed before the first byte can be moved.
+    /// Everything before the first byte can be transferred.
     Allocation,
     Io,
     /// Allocation and I/O in one call.
     Load,
-    /// Until all is free again.
+    /// Until everything is freed.
     Close,
 }
 
@@ -32,7 +32,7 @@ macro_rules! marker {
     ($letter:literal) => {};
 }
 
-/// A phase begins.
+/// Begins a phase.
 pub(crate) fn open(phase: Phase) {
     match phase {
         Phase::Allocation => marker!(b'a'),
@@ -42,7 +42,7 @@ pub(crate) fn open(phase: Phase) {
     }
 }
 
-/// It ends.
+/// Ends a phase.
 pub(crate) fn close() {
     marker!(b'0');
 }

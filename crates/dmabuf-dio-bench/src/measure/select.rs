@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `--only TEXT` leaves of the rows of a table.
+//! Selection of rows by `--only TEXT`.
 
 use dmabuf_dio_cli::exit::{Failure, USAGE};
 
-/// Keeps those whose name contains one of the texts, or all if there is none. A text that no name
-/// contains is wrong usage: `lacks` says so.
+/// Keeps the rows whose name contains one of the texts, or all rows without a text. A text that no
+/// name contains is a usage error with the message `lacks`.
 pub(crate) fn select<T>(
     mut rows: Vec<T>,
     only: &[String],

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time: of the clock on the wall, and of the CPU.
+//! Wall-clock time and CPU time.
 
 use std::time::Instant;
 
 use serde::Serialize;
 
-/// A moment to measure from.
+/// The start of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
     wall: Instant,
@@ -19,7 +19,7 @@ pub(crate) struct Cpu {
     pub(crate) sys: f64,
 }
 
-/// What something took, in milliseconds.
+/// A duration in milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Took {
     pub(crate) wall_ms: f64,
@@ -57,7 +57,7 @@ impl Cpu {
     }
 }
 
-/// The values of all runs, and what is shown of them.
+/// The values of all runs and their summary.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Summary {
     pub(crate) median: f64,
@@ -87,7 +87,7 @@ pub(crate) fn mb_per_s(bytes: u64, ms: f64) -> f64 {
     bytes as f64 / 1e3 / ms
 }
 
-/// A number with three digits or so.
+/// A number with about three digits.
 pub(crate) fn show(value: f64) -> String {
     let digits = match value.abs() {
         size if size < 9.995 => 2,
@@ -97,7 +97,7 @@ pub(crate) fn show(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// The least and the greatest.
+/// Minimum and maximum.
 pub(crate) fn show_range(summary: &Summary) -> String {
     format!("{}-{}", show(summary.min), show(summary.max))
 }

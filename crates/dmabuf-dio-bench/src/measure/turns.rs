@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs rows in turns, so that what changes in the meantime meets all of them.
+//! Runs rows alternately, so that changes over time affect all of them.
 
 use std::ops::RangeInclusive;
 
@@ -11,8 +11,8 @@ use crate::measure::outcome::Trouble;
 /// The samples of a row, or why there are none.
 pub(crate) type Samples<S> = Result<Vec<S>, Trouble>;
 
-/// Lets each row have its run, then each its next. Run 0, if there is one, counts for nothing: it
-/// is for what is slow the first time, or for comparing. A row that fails is not run again.
+/// Makes the first run of each row, then the second of each, and so on. Run 0, if there is one, is not
+/// counted: it warms up, or compares. A row that has failed is not run again.
 pub(crate) fn take_turns<R, S>(
     rows: &[R],
     runs: RangeInclusive<u32>,

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A table, for terminals and for Markdown.
 
-/// Width of text below and beside tables.
+/// Width of text below and next to tables.
 const WIDTH: usize = 80;
 
-/// A table of text. The first columns are names, the others figures.
+/// A table of text: columns of names, then columns of figures.
 #[derive(Debug)]
 pub(crate) struct Grid {
     names: usize,
     head: Vec<String>,
     rows: Vec<GridRow>,
-    /// Reasons, and the name of the row that gave each first.
+    /// Reasons, each with the name of the first row that has it.
     reasons: Vec<(String, String)>,
 }
 
 #[derive(Debug)]
 struct GridRow {
     cells: Vec<String>,
-    /// What stands in place of figures.
+    /// Shown instead of figures.
     instead: Option<String>,
 }
 
 impl Grid {
-    /// A table whose first columns, `names` in number, are names.
+    /// A table whose first `names` columns are names.
     pub(crate) fn new(names: usize, head: &[&str]) -> Self {
         let head = head.iter().map(ToString::to_string).collect();
         Self { names, head, rows: Vec::new(), reasons: Vec::new() }
@@ -32,8 +32,8 @@ impl Grid {
         self.rows.push(GridRow { cells, instead: None });
     }
 
-    /// A row that says why it has no figures. A reason that was given before is referred to by
-    /// the name of the row that gave it.
+    /// A row with the reason why it has no figures. A repeated reason refers to the first row that
+    /// has it.
     pub(crate) fn reason(&mut self, names: Vec<String>, reason: String, name: String) {
         let same = self.reasons.iter().find(|(given, _)| *given == reason);
         let instead = same.map_or_else(|| reason.clone(), |(_, row)| format!("as {row}"));
@@ -100,7 +100,7 @@ impl Grid {
     }
 }
 
-/// Breaks a sentence into lines that begin at a column and end before another.
+/// Wraps text between two columns.
 pub(crate) fn wrap(sentence: &str, from: usize, to: usize) -> String {
     let mut text = String::new();
     let mut at = from;
@@ -119,7 +119,7 @@ pub(crate) fn wrap(sentence: &str, from: usize, to: usize) -> String {
     text
 }
 
-/// A paragraph of a word and what it means.
+/// A paragraph with a term and its explanation.
 pub(crate) fn note(word: &str, meaning: &str) -> String {
     const INDENT: usize = 20;
     format!("{word:<INDENT$}{}\n", wrap(meaning, INDENT, WIDTH))

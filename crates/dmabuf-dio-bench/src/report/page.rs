@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results for people, and where they go.
+//! Results as text, and their output.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::args::CommonArgs;
 use crate::report::grid::{Grid, note, wrap};
 
-/// What is shown, one thing below the other.
+/// The parts of a page, from top to bottom.
 #[derive(Debug, Default)]
 pub(crate) struct Page(Vec<Block>);
 
@@ -18,7 +18,7 @@ enum Block {
     Title(String),
     Line(String),
     Table(Grid),
-    /// A word and what it means.
+    /// A term and its explanation.
     Note(String, String),
 }
 
@@ -70,7 +70,7 @@ impl Page {
     }
 }
 
-/// Writes a result where it is wanted, as it is wanted.
+/// Writes a result to the selected place in the selected format.
 pub(crate) fn publish(
     args: &CommonArgs,
     page: &Page,

@@ -7,7 +7,7 @@ use clap::{Args, value_parser};
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 
-/// What `small` takes.
+/// Arguments of `small`.
 #[derive(Debug, Args)]
 #[command(
     about = "Random direct reads of 4 KiB: file systems and disk, libaio and io_uring, by queue depth"
@@ -34,11 +34,11 @@ Examples:
 
 {EXIT_CODES}"))]
 pub(crate) struct SmallArgs {
-    /// Folder where a file is made, or block device that is read; may be repeated [default: that of
+    /// Folder in which a file is created, or block device to read; may be repeated [default: that of
     /// --dir]
     #[arg(long, value_name = "PATH")]
     pub(crate) on: Vec<PathBuf>,
-    /// How much of it is read from, a multiple of the page size
+    /// Bytes of it to read from, a multiple of the page size
     #[arg(long, value_name = "SIZE", value_parser = whole_pages, default_value = "256M")]
     pub(crate) size: u64,
     /// Requests in flight
@@ -49,13 +49,13 @@ pub(crate) struct SmallArgs {
     #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u32).range(1..=10_000_000),
           default_value_t = 20_000)]
     pub(crate) reads: u32,
-    /// Runs of each point; points take turns
+    /// Runs of each point; points alternate
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
     /// Only lines whose name contains TEXT: "ext4, libaio, user"; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,
-    /// Do not run fio beside it
+    /// Do not run fio for comparison
     #[arg(long)]
     pub(crate) no_fio: bool,
     #[command(flatten)]

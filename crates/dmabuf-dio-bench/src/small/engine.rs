@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keeps a number of reads in flight, whoever makes them.
+//! Keeps a number of reads in flight, with any engine.
 
 use rustix::io::Errno as Os;
 
@@ -8,30 +8,30 @@ use super::memory::ReadBlocks;
 use super::target::Target;
 use crate::measure::outcome::Trouble;
 
-/// Requests that are handed over, and waited for, at a time.
+/// Requests submitted, and waited for, at a time.
 const BATCH: u32 = 32;
 
-/// How many that is: half of them stay in flight while others are made.
+/// The size of a batch: half of the requests stay in flight while others are prepared.
 pub(crate) fn batch(depth: u32) -> u32 {
     BATCH.min((depth / 2).max(1))
 }
 
-/// Makes requests.
+/// Submits requests.
 pub(crate) trait Engine {
     /// Prepares a read from `offset` into a block.
     fn queue(&mut self, block: u32, offset: u64) -> Result<(), Trouble>;
 
-    /// Hands over what is queued, and waits for some to arrive.
+    /// Submits the queued requests, and waits for some completions.
     fn turn(&mut self, least: u32, arrived: &mut Arrived) -> Result<(), Trouble>;
 
     fn memory(&mut self) -> &mut ReadBlocks;
 }
 
-/// Blocks that nothing is being read into.
+/// Blocks without a request in flight.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     free: Vec<u32>,
-    /// What failed first.
+    /// The first failure.
     failed: Option<i32>,
 }
 
@@ -60,7 +60,7 @@ impl Arrived {
     }
 }
 
-/// An engine at work.
+/// A running engine.
 pub(crate) struct Worker<'a> {
     pub(crate) engine: Box<dyn Engine + 'a>,
     pub(crate) depth: u32,
@@ -68,7 +68,7 @@ pub(crate) struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Reads from all offsets, and waits for the last.
+    /// Reads from all offsets, and waits for the last completion.
     pub(crate) fn read(&mut self, offsets: &[u64]) -> Result<(), Trouble> {
         let depth = self.depth.min(offsets.len() as u32);
         let batch = batch(depth);

@@ -18,15 +18,15 @@ pub(crate) struct RandomFio<'r> {
     pub(crate) depth: u32,
 }
 
-/// What a run of fio tells, and what the CPU did meanwhile.
+/// The output of a run of fio, and the CPU's work meanwhile.
 struct FioRun {
     job: FioJob,
     busy: f64,
 }
 
 impl RandomFio<'_> {
-    /// Where all that the CPU does is counted, fio is run for some reads and for twice as many: what
-    /// it does once is in both.
+    /// Where all CPU work is counted, fio runs with the number of reads and with twice that number: the
+    /// difference does not contain fio's start-up.
     pub(crate) fn run(&self, reads: u64, clock: &Clock) -> Result<ReadSample, Trouble> {
         if clock.unit() == Unit::Nanoseconds {
             let FioJob { read, usr_cpu, sys_cpu } = self.once(reads, clock)?.job;
@@ -46,13 +46,13 @@ impl RandomFio<'_> {
         match jobs.into_iter().next() {
             Some(job) if job.read.total_ios >= reads => Ok(FioRun { job, busy }),
             _ => {
-                let reason = format!("fio made less than {reads} reads");
+                let reason = format!("fio made fewer than {reads} reads");
                 Err(Trouble::new(Status::Failed, reason))
             }
         }
     }
 
-    /// As cheap as fio gets: requests in batches, no statistics of single ones.
+    /// The cheapest options of fio: requests in batches, no statistics per request.
     fn command(&self, reads: u64) -> Result<Command, Trouble> {
         self.row.target.direct()?;
         let batch = batch(self.depth);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All reads in one call of the library, into a buffer with a place for each.
+//! All reads in a single call of the library, into a buffer with a place for each.
 
 use dmabuf_dio::gather::{Gatherer, Gathering, Piece};
 use dmabuf_dio::{Backend, DmaBuf, Error};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Linux's older asynchronous I/O, by its system calls, `io_submit(2)`: libaio is no more than those.
+//! Linux's older asynchronous I/O, by its system calls such as `io_submit(2)`, which libaio wraps.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::ptr;
 
-use rustix::io::Errno as Os;
+use dmabuf_dio::Errno;
 
 use super::BLOCK;
 use super::engine::{Arrived, Engine};
@@ -55,10 +55,8 @@ pub(crate) struct Libaio<'a> {
 }
 
 fn call(what: &str, number: i64) -> Result<usize, Trouble> {
-    usize::try_from(number).map_err(|_| {
-        let errno = Os::from_io_error(&std::io::Error::last_os_error());
-        Trouble::failed(what, errno.unwrap_or(Os::IO))
-    })
+    usize::try_from(number)
+        .map_err(|_| Trouble::failed(what, Errno::from(&std::io::Error::last_os_error())))
 }
 
 impl<'a> Libaio<'a> {
@@ -126,7 +124,7 @@ impl Engine for Libaio<'_> {
                 )
             };
             match call("io_getevents", count) {
-                Err(trouble) if trouble.errno == Some(Os::INTR.into()) => {}
+                Err(trouble) if trouble.errno == Some(Errno::INTR) => {}
                 result => break result?,
             }
         };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is read into: a block for each request in flight.
+//! The memory that is read into: a block for each request in flight.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::slice;
@@ -18,15 +18,15 @@ use crate::measure::outcome::Trouble;
 use crate::measure::outcome::{failed, io_failed};
 use crate::pattern::POISON;
 
-/// Whose memory it is.
+/// The kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MemoryKind {
-    /// The process's.
+    /// Memory of the process.
     User,
-    /// The process's, registered with the ring.
+    /// Memory of the process, registered with the ring.
     Registered,
-    /// A dma-buf's, lent to the ring by the module.
+    /// Pages of a dma-buf, lent to the ring by the module.
     Lent,
 }
 
@@ -40,11 +40,11 @@ impl MemoryKind {
     }
 }
 
-/// Blocks, mapped.
+/// Mapped blocks.
 pub(crate) struct ReadBlocks {
     kind: MemoryKind,
     mapping: Mapping,
-    /// The dma-buf and the context that it is attached to.
+    /// The dma-buf and the context to which it is attached.
     lent: Option<(Buffer, OwnedFd)>,
     len: u64,
 }
@@ -65,7 +65,7 @@ impl ReadBlocks {
         Ok(Self { kind, mapping, lent: None, len })
     }
 
-    /// Makes it known to a ring.
+    /// Registers it with a ring.
     pub(crate) fn register(&self, ring: &mut IoUring) -> Result<(), Trouble> {
         match (self.kind, &self.lent) {
             (MemoryKind::Lent, Some((_, context))) => {
@@ -88,13 +88,13 @@ impl ReadBlocks {
         self.kind
     }
 
-    /// Where a block is: an address, or an offset into a slot.
+    /// The location of a block: an address, or an offset into a slot.
     pub(crate) fn place(&self, block: u32) -> u64 {
         let at = u64::from(block) * BLOCK;
         if self.kind == MemoryKind::Lent { at } else { self.mapping.address() as u64 + at }
     }
 
-    /// Lets the CPU look at blocks that nothing is being read into, and poisons them.
+    /// Passes blocks without a request in flight to the CPU, then poisons them.
     pub(crate) fn look(
         &mut self,
         mut each: impl FnMut(u32, &[u8]) -> Result<(), Trouble>,

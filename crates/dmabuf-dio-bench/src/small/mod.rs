@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of the thread "iomap: add simple dio path for small direct I/O", with memory that is
-//! lent beside the process's own.
+//! The table of the thread "iomap: add simple dio path for small direct I/O", for lent memory and
+//! for memory of the process.
 
 pub(crate) mod args;
 mod engine;
@@ -26,7 +26,7 @@ use results::{Point, ReadResult};
 use rows::ReadRow;
 use target::Target;
 
-/// What is read at a time.
+/// Bytes per read.
 const BLOCK: u64 = 4096;
 
 impl Small {
@@ -55,7 +55,7 @@ impl Small {
     }
 }
 
-/// Where to read from: the same places for all.
+/// The offsets to read from, the same for all lines.
 fn offsets(args: &SmallArgs) -> Vec<u64> {
     let blocks = args.size / BLOCK;
     // Marsaglia's xorshift64 (Journal of Statistical Software 8(14), 2003).
@@ -69,7 +69,7 @@ fn offsets(args: &SmallArgs) -> Vec<u64> {
     std::iter::repeat_with(next).take(args.reads as usize).collect()
 }
 
-/// Lets every point be compared once, and then all take turns.
+/// Runs every point once with comparison, then all points alternately.
 fn lines(
     rows: &[ReadRow<'_>],
     args: &SmallArgs,

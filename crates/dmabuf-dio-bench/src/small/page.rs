@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table for people.
+//! The table as text.
 
 use dmabuf_dio_cli::size::show_size;
 
@@ -46,7 +46,7 @@ pub(crate) fn page(small: &Small) -> Page {
         page.note(word, meaning);
     }
     if let Some(fio) = &small.fio {
-        page.note("fio", format!("{fio}, told to make the same requests; {FIO}"));
+        page.note("fio", format!("{fio}, configured to make the same requests; {FIO}"));
     }
     page
 }
@@ -72,7 +72,7 @@ fn grid(small: &Small, value: impl Fn(&ReadFigures) -> f64) -> Grid {
     grid
 }
 
-/// How far the runs of a point are apart at most, in per cent of their median.
+/// The largest spread of the runs of a point, in per cent of their median.
 fn spread(small: &Small) -> Option<f64> {
     let points = small.lines.iter().flat_map(|line| &line.points);
     let spreads = points.filter_map(|point| point.figures.as_ref()).map(|figures| {
@@ -94,18 +94,12 @@ fn names(line: &ReadResult) -> Vec<String> {
 }
 
 const LEGEND: [(&str, &str); 6] = [
-    (
-        "io_uring",
-        "with a fixed file; polled: completions are looked for, the disk sends no interrupts",
-    ),
-    ("user", "memory of the process, found and pinned for each read"),
+    ("io_uring", "with a fixed file; polled: the CPU polls for completions, without interrupts"),
+    ("user", "memory of the process, pinned for each read"),
     ("registered", "memory of the process, pinned once"),
     ("lent", "pages of a dma-buf, lent to io_uring by the kernel module"),
-    (
-        "gather",
-        "the library's call for many pieces: all reads in one call, each to a place of its own",
-    ),
-    ("content", "every byte was compared in a run of each line that does not count, but fio's"),
+    ("gather", "the library's call for many pieces: all reads in one call, each to its own place"),
+    ("content", "every byte was compared in an uncounted run of each line except fio's"),
 ];
 
-const FIO: &str = "its own work is in the figure";
+const FIO: &str = "the figure includes its own work";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was found.
+//! The results.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::measure::outcome::{Outcome, Verdict};
 use crate::measure::time::Summary;
 use crate::measure::turns::Samples;
 
-/// All that was measured.
+/// All measurements.
 #[derive(Debug, Serialize)]
 pub(crate) struct Small {
     pub(crate) schema: u32,
@@ -22,12 +22,12 @@ pub(crate) struct Small {
     pub(crate) facts: Facts,
     pub(crate) fio: Option<String>,
     pub(crate) runs: u32,
-    /// In a run.
+    /// Reads in a run.
     pub(crate) reads: u32,
-    /// Of what is read from.
+    /// Bytes of the target that are read from.
     pub(crate) size: u64,
     pub(crate) unit: Unit,
-    /// Whose work is in the cost.
+    /// Whose work the cost includes.
     pub(crate) counted: &'static str,
     pub(crate) depths: Vec<u32>,
     pub(crate) lines: Vec<ReadResult>,
@@ -42,7 +42,7 @@ pub(crate) struct ReadResult {
     pub(crate) engine: EngineKind,
     pub(crate) memory: MemoryKind,
     pub(crate) by: IssuedBy,
-    /// One for each depth.
+    /// One for each queue depth.
     pub(crate) points: Vec<Point>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Point {
 #[derive(Debug, Serialize)]
 pub(crate) struct ReadFigures {
     pub(crate) iops: Summary,
-    /// What the clock counts, per read.
+    /// The clock's count per read.
     pub(crate) per_read: Summary,
 }
 
@@ -97,7 +97,7 @@ impl ReadResult {
 }
 
 impl ReadResult {
-    /// Whether there is a figure at any depth.
+    /// Whether there is a figure for any queue depth.
     pub(crate) fn is_measured(&self) -> bool {
         self.points.iter().any(|point| point.figures.is_some())
     }

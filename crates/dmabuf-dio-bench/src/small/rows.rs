@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lines of the table, and a run of one at a queue depth.
+//! The lines of the table, and a run of a line at a queue depth.
 
 use dmabuf_dio_cli::exit::Failure;
 use serde::Serialize;
@@ -19,7 +19,7 @@ use crate::measure::phase::{self, Phase};
 use crate::measure::select::select;
 use crate::measure::time::Start;
 
-/// How requests are made.
+/// How requests are submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum EngineKind {
     #[serde(rename = "libaio")]
@@ -28,7 +28,7 @@ pub(crate) enum EngineKind {
     Uring,
     #[serde(rename = "io_uring polled")]
     Polled,
-    /// The library's.
+    /// By the library.
     #[serde(rename = "gather")]
     Gather,
     #[serde(rename = "gather polled")]
@@ -47,7 +47,7 @@ impl EngineKind {
     }
 }
 
-/// Who makes the requests.
+/// The program that submits the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum IssuedBy {
@@ -62,7 +62,7 @@ pub(crate) struct ReadRow<'t> {
     pub(crate) engine: EngineKind,
     pub(crate) memory: MemoryKind,
     pub(crate) by: IssuedBy,
-    /// How much of the target is read from.
+    /// Bytes of the target that are read from.
     pub(crate) size: u64,
 }
 
@@ -89,7 +89,7 @@ impl<'t> ReadRow<'t> {
         format!("{}, {}, {}{fio}", self.target.name, self.engine.name(), self.memory.name())
     }
 
-    /// Those that are asked for.
+    /// The requested lines.
     pub(crate) fn selected(targets: &'t [Target], args: &SmallArgs) -> Result<Vec<Self>, Failure> {
         let lines = LINES.iter().filter(|(.., by)| !(args.no_fio && *by == IssuedBy::Fio));
         let of = |target| {
@@ -103,10 +103,10 @@ impl<'t> ReadRow<'t> {
             })
         };
         let rows = targets.iter().flat_map(of).collect();
-        select(rows, &args.only, Self::name, "no line has it")
+        select(rows, &args.only, Self::name, "no line has this name")
     }
 
-    /// What reads from these offsets.
+    /// Creates the reader for these offsets.
     fn reader(&self, depth: u32, offsets: &[u64]) -> Result<RowReader<'t>, Trouble> {
         let polled = matches!(self.engine, EngineKind::Polled | EngineKind::GatherPolled);
         let file = self.target.direct()?;
@@ -124,7 +124,7 @@ impl<'t> ReadRow<'t> {
         Ok(RowReader::Worker(Worker { engine, depth, polled }))
     }
 
-    /// Reads from all offsets and compares, which fio leaves to others.
+    /// Reads from all offsets and compares. fio is not compared.
     pub(crate) fn compare(&self, depth: u32, offsets: &[u64]) -> Result<(), Trouble> {
         if self.by == IssuedBy::Fio {
             return Ok(());
@@ -135,7 +135,7 @@ impl<'t> ReadRow<'t> {
         }
     }
 
-    /// Reads from all offsets, and says what it took.
+    /// Reads from all offsets, and returns the cost.
     pub(crate) fn run(
         &self,
         depth: u32,
@@ -159,14 +159,14 @@ impl<'t> ReadRow<'t> {
     }
 }
 
-/// What makes the reads of a line.
+/// The reader of a line.
 enum RowReader<'t> {
     Worker(Worker<'t>),
     Gather(Box<GatherReader>),
 }
 
 impl RowReader<'_> {
-    /// Reads from the offsets, the first of those that it was made for.
+    /// Reads from the offsets, which are the first of those it was created for.
     fn read(&mut self, offsets: &[u64]) -> Result<(), Trouble> {
         match self {
             Self::Worker(worker) => worker.read(offsets),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is read from.
+//! The file or device that is read.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
@@ -14,7 +14,7 @@ use crate::measure::outcome::Trouble;
 use crate::measure::outcome::{failed, io_failed};
 use crate::pattern::{Difference, Pattern};
 
-/// A file that is made for this, or a block device.
+/// A file created for the measurement, or a block device.
 #[derive(Debug)]
 pub(crate) struct Target {
     /// The file system, or "raw".
@@ -30,7 +30,7 @@ enum TargetKind {
 }
 
 impl Target {
-    /// Makes the file, or opens the device.
+    /// Creates the file, or opens the device.
     pub(crate) fn open(path: &Path, args: &SmallArgs, number: usize) -> Result<Self, Failure> {
         if path.metadata().is_ok_and(|facts| facts.file_type().is_block_device()) {
             return Self::device(path, args.size);
@@ -67,7 +67,7 @@ impl Target {
         })
     }
 
-    /// The descriptor to read from past the page cache.
+    /// The descriptor for direct reads.
     pub(crate) fn direct(&self) -> Result<&File, Trouble> {
         match &self.kind {
             TargetKind::File { file, .. } => file.open(IoMode::Direct),
@@ -75,7 +75,7 @@ impl Target {
         }
     }
 
-    /// Compares what has been read from `offset`.
+    /// Compares data that was read from `offset`.
     pub(crate) fn check(&self, bytes: &[u8], offset: u64) -> Result<(), Trouble> {
         let found = match &self.kind {
             TargetKind::File { content, .. } => content.check(bytes, offset),
@@ -91,7 +91,7 @@ impl Target {
         found.map_err(|difference| Trouble::different(&difference))
     }
 
-    /// Takes what comparing left out of the page cache: direct reads look there first.
+    /// Removes pages that the comparison left in the page cache, where direct reads look first.
     pub(crate) fn forget(&self) -> Result<(), Trouble> {
         match &self.kind {
             TargetKind::File { file, .. } => {

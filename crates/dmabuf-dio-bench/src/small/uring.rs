@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `io_uring`, with a fixed file; completions come by interrupt, or are polled for.
+//! `io_uring` with a fixed file; completions by interrupt or by polling.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

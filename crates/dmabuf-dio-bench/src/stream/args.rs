@@ -7,10 +7,10 @@ use clap::{Args, value_parser};
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 
-/// What `stream` takes.
+/// Arguments of `stream`.
 #[derive(Debug, Args)]
 #[command(
-    about = "Samples of an IIO device into nothing, a file and USB: read() and dma-bufs side by side"
+    about = "Samples of an IIO device into nothing, a file and USB: read() compared with dma-bufs"
 )]
 #[command(after_help = format!("\
 The device should give samples as fast as blocks come: kernel/sim/iio_stream does, with a rate of
@@ -33,16 +33,16 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = whole_pages,
           default_value = "16K,1M,64M")]
     pub(crate) blocks: Vec<u64>,
-    /// How much goes through in a run
+    /// Bytes of samples in a run
     #[arg(long, value_name = "SIZE", value_parser = whole_pages, default_value = "512M")]
     pub(crate) total: u64,
-    /// Where an instance of functionfs is mounted, for the rows of USB
+    /// Mount point of a functionfs instance, for the USB rows
     #[arg(long, value_name = "FOLDER")]
     pub(crate) usb: Option<PathBuf>,
     /// Only rows whose name contains TEXT: "dma-buf into a file"; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,
-    /// Runs of each row; rows take turns
+    /// Runs of each row; rows alternate
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
     #[command(flatten)]

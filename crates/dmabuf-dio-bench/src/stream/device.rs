@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device, as fast as it goes.
+//! The device at full speed.
 
 use dmabuf_dio_cli::exit::{FAILED, Failure};
 use dmabuf_dio_stream::{Channel, Device, frame_bytes};
@@ -33,8 +33,8 @@ impl Adc {
         frame_bytes(&self.channels)
     }
 
-    /// The simulated device costs CPU time for what a real one does by itself: not while it is
-    /// measured.
+    /// The simulated device uses CPU time for work that real hardware does itself; this is disabled
+    /// during measurements.
     pub(crate) fn set_sparse(&self, sparse: bool) {
         let _ = self.device.write("sparse", if sparse { "1" } else { "0" });
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! As programs usually do it: `read()` of a block, `write()` of it.
+//! The usual method: `read()` of a block, then `write()`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,9 +11,9 @@ use rustix::io::Errno as Os;
 
 use super::device::Adc;
 use crate::buffer::mapping::{Mapping, Pages};
-use crate::measure::outcome::{Trouble, stream_errno as errno};
+use crate::measure::outcome::{Trouble, failed, stream_errno as errno};
 
-/// A device that is read.
+/// A device read by `read()`.
 pub(crate) struct DeviceReader<'a> {
     adc: &'a Adc,
     buffer: OwnedFd,
@@ -24,31 +24,29 @@ pub(crate) struct DeviceReader<'a> {
 impl<'a> DeviceReader<'a> {
     /// Opens the device's buffer and starts it.
     pub(crate) fn start(adc: &'a Adc, block: u64) -> Result<Self, Trouble> {
-        let failed = |what: &str, errno: Os| Trouble::failed(what, errno);
         let device = &adc.device;
         let node = rustix::fs::open(device.node(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|errno| failed("opening the device", errno))?;
-        let buffer = iio::get_fd(node.as_fd(), 0).map_err(|errno| failed("IIO_GET_FD", errno))?;
+            .map_err(failed("opening the device"))?;
+        let buffer = iio::get_fd(node.as_fd(), 0).map_err(failed("IIO_GET_FD"))?;
         let attribute = |what: &str, name: &str, value: &str| {
-            device
-                .write(name, value)
-                .map_err(|error| Trouble::unavailable(what, errno(&error), "it has no such buffer"))
+            device.write(name, value).map_err(|error| {
+                Trouble::unavailable(what, errno(&error), "the device has no such buffer")
+            })
         };
         device
             .choose(0, &adc.channels)
-            .map_err(|error| failed("choosing channels", errno(&error)))?;
+            .map_err(|error| Trouble::failed("choosing channels", errno(&error)))?;
         // The kernel has two buffers of half this length.
         attribute("length", "buffer0/length", &(2 * block / adc.frame()).to_string())?;
         // Dma-bufs of the row before are let go of in the background, and as long as the kernel has
         // one it gives read() no buffers, without a word.
         std::thread::sleep(Duration::from_millis(200));
-        let memory =
-            Mapping::anonymous(block, Pages::Huge).map_err(|errno| failed("mmap", errno))?;
+        let memory = Mapping::anonymous(block, Pages::Huge).map_err(failed("mmap"))?;
         attribute("blocks of that size for read()", "buffer0/enable", "1")?;
         Ok(Self { adc, buffer, memory, block: block as usize })
     }
 
-    /// Reads a block, and hands its bytes to `write`.
+    /// Reads a block and passes its bytes to `write`.
     pub(crate) fn pass_on(
         &mut self,
         length: u64,
@@ -86,7 +84,7 @@ impl Drop for DeviceReader<'_> {
     }
 }
 
-/// Where what was read is written.
+/// The destination of the samples.
 pub(crate) enum SinkWriter {
     Nothing,
     To(OwnedFd),
@@ -100,7 +98,7 @@ impl SinkWriter {
         }
     }
 
-    /// Waits until all of it is where it belongs.
+    /// Waits until all of it is on the disk or at the host.
     pub(crate) fn finish(&self) -> Result<(), Trouble> {
         match self {
             Self::Nothing => Ok(()),
@@ -119,7 +117,7 @@ pub(crate) fn open(path: &std::path::Path, flags: OFlags) -> Result<OwnedFd, Tro
         .map_err(|errno| Trouble::failed("opening the sink", errno))
 }
 
-/// Compares a file with what the device gives. Returns the first frame that is another.
+/// Compares a file with the device's samples. Returns the first wrong frame.
 pub(crate) fn first_wrong_frame(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<Option<u64>> {
     const PIECE: u64 = 1 << 20;
     let mut piece = vec![0; PIECE as usize];

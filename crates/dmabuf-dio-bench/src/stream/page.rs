@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The comparison for people.
+//! The comparison as text.
 
 use dmabuf_dio_cli::size::show_size;
 
@@ -62,10 +62,13 @@ fn grid<'a>(unit: &str, rows: impl Iterator<Item = &'a StreamResult>) -> Grid {
 }
 
 const LEGEND: [(&str, &str); 6] = [
-    ("read()", "of a block, and write() of it; of a file with what fsync() then takes"),
-    ("O_DIRECT", "the file is written past the page cache"),
-    ("dma-buf", "four blocks go round; the file is written with O_DIRECT, and fsync() is counted"),
-    ("CPU", "time of the process, of one CPU's; the device, where it is simulated, is not in it"),
-    ("device", "gives samples as fast as it gets blocks, and writes the first of each block only"),
-    ("content", "every sample was compared in a run of each row that does not count"),
+    ("read()", "of a block, then write() of it; for a file, including fsync()"),
+    ("O_DIRECT", "the file is open with O_DIRECT"),
+    ("dma-buf", "a ring of four blocks; the file is written with O_DIRECT, including fsync()"),
+    ("CPU", "CPU time of the process as a share of one CPU, without that of a simulated device"),
+    (
+        "device",
+        "delivers samples as fast as blocks are queued, and writes only the first of each block",
+    ),
+    ("content", "every sample was compared in an uncounted run of each row"),
 ];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was found.
+//! The results.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::measure::outcome::{Outcome, Verdict};
 use crate::measure::time::Summary;
 use crate::measure::turns::Samples;
 
-/// All that was measured.
+/// All measurements.
 #[derive(Debug, Serialize)]
 pub(crate) struct Streams {
     pub(crate) schema: u32,
@@ -19,15 +19,15 @@ pub(crate) struct Streams {
     pub(crate) facts: Facts,
     pub(crate) device: String,
     pub(crate) runs: u32,
-    /// Bytes of a run.
+    /// Bytes in a run.
     pub(crate) total: u64,
     pub(crate) unit: Unit,
-    /// Whose work is in the cost.
+    /// Whose work the cost includes.
     pub(crate) counted: &'static str,
     pub(crate) rows: Vec<StreamResult>,
 }
 
-/// A row, measured.
+/// The measurement of a row.
 #[derive(Debug, Serialize)]
 pub(crate) struct StreamResult {
     pub(crate) to: Destination,
@@ -43,9 +43,9 @@ pub(crate) struct StreamResult {
 #[derive(Debug, Serialize)]
 pub(crate) struct StreamFigures {
     pub(crate) mib_per_s: Summary,
-    /// CPU time of the process, of one CPU's.
+    /// CPU time of the process, as a share of one CPU.
     pub(crate) cpu_percent: Summary,
-    /// What the clock counts, per MiB of samples.
+    /// The clock's count per MiB of samples.
     pub(crate) per_mib: Summary,
 }
 

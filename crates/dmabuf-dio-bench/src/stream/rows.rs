@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rows, and a run of one.
+//! The rows, and a run of a row.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -24,7 +24,7 @@ use crate::measure::time::Start;
 /// Blocks of a ring.
 const COUNT: usize = 4;
 
-/// How samples get to the program, and on.
+/// How the program receives samples and passes them on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum StreamMethod {
     #[serde(rename = "read()")]
@@ -36,7 +36,7 @@ pub(crate) enum StreamMethod {
     DmaBuf,
 }
 
-/// Where they go.
+/// The destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Destination {
@@ -79,7 +79,7 @@ impl StreamRow {
     }
 }
 
-/// The rows that are asked for.
+/// The requested rows.
 pub(crate) fn selected(args: &StreamArgs) -> Result<Vec<StreamRow>, Failure> {
     select(StreamRow::all(&args.blocks), &args.only, |row| row.name(), "no row has that name")
 }
@@ -94,7 +94,7 @@ impl StreamMethod {
     }
 }
 
-/// What all runs have in common.
+/// The common parts of all runs.
 pub(crate) struct StreamBench<'a> {
     pub(crate) args: &'a StreamArgs,
     pub(crate) clock: &'a Clock,
@@ -111,16 +111,16 @@ impl Drop for RemovedFile {
     }
 }
 
-/// What a run took.
+/// The cost of a run.
 #[derive(Clone, Copy, Debug)]
 struct StreamCosts {
     wall_ms: f64,
     cpu_ms: f64,
-    /// By everything that the clock counts.
+    /// All work that the clock counts.
     busy: f64,
 }
 
-/// Counts from the moment at which samples begin to flow.
+/// Counts from the first sample on.
 #[derive(Clone, Copy)]
 struct StreamMeter<'a> {
     clock: &'a Clock,
@@ -145,7 +145,7 @@ impl<'a> StreamMeter<'a> {
 }
 
 impl StreamBench<'_> {
-    /// Lets samples through once, and compares them if that is asked for.
+    /// Makes a run, and compares the samples if requested.
     pub(crate) fn run(&self, row: StreamRow, compare: bool) -> Result<StreamSample, Trouble> {
         let file = self.args.common.dir.join(format!(".dmabuf-dio-bench-{}", std::process::id()));
         let _remove = RemovedFile(file.clone());

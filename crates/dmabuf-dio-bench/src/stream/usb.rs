@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The USB host at the other end.
+//! The USB host that receives samples.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::measure::outcome::{Trouble, stream_errno as errno};
 
 /// Attributes of the host of `kernel/sim/usb_sink`.
 const HOST: &str = "/sys/bus/platform/devices/usb_sink";
-/// How long a host may take.
+/// The time limit for a host.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A function that a host has enabled.
@@ -55,12 +55,12 @@ impl Usb {
         self.function.endpoint()
     }
 
-    /// Whether the simulated host looks at what it gets.
+    /// Whether the simulated host checks what it receives.
     pub(crate) fn set_sparse(sparse: bool) {
         let _ = fs::write(format!("{HOST}/sparse"), if sparse { "1" } else { "0" });
     }
 
-    /// Frames that were not those that had to come, as that host says.
+    /// Wrong frames counted by that host.
     pub(crate) fn wrong_frames() -> Option<u64> {
         fs::read_to_string(format!("{HOST}/wrong_frames")).ok()?.trim().parse().ok()
     }

@@ -6,7 +6,7 @@ use dmabuf_dio::Direction;
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 
-/// What `table` takes.
+/// Arguments of `table`.
 #[derive(Debug, Args)]
 #[command(about = "The 22 ways of the thread \"dmabuf direct I/O via copy_file_range\"")]
 #[command(after_help = format!("\
@@ -31,10 +31,10 @@ pub(crate) struct TableArgs {
     /// Size of a buffer, a multiple of the page size
     #[arg(long, value_name = "SIZE", value_parser = whole_pages, default_value = "32MiB")]
     pub(crate) size: u64,
-    /// Runs of each row; rows take turns
+    /// Runs of each row; rows alternate
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
-    /// From the file to the buffers, the other way, or first one and then the other
+    /// From the file to the buffers, from the buffers to the file, or both
     #[arg(long, value_enum, default_value_t = Directions::Read)]
     pub(crate) direction: Directions,
     #[command(flatten)]

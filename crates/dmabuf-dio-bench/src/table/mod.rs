@@ -49,7 +49,7 @@ impl Table {
 struct TableBench<'a> {
     args: &'a TableArgs,
     disk: DiskFile,
-    /// What the file holds while it is read.
+    /// Content of the file while it is read.
     content: Pattern,
     /// The number of the next pattern to write.
     next: u64,
@@ -73,7 +73,7 @@ impl<'a> TableBench<'a> {
         Ok(compare(direction, rows.collect()))
     }
 
-    /// Creates, moves, compares, destroys and closes a number of buffers.
+    /// Creates a number of buffers, transfers, compares, overwrites and closes them.
     fn sample(
         &mut self,
         row: TableRow,
@@ -121,7 +121,7 @@ impl<'a> TableBench<'a> {
         })
     }
 
-    /// Before reading there is something wrong in the buffers, before writing what to write.
+    /// Before reading, fills the buffers with wrong data; before writing, with the data to write.
     fn prepare(
         &self,
         row: TableRow,
@@ -158,7 +158,7 @@ impl<'a> TableBench<'a> {
         Ok(())
     }
 
-    /// Where in the file the buffers' contents are.
+    /// The offset of each buffer's content in the file.
     fn places(&self) -> impl Iterator<Item = u64> {
         (0..self.disk.len()).step_by(self.args.size as usize)
     }
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// Rows that every kernel has, if the file system does.
+    /// Rows that every kernel supports, if the file system does.
     fn rows(disk: &DiskFile) -> Vec<TableRow> {
         let everywhere = |row: &TableRow| {
             row.kind == BufferKind::Memfd && row.method != TransferMethod::CopyFileRange

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table for people.
+//! The table as text.
 
 use dmabuf_dio::Direction;
 use dmabuf_dio_cli::size::show_size;
@@ -81,10 +81,10 @@ fn legend(page: &mut Page, table: &Table) {
     for (word, meaning) in ROWS {
         page.note(word, meaning);
     }
-    page.note("create-ms, close-ms", "making all buffers, and unmapping and closing them");
-    let mut io = "moving all bytes; for R/W with mapping and DMA_BUF_IOCTL_SYNC".to_owned();
+    page.note("create-ms, close-ms", "creating all buffers; unmapping and closing them");
+    let mut io = "transferring all bytes; for R/W, with mapping and DMA_BUF_IOCTL_SYNC".to_owned();
     if table.parts.iter().any(|part| part.direction == Direction::Save) {
-        io += "; when writing, over a file that has its blocks, with fdatasync() at the end";
+        io += "; when writing, to a file with allocated blocks, with fdatasync() at the end";
     }
     page.note("I/O-ms", io);
     page.note("I/O-MB/s, I/O%", "millions of bytes per second; that speed relative to row 1");
@@ -104,13 +104,13 @@ fn legend(page: &mut Page, table: &Table) {
     page.note("content", "every byte was compared after every row of every run");
 }
 
-/// The words that names of rows are made of.
+/// The words that form the names of rows.
 const ROWS: [(&str, &str); 7] = [
     ("dmabuf", "a dma-buf of the system heap"),
-    ("udmabuf", "a dma-buf made of a memfd"),
-    ("memfd", "shared memory without pages: to allocate them is part of the I/O"),
-    ("u+memfd", "a udmabuf whose bytes are moved by its memfd, which has pages"),
-    ("buffer, direct", "through the page cache, or past it: the file is open with O_DIRECT"),
+    ("udmabuf", "a dma-buf over a memfd"),
+    ("memfd", "shared memory without pages: the I/O includes their allocation"),
+    ("u+memfd", "a udmabuf and its memfd: the I/O uses the memfd, whose pages are allocated"),
+    ("buffer, direct", "through the page cache, or direct: the file is open with O_DIRECT"),
     ("R/W", "read() or write() on a mapping of the buffer"),
     ("c_f_r", "copy_file_range()"),
 ];

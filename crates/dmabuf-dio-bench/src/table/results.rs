@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the table holds.
+//! The results of the table.
 
 use dmabuf_dio::Direction;
 use serde::{Serialize, Serializer};
@@ -12,7 +12,7 @@ use crate::measure::time::{Summary, mb_per_s};
 use crate::measure::turns::Samples;
 use crate::table::rows::TableRow;
 
-/// All that was measured.
+/// All measurements.
 #[derive(Debug, Serialize)]
 pub(crate) struct Table {
     pub(crate) schema: u32,
@@ -30,12 +30,12 @@ pub(crate) struct Table {
 pub(crate) struct DirectionRows {
     #[serde(serialize_with = "word")]
     pub(crate) direction: Direction,
-    /// The row that `percent` refers to, if any could be measured.
+    /// The reference row of `percent`, if any could be measured.
     pub(crate) base: Option<usize>,
     pub(crate) rows: Vec<TransferResult>,
 }
 
-/// As `--direction` has it.
+/// The names of `--direction`.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
 fn word<S: Serializer>(direction: &Direction, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(match direction {
@@ -44,7 +44,7 @@ fn word<S: Serializer>(direction: &Direction, serializer: S) -> Result<S::Ok, S:
     })
 }
 
-/// One row, measured.
+/// The measurement of one row.
 #[derive(Debug, Serialize)]
 pub(crate) struct TransferResult {
     pub(crate) number: usize,
@@ -66,10 +66,10 @@ pub(crate) struct TransferFigures {
     pub(crate) close_ms: Summary,
     pub(crate) io_ms: Summary,
     pub(crate) io_cpu_ms: Summary,
-    /// Of the median.
+    /// Percentage of the median.
     pub(crate) io_mb_per_s: f64,
     pub(crate) percent: Option<f64>,
-    /// Of the file, after the I/O; the most of all runs.
+    /// Bytes of the file in the page cache after the I/O: the maximum of all runs.
     cached_bytes: Option<u64>,
 }
 
@@ -128,7 +128,7 @@ fn figures(bytes: u64, samples: &[TransferSample]) -> Option<TransferFigures> {
     })
 }
 
-/// What makes a row other than its name says.
+/// Why a row differs from its name.
 fn notes(row: TableRow, bytes: u64, samples: &[TransferSample]) -> Vec<String> {
     let most = |field: fn(&TransferSample) -> Option<u64>| samples.iter().filter_map(field).max();
     let mut notes = Vec::new();
@@ -138,12 +138,12 @@ fn notes(row: TableRow, bytes: u64, samples: &[TransferSample]) -> Vec<String> {
     if row.mode == IoMode::Direct
         && most(|sample| sample.cached_after).is_some_and(|cached| cached > bytes / 2)
     {
-        notes.push("the file system took direct I/O through the page cache".into());
+        notes.push("the file system did the direct I/O through the page cache".into());
     }
     notes
 }
 
-/// Percentages refer to the first row, or to the first that could be measured.
+/// Percentages refer to the first row that could be measured.
 pub(crate) fn compare(direction: Direction, mut rows: Vec<TransferResult>) -> DirectionRows {
     let base = rows.iter().find_map(|row| Some((row.number, row.figures.as_ref()?.io_mb_per_s)));
     for figures in rows.iter_mut().filter_map(|row| row.figures.as_mut()) {

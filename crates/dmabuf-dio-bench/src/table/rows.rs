@@ -19,7 +19,7 @@ impl TableRow {
     }
 }
 
-/// All rows. The thread has a 23rd, the first once more: here rows take turns instead.
+/// All rows. The thread's table has a 23rd, the first repeated: here rows alternate instead.
 pub(crate) const ROWS: [TableRow; 22] = {
     use BufferKind::{DmaBuf, Memfd, Udmabuf, UdmabufMemfd};
     use IoMode::{Buffer, Direct};
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(ROWS.map(TableRow::name).iter().collect::<HashSet<_>>().len(), 22);
     }
 
-    /// The numbers by which the thread speaks of them.
+    /// The numbers of the rows in the thread.
     #[test]
     fn order_is_that_of_the_thread() {
         for (number, name) in [
@@ -81,7 +81,7 @@ mod tests {
         }
     }
 
-    /// A dma-buf that no memfd is behind has neither direct R/W nor sendfile nor splice.
+    /// A dma-buf without a memfd supports neither direct R/W nor sendfile nor splice.
     #[test]
     fn dmabufs_are_read_or_copied() {
         for row in ROWS.iter().filter(|row| row.kind.moves_dmabuf()) {

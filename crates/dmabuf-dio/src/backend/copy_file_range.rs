@@ -26,17 +26,60 @@ impl Driver for CopyFileRange {
         Backend::CopyFileRange
     }
 
+    /// Loads into a new buffer of the system heap.
     fn load(&self, task: &Task<'_>, _: Kind) -> Result<Fresh, Attempt> {
-        load(task)
+        // Checked first, so that a refusal costs no allocation.
+        available(task)?;
+        let layout = task.layout()?;
+        let buf = system_heap::alloc(Backend::CopyFileRange, layout.buffer)?;
+        let extent = Extent { file: task.offset, buf: layout.data_offset, len: task.length };
+        let moved = self.transfer(task, &buf, extent)?;
+        Ok(Fresh { buf, moved })
     }
 
+    /// Transfers between a file and a range of an existing buffer.
     fn transfer(
         &self,
         task: &Task<'_>,
         buf: &DmaBuf,
         extent: Extent,
     ) -> Result<Transferred, Attempt> {
-        transfer(task, buf, extent)
+        if task.direction == Direction::Load && !buf.is_writable() {
+            return Err(Error::ReadOnlyBuffer.into());
+        }
+        let mut moved = Transferred::default();
+        let (split, mut direct) = task.split(extent, &mut moved.notes);
+        let mut pace = Pace::new(task.options.block_size);
+        let mut at = 0;
+        while at < extent.len {
+            if task.watch.is_cancelled() {
+                return Err(task.cancelled(at).into());
+            }
+            let part = pace.next(extent, at);
+            let file = task.file.with_direct(direct)?;
+            let start = Instant::now();
+            match copy(task.direction, file, buf, part) {
+                Ok(0) => return Err(ended(task, part.file).into()),
+                Ok(bytes) => {
+                    pace.took(start.elapsed());
+                    at += bytes;
+                    task.watch.add(bytes);
+                }
+                Err(Os::INTR) => {}
+                Err(Os::INVAL) if direct => {
+                    moved.notes.push(REFUSED_DIRECT.into());
+                    direct = false;
+                }
+                Err(errno) if at == 0 && is_unavailable(errno) => {
+                    return Err(refuse(task, buf, errno).into());
+                }
+                Err(errno) => return Err(task.failed(part.file, errno).into()),
+            }
+        }
+        if direct {
+            moved.direct = asked_directly(task.direction, extent, &split);
+        }
+        Ok(moved)
     }
 
     fn try_out(&self) -> Result<String, Attempt> {
@@ -45,61 +88,10 @@ impl Driver for CopyFileRange {
     }
 }
 
-/// Loads into a new buffer of the system heap.
-fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
-    // Checked first, so that a refusal costs no allocation.
-    available(task)?;
-    let layout = task.layout()?;
-    let buf = system_heap::alloc(Backend::CopyFileRange, layout.buffer)?;
-    let extent = Extent { file: task.offset, buf: layout.data_offset, len: task.length };
-    let moved = transfer(task, &buf, extent)?;
-    Ok(Fresh { buf, moved })
-}
-
 /// Checks that the kernel copies between the file and a dma-buf.
 fn available(task: &Task<'_>) -> Result<(), Attempt> {
     let buf = system_heap::alloc(Backend::CopyFileRange, page_size())?;
     copies_nothing(task.file.fd(), &buf).map_err(|errno| refuse(task, &buf, errno).into())
-}
-
-/// Transfers between a file and a range of an existing buffer.
-fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred, Attempt> {
-    if task.direction == Direction::Load && !buf.is_writable() {
-        return Err(Error::ReadOnlyBuffer.into());
-    }
-    let mut moved = Transferred::default();
-    let (split, mut direct) = task.split(extent, &mut moved.notes);
-    let mut pace = Pace::new(task.options.block_size);
-    let mut at = 0;
-    while at < extent.len {
-        if task.watch.is_cancelled() {
-            return Err(task.cancelled(at).into());
-        }
-        let part = pace.next(extent, at);
-        let file = task.file.with_direct(direct)?;
-        let start = Instant::now();
-        match copy(task.direction, file, buf, part) {
-            Ok(0) => return Err(ended(task, part.file).into()),
-            Ok(bytes) => {
-                pace.took(start.elapsed());
-                at += bytes;
-                task.watch.add(bytes);
-            }
-            Err(Os::INTR) => {}
-            Err(Os::INVAL) if direct => {
-                moved.notes.push(REFUSED_DIRECT.into());
-                direct = false;
-            }
-            Err(errno) if at == 0 && is_unavailable(errno) => {
-                return Err(refuse(task, buf, errno).into());
-            }
-            Err(errno) => return Err(task.failed(part.file, errno).into()),
-        }
-    }
-    if direct {
-        moved.direct = asked_directly(task.direction, extent, &split);
-    }
-    Ok(moved)
 }
 
 fn copy(
@@ -246,6 +238,7 @@ fn refuse_pair(errno: Os) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::errno::IntoErrno as _;
 
     const MIB: u64 = 1 << 20;
 
@@ -290,7 +283,7 @@ mod tests {
             [(Os::INVAL, true), (Os::XDEV, true), (Os::NOSYS, false), (Os::IO, false)]
         {
             let refusal = refuse_pair(errno);
-            assert_eq!(refusal.errno, Some(errno.into()));
+            assert_eq!(refusal.errno, Some(errno.into_errno()));
             assert_eq!(refusal.remedy.as_deref() == Some(SERIES), missing, "{refusal:?}");
         }
     }

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use dmabuf_dio_sys::heap;
-use rustix::io::Errno as Os;
 
 use super::attempt::Attempt;
 use super::driver::Driver;
@@ -13,6 +12,7 @@ use super::refuse::{self, SERIES};
 use super::sample::Sample;
 use super::{Backend, Refusal, system_heap};
 use crate::buf::DmaBuf;
+use crate::errno::Errno;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::memory::available::{self, Charged};
@@ -27,57 +27,48 @@ impl Driver for Heap {
         Backend::Heap
     }
 
+    /// Allocates a buffer and loads into it in one call.
     fn load(&self, task: &Task<'_>, _: Kind) -> Result<Fresh, Attempt> {
-        load(task)
+        let device = system_heap::open(Backend::Heap)?;
+        let layout = task.layout()?;
+        available::ensure(layout.buffer, Charged::Nobody)?;
+        if task.watch.is_cancelled() {
+            return Err(task.cancelled(0).into());
+        }
+        let wanted = layout.data_offset + task.length;
+        let call = |file| read_file(task, device.as_fd(), wanted, file, layout.base);
+        let mut moved = Transferred { direct: task.length, ..Transferred::default() };
+        let mut result = call(task.file.fd())?;
+        if !task.file.is_direct() {
+            moved.direct = 0;
+        } else if matches!(result, Err(Errno::INVAL)) {
+            // A kernel that does not know the flag reports the error again.
+            moved = Transferred { notes: vec![REFUSED_DIRECT.into()], ..Transferred::default() };
+            if let Ok(file) = task.file.buffered() {
+                result = call(file)?;
+            }
+        }
+        let (fd, read) = result.map_err(|errno| explain(task, errno, layout.buffer))?;
+        let end = layout.base + read;
+        if read == 0 && task.file.end()? > layout.base {
+            return Err(refuse_flag(Errno::INVAL).into());
+        }
+        if end < task.end() {
+            return Err(task.short(end).into());
+        }
+        if task.watch.is_cancelled() {
+            return Err(task.cancelled(task.length).into());
+        }
+        task.watch.set(task.length);
+        let mut buf = DmaBuf::from_parts(fd, layout.buffer);
+        layout.zero_before(&mut buf)?;
+        Ok(Fresh { buf, moved })
     }
 
     fn try_out(&self) -> Result<String, Attempt> {
         try_out()?;
         Ok("loads into a dma-buf of the system heap while allocating it".into())
     }
-}
-
-/// Allocates a buffer and loads into it in one call.
-fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
-    let device = system_heap::open(Backend::Heap)?;
-    let layout = task.layout()?;
-    available::ensure(layout.buffer, Charged::Nobody)?;
-    if task.watch.is_cancelled() {
-        return Err(task.cancelled(0).into());
-    }
-    let wanted = layout.data_offset + task.length;
-    let call = |file| read_file(task, device.as_fd(), wanted, file, layout.base);
-    let mut moved = Transferred { direct: task.length, ..Transferred::default() };
-    let mut result = call(task.file.fd())?;
-    if !task.file.is_direct() {
-        moved.direct = 0;
-    } else if matches!(result, Err(Os::INVAL)) {
-        // A kernel that does not know the flag reports the error again.
-        moved = Transferred { notes: vec![REFUSED_DIRECT.into()], ..Transferred::default() };
-        if let Ok(file) = task.file.buffered() {
-            result = call(file)?;
-        }
-    }
-    let (fd, read) = result.map_err(|errno| explain(task, errno, layout.buffer))?;
-    let end = layout.base + read;
-    if read == 0 && task.file.end()? > layout.base {
-        return Err(refuse_flag(Os::INVAL).into());
-    }
-    if end < task.end() {
-        return Err(task.short(end).into());
-    }
-    if task.watch.is_cancelled() {
-        return Err(task.cancelled(task.length).into());
-    }
-    task.watch.set(task.length);
-    let mut buf = DmaBuf::from_parts(fd, layout.buffer);
-    if layout.data_offset > 0 {
-        // These bytes were read along with the first page of the range.
-        let mut view = buf.map_mut()?;
-        view.fill_at(0, layout.data_offset, 0)?;
-        view.finish()?;
-    }
-    Ok(Fresh { buf, moved })
 }
 
 /// Makes the call and reports progress from the storage requests of the calling thread. Only a
@@ -88,7 +79,7 @@ fn read_file(
     len: u64,
     file: BorrowedFd<'_>,
     offset: u64,
-) -> Result<rustix::io::Result<(OwnedFd, u64)>> {
+) -> Result<dmabuf_dio_sys::Result<(OwnedFd, u64)>> {
     if task.is_one_request() {
         return Ok(heap::alloc_read_file(heap, len, file, offset));
     }
@@ -114,11 +105,11 @@ fn asked_of_storage(thread: i32) -> Option<u64> {
 }
 
 /// Interprets the error of a call.
-fn explain(task: &Task<'_>, errno: Os, wanted: u64) -> Attempt {
+fn explain(task: &Task<'_>, errno: Errno, wanted: u64) -> Attempt {
     match errno {
-        Os::NOMEM => Error::NoMemory { wanted, available: None }.into(),
-        Os::INTR => task.cancelled(0).into(),
-        Os::INVAL | Os::OPNOTSUPP | Os::NOTTY | Os::NOSYS | Os::PERM => {
+        Errno::NOMEM => Error::NoMemory { wanted, available: None }.into(),
+        Errno::INTR => task.cancelled(0).into(),
+        Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS | Errno::PERM => {
             // Is it the kernel or this file?
             let refusal = match try_out() {
                 Err(Attempt::Refused(refusal)) => refusal,
@@ -139,21 +130,21 @@ fn try_out() -> Result<(), Attempt> {
     let (fd, read) =
         heap::alloc_read_file(device.as_fd(), len, sample.fd.as_fd(), 0).map_err(|errno| {
             match errno {
-                Os::NOMEM => Error::NoMemory { wanted: len, available: None }.into(),
+                Errno::NOMEM => Error::NoMemory { wanted: len, available: None }.into(),
                 _ => Attempt::from(refuse_flag(errno)),
             }
         })?;
     let buf = DmaBuf::from_parts(fd, len.next_multiple_of(page_size()));
     // A kernel with another meaning for the flag reads nothing.
-    if read == len && sample.is_in(&buf)? { Ok(()) } else { Err(refuse_flag(Os::INVAL).into()) }
+    if read == len && sample.is_in(&buf)? { Ok(()) } else { Err(refuse_flag(Errno::INVAL).into()) }
 }
 
-fn refuse_flag(errno: Os) -> Refusal {
+fn refuse_flag(errno: Errno) -> Refusal {
     let refusal = match errno {
-        Os::INVAL | Os::NOTTY | Os::NOSYS => {
+        Errno::INVAL | Errno::NOTTY | Errno::NOSYS => {
             Backend::Heap.refuse("the heaps of this kernel cannot read files").remedy(SERIES)
         }
-        Os::OPNOTSUPP => {
+        Errno::OPNOTSUPP => {
             Backend::Heap.refuse("the system heap of this kernel cannot read files").remedy(SERIES)
         }
         _ => Backend::Heap
@@ -169,11 +160,14 @@ mod tests {
 
     #[test]
     fn only_a_missing_feature_asks_for_another_kernel() {
-        for (errno, missing) in
-            [(Os::INVAL, true), (Os::OPNOTSUPP, true), (Os::IO, false), (Os::PERM, false)]
-        {
+        for (errno, missing) in [
+            (Errno::INVAL, true),
+            (Errno::OPNOTSUPP, true),
+            (Errno::IO, false),
+            (Errno::PERM, false),
+        ] {
             let refusal = refuse_flag(errno);
-            assert_eq!(refusal.errno, Some(errno.into()));
+            assert_eq!(refusal.errno, Some(errno));
             assert_eq!(refusal.remedy.as_deref() == Some(SERIES), missing, "{refusal:?}");
         }
     }

@@ -9,6 +9,7 @@ use super::driver::{Driver, Reach};
 use super::{Backend, refuse};
 use crate::buf::DmaBuf;
 use crate::direction::Direction;
+use crate::errno::IntoErrno;
 use crate::error::{Error, Result};
 use crate::file::extent::Extent;
 use crate::kind::Kind;
@@ -100,7 +101,8 @@ pub(super) fn load(backend: Backend, task: &Task<'_>, purpose: Purpose) -> Resul
 
 /// Creates a memfd of exactly that length.
 pub(super) fn allocate(len: u64) -> Result<DmaBuf> {
-    DmaBuf::memfd_exact(len).map_err(|errno| Error::Buffer { call: "create", errno: errno.into() })
+    DmaBuf::memfd_exact(len)
+        .map_err(|errno| Error::Buffer { call: "create", errno: errno.into_errno() })
 }
 
 /// Maps all pages of a new memfd, with room for its last huge page.

@@ -25,7 +25,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::direction::Direction;
-use crate::errno::Errno;
+use crate::errno::{Errno, IntoErrno};
 use crate::kind::Kind;
 use crate::lend::error::NotLent;
 
@@ -210,8 +210,8 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn errno(mut self, errno: impl Into<Errno>) -> Self {
-        self.errno = Some(errno.into());
+    pub(crate) fn errno(mut self, errno: impl IntoErrno) -> Self {
+        self.errno = Some(errno.into_errno());
         self
     }
 

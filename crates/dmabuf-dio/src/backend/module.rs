@@ -5,7 +5,6 @@ use std::os::fd::AsRawFd as _;
 
 use dmabuf_dio_sys::dio::Load;
 use rustix::fs::OFlags;
-use rustix::io::Errno as Os;
 
 use super::attempt::Attempt;
 use super::driver::{Driver, Reach};
@@ -17,7 +16,7 @@ use crate::error::Error;
 use crate::file::File;
 use crate::file::extent::Extent;
 use crate::kind::Kind;
-use crate::lend::{self, Attached, Context, MoveError, NotLent};
+use crate::lend::{self, Attached, Context, LendError, MoveError, NotLent};
 use crate::threads;
 use crate::transfer::task::{Fresh, Task, Transferred};
 
@@ -28,26 +27,113 @@ impl Driver for Module {
         Backend::Module
     }
 
+    /// Allocates a buffer and loads into it in one call.
     fn load(&self, task: &Task<'_>, _: Kind) -> Result<Fresh, Attempt> {
-        load(task)
+        let context = Context::open().map_err(refused)?;
+        if task.watch.is_cancelled() {
+            return Err(task.cancelled(0).into());
+        }
+        let mut notes = Vec::new();
+        let layout = task.layout()?;
+        let (chunk, depth) = requests(task, &context);
+        let mut request = Load {
+            file_fd: task.file.fd().as_raw_fd(),
+            fd_flags: (OFlags::RDWR | OFlags::CLOEXEC).bits(),
+            file_offset: layout.base,
+            length: layout.data_offset + task.length,
+            chunk,
+            depth,
+            gather: task.options.allocation_step.unwrap_or(0),
+            ..Load::default()
+        };
+        let is_cancelled = || task.watch.is_cancelled();
+        let call =
+            |request: &mut Load| watched(task, &context, || context.load(request, is_cancelled));
+        let mut result = call(&mut request)?;
+        if matches!(result, Err(Errno::INVAL)) && request.align != 0 && task.file.is_direct() {
+            notes.push(alignment_note(task, request.align));
+            request.file_fd = task.file.buffered()?.as_raw_fd();
+            result = call(&mut request)?;
+        }
+        let fd = match result {
+            Ok(fd) => fd,
+            Err(errno) if is_unavailable(errno) => {
+                return Err(refuse::call(Backend::Module, errno).into());
+            }
+            Err(Errno::NOMEM) => {
+                return Err(Error::NoMemory { wanted: layout.buffer, available: None }.into());
+            }
+            Err(errno) => {
+                let done = request.done.saturating_sub(layout.data_offset);
+                return Err(explain(task, errno, done, None).into());
+            }
+        };
+        task.watch.set(task.length);
+        let mut buf = DmaBuf::from_parts(fd, request.buf_length);
+        layout.zero_before(&mut buf)?;
+        let moved = Transferred {
+            direct: request.direct.min(task.length),
+            segments: Some(request.segments),
+            notes,
+            ..Transferred::default()
+        };
+        Ok(Fresh { buf, moved })
     }
 
+    /// Transfers between a file and a range of an existing buffer.
     fn transfer(
         &self,
         task: &Task<'_>,
         buf: &DmaBuf,
         extent: Extent,
     ) -> Result<Transferred, Attempt> {
-        transfer(task, buf, extent)
+        let context = Context::open().map_err(refused)?;
+        if task.direction == Direction::Load && !buf.is_writable() {
+            return Err(Error::ReadOnlyBuffer.into());
+        }
+        let attached = context.attach(buf).map_err(refused)?;
+        if task.watch.is_cancelled() {
+            return Err(task.cancelled(0).into());
+        }
+        let mut moved =
+            Transferred { segments: Some(attached.segments()), ..Transferred::default() };
+        let call = |file: &File| {
+            watched(task, attached.context(), || transfer_extent(task, &attached, file, extent))
+        };
+        let mut result = call(task.file)?;
+        match result {
+            Err(MoveError { align: Some(align), .. }) if task.file.is_direct() => {
+                let note = alignment_note(task, align);
+                result = call(&task.file.without_direct(note.clone())?)?;
+                moved.notes.push(note);
+            }
+            _ => {}
+        }
+        match result {
+            Ok(rw) if rw.done < extent.len && task.direction == Direction::Load => {
+                Err(task.short(task.offset + rw.done).into())
+            }
+            Ok(rw) => {
+                task.watch.set(rw.done);
+                moved.direct = rw.direct;
+                Ok(moved)
+            }
+            Err(error) if is_unavailable(error.errno) => {
+                Err(refuse::call(Backend::Module, error.errno).into())
+            }
+            Err(MoveError { errno, moved, not_lent, .. }) => {
+                Err(explain(task, errno, moved.done, not_lent).into())
+            }
+        }
     }
 
     fn reach(&self, buf: &DmaBuf) -> Result<Reach, Attempt> {
         let attached = Attached::new(buf);
-        attached.map(Reach::Ioctl).map_err(|error| refuse::lending(Backend::Module, &error))
+        attached.map(Reach::Ioctl).map_err(refused)
     }
 
     fn try_out(&self) -> Result<String, Attempt> {
-        let context = Context::open().map_err(|error| refuse::lending(Backend::Module, &error))?;
+        let context = Context::open().map_err(refused)?;
         let info = context.info();
         Ok(format!(
             "loads into a dma-buf by ioctl: requests of {} KiB, {} in flight, the first when {} \
@@ -108,106 +194,9 @@ pub(super) fn transfer_extent(
     attached.transfer_with(task.direction, file.fd(), extent, requests, is_cancelled)
 }
 
-/// Allocates a buffer and loads into it in one call.
-fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
-    let context = Context::open().map_err(|error| refuse::lending(Backend::Module, &error))?;
-    if task.watch.is_cancelled() {
-        return Err(task.cancelled(0).into());
-    }
-    let mut notes = Vec::new();
-    let layout = task.layout()?;
-    let (chunk, depth) = requests(task, &context);
-    let mut request = Load {
-        file_fd: task.file.fd().as_raw_fd(),
-        fd_flags: (OFlags::RDWR | OFlags::CLOEXEC).bits(),
-        file_offset: layout.base,
-        length: layout.data_offset + task.length,
-        chunk,
-        depth,
-        gather: task.options.allocation_step.unwrap_or(0),
-        ..Load::default()
-    };
-    let is_cancelled = || task.watch.is_cancelled();
-    let call = |request: &mut Load| watched(task, &context, || context.load(request, is_cancelled));
-    let mut result = call(&mut request)?;
-    if matches!(result, Err(Os::INVAL)) && request.align != 0 && task.file.is_direct() {
-        notes.push(alignment_note(task, request.align));
-        request.file_fd = task.file.buffered()?.as_raw_fd();
-        result = call(&mut request)?;
-    }
-    let fd = match result {
-        Ok(fd) => fd,
-        Err(errno) if is_unavailable(errno.into()) => {
-            return Err(refuse::call(Backend::Module, errno.into()).into());
-        }
-        Err(Os::NOMEM) => {
-            return Err(Error::NoMemory { wanted: layout.buffer, available: None }.into());
-        }
-        Err(errno) => {
-            let done = request.done.saturating_sub(layout.data_offset);
-            return Err(explain(task, errno.into(), done, None).into());
-        }
-    };
-    task.watch.set(task.length);
-    let mut buf = DmaBuf::from_parts(fd, request.buf_length);
-    if layout.data_offset > 0 {
-        // These bytes were read along with the first page of the range.
-        let mut view = buf.map_mut()?;
-        view.fill_at(0, layout.data_offset, 0)?;
-        view.finish()?;
-    }
-    let moved = Transferred {
-        direct: request.direct.min(task.length),
-        segments: Some(request.segments),
-        notes,
-        ..Transferred::default()
-    };
-    Ok(Fresh { buf, moved })
-}
-
-/// Transfers between a file and a range of an existing buffer.
-fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred, Attempt> {
-    let context = Context::open().map_err(|error| refuse::lending(Backend::Module, &error))?;
-    if task.direction == Direction::Load && !buf.is_writable() {
-        return Err(Error::ReadOnlyBuffer.into());
-    }
-    let attached = attach(context, buf)?;
-    if task.watch.is_cancelled() {
-        return Err(task.cancelled(0).into());
-    }
-    let mut moved = Transferred { segments: Some(attached.segments()), ..Transferred::default() };
-    let call = |file: &File| {
-        watched(task, attached.context(), || transfer_extent(task, &attached, file, extent))
-    };
-    let mut result = call(task.file)?;
-    match result {
-        Err(MoveError { align: Some(align), .. }) if task.file.is_direct() => {
-            let note = alignment_note(task, align);
-            result = call(&task.file.without_direct(note.clone())?)?;
-            moved.notes.push(note);
-        }
-        _ => {}
-    }
-    match result {
-        Ok(rw) if rw.done < extent.len && task.direction == Direction::Load => {
-            Err(task.short(task.offset + rw.done).into())
-        }
-        Ok(rw) => {
-            task.watch.set(rw.done);
-            moved.direct = rw.direct;
-            Ok(moved)
-        }
-        Err(error) if is_unavailable(error.errno) => {
-            Err(refuse::call(Backend::Module, error.errno).into())
-        }
-        Err(MoveError { errno, moved, not_lent, .. }) => {
-            Err(explain(task, errno, moved.done, not_lent).into())
-        }
-    }
-}
-
-fn attach(context: Context, buf: &DmaBuf) -> Result<Attached, Attempt> {
-    context.attach(buf).map_err(|error| refuse::lending(Backend::Module, &error))
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn refused(error: LendError) -> Attempt {
+    refuse::lending(Backend::Module, &error)
 }
 
 /// Whether an error number means that the module, not the input, is at fault.
@@ -253,18 +242,18 @@ mod tests {
             let (offset, length) = (50, 100);
             let task =
                 Task { file: &file, direction, offset, length, options: &options, watch: &watch };
-            let error = explain(&task, Os::BUSY.into(), 60, Some(NotLent::Unsynced));
+            let error = explain(&task, Errno::BUSY, 60, Some(NotLent::Unsynced));
             match &error {
                 Error::Unsynced { direction: way, done: 60, length: 100, .. } => {
                     assert_eq!(*way, direction);
                 }
                 other => panic!("{other:?}"),
             }
-            assert_eq!(error.errno(), Some(Os::BUSY.into()));
+            assert_eq!(error.errno(), Some(Errno::BUSY));
             let verb = if direction == Direction::Load { "load" } else { "save" };
             let hint = error.hint();
             assert!(hint.starts_with(&format!("{verb} before the device attaches")), "{hint}");
-            let other = explain(&task, Os::BUSY.into(), 60, None);
+            let other = explain(&task, Errno::BUSY, 60, None);
             assert!(matches!(other, Error::Transfer { offset: 110, done: 60, .. }), "{other}");
         }
     }

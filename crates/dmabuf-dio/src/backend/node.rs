@@ -2,7 +2,7 @@
 //! Device nodes that backends need, and why one cannot be opened.
 
 use super::{Backend, Refusal};
-use crate::errno::Errno;
+use crate::errno::IntoErrno;
 
 /// A device node.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub(crate) struct Node {
 
 impl Node {
     /// Why `backend` cannot open the node: it is missing, or access is denied.
-    pub(crate) fn refuse(&self, backend: Backend, errno: impl Into<Errno>) -> Refusal {
-        let errno = errno.into();
+    pub(crate) fn refuse(&self, backend: Backend, errno: impl IntoErrno) -> Refusal {
+        let errno = errno.into_errno();
         let refusal = match errno.raw() {
             libc::ENOENT | libc::ENODEV | libc::ENXIO => backend
                 .refuse(format!("there is no {}{}", self.path, self.missing))

@@ -7,7 +7,7 @@ use io_uring::IoUring;
 use super::attempt::Attempt;
 use super::node::Node;
 use super::{Backend, Refusal};
-use crate::errno::Errno;
+use crate::errno::{Errno, IntoErrno};
 use crate::error::Error;
 use crate::file::File;
 use crate::lend::{self, LendError, NotLent};
@@ -126,7 +126,7 @@ fn no_ring(backend: Backend, errno: Errno) -> Refusal {
 }
 
 /// Explains why an available backend cannot handle this file.
-pub(crate) fn file(backend: Backend, task: &Task<'_>, errno: impl Into<Errno>) -> Refusal {
+pub(crate) fn file(backend: Backend, task: &Task<'_>, errno: impl IntoErrno) -> Refusal {
     backend
         .refuse(format!("the kernel does not support it for {}", task.file.path.display()))
         .errno(errno)

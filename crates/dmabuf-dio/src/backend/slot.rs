@@ -30,17 +30,56 @@ impl Driver for UringSlot {
         Backend::UringSlot
     }
 
+    /// Loads into a new buffer of the system heap.
     fn load(&self, task: &Task<'_>, _: Kind) -> Result<Fresh, Attempt> {
-        load(task)
+        // Checked first, so that a refusal costs no allocation.
+        context()?;
+        let layout = task.layout()?;
+        let mut buf = system_heap::alloc(Backend::UringSlot, layout.buffer)?;
+        let direct = task.file.is_direct();
+        let len = if direct { layout.buffer } else { layout.data_offset + task.length };
+        let moved = self.transfer(task, &buf, Extent { file: layout.base, buf: 0, len })?;
+        let end = layout.data_offset + task.length;
+        if layout.data_offset > 0 || end < layout.buffer {
+            // The blocks at the ends brought along bytes outside the range.
+            let mut view = buf.map_mut()?;
+            view.fill_at(0, layout.data_offset, 0)?;
+            view.fill_at(end, layout.buffer - end, 0)?;
+            view.finish()?;
+        }
+        Ok(Fresh { buf, moved })
     }
 
+    /// Transfers between a file and a range of an existing buffer.
     fn transfer(
         &self,
         task: &Task<'_>,
         buf: &DmaBuf,
         extent: Extent,
     ) -> Result<Transferred, Attempt> {
-        transfer(task, buf, extent)
+        let context = context()?;
+        refuse::check_ring(Backend::UringSlot, task.file)?;
+        let mut uring = refuse::ring(Backend::UringSlot, task.depth(), false)?;
+        if task.direction == Direction::Load && !buf.is_writable() {
+            return Err(Error::ReadOnlyBuffer.into());
+        }
+        let attached = context.attach(buf).map_err(refused)?;
+        let mut slots = Slots::over(extent);
+        let cut = Cut { step: SLOT, overlap: 0 };
+        let pieces = cut.pieces(slots.0.clone()).map(|(start, len)| (&attached, start, len));
+        let memory = Memory::lend(&mut uring, pieces, task.direction).map_err(refused)?;
+        let mut ring = Ring::new(uring, memory);
+        let mut edge = |part: Extent| edge(task, &attached, part);
+        // At the edges the ioctl begins CPU access of its own. Nested in another CPU access, it would
+        // bring back what a device saw before, over the data just loaded.
+        let mut core = |job: &Job<'_>| {
+            let access = CpuAccess::transfer(buf, task.direction).map_err(Stop::Memory)?;
+            run(&mut ring, job, &mut slots)?;
+            access.end().map_err(Stop::Memory)
+        };
+        let mut moved = task.in_parts(extent, &mut core, &mut edge)?;
+        moved.segments = Some(attached.segments());
+        Ok(moved)
     }
 
     fn reach(&self, buf: &DmaBuf) -> Result<Reach, Attempt> {
@@ -66,53 +105,6 @@ fn refused(error: LendError) -> Attempt {
 
 fn context() -> Result<Context, Attempt> {
     Context::with_slots().map_err(refused)
-}
-
-/// Loads into a new buffer of the system heap.
-fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
-    // Checked first, so that a refusal costs no allocation.
-    context()?;
-    let layout = task.layout()?;
-    let mut buf = system_heap::alloc(Backend::UringSlot, layout.buffer)?;
-    let direct = task.file.is_direct();
-    let len = if direct { layout.buffer } else { layout.data_offset + task.length };
-    let moved = transfer(task, &buf, Extent { file: layout.base, buf: 0, len })?;
-    let end = layout.data_offset + task.length;
-    if layout.data_offset > 0 || end < layout.buffer {
-        // The blocks at the ends brought along bytes outside the range.
-        let mut view = buf.map_mut()?;
-        view.fill_at(0, layout.data_offset, 0)?;
-        view.fill_at(end, layout.buffer - end, 0)?;
-        view.finish()?;
-    }
-    Ok(Fresh { buf, moved })
-}
-
-/// Transfers between a file and a range of an existing buffer.
-fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred, Attempt> {
-    let context = context()?;
-    refuse::check_ring(Backend::UringSlot, task.file)?;
-    let mut uring = refuse::ring(Backend::UringSlot, task.depth(), false)?;
-    if task.direction == Direction::Load && !buf.is_writable() {
-        return Err(Error::ReadOnlyBuffer.into());
-    }
-    let attached = context.attach(buf).map_err(refused)?;
-    let mut slots = Slots::over(extent);
-    let cut = Cut { step: SLOT, overlap: 0 };
-    let pieces = cut.pieces(slots.0.clone()).map(|(start, len)| (&attached, start, len));
-    let memory = Memory::lend(&mut uring, pieces, task.direction).map_err(refused)?;
-    let mut ring = Ring::new(uring, memory);
-    let mut edge = |part: Extent| edge(task, &attached, part);
-    // At the edges the ioctl begins CPU access of its own. Nested in another CPU access, it would
-    // bring back what a device saw before, over the data just loaded.
-    let mut core = |job: &Job<'_>| {
-        let access = CpuAccess::transfer(buf, task.direction).map_err(Stop::Memory)?;
-        run(&mut ring, job, &mut slots)?;
-        access.end().map_err(Stop::Memory)
-    };
-    let mut moved = task.in_parts(extent, &mut core, &mut edge)?;
-    moved.segments = Some(attached.segments());
-    Ok(moved)
 }
 
 /// Moves less than a block by the module's ioctl, which leaves the adjacent bytes unchanged.

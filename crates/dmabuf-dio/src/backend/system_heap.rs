@@ -33,18 +33,18 @@ pub(crate) fn alloc(backend: Backend, len: u64) -> Result<DmaBuf, Attempt> {
 
 #[cfg(test)]
 mod tests {
-    use rustix::io::Errno as Os;
+    use crate::errno::Errno;
 
     use super::*;
 
     #[test]
     fn what_is_missing_and_what_is_forbidden_differ() {
         for (errno, reason, remedy) in [
-            (Os::NOENT, "there is no /dev/dma_heap/system", "CONFIG_DMABUF_HEAPS_SYSTEM"),
-            (Os::ACCESS, "/dev/dma_heap/system cannot be opened", "setfacl"),
+            (Errno::NOENT, "there is no /dev/dma_heap/system", "CONFIG_DMABUF_HEAPS_SYSTEM"),
+            (Errno::ACCESS, "/dev/dma_heap/system cannot be opened", "setfacl"),
         ] {
             let refusal = NODE.refuse(Backend::Heap, errno);
-            assert_eq!((refusal.reason.as_str(), refusal.errno), (reason, Some(errno.into())));
+            assert_eq!((refusal.reason.as_str(), refusal.errno), (reason, Some(errno)));
             let said = refusal.remedy.expect("a remedy");
             assert!(said.contains(remedy) && !said.contains("kernel/series"), "{said}");
         }

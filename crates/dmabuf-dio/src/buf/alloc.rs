@@ -10,6 +10,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno as Os;
 
 use super::DmaBuf;
+use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
 use crate::file;
 use crate::memory::Mapping;
@@ -34,15 +35,15 @@ impl DmaBuf {
     ///
     /// [`Error::Heap`]; [`Error::NoMemory`]; [`Error::Buffer`].
     pub fn alloc_from(name: &str, len: u64) -> Result<Self> {
-        let error = |errno: Os| Error::Heap { heap: name.to_owned(), errno: errno.into() };
+        let error = |errno| Error::Heap { heap: name.to_owned(), errno };
         if name.is_empty() || name.starts_with('.') || name.contains('/') {
-            return Err(error(Os::INVAL));
+            return Err(error(Errno::INVAL));
         }
         let device = heap::open(&format!("{}/{name}", heap::DIRECTORY)).map_err(error)?;
         available::ensure(len, Charged::Nobody)?;
         let fd = heap::alloc(device.as_fd(), len).map_err(|errno| match errno {
-            Os::NOMEM => Error::NoMemory { wanted: len, available: None },
-            _ => Error::Buffer { call: "allocate", errno: errno.into() },
+            Errno::NOMEM => Error::NoMemory { wanted: len, available: None },
+            _ => Error::Buffer { call: "allocate", errno },
         })?;
         Ok(Self::from_parts(fd, len.next_multiple_of(page_size())))
     }
@@ -63,7 +64,7 @@ impl DmaBuf {
         // not open.
         let fd = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
         if fd < 0 {
-            return Err(Error::Buffer { call: "inherit", errno: Os::BADF.into() });
+            return Err(Error::Buffer { call: "inherit", errno: Errno::BADF });
         }
         // SAFETY: the descriptor was just created, and nothing else owns it.
         let buf = Self::from_fd(unsafe { OwnedFd::from_raw_fd(fd) })?;
@@ -81,7 +82,7 @@ impl DmaBuf {
         let len =
             round_up(len, page_size()).ok_or(Error::RangeOverflow { offset: 0, length: len })?;
         Self::create_memfd(len, MemfdFlags::empty(), SealFlags::SHRINK)
-            .map_err(|errno| Error::Buffer { call: "create", errno: errno.into() })
+            .map_err(|errno| Error::Buffer { call: "create", errno: errno.into_errno() })
     }
 
     /// Creates a memfd with reserved huge pages, of `len` bytes rounded up to their size.

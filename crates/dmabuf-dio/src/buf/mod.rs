@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use dmabuf_dio_sys::dmabuf::{self, Access};
 use rustix::fs::{OFlags, SealFlags, SeekFrom};
-use rustix::io::Errno as Os;
 
+use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
 use crate::fd::{fdinfo, is_dmabuf, is_nameless_tmpfs, is_tmpfs, proc_link};
 use crate::kind::Kind;
@@ -65,10 +65,10 @@ impl DmaBuf {
             Kind::Memfd => rustix::fs::fstat(&fd).map(|stat| stat.st_size as u64),
         };
         let call = "find the length of";
-        let len = len.map_err(|errno| Error::Buffer { call, errno: errno.into() })?;
+        let len = len.map_err(|errno| Error::Buffer { call, errno: errno.into_errno() })?;
         let flags = rustix::fs::fcntl_getfl(&fd).map_err(|errno| Error::Buffer {
             call: "find the access mode of",
-            errno: errno.into(),
+            errno: errno.into_errno(),
         })?;
         let sealed = rustix::fs::fcntl_get_seals(&fd)
             .is_ok_and(|seals| seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE));
@@ -112,8 +112,8 @@ impl DmaBuf {
     ///
     /// [`Error::Buffer`]: `EINVAL` if the name is too long, `ENOTTY` for a memfd.
     pub fn set_name(&self, name: &str) -> Result<()> {
-        let error = |errno: Os| Error::Buffer { call: "name", errno: errno.into() };
-        let name = CString::new(name).map_err(|_| error(Os::INVAL))?;
+        let error = |errno| Error::Buffer { call: "name", errno };
+        let name = CString::new(name).map_err(|_| error(Errno::INVAL))?;
         dmabuf::set_name(self.as_fd(), &name).map_err(error)
     }
 
@@ -155,7 +155,7 @@ impl DmaBuf {
         match self.kind {
             Kind::Memfd => Ok(()),
             Kind::DmaBuf => dmabuf::begin_cpu_access(self.as_fd(), access).map_err(|errno| {
-                Error::Buffer { call: "begin CPU access to", errno: errno.into() }
+                Error::Buffer { call: "begin CPU access to", errno: errno.into_errno() }
             }),
         }
     }
@@ -168,8 +168,9 @@ impl DmaBuf {
     pub fn end_cpu_access(&self, access: Access) -> Result<()> {
         match self.kind {
             Kind::Memfd => Ok(()),
-            Kind::DmaBuf => dmabuf::end_cpu_access(self.as_fd(), access)
-                .map_err(|errno| Error::Buffer { call: "end CPU access to", errno: errno.into() }),
+            Kind::DmaBuf => dmabuf::end_cpu_access(self.as_fd(), access).map_err(|errno| {
+                Error::Buffer { call: "end CPU access to", errno: errno.into_errno() }
+            }),
         }
     }
 
@@ -195,7 +196,7 @@ impl DmaBuf {
     /// sealing; `EINVAL` for a dma-buf.
     pub fn seal(&mut self) -> Result<()> {
         let sealed = rustix::fs::fcntl_add_seals(&self.fd, SealFlags::WRITE);
-        sealed.map_err(|errno| Error::Buffer { call: "seal", errno: errno.into() })?;
+        sealed.map_err(|errno| Error::Buffer { call: "seal", errno: errno.into_errno() })?;
         self.writable = false;
         Ok(())
     }
@@ -207,7 +208,7 @@ impl DmaBuf {
     /// [`Error::Buffer`] with `EMFILE` if the process has too many open files.
     pub fn try_clone(&self) -> Result<Self> {
         let fd = rustix::io::fcntl_dupfd_cloexec(&self.fd, 3)
-            .map_err(|errno| Error::Buffer { call: "duplicate", errno: errno.into() })?;
+            .map_err(|errno| Error::Buffer { call: "duplicate", errno: errno.into_errno() })?;
         Ok(Self { fd, ..*self })
     }
 

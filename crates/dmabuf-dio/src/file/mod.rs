@@ -13,7 +13,7 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::direction::Direction;
-use crate::errno::Errno;
+use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
 use crate::fd::{is_dmabuf, is_fuse, is_tmpfs, proc_link};
 use crate::file::queue::Queue;
@@ -98,7 +98,7 @@ impl File {
         // Opening a FIFO would block until its other end is open.
         match fs::open(&path, flags | OFlags::NONBLOCK, Mode::from(0o666)) {
             Ok(fd) => Self::from_owned(path, fd, direction, true),
-            Err(errno) => Err(Error::Open { path, direction, errno: errno.into() }),
+            Err(errno) => Err(Error::Open { path, direction, errno: errno.into_errno() }),
         }
     }
 
@@ -128,7 +128,7 @@ impl File {
         let errno = |errno: rustix::io::Errno| Error::Open {
             path: path.clone(),
             direction,
-            errno: errno.into(),
+            errno: errno.into_errno(),
         };
         // A signal says nothing about the file.
         let again = |flags| {
@@ -298,7 +298,7 @@ impl File {
     ///
     /// `EFBIG`: a write up to `end` would raise `SIGXFSZ`, which kills the process.
     pub fn check_size(&self, end: u64) -> Result<(), Errno> {
-        if self.is_device { Ok(()) } else { check_size(end).map_err(Errno::from) }
+        if self.is_device { Ok(()) } else { check_size(end).map_err(IntoErrno::into_errno) }
     }
 
     /// The current end of the file, in bytes.
@@ -312,7 +312,7 @@ impl File {
 
     fn open_error(&self, errno: rustix::io::Errno) -> Error {
         let (path, direction) = (self.path.clone(), self.direction);
-        Error::Open { path, direction, errno: errno.into() }
+        Error::Open { path, direction, errno: errno.into_errno() }
     }
 }
 
@@ -333,7 +333,7 @@ pub(crate) fn end_of(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
 const NOT_WANTED: &str = "buffered I/O was asked for";
 
 fn refused(errno: rustix::io::Errno) -> String {
-    let errno = Errno::from(errno);
+    let errno = errno.into_errno();
     match errno.raw() {
         libc::EINVAL => "the file system does not support O_DIRECT for this file (EINVAL)".into(),
         _ => format!("the file cannot be opened with O_DIRECT: {errno}"),
@@ -367,7 +367,7 @@ fn examine(
     let stat = fs::statx(fd, "", AtFlags::EMPTY_PATH, wanted).map_err(|errno| Error::Open {
         path: path.to_owned(),
         direction,
-        errno: errno.into(),
+        errno: errno.into_errno(),
     })?;
     check_type(path, FileType::from_raw_mode(stat.stx_mode.into()))?;
     Ok((stat, alignment(&stat)))
@@ -390,7 +390,7 @@ fn check_fd(path: &Path, fd: BorrowedFd<'_>, direction: Direction) -> Result<()>
     let flags = fs::fcntl_getfl(fd).map_err(|errno| Error::Open {
         path: path.to_owned(),
         direction,
-        errno: errno.into(),
+        errno: errno.into_errno(),
     })?;
     let access = flags & OFlags::ACCMODE;
     let allowed = !flags.contains(OFlags::PATH)

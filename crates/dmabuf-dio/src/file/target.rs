@@ -13,6 +13,7 @@ use rustix::fs::{self, Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno as Os;
 
 use crate::direction::Direction;
+use crate::errno::IntoErrno;
 use crate::error::{Error, Result};
 use crate::file;
 use crate::file::{File, Spec};
@@ -56,7 +57,7 @@ impl Target {
                     return Self::create(path, None, direct, length);
                 }
                 Ok(stat) => file::check_type(path, FileType::from_raw_mode(stat.st_mode))?,
-                Err(errno) => return Err(error(errno.into())),
+                Err(errno) => return Err(error(errno.into_errno())),
             }
         }
         Ok(Self { file: File::open(spec, Direction::Save, direct)?, replace: None })
@@ -65,7 +66,7 @@ impl Target {
     fn create(path: &Path, mode: Option<u32>, direct: bool, length: u64) -> Result<Self> {
         let step = |step: &'static str| {
             let path = path.to_owned();
-            move |errno: Os| Error::Target { path, step, errno: errno.into() }
+            move |errno: Os| Error::Target { path, step, errno: errno.into_errno() }
         };
         file::check_size(length).map_err(step("make it as long as the buffer"))?;
         let (folder, partial) =
@@ -106,7 +107,7 @@ impl Target {
         let path = self.file.path.clone();
         let step = |step: &'static str| {
             let path = path.clone();
-            move |errno: Os| Error::Target { path, step, errno: errno.into() }
+            move |errno: Os| Error::Target { path, step, errno: errno.into_errno() }
         };
         if self.replaces() {
             fs::ftruncate(self.file.fd(), length).map_err(step("set the length of it"))?;

@@ -4,7 +4,6 @@
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use dmabuf_dio_sys::dio::{self, Attach, Info, Load, ReadWrite};
-use rustix::io::Errno as Os;
 
 use super::error::{LendError, NotLent};
 use super::resume;
@@ -22,9 +21,8 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn open() -> Result<Self, LendError> {
-        let fd = dio::open().map_err(|errno| LendError::NoModule { errno: errno.into() })?;
-        let info = dio::info(fd.as_fd())
-            .map_err(|errno| LendError::OtherModule { errno: errno.into() })?;
+        let fd = dio::open().map_err(|errno| LendError::NoModule { errno })?;
+        let info = dio::info(fd.as_fd()).map_err(|errno| LendError::OtherModule { errno })?;
         Ok(Self { fd, info })
     }
 
@@ -45,11 +43,12 @@ impl Context {
     /// Attaches a buffer; the module keeps its own reference to it.
     pub(crate) fn attach(self, buf: &DmaBuf) -> Result<Attached, LendError> {
         let mut attach = Attach::default();
-        let attached =
-            rustix::io::retry_on_intr(|| dio::attach(self.as_fd(), buf.as_fd(), &mut attach));
-        match attached {
-            Ok(()) => Ok(Attached { context: self, segments: attach.segments }),
-            Err(errno) => Err(not_attached(buf, errno, attach.refusal)),
+        loop {
+            return match dio::attach(self.as_fd(), buf.as_fd(), &mut attach) {
+                Ok(()) => Ok(Attached { context: self, segments: attach.segments }),
+                Err(Errno::INTR) => continue,
+                Err(errno) => Err(not_attached(buf, errno, attach.refusal)),
+            };
         }
     }
 
@@ -70,7 +69,7 @@ impl Context {
         &self,
         request: &mut Load,
         is_cancelled: impl Fn() -> bool,
-    ) -> rustix::io::Result<OwnedFd> {
+    ) -> dmabuf_dio_sys::Result<OwnedFd> {
         resume::load(request, is_cancelled, |request| dio::load(self.as_fd(), request))
     }
 }
@@ -81,13 +80,11 @@ impl AsFd for Context {
     }
 }
 
-fn not_attached(buf: &DmaBuf, errno: Os, refusal: u32) -> LendError {
+fn not_attached(buf: &DmaBuf, errno: Errno, refusal: u32) -> LendError {
     let exporter = buf.exporter().unwrap_or_else(|| "unknown".into());
     match NotLent::from_number(refusal) {
-        Some(why) if errno == Os::OPNOTSUPP => {
-            LendError::NotLent { exporter, why, errno: errno.into() }
-        }
-        _ => LendError::Attach { exporter, errno: errno.into() },
+        Some(why) if errno == Errno::OPNOTSUPP => LendError::NotLent { exporter, why, errno },
+        _ => LendError::Attach { exporter, errno },
     }
 }
 
@@ -188,10 +185,10 @@ impl Attached {
         match result {
             Ok(rw) => Ok(Moved { done: rw.done, direct: rw.direct }),
             Err((errno, rw)) => Err(MoveError {
-                errno: errno.into(),
+                errno,
                 moved: Moved { done: rw.done, direct: rw.direct },
-                align: (errno == Os::INVAL && rw.align != 0).then_some(rw.align),
-                not_lent: NotLent::from_number(rw.refusal).filter(|_| errno == Os::BUSY),
+                align: (errno == Errno::INVAL && rw.align != 0).then_some(rw.align),
+                not_lent: NotLent::from_number(rw.refusal).filter(|_| errno == Errno::BUSY),
             }),
         }
     }
@@ -221,14 +218,13 @@ mod tests {
             (dio::REFUSED_MAPPING, NotLent::Mapping),
             (dio::REFUSED_UNSYNCED, NotLent::Unsynced),
         ] {
-            let error = not_attached(&buf, Os::OPNOTSUPP, number);
-            let errno = Os::OPNOTSUPP.into();
+            let error = not_attached(&buf, Errno::OPNOTSUPP, number);
+            let errno = Errno::OPNOTSUPP;
             assert_eq!(error, LendError::NotLent { exporter: exporter.clone(), why, errno });
         }
         // An older module, a newer one, and an unrelated error.
-        for (errno, number) in [(Os::OPNOTSUPP, 0), (Os::OPNOTSUPP, 99), (Os::INVAL, 1)] {
+        for (errno, number) in [(Errno::OPNOTSUPP, 0), (Errno::OPNOTSUPP, 99), (Errno::INVAL, 1)] {
             let error = not_attached(&buf, errno, number);
-            let errno = errno.into();
             assert_eq!(error, LendError::Attach { exporter: exporter.clone(), errno });
         }
     }

@@ -6,18 +6,20 @@
 
 use std::os::fd::OwnedFd;
 
+use dmabuf_dio_sys::Result;
 use dmabuf_dio_sys::dio::{Load, ReadWrite};
-use rustix::io::{self, Errno as Os};
+
+use crate::errno::Errno;
 
 /// The result of a READ or WRITE: what it moved, and why that is not all.
-type Moved = Result<ReadWrite, (Os, ReadWrite)>;
+type Moved = std::result::Result<ReadWrite, (Errno, ReadWrite)>;
 
 /// Makes a READ or WRITE, and resumes it after every signal, until it completes, fails or is
 /// cancelled. The result covers the request as a whole.
 pub(super) fn read_write(
     request: ReadWrite,
     is_cancelled: impl Fn() -> bool,
-    mut call: impl FnMut(&mut ReadWrite) -> io::Result<()>,
+    mut call: impl FnMut(&mut ReadWrite) -> Result<()>,
 ) -> Moved {
     let mut whole = request;
     loop {
@@ -39,9 +41,9 @@ pub(super) fn read_write(
         match result {
             Ok(()) => return Ok(whole),
             // The signal came first, but a device misses the data moved so far.
-            Err(Os::INTR) if whole.refusal != 0 => return Err((Os::BUSY, whole)),
-            Err(Os::INTR) if whole.done == request.length => return Ok(whole),
-            Err(Os::INTR) if !is_cancelled() => {}
+            Err(Errno::INTR) if whole.refusal != 0 => return Err((Errno::BUSY, whole)),
+            Err(Errno::INTR) if whole.done == request.length => return Ok(whole),
+            Err(Errno::INTR) if !is_cancelled() => {}
             Err(errno) => return Err((errno, whole)),
         }
     }
@@ -52,11 +54,11 @@ pub(super) fn read_write(
 pub(super) fn load(
     request: &mut Load,
     is_cancelled: impl Fn() -> bool,
-    mut call: impl FnMut(&mut Load) -> io::Result<OwnedFd>,
-) -> io::Result<OwnedFd> {
+    mut call: impl FnMut(&mut Load) -> Result<OwnedFd>,
+) -> Result<OwnedFd> {
     loop {
         match call(request) {
-            Err(Os::INTR) if !is_cancelled() => {}
+            Err(Errno::INTR) if !is_cancelled() => {}
             result => return result,
         }
     }
@@ -85,7 +87,7 @@ mod tests {
 
     /// A kernel that moves `steps` bytes per call, half of them directly, and ends each call but
     /// the last with a signal. Returns the result and the requested ranges.
-    fn interrupted(steps: &[u64], last: io::Result<()>) -> (Moved, Vec<[u64; 3]>) {
+    fn interrupted(steps: &[u64], last: Result<()>) -> (Moved, Vec<[u64; 3]>) {
         let mut asked = Vec::new();
         let result = read_write(
             REQUEST,
@@ -96,7 +98,7 @@ mod tests {
                 part.done = steps[asked.len()];
                 part.direct = part.done / 2;
                 asked.push([part.file_offset, part.buf_offset, part.length]);
-                if asked.len() < steps.len() { Err(Os::INTR) } else { last }
+                if asked.len() < steps.len() { Err(Errno::INTR) } else { last }
             },
         );
         (result, asked)
@@ -120,26 +122,26 @@ mod tests {
 
     #[test]
     fn a_signal_behind_the_last_byte_is_none() {
-        let (result, asked) = interrupted(&[40, 60], Err(Os::INTR));
+        let (result, asked) = interrupted(&[40, 60], Err(Errno::INTR));
         assert_eq!(result.expect("all of it").done, 100);
         assert_eq!(asked.len(), 2);
     }
 
     #[test]
     fn errors_count_from_the_start_of_the_range() {
-        let (result, _) = interrupted(&[40, 16], Err(Os::IO));
+        let (result, _) = interrupted(&[40, 16], Err(Errno::IO));
         let (errno, whole) = result.expect_err("failed");
-        assert_eq!((errno, whole.done, whole.direct), (Os::IO, 56, 28));
+        assert_eq!((errno, whole.done, whole.direct), (Errno::IO, 56, 28));
         let refused = read_write(
             REQUEST,
             || false,
             |part| {
                 (part.done, part.refusal) = if part.length == 100 { (1, 0) } else { (2, 4) };
-                Err(if part.refusal == 0 { Os::INTR } else { Os::BUSY })
+                Err(if part.refusal == 0 { Errno::INTR } else { Errno::BUSY })
             },
         );
         let (errno, whole) = refused.expect_err("refused");
-        assert_eq!((errno, whole.done, whole.refusal), (Os::BUSY, 3, 4));
+        assert_eq!((errno, whole.done, whole.refusal), (Errno::BUSY, 3, 4));
     }
 
     #[test]
@@ -149,10 +151,10 @@ mod tests {
             let call = |part: &mut ReadWrite| {
                 calls += 1;
                 (part.done, part.refusal) = (moved, 4);
-                Err(Os::INTR)
+                Err(Errno::INTR)
             };
             let (errno, whole) = read_write(REQUEST, || false, call).expect_err("refused");
-            assert_eq!((errno, whole.done, whole.refusal, calls), (Os::BUSY, moved, 4, 1));
+            assert_eq!((errno, whole.done, whole.refusal, calls), (Errno::BUSY, moved, 4, 1));
         }
     }
 
@@ -165,11 +167,11 @@ mod tests {
             |part| {
                 calls.set(calls.get() + 1);
                 part.done = 5;
-                Err(Os::INTR)
+                Err(Errno::INTR)
             },
         );
         let (errno, whole) = result.expect_err("called off");
-        assert_eq!((errno, whole.done, calls.get()), (Os::INTR, 10, 2));
+        assert_eq!((errno, whole.done, calls.get()), (Errno::INTR, 10, 2));
     }
 
     #[test]
@@ -181,7 +183,7 @@ mod tests {
             calls.set(calls.get() + 1);
             request.done = 33 * calls.get();
             if calls.get() < 3 {
-                return Err(Os::INTR);
+                return Err(Errno::INTR);
             }
             Ok(std::fs::File::open("/dev/null").expect("a descriptor").into())
         };
@@ -190,6 +192,6 @@ mod tests {
 
         calls.set(0);
         let result = load(&mut request, || true, call);
-        assert_eq!((result.err(), request.done), (Some(Os::INTR), 33));
+        assert_eq!((result.err(), request.done), (Some(Errno::INTR), 33));
     }
 }

@@ -16,7 +16,7 @@ use super::module::Context;
 use super::uring::{create_shared, wait};
 use crate::buf::DmaBuf;
 use crate::direction::Direction;
-use crate::errno::Errno;
+use crate::errno::{Errno, IntoErrno};
 
 /// How often in a row the kernel may refuse to wait, 1 ms apart, before this counts as permanent.
 const PATIENCE: u32 = if cfg!(test) { 20 } else { 1000 };
@@ -227,7 +227,8 @@ impl Ring {
                 set[place] = true;
             }
             Files::Held(files) => {
-                files[place] = Some(rustix::io::fcntl_dupfd_cloexec(file, 3)?);
+                files[place] =
+                    Some(rustix::io::fcntl_dupfd_cloexec(file, 3).map_err(IntoErrno::into_errno)?);
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use rustix::io::Errno as Os;
 
 use super::Mapping;
 use super::shared::{self, Shared};
-use crate::errno::Errno;
+use crate::errno::{Errno, IntoErrno};
 
 impl Mapping {
     /// Reads up to `len` bytes from `offset` in a file to `at` in the memory, which the caller may
@@ -92,7 +92,7 @@ impl Mapping {
 const COPIED: usize = 1 << 20;
 
 fn counted(moved: rustix::io::Result<usize>) -> Result<u64, Errno> {
-    moved.map(|bytes| bytes as u64).map_err(Errno::from)
+    moved.map(|bytes| bytes as u64).map_err(IntoErrno::into_errno)
 }
 
 /// File systems without page cache for the file (9p, FUSE with `direct_io`) transfer to pages. A

@@ -20,6 +20,7 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use self::page::{HUGE_PAGE, page_size, round_up};
 use self::shared::Shared;
+use crate::errno::IntoErrno;
 use crate::error::{Error, Result};
 
 /// How often an aligned address is looked for, as other threads may take it first.
@@ -218,7 +219,7 @@ impl Mapping {
         }
         // SAFETY: the caller's promise.
         unsafe { shared::copy_by_kernel(from, to, len, shared) }
-            .map_err(|errno| Error::Buffer { call: "reach all of", errno: errno.into() })
+            .map_err(|errno| Error::Buffer { call: "reach all of", errno: errno.into_errno() })
     }
 
     /// Whether the pages may be taken away.
@@ -331,7 +332,7 @@ pub(crate) fn populate_error(errno: rustix::io::Errno, wanted: u64, shrinks: boo
     match errno {
         rustix::io::Errno::NOMEM => Error::NoMemory { wanted, available: None },
         rustix::io::Errno::FAULT if !shrinks => Error::NoMemory { wanted, available: None },
-        _ => Error::Buffer { call: "allocate the pages of", errno: errno.into() },
+        _ => Error::Buffer { call: "allocate the pages of", errno: errno.into_errno() },
     }
 }
 
@@ -341,7 +342,7 @@ fn last_errno() -> rustix::io::Errno {
 }
 
 fn map_error(errno: rustix::io::Errno) -> Error {
-    Error::Buffer { call: "map", errno: errno.into() }
+    Error::Buffer { call: "map", errno: errno.into_errno() }
 }
 
 impl Drop for Mapping {
@@ -373,7 +374,7 @@ mod tests {
         ] {
             let error = populate_error(errno, 4096, shrinks);
             assert_eq!(matches!(error, Error::NoMemory { .. }), short, "{errno}: {error}");
-            assert!(short || error.errno() == Some(errno.into()), "{errno}: {error}");
+            assert!(short || error.errno() == Some(errno.into_errno()), "{errno}: {error}");
         }
     }
 }

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 
 use super::FileFacts;
 use crate::direction::Direction;
-use crate::errno::Errno;
+use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
 use crate::file::{Alignment, File, Spec, alignment};
 use crate::memory::page::page_size;
@@ -18,12 +18,12 @@ pub(crate) fn facts(path: &Path) -> Result<FileFacts> {
     let file = File::open(&Spec::Path(path.to_owned()), Direction::Load, false)?;
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
     let stat = rustix::fs::statx(file.fd(), "", AtFlags::EMPTY_PATH, wanted).map_err(|errno| {
-        Error::Open { path: path.to_owned(), direction: Direction::Load, errno: errno.into() }
+        Error::Open { path: path.to_owned(), direction: Direction::Load, errno: errno.into_errno() }
     })?;
     let align = alignment(&stat);
     let opened =
         rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty());
-    let o_direct_open = opened.as_ref().err().map(|errno| Errno::from(*errno));
+    let o_direct_open = opened.as_ref().err().map(|errno| errno.into_errno());
     let o_direct_read = opened.ok().and_then(|fd| read_block(&fd, align));
     let file_system = if file.is_device {
         Some("block device".into())
@@ -49,7 +49,7 @@ fn read_block(fd: &OwnedFd, align: Option<Alignment>) -> Option<Errno> {
     let mut memory = vec![0_u8; (align.offset + align.memory) as usize];
     let skip = memory.as_ptr().align_offset(align.memory as usize);
     let block = &mut memory[skip..skip + align.offset as usize];
-    rustix::io::pread(fd, block, 0).err().map(Errno::from)
+    rustix::io::pread(fd, block, 0).err().map(IntoErrno::into_errno)
 }
 
 /// Type of the file system on a device.

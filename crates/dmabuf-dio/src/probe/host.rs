@@ -38,12 +38,12 @@ pub(crate) fn devices(heaps: &[String]) -> Vec<Device> {
 
 fn device(
     path: &str,
-    opened: rustix::io::Result<OwnedFd>,
+    opened: dmabuf_dio_sys::Result<OwnedFd>,
     detail: impl FnOnce(&OwnedFd) -> Option<String>,
 ) -> Device {
     match opened {
         Ok(fd) => Device { path: path.into(), error: None, detail: detail(&fd) },
-        Err(errno) => Device { path: path.into(), error: Some(errno.into()), detail: None },
+        Err(errno) => Device { path: path.into(), error: Some(errno), detail: None },
     }
 }
 

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dmabuf_dio_sys::cachestat::cachestat;
-use rustix::io::Errno as Os;
 
 use super::Mode;
 use crate::direction::Direction;
+use crate::errno::Errno;
 use crate::memory::Mapping;
 use crate::memory::page::page_size;
 
@@ -96,7 +96,7 @@ impl Usage {
 pub(crate) fn cached(file: BorrowedFd<'_>) -> Option<u64> {
     match cachestat(file, 0, 0) {
         Ok(stat) => Some(stat.cached * page_size()),
-        Err(Os::NOSYS) => cached_by_mincore(file),
+        Err(Errno::NOSYS) => cached_by_mincore(file),
         Err(_) => None,
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The position of a range in a buffer that is created for it.
 
+use crate::buf::DmaBuf;
 use crate::error::Error;
 use crate::memory::page::{page_size, round_up};
 
@@ -29,6 +30,16 @@ impl Layout {
             })
             .ok_or(Error::RangeOverflow { offset, length })?;
         Ok(Self { data_offset, buffer, base })
+    }
+
+    /// Zeroes the bytes before the range, which were read along with its first page.
+    pub(crate) fn zero_before(&self, buf: &mut DmaBuf) -> Result<(), Error> {
+        if self.data_offset == 0 {
+            return Ok(());
+        }
+        let mut view = buf.map_mut()?;
+        view.fill_at(0, self.data_offset, 0)?;
+        view.finish()
     }
 }
 

@@ -5,6 +5,7 @@ use rustix::io::Errno as Os;
 
 use super::{Job, Stop};
 use crate::direction::Direction;
+use crate::errno::IntoErrno;
 use crate::memory::Mapping;
 
 /// Moves all bytes of the job, or returns why not.
@@ -28,7 +29,7 @@ pub(crate) fn run(job: &Job<'_>, mapping: &Mapping) -> Result<(), Stop> {
             Err(Os::INVAL) if job.ends_within_block(offset) => {
                 return Err(Stop::Short { end: offset });
             }
-            Err(errno) => return Err(Stop::Failed { offset, errno: errno.into(), done }),
+            Err(errno) => return Err(Stop::Failed { offset, errno: errno.into_errno(), done }),
         };
         job.watch.add(moved.min(needed));
         if moved >= needed {

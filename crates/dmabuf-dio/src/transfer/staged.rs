@@ -16,6 +16,7 @@ use super::layout::Layout;
 use super::task::{Task, Transferred};
 use super::{Job, Progress, Stop, plain, ring};
 use crate::buf::DmaBuf;
+use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
 use crate::lend::{self, Ring};
 use crate::memory::Mapping;
@@ -103,14 +104,16 @@ impl Stage<'_> {
             let (start, limit) = self.find(self.copied);
             let len = until.min(limit) - self.copied;
             match self.memory.write_to(start, len, self.buf.as_fd(), self.copied) {
-                Ok(0) => return Err(Error::Buffer { call: "write", errno: Os::IO.into() }),
+                Ok(0) => return Err(Error::Buffer { call: "write", errno: Errno::IO }),
                 Ok(copied) => self.copied += copied,
                 Err(Os::INTR) => {}
                 // A memfd can lack nothing else.
                 Err(Os::NOMEM | Os::NOSPC) => {
                     return Err(Error::NoMemory { wanted: self.buf.len(), available: None });
                 }
-                Err(errno) => return Err(Error::Buffer { call: "write", errno: errno.into() }),
+                Err(errno) => {
+                    return Err(Error::Buffer { call: "write", errno: errno.into_errno() });
+                }
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use super::{Job, Stop};
 use crate::buf::DmaBuf;
 use crate::control::Watch;
 use crate::direction::Direction;
-use crate::errno::Errno;
+use crate::errno::IntoErrno;
 use crate::error::Error;
 use crate::file::File;
 use crate::file::extent::{Extent, Split};
@@ -124,14 +124,14 @@ impl Task<'_> {
     }
 
     /// The error if the kernel failed the transfer at `offset` in the file.
-    pub(crate) fn failed(&self, offset: u64, errno: impl Into<Errno>) -> Error {
+    pub(crate) fn failed(&self, offset: u64, errno: impl IntoErrno) -> Error {
         Error::Transfer {
             path: self.file.path.clone(),
             direction: self.direction,
             offset,
             done: offset.saturating_sub(self.offset).min(self.length),
             length: self.length,
-            errno: errno.into(),
+            errno: errno.into_errno(),
         }
     }
 

@@ -25,14 +25,14 @@ fn touch(memfd: BorrowedFd<'_>) -> rustix::io::Result<()> {
 
 /// A udmabuf over a memfd with pages of that kind.
 fn udmabuf(flags: MemfdFlags) -> Option<DmaBuf> {
-    let made = || {
+    let made = || -> std::io::Result<_> {
         let device = udmabuf::open()?;
         let flags = flags | MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC;
         let memfd = rustix::fs::memfd_create("test", flags)?;
         rustix::fs::ftruncate(&memfd, LEN)?;
         rustix::fs::fcntl_add_seals(&memfd, SealFlags::SHRINK)?;
         touch(memfd.as_fd())?;
-        udmabuf::create(device.as_fd(), memfd.as_fd(), 0, LEN)
+        Ok(udmabuf::create(device.as_fd(), memfd.as_fd(), 0, LEN)?)
     };
     match made() {
         Ok(fd) => Some(DmaBuf::from_fd(fd).expect("a dma-buf")),

@@ -124,7 +124,7 @@ fn what_is_sealed_stays_as_it_is() {
         let mut view = loaded.buf.try_clone().expect("a descriptor");
         let mapped = view.map_mut().expect("a view");
         let busy = loaded.buf.seal().expect_err("it is mapped for writing");
-        assert_eq!(busy.errno(), Some(Errno::BUSY.into()), "{busy}");
+        assert_eq!(busy.errno(), Some(dmabuf_dio::Errno::BUSY), "{busy}");
         assert!(loaded.buf.is_writable());
         mapped.finish().expect("finish");
         loaded.buf.seal().expect("sealed");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! By the library: what its users pay, whole.
+//! Cases for the library: the total cost for its users.
 
 use std::os::fd::AsFd;
 
@@ -48,7 +48,7 @@ pub(super) fn load_private(
     Ok(())
 }
 
-/// Compares every byte and destroys it.
+/// Compares every byte and overwrites it.
 fn compare(loaded: &mut Loaded, content: Pattern) -> Result<Result<(), Difference>, Error> {
     let (start, len) = (loaded.data_offset, loaded.len);
     let mut map = loaded.buf.map_mut()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Into memory of the process, shared memory and the system heap, as every kernel can.
+//! Cases for every kernel: process memory, shared memory and the system heap.
 
 use std::os::unix::fs::FileExt;
 
@@ -14,9 +14,9 @@ use crate::disk::IoMode;
 use crate::measure::outcome::Trouble;
 use crate::measure::outcome::{failed, io_failed};
 
-/// Memory that `malloc` gives back to the kernel as soon as it is freed.
+/// Minimum size that `malloc` returns to the kernel when it is freed.
 const MALLOC_BY_MMAP: i32 = 128 << 10;
-/// What one registered buffer of a ring holds at most.
+/// Maximum length of a registered buffer.
 const MOST_REGISTERED: u64 = 1 << 30;
 
 pub(super) fn read_to_malloc(
@@ -35,7 +35,7 @@ pub(super) fn read_to_malloc(
     Ok(())
 }
 
-/// Pages are allocated while they are read into.
+/// Pages are allocated during the read.
 pub(super) fn read_to_memfd(
     setup: &mut Setup<'_>,
     meter: &mut PhaseMeter<'_>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The methods of loading a file into memory that are measured, a case each.
+//! The measured methods of loading a file into memory, one case each.
 
 mod library;
 mod memory;
@@ -20,7 +20,7 @@ use crate::measure::outcome::{Trouble, os};
 const MIB: u64 = 1 << 20;
 const RING_ENTRIES: u32 = 16;
 
-/// A method of loading, and what the CPU does for it besides: bytes copied and zeroed per byte of the file.
+/// A method of loading, with the bytes that the CPU copies and zeroes per byte of the file.
 pub(crate) struct CostCase {
     pub(crate) name: String,
     pub(crate) copied: f64,
@@ -28,7 +28,7 @@ pub(crate) struct CostCase {
     pub(crate) run: CaseFn,
 }
 
-/// Gets the file into a buffer and gives that up again, measured.
+/// Loads the file into a buffer and frees that, with measurement.
 type CaseFn = Box<dyn Fn(&mut Setup<'_>, &mut PhaseMeter<'_>) -> Result<(), Trouble>>;
 
 impl fmt::Debug for CostCase {
@@ -37,7 +37,7 @@ impl fmt::Debug for CostCase {
     }
 }
 
-/// What programs have before their first transfer.
+/// Resources that programs set up before their first transfer.
 pub(crate) struct Setup<'a> {
     pub(crate) disk: &'a DiskFile,
     ring: Option<IoUring>,
@@ -52,7 +52,7 @@ impl<'a> Setup<'a> {
         self.disk.len()
     }
 
-    /// The ring, made the first time. The file, open with `O_DIRECT`, is its fixed file 0.
+    /// The ring, created at first use. Its fixed file 0 is the file, open with `O_DIRECT`.
     fn ring(&mut self) -> Result<&mut IoUring, Trouble> {
         if self.ring.is_none() {
             let file = self.disk.open(IoMode::Direct)?.as_raw_fd();
@@ -71,7 +71,7 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// All cases, from what there is everywhere to what this project adds.
+/// All cases, from those of every kernel to those of this project.
 pub(crate) fn all() -> Vec<CostCase> {
     let mut cases = Vec::new();
     let mut add = |name: &str, [copied, zeroed]: [f64; 2], run: CaseFn| {

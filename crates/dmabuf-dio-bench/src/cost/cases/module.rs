@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! By `/dev/dmabuf_dio`.
+//! Cases for the kernel module.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -17,7 +17,7 @@ use crate::measure::outcome::{failed, whole};
 
 const SLOT: u64 = 64 * MIB;
 
-/// A context with the buffer attached.
+/// Attaches the buffer to a new context.
 fn attach(buffer: &Buffer) -> Result<OwnedFd, Trouble> {
     let context = open_module()?;
     dio::attach(context.as_fd(), buffer.target(), &mut dio::Attach::default())
@@ -61,7 +61,7 @@ pub(super) fn attach_udmabuf(
     attach_only(setup, meter, BufferKind::Udmabuf)
 }
 
-/// READ; zeroes are the module's defaults.
+/// READ; 0 selects the module's default.
 pub(super) fn read(
     setup: &mut Setup<'_>,
     meter: &mut PhaseMeter<'_>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! By what the patch series adds to the kernel.
+//! Cases for the patch series.
 
 use dmabuf_dio::Direction;
 

@@ -2,18 +2,18 @@
 /*
  * dmabuf_dio: file I/O straight to and from the pages of a dma-buf
  *
- * Open /dev/dmabuf_dio; the open file is a context. A context can attach one
- * dma-buf and keeps it until it is closed. LOAD needs no attached buffer.
+ * Open /dev/dmabuf_dio: the open file is a context. A context can attach one
+ * dma-buf, which stays attached until the file is closed. LOAD needs no attached
+ * buffer.
  *
  * All lengths and offsets are in bytes. File offsets count from the start of
  * the file or block device, buffer offsets from the start of the dma-buf.
  *
- * Every structure can grow at its end. The size travels in the ioctl number
- * (or in struct dmabuf_dio_uring_cmd): a shorter structure is read as if
- * followed by zeroes (LOAD's must reach dmabuf_fd, else EINVAL), a longer one
- * is taken if what the kernel does not know is zero and refused with E2BIG
- * otherwise. Reserved and unknown flag bits
- * must be zero, else EINVAL.
+ * Structures may be extended at their end. Their size is part of the ioctl
+ * number (or of struct dmabuf_dio_uring_cmd). Missing fields of a shorter
+ * structure count as zero (LOAD's must reach dmabuf_fd, else EINVAL). A longer
+ * structure is accepted if the part unknown to the kernel is zero, else the
+ * error is E2BIG. Reserved fields and unknown flags must be zero, else EINVAL.
  */
 #ifndef _UAPI_LINUX_DMABUF_DIO_H
 #define _UAPI_LINUX_DMABUF_DIO_H
@@ -25,7 +25,7 @@
 #define DMABUF_DIO_DEVICE	"/dev/dmabuf_dio"
 
 /**
- * struct dmabuf_dio_info - what this module can do
+ * struct dmabuf_dio_info - features and limits of this module
  * @features:		out: DMABUF_DIO_FEATURE_*
  * @max_depth:		out: largest accepted number of requests in flight
  * @reserved:		must be zero
@@ -46,7 +46,7 @@ struct dmabuf_dio_info {
 	__u32 reserved2;
 };
 
-/* REGISTER and UNREGISTER of io_uring fixed-buffer slots work (Linux 7.3) */
+/* io_uring fixed-buffer slots can be registered (Linux 7.3) */
 #define DMABUF_DIO_FEATURE_SLOTS	_BITULL(0)
 
 /**
@@ -55,15 +55,15 @@ struct dmabuf_dio_info {
  * @flags:	in: must be zero
  * @length:	out: length of the buffer
  * @segments:	out: number of physically contiguous pieces
- * @refusal:	in: must be zero; out: with EOPNOTSUPP why, DMABUF_DIO_REFUSED_*
+ * @refusal:	in: must be zero; out: the reason for EOPNOTSUPP, DMABUF_DIO_REFUSED_*
  *
- * Borrowed from are only exporters that leave the pages where they are for as
- * long as the dma-buf exists: LOAD, the system and CMA heaps, udmabuf; those in
- * the module parameter "exporters"; and whoever lends, on kernels that have the
- * callback for it. Nothing else is as much as mapped.
+ * The module borrows only from exporters that do not move or free the pages
+ * while the dma-buf exists: LOAD, the system and CMA heaps, udmabuf; those in
+ * the module parameter "exporters"; and all that lend, on kernels that have a
+ * callback for it. Other dma-bufs are refused before anything is mapped.
  *
- * Errors: EBADF (no such fd), EINVAL (not a dma-buf), EBUSY (this context
- * has a buffer already), EOPNOTSUPP (see @refusal), ENOMEM.
+ * Errors: EBADF (invalid fd), EINVAL (not a dma-buf), EBUSY (the context has a
+ * buffer already), EOPNOTSUPP (see @refusal), ENOMEM.
  */
 struct dmabuf_dio_attach {
 	__s32 dmabuf_fd;
@@ -73,85 +73,85 @@ struct dmabuf_dio_attach {
 	__u32 refusal;
 };
 
-/* Nobody vouches that buffers of this exporter stay where they are. */
+/* The exporter is not known to leave its pages in place. */
 #define DMABUF_DIO_REFUSED_EXPORTER	1
 /*
- * Memory to which the I/O path must not take references: uncounted, reserved, a
- * device's
+ * Memory to which the I/O path must not take references: uncounted or reserved
+ * pages, device memory
  */
 #define DMABUF_DIO_REFUSED_PAGES	2
 /*
- * There is no kernel mapping, or it is not of the buffer's pages: Linux 6.12's
- * udmabuf over huge pages
+ * There is no kernel mapping, or it does not map the buffer's pages: Linux
+ * 6.12's udmabuf over huge pages
  */
 #define DMABUF_DIO_REFUSED_MAPPING	3
 /*
- * A device that does not see the memory itself (bounce buffers, caches that are
- * not coherent) has attached a udmabuf, and this kernel's does not synchronise it
+ * The udmabuf is attached to a device that needs synchronisation (bounce
+ * buffers, non-coherent caches), which this kernel's udmabuf does not do.
  */
 #define DMABUF_DIO_REFUSED_UNSYNCED	4
 
 /**
- * struct dmabuf_dio_rw - move a range between a file and the attached buffer
- * @file_fd:		in: regular file or block device; opened with O_DIRECT
- *			the bytes move by DMA, else through the page cache
+ * struct dmabuf_dio_rw - transfer a range between a file and the attached buffer
+ * @file_fd:		in: regular file or block device. If open with O_DIRECT,
+ *			data is transferred by DMA, else through the page cache
  * @flags:		in: must be zero
  * @file_offset:	in: start in the file
  * @buf_offset:		in: start in the buffer
- * @length:		in: bytes to move; 0 moves nothing and succeeds
+ * @length:		in: bytes to transfer; 0 succeeds without effect
  * @chunk:		in: bytes per request, a multiple of the page size; 0: default
  * @depth:		in: requests in flight; 0: default
- * @align:		out: with EINVAL for want of alignment under O_DIRECT:
- *			file_offset and buf_offset must be congruent modulo
- *			this; 0 with every other EINVAL
- * @done:		out: bytes moved, from the start of the range, without a
- *			gap; also valid when the call fails
- * @direct:		out: how many of @done were asked for with O_DIRECT
+ * @align:		out: if the call fails with EINVAL because O_DIRECT needs
+ *			alignment: file_offset and buf_offset must be congruent
+ *			modulo this value; otherwise 0
+ * @done:		out: bytes transferred contiguously from the start of the
+ *			range; also valid if the call fails
+ * @direct:		out: how many of @done were requested with O_DIRECT
  * @refusal:		out: DMABUF_DIO_REFUSED_UNSYNCED, or 0
  * @reserved:		must be zero
  *
- * READ fills the buffer from the file and stops early only at the end of the
- * file, where that returns no byte: then the call succeeds with @done < @length.
- * WRITE fills the file from the buffer and never succeeds with less. Bytes
- * outside the range are not changed on either side. Behind @done, within the
- * range, READ at the end of a file leaves old bytes or zeroes, as the file system
- * does; after a failure the bytes there are undefined on the receiving side.
+ * READ reads from the file into the buffer. It succeeds with @done < @length
+ * only if the file ends inside the range, that is, a read returns no byte. WRITE
+ * writes from the buffer to the file and succeeds only if all was written. Bytes
+ * outside the range are not changed on either side. Within the range, after
+ * @done: if the file ended, the buffer has its old content or zeroes, depending
+ * on the file system; after a failure, the content of the destination is
+ * undefined.
  *
- * Under O_DIRECT the start and the end of the range need not be aligned: what
- * does not fill a block is read through a bounce page, or written through the
- * page cache. Only the difference between the two offsets has to suit the
- * device, see @align.
+ * With O_DIRECT, the start and the end of the range need not be aligned: partial
+ * blocks are read through a bounce page, or written through the page cache. Only
+ * the difference between the two offsets must be aligned, see @align.
  *
- * The fences on the buffer's reservation are waited for, and the transfer is
- * bracketed by begin and end of CPU access. READ, WRITE and, on kernels where
- * dma-bufs have it, copy_file_range() on one dma-buf take turns.
+ * The call waits for the fences on the buffer's reservation and brackets the
+ * transfer with begin and end of CPU access. On one dma-buf, READ, WRITE and, on
+ * kernels that support it for dma-bufs, copy_file_range() run one at a time.
  *
- * What a device stores into the buffer while READ runs may be lost, anywhere in
- * it, and is not seen by whoever begins CPU access meanwhile. Exporters of an
- * unchanged kernel know nothing of READ: if a device needs synchronisation
- * (bounce buffers, caches that are not coherent) it must not unmap such a buffer,
- * and nobody begin CPU access, while READ runs, or old bytes come back over those
- * of the file. Buffers of LOAD, and of exporters that lend, are safe from that.
+ * Data that a device stores anywhere in the buffer while READ runs may be lost,
+ * and others that begin CPU access meanwhile do not see it. If a device needs
+ * synchronisation (bounce buffers, non-coherent caches), then while READ runs it
+ * must not unmap the buffer, and others must not begin CPU access: the exporters
+ * of an unmodified kernel would overwrite the file's data with old data. Buffers
+ * of LOAD, and of exporters that lend, are protected from this.
  *
- * Any signal ends the call with EINTR once the requests in flight are done, but
- * not before something has moved: who calls again behind @done gets on. That
- * includes the signals that stop or freeze a process. A signal while the call
- * waits for fences or its turn restarts it, or ends it with EINTR, as the
- * signal's handler is installed.
+ * Any signal, including those that stop or freeze a process, ends the call with
+ * EINTR once the requests in flight are done, but not before some data has been
+ * transferred; the caller continues after @done. A signal while the call waits
+ * for fences or for another transfer restarts it or ends it with EINTR, depending
+ * on SA_RESTART.
  *
- * A udmabuf on a kernel without loans is not synchronised with devices. While
- * one that needs it has the buffer attached the call fails with EBUSY, and
- * nothing moves. If such a device comes while the call runs it fails with EBUSY,
- * too: then the bytes are where they belong, but the device may not see them. One
- * that comes and goes within a call is not noticed.
+ * On a kernel without loans, udmabuf does not synchronise devices. While a device
+ * that needs it has the buffer attached, the call fails with EBUSY, and nothing
+ * is transferred. If such a device attaches during the call, the call also fails
+ * with EBUSY: @done bytes have been transferred, but the device may not see them.
+ * A device that attaches and detaches during the call is not noticed.
  *
- * Errors: ENOTCONN (no buffer attached), EACCES (READ into a dma-buf whose fd
- * is read-only), EBADF (bad fd, or not open for the
- * direction, or O_APPEND for WRITE), EISDIR, EINVAL (not a regular file or
- * block device, flags, chunk, depth, alignment), EOVERFLOW (a range that wraps
- * or exceeds the largest file offset), ERANGE (range beyond the buffer), EBUSY
- * (see @refusal), EINTR, ECANCELED (see DMABUF_DIO_IOC_CANCEL), and what the
- * file system returns: EIO, ENOSPC, EFBIG, ...
+ * Errors: ENOTCONN (no buffer attached), EACCES (READ into a dma-buf whose fd is
+ * read-only), EBADF (invalid fd, not open for the direction, or O_APPEND for
+ * WRITE), EISDIR, EINVAL (not a regular file or block device, flags, chunk,
+ * depth, alignment), EOVERFLOW (the range wraps or exceeds the largest file
+ * offset), ERANGE (range beyond the buffer), EBUSY (see @refusal), EINTR,
+ * ECANCELED (see DMABUF_DIO_IOC_CANCEL), and the errors of the file system: EIO,
+ * ENOSPC, EFBIG, ...
  */
 struct dmabuf_dio_rw {
 	__s32 file_fd;
@@ -188,16 +188,16 @@ struct dmabuf_dio_rw {
  *			@file_offset has to be a multiple of it
  * @reserved:		must be zero
  *
- * The fd appears only when all of @length has been read; the rest of the last
- * page is zero. Otherwise nothing is returned and the memory is freed, unless a
- * signal has ended the call, as it does READ. After EINTR the memory stays with
- * the context, and a LOAD of the same open file, @file_offset, @length and access mode
- * on it goes on where the last one ended; @done counts all. Another LOAD, CANCEL, or
- * closing the context frees it.
+ * The fd is created only when all of @length has been read; the rest of the last
+ * page is zero. If the call fails, the memory is freed, except after EINTR, for
+ * which see READ: the memory then stays with the context, and a LOAD with the
+ * same open file, @file_offset, @length and access mode continues where the last
+ * one ended. @done counts the bytes of all these calls. A different LOAD, CANCEL
+ * and closing the context free the memory.
  *
- * Errors: as for READ, and ENODATA (the file ends before the range does),
- * EINVAL (@length is 0), ENOMEM (more than the memory that is available;
- * the OOM killer is not called), EMFILE.
+ * Errors: as for READ, and ENODATA (the file ends before the range does), EINVAL
+ * (@length is 0), ENOMEM (more than the available memory; the OOM killer is not
+ * invoked), EMFILE.
  */
 struct dmabuf_dio_load {
 	__s32 file_fd;
@@ -225,9 +225,9 @@ struct dmabuf_dio_load {
 #define DMABUF_DIO_IOC_WRITE	_IOWR(DMABUF_DIO_IOC_MAGIC, 3, struct dmabuf_dio_rw)
 #define DMABUF_DIO_IOC_LOAD	_IOWR(DMABUF_DIO_IOC_MAGIC, 4, struct dmabuf_dio_load)
 /*
- * For good: the READ, WRITE and LOAD calls running on this context end with
- * ECANCELED once their requests in flight are done, those that wait for fences or
- * their turn when they have had it, and all later ones at once.
+ * Cancels the context permanently. READ, WRITE and LOAD calls that are running
+ * end with ECANCELED once their requests in flight are done; calls that wait for
+ * fences or for another transfer, after that wait; later calls, at once.
  */
 #define DMABUF_DIO_IOC_CANCEL	_IO(DMABUF_DIO_IOC_MAGIC, 5)
 
@@ -235,25 +235,26 @@ struct dmabuf_dio_load {
  * struct dmabuf_dio_slot - an io_uring fixed buffer over part of the buffer
  * @buf_offset:	in: start in the attached buffer, a multiple of the page size
  * @length:	in: bytes, at least 1, less than 4 GiB
- * @index:	in: slot in the ring's table of registered buffers, which the
- *		caller has created sparse and large enough
+ * @index:	in: index in the ring's table of registered buffers, which the
+ *		caller has registered, sparse and large enough
  * @flags:	in: DMABUF_DIO_SLOT_*, at least one direction
  *
- * READ_FIXED and WRITE_FIXED then take the slot as buf_index and an offset into
- * it, from 0, as addr. The slot keeps the buffer alive after the device and
- * dma-buf fds are closed, until it is unregistered or the ring goes. Bracket
- * the I/O on a slot with DMA_BUF_IOCTL_SYNC, as one does for a mapping. As
- * there, devices that need synchronisation must not unmap the buffer meanwhile,
- * and nobody else begin CPU access.
+ * For READ_FIXED and WRITE_FIXED, buf_index is @index and addr is an offset into
+ * the slot, from 0. The slot keeps the buffer alive after the device and dma-buf
+ * fds are closed, until it is unregistered or the ring is freed. Bracket I/O on a
+ * slot with DMA_BUF_IOCTL_SYNC, as for a mapping. As there, devices that need
+ * synchronisation must not unmap the buffer meanwhile, and others must not begin
+ * CPU access.
  *
- * UNREGISTER looks at @index only; the other fields must be zero. It removes what
- * REGISTER made on this ring, of any context. A ring that got the slot by
- * IORING_REGISTER_CLONE_BUFFERS drops it by IORING_REGISTER_BUFFERS_UPDATE or its end.
+ * UNREGISTER uses @index only; the other fields must be zero. It removes slots
+ * that REGISTER created on this ring, from any context. A ring that got a slot by
+ * IORING_REGISTER_CLONE_BUFFERS keeps it until IORING_REGISTER_BUFFERS_UPDATE
+ * removes it or the ring is freed.
  *
- * Errors, in the CQE: ENOTCONN, EACCES, EINVAL, ERANGE, EBUSY (the slot is taken, or
- * not ours to remove), EOPNOTSUPP (kernel without this interface; a
- * udmabuf that the kernel does not synchronise with devices, see
- * DMABUF_DIO_REFUSED_UNSYNCED: READ and WRITE look each time), E2BIG (see struct
+ * Errors, in the CQE: ENOTCONN, EACCES, EINVAL, ERANGE, EBUSY (the index is in
+ * use, or is not a slot made by REGISTER), EOPNOTSUPP (the kernel lacks this
+ * interface, or its udmabuf does not synchronise devices, see
+ * DMABUF_DIO_REFUSED_UNSYNCED: use READ and WRITE), E2BIG (see struct
  * dmabuf_dio_uring_cmd), ENOMEM.
  */
 struct dmabuf_dio_slot {
@@ -267,7 +268,7 @@ struct dmabuf_dio_slot {
 #define DMABUF_DIO_SLOT_WRITE	_BITUL(1)	/* buffer to file: WRITE_FIXED */
 
 /**
- * struct dmabuf_dio_uring_cmd - what stands in the SQE's cmd area
+ * struct dmabuf_dio_uring_cmd - content of the SQE's cmd area
  * @arg:	user address of a struct dmabuf_dio_slot
  * @size:	its size, at most a page
  * @reserved:	must be zero
