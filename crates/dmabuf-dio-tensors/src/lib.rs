@@ -43,6 +43,7 @@
 //! All lengths and offsets are in bytes.
 
 #![cfg(target_os = "linux")]
+#![forbid(unsafe_code)]
 
 pub mod header;
 

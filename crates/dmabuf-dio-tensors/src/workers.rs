@@ -30,7 +30,7 @@ pub(crate) fn run<T: Send, E: Send>(
     let token = CancelToken::new();
     let next = AtomicUsize::new(0);
     let worker = |sender: mpsc::Sender<(usize, Result<T, E>)>| {
-        while !token.is_cancelled() {
+        while !token.is_cancelled() && !cancel.is_cancelled() {
             let job = next.fetch_add(1, Ordering::Relaxed);
             if job >= jobs {
                 break;
