@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use crate::block::Block;
 use crate::ggml::GgmlType;
 
 /// The type of a tensor's elements. `Display` prints [`name`](Self::name).
@@ -58,15 +59,6 @@ pub enum Dtype {
     U64,
     /// Quantised blocks of a GGUF file.
     Ggml(GgmlType),
-}
-
-/// The smallest unit of a type that is whole bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Block {
-    /// Elements in a block: 1, unless they are packed or quantised together.
-    pub elements: u64,
-    /// Length of a block in bytes.
-    pub bytes: u64,
 }
 
 impl Dtype {

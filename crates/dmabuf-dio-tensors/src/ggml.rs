@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::dtype::Block;
+use crate::block::Block;
 
 /// A quantised type of GGML: its elements are stored in blocks with their scales.
 ///

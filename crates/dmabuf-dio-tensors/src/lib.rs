@@ -47,9 +47,11 @@
 
 pub mod header;
 
+mod block;
 mod dtype;
 mod error;
 mod find;
+mod format;
 mod ggml;
 mod index;
 mod load;
@@ -60,16 +62,20 @@ mod meter;
 mod model;
 mod open;
 mod plan;
+mod settings;
 mod shared;
 mod tensor;
 mod workers;
 
-pub use dtype::{Block, Dtype};
+pub use block::Block;
+pub use dtype::Dtype;
 pub use error::{Error, Result};
+pub use format::Format;
 pub use ggml::GgmlType;
-pub use load::{Progress, TensorLoader};
+pub use load::TensorLoader;
 pub use loaded::{Buffer, Loaded, Memory, View};
 pub use malformed::Malformed;
 pub use metadata::{Array, Metadata, Strings, Value};
-pub use model::{Format, Model, ModelFile};
+pub use meter::Progress;
+pub use model::{Model, ModelFile};
 pub use tensor::Tensor;

@@ -9,54 +9,16 @@ use dmabuf_dio::gather::Gatherer;
 use dmabuf_dio::{Backend, CancelToken, Direction, Kind, Loader};
 
 use crate::error::{Error, Result};
-use crate::loaded::{Buffer, Loaded, Memory, View};
-use crate::meter::{Callback, Meter};
+use crate::loaded::{Buffer, Loaded, View};
+use crate::meter::{Meter, Progress};
 use crate::model::Model;
 use crate::plan::{self, Run};
+use crate::settings::{Settings, Wanted};
 use crate::tensor::Tensor;
 use crate::{shared, workers};
 
-/// Default of [`TensorLoader::gap`]: reading so much more costs as little as another request.
-const GAP: u64 = 256 << 10;
-/// Default of [`TensorLoader::concurrency`].
-const CONCURRENCY: usize = 4;
 /// More runs than this share a buffer by file. Each buffer is an open file.
 const MANY: usize = 64;
-
-/// Progress of a load, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Progress {
-    /// Bytes read so far, of all files.
-    pub done: u64,
-    /// Bytes to read, of all files.
-    pub total: u64,
-}
-
-/// The kind of memory that a load creates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// A dma-buf, or what the selected backend creates.
-    Unsaid,
-    Kind(Kind),
-    Any,
-    Private,
-}
-
-/// What is set, but for the tensors.
-#[derive(Clone)]
-pub(crate) struct Settings {
-    pub(crate) wanted: Wanted,
-    backend: Option<Backend>,
-    direct: bool,
-    huge_pages: bool,
-    block_size: Option<u64>,
-    queue_depth: Option<u32>,
-    gap: u64,
-    concurrency: usize,
-    progress: Option<Callback>,
-    cancel: CancelToken,
-}
 
 /// Loads tensors of a model. Created by [`Model::loader`].
 ///
@@ -76,20 +38,16 @@ impl fmt::Debug for TensorLoader<'_> {
     }
 }
 
+impl Model {
+    /// Sets up a load of all tensors.
+    pub fn loader(&self) -> TensorLoader<'_> {
+        TensorLoader::new(self)
+    }
+}
+
 impl<'m> TensorLoader<'m> {
-    pub(crate) fn new(model: &'m Model) -> Self {
-        let settings = Settings {
-            wanted: Wanted::Unsaid,
-            backend: None,
-            direct: true,
-            huge_pages: true,
-            block_size: None,
-            queue_depth: None,
-            gap: GAP,
-            concurrency: CONCURRENCY,
-            progress: None,
-            cancel: CancelToken::new(),
-        };
+    fn new(model: &'m Model) -> Self {
+        let settings = Settings::default();
         Self { model, only: None, settings }
     }
 
@@ -291,44 +249,6 @@ impl<'m> TensorLoader<'m> {
 struct Done {
     buffers: Vec<Buffer>,
     places: Vec<(usize, u64)>,
-}
-
-impl Settings {
-    fn loader<'f>(&self, loader: Loader<'f>) -> Loader<'f> {
-        let mut loader =
-            loader.backend(self.backend).direct(self.direct).huge_pages(self.huge_pages);
-        if let Some(bytes) = self.block_size {
-            loader = loader.block_size(bytes);
-        }
-        if let Some(requests) = self.queue_depth {
-            loader = loader.queue_depth(requests);
-        }
-        match self.wanted {
-            Wanted::Kind(kind) => loader.kind(kind),
-            Wanted::Any => loader.any_kind(),
-            Wanted::Unsaid | Wanted::Private => loader,
-        }
-    }
-
-    fn gatherer<'f>(&self, gatherer: Gatherer<'f>) -> Gatherer<'f> {
-        let gatherer = gatherer.direct(self.direct);
-        match self.queue_depth {
-            Some(requests) => gatherer.queue_depth(requests),
-            None => gatherer,
-        }
-    }
-
-    /// Loads a run, and finds its first byte in the buffer.
-    fn load(&self, loader: &Loader<'_>, file: usize) -> dmabuf_dio::Result<(Buffer, u64)> {
-        if self.wanted == Wanted::Private {
-            let private = loader.load_private()?;
-            let report = private.report.clone();
-            return Ok((Buffer { memory: Memory::Private(private), file, report }, 0));
-        }
-        let loaded = loader.load()?;
-        let (memory, report) = (Memory::Shared(loaded.buf), loaded.report);
-        Ok((Buffer { memory, file, report }, loaded.data_offset))
-    }
 }
 
 fn view(tensor: &Tensor) -> View {

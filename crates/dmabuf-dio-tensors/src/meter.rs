@@ -3,7 +3,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::load::Progress;
+/// Progress of a load, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Bytes read so far, of all files.
+    pub done: u64,
+    /// Bytes to read, of all files.
+    pub total: u64,
+}
 
 pub(crate) type Callback = Arc<dyn Fn(Progress) + Send + Sync>;
 

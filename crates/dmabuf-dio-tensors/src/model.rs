@@ -1,38 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An opened model.
 
-use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::find::{self, Split};
+use crate::format::Format;
 use crate::header::{self, Header, MAX_TENSORS};
 use crate::index::{Index, MAX_FILES, MAX_INDEX};
-use crate::load::TensorLoader;
 use crate::malformed::{Malformed, short};
 use crate::metadata::Metadata;
 use crate::open::{self, malformed};
 use crate::tensor::Tensor;
-
-/// The format of a model's files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Format {
-    /// safetensors
-    Safetensors,
-    /// GGUF, version 2 or 3
-    Gguf,
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Safetensors => "safetensors",
-            Self::Gguf => "GGUF",
-        })
-    }
-}
 
 /// A model whose headers were read and checked. Its tensors are loaded by [`loader`](Self::loader).
 ///
@@ -227,11 +207,6 @@ impl Model {
     pub fn metadata(&self) -> &Metadata {
         const NONE: &Metadata = &Metadata::new(Vec::new());
         self.files.first().map_or(NONE, |first| &first.metadata)
-    }
-
-    /// Sets up a load of all tensors.
-    pub fn loader(&self) -> TensorLoader<'_> {
-        TensorLoader::new(self)
     }
 }
 

@@ -4,10 +4,10 @@
 use dmabuf_dio::gather::{Gatherer, Piece, PieceError};
 use dmabuf_dio::{Direction, DmaBuf, Error, Kind};
 
-use crate::load::{Settings, Wanted};
 use crate::loaded::{Buffer, Memory};
 use crate::model::ModelFile;
 use crate::plan::Run;
+use crate::settings::{Settings, Wanted};
 
 /// Loads the runs of a file into one buffer. The second result has the places of their first bytes.
 /// `None` if no such buffer can be made here, or nothing can read into it.

@@ -75,9 +75,7 @@ fn kinds() -> Vec<(&'static str, Ask)> {
     match dmabuf_dio::DmaBuf::alloc(4096) {
         Ok(_) => kinds.push(("dma-buf", |loader| loader)),
         Err(error) => {
-            let required =
-                std::env::var("DMABUF_DIO_REQUIRE").is_ok_and(|all| all.contains("heap"));
-            assert!(!required, "dma-bufs are required: {error}");
+            assert!(!common::needs_dma_bufs(), "dma-bufs are required: {error}");
             println!("skipped dma-bufs: {error}");
         }
     }

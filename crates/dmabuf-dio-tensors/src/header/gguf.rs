@@ -10,9 +10,9 @@ use super::cursor::Cursor;
 use super::gguf_value::value;
 use super::{Header, HeaderError, MAX_KEYS, MAX_TENSORS, check_names, check_unique};
 use crate::dtype::Dtype;
+use crate::format::Format;
 use crate::malformed::{Malformed, short};
 use crate::metadata::{Metadata, Value};
-use crate::model::Format;
 use crate::tensor::Tensor;
 
 pub(super) const MAGIC: [u8; 4] = *b"GGUF";

@@ -22,9 +22,9 @@ mod safetensors;
 
 use std::io::{self, Read};
 
+use crate::format::Format;
 use crate::malformed::{Malformed, short};
 use crate::metadata::Metadata;
-use crate::model::Format;
 use crate::tensor::Tensor;
 
 pub use self::gguf::parse as parse_gguf;

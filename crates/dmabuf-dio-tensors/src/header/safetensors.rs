@@ -14,9 +14,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 
 use super::{Header, HeaderError, MAX_KEYS, MAX_TENSORS, check_names, check_unique};
 use crate::dtype::Dtype;
+use crate::format::Format;
 use crate::malformed::{Malformed, short};
 use crate::metadata::{Metadata, Value};
-use crate::model::Format;
 use crate::tensor::Tensor;
 
 /// The longest header, as in the `safetensors` crate.

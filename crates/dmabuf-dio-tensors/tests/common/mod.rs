@@ -21,6 +21,11 @@ pub(crate) fn folder() -> TempDir {
     tempfile::Builder::new().prefix("dio-").tempdir_in(parent).expect("a folder for the test")
 }
 
+/// Whether the module is required, and with it dma-bufs.
+pub(crate) fn needs_dma_bufs() -> bool {
+    std::env::var("DMABUF_DIO_REQUIRE").is_ok_and(|all| all.contains("module"))
+}
+
 /// Writes a file and drops its page cache.
 pub(crate) fn write(path: &Path, bytes: &[u8]) {
     let mut file = File::create(path).expect("create a test file");
