@@ -79,3 +79,8 @@ pub use metadata::{Array, Metadata, Strings, Value};
 pub use meter::Progress;
 pub use model::{Model, ModelFile};
 pub use tensor::Tensor;
+
+// The code in the document is compiled like that of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tensors.md")]
+struct Document;

@@ -3,7 +3,7 @@
 
 use std::io::Read;
 
-use super::HeaderError;
+use super::parsed::HeaderError;
 use crate::malformed::Malformed;
 
 /// The longest header of a GGUF file.

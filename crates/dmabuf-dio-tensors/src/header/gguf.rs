@@ -8,7 +8,7 @@ use std::io::Read;
 
 use super::cursor::Cursor;
 use super::gguf_value::value;
-use super::{Header, HeaderError, MAX_KEYS, MAX_TENSORS, check_names, check_unique};
+use super::parsed::{Header, HeaderError, MAX_KEYS, MAX_TENSORS, check_names, check_unique};
 use crate::dtype::Dtype;
 use crate::format::Format;
 use crate::malformed::{Malformed, short};

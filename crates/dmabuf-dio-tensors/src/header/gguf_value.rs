@@ -3,8 +3,8 @@
 
 use std::io::Read;
 
-use super::HeaderError;
 use super::cursor::{Cursor, MAX_HEADER};
+use super::parsed::HeaderError;
 use crate::malformed::{Malformed, short};
 use crate::metadata::{Array, Strings, Value};
 

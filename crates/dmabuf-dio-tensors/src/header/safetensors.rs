@@ -12,7 +12,7 @@ use ::safetensors::{Dtype as Theirs, SafeTensorError};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use super::{Header, HeaderError, MAX_KEYS, MAX_TENSORS, check_names, check_unique};
+use super::parsed::{Header, HeaderError, MAX_KEYS, MAX_TENSORS, check_names, check_unique};
 use crate::dtype::Dtype;
 use crate::format::Format;
 use crate::malformed::{Malformed, short};
