@@ -59,6 +59,19 @@ mutants-module: deps ## mutation tests of the module, in guests (half an hour on
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
 	tools/mutate-module
 
+# Nightly Rust and cargo-fuzz are needed. What is found goes to build/fuzz, the kept inputs do not change.
+FUZZ_SECONDS ?= 240
+FUZZ := cargo +nightly fuzz run --sanitizer none --target-dir $(CURDIR)/build/fuzz-target
+
+.PHONY: fuzz
+fuzz: deps ## fuzz the parsers of model headers, FUZZ_SECONDS each (needs cargo-fuzz and nightly Rust)
+	@for parser in safetensors gguf; do \
+		mkdir -p build/fuzz/$$parser && \
+		(cd crates/dmabuf-dio-tensors/fuzz && nice $(FUZZ) $$parser $(CURDIR)/build/fuzz/$$parser corpus/$$parser -- \
+			-dict=$$parser.dict -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 -timeout=10 \
+			-artifact_prefix=$(CURDIR)/build/fuzz/$$parser- -print_final_stats=1) || exit 1; \
+	done
+
 .PHONY: lint
 lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, shellcheck, charts
 	cargo fmt --all --check
