@@ -7,7 +7,7 @@ SANITIZE := -fsanitize=address,undefined -fno-omit-frame-pointer
 # The examples are compiled as a user would, against an installation.
 STAGE := $O/stage
 PKG_CONFIG := PKG_CONFIG_PATH=$(STAGE)/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$(STAGE) pkg-config
-EXAMPLES := load ring raii
+EXAMPLES := load ring raii documented
 GSTREAMER := gstreamer-allocators-1.0 gstreamer-app-1.0
 ifeq ($(shell pkg-config --exists $(GSTREAMER) && echo yes),yes)
 EXAMPLES += frames
@@ -41,6 +41,10 @@ $O/examples/%: examples/%.c $(STAGE)/stamp
 $O/examples/%: examples/%.cpp $(STAGE)/stamp
 	@mkdir -p $(@D)
 	@$(CXX) -std=c++17 -Wall -Wextra -Werror -o $@ $< $(AT_STAGE)
+# The example of docs/c.md
+$O/examples/documented: ../../docs/c.md $(STAGE)/stamp
+	@mkdir -p $(@D)
+	@sed -n '/^```c$$/,/^```$$/{/^```/d;p}' $< | $(CC) -std=c99 -Wall -Wextra -Werror -x c -o $@ - $(AT_STAGE)
 LIBRARIES_ring := -luring
 LIBRARIES_frames = $(shell pkg-config --cflags --libs $(GSTREAMER))
 
