@@ -74,6 +74,8 @@ static void kinds(void)
 {
 	struct dmabuf_dio_options options = no_options();
 	struct dmabuf_dio_buffer *buffer;
+	struct dmabuf_dio_report *report;
+	struct dmabuf_dio_figures figures;
 	int status = dmabuf_dio_load("data", NULL, &buffer, NULL);
 
 	/* Who asks for a dma-buf gets one or an error, never a memfd. */
@@ -97,10 +99,15 @@ static void kinds(void)
 	options.block_size = 65536;
 	options.queue_depth = 3;
 	options.allocation_step = MIB(2);
-	expect(dmabuf_dio_load("data", &options, &buffer, NULL), 0);
+	expect(dmabuf_dio_load("data", &options, &buffer, &report), 0);
 	expect(dmabuf_dio_buffer_kind(buffer), DMABUF_DIO_KIND_MEMFD);
 	check_content(buffer, 0, LENGTH, 1);
 	dmabuf_dio_buffer_free(buffer);
+	figures.size = sizeof(figures);
+	expect(dmabuf_dio_report_figures(report, &figures), 0);
+	check(figures.mode != DMABUF_DIO_MODE_DIRECT && figures.copied_bytes >= LENGTH);
+	check(figures.huge_bytes == 0 || figures.huge_bytes == DMABUF_DIO_UNKNOWN);
+	dmabuf_dio_report_free(report);
 }
 
 /* The descriptor stays the caller's, with its position. */

@@ -26,6 +26,7 @@ static void test(struct dmabuf_dio_buffer *buffer)
 	expect(dmabuf_dio_unmap(other), 0);
 
 	expect(dmabuf_dio_map_begin(map), 0);
+	expect(dmabuf_dio_map_begin(map), -EALREADY);
 	check(dmabuf_dio_map_address(map) == bytes);
 	check_pattern(bytes, 0, LENGTH, 6);
 	expect(dmabuf_dio_unmap(map), 0);
