@@ -2,6 +2,9 @@
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
+# The C library
+CAPI := $(MAKE) -C crates/dmabuf-dio-capi
+
 .PHONY: help
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -13,7 +16,12 @@ demo: deps ## load a real model into a dma-buf, on this machine and in a guest
 .PHONY: test
 test: programs ## run the tests: on this machine, and each once in guests with Debian's kernels
 	cargo test --locked --quiet
+	@$(MAKE) test-capi
 	tests/matrix
+
+.PHONY: test-capi
+test-capi: deps ## part of test: the C library on this machine, also with sanitizers and under valgrind
+	@$(CAPI) PROFILE=dev O=$(CURDIR)/build/capi-test check
 
 .PHONY: test-all
 test-all: test-older test-debug ## the other tests a change has to pass: the older kernel, and the series on a debug kernel
@@ -82,6 +90,7 @@ lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, 
 	tools/lint-kernel
 	tools/check-series
 	tools/check-imports
+	tools/check-capi
 	tools/lint-shell
 	bench/selftest
 
@@ -178,8 +187,9 @@ test-peers: deps ## check that those loaders detect wrong bytes (the same downlo
 	bench/peers/selftest
 
 .PHONY: build
-build: deps ## build the command and the benchmarks: dmabuf-dio, dmabuf-dio-bench in target/release
+build: deps ## build the command and the benchmarks, in target/release, and the C library, in build/capi
 	cargo build --locked --release --quiet
+	@$(CAPI)
 
 # Programs that run in guests: the tests of the kernel and of the library
 .PHONY: programs
@@ -187,6 +197,7 @@ programs: deps
 	@$(MAKE) -C tests/guest --quiet O=$(CURDIR)/build/tests-guest
 	@$(MAKE) -C tests/remote --quiet O=$(CURDIR)/build/tests-remote
 	@tools/collect-rust-tests
+	@$(CAPI) PROFILE=dev O=$(CURDIR)/build/capi-test programs
 	@mkdir -p build
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
 	@ln -sfn "$$(tools/python-env tests/clients)" build/python-clients
@@ -200,9 +211,10 @@ series-programs: deps
 # PREFIX and DESTDIR as in the GNU coding standards
 PREFIX ?= /usr/local
 SHARE := $(DESTDIR)$(PREFIX)/share
+PLACES = PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) $(if $(LIBDIR),LIBDIR=$(LIBDIR))
 
 .PHONY: install
-install: ## install the command, completions and manual pages, after make build: PREFIX, DESTDIR
+install: ## install command, C library, completions, manual pages after make build: PREFIX, LIBDIR, DESTDIR
 	install -D -m 755 target/release/dmabuf-dio $(DESTDIR)$(PREFIX)/bin/dmabuf-dio
 	install -d $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
 		$(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
@@ -210,12 +222,14 @@ install: ## install the command, completions and manual pages, after make build:
 	target/release/dmabuf-dio completions bash >$(SHARE)/bash-completion/completions/dmabuf-dio
 	target/release/dmabuf-dio completions zsh >$(SHARE)/zsh/site-functions/_dmabuf-dio
 	target/release/dmabuf-dio completions fish >$(SHARE)/fish/vendor_completions.d/dmabuf-dio.fish
+	@$(CAPI) install $(PLACES)
 
 .PHONY: uninstall
-uninstall: ## remove what make install has installed, with the same PREFIX and DESTDIR
+uninstall: ## remove what make install has installed, with the same PREFIX, LIBDIR and DESTDIR
 	rm -f $(DESTDIR)$(PREFIX)/bin/dmabuf-dio $(SHARE)/man/man1/dmabuf-dio.1 \
 		$(SHARE)/man/man1/dmabuf-dio-*.1 $(SHARE)/bash-completion/completions/dmabuf-dio \
 		$(SHARE)/zsh/site-functions/_dmabuf-dio $(SHARE)/fish/vendor_completions.d/dmabuf-dio.fish
+	@$(CAPI) uninstall $(PLACES)
 
 .PHONY: module
 module: deps ## build dmabuf_dio.ko for the running kernel (needs its headers)

@@ -8,10 +8,11 @@ use std::process::Command;
 use crate::markdown::{Documented, Place};
 
 /// Programs that are not run here, with the reason. Paths must exist in the repository.
-const NOT_RUN: [(&str, &str); 8] = [
+const NOT_RUN: [(&str, &str); 9] = [
     ("bench/peers/compare", "downloads 2.5 GB"),
     ("bench/peers/load", "needs the loaders that bench/peers/compare downloads"),
     ("tests/kselftests", "runs in a guest"),
+    ("tools/check-capi", "writes files of the repository; `make lint` runs it"),
     ("tools/build-kselftests", "builds the kernel's tests; `make programs` runs it"),
     ("tools/lint-kernel", "needs a kernel's headers; `make lint` runs it"),
     ("vm/kernel", "downloads or builds a kernel"),

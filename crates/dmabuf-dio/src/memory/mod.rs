@@ -227,7 +227,9 @@ impl Mapping {
         !self.lasting
     }
 
-    pub(crate) fn as_ptr(&self) -> *mut u8 {
+    /// The address of the first byte. Others may write the memory at any time, and whoever touches
+    /// it begins and ends CPU access: [`DmaBuf::begin_cpu_access`](crate::DmaBuf::begin_cpu_access).
+    pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 

@@ -62,6 +62,24 @@ fn views_see_each_other() {
 }
 
 #[test]
+fn a_mapping_has_the_address_of_the_content() {
+    use dmabuf_dio::lend::Access;
+    for (mut buf, _) in buffers(8192) {
+        fill(&mut buf, 0x42);
+        let mapping = buf.mapping(true).expect("map");
+        assert!(mapping.as_ptr().addr() % 4096 == 0 && mapping.len() == 8192);
+        buf.begin_cpu_access(Access::ReadWrite).expect("begin");
+        // SAFETY: the mapping has 8192 bytes, and nobody else uses the buffer.
+        unsafe {
+            assert_eq!(mapping.as_ptr().add(8191).read(), 0x42);
+            mapping.as_ptr().write(7);
+        }
+        buf.end_cpu_access(Access::ReadWrite).expect("end");
+        assert_eq!(bytes(&buf)[..2], [7, 0x42]);
+    }
+}
+
+#[test]
 fn a_memfd_of_someone_else() {
     let fd = rustix::fs::memfd_create("other", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd");
     rustix::fs::ftruncate(&fd, 100).expect("set the length");

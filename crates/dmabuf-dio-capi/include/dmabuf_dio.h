@@ -1,0 +1,849 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/**
+ * Loads files into dma-bufs and saves them, with no copy by the CPU.
+ *
+ * A file that an accelerator, a camera, a radio or another process is to use is read by direct I/O, from the
+ * storage device into the pages of a dma-buf, with the best method that this kernel offers. Compile with the
+ * flags of `pkg-config --cflags --libs dmabuf-dio`.
+ *
+ * All lengths and offsets are in bytes, and all calls block until they are done.
+ *
+ * # Errors
+ *
+ * Functions that return `int` or `int64_t` return a negative error number, such as `-ENOENT`; 0 or more is
+ * success. What failed is in `dmabuf_dio_error_message`, what to do about it in `dmabuf_dio_error_hint`, for
+ * each thread on its own. There is no other state between calls but in the objects. Any function may return
+ * `-EFAULT` for a null pointer that it does not allow, and `-ENOTRECOVERABLE` for a bug in the library, which
+ * never unwinds into the caller.
+ *
+ * # Ownership
+ *
+ * What a function returns through its last pointer to a pointer belongs to the caller, who frees it with the
+ * function of its type, once; after an error it is a null pointer. Freeing a null pointer is nothing. The
+ * library closes no descriptor of the caller, and the caller closes none of the library, but for those that
+ * `dmabuf_dio_buffer_dup` and `dmabuf_dio_attach` return. Descriptors are closed on exec. Strings are in UTF-8
+ * but for the bytes of paths, and belong to what they come from.
+ *
+ * # Threads
+ *
+ * All functions may be called from several threads, on different objects. For the same object its type says
+ * what may be done at a time. After fork(2) the child may use buffers, but no maps and gathers of the parent.
+ *
+ * # Structures that grow
+ *
+ * `struct dmabuf_dio_options` and `struct dmabuf_dio_figures` begin with their size, which the caller sets, so
+ * that later versions can have more fields: as with openat2(2), what a shorter structure lacks counts as 0, and
+ * a longer one is accepted if what the library does not know is 0, else `-E2BIG`. Other structures stay as they
+ * are. Numbers may be added to `DMABUF_DIO_*`: expect ones that are new.
+ *
+ * This header is generated: change crates/dmabuf-dio-capi/src instead.
+ */
+
+#ifndef DMABUF_DIO_H
+#define DMABUF_DIO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * Version of this header: major number.
+ */
+#define DMABUF_DIO_VERSION_MAJOR 0
+
+/**
+ * Version of this header: minor number.
+ */
+#define DMABUF_DIO_VERSION_MINOR 1
+
+/**
+ * Version of this header: patch number.
+ */
+#define DMABUF_DIO_VERSION_PATCH 0
+
+/**
+ * Kind of a buffer to load into: a dma-buf, or what the chosen backend makes.
+ */
+#define DMABUF_DIO_KIND_DEFAULT 0
+
+/**
+ * Kind of a buffer: a dma-buf, which devices can import.
+ */
+#define DMABUF_DIO_KIND_DMABUF 1
+
+/**
+ * Kind of a buffer: a memfd, which processes can share.
+ */
+#define DMABUF_DIO_KIND_MEMFD 2
+
+/**
+ * Kind of a buffer to load into: a dma-buf if one can be made here, else a memfd.
+ */
+#define DMABUF_DIO_KIND_ANY 3
+
+/**
+ * Backend: the best one that is available.
+ */
+#define DMABUF_DIO_BACKEND_BEST 0
+
+/**
+ * Backend: the kernel module's ioctls.
+ */
+#define DMABUF_DIO_BACKEND_MODULE 1
+
+/**
+ * Backend: the dma-buf's pages as io_uring fixed buffers, lent by the module (Linux 7.3).
+ */
+#define DMABUF_DIO_BACKEND_SLOT 2
+
+/**
+ * Backend: the system heap reads the file while it allocates, on a kernel with the patch series.
+ */
+#define DMABUF_DIO_BACKEND_HEAP 3
+
+/**
+ * Backend: copy_file_range(2) with a dma-buf, on a kernel with the patch series.
+ */
+#define DMABUF_DIO_BACKEND_COPY_FILE_RANGE 4
+
+/**
+ * Backend: a memfd, and a dma-buf over its pages.
+ */
+#define DMABUF_DIO_BACKEND_UDMABUF 5
+
+/**
+ * Backend: a memfd, filled by io_uring with `O_DIRECT`.
+ */
+#define DMABUF_DIO_BACKEND_MEMFD 6
+
+/**
+ * Backend: pread(2) and pwrite(2) on a mapping, through the page cache.
+ */
+#define DMABUF_DIO_BACKEND_BUFFERED 7
+
+/**
+ * How data moved: the kernel's counters do not tell.
+ */
+#define DMABUF_DIO_MODE_UNKNOWN 0
+
+/**
+ * How data moved: directly, the page cache of the file did not grow.
+ */
+#define DMABUF_DIO_MODE_DIRECT 1
+
+/**
+ * How data moved: through the page cache.
+ */
+#define DMABUF_DIO_MODE_BUFFERED 2
+
+/**
+ * How data moved: part of it through the page cache.
+ */
+#define DMABUF_DIO_MODE_MIXED 3
+
+/**
+ * How data moved: it was in the page cache already, no storage was read.
+ */
+#define DMABUF_DIO_MODE_PAGE_CACHE 4
+
+/**
+ * CPU access: reads the buffer. Can be combined with `DMABUF_DIO_ACCESS_WRITE`.
+ */
+#define DMABUF_DIO_ACCESS_READ 1
+
+/**
+ * CPU access: writes the buffer.
+ */
+#define DMABUF_DIO_ACCESS_WRITE 2
+
+/**
+ * Flag of a transfer: through the page cache, not by `O_DIRECT`.
+ */
+#define DMABUF_DIO_BUFFERED 1
+
+/**
+ * Flag of a load: does not try for huge pages in memory that the library allocates itself.
+ */
+#define DMABUF_DIO_SMALL_PAGES 2
+
+/**
+ * Flag of a gather: polls for completions, where the disk has poll queues.
+ */
+#define DMABUF_DIO_POLLED 4
+
+/**
+ * A number of `struct dmabuf_dio_figures` that the kernel does not tell.
+ */
+#define DMABUF_DIO_UNKNOWN UINT64_MAX
+
+/**
+ * Direction of a lent range: from files into the buffer, `IORING_OP_READ_FIXED`.
+ */
+#define DMABUF_DIO_LEND_READ 1
+
+/**
+ * Direction of a lent range: from the buffer into files, `IORING_OP_WRITE_FIXED` and others that send.
+ */
+#define DMABUF_DIO_LEND_WRITE 2
+
+/**
+ * A buffer: a dma-buf or a memfd, and where in it the content is. The memory lives as long as this,
+ * any descriptor, any mapping or any device uses it.
+ *
+ * Several threads may use a buffer at a time; it is freed once, when none does.
+ */
+struct dmabuf_dio_buffer;
+
+/**
+ * A file and a buffer, set up to read pieces of the one into the other again and again. It has
+ * descriptors of its own of both, so that they may be closed and freed.
+ *
+ * One thread at a time; not in a child of fork(2).
+ */
+struct dmabuf_dio_gather;
+
+/**
+ * A mapping of a whole buffer into this process, and CPU access to it. It keeps the buffer alive.
+ *
+ * One thread at a time begins, ends and unmaps.
+ */
+struct dmabuf_dio_map;
+
+/**
+ * How the data of a transfer moved, and what that cost. Several threads may read it at a time.
+ */
+struct dmabuf_dio_report;
+
+/**
+ * An entry of a submission queue, as linux/io_uring.h and liburing define it.
+ */
+struct io_uring_sqe;
+
+/**
+ * Receives the progress of a transfer: how many bytes of how many have moved, and the pointer from
+ * the options. 0 goes on; any other number ends the transfer with `-ECANCELED`, unless it is over.
+ *
+ * Called once at the start, then at least every 100 ms while data moves. The calls may come from
+ * another thread, never two at a time; the count never decreases. It must return: no exception and no
+ * longjmp(3) may leave it.
+ */
+typedef int (*dmabuf_dio_progress)(uint64_t done, uint64_t total, void *data);
+
+/**
+ * Settings of a transfer. All zero but `size` means the defaults, as does a null pointer in place of
+ * the structure. Can grow: see `size`.
+ */
+struct dmabuf_dio_options {
+  /**
+   * `sizeof(struct dmabuf_dio_options)`. Fields that a smaller structure lacks count as 0; a larger
+   * one is accepted if what this version does not know is 0, else `-E2BIG`.
+   */
+  size_t size;
+  /**
+   * Use only this backend: `DMABUF_DIO_BACKEND_*`.
+   */
+  uint32_t backend;
+  /**
+   * Kind of the buffer that a load makes: `DMABUF_DIO_KIND_*`. Loads into a new buffer only.
+   */
+  uint32_t kind;
+  /**
+   * `DMABUF_DIO_BUFFERED`, `DMABUF_DIO_SMALL_PAGES`, `DMABUF_DIO_POLLED`.
+   */
+  uint32_t flags;
+  /**
+   * Requests in flight: 1 to 1024; 0: the default.
+   */
+  uint32_t queue_depth;
+  /**
+   * Start of the range in the file, in bytes. Not for gathers.
+   */
+  uint64_t file_offset;
+  /**
+   * Length of the range in bytes; 0: up to the end of the file. Loads only: the length of a save is
+   * an argument.
+   */
+  uint64_t length;
+  /**
+   * Bytes per request: a multiple of the page size, at most 1 GiB; 0: the default. Not for gathers.
+   */
+  uint64_t block_size;
+  /**
+   * Memory to allocate at a time, in bytes: a multiple of the page size, at most 1 GiB; 0: the
+   * default. Loads into a new buffer only.
+   */
+  uint64_t allocation_step;
+  /**
+   * Receives the progress, and may cancel; a null pointer: nobody.
+   */
+  dmabuf_dio_progress progress;
+  /**
+   * Passed to `progress`.
+   */
+  void *progress_data;
+};
+
+/**
+ * A range of a file and its place in the buffer, in bytes. Never grows.
+ */
+struct dmabuf_dio_piece {
+  /**
+   * Offset in the file.
+   */
+  uint64_t file_offset;
+  /**
+   * Offset in the buffer.
+   */
+  uint64_t buf_offset;
+  /**
+   * Length.
+   */
+  uint64_t length;
+};
+
+/**
+ * What became of a piece. Never grows.
+ */
+struct dmabuf_dio_piece_result {
+  /**
+   * Where in the buffer the bytes begin: the piece's place, or, if it is not aligned, among the spare
+   * bytes.
+   */
+  uint64_t start;
+  /**
+   * How many bytes of the piece are there.
+   */
+  uint64_t length;
+  /**
+   * With an error: for `-ENODATA` the end of the file, for `-ENOBUFS` how many more spare bytes are
+   * needed, else the offset in the file at which reading failed. 0 without.
+   */
+  uint64_t detail;
+  /**
+   * 0 if the piece is whole; `-ENODATA` if the file ends before it does; `-ENOBUFS` if it is not
+   * aligned and the spare bytes do not suffice; else the error of the kernel or the device.
+   */
+  int32_t error;
+  /**
+   * Always 0.
+   */
+  uint32_t reserved;
+};
+
+/**
+ * The figures of a report. Storage and CPU time are counted for the whole process and the page cache
+ * for the whole file, with what other threads and processes did meanwhile. Can grow: see `size`.
+ */
+struct dmabuf_dio_figures {
+  /**
+   * In: `sizeof(struct dmabuf_dio_figures)`. What a larger structure has more is set to 0.
+   */
+  size_t size;
+  /**
+   * The backend that moved the data: `DMABUF_DIO_BACKEND_*`; 0 for one without a number.
+   */
+  uint32_t backend;
+  /**
+   * Kind of the buffer: `DMABUF_DIO_KIND_*`.
+   */
+  uint32_t kind;
+  /**
+   * How the data moved: `DMABUF_DIO_MODE_*`.
+   */
+  uint32_t mode;
+  /**
+   * Number of physically contiguous segments of the buffer; 0 if the backend does not tell.
+   */
+  uint32_t segments;
+  /**
+   * Bytes moved.
+   */
+  uint64_t bytes;
+  /**
+   * Bytes that the CPU copied.
+   */
+  uint64_t copied_bytes;
+  /**
+   * Bytes read from or written to storage, or `DMABUF_DIO_UNKNOWN`.
+   */
+  uint64_t storage_bytes;
+  /**
+   * Growth of the file's page cache in bytes, negative if it shrank; `INT64_MIN` if unknown.
+   */
+  int64_t page_cache_grown;
+  /**
+   * Page size of most of the buffer's memory in bytes, or `DMABUF_DIO_UNKNOWN`.
+   */
+  uint64_t page_size;
+  /**
+   * Bytes of the buffer's memory in huge pages, or `DMABUF_DIO_UNKNOWN`.
+   */
+  uint64_t huge_bytes;
+  /**
+   * Elapsed time in seconds, with the allocation of the buffer.
+   */
+  double seconds;
+  /**
+   * CPU time of the process in seconds, with the kernel's work for it.
+   */
+  double cpu_seconds;
+};
+
+/**
+ * A range of an attached buffer, and the registered buffer of the ring that it becomes. The kernel reads
+ * it: it is `struct dmabuf_dio_slot` of linux/dmabuf_dio.h, and never grows.
+ */
+struct dmabuf_dio_lent_range {
+  /**
+   * Start in the buffer in bytes, a multiple of the page size.
+   */
+  uint64_t buf_offset;
+  /**
+   * Length in bytes: at least 1, less than 4 GiB. The kernel finds an offset in it by walking the
+   * buffer's segments: 64 to 256 MiB are a good size.
+   */
+  uint64_t length;
+  /**
+   * Index in the ring's table of registered buffers.
+   */
+  uint32_t index;
+  /**
+   * `DMABUF_DIO_LEND_READ`, `DMABUF_DIO_LEND_WRITE` or both.
+   */
+  uint32_t directions;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Returns the version of the library that the program runs with, such as `"0.1.0"`. Never freed.
+ */
+const char *dmabuf_dio_version(void);
+
+/**
+ * Returns the name of a backend, as the command and the reports use it, such as `"module"`; a null
+ * pointer if no backend has this number. Never freed.
+ */
+const char *dmabuf_dio_backend_name(uint32_t backend);
+
+/**
+ * Returns what failed in the last call of this thread that failed: one line, with the names of
+ * files and with offsets. An empty string if no call has failed.
+ *
+ * A call that succeeds leaves it as it is. The string stays until the next call of this thread
+ * fails, or the thread ends; it is not freed by the caller.
+ */
+const char *dmabuf_dio_error_message(void);
+
+/**
+ * Returns what to do about it: one line, a command where one helps. It may be empty, and lives as
+ * long as the message.
+ */
+const char *dmabuf_dio_error_hint(void);
+
+/**
+ * Returns how many bytes the last call of this thread that failed had moved, without a gap, from
+ * the start of its range. 0 if it was not a transfer.
+ */
+uint64_t dmabuf_dio_error_done(void);
+
+/**
+ * Loads the regular file or block device at `path`, or a range of it, into a new buffer. Blocks until
+ * all of it is loaded.
+ *
+ * `options` may be a null pointer, and so may `report`, which else receives how the data moved, to be
+ * freed by `dmabuf_dio_report_free`. Bytes of the buffer outside the content are zero. A memfd ends
+ * where the content ends.
+ *
+ * Returns 0. Else nothing is made: `-ENOENT`, `-EACCES` and others for the file; `-EINVAL` if it is
+ * neither a regular file nor a block device, or for a setting; `-ENODATA` if it is empty or ends before
+ * the range; `-EOPNOTSUPP` if no backend can make such a buffer here; `-ENOMEM`; `-EIO` and others of
+ * the device; `-ECANCELED`.
+ */
+int dmabuf_dio_load(const char *path,
+                    const struct dmabuf_dio_options *options,
+                    struct dmabuf_dio_buffer **buffer,
+                    struct dmabuf_dio_report **report);
+
+/**
+ * Loads like `dmabuf_dio_load`, from a descriptor that is open for reading. Its position is neither
+ * used nor changed, and it stays the caller's.
+ *
+ * Returns as `dmabuf_dio_load`, and `-EBADF`.
+ */
+int dmabuf_dio_load_fd(int descriptor,
+                       const struct dmabuf_dio_options *options,
+                       struct dmabuf_dio_buffer **buffer,
+                       struct dmabuf_dio_report **report);
+
+/**
+ * Loads the file at `path`, or a range of it, into an existing buffer, at `buf_offset` bytes. Blocks
+ * until all of it is loaded. Other bytes of the buffer do not change.
+ *
+ * Returns 0. Else the range is undefined behind the first `dmabuf_dio_error_done` bytes: as
+ * `dmabuf_dio_load`, and `-ERANGE` if the range exceeds the buffer; `-EACCES` if that cannot be written;
+ * `-EBUSY` if it is a udmabuf that a device needs synchronised; `-EINPROGRESS` if the kernel refuses to
+ * wait for requests in flight: the range may then change until the process ends.
+ */
+int dmabuf_dio_load_into(const struct dmabuf_dio_buffer *buffer,
+                         uint64_t buf_offset,
+                         const char *path,
+                         const struct dmabuf_dio_options *options,
+                         struct dmabuf_dio_report **report);
+
+/**
+ * Loads like `dmabuf_dio_load_into`, from a descriptor that is open for reading and stays the caller's.
+ *
+ * Returns as `dmabuf_dio_load_into`, and `-EBADF`.
+ */
+int dmabuf_dio_load_into_fd(const struct dmabuf_dio_buffer *buffer,
+                            uint64_t buf_offset,
+                            int descriptor,
+                            const struct dmabuf_dio_options *options,
+                            struct dmabuf_dio_report **report);
+
+/**
+ * Allocates a zeroed dma-buf of `length` bytes, rounded up to whole pages, from the heap of that name
+ * in /dev/dma_heap; a null pointer: from the system heap.
+ *
+ * Returns 0; `-ENOENT` or `-EACCES` for the heap; `-ENOMEM`; `-EINVAL`.
+ */
+int dmabuf_dio_buffer_alloc(const char *heap, uint64_t length, struct dmabuf_dio_buffer **buffer);
+
+/**
+ * Creates a zeroed memfd of `length` bytes, rounded up to whole pages and sealed against shrinking.
+ *
+ * Returns 0; `-EMFILE`; `-EFBIG`; `-EOVERFLOW`.
+ */
+int dmabuf_dio_buffer_memfd(uint64_t length, struct dmabuf_dio_buffer **buffer);
+
+/**
+ * Makes a buffer of a dma-buf or memfd that the caller has. The library uses a duplicate: the
+ * caller's descriptor stays the caller's. A memfd is sealed against shrinking if that is possible.
+ *
+ * Returns 0; `-EINVAL` if it is neither; `-EBADF`; `-EMFILE`.
+ */
+int dmabuf_dio_buffer_from_fd(int descriptor, struct dmabuf_dio_buffer **buffer);
+
+/**
+ * Takes over the buffer that `dmabuf-dio load FILE -- PROGRAM` hands to PROGRAM in the environment.
+ *
+ * Returns 0; `-EINVAL` if there is none; `-EBADF`; `-ERANGE`.
+ */
+int dmabuf_dio_buffer_from_env(struct dmabuf_dio_buffer **buffer);
+
+/**
+ * Frees the handle, and closes the buffer's descriptor. Maps and gathers of the buffer stay valid. A
+ * null pointer is nothing.
+ */
+void dmabuf_dio_buffer_free(struct dmabuf_dio_buffer *buffer);
+
+/**
+ * Returns the buffer's descriptor, to hand to whatever imports it. It belongs to the buffer: the
+ * caller does not close it, and it is closed with the buffer. `-EFAULT` for a null pointer.
+ */
+int dmabuf_dio_buffer_fd(const struct dmabuf_dio_buffer *buffer);
+
+/**
+ * Returns a duplicate of the buffer's descriptor, which belongs to the caller and stays open when the
+ * buffer is freed. It is closed on exec.
+ *
+ * Returns the descriptor; `-EMFILE`; `-EFAULT`.
+ */
+int dmabuf_dio_buffer_dup(const struct dmabuf_dio_buffer *buffer);
+
+/**
+ * Returns the length of the buffer in bytes; 0 for a null pointer.
+ */
+uint64_t dmabuf_dio_buffer_length(const struct dmabuf_dio_buffer *buffer);
+
+/**
+ * Returns where in the buffer the content begins, in bytes: 0 if the range that was loaded starts on
+ * a page boundary of the file, else less than a page (or than a block, where those are larger).
+ */
+uint64_t dmabuf_dio_buffer_data_offset(const struct dmabuf_dio_buffer *buffer);
+
+/**
+ * Returns the length of the content in bytes: what was loaded, or the whole of a buffer that was not
+ * made by a load.
+ */
+uint64_t dmabuf_dio_buffer_data_length(const struct dmabuf_dio_buffer *buffer);
+
+/**
+ * Returns the kind of the buffer, `DMABUF_DIO_KIND_DMABUF` or `DMABUF_DIO_KIND_MEMFD`; 0 for a null
+ * pointer.
+ */
+uint32_t dmabuf_dio_buffer_kind(const struct dmabuf_dio_buffer *buffer);
+
+/**
+ * Names a dma-buf: at most 31 bytes, shown in /proc/PID/fdinfo and debugfs.
+ *
+ * Returns 0; `-EINVAL` for a longer name; `-ENOTTY` for a memfd.
+ */
+int dmabuf_dio_buffer_set_name(const struct dmabuf_dio_buffer *buffer, const char *name);
+
+/**
+ * Seals a memfd against writing, for good: nobody can change its content any more, through any
+ * descriptor.
+ *
+ * Returns 0; `-EBUSY` while it is mapped for writing, or a map or gather of it exists; `-EPERM` if it
+ * does not allow sealing; `-EINVAL` for a dma-buf.
+ */
+int dmabuf_dio_buffer_seal(struct dmabuf_dio_buffer *buffer);
+
+/**
+ * Maps a buffer and begins CPU access, so that what devices have written is seen. Blocks until devices
+ * that use the buffer have finished.
+ *
+ * `access` is `DMABUF_DIO_ACCESS_READ`, `DMABUF_DIO_ACCESS_WRITE` or both. Without `WRITE` the mapping
+ * is read-only.
+ *
+ * Returns 0; `-EINVAL` for `access`; `-EACCES` if the buffer cannot be written; `-ENODEV` if its
+ * exporter allows no mapping; `-ENOMEM`.
+ */
+int dmabuf_dio_map(const struct dmabuf_dio_buffer *buffer, uint32_t access, struct dmabuf_dio_map **map);
+
+/**
+ * Returns the address of the buffer's first byte, a multiple of the page size; a null pointer for one.
+ * It stays the same until the map is unmapped.
+ *
+ * The content is at `dmabuf_dio_buffer_data_offset`, and the mapping is as long as the buffer. Touching
+ * a page of a memfd that somebody has punched a hole into or shrunk can raise `SIGBUS`, as with
+ * mmap(2).
+ */
+void *dmabuf_dio_map_address(const struct dmabuf_dio_map *map);
+
+/**
+ * Ends CPU access without unmapping: devices may use the buffer, and the memory must not be touched
+ * until `dmabuf_dio_map_begin`.
+ *
+ * Returns 0; `-EALREADY` if it has ended already; or the kernel's error.
+ */
+int dmabuf_dio_map_end(struct dmabuf_dio_map *map);
+
+/**
+ * Begins CPU access again, as `dmabuf_dio_map` did.
+ *
+ * Returns 0; `-EALREADY` if it has not ended; or the kernel's error.
+ */
+int dmabuf_dio_map_begin(struct dmabuf_dio_map *map);
+
+/**
+ * Ends CPU access, if it has not ended, unmaps the buffer and frees the handle, whatever is returned. A
+ * null pointer is nothing.
+ *
+ * Returns 0, or the kernel's error at the end of the access: then a device may not see what was
+ * written.
+ */
+int dmabuf_dio_unmap(struct dmabuf_dio_map *map);
+
+/**
+ * Begins CPU access to a buffer that is not mapped by this library: for own mappings, and for own
+ * requests on lent memory, which is CPU access to the devices that have imported the buffer. Nothing
+ * for a memfd.
+ *
+ * Returns 0; `-EINVAL` for `access`; or the kernel's error.
+ */
+int dmabuf_dio_access_begin(const struct dmabuf_dio_buffer *buffer, uint32_t access);
+
+/**
+ * Ends CPU access that `dmabuf_dio_access_begin` has begun with the same `access`.
+ *
+ * Returns 0; `-EINVAL` for `access`; or the kernel's error.
+ */
+int dmabuf_dio_access_end(const struct dmabuf_dio_buffer *buffer, uint32_t access);
+
+/**
+ * Saves `length` bytes of a buffer, from `buf_offset` on, as the file at `path`. Blocks until they are
+ * durable.
+ *
+ * If the path names a regular file or nothing, a new file is written beside it and renamed to it when
+ * it is complete: until then the old file is as it was. A block device is written in place, from
+ * `file_offset` of the options on. `options` and `report` may be null pointers.
+ *
+ * Returns 0. Else the path still names its old file, unless only making the new name durable failed:
+ * `-ENOENT`, `-EACCES`, `-ENOSPC`, `-EFBIG`, `-EIO` and others; `-ERANGE` if the range exceeds the
+ * buffer; `-EINVAL` if it is empty, or for a setting; `-EBUSY` and `-EINPROGRESS` as
+ * `dmabuf_dio_load_into`; `-ECANCELED`.
+ */
+int dmabuf_dio_save(const struct dmabuf_dio_buffer *buffer,
+                    uint64_t buf_offset,
+                    uint64_t length,
+                    const char *path,
+                    const struct dmabuf_dio_options *options,
+                    struct dmabuf_dio_report **report);
+
+/**
+ * Saves like `dmabuf_dio_save`, in place: into the regular file or block device of a descriptor that is
+ * open for writing and stays the caller's, from `file_offset` of the options on. Its position is neither
+ * used nor changed, and the file is not truncated.
+ *
+ * Returns as `dmabuf_dio_save`, and `-EBADF`. After an error the range of the file is undefined behind
+ * the first `dmabuf_dio_error_done` bytes.
+ */
+int dmabuf_dio_save_fd(const struct dmabuf_dio_buffer *buffer,
+                       uint64_t buf_offset,
+                       uint64_t length,
+                       int descriptor,
+                       const struct dmabuf_dio_options *options,
+                       struct dmabuf_dio_report **report);
+
+/**
+ * Sets up gathers from the regular file or block device at `path` into `buffer`. `options` may be a null
+ * pointer; the pointer for its callback has to stay valid as long as the gather. For a memfd all pages
+ * are allocated.
+ *
+ * Returns 0; as `dmabuf_dio_load_into`.
+ */
+int dmabuf_dio_gather_open(const struct dmabuf_dio_buffer *buffer,
+                           const char *path,
+                           const struct dmabuf_dio_options *options,
+                           struct dmabuf_dio_gather **gather);
+
+/**
+ * Sets up gathers like `dmabuf_dio_gather_open`, from a descriptor that is open for reading and stays
+ * the caller's.
+ *
+ * Returns 0; as `dmabuf_dio_load_into_fd`.
+ */
+int dmabuf_dio_gather_open_fd(const struct dmabuf_dio_buffer *buffer,
+                              int descriptor,
+                              const struct dmabuf_dio_options *options,
+                              struct dmabuf_dio_gather **gather);
+
+/**
+ * Stores in `file` the multiple of bytes that the file offset and the length of a piece have to be, and
+ * in `buf` that of its buffer offset, for the piece to be read to its place. Others are read to the spare
+ * bytes. Both are 1 where no alignment is needed. Either may be a null pointer.
+ *
+ * Returns 0.
+ */
+int dmabuf_dio_gather_alignment(const struct dmabuf_dio_gather *gather, uint64_t *file, uint64_t *buf);
+
+/**
+ * Stores in `bytes` how many spare bytes these pieces need, in a range that starts at a multiple of the
+ * page size: 0 if all are aligned.
+ *
+ * Returns 0; `-EOVERFLOW` if the range of a piece wraps.
+ */
+int dmabuf_dio_gather_room(struct dmabuf_dio_gather *gather,
+                           const struct dmabuf_dio_piece *pieces,
+                           size_t count,
+                           uint64_t *bytes);
+
+/**
+ * Sets the range of the buffer, in bytes, for the blocks that enclose pieces that are not aligned. Every
+ * call uses it from its start. Without one such pieces fail with `-ENOBUFS` where direct I/O is used.
+ *
+ * Returns 0; `-ERANGE` or `-EOVERFLOW` if it exceeds the buffer: the old one stays.
+ */
+int dmabuf_dio_gather_set_spare(struct dmabuf_dio_gather *gather, uint64_t offset, uint64_t length);
+
+/**
+ * Reads `count` pieces of the file into the buffer. Blocks until each is read or has failed. `results`
+ * has room for `count` results, in the order of the pieces, or is a null pointer. `report` may be one,
+ * too.
+ *
+ * Pieces may be in any order; identical ones are read once. A piece that fails does not affect the
+ * others.
+ *
+ * Returns how many pieces are not whole, 0 if all are; their results say why. Else no result is filled
+ * in: `-ERANGE` or `-EOVERFLOW` if a piece exceeds the buffer, `-EINVAL` if two that are not identical
+ * overlap there or one is in the spare bytes, each before anything was read; `-ECANCELED` and others, as
+ * `dmabuf_dio_load_into`: then the places of all pieces are undefined.
+ */
+int64_t dmabuf_dio_gather_read(struct dmabuf_dio_gather *gather,
+                               const struct dmabuf_dio_piece *pieces,
+                               size_t count,
+                               struct dmabuf_dio_piece_result *results,
+                               struct dmabuf_dio_report **report);
+
+/**
+ * Frees a gather, with its descriptors and its ring. A null pointer is nothing.
+ */
+void dmabuf_dio_gather_free(struct dmabuf_dio_gather *gather);
+
+/**
+ * Fills in the figures of a report, as many as the caller's structure has.
+ *
+ * Returns 0; `-EINVAL` if `size` is too small.
+ */
+int dmabuf_dio_report_figures(const struct dmabuf_dio_report *report, struct dmabuf_dio_figures *figures);
+
+/**
+ * Returns the report in one line for people: bytes, backend, mode, time, rate. It belongs to the report.
+ */
+const char *dmabuf_dio_report_line(const struct dmabuf_dio_report *report);
+
+/**
+ * Returns the whole report as a JSON object, with the evidence for the mode, notes, and why preferred
+ * backends were not available. It belongs to the report.
+ */
+const char *dmabuf_dio_report_json(const struct dmabuf_dio_report *report);
+
+/**
+ * Frees a report and its strings. A null pointer is nothing.
+ */
+void dmabuf_dio_report_free(struct dmabuf_dio_report *report);
+
+/**
+ * Tries what this kernel and its devices offer, and the file or block device at `path` if that is not a
+ * null pointer, and returns it as a JSON object in `json`, to be freed by `dmabuf_dio_string_free`: what
+ * works, what does not, and what would change that. It is what `dmabuf-dio doctor --json` prints. Blocks
+ * for some milliseconds and changes nothing.
+ *
+ * Returns 0; `-ENOENT`, `-EACCES`, `-EINVAL` and others for the file.
+ */
+int dmabuf_dio_doctor(const char *path, char **json);
+
+/**
+ * Frees a string that the library has returned for the caller to free. A null pointer is nothing.
+ */
+void dmabuf_dio_string_free(char *string);
+
+/**
+ * Attaches a dma-buf to the kernel module, which borrows its pages, and returns the module's descriptor
+ * for `dmabuf_dio_prep_register`. It belongs to the caller, who closes it; what is registered stays. The
+ * buffer may be freed, too.
+ *
+ * Needs the module `dmabuf_dio` and Linux 7.3. A ring's requests on a lent buffer are CPU access: put
+ * them between `dmabuf_dio_access_begin` and `dmabuf_dio_access_end`.
+ *
+ * Returns the descriptor; `-ENOENT` if the module is not loaded; `-EACCES` if this user may not open it;
+ * `-EOPNOTSUPP` if this kernel lends nothing to rings, or the module does not borrow from this exporter;
+ * `-EINVAL` for a memfd; `-ENOMEM`; `-EMFILE`.
+ */
+int dmabuf_dio_attach(const struct dmabuf_dio_buffer *buffer);
+
+/**
+ * Fills in a submission queue entry that registers a range of the attached buffer as a registered buffer
+ * of the ring. All 64 bytes are set: set `user_data` and flags afterwards.
+ *
+ * The ring needs a table of registered buffers with a free entry, such as
+ * `io_uring_register_buffers_sparse` makes. `range` has to stay as it is until the completion, whose
+ * result is 0; `-EINVAL`, `-ERANGE` for the range; `-EBUSY` if the entry of the table is in use;
+ * `-EACCES` if the buffer cannot be written; `-EOPNOTSUPP`; `-ENOMEM`. Requests on the registered buffer
+ * then give an offset in the range in place of an address.
+ *
+ * Returns 0; `-EFAULT` for a null pointer.
+ */
+int dmabuf_dio_prep_register(struct io_uring_sqe *sqe, int device, const struct dmabuf_dio_lent_range *range);
+
+/**
+ * Fills in a submission queue entry that removes a registered buffer of `dmabuf_dio_prep_register` from
+ * the ring, once no request uses it. Of `range` only `index` may be set, the rest is 0; it has to stay
+ * as it is until the completion, whose result is 0; `-EBUSY` if the entry of the table is not the
+ * module's. A ring that is closed needs none of this.
+ *
+ * Returns 0; `-EFAULT` for a null pointer.
+ */
+int dmabuf_dio_prep_unregister(struct io_uring_sqe *sqe,
+                               int device,
+                               const struct dmabuf_dio_lent_range *range);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* DMABUF_DIO_H */

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Buffers.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::ops::Range;
+use std::os::fd::{AsRawFd as _, IntoRawFd as _};
+use std::sync::Arc;
+
+use dmabuf_dio::{DmaBuf, Error};
+
+use crate::failure::{Failure, Outcome, guard};
+use crate::names;
+use crate::pointers::{exclusive, fd, free, give, shared};
+
+/// A buffer: a dma-buf or a memfd, and where in it the content is. The memory lives as long as this,
+/// any descriptor, any mapping or any device uses it.
+///
+/// Several threads may use a buffer at a time; it is freed once, when none does.
+#[derive(Debug)]
+pub struct Buffer {
+    /// Shared with mappings and gathers, which outlive this.
+    pub(crate) buf: Arc<DmaBuf>,
+    range: Range<u64>,
+}
+
+impl Buffer {
+    pub(crate) fn new(buf: DmaBuf, range: Range<u64>) -> Self {
+        Self { buf: Arc::new(buf), range }
+    }
+
+    fn whole(buf: DmaBuf) -> Self {
+        let range = 0..buf.len();
+        Self::new(buf, range)
+    }
+}
+
+/// Gives C what `make` makes.
+///
+/// # Safety
+///
+/// `out` is null, or an address for a pointer.
+pub(crate) unsafe fn output<T>(
+    out: *mut *mut T,
+    argument: &str,
+    make: impl FnOnce() -> Outcome<T>,
+) -> Outcome {
+    // SAFETY: as the caller promises.
+    let out = unsafe { exclusive(out, argument) }?;
+    *out = std::ptr::null_mut();
+    *out = give(make()?);
+    Ok(0)
+}
+
+/// Allocates a zeroed dma-buf of `length` bytes, rounded up to whole pages, from the heap of that name
+/// in /dev/dma_heap; a null pointer: from the system heap.
+///
+/// Returns 0; `-ENOENT` or `-EACCES` for the heap; `-ENOMEM`; `-EINVAL`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_alloc(
+    heap: *const c_char,
+    length: u64,
+    buffer: *mut *mut Buffer,
+) -> c_int {
+    let make = || {
+        if heap.is_null() {
+            return Ok(Buffer::whole(DmaBuf::alloc(length)?));
+        }
+        // SAFETY: a string, as the header demands.
+        let name = unsafe { CStr::from_ptr(heap) }.to_string_lossy();
+        Ok(Buffer::whole(DmaBuf::alloc_from(&name, length)?))
+    };
+    // SAFETY: as the header demands.
+    guard(|| unsafe { output(buffer, "buffer", make) })
+}
+
+/// Creates a zeroed memfd of `length` bytes, rounded up to whole pages and sealed against shrinking.
+///
+/// Returns 0; `-EMFILE`; `-EFBIG`; `-EOVERFLOW`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_memfd(length: u64, buffer: *mut *mut Buffer) -> c_int {
+    // SAFETY: as the header demands.
+    guard(|| unsafe { output(buffer, "buffer", || Ok(Buffer::whole(DmaBuf::memfd(length)?))) })
+}
+
+/// Makes a buffer of a dma-buf or memfd that the caller has. The library uses a duplicate: the
+/// caller's descriptor stays the caller's. A memfd is sealed against shrinking if that is possible.
+///
+/// Returns 0; `-EINVAL` if it is neither; `-EBADF`; `-EMFILE`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_from_fd(
+    descriptor: c_int,
+    buffer: *mut *mut Buffer,
+) -> c_int {
+    let make = || {
+        // SAFETY: nobody closes it during the call, as the header demands.
+        let own = unsafe { fd(descriptor) }?.try_clone_to_owned().map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(libc::EMFILE);
+            let message = format!("cannot duplicate descriptor {descriptor}: {error}");
+            Failure::new(errno, message, "allow more open files: ulimit -n")
+        })?;
+        Ok(Buffer::whole(DmaBuf::from_fd(own)?))
+    };
+    // SAFETY: as the header demands.
+    guard(|| unsafe { output(buffer, "buffer", make) })
+}
+
+/// Takes over the buffer that `dmabuf-dio load FILE -- PROGRAM` hands to PROGRAM in the environment.
+///
+/// Returns 0; `-EINVAL` if there is none; `-EBADF`; `-ERANGE`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_from_env(buffer: *mut *mut Buffer) -> c_int {
+    let make = || {
+        let (buf, range) = DmaBuf::from_env()?;
+        Ok(Buffer::new(buf, range))
+    };
+    // SAFETY: as the header demands.
+    guard(|| unsafe { output(buffer, "buffer", make) })
+}
+
+/// Frees the handle, and closes the buffer's descriptor. Maps and gathers of the buffer stay valid. A
+/// null pointer is nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_free(buffer: *mut Buffer) {
+    // SAFETY: the handle is not used any more, as the header demands.
+    unsafe { free(buffer) };
+}
+
+/// Returns the buffer's descriptor, to hand to whatever imports it. It belongs to the buffer: the
+/// caller does not close it, and it is closed with the buffer. `-EFAULT` for a null pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_fd(buffer: *const Buffer) -> c_int {
+    // SAFETY: a buffer, as the header demands.
+    guard(|| Ok(unsafe { shared(buffer, "buffer") }?.buf.as_raw_fd()))
+}
+
+/// Returns a duplicate of the buffer's descriptor, which belongs to the caller and stays open when the
+/// buffer is freed. It is closed on exec.
+///
+/// Returns the descriptor; `-EMFILE`; `-EFAULT`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_dup(buffer: *const Buffer) -> c_int {
+    guard(|| {
+        // SAFETY: a buffer, as the header demands.
+        let buffer = unsafe { shared(buffer, "buffer") }?;
+        Ok(buffer.buf.try_clone()?.into_fd().into_raw_fd())
+    })
+}
+
+/// Returns the length of the buffer in bytes; 0 for a null pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_length(buffer: *const Buffer) -> u64 {
+    // SAFETY: a buffer, as the header demands.
+    unsafe { buffer.as_ref() }.map_or(0, |buffer| buffer.buf.len())
+}
+
+/// Returns where in the buffer the content begins, in bytes: 0 if the range that was loaded starts on
+/// a page boundary of the file, else less than a page (or than a block, where those are larger).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_data_offset(buffer: *const Buffer) -> u64 {
+    // SAFETY: a buffer, as the header demands.
+    unsafe { buffer.as_ref() }.map_or(0, |buffer| buffer.range.start)
+}
+
+/// Returns the length of the content in bytes: what was loaded, or the whole of a buffer that was not
+/// made by a load.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_data_length(buffer: *const Buffer) -> u64 {
+    // SAFETY: a buffer, as the header demands.
+    unsafe { buffer.as_ref() }.map_or(0, |buffer| buffer.range.end - buffer.range.start)
+}
+
+/// Returns the kind of the buffer, `DMABUF_DIO_KIND_DMABUF` or `DMABUF_DIO_KIND_MEMFD`; 0 for a null
+/// pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_kind(buffer: *const Buffer) -> u32 {
+    // SAFETY: a buffer, as the header demands.
+    unsafe { buffer.as_ref() }.map_or(0, |buffer| names::kind(buffer.buf.kind()))
+}
+
+/// Names a dma-buf: at most 31 bytes, shown in /proc/PID/fdinfo and debugfs.
+///
+/// Returns 0; `-EINVAL` for a longer name; `-ENOTTY` for a memfd.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_set_name(
+    buffer: *const Buffer,
+    name: *const c_char,
+) -> c_int {
+    guard(|| {
+        // SAFETY: a buffer, as the header demands.
+        let buffer = unsafe { shared(buffer, "buffer") }?;
+        if name.is_null() {
+            return Err(Failure::null("name"));
+        }
+        // SAFETY: a string, as the header demands.
+        let name = unsafe { CStr::from_ptr(name) };
+        let text = name.to_str().map_err(|_| Failure::invalid("name is not UTF-8", ""))?;
+        buffer.buf.set_name(text)?;
+        Ok(0)
+    })
+}
+
+/// Seals a memfd against writing, for good: nobody can change its content any more, through any
+/// descriptor.
+///
+/// Returns 0; `-EBUSY` while it is mapped for writing, or a map or gather of it exists; `-EPERM` if it
+/// does not allow sealing; `-EINVAL` for a dma-buf.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_seal(buffer: *mut Buffer) -> c_int {
+    guard(|| {
+        // SAFETY: a buffer, as the header demands.
+        let buffer = unsafe { exclusive(buffer, "buffer") }?;
+        let own = Arc::get_mut(&mut buffer.buf).ok_or(Error::Buffer {
+            call: "seal",
+            errno: dmabuf_dio::Errno::from_raw(libc::EBUSY),
+        })?;
+        own.seal()?;
+        Ok(0)
+    })
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loads.
+
+use std::ffi::{c_char, c_int};
+
+use dmabuf_dio::Loader;
+
+use crate::buffer::{Buffer, output};
+use crate::failure::{Outcome, guard};
+use crate::options::{Options, Use};
+use crate::pointers::{fd, path, shared};
+use crate::report::{self, Report};
+
+/// Loads the regular file or block device at `path`, or a range of it, into a new buffer. Blocks until
+/// all of it is loaded.
+///
+/// `options` may be a null pointer, and so may `report`, which else receives how the data moved, to be
+/// freed by `dmabuf_dio_report_free`. Bytes of the buffer outside the content are zero. A memfd ends
+/// where the content ends.
+///
+/// Returns 0. Else nothing is made: `-ENOENT`, `-EACCES` and others for the file; `-EINVAL` if it is
+/// neither a regular file nor a block device, or for a setting; `-ENODATA` if it is empty or ends before
+/// the range; `-EOPNOTSUPP` if no backend can make such a buffer here; `-ENOMEM`; `-EIO` and others of
+/// the device; `-ECANCELED`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_load(
+    path: *const c_char,
+    options: *const Options,
+    buffer: *mut *mut Buffer,
+    report: *mut *mut Report,
+) -> c_int {
+    // SAFETY: as the header demands.
+    guard(|| unsafe {
+        report::clear(report);
+        output(buffer, "buffer", || new(Loader::new(self::path(path, "path")?), options, report))
+    })
+}
+
+/// Loads like `dmabuf_dio_load`, from a descriptor that is open for reading. Its position is neither
+/// used nor changed, and it stays the caller's.
+///
+/// Returns as `dmabuf_dio_load`, and `-EBADF`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_load_fd(
+    descriptor: c_int,
+    options: *const Options,
+    buffer: *mut *mut Buffer,
+    report: *mut *mut Report,
+) -> c_int {
+    // SAFETY: as the header demands.
+    guard(|| unsafe {
+        report::clear(report);
+        output(buffer, "buffer", || new(Loader::from_fd(fd(descriptor)?), options, report))
+    })
+}
+
+/// Loads the file at `path`, or a range of it, into an existing buffer, at `buf_offset` bytes. Blocks
+/// until all of it is loaded. Other bytes of the buffer do not change.
+///
+/// Returns 0. Else the range is undefined behind the first `dmabuf_dio_error_done` bytes: as
+/// `dmabuf_dio_load`, and `-ERANGE` if the range exceeds the buffer; `-EACCES` if that cannot be written;
+/// `-EBUSY` if it is a udmabuf that a device needs synchronised; `-EINPROGRESS` if the kernel refuses to
+/// wait for requests in flight: the range may then change until the process ends.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_load_into(
+    buffer: *const Buffer,
+    buf_offset: u64,
+    path: *const c_char,
+    options: *const Options,
+    report: *mut *mut Report,
+) -> c_int {
+    // SAFETY: as the header demands.
+    guard(|| unsafe {
+        report::clear(report);
+        into(buffer, buf_offset, Loader::new(self::path(path, "path")?), options, report)
+    })
+}
+
+/// Loads like `dmabuf_dio_load_into`, from a descriptor that is open for reading and stays the caller's.
+///
+/// Returns as `dmabuf_dio_load_into`, and `-EBADF`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_load_into_fd(
+    buffer: *const Buffer,
+    buf_offset: u64,
+    descriptor: c_int,
+    options: *const Options,
+    report: *mut *mut Report,
+) -> c_int {
+    // SAFETY: as the header demands.
+    guard(|| unsafe {
+        report::clear(report);
+        into(buffer, buf_offset, Loader::from_fd(fd(descriptor)?), options, report)
+    })
+}
+
+/// # Safety
+///
+/// As the header demands.
+unsafe fn new(
+    loader: Loader<'_>,
+    options: *const Options,
+    report: *mut *mut Report,
+) -> Outcome<Buffer> {
+    // SAFETY: as the caller promises.
+    let options = unsafe { Options::read(options, Use::Load) }?;
+    let loaded = options.load(loader)?.load()?;
+    let range = loaded.range();
+    // SAFETY: as the caller promises.
+    unsafe { report::give(report, || Report::of(&loaded.report)) }?;
+    Ok(Buffer::new(loaded.buf, range))
+}
+
+/// # Safety
+///
+/// As the header demands.
+unsafe fn into(
+    buffer: *const Buffer,
+    buf_offset: u64,
+    loader: Loader<'_>,
+    options: *const Options,
+    report: *mut *mut Report,
+) -> Outcome {
+    // SAFETY: as the caller promises.
+    let (buffer, options) =
+        unsafe { (shared(buffer, "buffer")?, Options::read(options, Use::LoadInto)?) };
+    let done = options.range(loader)?.load_into(&buffer.buf, buf_offset)?;
+    // SAFETY: as the caller promises.
+    unsafe { report::give(report, || Report::of(&done)) }?;
+    Ok(0)
+}

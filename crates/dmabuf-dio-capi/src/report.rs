@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reports of what a transfer did.
+
+use std::ffi::{CString, c_char, c_int};
+use std::mem::size_of;
+
+use dmabuf_dio::gather::GatherReport;
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome, guard};
+use crate::names;
+use crate::pointers::{c_string, exclusive, free, shared};
+use crate::sized::{self, Grows};
+
+/// A number of `struct dmabuf_dio_figures` that the kernel does not tell.
+pub const DMABUF_DIO_UNKNOWN: u64 = u64::MAX;
+
+/// How the data of a transfer moved, and what that cost. Several threads may read it at a time.
+#[derive(Debug)]
+pub struct Report {
+    figures: Figures,
+    line: CString,
+    json: CString,
+}
+
+/// The figures of a report. Storage and CPU time are counted for the whole process and the page cache
+/// for the whole file, with what other threads and processes did meanwhile. Can grow: see `size`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    /// In: `sizeof(struct dmabuf_dio_figures)`. What a larger structure has more is set to 0.
+    pub size: usize,
+    /// The backend that moved the data: `DMABUF_DIO_BACKEND_*`; 0 for one without a number.
+    pub backend: u32,
+    /// Kind of the buffer: `DMABUF_DIO_KIND_*`.
+    pub kind: u32,
+    /// How the data moved: `DMABUF_DIO_MODE_*`.
+    pub mode: u32,
+    /// Number of physically contiguous segments of the buffer; 0 if the backend does not tell.
+    pub segments: u32,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Bytes that the CPU copied.
+    pub copied_bytes: u64,
+    /// Bytes read from or written to storage, or `DMABUF_DIO_UNKNOWN`.
+    pub storage_bytes: u64,
+    /// Growth of the file's page cache in bytes, negative if it shrank; `INT64_MIN` if unknown.
+    pub page_cache_grown: i64,
+    /// Page size of most of the buffer's memory in bytes, or `DMABUF_DIO_UNKNOWN`.
+    pub page_size: u64,
+    /// Bytes of the buffer's memory in huge pages, or `DMABUF_DIO_UNKNOWN`.
+    pub huge_bytes: u64,
+    /// Elapsed time in seconds, with the allocation of the buffer.
+    pub seconds: f64,
+    /// CPU time of the process in seconds, with the kernel's work for it.
+    pub cpu_seconds: f64,
+}
+
+// SAFETY: numbers in the order of C, without padding.
+unsafe impl Grows for Figures {
+    const NAME: &'static str = "dmabuf_dio_figures";
+    const FIRST: usize = 88;
+}
+
+const _: () = assert!(size_of::<Figures>() >= Figures::FIRST);
+
+impl Report {
+    pub(crate) fn of(report: &dmabuf_dio::Report) -> Outcome<Self> {
+        Self::with(report, report)
+    }
+
+    pub(crate) fn of_gather(report: &GatherReport) -> Outcome<Self> {
+        Self::with(&report.transfer, report)
+    }
+
+    fn with(report: &dmabuf_dio::Report, whole: &impl Serialize) -> Outcome<Self> {
+        let figures = Figures {
+            size: size_of::<Figures>(),
+            backend: names::number_of(report.backend),
+            kind: report.buffer.map_or(0, names::kind),
+            mode: names::mode(report.mode),
+            segments: report.segments.unwrap_or(0),
+            bytes: report.bytes,
+            copied_bytes: report.copied_bytes,
+            storage_bytes: report.storage_bytes.unwrap_or(DMABUF_DIO_UNKNOWN),
+            page_cache_grown: report.page_cache_grown.unwrap_or(i64::MIN),
+            page_size: report.page_size.unwrap_or(DMABUF_DIO_UNKNOWN),
+            huge_bytes: report.huge_bytes.unwrap_or(DMABUF_DIO_UNKNOWN),
+            seconds: report.seconds,
+            cpu_seconds: report.cpu_seconds,
+        };
+        Ok(Self { figures, line: c_string(report.to_string()), json: json(whole)? })
+    }
+}
+
+pub(crate) fn json(what: &impl Serialize) -> Outcome<CString> {
+    let text = serde_json::to_string(what);
+    text.map(c_string).map_err(|error| Failure::new(libc::EIO, error.to_string(), ""))
+}
+
+/// Before a call that may fail: no report.
+///
+/// # Safety
+///
+/// Null, or an address for a pointer.
+pub(crate) unsafe fn clear(out: *mut *mut Report) {
+    // SAFETY: as the caller promises.
+    if let Some(out) = unsafe { out.as_mut() } {
+        *out = std::ptr::null_mut();
+    }
+}
+
+/// Gives the report to a caller who wants one.
+///
+/// # Safety
+///
+/// Null, or an address for a pointer.
+pub(crate) unsafe fn give(
+    out: *mut *mut Report,
+    make: impl FnOnce() -> Outcome<Report>,
+) -> Outcome<()> {
+    // SAFETY: as the caller promises.
+    if let Some(out) = unsafe { out.as_mut() } {
+        *out = crate::pointers::give(make()?);
+    }
+    Ok(())
+}
+
+/// Fills in the figures of a report, as many as the caller's structure has.
+///
+/// Returns 0; `-EINVAL` if `size` is too small.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_report_figures(
+    report: *const Report,
+    figures: *mut Figures,
+) -> c_int {
+    guard(|| {
+        // SAFETY: as the header demands.
+        unsafe {
+            let report = shared(report, "report")?;
+            exclusive(figures.cast::<usize>(), "figures")?;
+            sized::write(figures, &report.figures)?;
+        }
+        Ok(0)
+    })
+}
+
+/// Returns the report in one line for people: bytes, backend, mode, time, rate. It belongs to the report.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_report_line(report: *const Report) -> *const c_char {
+    // SAFETY: a report, as the header demands.
+    unsafe { report.as_ref() }.map_or(std::ptr::null(), |report| report.line.as_ptr())
+}
+
+/// Returns the whole report as a JSON object, with the evidence for the mode, notes, and why preferred
+/// backends were not available. It belongs to the report.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_report_json(report: *const Report) -> *const c_char {
+    // SAFETY: a report, as the header demands.
+    unsafe { report.as_ref() }.map_or(std::ptr::null(), |report| report.json.as_ptr())
+}
+
+/// Frees a report and its strings. A null pointer is nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_report_free(report: *mut Report) {
+    // SAFETY: the handle is not used any more, as the header demands.
+    unsafe { free(report) };
+}
