@@ -198,7 +198,12 @@ impl DmaBuf {
     /// [`Error::Buffer`]: `EBUSY` while somebody has it mapped for writing; `EPERM` if it does not allow
     /// sealing; `EINVAL` for a dma-buf.
     pub fn seal(&mut self) -> Result<()> {
-        let sealed = rustix::fs::fcntl_add_seals(&self.fd, SealFlags::WRITE);
+        self.add_seal(SealFlags::WRITE)
+    }
+
+    /// Adds a seal against writing.
+    pub(crate) fn add_seal(&mut self, seal: SealFlags) -> Result<()> {
+        let sealed = rustix::fs::fcntl_add_seals(&self.fd, seal);
         sealed.map_err(|errno| Error::Buffer { call: "seal", errno: errno.into() })?;
         self.writable = false;
         Ok(())
