@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The content of a file as a file in memory, and as a dma-buf.
 
-use std::os::fd::AsRawFd as _;
-use std::path::{Path, PathBuf};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 
 use rustix::fs::SealFlags;
 
@@ -10,6 +10,7 @@ use crate::backend::udmabuf;
 use crate::backend::{Backend, Refusal};
 use crate::buf::DmaBuf;
 use crate::error::Result;
+use crate::fd::proc_path;
 use crate::memory::page::page_size;
 use crate::report::Report;
 
@@ -46,17 +47,9 @@ impl LoadedFile {
         Self { file, dmabuf, report }
     }
 
-    /// The path at which programs open the memfd: `/proc/PID/fd/N` of this process.
-    ///
-    /// It works for processes of the same user that have no fewer capabilities, as long as this
-    /// process runs, is dumpable (`PR_SET_DUMPABLE` in prctl(2)), and keeps [`file`](Self::file).
-    /// The path is a symbolic link whose text names nothing: programs must open it as it is.
+    /// The path at which programs open the memfd: see [`DmaBuf::path`].
     pub fn path(&self) -> PathBuf {
-        // The link has the number in the PID namespace that /proc is mounted for.
-        let process = std::fs::read_link("/proc/self");
-        let process = process.unwrap_or_else(|_| std::process::id().to_string().into());
-        let number = self.file.as_raw_fd().to_string();
-        Path::new("/proc").join(process).join("fd").join(number)
+        proc_path(self.file.as_fd())
     }
 
     /// Length of the content in bytes.

@@ -8,13 +8,14 @@ mod alloc;
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use dmabuf_dio_sys::dmabuf::{self, Access};
 use rustix::fs::{OFlags, SealFlags, SeekFrom};
 use rustix::io::Errno as Os;
 
 use crate::error::{Error, Result};
-use crate::fd::{fdinfo, is_dmabuf, is_nameless_tmpfs, is_tmpfs, proc_link};
+use crate::fd::{fdinfo, is_dmabuf, is_nameless_tmpfs, is_tmpfs, proc_link, proc_path};
 use crate::kind::Kind;
 use crate::memory::Mapping;
 use crate::memory::available;
@@ -108,6 +109,16 @@ impl DmaBuf {
                 Some(link.strip_prefix("/memfd:")?.strip_suffix(" (deleted)")?.to_owned())
             }),
         }
+    }
+
+    /// The path at which other programs open a memfd, `/proc/PID/fd/N` of this process; `None` for a
+    /// dma-buf, which cannot be opened by path.
+    ///
+    /// It works for processes of the same user that have no fewer capabilities, as long as this
+    /// process runs, is dumpable (`PR_SET_DUMPABLE` in prctl(2)), and keeps this buffer. The path is
+    /// a symbolic link whose text names nothing: programs have to open it as it is.
+    pub fn path(&self) -> Option<PathBuf> {
+        (self.kind == Kind::Memfd).then(|| proc_path(self.as_fd()))
     }
 
     /// Sets the name of a dma-buf, at most 31 bytes, as shown by `/proc/*/fdinfo` and debugfs.
