@@ -286,7 +286,7 @@ fn a_folder_is_mirrored() {
         let (entry, file) = (&list["files"][index], &report["files"][index]);
         assert_eq!(entry["path"], format!("{given}/{name}"));
         assert_eq!(entry["length"], fs::metadata(root.join(name)).expect("stat").len());
-        assert_eq!(entry["buffer"] == "dma-buf", file["dma_buf"] == true);
+        assert_eq!(entry["buffer"] == "dmabuf", file["dma_buf"] == true);
         assert_eq!(file["file"], text(&root.join(name)));
         assert_eq!(file["operation"], "load");
         assert_eq!(file["dma_buf"] == true, file["no_dma_buf"].is_null());
@@ -316,12 +316,12 @@ fn the_listed_buffers_are_inherited() {
     let root = model(&folder);
     let script = "import hashlib, json, mmap, os, sys\n\
         for one in json.load(open(os.environ['DMABUF_DIO_FILES']))['files']:\n \
-        n = one['length']; m = mmap.mmap(one['fd'], (n + 4095) // 4096 * 4096 if one['buffer'] == 'dma-buf' else n, mmap.MAP_SHARED, mmap.PROT_READ)\n \
+        n = one['length']; m = mmap.mmap(one['fd'], (n + 4095) // 4096 * 4096 if one['buffer'] == 'dmabuf' else n, mmap.MAP_SHARED, mmap.PROT_READ)\n \
         assert m[:n] == open(one['path'], 'rb').read() == open(one['file'], 'rb').read()\n \
         print(one['buffer'])";
     let said = ok(&[text(&root), "--min-size", "1M", "-q", "--", "python3", "-c", script, "{}"]);
     let kinds: Vec<&str> = said.lines().collect();
-    let expected = if probe::backend(Backend::Udmabuf).available { "dma-buf" } else { "memfd" };
+    let expected = if probe::backend(Backend::Udmabuf).available { "dmabuf" } else { "memfd" };
     assert_eq!(kinds, [expected; 2]);
 }
 
@@ -412,12 +412,33 @@ fn what_the_command_writes_is_kept() {
     assert!(!root.join("result").exists());
 }
 
-/// Starts it with a script that tells its pid, and waits until the script runs.
-fn start(temporary: &TempDir, path: &Path, script: &str) -> (Child, PathBuf) {
+/// A Python program that counts a signal, and tells in files called `ready`, `ready-1`, ... A shell
+/// would lose signals that arrive while it waits for another program.
+const COUNTS: &str = "
+import os, signal, sys, time
+signal_number, ready = int(sys.argv[2]), sys.argv[3]
+count = 0
+def tell(name):
+    open(name + '.new', 'w').write(str(os.getpid()))
+    os.rename(name + '.new', name)
+def handle(*_):
+    global count
+    count += 1
+    tell(f'{ready}-{count}')
+if signal_number:
+    signal.signal(signal_number, handle)
+else:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+tell(ready)
+";
+
+/// Starts a command and waits until it is ready. It counts `signal`; 0 is none.
+fn start(temporary: &TempDir, path: &Path, signal: i32, script: &str) -> (Child, PathBuf) {
     let ready = temporary.path().join("ready");
-    let script = format!("echo $$ >{0}.new; mv {0}.new {0}; {script}", text(&ready));
-    let arguments = [text(path), "-q", "--", "bash", "-c", &script, "{}"];
-    let child = load(temporary, &arguments).spawn().expect("run dmabuf-dio");
+    let (script, signal) = (format!("{COUNTS}{script}"), signal.to_string());
+    let words = ["-q", "--", "python3", "-c", &script, "{}", &signal, text(&ready)];
+    let child = load(temporary, &[&[text(path)], &words[..]].concat()).spawn();
+    let child = child.expect("run dmabuf-dio");
     wait_until("the command runs", || ready.exists());
     (child, ready)
 }
@@ -435,26 +456,34 @@ fn signals_are_passed_on() {
         [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2]
     {
         let temporary = common::folder();
-        // It handles the signal, twice.
+        // It handles the signal.
         let script = format!(
-            "n=0; trap 'n=$((n+1)); [ $n = 2 ] && cmp $0 {} && exit 5' {signal}; while :; do sleep 0.01; done",
+            "while count < 2: time.sleep(0.01)\n\
+             same = open(sys.argv[1], 'rb').read() == open('{}', 'rb').read()\n\
+             sys.exit(5 if same else 6)",
             text(&path)
         );
-        let (mut child, ready) = start(&temporary, &path, &script);
-        std::thread::sleep(Duration::from_millis(50));
-        kill(&child, signal);
-        std::thread::sleep(Duration::from_millis(200));
-        assert!(child.try_wait().expect("its state").is_none(), "{signal}: the first ends it");
-        kill(&child, signal);
+        let (mut child, ready) = start(&temporary, &path, signal, &script);
+        for count in [1, 2] {
+            assert!(child.try_wait().expect("its state").is_none(), "{signal}: the first ends it");
+            kill(&child, signal);
+            let handled = temporary.path().join(format!("ready-{count}"));
+            wait_until("it is handled", || handled.exists());
+            fs::remove_file(handled).expect("remove");
+        }
         assert_eq!(child.wait().expect("its end").code(), Some(5), "{signal}");
         fs::remove_file(ready).expect("remove");
         assert_eq!(private(&temporary), [] as [PathBuf; 0], "{signal}");
         // It does not.
-        let (mut child, ready) = start(&temporary, &path, "ulimit -c 0; exec sleep 100");
-        std::thread::sleep(Duration::from_millis(50));
+        let limit = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))";
+        let script = format!("{limit}\ntell(ready + '-1')\ntime.sleep(100)");
+        let (mut child, ready) = start(&temporary, &path, 0, &script);
+        let limited = temporary.path().join("ready-1");
+        wait_until("it has set its limit", || limited.exists());
         kill(&child, signal);
         assert_eq!(child.wait().expect("its end").code(), Some(128 + signal));
         fs::remove_file(ready).expect("remove");
+        fs::remove_file(limited).expect("remove");
         assert_eq!(private(&temporary), [] as [PathBuf; 0], "{signal}");
     }
 }
@@ -480,12 +509,13 @@ fn the_terminal_is_the_commands() {
     let temporary = common::folder();
     let ready = temporary.path().join("ready");
     let script = format!(
-        "n=0; trap 'n=$((n+1))' INT; touch {0}; read line; echo got $n $line; read line; echo got $n $line; exit 6",
-        text(&ready)
+        "{COUNTS}\nfor _ in range(2): line = sys.stdin.readline(); print('got', count, line, flush=True); tell(ready + '-line')\nsys.exit(6)"
     );
     let (mut ours, theirs) = terminal();
     let number = theirs.as_raw_fd();
-    let mut command = load(&temporary, &[text(&path), "-q", "--", "bash", "-c", &script, "{}"]);
+    let interrupt = libc::SIGINT.to_string();
+    let words = ["-q", "--", "python3", "-c", &script, "{}", &interrupt, text(&ready)];
+    let mut command = load(&temporary, &[&[text(&path)], &words[..]].concat());
     let end = || Stdio::from(theirs.try_clone().expect("a descriptor"));
     command.stdin(end()).stdout(end()).stderr(end());
     // SAFETY: the closure makes system calls only, which are async-signal-safe.
@@ -501,14 +531,19 @@ fn the_terminal_is_the_commands() {
     drop(command);
     drop(theirs);
     wait_until("the command runs", || ready.exists());
-    std::thread::sleep(Duration::from_millis(100));
-    ours.write_all(b"\x03").expect("Ctrl-C");
-    std::thread::sleep(Duration::from_millis(300));
-    ours.write_all(b"one\n").expect("write");
-    std::thread::sleep(Duration::from_millis(300));
-    ours.write_all(b"\x03").expect("Ctrl-C");
-    std::thread::sleep(Duration::from_millis(300));
-    ours.write_all(b"two\n").expect("write");
+    for (count, line) in [(1, b"one\n"), (2, b"two\n")] {
+        ours.write_all(b"\x03").expect("Ctrl-C");
+        let handled = temporary.path().join(format!("ready-{count}"));
+        wait_until("it is handled", || handled.exists());
+        fs::remove_file(handled).expect("remove");
+        // A second one would come now.
+        std::thread::sleep(Duration::from_millis(200));
+        ours.write_all(line).expect("write");
+        // Ctrl-C discards what was typed and not read.
+        let read = temporary.path().join("ready-line");
+        wait_until("the line is read", || read.exists());
+        fs::remove_file(read).expect("remove");
+    }
     let status = child.wait().expect("its end");
     let mut said = Vec::new();
     // EIO: nobody has the other end any more.
@@ -525,7 +560,7 @@ fn the_next_run_removes_what_a_killed_one_left() {
     let folder = folder();
     let (path, _) = file(&folder, 5000);
     let temporary = common::folder();
-    let (mut child, ready) = start(&temporary, &path, "exec sleep 100");
+    let (mut child, ready) = start(&temporary, &path, 0, "time.sleep(100)");
     let command = fs::read_to_string(&ready).expect("its pid").trim().parse().expect("a number");
     fs::remove_file(&ready).expect("remove");
     let alive = private(&temporary);
