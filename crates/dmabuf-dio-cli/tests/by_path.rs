@@ -377,8 +377,8 @@ fn errors_say_what_to_do() {
     let root = model(&folder);
     let root = text(&root);
     for (code, arguments, what, hint) in [
-        (2, &[root, "--", "true"][..], "a folder is loaded for a command", "-- COMMAND {}"),
-        (2, &[root][..], "a folder is loaded for a command", "-- COMMAND {}"),
+        (1, &[root, "--", "true"][..], "a folder is loaded for a command", "-- COMMAND {}"),
+        (1, &[root][..], "a folder is loaded for a command", "-- COMMAND {}"),
         (2, &[root, "--offset", "1", "--", "true", "{}"], "has no range", "--offset"),
         (1, &[root, "--", "true", "{}"], "no file has 16 MiB or more", "--min-size"),
         (1, &["/nowhere", "--", "true", "{}"], "cannot open it", "check the path"),

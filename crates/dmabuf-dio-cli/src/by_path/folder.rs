@@ -22,7 +22,9 @@ const MARK: &str = ".dmabuf-dio-links";
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    _lock: OwnedFd,
+    /// Held, and unlocked by the kernel when this process ends.
+    #[cfg_attr(not(test), expect(dead_code, reason = "held"))]
+    lock: OwnedFd,
 }
 
 impl Folder {
@@ -49,7 +51,7 @@ impl Folder {
             // Another process may have removed it before it was locked.
             if is_same(&path, &lock) {
                 symlink("by-path", path.join(MARK))?;
-                return Ok(Self { path, _lock: lock });
+                return Ok(Self { path, lock });
             }
         }
     }
@@ -200,8 +202,7 @@ mod tests {
         fill(&left);
         let path = left.path().to_owned();
         // As if its process had been killed: the lock goes with it.
-        let Folder { path: _, _lock } = &left;
-        rustix::fs::flock(_lock, FlockOperation::Unlock).expect("unlock");
+        rustix::fs::flock(&left.lock, FlockOperation::Unlock).expect("unlock");
         std::mem::forget(left);
         let other = parent.path().join(format!("{PREFIX}other"));
         fs::create_dir(&other).expect("a folder");

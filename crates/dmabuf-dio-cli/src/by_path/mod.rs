@@ -26,7 +26,7 @@ use serde::Serialize;
 use self::folder::Folder;
 use self::plan::{Load, Plan};
 use crate::args::LoadArgs;
-use crate::exit::{FAILED, Failure, USAGE};
+use crate::exit::{FAILED, Failure};
 use crate::load::check_identical;
 use crate::signals;
 use crate::verify::{Verified, verify};
@@ -189,7 +189,7 @@ pub(crate) fn refuse_folder(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(
-        USAGE,
+        FAILED,
         format!("{}: a folder is loaded for a command that opens it by path", path.display()),
         "add the command, and {} where it takes the path: -- COMMAND {}",
     ))
