@@ -186,6 +186,12 @@ bench-peers: build ## compare with other loaders (downloads 2.5 GB, needs 4.5 GB
 test-peers: deps ## check that those loaders detect wrong bytes (the same download)
 	bench/peers/selftest
 
+# Downloads into ~/.cache/dmabuf-dio, once: PyPI's safetensors, gguf, numpy, PyYAML and tqdm (20 MB), npm's node-llama-cpp with
+# llama.cpp (85 MB).
+.PHONY: test-consumers
+test-consumers: build ## loaders that people use, on files loaded by path (downloads 105 MB)
+	tests/consumers/run
+
 .PHONY: build
 build: deps ## build the command and the benchmarks, in target/release, and the C library, in build/capi
 	cargo build --locked --release --quiet

@@ -67,16 +67,25 @@ COMMAND inherits the buffer as a file descriptor:
   DMABUF_DIO_OFFSET  offset of the content in the buffer
   DMABUF_DIO_LEN     length of the content
 
+By path: {{}} in an argument of COMMAND becomes a path at which any program finds the content,
+sealed against changes, under the file's own name. If FILE is a folder, its large files are loaded
+and the others linked. All parts of a split GGUF are loaded. {{{{}}}} stands for the characters {{}}.
+dmabuf-dio then waits for COMMAND. It passes on signals and the exit code; a signal N that ended
+COMMAND becomes 128+N.
+  DMABUF_DIO_FILES   path of a list of the loaded files and their descriptors, in JSON
+
 Examples:
   dmabuf-dio load model.safetensors
   dmabuf-dio load model.safetensors --verify
   dmabuf-dio load capture.bin --offset 16MiB --length 4K --json
   dmabuf-dio load model.safetensors -- ./runtime --weights-from-fd
   dmabuf-dio load A -- dmabuf-dio save B
+  dmabuf-dio load model.gguf -- llama-cli -m {{}}
+  dmabuf-dio load DIR --min-size 1MiB -- vllm serve {{}}
 
 {EXIT_CODES}"))]
 pub(crate) struct LoadArgs {
-    /// Regular file or block device to load
+    /// Regular file or block device to load; for a command with {} also a folder
     pub(crate) file: PathBuf,
     /// Backend for the transfer
     #[arg(long, value_enum, default_value_t = Choice::AUTO)]
@@ -90,6 +99,9 @@ pub(crate) struct LoadArgs {
     /// Bytes to allocate before issuing the first read
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) allocation_step: Option<u64>,
+    /// Load the files of a folder that have at least this length, link the others
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
+    pub(crate) min_size: u64,
     /// Do not use huge pages for memfds and udmabufs
     #[arg(long)]
     pub(crate) small_pages: bool,

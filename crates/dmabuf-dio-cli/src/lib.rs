@@ -4,6 +4,7 @@
 //! use the library `dmabuf-dio`.
 
 mod args;
+mod by_path;
 mod completions;
 mod doctor;
 pub mod exit;
@@ -31,16 +32,16 @@ pub fn command_line() -> clap::Command {
 /// Runs `dmabuf-dio` with the arguments of this process.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Doctor(args) => doctor::run(&args),
+        Command::Doctor(args) => doctor::run(&args).map(|()| 0),
         Command::Load(args) => load::run(&args),
-        Command::Save(args) => save::run(&args),
-        Command::Capture(args) => stream::capture::run(&args),
-        Command::Replay(args) => stream::replay::run(&args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Man(args) => man::run(&args),
+        Command::Save(args) => save::run(&args).map(|()| 0),
+        Command::Capture(args) => stream::capture::run(&args).map(|()| 0),
+        Command::Replay(args) => stream::replay::run(&args).map(|()| 0),
+        Command::Completions(args) => completions::run(&args).map(|()| 0),
+        Command::Man(args) => man::run(&args).map(|()| 0),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code.into(),
         Err(failure) => failure.report("dmabuf-dio"),
     }
 }

@@ -4,6 +4,7 @@
 use std::io::{ErrorKind, Write as _};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
 
 use dmabuf_dio::{Kind, Loaded, Loader, Report};
@@ -11,6 +12,7 @@ use rustix::io::FdFlags;
 use serde::Serialize;
 
 use crate::args::LoadArgs;
+use crate::by_path;
 use crate::exit::{CANNOT_RUN, DIFFERENT, FAILED, Failure, NOT_FOUND};
 use crate::progress::Bar;
 use crate::show::{Lines, REPORT, exact, json, name_of, summary};
@@ -31,33 +33,42 @@ struct Output<'a> {
     verify: Option<&'a Verified>,
 }
 
-pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
-    let loaded = load(args)?;
-    let verified = args.verify.then(|| verify(&args.file, args.offset, &loaded)).transpose()?;
-    print(args, &loaded, verified.as_ref())?;
-    if let Some(different) = verified.as_ref().and_then(|verified| verified.first_difference) {
-        return Err(Failure::new(
-            DIFFERENT,
-            format!(
-                "{}: the buffer differs from the file at byte {different}",
-                args.file.display()
-            ),
-            "load again while nothing writes the file; if they still differ, report it with the output of dmabuf-dio doctor",
-        ));
+/// Loads, and runs the command if there is one. Returns the exit code.
+pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
+    if by_path::wants_path(&args.command) {
+        return by_path::run(args);
     }
+    by_path::refuse_folder(&args.file)?;
+    let loaded = load(args)?;
+    let verify = || verify(&args.file, args.offset, &loaded.buf, loaded.data_offset, loaded.len);
+    let verified = args.verify.then(verify).transpose()?;
+    print(args, &loaded, verified.as_ref())?;
+    check_identical(&args.file, verified.as_ref())?;
     match args.command.split_first() {
-        None => Ok(()),
+        None => Ok(0),
         Some((program, rest)) => {
             let mut command = Command::new(program);
-            command.args(rest);
+            command.args(by_path::arguments(rest, None));
             Err(become_command(command, &loaded))
         }
     }
 }
 
-fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
-    let bar = Bar::new("loading");
-    let mut loader = Loader::new(&args.file)
+/// Fails if a verification has found a difference.
+pub(crate) fn check_identical(path: &Path, verified: Option<&Verified>) -> Result<(), Failure> {
+    match verified.and_then(|verified| verified.first_difference) {
+        None => Ok(()),
+        Some(different) => Err(Failure::new(
+            DIFFERENT,
+            format!("{}: the buffer differs from the file at byte {different}", path.display()),
+            "load again while nothing writes the file; if they still differ, report it with the output of dmabuf-dio doctor",
+        )),
+    }
+}
+
+/// A loader with the settings of the command line.
+pub(crate) fn loader(path: &Path, args: &LoadArgs) -> Loader<'static> {
+    let mut loader = Loader::new(path)
         .any_kind()
         .backend(args.backend)
         .offset(args.offset)
@@ -76,6 +87,12 @@ fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
     if let Some(bytes) = args.allocation_step {
         loader = loader.allocation_step(bytes);
     }
+    loader
+}
+
+fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
+    let bar = Bar::new("loading");
+    let mut loader = loader(&args.file, args);
     if !args.common.quiet {
         loader = loader.progress(bar.callback());
     }
@@ -170,6 +187,11 @@ fn become_command(mut command: Command, loaded: &Loaded) -> Failure {
         .env("DMABUF_DIO_OFFSET", loaded.data_offset.to_string())
         .env("DMABUF_DIO_LEN", loaded.len.to_string())
         .exec();
+    cannot_run(&command, &error)
+}
+
+/// Why a command was not run.
+pub(crate) fn cannot_run(command: &Command, error: &std::io::Error) -> Failure {
     let name = command.get_program().to_string_lossy().into_owned();
     if error.kind() == ErrorKind::NotFound || is_nowhere(&name) {
         return Failure::new(NOT_FOUND, format!("{name}: not found"), "check the name and $PATH");

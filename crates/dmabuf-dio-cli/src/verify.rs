@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use dmabuf_dio::Loaded;
+use dmabuf_dio::DmaBuf;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -27,7 +27,14 @@ pub(crate) struct Verified {
     pub(crate) file_sha256: String,
 }
 
-pub(crate) fn verify(path: &Path, offset: u64, loaded: &Loaded) -> Result<Verified, Failure> {
+/// Compares `len` bytes of a buffer, from `data_offset`, with those of a file, from `offset`.
+pub(crate) fn verify(
+    path: &Path,
+    offset: u64,
+    buf: &DmaBuf,
+    data_offset: u64,
+    len: u64,
+) -> Result<Verified, Failure> {
     let fail = |error: &std::io::Error| {
         Failure::new(
             FAILED,
@@ -36,16 +43,16 @@ pub(crate) fn verify(path: &Path, offset: u64, loaded: &Loaded) -> Result<Verifi
         )
     };
     let file = File::open(path).map_err(|error| fail(&error))?;
-    let view = loaded.buf.map()?;
+    let view = buf.map()?;
     let bar = Bar::new("verifying");
     let (mut ours, mut theirs) = (vec![0; PIECE], vec![0; PIECE]);
     let (mut our_hash, mut their_hash) = (Sha256::new(), Sha256::new());
     let mut first_difference = None;
     let mut at = 0;
-    while at < loaded.len {
-        let len = (PIECE as u64).min(loaded.len - at) as usize;
-        let (ours, theirs) = (&mut ours[..len], &mut theirs[..len]);
-        view.read_at(loaded.data_offset + at, ours)?;
+    while at < len {
+        let piece = (PIECE as u64).min(len - at) as usize;
+        let (ours, theirs) = (&mut ours[..piece], &mut theirs[..piece]);
+        view.read_at(data_offset + at, ours)?;
         file.read_exact_at(theirs, offset + at).map_err(|error| fail(&error))?;
         if first_difference.is_none() && ours != theirs {
             let index = ours.iter().zip(theirs.iter()).position(|(a, b)| a != b);
@@ -53,8 +60,8 @@ pub(crate) fn verify(path: &Path, offset: u64, loaded: &Loaded) -> Result<Verifi
         }
         our_hash.update(ours);
         their_hash.update(theirs);
-        at += len as u64;
-        bar.update(at, loaded.len);
+        at += piece as u64;
+        bar.update(at, len);
     }
     view.finish()?;
     bar.finish();

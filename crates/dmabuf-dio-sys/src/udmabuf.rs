@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `/dev/udmabuf`: a dma-buf over the pages of a memfd.
 
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::fs::OFlags;
@@ -66,6 +67,97 @@ pub fn create(
     let fd = unsafe { ioctl(device, call)? };
     // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// `struct udmabuf_create_item`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    /// In: a memfd, as for [`Create::memfd`].
+    pub memfd: u32,
+    /// Must be 0.
+    pub pad: u32,
+    /// In: offset in the memfd, a multiple of the page size.
+    pub offset: u64,
+    /// In: length in bytes, a multiple of the page size.
+    pub size: u64,
+}
+
+pin_layout!(Item: 24 { memfd @ 0, pad @ 4, offset @ 8, size @ 16 });
+
+/// `struct udmabuf_create_list`, which the items follow.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct List {
+    /// In: 1 for `O_CLOEXEC`.
+    pub flags: u32,
+    /// In: number of items.
+    pub count: u32,
+}
+
+pin_layout!(List: 8 { flags @ 0, count @ 4 });
+
+/// Number of the ioctl that [`create_list`] makes.
+pub const IOC_CREATE_LIST: u32 = opcode::write::<List>(b'u', 0x43);
+
+/// A range of a memfd's bytes; both ends are multiples of the page size.
+#[derive(Clone, Debug)]
+pub struct Part<'a> {
+    /// The memfd.
+    pub memfd: BorrowedFd<'a>,
+    /// The range in it, in bytes.
+    pub range: Range<u64>,
+}
+
+/// Creates a dma-buf over ranges of memfds, one behind the other. This pins every page, as
+/// [`create`] does.
+///
+/// # Errors
+///
+/// As for [`create`]. `EINVAL` also for more parts than [`LIST_LIMIT`].
+pub fn create_list<const N: usize>(
+    device: BorrowedFd<'_>,
+    parts: [Part<'_>; N],
+) -> Result<OwnedFd> {
+    let items = parts.map(|part| Item {
+        memfd: part.memfd.as_raw_fd() as u32,
+        pad: 0,
+        offset: part.range.start,
+        size: part.range.end - part.range.start,
+    });
+    let list = List { flags: FLAGS_CLOEXEC, count: N as u32 };
+    // SAFETY: IOC_CREATE_LIST reads a `struct udmabuf_create_list` and N items behind it.
+    let fd = unsafe { ioctl(device, CreateListCall { list, items })? };
+    // SAFETY: the call succeeded and returned a new descriptor, which nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The items lie right behind the list: its size is a multiple of their alignment.
+#[repr(C)]
+struct CreateListCall<const N: usize> {
+    list: List,
+    items: [Item; N],
+}
+
+// SAFETY: as for CreateCall; the items that the kernel reads are part of the structure.
+unsafe impl<const N: usize> Ioctl for CreateListCall<N> {
+    type Output = i32;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> u32 {
+        IOC_CREATE_LIST
+    }
+
+    fn as_ptr(&mut self) -> *mut std::ffi::c_void {
+        std::ptr::from_mut(self).cast()
+    }
+
+    unsafe fn output_from_ptr(
+        output: IoctlOutput,
+        _: *mut std::ffi::c_void,
+    ) -> rustix::io::Result<i32> {
+        Ok(output)
+    }
 }
 
 struct CreateCall(Create);

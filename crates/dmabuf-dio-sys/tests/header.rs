@@ -86,6 +86,9 @@ fn kernel(table: &mut Table) {
     table.value("DMA_HEAP_IOCTL_ALLOC", u64::from(heap::IOC_ALLOC));
     structure!(table, "udmabuf_create", udmabuf::Create, { memfd, flags, offset, size });
     table.value("UDMABUF_CREATE", u64::from(udmabuf::IOC_CREATE));
+    structure!(table, "udmabuf_create_item", udmabuf::Item, { memfd, offset, size });
+    structure!(table, "udmabuf_create_list", udmabuf::List, { flags, count });
+    table.value("UDMABUF_CREATE_LIST", u64::from(udmabuf::IOC_CREATE_LIST));
 }
 
 /// Interfaces that the headers of Linux 6.1 lack.

@@ -2,6 +2,7 @@
 //! Queries on file descriptors.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
@@ -41,4 +42,12 @@ pub(crate) fn fdinfo(fd: BorrowedFd<'_>, field: &str) -> Option<String> {
 pub(crate) fn proc_link(fd: BorrowedFd<'_>) -> Option<String> {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()?;
     Some(link.to_string_lossy().into_owned())
+}
+
+/// The path of the descriptor for other processes.
+pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> PathBuf {
+    // The link has the number in the PID namespace that /proc is mounted for.
+    let process = std::fs::read_link("/proc/self");
+    let process = process.unwrap_or_else(|_| std::process::id().to_string().into());
+    Path::new("/proc").join(process).join("fd").join(fd.as_raw_fd().to_string())
 }

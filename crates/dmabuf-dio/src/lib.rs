@@ -25,6 +25,7 @@
 //! | | |
 //! |---|---|
 //! | [`Loader`], [`Saver`] | load a file into a buffer, save a buffer to a file |
+//! | [`LoadedFile`] | the content as a file in memory that any program opens by path, and as a dma-buf |
 //! | [`DmaBuf`], [`Map`], [`MapMut`] | the buffer, and views of its content |
 //! | [`Report`], [`Refusal`] | how the data was transferred, and why a backend was not available |
 //! | [`Progress`], [`CancelToken`] | watching a transfer, and stopping it |
@@ -58,6 +59,7 @@ mod fd;
 mod file;
 mod kind;
 mod load;
+mod loaded_file;
 mod memory;
 mod options;
 mod private;
@@ -76,6 +78,7 @@ pub use errno::Errno;
 pub use error::{Error, Result};
 pub use kind::Kind;
 pub use load::{Loaded, Loader};
+pub use loaded_file::LoadedFile;
 pub use memory::sizes::PageSizes;
 pub use private::Private;
 pub use report::{Mode, Report};

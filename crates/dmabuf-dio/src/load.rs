@@ -14,6 +14,7 @@ use crate::direction::Direction;
 use crate::error::{Error, Result};
 use crate::file::{self, File, Spec};
 use crate::kind::Kind;
+use crate::loaded_file::LoadedFile;
 use crate::options::{Options, Wanted, option_methods};
 use crate::private::{self, Private};
 use crate::report::Report;
@@ -178,6 +179,26 @@ impl<'f> Loader<'f> {
         Ok(Loaded { buf, data_offset: layout.data_offset, len: length, report })
     }
 
+    /// Loads into a new memfd that other programs can open by path, and creates a dma-buf over its
+    /// pages if `/dev/udmabuf` allows that. Blocks until the whole range is loaded.
+    ///
+    /// The memfd holds the range and nothing else, whatever its offset in the file. The setting
+    /// [`kind`](Self::kind) is ignored. Direct I/O is used if the offset is a multiple of the
+    /// device's block size.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load`](Self::load). [`Error::Unavailable`] only if a [`backend`](Self::backend) is
+    /// selected that does not load into memfds, or cannot be used here. That there is no dma-buf is
+    /// no error: see [`LoadedFile::dmabuf`].
+    pub fn load_file(&self) -> Result<LoadedFile> {
+        let mut loader = self.clone();
+        loader.options.kind = Wanted::File;
+        let loaded = loader.load()?;
+        debug_assert_eq!((loaded.data_offset, loaded.buf.len()), (0, loaded.len));
+        Ok(LoadedFile::new(loaded.buf, loaded.report))
+    }
+
     /// Loads into new memory of this process only. Blocks until the whole range is loaded.
     ///
     /// For uses that need no sharing. Such memory gets huge pages on most systems (where
@@ -241,7 +262,7 @@ impl<'f> Loader<'f> {
     fn candidates(&self) -> Vec<(Backend, Kind)> {
         let kinds: &[Kind] = match (self.options.kind, self.options.backend) {
             (Wanted::Only(Kind::DmaBuf), _) | (Wanted::Unsaid, None) => &[Kind::DmaBuf],
-            (Wanted::Only(Kind::Memfd), _) => &[Kind::Memfd],
+            (Wanted::Only(Kind::Memfd) | Wanted::File, _) => &[Kind::Memfd],
             (Wanted::Any, _) | (Wanted::Unsaid, Some(_)) => &[Kind::DmaBuf, Kind::Memfd],
         };
         let of_kind = |kind| {

@@ -20,6 +20,8 @@ pub(crate) enum Wanted {
     Only(Kind),
     /// A dma-buf if one can be created, else a memfd.
     Any,
+    /// A memfd that holds the content and nothing else.
+    File,
 }
 
 #[derive(Clone, Debug)]

@@ -68,10 +68,15 @@ fn prepare(folder: &Path, files: &[PathBuf]) {
         assert!(path.starts_with(folder) && !file.is_absolute(), "{}", file.display());
         fs::write(path, file.display().to_string().repeat(10_000)).expect("written");
     }
-    let runtime = folder.join("runtime");
-    let script = "#!/bin/sh\ntest $DMABUF_DIO_LEN -gt 0 && test -e /proc/self/fd/$DMABUF_DIO_FD\n";
-    fs::write(&runtime, script).expect("written");
-    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o755)).expect("permissions");
+    let inherits = "test $DMABUF_DIO_LEN -gt 0 && test -e /proc/self/fd/$DMABUF_DIO_FD";
+    for reader in check::READERS {
+        let program = folder.join(reader);
+        // The path is the last argument.
+        let opens = "eval test -s \\${$#}";
+        let does = if reader == "./runtime" { inherits } else { opens };
+        fs::write(&program, format!("#!/bin/sh\n{does}\n")).expect("written");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permissions");
+    }
 }
 
 /// `doctor`, `load` and `save` run as documented. `capture` and `replay` need an IIO device: see
@@ -90,7 +95,8 @@ fn commands_run_as_documented() {
         let folder = common::folder();
         prepare(folder.path(), &run.reads);
         let mut command = Command::new("sh");
-        command.args(["-c", &one.line]).current_dir(folder.path()).env("PATH", &path);
+        let path = format!("{}:{path}", folder.path().display());
+        command.args(["-c", &one.line]).current_dir(folder.path()).env("PATH", path);
         let output = command.output().expect("sh");
         assert!(output.status.success(), "{}: {}\n{output:?}", one.at, one.line);
         if let (Some(copy), [original]) = (&run.writes, &run.reads[..]) {

@@ -18,6 +18,7 @@ use crate::memory::available::{self, Charged};
 use crate::memory::huge;
 use crate::memory::page::{HUGE_PAGE, page_size};
 use crate::memory::sizes::PageSizes;
+use crate::options::Wanted;
 use crate::transfer::task::{Fresh, Task, Transferred};
 use crate::transfer::{mapped, staged};
 
@@ -29,7 +30,8 @@ impl Driver for Memfd {
     }
 
     fn load(&self, task: &Task<'_>, _: Kind) -> Result<Fresh, Attempt> {
-        load(Backend::Memfd, task, Purpose::File)
+        let exact = task.options.kind == Wanted::File;
+        load(Backend::Memfd, task, if exact { Purpose::File } else { Purpose::Memfd })
     }
 
     fn transfer(
@@ -58,6 +60,8 @@ impl Driver for Memfd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A plain memfd: as long as the content, except in reserved huge pages.
+    Memfd,
+    /// A memfd that is opened by path: as long as the content.
     File,
     /// A udmabuf: whole pages, of whatever size the kernel picks. Before Linux 6.13 the kernel's
     /// mapping of a udmabuf over large pages is wrong (`vmap_udmabuf()`).
@@ -72,13 +76,14 @@ pub(super) fn load(backend: Backend, task: &Task<'_>, purpose: Purpose) -> Resul
     let ring = refuse::ring_for(backend, task, layout.buffer)?;
     available::ensure(layout.buffer, Charged::Us)?;
     let len = match purpose {
-        Purpose::File => layout.data_offset + task.length,
+        Purpose::Memfd | Purpose::File => layout.data_offset + task.length,
         Purpose::Udmabuf | Purpose::PlainUdmabuf => layout.buffer,
     };
     let wanted = task.options.huge_pages;
     let huge = if wanted { allocate_huge(len, purpose) } else { None };
-    // A staging buffer is filled by a ring, or in one request.
-    let mapped = if huge.is_none() && ring.is_none() && layout.buffer > task.chunk() {
+    // A staging buffer is filled with whole blocks, by a ring or in one request.
+    let staged = task.has_whole_blocks(layout) && (ring.is_some() || layout.buffer <= task.chunk());
+    let mapped = if huge.is_none() && !staged {
         let buf = allocate(len)?;
         let mapping = map(&buf)?;
         Some((buf, mapping))
@@ -140,7 +145,8 @@ fn allocate_huge(len: u64, purpose: Purpose) -> Option<(DmaBuf, Mapping)> {
         }
     }
     let given = huge::memfds_get_huge_pages();
-    if given || purpose == Purpose::File {
+    let memfd = matches!(purpose, Purpose::Memfd | Purpose::File);
+    if given || memfd {
         let buf = allocate(len).ok()?;
         let mut mapping = map(&buf).ok()?;
         mapping.advise(true);
@@ -148,7 +154,7 @@ fn allocate_huge(len: u64, purpose: Purpose) -> Option<(DmaBuf, Mapping)> {
             return Some((buf, mapping));
         }
     }
-    if purpose == Purpose::File { DmaBuf::memfd_huge(len).ok() } else { None }
+    if purpose == Purpose::Memfd { DmaBuf::memfd_huge(len).ok() } else { None }
 }
 
 /// A note on how to get huge pages, if there are none.

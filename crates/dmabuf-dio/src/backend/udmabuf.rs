@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use dmabuf_dio_sys::udmabuf;
+use dmabuf_dio_sys::udmabuf::{self, Part};
 
 use super::attempt::Attempt;
 use super::driver::Driver;
@@ -13,6 +13,7 @@ use super::memfd::{self, Purpose};
 use super::node::Node;
 use super::{Backend, Refusal, refuse};
 use crate::buf::DmaBuf;
+use crate::error::Result;
 use crate::kind::Kind;
 use crate::memory::page::{HUGE_PAGE, page_size};
 use crate::transfer::task::{Fresh, Task};
@@ -71,14 +72,53 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     Ok(fresh)
 }
 
+/// Creates a dma-buf over the content of a memfd of any length.
+///
+/// The kernel takes whole pages only, and no page beyond the end of the memfd. The bytes in a partial
+/// last page are therefore copied to a page of their own, which ends in zeros.
+pub(crate) fn over(memfd: &DmaBuf) -> Result<DmaBuf, Attempt> {
+    let device = udmabuf::open().map_err(|errno| NODE.refuse(Backend::Udmabuf, errno))?;
+    let tail = memfd.len() % page_size();
+    let whole = memfd.len() - tail;
+    let len = memfd.len().next_multiple_of(page_size());
+    check_limit(len)?;
+    if tail == 0 {
+        return make(device.as_fd(), memfd);
+    }
+    let last = last_page(memfd, whole, tail)?;
+    let last = Part { memfd: last.as_fd(), range: 0..page_size() };
+    let fd = if whole == 0 {
+        udmabuf::create_list(device.as_fd(), [last])
+    } else {
+        udmabuf::create_list(device.as_fd(), [Part { memfd: memfd.as_fd(), range: 0..whole }, last])
+    };
+    Ok(DmaBuf::from_parts(fd.map_err(|errno| refuse_new(len, errno))?, len))
+}
+
+/// A memfd of one page with the last bytes of another.
+fn last_page(memfd: &DmaBuf, offset: u64, len: u64) -> Result<DmaBuf> {
+    let mut bytes = vec![0; len as usize];
+    let view = memfd.map()?;
+    view.read_at(offset, &mut bytes)?;
+    view.finish()?;
+    let mut page = DmaBuf::memfd(page_size())?;
+    let mut view = page.map_mut()?;
+    view.write_at(0, &bytes)?;
+    view.finish()?;
+    Ok(page)
+}
+
 pub(crate) fn make(device: BorrowedFd<'_>, memfd: &DmaBuf) -> Result<DmaBuf, Attempt> {
-    let fd = udmabuf::create(device, memfd.as_fd(), 0, memfd.len()).map_err(|errno| {
-        Backend::Udmabuf
-            .refuse(format!("a udmabuf of {} bytes cannot be created", memfd.len()))
-            .errno(errno)
-            .remedy("see dmesg for details")
-    })?;
+    let fd = udmabuf::create(device, memfd.as_fd(), 0, memfd.len())
+        .map_err(|errno| refuse_new(memfd.len(), errno))?;
     Ok(DmaBuf::from_parts(fd, memfd.len()))
+}
+
+fn refuse_new(len: u64, errno: dmabuf_dio_sys::Errno) -> Refusal {
+    Backend::Udmabuf
+        .refuse(format!("a udmabuf of {len} bytes cannot be created"))
+        .errno(errno)
+        .remedy("see dmesg for details")
 }
 
 /// The maximum size of a udmabuf in bytes, if the kernel reports it.

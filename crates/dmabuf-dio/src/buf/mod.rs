@@ -8,13 +8,14 @@ mod alloc;
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use dmabuf_dio_sys::dmabuf::{self, Access};
 use rustix::fs::{OFlags, SealFlags, SeekFrom};
 
 use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
-use crate::fd::{fdinfo, is_dmabuf, is_nameless_tmpfs, is_tmpfs, proc_link};
+use crate::fd::{fdinfo, is_dmabuf, is_nameless_tmpfs, is_tmpfs, proc_link, proc_path};
 use crate::kind::Kind;
 use crate::memory::Mapping;
 use crate::memory::available;
@@ -106,6 +107,16 @@ impl DmaBuf {
         }
     }
 
+    /// The path at which other programs open a memfd, `/proc/PID/fd/N` of this process; `None` for a
+    /// dma-buf, which cannot be opened by path.
+    ///
+    /// It works for processes of the same user that have no fewer capabilities, as long as this
+    /// process runs, is dumpable (`PR_SET_DUMPABLE` in prctl(2)), and keeps this buffer. The path is
+    /// a symbolic link whose text names nothing: programs have to open it as it is.
+    pub fn path(&self) -> Option<PathBuf> {
+        (self.kind == Kind::Memfd).then(|| proc_path(self.as_fd()))
+    }
+
     /// Sets the name of a dma-buf, at most 31 bytes, as shown by `/proc/*/fdinfo` and debugfs.
     ///
     /// # Errors
@@ -195,7 +206,12 @@ impl DmaBuf {
     /// [`Error::Buffer`]: `EBUSY` while somebody has it mapped for writing; `EPERM` if it does not allow
     /// sealing; `EINVAL` for a dma-buf.
     pub fn seal(&mut self) -> Result<()> {
-        let sealed = rustix::fs::fcntl_add_seals(&self.fd, SealFlags::WRITE);
+        self.add_seal(SealFlags::WRITE)
+    }
+
+    /// Adds a seal against writing.
+    pub(crate) fn add_seal(&mut self, seal: SealFlags) -> Result<()> {
+        let sealed = rustix::fs::fcntl_add_seals(&self.fd, seal);
         sealed.map_err(|errno| Error::Buffer { call: "seal", errno: errno.into_errno() })?;
         self.writable = false;
         Ok(())

@@ -25,17 +25,24 @@ pub(crate) fn ensure(wanted: u64, charged: Charged) -> Result<()> {
     if wanted <= LITTLE {
         return Ok(());
     }
-    let Ok(meminfo) = fs::read_to_string("/proc/meminfo") else { return Ok(()) };
+    match available(charged) {
+        Some(available) if wanted > available => {
+            Err(Error::NoMemory { wanted, available: Some(available) })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The memory that is free or can be freed, in bytes, and that this process may use if it is charged
+/// for it; `None` if the kernel does not tell.
+pub(crate) fn available(charged: Charged) -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
     let swap = field_kib(&meminfo, "SwapFree").unwrap_or(0) * 1024;
-    let Some(free) = field_kib(&meminfo, "MemAvailable") else { return Ok(()) };
-    let mut available = free * 1024 + swap;
-    if charged == Charged::Us {
-        available = available.min(ours(&meminfo, swap).unwrap_or(u64::MAX));
-    }
-    if wanted > available {
-        return Err(Error::NoMemory { wanted, available: Some(available) });
-    }
-    Ok(())
+    let available = field_kib(&meminfo, "MemAvailable")? * 1024 + swap;
+    Some(match charged {
+        Charged::Us => available.min(ours(&meminfo, swap).unwrap_or(u64::MAX)),
+        Charged::Nobody => available,
+    })
 }
 
 /// The memory left to this process, if something limits it.

@@ -14,6 +14,7 @@ use crate::backend::table;
 use crate::backend::{Backend, Refusal};
 use crate::errno::Errno;
 use crate::error::Result;
+use crate::memory::available::{self, Charged};
 
 /// Whether a backend is available, and what it would do.
 #[derive(Clone, Debug)]
@@ -181,6 +182,13 @@ pub fn backend(backend: Backend) -> BackendStatus {
             BackendStatus { backend, available: false, detail: None, refusal: Some(refusal) }
         }
     }
+}
+
+/// How much memory new buffers of this process may take, in bytes, before the system, its control
+/// groups or the commit limit run out; `None` if the kernel does not tell. A load checks this by
+/// itself; several at once do not know of each other.
+pub fn available_memory() -> Option<u64> {
+    available::available(Charged::Us)
 }
 
 /// Tests what a regular file or block device offers.

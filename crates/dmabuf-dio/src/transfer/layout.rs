@@ -41,6 +41,15 @@ impl Layout {
         view.fill_at(0, self.data_offset, 0)?;
         view.finish()
     }
+
+    /// The layout of a buffer that starts with the range, wherever that is in the file. Direct I/O
+    /// then needs an offset that is a multiple of `file_align`.
+    pub(crate) fn at_start(offset: u64, length: u64, file_align: u64) -> Result<Self, Error> {
+        let moved = Self::new(0, length, file_align)?;
+        let end = offset.checked_add(moved.buffer).filter(|end| i64::try_from(*end).is_ok());
+        end.ok_or(Error::RangeOverflow { offset, length })?;
+        Ok(Self { base: offset, ..moved })
+    }
 }
 
 #[cfg(test)]
@@ -58,5 +67,16 @@ mod tests {
         assert!(Layout::new(u64::MAX - 5, 5, 512).is_err());
         assert!(Layout::new(0, u64::MAX, 512).is_err());
         assert!(Layout::new(i64::MAX as u64, 1, 512).is_err());
+    }
+
+    #[test]
+    fn a_range_can_be_at_the_start() {
+        let layout = Layout::at_start(5000, 4097, 512).expect("fits");
+        assert_eq!(layout, Layout { data_offset: 0, buffer: 8192, base: 5000 });
+        let aligned = Layout::at_start(8192, 100, 512).expect("fits");
+        assert_eq!(aligned, Layout::new(8192, 100, 512).expect("fits"));
+        assert!(Layout::at_start(i64::MAX as u64, 1, 512).is_err());
+        assert!(Layout::at_start(u64::MAX, 1, 512).is_err());
+        assert!(Layout::at_start(0, u64::MAX, 512).is_err());
     }
 }

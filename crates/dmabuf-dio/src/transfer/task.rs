@@ -13,7 +13,7 @@ use crate::file::extent::{Extent, Split};
 use crate::file::queue::DEFAULT_CHUNK;
 use crate::memory::page::page_size;
 use crate::memory::sizes::PageSizes;
-use crate::options::Options;
+use crate::options::{Options, Wanted};
 
 /// The note if the file could be opened with `O_DIRECT` but not used with it.
 pub(crate) const REFUSED_DIRECT: &str = "buffered: the file was opened with O_DIRECT, but the file system \
@@ -60,14 +60,23 @@ pub(crate) struct Fresh {
 
 impl Task<'_> {
     pub(crate) fn layout(&self) -> Result<Layout, Error> {
-        Layout::new(self.offset, self.length, self.file.align.offset)
+        let layout = match self.options.kind {
+            Wanted::File => Layout::at_start,
+            _ => Layout::new,
+        };
+        layout(self.offset, self.length, self.file.align.offset)
+    }
+
+    /// Whether a layout puts whole blocks of the file into the buffer.
+    pub(crate) fn has_whole_blocks(&self, layout: Layout) -> bool {
+        !self.file.is_direct() || layout.base % self.file.align.offset == 0
     }
 
     /// The extent to read into `room` bytes with this layout: whole blocks if the file is direct
     /// and they fit.
     pub(crate) fn extent_in(&self, layout: Layout, room: u64) -> Extent {
         let end = layout.data_offset + self.length;
-        let whole = self.file.is_direct() && layout.buffer <= room;
+        let whole = self.file.is_direct() && self.has_whole_blocks(layout) && layout.buffer <= room;
         Extent { file: layout.base, buf: 0, len: if whole { layout.buffer } else { end } }
     }
 

@@ -388,12 +388,15 @@ fn no_permission() {
 fn a_target_that_cannot_be_made() {
     let folder = folder();
     let buf = DmaBuf::memfd(4096).expect("a memfd");
-    for path in [folder.path().join("no/folder"), folder.path().to_owned(), "/dev/null".into()] {
+    // Not /dev/null, which broken code would replace for the whole system.
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).expect("a named pipe");
+    for path in [folder.path().join("no/folder"), folder.path().to_owned(), pipe] {
         let error = Saver::new(&path).save(&buf, ..).expect_err("no target");
         println!("{error}\n    {}", error.hint());
         assert!(matches!(error, Error::Target { .. } | Error::NotAFile { .. }), "{error}");
     }
-    assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 1, "the pipe");
 }
 
 #[test]

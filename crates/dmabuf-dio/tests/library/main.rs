@@ -14,6 +14,7 @@ mod errors;
 mod filter;
 mod lending;
 mod load;
+mod load_file;
 mod load_into;
 mod populate;
 mod private;

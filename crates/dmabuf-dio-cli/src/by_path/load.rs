@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loads several files at the same time.
+
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use dmabuf_dio::{Error, LoadedFile, Progress, probe};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::plan::{Load, Plan};
+use crate::args::LoadArgs;
+use crate::exit::{FAILED, Failure};
+use crate::load::loader;
+use crate::progress::Bar;
+use crate::show::exact;
+use crate::signals;
+
+/// Loads at the same time. One keeps the disk busy; the others use the time in which it allocates or
+/// ends. More only compete for memory bandwidth.
+const MOST_AT_ONCE: usize = 4;
+
+/// What loading took, for all files together.
+#[derive(Debug)]
+pub(crate) struct Cost {
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
+    pub(crate) cpu_seconds: f64,
+    /// Bytes read from storage, if the kernel counts them.
+    pub(crate) storage_bytes: Option<u64>,
+}
+
+/// Loads and seals the files of a plan, in its order.
+pub(crate) fn load(plan: &Plan, args: &LoadArgs) -> Result<(Vec<LoadedFile>, Cost), Failure> {
+    check_memory(plan, args)?;
+    let before = (Instant::now(), cpu_seconds(), storage_bytes());
+    let files = load_all(plan, args)?;
+    let cost = Cost {
+        bytes: files.iter().map(LoadedFile::len).sum(),
+        seconds: before.0.elapsed().as_secs_f64(),
+        cpu_seconds: cpu_seconds() - before.1,
+        storage_bytes: before.2.zip(storage_bytes()).map(|(before, now)| now - before),
+    };
+    Ok((files, cost))
+}
+
+/// Each load checks this by itself, but does not know of those that run at the same time.
+fn check_memory(plan: &Plan, args: &LoadArgs) -> Result<(), Failure> {
+    let wanted = args.length.unwrap_or_else(|| plan.bytes().saturating_sub(args.offset));
+    match probe::available_memory() {
+        Some(available) if plan.loads.len() > 1 && wanted > available => Err(Failure::new(
+            FAILED,
+            format!("the files to load have {}, available are {}", exact(wanted), exact(available)),
+            "free memory, or load fewer files: --min-size",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn load_all(plan: &Plan, args: &LoadArgs) -> Result<Vec<LoadedFile>, Failure> {
+    // The largest first: so that none is left to be loaded alone at the end.
+    let mut order: Vec<usize> = (0..plan.loads.len()).collect();
+    order.sort_by_key(|&index| std::cmp::Reverse(plan.loads[index].length));
+    let next = AtomicUsize::new(0);
+    let total = Total::new(plan.bytes());
+    let loaded: Vec<Mutex<Option<LoadedFile>>> = order.iter().map(|_| Mutex::default()).collect();
+    let failure = Mutex::new(None);
+    let work = || {
+        while let Some(&index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match load_one(&plan.loads[index], args, &total) {
+                Ok(file) => *lock(&loaded[index]) = Some(file),
+                Err(error) => {
+                    // The others are of no use now. Theirs are the later errors.
+                    signals::token().cancel();
+                    lock(&failure).get_or_insert(error);
+                }
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = threads.clamp(2, MOST_AT_ONCE).min(order.len());
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            // Those that there are do the work.
+            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+    total.bar.finish();
+    if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error.into());
+    }
+    let files =
+        loaded.into_iter().map(|file| file.into_inner().unwrap_or_else(PoisonError::into_inner));
+    Ok(files.flatten().collect())
+}
+
+fn load_one(load: &Load, args: &LoadArgs, total: &Total) -> Result<LoadedFile, Error> {
+    let mut loader = loader(&load.source, args);
+    if !args.common.quiet {
+        loader = loader.progress(total.callback());
+    }
+    let mut file = loader.load_file()?;
+    file.seal()?;
+    Ok(file)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The progress of all loads, in one bar.
+struct Total {
+    bar: Bar,
+    done: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Total {
+    fn new(bytes: u64) -> Self {
+        Self { bar: Bar::new("loading"), done: Arc::default(), bytes }
+    }
+
+    /// A callback for one of the loads.
+    fn callback(&self) -> impl Fn(Progress) + Send + Sync + 'static {
+        let (bar, done, bytes) = (self.bar.clone(), self.done.clone(), self.bytes);
+        let mine = AtomicU64::new(0);
+        move |progress| {
+            let more = progress.done.saturating_sub(mine.swap(progress.done, Ordering::Relaxed));
+            let done = done.fetch_add(more, Ordering::Relaxed) + more;
+            bar.update(done, bytes.max(done).max(progress.total));
+        }
+    }
+}
+
+/// User and system time of all threads of this process.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+fn storage_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/io").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
+}

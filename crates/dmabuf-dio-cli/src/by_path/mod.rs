@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `dmabuf-dio load PATH -- COMMAND {}`: files in memory that a command opens by path.
+//!
+//! The files are memfds of this process. The command finds them through a private folder of links to
+//! `/proc/PID/fd/N`, which works in its workers, too, and after it has closed the descriptors it
+//! inherited. So this process stays until the command ends.
+
+mod child;
+mod folder;
+mod load;
+mod plan;
+mod report;
+mod template;
+
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dmabuf_dio::{DmaBuf, LoadedFile};
+use rustix::fs::{MemfdFlags, Mode, Timespec, Timestamps};
+use rustix::io::FdFlags;
+use serde::Serialize;
+
+use self::folder::Folder;
+use self::plan::{Load, Plan};
+use crate::args::LoadArgs;
+use crate::exit::{FAILED, Failure};
+use crate::load::check_identical;
+use crate::signals;
+use crate::verify::{Verified, verify};
+
+pub(crate) use template::{arguments, wants_path};
+
+/// A loaded file, and what the command is told about it.
+pub(crate) struct Ready<'a> {
+    load: &'a Load,
+    file: LoadedFile,
+    verified: Option<Verified>,
+}
+
+/// Loads a file or a folder and runs the command. Returns its exit code.
+pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
+    // Its handlers precede all threads.
+    signals::token();
+    check_dumpable()?;
+    let is_range = args.offset > 0 || args.length.is_some();
+    let plan = plan::plan(&args.file, args.min_size, is_range)?;
+    let (files, cost) = load::load(&plan, args)?;
+    let ready = plan.loads.iter().zip(files).map(|(load, file)| {
+        look_alike(load, &file);
+        let verify = || verify(&load.source, args.offset, &file.file, 0, file.len());
+        let verified = args.verify.then(verify).transpose()?;
+        Ok(Ready { load, file, verified })
+    });
+    let ready: Vec<Ready<'_>> = ready.collect::<Result<_, Failure>>()?;
+    let folder = Folder::create()?;
+    let path = fill(&folder, &plan, &ready)?;
+    report::print(args, &plan, &path, &ready, &cost)?;
+    for one in &ready {
+        check_identical(&one.load.source, one.verified.as_ref())?;
+    }
+    let (program, rest) = args.command.split_first().unwrap_or_else(|| unreachable!("has a place"));
+    let mut command = Command::new(program);
+    command.args(arguments(rest, Some(&path)));
+    let _list = hand_over(&mut command, &folder, &ready)?;
+    child::run(&mut command)
+}
+
+/// Other processes of this user may open its files only if this one is dumpable: ptrace(2), "ptrace
+/// access mode checking". It is not if its program has capabilities or cannot be read.
+fn check_dumpable() -> Result<(), Failure> {
+    // SAFETY: the call takes numbers only.
+    let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0_u64, 0_u64, 0_u64, 0_u64) };
+    if dumpable == 1 || rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        FAILED,
+        "COMMAND could not open files of this process, which is not dumpable",
+        "make the program dmabuf-dio readable, and remove its capabilities: setcap -r",
+    ))
+}
+
+/// Gives a memfd the time of its file, by which programs recognise what they have cached, and its
+/// permissions without those to write.
+fn look_alike(load: &Load, file: &LoadedFile) {
+    let Ok(stat) = std::fs::metadata(&load.source) else { return };
+    let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
+    let times = Timestamps {
+        last_access: time(stat.atime(), stat.atime_nsec()),
+        last_modification: time(stat.mtime(), stat.mtime_nsec()),
+    };
+    let _ = rustix::fs::futimens(&file.file, &times);
+    let mode = Mode::from_bits_truncate(stat.mode() & 0o444 | 0o400);
+    let _ = rustix::fs::fchmod(&file.file, mode);
+}
+
+/// Fills the private folder, and returns the path for the command.
+fn fill(folder: &Folder, plan: &Plan, ready: &[Ready<'_>]) -> Result<PathBuf, Failure> {
+    for place in &plan.folders {
+        folder.folder(place)?;
+    }
+    for link in &plan.links {
+        folder.link(&link.target, &link.place)?;
+    }
+    for one in ready {
+        folder.link(&one.file.path(), &one.load.place)?;
+    }
+    Ok(folder.path().join(&plan.name))
+}
+
+/// The buffer that a command inherits: for devices if there is one for them.
+fn buffer<'a>(ready: &'a Ready<'_>) -> &'a DmaBuf {
+    ready.file.dmabuf.as_ref().unwrap_or(&ready.file.file)
+}
+
+/// The file that `DMABUF_DIO_FILES` names.
+#[derive(Serialize)]
+struct List {
+    schema: u32,
+    files: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    file: String,
+    path: String,
+    length: u64,
+    fd: i32,
+    buffer: dmabuf_dio::Kind,
+}
+
+/// Lets the command inherit the buffers, and tells it their numbers. The result has to be held until
+/// the command ends.
+fn hand_over(
+    command: &mut Command,
+    folder: &Folder,
+    ready: &[Ready<'_>],
+) -> Result<DmaBuf, Failure> {
+    let failed = |what: String| {
+        Failure::new(FAILED, format!("cannot pass on the buffers: {what}"), "see dmesg")
+    };
+    let mut files = Vec::new();
+    for one in ready {
+        let buf = buffer(one);
+        rustix::io::fcntl_setfd(buf.as_fd(), FdFlags::empty())
+            .map_err(|errno| failed(errno.to_string()))?;
+        files.push(Entry {
+            file: text(&one.load.source),
+            path: text(&folder.path().join(&one.load.place)),
+            length: one.file.len(),
+            fd: buf.as_raw_fd(),
+            buffer: buf.kind(),
+        });
+    }
+    for name in ["DMABUF_DIO_FD", "DMABUF_DIO_OFFSET", "DMABUF_DIO_LEN"] {
+        command.env_remove(name);
+    }
+    if let [one] = &files[..] {
+        command
+            .env("DMABUF_DIO_FD", one.fd.to_string())
+            .env("DMABUF_DIO_OFFSET", "0")
+            .env("DMABUF_DIO_LEN", one.length.to_string());
+    }
+    let list = serde_json::to_vec_pretty(&List { schema: 1, files });
+    let list = list.map_err(|error| failed(error.to_string()))?;
+    let list = in_memory(&list).map_err(|error| failed(error.to_string()))?;
+    command.env("DMABUF_DIO_FILES", list.path().unwrap_or_default());
+    Ok(list)
+}
+
+/// A memfd with these bytes.
+fn in_memory(bytes: &[u8]) -> std::io::Result<DmaBuf> {
+    let fd = rustix::fs::memfd_create("dmabuf-dio-files", MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(fd);
+    file.write_all(bytes)?;
+    Ok(DmaBuf::from_fd(file.into())?)
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// A folder has no descriptor to pass on.
+pub(crate) fn refuse_folder(path: &Path) -> Result<(), Failure> {
+    if !path.is_dir() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        FAILED,
+        format!("{}: a folder is loaded for a command that opens it by path", path.display()),
+        "add the command, and {} where it takes the path: -- COMMAND {}",
+    ))
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What to load of a file or folder, and what to link as it is.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::exit::{FAILED, Failure, USAGE};
+use crate::size::show_size;
+
+/// What becomes available by path. Places are relative to the private folder.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// The place of the path that the command gets.
+    pub(crate) name: PathBuf,
+    pub(crate) loads: Vec<Load>,
+    /// Folders to create, each before those in it.
+    pub(crate) folders: Vec<PathBuf>,
+    pub(crate) links: Vec<Link>,
+}
+
+/// A file to load.
+#[derive(Debug)]
+pub(crate) struct Load {
+    pub(crate) source: PathBuf,
+    pub(crate) place: PathBuf,
+    /// Its length in bytes, as far as known: 0 for a block device.
+    pub(crate) length: u64,
+}
+
+/// A file or folder to link.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) target: PathBuf,
+    pub(crate) place: PathBuf,
+}
+
+/// Plans for a file, and for all parts of a split GGUF; or for a folder, of which files of at least
+/// `min_size` bytes are loaded.
+pub(crate) fn plan(path: &Path, min_size: u64, is_range: bool) -> Result<Plan, Failure> {
+    let name = PathBuf::from(name_of(path));
+    let is_folder = fs::metadata(path).is_ok_and(|stat| stat.is_dir());
+    if !is_folder {
+        let loads = match parts(path).filter(|_| !is_range) {
+            Some(parts) => parts_to_load(path, parts)?,
+            None => vec![Load::new(path.to_owned(), name.clone())],
+        };
+        return Ok(Plan { name, loads, ..Plan::default() });
+    }
+    if is_range {
+        return Err(Failure::new(
+            USAGE,
+            format!("{}: a folder has no range to load", path.display()),
+            "name a file, or leave out --offset and --length",
+        ));
+    }
+    let mut plan = Plan { folders: vec![name.clone()], name, ..Plan::default() };
+    let root = std::path::absolute(path).map_err(|error| unreadable(path, &error))?;
+    let place = plan.name.clone();
+    plan.walk(&root, &place, min_size)?;
+    if plan.loads.is_empty() {
+        return Err(Failure::new(
+            FAILED,
+            format!("{}: no file has {} or more", path.display(), show_size(min_size)),
+            "choose a smaller --min-size, or give COMMAND the folder itself",
+        ));
+    }
+    Ok(plan)
+}
+
+impl Plan {
+    /// Adds the content of a folder. A folder in it that has nothing to load is linked as a whole.
+    fn walk(&mut self, folder: &Path, place: &Path, min_size: u64) -> Result<(), Failure> {
+        let failed = |error| unreadable(folder, &error);
+        let mut entries: Vec<_> =
+            fs::read_dir(folder).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let (source, place) = (entry.path(), place.join(entry.file_name()));
+            // A link to a folder may lead back here, so it is not followed.
+            if entry.file_type().map_err(failed)?.is_dir() {
+                let mut inner = Self { folders: vec![place.clone()], ..Self::default() };
+                // What this user cannot list is of no use to the command either.
+                if inner.walk(&source, &place, min_size).is_ok() && !inner.loads.is_empty() {
+                    self.folders.append(&mut inner.folders);
+                    self.loads.append(&mut inner.loads);
+                    self.links.append(&mut inner.links);
+                    continue;
+                }
+            }
+            match fs::metadata(&source) {
+                Ok(stat) if stat.is_file() && stat.len() >= min_size.max(1) => {
+                    self.loads.push(Load { source, place, length: stat.len() });
+                }
+                _ => self.links.push(Link { target: source, place }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes to load.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.loads.iter().map(|load| load.length).sum()
+    }
+
+    pub(crate) fn is_folder(&self) -> bool {
+        !self.folders.is_empty()
+    }
+}
+
+impl Load {
+    fn new(source: PathBuf, place: PathBuf) -> Self {
+        let length = fs::metadata(&source).map_or(0, |stat| stat.len());
+        Self { source, place, length }
+    }
+}
+
+fn unreadable(folder: &Path, error: &io::Error) -> Failure {
+    let what = format!("{}: cannot list it: {error}", folder.display());
+    Failure::new(FAILED, what, "check its permissions: ls -ld")
+}
+
+/// The last name in a path, with the file's own extension even if it is a link to another name.
+fn name_of(path: &Path) -> OsString {
+    let name = path.file_name().map(OsStr::to_owned);
+    let name = name.or_else(|| Some(fs::canonicalize(path).ok()?.file_name()?.to_owned()));
+    name.unwrap_or_else(|| "files".into())
+}
+
+/// The names of all parts of a split GGUF, of which programs open the first and find the others by
+/// their names: `NAME-00001-of-00003.gguf`.
+fn parts(path: &Path) -> Option<impl Iterator<Item = String> + use<>> {
+    let name = path.file_name()?.to_str()?;
+    let (rest, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
+    let (stem, number) = rest.rsplit_once('-')?;
+    let parse = |text: &str| text.parse::<u32>().ok().filter(|_| text.len() == 5);
+    let (number, count) = (parse(number)?, parse(count)?);
+    let stem = stem.to_owned();
+    (1..=count)
+        .contains(&number)
+        .then(|| (1..=count).map(move |part| format!("{stem}-{part:05}-of-{count:05}.gguf")))
+}
+
+fn parts_to_load(path: &Path, parts: impl Iterator<Item = String>) -> Result<Vec<Load>, Failure> {
+    let load = |name: String| {
+        let source = path.with_file_name(&name);
+        if !source.exists() {
+            return Err(Failure::new(
+                FAILED,
+                format!("{}: there is no {name} beside it", path.display()),
+                "put all parts of the model into one folder",
+            ));
+        }
+        Ok(Load::new(source, name.into()))
+    };
+    parts.map(load).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(path: &str) -> Option<Vec<String>> {
+        parts(Path::new(path)).map(Iterator::collect)
+    }
+
+    #[test]
+    fn split_models_are_recognised() {
+        let all = ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"].map(str::to_owned);
+        assert_eq!(names("/a/m-00001-of-00002.gguf"), Some(all.to_vec()));
+        assert_eq!(names("m-00002-of-00002.gguf"), Some(all.to_vec()));
+        for other in [
+            "m.gguf",
+            "m-00001-of-00002.safetensors",
+            "m-00003-of-00002.gguf",
+            "m-00000-of-00002.gguf",
+            "m-1-of-2.gguf",
+            "m-0000a-of-00002.gguf",
+            "m-00001-00002.gguf",
+            "/",
+        ] {
+            assert_eq!(names(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_divided() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        let write = |name: &str, len: usize| {
+            fs::create_dir_all(root.join(name).parent().expect("a folder")).expect("folders");
+            fs::write(root.join(name), vec![7; len]).expect("a file");
+        };
+        write("a.safetensors", 100);
+        write("config.json", 99);
+        write("empty", 0);
+        write("deep/er/b.bin", 200);
+        write("deep/small", 1);
+        write("docs/README", 5);
+        let link = |target: &str, name: &str| {
+            std::os::unix::fs::symlink(target, root.join(name)).expect("a link");
+        };
+        link("a.safetensors", "again.safetensors");
+        link(".", "deep/loop");
+        link("nowhere", "dangling");
+        let plan = plan(root, 100, false).expect("a plan");
+        let name = root.file_name().map(PathBuf::from).expect("a name");
+        let relative = |path: &PathBuf| {
+            path.strip_prefix(&name).expect("in the folder").to_str().expect("text").to_owned()
+        };
+        let mut loads: Vec<_> = plan.loads.iter().map(|load| relative(&load.place)).collect();
+        loads.sort();
+        assert_eq!(loads, ["a.safetensors", "again.safetensors", "deep/er/b.bin"]);
+        let mut links: Vec<_> = plan.links.iter().map(|link| relative(&link.place)).collect();
+        links.sort();
+        assert_eq!(links, ["config.json", "dangling", "deep/loop", "deep/small", "docs", "empty"]);
+        assert!(plan.links.iter().all(|link| link.target.is_absolute()));
+        assert_eq!(plan.folders.iter().map(relative).collect::<Vec<_>>(), ["", "deep", "deep/er"]);
+        assert_eq!(plan.bytes(), 400);
+        assert!(super::plan(root, 201, false).is_err());
+        assert!(super::plan(root, 100, true).is_err());
+    }
+}

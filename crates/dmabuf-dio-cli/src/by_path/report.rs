@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reports of files that were loaded for a command.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use dmabuf_dio::{Refusal, Report};
+use serde::Serialize;
+
+use super::load::Cost;
+use super::plan::Plan;
+use super::{Ready, text};
+use crate::args::LoadArgs;
+use crate::exit::Failure;
+use crate::show::{Lines, REPORT, exact, json, name_of, refused, summary};
+use crate::size::show_size;
+use crate::verify::Verified;
+
+/// The output of `--json`.
+#[derive(Serialize)]
+struct Output<'a> {
+    schema: u32,
+    path: String,
+    bytes: u64,
+    seconds: f64,
+    gb_per_second: f64,
+    cpu_seconds: f64,
+    storage_bytes: Option<u64>,
+    page_cache_grown: Option<i64>,
+    linked: usize,
+    files: Vec<OutputFile<'a>>,
+}
+
+#[derive(Serialize)]
+struct OutputFile<'a> {
+    file: String,
+    file_offset: u64,
+    dma_buf: bool,
+    no_dma_buf: Option<&'a Refusal>,
+    shared_bytes: u64,
+    #[serde(flatten)]
+    report: &'a Report,
+    verify: Option<&'a Verified>,
+}
+
+/// Prints to standard error: standard output belongs to the command.
+pub(crate) fn print(
+    args: &LoadArgs,
+    plan: &Plan,
+    path: &Path,
+    ready: &[Ready<'_>],
+    cost: &Cost,
+) -> Result<(), Failure> {
+    if args.common.quiet {
+        return Ok(());
+    }
+    let report = if args.common.json {
+        json(&output(args, plan, path, ready, cost))?
+    } else if args.common.verbose {
+        verbose(args, plan, path, ready, cost)
+    } else {
+        brief(plan, &text(&args.file), path, ready, cost)
+    };
+    std::io::Write::write_all(&mut std::io::stderr(), report.as_bytes())?;
+    Ok(())
+}
+
+fn rate(cost: &Cost) -> f64 {
+    if cost.seconds > 0.0 { cost.bytes as f64 / cost.seconds / 1e9 } else { 0.0 }
+}
+
+fn cache_growth(ready: &[Ready<'_>]) -> Option<i64> {
+    ready.iter().map(|one| one.file.report.page_cache_grown).sum()
+}
+
+fn output<'a>(
+    args: &LoadArgs,
+    plan: &Plan,
+    path: &Path,
+    ready: &'a [Ready<'_>],
+    cost: &Cost,
+) -> Output<'a> {
+    let file = |one: &'a Ready<'_>| OutputFile {
+        file: text(&one.load.source),
+        file_offset: args.offset,
+        dma_buf: one.file.dmabuf.is_ok(),
+        no_dma_buf: one.file.dmabuf.as_ref().err(),
+        shared_bytes: one.file.shared_len(),
+        report: &one.file.report,
+        verify: one.verified.as_ref(),
+    };
+    Output {
+        schema: 1,
+        path: text(path),
+        bytes: cost.bytes,
+        seconds: cost.seconds,
+        gb_per_second: rate(cost),
+        cpu_seconds: cost.cpu_seconds,
+        storage_bytes: cost.storage_bytes,
+        page_cache_grown: cache_growth(ready),
+        linked: plan.links.len(),
+        files: ready.iter().map(file).collect(),
+    }
+}
+
+fn brief(plan: &Plan, source: &str, path: &Path, ready: &[Ready<'_>], cost: &Cost) -> String {
+    let devices = match ready.iter().filter(|one| one.file.dmabuf.is_ok()).count() {
+        0 => "no dma-buf",
+        some if some < ready.len() => "some also as dma-bufs",
+        _ => "also as a dma-buf",
+    };
+    let mut lines = if let ([one], false) = (ready, plan.is_folder()) {
+        let what = format!("{source}: {} in memory, {devices}", exact(cost.bytes));
+        let report = &one.file.report;
+        summary(&format!("{what} (backend {})", name_of(report)), report)
+    } else {
+        let of = ready.len() + if plan.is_folder() { plan.links.len() } else { 0 };
+        format!(
+            "{source}: {} of {of} entries in memory, {}, {devices}\n{}\n{}\n",
+            ready.len(),
+            exact(cost.bytes),
+            time(ready, cost),
+            cpu(cost),
+        )
+    };
+    let verified: Vec<_> = ready.iter().filter_map(|one| one.verified.as_ref()).collect();
+    if !verified.is_empty() {
+        let same = verified.iter().all(|verified| verified.identical);
+        let _ = writeln!(lines, "verified: {}", if same { "identical" } else { "DIFFERENT" });
+    }
+    let _ = writeln!(lines, "path: {}", path.display());
+    lines
+}
+
+fn time(ready: &[Ready<'_>], cost: &Cost) -> String {
+    let storage = cost
+        .storage_bytes
+        .map_or_else(String::new, |bytes| format!(", {} read from storage", show_size(bytes)));
+    let cache = cache_growth(ready)
+        .map_or_else(String::new, |grown| format!(", page cache {grown:+} bytes"));
+    format!("{:.4} s, {:.2} GB/s{storage}{cache}", cost.seconds, rate(cost))
+}
+
+fn cpu(cost: &Cost) -> String {
+    let per_gib = cost.cpu_seconds / (cost.bytes.max(1) as f64 / f64::from(1 << 30));
+    format!("CPU {:.4} s ({per_gib:.3} s per GiB)", cost.cpu_seconds)
+}
+
+fn verbose(args: &LoadArgs, plan: &Plan, path: &Path, ready: &[Ready<'_>], cost: &Cost) -> String {
+    let mut lines = Lines::new(REPORT);
+    for one in ready {
+        let at =
+            if args.offset > 0 { format!(", from byte {}", args.offset) } else { String::new() };
+        let (report, file) = (&one.file.report, &one.file);
+        lines.line("file", format!("{}{at}", text(&one.load.source)));
+        let mut buffer = format!("memfd, {}", exact(file.len()));
+        if let (Some(page), Some(huge)) = (report.page_size, report.huge_bytes) {
+            buffer += &format!(", pages of {}, {} in huge pages", show_size(page), show_size(huge));
+        }
+        lines.line("buffer", buffer);
+        match &file.dmabuf {
+            Ok(buf) => lines.line(
+                "dma-buf",
+                format!("{}, {} of them shared", exact(buf.len()), exact(file.shared_len())),
+            ),
+            Err(refusal) => lines.line("no dma-buf", refused(refusal)),
+        }
+        lines.report(report);
+        if let Some(verified) = &one.verified {
+            lines.line("verified", if verified.identical { "identical" } else { "DIFFERENT" });
+            lines.line("", format!("{}  buffer (SHA-256)", verified.buffer_sha256));
+            lines.line("", format!("{}  file", verified.file_sha256));
+        }
+        lines.heading("");
+    }
+    lines.line("all", format!("{}: {}", exact(cost.bytes), time(ready, cost)));
+    lines.line("linked", format!("{} entries", plan.links.len()));
+    lines.line("path", text(path));
+    lines.into_text()
+}
