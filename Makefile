@@ -15,6 +15,14 @@ test: programs ## run the tests: on this machine, and each once in guests with D
 	cargo test --locked --quiet
 	tests/matrix
 
+.PHONY: python
+python: deps ## build the Python wheel: build/wheels
+	bindings/python/build --release
+
+.PHONY: test-python
+test-python: deps ## build the Python bindings, run their tests and type checkers
+	bindings/python/test
+
 .PHONY: test-all
 test-all: test-older test-debug ## the other tests a change has to pass: the older kernel, and the series on a debug kernel
 	tools/lint-kernel 7.3-series-debug

@@ -221,12 +221,15 @@ impl Mapping {
             .map_err(|errno| Error::Buffer { call: "reach all of", errno: errno.into() })
     }
 
-    /// Whether the pages may be taken away.
-    pub(crate) fn shrinks(&self) -> bool {
+    /// Whether the pages may be taken away: a memfd that is not sealed against shrinking, or in huge
+    /// pages. Touching a page that is gone raises `SIGBUS`.
+    pub fn shrinks(&self) -> bool {
         !self.lasting
     }
 
-    pub(crate) fn as_ptr(&self) -> *mut u8 {
+    /// The address of the first byte, at least page-aligned, valid as long as the mapping. Who uses it
+    /// answers for CPU access, for writes by others, and for pages that [shrink](Self::shrinks).
+    pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
