@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The errors, with hints on how to resolve them.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::malformed::Malformed;
+
+/// `Result` with this library's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error. `Display` is one line that says what failed; [`hint`](Error::hint) is one line that
+/// says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or folder cannot be opened.
+    #[error("{}: cannot open it: {source}", path.display())]
+    Open {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A header or an index cannot be read.
+    #[error("{}: cannot read it: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The path names neither a regular file nor a folder.
+    #[error("{}: not a regular file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A folder has no model.
+    #[error("{}: the folder has no .safetensors, .gguf or .safetensors.index.json file", path.display())]
+    NoModel {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A folder has several models.
+    #[error("{}: several models: {}", path.display(), found.join(", "))]
+    Ambiguous {
+        /// The folder.
+        path: PathBuf,
+        /// Names of some of them.
+        found: Vec<String>,
+    },
+    /// A header or an index is malformed. Nothing was loaded.
+    #[error("{}: {reason}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        reason: Malformed,
+    },
+    /// The model has no tensor of this name. Nothing was loaded.
+    #[error("the model has no tensor {name:?}")]
+    NoTensor {
+        /// The name.
+        name: String,
+    },
+    /// A load failed. Its buffers are freed.
+    #[error("{}: {source}", path.display())]
+    Load {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        source: dmabuf_dio::Error,
+    },
+    /// A loaded buffer cannot be read.
+    #[error("cannot read the buffer: {0}")]
+    Buffer(#[source] dmabuf_dio::Error),
+}
+
+impl Error {
+    /// One line that says how to resolve the error.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Open { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                "check the path; an index needs every file that it names".into()
+            }
+            Self::Open { source, .. } if source.raw_os_error() == Some(EMFILE) => {
+                "allow more open files: ulimit -n".into()
+            }
+            Self::Open { .. } => "check the path and its permissions: ls -l".into(),
+            Self::Read { .. } => "see dmesg for errors of the storage device".into(),
+            Self::NotAFile { .. } => "name a .safetensors, .gguf or index file, or a folder".into(),
+            Self::NoModel { .. } => "name the folder that has the weights, or a file".into(),
+            Self::Ambiguous { .. } => "name the file instead of the folder".into(),
+            Self::Malformed { reason, .. } => hint_of(reason).into(),
+            Self::NoTensor { .. } => "list the names: Model::tensors".into(),
+            Self::Load { source, .. } | Self::Buffer(source) => source.hint(),
+        }
+    }
+}
+
+const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
+
+fn hint_of(reason: &Malformed) -> &'static str {
+    match reason {
+        Malformed::Truncated { .. } | Malformed::OutOfFile { .. } | Malformed::Rest { .. } => {
+            "download the file again: it is incomplete or damaged"
+        }
+        Malformed::Version { .. } => "convert the file to GGUF version 3, little-endian",
+        Malformed::Split(_) => {
+            "name the first file (-00001-of-...), and keep all parts beside it under their names"
+        }
+        Malformed::NotThere { .. } | Malformed::NoWeightMap | Malformed::Outside { .. } => {
+            "download the model again: index and files do not belong together"
+        }
+        _ => "the file was not written as its format requires: do not use it",
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loads the tensors of AI models into dma-bufs, without CPU copies.
+//!
+//! [`Model::open`] reads the headers of a model: a safetensors or GGUF file, a model in several
+//! files, or a folder with one of them. [`Model::loader`] loads all of its tensors, or some. Each
+//! tensor is then a range of a buffer ([`View`]): the bytes are where the storage device put them.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), dmabuf_dio_tensors::Error> {
+//! use dmabuf_dio_tensors::Model;
+//!
+//! let model = Model::open("Qwen3-0.6B")?;
+//! for tensor in model.tensors() {
+//!     println!("{}: {} {:?}, {} bytes", tensor.name, tensor.dtype, tensor.shape, tensor.len());
+//! }
+//!
+//! let loaded = model.loader().any_kind().only(["model.norm.weight"]).load()?;
+//! for view in &loaded.views {
+//!     println!("{}: {} bytes at {} of {:?}", view.name, view.len, view.offset, view.buffer);
+//! }
+//! let weight: Vec<u8> = loaded.to_vec("model.norm.weight")?;
+//! # let _ = weight;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | [`Model`], [`ModelFile`] | an opened model, and the files it consists of |
+//! | [`Tensor`], [`Dtype`], [`GgmlType`] | name, type, shape, and range in the file |
+//! | [`Metadata`], [`Value`] | what else the headers say, typed |
+//! | [`TensorLoader`], [`Loaded`], [`Buffer`], [`View`] | a load, and what it gives |
+//! | [`header`] | the parsers alone, for headers that come from elsewhere |
+//!
+//! # Untrusted files
+//!
+//! Headers are checked before anything is loaded, in bounded time and memory: [`header`] has the
+//! limits. A tensor lies in its file, no two share a byte, and its length is that of its type and
+//! shape. An index names files in its own folder or below only: no absolute path and no `..`.
+//! Symbolic links are followed, because the cache of Hugging Face consists of them: trust whoever
+//! can create links in the folder.
+//!
+//! All lengths and offsets are in bytes.
+
+#![cfg(target_os = "linux")]
+#![forbid(unsafe_code)]
+
+pub mod header;
+
+mod dtype;
+mod error;
+mod find;
+mod ggml;
+mod index;
+mod load;
+mod loaded;
+mod malformed;
+mod metadata;
+mod meter;
+mod model;
+mod open;
+mod plan;
+mod shared;
+mod tensor;
+mod workers;
+
+pub use dtype::{Block, Dtype};
+pub use error::{Error, Result};
+pub use ggml::GgmlType;
+pub use load::{Progress, TensorLoader};
+pub use loaded::{Buffer, Loaded, Memory, View};
+pub use malformed::Malformed;
+pub use metadata::{Array, Metadata, Strings, Value};
+pub use model::{Format, Model, ModelFile};
+pub use tensor::Tensor;

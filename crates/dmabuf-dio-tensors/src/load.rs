@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loads tensors.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use dmabuf_dio::gather::Gatherer;
+use dmabuf_dio::{Backend, CancelToken, Direction, Kind, Loader};
+
+use crate::error::{Error, Result};
+use crate::loaded::{Buffer, Loaded, Memory, View};
+use crate::meter::{Callback, Meter};
+use crate::model::Model;
+use crate::plan::{self, Run};
+use crate::tensor::Tensor;
+use crate::{shared, workers};
+
+/// Default of [`TensorLoader::gap`]: reading so much more costs as little as another request.
+const GAP: u64 = 256 << 10;
+/// Default of [`TensorLoader::concurrency`].
+const CONCURRENCY: usize = 4;
+/// More runs than this share a buffer by file. Each buffer is an open file.
+const MANY: usize = 64;
+
+/// Progress of a load, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Bytes read so far, of all files.
+    pub done: u64,
+    /// Bytes to read, of all files.
+    pub total: u64,
+}
+
+/// The kind of memory that a load creates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// A dma-buf, or what the selected backend creates.
+    Unsaid,
+    Kind(Kind),
+    Any,
+    Private,
+}
+
+/// What is set, but for the tensors.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) wanted: Wanted,
+    backend: Option<Backend>,
+    direct: bool,
+    huge_pages: bool,
+    block_size: Option<u64>,
+    queue_depth: Option<u32>,
+    gap: u64,
+    concurrency: usize,
+    progress: Option<Callback>,
+    cancel: CancelToken,
+}
+
+/// Loads tensors of a model. Created by [`Model::loader`].
+///
+/// The ranges of the tensors in a file are read as a whole where they are neighbours. Each such
+/// range has a buffer of its own; if there are more than 64, those of a file share one where the
+/// kind of buffer allows it.
+#[derive(Clone)]
+pub struct TensorLoader<'m> {
+    model: &'m Model,
+    only: Option<Vec<String>>,
+    settings: Settings,
+}
+
+impl fmt::Debug for TensorLoader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TensorLoader").field("only", &self.only).finish_non_exhaustive()
+    }
+}
+
+impl<'m> TensorLoader<'m> {
+    pub(crate) fn new(model: &'m Model) -> Self {
+        let settings = Settings {
+            wanted: Wanted::Unsaid,
+            backend: None,
+            direct: true,
+            huge_pages: true,
+            block_size: None,
+            queue_depth: None,
+            gap: GAP,
+            concurrency: CONCURRENCY,
+            progress: None,
+            cancel: CancelToken::new(),
+        };
+        Self { model, only: None, settings }
+    }
+
+    /// Loads only the tensors with these names; repeated names count once. Default: all.
+    #[must_use]
+    pub fn only(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.only = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Bytes between two tensors up to which both are read together; default 256 KiB. At least a
+    /// page is used. Bytes between tensors are loaded, too, and cost memory.
+    #[must_use]
+    pub fn gap(mut self, bytes: u64) -> Self {
+        self.settings.gap = bytes;
+        self
+    }
+
+    /// Ranges that are loaded at the same time; default 4, at least 1.
+    #[must_use]
+    pub fn concurrency(mut self, loads: usize) -> Self {
+        self.settings.concurrency = loads;
+        self
+    }
+
+    /// The kind of buffers to create. Default: dma-bufs, or what the selected
+    /// [`backend`](Self::backend) creates.
+    #[must_use]
+    pub fn kind(mut self, kind: Kind) -> Self {
+        self.settings.wanted = Wanted::Kind(kind);
+        self
+    }
+
+    /// Creates any kind of buffer: dma-bufs if possible, else memfds.
+    #[must_use]
+    pub fn any_kind(mut self) -> Self {
+        self.settings.wanted = Wanted::Any;
+        self
+    }
+
+    /// Loads into memory of this process only, as [`Loader::load_private`] does.
+    #[must_use]
+    pub fn private(mut self) -> Self {
+        self.settings.wanted = Wanted::Private;
+        self
+    }
+
+    /// Uses only this backend: [`Loader::backend`].
+    #[must_use]
+    pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
+        self.settings.backend = backend.into();
+        self
+    }
+
+    /// Whether to try `O_DIRECT`; default: true.
+    #[must_use]
+    pub fn direct(mut self, direct: bool) -> Self {
+        self.settings.direct = direct;
+        self
+    }
+
+    /// Whether to try for huge pages: [`Loader::huge_pages`]. Default: true.
+    #[must_use]
+    pub fn huge_pages(mut self, huge: bool) -> Self {
+        self.settings.huge_pages = huge;
+        self
+    }
+
+    /// Bytes per request: [`Loader::block_size`].
+    #[must_use]
+    pub fn block_size(mut self, bytes: u64) -> Self {
+        self.settings.block_size = Some(bytes);
+        self
+    }
+
+    /// Requests in flight of each load: [`Loader::queue_depth`].
+    #[must_use]
+    pub fn queue_depth(mut self, requests: u32) -> Self {
+        self.settings.queue_depth = Some(requests);
+        self
+    }
+
+    /// Reports progress: at the start of each range, then at least every 100 ms while data moves.
+    /// Calls may come from other threads, but never concurrently; the count never decreases.
+    #[must_use]
+    pub fn progress(mut self, callback: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.settings.progress = Some(Arc::new(callback));
+        self
+    }
+
+    /// The token that cancels the load. It then fails with [`Error::Load`] of
+    /// [`dmabuf_dio::Error::Cancelled`].
+    #[must_use]
+    pub fn cancel(mut self, token: CancelToken) -> Self {
+        self.settings.cancel = token;
+        self
+    }
+
+    /// Loads the tensors. Blocks until all are loaded.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoTensor`]; [`Error::Load`] as for [`Loader::load`], with the file. All buffers are
+    /// freed then.
+    pub fn load(&self) -> Result<Loaded> {
+        let began = Instant::now();
+        let wanted = self.wanted()?;
+        // Within a page nothing is saved.
+        let gap = self.settings.gap.max(rustix::param::page_size() as u64);
+        let runs = plan::runs(&wanted, gap);
+        let total = runs.iter().map(Run::len).sum();
+        let meter = self.settings.progress.clone().map(|callback| Meter::new(callback, total));
+        let jobs = self.jobs(&runs);
+        let (threads, cancel) = (self.settings.concurrency, &self.settings.cancel);
+        let done = workers::run(jobs.len(), threads, cancel, |job, cancel| {
+            self.run(jobs[job], meter.as_ref(), cancel)
+        })?;
+
+        let mut loaded = Loaded { buffers: Vec::new(), views: Vec::new(), seconds: 0.0 };
+        loaded.views.extend(wanted.iter().map(|tensor| view(tensor)));
+        for (done, runs) in done.into_iter().zip(jobs) {
+            let done = done.ok_or_else(|| self.cancelled(&runs[0]))?;
+            for (run, (buffer, place)) in runs.iter().zip(done.places) {
+                for position in run.tensors.clone() {
+                    let (view, tensor) = (&mut loaded.views[position], wanted[position]);
+                    if view.len > 0 {
+                        view.buffer = Some(loaded.buffers.len() + buffer);
+                        view.offset = place + (tensor.range.start - run.range.start);
+                    }
+                }
+            }
+            loaded.buffers.extend(done.buffers);
+        }
+        loaded.seconds = began.elapsed().as_secs_f64();
+        Ok(loaded)
+    }
+
+    /// The tensors to load, in the model's order.
+    fn wanted(&self) -> Result<Vec<&'m Tensor>> {
+        let all = self.model.tensors();
+        let Some(only) = &self.only else { return Ok(all.iter().collect()) };
+        let index = |name: &String| {
+            self.model.index_of(name).ok_or_else(|| Error::NoTensor { name: name.clone() })
+        };
+        let mut wanted = only.iter().map(index).collect::<Result<Vec<_>>>()?;
+        wanted.sort_unstable();
+        wanted.dedup();
+        Ok(wanted.into_iter().map(|index| &all[index]).collect())
+    }
+
+    /// Single runs; or the runs of a file, which may share a buffer.
+    fn jobs<'r>(&self, runs: &'r [Run]) -> Vec<&'r [Run]> {
+        let can_share = self.settings.backend.is_none() && self.settings.wanted != Wanted::Private;
+        if runs.len() > MANY && can_share {
+            return runs.chunk_by(|one, next| one.file == next.file).collect();
+        }
+        runs.chunks(1).collect()
+    }
+
+    fn run(&self, runs: &[Run], meter: Option<&Arc<Meter>>, cancel: &CancelToken) -> Result<Done> {
+        let file = &self.model.files()[runs[0].file];
+        if runs.len() > 1 {
+            let gatherer =
+                self.settings.gatherer(Gatherer::from(file.file())).cancel(cancel.clone());
+            let gatherer = match meter {
+                Some(meter) => gatherer.progress(meter.part(runs.iter().map(Run::len).sum())),
+                None => gatherer,
+            };
+            let shared = shared::load(&self.settings, file, runs, &gatherer);
+            if let Some((buffer, places)) = shared.map_err(|error| file.error(error))? {
+                let places = places.into_iter().map(|place| (0, place)).collect();
+                return Ok(Done { buffers: vec![buffer], places });
+            }
+        }
+        let mut done = Done { buffers: Vec::new(), places: Vec::new() };
+        for run in runs {
+            let loader = Loader::from(file.file()).offset(run.range.start).length(run.len());
+            let loader = self.settings.loader(loader).cancel(cancel.clone());
+            let loader = match meter {
+                Some(meter) => loader.progress(meter.part(run.len())),
+                None => loader,
+            };
+            let (buffer, place) =
+                self.settings.load(&loader, run.file).map_err(|error| file.error(error))?;
+            done.places.push((done.buffers.len(), place));
+            done.buffers.push(buffer);
+        }
+        Ok(done)
+    }
+
+    fn cancelled(&self, run: &Run) -> Error {
+        let file = &self.model.files()[run.file];
+        let (path, direction) = (file.path().to_owned(), Direction::Load);
+        file.error(dmabuf_dio::Error::Cancelled { path, direction, done: 0, length: run.len() })
+    }
+}
+
+/// The buffers of some runs, and for each run its buffer and the place of its first byte in it.
+struct Done {
+    buffers: Vec<Buffer>,
+    places: Vec<(usize, u64)>,
+}
+
+impl Settings {
+    fn loader<'f>(&self, loader: Loader<'f>) -> Loader<'f> {
+        let mut loader =
+            loader.backend(self.backend).direct(self.direct).huge_pages(self.huge_pages);
+        if let Some(bytes) = self.block_size {
+            loader = loader.block_size(bytes);
+        }
+        if let Some(requests) = self.queue_depth {
+            loader = loader.queue_depth(requests);
+        }
+        match self.wanted {
+            Wanted::Kind(kind) => loader.kind(kind),
+            Wanted::Any => loader.any_kind(),
+            Wanted::Unsaid | Wanted::Private => loader,
+        }
+    }
+
+    fn gatherer<'f>(&self, gatherer: Gatherer<'f>) -> Gatherer<'f> {
+        let gatherer = gatherer.direct(self.direct);
+        match self.queue_depth {
+            Some(requests) => gatherer.queue_depth(requests),
+            None => gatherer,
+        }
+    }
+
+    /// Loads a run, and finds its first byte in the buffer.
+    fn load(&self, loader: &Loader<'_>, file: usize) -> dmabuf_dio::Result<(Buffer, u64)> {
+        if self.wanted == Wanted::Private {
+            let private = loader.load_private()?;
+            let report = private.report.clone();
+            return Ok((Buffer { memory: Memory::Private(private), file, report }, 0));
+        }
+        let loaded = loader.load()?;
+        let (memory, report) = (Memory::Shared(loaded.buf), loaded.report);
+        Ok((Buffer { memory, file, report }, loaded.data_offset))
+    }
+}
+
+fn view(tensor: &Tensor) -> View {
+    View {
+        name: tensor.name.clone(),
+        dtype: tensor.dtype,
+        shape: tensor.shape.clone(),
+        buffer: None,
+        offset: 0,
+        len: tensor.len(),
+    }
+}

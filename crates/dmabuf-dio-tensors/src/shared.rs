@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Many ranges of a file in one buffer, by a gather.
+
+use dmabuf_dio::gather::{Gatherer, Piece, PieceError};
+use dmabuf_dio::{Direction, DmaBuf, Error, Kind};
+
+use crate::load::{Settings, Wanted};
+use crate::loaded::{Buffer, Memory};
+use crate::model::ModelFile;
+use crate::plan::Run;
+
+/// Loads the runs of a file into one buffer. The second result has the places of their first bytes.
+/// `None` if no such buffer can be made here, or nothing can read into it.
+pub(crate) fn load(
+    settings: &Settings,
+    file: &ModelFile,
+    runs: &[Run],
+    gatherer: &Gatherer<'_>,
+) -> Result<Option<(Buffer, Vec<u64>)>, Error> {
+    let page = rustix::param::page_size() as u64;
+    let (mut pieces, mut places, mut len) = (Vec::new(), Vec::new(), 0);
+    for run in runs {
+        // Whole pages go to their places by direct I/O. Runs have at least a page between them.
+        let start = run.range.start / page * page;
+        let piece_len = run.range.end.next_multiple_of(page) - start;
+        pieces.push(Piece { file_offset: start, buf_offset: len, len: piece_len });
+        places.push(len + (run.range.start - start));
+        len += piece_len;
+    }
+    let Some(buf) = allocate(settings.wanted, len)? else { return Ok(None) };
+    let mut gathering = match gatherer.open(&buf) {
+        Err(Error::Unavailable { .. }) => return Ok(None),
+        other => other?,
+    };
+    if page % gathering.alignment().0 != 0 {
+        return Ok(None);
+    }
+    let gathered = gathering.read(&pieces)?;
+    let path = || file.path().to_owned();
+    for (number, error) in gathered.errors() {
+        let (piece, run) = (&pieces[number], &runs[number]);
+        let (offset, length) = (run.range.start, run.len());
+        match error {
+            // The last page of the file
+            PieceError::EndOfFile { found, .. }
+                if piece.file_offset + found.len >= run.range.end => {}
+            PieceError::EndOfFile { end, .. } => {
+                return Err(Error::ShortFile { path: path(), offset, length, end, done: 0 });
+            }
+            PieceError::Failed { offset, errno } => {
+                let (path, direction) = (path(), Direction::Load);
+                return Err(Error::Transfer { path, direction, offset, done: 0, length, errno });
+            }
+            _ => return Ok(None),
+        }
+    }
+    let report = gathered.report().transfer;
+    drop(gathering);
+    Ok(Some((Buffer { memory: Memory::Shared(buf), file: runs[0].file, report }, places)))
+}
+
+/// A buffer of the kind that is wanted; `None` if there is no heap for a dma-buf.
+fn allocate(wanted: Wanted, len: u64) -> Result<Option<DmaBuf>, Error> {
+    let memfd = || DmaBuf::memfd(len).map(Some);
+    match (wanted, DmaBuf::alloc) {
+        (Wanted::Kind(Kind::Memfd), _) => memfd(),
+        (_, alloc) => match (alloc(len), wanted) {
+            (Err(Error::Heap { .. }), Wanted::Any) => memfd(),
+            (Err(Error::Heap { .. }), _) => Ok(None),
+            (result, _) => result.map(Some),
+        },
+    }
+}

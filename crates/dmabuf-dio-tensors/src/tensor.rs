@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a header says of a tensor.
+
+use std::ops::Range;
+
+use crate::dtype::Dtype;
+
+/// A tensor, as its header describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tensor {
+    /// The name, unique in the model.
+    pub name: String,
+    /// The type of the elements.
+    pub dtype: Dtype,
+    /// Elements in each dimension, the outermost first (row-major, as in safetensors and `NumPy`).
+    /// GGUF stores dimensions the other way round; here they are reversed. A scalar has none.
+    pub shape: Vec<u64>,
+    /// The file: an index into [`Model::files`](crate::Model::files).
+    pub file: usize,
+    /// The bytes in the file. The start need not be aligned to the type.
+    pub range: Range<u64>,
+}
+
+impl Tensor {
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// Whether it has no bytes: a dimension is 0.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// The shape in bytes for types with blocks: as [`shape`](Self::shape), but the last dimension
+    /// counts bytes. `None` if the last dimension is not whole blocks (possible with `F4` and `F6`).
+    pub fn byte_shape(&self) -> Option<Vec<u64>> {
+        let block = self.dtype.block();
+        let mut shape = self.shape.clone();
+        match shape.last_mut() {
+            Some(last) if *last % block.elements == 0 => {
+                *last = *last / block.elements * block.bytes;
+            }
+            Some(_) => return None,
+            None => shape.push(block.bytes),
+        }
+        Some(shape)
+    }
+}
