@@ -14,7 +14,7 @@ use pyo3::types::PyCapsule;
 use crate::content::{Content, Transfer};
 use crate::dlpack::{self, DataType, Shaped, Wanted};
 use crate::error::{note, raise};
-use crate::memory::Memory;
+use crate::memory::{Memory, Part};
 use crate::report::Report;
 use crate::source::duplicate;
 
@@ -46,7 +46,7 @@ impl Buffer {
         Ok(Self { slot, kind, len, report })
     }
 
-    fn memory(&self, py: Python<'_>) -> PyResult<Py<Memory>> {
+    pub(crate) fn memory(&self, py: Python<'_>) -> PyResult<Py<Memory>> {
         match &*self.slot.lock().unwrap_or_else(PoisonError::into_inner) {
             Slot::Open(memory) => Ok(memory.clone_ref(py)),
             Slot::Closed(_) => Err(PyValueError::new_err("the buffer is closed")),
@@ -233,7 +233,7 @@ impl Buffer {
     }
 
     /// Gives the memory back. An error while anything uses it, which says what.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
         let Slot::Open(memory) = &*slot else { return Ok(()) };
         let memory = memory.bind(py);
@@ -253,7 +253,7 @@ impl Buffer {
         Ok(slf)
     }
 
-    fn __exit__(
+    pub(crate) fn __exit__(
         &self,
         py: Python<'_>,
         _kind: Bound<'_, PyAny>,
@@ -280,7 +280,8 @@ impl Buffer {
         unsafe {
             (*view).obj = std::ptr::null_mut();
             let memory = slf.get().memory(slf.py())?;
-            Memory::fill(memory.bind(slf.py()), view, flags)
+            let part = Part::whole(memory.get().content());
+            Memory::fill(memory.bind(slf.py()), view, flags, part)
         }
     }
 

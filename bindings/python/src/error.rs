@@ -5,7 +5,9 @@
 use std::path::Path;
 
 use dmabuf_dio::{Direction, Error, Refusal};
-use pyo3::exceptions::{PyBufferError, PyEOFError, PyMemoryError, PyOSError, PyValueError};
+use pyo3::exceptions::{
+    PyBufferError, PyEOFError, PyKeyError, PyMemoryError, PyOSError, PyValueError,
+};
 use pyo3::prelude::*;
 
 /// The exception for an error of the library.
@@ -17,6 +19,38 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
             note(py, &exception, &line);
         }
     }
+    exception
+}
+
+/// The exception for an error of a model.
+pub(crate) fn raise_tensors(py: Python<'_>, error: &dmabuf_dio_tensors::Error) -> PyErr {
+    use dmabuf_dio_tensors::Error as Model;
+    let text = error.to_string();
+    let exception = match error {
+        Model::Load { path, source } => {
+            let exception = raise(py, source);
+            if exception.is_instance_of::<PyOSError>(py) {
+                // The library knows a descriptor.
+                let _ = exception.value(py).setattr("filename", path.as_os_str());
+            }
+            return exception;
+        }
+        Model::Buffer(source) => return raise(py, source),
+        Model::Open { path, source } | Model::Read { path, source } => {
+            let number = source.raw_os_error().unwrap_or(libc::EIO);
+            let text = dmabuf_dio::Errno::from_raw(number).to_string();
+            os_error(py, number, &text, Some(path))
+        }
+        Model::NotAFile { path } => os_error(py, libc::EINVAL, "not a regular file", Some(path)),
+        Model::NoModel { path } => {
+            let prefix = format!("{}: ", path.display());
+            os_error(py, libc::ENOENT, text.strip_prefix(&prefix).unwrap_or(&text), Some(path))
+        }
+        Model::NoTensor { name } => Ok(PyKeyError::new_err(name.clone())),
+        _ => Ok(PyValueError::new_err(text)),
+    };
+    let exception = exception.unwrap_or_else(|error| error);
+    note(py, &exception, &error.hint().replace("Model::tensors", "Model.keys()"));
     exception
 }
 

@@ -21,6 +21,8 @@ mod report;
 mod run;
 mod save;
 mod source;
+mod tensor;
+mod tensors;
 
 /// The extension module: everything in it is exported by the package.
 #[pyo3::pymodule]
@@ -39,4 +41,8 @@ mod _native {
     use crate::report::{Refusal, Report};
     #[pymodule_export]
     use crate::save::save;
+    #[pymodule_export]
+    use crate::tensor::Tensor;
+    #[pymodule_export]
+    use crate::tensors::{Model, TensorInfo, Tensors};
 }

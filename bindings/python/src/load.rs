@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use dmabuf_dio::{Backend, Error, Kind, Loader};
+use dmabuf_dio::{Backend, DmaBuf, Error, Kind, Loader};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -90,7 +90,7 @@ impl Settings {
     }
 }
 
-/// Loads, and seals a memfd that nobody is to write.
+/// Loads.
 fn make(
     loader: &Loader<'_>,
     wanted: Wanted,
@@ -108,11 +108,14 @@ fn make(
         Wanted::Unsaid => {}
     }
     let mut loaded = loader.load()?;
-    if !writable && loaded.buf.kind() == Kind::Memfd {
-        loaded.buf.seal()?;
-    }
+    seal(&mut loaded.buf, writable)?;
     let content = Content::shared(loaded.buf, loaded.data_offset, loaded.len, writable);
     Ok((content, loaded.report))
+}
+
+/// Seals a memfd that nobody is to write.
+pub(crate) fn seal(buf: &mut DmaBuf, writable: bool) -> Result<(), Error> {
+    if !writable && buf.kind() == Kind::Memfd { buf.seal() } else { Ok(()) }
 }
 
 /// Loads a file, or a range of it, into a new buffer.

@@ -30,6 +30,22 @@ pub(crate) struct Memory {
     pinned: AtomicBool,
 }
 
+/// What a view shows: a range of the content, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    /// What an exception calls it.
+    pub(crate) name: &'a str,
+}
+
+impl Part<'static> {
+    /// All of it.
+    pub(crate) fn whole(content: &Content) -> Self {
+        Self { offset: 0, len: content.len(), name: "a memoryview or array" }
+    }
+}
+
 impl Memory {
     pub(crate) fn new(content: Arc<Content>) -> Self {
         Self {
@@ -70,11 +86,12 @@ impl Memory {
     ///
     /// # Safety
     ///
-    /// `view` is the argument of a `bf_getbuffer`.
+    /// `view` is the argument of a `bf_getbuffer`; the part lies in the content.
     pub(crate) unsafe fn fill(
         slf: &Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
         flags: c_int,
+        part: Part<'_>,
     ) -> PyResult<()> {
         let (py, memory) = (slf.py(), slf.get());
         let content = memory.content();
@@ -85,16 +102,16 @@ impl Memory {
                 "the buffer is read-only: load it with writable=True",
             ));
         }
-        let label = format!("a memoryview or array{}", place(py));
+        let label = format!("{}{}", part.name, place(py));
         let begun = py.detach(|| content.begin_view(label));
         let (first, number) = begun.map_err(|trouble| trouble.raise(py))?;
-        // SAFETY: the memory has `len` bytes and stays as long as the view, which is counted.
+        // SAFETY: the part lies in the memory, which stays as long as the view, which is counted.
         let filled = unsafe {
             ffi::PyBuffer_FillInfo(
                 view,
                 slf.as_ptr(),
-                first.0.as_ptr().cast(),
-                content.len() as ffi::Py_ssize_t,
+                first.0.as_ptr().add(part.offset as usize).cast(),
+                part.len as ffi::Py_ssize_t,
                 c_int::from(!content.is_writable()),
                 flags,
             )
@@ -123,7 +140,7 @@ impl Memory {
         flags: c_int,
     ) -> PyResult<()> {
         // SAFETY: the arguments are those of the protocol.
-        unsafe { Self::fill(slf, view, flags) }
+        unsafe { Self::fill(slf, view, flags, Part::whole(slf.get().content())) }
     }
 
     unsafe fn __releasebuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer) {
@@ -147,16 +164,25 @@ impl Drop for Memory {
 
 /// Where in a Python program a view is taken: ` taken at FILE:LINE`, or nothing.
 pub(crate) fn place(py: Python<'_>) -> String {
-    // SAFETY: the interpreter is attached; the frame is borrowed and used before anything can run.
-    unsafe {
-        let frame = ffi::PyEval_GetFrame();
-        if frame.is_null() {
-            return String::new();
+    // SAFETY: the interpreter is attached; the frame is borrowed, and referred to at once.
+    let frame = unsafe {
+        Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast::<ffi::PyObject>())
+    };
+    let mut next = frame;
+    // A few of the frames may be of this package.
+    for _ in 0..4 {
+        let Some(frame) = next else { break };
+        match line(&frame) {
+            Ok((file, line)) if !file.contains("/dmabuf_dio/") => {
+                return format!(" taken at {file}:{line}");
+            }
+            _ => next = frame.getattr("f_back").ok().filter(|back| !back.is_none()),
         }
-        let line = ffi::PyFrame_GetLineNumber(frame);
-        let code = Bound::from_owned_ptr_or_opt(py, ffi::PyFrame_GetCode(frame).cast());
-        let file = code.and_then(|code| code.getattr("co_filename").ok());
-        let file = file.and_then(|file| file.extract::<String>().ok());
-        file.map_or_else(String::new, |file| format!(" taken at {file}:{line}"))
     }
+    String::new()
+}
+
+fn line(frame: &Bound<'_, PyAny>) -> PyResult<(String, usize)> {
+    let file = frame.getattr("f_code")?.getattr("co_filename")?.extract()?;
+    Ok((file, frame.getattr("f_lineno")?.extract()?))
 }

@@ -45,8 +45,13 @@ pub(crate) struct Control {
 impl Control {
     /// To be called with the progress of a transfer.
     pub(crate) fn report(&self, progress: Progress) {
-        self.told.total.store(progress.total, Ordering::Relaxed);
-        self.told.done.store(progress.done, Ordering::Release);
+        self.moved(progress.done, progress.total);
+    }
+
+    /// To be called with the progress of a transfer, in bytes.
+    pub(crate) fn moved(&self, done: u64, total: u64) {
+        self.told.total.store(total, Ordering::Relaxed);
+        self.told.done.store(done, Ordering::Release);
         // Nobody listens any more when the call is over.
         let _ = self.wake.send(());
     }

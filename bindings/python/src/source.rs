@@ -42,7 +42,7 @@ impl<'py> FromPyObject<'_, 'py> for Source {
 }
 
 /// `os.fspath`, and the file system's encoding.
-fn path(object: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+pub(crate) fn path(object: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     // SAFETY: the object is valid, and the result is checked.
     let plain = unsafe {
         Bound::from_owned_ptr_or_err(object.py(), pyo3::ffi::PyOS_FSPath(object.as_ptr()))?

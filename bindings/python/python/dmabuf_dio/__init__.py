@@ -9,13 +9,19 @@ All offsets and lengths are in bytes. Errors are Python's: OSError with errno an
 arguments, BufferError for memory that is in use; a note says what to do.
 """
 
+from __future__ import annotations
+
 from ._native import (
     Buffer,
     CancelToken,
     Gathered,
     Gatherer,
+    Model,
     Refusal,
     Report,
+    Tensor,
+    TensorInfo,
+    Tensors,
     doctor,
     gather,
     load,
@@ -28,27 +34,63 @@ __all__ = [
     "CancelToken",
     "Gathered",
     "Gatherer",
+    "Model",
     "Refusal",
     "Report",
+    "Tensor",
+    "TensorInfo",
+    "Tensors",
     "aload",
     "doctor",
     "gather",
+    "install",
     "load",
     "load_into",
+    "load_tensors",
+    "open",
+    "safe_open",
     "save",
+    "uninstall",
 ]
 
 __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from os import PathLike
+    from typing import Unpack
+
     from ._aio import aload
+    from ._install import install, uninstall
+    from ._safe_open import safe_open
+    from .types import TensorOptions
+
+# Imported only when they are used.
+_LAZY = {
+    "aload": "_aio",
+    "install": "_install",
+    "safe_open": "_safe_open",
+    "uninstall": "_install",
+}
 
 
 def __getattr__(name: str) -> object:
-    # asyncio is imported only when it is used.
-    if name == "aload":
-        from ._aio import aload
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        return aload
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def open(path: str | bytes | PathLike[str] | PathLike[bytes]) -> Model:
+    """Opens a model: a safetensors or GGUF file, an index, or a folder with one. Headers only are read and checked."""
+    return Model(path)
+
+
+def load_tensors(
+    path: str | bytes | PathLike[str] | PathLike[bytes], **options: Unpack[TensorOptions]
+) -> Tensors:
+    """Loads the tensors of a model, or those named by `only`. They are views of the memory that is read to."""
+    return Model(path).load(**options)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, Union
 if TYPE_CHECKING:
     from typing_extensions import Buffer as BufferProtocol
 
+    from ._native import CancelToken
+
 
 class HasFileno(Protocol):
     def fileno(self) -> int: ...
@@ -37,3 +39,18 @@ class LoadOptions(TypedDict, total=False):
     allocation_step: int | None
     direct: bool
     huge_pages: bool
+
+
+class TensorOptions(TypedDict, total=False):
+    only: Sequence[str] | None
+    kind: Kind | None
+    writable: bool
+    backend: Backend | None
+    gap: int | None
+    concurrency: int | None
+    block_size: int | None
+    queue_depth: int | None
+    direct: bool
+    huge_pages: bool
+    progress: Progress | None
+    cancel: CancelToken | None
