@@ -172,9 +172,12 @@ pub(crate) fn call<T: Send + 'static>(
     work: impl FnOnce(&Control) -> T + Send + 'static,
 ) -> PyResult<T> {
     let (call, run) = Call::new(work);
-    thread::Builder::new().name("dmabuf-dio".into()).spawn(run).map_err(|error| {
+    let thread = thread::Builder::new().name("dmabuf-dio".into()).spawn(run).map_err(|error| {
         let number = error.raw_os_error().unwrap_or(libc::EAGAIN);
         PyOSError::new_err((number, "cannot start a thread"))
     })?;
-    call.wait(py, watch)
+    let result = call.wait(py, watch);
+    // It has nothing left to do.
+    py.detach(|| thread.join().ok());
+    result
 }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
+from typing import cast
 
 Tensor = tuple[str, list[int], bytes]
 
@@ -55,7 +56,8 @@ def gguf(path: Path, tensors: dict[str, tuple[int, list[int], bytes]], metadata:
             out += struct.pack("<If", 6, value)
         else:
             assert isinstance(value, list)
-            out += struct.pack("<IIQ", 9, 5, len(value)) + struct.pack(f"<{len(value)}i", *value)
+            numbers = cast("list[int]", value)
+            out += struct.pack("<IIQ", 9, 5, len(numbers)) + struct.pack(f"<{len(numbers)}i", *numbers)
     at, data = 0, b""
     for name, (kind, shape, content) in tensors.items():
         out += text(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *reversed(shape))

@@ -20,9 +20,11 @@ class _SafeOpen(safe_open):
 
     original: Any = None
 
-    def __new__(cls, filename: Any, framework: str, device: Any = "cpu", **more: Any) -> Any:
+    def __new__(
+        cls, filename: Any, framework: str, device: Any = "cpu", *, backend: str = "mmap"
+    ) -> Any:
         if framework not in ("np", "numpy", "pt", "torch", "pytorch"):
-            return cls.original(filename, framework, device, **more)
+            return cls.original(filename, framework, device, backend=backend)
         return super().__new__(cls)
 
 

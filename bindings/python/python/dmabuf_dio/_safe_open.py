@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
 
 from ._native import Model, Tensor, Tensors
 
@@ -11,13 +12,17 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
-try:
-    # Programs catch this one.
-    from safetensors import SafetensorError
-except ImportError:
+if TYPE_CHECKING:
 
-    class SafetensorError(Exception):  # type: ignore[no-redef]
-        """As that of safetensors, where that is not installed."""
+    class SafetensorError(Exception): ...
+else:
+    try:
+        # Programs catch this one.
+        from safetensors import SafetensorError
+    except ImportError:
+
+        class SafetensorError(Exception):
+            """As that of safetensors, where that is not installed."""
 
 
 _NUMPY = ("np", "numpy")
@@ -151,7 +156,7 @@ def _checked(index: Any, shape: list[int]) -> tuple[Any, ...]:
         if index:
             raise SafetensorError("Non empty lists are not implemented")
         index = ()
-    items: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
+    items = cast("tuple[Any, ...]", index if isinstance(index, tuple) else (index,))
     given = sum(item is not Ellipsis for item in items)
     if given > len(shape):
         raise SafetensorError(
@@ -168,7 +173,7 @@ def _checked(index: Any, shape: list[int]) -> tuple[Any, ...]:
             continue
         size = shape[dimension]
         if isinstance(item, slice):
-            _check_slice(item, size, shape, dimension)
+            _check_slice(cast("slice[Any, Any, Any]", item), size, shape, dimension)
         elif hasattr(item, "__index__"):
             item = item.__index__()
             if not -size <= item < size:
@@ -208,10 +213,9 @@ def _device(device: Any, for_torch: bool) -> Any:
 
 
 def _torch_device(device: Any) -> Any:
-    import torch  # type: ignore[import-not-found, unused-ignore]  # pyright: ignore
-
+    torch: Any = import_module("torch")
     try:
-        found: Any = torch.device(device)  # pyright: ignore
+        found = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise SafetensorError(f"device {device} is invalid") from error
     return None if found.type == "cpu" else found
