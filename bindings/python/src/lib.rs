@@ -8,6 +8,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod blocks;
 mod buffer;
 mod cancel;
 mod content;
@@ -27,6 +28,12 @@ mod tensors;
 /// The extension module: everything in it is exported by the package.
 #[pyo3::pymodule]
 mod _native {
+    use pyo3::exceptions::PyImportError;
+    use pyo3::ffi;
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::blocks::{BlockReader, BlockWriter, capture, read_blocks, replay, write_blocks};
     #[pymodule_export]
     use crate::buffer::Buffer;
     #[pymodule_export]
@@ -45,4 +52,15 @@ mod _native {
     use crate::tensor::Tensor;
     #[pymodule_export]
     use crate::tensors::{Model, TensorInfo, Tensors};
+
+    /// The types and the state of the extension are the process's: another interpreter is refused.
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // SAFETY: the interpreter is attached.
+        let number = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+        if number == 0 {
+            return Ok(());
+        }
+        Err(PyImportError::new_err("dmabuf_dio does not support being used in a subinterpreter"))
+    }
 }

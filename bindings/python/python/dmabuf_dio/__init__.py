@@ -12,6 +12,8 @@ arguments, BufferError for memory that is in use; a note says what to do.
 from __future__ import annotations
 
 from ._native import (
+    BlockReader,
+    BlockWriter,
     Buffer,
     CancelToken,
     Gathered,
@@ -22,14 +24,20 @@ from ._native import (
     Tensor,
     TensorInfo,
     Tensors,
+    capture,
     doctor,
     gather,
     load,
     load_into,
+    read_blocks,
+    replay,
     save,
+    write_blocks,
 )
 
 __all__ = [
+    "BlockReader",
+    "BlockWriter",
     "Buffer",
     "CancelToken",
     "Gathered",
@@ -41,6 +49,7 @@ __all__ = [
     "TensorInfo",
     "Tensors",
     "aload",
+    "capture",
     "doctor",
     "gather",
     "install",
@@ -48,9 +57,12 @@ __all__ = [
     "load_into",
     "load_tensors",
     "open",
+    "read_blocks",
+    "replay",
     "safe_open",
     "save",
     "uninstall",
+    "write_blocks",
 ]
 
 __version__ = "0.1.0"

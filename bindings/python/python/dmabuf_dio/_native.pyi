@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # The types of the extension module: bindings/python/src.
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack, final
@@ -312,3 +312,88 @@ class Model:
     def __iter__(self) -> Iterator[str]: ...
     def __getitem__(self, name: str, /) -> TensorInfo: ...
     def load(self, **options: Unpack[TensorOptions]) -> Tensors: ...
+
+@final
+class BlockReader:
+    @property
+    def frame(self) -> int: ...
+    @property
+    def block_size(self) -> int: ...
+    @property
+    def channels(self) -> list[str]: ...
+    @property
+    def rate(self) -> float | None: ...
+    @property
+    def how(self) -> str: ...
+    @property
+    def lost_frames(self) -> int | None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Buffer: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+
+@final
+class BlockWriter:
+    @property
+    def frame(self) -> int: ...
+    @property
+    def block_size(self) -> int: ...
+    @property
+    def how(self) -> str: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Buffer: ...
+    def put(self, block: Buffer, length: int | None = None) -> None: ...
+    def close(self) -> int: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+
+def capture(
+    device: str,
+    *,
+    channels: Sequence[str] | None = None,
+    rate: float | None = None,
+    length: int | None = None,
+    block_size: int | None = None,
+    blocks: int = 8,
+    buffer: int = 0,
+    kind: Literal["dmabuf", "memfd"] = "dmabuf",
+) -> BlockReader: ...
+def replay(
+    device: str,
+    *,
+    channels: Sequence[str] | None = None,
+    rate: float | None = None,
+    block_size: int | None = None,
+    blocks: int = 8,
+    buffer: int = 0,
+    kind: Literal["dmabuf", "memfd"] = "dmabuf",
+) -> BlockWriter: ...
+def read_blocks(
+    path: str | bytes | PathLike[str] | PathLike[bytes],
+    *,
+    frame: int = 1,
+    block_size: int | None = None,
+    blocks: int = 4,
+    kind: Literal["dmabuf", "memfd"] = "memfd",
+) -> BlockReader: ...
+def write_blocks(
+    path: str | bytes | PathLike[str] | PathLike[bytes],
+    *,
+    frame: int = 1,
+    block_size: int | None = None,
+    blocks: int = 4,
+    kind: Literal["dmabuf", "memfd"] = "memfd",
+) -> BlockWriter: ...
