@@ -23,6 +23,12 @@ python: deps ## build the Python wheel: build/wheels
 test-python: deps ## build the Python bindings, run their tests and type checkers
 	bindings/python/test
 
+.PHONY: test-python-guest
+test-python-guest: test-python ## the same tests in guests, with dma-bufs and IIO devices
+	@ln -sfn "$$(tools/python-env bindings/python/tests)" build/python-env
+	vm/run --kernel 7.3 --timeout 900 -- tests/python
+	vm/run --kernel 6.12 --timeout 900 -- tests/python
+
 .PHONY: test-all
 test-all: test-older test-debug ## the other tests a change has to pass: the older kernel, and the series on a debug kernel
 	tools/lint-kernel 7.3-series-debug
