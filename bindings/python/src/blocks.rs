@@ -156,6 +156,8 @@ struct Reading {
     blocks: Blocks,
     /// Bytes that were not asked for yet; `None` if there is no end.
     left: Option<u64>,
+    /// What the device had lost when it got its last block: later it loses what nobody asked for.
+    lost: Option<Option<u64>>,
     started: bool,
 }
 
@@ -166,6 +168,9 @@ impl Reading {
         if bytes > 0 {
             self.source.queue(block, bytes)?;
             self.left = self.left.map(|left| left - bytes);
+            if self.left == Some(0) {
+                self.lost = Some(self.source.lost()?);
+            }
         }
         Ok(())
     }
@@ -238,7 +243,8 @@ pub(crate) fn capture(
             .and_then(|source| Ok((source, Blocks::new(blocks, size, kind)?)));
         let (source, blocks) = made.map_err(|error| Python::attach(|py| error.raise(py)))?;
         let left = length.map(|length| length / frame.max(1) * frame.max(1));
-        let reading = Reading { source: Box::new(source), blocks, left, started: false };
+        let reading =
+            Reading { source: Box::new(source), blocks, left, lost: None, started: false };
         Ok(BlockReader {
             reading: Mutex::new(Some(reading)),
             frame,
@@ -268,7 +274,7 @@ pub(crate) fn read_blocks(
     });
     let (source, blocks) = made.map_err(|error: Problem| error.raise(py))?;
     let left = source.len();
-    let reading = Reading { source: Box::new(source), blocks, left, started: false };
+    let reading = Reading { source: Box::new(source), blocks, left, lost: None, started: false };
     let reading = Mutex::new(Some(reading));
     Ok(BlockReader { reading, frame, block_size: size, channels: Vec::new(), rate: None })
 }
@@ -309,6 +315,7 @@ impl BlockReader {
     #[getter]
     fn lost_frames(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let lost = py.detach(|| match self.reading().as_mut() {
+            Some(Reading { lost: Some(lost), .. }) => Ok(*lost),
             Some(reading) => Ok(reading.source.lost()?),
             None => Err(Problem::Closed),
         });
