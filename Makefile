@@ -77,6 +77,7 @@ mutants-module: deps ## mutation tests of the module, in guests (half an hour on
 lint: deps ## formatters, clippy, checkpatch, sparse, shellcheck, charts
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
+	cd bindings/python && cargo fmt --check && cargo clippy --locked --quiet -- -D warnings
 	tools/check-oldest-rust
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --quiet --workspace --no-deps
 	tools/lint-kernel
