@@ -157,7 +157,8 @@ struct Reading {
     /// Bytes that were not asked for yet; `None` if there is no end.
     left: Option<u64>,
     /// What the device had lost when it got its last block: later it loses what nobody asked for.
-    lost: Option<Option<u64>>,
+    lost: Option<u64>,
+    ended: bool,
     started: bool,
 }
 
@@ -169,7 +170,8 @@ impl Reading {
             self.source.queue(block, bytes)?;
             self.left = self.left.map(|left| left - bytes);
             if self.left == Some(0) {
-                self.lost = Some(self.source.lost()?);
+                self.lost = self.source.lost()?;
+                self.ended = true;
             }
         }
         Ok(())
@@ -243,8 +245,14 @@ pub(crate) fn capture(
             .and_then(|source| Ok((source, Blocks::new(blocks, size, kind)?)));
         let (source, blocks) = made.map_err(|error| Python::attach(|py| error.raise(py)))?;
         let left = length.map(|length| length / frame.max(1) * frame.max(1));
-        let reading =
-            Reading { source: Box::new(source), blocks, left, lost: None, started: false };
+        let reading = Reading {
+            source: Box::new(source),
+            blocks,
+            left,
+            lost: None,
+            ended: false,
+            started: false,
+        };
         Ok(BlockReader {
             reading: Mutex::new(Some(reading)),
             frame,
@@ -274,7 +282,14 @@ pub(crate) fn read_blocks(
     });
     let (source, blocks) = made.map_err(|error: Problem| error.raise(py))?;
     let left = source.len();
-    let reading = Reading { source: Box::new(source), blocks, left, lost: None, started: false };
+    let reading = Reading {
+        source: Box::new(source),
+        blocks,
+        left,
+        lost: None,
+        ended: false,
+        started: false,
+    };
     let reading = Mutex::new(Some(reading));
     Ok(BlockReader { reading, frame, block_size: size, channels: Vec::new(), rate: None })
 }
@@ -315,7 +330,7 @@ impl BlockReader {
     #[getter]
     fn lost_frames(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let lost = py.detach(|| match self.reading().as_mut() {
-            Some(Reading { lost: Some(lost), .. }) => Ok(*lost),
+            Some(Reading { lost, ended: true, .. }) => Ok(*lost),
             Some(reading) => Ok(reading.source.lost()?),
             None => Err(Problem::Closed),
         });
