@@ -23,6 +23,20 @@ test: programs ## run the tests: on this machine, and each once in guests with D
 test-capi: deps ## part of test: the C library on this machine, also with sanitizers and under valgrind
 	@$(CAPI) PROFILE=dev O=$(CURDIR)/build/capi-test check
 
+.PHONY: python
+python: deps ## build the Python wheel: build/wheels
+	bindings/python/build --release
+
+.PHONY: test-python
+test-python: deps ## build the Python bindings, run their tests and type checkers
+	bindings/python/test
+
+.PHONY: test-python-guest
+test-python-guest: test-python ## the same tests in guests, with dma-bufs and IIO devices
+	@ln -sfn "$$(tools/python-env bindings/python/tests)" build/python-env
+	vm/run --kernel 7.3 --timeout 900 -- tests/python
+	vm/run --kernel 6.12 --timeout 900 -- tests/python
+
 .PHONY: test-all
 test-all: test-older test-debug ## the other tests a change has to pass: the older kernel, and the series on a debug kernel
 	tools/lint-kernel 7.3-series-debug
@@ -84,6 +98,7 @@ fuzz: deps ## fuzz the parsers of model headers, FUZZ_SECONDS each (needs cargo-
 lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, shellcheck, charts
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
+	cd bindings/python && cargo fmt --check && cargo clippy --locked --quiet -- -D warnings
 	tools/check-oldest-rust
 	tools/check-dependencies
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --quiet --workspace --no-deps

@@ -18,6 +18,16 @@ impl<'fd> Wait<'fd> {
         Self(PollFd::from_borrowed_fd(fd, PollFlags::IN))
     }
 
+    /// Waits, at most for `limit`, which is less than a second. Also returns when a signal arrives: who wants to
+    /// know asks for a block.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`](crate::Error::Stream): `ENOMEM`.
+    pub fn wait(self, limit: Duration) -> crate::Result<()> {
+        wait_for_any(vec![self], limit).map_err(|errno| crate::failed("the stream", "poll", errno))
+    }
+
     /// Until `fd` can be read or written, whichever it is open for: `POLLIN` or `POLLOUT`.
     pub fn ready(fd: BorrowedFd<'fd>) -> Self {
         Self(PollFd::from_borrowed_fd(fd, PollFlags::IN | PollFlags::OUT))

@@ -222,13 +222,15 @@ impl Mapping {
             .map_err(|errno| Error::Buffer { call: "reach all of", errno: errno.into_errno() })
     }
 
-    /// Whether the pages may be taken away.
-    pub(crate) fn shrinks(&self) -> bool {
+    /// Whether the pages may be taken away: a memfd that is not sealed against shrinking, or in huge
+    /// pages. Touching a page that is gone raises `SIGBUS`.
+    pub fn shrinks(&self) -> bool {
         !self.lasting
     }
 
-    /// The address of the first byte. Others may write the memory at any time, and whoever touches
-    /// it begins and ends CPU access: [`DmaBuf::begin_cpu_access`](crate::DmaBuf::begin_cpu_access).
+    /// The address of the first byte, at least page-aligned, valid as long as the mapping. Others may
+    /// write the memory at any time, and its pages may vanish if it [shrinks](Self::shrinks). Whoever
+    /// touches it begins and ends CPU access: [`DmaBuf::begin_cpu_access`](crate::DmaBuf::begin_cpu_access).
     pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }

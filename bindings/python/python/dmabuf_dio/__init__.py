@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Loads files into dma-bufs, memfds and huge pages, and saves them, with no copy by the CPU.
+
+>>> import dmabuf_dio
+>>> with dmabuf_dio.load("model.safetensors", kind="memfd") as buffer:  # doctest: +SKIP
+...     print(buffer.report, buffer.path)
+
+All offsets and lengths are in bytes. Errors are Python's: OSError with errno and filename, ValueError for
+arguments, BufferError for memory that is in use; a note says what to do.
+"""
+
+from __future__ import annotations
+
+from ._native import (
+    BlockReader,
+    BlockWriter,
+    Buffer,
+    CancelToken,
+    Gathered,
+    Gatherer,
+    Model,
+    Refusal,
+    Report,
+    Tensor,
+    TensorInfo,
+    Tensors,
+    capture,
+    doctor,
+    gather,
+    load,
+    load_into,
+    read_blocks,
+    replay,
+    save,
+    write_blocks,
+)
+
+__all__ = [
+    "BlockReader",
+    "BlockWriter",
+    "Buffer",
+    "CancelToken",
+    "Gathered",
+    "Gatherer",
+    "Model",
+    "Refusal",
+    "Report",
+    "Tensor",
+    "TensorInfo",
+    "Tensors",
+    "aload",
+    "capture",
+    "doctor",
+    "gather",
+    "install",
+    "load",
+    "load_into",
+    "load_tensors",
+    "open",
+    "read_blocks",
+    "replay",
+    "safe_open",
+    "save",
+    "uninstall",
+    "write_blocks",
+]
+
+__version__ = "0.1.0"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from os import PathLike
+    from typing import Unpack
+
+    from ._aio import aload
+    from ._install import install, uninstall
+    from ._safe_open import safe_open
+    from .types import TensorOptions
+
+# Imported only when they are used.
+_LAZY = {
+    "aload": "_aio",
+    "install": "_install",
+    "safe_open": "_safe_open",
+    "uninstall": "_install",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def open(path: str | bytes | PathLike[str] | PathLike[bytes]) -> Model:
+    """Opens a model: a safetensors or GGUF file, an index, or a folder with one. Headers only are read and checked."""
+    return Model(path)
+
+
+def load_tensors(
+    path: str | bytes | PathLike[str] | PathLike[bytes], **options: Unpack[TensorOptions]
+) -> Tensors:
+    """Loads the tensors of a model, or those named by `only`. They are views of the memory that is read to."""
+    return Model(path).load(**options)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# pyright: basic
+"""A loader for vLLM: `vllm serve MODEL --load-format dmabuf-dio`.
+
+vLLM finds register() by the entry point `vllm.general_plugins`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOAD_FORMAT = "dmabuf-dio"
+
+
+def register() -> None:
+    """Registers the loader. vLLM may call it several times in a process."""
+    from vllm.model_executor.model_loader import (  # type: ignore[import-not-found, unused-ignore]  # pyright: ignore[reportMissingImports]
+        register_model_loader,
+    )
+    from vllm.model_executor.model_loader.base_loader import (  # type: ignore[import-not-found, unused-ignore]  # pyright: ignore[reportMissingImports]
+        BaseModelLoader,
+    )
+
+    class DmabufDioLoader(BaseModelLoader):  # type: ignore[misc, unused-ignore]
+        """Loads the safetensors files of a model, each with one load."""
+
+        def __init__(self, load_config: Any) -> None:
+            super().__init__(load_config)
+            extra = getattr(load_config, "model_loader_extra_config", None)
+            if extra:
+                raise ValueError(f"--load-format {LOAD_FORMAT} has no model_loader_extra_config: {extra}")
+
+        def _folder(self, model_config: Any) -> str:
+            path: str = getattr(model_config, "model_weights", None) or model_config.model
+            if os.path.exists(path):
+                return path
+            from vllm.model_executor.model_loader.weight_utils import (  # type: ignore[import-not-found, unused-ignore]  # pyright: ignore[reportMissingImports]
+                download_weights_from_hf,
+            )
+
+            patterns = ["*.safetensors", "*.safetensors.index.json"]
+            revision = getattr(model_config, "revision", None)
+            cache = self.load_config.download_dir
+            folder: str = ""
+            for pattern in patterns:
+                try:
+                    folder = download_weights_from_hf(path, cache, [pattern], revision)
+                except RuntimeError:
+                    # A model in one file has no index.
+                    if not folder:
+                        raise
+            return folder
+
+        def download_model(self, model_config: Any) -> None:
+            """Has the files of a model on this machine."""
+            self._folder(model_config)
+
+        def load_weights(self, model: Any, model_config: Any) -> None:
+            """Hands a model its weights."""
+            model.load_weights(weights(self._folder(model_config)))
+
+    register_model_loader(LOAD_FORMAT)(DmabufDioLoader)
+
+
+def weights(path: str) -> Iterator[tuple[str, Any]]:
+    """The tensors of a model, file by file: a file's memory is freed once its tensors are gone."""
+    from ._native import Model
+
+    model = Model(path)
+    files: dict[int, list[str]] = {}
+    for name in model:
+        files.setdefault(model[name].file, []).append(name)
+    for names in files.values():
+        loaded = model.load(only=names, kind="private", writable=True)
+        for name in names:
+            yield name, loaded[name].torch()
+        del loaded

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `doctor()`: what works here, what does not, and what would change that.
+
+use std::os::fd::AsRawFd as _;
+
+use dmabuf_dio::probe::{self, FileFacts, System};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::error::raise;
+use crate::report::{as_dict, json};
+use crate::run::{self, Watch};
+use crate::source::Source;
+
+#[derive(serde::Serialize)]
+struct Found {
+    schema: u32,
+    #[serde(flatten)]
+    system: System,
+    file: Option<FileFacts>,
+}
+
+/// What the kernel, its devices and a file offer, as `dmabuf-dio doctor --json` prints it.
+#[pyfunction]
+#[pyo3(signature = (path = None))]
+pub(crate) fn doctor<'py>(py: Python<'py>, path: Option<Source>) -> PyResult<Bound<'py, PyDict>> {
+    let watch = Watch { progress: None, cancel: None };
+    let found = run::call(py, &watch, move |_| {
+        let file = match &path {
+            None => None,
+            Some(Source::Path(path)) => Some(probe::file(path)?),
+            // The duplicate stays open until it was looked at.
+            Some(Source::Fd(fd)) => Some(probe::file(format!("/proc/self/fd/{}", fd.as_raw_fd()))?),
+        };
+        Ok(Found { schema: 1, system: probe::system(), file })
+    })?;
+    let found = found.map_err(|error| raise(py, &error))?;
+    as_dict(py, &json(&found)?)
+}

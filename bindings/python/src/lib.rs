@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The extension module of the Python package `dmabuf_dio`.
+//!
+//! `content.rs` holds a buffer's memory and counts who looks at it; `buffer.rs`, `memory.rs` and
+//! `dlpack.rs` are the ways to look at it from Python. `run.rs` makes every blocking call: in a thread
+//! of its own, while the calling one runs signal handlers and callbacks. `error.rs` turns errors into
+//! Python's.
+
+#![cfg(target_os = "linux")]
+
+mod blocks;
+mod buffer;
+mod cancel;
+mod content;
+mod dlpack;
+mod doctor;
+mod error;
+mod gather;
+mod load;
+mod memory;
+mod report;
+mod run;
+mod save;
+mod source;
+mod tensor;
+mod tensors;
+
+/// The extension module: everything in it is exported by the package.
+#[pyo3::pymodule]
+mod _native {
+    use pyo3::exceptions::PyImportError;
+    use pyo3::ffi;
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::blocks::{BlockReader, BlockWriter, capture, read_blocks, replay, write_blocks};
+    #[pymodule_export]
+    use crate::buffer::Buffer;
+    #[pymodule_export]
+    use crate::cancel::CancelToken;
+    #[pymodule_export]
+    use crate::doctor::doctor;
+    #[pymodule_export]
+    use crate::gather::{Gathered, Gatherer, gather};
+    #[pymodule_export]
+    use crate::load::{load, load_into};
+    #[pymodule_export]
+    use crate::report::{Refusal, Report};
+    #[pymodule_export]
+    use crate::save::save;
+    #[pymodule_export]
+    use crate::tensor::Tensor;
+    #[pymodule_export]
+    use crate::tensors::{Model, TensorInfo, Tensors};
+
+    /// The types and the state of the extension are the process's: another interpreter is refused.
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // SAFETY: the interpreter is attached.
+        let number = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+        if number == 0 {
+            return Ok(());
+        }
+        Err(PyImportError::new_err("dmabuf_dio does not support being used in a subinterpreter"))
+    }
+}

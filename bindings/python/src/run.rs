@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Blocking calls.
+//!
+//! A call is made in a thread of its own. The calling thread waits without holding the interpreter,
+//! runs signal handlers, so that Ctrl-C works, and calls the progress callback, which therefore always
+//! runs in the thread that asked for it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use dmabuf_dio::{CancelToken, Progress};
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+
+/// How often signals and the caller's token are looked at.
+const TICK: Duration = Duration::from_millis(50);
+
+/// What the caller wants to watch a call with.
+pub(crate) struct Watch<'py> {
+    pub(crate) progress: Option<Bound<'py, PyAny>>,
+    pub(crate) cancel: Option<CancelToken>,
+}
+
+impl<'py> Watch<'py> {
+    pub(crate) fn new(
+        progress: Option<Bound<'py, PyAny>>,
+        cancel: Option<PyRef<'py, crate::cancel::CancelToken>>,
+    ) -> Self {
+        Self { progress, cancel: cancel.map(|token| token.0.clone()) }
+    }
+}
+
+/// The other end, in the thread that makes the call.
+#[derive(Clone, Debug)]
+pub(crate) struct Control {
+    /// Cancels this call alone.
+    pub(crate) cancel: CancelToken,
+    told: Arc<Told>,
+    wake: Sender<()>,
+}
+
+impl Control {
+    /// To be called with the progress of a transfer.
+    pub(crate) fn report(&self, progress: Progress) {
+        self.moved(progress.done, progress.total);
+    }
+
+    /// To be called with the progress of a transfer, in bytes.
+    pub(crate) fn moved(&self, done: u64, total: u64) {
+        self.told.total.store(total, Ordering::Relaxed);
+        self.told.done.store(done, Ordering::Release);
+        // Nobody listens any more when the call is over.
+        let _ = self.wake.send(());
+    }
+}
+
+#[derive(Debug)]
+struct Told {
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+/// No progress was told yet.
+const NOTHING: u64 = u64::MAX;
+
+/// A call under way.
+pub(crate) struct Call<T> {
+    cancel: CancelToken,
+    told: Arc<Told>,
+    /// Closed when the call ends: the other thread has the only senders.
+    wakes: Receiver<()>,
+    result: Arc<Mutex<Option<thread::Result<T>>>>,
+}
+
+impl<T: Send + 'static> Call<T> {
+    /// The call, and what has to run in another thread to make it.
+    pub(crate) fn new(
+        work: impl FnOnce(&Control) -> T + Send + 'static,
+    ) -> (Self, impl FnOnce() + Send + 'static) {
+        let (call, control) = Self::with(CancelToken::new());
+        let slot = Arc::clone(&call.result);
+        let run = move || {
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&control)));
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            // The last sender: the call ends.
+            drop(control);
+        };
+        (call, run)
+    }
+
+    /// A call that somebody else makes, and that `cancel` cancels: what to hand its result to.
+    pub(crate) fn handed(cancel: CancelToken) -> (Self, impl FnOnce(T) + Send + 'static) {
+        let (call, control) = Self::with(cancel);
+        let slot = Arc::clone(&call.result);
+        let finish = move |value| {
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ok(value));
+            drop(control);
+        };
+        (call, finish)
+    }
+
+    fn with(cancel: CancelToken) -> (Self, Control) {
+        let (wake, wakes) = mpsc::channel();
+        let told = Arc::new(Told { done: AtomicU64::new(NOTHING), total: AtomicU64::new(0) });
+        let call =
+            Self { cancel: cancel.clone(), told: Arc::clone(&told), wakes, result: Arc::default() };
+        (call, Control { cancel, told, wake })
+    }
+
+    /// Waits for the end. A signal handler or a callback that raises cancels the call, and its
+    /// exception is raised once the call has ended.
+    pub(crate) fn wait(self, py: Python<'_>, watch: &Watch<'_>) -> PyResult<T> {
+        let Self { cancel, told, wakes, result } = self;
+        let progress = watch.progress.as_ref().map(|callback| callback.clone().unbind());
+        let token = watch.cancel.clone();
+        let raised = py.detach(move || {
+            let mut seen = NOTHING;
+            let mut raised = None;
+            loop {
+                let ended = match wakes.recv_timeout(TICK) {
+                    Ok(()) | Err(RecvTimeoutError::Timeout) => false,
+                    Err(RecvTimeoutError::Disconnected) => true,
+                };
+                if token.as_ref().is_some_and(CancelToken::is_cancelled) {
+                    cancel.cancel();
+                }
+                let done = told.done.load(Ordering::Acquire);
+                if raised.is_none() && (!ended || (progress.is_some() && done != seen)) {
+                    let total = told.total.load(Ordering::Relaxed);
+                    let outcome = Python::attach(|py| {
+                        py.check_signals()?;
+                        if let Some(callback) = progress.as_ref().filter(|_| done != seen) {
+                            callback.call1(py, (done, total))?;
+                        }
+                        Ok(())
+                    });
+                    seen = done;
+                    if let Err(error) = outcome {
+                        cancel.cancel();
+                        raised = Some(error);
+                    }
+                }
+                if ended {
+                    break raised;
+                }
+            }
+        });
+        let outcome = result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (raised, outcome) {
+            (Some(error), outcome) => {
+                // Freeing what was loaded may take a while.
+                py.detach(|| drop(outcome));
+                Err(error)
+            }
+            (None, Some(Ok(value))) => Ok(value),
+            (None, Some(Err(panic))) => std::panic::resume_unwind(panic),
+            (None, None) => Err(PyOSError::new_err((
+                libc::ECANCELED,
+                "the thread that makes the call is gone: use the object in the process that made it",
+            ))),
+        }
+    }
+}
+
+/// Makes a call in a thread of its own.
+pub(crate) fn call<T: Send + 'static>(
+    py: Python<'_>,
+    watch: &Watch<'_>,
+    work: impl FnOnce(&Control) -> T + Send + 'static,
+) -> PyResult<T> {
+    let (call, run) = Call::new(work);
+    let thread = thread::Builder::new().name("dmabuf-dio".into()).spawn(run).map_err(|error| {
+        let number = error.raw_os_error().unwrap_or(libc::EAGAIN);
+        PyOSError::new_err((number, "cannot start a thread"))
+    })?;
+    let result = call.wait(py, watch);
+    // It has nothing left to do.
+    py.detach(|| thread.join().ok());
+    result
+}

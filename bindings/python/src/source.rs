@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files as Python names them: a path, a descriptor, or an object with one.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Seek as _, SeekFrom};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyInt, PyString};
+
+/// A file to load from or to save to.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Path(PathBuf),
+    /// A duplicate: the caller may close its own meanwhile.
+    Fd(OwnedFd),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Source {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if object.is_instance_of::<PyInt>() {
+            return Ok(Self::Fd(duplicate(object.extract()?)?));
+        }
+        match path(&object) {
+            Ok(path) => Ok(Self::Path(path)),
+            Err(error) if error.is_instance_of::<PyTypeError>(object.py()) => {
+                if object.hasattr("fileno")? {
+                    Ok(Self::Fd(duplicate(object.call_method0("fileno")?.extract()?)?))
+                } else {
+                    Err(error)
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// `os.fspath`, and the file system's encoding.
+pub(crate) fn path(object: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    // SAFETY: the object is valid, and the result is checked.
+    let plain = unsafe {
+        Bound::from_owned_ptr_or_err(object.py(), pyo3::ffi::PyOS_FSPath(object.as_ptr()))?
+    };
+    let path = match plain.cast::<PyBytes>() {
+        Ok(bytes) => OsStr::from_bytes(bytes.as_bytes()).to_owned(),
+        Err(_) => plain.cast::<PyString>()?.extract::<OsString>()?,
+    };
+    if path.as_bytes().contains(&0) {
+        return Err(PyValueError::new_err("embedded null byte"));
+    }
+    Ok(path.into())
+}
+
+/// Duplicates a descriptor of the caller.
+pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
+    if fd < 0 {
+        return Err(PyValueError::new_err("negative file descriptor"));
+    }
+    // SAFETY: the descriptor is borrowed for this call; if it is not open, the call fails.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    fd.try_clone_to_owned()
+        .map_err(|error| PyOSError::new_err((error.raw_os_error(), "cannot use the descriptor")))
+}
+
+impl Source {
+    /// The length of the file; `None` if it cannot be opened, which the transfer will say better.
+    pub(crate) fn end(&self) -> Option<u64> {
+        let mut file = match self {
+            Self::Path(path) => File::open(path),
+            // Opened again: the position of the caller's descriptor stays.
+            Self::Fd(fd) => File::open(format!("/proc/self/fd/{}", fd.as_raw_fd())),
+        }
+        .ok()?;
+        file.seek(SeekFrom::End(0)).ok()
+    }
+
+    /// The path, if there is one.
+    pub(crate) fn name(&self) -> Option<PathBuf> {
+        match self {
+            Self::Path(path) => Some(path.clone()),
+            Self::Fd(_) => None,
+        }
+    }
+
+    pub(crate) fn loader(&self) -> dmabuf_dio::Loader<'_> {
+        match self {
+            Self::Path(path) => dmabuf_dio::Loader::new(path),
+            Self::Fd(fd) => dmabuf_dio::Loader::from_fd(fd.as_fd()),
+        }
+    }
+
+    pub(crate) fn saver(&self) -> dmabuf_dio::Saver<'_> {
+        match self {
+            Self::Path(path) => dmabuf_dio::Saver::new(path),
+            Self::Fd(fd) => dmabuf_dio::Saver::to_fd(fd.as_fd()),
+        }
+    }
+
+    pub(crate) fn gatherer(&self) -> dmabuf_dio::gather::Gatherer<'_> {
+        match self {
+            Self::Path(path) => dmabuf_dio::gather::Gatherer::new(path),
+            Self::Fd(fd) => dmabuf_dio::gather::Gatherer::from_fd(fd.as_fd()),
+        }
+    }
+}

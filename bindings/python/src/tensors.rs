@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `Model` and `Tensors`: tensors of safetensors and GGUF files.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dmabuf_dio_tensors::{Array, Error, Memory, Metadata, Value, View};
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
+
+use crate::buffer::Buffer;
+use crate::cancel::CancelToken;
+use crate::content::Content;
+use crate::error::raise_tensors;
+use crate::load::{Wanted, seal};
+use crate::report::Report;
+use crate::run::{self, Watch};
+use crate::source::path;
+use crate::tensor::Tensor;
+
+/// A model whose headers were read and checked.
+#[pyclass(module = "dmabuf_dio", frozen, weakref)]
+#[derive(Debug)]
+pub(crate) struct Model(Arc<dmabuf_dio_tensors::Model>);
+
+/// What a header says of a tensor.
+#[pyclass(module = "dmabuf_dio", frozen)]
+#[derive(Debug)]
+pub(crate) struct TensorInfo(dmabuf_dio_tensors::Tensor);
+
+#[pymethods]
+impl TensorInfo {
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    #[getter]
+    fn dtype(&self) -> &'static str {
+        self.0.dtype.name()
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.0.shape)
+    }
+
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// Index of the file in `Model.files`.
+    #[getter]
+    fn file(&self) -> usize {
+        self.0.file
+    }
+
+    /// Offset in the file, in bytes.
+    #[getter]
+    fn offset(&self) -> u64 {
+        self.0.range.start
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<dmabuf_dio.TensorInfo: {:?}, {}, {:?}>", self.0.name, self.0.dtype, self.0.shape)
+    }
+}
+
+#[pymethods]
+impl Model {
+    /// Opens a safetensors or GGUF file, an index, or a folder with a model.
+    #[new]
+    fn new(py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let path = self::path(path)?;
+        let watch = Watch { progress: None, cancel: None };
+        let model = run::call(py, &watch, move |_| dmabuf_dio_tensors::Model::open(path))?;
+        Ok(Self(Arc::new(model.map_err(|error| raise_tensors(py, &error))?)))
+    }
+
+    /// `"safetensors"` or `"GGUF"`.
+    #[getter]
+    fn format(&self) -> String {
+        self.0.format().to_string()
+    }
+
+    #[getter]
+    fn files(&self) -> Vec<std::ffi::OsString> {
+        self.0.files().iter().map(|file| file.path().as_os_str().to_owned()).collect()
+    }
+
+    /// Keys and values of the first file's header.
+    #[getter]
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        as_dict(py, self.0.metadata())
+    }
+
+    /// The names of the tensors, in the order of their bytes.
+    fn keys(&self) -> Vec<&str> {
+        self.0.tensors().iter().map(|tensor| tensor.name.as_str()).collect()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.tensors().len()
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __contains__(&self, name: &str) -> bool {
+        self.0.tensor(name).is_some()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        PyList::new(py, self.keys())?.try_iter()
+    }
+
+    fn __getitem__(&self, name: &str) -> PyResult<TensorInfo> {
+        let found = self.0.tensor(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
+        Ok(TensorInfo(found.clone()))
+    }
+
+    /// Loads all tensors, or those named by `only`: nothing else is read, but for small gaps.
+    #[pyo3(signature = (
+        *, only = None, kind = None, writable = false, backend = None, gap = None,
+        concurrency = None, block_size = None, queue_depth = None, direct = true,
+        huge_pages = true, progress = None, cancel = None,
+    ))]
+    fn load(
+        &self,
+        py: Python<'_>,
+        only: Option<Vec<String>>,
+        kind: Option<&str>,
+        writable: bool,
+        backend: Option<&str>,
+        gap: Option<u64>,
+        concurrency: Option<usize>,
+        block_size: Option<u64>,
+        queue_depth: Option<u32>,
+        direct: bool,
+        huge_pages: bool,
+        progress: Option<Bound<'_, PyAny>>,
+        cancel: Option<PyRef<'_, CancelToken>>,
+    ) -> PyResult<Tensors> {
+        let wanted = Wanted::parse(kind)?;
+        let backend = crate::load::backend(backend)?;
+        let model = Arc::clone(&self.0);
+        let loaded = run::call(py, &Watch::new(progress, cancel), move |control| {
+            let told = control.clone();
+            let mut loader = model
+                .loader()
+                .backend(backend)
+                .direct(direct)
+                .huge_pages(huge_pages)
+                .cancel(control.cancel.clone())
+                .progress(move |progress| told.moved(progress.done, progress.total));
+            loader = match wanted {
+                Wanted::Unsaid => loader,
+                Wanted::Any => loader.any_kind(),
+                Wanted::Only(kind) => loader.kind(kind),
+                Wanted::Private => loader.private(),
+            };
+            if let Some(names) = only {
+                loader = loader.only(names);
+            }
+            if let Some(bytes) = gap {
+                loader = loader.gap(bytes);
+            }
+            if let Some(loads) = concurrency {
+                loader = loader.concurrency(loads);
+            }
+            if let Some(bytes) = block_size {
+                loader = loader.block_size(bytes);
+            }
+            if let Some(requests) = queue_depth {
+                loader = loader.queue_depth(requests);
+            }
+            let loaded = loader.load()?;
+            let mut buffers = Vec::with_capacity(loaded.buffers.len());
+            for buffer in loaded.buffers {
+                let content = match buffer.memory {
+                    Memory::Private(private) => Content::private(private, writable),
+                    Memory::Shared(mut buf) => {
+                        seal(&mut buf, writable).map_err(Error::Buffer)?;
+                        let len = buf.len();
+                        Content::shared(buf, 0, len, writable)
+                    }
+                };
+                buffers.push((content, buffer.report));
+            }
+            Ok((buffers, loaded.views, loaded.seconds))
+        })?;
+        let (buffers, views, seconds) = loaded.map_err(|error| raise_tensors(py, &error))?;
+        let buffers = buffers.into_iter().map(|(content, report)| {
+            Py::new(py, Buffer::new(py, content, Some(Py::new(py, Report(report))?))?)
+        });
+        let buffers = buffers.collect::<PyResult<_>>()?;
+        let names = views.iter().enumerate().map(|(number, view)| (view.name.clone(), number));
+        Ok(Tensors { buffers, names: names.collect(), views, seconds })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<dmabuf_dio.Model: {}, {} tensors>", self.0.format(), self.0.tensors().len())
+    }
+}
+
+/// Loaded tensors by name.
+#[pyclass(module = "dmabuf_dio", frozen, weakref)]
+#[derive(Debug)]
+pub(crate) struct Tensors {
+    buffers: Vec<Py<Buffer>>,
+    names: HashMap<String, usize>,
+    /// In the order of the model.
+    views: Vec<View>,
+    seconds: f64,
+}
+
+impl Tensors {
+    fn tensor(&self, py: Python<'_>, view: &View) -> Tensor {
+        let buffer = view.buffer.map(|number| self.buffers[number].clone_ref(py));
+        Tensor::new(view.clone(), buffer)
+    }
+}
+
+#[pymethods]
+impl Tensors {
+    /// The buffers that the tensors are in.
+    #[getter]
+    fn buffers(&self, py: Python<'_>) -> Vec<Py<Buffer>> {
+        self.buffers.iter().map(|buffer| buffer.clone_ref(py)).collect()
+    }
+
+    /// How long the load took.
+    #[getter]
+    fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.views.iter().map(|view| view.name.as_str()).collect()
+    }
+
+    fn values(&self, py: Python<'_>) -> Vec<Tensor> {
+        self.views.iter().map(|view| self.tensor(py, view)).collect()
+    }
+
+    fn items(&self, py: Python<'_>) -> Vec<(&str, Tensor)> {
+        self.views.iter().map(|view| (view.name.as_str(), self.tensor(py, view))).collect()
+    }
+
+    fn __len__(&self) -> usize {
+        self.views.len()
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __contains__(&self, name: &str) -> bool {
+        self.names.contains_key(name)
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        PyList::new(py, self.keys())?.try_iter()
+    }
+
+    fn __getitem__(&self, py: Python<'_>, name: &str) -> PyResult<Tensor> {
+        let number = self.names.get(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
+        Ok(self.tensor(py, &self.views[*number]))
+    }
+
+    /// Gives the memory back. An error while a view of a tensor lives, which says of which.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.buffers.iter().try_for_each(|buffer| buffer.get().close(py))
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: Bound<'_, PyAny>,
+        exception: Bound<'_, PyAny>,
+        traceback: Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.buffers.iter().try_for_each(|buffer| {
+            buffer.get().__exit__(py, kind.clone(), exception.clone(), traceback.clone())
+        })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<dmabuf_dio.Tensors: {} in {} buffers>", self.views.len(), self.buffers.len())
+    }
+}
+
+fn as_dict<'py>(py: Python<'py>, metadata: &Metadata) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (key, value) in metadata.iter() {
+        dict.set_item(key, as_object(py, value)?)?;
+    }
+    Ok(dict)
+}
+
+fn as_object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::U8(number) => number.into_pyobject(py)?.into_any(),
+        Value::I8(number) => number.into_pyobject(py)?.into_any(),
+        Value::U16(number) => number.into_pyobject(py)?.into_any(),
+        Value::I16(number) => number.into_pyobject(py)?.into_any(),
+        Value::U32(number) => number.into_pyobject(py)?.into_any(),
+        Value::I32(number) => number.into_pyobject(py)?.into_any(),
+        Value::U64(number) => number.into_pyobject(py)?.into_any(),
+        Value::I64(number) => number.into_pyobject(py)?.into_any(),
+        Value::F32(number) => number.into_pyobject(py)?.into_any(),
+        Value::F64(number) => number.into_pyobject(py)?.into_any(),
+        Value::Bool(value) => value.into_pyobject(py)?.to_owned().into_any(),
+        Value::String(text) => text.into_pyobject(py)?.into_any(),
+        Value::Array(array) => as_list(py, array)?.into_any(),
+        _ => py.None().into_bound(py),
+    })
+}
+
+fn as_list<'py>(py: Python<'py>, array: &Array) -> PyResult<Bound<'py, PyList>> {
+    match array {
+        // PyO3 makes bytes of bytes.
+        Array::U8(items) => PyList::new(py, items.iter().map(|item| u32::from(*item))),
+        Array::I8(items) => PyList::new(py, items),
+        Array::U16(items) => PyList::new(py, items),
+        Array::I16(items) => PyList::new(py, items),
+        Array::U32(items) => PyList::new(py, items),
+        Array::I32(items) => PyList::new(py, items),
+        Array::U64(items) => PyList::new(py, items),
+        Array::I64(items) => PyList::new(py, items),
+        Array::F32(items) => PyList::new(py, items),
+        Array::F64(items) => PyList::new(py, items),
+        Array::Bool(items) => PyList::new(py, items),
+        Array::String(items) => PyList::new(py, items.iter()),
+        _ => Ok(PyList::empty(py)),
+    }
+}

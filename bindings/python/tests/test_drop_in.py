@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# pyright: basic
+"""What takes the place of safetensors' own functions; without torch, which tests/consumers has."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import models
+import numpy as np
+import pytest
+import safetensors
+import safetensors.numpy
+from safetensors import SafetensorError
+
+import dmabuf_dio
+import dmabuf_dio.numpy
+
+
+@pytest.fixture(scope="module")
+def arrays() -> dict[str, Any]:
+    rng = np.random.default_rng(5)
+    return {
+        "a": rng.random((6, 4, 5), np.float32),
+        "b": rng.integers(0, 100, (300, 400)),
+        "flag": np.array([True, False]),
+        "scalar": np.array(2.5),
+        "empty": np.zeros((0, 3), np.int8),
+    }
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path, arrays: dict[str, Any]) -> Path:
+    path = folder / "theirs.safetensors"
+    safetensors.numpy.save_file(arrays, path, {"made": "by safetensors"})
+    return path
+
+
+def test_load_file(model: Path, arrays: dict[str, Any]) -> None:
+    ours, theirs = dmabuf_dio.numpy.load_file(model), safetensors.numpy.load_file(model)
+    assert list(ours) == list(theirs)
+    for name, array in arrays.items():
+        assert ours[name].dtype == theirs[name].dtype == array.dtype
+        assert ours[name].shape == theirs[name].shape
+        assert ours[name].tobytes() == theirs[name].tobytes() == array.tobytes()
+        assert ours[name].flags.writeable
+    ours["a"][0] = 7
+    assert safetensors.numpy.load_file(model)["a"].tobytes() == arrays["a"].tobytes()
+
+
+INDEXES = [
+    "[:]", "[...]", "[()]", "[0]", "[-1]", "[True]", "[0:2]", "[:,1]", "[:,::2]", "[::2]", "[1:,2:3,:]", "[...,1]",
+    "[0,...]", "[0,0,0]", "[2:,:,1:3]", "[:6]", "[1:5:3]",
+]  # fmt: skip
+WRONG = ["[[0,1]]", "[:,[0]]", "[None]", "[6]", "[-7]", "[0,0,0,0]", "['x']", "[:7]", "[::-1]", "[::0]", "[1.5]"]
+
+
+def test_the_interface(model: Path) -> None:
+    with (
+        dmabuf_dio.safe_open(model, framework="np") as ours,
+        safetensors.safe_open(model, framework="np") as theirs,
+    ):
+        assert ours.keys() == theirs.keys()
+        assert ours.offset_keys() == theirs.offset_keys()
+        assert ours.metadata() == theirs.metadata() == {"made": "by safetensors"}
+        assert list(ours.get_tensors()) == list(theirs.get_tensors())
+        for name in ours.keys():
+            assert np.array_equal(ours.get_tensor(name), theirs.get_tensor(name))
+            assert ours.get_slice(name).get_shape() == theirs.get_slice(name).get_shape()
+            assert ours.get_slice(name).get_dtype() == theirs.get_slice(name).get_dtype()
+        for index in INDEXES:
+            one = eval(f"file.get_slice('a'){index}", {"file": ours})
+            two = eval(f"file.get_slice('a'){index}", {"file": theirs})
+            assert one.dtype == two.dtype and one.shape == two.shape, index
+            assert np.array_equal(one, two) and one.flags.c_contiguous, index
+        for index in WRONG:
+            for file in (ours, theirs):
+                with pytest.raises(SafetensorError):
+                    eval(f"file.get_slice('a'){index}", {"file": file})
+        assert ours.get_slice("scalar")[...] == theirs.get_slice("scalar")[...]
+        kept = ours.get_tensor("b")
+    for call in ("keys", "offset_keys", "metadata", "get_tensors"):
+        with pytest.raises(SafetensorError, match="closed"):
+            getattr(ours, call)()
+    assert np.array_equal(kept, safetensors.numpy.load_file(model)["b"])
+
+
+def test_errors_are_those_of_safetensors(model: Path, folder: Path) -> None:
+    broken = folder / "broken.safetensors"
+    broken.write_bytes(b"\x01\x02")
+    for open_ in (dmabuf_dio.safe_open, safetensors.safe_open):
+        with pytest.raises(SafetensorError):
+            open_(broken, framework="np")
+        with pytest.raises(SafetensorError, match="framework"):
+            open_(model, framework="x")
+        with pytest.raises(SafetensorError, match="backend"):
+            open_(model, framework="np", backend="x")
+        with pytest.raises(SafetensorError, match="invalid"):
+            open_(model, framework="np", device="x")
+        with pytest.raises(SafetensorError, match="not supported for framework numpy"):
+            open_(model, framework="np", device="cuda:0")
+        with pytest.raises(FileNotFoundError):
+            open_(folder / "missing", framework="np")
+        with pytest.raises(SafetensorError, match="does not contain tensor x"):
+            open_(model, framework="np").get_tensor("x")
+
+
+@pytest.fixture
+def program() -> Iterator[types.ModuleType]:
+    """A module that has imported the names, as programs do."""
+    module = types.ModuleType("a_program")
+    exec(
+        "import safetensors\nfrom safetensors import safe_open\nfrom safetensors.numpy import load_file as load",
+        module.__dict__,
+    )
+    sys.modules["a_program"] = module
+    yield module
+    del sys.modules["a_program"]
+
+
+def test_install_and_uninstall(model: Path, program: types.ModuleType, arrays: dict[str, Any]) -> None:
+    names = [
+        (safetensors, "safe_open"),
+        (safetensors.numpy, "safe_open"),
+        (safetensors.numpy, "load_file"),
+        (program, "safe_open"),
+        (program, "load"),
+    ]
+    before = [getattr(module, name) for module, name in names]
+    public = dmabuf_dio.safe_open
+    dmabuf_dio.install()
+    dmabuf_dio.install()
+    try:
+        for (module, name), original in zip(names, before, strict=True):
+            assert getattr(module, name) is not original, (module, name)
+        with program.safe_open(model, framework="np") as file:
+            assert isinstance(file, public)
+            assert np.array_equal(file.get_tensor("b"), arrays["b"])
+        loaded = program.load(model)
+        assert list(loaded) == list(dmabuf_dio.numpy.load_file(model))
+        assert all(np.array_equal(loaded[name], array) for name, array in arrays.items())
+        # A module that is imported meanwhile.
+        late = types.ModuleType("late_program")
+        exec("from safetensors import safe_open", late.__dict__)
+        sys.modules["late_program"] = late
+        # Files for other frameworks are left to safetensors.
+        with pytest.raises(SafetensorError, match="framework"):
+            program.safe_open(model, framework="x")
+    finally:
+        dmabuf_dio.uninstall()
+    assert [getattr(module, name) for module, name in names] == before
+    assert sys.modules.pop("late_program").safe_open is before[0]
+    assert dmabuf_dio.safe_open is public
+    dmabuf_dio.uninstall()
+    assert [getattr(module, name) for module, name in names] == before
+
+
+def facade() -> types.ModuleType:
+    """As much of torch as the loader needs, by NumPy."""
+    torch: Any = types.ModuleType("torch")
+    torch.frombuffer = np.frombuffer
+    for name in ("float32", "int64", "bool", "float64", "int8", "uint8"):
+        setattr(torch, name, getattr(np, name))
+    torch.empty = np.empty
+    module: types.ModuleType = torch
+    return module
+
+
+def test_vllm(folder: Path, monkeypatch: pytest.MonkeyPatch, arrays: dict[str, Any]) -> None:
+    """The plugin, against a stub of vLLM's loaders (vllm.model_executor.model_loader)."""
+    registered: dict[str, Any] = {}
+    shards = folder / "vllm"
+    shards.mkdir()
+
+    class BaseModelLoader:
+        def __init__(self, load_config: object) -> None:
+            self.load_config = load_config
+
+    def register_model_loader(name: str) -> Any:
+        def add(loader: type) -> type:
+            assert issubclass(loader, BaseModelLoader)
+            registered[name] = loader
+            return loader
+
+        return add
+
+    stubs: dict[str, dict[str, object]] = {
+        "vllm": {},
+        "vllm.model_executor": {},
+        "vllm.model_executor.model_loader": {"register_model_loader": register_model_loader},
+        "vllm.model_executor.model_loader.base_loader": {"BaseModelLoader": BaseModelLoader},
+        "vllm.model_executor.model_loader.weight_utils": {
+            "download_weights_from_hf": lambda model, cache, patterns, revision: str(shards),
+        },
+    }
+    for name, content in stubs.items():
+        module = types.ModuleType(name)
+        module.__dict__.update(content)
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(sys.modules, "torch", facade())
+    monkeypatch.delitem(sys.modules, "dmabuf_dio.torch", raising=False)
+
+    halves = [list(arrays)[:2], list(arrays)[2:]]
+    weights: dict[str, dict[str, models.Tensor]] = {}
+    dtypes = {"float32": "F32", "int64": "I64", "bool": "BOOL", "float64": "F64", "int8": "I8"}
+    for number, names in enumerate(halves):
+        weights[f"model-{number}.safetensors"] = {
+            name: (dtypes[str(arrays[name].dtype)], list(arrays[name].shape), arrays[name].tobytes()) for name in names
+        }
+    models.index(shards, weights)
+
+    from importlib.metadata import entry_points
+
+    [plugin] = [
+        entry
+        for entry in entry_points(group="vllm.general_plugins")
+        if entry.value.startswith("dmabuf_dio")
+    ]
+    plugin.load()()
+    plugin.load()()
+    config = types.SimpleNamespace(model_loader_extra_config={}, download_dir=None)
+    loader = registered["dmabuf-dio"](config)
+
+    class Model:
+        def __init__(self) -> None:
+            self.weights: dict[str, Any] = {}
+
+        def load_weights(self, weights: Iterator[tuple[str, Any]]) -> None:
+            self.weights = dict(weights)
+
+    # A folder on this machine, and a name of a hub.
+    for name in (str(shards), "organisation/model"):
+        model = Model()
+        model_config = types.SimpleNamespace(model=name, revision=None)
+        loader.download_model(model_config)
+        loader.load_weights(model, model_config)
+        assert set(model.weights) == set(arrays)
+        for tensor, array in arrays.items():
+            assert np.array_equal(model.weights[tensor], array)
+    with pytest.raises(ValueError, match="extra_config"):
+        registered["dmabuf-dio"](types.SimpleNamespace(model_loader_extra_config={"x": 1}))
+    monkeypatch.undo()
+    sys.modules.pop("dmabuf_dio.torch", None)

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Loads, saves, and what they raise."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import dmabuf_dio
+from dmabuf_dio import Buffer
+from dmabuf_dio.types import Kind
+
+KINDS: list[Kind] = ["memfd", "private", "any"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("offset", "length"), [(0, None), (4096, 8192), (1, None), (4097, 1), (1 << 20, 3 << 20)]
+)
+def test_every_byte(
+    file: Path, content: bytes, kind: Kind, offset: int, length: int | None
+) -> None:
+    wanted = content[offset : None if length is None else offset + length]
+    with dmabuf_dio.load(file, kind=kind, offset=offset, length=length) as buffer:
+        assert len(buffer) == buffer.len == len(wanted)
+        with memoryview(buffer) as view:
+            assert view == wanted
+            assert view.readonly
+        assert buffer.report is not None
+        assert buffer.report.bytes == len(wanted)
+        if buffer.kind == "memfd":
+            assert os.pread(buffer.fd, len(wanted), buffer.offset) == wanted
+
+
+def test_sources(file: Path, content: bytes) -> None:
+    with file.open("rb") as opened:
+        opened.seek(5)
+        for source in (str(file), os.fsencode(file), file, opened, opened.fileno()):
+            with dmabuf_dio.load(source, kind="memfd") as buffer, memoryview(buffer) as view:
+                assert view == content
+        assert opened.tell() == 5
+
+
+def test_a_memfd_has_a_path(file: Path, content: bytes) -> None:
+    with dmabuf_dio.load(file, kind="memfd") as buffer:
+        assert Path(buffer.path).read_bytes() == content
+        assert os.stat(buffer.path).st_size == len(content)
+        # Nobody changes it any more.
+        with pytest.raises(PermissionError):
+            os.pwrite(buffer.fd, b"x", 0)
+        with pytest.raises(io.UnsupportedOperation, match="kind=\"dmabuf\""):
+            _ = buffer.dmabuf_fd
+
+
+def test_private_memory_has_no_descriptor(file: Path) -> None:
+    with dmabuf_dio.load(file, kind="private") as buffer:
+        for use in ("fd", "path", "dmabuf_fd"):
+            with pytest.raises(io.UnsupportedOperation):
+                getattr(buffer, use)
+
+
+def test_progress_is_told_in_this_thread(file: Path, content: bytes) -> None:
+    told: list[tuple[int, int]] = []
+    threads: set[int] = set()
+
+    def progress(done: int, total: int) -> None:
+        told.append((done, total))
+        threads.add(threading.get_ident())
+
+    dmabuf_dio.load(file, kind="memfd", progress=progress, block_size=1 << 20).close()
+    assert told[-1] == (len(content), len(content))
+    assert told == sorted(told)
+    assert threads == {threading.get_ident()}
+
+
+def test_a_callback_that_raises_ends_the_load(file: Path) -> None:
+    def progress(done: int, total: int) -> None:
+        raise ZeroDivisionError
+
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            dmabuf_dio.load(file, kind="memfd", progress=progress)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_cancelled(file: Path) -> None:
+    token = dmabuf_dio.CancelToken()
+    token.cancel()
+    assert token.cancelled
+
+    # The token is looked at when the load tells something.
+    with pytest.raises(OSError) as raised:
+        for _ in range(1000):
+            dmabuf_dio.load(
+                file, kind="memfd", cancel=token, block_size=4096, queue_depth=1
+            ).close()
+    assert raised.value.errno == errno.ECANCELED
+    assert raised.value.filename == str(file)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "number"),
+    [
+        ("missing", FileNotFoundError, errno.ENOENT),
+        (".", IsADirectoryError, errno.EISDIR),
+        ("content/x", NotADirectoryError, errno.ENOTDIR),
+    ],
+)
+def test_errors_of_the_system(
+    file: Path, path: str, kind: type[OSError], number: int
+) -> None:
+    wanted = str(file.parent / path)
+    with pytest.raises(kind) as raised:
+        dmabuf_dio.load(wanted, kind="memfd")
+    assert raised.value.errno == number
+    assert Path(raised.value.filename) == Path(wanted)
+    assert raised.value.__notes__  # what to do
+
+
+def test_errors_of_arguments(file: Path, content: bytes, folder: Path) -> None:
+    empty = folder / "empty"
+    empty.touch()
+    with pytest.raises(ValueError, match="empty"):
+        dmabuf_dio.load(empty, kind="memfd")
+    with pytest.raises(ValueError, match="exceeds the file"):
+        dmabuf_dio.load(file, kind="memfd", offset=len(content))
+    with pytest.raises(ValueError, match="block_size"):
+        dmabuf_dio.load(file, kind="memfd", block_size=3)
+    with pytest.raises(ValueError, match="private"):
+        dmabuf_dio.load(file, kind="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="no backend"):
+        dmabuf_dio.load(file, backend="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="null byte"):
+        dmabuf_dio.load("a\0b")
+    with pytest.raises(TypeError):
+        dmabuf_dio.load(3.5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(OverflowError):
+        dmabuf_dio.load(file, kind="memfd", offset=-1)
+    with pytest.raises(ValueError, match="negative"):
+        dmabuf_dio.load(-1)
+    with pytest.raises(OSError) as raised:
+        dmabuf_dio.load(10**6)
+    assert raised.value.errno == errno.EBADF
+
+
+def test_a_dmabuf_or_an_error(file: Path) -> None:
+    if any(
+        backend["available"]
+        for backend in dmabuf_dio.doctor()["backends"]
+        if backend["backend"] in ("module", "slot", "heap", "udmabuf", "copy_file_range")
+    ):
+        with dmabuf_dio.load(file) as buffer:
+            assert buffer.kind == "dmabuf"
+            assert buffer.dmabuf_fd == buffer.fd
+        return
+    with pytest.raises(OSError, match="no dma-buf can be created here") as raised:
+        dmabuf_dio.load(file)
+    assert raised.value.errno == errno.EOPNOTSUPP
+    assert 'kind="any"' in raised.value.__notes__[0]
+    with dmabuf_dio.load(file, kind="any") as buffer:
+        assert buffer.kind == "memfd"
+
+
+def test_saved(file: Path, folder: Path, content: bytes) -> None:
+    copy = folder / "copy"
+    with dmabuf_dio.load(file, kind="memfd") as buffer:
+        report = dmabuf_dio.save(buffer, copy)
+        assert (report.operation, report.bytes) == ("save", len(content))
+        assert copy.read_bytes() == content
+        dmabuf_dio.save(buffer, copy, start=5, length=8193)
+        assert copy.read_bytes() == content[5 : 5 + 8193]
+        with copy.open("r+b") as opened:
+            dmabuf_dio.save(buffer, opened, start=1, length=3, offset=4)
+        assert copy.read_bytes() == content[5:9] + content[1:4] + content[12 : 5 + 8193]
+        with pytest.raises(ValueError, match="exceeds the buffer"):
+            dmabuf_dio.save(buffer, copy, start=1, length=len(content))
+        with pytest.raises(FileNotFoundError):
+            dmabuf_dio.save(buffer, folder / "no" / "copy")
+    # A range that does not start where the memory does.
+    with dmabuf_dio.load(file, kind="memfd", offset=4097, length=9000) as buffer:
+        dmabuf_dio.save(buffer, copy)
+        assert copy.read_bytes() == content[4097 : 4097 + 9000]
+
+
+def test_loaded_into(file: Path, content: bytes) -> None:
+    with Buffer.alloc(1 << 20, kind="memfd") as buffer:
+        assert buffer.report is None
+        report = dmabuf_dio.load_into(file, buffer, at=8192, offset=4096, length=5000)
+        assert report.bytes == 5000
+        with memoryview(buffer) as view:
+            assert bytes(view[8192:13192]) == content[4096:9096]
+            assert not any(view[:8192]) and not any(view[13192:])
+            with pytest.raises(BufferError, match="1 view lives.*test_load.py"):
+                dmabuf_dio.load_into(file, buffer, length=10)
+            assert not any(view[:8192])
+        with pytest.raises(ValueError, match="exceeds the buffer"):
+            dmabuf_dio.load_into(file, buffer)
+        with pytest.raises(ValueError, match="exceeds the buffer"):
+            dmabuf_dio.load_into(file, buffer, at=(1 << 20) - 5, length=6)
+    with dmabuf_dio.load(file, kind="memfd") as buffer:
+        with pytest.raises(BufferError, match="read-only"):
+            dmabuf_dio.load_into(file, buffer)
+
+
+def test_part_of_a_descriptor(file: Path, content: bytes) -> None:
+    """A buffer that is a part of a memfd reaches no byte outside of it."""
+    with Buffer.alloc(1 << 16, kind="memfd") as whole:
+        part = Buffer.from_fd(whole.fd, offset=4096, length=100, writable=True)
+        with pytest.raises(ValueError, match="exceeds the buffer"):
+            dmabuf_dio.load_into(file, part, length=101)
+        dmabuf_dio.load_into(file, part, length=100)
+        with memoryview(whole) as view, memoryview(part) as piece:
+            assert piece == content[:100]
+            assert bytes(view[4096:4196]) == content[:100]
+            assert not any(view[:4096]) and not any(view[4196:])
+    with pytest.raises(ValueError, match="neither"):
+        with file.open() as opened:
+            Buffer.from_fd(opened.fileno())
+
+
+def test_a_memfd_that_may_shrink_is_not_mapped() -> None:
+    fd = os.memfd_create("unsealable")
+    os.ftruncate(fd, 8192)
+    buffer = Buffer.from_fd(fd)
+    with pytest.raises(BufferError, match="MFD_ALLOW_SEALING"):
+        memoryview(buffer)
+    os.close(fd)
+
+
+def test_doctor(file: Path) -> None:
+    found = dmabuf_dio.doctor(file)
+    assert found["schema"] == 1
+    assert {backend["backend"] for backend in found["backends"]} >= {"memfd", "buffered"}
+    assert found["file"]["length"] == file.stat().st_size
+    with pytest.raises(FileNotFoundError):
+        dmabuf_dio.doctor("/nowhere")
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+import dmabuf_dio
+def progress(done, total):
+    if done:
+        os.kill(os.getpid(), signal.SIGINT)
+before = len(os.listdir("/proc/self/fd"))
+try:
+    dmabuf_dio.load(sys.argv[1], kind="memfd", block_size=4096, queue_depth=1, progress=progress)
+except KeyboardInterrupt:
+    assert len(os.listdir("/proc/self/fd")) == before
+    # The kernel takes a moment to forget a thread that was joined.
+    deadline = time.monotonic() + 30
+    while len(os.listdir("/proc/self/task")) > 1:
+        assert time.monotonic() < deadline
+    print("in good order")
+"""
+
+
+def test_ctrl_c(file: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, file], stdout=subprocess.PIPE, text=True, timeout=60
+    )
+    assert (run.stdout, run.returncode) == ("in good order\n", 0)
+
+
+def test_signal_handlers_run_while_a_load_waits(file: Path) -> None:
+    ran: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, frame: ran.append(number))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        deadline = time.monotonic() + 30
+        while not ran and time.monotonic() < deadline:
+            dmabuf_dio.load(file, kind="memfd").close()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert ran
+
+
+def test_other_threads_run_during_a_load(file: Path) -> None:
+    """The interpreter is not held: another thread counts while this one loads."""
+    counted = 0
+    over = threading.Event()
+
+    def count() -> None:
+        nonlocal counted
+        while not over.is_set():
+            counted += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    during = 0
+    try:
+        for _ in range(5):
+            before = counted
+            dmabuf_dio.load(file, kind="memfd", block_size=4096, queue_depth=1).close()
+            during += counted - before
+    finally:
+        over.set()
+        thread.join()
+    assert during > 1000

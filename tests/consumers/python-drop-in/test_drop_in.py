@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""torch, transformers and diffusers, with and without the drop-in: the same, bit by bit."""
+
+import gc
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import safetensors
+import safetensors.torch
+import torch
+
+import dmabuf_dio
+import dmabuf_dio.torch
+from dmabuf_dio import _safe_open
+
+
+@pytest.fixture
+def installed():
+    """The drop-in is in place; how many files it opened."""
+    with mock.patch.object(_safe_open, "Model", wraps=_safe_open.Model) as opened:
+        dmabuf_dio.install()
+        try:
+            yield opened
+        finally:
+            dmabuf_dio.uninstall()
+
+
+DTYPES = [
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
+    torch.uint8, torch.bool, torch.complex64, torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn,
+    torch.float8_e5m2, torch.float8_e8m0fnu, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz,
+]  # fmt: skip
+
+
+def bits(tensor):
+    return tensor.contiguous().flatten().view(torch.uint8) if tensor.numel() else tensor
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    torch.manual_seed(1)
+    tensors = {}
+    for dtype in DTYPES:
+        size = torch.empty(0, dtype=dtype).element_size()
+        random = torch.randint(0, 2 if dtype is torch.bool else 120, (6, 32 * size), dtype=torch.uint8)
+        tensors[str(dtype)] = random.view(dtype)
+    tensors["large"] = torch.randn(1000, 3000)
+    tensors["scalar"] = torch.tensor(2.5)
+    tensors["empty"] = torch.empty(0, 4)
+    if hasattr(torch, "float4_e2m1fn_x2"):
+        tensors["fp4"] = torch.randint(0, 256, (4, 16), dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+    safetensors.torch.save_file(tensors, path, {"format": "pt"})
+    return path
+
+
+def test_load_file(model):
+    ours, theirs = dmabuf_dio.torch.load_file(model), safetensors.torch.load_file(model)
+    assert list(ours) == list(theirs)
+    for name, tensor in theirs.items():
+        assert (ours[name].dtype, ours[name].shape) == (tensor.dtype, tensor.shape), name
+        assert torch.equal(bits(ours[name]), bits(tensor)), name
+        assert ours[name].is_contiguous()
+    # One memory, which any of them keeps.
+    kept, where = ours["large"], {name: tensor.data_ptr() for name, tensor in ours.items() if tensor.numel()}
+    assert max(where.values()) - min(where.values()) < model.stat().st_size
+    ours.clear()
+    gc.collect()
+    assert torch.equal(kept, theirs["large"])
+    kept[0, 0] = 7
+    assert safetensors.torch.load_file(model)["large"][0, 0] == theirs["large"][0, 0]
+
+
+def test_safe_open(model):
+    with (
+        dmabuf_dio.safe_open(model, framework="pt") as ours,
+        safetensors.safe_open(model, framework="pt") as theirs,
+    ):
+        assert (ours.keys(), ours.offset_keys()) == (theirs.keys(), theirs.offset_keys())
+        assert ours.metadata() == theirs.metadata()
+        for index in ("[:]", "[...]", "[5]", "[-1]", "[2:400]", "[:,1]", "[:,::7]", "[3:9:2,100:200]", "[0,0]", "[...,4]"):
+            one, two = (eval(f"file.get_slice('large'){index}", {"file": file}) for file in (ours, theirs))
+            assert one.shape == two.shape and one.dtype == two.dtype
+            assert torch.equal(one, two) and one.is_contiguous()
+        assert ours.get_slice("scalar")[...] == theirs.get_slice("scalar")[...]
+        assert ours.get_tensor("torch.bfloat16").dtype == torch.bfloat16
+    for device in ("meta", torch.device("meta")):
+        with dmabuf_dio.safe_open(model, "pt", device=device) as file:
+            assert file.get_tensor("large").is_meta
+    with pytest.raises(safetensors.SafetensorError, match="invalid"):
+        dmabuf_dio.safe_open(model, "pt", device="nonsense")
+
+
+def test_a_tensor_that_is_not_aligned(tmp_path):
+    data = os.urandom(40)
+    header = json.dumps(
+        {"a": {"dtype": "I8", "shape": [1], "data_offsets": [0, 1]},
+         "b": {"dtype": "F32", "shape": [10], "data_offsets": [1, 41]}}
+    ).encode()  # fmt: skip
+    path = tmp_path / "odd.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + b"x" + data)
+    assert bits(dmabuf_dio.torch.load_file(path)["b"]).numpy().tobytes() == data
+
+
+def test_a_tensor_of_torch_keeps_the_buffer_open(model):
+    content = model.read_bytes()
+    buffer = dmabuf_dio.load(model, kind="private", writable=True)
+    tensor = torch.frombuffer(buffer, dtype=torch.uint8)
+    with pytest.raises(BufferError, match="1 array.s. or tensor.s. made by torch.frombuffer"):
+        buffer.close()
+    assert tensor.numpy().tobytes() == content
+    other = torch.from_dlpack(buffer)
+    del tensor
+    with pytest.raises(BufferError, match="for DLPack"):
+        buffer.close()
+    assert other.numpy().tobytes() == content
+    del other
+    buffer.close()
+    with pytest.raises(BufferError, match="writable=True"):
+        dmabuf_dio.load_tensors(model, kind="private")["large"].torch()
+
+
+def test_no_memory_is_doubled(tmp_path):
+    path = tmp_path / "large.safetensors"
+    length = 256 << 20
+    safetensors.torch.save_file({str(number): torch.zeros(length // 64, dtype=torch.uint8) for number in range(64)}, path)
+    program = """
+import resource, sys, dmabuf_dio.torch
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+before = resident()
+tensors = dmabuf_dio.torch.load_file(sys.argv[1])
+assert sum(int(tensor.sum()) for tensor in tensors.values()) == 0
+print(resident() - before)
+"""
+    run = subprocess.run([sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True, check=True)
+    assert length * 0.95 < int(run.stdout) < length * 1.05
+
+
+def minilm():
+    root = Path(os.environ["DMABUF_DIO_MINILM"])
+    return next(path.parent for path in root.rglob("config.json") if (path.parent / "model.safetensors").exists())
+
+
+def embed(model):
+    with torch.no_grad():
+        inputs = {"input_ids": torch.arange(100, 164).reshape(4, 16), "attention_mask": torch.ones(4, 16, dtype=torch.long)}
+        return model(**inputs).last_hidden_state
+
+
+def test_transformers(installed, tmp_path):
+    from transformers import AutoModel
+
+    theirs, folder = None, minilm()
+    dmabuf_dio.uninstall()
+    theirs = embed(AutoModel.from_pretrained(folder))
+    assert installed.call_count == 0
+    dmabuf_dio.install()
+    model = AutoModel.from_pretrained(folder)
+    assert installed.call_count > 0
+    assert torch.equal(embed(model), theirs)
+    # In shards, with its index
+    model.save_pretrained(tmp_path, max_shard_size="20MB")
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
+    before = installed.call_count
+    assert torch.equal(embed(AutoModel.from_pretrained(tmp_path)), theirs)
+    assert installed.call_count > before + 2
+
+
+def test_diffusers(installed, tmp_path):
+    from diffusers import UNet2DModel
+
+    torch.manual_seed(2)
+    config = dict(sample_size=8, block_out_channels=(32, 64), layers_per_block=1, norm_num_groups=8,
+                  down_block_types=("DownBlock2D", "AttnDownBlock2D"), up_block_types=("AttnUpBlock2D", "UpBlock2D"))  # fmt: skip
+    model = UNet2DModel(**config)
+    for name, shards in (("one", "10GB"), ("many", "500KB")):
+        model.save_pretrained(tmp_path / name, max_shard_size=shards)
+        before = installed.call_count
+        loaded = UNet2DModel.from_pretrained(tmp_path / name)
+        assert installed.call_count > before, name
+        for key, value in model.state_dict().items():
+            assert torch.equal(loaded.state_dict()[key], value), key
+
+
+def test_vllm_weights(model, tmp_path):
+    from dmabuf_dio.vllm import weights
+
+    theirs = safetensors.torch.load_file(model)
+    for name, tensor in weights(str(model.parent)):
+        assert torch.equal(bits(tensor), bits(theirs.pop(name)))
+    assert not theirs
