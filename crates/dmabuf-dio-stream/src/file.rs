@@ -252,8 +252,8 @@ impl Sink for FileSink {
         Ok(())
     }
 
-    fn queue(&mut self, filled: Filled) -> Result<()> {
-        self.0.queue(filled)
+    fn queue(&mut self, filled: Filled) -> Result<bool> {
+        self.0.queue(filled).map(|()| false)
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {

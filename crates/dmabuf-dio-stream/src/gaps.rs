@@ -5,11 +5,26 @@
 //! and the next one queued, which is an exact position. The number of lost frames comes from a
 //! counter of the device, if it has one. A reading of the counter may cover more than one such
 //! position.
+//!
+//! For a device that outputs blocks the same holds: without a block it has nothing to output.
+
+/// Which end of a stream lost frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum Loss {
+    /// The source: these frames are missing in the data.
+    #[default]
+    Lost,
+    /// The sink: it had nothing to output for the duration of these frames. None is missing.
+    Underrun,
+}
 
 /// Lost samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Gap {
+    /// Whether the source or the sink lost them.
+    pub kind: Loss,
     /// Minimum offset in the sink's data, in bytes.
     pub at: u64,
     /// Maximum offset in the sink's data, in bytes: equal to `at`, unless frames were lost at more
@@ -19,13 +34,17 @@ pub struct Gap {
     pub frames: Option<u64>,
 }
 
-/// Losses by their position in the bytes requested from the source.
+/// Losses by their position in the bytes queued to a device: requested from a source, or given to a
+/// sink.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
+    kind: Loss,
     frame: u64,
-    /// Bytes requested from the source.
+    /// Bytes that the device may still hold of those that it has returned.
+    behind: u64,
+    /// Bytes queued.
     queued: u64,
-    /// Bytes returned by the source.
+    /// Bytes returned.
     taken: u64,
     /// Last reading of the device's counter.
     told: u64,
@@ -39,11 +58,16 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(frame: u64) -> Self {
-        Self { frame: frame.max(1), ..Self::default() }
+    pub(super) fn new(kind: Loss, frame: u64) -> Self {
+        Self { kind, frame: frame.max(1), ..Self::default() }
     }
 
-    /// Records that a block was queued, to a source that may have had none.
+    /// Sets how many of the returned bytes the device may still hold.
+    pub(super) fn set_behind(&mut self, bytes: u64) {
+        self.behind = bytes;
+    }
+
+    /// Records that a block was queued, to a device that may have had none.
     pub(super) fn queued(&mut self, bytes: u64, was_dry: bool) {
         if was_dry {
             self.was_dry();
@@ -60,7 +84,7 @@ impl Ledger {
     /// `last`: it will get no more blocks, so losses from here on do not count. Returns whether the
     /// device counts and has lost nothing.
     pub(super) fn reading(&mut self, lost: Option<u64>, dry: bool, last: bool) -> bool {
-        let resolved = self.dry;
+        let (resolved, kind) = (self.dry, self.kind);
         if dry {
             self.was_dry();
         }
@@ -71,17 +95,17 @@ impl Ledger {
                 // It always had blocks to fill, so the loss is its own.
                 let (at, to) = place.unwrap_or((self.since, self.queued));
                 if !(last && at == self.queued) {
-                    self.losses.push(Gap { at, to, frames: Some(lost - self.told) });
+                    self.losses.push(Gap { kind, at, to, frames: Some(lost - self.told) });
                 }
                 self.told = lost;
             }
             (None, _, Some((at, to))) if at < self.queued => {
-                self.losses.push(Gap { at, to, frames: None });
+                self.losses.push(Gap { kind, at, to, frames: None });
             }
             (None, _, _) => {}
         }
         self.dry = dry.then_some((self.queued, self.queued));
-        self.since = self.taken;
+        self.since = self.taken.saturating_sub(self.behind);
         nothing
     }
 
@@ -124,7 +148,7 @@ impl Ledger {
         });
         let drops = self.drops.iter().map(|(start, length)| {
             let at = passed_on(*start);
-            Gap { at, to: at, frames: Some(length / self.frame) }
+            Gap { kind: self.kind, at, to: at, frames: Some(length / self.frame) }
         });
         let within = losses.chain(drops).filter(|gap| gap.at < bytes);
         let mut all: Vec<_> = within.map(|gap| Gap { to: gap.to.min(bytes), ..gap }).collect();
@@ -149,12 +173,12 @@ mod tests {
     use super::*;
 
     fn gap(at: u64, to: u64, frames: impl Into<Option<u64>>) -> Gap {
-        Gap { at, to, frames: frames.into() }
+        Gap { kind: Loss::Lost, at, to, frames: frames.into() }
     }
 
     /// A source of which four blocks of 80 bytes, ten frames each, were requested.
     fn four() -> Ledger {
-        let mut ledger = Ledger::new(8);
+        let mut ledger = Ledger::new(Loss::Lost, 8);
         for _ in 0..4 {
             ledger.queued(80, false);
         }
@@ -218,6 +242,24 @@ mod tests {
         ledger.taken(80);
         ledger.reading(Some(9), false, false);
         assert_eq!(ledger.gaps(320), [gap(80, 320, 9)]);
+    }
+
+    /// Bytes that are written are not output yet.
+    #[test]
+    fn lost_by_a_device_that_buffers() {
+        let mut ledger = Ledger::new(Loss::Underrun, 8);
+        ledger.set_behind(100);
+        for _ in 0..4 {
+            ledger.queued(80, false);
+        }
+        for _ in 0..2 {
+            ledger.taken(80);
+        }
+        ledger.reading(Some(0), false, false);
+        ledger.taken(80);
+        ledger.reading(Some(9), false, false);
+        let wanted = Gap { kind: Loss::Underrun, ..gap(60, 320, 9) };
+        assert_eq!(ledger.gaps(320), [wanted]);
     }
 
     #[test]

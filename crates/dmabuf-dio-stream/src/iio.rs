@@ -112,6 +112,12 @@ impl Buffer {
         // A device that rejects the length keeps its own.
         let _ = self.device.write(&format!("buffer{}/length", self.number), &frames.to_string());
     }
+
+    /// Size of the kernel's buffers for `read()` and `write()`, together.
+    fn kernel_bytes(&self) -> u64 {
+        let frames = self.device.read(&format!("buffer{}/length", self.number));
+        frames.ok().and_then(|frames| frames.parse::<u64>().ok()).unwrap_or(0) * self.frame
+    }
 }
 
 impl Port for Buffer {
@@ -297,17 +303,22 @@ impl Source for IioSource {
 #[derive(Debug)]
 pub struct IioSink {
     blocks: Blocks,
+    counter: Counter,
 }
 
 impl IioSink {
     /// Opens buffer `number` of a device, for samples of these channels.
     ///
+    /// A device may report for how many frames since its start it had nothing to output, in an attribute
+    /// `lost_frames`.
+    ///
     /// # Errors
     ///
     /// As for [`IioSource::open`], with `EOPNOTSUPP` if the buffer is an input.
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
+        let counter = device.counter("lost_frames");
         let fenced = Fenced::emptying(Buffer::open(device, number, channels, true)?);
-        Ok(Self { blocks: Blocks { fenced, fileio: None, align: 1 } })
+        Ok(Self { blocks: Blocks { fenced, fileio: None, align: 1 }, counter })
     }
 }
 
@@ -324,8 +335,9 @@ impl Sink for IioSink {
         self.blocks.attach(ring)
     }
 
-    fn queue(&mut self, filled: Filled) -> Result<()> {
-        match &mut self.blocks.fileio {
+    fn queue(&mut self, filled: Filled) -> Result<bool> {
+        let runs = self.blocks.fenced.port.running;
+        let was_idle = match &mut self.blocks.fileio {
             None => {
                 let name = self.blocks.fenced.port.name();
                 if filled.bytes % self.blocks.align != 0 {
@@ -333,12 +345,16 @@ impl Sink for IioSink {
                         format!("output a length that is not a multiple of {}", self.blocks.align);
                     return Err(failed(name, call, Os::INVAL));
                 }
-                self.blocks.fenced.queue(filled)?;
+                self.blocks.fenced.queue_and_look(filled, self.blocks.align)?
             }
-            Some(fileio) => fileio.queue(filled)?,
-        }
+            Some(fileio) => {
+                fileio.queue(filled)?;
+                false
+            }
+        };
         // With the first block queued there is something to output.
-        self.blocks.fenced.port.enable(true)
+        self.blocks.fenced.port.enable(true)?;
+        Ok(runs && was_idle)
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
@@ -360,6 +376,30 @@ impl Sink for IioSink {
         self.blocks.len()
     }
 
+    /// With `write()` the kernel has its own buffers, and whether they are empty is not visible.
+    fn is_dry(&self) -> Result<bool> {
+        let fenced = &self.blocks.fenced;
+        if self.blocks.fileio.is_some() || !fenced.port.running {
+            return Ok(false);
+        }
+        fenced.is_idle()
+    }
+
+    fn tells_losses(&self) -> bool {
+        self.blocks.fileio.is_none() || self.counter.read().is_some()
+    }
+
+    fn lost(&mut self) -> Result<Option<u64>> {
+        let lost = self.counter.read();
+        // Until it runs the device has the count of the time before.
+        Ok(if self.blocks.fenced.port.running { lost } else { lost.map(|_| 0) })
+    }
+
+    fn behind(&self) -> u64 {
+        let buffer = &self.blocks.fenced.port;
+        if self.blocks.fileio.is_some() { buffer.kernel_bytes() } else { 0 }
+    }
+
     fn finish(&mut self) -> Result<()> {
         self.blocks.fenced.port.disable()
     }
@@ -370,6 +410,7 @@ impl Sink for IioSink {
 #[derive(Debug)]
 pub struct Repeat {
     buffer: Buffer,
+    counter: Counter,
     block: DmaBuf,
 }
 
@@ -389,6 +430,7 @@ impl Repeat {
         block: DmaBuf,
         bytes: u64,
     ) -> Result<Self> {
+        let counter = device.counter("lost_frames");
         let mut buffer = Buffer::open(device, number, channels, true)?;
         if bytes == 0 || bytes % buffer.frame != 0 {
             let need = "a multiple of the frame size";
@@ -403,7 +445,13 @@ impl Repeat {
         call("queue a block", queued)?;
         buffer.kept.set(true);
         buffer.enable(true)?;
-        Ok(Self { buffer, block })
+        Ok(Self { buffer, counter, block })
+    }
+
+    /// The number of frames that the device could not output since its start; `None` if it does
+    /// not report them.
+    pub fn lost(&self) -> Option<u64> {
+        self.counter.read()
     }
 
     /// Stops the output and returns the buffer.

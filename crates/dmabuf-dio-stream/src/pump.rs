@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno as Os;
 
 use crate::error::{Error, Result};
-use crate::gaps::{Gap, Ledger};
+use crate::gaps::{Gap, Ledger, Loss};
 use crate::ring::Ring;
 use crate::wait::{TICK, Wait, wait_for_any};
-use crate::{Sink, Source, failed};
+use crate::{Filled, Sink, Source, failed};
 use dmabuf_dio::CancelToken;
 
 /// How long a sink may take for a block after the stream was cancelled.
@@ -42,16 +42,18 @@ pub struct Summary {
     pub sink: String,
     /// Bytes delivered to the sink.
     pub bytes: u64,
-    /// Number of lost frames, as far as known.
+    /// Number of frames that the source lost, and that the sink could not output because it had
+    /// none (underruns), as far as known.
     pub lost_frames: u64,
-    /// Where frames were lost.
+    /// Where that was, and which of the two it was.
     pub gaps: Vec<Gap>,
-    /// Whether the source can detect lost frames. If not, there may be further gaps.
+    /// Whether source and sink can detect lost frames. If not, there may be further gaps.
     pub loss_known: bool,
     /// Seconds from the start of the source to the end.
     pub seconds: f64,
-    /// CPU time of all threads of this process during that time, in seconds.
-    pub cpu_seconds: f64,
+    /// CPU time of all threads of this process during that time, in seconds; `None` if the source
+    /// was not started.
+    pub cpu_seconds: Option<f64>,
 }
 
 /// The progress of a stream.
@@ -60,7 +62,7 @@ pub struct Summary {
 pub struct State {
     /// Bytes delivered to the sink.
     pub bytes: u64,
-    /// Number of lost frames, as far as known.
+    /// Number of lost frames, underruns included, as far as known.
     pub lost_frames: u64,
     /// Number of gaps.
     pub gaps: usize,
@@ -165,7 +167,8 @@ impl<'s> Stream<'s> {
         let frame = self.source.frame().max(1);
         let mut run = Run {
             limit: limit.map(|limit| limit / frame * frame),
-            ledger: Ledger::new(frame),
+            ledger: Ledger::new(Loss::Lost, frame),
+            output: Ledger::new(Loss::Underrun, frame),
             stream: self,
             bytes: 0,
             asked: 0,
@@ -173,6 +176,7 @@ impl<'s> Stream<'s> {
             told: None,
             counted: Instant::now(),
             waits: false,
+            output_waits: false,
         };
         let mut result = run.go();
         if result.is_err() {
@@ -187,6 +191,8 @@ impl<'s> Stream<'s> {
             run.stream.cancel.cancel();
             let _ = run.drain();
         }
+        // While the sink still counts.
+        let _ = run.count_output(true);
         let finished = run.stream.sink.finish();
         let summary = run.summary();
         match result.and(finished) {
@@ -200,7 +206,9 @@ struct Run<'s> {
     stream: Stream<'s>,
     /// In bytes.
     limit: Option<u64>,
+    /// What the source lost, and what the sink lacked.
     ledger: Ledger,
+    output: Ledger,
     /// Bytes that the sink has finished.
     bytes: u64,
     /// Bytes requested from the source and not dropped.
@@ -208,10 +216,11 @@ struct Run<'s> {
     /// When the source was started, and the CPU time until then.
     begun: Option<(Instant, Duration)>,
     told: Option<Instant>,
-    /// When the source's counter was last read, and whether it had lost nothing without a block:
-    /// such a source waits, and need not be read each time.
+    /// When the counters were last read, and whether source and sink had lost nothing without a
+    /// block: such a device waits, and need not be read each time.
     counted: Instant,
     waits: bool,
+    output_waits: bool,
 }
 
 impl Run<'_> {
@@ -233,6 +242,7 @@ impl Run<'_> {
         }
         self.stream.source.attach(&ring)?;
         self.stream.sink.attach(&ring, self.limit)?;
+        self.output.set_behind(self.stream.sink.behind());
         for block in 0..ring.len() {
             self.fill(block)?;
         }
@@ -244,6 +254,7 @@ impl Run<'_> {
             self.pass_on()?;
             if self.counted.elapsed() >= COUNT {
                 self.count()?;
+                self.count_output(false)?;
             }
             self.tell();
             let cancelled = self.stream.cancel.is_cancelled();
@@ -265,9 +276,11 @@ impl Run<'_> {
     fn drain(&mut self) -> Result<()> {
         let mut moved = Instant::now();
         while self.stream.sink.queued() > 0 {
-            while let Some(filled) = self.stream.sink.take()? {
-                self.bytes += filled.bytes;
+            while self.taken()?.is_some() {
                 moved = Instant::now();
+            }
+            if self.counted.elapsed() >= COUNT {
+                self.count_output(true)?;
             }
             self.tell();
             if self.stream.cancel.is_cancelled() && moved.elapsed() > PATIENCE {
@@ -284,10 +297,19 @@ impl Run<'_> {
         self.limit.is_some_and(|limit| self.asked >= limit)
     }
 
+    /// Takes a block back from the sink.
+    fn taken(&mut self) -> Result<Option<Filled>> {
+        let taken = self.stream.sink.take()?;
+        if let Some(filled) = taken {
+            self.bytes += filled.bytes;
+            self.output.taken(filled.bytes);
+        }
+        Ok(taken)
+    }
+
     /// Takes blocks back from the sink and queues them to the source again.
     fn take_back(&mut self) -> Result<()> {
-        while let Some(filled) = self.stream.sink.take()? {
-            self.bytes += filled.bytes;
+        while let Some(filled) = self.taken()? {
             self.fill(filled.block)?;
         }
         Ok(())
@@ -319,6 +341,22 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Reads how many frames the sink has lacked so far. `last`: it gets no more blocks.
+    fn count_output(&mut self, last: bool) -> Result<()> {
+        let lost = self.stream.sink.lost()?;
+        let dry = self.stream.sink.is_dry()?;
+        self.output_waits = self.output.reading(lost, dry, last);
+        self.counted = Instant::now();
+        Ok(())
+    }
+
+    /// Gives a full block to the sink.
+    fn output(&mut self, filled: Filled) -> Result<()> {
+        let was_dry = self.stream.sink.queue(filled)?;
+        self.output.queued(filled.bytes, was_dry);
+        if was_dry && !self.output_waits { self.count_output(false) } else { Ok(()) }
+    }
+
     /// Gives full blocks to the sink. Those that were full before the source failed are kept.
     fn pass_on(&mut self) -> Result<()> {
         let mut full = Vec::new();
@@ -341,7 +379,7 @@ impl Run<'_> {
                 self.asked -= filled.bytes;
                 self.fill(filled.block)?;
             } else {
-                self.stream.sink.queue(filled)?;
+                self.output(filled)?;
             }
         }
         end
@@ -362,8 +400,9 @@ impl Run<'_> {
         if self.stream.progress.is_none() || self.told.is_some_and(|told| told.elapsed() < TICK) {
             return;
         }
-        let (lost_frames, gaps) = self.ledger.totals();
-        let (elapsed, cpu) = self.took();
+        let (lost, missed) = (self.ledger.totals(), self.output.totals());
+        let (lost_frames, gaps) = (lost.0 + missed.0, lost.1 + missed.1);
+        let (elapsed, cpu) = self.took().unwrap_or_default();
         let state = State {
             bytes: self.bytes,
             lost_frames,
@@ -379,25 +418,25 @@ impl Run<'_> {
         }
     }
 
-    /// Elapsed time and CPU time.
-    fn took(&self) -> (Duration, Duration) {
-        self.begun.map_or_else(Default::default, |(begun, cpu)| {
-            (begun.elapsed(), cpu_time().saturating_sub(cpu))
-        })
+    /// Elapsed time and CPU time since the start of the source.
+    fn took(&self) -> Option<(Duration, Duration)> {
+        self.begun.map(|(begun, cpu)| (begun.elapsed(), cpu_time().saturating_sub(cpu)))
     }
 
     fn summary(&self) -> Summary {
-        let gaps = self.ledger.gaps(self.bytes);
-        let (elapsed, cpu) = self.took();
+        let mut gaps = self.ledger.gaps(self.bytes);
+        gaps.extend(self.output.gaps(self.bytes));
+        gaps.sort_by_key(|gap| (gap.at, gap.to));
+        let took = self.took();
         Summary {
             source: self.stream.source.how(),
             sink: self.stream.sink.how(),
             bytes: self.bytes,
-            loss_known: self.stream.source.tells_losses(),
+            loss_known: self.stream.source.tells_losses() && self.stream.sink.tells_losses(),
             lost_frames: gaps.iter().filter_map(|gap| gap.frames).sum(),
             gaps,
-            seconds: elapsed.as_secs_f64(),
-            cpu_seconds: cpu.as_secs_f64(),
+            seconds: took.map_or(0.0, |(elapsed, _)| elapsed.as_secs_f64()),
+            cpu_seconds: took.map(|(_, cpu)| cpu.as_secs_f64()),
         }
     }
 }

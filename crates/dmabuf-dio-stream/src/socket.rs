@@ -103,16 +103,14 @@ impl Sink for SocketSink {
         Ok(())
     }
 
-    fn queue(&mut self, filled: Filled) -> Result<()> {
+    fn queue(&mut self, filled: Filled) -> Result<bool> {
         let claim = attached(self.ring.as_ref(), &self.name)?.claim(filled)?;
         match &mut self.how {
-            None => Ok(()),
-            Some(Method::Lent(sending)) => sending.queue(claim),
-            Some(Method::Copy(worker, _)) => {
-                worker.queue(claim);
-                Ok(())
-            }
+            None => {}
+            Some(Method::Lent(sending)) => sending.queue(claim)?,
+            Some(Method::Copy(worker, _)) => worker.queue(claim),
         }
+        Ok(false)
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {

@@ -169,8 +169,8 @@ impl Sink for UsbSink {
         attach(&mut self.0, ring)
     }
 
-    fn queue(&mut self, filled: Filled) -> Result<()> {
-        self.0.queue(filled)
+    fn queue(&mut self, filled: Filled) -> Result<bool> {
+        self.0.queue(filled).map(|()| false)
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {

@@ -166,9 +166,9 @@ impl Sink for Keeper {
         Ok(())
     }
 
-    fn queue(&mut self, filled: Filled) -> Result<(), Error> {
+    fn queue(&mut self, filled: Filled) -> Result<bool, Error> {
         self.queued.push_back(filled);
-        Ok(())
+        Ok(false)
     }
 
     fn take(&mut self) -> Result<Option<Filled>, Error> {

@@ -62,6 +62,8 @@ pub(crate) struct CaptureArgs {
 FILE holds the samples of all chosen channels, frame by frame, as `dmabuf-dio capture` writes them.
 Its SigMF description, if any, sets the rate. Its sample format must match the device.
 
+Underruns are counted: frames for which the device had nothing to output. The report says where.
+
 Examples:
   dmabuf-dio replay capture.sigmf-data --to cf-ad9361-dds-core-lpc
   dmabuf-dio replay tone.bin --to dac --rate 1M --cyclic

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
         })
     });
     let path = sidecar.as_ref().map(|sidecar| sidecar.path.as_path());
-    let end = Report { chosen: &chosen, other: &args.to.to_string(), sidecar: path };
+    let end = Report { chosen: &chosen, other: &args.to.to_string(), sidecar: path, lost: "lost" };
     outcome.report(common, &end)?;
     match described {
         Some(Err(())) => Err(Failure::new(

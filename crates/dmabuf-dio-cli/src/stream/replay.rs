@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::{CancelToken, Kind, Loader};
-use dmabuf_dio_stream::{Error, FileSource, IioSink, Repeat, Stream, Summary};
+use dmabuf_dio_stream::{Error, FileSource, Gap, IioSink, Loss, Repeat, Stream, Summary};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::args::ReplayArgs;
 use super::capture::run_stream;
@@ -15,6 +16,9 @@ use super::sigmf::{self, Described};
 use crate::exit::{FAILED, Failure, USAGE};
 use crate::show::name_of;
 use crate::signals;
+
+/// The label of what the device could not output.
+const UNDERRUNS: &str = "underruns";
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let common = &args.common;
@@ -43,7 +47,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let stream = Stream::new(&mut source, &mut sink, ring);
     let outcome = run_stream(stream, common, &chosen, token, meter);
     let file = args.file.display().to_string();
-    outcome.report(common, &Report { chosen: &chosen, other: &file, sidecar: None })
+    outcome
+        .report(common, &Report { chosen: &chosen, other: &file, sidecar: None, lost: UNDERRUNS })
 }
 
 /// Refuses samples of another format, which would be noise on an antenna.
@@ -81,19 +86,32 @@ fn cycle(args: &ReplayArgs, chosen: &Chosen, token: &CancelToken) -> Result<(), 
         source: format!("{}, one block", name_of(&loaded.report)),
         sink: "IIO, dma-buf, cyclic".into(),
         bytes: length,
-        loss_known: true,
         ..Summary::default()
     };
-    let begin = Instant::now();
+    let (begin, cpu) = (Instant::now(), cpu_time());
     let device = chosen.device.clone();
     let repeat = Repeat::start(device, chosen.buffer, &chosen.channels, loaded.buf, length)?;
     let deadline = args.common.seconds.map(Duration::from_secs_f64);
     while !token.is_cancelled() && deadline.is_none_or(|deadline| begin.elapsed() < deadline) {
         std::thread::sleep(Duration::from_millis(20));
     }
+    // The device repeats the block by itself: only its own counter tells what it missed, not where.
+    let lost = repeat.lost();
     repeat.stop()?;
     summary.seconds = begin.elapsed().as_secs_f64();
+    summary.cpu_seconds = Some(cpu_time().saturating_sub(cpu).as_secs_f64());
+    summary.loss_known = lost.is_some();
+    summary.lost_frames = lost.unwrap_or(0);
+    if summary.lost_frames > 0 {
+        summary.gaps.push(Gap { kind: Loss::Underrun, at: 0, to: length, frames: lost });
+    }
     let file = args.file.display().to_string();
-    let end = Report { chosen, other: &file, sidecar: None };
+    let end = Report { chosen, other: &file, sidecar: None, lost: UNDERRUNS };
     report::print(&args.common, &end, &summary, None)
+}
+
+/// CPU time of all threads of the process.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use dmabuf_dio_stream::{Channel, Error, Gap, Summary};
+use dmabuf_dio_stream::{Channel, Error, Gap, Loss, Summary};
 use serde::Serialize;
 
 use super::args::StreamArgs;
@@ -41,6 +41,8 @@ pub(crate) struct Report<'a> {
     /// The file or address at the other end.
     pub(crate) other: &'a str,
     pub(crate) sidecar: Option<&'a Path>,
+    /// The label of what was lost.
+    pub(crate) lost: &'a str,
 }
 
 /// Prints a summary.
@@ -87,11 +89,14 @@ fn human(end: &Report<'_>, summary: &Summary, frames: u64) -> String {
     let mib = summary.bytes as f64 / f64::from(1 << 20);
     let speed = if summary.seconds > 0.0 { mib / summary.seconds } else { 0.0 };
     lines.line("time", format!("{:.3} s, {speed:.1} MiB/s", summary.seconds));
-    let part = if summary.seconds > 0.0 { summary.cpu_seconds / summary.seconds } else { 0.0 };
-    lines.line("CPU", format!("{:.3} s, {:.1} %", summary.cpu_seconds, part * 100.0));
-    lines.line("lost", lost(summary));
+    if let Some(cpu) = summary.cpu_seconds {
+        let part = if summary.seconds > 0.0 { cpu / summary.seconds } else { 0.0 };
+        lines.line("CPU", format!("{cpu:.3} s, {:.1} %", part * 100.0));
+    }
+    lines.line(end.lost, lost(summary));
     for gap in summary.gaps.iter().take(SHOWN) {
-        lines.line("gap", place(gap, chosen.frame()));
+        let label = if gap.kind == Loss::Underrun { "underrun" } else { "gap" };
+        lines.line(label, place(gap, chosen.frame()));
     }
     if let Some(more) = summary.gaps.len().checked_sub(SHOWN + 1) {
         lines.line("", format!("and {} more: see --json", more + 1));

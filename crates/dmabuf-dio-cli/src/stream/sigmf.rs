@@ -231,7 +231,7 @@ fn is_complex(channels: &[Channel]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dmabuf_dio_stream::Format;
+    use dmabuf_dio_stream::{Format, Loss};
 
     fn channels(names: &[&str], storage_bits: u32, kind: Encoding) -> Vec<Channel> {
         let (big_endian, bits) = (false, storage_bits);
@@ -283,7 +283,7 @@ mod tests {
         let data = folder.path().join("samples.bin");
         let two = channels(&["in_voltage0", "in_voltage1"], 16, Encoding::Unsigned);
         let sidecar = sidecar(&data, two.clone(), 4);
-        let gap = |at, to, frames| Gap { at, to, frames };
+        let gap = |at, to, frames| Gap { kind: Loss::Lost, at, to, frames };
         let gaps = [
             gap(400, 400, Some(7)),
             gap(800, 1200, Some(3)),
