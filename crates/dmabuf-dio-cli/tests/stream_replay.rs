@@ -72,3 +72,32 @@ fn underruns_of_a_cyclic_block_are_told() {
     let cpu = summary["cpu_seconds"].as_f64().expect("measured");
     assert!(cpu > 0.0, "{summary}");
 }
+
+/// Signals interrupt the calls of `write()` at any moment: no frame is output twice or left out. The
+/// kernel's `write()` may fail with a signal although it has written a part (docs/streams.md).
+#[test]
+fn interrupted_writes_output_every_frame_once() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.bin");
+    let count = 2_000_000;
+    numbered(&data, count);
+    let (mut wrong, mut runs) = (0, 0);
+    for run in 0..24 {
+        let arguments = ["replay", &data, "--to", "stream-dac-fileio", "--rate", "20M"];
+        let mut child = start(&[&arguments[..], &["--json"]].concat());
+        while child.try_wait().expect("its state").is_none() {
+            if run % 2 == 0 {
+                // A stopped process is interrupted, too, and goes on with the same call.
+                signal(&child, "-STOP");
+                signal(&child, "-CONT");
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (code, summary) = end_of(child);
+        assert_eq!((code, &summary["frames"]), (0, &count.into()));
+        let twice = number("stream-dac-fileio", "wrong_frames");
+        wrong += u32::from(twice > 0);
+        runs += 1;
+    }
+    assert_eq!(wrong, 0, "of {runs} runs, so many output frames out of order");
+}

@@ -105,10 +105,10 @@ impl Buffer {
         }
     }
 
-    /// Sets the number of frames of the kernel's two buffers for `read()` and `write()`, for blocks
-    /// of `bytes`. Samples in a partly filled kernel buffer are lost.
+    /// Sets the number of frames of the kernel's two buffers for `read()` and `write()`, together, for
+    /// blocks of `bytes`. Samples in a partly filled kernel buffer are lost.
     fn set_length(&self, bytes: u64) {
-        let frames = (2 * bytes.min(COPIED) / self.frame).max(2);
+        let frames = 2 * (bytes.min(COPIED) / self.frame).max(1);
         // A device that rejects the length keeps its own.
         let _ = self.device.write(&format!("buffer{}/length", self.number), &frames.to_string());
     }
@@ -117,6 +117,20 @@ impl Buffer {
     fn kernel_bytes(&self) -> u64 {
         let frames = self.device.read(&format!("buffer{}/length", self.number));
         frames.ok().and_then(|frames| frames.parse::<u64>().ok()).unwrap_or(0) * self.frame
+    }
+
+    /// Writes that end at a multiple of this write everything or nothing: one of the two kernel
+    /// buffers, or a frame if the device has a buffer of another kind.
+    fn whole_write(&self) -> Result<u64> {
+        if !self.device.has_dma(self.number) {
+            return Ok(self.frame);
+        }
+        let bytes = self.kernel_bytes() / 2;
+        if bytes == 0 || bytes % self.frame != 0 {
+            let call = "write to buffers of no whole number of frames (an odd length)";
+            return Err(failed(self.device.name(), call, Os::INVAL));
+        }
+        Ok(bytes)
     }
 }
 
@@ -156,6 +170,7 @@ struct Blocks {
     /// A block's size has to be a multiple of this, in bytes: of the frame and the device's DMA
     /// alignment.
     align: u64,
+    output: bool,
 }
 
 impl Blocks {
@@ -167,8 +182,9 @@ impl Blocks {
             Err(errno @ (Os::PERM | Os::NOTTY)) => {
                 let buffer = &self.fenced.port;
                 buffer.set_length(ring.size());
-                let name = buffer.device.name();
-                self.fileio = Some(Fileio::new(name, buffer.fd.as_fd(), ring, errno)?);
+                let (name, fd) = (buffer.device.name(), buffer.fd.as_fd());
+                let whole = if self.output { buffer.whole_write()? } else { u64::MAX };
+                self.fileio = Some(Fileio::new(name, fd, ring, errno, whole)?);
                 Ok(())
             }
             Err(errno) => Err(failed(self.fenced.port.name(), "attach a block", errno)),
@@ -228,7 +244,8 @@ impl IioSource {
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
         let counter = device.counter("lost_frames");
         let fenced = Fenced::filling(Buffer::open(device, number, channels, false)?);
-        Ok(Self { blocks: Blocks { fenced, fileio: None, align: 1 }, counter })
+        let blocks = Blocks { fenced, fileio: None, align: 1, output: false };
+        Ok(Self { blocks, counter })
     }
 }
 
@@ -318,7 +335,8 @@ impl IioSink {
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
         let counter = device.counter("lost_frames");
         let fenced = Fenced::emptying(Buffer::open(device, number, channels, true)?);
-        Ok(Self { blocks: Blocks { fenced, fileio: None, align: 1 }, counter })
+        let blocks = Blocks { fenced, fileio: None, align: 1, output: true };
+        Ok(Self { blocks, counter })
     }
 }
 
