@@ -54,8 +54,10 @@ fn a_capture_and_its_replay() {
     let summary = json(&["capture", "stream-adc", "--samples", "10k", "--to", &data, "--force"]);
     let keys: Vec<_> = summary.as_object().expect("an object").keys().cloned().collect();
     let wanted = [
+        "asked_frames",
         "bytes",
         "channels",
+        "complete",
         "cpu_seconds",
         "description",
         "device",
@@ -256,6 +258,8 @@ fn a_slow_receiver() {
             "4",
             "--overrun",
             policy,
+            "--max-loss",
+            "100%",
             "--to",
             &address,
         ];

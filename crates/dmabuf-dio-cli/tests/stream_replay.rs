@@ -29,7 +29,7 @@ fn underruns_are_told_with_their_place() {
     let count = 2_000_000;
     numbered(&data, count);
     for device in ["stream-dac", "stream-dac-fileio"] {
-        let two = ["--block", "64K", "--blocks", "2"];
+        let two = ["--block", "64K", "--blocks", "2", "--max-loss", "100%"];
         let arguments = ["replay", &data, "--to", device, "--rate", "100M"];
         let (code, summary) = report(&[&arguments[..], &two].concat());
         let lost = number(device, "lost_frames");
@@ -61,7 +61,7 @@ fn underruns_of_a_cyclic_block_are_told() {
     let data = setup.path("samples.bin");
     numbered(&data, 10_000);
     let arguments = ["replay", &data, "--to", "stream-dac", "--cyclic", "--rate", "1M"];
-    let child = start(&[&arguments[..], &["--json"]].concat());
+    let child = start(&[&arguments[..], &["--max-loss", "100%", "--json"]].concat());
     thread::sleep(Duration::from_millis(700));
     set("stream-dac", "inject_loss", "1234");
     thread::sleep(Duration::from_millis(300));
@@ -84,7 +84,7 @@ fn interrupted_writes_output_every_frame_once() {
     let (mut wrong, mut runs) = (0, 0);
     for run in 0..24 {
         let arguments = ["replay", &data, "--to", "stream-dac-fileio", "--rate", "20M"];
-        let mut child = start(&[&arguments[..], &["--json"]].concat());
+        let mut child = start(&[&arguments[..], &["--max-loss", "100%", "--json"]].concat());
         while child.try_wait().expect("its state").is_none() {
             if run % 2 == 0 {
                 // A stopped process is interrupted, too, and goes on with the same call.

@@ -130,8 +130,19 @@ impl Ledger {
         (lost + dropped, self.losses.len() + self.drops.len())
     }
 
-    /// The gaps in the sink's data, `bytes` in all.
-    pub(super) fn gaps(&self, bytes: u64) -> Vec<Gap> {
+    /// Lost frames at and before a position in the bytes queued.
+    pub(super) fn lost_before(&self, place: u64) -> u64 {
+        let before = self.losses.iter().filter(|gap| gap.at <= place);
+        before.filter_map(|gap| gap.frames).sum()
+    }
+
+    /// Whether the number of frames lost somewhere is not known.
+    pub(super) fn is_uncounted(&self) -> bool {
+        self.losses.iter().any(|gap| gap.frames.is_none())
+    }
+
+    /// The gaps in the sink's data, `bytes` in all. `at_end`: also the one behind the last byte.
+    pub(super) fn gaps(&self, bytes: u64, at_end: bool) -> Vec<Gap> {
         let passed_on = |place: u64| {
             let dropped: u64 = self
                 .drops
@@ -150,7 +161,7 @@ impl Ledger {
             let at = passed_on(*start);
             Gap { kind: self.kind, at, to: at, frames: Some(length / self.frame) }
         });
-        let within = losses.chain(drops).filter(|gap| gap.at < bytes);
+        let within = losses.chain(drops).filter(|gap| gap.at < bytes || at_end && gap.at == bytes);
         let mut all: Vec<_> = within.map(|gap| Gap { to: gap.to.min(bytes), ..gap }).collect();
         all.sort_by_key(|gap| (gap.at, gap.to));
         let mut gaps: Vec<Gap> = Vec::new();
@@ -191,7 +202,7 @@ mod tests {
         let mut ledger = four();
         ledger.taken(80);
         ledger.reading(Some(0), false, false);
-        assert_eq!((ledger.totals(), ledger.gaps(80)), ((0, 0), vec![]));
+        assert_eq!((ledger.totals(), ledger.gaps(80, false)), ((0, 0), vec![]));
     }
 
     #[test]
@@ -204,9 +215,11 @@ mod tests {
         ledger.queued(80, true);
         ledger.reading(Some(5), false, false);
         ledger.taken(80);
-        assert_eq!(ledger.gaps(400), [gap(320, 320, 5)]);
+        assert_eq!(ledger.gaps(400, false), [gap(320, 320, 5)]);
         assert_eq!(ledger.totals(), (5, 2));
-        assert_eq!(ledger.gaps(320), [], "nothing came behind it");
+        assert_eq!(ledger.gaps(320, false), [], "nothing came behind it");
+        assert_eq!(ledger.gaps(320, true), [gap(320, 320, 5)]);
+        assert_eq!((ledger.lost_before(319), ledger.lost_before(320)), (0, 5));
     }
 
     #[test]
@@ -216,7 +229,7 @@ mod tests {
             ledger.taken(80);
         }
         ledger.reading(Some(3), true, true);
-        assert_eq!((ledger.totals(), ledger.gaps(320)), ((0, 0), vec![]));
+        assert_eq!((ledger.totals(), ledger.gaps(320, false)), ((0, 0), vec![]));
     }
 
     #[test]
@@ -231,7 +244,7 @@ mod tests {
         ledger.taken(80);
         ledger.queued(80, true);
         ledger.reading(Some(8), false, false);
-        assert_eq!(ledger.gaps(480), [gap(320, 400, 8)]);
+        assert_eq!(ledger.gaps(480, false), [gap(320, 400, 8)]);
     }
 
     #[test]
@@ -241,7 +254,7 @@ mod tests {
         ledger.reading(Some(0), false, false);
         ledger.taken(80);
         ledger.reading(Some(9), false, false);
-        assert_eq!(ledger.gaps(320), [gap(80, 320, 9)]);
+        assert_eq!(ledger.gaps(320, false), [gap(80, 320, 9)]);
     }
 
     /// Bytes that are written are not output yet.
@@ -259,7 +272,7 @@ mod tests {
         ledger.taken(80);
         ledger.reading(Some(9), false, false);
         let wanted = Gap { kind: Loss::Underrun, ..gap(60, 320, 9) };
-        assert_eq!(ledger.gaps(320), [wanted]);
+        assert_eq!(ledger.gaps(320, false), [wanted]);
     }
 
     #[test]
@@ -269,7 +282,7 @@ mod tests {
         ledger.queued(80, true);
         ledger.reading(None, false, false);
         ledger.reading(None, true, false);
-        assert_eq!(ledger.gaps(400), [gap(320, 320, None)]);
+        assert_eq!(ledger.gaps(400, false), [gap(320, 320, None)]);
     }
 
     #[test]
@@ -283,7 +296,7 @@ mod tests {
         }
         ledger.queued(80, true);
         ledger.reading(Some(2), false, false);
-        assert_eq!(ledger.gaps(240), [gap(80, 80, 20), gap(160, 160, 2)]);
+        assert_eq!(ledger.gaps(240, false), [gap(80, 80, 20), gap(160, 160, 2)]);
         assert_eq!(ledger.totals(), (22, 2));
     }
 
@@ -297,6 +310,6 @@ mod tests {
         ledger.dropped(start, 80);
         ledger.queued(80, true);
         ledger.reading(Some(2), false, false);
-        assert_eq!(ledger.gaps(320), [gap(240, 240, 12)]);
+        assert_eq!(ledger.gaps(320, false), [gap(240, 240, 12)]);
     }
 }

@@ -16,6 +16,9 @@ use dmabuf_dio::CancelToken;
 
 /// How long a sink may take for a block after the stream was cancelled.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How much longer than its own time a device may take that tells of no losses. If it takes longer,
+/// it does not run at its rate.
+const SLACK: Duration = Duration::from_secs(10);
 /// How often the device's loss counter is read while it always has a block.
 const COUNT: Duration = Duration::from_millis(10);
 
@@ -42,6 +45,9 @@ pub struct Summary {
     pub sink: String,
     /// Bytes delivered to the sink.
     pub bytes: u64,
+    /// Whether that is everything asked for: `false` if the stream ended before its limit, its time or
+    /// the end of the source.
+    pub complete: bool,
     /// Number of frames that the source lost, and that the sink could not output because it had
     /// none (underruns), as far as known.
     pub lost_frames: u64,
@@ -99,6 +105,13 @@ impl std::error::Error for Interrupted {
 
 type Callback<'s> = dyn FnMut(State) + 's;
 
+/// How long a stream lasts.
+#[derive(Clone, Copy, Debug)]
+struct Time {
+    frames: Option<u64>,
+    seconds: Duration,
+}
+
 /// A source, a sink, and the blocks that circulate between them.
 ///
 /// Neither `Send` nor `Sync`: it runs on the thread that creates it. Do not use it in a child of
@@ -109,6 +122,7 @@ pub struct Stream<'s> {
     ring: Arc<Ring>,
     overrun: Overrun,
     limit: Option<u64>,
+    time: Option<Time>,
     cancel: CancelToken,
     progress: Option<Box<Callback<'s>>>,
 }
@@ -118,7 +132,7 @@ impl<'s> Stream<'s> {
     pub fn new(source: &'s mut dyn Source, sink: &'s mut dyn Sink, ring: Ring) -> Self {
         let ring = Arc::new(ring);
         let (overrun, cancel) = (Overrun::default(), CancelToken::new());
-        Self { source, sink, ring, overrun, limit: None, cancel, progress: None }
+        Self { source, sink, ring, overrun, limit: None, time: None, cancel, progress: None }
     }
 
     /// What to do if the sink is slower than the source. Default: [`Overrun::Block`].
@@ -132,6 +146,17 @@ impl<'s> Stream<'s> {
     #[must_use]
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit = Some(bytes);
+        self
+    }
+
+    /// Ends the stream after `frames` frames of the device's time, of `seconds` seconds: those that it
+    /// lost, or had nothing to output for, count. If it does not tell how many these were, the
+    /// stream ends `seconds` seconds after its start; so it does without `frames`, for a device
+    /// without a rate.
+    #[must_use]
+    pub fn time(mut self, frames: Option<u64>, seconds: f64) -> Self {
+        let seconds = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        self.time = Some(Time { frames, seconds });
         self
     }
 
@@ -167,11 +192,14 @@ impl<'s> Stream<'s> {
         let frame = self.source.frame().max(1);
         let mut run = Run {
             limit: limit.map(|limit| limit / frame * frame),
+            span: self.time.and_then(|time| time.frames?.checked_mul(frame)),
+            frame,
             ledger: Ledger::new(Loss::Lost, frame),
             output: Ledger::new(Loss::Underrun, frame),
             stream: self,
             bytes: 0,
             asked: 0,
+            over: false,
             begun: None,
             told: None,
             counted: Instant::now(),
@@ -194,7 +222,9 @@ impl<'s> Stream<'s> {
         // While the sink still counts.
         let _ = run.count_output(true);
         let finished = run.stream.sink.finish();
-        let summary = run.summary();
+        let mut summary = run.summary();
+        let asked = run.limit.is_some() || run.stream.time.is_some();
+        summary.complete = result.is_ok() && finished.is_ok() && (run.over || !asked);
         match result.and(finished) {
             Ok(()) => Ok(summary),
             Err(error) => Err(Box::new(Interrupted { error, summary })),
@@ -204,8 +234,10 @@ impl<'s> Stream<'s> {
 
 struct Run<'s> {
     stream: Stream<'s>,
-    /// In bytes.
+    /// In bytes: of the data, and of the device's time.
     limit: Option<u64>,
+    span: Option<u64>,
+    frame: u64,
     /// What the source lost, and what the sink lacked.
     ledger: Ledger,
     output: Ledger,
@@ -213,6 +245,8 @@ struct Run<'s> {
     bytes: u64,
     /// Bytes requested from the source and not dropped.
     asked: u64,
+    /// Everything requested has arrived, or its time is over.
+    over: bool,
     /// When the source was started, and the CPU time until then.
     begun: Option<(Instant, Duration)>,
     told: Option<Instant>,
@@ -241,7 +275,8 @@ impl Run<'_> {
             .into());
         }
         self.stream.source.attach(&ring)?;
-        self.stream.sink.attach(&ring, self.limit)?;
+        let expected = self.limit.into_iter().chain(self.span).min();
+        self.stream.sink.attach(&ring, expected)?;
         self.output.set_behind(self.stream.sink.behind());
         for block in 0..ring.len() {
             self.fill(block)?;
@@ -257,10 +292,8 @@ impl Run<'_> {
                 self.count_output(false)?;
             }
             self.tell();
-            let cancelled = self.stream.cancel.is_cancelled();
-            let nothing_comes = cancelled || self.stream.source.queued() == 0;
-            let ending = cancelled || self.all_asked_for();
-            if ending && nothing_comes {
+            self.over |= self.all_asked_for() && self.stream.source.queued() == 0;
+            if self.is_late()? || self.over || self.stream.cancel.is_cancelled() {
                 self.count()?;
                 break;
             }
@@ -294,7 +327,42 @@ impl Run<'_> {
     }
 
     fn all_asked_for(&self) -> bool {
-        self.limit.is_some_and(|limit| self.asked >= limit)
+        self.left() == 0
+    }
+
+    /// Bytes that are still to be requested from the source.
+    fn left(&self) -> u64 {
+        let left = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.asked));
+        let Some(span) = self.span else { return left };
+        let lost = self.ledger.totals().0.saturating_add(self.output.totals().0);
+        left.min(span.saturating_sub(self.asked).saturating_sub(lost.saturating_mul(self.frame)))
+    }
+
+    /// Whether the clock ends the stream. It does as soon as the time is over if the device cannot say
+    /// how much of its time is.
+    fn is_late(&mut self) -> Result<bool> {
+        let (Some(time), Some((begun, _))) = (self.stream.time, self.begun) else {
+            return Ok(false);
+        };
+        let elapsed = begun.elapsed();
+        if elapsed < time.seconds {
+            return Ok(false);
+        }
+        let by_clock = self.span.is_none()
+            || self.ledger.is_uncounted()
+            || self.output.is_uncounted()
+            || self.stream.source.is_dry()? && self.stream.source.lost()?.is_none();
+        self.over |= by_clock;
+        Ok(by_clock || elapsed >= time.seconds.saturating_add(SLACK))
+    }
+
+    /// The part of a full block that is within the device's time, if any.
+    fn in_time(&mut self, start: u64, filled: Filled) -> Option<Filled> {
+        let Some(span) = self.span else { return Some(filled) };
+        let lost = self.ledger.lost_before(start).saturating_add(self.output.totals().0);
+        let left = span.saturating_sub(start).saturating_sub(lost.saturating_mul(self.frame));
+        self.over |= left <= filled.bytes;
+        (left > 0).then(|| Filled { bytes: filled.bytes.min(left), ..filled })
     }
 
     /// Takes a block back from the sink.
@@ -317,8 +385,7 @@ impl Run<'_> {
 
     /// Queues an empty block to the source, unless enough has been requested.
     fn fill(&mut self, block: usize) -> Result<()> {
-        let left = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.asked));
-        let bytes = self.stream.ring.size().min(left);
+        let bytes = self.stream.ring.size().min(self.left());
         if bytes == 0 || self.stream.cancel.is_cancelled() {
             return Ok(());
         }
@@ -359,6 +426,10 @@ impl Run<'_> {
 
     /// Gives full blocks to the sink. Those that were full before the source failed are kept.
     fn pass_on(&mut self) -> Result<()> {
+        if self.span.is_some() && self.all_asked_for() {
+            // What was lost before these blocks.
+            self.count()?;
+        }
         let mut full = Vec::new();
         let end = loop {
             match self.stream.source.take() {
@@ -378,7 +449,7 @@ impl Run<'_> {
                 self.ledger.dropped(start, filled.bytes);
                 self.asked -= filled.bytes;
                 self.fill(filled.block)?;
-            } else {
+            } else if let Some(filled) = self.in_time(start, filled) {
                 self.output(filled)?;
             }
         }
@@ -423,15 +494,29 @@ impl Run<'_> {
         self.begun.map(|(begun, cpu)| (begun.elapsed(), cpu_time().saturating_sub(cpu)))
     }
 
+    /// Removes from the last gap what was lost after the end of the device's time.
+    fn trim(&self, gaps: &mut Vec<Gap>) {
+        let Some(span) = self.span else { return };
+        let lost: u64 = gaps.iter().filter_map(|gap| gap.frames).sum();
+        let beyond = (self.bytes / self.frame + lost).saturating_sub(span / self.frame);
+        let Some(last) = gaps.last_mut() else { return };
+        last.frames = last.frames.map(|frames| frames.saturating_sub(beyond));
+        if last.frames == Some(0) {
+            gaps.pop();
+        }
+    }
+
     fn summary(&self) -> Summary {
-        let mut gaps = self.ledger.gaps(self.bytes);
-        gaps.extend(self.output.gaps(self.bytes));
+        let mut gaps = self.ledger.gaps(self.bytes, self.span.is_some() && self.over);
+        gaps.extend(self.output.gaps(self.bytes, false));
         gaps.sort_by_key(|gap| (gap.at, gap.to));
+        self.trim(&mut gaps);
         let took = self.took();
         Summary {
             source: self.stream.source.how(),
             sink: self.stream.sink.how(),
             bytes: self.bytes,
+            complete: false,
             loss_known: self.stream.source.tells_losses() && self.stream.sink.tells_losses(),
             lost_frames: gaps.iter().filter_map(|gap| gap.frames).sum(),
             gaps,

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
 use dmabuf_dio::CancelToken;
 use dmabuf_dio_stream::{IioSource, Interrupted, State, Stream, Summary};
@@ -16,9 +15,6 @@ use super::sigmf::{self, Sidecar};
 use super::target::{Target, refuse_to_replace};
 use crate::exit::{FAILED, Failure, USAGE};
 use crate::signals;
-
-/// Extra time for a capture with `--seconds`, in seconds. A device that takes longer is stuck.
-const SLACK: f64 = 10.0;
 
 pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let common = &args.common;
@@ -104,13 +100,11 @@ impl Outcome {
         }
     }
 
-    /// Prints the summary, and fails if the stream did.
+    /// Prints the summary. Fails if the stream did, or if there is less than was asked for.
     pub(crate) fn report(self, args: &StreamArgs, end: &Report<'_>) -> Result<(), Failure> {
-        let printed = report::print(args, end, &self.summary, self.error.as_ref());
-        match self.error {
-            Some(error) => Err(error.into()),
-            None => printed,
-        }
+        let failure = self.error.map(Failure::from).or_else(|| shortfall(args, end, &self.summary));
+        let printed = report::print(args, end, &self.summary, failure.as_ref());
+        failure.map_or(printed, Err)
     }
 }
 
@@ -123,19 +117,34 @@ pub(crate) fn run_stream(
     mut meter: Meter,
 ) -> Outcome {
     let frames = chosen.frames(args);
-    let stream = match frames {
-        Some(frames) => stream.limit(frames.saturating_mul(chosen.frame())),
-        None => stream,
+    let stream = match (args.seconds, frames) {
+        (Some(seconds), frames) => stream.time(frames, seconds),
+        (None, Some(frames)) => stream.limit(frames.saturating_mul(chosen.frame())),
+        (None, None) => stream,
     };
-    // Without a rate, the clock alone ends the capture.
-    let slack = if frames.is_some() { SLACK } else { 0.0 };
-    let deadline = args.seconds.map(|seconds| Duration::from_secs_f64(seconds + slack));
-    let at_deadline = token.clone();
-    let stream = stream.cancel(token).progress(move |state: State| {
-        if deadline.is_some_and(|deadline| state.elapsed >= deadline) {
-            at_deadline.cancel();
-        }
-        meter.update(state);
-    });
+    let stream = stream.cancel(token).progress(move |state: State| meter.update(state));
     Outcome::of(stream.run())
+}
+
+/// The failure of a stream that ended in order, but with less than was asked for.
+pub(crate) fn shortfall(args: &StreamArgs, end: &Report<'_>, summary: &Summary) -> Option<Failure> {
+    let frames = summary.bytes / end.chosen.frame();
+    if !summary.complete && (args.samples.is_some() || args.seconds.is_some()) {
+        let asked = end.chosen.frames(args);
+        let of = asked.map_or_else(String::new, |asked| format!(" of {asked}"));
+        let hint = if signals::caught().is_some() {
+            "it was interrupted: run it again"
+        } else {
+            "the device is slower than its rate says: check its clock and its trigger"
+        };
+        return Some(Failure::new(FAILED, format!("only {frames} frames{of} were moved"), hint));
+    }
+    if args.max_loss.allows(&summary.gaps, frames) {
+        return None;
+    }
+    let lost = report::lost(summary);
+    let what = format!("more was lost than --max-loss {}: {lost}", args.max_loss);
+    let hint =
+        "choose a lower rate, more or larger blocks, or a faster file or receiver; or allow it";
+    Some(Failure::new(FAILED, what, hint))
 }

@@ -8,7 +8,7 @@ use dmabuf_dio_stream::{Error, FileSource, Gap, IioSink, Loss, Repeat, Stream, S
 use rustix::time::{ClockId, clock_gettime};
 
 use super::args::ReplayArgs;
-use super::capture::run_stream;
+use super::capture::{run_stream, shortfall};
 use super::device::Chosen;
 use super::meter::Meter;
 use super::report::{self, Report};
@@ -107,7 +107,11 @@ fn cycle(args: &ReplayArgs, chosen: &Chosen, token: &CancelToken) -> Result<(), 
     }
     let file = args.file.display().to_string();
     let end = Report { chosen, other: &file, sidecar: None, lost: UNDERRUNS };
-    report::print(&args.common, &end, &summary, None)
+    // Until Ctrl-C, or for as long as was asked.
+    summary.complete = !token.is_cancelled() || args.common.seconds.is_none();
+    let failure = shortfall(&args.common, &end, &summary);
+    let printed = report::print(&args.common, &end, &summary, failure.as_ref());
+    failure.map_or(printed, Err)
 }
 
 /// CPU time of all threads of the process.

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use dmabuf_dio_stream::{Channel, Error, Gap, Loss, Summary};
+use dmabuf_dio_stream::{Channel, Gap, Loss, Summary};
 use serde::Serialize;
 
 use super::args::StreamArgs;
@@ -28,10 +28,12 @@ struct Output<'a> {
     frame_bytes: u64,
     rate: Option<f64>,
     frames: u64,
+    /// The number of frames that `--samples` or `--seconds` asked for.
+    asked_frames: Option<u64>,
     #[serde(flatten)]
     summary: &'a Summary,
     description: Option<String>,
-    /// The error that ended the stream early.
+    /// Why the command fails.
     error: Option<String>,
 }
 
@@ -50,7 +52,7 @@ pub(crate) fn print(
     args: &StreamArgs,
     end: &Report<'_>,
     summary: &Summary,
-    error: Option<&Error>,
+    error: Option<&Failure>,
 ) -> Result<(), Failure> {
     if args.quiet {
         return Ok(());
@@ -66,9 +68,10 @@ pub(crate) fn print(
             frame_bytes: chosen.frame(),
             rate: chosen.rate,
             frames,
+            asked_frames: chosen.frames(args),
             summary,
             description: end.sidecar.map(|path| path.display().to_string()),
-            error: error.map(ToString::to_string),
+            error: error.map(|failure| failure.what().to_owned()),
         };
         json(&output)?
     } else {
@@ -107,7 +110,8 @@ fn human(end: &Report<'_>, summary: &Summary, frames: u64) -> String {
     lines.into_text()
 }
 
-fn lost(summary: &Summary) -> String {
+/// Says how much was lost.
+pub(crate) fn lost(summary: &Summary) -> String {
     let unknown = summary.gaps.iter().any(|gap| gap.frames.is_none());
     match summary.gaps.len() {
         0 if summary.loss_known => "nothing".to_owned(),

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `dmabuf-dio capture` promises about time, losses and memory, beside what the simulated ADC
+//! counts.
+
+mod common;
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::iio::{FRAME, Setup, end_of, report, set, signal, start};
+use serde_json::Value;
+
+/// Frames that arrived and frames that were lost: those of so much time of the device.
+fn of_the_device(summary: &Value) -> u64 {
+    let number = |name: &str| summary[name].as_u64().expect(name);
+    number("frames") + number("lost_frames")
+}
+
+/// Checks that a file has increasing numbers, and returns how many are missing, with those before the
+/// number `end`.
+fn missing(path: &str, end: u64) -> u64 {
+    let (mut next, mut missing) = (0, 0);
+    for frame in fs::read(path).expect("a file").chunks_exact(FRAME) {
+        let number = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
+        assert!(number >= next && number < end, "{number} after {next}, of {end}");
+        missing += number - next;
+        next = number + 1;
+    }
+    missing + end - next
+}
+
+#[test]
+fn seconds_are_the_time_of_the_device() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.bin");
+    // With `sparse` the simulated device does not limit the rate. The file system does.
+    for (rate, frames, sparse) in [("20M", 20_000_000, "0"), ("300M", 300_000_000, "1")] {
+        set("stream-adc", "sparse", sparse);
+        let begin = Instant::now();
+        let two = ["--block", "64K", "--blocks", "2", "--seconds", "1", "--max-loss", "100%"];
+        let arguments = ["capture", "stream-adc", "--rate", rate, "--to", &data, "--force"];
+        let (code, summary) = report(&[&arguments[..], &two].concat());
+        set("stream-adc", "sparse", "0");
+        let took = begin.elapsed();
+        println!("{rate}: {} lost, {took:?}", summary["lost_frames"]);
+        assert!(summary["lost_frames"].as_u64() > Some(0), "the machine is too fast for this test");
+        assert!(took < Duration::from_secs(6), "{took:?} for one second at {rate}");
+        assert_eq!(of_the_device(&summary), frames, "{rate}");
+        assert_eq!((code, &summary["complete"]), (0, &true.into()), "{rate}");
+        assert_eq!(summary["asked_frames"], frames);
+        if sparse == "0" {
+            assert_eq!(summary["lost_frames"], missing(&data, frames));
+        }
+    }
+}
+
+#[test]
+fn more_lost_than_allowed_is_a_failure() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.bin");
+    let lose = |more: &[&str]| {
+        let arguments = ["capture", "stream-adc", "--rate", "100k", "--seconds", "1", "--json"];
+        let to = ["--to", &data, "--force"];
+        let child = start(&[&arguments[..], &to, more].concat());
+        thread::sleep(Duration::from_millis(600));
+        set("stream-adc", "inject_loss", "1000");
+        end_of(child)
+    };
+    // 1000 of 100,000 frames.
+    for (more, good) in [
+        (&[][..], false),
+        (&["--max-loss", "999"], false),
+        (&["--max-loss", "0.99%"], false),
+        (&["--max-loss", "1k"], true),
+        (&["--max-loss", "1%"], true),
+    ] {
+        let (code, summary) = lose(more);
+        assert_eq!((code, &summary["lost_frames"]), (i32::from(!good), &1000.into()), "{more:?}");
+        assert_eq!(of_the_device(&summary), 100_000);
+        let error = summary["error"].as_str();
+        assert_eq!(error.is_none(), good, "{error:?}");
+        assert!(error.is_none_or(|error| error.contains("--max-loss")), "{error:?}");
+    }
+}
+
+#[test]
+fn less_than_was_asked_for_is_a_failure() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.bin");
+    for limit in [["--seconds", "60"], ["--samples", "1G"]] {
+        let arguments =
+            ["capture", "stream-adc", "--rate", "1M", "--json", "--to", &data, "--force"];
+        let child = start(&[&arguments[..], &limit].concat());
+        thread::sleep(Duration::from_millis(1500));
+        signal(&child, "-INT");
+        let (code, summary) = end_of(child);
+        assert_eq!((code, &summary["complete"]), (1, &false.into()), "{summary}");
+        let got = summary["frames"].as_u64().expect("a number");
+        assert!(got > 0 && fs::metadata(&data).expect("kept").len() == got * FRAME as u64);
+        let error = summary["error"].as_str().expect("told");
+        assert!(error.contains(&got.to_string()), "{error}");
+    }
+}
