@@ -69,6 +69,8 @@ fn a_capture_and_its_replay() {
         "lost_frames",
         "other",
         "rate",
+        "ring",
+        "ring_seconds",
         "schema",
         "seconds",
         "sink",

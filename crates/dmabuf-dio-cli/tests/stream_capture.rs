@@ -5,6 +5,8 @@
 mod common;
 
 use std::fs;
+use std::io::Read as _;
+use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -101,4 +103,78 @@ fn less_than_was_asked_for_is_a_failure() {
         let error = summary["error"].as_str().expect("told");
         assert!(error.contains(&got.to_string()), "{error}");
     }
+}
+
+/// A receiver that takes nothing for 5 s, with 16 MB/s on their way to it.
+fn stalled(more: &[&str]) -> (Value, Vec<u8>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("tcp://{}", listener.local_addr().expect("its number"));
+    let receiver = thread::spawn(move || {
+        let mut stream = listener.accept().expect("a connection").0;
+        thread::sleep(Duration::from_secs(5));
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).expect("all of it");
+        bytes
+    });
+    let arguments = ["capture", "stream-adc", "--rate", "2M", "--seconds", "8", "--to", &address];
+    let summary = report(&[&arguments[..], more].concat()).1;
+    (summary, receiver.join().expect("the receiver"))
+}
+
+#[test]
+fn the_ring_is_sized_by_time_and_grows() {
+    let Some(_setup) = Setup::get() else { return };
+    let (summary, bytes) = stalled(&[]);
+    assert_eq!((&summary["lost_frames"], &summary["complete"]), (&0.into(), &true.into()));
+    assert_eq!(bytes.len(), 16_000_000 * FRAME);
+    for (number, frame) in (0..).zip(bytes.chunks_exact(FRAME)) {
+        assert_eq!(u64::from_le_bytes(frame.try_into().expect("eight bytes")), number);
+    }
+    let ring = &summary["ring"];
+    let of = |name: &str| ring[name].as_u64().expect(name);
+    // Two seconds at first, as little more as was necessary at the end.
+    let at_start = of("blocks_at_start") * of("block_bytes");
+    assert!((32_000_000..36_000_000).contains(&at_start), "{ring}");
+    let at_end = of("blocks_at_end") * of("block_bytes");
+    assert!(at_end > 64_000_000 && of("blocks_at_end") <= of("most_blocks"), "{ring}");
+    let seconds = summary["ring_seconds"]["at_end"].as_f64().expect("a rate");
+    assert!((seconds - at_end as f64 / 16e6).abs() < 0.01, "{ring}");
+}
+
+/// Blocks that are added while requests are in flight get the right samples.
+#[test]
+fn a_growing_ring_keeps_the_order() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.bin");
+    for block in ["64K", "256K"] {
+        let ring = ["--ring", "0.001", "--max-ring", "200M", "--block", block, "--json"];
+        let arguments = ["capture", "stream-adc", "--rate", "5M", "--seconds", "2", "--to", &data];
+        let all = [&arguments[..], &ring, &["--force", "--max-loss", "100%"]].concat();
+        let (code, summary) = end_of(start(&all));
+        assert_eq!((code, of_the_device(&summary)), (0, 10_000_000));
+        assert_eq!(summary["lost_frames"], missing(&data, 10_000_000));
+        assert_eq!(summary["ring"]["blocks_at_start"], 2);
+        let at_end = summary["ring"]["blocks_at_end"].as_u64();
+        println!("blocks of {block}: {at_end:?} at the end, {} lost", summary["lost_frames"]);
+        assert!(at_end > Some(2), "{summary}");
+    }
+}
+
+#[test]
+fn the_ring_grows_up_to_a_limit() {
+    let Some(_setup) = Setup::get() else { return };
+    for (more, blocks) in
+        [(&["--max-ring", "40M", "--max-loss", "100%"][..], 20), (&["--blocks", "4"], 4)]
+    {
+        let (summary, _) = stalled(more);
+        let ring = &summary["ring"];
+        assert!(summary["lost_frames"].as_u64() > Some(0), "{ring}");
+        let at_end = ring["blocks_at_end"].as_u64().expect("a number");
+        assert!(at_end <= blocks && ring["most_blocks"].as_u64() == Some(at_end), "{ring}");
+    }
+    let short = ["--ring", "0.25", "--max-ring", "1G", "--samples", "1000", "--rate", "1M"];
+    let (code, summary) =
+        report(&[&["capture", "stream-adc", "--to", "none"][..], &short].concat());
+    // Blocks are whole pages, and so a little less than an eighth of a second.
+    assert_eq!((code, &summary["ring"]["blocks_at_start"]), (0, &3.into()));
 }

@@ -12,13 +12,13 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno as Os;
 
 use crate::error::{Error, Result};
-use crate::lent::{Lent, Queued};
+use crate::lent::{Lent, Queued, lend};
 use crate::ring::{Claim, Ring};
 use crate::wait::Wait;
 use crate::worker::Worker;
 use crate::{Filled, Sink, Source, attached, failed};
 use dmabuf_dio::Direction;
-use dmabuf_dio::lend::{Access, File, Ring as LentRing};
+use dmabuf_dio::lend::{Access, File};
 use dmabuf_dio::{Backend, OneByOne, Refusal};
 
 /// Minimum space to allocate at a time ahead of the written data.
@@ -74,7 +74,7 @@ impl Blocks {
 
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
         self.queue.clear();
-        self.how = Some(match LentRing::lending(ring.blocks(), self.direction, self.file.fd()) {
+        self.how = Some(match lend(ring, self.direction, self.file.fd()) {
             Ok(lent) => Method::Lent(Box::new(Lent::new(lent, ring, &self.file, self.direction)?)),
             Err(error) => {
                 let one_by_one = Arc::new(OneByOne::new(Arc::clone(&self.file), self.direction));
@@ -92,6 +92,16 @@ impl Blocks {
         });
         self.ring = Some(Arc::clone(ring));
         Ok(())
+    }
+
+    /// Lends a block that the ring has got since.
+    fn attach_more(&mut self, block: usize) -> bool {
+        let Some(ring) = &self.ring else { return false };
+        match &mut self.how {
+            None => false,
+            Some(Method::Lent(lent)) => lent.ring.lend(ring.block(block), self.direction).is_ok(),
+            Some(Method::OneByOne(..)) => true,
+        }
     }
 
     fn queue(&mut self, filled: Filled) -> Result<()> {
@@ -250,6 +260,10 @@ impl Sink for FileSink {
             lent.make_room(0, ROOM.max(4 * ring.size()));
         }
         Ok(())
+    }
+
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        Ok(self.0.attach_more(block))
     }
 
     fn queue(&mut self, filled: Filled) -> Result<bool> {

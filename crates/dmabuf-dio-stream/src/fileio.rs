@@ -71,6 +71,14 @@ impl Fileio {
         format!("IIO, copied by the CPU: {name} does not support dma-bufs ({why})")
     }
 
+    /// Maps a block that the ring has got since.
+    pub(super) fn attach_more(&mut self, block: usize) -> Result<bool> {
+        if block == self.mappings.len() {
+            self.mappings.push(self.ring.block(block).mapping(true)?);
+        }
+        Ok(block < self.mappings.len())
+    }
+
     pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {
         self.queued.push_back(self.ring.claim(filled)?);
         Ok(())

@@ -53,6 +53,7 @@ pub(super) struct Ledger {
     /// The first and last position since then at which it had no block.
     dry: Option<(u64, u64)>,
     losses: Vec<Gap>,
+    waits: bool,
     /// Start and length of returned data that was dropped.
     drops: Vec<(u64, u64)>,
 }
@@ -81,9 +82,8 @@ impl Ledger {
     }
 
     /// Records a reading of the device's counter. `dry`: the device has no block at the moment.
-    /// `last`: it will get no more blocks, so losses from here on do not count. Returns whether the
-    /// device counts and has lost nothing.
-    pub(super) fn reading(&mut self, lost: Option<u64>, dry: bool, last: bool) -> bool {
+    /// `last`: it will get no more blocks, so losses from here on do not count.
+    pub(super) fn reading(&mut self, lost: Option<u64>, dry: bool, last: bool) {
         let (resolved, kind) = (self.dry, self.kind);
         if dry {
             self.was_dry();
@@ -106,7 +106,13 @@ impl Ledger {
         }
         self.dry = dry.then_some((self.queued, self.queued));
         self.since = self.taken.saturating_sub(self.behind);
-        nothing
+        self.waits = nothing;
+    }
+
+    /// Whether the device counts and had lost nothing at the last reading: without a block it waits, and
+    /// its counter need not be read each time.
+    pub(super) fn waits(&self) -> bool {
+        self.waits
     }
 
     /// Records that a block came back. Returns its start.

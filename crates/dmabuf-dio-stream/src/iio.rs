@@ -191,6 +191,14 @@ impl Blocks {
         }
     }
 
+    /// Attaches a block that the ring has got since.
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        match &mut self.fileio {
+            None => self.fenced.attach_more(block),
+            Some(fileio) => fileio.attach_more(block),
+        }
+    }
+
     fn check_align(&mut self, ring: &Ring) -> Result<()> {
         let buffer = &self.fenced.port;
         let device = buffer.device.length_align(buffer.number);
@@ -264,6 +272,10 @@ impl Source for IioSource {
 
     fn start(&mut self) -> Result<()> {
         self.blocks.fenced.port.enable(true)
+    }
+
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        self.blocks.attach_more(block)
     }
 
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {
@@ -351,6 +363,10 @@ impl Sink for IioSink {
 
     fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<()> {
         self.blocks.attach(ring)
+    }
+
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        self.blocks.attach_more(block)
     }
 
     fn queue(&mut self, filled: Filled) -> Result<bool> {

@@ -56,7 +56,7 @@ pub use file::{FileSink, FileSource};
 pub use gaps::{Gap, Loss};
 pub use iio::{IioSink, IioSource, Repeat};
 pub use pump::{Interrupted, Overrun, State, Stream, Summary};
-pub use ring::Ring;
+pub use ring::{Ring, RingUse, available};
 pub use socket::SocketSink;
 pub use usb::{Function, UsbSink, UsbSource};
 pub use wait::Wait;
@@ -84,6 +84,16 @@ pub trait Source {
     ///
     /// [`Error::Stream`] if they cannot be used.
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()>;
+
+    /// Attaches block number `block`, which the ring has got since it was attached. Returns whether the source
+    /// can do that.
+    ///
+    /// # Errors
+    ///
+    /// As for [`attach`](Self::attach).
+    fn attach_more(&mut self, _block: usize) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Starts the flow of samples.
     ///
@@ -172,6 +182,15 @@ pub trait Sink {
     ///
     /// [`Error::Stream`] if they cannot be used: `ENOSPC` if there is no room for `expected` bytes.
     fn attach(&mut self, ring: &Arc<Ring>, expected: Option<u64>) -> Result<()>;
+
+    /// As [`Source::attach_more`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`attach`](Self::attach).
+    fn attach_more(&mut self, _block: usize) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Queues a block, whose data goes after that of the blocks before. Does not block. Returns
     /// whether the sink had nothing to output, or may have had nothing, since the block before. Always `false` for a

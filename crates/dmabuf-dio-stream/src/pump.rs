@@ -9,7 +9,7 @@ use rustix::io::Errno as Os;
 
 use crate::error::{Error, Result};
 use crate::gaps::{Gap, Ledger, Loss};
-use crate::ring::Ring;
+use crate::ring::{Ring, RingUse};
 use crate::wait::{TICK, Wait, wait_for_any};
 use crate::{Filled, Sink, Source, failed};
 use dmabuf_dio::CancelToken;
@@ -43,6 +43,8 @@ pub struct Summary {
     pub source: String,
     /// How data got from the blocks to the sink.
     pub sink: String,
+    /// The blocks.
+    pub ring: RingUse,
     /// Bytes delivered to the sink.
     pub bytes: u64,
     /// Whether that is everything asked for: `false` if the stream ended before its limit, its time or
@@ -200,11 +202,10 @@ impl<'s> Stream<'s> {
             bytes: 0,
             asked: 0,
             over: false,
+            grows: false,
             begun: None,
             told: None,
             counted: Instant::now(),
-            waits: false,
-            output_waits: false,
         };
         let mut result = run.go();
         if result.is_err() {
@@ -245,16 +246,15 @@ struct Run<'s> {
     bytes: u64,
     /// Bytes requested from the source and not dropped.
     asked: u64,
+    /// The ring can get more blocks.
+    grows: bool,
     /// Everything requested has arrived, or its time is over.
     over: bool,
     /// When the source was started, and the CPU time until then.
     begun: Option<(Instant, Duration)>,
     told: Option<Instant>,
-    /// When the counters were last read, and whether source and sink had lost nothing without a
-    /// block: such a device waits, and need not be read each time.
+    /// When the counters were last read.
     counted: Instant,
-    waits: bool,
-    output_waits: bool,
 }
 
 impl Run<'_> {
@@ -281,12 +281,14 @@ impl Run<'_> {
         for block in 0..ring.len() {
             self.fill(block)?;
         }
+        self.grows = ring.most() > ring.len() && self.stream.source.len().is_none();
         self.begun = Some((Instant::now(), cpu_time()));
         self.tell();
         self.stream.source.start()?;
         loop {
             self.take_back()?;
             self.pass_on()?;
+            self.grow()?;
             if self.counted.elapsed() >= COUNT {
                 self.count()?;
                 self.count_output(false)?;
@@ -383,6 +385,26 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Adds a block to the ring if the sink has most of them: later the device would lose frames.
+    fn grow(&mut self) -> Result<()> {
+        if !self.grows || self.all_asked_for() || self.stream.cancel.is_cancelled() {
+            return Ok(());
+        }
+        let Stream { source, sink, ring, .. } = &mut self.stream;
+        if 2 * source.queued() >= ring.len() {
+            return Ok(());
+        }
+        let added = ring.add();
+        self.grows = match added {
+            Some(block) => source.attach_more(block)? && sink.attach_more(block)?,
+            None => false,
+        };
+        match added.filter(|_| self.grows) {
+            Some(block) => self.fill(block),
+            None => Ok(()),
+        }
+    }
+
     /// Queues an empty block to the source, unless enough has been requested.
     fn fill(&mut self, block: usize) -> Result<()> {
         let bytes = self.stream.ring.size().min(self.left());
@@ -392,7 +414,7 @@ impl Run<'_> {
         self.asked += bytes;
         let was_dry = self.stream.source.queue(block, bytes)? && self.begun.is_some();
         self.ledger.queued(bytes, was_dry);
-        if was_dry && !self.waits { self.count() } else { Ok(()) }
+        if was_dry && !self.ledger.waits() { self.count() } else { Ok(()) }
     }
 
     /// Reads how much the source has lost so far.
@@ -400,7 +422,7 @@ impl Run<'_> {
         let lost = self.stream.source.lost()?;
         // In this order: later losses are left for the next reading.
         let dry = self.stream.source.is_dry()?;
-        self.waits = self.ledger.reading(lost, dry, self.all_asked_for());
+        self.ledger.reading(lost, dry, self.all_asked_for());
         self.counted = Instant::now();
         if self.stream.overrun == Overrun::Fail && self.ledger.totals().1 > 0 {
             return Err(failed("the sink", "keep up with the source", Os::OVERFLOW));
@@ -412,7 +434,7 @@ impl Run<'_> {
     fn count_output(&mut self, last: bool) -> Result<()> {
         let lost = self.stream.sink.lost()?;
         let dry = self.stream.sink.is_dry()?;
-        self.output_waits = self.output.reading(lost, dry, last);
+        self.output.reading(lost, dry, last);
         self.counted = Instant::now();
         Ok(())
     }
@@ -421,7 +443,7 @@ impl Run<'_> {
     fn output(&mut self, filled: Filled) -> Result<()> {
         let was_dry = self.stream.sink.queue(filled)?;
         self.output.queued(filled.bytes, was_dry);
-        if was_dry && !self.output_waits { self.count_output(false) } else { Ok(()) }
+        if was_dry && !self.output.waits() { self.count_output(false) } else { Ok(()) }
     }
 
     /// Gives full blocks to the sink. Those that were full before the source failed are kept.
@@ -516,6 +538,7 @@ impl Run<'_> {
             source: self.stream.source.how(),
             sink: self.stream.sink.how(),
             bytes: self.bytes,
+            ring: self.stream.ring.usage(),
             complete: false,
             loss_known: self.stream.source.tells_losses() && self.stream.sink.tells_losses(),
             lost_frames: gaps.iter().filter_map(|gap| gap.frames).sum(),

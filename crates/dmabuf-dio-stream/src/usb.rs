@@ -169,6 +169,10 @@ impl Sink for UsbSink {
         attach(&mut self.0, ring)
     }
 
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        self.0.attach_more(block)
+    }
+
     fn queue(&mut self, filled: Filled) -> Result<bool> {
         self.0.queue(filled).map(|()| false)
     }
@@ -224,6 +228,10 @@ impl Source for UsbSource {
 
     fn start(&mut self) -> Result<()> {
         Ok(())
+    }
+
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        self.blocks.attach_more(block)
     }
 
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {

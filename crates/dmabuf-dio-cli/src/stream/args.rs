@@ -77,7 +77,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "DEVICE")]
     pub(crate) to: String,
     /// Repeat FILE until Ctrl-C or --seconds
-    #[arg(long, conflicts_with_all = ["samples", "block", "blocks"])]
+    #[arg(long, conflicts_with_all = ["samples", "block", "blocks", "ring", "max_ring"])]
     pub(crate) cyclic: bool,
     /// Output FILE even if its description does not match the device
     #[arg(long)]
@@ -104,9 +104,15 @@ pub(crate) struct StreamArgs {
     /// Block size, whole frames [default: 1/8 s of samples, at most 16 MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) block: Option<u64>,
-    /// Number of blocks
-    #[arg(long, value_name = "NUMBER", default_value_t = 8)]
-    pub(crate) blocks: usize,
+    /// Number of blocks, which then does not grow
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["ring", "max_ring"])]
+    pub(crate) blocks: Option<usize>,
+    /// Samples that the blocks hold at the start, in seconds [default: 2]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) ring: Option<f64>,
+    /// Memory that the blocks may grow to while TO is slow [default: half of the free memory]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) max_ring: Option<u64>,
     /// Exit code 1 if more was lost: frames (1000, 1M) or a part of all (0.1%)
     #[arg(long, value_name = "NUMBER", value_parser = MaxLoss::parse, default_value = "0")]
     pub(crate) max_loss: MaxLoss,

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::{CancelToken, Kind, Loader};
-use dmabuf_dio_stream::{Error, FileSource, Gap, IioSink, Loss, Repeat, Stream, Summary};
+use dmabuf_dio_stream::{Error, FileSource, Gap, IioSink, Loss, Repeat, RingUse, Stream, Summary};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::args::ReplayArgs;
@@ -86,6 +86,7 @@ fn cycle(args: &ReplayArgs, chosen: &Chosen, token: &CancelToken) -> Result<(), 
         source: format!("{}, one block", name_of(&loaded.report)),
         sink: "IIO, dma-buf, cyclic".into(),
         bytes: length,
+        ring: RingUse { block_bytes: length, blocks_at_start: 1, blocks_at_end: 1, most_blocks: 1 },
         ..Summary::default()
     };
     let (begin, cpu) = (Instant::now(), cpu_time());

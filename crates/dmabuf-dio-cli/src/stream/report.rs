@@ -4,13 +4,14 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use dmabuf_dio_stream::{Channel, Gap, Loss, Summary};
+use dmabuf_dio_stream::{Channel, Gap, Loss, RingUse, Summary};
 use serde::Serialize;
 
 use super::args::StreamArgs;
 use super::device::Chosen;
 use crate::exit::Failure;
 use crate::show::{Lines, exact, json};
+use crate::size::show_size;
 
 /// Number of gaps in the text.
 const SHOWN: usize = 10;
@@ -30,11 +31,49 @@ struct Output<'a> {
     frames: u64,
     /// The number of frames that `--samples` or `--seconds` asked for.
     asked_frames: Option<u64>,
+    ring_seconds: Option<RingSeconds>,
     #[serde(flatten)]
     summary: &'a Summary,
     description: Option<String>,
     /// Why the command fails.
     error: Option<String>,
+}
+
+/// The seconds of samples that the blocks hold, if the device has a rate.
+#[derive(Debug, Serialize)]
+struct RingSeconds {
+    at_start: f64,
+    at_end: f64,
+    most: f64,
+}
+
+impl RingSeconds {
+    fn of(ring: RingUse, chosen: &Chosen) -> Option<Self> {
+        let bytes_per_second = chosen.rate? * chosen.frame() as f64;
+        let seconds = |blocks: usize| blocks as f64 * ring.block_bytes as f64 / bytes_per_second;
+        Some(Self {
+            at_start: seconds(ring.blocks_at_start),
+            at_end: seconds(ring.blocks_at_end),
+            most: seconds(ring.most_blocks),
+        })
+    }
+}
+
+/// For example `16 blocks of 976 KiB (2.0 s), grew to 30 (3.7 s), at most 500 (62 s)`.
+fn describe(ring: RingUse, seconds: Option<&RingSeconds>) -> String {
+    let RingUse { block_bytes, blocks_at_start, blocks_at_end, most_blocks } = ring;
+    let with = |of: fn(&RingSeconds) -> f64| {
+        seconds.map_or_else(String::new, |seconds| format!(" ({:.1} s)", of(seconds)))
+    };
+    let size = show_size(block_bytes);
+    let mut text = format!("{blocks_at_start} blocks of {size}{}", with(|all| all.at_start));
+    if blocks_at_end > blocks_at_start {
+        text += &format!(", grew to {blocks_at_end}{}", with(|all| all.at_end));
+    }
+    if most_blocks > blocks_at_start {
+        text += &format!(", at most {most_blocks}{}", with(|all| all.most));
+    }
+    text
 }
 
 /// The two ends of a stream and the description of the file.
@@ -69,6 +108,7 @@ pub(crate) fn print(
             rate: chosen.rate,
             frames,
             asked_frames: chosen.frames(args),
+            ring_seconds: RingSeconds::of(summary.ring, chosen),
             summary,
             description: end.sidecar.map(|path| path.display().to_string()),
             error: error.map(|failure| failure.what().to_owned()),
@@ -88,6 +128,10 @@ fn human(end: &Report<'_>, summary: &Summary, frames: u64) -> String {
     lines.line("file", end.other);
     lines.line("filled by", &summary.source);
     lines.line("emptied by", &summary.sink);
+    if summary.ring.blocks_at_start > 0 {
+        let seconds = RingSeconds::of(summary.ring, chosen);
+        lines.line("ring", describe(summary.ring, seconds.as_ref()));
+    }
     lines.line("moved", format!("{frames} frames, {}", exact(summary.bytes)));
     let mib = summary.bytes as f64 / f64::from(1 << 20);
     let speed = if summary.seconds > 0.0 { mib / summary.seconds } else { 0.0 };
