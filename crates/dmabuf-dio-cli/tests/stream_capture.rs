@@ -19,8 +19,8 @@ fn of_the_device(summary: &Value) -> u64 {
     number("frames") + number("lost_frames")
 }
 
-/// Checks that a file has increasing numbers, and returns how many are missing, with those before the
-/// number `end`.
+/// Checks that a file has increasing numbers, and returns how many are missing, with those before
+/// the number `end`.
 fn missing(path: &str, end: u64) -> u64 {
     let (mut next, mut missing) = (0, 0);
     for frame in fs::read(path).expect("a file").chunks_exact(FRAME) {

@@ -73,8 +73,8 @@ fn underruns_of_a_cyclic_block_are_told() {
     assert!(cpu > 0.0, "{summary}");
 }
 
-/// Signals interrupt the calls of `write()` at any moment: no frame is output twice or left out. The
-/// kernel's `write()` may fail with a signal although it has written a part (docs/streams.md).
+/// Signals interrupt the calls of `write()` at any moment: no frame is output twice or left out.
+/// The kernel's `write()` may fail with a signal although it has written a part (docs/streams.md).
 #[test]
 fn interrupted_writes_output_every_frame_once() {
     let Some(setup) = Setup::get() else { return };

@@ -109,8 +109,8 @@ impl Ledger {
         self.waits = nothing;
     }
 
-    /// Whether the device counts and had lost nothing at the last reading: without a block it waits, and
-    /// its counter need not be read each time.
+    /// Whether the device counts and had lost nothing at the last reading: without a block it
+    /// waits, and its counter need not be read each time.
     pub(super) fn waits(&self) -> bool {
         self.waits
     }

@@ -105,8 +105,8 @@ impl Buffer {
         }
     }
 
-    /// Sets the number of frames of the kernel's two buffers for `read()` and `write()`, together, for
-    /// blocks of `bytes`. Samples in a partly filled kernel buffer are lost.
+    /// Sets the number of frames of the kernel's two buffers for `read()` and `write()`, together,
+    /// for blocks of `bytes`. Samples in a partly filled kernel buffer are lost.
     fn set_length(&self, bytes: u64) {
         let frames = 2 * (bytes.min(COPIED) / self.frame).max(1);
         // A device that rejects the length keeps its own.
@@ -338,7 +338,8 @@ pub struct IioSink {
 impl IioSink {
     /// Opens buffer `number` of a device, for samples of these channels.
     ///
-    /// A device may report for how many frames since its start it had nothing to output, in an attribute
+    /// A device may report for how many frames since its start it had nothing to output, in an
+    /// attribute
     /// `lost_frames`.
     ///
     /// # Errors

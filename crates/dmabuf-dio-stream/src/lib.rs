@@ -85,8 +85,8 @@ pub trait Source {
     /// [`Error::Stream`] if they cannot be used.
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()>;
 
-    /// Attaches block number `block`, which the ring has got since it was attached. Returns whether the source
-    /// can do that.
+    /// Attaches block number `block`, which the ring has got since it was attached. Returns whether
+    /// the source can do that.
     ///
     /// # Errors
     ///
@@ -193,8 +193,8 @@ pub trait Sink {
     }
 
     /// Queues a block, whose data goes after that of the blocks before. Does not block. Returns
-    /// whether the sink had nothing to output, or may have had nothing, since the block before. Always `false` for a
-    /// sink without a rate of its own, and for the first block.
+    /// whether the sink had nothing to output, or may have had nothing, since the block before.
+    /// Always `false` for a sink without a rate of its own, and for the first block.
     ///
     /// # Errors
     ///
@@ -214,8 +214,8 @@ pub trait Sink {
     /// Number of queued blocks.
     fn queued(&self) -> usize;
 
-    /// Whether the sink has nothing to output at the moment, and needs something. Always `false` for a sink
-    /// without a rate of its own.
+    /// Whether the sink has nothing to output at the moment, and needs something. Always `false`
+    /// for a sink without a rate of its own.
     ///
     /// # Errors
     ///
@@ -229,8 +229,8 @@ pub trait Sink {
         true
     }
 
-    /// The number of frames that the sink could not output since its start because it had none; `None` if
-    /// it does not report them.
+    /// The number of frames that the sink could not output since its start because it had none;
+    /// `None` if it does not report them.
     ///
     /// # Errors
     ///

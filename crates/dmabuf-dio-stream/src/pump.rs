@@ -47,8 +47,8 @@ pub struct Summary {
     pub ring: RingUse,
     /// Bytes delivered to the sink.
     pub bytes: u64,
-    /// Whether that is everything asked for: `false` if the stream ended before its limit, its time or
-    /// the end of the source.
+    /// Whether that is everything asked for: `false` if the stream ended before its limit, its time
+    /// or the end of the source, or before its first block.
     pub complete: bool,
     /// Number of frames that the source lost, and that the sink could not output because it had
     /// none (underruns), as far as known.
@@ -151,8 +151,8 @@ impl<'s> Stream<'s> {
         self
     }
 
-    /// Ends the stream after `frames` frames of the device's time, of `seconds` seconds: those that it
-    /// lost, or had nothing to output for, count. If it does not tell how many these were, the
+    /// Ends the stream after `frames` frames of the device's time, of `seconds` seconds: those that
+    /// it lost, or had nothing to output for, count. If it does not tell how many these were, the
     /// stream ends `seconds` seconds after its start; so it does without `frames`, for a device
     /// without a rate.
     #[must_use]
@@ -203,6 +203,7 @@ impl<'s> Stream<'s> {
             asked: 0,
             over: false,
             grows: false,
+            overflowed: false,
             begun: None,
             told: None,
             counted: Instant::now(),
@@ -211,6 +212,7 @@ impl<'s> Stream<'s> {
         if result.is_err() {
             // Losses up to here are reported even so.
             let _ = run.count();
+            run.stream.cancel.cancel();
         }
         if let Err(error) = run.stream.source.stop() {
             result = result.and(Err(error));
@@ -218,6 +220,10 @@ impl<'s> Stream<'s> {
         if result.is_err() {
             // What the source delivered before is still passed on.
             run.stream.cancel.cancel();
+            if run.overflowed {
+                // These blocks came before the loss.
+                let _ = run.pass_on();
+            }
             let _ = run.drain();
         }
         // While the sink still counts.
@@ -225,7 +231,8 @@ impl<'s> Stream<'s> {
         let finished = run.stream.sink.finish();
         let mut summary = run.summary();
         let asked = run.limit.is_some() || run.stream.time.is_some();
-        summary.complete = result.is_ok() && finished.is_ok() && (run.over || !asked);
+        summary.complete =
+            result.is_ok() && finished.is_ok() && (run.over || !asked && run.bytes > 0);
         match result.and(finished) {
             Ok(()) => Ok(summary),
             Err(error) => Err(Box::new(Interrupted { error, summary })),
@@ -248,6 +255,8 @@ struct Run<'s> {
     asked: u64,
     /// The ring can get more blocks.
     grows: bool,
+    /// A loss ends the stream.
+    overflowed: bool,
     /// Everything requested has arrived, or its time is over.
     over: bool,
     /// When the source was started, and the CPU time until then.
@@ -340,8 +349,8 @@ impl Run<'_> {
         left.min(span.saturating_sub(self.asked).saturating_sub(lost.saturating_mul(self.frame)))
     }
 
-    /// Whether the clock ends the stream. It does as soon as the time is over if the device cannot say
-    /// how much of its time is.
+    /// Whether the clock ends the stream. It does as soon as the time is over if the device cannot
+    /// say how much of its time is.
     fn is_late(&mut self) -> Result<bool> {
         let (Some(time), Some((begun, _))) = (self.stream.time, self.begun) else {
             return Ok(false);
@@ -424,7 +433,8 @@ impl Run<'_> {
         let dry = self.stream.source.is_dry()?;
         self.ledger.reading(lost, dry, self.all_asked_for());
         self.counted = Instant::now();
-        if self.stream.overrun == Overrun::Fail && self.ledger.totals().1 > 0 {
+        if self.stream.overrun == Overrun::Fail && self.ledger.totals().1 > 0 && !self.overflowed {
+            self.overflowed = true;
             return Err(failed("the sink", "keep up with the source", Os::OVERFLOW));
         }
         Ok(())
@@ -529,7 +539,8 @@ impl Run<'_> {
     }
 
     fn summary(&self) -> Summary {
-        let mut gaps = self.ledger.gaps(self.bytes, self.span.is_some() && self.over);
+        let mut gaps =
+            self.ledger.gaps(self.bytes, self.overflowed || self.span.is_some() && self.over);
         gaps.extend(self.output.gaps(self.bytes, false));
         gaps.sort_by_key(|gap| (gap.at, gap.to));
         self.trim(&mut gaps);

@@ -14,7 +14,9 @@ const MAX_COUNT: usize = 4096;
 /// Maximum bytes of a block: `io_uring` accepts no larger request.
 const MAX_SIZE: u64 = 1 << 30;
 
-/// Memory that a growing ring leaves to others, in bytes.
+/// The smallest page: a lower bound of what a block takes.
+const PAGE: u64 = 4096;
+/// Memory that a ring leaves to others, in bytes.
 const RESERVE: u64 = 64 << 20;
 
 /// Memory that is free, or can be freed, in bytes; `None` if the kernel does not say.
@@ -56,16 +58,25 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// [`Setting`](Error::Setting) for an invalid count or size. As for [`DmaBuf::alloc`], and
+    /// [`Setting`](Error::Setting) for an invalid count or size. [`NoMemory`](Error::NoMemory) if
+    /// less than 64 MiB would be left. As for [`DmaBuf::alloc`], and
     /// [`Buffer`](Error::Buffer) with `EMFILE` if the limit on open files is too low.
     pub fn new(count: usize, size: u64) -> Result<Self> {
         check(count, size)?;
+        // Each block would fit, and the last ones would call the OOM killer.
+        let wanted = size.next_multiple_of(PAGE).saturating_mul(count as u64);
+        match available() {
+            Some(bytes) if wanted > bytes.saturating_sub(RESERVE) => {
+                return Err(Error::NoMemory { wanted, available: Some(bytes) }.into());
+            }
+            _ => {}
+        }
         let blocks = (0..count).map(|_| DmaBuf::alloc(size)).collect::<Result<_, Error>>()?;
         Self::of(blocks, size)
     }
 
-    /// Lets a [`Stream`](crate::Stream) add blocks while its sink is slow, up to `most` in all, from
-    /// the system heap.
+    /// Lets a [`Stream`](crate::Stream) add blocks while its sink is slow, up to `most` in all,
+    /// from the system heap.
     ///
     /// # Errors
     ///

@@ -276,8 +276,8 @@ fn what_a_slow_sink_misses_is_told_with_its_place() {
     }
 }
 
-/// The time of the device includes what it has lost: everything before frame 10,000 is delivered, or
-/// told.
+/// The time of the device includes what it has lost: everything before frame 10,000 is delivered,
+/// or told.
 #[test]
 fn time_passes_while_frames_are_lost() {
     for (overrun, count) in [(Overrun::Block, 2), (Overrun::Block, 5), (Overrun::Drop, 4)] {

@@ -173,8 +173,8 @@ impl MaxLoss {
         parse_count(text).map(Self::Frames).map_err(|_| bad())
     }
 
-    /// Whether a stream of `frames` frames may have these gaps. One of unknown length is too long, unless
-    /// everything may be lost.
+    /// Whether a stream of `frames` frames may have these gaps. One of unknown length is too long,
+    /// unless everything may be lost.
     pub(crate) fn allows(self, gaps: &[Gap], frames: u64) -> bool {
         let lost: Option<u64> = gaps.iter().map(|gap| gap.frames).sum();
         match (self, lost) {

@@ -2,6 +2,7 @@
 //! `dmabuf-dio capture`.
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use dmabuf_dio::CancelToken;
@@ -22,11 +23,19 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let file = file(args)?;
     let mut chosen = Chosen::find(&args.device, common)?;
     chosen.block(common)?;
+    if args.iq && !sigmf::is_pairs(&chosen.channels, chosen.frame()) {
+        let (count, names) = (chosen.channels.len(), chosen.describe());
+        let what = format!("--iq needs pairs of channels of one type, not these {count}: {names}");
+        return Err(Failure::new(USAGE, what, "choose them: --channels I,Q; or leave out --iq"));
+    }
     let mut source = IioSource::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
     if let Some(rate) = common.rate {
         chosen.set_rate(rate)?;
     }
     let ring = chosen.ring(common)?;
+    if let Some(path) = file {
+        check_room(path, common, &chosen)?;
+    }
     let token = signals::token();
     let Some(mut target) = args.to.open(&token)? else {
         return Err(Failure::new(
@@ -36,6 +45,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
         ));
     };
     let sidecar = file.map(|path| Sidecar::new(path, &chosen, args.iq, args.frequency));
+    chosen.keep();
     if let Some(sidecar) = &sidecar {
         // In case the process is killed.
         sidecar.write(&[], 0).map_err(|error| cannot_describe(sidecar, &error))?;
@@ -48,7 +58,13 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
             eprintln!("dmabuf-dio: {}", cannot_describe(sidecar, &error).what());
         })
     });
-    let path = sidecar.as_ref().map(|sidecar| sidecar.path.as_path());
+    let nothing = outcome.summary.bytes == 0 && !outcome.summary.complete;
+    if let Some(data) = file.filter(|_| nothing) {
+        // Empty files would only be in the way of the next capture.
+        let _ = std::fs::remove_file(data);
+        let _ = std::fs::remove_file(sigmf::path_of(data));
+    }
+    let path = sidecar.as_ref().map(|sidecar| sidecar.path.as_path()).filter(|_| !nothing);
     let end = Report { chosen: &chosen, other: &args.to.to_string(), sidecar: path, lost: "lost" };
     outcome.report(common, &end)?;
     match described {
@@ -74,6 +90,22 @@ fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
     }
     refuse_to_replace(&sigmf::path_of(path), args.force)?;
     Ok(Some(path))
+}
+
+/// Fails if there is no room for all that was asked for, before the file is replaced.
+fn check_room(path: &Path, args: &StreamArgs, chosen: &Chosen) -> Result<(), Failure> {
+    let Some(frames) = chosen.frames(args) else { return Ok(()) };
+    let bytes = frames.saturating_mul(chosen.frame());
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let Ok(facts) = rustix::fs::statvfs(folder.unwrap_or(Path::new("."))) else { return Ok(()) };
+    let replaced = std::fs::metadata(path).map_or(0, |facts| facts.blocks() * 512);
+    let free = facts.f_bavail.saturating_mul(facts.f_frsize).saturating_add(replaced);
+    // Some file systems do not say.
+    if facts.f_blocks == 0 || bytes <= free {
+        return Ok(());
+    }
+    let what = format!("{}: cannot make room for {bytes} bytes: {free} are free", path.display());
+    Err(Failure::new(FAILED, what, "free space on the file system, or ask for less"))
 }
 
 fn cannot_describe(sidecar: &Sidecar, error: &io::Error) -> Failure {
@@ -129,6 +161,10 @@ pub(crate) fn run_stream(
 /// The failure of a stream that ended in order, but with less than was asked for.
 pub(crate) fn shortfall(args: &StreamArgs, end: &Report<'_>, summary: &Summary) -> Option<Failure> {
     let frames = summary.bytes / end.chosen.frame();
+    if !summary.complete && frames == 0 && signals::caught().is_some() {
+        let what = "interrupted before the first block was full: no frame was moved";
+        return Some(Failure::new(FAILED, what, "wait longer, or choose smaller blocks: --block"));
+    }
     if !summary.complete && (args.samples.is_some() || args.seconds.is_some()) {
         let asked = end.chosen.frames(args);
         let of = asked.map_or_else(String::new, |asked| format!(" of {asked}"));

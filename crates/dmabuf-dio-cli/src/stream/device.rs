@@ -32,6 +32,14 @@ pub(crate) struct Chosen {
     pub(crate) channels: Vec<Channel>,
     /// Frames per second, if the device has a rate.
     pub(crate) rate: Option<f64>,
+    /// The rate to restore if nothing comes of it.
+    before: Option<f64>,
+}
+
+impl Drop for Chosen {
+    fn drop(&mut self) {
+        self.restore();
+    }
 }
 
 impl Chosen {
@@ -39,7 +47,7 @@ impl Chosen {
     pub(crate) fn find(name: &str, args: &StreamArgs) -> Result<Self, Failure> {
         let device = Device::find(name).ok_or_else(|| unknown(name))?;
         let channels = channels(&device, args)?;
-        let mut chosen = Self { device, buffer: args.buffer, channels, rate: None };
+        let mut chosen = Self { device, buffer: args.buffer, channels, rate: None, before: None };
         chosen.look_at_rate();
         Ok(chosen)
     }
@@ -48,11 +56,37 @@ impl Chosen {
         self.rate = self.device.rate(self.buffer).filter(|rate| *rate > 0.0);
     }
 
-    /// Sets the rate. Fails if the device then has another rate.
+    /// Sets the rate, until this is dropped or [kept](Self::keep). Fails if the device then has
+    /// another rate, and restores the former one.
     pub(crate) fn set_rate(&mut self, wanted: f64) -> Result<(), Failure> {
-        if self.device.rate(self.buffer) == Some(wanted) {
+        let before = self.device.rate(self.buffer);
+        if before == Some(wanted) {
             return Ok(());
         }
+        self.before = self.before.or(before);
+        let result = self.try_rate(wanted);
+        if result.is_err() {
+            self.restore();
+        }
+        result
+    }
+
+    /// The device keeps its settings: it was used with them.
+    pub(crate) fn keep(&mut self) {
+        self.before = None;
+    }
+
+    /// Sets the rate that the device had.
+    fn restore(&mut self) {
+        if let Some(rate) = self.before.take() {
+            if let Err(error) = self.device.set_rate(self.buffer, rate) {
+                eprintln!("dmabuf-dio: the rate was {rate}, and is not restored: {error}");
+            }
+            self.look_at_rate();
+        }
+    }
+
+    fn try_rate(&mut self, wanted: f64) -> Result<(), Failure> {
         let rates = self.device.rates(self.buffer).map_or_else(
             || "the rate may belong to another device: iio_attr -c lists them".to_owned(),
             |rates| format!("supported rates: {rates}"),
@@ -117,8 +151,8 @@ impl Chosen {
     }
 }
 
-/// How many blocks there are at the start and may be later. The memory that is available and the limit on
-/// open files bound both.
+/// How many blocks there are at the start and may be later. The memory that is available and the
+/// limit on open files bound both.
 fn numbers(
     args: &StreamArgs,
     block: u64,

@@ -39,10 +39,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let token = signals::token();
     if args.cyclic {
         drop(sink);
-        return cycle(args, &chosen, &token);
+        return cycle(args, &mut chosen, &token);
     }
     let mut sink = sink;
     let ring = chosen.ring(common)?;
+    chosen.keep();
     let meter = Meter::new("replayed", common.quiet);
     let stream = Stream::new(&mut source, &mut sink, ring);
     let outcome = run_stream(stream, common, &chosen, token, meter);
@@ -72,7 +73,7 @@ fn set_described_rate(chosen: &mut Chosen, rate: f64) {
 }
 
 /// Hands the whole file to the device in one block, which the device repeats.
-fn cycle(args: &ReplayArgs, chosen: &Chosen, token: &CancelToken) -> Result<(), Failure> {
+fn cycle(args: &ReplayArgs, chosen: &mut Chosen, token: &CancelToken) -> Result<(), Failure> {
     let loaded = Loader::new(&args.file).any_kind().cancel(token.clone()).load()?;
     let (length, frame) = (loaded.len, chosen.frame());
     if length % frame != 0 {
@@ -92,6 +93,7 @@ fn cycle(args: &ReplayArgs, chosen: &Chosen, token: &CancelToken) -> Result<(), 
     let (begin, cpu) = (Instant::now(), cpu_time());
     let device = chosen.device.clone();
     let repeat = Repeat::start(device, chosen.buffer, &chosen.channels, loaded.buf, length)?;
+    chosen.keep();
     let deadline = args.common.seconds.map(Duration::from_secs_f64);
     while !token.is_cancelled() && deadline.is_none_or(|deadline| begin.elapsed() < deadline) {
         std::thread::sleep(Duration::from_millis(20));

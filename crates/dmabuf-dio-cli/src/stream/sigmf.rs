@@ -93,7 +93,7 @@ impl Sidecar {
         json!({
             "global": global,
             "captures": self.captures(gaps, bytes),
-            "annotations": self.annotations(gaps),
+            "annotations": self.annotations(gaps, bytes),
         })
     }
 
@@ -122,8 +122,10 @@ impl Sidecar {
         captures
     }
 
-    fn annotations(&self, gaps: &[Gap]) -> Vec<Value> {
+    fn annotations(&self, gaps: &[Gap], bytes: u64) -> Vec<Value> {
+        // What was lost after the last sample is not in the file.
         gaps.iter()
+            .filter(|gap| gap.at < bytes)
             .map(|gap| {
                 let frames = gap.frames.map_or_else(
                     || "samples are missing, the device does not report how many".to_owned(),
@@ -216,6 +218,11 @@ fn datatype(channels: &[Channel], frame: u64, iq: bool) -> (String, u64) {
     let pairs = iq && count % 2 == 0;
     let (kind, count) = if pairs { ("c", count / 2) } else { ("r", count) };
     (format!("{kind}{number}{}{order}", format.storage_bits), count)
+}
+
+/// Whether SigMF can describe the channels as pairs.
+pub(crate) fn is_pairs(channels: &[Channel], frame: u64) -> bool {
+    datatype(channels, frame, true).0.starts_with('c')
 }
 
 /// Whether the channels are pairs of an in-phase and a quadrature part, by IIO's modifiers:
