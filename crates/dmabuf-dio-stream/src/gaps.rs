@@ -104,9 +104,14 @@ impl Ledger {
             }
             (None, _, _) => {}
         }
+        self.waits = nothing && self.dry.is_some();
         self.dry = dry.then_some((self.queued, self.queued));
         self.since = self.taken.saturating_sub(self.behind);
-        self.waits = nothing;
+    }
+
+    /// Whether the device has been without a block since the last reading.
+    pub(super) fn is_unread(&self) -> bool {
+        self.dry.is_some()
     }
 
     /// Whether the device counts and had lost nothing at the last reading: without a block it

@@ -297,7 +297,9 @@ impl Run<'_> {
         loop {
             self.take_back()?;
             self.pass_on()?;
-            self.grow()?;
+            if !self.all_asked_for() {
+                self.grow()?;
+            }
             if self.counted.elapsed() >= COUNT {
                 self.count()?;
                 self.count_output(false)?;
@@ -394,24 +396,24 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Adds a block to the ring if the sink has most of them: later the device would lose frames.
+    /// Adds blocks to the ring while the sink has most of them: later the device would lose frames.
     fn grow(&mut self) -> Result<()> {
-        if !self.grows || self.all_asked_for() || self.stream.cancel.is_cancelled() {
-            return Ok(());
+        let begin = Instant::now();
+        while self.grows && begin.elapsed() < COUNT {
+            let Stream { source, sink, ring, cancel, .. } = &mut self.stream;
+            if 2 * source.queued() >= ring.len() || cancel.is_cancelled() {
+                return Ok(());
+            }
+            let Some(block) = ring.add() else {
+                self.grows = false;
+                return Ok(());
+            };
+            self.grows = source.attach_more(block)? && sink.attach_more(block)?;
+            if self.grows {
+                self.fill(block)?;
+            }
         }
-        let Stream { source, sink, ring, .. } = &mut self.stream;
-        if 2 * source.queued() >= ring.len() {
-            return Ok(());
-        }
-        let added = ring.add();
-        self.grows = match added {
-            Some(block) => source.attach_more(block)? && sink.attach_more(block)?,
-            None => false,
-        };
-        match added.filter(|_| self.grows) {
-            Some(block) => self.fill(block),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Queues an empty block to the source, unless enough has been requested.
@@ -458,7 +460,7 @@ impl Run<'_> {
 
     /// Gives full blocks to the sink. Those that were full before the source failed are kept.
     fn pass_on(&mut self) -> Result<()> {
-        if self.span.is_some() && self.all_asked_for() {
+        if self.span.is_some() && (self.all_asked_for() || self.ledger.is_unread()) {
             // What was lost before these blocks.
             self.count()?;
         }
