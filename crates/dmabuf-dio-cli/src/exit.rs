@@ -80,7 +80,11 @@ impl From<Error> for Failure {
 impl From<dmabuf_dio_stream::Error> for Failure {
     fn from(error: dmabuf_dio_stream::Error) -> Self {
         match error {
-            dmabuf_dio_stream::Error::Transfer(error) => error.into(),
+            dmabuf_dio_stream::Error::Transfer(error)
+                if !matches!(error, Error::NoMemory { .. }) =>
+            {
+                error.into()
+            }
             error => Self::new(FAILED, error.to_string(), error.hint()),
         }
     }

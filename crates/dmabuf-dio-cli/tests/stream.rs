@@ -7,82 +7,14 @@ mod common;
 use std::fs;
 use std::io::Read as _;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{folder, ok, program, run};
+use common::iio::{FRAME, Setup, fails, frames, json, number, signal, start};
+use common::ok;
 use serde_json::Value;
-
-const FRAME: usize = 8;
-
-/// Exclusive use of the devices, and a folder on the file system under test.
-struct Setup {
-    folder: tempfile::TempDir,
-    _lock: MutexGuard<'static, ()>,
-}
-
-impl Setup {
-    fn get() -> Option<Self> {
-        static LOCK: Mutex<()> = Mutex::new(());
-        let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-        if sysfs("stream-adc").is_none() {
-            let required = std::env::var("DMABUF_DIO_REQUIRE").unwrap_or_default();
-            assert!(!required.contains("iio"), "there has to be a simulated IIO device");
-            println!("skipped: no simulated IIO device");
-            return None;
-        }
-        Some(Self { folder: folder(), _lock: lock })
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.folder.path().join(name).into_os_string().into_string().expect("text")
-    }
-}
-
-/// Folder of a device in sysfs.
-fn sysfs(name: &str) -> Option<PathBuf> {
-    let devices = fs::read_dir("/sys/bus/iio/devices").ok()?.flatten();
-    devices.map(|entry| entry.path()).find(|folder| {
-        fs::read_to_string(folder.join("name")).is_ok_and(|found| found.trim() == name)
-    })
-}
-
-fn number(device: &str, attribute: &str) -> u64 {
-    let path = sysfs(device).expect("a device").join(attribute);
-    fs::read_to_string(path).expect(attribute).trim().parse().expect("a number")
-}
-
-#[track_caller]
-fn json(arguments: &[&str]) -> Value {
-    serde_json::from_str(&ok(&[arguments, &["--json"]].concat())).expect("JSON")
-}
-
-/// Runs a command that has to fail with `code`. Returns its standard error.
-#[track_caller]
-fn fails(code: i32, arguments: &[&str]) -> String {
-    let output = run(arguments);
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{errors}");
-    let hint = errors.lines().last().unwrap_or_default();
-    let by_clap = errors.starts_with("error: ");
-    assert!(by_clap || hint.starts_with("   "), "{errors}");
-    errors
-}
-
-/// Fails unless a file holds frames 0, 1, 2, ... Returns their number.
-#[track_caller]
-fn frames(path: &str) -> usize {
-    let bytes = fs::read(path).expect("a file");
-    assert_eq!(bytes.len() % FRAME, 0, "a frame is cut");
-    for (number, frame) in bytes.chunks_exact(FRAME).enumerate() {
-        let found = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
-        assert_eq!(found, number as u64);
-    }
-    bytes.len() / FRAME
-}
 
 #[test]
 fn a_capture_and_its_replay() {
@@ -122,8 +54,10 @@ fn a_capture_and_its_replay() {
     let summary = json(&["capture", "stream-adc", "--samples", "10k", "--to", &data, "--force"]);
     let keys: Vec<_> = summary.as_object().expect("an object").keys().cloned().collect();
     let wanted = [
+        "asked_frames",
         "bytes",
         "channels",
+        "complete",
         "cpu_seconds",
         "description",
         "device",
@@ -135,6 +69,8 @@ fn a_capture_and_its_replay() {
         "lost_frames",
         "other",
         "rate",
+        "ring",
+        "ring_seconds",
         "schema",
         "seconds",
         "sink",
@@ -184,16 +120,6 @@ fn over_the_network() {
     assert!(bytes == wanted, "{} bytes", bytes.len());
     let nobody = fails(1, &["capture", "stream-adc", "--samples", "1", "--to", &address]);
     assert!(nobody.contains("cannot connect"), "{nobody}");
-}
-
-fn start(arguments: &[&str]) -> Child {
-    let (out, errors) = (Stdio::piped(), Stdio::piped());
-    program().args(arguments).stdout(out).stderr(errors).spawn().expect("started")
-}
-
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").arg(name).arg(child.id().to_string()).status();
-    assert!(status.expect("kill").success());
 }
 
 #[test]
@@ -334,6 +260,8 @@ fn a_slow_receiver() {
             "4",
             "--overrun",
             policy,
+            "--max-loss",
+            "100%",
             "--to",
             &address,
         ];

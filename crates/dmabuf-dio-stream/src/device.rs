@@ -14,6 +14,8 @@ use dmabuf_dio::Errno;
 const DEVICES: &str = "/sys/bus/iio/devices";
 /// The attribute with the rate.
 const RATE: &str = "sampling_frequency";
+/// The attribute of DMA buffers.
+const ALIGN: &str = "length_align_bytes";
 
 /// An IIO device.
 #[derive(Clone, Debug)]
@@ -198,9 +200,14 @@ impl Device {
             .min_by_key(|name| (name != RATE, name.len(), name.clone()))
     }
 
+    /// Whether the device's DMA fills or empties the buffer, even without dma-bufs.
+    pub(super) fn has_dma(&self, buffer: u32) -> bool {
+        self.read(&format!("buffer{buffer}/{ALIGN}")).is_ok()
+    }
+
     /// A block's size has to be a multiple of this, in bytes, if the device reports it.
     pub(super) fn length_align(&self, buffer: u32) -> u64 {
-        let align = self.read(&format!("buffer{buffer}/length_align_bytes"));
+        let align = self.read(&format!("buffer{buffer}/{ALIGN}"));
         align.ok().and_then(|align| align.parse().ok()).filter(|align| *align > 0).unwrap_or(1)
     }
 

@@ -26,10 +26,14 @@ impl Sink for Discard {
         Ok(())
     }
 
-    fn queue(&mut self, filled: Filled) -> Result<()> {
+    fn attach_more(&mut self, _: usize) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<bool> {
         let claim = attached(self.ring.as_ref(), "the sink")?.claim(filled)?;
         self.queued.push_back(claim.filled());
-        Ok(())
+        Ok(false)
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {

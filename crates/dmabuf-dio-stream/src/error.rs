@@ -45,6 +45,9 @@ impl Error {
     /// One line that says what to do.
     pub fn hint(&self) -> String {
         match self {
+            Self::Transfer(dmabuf_dio::Error::NoMemory { .. }) => {
+                "free memory, or choose fewer or smaller blocks".into()
+            }
             Self::Transfer(error) => error.hint(),
             Self::Stream { errno, .. } => stream_hint(*errno).into(),
             Self::CutFrame { path, length, frame } => format!(
@@ -95,7 +98,9 @@ fn stream_hint(errno: Errno) -> &'static str {
         libc::ESHUTDOWN => "no host is connected: connect one and start again",
         libc::EPIPE | libc::ECONNRESET => "the other end has closed the connection: start it again",
         libc::ENOENT => "list what the device has: iio_info, or ls /sys/bus/iio/devices/*",
-        libc::ENOSPC => "free space on the file system",
+        libc::ENOSPC | libc::EFBIG | libc::EDQUOT => {
+            "free space on the file system, or ask for less"
+        }
         libc::EOVERFLOW => "choose more or larger blocks, or a faster sink",
         _ => "see dmesg for details",
     }

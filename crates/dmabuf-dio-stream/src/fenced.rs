@@ -80,6 +80,13 @@ impl<P: Port> Fenced<P> {
         Ok(())
     }
 
+    /// Attaches a block that the ring has got since.
+    pub(super) fn attach_more(&mut self, block: usize) -> Result<bool> {
+        let name = self.port.name();
+        let attached = self.port.attach(attached(self.ring.as_ref(), name)?.block(block).as_fd());
+        attached.map(|()| true).map_err(|errno| failed(name, "attach a block", errno))
+    }
+
     /// Queues a block.
     pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {
         let claim = self.claim(filled)?;

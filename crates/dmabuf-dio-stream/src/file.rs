@@ -12,13 +12,13 @@ use dmabuf_dio::Errno;
 use rustix::fs::FallocateFlags;
 
 use crate::error::{Error, Result};
-use crate::lent::{Lent, Queued};
+use crate::lent::{Lent, Queued, lend};
 use crate::ring::{Claim, Ring};
 use crate::wait::Wait;
 use crate::worker::Worker;
 use crate::{Filled, Sink, Source, attached, failed};
 use dmabuf_dio::Direction;
-use dmabuf_dio::lend::{Access, File, Ring as LentRing};
+use dmabuf_dio::lend::{Access, File};
 use dmabuf_dio::{Backend, OneByOne, Refusal};
 
 /// Minimum space to allocate at a time ahead of the written data.
@@ -74,7 +74,7 @@ impl Blocks {
 
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
         self.queue.clear();
-        self.how = Some(match LentRing::lending(ring.blocks(), self.direction, self.file.fd()) {
+        self.how = Some(match lend(ring, self.direction, self.file.fd()) {
             Ok(lent) => Method::Lent(Box::new(Lent::new(lent, ring, &self.file, self.direction)?)),
             Err(error) => {
                 let one_by_one = Arc::new(OneByOne::new(Arc::clone(&self.file), self.direction));
@@ -92,6 +92,16 @@ impl Blocks {
         });
         self.ring = Some(Arc::clone(ring));
         Ok(())
+    }
+
+    /// Lends a block that the ring has got since.
+    fn attach_more(&mut self, block: usize) -> bool {
+        let Some(ring) = &self.ring else { return false };
+        match &mut self.how {
+            None => false,
+            Some(Method::Lent(lent)) => lent.ring.lend(ring.block(block), self.direction).is_ok(),
+            Some(Method::OneByOne(..)) => true,
+        }
     }
 
     fn queue(&mut self, filled: Filled) -> Result<()> {
@@ -256,8 +266,12 @@ impl Sink for FileSink {
         Ok(())
     }
 
-    fn queue(&mut self, filled: Filled) -> Result<()> {
-        self.0.queue(filled)
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        Ok(self.0.attach_more(block))
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<bool> {
+        self.0.queue(filled).map(|()| false)
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {

@@ -26,14 +26,22 @@ pub(super) struct Fileio {
     queued: VecDeque<Claim>,
     /// Bytes copied of the first block.
     done: u64,
+    /// No write goes beyond a multiple of this, and how many bytes have been moved. A write that
+    /// has to go on in another of the kernel's buffers may fail although it has written a part: if
+    /// a signal or a completion of an `io_uring` arrives meanwhile, `iio_buffer_write()` (7.3)
+    /// returns `ERESTARTSYS` and the samples are written again.
+    whole: u64,
+    written: u64,
 }
 
 impl Fileio {
+    /// `whole`: a write that ends at or before a multiple of this writes everything or nothing.
     pub(super) fn new(
         name: &str,
         fd: BorrowedFd<'_>,
         ring: &Arc<Ring>,
         why: Errno,
+        whole: u64,
     ) -> Result<Self> {
         let call = |what, errno| failed(name, what, crate::from_os(errno));
         let fd = rustix::io::fcntl_dupfd_cloexec(fd, 3)
@@ -51,6 +59,8 @@ impl Fileio {
             mappings: mappings?,
             queued: VecDeque::new(),
             done: 0,
+            whole,
+            written: 0,
         })
     }
 
@@ -58,6 +68,14 @@ impl Fileio {
         let name = &self.name;
         let why = self.why;
         format!("IIO, copied by the CPU: {name} does not support dma-bufs ({why})")
+    }
+
+    /// Maps a block that the ring has got since.
+    pub(super) fn attach_more(&mut self, block: usize) -> Result<bool> {
+        if block == self.mappings.len() {
+            self.mappings.push(self.ring.block(block).mapping(true)?);
+        }
+        Ok(block < self.mappings.len())
     }
 
     pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {
@@ -76,13 +94,19 @@ impl Fileio {
 
     /// Reads available data into the first block. Returns the block once it is full.
     pub(super) fn read(&mut self) -> Result<Option<Filled>> {
-        self.copy("read", Access::Write, Mapping::receive)
+        self.copy("read", Access::Write, u64::MAX, Mapping::receive)
     }
 
     /// Writes as much of the first block as the device accepts. Returns the block once all is
     /// written.
     pub(super) fn write(&mut self) -> Result<Option<Filled>> {
-        self.copy("write", Access::Read, Mapping::give)
+        loop {
+            let (before, most) = (self.done, self.whole - self.written % self.whole);
+            let taken = self.copy("write", Access::Read, most, Mapping::give)?;
+            if taken.is_some() || self.done == before {
+                return Ok(taken);
+            }
+        }
     }
 
     /// After the device has stopped: keeps the whole frames in the first block and drops the other
@@ -100,6 +124,7 @@ impl Fileio {
         &mut self,
         call: &str,
         access: Access,
+        most: u64,
         some: impl Fn(&Mapping, u64, u64, BorrowedFd<'_>) -> Result<u64, Errno>,
     ) -> Result<Option<Filled>> {
         let Some(&claim) = self.queued.front() else { return Ok(None) };
@@ -109,7 +134,7 @@ impl Fileio {
             return Ok(self.queued.pop_front().map(Claim::filled));
         }
         // The claim is in the block, and the whole block is mapped.
-        let left = claim.bytes() - self.done;
+        let left = (claim.bytes() - self.done).min(most);
         let mapping = &self.mappings[claim.block()];
         let block = self.ring.block(claim.block());
         block.begin_cpu_access(access)?;
@@ -119,6 +144,7 @@ impl Fileio {
             Ok(0) => Err(failed(&self.name, call, Errno::NODEV)),
             Ok(moved) => {
                 self.done += moved;
+                self.written += moved;
                 if self.done < claim.bytes() {
                     return Ok(None);
                 }
@@ -145,10 +171,14 @@ mod tests {
 
     use crate::Error as StreamError;
 
+    /// More than any test writes.
+    const WHOLE: u64 = 1 << 40;
+
     /// A device that is one end of a socket pair, and the other end.
     fn device(ring: &Arc<Ring>) -> (Fileio, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
-        let device = Fileio::new("device", ours.as_fd(), ring, Errno::NOTTY).expect("a device");
+        let device =
+            Fileio::new("device", ours.as_fd(), ring, Errno::NOTTY, WHOLE).expect("a device");
         (device, theirs)
     }
 
@@ -189,6 +219,34 @@ mod tests {
         let mut bytes = Vec::new();
         device.read_to_end(&mut bytes).expect("all of it");
         assert_eq!(bytes, [0; 100]);
+    }
+
+    /// A write that the kernel has to divide may be repeated from its start.
+    #[test]
+    fn no_write_goes_beyond_a_buffer_of_the_kernel() {
+        use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+
+        let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::empty());
+        let (ours, device) = socketpair(kind.0, kind.1, kind.2, None).expect("a pair");
+        let ring = Arc::new(Ring::of_memfds(2, 4096));
+        let mut sink =
+            Fileio::new("device", ours.as_fd(), &ring, Errno::NOTTY, 1000).expect("a sink");
+        for (block, bytes) in [(0, 4096), (1, 96), (0, 1808)] {
+            sink.queue(Filled { block, bytes }).expect("queued");
+            assert_eq!(sink.write().expect("written"), Some(Filled { block, bytes }));
+        }
+        drop((sink, ours));
+        let mut at = 0;
+        let mut piece = [0; 8192];
+        loop {
+            let (_, got) = recv(&device, &mut piece[..], RecvFlags::empty()).expect("received");
+            if got == 0 {
+                break;
+            }
+            assert!(at / 1000 == (at + got - 1) / 1000, "{got} bytes at {at} in one write");
+            at += got;
+        }
+        assert_eq!(at, 6000);
     }
 
     #[test]

@@ -5,11 +5,26 @@
 //! and the next one queued, which is an exact position. The number of lost frames comes from a
 //! counter of the device, if it has one. A reading of the counter may cover more than one such
 //! position.
+//!
+//! For a device that outputs blocks the same holds: without a block it has nothing to output.
+
+/// Which end of a stream lost frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum Loss {
+    /// The source: these frames are missing in the data.
+    #[default]
+    Lost,
+    /// The sink: it had nothing to output for the duration of these frames. None is missing.
+    Underrun,
+}
 
 /// Lost samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Gap {
+    /// Whether the source or the sink lost them.
+    pub kind: Loss,
     /// Minimum offset in the sink's data, in bytes.
     pub at: u64,
     /// Maximum offset in the sink's data, in bytes: equal to `at`, unless frames were lost at more
@@ -19,13 +34,17 @@ pub struct Gap {
     pub frames: Option<u64>,
 }
 
-/// Losses by their position in the bytes requested from the source.
+/// Losses by their position in the bytes queued to a device: requested from a source, or given to a
+/// sink.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
+    kind: Loss,
     frame: u64,
-    /// Bytes requested from the source.
+    /// Bytes that the device may still hold of those that it has returned.
+    behind: u64,
+    /// Bytes queued.
     queued: u64,
-    /// Bytes returned by the source.
+    /// Bytes returned.
     taken: u64,
     /// Last reading of the device's counter.
     told: u64,
@@ -34,16 +53,22 @@ pub(super) struct Ledger {
     /// The first and last position since then at which it had no block.
     dry: Option<(u64, u64)>,
     losses: Vec<Gap>,
+    waits: bool,
     /// Start and length of returned data that was dropped.
     drops: Vec<(u64, u64)>,
 }
 
 impl Ledger {
-    pub(super) fn new(frame: u64) -> Self {
-        Self { frame: frame.max(1), ..Self::default() }
+    pub(super) fn new(kind: Loss, frame: u64) -> Self {
+        Self { kind, frame: frame.max(1), ..Self::default() }
     }
 
-    /// Records that a block was queued, to a source that may have had none.
+    /// Sets how many of the returned bytes the device may still hold.
+    pub(super) fn set_behind(&mut self, bytes: u64) {
+        self.behind = bytes;
+    }
+
+    /// Records that a block was queued, to a device that may have had none.
     pub(super) fn queued(&mut self, bytes: u64, was_dry: bool) {
         if was_dry {
             self.was_dry();
@@ -57,10 +82,9 @@ impl Ledger {
     }
 
     /// Records a reading of the device's counter. `dry`: the device has no block at the moment.
-    /// `last`: it will get no more blocks, so losses from here on do not count. Returns whether the
-    /// device counts and has lost nothing.
-    pub(super) fn reading(&mut self, lost: Option<u64>, dry: bool, last: bool) -> bool {
-        let resolved = self.dry;
+    /// `last`: it will get no more blocks, so losses from here on do not count.
+    pub(super) fn reading(&mut self, lost: Option<u64>, dry: bool, last: bool) {
+        let (resolved, kind) = (self.dry, self.kind);
         if dry {
             self.was_dry();
         }
@@ -71,18 +95,29 @@ impl Ledger {
                 // It always had blocks to fill, so the loss is its own.
                 let (at, to) = place.unwrap_or((self.since, self.queued));
                 if !(last && at == self.queued) {
-                    self.losses.push(Gap { at, to, frames: Some(lost - self.told) });
+                    self.losses.push(Gap { kind, at, to, frames: Some(lost - self.told) });
                 }
                 self.told = lost;
             }
             (None, _, Some((at, to))) if at < self.queued => {
-                self.losses.push(Gap { at, to, frames: None });
+                self.losses.push(Gap { kind, at, to, frames: None });
             }
             (None, _, _) => {}
         }
+        self.waits = nothing && self.dry.is_some();
         self.dry = dry.then_some((self.queued, self.queued));
-        self.since = self.taken;
-        nothing
+        self.since = self.taken.saturating_sub(self.behind);
+    }
+
+    /// Whether the device has been without a block since the last reading.
+    pub(super) fn is_unread(&self) -> bool {
+        self.dry.is_some()
+    }
+
+    /// Whether the device counts and had lost nothing at the last reading: without a block it
+    /// waits, and its counter need not be read each time.
+    pub(super) fn waits(&self) -> bool {
+        self.waits
     }
 
     /// Records that a block came back. Returns its start.
@@ -106,8 +141,19 @@ impl Ledger {
         (lost + dropped, self.losses.len() + self.drops.len())
     }
 
-    /// The gaps in the sink's data, `bytes` in all.
-    pub(super) fn gaps(&self, bytes: u64) -> Vec<Gap> {
+    /// Lost frames at and before a position in the bytes queued.
+    pub(super) fn lost_before(&self, place: u64) -> u64 {
+        let before = self.losses.iter().filter(|gap| gap.at <= place);
+        before.filter_map(|gap| gap.frames).sum()
+    }
+
+    /// Whether the number of frames lost somewhere is not known.
+    pub(super) fn is_uncounted(&self) -> bool {
+        self.losses.iter().any(|gap| gap.frames.is_none())
+    }
+
+    /// The gaps in the sink's data, `bytes` in all. `at_end`: also the one behind the last byte.
+    pub(super) fn gaps(&self, bytes: u64, at_end: bool) -> Vec<Gap> {
         let passed_on = |place: u64| {
             let dropped: u64 = self
                 .drops
@@ -124,9 +170,9 @@ impl Ledger {
         });
         let drops = self.drops.iter().map(|(start, length)| {
             let at = passed_on(*start);
-            Gap { at, to: at, frames: Some(length / self.frame) }
+            Gap { kind: self.kind, at, to: at, frames: Some(length / self.frame) }
         });
-        let within = losses.chain(drops).filter(|gap| gap.at < bytes);
+        let within = losses.chain(drops).filter(|gap| gap.at < bytes || at_end && gap.at == bytes);
         let mut all: Vec<_> = within.map(|gap| Gap { to: gap.to.min(bytes), ..gap }).collect();
         all.sort_by_key(|gap| (gap.at, gap.to));
         let mut gaps: Vec<Gap> = Vec::new();
@@ -149,12 +195,12 @@ mod tests {
     use super::*;
 
     fn gap(at: u64, to: u64, frames: impl Into<Option<u64>>) -> Gap {
-        Gap { at, to, frames: frames.into() }
+        Gap { kind: Loss::Lost, at, to, frames: frames.into() }
     }
 
     /// A source of which four blocks of 80 bytes, ten frames each, were requested.
     fn four() -> Ledger {
-        let mut ledger = Ledger::new(8);
+        let mut ledger = Ledger::new(Loss::Lost, 8);
         for _ in 0..4 {
             ledger.queued(80, false);
         }
@@ -167,7 +213,7 @@ mod tests {
         let mut ledger = four();
         ledger.taken(80);
         ledger.reading(Some(0), false, false);
-        assert_eq!((ledger.totals(), ledger.gaps(80)), ((0, 0), vec![]));
+        assert_eq!((ledger.totals(), ledger.gaps(80, false)), ((0, 0), vec![]));
     }
 
     #[test]
@@ -180,9 +226,11 @@ mod tests {
         ledger.queued(80, true);
         ledger.reading(Some(5), false, false);
         ledger.taken(80);
-        assert_eq!(ledger.gaps(400), [gap(320, 320, 5)]);
+        assert_eq!(ledger.gaps(400, false), [gap(320, 320, 5)]);
         assert_eq!(ledger.totals(), (5, 2));
-        assert_eq!(ledger.gaps(320), [], "nothing came behind it");
+        assert_eq!(ledger.gaps(320, false), [], "nothing came behind it");
+        assert_eq!(ledger.gaps(320, true), [gap(320, 320, 5)]);
+        assert_eq!((ledger.lost_before(319), ledger.lost_before(320)), (0, 5));
     }
 
     #[test]
@@ -192,7 +240,7 @@ mod tests {
             ledger.taken(80);
         }
         ledger.reading(Some(3), true, true);
-        assert_eq!((ledger.totals(), ledger.gaps(320)), ((0, 0), vec![]));
+        assert_eq!((ledger.totals(), ledger.gaps(320, false)), ((0, 0), vec![]));
     }
 
     #[test]
@@ -207,7 +255,7 @@ mod tests {
         ledger.taken(80);
         ledger.queued(80, true);
         ledger.reading(Some(8), false, false);
-        assert_eq!(ledger.gaps(480), [gap(320, 400, 8)]);
+        assert_eq!(ledger.gaps(480, false), [gap(320, 400, 8)]);
     }
 
     #[test]
@@ -217,7 +265,25 @@ mod tests {
         ledger.reading(Some(0), false, false);
         ledger.taken(80);
         ledger.reading(Some(9), false, false);
-        assert_eq!(ledger.gaps(320), [gap(80, 320, 9)]);
+        assert_eq!(ledger.gaps(320, false), [gap(80, 320, 9)]);
+    }
+
+    /// Bytes that are written are not output yet.
+    #[test]
+    fn lost_by_a_device_that_buffers() {
+        let mut ledger = Ledger::new(Loss::Underrun, 8);
+        ledger.set_behind(100);
+        for _ in 0..4 {
+            ledger.queued(80, false);
+        }
+        for _ in 0..2 {
+            ledger.taken(80);
+        }
+        ledger.reading(Some(0), false, false);
+        ledger.taken(80);
+        ledger.reading(Some(9), false, false);
+        let wanted = Gap { kind: Loss::Underrun, ..gap(60, 320, 9) };
+        assert_eq!(ledger.gaps(320, false), [wanted]);
     }
 
     #[test]
@@ -227,7 +293,7 @@ mod tests {
         ledger.queued(80, true);
         ledger.reading(None, false, false);
         ledger.reading(None, true, false);
-        assert_eq!(ledger.gaps(400), [gap(320, 320, None)]);
+        assert_eq!(ledger.gaps(400, false), [gap(320, 320, None)]);
     }
 
     #[test]
@@ -241,7 +307,7 @@ mod tests {
         }
         ledger.queued(80, true);
         ledger.reading(Some(2), false, false);
-        assert_eq!(ledger.gaps(240), [gap(80, 80, 20), gap(160, 160, 2)]);
+        assert_eq!(ledger.gaps(240, false), [gap(80, 80, 20), gap(160, 160, 2)]);
         assert_eq!(ledger.totals(), (22, 2));
     }
 
@@ -255,6 +321,6 @@ mod tests {
         ledger.dropped(start, 80);
         ledger.queued(80, true);
         ledger.reading(Some(2), false, false);
-        assert_eq!(ledger.gaps(320), [gap(240, 240, 12)]);
+        assert_eq!(ledger.gaps(320, false), [gap(240, 240, 12)]);
     }
 }

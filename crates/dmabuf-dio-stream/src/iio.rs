@@ -105,12 +105,32 @@ impl Buffer {
         }
     }
 
-    /// Sets the number of frames of the kernel's two buffers for `read()` and `write()`, for blocks
-    /// of `bytes`. Samples in a partly filled kernel buffer are lost.
+    /// Sets the number of frames of the kernel's two buffers for `read()` and `write()`, together,
+    /// for blocks of `bytes`. Samples in a partly filled kernel buffer are lost.
     fn set_length(&self, bytes: u64) {
-        let frames = (2 * bytes.min(COPIED) / self.frame).max(2);
+        let frames = 2 * (bytes.min(COPIED) / self.frame).max(1);
         // A device that rejects the length keeps its own.
         let _ = self.device.write(&format!("buffer{}/length", self.number), &frames.to_string());
+    }
+
+    /// Size of the kernel's buffers for `read()` and `write()`, together.
+    fn kernel_bytes(&self) -> u64 {
+        let frames = self.device.read(&format!("buffer{}/length", self.number));
+        frames.ok().and_then(|frames| frames.parse::<u64>().ok()).unwrap_or(0) * self.frame
+    }
+
+    /// Writes that end at a multiple of this write everything or nothing: one of the two kernel
+    /// buffers, or a frame if the device has a buffer of another kind.
+    fn whole_write(&self) -> Result<u64> {
+        if !self.device.has_dma(self.number) {
+            return Ok(self.frame);
+        }
+        let bytes = self.kernel_bytes() / 2;
+        if bytes == 0 || bytes % self.frame != 0 {
+            let call = "write to buffers of no whole number of frames (an odd length)";
+            return Err(failed(self.device.name(), call, Errno::INVAL));
+        }
+        Ok(bytes)
     }
 }
 
@@ -150,6 +170,7 @@ struct Blocks {
     /// A block's size has to be a multiple of this, in bytes: of the frame and the device's DMA
     /// alignment.
     align: u64,
+    output: bool,
 }
 
 impl Blocks {
@@ -161,11 +182,20 @@ impl Blocks {
             Err(errno @ (Errno::PERM | Errno::NOTTY)) => {
                 let buffer = &self.fenced.port;
                 buffer.set_length(ring.size());
-                let name = buffer.device.name();
-                self.fileio = Some(Fileio::new(name, buffer.fd.as_fd(), ring, errno)?);
+                let (name, fd) = (buffer.device.name(), buffer.fd.as_fd());
+                let whole = if self.output { buffer.whole_write()? } else { u64::MAX };
+                self.fileio = Some(Fileio::new(name, fd, ring, errno, whole)?);
                 Ok(())
             }
             Err(errno) => Err(failed(self.fenced.port.name(), "attach a block", errno)),
+        }
+    }
+
+    /// Attaches a block that the ring has got since.
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        match &mut self.fileio {
+            None => self.fenced.attach_more(block),
+            Some(fileio) => fileio.attach_more(block),
         }
     }
 
@@ -222,7 +252,8 @@ impl IioSource {
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
         let counter = device.counter("lost_frames");
         let fenced = Fenced::filling(Buffer::open(device, number, channels, false)?);
-        Ok(Self { blocks: Blocks { fenced, fileio: None, align: 1 }, counter })
+        let blocks = Blocks { fenced, fileio: None, align: 1, output: false };
+        Ok(Self { blocks, counter })
     }
 }
 
@@ -241,6 +272,10 @@ impl Source for IioSource {
 
     fn start(&mut self) -> Result<()> {
         self.blocks.fenced.port.enable(true)
+    }
+
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        self.blocks.attach_more(block)
     }
 
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {
@@ -297,17 +332,24 @@ impl Source for IioSource {
 #[derive(Debug)]
 pub struct IioSink {
     blocks: Blocks,
+    counter: Counter,
 }
 
 impl IioSink {
     /// Opens buffer `number` of a device, for samples of these channels.
     ///
+    /// A device may report for how many frames since its start it had nothing to output, in an
+    /// attribute
+    /// `lost_frames`.
+    ///
     /// # Errors
     ///
     /// As for [`IioSource::open`], with `EOPNOTSUPP` if the buffer is an input.
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
+        let counter = device.counter("lost_frames");
         let fenced = Fenced::emptying(Buffer::open(device, number, channels, true)?);
-        Ok(Self { blocks: Blocks { fenced, fileio: None, align: 1 } })
+        let blocks = Blocks { fenced, fileio: None, align: 1, output: true };
+        Ok(Self { blocks, counter })
     }
 }
 
@@ -324,8 +366,13 @@ impl Sink for IioSink {
         self.blocks.attach(ring)
     }
 
-    fn queue(&mut self, filled: Filled) -> Result<()> {
-        match &mut self.blocks.fileio {
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        self.blocks.attach_more(block)
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<bool> {
+        let runs = self.blocks.fenced.port.running;
+        let was_idle = match &mut self.blocks.fileio {
             None => {
                 let name = self.blocks.fenced.port.name();
                 if filled.bytes % self.blocks.align != 0 {
@@ -333,12 +380,16 @@ impl Sink for IioSink {
                         format!("output a length that is not a multiple of {}", self.blocks.align);
                     return Err(failed(name, call, Errno::INVAL));
                 }
-                self.blocks.fenced.queue(filled)?;
+                self.blocks.fenced.queue_and_look(filled, self.blocks.align)?
             }
-            Some(fileio) => fileio.queue(filled)?,
-        }
+            Some(fileio) => {
+                fileio.queue(filled)?;
+                false
+            }
+        };
         // With the first block queued there is something to output.
-        self.blocks.fenced.port.enable(true)
+        self.blocks.fenced.port.enable(true)?;
+        Ok(runs && was_idle)
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
@@ -360,6 +411,30 @@ impl Sink for IioSink {
         self.blocks.len()
     }
 
+    /// With `write()` the kernel has its own buffers, and whether they are empty is not visible.
+    fn is_dry(&self) -> Result<bool> {
+        let fenced = &self.blocks.fenced;
+        if self.blocks.fileio.is_some() || !fenced.port.running {
+            return Ok(false);
+        }
+        fenced.is_idle()
+    }
+
+    fn tells_losses(&self) -> bool {
+        self.blocks.fileio.is_none() || self.counter.read().is_some()
+    }
+
+    fn lost(&mut self) -> Result<Option<u64>> {
+        let lost = self.counter.read();
+        // Until it runs the device has the count of the time before.
+        Ok(if self.blocks.fenced.port.running { lost } else { lost.map(|_| 0) })
+    }
+
+    fn behind(&self) -> u64 {
+        let buffer = &self.blocks.fenced.port;
+        if self.blocks.fileio.is_some() { buffer.kernel_bytes() } else { 0 }
+    }
+
     fn finish(&mut self) -> Result<()> {
         self.blocks.fenced.port.disable()
     }
@@ -370,6 +445,7 @@ impl Sink for IioSink {
 #[derive(Debug)]
 pub struct Repeat {
     buffer: Buffer,
+    counter: Counter,
     block: DmaBuf,
 }
 
@@ -389,6 +465,7 @@ impl Repeat {
         block: DmaBuf,
         bytes: u64,
     ) -> Result<Self> {
+        let counter = device.counter("lost_frames");
         let mut buffer = Buffer::open(device, number, channels, true)?;
         if bytes == 0 || bytes % buffer.frame != 0 {
             let need = "a multiple of the frame size";
@@ -403,7 +480,13 @@ impl Repeat {
         call("queue a block", queued)?;
         buffer.kept.set(true);
         buffer.enable(true)?;
-        Ok(Self { buffer, block })
+        Ok(Self { buffer, counter, block })
+    }
+
+    /// The number of frames that the device could not output since its start; `None` if it does
+    /// not report them.
+    pub fn lost(&self) -> Option<u64> {
+        self.counter.read()
     }
 
     /// Stops the output and returns the buffer.

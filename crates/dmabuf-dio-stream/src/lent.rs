@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests between a file and blocks whose pages are lent.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-use dmabuf_dio::lend::{Completion, File, Operation, Request, Ring as LentRing, Span};
+use dmabuf_dio::lend::{Completion, File, LendError, Operation, Request, Ring as LentRing, Span};
 use dmabuf_dio::{Direction, Errno};
 
 use crate::error::{Error, Result};
@@ -22,6 +22,15 @@ const ROOM: u64 = u64::MAX;
 /// Blocks smaller than this go through the page cache. Appending so little with `O_DIRECT` costs
 /// more than copying it: the file system writes the new length each time (docs/performance.md).
 const SMALL: u64 = 128 << 10;
+
+/// Lends the blocks of a ring, with room for those that it may get.
+pub(super) fn lend(
+    ring: &Ring,
+    direction: Direction,
+    file: BorrowedFd<'_>,
+) -> Result<LentRing, LendError> {
+    LentRing::lending_up_to(ring.most(), ring.blocks(), direction, file)
+}
 
 /// A block in transfer.
 #[derive(Debug)]

@@ -53,10 +53,10 @@ pub use device::{Channel, Device, Encoding, Format, frame_bytes};
 pub use discard::Discard;
 pub use error::{Error, Result};
 pub use file::{FileSink, FileSource};
-pub use gaps::Gap;
+pub use gaps::{Gap, Loss};
 pub use iio::{IioSink, IioSource, Repeat};
 pub use pump::{Interrupted, Overrun, State, Stream, Summary};
-pub use ring::Ring;
+pub use ring::{Ring, RingUse, available};
 pub use socket::SocketSink;
 pub use usb::{Function, UsbSink, UsbSource};
 pub use wait::Wait;
@@ -84,6 +84,16 @@ pub trait Source {
     ///
     /// [`Error::Stream`] if they cannot be used.
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()>;
+
+    /// Attaches block number `block`, which the ring has got since it was attached. Returns whether
+    /// the source can do that.
+    ///
+    /// # Errors
+    ///
+    /// As for [`attach`](Self::attach).
+    fn attach_more(&mut self, _block: usize) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Starts the flow of samples.
     ///
@@ -173,12 +183,23 @@ pub trait Sink {
     /// [`Error::Stream`] if they cannot be used: `ENOSPC` if there is no room for `expected` bytes.
     fn attach(&mut self, ring: &Arc<Ring>, expected: Option<u64>) -> Result<()>;
 
-    /// Queues a block, whose data goes after that of the blocks before. Does not block.
+    /// As [`Source::attach_more`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`attach`](Self::attach).
+    fn attach_more(&mut self, _block: usize) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Queues a block, whose data goes after that of the blocks before. Does not block. Returns
+    /// whether the sink had nothing to output, or may have had nothing, since the block before.
+    /// Always `false` for a sink without a rate of its own, and for the first block.
     ///
     /// # Errors
     ///
     /// As for [`Source::queue`].
-    fn queue(&mut self, filled: Filled) -> Result<()>;
+    fn queue(&mut self, filled: Filled) -> Result<bool>;
 
     /// The block that was queued first, once all of its data has been delivered. Does not block.
     ///
@@ -192,6 +213,36 @@ pub trait Sink {
 
     /// Number of queued blocks.
     fn queued(&self) -> usize;
+
+    /// Whether the sink has nothing to output at the moment, and needs something. Always `false`
+    /// for a sink without a rate of its own.
+    ///
+    /// # Errors
+    ///
+    /// As for [`take`](Self::take).
+    fn is_dry(&self) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Whether the sink can detect that it had nothing to output; known once a ring is attached.
+    fn tells_losses(&self) -> bool {
+        true
+    }
+
+    /// The number of frames that the sink could not output since its start because it had none;
+    /// `None` if it does not report them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    fn lost(&mut self) -> Result<Option<u64>> {
+        Ok(Some(0))
+    }
+
+    /// Bytes of taken blocks that the sink may not have output yet; known once a ring is attached.
+    fn behind(&self) -> u64 {
+        0
+    }
 
     /// Makes the taken blocks' data durable, if the sink supports that. Called once, even after an
     /// error.
@@ -260,12 +311,12 @@ mod tests {
         assert!(matches!(early, Err(Error::Stream { .. })), "not attached: {early:?}");
         sink.attach(&ring, None).expect("attached");
         for bad in BAD {
-            is_refused(&sink.queue(bad));
+            is_refused(&sink.queue(bad).map(|_| ()));
             assert_eq!(sink.queued(), 0, "{bad:?}");
         }
         let all = [Filled { block: 1, bytes: SIZE }, Filled { block: 0, bytes: 1 }];
         for filled in all {
-            sink.queue(filled).expect("queued");
+            assert!(!sink.queue(filled).expect("queued"), "it has no rate");
         }
         let begin = Instant::now();
         for filled in all {

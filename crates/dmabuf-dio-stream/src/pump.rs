@@ -8,14 +8,17 @@ use std::time::{Duration, Instant};
 use dmabuf_dio::Errno;
 
 use crate::error::{Error, Result};
-use crate::gaps::{Gap, Ledger};
-use crate::ring::Ring;
+use crate::gaps::{Gap, Ledger, Loss};
+use crate::ring::{Ring, RingUse};
 use crate::wait::{TICK, Wait, wait_for_any};
-use crate::{Sink, Source, failed};
+use crate::{Filled, Sink, Source, failed};
 use dmabuf_dio::CancelToken;
 
 /// How long a sink may take for a block after the stream was cancelled.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How much longer than its own time a device may take that tells of no losses. If it takes longer,
+/// it does not run at its rate.
+const SLACK: Duration = Duration::from_secs(10);
 /// How often the device's loss counter is read while it always has a block.
 const COUNT: Duration = Duration::from_millis(10);
 
@@ -40,18 +43,25 @@ pub struct Summary {
     pub source: String,
     /// How data got from the blocks to the sink.
     pub sink: String,
+    /// The blocks.
+    pub ring: RingUse,
     /// Bytes delivered to the sink.
     pub bytes: u64,
-    /// Number of lost frames, as far as known.
+    /// Whether that is everything asked for: `false` if the stream ended before its limit, its time
+    /// or the end of the source, or before its first block.
+    pub complete: bool,
+    /// Number of frames that the source lost, and that the sink could not output because it had
+    /// none (underruns), as far as known.
     pub lost_frames: u64,
-    /// Where frames were lost.
+    /// Where that was, and which of the two it was.
     pub gaps: Vec<Gap>,
-    /// Whether the source can detect lost frames. If not, there may be further gaps.
+    /// Whether source and sink can detect lost frames. If not, there may be further gaps.
     pub loss_known: bool,
     /// Seconds from the start of the source to the end.
     pub seconds: f64,
-    /// CPU time of all threads of this process during that time, in seconds.
-    pub cpu_seconds: f64,
+    /// CPU time of all threads of this process during that time, in seconds; `None` if the source
+    /// was not started.
+    pub cpu_seconds: Option<f64>,
 }
 
 /// The progress of a stream.
@@ -60,7 +70,7 @@ pub struct Summary {
 pub struct State {
     /// Bytes delivered to the sink.
     pub bytes: u64,
-    /// Number of lost frames, as far as known.
+    /// Number of lost frames, underruns included, as far as known.
     pub lost_frames: u64,
     /// Number of gaps.
     pub gaps: usize,
@@ -97,6 +107,13 @@ impl std::error::Error for Interrupted {
 
 type Callback<'s> = dyn FnMut(State) + 's;
 
+/// How long a stream lasts.
+#[derive(Clone, Copy, Debug)]
+struct Time {
+    frames: Option<u64>,
+    seconds: Duration,
+}
+
 /// A source, a sink, and the blocks that circulate between them.
 ///
 /// Neither `Send` nor `Sync`: it runs on the thread that creates it. Do not use it in a child of
@@ -107,6 +124,7 @@ pub struct Stream<'s> {
     ring: Arc<Ring>,
     overrun: Overrun,
     limit: Option<u64>,
+    time: Option<Time>,
     cancel: CancelToken,
     progress: Option<Box<Callback<'s>>>,
 }
@@ -116,7 +134,7 @@ impl<'s> Stream<'s> {
     pub fn new(source: &'s mut dyn Source, sink: &'s mut dyn Sink, ring: Ring) -> Self {
         let ring = Arc::new(ring);
         let (overrun, cancel) = (Overrun::default(), CancelToken::new());
-        Self { source, sink, ring, overrun, limit: None, cancel, progress: None }
+        Self { source, sink, ring, overrun, limit: None, time: None, cancel, progress: None }
     }
 
     /// What to do if the sink is slower than the source. Default: [`Overrun::Block`].
@@ -130,6 +148,17 @@ impl<'s> Stream<'s> {
     #[must_use]
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit = Some(bytes);
+        self
+    }
+
+    /// Ends the stream after `frames` frames of the device's time, of `seconds` seconds: those that
+    /// it lost, or had nothing to output for, count. If it does not tell how many these were, the
+    /// stream ends `seconds` seconds after its start; so it does without `frames`, for a device
+    /// without a rate.
+    #[must_use]
+    pub fn time(mut self, frames: Option<u64>, seconds: f64) -> Self {
+        let seconds = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        self.time = Some(Time { frames, seconds });
         self
     }
 
@@ -165,19 +194,25 @@ impl<'s> Stream<'s> {
         let frame = self.source.frame().max(1);
         let mut run = Run {
             limit: limit.map(|limit| limit / frame * frame),
-            ledger: Ledger::new(frame),
+            span: self.time.and_then(|time| time.frames?.checked_mul(frame)),
+            frame,
+            ledger: Ledger::new(Loss::Lost, frame),
+            output: Ledger::new(Loss::Underrun, frame),
             stream: self,
             bytes: 0,
             asked: 0,
+            over: false,
+            grows: false,
+            overflowed: false,
             begun: None,
             told: None,
             counted: Instant::now(),
-            waits: false,
         };
         let mut result = run.go();
         if result.is_err() {
             // Losses up to here are reported even so.
             let _ = run.count();
+            run.stream.cancel.cancel();
         }
         if let Err(error) = run.stream.source.stop() {
             result = result.and(Err(error));
@@ -185,10 +220,19 @@ impl<'s> Stream<'s> {
         if result.is_err() {
             // What the source delivered before is still passed on.
             run.stream.cancel.cancel();
+            if run.overflowed {
+                // These blocks came before the loss.
+                let _ = run.pass_on();
+            }
             let _ = run.drain();
         }
+        // While the sink still counts.
+        let _ = run.count_output(true);
         let finished = run.stream.sink.finish();
-        let summary = run.summary();
+        let mut summary = run.summary();
+        let asked = run.limit.is_some() || run.stream.time.is_some();
+        summary.complete =
+            result.is_ok() && finished.is_ok() && (run.over || !asked && run.bytes > 0);
         match result.and(finished) {
             Ok(()) => Ok(summary),
             Err(error) => Err(Box::new(Interrupted { error, summary })),
@@ -198,20 +242,28 @@ impl<'s> Stream<'s> {
 
 struct Run<'s> {
     stream: Stream<'s>,
-    /// In bytes.
+    /// In bytes: of the data, and of the device's time.
     limit: Option<u64>,
+    span: Option<u64>,
+    frame: u64,
+    /// What the source lost, and what the sink lacked.
     ledger: Ledger,
+    output: Ledger,
     /// Bytes that the sink has finished.
     bytes: u64,
     /// Bytes requested from the source and not dropped.
     asked: u64,
+    /// The ring can get more blocks.
+    grows: bool,
+    /// A loss ends the stream.
+    overflowed: bool,
+    /// Everything requested has arrived, or its time is over.
+    over: bool,
     /// When the source was started, and the CPU time until then.
     begun: Option<(Instant, Duration)>,
     told: Option<Instant>,
-    /// When the source's counter was last read, and whether it had lost nothing without a block:
-    /// such a source waits, and need not be read each time.
+    /// When the counters were last read.
     counted: Instant,
-    waits: bool,
 }
 
 impl Run<'_> {
@@ -232,24 +284,29 @@ impl Run<'_> {
             .into());
         }
         self.stream.source.attach(&ring)?;
-        self.stream.sink.attach(&ring, self.limit)?;
+        let expected = self.limit.into_iter().chain(self.span).min();
+        self.stream.sink.attach(&ring, expected)?;
+        self.output.set_behind(self.stream.sink.behind());
         for block in 0..ring.len() {
             self.fill(block)?;
         }
+        self.grows = ring.most() > ring.len() && self.stream.source.len().is_none();
         self.begun = Some((Instant::now(), cpu_time()));
         self.tell();
         self.stream.source.start()?;
         loop {
             self.take_back()?;
             self.pass_on()?;
+            if !self.all_asked_for() {
+                self.grow()?;
+            }
             if self.counted.elapsed() >= COUNT {
                 self.count()?;
+                self.count_output(false)?;
             }
             self.tell();
-            let cancelled = self.stream.cancel.is_cancelled();
-            let nothing_comes = cancelled || self.stream.source.queued() == 0;
-            let ending = cancelled || self.all_asked_for();
-            if ending && nothing_comes {
+            self.over |= self.all_asked_for() && self.stream.source.queued() == 0;
+            if self.is_late()? || self.over || self.stream.cancel.is_cancelled() {
                 self.count()?;
                 break;
             }
@@ -265,9 +322,11 @@ impl Run<'_> {
     fn drain(&mut self) -> Result<()> {
         let mut moved = Instant::now();
         while self.stream.sink.queued() > 0 {
-            while let Some(filled) = self.stream.sink.take()? {
-                self.bytes += filled.bytes;
+            while self.taken()?.is_some() {
                 moved = Instant::now();
+            }
+            if self.counted.elapsed() >= COUNT {
+                self.count_output(true)?;
             }
             self.tell();
             if self.stream.cancel.is_cancelled() && moved.elapsed() > PATIENCE {
@@ -281,29 +340,92 @@ impl Run<'_> {
     }
 
     fn all_asked_for(&self) -> bool {
-        self.limit.is_some_and(|limit| self.asked >= limit)
+        self.left() == 0
+    }
+
+    /// Bytes that are still to be requested from the source.
+    fn left(&self) -> u64 {
+        let left = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.asked));
+        let Some(span) = self.span else { return left };
+        let lost = self.ledger.totals().0.saturating_add(self.output.totals().0);
+        left.min(span.saturating_sub(self.asked).saturating_sub(lost.saturating_mul(self.frame)))
+    }
+
+    /// Whether the clock ends the stream. It does as soon as the time is over if the device cannot
+    /// say how much of its time is.
+    fn is_late(&mut self) -> Result<bool> {
+        let (Some(time), Some((begun, _))) = (self.stream.time, self.begun) else {
+            return Ok(false);
+        };
+        let elapsed = begun.elapsed();
+        if elapsed < time.seconds {
+            return Ok(false);
+        }
+        let by_clock = self.span.is_none()
+            || self.ledger.is_uncounted()
+            || self.output.is_uncounted()
+            || self.stream.source.is_dry()? && self.stream.source.lost()?.is_none();
+        self.over |= by_clock;
+        Ok(by_clock || elapsed >= time.seconds.saturating_add(SLACK))
+    }
+
+    /// The part of a full block that is within the device's time, if any.
+    fn in_time(&mut self, start: u64, filled: Filled) -> Option<Filled> {
+        let Some(span) = self.span else { return Some(filled) };
+        let lost = self.ledger.lost_before(start).saturating_add(self.output.totals().0);
+        let left = span.saturating_sub(start).saturating_sub(lost.saturating_mul(self.frame));
+        self.over |= left <= filled.bytes;
+        (left > 0).then(|| Filled { bytes: filled.bytes.min(left), ..filled })
+    }
+
+    /// Takes a block back from the sink.
+    fn taken(&mut self) -> Result<Option<Filled>> {
+        let taken = self.stream.sink.take()?;
+        if let Some(filled) = taken {
+            self.bytes += filled.bytes;
+            self.output.taken(filled.bytes);
+        }
+        Ok(taken)
     }
 
     /// Takes blocks back from the sink and queues them to the source again.
     fn take_back(&mut self) -> Result<()> {
-        while let Some(filled) = self.stream.sink.take()? {
-            self.bytes += filled.bytes;
+        while let Some(filled) = self.taken()? {
             self.fill(filled.block)?;
+        }
+        Ok(())
+    }
+
+    /// Adds blocks to the ring while the sink has most of them: later the device would lose frames.
+    fn grow(&mut self) -> Result<()> {
+        let begin = Instant::now();
+        while self.grows && begin.elapsed() < COUNT {
+            let Stream { source, sink, ring, cancel, .. } = &mut self.stream;
+            if 2 * source.queued() >= ring.len() || cancel.is_cancelled() {
+                return Ok(());
+            }
+            let Some(block) = ring.add() else {
+                self.grows = false;
+                return Ok(());
+            };
+            self.grows = source.attach_more(block)? && sink.attach_more(block)?;
+            if self.grows {
+                self.fill(block)?;
+            }
         }
         Ok(())
     }
 
     /// Queues an empty block to the source, unless enough has been requested.
     fn fill(&mut self, block: usize) -> Result<()> {
-        let left = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.asked));
-        let bytes = self.stream.ring.size().min(left);
+        let bytes = self.stream.ring.size().min(self.left());
         if bytes == 0 || self.stream.cancel.is_cancelled() {
             return Ok(());
         }
         self.asked += bytes;
         let was_dry = self.stream.source.queue(block, bytes)? && self.begun.is_some();
         self.ledger.queued(bytes, was_dry);
-        if was_dry && !self.waits { self.count() } else { Ok(()) }
+        if was_dry && !self.ledger.waits() { self.count() } else { Ok(()) }
     }
 
     /// Reads how much the source has lost so far.
@@ -311,16 +433,37 @@ impl Run<'_> {
         let lost = self.stream.source.lost()?;
         // In this order: later losses are left for the next reading.
         let dry = self.stream.source.is_dry()?;
-        self.waits = self.ledger.reading(lost, dry, self.all_asked_for());
+        self.ledger.reading(lost, dry, self.all_asked_for());
         self.counted = Instant::now();
-        if self.stream.overrun == Overrun::Fail && self.ledger.totals().1 > 0 {
+        if self.stream.overrun == Overrun::Fail && self.ledger.totals().1 > 0 && !self.overflowed {
+            self.overflowed = true;
             return Err(failed("the sink", "keep up with the source", Errno::OVERFLOW));
         }
         Ok(())
     }
 
+    /// Reads how many frames the sink has lacked so far. `last`: it gets no more blocks.
+    fn count_output(&mut self, last: bool) -> Result<()> {
+        let lost = self.stream.sink.lost()?;
+        let dry = self.stream.sink.is_dry()?;
+        self.output.reading(lost, dry, last);
+        self.counted = Instant::now();
+        Ok(())
+    }
+
+    /// Gives a full block to the sink.
+    fn output(&mut self, filled: Filled) -> Result<()> {
+        let was_dry = self.stream.sink.queue(filled)?;
+        self.output.queued(filled.bytes, was_dry);
+        if was_dry && !self.output.waits() { self.count_output(false) } else { Ok(()) }
+    }
+
     /// Gives full blocks to the sink. Those that were full before the source failed are kept.
     fn pass_on(&mut self) -> Result<()> {
+        if self.span.is_some() && (self.all_asked_for() || self.ledger.is_unread()) {
+            // What was lost before these blocks.
+            self.count()?;
+        }
         let mut full = Vec::new();
         let end = loop {
             match self.stream.source.take() {
@@ -340,8 +483,8 @@ impl Run<'_> {
                 self.ledger.dropped(start, filled.bytes);
                 self.asked -= filled.bytes;
                 self.fill(filled.block)?;
-            } else {
-                self.stream.sink.queue(filled)?;
+            } else if let Some(filled) = self.in_time(start, filled) {
+                self.output(filled)?;
             }
         }
         end
@@ -362,8 +505,9 @@ impl Run<'_> {
         if self.stream.progress.is_none() || self.told.is_some_and(|told| told.elapsed() < TICK) {
             return;
         }
-        let (lost_frames, gaps) = self.ledger.totals();
-        let (elapsed, cpu) = self.took();
+        let (lost, missed) = (self.ledger.totals(), self.output.totals());
+        let (lost_frames, gaps) = (lost.0 + missed.0, lost.1 + missed.1);
+        let (elapsed, cpu) = self.took().unwrap_or_default();
         let state = State {
             bytes: self.bytes,
             lost_frames,
@@ -379,25 +523,41 @@ impl Run<'_> {
         }
     }
 
-    /// Elapsed time and CPU time.
-    fn took(&self) -> (Duration, Duration) {
-        self.begun.map_or_else(Default::default, |(begun, cpu)| {
-            (begun.elapsed(), cpu_time().saturating_sub(cpu))
-        })
+    /// Elapsed time and CPU time since the start of the source.
+    fn took(&self) -> Option<(Duration, Duration)> {
+        self.begun.map(|(begun, cpu)| (begun.elapsed(), cpu_time().saturating_sub(cpu)))
+    }
+
+    /// Removes from the last gap what was lost after the end of the device's time.
+    fn trim(&self, gaps: &mut Vec<Gap>) {
+        let Some(span) = self.span else { return };
+        let lost: u64 = gaps.iter().filter_map(|gap| gap.frames).sum();
+        let beyond = (self.bytes / self.frame + lost).saturating_sub(span / self.frame);
+        let Some(last) = gaps.last_mut() else { return };
+        last.frames = last.frames.map(|frames| frames.saturating_sub(beyond));
+        if last.frames == Some(0) {
+            gaps.pop();
+        }
     }
 
     fn summary(&self) -> Summary {
-        let gaps = self.ledger.gaps(self.bytes);
-        let (elapsed, cpu) = self.took();
+        let mut gaps =
+            self.ledger.gaps(self.bytes, self.overflowed || self.span.is_some() && self.over);
+        gaps.extend(self.output.gaps(self.bytes, false));
+        gaps.sort_by_key(|gap| (gap.at, gap.to));
+        self.trim(&mut gaps);
+        let took = self.took();
         Summary {
             source: self.stream.source.how(),
             sink: self.stream.sink.how(),
             bytes: self.bytes,
-            loss_known: self.stream.source.tells_losses(),
+            ring: self.stream.ring.usage(),
+            complete: false,
+            loss_known: self.stream.source.tells_losses() && self.stream.sink.tells_losses(),
             lost_frames: gaps.iter().filter_map(|gap| gap.frames).sum(),
             gaps,
-            seconds: elapsed.as_secs_f64(),
-            cpu_seconds: cpu.as_secs_f64(),
+            seconds: took.map_or(0.0, |(elapsed, _)| elapsed.as_secs_f64()),
+            cpu_seconds: took.map(|(_, cpu)| cpu.as_secs_f64()),
         }
     }
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The blocks of a stream.
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::Filled;
 use crate::error::Result;
 use dmabuf_dio::DmaBuf;
@@ -11,11 +14,41 @@ const MAX_COUNT: usize = 4096;
 /// Maximum bytes of a block: `io_uring` accepts no larger request.
 const MAX_SIZE: u64 = 1 << 30;
 
+/// The smallest page: a lower bound of what a block takes.
+const PAGE: u64 = 4096;
+/// Memory that a ring leaves to others, in bytes.
+const RESERVE: u64 = 64 << 20;
+
+/// Memory that is free, or can be freed, in bytes; `None` if the kernel does not say.
+pub fn available() -> Option<u64> {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 /// Dma-bufs of equal size that circulate in a stream.
 #[derive(Debug)]
 pub struct Ring {
     blocks: Vec<DmaBuf>,
+    /// Room for blocks that are added later, and how many were.
+    room: Vec<OnceLock<DmaBuf>>,
+    added: AtomicUsize,
     size: u64,
+}
+
+/// How many blocks a stream used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct RingUse {
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Number of blocks at the start.
+    pub blocks_at_start: usize,
+    /// Number of blocks at the end: more if the sink was slow.
+    pub blocks_at_end: usize,
+    /// Number of blocks that were allowed.
+    pub most_blocks: usize,
 }
 
 impl Ring {
@@ -25,12 +58,34 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// [`Setting`](Error::Setting) for an invalid count or size. As for [`DmaBuf::alloc`], and
+    /// [`Setting`](Error::Setting) for an invalid count or size. [`NoMemory`](Error::NoMemory) if
+    /// less than 64 MiB would be left. As for [`DmaBuf::alloc`], and
     /// [`Buffer`](Error::Buffer) with `EMFILE` if the limit on open files is too low.
     pub fn new(count: usize, size: u64) -> Result<Self> {
         check(count, size)?;
+        // Each block would fit, and the last ones would call the OOM killer.
+        let wanted = size.next_multiple_of(PAGE).saturating_mul(count as u64);
+        match available() {
+            Some(bytes) if wanted > bytes.saturating_sub(RESERVE) => {
+                return Err(Error::NoMemory { wanted, available: Some(bytes) }.into());
+            }
+            _ => {}
+        }
         let blocks = (0..count).map(|_| DmaBuf::alloc(size)).collect::<Result<_, Error>>()?;
-        Ok(Self { blocks, size })
+        Self::of(blocks, size)
+    }
+
+    /// Lets a [`Stream`](crate::Stream) add blocks while its sink is slow, up to `most` in all,
+    /// from the system heap.
+    ///
+    /// # Errors
+    ///
+    /// [`Setting`](Error::Setting) for more than 4096.
+    pub fn growing(mut self, most: usize) -> Result<Self> {
+        check(most.max(1), self.size)?;
+        let room = most.saturating_sub(self.blocks.len());
+        self.room = std::iter::repeat_with(OnceLock::new).take(room).collect();
+        Ok(self)
     }
 
     /// Takes ownership of existing blocks, and uses the first `size` bytes of each. They may be
@@ -46,7 +101,7 @@ impl Ring {
         for block in &blocks {
             block.check_range(0, size)?;
         }
-        Ok(Self { blocks, size })
+        Ok(Self { blocks, room: Vec::new(), added: AtomicUsize::new(0), size })
     }
 
     /// Checks that queued bytes are in a block. All code that moves bytes of blocks works on
@@ -58,7 +113,7 @@ impl Ring {
     /// [`Setting`](Error::Setting) for 0 bytes, or a block that does not exist.
     pub(super) fn claim(&self, filled: Filled) -> Result<Claim> {
         let Filled { block, bytes } = filled;
-        if block >= self.blocks.len() {
+        if block >= self.len() {
             let need = "the index of a block of the ring";
             return Err(Error::Setting { name: "block", value: block as u64, need }.into());
         }
@@ -73,14 +128,42 @@ impl Ring {
         Ok(Claim(filled))
     }
 
+    /// Allocates another block, if there is room and memory for one. Returns its index.
+    pub(super) fn add(&self) -> Option<usize> {
+        let place = self.added.load(Ordering::Relaxed);
+        let room = self.room.get(place)?;
+        let reserve = RESERVE.max(self.size);
+        if available().is_some_and(|bytes| bytes < self.size + reserve) {
+            return None;
+        }
+        room.set(DmaBuf::alloc(self.size).ok()?).ok()?;
+        self.added.store(place + 1, Ordering::Relaxed);
+        Some(self.blocks.len() + place)
+    }
+
     /// Number of blocks.
     pub fn len(&self) -> usize {
-        self.blocks.len()
+        self.blocks.len() + self.added.load(Ordering::Relaxed)
+    }
+
+    /// Number of blocks that it may grow to.
+    pub fn most(&self) -> usize {
+        self.blocks.len() + self.room.len()
+    }
+
+    /// How many blocks there were, are and may be.
+    pub(super) fn usage(&self) -> RingUse {
+        RingUse {
+            block_bytes: self.size,
+            blocks_at_start: self.blocks.len(),
+            blocks_at_end: self.len(),
+            most_blocks: self.most(),
+        }
     }
 
     /// Whether the ring has no blocks.
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
+        self.len() == 0
     }
 
     /// Used bytes of each block.
@@ -94,10 +177,14 @@ impl Ring {
     ///
     /// If there is no such block.
     pub fn block(&self, number: usize) -> &DmaBuf {
-        &self.blocks[number]
+        let added = || self.room[number - self.blocks.len()].get();
+        match self.blocks.get(number).or_else(added) {
+            Some(block) => block,
+            None => panic!("there is no block {number}"),
+        }
     }
 
-    /// All blocks.
+    /// The blocks that it has had from the start.
     pub fn blocks(&self) -> &[DmaBuf] {
         &self.blocks
     }
@@ -152,6 +239,21 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ring_grows_up_to_its_limit() {
+        let ring = Ring::of_memfds(2, 5000).growing(4).expect("room");
+        assert_eq!((ring.len(), ring.most(), ring.blocks().len()), (2, 4, 2));
+        assert!(ring.claim(Filled { block: 2, bytes: 1 }).is_err());
+        if ring.add().is_none() {
+            println!("skipped: no heap");
+            return;
+        }
+        assert_eq!((ring.len(), ring.block(2).len()), (3, 8192));
+        assert!(ring.claim(Filled { block: 2, bytes: 1 }).is_ok());
+        assert_eq!((ring.add(), ring.add(), ring.len()), (Some(3), None, 4));
+        assert!(Ring::of_memfds(2, 5000).growing(5000).is_err());
+    }
 
     #[test]
     fn only_what_is_in_a_block_is_claimed() {

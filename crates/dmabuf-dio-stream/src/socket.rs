@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::AddressFamily;
 
 use crate::error::Result;
+use crate::lent::lend;
 use crate::ring::{Claim, Ring};
 use crate::wait::Wait;
 use crate::worker::Worker;
@@ -90,7 +91,7 @@ impl Sink for SocketSink {
         let domain = rustix::net::sockopt::socket_domain(&*self.fd);
         let lent = match domain {
             Ok(AddressFamily::INET | AddressFamily::INET6) => {
-                LentRing::lending(ring.blocks(), Direction::Save, self.fd.as_fd())
+                lend(ring, Direction::Save, self.fd.as_fd())
                     .map_err(|error| Refusal::from(error).reason)
             }
             _ => Err("only TCP sends pages without a copy".into()),
@@ -103,16 +104,25 @@ impl Sink for SocketSink {
         Ok(())
     }
 
-    fn queue(&mut self, filled: Filled) -> Result<()> {
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        let Some(ring) = &self.ring else { return Ok(false) };
+        Ok(match &mut self.how {
+            None => false,
+            Some(Method::Lent(sending)) => {
+                sending.ring.lend(ring.block(block), Direction::Save).is_ok()
+            }
+            Some(Method::Copy(..)) => true,
+        })
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<bool> {
         let claim = attached(self.ring.as_ref(), &self.name)?.claim(filled)?;
         match &mut self.how {
-            None => Ok(()),
-            Some(Method::Lent(sending)) => sending.queue(claim),
-            Some(Method::Copy(worker, _)) => {
-                worker.queue(claim);
-                Ok(())
-            }
+            None => {}
+            Some(Method::Lent(sending)) => sending.queue(claim)?,
+            Some(Method::Copy(worker, _)) => worker.queue(claim),
         }
+        Ok(false)
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {

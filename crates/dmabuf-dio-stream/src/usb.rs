@@ -171,8 +171,12 @@ impl Sink for UsbSink {
         attach(&mut self.0, ring)
     }
 
-    fn queue(&mut self, filled: Filled) -> Result<()> {
-        self.0.queue(filled)
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        self.0.attach_more(block)
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<bool> {
+        self.0.queue(filled).map(|()| false)
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
@@ -226,6 +230,10 @@ impl Source for UsbSource {
 
     fn start(&mut self) -> Result<()> {
         Ok(())
+    }
+
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        self.blocks.attach_more(block)
     }
 
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {

@@ -47,6 +47,8 @@ fn a_cut_frame_can_be_cut_off() {
 
 #[test]
 fn the_errors_of_transfers_are_passed_on() {
+    let memory = Error::from(dmabuf_dio::Error::NoMemory { wanted: 1, available: None });
+    assert!(memory.hint().contains("smaller blocks"), "{}", memory.hint());
     let inner = || dmabuf_dio::Error::ReadOnlyBuffer;
     let error = Error::from(inner());
     assert_eq!((error.to_string(), error.hint()), (inner().to_string(), inner().hint()));

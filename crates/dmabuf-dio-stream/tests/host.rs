@@ -38,13 +38,15 @@ struct Device {
     /// Fails after filling this number of blocks.
     fails_after: Option<u32>,
     filled: u32,
+    /// Tells how many frames it has lost.
+    counts: bool,
 }
 
 impl Device {
     fn new(every: u32) -> Self {
-        let (ring, queued, fails_after) = (None, VecDeque::new(), None);
+        let (ring, queued, fails_after, counts) = (None, VecDeque::new(), None, true);
         let (calls, next, lost, running, filled) = (0, 0, 0, false, 0);
-        Self { ring, queued, every, calls, next, lost, running, fails_after, filled }
+        Self { ring, queued, every, calls, next, lost, running, fails_after, filled, counts }
     }
 }
 
@@ -112,7 +114,7 @@ impl Source for Device {
     }
 
     fn lost(&mut self) -> Result<Option<u64>, Error> {
-        Ok(Some(self.lost))
+        Ok(self.counts.then_some(self.lost))
     }
 
     fn stop(&mut self) -> Result<(), Error> {
@@ -166,9 +168,9 @@ impl Sink for Keeper {
         Ok(())
     }
 
-    fn queue(&mut self, filled: Filled) -> Result<(), Error> {
+    fn queue(&mut self, filled: Filled) -> Result<bool, Error> {
         self.queued.push_back(filled);
-        Ok(())
+        Ok(false)
     }
 
     fn take(&mut self) -> Result<Option<Filled>, Error> {
@@ -272,6 +274,36 @@ fn what_a_slow_sink_misses_is_told_with_its_place() {
         assert_eq!(left.next(), None, "{overrun:?}: found and not told, of {:?}", summary.gaps);
         assert!(summary.lost_frames >= found.iter().map(|(_, frames)| frames).sum());
     }
+}
+
+/// The time of the device includes what it has lost: everything before frame 10,000 is delivered,
+/// or told.
+#[test]
+fn time_passes_while_frames_are_lost() {
+    for (overrun, count) in [(Overrun::Block, 2), (Overrun::Block, 5), (Overrun::Drop, 4)] {
+        let (mut source, mut sink) = (Device::new(2), Keeper::new(7));
+        let stream = Stream::new(&mut source, &mut sink, ring(count, 4096)).overrun(overrun);
+        let summary = stream.time(Some(10_000), 0.001).run().expect("run");
+        let last = sink.bytes.chunks_exact(FRAME as usize).last().expect("some");
+        let end = u64::from_le_bytes(last.try_into().expect("a frame")) + 1;
+        let missing: u64 = sink.gaps().iter().map(|(_, frames)| frames).sum();
+        assert!(summary.complete && missing > 0 && end <= 10_000, "{overrun:?}: {end}");
+        assert_eq!(summary.bytes / FRAME + summary.lost_frames, 10_000, "{overrun:?}");
+        assert_eq!(missing + 10_000 - end, summary.lost_frames, "{overrun:?}");
+    }
+}
+
+/// If the device does not count, the clock says when its time is over.
+#[test]
+fn time_passes_by_the_clock() {
+    let (mut source, mut sink) = (Device::new(2), Keeper::new(7));
+    source.counts = false;
+    let begin = std::time::Instant::now();
+    let stream = Stream::new(&mut source, &mut sink, ring(2, 4096)).time(Some(1 << 40), 0.5);
+    let summary = stream.run().expect("run");
+    let took = begin.elapsed().as_secs_f64();
+    assert!((0.5..5.0).contains(&took) && summary.complete, "{took} s: {:?}", summary.gaps.len());
+    assert!(summary.gaps.iter().all(|gap| gap.frames.is_none()));
 }
 
 #[test]

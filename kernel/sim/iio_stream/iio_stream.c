@@ -17,9 +17,11 @@
  *
  * Frames arrive at sampling_frequency. Without a queued block they are lost and
  * counted in lost_frames. If the frequency is 0, they arrive as fast as blocks
- * are queued, and none are lost. Writing inject_loss loses some frames. If sparse
- * is set, only the first frame of each block is written or checked, so that the
- * device's CPU time does not affect measurements.
+ * are queued, and none are lost. A DAC loses frames only between two blocks:
+ * before the first one and after the last it has nothing to output. Writing
+ * inject_loss loses some frames. If sparse is set, only the first frame of each
+ * block is written or checked, so that the device's CPU time does not affect
+ * measurements.
  */
 #include <linux/cleanup.h>
 #include <linux/delay.h>
@@ -73,7 +75,8 @@ struct stream {
 	u32 rate;
 	bool sparse;
 	u64 inject;
-	u64 lost;
+	u64 lost;			/* queue.list_lock */
+	u64 starved;			/* by a DAC since its last block, same lock */
 	u64 wrong;
 	u64 done;
 };
@@ -177,8 +180,24 @@ static u64 stream_due(struct stream *stream)
 
 static void stream_lose(struct stream *stream, u64 count)
 {
-	stream->lost += count;
 	stream->next += stream->input ? count : 0;
+	guard(spinlock_irqsave)(&stream->queue.list_lock);
+	stream->lost += count;
+}
+
+/* There was no block for @count frames. */
+static void stream_starve(struct stream *stream, u64 count)
+{
+	if (stream->input) {
+		stream_lose(stream, count);
+	} else if (stream->done) {
+		guard(spinlock_irqsave)(&stream->queue.list_lock);
+		/* By now there may be one. */
+		if (list_empty(&stream->active))
+			stream->starved += count;
+		else
+			stream->lost += count;
+	}
 }
 
 /* Returns whether there was anything to do. */
@@ -195,7 +214,7 @@ static bool stream_work(struct stream *stream)
 		block = stream_first(stream);
 		if (!block) {
 			if (stream->rate)
-				stream_lose(stream, due);
+				stream_starve(stream, due);
 			return false;
 		}
 		if (stream->inject && !stream->pos) {
@@ -243,8 +262,11 @@ static int stream_submit(struct iio_dma_buffer_queue *queue,
 		block->bytes_used = block->size;
 	if (!block->fileio && block->bytes_used % STREAM_ALIGN)
 		return -EINVAL;
-	scoped_guard(spinlock_irqsave, &queue->list_lock)
+	scoped_guard(spinlock_irqsave, &queue->list_lock) {
+		stream->lost += stream->starved;
+		stream->starved = 0;
 		list_add_tail(&block->head, &stream->active);
+	}
 	wake_up(&stream->wake);
 	return 0;
 }
@@ -374,9 +396,12 @@ static int stream_preenable(struct iio_dev *indio_dev)
 	stream->pos = 0;
 	stream->next = 0;
 	stream->due = 0;
-	stream->lost = 0;
 	stream->wrong = 0;
 	stream->done = 0;
+	scoped_guard(spinlock_irqsave, &stream->queue.list_lock) {
+		stream->lost = 0;
+		stream->starved = 0;
+	}
 	return 0;
 }
 
@@ -487,7 +512,8 @@ static ssize_t stream_show(struct device *dev, struct device_attribute *attr,
 		value = stream->inject;
 		break;
 	case STREAM_LOST:
-		value = stream->lost;
+		scoped_guard(spinlock_irqsave, &stream->queue.list_lock)
+			value = stream->lost;
 		break;
 	case STREAM_WRONG:
 		value = stream->wrong;

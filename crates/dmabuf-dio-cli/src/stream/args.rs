@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command lines of `dmabuf-dio capture` and `dmabuf-dio replay`.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use dmabuf_dio_stream::Overrun;
+use dmabuf_dio_stream::{Gap, Overrun};
 
 use super::target::Target;
 use crate::size::{parse_count, parse_rate, parse_size};
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done: everything requested, or everything until Ctrl-C
-  1  ended early; the samples before that are in place
+  0  done: everything requested; without --samples and --seconds, everything until Ctrl-C
+  1  ended early, even by Ctrl-C, or more was lost than --max-loss; the samples are in place
   2  wrong usage";
 
 /// Capture samples of an IIO device to a file, the network or USB, without CPU copies
@@ -62,6 +63,8 @@ pub(crate) struct CaptureArgs {
 FILE holds the samples of all chosen channels, frame by frame, as `dmabuf-dio capture` writes them.
 Its SigMF description, if any, sets the rate. Its sample format must match the device.
 
+Underruns are counted: frames for which the device had nothing to output. The report says where.
+
 Examples:
   dmabuf-dio replay capture.sigmf-data --to cf-ad9361-dds-core-lpc
   dmabuf-dio replay tone.bin --to dac --rate 1M --cyclic
@@ -74,7 +77,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "DEVICE")]
     pub(crate) to: String,
     /// Repeat FILE until Ctrl-C or --seconds
-    #[arg(long, conflicts_with_all = ["samples", "block", "blocks"])]
+    #[arg(long, conflicts_with_all = ["samples", "block", "blocks", "ring", "max_ring"])]
     pub(crate) cyclic: bool,
     /// Output FILE even if its description does not match the device
     #[arg(long)]
@@ -95,15 +98,24 @@ pub(crate) struct StreamArgs {
     /// Stop after this many frames, samples of each channel: 1000000, 1M
     #[arg(long, value_name = "NUMBER", value_parser = parse_count)]
     pub(crate) samples: Option<u64>,
-    /// Stop after this time, counted in frames if the rate is known
+    /// Stop after this time of the device, counted in frames, lost ones included, if it has a rate
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, conflicts_with = "samples")]
     pub(crate) seconds: Option<f64>,
     /// Block size, whole frames [default: 1/8 s of samples, at most 16 MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) block: Option<u64>,
-    /// Number of blocks
-    #[arg(long, value_name = "NUMBER", default_value_t = 8)]
-    pub(crate) blocks: usize,
+    /// Number of blocks, which then does not grow
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["ring", "max_ring"])]
+    pub(crate) blocks: Option<usize>,
+    /// Samples that the blocks hold at the start, in seconds [default: 2]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) ring: Option<f64>,
+    /// Memory that the blocks may grow to while TO is slow [default: half of the free memory]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) max_ring: Option<u64>,
+    /// Exit code 1 if more was lost: frames (1000, 1M) or a part of all (0.1%)
+    #[arg(long, value_name = "NUMBER", value_parser = MaxLoss::parse, default_value = "0")]
+    pub(crate) max_loss: MaxLoss,
     /// Index of the device's buffer
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) buffer: u32,
@@ -136,6 +148,53 @@ impl From<Policy> for Overrun {
     }
 }
 
+/// The value of `--max-loss`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum MaxLoss {
+    Frames(u64),
+    /// Of all frames, from 0 to 1.
+    Part(f64),
+}
+
+impl MaxLoss {
+    fn parse(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is not a loss: write 0, 1000, 1M or 0.1%");
+        if let Some(percent) = text.strip_suffix('%') {
+            let percent: f64 = percent.trim_end().parse().map_err(|_| bad())?;
+            return if (0.0..=100.0).contains(&percent) {
+                Ok(Self::Part(percent / 100.0))
+            } else {
+                Err(bad())
+            };
+        }
+        if text == "0" {
+            return Ok(Self::Frames(0));
+        }
+        parse_count(text).map(Self::Frames).map_err(|_| bad())
+    }
+
+    /// Whether a stream of `frames` frames may have these gaps. One of unknown length is too long,
+    /// unless everything may be lost.
+    pub(crate) fn allows(self, gaps: &[Gap], frames: u64) -> bool {
+        let lost: Option<u64> = gaps.iter().map(|gap| gap.frames).sum();
+        match (self, lost) {
+            (Self::Frames(most), Some(lost)) => lost <= most,
+            (Self::Part(most), Some(lost)) => lost as f64 <= most * (lost + frames) as f64,
+            (Self::Part(most), None) => most >= 1.0,
+            (Self::Frames(_), None) => false,
+        }
+    }
+}
+
+impl fmt::Display for MaxLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Frames(frames) => write!(f, "{frames}"),
+            Self::Part(part) => write!(f, "{}%", part * 100.0),
+        }
+    }
+}
+
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
     if seconds > 0.0 && seconds <= 1e9 {
@@ -148,6 +207,34 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dmabuf_dio_stream::Loss;
+
+    #[test]
+    fn losses_are_read() {
+        assert_eq!(MaxLoss::parse("0"), Ok(MaxLoss::Frames(0)));
+        assert_eq!(MaxLoss::parse("2k"), Ok(MaxLoss::Frames(2000)));
+        assert_eq!(MaxLoss::parse("50%"), Ok(MaxLoss::Part(0.5)));
+        for bad in ["", "%", "-1", "101%", "nan%", "x", "1.5"] {
+            assert!(MaxLoss::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn losses_are_allowed_up_to_a_limit() {
+        let gap = |frames| Gap { kind: Loss::Lost, at: 0, to: 0, frames };
+        let two = [gap(Some(6)), gap(Some(4))];
+        let unknown = [gap(Some(1)), gap(None)];
+        for (most, of_two, of_unknown) in [
+            (MaxLoss::Frames(10), true, false),
+            (MaxLoss::Frames(9), false, false),
+            (MaxLoss::Part(0.1), true, false),
+            (MaxLoss::Part(0.099), false, false),
+            (MaxLoss::Part(1.0), true, true),
+        ] {
+            assert!(most.allows(&[], 90), "{most:?}");
+            assert_eq!((most.allows(&two, 90), most.allows(&unknown, 90)), (of_two, of_unknown));
+        }
+    }
 
     #[test]
     fn seconds_are_read() {

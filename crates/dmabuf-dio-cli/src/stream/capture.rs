@@ -2,8 +2,8 @@
 //! `dmabuf-dio capture`.
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::time::Duration;
 
 use dmabuf_dio::CancelToken;
 use dmabuf_dio_stream::{IioSource, Interrupted, State, Stream, Summary};
@@ -17,20 +17,25 @@ use super::target::{Target, refuse_to_replace};
 use crate::exit::{FAILED, Failure, USAGE};
 use crate::signals;
 
-/// Extra time for a capture with `--seconds`, in seconds. A device that takes longer is stuck.
-const SLACK: f64 = 10.0;
-
 pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let common = &args.common;
     // Checks that change nothing come first.
     let file = file(args)?;
     let mut chosen = Chosen::find(&args.device, common)?;
     chosen.block(common)?;
+    if args.iq && !sigmf::is_pairs(&chosen.channels, chosen.frame()) {
+        let (count, names) = (chosen.channels.len(), chosen.describe());
+        let what = format!("--iq needs pairs of channels of one type, not these {count}: {names}");
+        return Err(Failure::new(USAGE, what, "choose them: --channels I,Q; or leave out --iq"));
+    }
     let mut source = IioSource::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
     if let Some(rate) = common.rate {
         chosen.set_rate(rate)?;
     }
     let ring = chosen.ring(common)?;
+    if let Some(path) = file {
+        check_room(path, common, &chosen)?;
+    }
     let token = signals::token();
     let Some(mut target) = args.to.open(&token)? else {
         return Err(Failure::new(
@@ -40,6 +45,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
         ));
     };
     let sidecar = file.map(|path| Sidecar::new(path, &chosen, args.iq, args.frequency));
+    chosen.keep();
     if let Some(sidecar) = &sidecar {
         // In case the process is killed.
         sidecar.write(&[], 0).map_err(|error| cannot_describe(sidecar, &error))?;
@@ -52,8 +58,14 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
             eprintln!("dmabuf-dio: {}", cannot_describe(sidecar, &error).what());
         })
     });
-    let path = sidecar.as_ref().map(|sidecar| sidecar.path.as_path());
-    let end = Report { chosen: &chosen, other: &args.to.to_string(), sidecar: path };
+    let nothing = outcome.summary.bytes == 0 && !outcome.summary.complete;
+    if let Some(data) = file.filter(|_| nothing) {
+        // Empty files would only be in the way of the next capture.
+        let _ = std::fs::remove_file(data);
+        let _ = std::fs::remove_file(sigmf::path_of(data));
+    }
+    let path = sidecar.as_ref().map(|sidecar| sidecar.path.as_path()).filter(|_| !nothing);
+    let end = Report { chosen: &chosen, other: &args.to.to_string(), sidecar: path, lost: "lost" };
     outcome.report(common, &end)?;
     match described {
         Some(Err(())) => Err(Failure::new(
@@ -80,6 +92,22 @@ fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
     Ok(Some(path))
 }
 
+/// Fails if there is no room for all that was asked for, before the file is replaced.
+fn check_room(path: &Path, args: &StreamArgs, chosen: &Chosen) -> Result<(), Failure> {
+    let Some(frames) = chosen.frames(args) else { return Ok(()) };
+    let bytes = frames.saturating_mul(chosen.frame());
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let Ok(facts) = rustix::fs::statvfs(folder.unwrap_or(Path::new("."))) else { return Ok(()) };
+    let replaced = std::fs::metadata(path).map_or(0, |facts| facts.blocks() * 512);
+    let free = facts.f_bavail.saturating_mul(facts.f_frsize).saturating_add(replaced);
+    // Some file systems do not say.
+    if facts.f_blocks == 0 || bytes <= free {
+        return Ok(());
+    }
+    let what = format!("{}: cannot make room for {bytes} bytes: {free} are free", path.display());
+    Err(Failure::new(FAILED, what, "free space on the file system, or ask for less"))
+}
+
 fn cannot_describe(sidecar: &Sidecar, error: &io::Error) -> Failure {
     Failure::new(
         FAILED,
@@ -104,13 +132,11 @@ impl Outcome {
         }
     }
 
-    /// Prints the summary, and fails if the stream did.
+    /// Prints the summary. Fails if the stream did, or if there is less than was asked for.
     pub(crate) fn report(self, args: &StreamArgs, end: &Report<'_>) -> Result<(), Failure> {
-        let printed = report::print(args, end, &self.summary, self.error.as_ref());
-        match self.error {
-            Some(error) => Err(error.into()),
-            None => printed,
-        }
+        let failure = self.error.map(Failure::from).or_else(|| shortfall(args, end, &self.summary));
+        let printed = report::print(args, end, &self.summary, failure.as_ref());
+        failure.map_or(printed, Err)
     }
 }
 
@@ -123,19 +149,38 @@ pub(crate) fn run_stream(
     mut meter: Meter,
 ) -> Outcome {
     let frames = chosen.frames(args);
-    let stream = match frames {
-        Some(frames) => stream.limit(frames.saturating_mul(chosen.frame())),
-        None => stream,
+    let stream = match (args.seconds, frames) {
+        (Some(seconds), frames) => stream.time(frames, seconds),
+        (None, Some(frames)) => stream.limit(frames.saturating_mul(chosen.frame())),
+        (None, None) => stream,
     };
-    // Without a rate, the clock alone ends the capture.
-    let slack = if frames.is_some() { SLACK } else { 0.0 };
-    let deadline = args.seconds.map(|seconds| Duration::from_secs_f64(seconds + slack));
-    let at_deadline = token.clone();
-    let stream = stream.cancel(token).progress(move |state: State| {
-        if deadline.is_some_and(|deadline| state.elapsed >= deadline) {
-            at_deadline.cancel();
-        }
-        meter.update(state);
-    });
+    let stream = stream.cancel(token).progress(move |state: State| meter.update(state));
     Outcome::of(stream.run())
+}
+
+/// The failure of a stream that ended in order, but with less than was asked for.
+pub(crate) fn shortfall(args: &StreamArgs, end: &Report<'_>, summary: &Summary) -> Option<Failure> {
+    let frames = summary.bytes / end.chosen.frame();
+    if !summary.complete && frames == 0 && signals::caught().is_some() {
+        let what = "interrupted before the first block was full: no frame was moved";
+        return Some(Failure::new(FAILED, what, "wait longer, or choose smaller blocks: --block"));
+    }
+    if !summary.complete && (args.samples.is_some() || args.seconds.is_some()) {
+        let asked = end.chosen.frames(args);
+        let of = asked.map_or_else(String::new, |asked| format!(" of {asked}"));
+        let hint = if signals::caught().is_some() {
+            "it was interrupted: run it again"
+        } else {
+            "the device is slower than its rate says: check its clock and its trigger"
+        };
+        return Some(Failure::new(FAILED, format!("only {frames} frames{of} were moved"), hint));
+    }
+    if args.max_loss.allows(&summary.gaps, frames) {
+        return None;
+    }
+    let lost = report::lost(summary);
+    let what = format!("more was lost than --max-loss {}: {lost}", args.max_loss);
+    let hint =
+        "choose a lower rate, more or larger blocks, or a faster file or receiver; or allow it";
+    Some(Failure::new(FAILED, what, hint))
 }

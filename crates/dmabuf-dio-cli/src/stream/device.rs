@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The device of a capture or replay with its settings, and the block size for it.
 
-use dmabuf_dio_stream::{Channel, Device, Ring, frame_bytes};
+use dmabuf_dio_stream::{Channel, Device, Ring, available, frame_bytes};
+use rustix::process::{Resource, getrlimit};
 
 use super::args::StreamArgs;
 use crate::exit::{FAILED, Failure, USAGE};
@@ -13,6 +14,15 @@ const TOLERANCE: f64 = 0.01;
 const BLOCK: (u64, u64) = (PAGE, 16 << 20);
 const PART: f64 = 8.0;
 const WITHOUT_RATE: u64 = 64 << 10;
+/// The ring at the start: seconds of samples, or blocks for a device without a rate.
+const SECONDS: f64 = 2.0;
+const WITHOUT_RATE_BLOCKS: u64 = 8;
+/// Free memory to count on if the kernel does not say.
+const UNKNOWN_MEMORY: u64 = 256 << 20;
+/// Most blocks of a ring. Each needs two descriptors, and one more for a moment.
+const MOST: u64 = 4096;
+const FILES_PER_BLOCK: u64 = 3;
+const OTHER_FILES: u64 = 64;
 
 /// A device, and the buffer and channels in use.
 #[derive(Debug)]
@@ -22,6 +32,14 @@ pub(crate) struct Chosen {
     pub(crate) channels: Vec<Channel>,
     /// Frames per second, if the device has a rate.
     pub(crate) rate: Option<f64>,
+    /// The rate to restore if nothing comes of it.
+    before: Option<f64>,
+}
+
+impl Drop for Chosen {
+    fn drop(&mut self) {
+        self.restore();
+    }
 }
 
 impl Chosen {
@@ -29,7 +47,7 @@ impl Chosen {
     pub(crate) fn find(name: &str, args: &StreamArgs) -> Result<Self, Failure> {
         let device = Device::find(name).ok_or_else(|| unknown(name))?;
         let channels = channels(&device, args)?;
-        let mut chosen = Self { device, buffer: args.buffer, channels, rate: None };
+        let mut chosen = Self { device, buffer: args.buffer, channels, rate: None, before: None };
         chosen.look_at_rate();
         Ok(chosen)
     }
@@ -38,11 +56,37 @@ impl Chosen {
         self.rate = self.device.rate(self.buffer).filter(|rate| *rate > 0.0);
     }
 
-    /// Sets the rate. Fails if the device then has another rate.
+    /// Sets the rate, until this is dropped or [kept](Self::keep). Fails if the device then has
+    /// another rate, and restores the former one.
     pub(crate) fn set_rate(&mut self, wanted: f64) -> Result<(), Failure> {
-        if self.device.rate(self.buffer) == Some(wanted) {
+        let before = self.device.rate(self.buffer);
+        if before == Some(wanted) {
             return Ok(());
         }
+        self.before = self.before.or(before);
+        let result = self.try_rate(wanted);
+        if result.is_err() {
+            self.restore();
+        }
+        result
+    }
+
+    /// The device keeps its settings: it was used with them.
+    pub(crate) fn keep(&mut self) {
+        self.before = None;
+    }
+
+    /// Sets the rate that the device had.
+    fn restore(&mut self) {
+        if let Some(rate) = self.before.take() {
+            if let Err(error) = self.device.set_rate(self.buffer, rate) {
+                eprintln!("dmabuf-dio: the rate was {rate}, and is not restored: {error}");
+            }
+            self.look_at_rate();
+        }
+    }
+
+    fn try_rate(&mut self, wanted: f64) -> Result<(), Failure> {
         let rates = self.device.rates(self.buffer).map_or_else(
             || "the rate may belong to another device: iio_attr -c lists them".to_owned(),
             |rates| format!("supported rates: {rates}"),
@@ -69,9 +113,16 @@ impl Chosen {
         args.samples.or_else(|| Some((args.seconds? * self.rate?).ceil() as u64))
     }
 
-    /// A ring with the requested block size, or one that suits the rate.
+    /// A ring with the requested number and size of blocks, or one that suits the rate and the free
+    /// memory.
     pub(crate) fn ring(&self, args: &StreamArgs) -> Result<Ring, Failure> {
-        Ok(Ring::new(args.blocks, self.block(args)?)?)
+        let block = self.block(args)?;
+        if let Some(blocks) = args.blocks {
+            return Ok(Ring::new(blocks, block)?);
+        }
+        let bytes_per_second = self.rate.map(|rate| rate * self.frame() as f64);
+        let (blocks, most) = numbers(args, block, bytes_per_second, available(), open_files());
+        Ok(Ring::new(blocks, block)?.growing(most)?)
     }
 
     /// Block size in bytes.
@@ -98,6 +149,31 @@ impl Chosen {
         let names = names.join(", ");
         format!("{}: {names}; frames of {} bytes, {rate}", self.device.name(), self.frame())
     }
+}
+
+/// How many blocks there are at the start and may be later. The memory that is available and the
+/// limit on open files bound both.
+fn numbers(
+    args: &StreamArgs,
+    block: u64,
+    bytes_per_second: Option<f64>,
+    available: Option<u64>,
+    files: u64,
+) -> (usize, usize) {
+    let block = block.max(1);
+    let seconds = args.ring.unwrap_or(SECONDS);
+    let wanted = bytes_per_second
+        .map_or(WITHOUT_RATE_BLOCKS, |bytes| (seconds * bytes / block as f64).ceil() as u64);
+    let free = available.unwrap_or(UNKNOWN_MEMORY);
+    let by_files = (files.saturating_sub(OTHER_FILES) / FILES_PER_BLOCK).min(MOST);
+    let most = args.max_ring.unwrap_or(free / 2) / block;
+    let first = wanted.min(free / 4 / block).min(most).min(by_files).max(2);
+    (first as usize, most.min(by_files).max(first) as usize)
+}
+
+/// How many files this process may have open.
+fn open_files() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// The smallest size in bytes that is a multiple of both the frame and the page.
@@ -162,6 +238,33 @@ fn unknown(name: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rings_are_sized_by_time_and_memory() {
+        use clap::Parser as _;
+        const MIB: u64 = 1 << 20;
+
+        #[derive(clap::Parser)]
+        struct Only {
+            #[command(flatten)]
+            common: StreamArgs,
+        }
+        let gib = 1 << 30;
+        let of = |options: &[&str], block: u64, rate: f64, free: u64, files: u64| {
+            let words = [&["x"], options].concat();
+            let args = Only::try_parse_from(words).expect("options").common;
+            numbers(&args, block, (rate > 0.0).then_some(rate), Some(free), files)
+        };
+        assert_eq!(of(&[], MIB, 8e6, 4 * gib, 1 << 20), (16, 2048));
+        // A quarter of the memory at first, and a half at last.
+        assert_eq!(of(&[], MIB, 1e9, gib, 1 << 20), (256, 512));
+        assert_eq!(of(&["--max-ring", "40M"], MIB, 1e9, gib, 1 << 20), (40, 40));
+        assert_eq!(of(&["--ring", "0.5", "--max-ring", "40M"], MIB, 8e6, gib, 1 << 20), (4, 40));
+        // The limit on open files, and at least two.
+        assert_eq!(of(&[], MIB, 1e9, 4 * gib, 1024), (320, 320));
+        assert_eq!(of(&[], MIB, 1.0, 0, 3), (2, 2));
+        assert_eq!(of(&[], 64 << 10, 0.0, gib, 1 << 20), (8, 4096));
+    }
 
     #[test]
     fn blocks_are_whole_frames_and_pages() {

@@ -4,10 +4,11 @@
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::{CancelToken, Kind, Loader};
-use dmabuf_dio_stream::{Error, FileSource, IioSink, Repeat, Stream, Summary};
+use dmabuf_dio_stream::{Error, FileSource, Gap, IioSink, Loss, Repeat, RingUse, Stream, Summary};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::args::ReplayArgs;
-use super::capture::run_stream;
+use super::capture::{run_stream, shortfall};
 use super::device::Chosen;
 use super::meter::Meter;
 use super::report::{self, Report};
@@ -15,6 +16,9 @@ use super::sigmf::{self, Described};
 use crate::exit::{FAILED, Failure, USAGE};
 use crate::show::name_of;
 use crate::signals;
+
+/// The label of what the device could not output.
+const UNDERRUNS: &str = "underruns";
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let common = &args.common;
@@ -35,15 +39,17 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let token = signals::token();
     if args.cyclic {
         drop(sink);
-        return cycle(args, &chosen, &token);
+        return cycle(args, &mut chosen, &token);
     }
     let mut sink = sink;
     let ring = chosen.ring(common)?;
+    chosen.keep();
     let meter = Meter::new("replayed", common.quiet);
     let stream = Stream::new(&mut source, &mut sink, ring);
     let outcome = run_stream(stream, common, &chosen, token, meter);
     let file = args.file.display().to_string();
-    outcome.report(common, &Report { chosen: &chosen, other: &file, sidecar: None })
+    outcome
+        .report(common, &Report { chosen: &chosen, other: &file, sidecar: None, lost: UNDERRUNS })
 }
 
 /// Refuses samples of another format, which would be noise on an antenna.
@@ -67,7 +73,7 @@ fn set_described_rate(chosen: &mut Chosen, rate: f64) {
 }
 
 /// Hands the whole file to the device in one block, which the device repeats.
-fn cycle(args: &ReplayArgs, chosen: &Chosen, token: &CancelToken) -> Result<(), Failure> {
+fn cycle(args: &ReplayArgs, chosen: &mut Chosen, token: &CancelToken) -> Result<(), Failure> {
     let loaded = Loader::new(&args.file).any_kind().cancel(token.clone()).load()?;
     let (length, frame) = (loaded.len, chosen.frame());
     if length % frame != 0 {
@@ -81,19 +87,38 @@ fn cycle(args: &ReplayArgs, chosen: &Chosen, token: &CancelToken) -> Result<(), 
         source: format!("{}, one block", name_of(&loaded.report)),
         sink: "IIO, dma-buf, cyclic".into(),
         bytes: length,
-        loss_known: true,
+        ring: RingUse { block_bytes: length, blocks_at_start: 1, blocks_at_end: 1, most_blocks: 1 },
         ..Summary::default()
     };
-    let begin = Instant::now();
+    let (begin, cpu) = (Instant::now(), cpu_time());
     let device = chosen.device.clone();
     let repeat = Repeat::start(device, chosen.buffer, &chosen.channels, loaded.buf, length)?;
+    chosen.keep();
     let deadline = args.common.seconds.map(Duration::from_secs_f64);
     while !token.is_cancelled() && deadline.is_none_or(|deadline| begin.elapsed() < deadline) {
         std::thread::sleep(Duration::from_millis(20));
     }
+    // The device repeats the block by itself: only its own counter tells what it missed, not where.
+    let lost = repeat.lost();
     repeat.stop()?;
     summary.seconds = begin.elapsed().as_secs_f64();
+    summary.cpu_seconds = Some(cpu_time().saturating_sub(cpu).as_secs_f64());
+    summary.loss_known = lost.is_some();
+    summary.lost_frames = lost.unwrap_or(0);
+    if summary.lost_frames > 0 {
+        summary.gaps.push(Gap { kind: Loss::Underrun, at: 0, to: length, frames: lost });
+    }
     let file = args.file.display().to_string();
-    let end = Report { chosen, other: &file, sidecar: None };
-    report::print(&args.common, &end, &summary, None)
+    let end = Report { chosen, other: &file, sidecar: None, lost: UNDERRUNS };
+    // Until Ctrl-C, or for as long as was asked.
+    summary.complete = !token.is_cancelled() || args.common.seconds.is_none();
+    let failure = shortfall(&args.common, &end, &summary);
+    let printed = report::print(&args.common, &end, &summary, failure.as_ref());
+    failure.map_or(printed, Err)
+}
+
+/// CPU time of all threads of the process.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -4,13 +4,14 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use dmabuf_dio_stream::{Channel, Error, Gap, Summary};
+use dmabuf_dio_stream::{Channel, Gap, Loss, RingUse, Summary};
 use serde::Serialize;
 
 use super::args::StreamArgs;
 use super::device::Chosen;
 use crate::exit::Failure;
 use crate::show::{Lines, exact, json};
+use crate::size::show_size;
 
 /// Number of gaps in the text.
 const SHOWN: usize = 10;
@@ -28,11 +29,51 @@ struct Output<'a> {
     frame_bytes: u64,
     rate: Option<f64>,
     frames: u64,
+    /// The number of frames that `--samples` or `--seconds` asked for.
+    asked_frames: Option<u64>,
+    ring_seconds: Option<RingSeconds>,
     #[serde(flatten)]
     summary: &'a Summary,
     description: Option<String>,
-    /// The error that ended the stream early.
+    /// Why the command fails.
     error: Option<String>,
+}
+
+/// The seconds of samples that the blocks hold, if the device has a rate.
+#[derive(Debug, Serialize)]
+struct RingSeconds {
+    at_start: f64,
+    at_end: f64,
+    most: f64,
+}
+
+impl RingSeconds {
+    fn of(ring: RingUse, chosen: &Chosen) -> Option<Self> {
+        let bytes_per_second = chosen.rate? * chosen.frame() as f64;
+        let seconds = |blocks: usize| blocks as f64 * ring.block_bytes as f64 / bytes_per_second;
+        Some(Self {
+            at_start: seconds(ring.blocks_at_start),
+            at_end: seconds(ring.blocks_at_end),
+            most: seconds(ring.most_blocks),
+        })
+    }
+}
+
+/// For example `16 blocks of 976 KiB (2.0 s), grew to 30 (3.7 s), at most 500 (62 s)`.
+fn describe(ring: RingUse, seconds: Option<&RingSeconds>) -> String {
+    let RingUse { block_bytes, blocks_at_start, blocks_at_end, most_blocks } = ring;
+    let with = |of: fn(&RingSeconds) -> f64| {
+        seconds.map_or_else(String::new, |seconds| format!(" ({:.1} s)", of(seconds)))
+    };
+    let size = show_size(block_bytes);
+    let mut text = format!("{blocks_at_start} blocks of {size}{}", with(|all| all.at_start));
+    if blocks_at_end > blocks_at_start {
+        text += &format!(", grew to {blocks_at_end}{}", with(|all| all.at_end));
+    }
+    if most_blocks > blocks_at_start {
+        text += &format!(", at most {most_blocks}{}", with(|all| all.most));
+    }
+    text
 }
 
 /// The two ends of a stream and the description of the file.
@@ -41,6 +82,8 @@ pub(crate) struct Report<'a> {
     /// The file or address at the other end.
     pub(crate) other: &'a str,
     pub(crate) sidecar: Option<&'a Path>,
+    /// The label of what was lost.
+    pub(crate) lost: &'a str,
 }
 
 /// Prints a summary.
@@ -48,7 +91,7 @@ pub(crate) fn print(
     args: &StreamArgs,
     end: &Report<'_>,
     summary: &Summary,
-    error: Option<&Error>,
+    error: Option<&Failure>,
 ) -> Result<(), Failure> {
     if args.quiet {
         return Ok(());
@@ -64,9 +107,11 @@ pub(crate) fn print(
             frame_bytes: chosen.frame(),
             rate: chosen.rate,
             frames,
+            asked_frames: chosen.frames(args),
+            ring_seconds: RingSeconds::of(summary.ring, chosen),
             summary,
             description: end.sidecar.map(|path| path.display().to_string()),
-            error: error.map(ToString::to_string),
+            error: error.map(|failure| failure.what().to_owned()),
         };
         json(&output)?
     } else {
@@ -83,15 +128,22 @@ fn human(end: &Report<'_>, summary: &Summary, frames: u64) -> String {
     lines.line("file", end.other);
     lines.line("filled by", &summary.source);
     lines.line("emptied by", &summary.sink);
+    if summary.ring.blocks_at_start > 0 {
+        let seconds = RingSeconds::of(summary.ring, chosen);
+        lines.line("ring", describe(summary.ring, seconds.as_ref()));
+    }
     lines.line("moved", format!("{frames} frames, {}", exact(summary.bytes)));
     let mib = summary.bytes as f64 / f64::from(1 << 20);
     let speed = if summary.seconds > 0.0 { mib / summary.seconds } else { 0.0 };
     lines.line("time", format!("{:.3} s, {speed:.1} MiB/s", summary.seconds));
-    let part = if summary.seconds > 0.0 { summary.cpu_seconds / summary.seconds } else { 0.0 };
-    lines.line("CPU", format!("{:.3} s, {:.1} %", summary.cpu_seconds, part * 100.0));
-    lines.line("lost", lost(summary));
+    if let Some(cpu) = summary.cpu_seconds {
+        let part = if summary.seconds > 0.0 { cpu / summary.seconds } else { 0.0 };
+        lines.line("CPU", format!("{cpu:.3} s, {:.1} %", part * 100.0));
+    }
+    lines.line(end.lost, lost(summary));
     for gap in summary.gaps.iter().take(SHOWN) {
-        lines.line("gap", place(gap, chosen.frame()));
+        let label = if gap.kind == Loss::Underrun { "underrun" } else { "gap" };
+        lines.line(label, place(gap, chosen.frame()));
     }
     if let Some(more) = summary.gaps.len().checked_sub(SHOWN + 1) {
         lines.line("", format!("and {} more: see --json", more + 1));
@@ -102,7 +154,8 @@ fn human(end: &Report<'_>, summary: &Summary, frames: u64) -> String {
     lines.into_text()
 }
 
-fn lost(summary: &Summary) -> String {
+/// Says how much was lost.
+pub(crate) fn lost(summary: &Summary) -> String {
     let unknown = summary.gaps.iter().any(|gap| gap.frames.is_none());
     match summary.gaps.len() {
         0 if summary.loss_known => "nothing".to_owned(),

@@ -93,7 +93,7 @@ impl Sidecar {
         json!({
             "global": global,
             "captures": self.captures(gaps, bytes),
-            "annotations": self.annotations(gaps),
+            "annotations": self.annotations(gaps, bytes),
         })
     }
 
@@ -122,8 +122,10 @@ impl Sidecar {
         captures
     }
 
-    fn annotations(&self, gaps: &[Gap]) -> Vec<Value> {
+    fn annotations(&self, gaps: &[Gap], bytes: u64) -> Vec<Value> {
+        // What was lost after the last sample is not in the file.
         gaps.iter()
+            .filter(|gap| gap.at < bytes)
             .map(|gap| {
                 let frames = gap.frames.map_or_else(
                     || "samples are missing, the device does not report how many".to_owned(),
@@ -218,6 +220,11 @@ fn datatype(channels: &[Channel], frame: u64, iq: bool) -> (String, u64) {
     (format!("{kind}{number}{}{order}", format.storage_bits), count)
 }
 
+/// Whether SigMF can describe the channels as pairs.
+pub(crate) fn is_pairs(channels: &[Channel], frame: u64) -> bool {
+    datatype(channels, frame, true).0.starts_with('c')
+}
+
 /// Whether the channels are pairs of an in-phase and a quadrature part, by IIO's modifiers:
 /// `voltage0_i`, `voltage0_q`.
 fn is_complex(channels: &[Channel]) -> bool {
@@ -231,7 +238,7 @@ fn is_complex(channels: &[Channel]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dmabuf_dio_stream::Format;
+    use dmabuf_dio_stream::{Format, Loss};
 
     fn channels(names: &[&str], storage_bits: u32, kind: Encoding) -> Vec<Channel> {
         let (big_endian, bits) = (false, storage_bits);
@@ -283,7 +290,7 @@ mod tests {
         let data = folder.path().join("samples.bin");
         let two = channels(&["in_voltage0", "in_voltage1"], 16, Encoding::Unsigned);
         let sidecar = sidecar(&data, two.clone(), 4);
-        let gap = |at, to, frames| Gap { at, to, frames };
+        let gap = |at, to, frames| Gap { kind: Loss::Lost, at, to, frames };
         let gaps = [
             gap(400, 400, Some(7)),
             gap(800, 1200, Some(3)),

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -10,6 +11,10 @@ use dmabuf_dio::CancelToken;
 use dmabuf_dio_stream::{Discard, FileSink, Function, Sink, SocketSink, UsbSink};
 
 use crate::exit::{FAILED, Failure, USAGE};
+use crate::size::show_size;
+
+/// Space behind the end of a file that is worth a word, in bytes.
+const LEFT: u64 = 4 << 20;
 
 /// The value of `--to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +104,23 @@ pub(crate) fn refuse_to_replace(path: &Path, force: bool) -> Result<(), Failure>
         return Ok(());
     }
     let what = format!("{} exists already", path.display());
-    Err(Failure::new(USAGE, what, "choose another name, or replace it: --force"))
+    let hint = "choose another name, or replace it: --force";
+    Err(Failure::new(USAGE, what, format!("{hint}{}", left_allocated(path).unwrap_or_default())))
+}
+
+/// How to release the space behind the end of a file, if much is allocated there: a killed capture
+/// cannot.
+fn left_allocated(path: &Path) -> Option<String> {
+    let facts = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let (length, beyond) = (facts.len(), (facts.blocks() * 512).checked_sub(facts.len())?);
+    (beyond > LEFT).then(|| {
+        format!(
+            ". {} are allocated behind its end, as a killed capture leaves them; this releases \
+             them: truncate -s {length} {}",
+            show_size(beyond),
+            path.display()
+        )
+    })
 }
 
 fn connect(address: &str) -> Result<SocketSink, Failure> {

@@ -5,6 +5,8 @@
 
 #![allow(dead_code)]
 
+pub(crate) mod iio;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

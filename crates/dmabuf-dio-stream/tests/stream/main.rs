@@ -65,12 +65,12 @@ impl Sink for Slow {
         Ok(())
     }
 
-    fn queue(&mut self, filled: Filled) -> Result<(), Error> {
+    fn queue(&mut self, filled: Filled) -> Result<bool, Error> {
         if self.queued.is_empty() {
             self.busy_until = Instant::now() + self.per_block;
         }
         self.queued.push_back(filled);
-        Ok(())
+        Ok(false)
     }
 
     fn take(&mut self) -> Result<Option<Filled>, Error> {
@@ -225,7 +225,7 @@ fn what_is_not_in_a_block_is_refused() {
         Sink::attach(&mut sink, &ring, None).expect("attached");
         for (block, bytes) in [(0, (16 << 10) + FRAME), (1, 1 << 40), (0, 0), (2, FRAME)] {
             refused(Source::queue(&mut source, block, bytes).map(|_| ()));
-            refused(Sink::queue(&mut sink, Filled { block, bytes }));
+            refused(Sink::queue(&mut sink, Filled { block, bytes }).map(|_| ()));
             assert_eq!((source.queued(), sink.queued()), (0, 0), "{bytes} bytes of {block}");
         }
         refused(Source::queue(&mut source, 0, u64::MAX).map(|_| ()));

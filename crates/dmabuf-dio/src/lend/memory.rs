@@ -16,6 +16,9 @@ use crate::direction::Direction;
 use crate::errno::Errno;
 use crate::memory::Mapping;
 
+/// The user data of the command that lends one more block. No request has it.
+pub(super) const LENDING: u64 = u64::MAX - 1;
+
 /// How memory is cut into registered buffers, whose size is limited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
@@ -38,7 +41,7 @@ impl Cut {
 #[derive(Debug)]
 pub(crate) enum Memory {
     /// Pages of dma-bufs: the module holds them as long as a buffer is registered.
-    Lent { lengths: Vec<u64> },
+    Lent { lengths: Vec<u64>, most: usize },
     /// Memory of this process: start and length of each buffer in it.
     Process { mapping: Arc<Mapping>, buffers: Vec<(u64, u64)>, registered: bool },
 }
@@ -72,18 +75,20 @@ impl Memory {
         for batch in slots.chunks(uring.params().sq_entries() as usize) {
             register_slots(uring, batch)?;
         }
-        Ok(Self::Lent { lengths: ranges.iter().map(|(_, _, length)| *length).collect() })
+        let most = ranges.len();
+        Ok(Self::Lent { lengths: ranges.iter().map(|(_, _, length)| *length).collect(), most })
     }
 
-    /// Registers whole blocks, each as one buffer. One after the other, so that each takes a
+    /// Registers whole blocks, each as one buffer, in a table with room for `most`. One after the other, so that each takes a
     /// descriptor of the module's device only for a moment: its slot keeps it.
     pub(crate) fn lend_blocks(
         uring: &mut IoUring,
         first: Context,
+        most: usize,
         blocks: &[DmaBuf],
         direction: Direction,
     ) -> Result<Self, LendError> {
-        register_table(uring, blocks.len())?;
+        register_table(uring, most)?;
         let (flags, mut first) = (slot_flags(direction), Some(first));
         for (index, block) in (0..).zip(blocks) {
             let context = first.take().map_or_else(Context::with_slots, Ok)?;
@@ -91,7 +96,54 @@ impl Memory {
             let slot = Slot { buf_offset: 0, length: block.len(), index, flags };
             register_slots(uring, &[(&attached, slot)])?;
         }
-        Ok(Self::Lent { lengths: blocks.iter().map(DmaBuf::len).collect() })
+        Ok(Self::Lent { lengths: blocks.iter().map(DmaBuf::len).collect(), most })
+    }
+
+    /// Registers one more whole block, while requests may be in flight, whose completions go to `others`.
+    /// `unsent` requests are queued and not submitted.
+    pub(super) fn lend_more(
+        &mut self,
+        uring: &mut IoUring,
+        block: &DmaBuf,
+        direction: Direction,
+        unsent: usize,
+        mut others: impl FnMut(&io_uring::cqueue::Entry),
+    ) -> Result<(), LendError> {
+        let length = block.len();
+        let failed = |what, index, errno| LendError::Slot { what, index, length, errno };
+        let busy = || failed("the ring has no room for", u32::MAX, Errno::from_raw(libc::EBUSY));
+        let Self::Lent { lengths, most } = self else { return Err(busy()) };
+        if lengths.len() >= *most || unsent > 0 {
+            return Err(busy());
+        }
+        let index = lengths.len() as u32;
+        let attached = Context::with_slots()?.attach(block)?;
+        let slot = Slot { buf_offset: 0, length, index, flags: slot_flags(direction) };
+        let device = types::Fd(attached.as_fd().as_raw_fd());
+        let command = UringCmd::new(&slot).to_bytes();
+        let entry = opcode::UringCmd16::new(device, dio::URING_REGISTER).cmd(command).build();
+        // SAFETY: the command points at `slot`, which lives until its completion, waited for below
+        // without end: the kernel only reads the slot.
+        if unsafe { uring.submission().push(&entry.user_data(LENDING)) }.is_err() {
+            return Err(busy());
+        }
+        loop {
+            let waited = wait(uring, 1);
+            for completion in uring.completion() {
+                if completion.user_data() != LENDING {
+                    others(&completion);
+                } else if completion.result() < 0 {
+                    let errno = Errno::from_raw(-completion.result());
+                    return Err(failed("the module refuses", index, errno));
+                } else {
+                    lengths.push(length);
+                    return Ok(());
+                }
+            }
+            if waited.is_err() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
     }
 
     /// Memory of this process as one unregistered buffer: the kernel pins the pages of each
@@ -121,7 +173,7 @@ impl Memory {
             offset.checked_add(len.into()).is_some_and(|end| end <= length).then_some(())
         };
         match self {
-            Self::Lent { lengths } => {
+            Self::Lent { lengths, .. } => {
                 within(*lengths.get(usize::from(buffer))?)?;
                 Some(Place { address: offset, registered: Some(buffer) })
             }
@@ -218,7 +270,7 @@ mod tests {
 
     #[test]
     fn only_what_is_in_a_buffer_has_a_place() {
-        let lent = Memory::Lent { lengths: vec![5000, 1 << 40] };
+        let lent = Memory::Lent { lengths: vec![5000, 1 << 40], most: 2 };
         let mapping = Arc::new(Mapping::anonymous(9000).expect("memory"));
         let start = mapping.as_ptr() as u64;
         let buffers = vec![(0, 5000), (4000, 5000)];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ring that borrows memory.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -11,7 +12,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::process::Pid;
 
 use super::error::LendError;
-use super::memory::{Memory, Place};
+use super::memory::{LENDING, Memory, Place};
 use super::module::Context;
 use super::uring::{create_shared, wait};
 use crate::buf::DmaBuf;
@@ -44,6 +45,8 @@ pub struct Ring {
     files: Files,
     /// Requests whose last completion has not been taken.
     in_flight: usize,
+    /// Completions that arrived while a block was being lent.
+    early: VecDeque<Completion>,
     stuck: Option<Errno>,
     /// The process that created it. A child of fork(2) shares the ring and must not release anything.
     process: Pid,
@@ -179,16 +182,46 @@ impl Ring {
         direction: Direction,
         file: BorrowedFd<'_>,
     ) -> Result<Self, LendError> {
+        Self::lending_up_to(blocks.len(), blocks, direction, file)
+    }
+
+    /// As [`lending`](Self::lending), with room for further blocks, `most` in all, which
+    /// [`lend`](Self::lend) adds.
+    ///
+    /// # Errors
+    ///
+    /// Any [`LendError`].
+    pub fn lending_up_to(
+        most: usize,
+        blocks: &[DmaBuf],
+        direction: Direction,
+        file: BorrowedFd<'_>,
+    ) -> Result<Self, LendError> {
+        let most = most.max(blocks.len());
         // Checked first, because it is the most common thing to be missing.
         let context = Context::with_slots()?;
-        let mut uring = create_shared((2 * blocks.len() as u32 + 2).next_power_of_two())?;
-        let memory = Memory::lend_blocks(&mut uring, context, blocks, direction)?;
+        let mut uring = create_shared((2 * most as u32 + 2).next_power_of_two())?;
+        let memory = Memory::lend_blocks(&mut uring, context, most, blocks, direction)?;
         let mut ring = Self::new(uring, memory);
         ring.set_file(0, file).map_err(|errno| {
             let (entries, of) = (FILES as usize, "files");
             LendError::Table { entries, of, errno }
         })?;
         Ok(ring)
+    }
+
+    /// Lends one more block, as the buffer with the next index, while requests may be in flight. Blocks
+    /// until the kernel has it.
+    ///
+    /// # Errors
+    ///
+    /// Any [`LendError`]: [`Slot`](LendError::Slot) with `EBUSY` if there is no room for it, or if requests are queued
+    /// that are not submitted. The ring is as before, and what is in flight goes on.
+    pub fn lend(&mut self, block: &DmaBuf, direction: Direction) -> Result<(), LendError> {
+        let unsent = self.unsent();
+        let Self { uring, memory, early, .. } = self;
+        memory
+            .lend_more(uring, block, direction, unsent, |entry| early.push_back(completion(entry)))
     }
 
     /// Creates a ring without files.
@@ -199,7 +232,8 @@ impl Ring {
             Err(_) => Files::Held([const { None }; FILES as usize]),
         };
         let process = rustix::process::getpid();
-        Self { uring, memory, files, in_flight: 0, stuck: None, process }
+        let early = VecDeque::new();
+        Self { uring, memory, files, in_flight: 0, early, stuck: None, process }
     }
 
     /// Sets the file with index `number`, 0 or 1. The ring keeps its own reference to it.
@@ -239,7 +273,8 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: the range is not in the buffer, or there is no such buffer or file. `EBUSY`: the
+    /// `EINVAL`: the range is not in the buffer, there is no such buffer or file, or the user data is
+    /// `u64::MAX - 1`, which [`lend`](Self::lend) uses. `EBUSY`: the
     /// ring is full. In both cases nothing is queued.
     #[inline]
     pub fn push(&mut self, request: &Request) -> Result<(), Errno> {
@@ -247,7 +282,7 @@ impl Ring {
         let mut flags = squeue::Flags::empty();
         flags.set(squeue::Flags::IO_LINK, request.linked);
         let file = match &self.files {
-            _ if request.file >= FILES => return Err(invalid),
+            _ if request.file >= FILES || request.user_data == LENDING => return Err(invalid),
             Files::Registered(_) => {
                 flags.insert(squeue::Flags::FIXED_FILE);
                 Fd(request.file as i32)
@@ -359,8 +394,10 @@ impl Ring {
 
     /// Takes the next available completion.
     pub fn complete(&mut self) -> Option<Completion> {
-        let entry = self.uring.completion().next()?;
-        let completion = completion(&entry);
+        let completion = match self.early.pop_front() {
+            Some(early) => early,
+            None => completion(&self.uring.completion().next()?),
+        };
         self.in_flight -= usize::from(completion.is_last());
         Some(completion)
     }
@@ -368,7 +405,11 @@ impl Ring {
     /// Takes all available completions.
     #[inline]
     pub fn reap(&mut self, mut each: impl FnMut(Completion)) {
-        let Self { uring, in_flight, .. } = self;
+        let Self { uring, in_flight, early, .. } = self;
+        while let Some(completion) = early.pop_front() {
+            *in_flight -= usize::from(completion.is_last());
+            each(completion);
+        }
         for entry in uring.completion() {
             let completion = completion(&entry);
             // First, because `each` may panic: the completion is taken all the same.

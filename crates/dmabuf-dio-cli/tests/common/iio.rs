@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The simulated devices of `kernel/sim/iio_stream`, and the command that uses them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use super::{folder, ok, program, run};
+
+pub(crate) const FRAME: usize = 8;
+
+/// Exclusive use of the devices, and a folder on the file system under test.
+pub(crate) struct Setup {
+    folder: tempfile::TempDir,
+    _lock: MutexGuard<'static, ()>,
+}
+
+impl Setup {
+    pub(crate) fn get() -> Option<Self> {
+        static LOCK: Mutex<()> = Mutex::new(());
+        let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        if sysfs("stream-adc").is_none() {
+            let required = std::env::var("DMABUF_DIO_REQUIRE").unwrap_or_default();
+            assert!(!required.contains("iio"), "there has to be a simulated IIO device");
+            println!("skipped: no simulated IIO device");
+            return None;
+        }
+        Some(Self { folder: folder(), _lock: lock })
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).into_os_string().into_string().expect("text")
+    }
+}
+
+/// Folder of a device in sysfs.
+pub(crate) fn sysfs(name: &str) -> Option<PathBuf> {
+    let devices = fs::read_dir("/sys/bus/iio/devices").ok()?.flatten();
+    devices.map(|entry| entry.path()).find(|folder| {
+        fs::read_to_string(folder.join("name")).is_ok_and(|found| found.trim() == name)
+    })
+}
+
+/// Sets an attribute of a device.
+pub(crate) fn set(device: &str, attribute: &str, value: &str) {
+    let path = sysfs(device).expect("a device").join(attribute);
+    fs::write(path, value).expect(attribute);
+}
+
+pub(crate) fn number(device: &str, attribute: &str) -> u64 {
+    let path = sysfs(device).expect("a device").join(attribute);
+    fs::read_to_string(path).expect(attribute).trim().parse().expect("a number")
+}
+
+#[track_caller]
+pub(crate) fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&ok(&[arguments, &["--json"]].concat())).expect("JSON")
+}
+
+/// Runs a command that has to fail with `code`. Returns its standard error.
+#[track_caller]
+pub(crate) fn fails(code: i32, arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{errors}");
+    let hint = errors.lines().last().unwrap_or_default();
+    let by_clap = errors.starts_with("error: ");
+    assert!(by_clap || hint.starts_with("   "), "{errors}");
+    errors
+}
+
+/// Fails unless a file holds frames 0, 1, 2, ... Returns their number.
+#[track_caller]
+pub(crate) fn frames(path: &str) -> usize {
+    let bytes = fs::read(path).expect("a file");
+    assert_eq!(bytes.len() % FRAME, 0, "a frame is cut");
+    for (number, frame) in bytes.chunks_exact(FRAME).enumerate() {
+        let found = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
+        assert_eq!(found, number as u64);
+    }
+    bytes.len() / FRAME
+}
+
+pub(crate) fn start(arguments: &[&str]) -> Child {
+    let (out, errors) = (Stdio::piped(), Stdio::piped());
+    program().args(arguments).stdout(out).stderr(errors).spawn().expect("started")
+}
+
+pub(crate) fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").arg(name).arg(child.id().to_string()).status();
+    assert!(status.expect("kill").success());
+}
+
+/// Runs a command, whatever its exit code. Returns the code and the report.
+#[track_caller]
+pub(crate) fn report(arguments: &[&str]) -> (i32, Value) {
+    end_of(start(&[arguments, &["--json"]].concat()))
+}
+
+/// Waits for the end of a command. Returns its exit code and its report.
+#[track_caller]
+pub(crate) fn end_of(child: Child) -> (i32, Value) {
+    let output = child.wait_with_output().expect("its end");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let report = serde_json::from_slice(&output.stdout);
+    let code = output.status.code().expect("no signal");
+    (code, report.unwrap_or_else(|error| panic!("{error}, exit code {code}: {errors}")))
+}
+
+/// Makes a file of `count` frames with the numbers 0, 1, 2, ...
+pub(crate) fn numbered(path: &str, count: u64) {
+    let bytes: Vec<u8> = (0..count).flat_map(u64::to_le_bytes).collect();
+    fs::write(path, bytes).expect("written");
+}
