@@ -26,7 +26,8 @@ pub enum Overrun {
     /// Wait for the sink. Meanwhile a device loses samples; a file does not.
     #[default]
     Block,
-    /// Drop the newest full block when the source has only one left. Needs a ring of at least two.
+    /// Drop the newest full block when the source has only one left. Needs a ring of at
+    /// least three: with two the source always has only one left.
     Drop,
     /// End the stream at the first loss.
     Fail,
@@ -222,8 +223,8 @@ impl Run<'_> {
             let need = "a multiple of the frame size";
             return Err(dmabuf_dio::Error::Setting { name: "block", value: size, need }.into());
         }
-        if self.stream.overrun == Overrun::Drop && ring.len() < 2 {
-            let need = "at least 2, so that one can be dropped";
+        if self.stream.overrun == Overrun::Drop && ring.len() < 3 {
+            let need = "at least 3 to drop one: one is filled, one is emptied";
             return Err(dmabuf_dio::Error::Setting {
                 name: "blocks",
                 value: ring.len() as u64,
