@@ -15,7 +15,7 @@ use crate::{Sink, Source, failed};
 use dmabuf_dio::CancelToken;
 
 /// How long a sink may take for a block after the stream was cancelled.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 /// How often the device's loss counter is read while it always has a block.
 const COUNT: Duration = Duration::from_millis(10);
 
@@ -407,4 +407,65 @@ impl Run<'_> {
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FileSource, Filled};
+
+    /// Returns no block.
+    #[derive(Default)]
+    struct Stuck(usize);
+
+    impl Sink for Stuck {
+        fn how(&self) -> String {
+            "stuck".into()
+        }
+
+        fn attach(&mut self, _: &Arc<Ring>, _: Option<u64>) -> Result<()> {
+            Ok(())
+        }
+
+        fn queue(&mut self, _: Filled) -> Result<()> {
+            self.0 += 1;
+            Ok(())
+        }
+
+        fn take(&mut self) -> Result<Option<Filled>> {
+            Ok(None)
+        }
+
+        fn ready(&self) -> Option<Wait<'_>> {
+            None
+        }
+
+        fn queued(&self) -> usize {
+            self.0
+        }
+
+        fn finish(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_cancelled_stream_does_not_wait_for_ever() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("samples");
+        std::fs::write(&path, [7; 3000]).expect("written");
+        let mut source = FileSource::open(&path, 1).expect("a file");
+        let mut sink = Stuck::default();
+        let token = CancelToken::new();
+        let stream = Stream::new(&mut source, &mut sink, Ring::of_memfds(2, 5000));
+        let cancel = token.clone();
+        let stream = stream.cancel(token).progress(move |state| {
+            if state.full > 0 {
+                cancel.cancel();
+            }
+        });
+        let ended = stream.run().expect_err("the sink takes nothing");
+        assert_eq!(ended.error.errno().map(|errno| errno.raw()), Some(libc::ETIMEDOUT));
+        assert_eq!(ended.summary.bytes, 0);
+    }
 }

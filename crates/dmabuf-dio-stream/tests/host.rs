@@ -7,6 +7,7 @@ use std::fs;
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dmabuf_dio::{CancelToken, DmaBuf, Errno, Error as Buffer};
 use dmabuf_dio_stream::{
@@ -40,14 +41,28 @@ struct Device {
     filled: u32,
     /// Loses frames of its own before filling the block of this number.
     skips_at: Option<u32>,
+    /// How long a call takes.
+    pause: Duration,
 }
 
 impl Device {
     fn new(every: u32) -> Self {
         let (ring, queued, fails_after) = (None, VecDeque::new(), None);
         let (calls, next, lost, running, filled) = (0, 0, 0, false, 0);
-        let skips_at = None;
-        Self { ring, queued, every, calls, next, lost, running, fails_after, filled, skips_at }
+        let (skips_at, pause) = (None, Duration::ZERO);
+        Self {
+            pause,
+            ring,
+            queued,
+            every,
+            calls,
+            next,
+            lost,
+            running,
+            fails_after,
+            filled,
+            skips_at,
+        }
     }
 }
 
@@ -84,6 +99,7 @@ impl Source for Device {
             let (device, call) = ("the device".into(), "go on".into());
             return Err(Error::Stream { device, call, errno: Errno::from_raw(libc::ENODEV) });
         }
+        std::thread::sleep(self.pause);
         self.calls += 1;
         if self.calls % self.every != 0 {
             return Ok(None);
@@ -408,8 +424,8 @@ fn the_first_loss_ends_the_stream_and_nothing_else_does() {
     let stream = Stream::new(&mut source, &mut sink, ring(4, 4096)).overrun(Overrun::Fail);
     assert_eq!(stream.limit(20 * 4096).run().expect("no loss").bytes, 20 * 4096);
     // The loss is noticed although the device never lacks a block.
-    let (mut source, mut sink) = (Device::new(50), Keeper::new(1));
-    source.skips_at = Some(2);
+    let (mut source, mut sink) = (Device::new(2), Keeper::new(1));
+    (source.skips_at, source.pause) = (Some(2), Duration::from_millis(15));
     let stream = Stream::new(&mut source, &mut sink, ring(4, 4096)).overrun(Overrun::Fail);
     let ended = stream.limit(20 * 4096).run().expect_err("a loss");
     assert_eq!(ended.error.errno().map(Errno::raw), Some(libc::EOVERFLOW), "{ended}");

@@ -29,19 +29,32 @@ pub(crate) fn edge(task: &Task<'_>, mapping: &Mapping, part: Extent) -> Result<u
     }
 }
 
-/// Repeats a call, which gets the number of bytes moved so far, until it has moved `len`. On failure
-/// returns how many bytes were moved, and the error; `None` if a call moved nothing.
+/// Where a read or write ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ended {
+    /// Bytes moved.
+    done: usize,
+    /// Offset in the file.
+    at: u64,
+    /// `None` if a call moved nothing.
+    errno: Option<Os>,
+}
+
+/// Repeats a call until it has moved `len` bytes from `offset` in the file. It gets the number of
+/// bytes moved so far, and their end in the file.
 fn repeat(
+    offset: u64,
     len: usize,
-    mut call: impl FnMut(usize) -> rustix::io::Result<usize>,
-) -> Result<(), (usize, Option<Os>)> {
+    mut call: impl FnMut(usize, u64) -> rustix::io::Result<usize>,
+) -> Result<(), Ended> {
     let mut done = 0;
     while done < len {
-        match call(done) {
-            Ok(0) => return Err((done, None)),
+        let at = offset + done as u64;
+        match call(done, at) {
+            Ok(0) => return Err(Ended { done, at, errno: None }),
             Ok(moved) => done += moved,
             Err(Os::INTR) => {}
-            Err(errno) => return Err((done, Some(errno))),
+            Err(errno) => return Err(Ended { done, at, errno: Some(errno) }),
         }
     }
     Ok(())
@@ -49,20 +62,20 @@ fn repeat(
 
 fn read_all(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<()> {
     let (file, len) = (task.file.buffered()?, bytes.len());
-    let pread = |done| rustix::io::pread(file, &mut bytes[done..], offset + done as u64);
-    repeat(len, pread).map_err(|(done, errno)| not_read(task, offset + done as u64, errno))
+    let pread = |done, at| rustix::io::pread(file, &mut bytes[done..], at);
+    repeat(offset, len, pread).map_err(|ended| not_read(task, ended))
 }
 
-fn not_read(task: &Task<'_>, at: u64, errno: Option<Os>) -> Error {
+fn not_read(task: &Task<'_>, Ended { at, errno, .. }: Ended) -> Error {
     errno.map_or_else(|| task.short(at), |errno| task.failed(at, errno))
 }
 
 /// Writes through the page cache.
 fn write_all(task: &Task<'_>, bytes: &[u8], offset: u64) -> Result<()> {
     let file = task.file.buffered()?;
-    let pwrite = |done| rustix::io::pwrite(file, &bytes[done..], offset + done as u64);
-    repeat(bytes.len(), pwrite)
-        .map_err(|(done, errno)| task.failed(offset + done as u64, errno.unwrap_or(Os::IO)))
+    let pwrite = |done, at| rustix::io::pwrite(file, &bytes[done..], at);
+    repeat(offset, bytes.len(), pwrite)
+        .map_err(|ended| task.failed(ended.at, ended.errno.unwrap_or(Os::IO)))
 }
 
 /// Memory aligned for `O_DIRECT` on every device with blocks of up to a page.
@@ -82,34 +95,34 @@ fn read_edge(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<u64> {
     match read_blocks(bytes, offset, &mut bounce.0[..block as usize], pread) {
         Ok(()) => Ok(bytes.len() as u64),
         // The file system accepts O_DIRECT on open but not on read, or not from there on.
-        Err((done, Some(Os::INVAL))) => {
-            read_all(task, &mut bytes[done..], offset + done as u64)?;
+        Err(Ended { done, at, errno: Some(Os::INVAL) }) => {
+            read_all(task, &mut bytes[done..], at)?;
             Ok(done as u64)
         }
-        Err((done, errno)) => Err(not_read(task, offset + done as u64, errno)),
+        Err(ended) => Err(not_read(task, ended)),
     }
 }
 
-/// Reads through `block`, in whole blocks of that size. Fails as [`repeat`]: only a read of 0 bytes
-/// means the end of the file, a short one may end anywhere.
+/// Reads through `block`, in whole blocks of that size. Only a read of 0 bytes means the end of the
+/// file: a short one may end anywhere.
 fn read_blocks(
     bytes: &mut [u8],
     offset: u64,
     block: &mut [u8],
     mut pread: impl FnMut(&mut [u8], u64) -> rustix::io::Result<usize>,
-) -> Result<(), (usize, Option<Os>)> {
+) -> Result<(), Ended> {
     let mut done = 0;
     while done < bytes.len() {
         let at = offset + done as u64;
         let skip = at % block.len() as u64;
         let (start, skip) = (at - skip, skip as usize);
         let wanted = (skip + bytes.len() - done).min(block.len());
-        let read = repeat(wanted, |have| pread(&mut block[have..], start + have as u64));
-        let have = read.map_or_else(|(have, _)| have, |()| wanted);
+        let read = repeat(start, wanted, |have, at| pread(&mut block[have..], at));
+        let have = read.map_or_else(|ended| ended.done, |()| wanted);
         let len = have.saturating_sub(skip);
         bytes[done..done + len].copy_from_slice(&block[skip..skip + len]);
         done += len;
-        read.map_err(|(_, errno)| (done, errno))?;
+        read.map_err(|ended| Ended { done, at: offset + done as u64, ..ended })?;
     }
     Ok(())
 }
@@ -173,7 +186,12 @@ mod tests {
             for (offset, there) in [(100, 2900), (2990, 10), (FILE, 0), (3050, 0)] {
                 let mut bytes = vec![0xee; 3000];
                 let read = read_blocks(&mut bytes, offset as u64, &mut [0; 512], reads(most));
-                assert_eq!(read, Err((there, None)), "from {offset}, {most} at a time");
+                let at = (offset + there) as u64;
+                assert_eq!(
+                    read,
+                    Err(Ended { done: there, at, errno: None }),
+                    "from {offset}, {most} at a time"
+                );
                 let good = bytes[..there].iter().zip(offset..).all(|(one, at)| *one == byte(at));
                 assert!(good && bytes[there..].iter().all(|byte| *byte == 0xee));
             }
@@ -184,8 +202,10 @@ mod tests {
                 some(place, at)
             };
             let mut bytes = vec![0xee; 3000];
-            let (done, errno) = read_blocks(&mut bytes, 10, &mut [0; 512], pread).expect_err("no");
-            assert!(errno == Some(Os::INVAL) && (500..2000).contains(&done), "{done}, {errno:?}");
+            let ended = read_blocks(&mut bytes, 10, &mut [0; 512], pread).expect_err("no");
+            let Ended { done, at, errno } = ended;
+            assert!(errno == Some(Os::INVAL) && (500..2000).contains(&done), "{ended:?}");
+            assert_eq!(at, 10 + done as u64);
             assert!(bytes[..done].iter().zip(10..).all(|(one, at)| *one == byte(at)));
             assert!(bytes[done..].iter().all(|byte| *byte == 0xee));
         }
