@@ -323,4 +323,42 @@ mod tests {
         ledger.reading(Some(2), false, false);
         assert_eq!(ledger.gaps(320, false), [gap(240, 240, 12)]);
     }
+
+    /// The summary of a stream that delivered `bytes`.
+    fn told(ledger: &Ledger, bytes: u64) -> Vec<Gap> {
+        ledger.gaps(bytes, false)
+    }
+
+    #[test]
+    fn a_device_that_waits_for_a_block_loses_nothing_yet() {
+        let mut ledger = four();
+        ledger.reading(None, true, false);
+        ledger.reading(None, true, false);
+        assert_eq!(ledger.totals(), (0, 0));
+        ledger.queued(80, true);
+        ledger.reading(None, false, false);
+        assert_eq!((ledger.totals(), told(&ledger, 400)), ((0, 1), vec![gap(320, 320, None)]));
+    }
+
+    #[test]
+    fn a_loss_between_two_dropped_blocks() {
+        let mut ledger = four();
+        ledger.taken(80);
+        let start = ledger.taken(80);
+        ledger.dropped(start, 80);
+        ledger.reading(Some(0), false, false);
+        let start = ledger.taken(80);
+        ledger.dropped(start, 80);
+        ledger.reading(Some(3), false, false);
+        // Somewhere from byte 160, which is where the dropped ones were: 80 in the sink's data.
+        assert_eq!(told(&ledger, 160), [gap(80, 160, 23)]);
+    }
+
+    #[test]
+    fn no_gap_ends_behind_the_data() {
+        let mut ledger = four();
+        ledger.taken(80);
+        ledger.reading(Some(9), false, false);
+        assert_eq!(told(&ledger, 240), [gap(0, 240, 9)]);
+    }
 }

@@ -318,6 +318,7 @@ mod tests {
         for filled in all {
             assert!(!sink.queue(filled).expect("queued"), "it has no rate");
         }
+        assert_eq!(sink.queued(), all.len());
         let begin = Instant::now();
         for filled in all {
             let taken = loop {
@@ -371,5 +372,18 @@ mod tests {
         let bytes = ring.block(1).map().expect("a view").to_vec().expect("all of it");
         assert!(bytes[..3000].iter().all(|byte| *byte == 7));
         assert!(bytes[3000..].iter().all(|byte| *byte == 2), "nothing behind it");
+    }
+    #[test]
+    fn a_file_waits_for_blocks_and_loses_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("samples");
+        for bytes in [0, 4] {
+            std::fs::write(&path, vec![7; bytes]).expect("written");
+            let mut source = FileSource::open(&path, 1).expect("a file");
+            assert_eq!((source.len(), source.is_empty()), (Some(bytes as u64), bytes == 0));
+            assert!(!source.is_dry().expect("known") && source.tells_losses());
+            assert_eq!(source.lost().expect("known"), Some(0));
+        }
+        assert!(!ring().is_empty());
     }
 }

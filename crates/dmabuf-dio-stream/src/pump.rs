@@ -15,7 +15,7 @@ use crate::{Filled, Sink, Source, failed};
 use dmabuf_dio::CancelToken;
 
 /// How long a sink may take for a block after the stream was cancelled.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 /// How much longer than its own time a device may take that tells of no losses. If it takes longer,
 /// it does not run at its rate.
 const SLACK: Duration = Duration::from_secs(10);
@@ -29,7 +29,8 @@ pub enum Overrun {
     /// Wait for the sink. Meanwhile a device loses samples; a file does not.
     #[default]
     Block,
-    /// Drop the newest full block when the source has only one left. Needs a ring of at least two.
+    /// Drop the newest full block when the source has only one left. Needs a ring of at
+    /// least three: with two the source always has only one left.
     Drop,
     /// End the stream at the first loss.
     Fail,
@@ -274,8 +275,8 @@ impl Run<'_> {
             let need = "a multiple of the frame size";
             return Err(dmabuf_dio::Error::Setting { name: "block", value: size, need }.into());
         }
-        if self.stream.overrun == Overrun::Drop && ring.len() < 2 {
-            let need = "at least 2, so that one can be dropped";
+        if self.stream.overrun == Overrun::Drop && ring.len() < 3 {
+            let need = "at least 3 to drop one: one is filled, one is emptied";
             return Err(dmabuf_dio::Error::Setting {
                 name: "blocks",
                 value: ring.len() as u64,
@@ -566,4 +567,65 @@ impl Run<'_> {
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FileSource, Filled};
+
+    /// Returns no block.
+    #[derive(Default)]
+    struct Stuck(usize);
+
+    impl Sink for Stuck {
+        fn how(&self) -> String {
+            "stuck".into()
+        }
+
+        fn attach(&mut self, _: &Arc<Ring>, _: Option<u64>) -> Result<()> {
+            Ok(())
+        }
+
+        fn queue(&mut self, _: Filled) -> Result<bool> {
+            self.0 += 1;
+            Ok(false)
+        }
+
+        fn take(&mut self) -> Result<Option<Filled>> {
+            Ok(None)
+        }
+
+        fn ready(&self) -> Option<Wait<'_>> {
+            None
+        }
+
+        fn queued(&self) -> usize {
+            self.0
+        }
+
+        fn finish(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_cancelled_stream_does_not_wait_for_ever() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("samples");
+        std::fs::write(&path, [7; 3000]).expect("written");
+        let mut source = FileSource::open(&path, 1).expect("a file");
+        let mut sink = Stuck::default();
+        let token = CancelToken::new();
+        let stream = Stream::new(&mut source, &mut sink, Ring::of_memfds(2, 5000));
+        let cancel = token.clone();
+        let stream = stream.cancel(token).progress(move |state| {
+            if state.full > 0 {
+                cancel.cancel();
+            }
+        });
+        let ended = stream.run().expect_err("the sink takes nothing");
+        assert_eq!(ended.error.errno().map(dmabuf_dio::Errno::raw), Some(libc::ETIMEDOUT));
+        assert_eq!(ended.summary.bytes, 0);
+    }
 }

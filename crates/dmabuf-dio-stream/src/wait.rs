@@ -53,3 +53,26 @@ pub(super) fn wait_for_any(waits: Vec<Wait<'_>>, limit: Duration) -> Result<(), 
         Err(errno) => Err(crate::from_os(errno)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_with_the_first_descriptor_or_with_its_time() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let limit = Duration::from_millis(900);
+        let took = |waits| {
+            let begin = Instant::now();
+            wait_for_any(waits, limit).expect("polled");
+            begin.elapsed()
+        };
+        // It can be written, but not read.
+        assert!(took(vec![Wait::readable(theirs.as_fd())]) >= limit);
+        let both = vec![Wait::readable(theirs.as_fd()), Wait::ready(ours.as_fd())];
+        assert!(took(both) < limit);
+    }
+}

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dmabuf_dio::{CancelToken, DmaBuf, Errno, Error as Buffer};
 use dmabuf_dio_stream::{
@@ -40,13 +41,31 @@ struct Device {
     filled: u32,
     /// Tells how many frames it has lost.
     counts: bool,
+    /// Loses frames of its own before filling the block of this number.
+    skips_at: Option<u32>,
+    /// How long a call takes.
+    pause: Duration,
 }
 
 impl Device {
     fn new(every: u32) -> Self {
         let (ring, queued, fails_after, counts) = (None, VecDeque::new(), None, true);
         let (calls, next, lost, running, filled) = (0, 0, 0, false, 0);
-        Self { ring, queued, every, calls, next, lost, running, fails_after, filled, counts }
+        let (skips_at, pause) = (None, Duration::ZERO);
+        Self {
+            ring,
+            queued,
+            every,
+            calls,
+            next,
+            lost,
+            running,
+            fails_after,
+            filled,
+            counts,
+            skips_at,
+            pause,
+        }
     }
 }
 
@@ -83,6 +102,7 @@ impl Source for Device {
             let (device, call) = ("the device".into(), "go on".into());
             return Err(Error::Stream { device, call, errno: Errno::from_raw(libc::ENODEV) });
         }
+        std::thread::sleep(self.pause);
         self.calls += 1;
         if self.calls % self.every != 0 {
             return Ok(None);
@@ -93,6 +113,10 @@ impl Source for Device {
             self.next += ring.size() / FRAME;
             return Ok(None);
         };
+        if self.skips_at == Some(self.filled) {
+            self.lost += 7;
+            self.next += 7;
+        }
         let mut memory = ring.block(block).try_clone().expect("a descriptor");
         let content = frames(self.next, bytes);
         memory.map_mut().expect("a view").write_at(0, &content).expect("written");
@@ -379,4 +403,74 @@ fn blocks_have_to_suit() {
         matches!(alone.error, Error::Transfer(Buffer::Setting { name: "blocks", .. })),
         "{alone}"
     );
+}
+
+/// A device that never lacks a block.
+#[test]
+fn what_a_device_loses_itself_is_told_with_its_place() {
+    let (mut source, mut sink) = (Device::new(2), Keeper::new(1));
+    source.skips_at = Some(10);
+    let stream = Stream::new(&mut source, &mut sink, ring(4, 4096));
+    let summary = stream.limit(40 * 4096).run().expect("run");
+    assert_eq!(sink.gaps(), [(10 * 4096, 7)]);
+    let told: Vec<_> = summary.gaps.iter().map(|gap| gap.frames).collect();
+    assert_eq!((told, summary.lost_frames), (vec![Some(7)], 7));
+    let gap = summary.gaps[0];
+    assert!((gap.at..=gap.to).contains(&(10 * 4096)), "{gap:?}");
+    assert!(summary.cpu_seconds.is_some_and(|seconds| seconds > 0.0));
+}
+
+/// With one block the device lacks one after each, and its counter is read each time.
+#[test]
+fn what_is_lost_after_each_block_is_told_after_each() {
+    let (mut source, mut sink) = (Device::new(1), Keeper::new(3));
+    let stream = Stream::new(&mut source, &mut sink, ring(1, 4096));
+    let summary = stream.limit(20 * 4096).run().expect("run");
+    let told: Vec<_> = summary.gaps.iter().map(|gap| (gap.at, gap.frames)).collect();
+    let found: Vec<_> = sink.gaps().into_iter().map(|(at, lost)| (at, Some(lost))).collect();
+    assert_eq!((told, found.len()), (found, 19));
+    assert!(summary.gaps.iter().all(|gap| gap.at == gap.to), "{:?}", summary.gaps);
+}
+
+/// The newest full block is dropped before the device has none, so it loses nothing itself.
+#[test]
+fn a_dropped_block_keeps_the_device_supplied() {
+    for count in [3, 5] {
+        let (mut source, mut sink) = (Device::new(2), Keeper::new(7));
+        let stream = Stream::new(&mut source, &mut sink, ring(count, 4096));
+        let summary = stream.limit(40 * 4096).overrun(Overrun::Drop).run().expect("run");
+        assert_eq!((summary.bytes, source.lost), (40 * 4096, 0), "{count} blocks");
+        let told: Vec<_> = summary.gaps.iter().map(|gap| (gap.at, gap.frames)).collect();
+        let found: Vec<_> = sink.gaps().into_iter().map(|(at, lost)| (at, Some(lost))).collect();
+        assert!(told == found && !found.is_empty(), "{count} blocks: {told:?}, found {found:?}");
+    }
+    // Of two blocks every full one would be dropped.
+    let (mut source, mut sink) = (Device::new(2), Keeper::new(7));
+    let stream = Stream::new(&mut source, &mut sink, ring(2, 4096)).overrun(Overrun::Drop);
+    let refused = stream.limit(4096).run().expect_err("too few");
+    assert!(matches!(refused.error, Error::Transfer(Buffer::Setting { value: 2, .. })));
+}
+
+#[test]
+fn the_first_loss_ends_the_stream_and_nothing_else_does() {
+    let (mut source, mut sink) = (Device::new(2), Keeper::new(1));
+    let stream = Stream::new(&mut source, &mut sink, ring(4, 4096)).overrun(Overrun::Fail);
+    assert_eq!(stream.limit(20 * 4096).run().expect("no loss").bytes, 20 * 4096);
+    // The loss is noticed although the device never lacks a block.
+    let (mut source, mut sink) = (Device::new(2), Keeper::new(1));
+    (source.skips_at, source.pause) = (Some(2), Duration::from_millis(15));
+    let stream = Stream::new(&mut source, &mut sink, ring(4, 4096)).overrun(Overrun::Fail);
+    let ended = stream.limit(20 * 4096).run().expect_err("a loss");
+    assert_eq!(ended.error.errno().map(Errno::raw), Some(libc::EOVERFLOW), "{ended}");
+    assert!(sink.bytes.len() < 10 * 4096, "{ended}");
+    let source = std::error::Error::source(&*ended).expect("the error");
+    assert_eq!(source.to_string(), ended.error.to_string());
+}
+
+#[test]
+fn discarding_is_told() {
+    let (mut source, mut sink) = (Device::new(1), Discard::default());
+    let stream = Stream::new(&mut source, &mut sink, ring(2, 4096));
+    let summary = stream.limit(8192).run().expect("run");
+    assert_eq!((summary.bytes, &*summary.sink), (8192, "discarded"));
 }

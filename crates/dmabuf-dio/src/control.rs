@@ -118,7 +118,9 @@ mod tests {
             }
         };
         let control = Control { progress: Some(Arc::new(progress)), ..Control::default() };
-        transfer(&Watch::start(&control, 100));
+        let watch = Watch::start(&control, 100);
+        assert_eq!(watch.total(), 100);
+        transfer(&watch);
         std::mem::take(&mut *all.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -146,3 +146,15 @@ fn direct_saves_are_direct_in_truth() {
         }
     }
 }
+
+#[test]
+fn a_report_is_a_line() {
+    let _alone = alone();
+    let folder = folder();
+    let (path, _) = file_of(&folder, 5000);
+    let loader = Loader::new(&path).backend(Backend::Buffered).direct(false);
+    let mut buf = DmaBuf::memfd(8192).expect("a memfd");
+    common::fill(&mut buf, 0);
+    let line = loader.load_into(&buf, 0).expect("load").to_string();
+    assert!(line.starts_with("5000 bytes by buffered, ") && line.ends_with(" GB/s"), "{line}");
+}

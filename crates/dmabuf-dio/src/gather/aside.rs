@@ -184,4 +184,18 @@ mod tests {
             laid(&[(1, 3 * limit), (limit, 100), (3 * limit, 1), (3 * limit, 513)], 0..1 << 30);
         assert_eq!(groups, [(0, 0, 3 * limit + 512), (3 * limit, 3 * limit + 512, 1024)]);
     }
+
+    #[test]
+    fn blocks_fit_to_the_last_byte() {
+        // The second block is all that is left, and too little.
+        let (groups, _, refused) = laid(&[(1, 1), (513, 1)], 0..1024);
+        assert_eq!((groups, refused), (vec![(0, 0, 1024)], vec![]));
+        let (groups, _, refused) = laid(&[(1, 1), (600, 1500)], 0..1024);
+        assert_eq!((groups, refused), (vec![(0, 0, 512)], vec![(1, 1536)]));
+        // A shared request of the maximum length.
+        let limit = RULES.limit();
+        let all: Vec<_> = (0..=limit / 512).map(|at| (at * 512 + 1, 1)).collect();
+        let (groups, ..) = laid(&all, 0..1 << 30);
+        assert_eq!(groups, [(0, 0, limit), (limit, limit, 512)]);
+    }
 }

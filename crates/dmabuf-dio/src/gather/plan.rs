@@ -15,7 +15,7 @@ use crate::errno::Errno;
 pub(super) struct Request {
     pub(super) group: Group,
     /// Whether the entries are those of the unaligned pieces.
-    aside: bool,
+    pub(super) aside: bool,
     /// Through the page cache: the file system refused `O_DIRECT`.
     pub(super) buffered: bool,
 }
@@ -421,5 +421,58 @@ mod tests {
         let plan = Plan::new(&pieces, checked(&pieces), RULES, &SPARE, END);
         let end = Exception::EndOfFile { end: 1000 };
         assert_eq!(plan.finish(Some(1000)).exceptions, [(1, end), (2, end), (3, end)]);
+    }
+
+    #[test]
+    fn retries_go_to_the_same_places() {
+        let pieces: Vec<_> =
+            (0..20).map(|at| (8192 + at * 4096, 65_536 + at * 4096, 4096)).collect();
+        let eio = |request: &Request| touches(request, 50_000).then_some(-i64::from(libc::EIO));
+        let (made, outcome) = run(&pieces, eio);
+        assert_eq!((made.len(), failed(&outcome)), (21, vec![(10, 49_152)]));
+        assert!(made.iter().all(|one| one.group.buf - one.group.file == 65_536 - 8192));
+    }
+
+    #[test]
+    fn pieces_that_share_are_counted() {
+        let (made, outcome) = run(
+            // Three that are contiguous, three in two blocks, and one alone.
+            &[(0, 0, 512), (512, 512, 512), (1024, 1024, 512)]
+                .into_iter()
+                .chain([(5000, 8192, 1), (5200, 9000, 1), (5001, 10_000, 300), (9001, 12_288, 1)])
+                .collect::<Vec<_>>(),
+            |_| None,
+        );
+        assert_eq!((made.len(), outcome.counts.shared), (3, 4));
+    }
+
+    #[test]
+    fn empty_pieces_are_whole_wherever_the_file_ends() {
+        let pieces = [(0, 0, 4096), (4096, 4096, 4096), (8192, 8192, 0)];
+        let short = |request: &Request| Some(5000_u64.saturating_sub(request.group.file) as i64);
+        let (_, outcome) = run(&pieces, short);
+        assert_eq!(outcome.exceptions, [(1, Exception::EndOfFile { end: 5000 })]);
+        let pieces =
+            pieces.map(|(file_offset, buf_offset, len)| Piece { file_offset, buf_offset, len });
+        let bounds = Bounds { buffer: 4 << 20, spare: SPARE, rules: RULES };
+        let plan = Plan::new(&pieces, check(&pieces, &bounds).expect("fit"), RULES, &SPARE, END);
+        let exceptions = plan.finish(Some(5000)).exceptions;
+        assert_eq!(exceptions, [(1, Exception::EndOfFile { end: 5000 })]);
+    }
+
+    #[test]
+    fn nothing_is_direct_without_direct_io() {
+        let pieces = [Piece { file_offset: 0, buf_offset: 0, len: 10 }];
+        let bounds = Bounds { buffer: 4096, spare: 0..0, rules: Rules::BUFFERED };
+        for (result, moved, left) in [(10, 10, false), (-i64::from(libc::EINVAL), 0, false)] {
+            let checked = check(&pieces, &bounds).expect("fit");
+            let mut plan = Plan::new(&pieces, checked, Rules::BUFFERED, &(0..0), END);
+            let mut request = Request::default();
+            assert!(plan.next(&mut request));
+            plan.complete(&request, result);
+            assert_eq!(plan.next(&mut request), left, "it is not asked for again");
+            let outcome = plan.finish(None);
+            assert_eq!((outcome.counts.moved, outcome.counts.direct), (moved, 0));
+        }
     }
 }

@@ -272,3 +272,108 @@ fn unpolled(errno: Errno) -> String {
          {errno}; NVMe has them if the kernel is booted with nvme.poll_queues=N"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buf::DmaBuf;
+    use crate::control::Control;
+    use crate::file::{Alignment, Spec};
+    use crate::gather::check::{Bounds, check};
+    use crate::gather::piece::{Group, Piece, Rules};
+
+    #[test]
+    fn slots_have_few_segments_and_are_few() {
+        for (len, segments, shift) in [
+            (1 << 30, 1, 28),
+            (1 << 30, 0, 28),
+            (1 << 30, 1 << 12, 22),
+            (1 << 30, 3 << 10, 23),
+            (1 << 30, 1 << 18, 18),
+            (4096, 1, 18),
+            (1 << 40, 1 << 28, 26),
+            (1 << 44, 1, 30),
+        ] {
+            assert_eq!(slot_shift(len, segments), shift, "{len} bytes in {segments} segments");
+        }
+    }
+
+    #[test]
+    fn a_request_names_its_slot_and_the_offset_in_it() {
+        let group = Group { file: 12_288, buf: (3 << 20) + 4096, len: 512, first: 0, count: 1 };
+        for (buffered, file) in [(false, 0), (true, BUFFERED)] {
+            let request = plan::Request { group, buffered, ..plan::Request::default() };
+            let entry = entry(&request, 20, 7);
+            let Operation::Read { to, position } = entry.operation else { panic!("{entry:?}") };
+            assert_eq!((to.buffer, to.offset, to.len, position), (3, 4096, 512, 12_288));
+            assert_eq!((entry.file, entry.user_data, entry.linked), (file, 7, false));
+        }
+    }
+
+    #[test]
+    fn a_failed_read_is_not_taken_for_a_disk_that_is_not_polled() {
+        let cannot = |number| cannot_poll(Errno::from_raw(number));
+        assert!(cannot(libc::EOPNOTSUPP) && cannot(libc::EINVAL) && !cannot(libc::EIO));
+    }
+
+    /// A file of 64 KiB that is said to need no alignment, so direct reads of it are refused, and a
+    /// ring for it. `None` if the host has no `io_uring`, or its disk refuses nothing.
+    fn refusing(folder: &tempfile::TempDir, buf: &DmaBuf) -> Option<(File, Batches)> {
+        let path = folder.path().join("file");
+        let content: Vec<u8> = (0..65_536_u32).map(|at| (at % 251) as u8).collect();
+        std::fs::write(&path, content).expect("written");
+        let mut file = File::open(&Spec::Path(path), Direction::Load, true).expect("a file");
+        let odd = rustix::io::pread(file.fd(), &mut [0; 100], 2);
+        if !file.is_direct() || odd != Err(rustix::io::Errno::INVAL) {
+            return None;
+        }
+        file.align = Alignment { offset: 2, memory: 1 };
+        let target = Target::Mapped(Arc::new(buf.mapping(true).expect("mapped")));
+        let settings = Settings { backend: Backend::Memfd, depth: 4, limit: LIMIT };
+        let batches = Batches::new(&file, target, settings, Some(String::new())).ok()?;
+        Some((file, batches))
+    }
+
+    #[test]
+    fn refused_direct_reads_are_made_again_through_the_page_cache() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let buf = DmaBuf::memfd(65_536).expect("a memfd");
+        let Some((file, mut batches)) = refusing(&folder, &buf) else { return };
+        let control = Control::default();
+        let pieces: Vec<_> = (0..40)
+            .map(|at| Piece { file_offset: at * 1000 + 2, buf_offset: at * 1024, len: 600 })
+            .collect();
+        let rules = Rules::direct(file.align);
+        let bounds = Bounds { buffer: 65_536, spare: 0..0, rules };
+        for _ in 0..2 {
+            let checked = check(&pieces, &bounds).expect("fit");
+            let watch = Watch::start(&control, checked.bytes);
+            let mut plan = Plan::new(&pieces, checked, rules, &(0..0), 65_536);
+            batches.run(&mut plan, &file, &watch).expect("read");
+            let outcome = plan.finish(None);
+            assert!(outcome.exceptions.is_empty());
+            assert_eq!((outcome.counts.moved, outcome.counts.direct), (24_000, 0));
+            let bytes = buf.map().expect("a view").to_vec().expect("all of it");
+            for (piece, at) in pieces.iter().zip((0..).step_by(1024)) {
+                let found = bytes[at..at + 600].iter().zip(piece.file_offset..);
+                assert!(found.into_iter().all(|(byte, at)| u64::from(*byte) == at % 251));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_read_once_requests_cannot_be_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let buf = DmaBuf::memfd(65_536).expect("a memfd");
+        let Some((file, mut batches)) = refusing(&folder, &buf) else { return };
+        batches.stuck = Some(Errno::from_raw(libc::EBADF));
+        let control = Control::default();
+        let rules = Rules::BUFFERED;
+        let checked = check(&[], &Bounds { buffer: 65_536, spare: 0..0, rules }).expect("fit");
+        let mut plan = Plan::new(&[], checked, rules, &(0..0), 65_536);
+        for _ in 0..2 {
+            let run = batches.run(&mut plan, &file, &Watch::start(&control, 0));
+            assert!(matches!(run, Err(Attempt::Failed(Error::InFlight { .. }))), "{run:?}");
+        }
+    }
+}

@@ -522,3 +522,98 @@ impl Drop for Flight<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::memory::Mapping;
+
+    /// A ring over a page of memory, whose file is the reading end of a pipe, and the writing end.
+    /// `None` without `io_uring`.
+    fn on_a_pipe() -> Option<(Ring, Arc<Mapping>, OwnedFd)> {
+        let Ok(uring) = super::super::create(4, false) else {
+            println!("skipped: no io_uring");
+            return None;
+        };
+        let mapping = Arc::new(Mapping::anonymous(4096).expect("memory"));
+        let mut ring = Ring::new(uring, Memory::process(&mapping));
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        ring.set_file(0, reader.as_fd()).expect("set");
+        ring.set_file(1, writer.as_fd()).expect("set");
+        Some((ring, mapping, writer))
+    }
+
+    fn read(user_data: u64) -> Request {
+        let to = Span { buffer: 0, offset: 8, len: 5 };
+        let operation = Operation::Read { to, position: 0 };
+        Request { operation, file: 0, user_data, linked: false }
+    }
+
+    #[test]
+    fn requests_are_queued_in_flight_and_over() {
+        let Some((mut ring, mapping, writer)) = on_a_pipe() else { return };
+        ring.push(&read(77)).expect("queued");
+        assert_eq!((ring.in_flight(), ring.unsent()), (1, 1));
+        ring.submit().expect("submitted");
+        assert_eq!((ring.in_flight(), ring.unsent()), (1, 0));
+        assert!(ring.complete().is_none(), "the pipe is empty");
+        rustix::io::write(&writer, b"bytes").expect("written");
+        let completion = loop {
+            ring.wait(1).expect("waited");
+            if let Some(completion) = ring.complete() {
+                break completion;
+            }
+        };
+        assert_eq!((completion.user_data(), completion.result()), (77, Ok(5)));
+        assert!(completion.is_last() && !completion.is_notification() && !completion.was_copied());
+        assert_eq!((ring.in_flight(), ring.unsent()), (0, 0));
+        assert_eq!(mapping.to_vec(8, 5).expect("bytes"), b"bytes");
+        // The writing end cannot be read.
+        ring.push(&Request { file: 1, ..read(78) }).expect("queued");
+        ring.submit().expect("submitted");
+        let mut results = Vec::new();
+        ring.drain(|completion| results.push(completion.result())).expect("drained");
+        assert_eq!(results, [Err(Errno::from_raw(libc::EBADF))]);
+    }
+
+    #[test]
+    fn nothing_is_in_flight_behind_a_flight_or_a_ring() {
+        for by_flight in [true, false] {
+            let Some((mut ring, mapping, writer)) = on_a_pipe() else { return };
+            ring.push(&read(1)).expect("queued");
+            ring.submit().expect("submitted");
+            let later = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(100));
+                rustix::io::write(&writer, b"bytes")
+            });
+            if by_flight {
+                drop(ring.flight());
+                assert_eq!(ring.in_flight(), 0);
+            } else {
+                drop(ring);
+            }
+            assert_eq!(mapping.to_vec(8, 5).expect("bytes"), b"bytes", "it was waited for");
+            later.join().expect("no panic").expect("written");
+        }
+    }
+
+    #[test]
+    fn a_send_is_over_with_its_notification() {
+        // IORING_CQE_F_MORE and IORING_CQE_F_NOTIF (linux/io_uring.h).
+        const MORE: u32 = 1 << 1;
+        const NOTIF: u32 = 1 << 3;
+        let sent = Completion { user_data: 1, result: 4096, flags: MORE };
+        assert!(!sent.is_last() && !sent.is_notification() && !sent.was_copied());
+        assert_eq!(sent.result(), Ok(4096));
+        for (result, was_copied) in [(0, false), (i32::MIN, true)] {
+            let free = Completion { user_data: 1, result, flags: NOTIF };
+            assert!(free.is_last() && free.is_notification());
+            assert_eq!((free.result(), free.was_copied()), (Ok(0), was_copied));
+        }
+        let failed = Completion { user_data: 1, result: -libc::EPIPE, flags: 0 };
+        assert!(failed.is_last() && !failed.was_copied());
+        assert_eq!(failed.result(), Err(Errno::from_raw(libc::EPIPE)));
+    }
+}

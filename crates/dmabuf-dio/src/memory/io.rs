@@ -146,3 +146,29 @@ unsafe fn write_at(
         result => result,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::fd::AsFd as _;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn bytes_go_to_and_from_their_place() {
+        let mapping = Mapping::anonymous(4096).expect("memory");
+        let (mut theirs, ours) = UnixStream::pair().expect("a pair");
+        theirs.write_all(b"received").expect("written");
+        assert_eq!(mapping.receive(10, 4096 - 10, ours.as_fd()), Ok(8));
+        assert_eq!(mapping.to_vec(8, 12).expect("bytes"), b"\0\0received\0\0");
+        assert_eq!(mapping.give(10, 7, ours.as_fd()), Ok(7));
+        assert_eq!(mapping.send(17, 1, ours.as_fd()), Ok(1));
+        let mut bytes = [0; 8];
+        theirs.read_exact(&mut bytes).expect("read");
+        assert_eq!(&bytes, b"received");
+        drop(theirs);
+        let closed = mapping.send(0, 1, ours.as_fd());
+        assert_eq!(closed, Err(Errno::from_raw(libc::EPIPE)), "and no signal");
+    }
+}

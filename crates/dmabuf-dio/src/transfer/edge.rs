@@ -5,7 +5,7 @@ use rustix::io::Errno as Os;
 
 use super::task::Task;
 use crate::direction::Direction;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file::extent::Extent;
 use crate::memory::Mapping;
 use crate::memory::page::page_size;
@@ -29,35 +29,53 @@ pub(crate) fn edge(task: &Task<'_>, mapping: &Mapping, part: Extent) -> Result<u
     }
 }
 
-fn read_all(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<()> {
-    let file = task.file.buffered()?;
+/// Where a read or write ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ended {
+    /// Bytes moved.
+    done: usize,
+    /// Offset in the file.
+    at: u64,
+    /// `None` if a call moved nothing.
+    errno: Option<Os>,
+}
+
+/// Repeats a call until it has moved `len` bytes from `offset` in the file. It gets the number of
+/// bytes moved so far, and their end in the file.
+fn repeat(
+    offset: u64,
+    len: usize,
+    mut call: impl FnMut(usize, u64) -> rustix::io::Result<usize>,
+) -> Result<(), Ended> {
     let mut done = 0;
-    while done < bytes.len() {
+    while done < len {
         let at = offset + done as u64;
-        match rustix::io::pread(file, &mut bytes[done..], at) {
-            Ok(0) => return Err(task.short(at)),
+        match call(done, at) {
+            Ok(0) => return Err(Ended { done, at, errno: None }),
             Ok(moved) => done += moved,
             Err(Os::INTR) => {}
-            Err(errno) => return Err(task.failed(at, errno)),
+            Err(errno) => return Err(Ended { done, at, errno: Some(errno) }),
         }
     }
     Ok(())
 }
 
+fn read_all(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<()> {
+    let (file, len) = (task.file.buffered()?, bytes.len());
+    let pread = |done, at| rustix::io::pread(file, &mut bytes[done..], at);
+    repeat(offset, len, pread).map_err(|ended| not_read(task, ended))
+}
+
+fn not_read(task: &Task<'_>, Ended { at, errno, .. }: Ended) -> Error {
+    errno.map_or_else(|| task.short(at), |errno| task.failed(at, errno))
+}
+
 /// Writes through the page cache.
 fn write_all(task: &Task<'_>, bytes: &[u8], offset: u64) -> Result<()> {
     let file = task.file.buffered()?;
-    let mut done = 0;
-    while done < bytes.len() {
-        let at = offset + done as u64;
-        match rustix::io::pwrite(file, &bytes[done..], at) {
-            Ok(0) => return Err(task.failed(at, Os::IO)),
-            Ok(moved) => done += moved,
-            Err(Os::INTR) => {}
-            Err(errno) => return Err(task.failed(at, errno)),
-        }
-    }
-    Ok(())
+    let pwrite = |done, at| rustix::io::pwrite(file, &bytes[done..], at);
+    repeat(offset, bytes.len(), pwrite)
+        .map_err(|ended| task.failed(ended.at, ended.errno.unwrap_or(Os::IO)))
 }
 
 /// Memory aligned for `O_DIRECT` on every device with blocks of up to a page.
@@ -73,33 +91,123 @@ fn read_edge(task: &Task<'_>, bytes: &mut [u8], offset: u64) -> Result<u64> {
         return Ok(0);
     }
     let mut bounce = Box::new(Bounce([0; 4096]));
+    let pread = |place: &mut [u8], at| rustix::io::pread(task.file.fd(), place, at);
+    match read_blocks(bytes, offset, &mut bounce.0[..block as usize], pread) {
+        Ok(()) => Ok(bytes.len() as u64),
+        // The file system accepts O_DIRECT on open but not on read, or not from there on.
+        Err(Ended { done, at, errno: Some(Os::INVAL) }) => {
+            read_all(task, &mut bytes[done..], at)?;
+            Ok(done as u64)
+        }
+        Err(ended) => Err(not_read(task, ended)),
+    }
+}
+
+/// Reads through `block`, in whole blocks of that size. Only a read of 0 bytes means the end of the
+/// file: a short one may end anywhere.
+fn read_blocks(
+    bytes: &mut [u8],
+    offset: u64,
+    block: &mut [u8],
+    mut pread: impl FnMut(&mut [u8], u64) -> rustix::io::Result<usize>,
+) -> Result<(), Ended> {
     let mut done = 0;
     while done < bytes.len() {
         let at = offset + done as u64;
-        let skip = (at % block) as usize;
-        let wanted = (skip + bytes.len() - done).min(block as usize);
-        // A short read may end anywhere: only a read of 0 bytes means the end of the file.
-        let (mut have, mut ended) = (0, false);
-        while have < wanted && !ended {
-            let place = &mut bounce.0[have..block as usize];
-            match rustix::io::pread(task.file.fd(), place, at - skip as u64 + have as u64) {
-                Ok(0) => ended = true,
-                Ok(moved) => have += moved,
-                Err(Os::INTR) => {}
-                // The file system accepts O_DIRECT on open but not on read, or not from there on.
-                Err(Os::INVAL) => {
-                    read_all(task, &mut bytes[done..], at)?;
-                    return Ok(done as u64);
-                }
-                Err(errno) => return Err(task.failed(at, errno)),
-            }
-        }
-        let len = have.min(wanted).saturating_sub(skip);
-        bytes[done..done + len].copy_from_slice(&bounce.0[skip..skip + len]);
+        let skip = at % block.len() as u64;
+        let (start, skip) = (at - skip, skip as usize);
+        let wanted = (skip + bytes.len() - done).min(block.len());
+        let read = repeat(start, wanted, |have, at| pread(&mut block[have..], at));
+        let have = read.map_or_else(|ended| ended.done, |()| wanted);
+        let len = have.saturating_sub(skip);
+        bytes[done..done + len].copy_from_slice(&block[skip..skip + len]);
         done += len;
-        if ended {
-            return Err(task.short(offset + done as u64));
+        read.map_err(|ended| Ended { done, at: offset + done as u64, ..ended })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: usize = 3000;
+
+    fn byte(at: usize) -> u8 {
+        (at % 251) as u8
+    }
+
+    /// A file of [`FILE`] bytes that is read at most `most` bytes at a time, and interrupts every
+    /// third call.
+    fn reads(most: usize) -> impl FnMut(&mut [u8], u64) -> rustix::io::Result<usize> {
+        let mut calls = 0;
+        move |place, at| {
+            calls += 1;
+            assert!(calls < 10_000 && !place.is_empty());
+            if calls % 3 == 0 {
+                return Err(Os::INTR);
+            }
+            let at = at as usize;
+            let len = place.len().min(most).min(FILE.saturating_sub(at));
+            (at..at + len).zip(place).for_each(|(at, place)| *place = byte(at));
+            Ok(len)
         }
     }
-    Ok(bytes.len() as u64)
+
+    #[test]
+    fn bytes_are_read_through_blocks_however_reads_end() {
+        let whole: Vec<u8> = (0..FILE).map(byte).collect();
+        for (offset, len) in [(0, 512), (1, 511), (700, 100), (511, 2), (100, 2000), (2559, 441)] {
+            for most in [1, 7, 100, 512, 4096] {
+                let mut bytes = vec![0xee; len];
+                let read = read_blocks(&mut bytes, offset as u64, &mut [0; 512], reads(most));
+                assert_eq!(read, Ok(()), "{len} from {offset}, {most} at a time");
+                assert!(bytes == whole[offset..offset + len], "{len} from {offset}, {most}");
+            }
+        }
+    }
+
+    #[test]
+    fn whole_blocks_are_requested() {
+        let mut requests = Vec::new();
+        let mut all = reads(4096);
+        let pread = |place: &mut [u8], at| {
+            requests.push((at, place.len()));
+            all(place, at)
+        };
+        read_blocks(&mut [0; 600], 1000, &mut [0; 512], pread).expect("read");
+        assert_eq!(requests, [(512, 512), (1024, 512), (1536, 512), (1536, 512)]);
+    }
+
+    #[test]
+    fn what_was_read_before_a_failure_is_counted() {
+        for most in [1, 100, 512] {
+            // The file ends after 2900 bytes of it, and within the bytes to skip.
+            for (offset, there) in [(100, 2900), (2990, 10), (FILE, 0), (3050, 0)] {
+                let mut bytes = vec![0xee; 3000];
+                let read = read_blocks(&mut bytes, offset as u64, &mut [0; 512], reads(most));
+                let at = (offset + there) as u64;
+                assert_eq!(
+                    read,
+                    Err(Ended { done: there, at, errno: None }),
+                    "from {offset}, {most} at a time"
+                );
+                let good = bytes[..there].iter().zip(offset..).all(|(one, at)| *one == byte(at));
+                assert!(good && bytes[there..].iter().all(|byte| *byte == 0xee));
+            }
+            let mut left = 2000 / most;
+            let mut some = reads(most);
+            let pread = |place: &mut [u8], at| {
+                left = left.checked_sub(1).ok_or(Os::INVAL)?;
+                some(place, at)
+            };
+            let mut bytes = vec![0xee; 3000];
+            let ended = read_blocks(&mut bytes, 10, &mut [0; 512], pread).expect_err("no");
+            let Ended { done, at, errno } = ended;
+            assert!(errno == Some(Os::INVAL) && (500..2000).contains(&done), "{ended:?}");
+            assert_eq!(at, 10 + done as u64);
+            assert!(bytes[..done].iter().zip(10..).all(|(one, at)| *one == byte(at)));
+            assert!(bytes[done..].iter().all(|byte| *byte == 0xee));
+        }
+    }
 }

@@ -247,3 +247,163 @@ impl Task<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::errno::Errno;
+    use crate::file::{Alignment, Spec};
+
+    /// Calls `test` with a transfer of `length` bytes from byte `offset` of a direct file with
+    /// blocks of 512 bytes.
+    fn with_task(direction: Direction, offset: u64, length: u64, test: impl FnOnce(&Task<'_>)) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        std::fs::write(&path, [1; 8192]).expect("written");
+        let mut file = File::open(&Spec::Path(path), direction, true).expect("a file");
+        (file.why_buffered, file.align) = (None, Alignment { offset: 512, memory: 512 });
+        let options = Options { block_size: Some(1 << 20), ..Options::default() };
+        let watch = Watch::start(&options.control, length);
+        test(&Task { file: &file, direction, offset, length, options: &options, watch: &watch });
+    }
+
+    fn extent(file: u64, buf: u64, len: u64) -> Extent {
+        Extent { file, buf, len }
+    }
+
+    /// What was moved, the partial blocks, and the extent and the block size of each job. The
+    /// first job ends with `first`.
+    type Parts = (Result<Transferred, Error>, Vec<Extent>, Vec<(Extent, u64)>);
+
+    fn parts(task: &Task<'_>, whole: Extent, first: Option<Stop>) -> Parts {
+        let (mut first, mut edges, mut jobs) = (first, Vec::new(), Vec::new());
+        let mut core = |job: &Job<'_>| {
+            assert_eq!(job.needed_end, task.offset + task.length);
+            jobs.push((job.extent, job.block));
+            first.take().map_or(Ok(()), Err)
+        };
+        let mut edge = |part: Extent| {
+            edges.push(part);
+            Ok(part.len)
+        };
+        let moved = task.in_parts(whole, &mut core, &mut edge);
+        (moved, edges, jobs)
+    }
+
+    #[test]
+    fn whole_blocks_are_one_job_and_the_rest_is_copied() {
+        let whole = extent(100, 100, 3000);
+        let ends = [extent(100, 100, 412), extent(3072, 3072, 28)];
+        with_task(Direction::Load, 100, 3000, |task| {
+            let (moved, edges, jobs) = parts(task, whole, None);
+            let moved = moved.expect("moved");
+            assert_eq!((moved.direct, moved.copied), (3000, 440));
+            assert_eq!((&edges[..], jobs), (&ends[..], vec![(extent(512, 512, 2560), 512)]));
+            assert!(moved.notes.is_empty(), "{:?}", moved.notes);
+        });
+        // Within a block, and across two.
+        for whole in [extent(100, 100, 50), extent(500, 500, 100)] {
+            with_task(Direction::Load, whole.file, whole.len, |task| {
+                let (moved, edges, jobs) = parts(task, whole, None);
+                let moved = moved.expect("moved");
+                assert_eq!((moved.direct, moved.copied), (whole.len, whole.len));
+                let len: u64 = edges.iter().map(|part| part.len).sum();
+                assert_eq!((edges[0].file, len, jobs), (whole.file, whole.len, vec![]));
+            });
+        }
+        // Of a last block that is read as a whole, what was asked for.
+        with_task(Direction::Load, 0, 1000, |task| {
+            let (moved, edges, jobs) = parts(task, extent(0, 0, 1024), None);
+            assert_eq!(moved.expect("moved").direct, 1000);
+            assert_eq!((edges, jobs), (vec![], vec![(extent(0, 0, 1024), 512)]));
+        });
+    }
+
+    #[test]
+    fn what_is_not_aligned_or_refused_is_one_buffered_job() {
+        with_task(Direction::Load, 100, 3000, |task| {
+            let (moved, edges, jobs) = parts(task, extent(100, 101, 3000), None);
+            let moved = moved.expect("moved");
+            assert_eq!((moved.direct, edges, jobs), (0, vec![], vec![(extent(100, 101, 3000), 1)]));
+            assert!(moved.notes[0].contains("multiples of 512"), "{:?}", moved.notes);
+
+            let core = extent(512, 512, 2560);
+            let errno = Errno::from_raw(libc::EINVAL);
+            let refused = Stop::Failed { offset: 512, errno, done: 0 };
+            let (moved, _, jobs) = parts(task, extent(100, 100, 3000), Some(refused));
+            let moved = moved.expect("moved");
+            assert_eq!((moved.direct, jobs), (440, vec![(core, 512), (core, 1)]));
+            assert_eq!(moved.notes, [REFUSED_DIRECT]);
+
+            // Not if something was moved, and not for another reason.
+            for (number, done) in [(libc::EINVAL, 512), (libc::EIO, 0)] {
+                let errno = Errno::from_raw(number);
+                let failed = Stop::Failed { offset: 1024, errno, done };
+                let (moved, edges, jobs) = parts(task, extent(100, 100, 3000), Some(failed));
+                let Err(Error::Transfer { offset: 1024, done: told, length: 3000, errno, .. }) =
+                    moved
+                else {
+                    panic!("{moved:?}")
+                };
+                assert_eq!((told, errno.raw()), (512 + done - 100, number));
+                assert_eq!((edges.len(), jobs), (1, vec![(core, 512)]));
+            }
+        });
+    }
+
+    #[test]
+    fn errors_count_from_the_start_of_the_range() {
+        let errno = Errno::from_raw(libc::EIO);
+        let whole = extent(4096, 0, 2048);
+        with_task(Direction::Load, 4100, 2000, |task| {
+            let refused = task.stopped(whole, Stop::Refused { errno, done: 512 });
+            let Error::Transfer { offset: 4608, done: 508, length: 2000, .. } = refused else {
+                panic!("{refused:?}")
+            };
+            let cancelled = task.stopped(whole, Stop::Cancelled { done: 0 });
+            let Error::Cancelled { done: 0, length: 2000, .. } = cancelled else {
+                panic!("{cancelled:?}")
+            };
+            let short = task.stopped(whole, Stop::Short { end: 5000 });
+            let Error::ShortFile { offset: 4100, end: 5000, done: 900, .. } = short else {
+                panic!("{short:?}")
+            };
+            // The file has 8192 bytes by now, and no more.
+            let Error::ShortFile { end: 8192, done: 2000, .. } = task.short(9000) else { panic!() };
+            let Error::InFlight { .. } = task.stopped(whole, Stop::Stuck(errno)) else { panic!() };
+        });
+        with_task(Direction::Save, 4100, 2000, |task| {
+            let full = task.stopped(whole, Stop::Short { end: 5000 });
+            let Error::Transfer { offset: 5000, done: 900, errno, .. } = full else {
+                panic!("{full:?}")
+            };
+            assert_eq!(errno.raw(), libc::EIO);
+        });
+    }
+
+    #[test]
+    fn one_request_needs_no_ring_and_no_depth() {
+        with_task(Direction::Load, 4097, (1 << 20) - 1, |task| {
+            assert_eq!((task.chunk(), task.depth()), (1 << 20, 1));
+            assert!(!task.needs_ring(1 << 20) && task.needs_ring((1 << 20) + 1));
+        });
+        with_task(Direction::Load, 4097, 1 << 20, |task| {
+            assert_eq!(task.depth(), task.file.queue().depth);
+            assert!(task.file.queue().depth > 1);
+        });
+        for (length, is_one) in [(DEFAULT_CHUNK, true), (DEFAULT_CHUNK + 1, false)] {
+            with_task(Direction::Load, 0, length, |task| assert_eq!(task.is_one_request(), is_one));
+        }
+    }
+
+    #[test]
+    fn whole_blocks_are_read_where_there_is_room_for_them() {
+        with_task(Direction::Load, 700, 1000, |task| {
+            let layout = task.layout().expect("it fits");
+            let (start, end) = (layout.base, layout.data_offset + 1000);
+            assert!(layout.buffer > end, "{layout:?}");
+            assert_eq!(task.extent_in(layout, layout.buffer), extent(start, 0, layout.buffer));
+            assert_eq!(task.extent_in(layout, layout.buffer - 1), extent(start, 0, end));
+        });
+    }
+}

@@ -10,6 +10,7 @@ mod device;
 mod end;
 mod model;
 mod polled;
+mod refused;
 
 use common::{buffers, bytes, file_of, fill, folder};
 use dmabuf_dio::gather::{Found, Gatherer, Piece};
