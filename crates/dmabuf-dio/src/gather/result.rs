@@ -166,3 +166,35 @@ fn explain(piece: &Piece, start: u64, exception: Exception) -> PieceError {
         Exception::NoRoom { needed } => PieceError::NoRoom { needed },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::gather::outcome::Counts;
+
+    #[test]
+    fn what_was_read_through_the_page_cache_after_all_is_noted() {
+        let zero = Duration::ZERO;
+        let cost = Cost { elapsed: zero, cpu: zero, cache_growth: None, storage: None };
+        let notes = |asked, direct| {
+            let setup = Setup {
+                backend: Backend::Memfd,
+                buffer: Kind::Memfd,
+                unallocated: 0,
+                direct: asked,
+                why_buffered: None,
+                segments: None,
+                refusals: Vec::new(),
+                why_unpolled: Some(String::new()),
+                note: None,
+            };
+            let counts = Counts { requests: 2, shared: 0, moved: 8192, direct };
+            let outcome = Outcome { counts, ..Outcome::default() };
+            Gathered { pieces: &[], outcome, cost, setup: Arc::new(setup) }.report().transfer.notes
+        };
+        assert_eq!(notes(true, 4096), [REFUSED_DIRECT]);
+        assert!(notes(true, 8192).is_empty() && notes(false, 0).is_empty());
+    }
+}

@@ -95,6 +95,7 @@ mod tests {
             |part| {
                 assert_eq!((part.file_fd, part.chunk, part.depth), (7, 4096, 3));
                 assert_eq!((part.done, part.direct, part.align, part.refusal), (0, 0, 0, 0));
+                part.align = 512;
                 part.done = steps[asked.len()];
                 part.direct = part.done / 2;
                 asked.push([part.file_offset, part.buf_offset, part.length]);
@@ -108,9 +109,9 @@ mod tests {
     fn goes_on_behind_what_is_done() {
         let (result, asked) = interrupted(&[10, 0, 60, 30], Ok(()));
         let whole = result.expect("through");
-        assert_eq!((whole.done, whole.direct), (100, 50));
+        assert_eq!((whole.done, whole.direct, whole.align), (100, 50, 512));
         assert_eq!(asked, [[1000, 50, 100], [1010, 60, 90], [1010, 60, 90], [1070, 120, 30]]);
-        assert_eq!(ReadWrite { done: 0, direct: 0, ..whole }, REQUEST);
+        assert_eq!(ReadWrite { done: 0, direct: 0, align: 0, ..whole }, REQUEST);
     }
 
     #[test]

@@ -538,6 +538,7 @@ mod tests {
             return None;
         };
         let mapping = Arc::new(Mapping::anonymous(4096).expect("memory"));
+        mapping.fill(0, 4096, 0).expect("zeroed");
         let mut ring = Ring::new(uring, Memory::process(&mapping));
         let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
         ring.set_file(0, reader.as_fd()).expect("set");

@@ -158,6 +158,7 @@ mod tests {
     #[test]
     fn bytes_go_to_and_from_their_place() {
         let mapping = Mapping::anonymous(4096).expect("memory");
+        mapping.fill(0, 4096, 0).expect("zeroed");
         let (mut theirs, ours) = UnixStream::pair().expect("a pair");
         theirs.write_all(b"received").expect("written");
         assert_eq!(mapping.receive(10, 4096 - 10, ours.as_fd()), Ok(8));

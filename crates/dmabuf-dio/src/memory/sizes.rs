@@ -38,7 +38,6 @@ impl PageSizes {
             match key {
                 "KernelPageSize" => kernel_page = bytes,
                 "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => mapped += bytes,
-                "VmFlags" => break,
                 _ => {}
             }
         }
@@ -58,7 +57,7 @@ mod tests {
     const SMAPS: &str = "7f0000000000-7f0000600000 rw-s 00000000 00:01 7 /memfd:x (deleted)\n\
         Size: 6144 kB\nKernelPageSize: 4 kB\nShmemPmdMapped: 4096 kB\nVmFlags: rd wr\n\
         7f0000600000-7f0000a00000 rw-s 00000000 00:01 8 /memfd:y (deleted)\n\
-        KernelPageSize: 2048 kB\nVmFlags: rd\n";
+        KernelPageSize: 1048576 kB\nVmFlags: rd\n";
 
     #[test]
     fn smaps_tells_transparent_and_reserved_huge_pages() {
@@ -68,7 +67,20 @@ mod tests {
         );
         assert_eq!(
             PageSizes::parse(SMAPS, 0x7f00_0060_0000, 4 << 20),
-            PageSizes { page_size: HUGE_PAGE, huge_bytes: 4 << 20 }
+            PageSizes { page_size: 1 << 30, huge_bytes: 4 << 20 }
         );
+        // Half of the memory is not most of it.
+        assert_eq!(
+            PageSizes::parse(SMAPS, 0x7f00_0000_0000, 8 << 20),
+            PageSizes { page_size: page_size(), huge_bytes: 4 << 20 }
+        );
+    }
+
+    #[test]
+    fn memory_has_the_pages_that_it_has() {
+        let sizes = |len| PageSizes::of(&Mapping::anonymous(len).expect("memory"));
+        assert_eq!(sizes(4096), Some(PageSizes { page_size: page_size(), huge_bytes: 0 }));
+        // Nothing was touched.
+        assert_eq!(sizes(4 << 20), Some(PageSizes { page_size: page_size(), huge_bytes: 0 }));
     }
 }

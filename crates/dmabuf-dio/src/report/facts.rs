@@ -65,7 +65,10 @@ mod tests {
 
     /// How many of 100,000 bytes requested with `O_DIRECT` are reported as copied.
     fn copied(growth: i64, storage: u64, copied: u64) -> u64 {
-        let zero = Duration::ZERO;
+        report(Duration::ZERO, growth, storage, copied).copied_bytes
+    }
+
+    fn report(elapsed: Duration, growth: i64, storage: u64, copied: u64) -> Report {
         let facts = Facts {
             operation: Direction::Load,
             backend: Some(Backend::Memfd),
@@ -76,13 +79,13 @@ mod tests {
             moved: Transferred { direct: 100_000, copied, ..Transferred::default() },
             refusals: Vec::new(),
             cost: Cost {
-                elapsed: zero,
-                cpu: zero,
+                elapsed,
+                cpu: Duration::ZERO,
                 cache_growth: Some(growth),
                 storage: Some(storage),
             },
         };
-        facts.report().copied_bytes
+        facts.report()
     }
 
     #[test]
@@ -94,5 +97,12 @@ mod tests {
         assert_eq!(copied(8192, 100_000, 700), 8192, "mixed: the cache grew");
         assert_eq!(copied(0, 60_000, 700), 40_000, "mixed: storage gave less");
         assert_eq!(copied(0, 60_000, 100_000), 100_000, "all by way of a stage");
+    }
+
+    #[test]
+    fn the_rate_is_in_bytes_per_second() {
+        let rate = |elapsed| report(elapsed, 0, 100_000, 0).gb_per_second;
+        assert!((rate(Duration::from_micros(10)) - 10.0).abs() < 1e-6);
+        assert!(rate(Duration::ZERO).abs() < 1e-6);
     }
 }

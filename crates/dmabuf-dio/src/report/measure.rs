@@ -208,4 +208,19 @@ mod tests {
         let cost = Before::now(file.as_fd()).until_now(file.as_fd(), Direction::Load);
         assert_eq!(cost.cache_growth.unwrap_or(0), 0);
     }
+
+    #[test]
+    fn what_is_in_the_page_cache_is_counted() {
+        let file = tempfile::tempfile().expect("a file");
+        assert_eq!(cached_by_mincore(file.as_fd()), Some(0));
+        std::io::Write::write_all(&mut &file, &vec![1; 2 * page_size() as usize + 1])
+            .expect("written");
+        let pages = Some(3 * page_size());
+        assert_eq!((cached_by_mincore(file.as_fd()), cached(file.as_fd())), (pages, pages));
+        let before = Before { cached: Some(page_size()), ..Before::without_cache() };
+        let cost = before.until_now(file.as_fd(), Direction::Load);
+        assert_eq!(cost.cache_growth, Some(2 * page_size() as i64));
+        assert_eq!(before.cached_after(&cost), pages);
+        assert_eq!(Before::without_cache().cached_after(&cost), None);
+    }
 }

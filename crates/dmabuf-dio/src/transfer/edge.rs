@@ -130,6 +130,9 @@ fn read_blocks(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::Watch;
+    use crate::file::{Alignment, File, Spec};
+    use crate::options::Options;
 
     const FILE: usize = 3000;
 
@@ -209,5 +212,57 @@ mod tests {
             assert!(bytes[..done].iter().zip(10..).all(|(one, at)| *one == byte(at)));
             assert!(bytes[done..].iter().all(|byte| *byte == 0xee));
         }
+    }
+
+    /// A transfer of a file of [`FILE`] bytes, direct with blocks of that size if there is one.
+    fn with_task(direction: Direction, block: Option<u64>, test: impl FnOnce(&Task<'_>)) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        std::fs::write(&path, (0..FILE).map(byte).collect::<Vec<_>>()).expect("written");
+        let spec = Spec::Path(path);
+        let mut file = File::open(&spec, direction, block.is_some()).expect("a file");
+        if let Some(offset) = block {
+            (file.why_buffered, file.align) = (None, Alignment { offset, memory: 512 });
+        }
+        let (options, length) = (Options::default(), FILE as u64);
+        let watch = Watch::start(&options.control, length);
+        test(&Task { file: &file, direction, offset: 0, length, options: &options, watch: &watch });
+    }
+
+    #[test]
+    fn a_partial_block_goes_to_its_place() {
+        let part = Extent { file: 700, buf: 10, len: 100 };
+        // Larger blocks than a page, and none, are read through the page cache.
+        for (block, direct) in [(Some(4096), 100), (Some(8192), 0), (None, 0)] {
+            with_task(Direction::Load, block, |task| {
+                let mapping = Mapping::anonymous(4096).expect("memory");
+                mapping.fill(0, 4096, 0xee).expect("filled");
+                assert_eq!(edge(task, &mapping, part).expect("read"), direct, "{block:?}");
+                let bytes = mapping.to_vec(0, 4096).expect("bytes");
+                assert!(bytes[10..110].iter().zip(700..).all(|(one, at)| *one == byte(at)));
+                assert!(bytes[..10].iter().chain(&bytes[110..]).all(|byte| *byte == 0xee));
+                // Beyond the end there is nothing.
+                let behind = edge(task, &mapping, Extent { file: 2990, buf: 0, len: 20 });
+                assert!(matches!(behind, Err(Error::ShortFile { end: 3000, .. })), "{behind:?}");
+            });
+        }
+        // Where direct reads of such blocks are refused, the page cache serves.
+        with_task(Direction::Load, Some(2), |task| {
+            let mapping = Mapping::anonymous(4096).expect("memory");
+            edge(task, &mapping, Extent { file: 701, ..part }).expect("read");
+            let bytes = mapping.to_vec(10, 100).expect("bytes");
+            assert!(bytes.iter().zip(701..).all(|(one, at)| *one == byte(at)));
+        });
+        with_task(Direction::Save, Some(512), |task| {
+            let mapping = Mapping::anonymous(4096).expect("memory");
+            mapping.fill(0, 4096, 0xee).expect("filled");
+            assert_eq!(edge(task, &mapping, part).expect("written"), 0);
+            let found = std::fs::read(&task.file.path).expect("the file");
+            let is_new = |at: usize| (700..800).contains(&at);
+            let wanted = |at| if is_new(at) { 0xee } else { byte(at) };
+            assert!(
+                found.len() == FILE && found.iter().zip(0..).all(|(one, at)| *one == wanted(at))
+            );
+        });
     }
 }

@@ -2,7 +2,7 @@
 //! Reads that the kernel fails, and what results say.
 
 use dmabuf_dio::gather::{Gatherer, PieceError};
-use dmabuf_dio::{Backend, Loader};
+use dmabuf_dio::{Backend, Errno, Loader};
 
 use crate::common::{bytes, file_of, fill, folder};
 use crate::model::{each, piece};
@@ -43,6 +43,8 @@ fn other_errors_have_hints() {
     let end =
         PieceError::EndOfFile { found: dmabuf_dio::gather::Found { start: 0, len: 0 }, end: 1 };
     assert!(end.hint().starts_with("ask for less"));
+    let errno = Errno::from_raw(libc::EINVAL);
+    assert!(PieceError::Failed { offset: 0, errno }.hint().starts_with("see dmesg"));
     assert!(PieceError::NoRoom { needed: 1 }.hint().starts_with("set more spare bytes"));
 }
 
