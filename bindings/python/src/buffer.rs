@@ -23,9 +23,30 @@ use crate::source::duplicate;
 #[derive(Debug)]
 pub(crate) struct Buffer {
     slot: Mutex<Slot>,
-    kind: Option<Kind>,
+    form: Form,
     len: u64,
     report: Option<Py<Report>>,
+}
+
+/// What the memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    DmaBuf,
+    Memfd,
+    /// A memfd, and if possible a dma-buf over its pages.
+    File,
+    Private,
+}
+
+impl Form {
+    fn of(content: &Content) -> Self {
+        match content.buf().map(DmaBuf::kind) {
+            None => Self::Private,
+            Some(_) if content.dmabuf().is_some() => Self::File,
+            Some(Kind::DmaBuf) => Self::DmaBuf,
+            Some(Kind::Memfd) => Self::Memfd,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -41,9 +62,9 @@ impl Buffer {
         content: Arc<Content>,
         report: Option<Py<Report>>,
     ) -> PyResult<Self> {
-        let (kind, len) = (content.buf().map(DmaBuf::kind), content.len());
+        let (form, len) = (Form::of(&content), content.len());
         let slot = Mutex::new(Slot::Open(Py::new(py, Memory::new(content))?));
-        Ok(Self { slot, kind, len, report })
+        Ok(Self { slot, form, len, report })
     }
 
     pub(crate) fn memory(&self, py: Python<'_>) -> PyResult<Py<Memory>> {
@@ -141,13 +162,14 @@ impl Buffer {
         Self::new(py, Content::shared(buf, range.start, length, writable), None)
     }
 
-    /// `"dmabuf"`, `"memfd"` or `"private"`.
+    /// `"dmabuf"`, `"memfd"`, `"file"` or `"private"`.
     #[getter]
     fn kind(&self) -> &'static str {
-        match self.kind {
-            Some(Kind::DmaBuf) => "dmabuf",
-            Some(Kind::Memfd) => "memfd",
-            None => "private",
+        match self.form {
+            Form::DmaBuf => "dmabuf",
+            Form::Memfd => "memfd",
+            Form::File => "file",
+            Form::Private => "private",
         }
     }
 
@@ -163,14 +185,22 @@ impl Buffer {
         self.fd(py)
     }
 
-    /// The descriptor, if it is one of a dma-buf.
+    /// The descriptor of the dma-buf, which stays the buffer's. `io.UnsupportedOperation` without one.
     #[getter]
     fn dmabuf_fd(&self, py: Python<'_>) -> PyResult<c_int> {
-        match self.kind {
-            Some(Kind::DmaBuf) => self.fd(py),
+        match (self.form, self.content(py)?.dmabuf()) {
+            (Form::DmaBuf, _) => self.fd(py),
+            (_, Some(Ok(buf))) => Ok(buf.as_raw_fd()),
+            (_, Some(Err(refusal))) => {
+                let error = unsupported(py, format!("the file has no dma-buf: {refusal}"));
+                if let Some(remedy) = &refusal.remedy {
+                    note(py, &error, remedy);
+                }
+                Err(error)
+            }
             _ => Err(unsupported(
                 py,
-                format!("this is {}: load it with kind=\"dmabuf\"", self.described()),
+                format!("this is {}: load it with kind=\"dmabuf\" or \"file\"", self.described()),
             )),
         }
     }
@@ -178,11 +208,11 @@ impl Buffer {
     /// A path that opens the memory, in this process and its children: `/proc/self/fd/N`.
     #[getter]
     fn path(&self, py: Python<'_>) -> PyResult<String> {
-        match self.kind {
-            Some(Kind::Memfd) => Ok(format!("/proc/self/fd/{}", self.fd(py)?)),
+        match self.form {
+            Form::Memfd | Form::File => Ok(format!("/proc/self/fd/{}", self.fd(py)?)),
             _ => Err(unsupported(
                 py,
-                format!("{} has no path: load it with kind=\"memfd\"", self.described()),
+                format!("{} has no path: load it with kind=\"file\"", self.described()),
             )),
         }
     }
@@ -316,10 +346,11 @@ impl Buffer {
 
 impl Buffer {
     fn described(&self) -> &'static str {
-        match self.kind {
-            Some(Kind::DmaBuf) => "a dma-buf",
-            Some(Kind::Memfd) => "a memfd",
-            None => "private memory",
+        match self.form {
+            Form::DmaBuf => "a dma-buf",
+            Form::Memfd => "a memfd",
+            Form::File => "a file in memory",
+            Form::Private => "private memory",
         }
     }
 }

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dmabuf_dio::lend::{Access, Mapping};
-use dmabuf_dio::{DmaBuf, Error, Kind, Private};
+use dmabuf_dio::{DmaBuf, Error, Kind, Private, Refusal};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
@@ -31,6 +31,8 @@ pub(crate) struct Content {
 #[derive(Debug)]
 enum Store {
     Shared(DmaBuf),
+    /// A memfd, and a dma-buf over its pages or why there is none.
+    File(DmaBuf, Result<DmaBuf, Refusal>),
     /// Kept for its memory, which is used through the address.
     Private(#[allow(dead_code, reason = "owns the memory")] Box<Private>, Address),
 }
@@ -93,6 +95,16 @@ impl Content {
         Self::of(Store::Shared(buf), start, len, writable)
     }
 
+    /// A file in memory, whole.
+    pub(crate) fn file(
+        memfd: DmaBuf,
+        dmabuf: Result<DmaBuf, Refusal>,
+        writable: bool,
+    ) -> Arc<Self> {
+        let (writable, len) = (writable && memfd.is_writable(), memfd.len());
+        Self::of(Store::File(memfd, dmabuf), 0, len, writable)
+    }
+
     pub(crate) fn private(memory: Private, writable: bool) -> Arc<Self> {
         let mut memory = Box::new(memory);
         let len = memory.len() as u64;
@@ -108,8 +120,16 @@ impl Content {
     /// The descriptor's buffer; `None` for private memory.
     pub(crate) fn buf(&self) -> Option<&DmaBuf> {
         match &self.store {
-            Store::Shared(buf) => Some(buf),
+            Store::Shared(buf) | Store::File(buf, _) => Some(buf),
             Store::Private(..) => None,
+        }
+    }
+
+    /// For a file in memory: the dma-buf over its pages, or why there is none.
+    pub(crate) fn dmabuf(&self) -> Option<&Result<DmaBuf, Refusal>> {
+        match &self.store {
+            Store::File(_, dmabuf) => Some(dmabuf),
+            Store::Shared(_) | Store::Private(..) => None,
         }
     }
 
@@ -139,7 +159,7 @@ impl Content {
         }
         let first = match &self.store {
             Store::Private(_, address) => *address,
-            Store::Shared(buf) => {
+            Store::Shared(buf) | Store::File(buf, _) => {
                 let first = self.map(buf, &mut state)?;
                 if state.access.is_none() && buf.kind() == Kind::DmaBuf {
                     let access = if self.writable { Access::ReadWrite } else { Access::Read };

@@ -22,6 +22,8 @@ pub(crate) enum Wanted {
     Unsaid,
     Any,
     Only(Kind),
+    /// A file in memory and a dma-buf over its pages.
+    File,
     Private,
 }
 
@@ -32,9 +34,10 @@ impl Wanted {
             Some("any") => Ok(Self::Any),
             Some("dmabuf") => Ok(Self::Only(Kind::DmaBuf)),
             Some("memfd") => Ok(Self::Only(Kind::Memfd)),
+            Some("file") => Ok(Self::File),
             Some("private") => Ok(Self::Private),
             Some(other) => Err(PyValueError::new_err(format!(
-                "there is no kind {other:?}: choose \"dmabuf\", \"memfd\", \"any\" or \"private\""
+                "there is no kind {other:?}: choose \"dmabuf\", \"memfd\", \"file\", \"any\" or \"private\""
             ))),
         }
     }
@@ -102,6 +105,13 @@ fn make(
             let private = loader.load_private()?;
             let report = private.report.clone();
             return Ok((Content::private(private, writable), report));
+        }
+        Wanted::File => {
+            let mut loaded = loader.load_file()?;
+            if !writable {
+                loaded.seal()?;
+            }
+            return Ok((Content::file(loaded.file, loaded.dmabuf, writable), loaded.report));
         }
         Wanted::Only(kind) => loader = loader.kind(kind),
         Wanted::Any => loader = loader.any_kind(),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use dmabuf_dio_tensors::{Array, Error, Memory, Metadata, Value, View};
-use pyo3::exceptions::PyKeyError;
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 
@@ -145,6 +145,11 @@ impl Model {
         cancel: Option<PyRef<'_, CancelToken>>,
     ) -> PyResult<Tensors> {
         let wanted = Wanted::parse(kind)?;
+        if wanted == Wanted::File {
+            return Err(PyValueError::new_err(
+                "kind=\"file\" is for whole files: choose \"dmabuf\", \"memfd\", \"any\" or \"private\"",
+            ));
+        }
         let backend = crate::load::backend(backend)?;
         let model = Arc::clone(&self.0);
         let loaded = run::call(py, &Watch::new(progress, cancel), move |control| {
@@ -157,7 +162,7 @@ impl Model {
                 .cancel(control.cancel.clone())
                 .progress(move |progress| told.moved(progress.done, progress.total));
             loader = match wanted {
-                Wanted::Unsaid => loader,
+                Wanted::Unsaid | Wanted::File => loader,
                 Wanted::Any => loader.any_kind(),
                 Wanted::Only(kind) => loader.kind(kind),
                 Wanted::Private => loader.private(),

@@ -56,6 +56,33 @@ def test_a_dmabuf_has_no_path(buffer: Buffer) -> None:
     buffer.close()
 
 
+def test_the_guest_has_the_device() -> None:
+    if os.environ.get("DMABUF_DIO_REQUIRE"):
+        assert os.path.exists("/dev/udmabuf")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/udmabuf"), reason="no /dev/udmabuf")
+@pytest.mark.parametrize("length", [None, 2 << 20, 5])
+def test_a_file_in_memory_is_a_dmabuf(file: Path, content: bytes, length: int | None) -> None:
+    wanted = content[:length]
+    with dmabuf_dio.load(file, kind="file", length=length) as buffer:
+        assert Path(buffer.path).read_bytes() == wanted == bytes(buffer)
+        assert not buffer.accessed
+        with Buffer.from_fd(buffer.dmabuf_fd) as dmabuf:
+            assert dmabuf.kind == "dmabuf"
+            page = os.sysconf("SC_PAGESIZE")
+            assert len(dmabuf) == -(-len(wanted) // page) * page
+            assert bytes(dmabuf) == wanted.ljust(len(dmabuf), b"\0")
+        with pytest.raises(PermissionError):
+            os.pwrite(buffer.fd, b"x", 0)
+    if length == 2 << 20:
+        # The same pages, not a copy of them.
+        with dmabuf_dio.load(file, kind="file", length=length, writable=True) as buffer:
+            os.pwrite(buffer.fd, b"new", 4096)
+            with Buffer.from_fd(buffer.dmabuf_fd) as dmabuf:
+                assert bytes(dmabuf)[4096:4099] == b"new"
+
+
 def test_saved_and_loaded_into(buffer: Buffer, file: Path, folder: Path, content: bytes) -> None:
     dmabuf_dio.save(buffer, folder / "copy")
     assert (folder / "copy").read_bytes() == content

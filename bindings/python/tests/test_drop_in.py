@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,11 @@ def test_load_file(model: Path, arrays: dict[str, Any]) -> None:
 
 INDEXES = [
     "[:]", "[...]", "[()]", "[0]", "[-1]", "[True]", "[0:2]", "[:,1]", "[:,::2]", "[::2]", "[1:,2:3,:]", "[...,1]",
-    "[0,...]", "[0,0,0]", "[2:,:,1:3]", "[:6]", "[1:5:3]",
+    "[0,...]", "[0,0,0]", "[[]]", "[2:,:,1:3]", "[:6]", "[1:5:3]",
 ]  # fmt: skip
-WRONG = ["[[0,1]]", "[:,[0]]", "[None]", "[6]", "[-7]", "[0,0,0,0]", "['x']", "[:7]", "[::-1]", "[::0]", "[1.5]"]
+WRONG = ["[[0,1]]", "[:,[0]]", "[None]", "[6]", "[-7]", "[0,0,0,0]", "['x']", "[:7]", "[::-1]", "[::0]", "[1.5]", "[0,:7]"]
+
+SAME_WORDS = ["[[0,1]]", "[6]", "[-7]", "[:7]", "[0,:7]"]
 
 
 def test_the_interface(model: Path) -> None:
@@ -78,15 +81,93 @@ def test_the_interface(model: Path) -> None:
             assert one.dtype == two.dtype and one.shape == two.shape, index
             assert np.array_equal(one, two) and one.flags.c_contiguous, index
         for index in WRONG:
+            said: list[str] = []
             for file in (ours, theirs):
-                with pytest.raises(SafetensorError):
+                with pytest.raises(SafetensorError) as raised:
                     eval(f"file.get_slice('a'){index}", {"file": file})
+                said.append(str(raised.value))
+            if index in SAME_WORDS:
+                assert said[0] == said[1]
         assert ours.get_slice("scalar")[...] == theirs.get_slice("scalar")[...]
-        kept = ours.get_tensor("b")
+        kept, slices = ours.get_tensor("b"), (ours.get_slice("a"), theirs.get_slice("a"))
+    assert np.array_equal(slices[0][1:3], slices[1][1:3])
     for call in ("keys", "offset_keys", "metadata", "get_tensors"):
         with pytest.raises(SafetensorError, match="closed"):
             getattr(ours, call)()
     assert np.array_equal(kept, safetensors.numpy.load_file(model)["b"])
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[list[str] | None]:
+    """What every load was asked for."""
+    told: list[list[str] | None] = []
+    opened = dmabuf_dio.Model
+
+    class Watched:
+        def __init__(self, path: Any) -> None:
+            self.model = opened(path)
+
+        def __getitem__(self, name: str) -> Any:
+            return self.model[name]
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.model, name)
+
+        def load(self, *, only: list[str] | None, **options: Any) -> Any:
+            told.append(only)
+            return self.model.load(only=only, **options)
+
+    monkeypatch.setattr("dmabuf_dio._safe_open.Model", Watched)
+    return told
+
+
+def test_what_is_not_asked_for_is_not_loaded(folder: Path, loads: list[list[str] | None]) -> None:
+    path = folder / "many.safetensors"
+    arrays = {f"{number:03}": np.full(1000, number, np.int32) for number in range(100)}
+    safetensors.numpy.save_file(arrays, path)
+
+    with dmabuf_dio.safe_open(path, "np") as file:
+        for name in ("050", "010", "050", "099"):
+            assert np.array_equal(file.get_tensor(name), arrays[name])
+        assert loads == [["050"], ["010"], ["099"]]
+        # Those that are left
+        loads.clear()
+        assert {name: array[0] for name, array in file.get_tensors().items()} == {
+            name: array[0] for name, array in arrays.items()
+        }
+        assert loads == [[name for name in arrays if name not in ("050", "010", "099")]]
+
+    # In the order of the file: a few loads, and never more than twice what was asked for
+    loads.clear()
+    with dmabuf_dio.safe_open(path, "np") as file:
+        for number, name in enumerate(file.offset_keys()):
+            assert np.array_equal(file.get_tensor(name), arrays[name])
+            assert sum(len(names or ()) for names in loads) <= 2 * (number + 1)
+    assert len(loads) == 7
+    assert sorted(name for names in loads for name in names or ()) == list(arrays)
+
+    # Slices: those that live
+    loads.clear()
+    with dmabuf_dio.safe_open(path, "np") as file:
+        assert all(file.get_slice(name).get_shape() == [1000] for name in arrays)
+        slices = {name: file.get_slice(name) for name in list(arrays)[:20]}
+        assert all(np.array_equal(piece[5:9], arrays[name][5:9]) for name, piece in slices.items())
+        assert [sorted(names or ()) for names in loads] == [list(slices)]
+
+    loads.clear()
+    with dmabuf_dio.safe_open(path, "np") as file:
+        file.get_tensors()
+        file.get_tensor("003")
+    assert loads == [None]
+
+
+def test_threads_share_a_file(model: Path, arrays: dict[str, Any], loads: list[list[str] | None]) -> None:
+    with dmabuf_dio.safe_open(model, framework="np") as file:
+        slices = {name: file.get_slice(name) for name in arrays}
+        with ThreadPoolExecutor(8) as pool:
+            found = pool.map(lambda name: (name, slices[name][...]), list(arrays) * 20)
+            assert all(np.array_equal(array, arrays[name]) for name, array in found)
+    assert len(loads) == 1
 
 
 def test_errors_are_those_of_safetensors(model: Path, folder: Path) -> None:

@@ -17,9 +17,9 @@ import pytest
 
 import dmabuf_dio
 from dmabuf_dio import Buffer
-from dmabuf_dio.types import Kind
+from dmabuf_dio.types import FileKind
 
-KINDS: list[Kind] = ["memfd", "private", "any"]
+KINDS: list[FileKind] = ["memfd", "file", "private", "any"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -27,7 +27,7 @@ KINDS: list[Kind] = ["memfd", "private", "any"]
     ("offset", "length"), [(0, None), (4096, 8192), (1, None), (4097, 1), (1 << 20, 3 << 20)]
 )
 def test_every_byte(
-    file: Path, content: bytes, kind: Kind, offset: int, length: int | None
+    file: Path, content: bytes, kind: FileKind, offset: int, length: int | None
 ) -> None:
     wanted = content[offset : None if length is None else offset + length]
     with dmabuf_dio.load(file, kind=kind, offset=offset, length=length) as buffer:
@@ -37,7 +37,7 @@ def test_every_byte(
             assert view.readonly
         assert buffer.report is not None
         assert buffer.report.bytes == len(wanted)
-        if buffer.kind == "memfd":
+        if buffer.kind in ("memfd", "file"):
             assert os.pread(buffer.fd, len(wanted), buffer.offset) == wanted
 
 
@@ -57,8 +57,37 @@ def test_a_memfd_has_a_path(file: Path, content: bytes) -> None:
         # Nobody changes it any more.
         with pytest.raises(PermissionError):
             os.pwrite(buffer.fd, b"x", 0)
-        with pytest.raises(io.UnsupportedOperation, match="kind=\"dmabuf\""):
+        with pytest.raises(io.UnsupportedOperation, match="kind=\"dmabuf\" or \"file\""):
             _ = buffer.dmabuf_fd
+
+
+@pytest.mark.parametrize(("offset", "length"), [(0, None), (4096, 8192), (3, 4099), (1, 1)])
+def test_a_file_in_memory(file: Path, content: bytes, offset: int, length: int | None) -> None:
+    """The content and nothing else by path; its dma-buf where there is one, else the reason why not."""
+    wanted = content[offset : None if length is None else offset + length]
+    with dmabuf_dio.load(file, kind="file", offset=offset, length=length) as buffer:
+        assert (buffer.kind, buffer.offset) == ("file", 0)
+        assert os.stat(buffer.path).st_size == len(wanted)
+        assert Path(buffer.path).read_bytes() == wanted
+        with pytest.raises(PermissionError):
+            os.pwrite(buffer.fd, b"x", 0)
+        with pytest.raises(PermissionError):
+            os.ftruncate(buffer.fd, 0)
+        if os.access("/dev/udmabuf", os.R_OK | os.W_OK):
+            assert buffer.dmabuf_fd != buffer.fd
+        else:
+            with pytest.raises(io.UnsupportedOperation, match="no dma-buf: udmabuf: .*/dev/udmabuf") as raised:
+                _ = buffer.dmabuf_fd
+            assert raised.value.__notes__
+
+
+def test_a_file_in_memory_that_is_written(file: Path, content: bytes) -> None:
+    with dmabuf_dio.load(file, kind="file", writable=True) as buffer:
+        with memoryview(buffer) as view:
+            view[:3] = b"new"
+        assert Path(buffer.path).read_bytes() == b"new" + content[3:]
+        dmabuf_dio.load_into(file, buffer)
+        assert Path(buffer.path).read_bytes() == content
 
 
 def test_private_memory_has_no_descriptor(file: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, Unpack, final
 
 from typing_extensions import CapsuleType
 
-from .types import Backend, Kind, Numbers, Progress, Source, TensorOptions
+from .types import Backend, FileKind, Numbers, Progress, Source, TensorOptions
 
 @final
 class CancelToken:
@@ -76,7 +76,7 @@ class Buffer:
     @staticmethod
     def from_env(*, writable: bool = False) -> Buffer: ...
     @property
-    def kind(self) -> Literal["dmabuf", "memfd", "private"]: ...
+    def kind(self) -> Literal["dmabuf", "memfd", "file", "private"]: ...
     @property
     def fd(self) -> int: ...
     def fileno(self) -> int: ...
@@ -122,7 +122,7 @@ class Buffer:
 def load(
     path: Source,
     *,
-    kind: Kind | None = None,
+    kind: FileKind | None = None,
     offset: int = 0,
     length: int | None = None,
     backend: Backend | None = None,

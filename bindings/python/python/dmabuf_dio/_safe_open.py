@@ -6,11 +6,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from ._native import Model, Tensor, Tensors
+from ._lazy import HasName, Lazy
+from ._native import Model
 
 if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
+
+    from ._native import Tensor
 
 if TYPE_CHECKING:
 
@@ -30,10 +33,10 @@ _TORCH = ("pt", "torch", "pytorch")
 
 
 class safe_open:
-    """Opens a safetensors file: its header now, its tensors when one is asked for, all at once.
+    """Opens a safetensors file: its header now, its tensors when they are asked for.
 
-    The tensors share the memory that the file was loaded to. It is memory of this process, writable, and freed with
-    the last tensor.
+    Tensors are in memory of this process, writable. Those that were loaded together share it; it is freed with the
+    last of them.
     """
 
     def __init__(
@@ -51,10 +54,9 @@ class safe_open:
         self._torch = framework in _TORCH
         self._device = _device(device, self._torch)
         try:
-            self._model: Model | None = Model(filename)
+            self._file: Lazy | None = Lazy(Model(filename))
         except ValueError as error:
             raise SafetensorError(f"Error while deserializing header: {error}") from error
-        self._loaded: Tensors | None = None
 
     def __enter__(self) -> safe_open:
         self._opened()
@@ -67,87 +69,85 @@ class safe_open:
         traceback: TracebackType | None,
     ) -> None:
         # What was handed out keeps its memory.
-        self._model = self._loaded = None
+        self._file = None
 
     def keys(self) -> list[str]:
         """The names of the tensors, sorted."""
-        return sorted(self._opened().keys())
+        return sorted(self._opened().model.keys())
 
     def offset_keys(self) -> list[str]:
         """The names of the tensors, in the order of their bytes."""
-        return self._opened().keys()
+        return self._opened().model.keys()
 
     def metadata(self) -> dict[str, str] | None:
         """What the header says beside the tensors."""
-        return self._opened().metadata or None
+        return self._opened().model.metadata or None
 
     def get_tensor(self, name: str) -> Any:
-        """A tensor."""
-        return self._placed(self._tensor(name))
+        """A tensor. Going through a file, `offset_keys()` is the best order."""
+        try:
+            tensor = self._opened().tensor(name)
+        except KeyError:
+            raise _missing(name) from None
+        return _placed(tensor, self._torch, self._device)
 
     def get_tensors(self) -> dict[str, Any]:
         """All tensors, in the order of their bytes."""
-        return {name: self._placed(tensor) for name, tensor in self._load().items()}
+        tensors = self._opened().all().items()
+        return {name: _placed(tensor, self._torch, self._device) for name, tensor in tensors}
 
     def get_slice(self, name: str) -> Slice:
-        """A tensor to be sliced."""
-        self._info(name)
-        return Slice(self, name)
+        """A tensor to be sliced. Its first use loads it, and all others of which there are slices then."""
+        return Slice(self._opened(), name, self._torch, self._device)
 
-    def _opened(self) -> Model:
-        if self._model is None:
+    def _opened(self) -> Lazy:
+        if self._file is None:
             raise SafetensorError("File is closed")
-        return self._model
+        return self._file
 
-    def _info(self, name: str) -> tuple[list[int], str]:
+
+class Slice(HasName):
+    """A tensor of a file. Slicing it gives a tensor, also when the file is closed."""
+
+    def __init__(self, file: Lazy, name: str, for_torch: bool, device: Any) -> None:
         try:
-            info = self._opened()[name]
+            self._info = file.info(name)
         except KeyError:
-            raise SafetensorError(f"File does not contain tensor {name}") from None
-        return list(info.shape), info.dtype
-
-    def _load(self) -> Tensors:
-        if self._loaded is None:
-            self._loaded = self._opened().load(kind="private", writable=True)
-        return self._loaded
-
-    def _tensor(self, name: str) -> Tensor:
-        self._info(name)
-        return self._load()[name]
-
-    def _placed(self, tensor: Tensor) -> Any:
-        if not self._torch:
-            return tensor.numpy()
-        return tensor.torch() if self._device is None else tensor.torch().to(self._device)
-
-
-class Slice:
-    """A tensor of a file. Slicing it gives a tensor."""
-
-    def __init__(self, file: safe_open, name: str) -> None:
+            raise _missing(name) from None
         self._file = file
-        self._name = name
+        self._torch = for_torch
+        self._device = device
+        self.name = name
+        file.announce(self)
 
     def get_shape(self) -> list[int]:
         """The shape of the whole tensor."""
-        return self._file._info(self._name)[0]  # pyright: ignore[reportPrivateUsage]
+        return list(self._info.shape)
 
     def get_dtype(self) -> str:
         """The type, as the header spells it."""
-        return self._file._info(self._name)[1]  # pyright: ignore[reportPrivateUsage]
+        return self._info.dtype
 
     def __getitem__(self, index: Any) -> Any:
-        index = _checked(index, self.get_shape())
-        file = self._file
-        tensor: Tensor = file._tensor(self._name)  # pyright: ignore[reportPrivateUsage]
-        if file._torch:  # pyright: ignore[reportPrivateUsage]
-            part: Any = tensor.torch()[index].contiguous()
-            device = file._device  # pyright: ignore[reportPrivateUsage]
-            return part if device is None else part.to(device)
+        checked = _checked(index, self.get_shape())
+        tensor = self._file.sliced(self.name)
+        if self._torch:
+            part: Any = tensor.torch()[checked].contiguous()
+            return part if self._device is None else part.to(self._device)
         import numpy
 
-        array: Any = numpy.asarray(tensor.numpy()[index])
+        array: Any = numpy.asarray(tensor.numpy()[checked])
         return array if array.flags.c_contiguous else array.copy()
+
+
+def _placed(tensor: Tensor, for_torch: bool, device: Any) -> Any:
+    if not for_torch:
+        return tensor.numpy()
+    return tensor.torch() if device is None else tensor.torch().to(device)
+
+
+def _missing(name: str) -> SafetensorError:
+    return SafetensorError(f"File does not contain tensor {name}")
 
 
 def _checked(index: Any, shape: list[int]) -> tuple[Any, ...]:
@@ -155,12 +155,12 @@ def _checked(index: Any, shape: list[int]) -> tuple[Any, ...]:
     if isinstance(index, list):
         if index:
             raise SafetensorError("Non empty lists are not implemented")
-        index = ()
+        index = slice(0, 0)
     items = cast("tuple[Any, ...]", index if isinstance(index, tuple) else (index,))
     given = sum(item is not Ellipsis for item in items)
     if given > len(shape):
         raise SafetensorError(
-            f"Error during slicing {index!r} with shape {shape}: more slicing indexes than dimensions in tensor"
+            f"Error during slicing {_written(items)} with shape {shape}: more slicing indexes than dimensions in tensor"
         )
     if len(items) - given > 1:
         raise SafetensorError("an index can only have a single ellipsis ('...')")
@@ -173,14 +173,15 @@ def _checked(index: Any, shape: list[int]) -> tuple[Any, ...]:
             continue
         size = shape[dimension]
         if isinstance(item, slice):
-            _check_slice(cast("slice[Any, Any, Any]", item), size, shape, dimension)
+            for bound in _bounds(cast("slice[Any, Any, Any]", item)):
+                if bound > size:
+                    raise _outside(items, shape, bound - 1, dimension)
         elif hasattr(item, "__index__"):
             item = item.__index__()
-            if not -size <= item < size:
-                raise SafetensorError(
-                    f"Error during slicing {index!r} with shape {shape}: index {item} out of bounds for tensor"
-                    f" dimension #{dimension} of size {size}"
-                )
+            if item < -size:
+                raise SafetensorError(f"Invalid index {item} for dimension {dimension} of size {size}")
+            if item >= size:
+                raise _outside(items, shape, item, dimension)
         else:
             raise SafetensorError(
                 f"Unsupported slice index at position {position}: expected slice, int, or ellipsis"
@@ -190,15 +191,33 @@ def _checked(index: Any, shape: list[int]) -> tuple[Any, ...]:
     return tuple(checked)
 
 
-def _check_slice(item: slice[Any, Any, Any], size: int, shape: list[int], dimension: int) -> None:
+def _bounds(item: slice[Any, Any, Any]) -> list[int]:
+    """What a slice says of its ends; an error if it does not go forward."""
     if item.step is not None and item.step <= 0:
         raise SafetensorError(f"Slice step must be a positive integer, got {item.step}")
-    for bound in (item.start, item.stop):
-        if bound is not None and bound > size:
-            raise SafetensorError(
-                f"Error during slicing with shape {shape}: index {bound - 1} out of bounds for tensor"
-                f" dimension #{dimension} of size {size}"
-            )
+    return [bound for bound in (item.start, item.stop) if bound is not None]
+
+
+def _outside(items: tuple[Any, ...], shape: list[int], index: int, dimension: int) -> SafetensorError:
+    return SafetensorError(
+        f"Error during slicing {_written(items)} with shape {shape}: index {index} out of bounds for tensor"
+        f" dimension #{dimension} of size {shape[dimension]}"
+    )
+
+
+def _written(items: tuple[Any, ...]) -> str:
+    """An index, as programs write it."""
+    return f"[{', '.join(_item(item) for item in items)}]"
+
+
+def _item(item: Any) -> str:
+    if item is Ellipsis:
+        return "..."
+    if not isinstance(item, slice):
+        return str(item)
+    parts = cast("slice[Any, Any, Any]", item)
+    ends = ":".join("" if end is None else str(end) for end in (parts.start, parts.stop))
+    return ends if parts.step is None else f"{ends}:{parts.step}"
 
 
 def _device(device: Any, for_torch: bool) -> Any:

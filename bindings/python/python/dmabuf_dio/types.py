@@ -20,6 +20,8 @@ class HasFileno(Protocol):
 # A path, an open descriptor, or an object with one.
 Source: TypeAlias = Union[str, bytes, "PathLike[str]", "PathLike[bytes]", int, HasFileno]
 Kind: TypeAlias = Literal["dmabuf", "memfd", "any", "private"]
+# Of one file: also a file in memory with a dma-buf over its pages.
+FileKind: TypeAlias = Union[Kind, Literal["file"]]
 Backend: TypeAlias = Literal[
     "module", "slot", "heap", "copy_file_range", "udmabuf", "memfd", "buffered"
 ]
@@ -29,7 +31,7 @@ Numbers: TypeAlias = Union["BufferProtocol", "Sequence[int]"]
 
 
 class LoadOptions(TypedDict, total=False):
-    kind: Kind | None
+    kind: FileKind | None
     offset: int
     length: int | None
     backend: Backend | None

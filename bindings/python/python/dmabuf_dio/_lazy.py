@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The tensors of an open file, loaded when they are asked for."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ._native import Model, Tensor, TensorInfo
+
+
+class Lazy:
+    """What was loaded of a model stays loaded for as long as this object.
+
+    - A tensor asked for by name is loaded alone. If the one before it in the file is loaded, those behind it are
+      loaded with it, as many bytes as were asked for so far: a program that goes through the file needs few loads,
+      and one that takes some tensors reads at most twice their bytes.
+    - A tensor that is sliced is loaded together with all others of which there are slices: transformers makes
+      one of each tensor before it uses the first.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._names = model.keys()
+        self._position = {name: number for number, name in enumerate(self._names)}
+        self._loaded: dict[str, Tensor] = {}
+        self._asked = 0
+        self._slices: WeakSet[HasName] = WeakSet()
+        self._lock = Lock()
+
+    def info(self, name: str) -> TensorInfo:
+        """What the header says; KeyError."""
+        return self.model[name]
+
+    def announce(self, piece: HasName) -> None:
+        """A slice of a tensor will be asked for, as long as `piece` lives."""
+        with self._lock:
+            self._slices.add(piece)
+
+    def tensor(self, name: str) -> Tensor:
+        """A tensor; KeyError."""
+        with self._lock:
+            if name not in self._loaded:
+                self._load(self._following(name))
+            return self._hand_out(name)
+
+    def sliced(self, name: str) -> Tensor:
+        """A tensor of which a slice is used."""
+        with self._lock:
+            if name not in self._loaded:
+                self._load({name, *(piece.name for piece in self._slices)})
+            return self._hand_out(name)
+
+    def all(self) -> dict[str, Tensor]:
+        """All tensors, in the order of their bytes."""
+        with self._lock:
+            self._load(self._names)
+            return {name: self._loaded[name] for name in self._names}
+
+    def _hand_out(self, name: str) -> Tensor:
+        tensor = self._loaded[name]
+        self._asked += tensor.nbytes
+        return tensor
+
+    def _following(self, name: str) -> list[str]:
+        position = self._position[name]
+        names, room = [name], self._asked
+        if position == 0 or self._names[position - 1] not in self._loaded:
+            return names
+        for following in self._names[position + 1 :]:
+            room -= self.model[following].nbytes
+            if room < 0 or following in self._loaded:
+                break
+            names.append(following)
+        return names
+
+    def _load(self, names: Iterable[str]) -> None:
+        missing = [name for name in names if name not in self._loaded]
+        if missing:
+            only = missing if len(missing) < len(self._names) else None
+            self._loaded.update(self.model.load(only=only, kind="private", writable=True).items())
+
+
+class HasName:
+    """What stands for a tensor."""
+
+    name: str
