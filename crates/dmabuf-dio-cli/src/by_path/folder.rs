@@ -8,6 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno as Os;
 
 use crate::exit::{FAILED, Failure};
 
@@ -46,9 +47,12 @@ impl Folder {
             let mut builder = tempfile::Builder::new();
             let builder = builder.prefix(PREFIX).permissions(Permissions::from_mode(0o700));
             let path = builder.tempdir_in(parent)?.keep();
-            let lock = open(&path)?;
+            // Until it is locked, another process may remove it.
+            let lock = match open(&path) {
+                Err(Os::NOENT) if parent.exists() => continue,
+                lock => lock?,
+            };
             rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
-            // Another process may have removed it before it was locked.
             if is_same(&path, &lock) {
                 symlink("by-path", path.join(MARK))?;
                 return Ok(Self { path, lock });
@@ -213,3 +217,19 @@ mod tests {
         assert!(fs::symlink_metadata(other.join("link")).is_ok());
     }
 }
+
+    #[test]
+    fn many_begin_at_the_same_time() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    remove_stale(parent.path());
+                }
+            });
+            let failed = (0..2000).find_map(|_| Folder::create_in(parent.path()).err());
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(failed.is_none(), "{failed:?}");
+        });
+    }
