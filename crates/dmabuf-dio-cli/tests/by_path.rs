@@ -609,3 +609,28 @@ fn the_private_folder_is_the_users_own_if_there_is_one() {
         "{errors}"
     );
 }
+    // An empty variable names no folder, in particular not the one that the user is in.
+    let mut command = load(&temporary, &[text(&path), "-q", "--", "echo", "{}"]);
+    command.env("TMPDIR", "").env("XDG_RUNTIME_DIR", "").current_dir(folder.path());
+    let said = String::from_utf8(command.output().expect("run").stdout).expect("text");
+    assert!(said.starts_with("/tmp/dmabuf-dio-path-"), "{said}");
+}
+
+/// Nobody reads standard error any more.
+#[test]
+fn exit_codes_need_no_reader() {
+    let folder = folder();
+    let (path, _) = file(&folder, 5000);
+    let path = text(&path);
+    let writes = [path, "-q", "--", "sh", "-c", "echo x >$(dirname $0)/result; exit 7", "{}"];
+    for (code, arguments) in [
+        (1, &["/nowhere", "-q", "--", "cat", "{}"] as &[&str]),
+        (7, &writes),
+        (127, &[path, "-q", "--", "no-such-program", "{}"]),
+    ] {
+        let temporary = common::folder();
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        drop(reader);
+        let status = load(&temporary, arguments).stderr(writer).status().expect("run");
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }

@@ -103,7 +103,8 @@ fn parent() -> PathBuf {
         let is_own = fs::metadata(path).is_ok_and(|stat| stat.is_dir() && stat.uid() == us);
         path.is_absolute() && is_own
     });
-    let parent = own.unwrap_or_else(std::env::temp_dir);
+    let temporary = std::env::var_os("TMPDIR").filter(|path| !path.is_empty());
+    let parent = own.or_else(|| temporary.map(PathBuf::from)).unwrap_or_else(|| "/tmp".into());
     std::path::absolute(&parent).unwrap_or(parent)
 }
 
