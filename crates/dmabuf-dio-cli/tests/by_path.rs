@@ -488,6 +488,24 @@ fn signals_are_passed_on() {
     }
 }
 
+#[test]
+fn a_command_gets_its_own_signals_once() {
+    let folder = folder();
+    let (path, _) = file(&folder, 5000);
+    let temporary = common::folder();
+    let ready = temporary.path().join("ready");
+    // To its process group, with `dmabuf-dio` in it; then to the latter alone.
+    let script = format!(
+        "{COUNTS}for process in [0, os.getppid()]:\n    \
+             os.kill(process, signal_number)\n    time.sleep(0.3)\nsys.exit(10 + count)"
+    );
+    let number = libc::SIGUSR1.to_string();
+    let words = ["-q", "--", "python3", "-c", &script, "{}", &number, text(&ready)];
+    let mut command = load(&temporary, &[&[text(&path)], &words[..]].concat());
+    let status = command.process_group(0).status().expect("run dmabuf-dio");
+    assert_eq!(status.code(), Some(11), "{status}");
+}
+
 /// A pseudo-terminal: its two ends.
 fn terminal() -> (File, OwnedFd) {
     let (mut ours, mut theirs) = (0, 0);
