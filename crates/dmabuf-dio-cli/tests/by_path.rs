@@ -626,7 +626,6 @@ fn the_private_folder_is_the_users_own_if_there_is_one() {
         errors.contains("/nowhere: cannot create a folder") && errors.contains("TMPDIR="),
         "{errors}"
     );
-}
     // An empty variable names no folder, in particular not the one that the user is in.
     let mut command = load(&temporary, &[text(&path), "-q", "--", "echo", "{}"]);
     command.env("TMPDIR", "").env("XDG_RUNTIME_DIR", "").current_dir(folder.path());
@@ -652,3 +651,4 @@ fn exit_codes_need_no_reader() {
         let status = load(&temporary, arguments).stderr(writer).status().expect("run");
         assert_eq!(status.code(), Some(code), "{arguments:?}");
     }
+}

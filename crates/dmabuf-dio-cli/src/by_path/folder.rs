@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno as Os;
 
-use crate::exit::{FAILED, Failure};
+use crate::exit::{FAILED, Failure, say};
 
 const PREFIX: &str = "dmabuf-dio-path-";
 /// The link that tells such a folder from others whose name begins like that.
@@ -82,11 +82,11 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if !remove(&self.path) {
-            eprintln!(
+            say(&format!(
                 "dmabuf-dio: COMMAND has written files into {0}\n            \
                  they were kept: move them elsewhere, then: rm -r {0}",
                 self.path.display()
-            );
+            ));
         }
     }
 }
@@ -217,7 +217,6 @@ mod tests {
         assert!(fs::symlink_metadata(held.path().join("model/a")).is_ok());
         assert!(fs::symlink_metadata(other.join("link")).is_ok());
     }
-}
 
     #[test]
     fn many_begin_at_the_same_time() {
@@ -234,3 +233,4 @@ mod tests {
             assert!(failed.is_none(), "{failed:?}");
         });
     }
+}
