@@ -585,10 +585,10 @@ int dmabuf_dio_buffer_set_name(const struct dmabuf_dio_buffer *buffer, const cha
 
 /**
  * Seals a memfd against writing, for good: nobody can change its content any more, through any
- * descriptor.
+ * descriptor. A transfer into it that another thread has begun may fail then.
  *
  * Returns 0; `-EBUSY` while it is mapped for writing, or a map or gather of it exists; `-EPERM` if it
- * does not allow sealing; `-EINVAL` for a dma-buf.
+ * does not allow sealing; `-EINVAL` for a dma-buf; `-EMFILE`.
  */
 int dmabuf_dio_buffer_seal(struct dmabuf_dio_buffer *buffer);
 
