@@ -235,7 +235,7 @@ typedef int (*dmabuf_dio_progress)(uint64_t done, uint64_t total, void *data);
 struct dmabuf_dio_options {
   /**
    * `sizeof(struct dmabuf_dio_options)`. Fields that a smaller structure lacks count as 0; a larger
-   * one is accepted if what this version does not know is 0, else `-E2BIG`.
+   * one, up to 4096, is accepted if what this version does not know is 0, else `-E2BIG`.
    */
   size_t size;
   /**
@@ -335,7 +335,7 @@ struct dmabuf_dio_piece_result {
  */
 struct dmabuf_dio_figures {
   /**
-   * In: `sizeof(struct dmabuf_dio_figures)`. What a larger structure has more is set to 0.
+   * In: `sizeof(struct dmabuf_dio_figures)`. What a larger structure has more is set to 0. At most 4096.
    */
   size_t size;
   /**
@@ -585,10 +585,10 @@ int dmabuf_dio_buffer_set_name(const struct dmabuf_dio_buffer *buffer, const cha
 
 /**
  * Seals a memfd against writing, for good: nobody can change its content any more, through any
- * descriptor.
+ * descriptor. A transfer into it that another thread has begun may fail then.
  *
  * Returns 0; `-EBUSY` while it is mapped for writing, or a map or gather of it exists; `-EPERM` if it
- * does not allow sealing; `-EINVAL` for a dma-buf.
+ * does not allow sealing; `-EINVAL` for a dma-buf; `-EMFILE`.
  */
 int dmabuf_dio_buffer_seal(struct dmabuf_dio_buffer *buffer);
 
@@ -767,7 +767,7 @@ void dmabuf_dio_gather_free(struct dmabuf_dio_gather *gather);
 /**
  * Fills in the figures of a report, as many as the caller's structure has.
  *
- * Returns 0; `-EINVAL` if `size` is too small.
+ * Returns 0; `-EINVAL` if `size` is too small; `-E2BIG` if it is more than 4096.
  */
 int dmabuf_dio_report_figures(const struct dmabuf_dio_report *report, struct dmabuf_dio_figures *figures);
 

@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::ops::Range;
 use std::os::fd::{AsRawFd as _, IntoRawFd as _};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use dmabuf_dio::{DmaBuf, Error};
 
@@ -18,14 +18,21 @@ use crate::pointers::{exclusive, fd, free, give, shared};
 /// Several threads may use a buffer at a time; it is freed once, when none does.
 #[derive(Debug)]
 pub struct Buffer {
-    /// Shared with mappings and gathers, which outlive this.
-    pub(crate) buf: Arc<DmaBuf>,
+    /// Shared with mappings, which outlive this.
+    buf: Arc<DmaBuf>,
+    /// The same, once it is sealed: other threads may be using the first meanwhile. Not by a lock, which
+    /// a child of fork(2) could find locked for ever.
+    sealed: OnceLock<Arc<DmaBuf>>,
     range: Range<u64>,
 }
 
 impl Buffer {
     pub(crate) fn new(buf: DmaBuf, range: Range<u64>) -> Self {
-        Self { buf: Arc::new(buf), range }
+        Self { buf: Arc::new(buf), sealed: OnceLock::new(), range }
+    }
+
+    pub(crate) fn buf(&self) -> &Arc<DmaBuf> {
+        self.sealed.get().unwrap_or(&self.buf)
     }
 
     fn whole(buf: DmaBuf) -> Self {
@@ -200,20 +207,22 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_set_name(
 }
 
 /// Seals a memfd against writing, for good: nobody can change its content any more, through any
-/// descriptor.
+/// descriptor. A transfer into it that another thread has begun may fail then.
 ///
 /// Returns 0; `-EBUSY` while it is mapped for writing, or a map or gather of it exists; `-EPERM` if it
-/// does not allow sealing; `-EINVAL` for a dma-buf.
+/// does not allow sealing; `-EINVAL` for a dma-buf; `-EMFILE`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_seal(buffer: *mut Buffer) -> c_int {
     guard(|| {
         // SAFETY: a buffer, as the header demands.
-        let buffer = unsafe { exclusive(buffer, "buffer") }?;
-        let own = Arc::get_mut(&mut buffer.buf).ok_or(Error::Buffer {
-            call: "seal",
-            errno: dmabuf_dio::Errno::from_raw(libc::EBUSY),
-        })?;
+        let buffer = unsafe { shared(buffer, "buffer") }?;
+        if Arc::strong_count(buffer.buf()) > 1 {
+            let errno = dmabuf_dio::Errno::from_raw(libc::EBUSY);
+            return Err(Error::Buffer { call: "seal", errno }.into());
+        }
+        let mut own = buffer.buf.try_clone()?;
         own.seal()?;
+        let _ = buffer.sealed.set(Arc::new(own));
         Ok(0)
     })
 }

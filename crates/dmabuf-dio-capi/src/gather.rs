@@ -113,7 +113,7 @@ unsafe fn open(
     // SAFETY: as the caller promises.
     let (buffer, options) =
         unsafe { (shared(buffer, "buffer")?, Options::read(options, Use::Gather)?) };
-    let gathering = options.gather(gatherer)?.open(&buffer.buf)?;
+    let gathering = options.gather(gatherer)?.open(buffer.buf())?;
     Ok(Gather { gathering, pieces: Vec::new() })
 }
 

@@ -60,7 +60,7 @@ pub unsafe extern "C" fn dmabuf_dio_attach(buffer: *const Buffer) -> c_int {
     guard(|| {
         // SAFETY: a buffer, as the header demands.
         let buffer = unsafe { shared(buffer, "buffer") }?;
-        let attached = Attached::new(&buffer.buf).map_err(Refusal::from)?;
+        let attached = Attached::new(buffer.buf()).map_err(Refusal::from)?;
         let info = dio::info(attached.as_fd());
         let info = info.map_err(|errno| Refusal::from(LendError::OtherModule { errno }))?;
         if info.features & dio::FEATURE_SLOTS == 0 {

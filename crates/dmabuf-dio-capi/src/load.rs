@@ -124,7 +124,7 @@ unsafe fn into(
     // SAFETY: as the caller promises.
     let (buffer, options) =
         unsafe { (shared(buffer, "buffer")?, Options::read(options, Use::LoadInto)?) };
-    let done = options.range(loader)?.load_into(&buffer.buf, buf_offset)?;
+    let done = options.range(loader)?.load_into(buffer.buf(), buf_offset)?;
     // SAFETY: as the caller promises.
     unsafe { report::give(report, || Report::of(&done)) }?;
     Ok(0)

@@ -48,7 +48,7 @@ pub unsafe extern "C" fn dmabuf_dio_map(
 ) -> c_int {
     let make = || {
         // SAFETY: a buffer, as the header demands.
-        let buf = Arc::clone(&unsafe { shared(buffer, "buffer") }?.buf);
+        let buf = Arc::clone(unsafe { shared(buffer, "buffer") }?.buf());
         let access = names::access(access)?;
         if access != Access::Read && !buf.is_writable() {
             return Err(Error::ReadOnlyBuffer.into());
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn dmabuf_dio_unmap(map: *mut Map) -> c_int {
 pub unsafe extern "C" fn dmabuf_dio_access_begin(buffer: *const Buffer, access: u32) -> c_int {
     guard(|| {
         // SAFETY: a buffer, as the header demands.
-        unsafe { shared(buffer, "buffer") }?.buf.begin_cpu_access(names::access(access)?)?;
+        unsafe { shared(buffer, "buffer") }?.buf().begin_cpu_access(names::access(access)?)?;
         Ok(0)
     })
 }
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn dmabuf_dio_access_begin(buffer: *const Buffer, access: 
 pub unsafe extern "C" fn dmabuf_dio_access_end(buffer: *const Buffer, access: u32) -> c_int {
     guard(|| {
         // SAFETY: a buffer, as the header demands.
-        unsafe { shared(buffer, "buffer") }?.buf.end_cpu_access(names::access(access)?)?;
+        unsafe { shared(buffer, "buffer") }?.buf().end_cpu_access(names::access(access)?)?;
         Ok(0)
     })
 }

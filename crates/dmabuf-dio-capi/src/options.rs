@@ -61,7 +61,7 @@ pub type ProgressCallback =
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// `sizeof(struct dmabuf_dio_options)`. Fields that a smaller structure lacks count as 0; a larger
-    /// one is accepted if what this version does not know is 0, else `-E2BIG`.
+    /// one, up to 4096, is accepted if what this version does not know is 0, else `-E2BIG`.
     pub size: usize,
     /// Use only this backend: `DMABUF_DIO_BACKEND_*`.
     pub backend: u32,

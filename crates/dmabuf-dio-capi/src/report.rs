@@ -28,7 +28,7 @@ pub struct Report {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
-    /// In: `sizeof(struct dmabuf_dio_figures)`. What a larger structure has more is set to 0.
+    /// In: `sizeof(struct dmabuf_dio_figures)`. What a larger structure has more is set to 0. At most 4096.
     pub size: usize,
     /// The backend that moved the data: `DMABUF_DIO_BACKEND_*`; 0 for one without a number.
     pub backend: u32,
@@ -128,7 +128,7 @@ pub(crate) unsafe fn give(
 
 /// Fills in the figures of a report, as many as the caller's structure has.
 ///
-/// Returns 0; `-EINVAL` if `size` is too small.
+/// Returns 0; `-EINVAL` if `size` is too small; `-E2BIG` if it is more than 4096.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_report_figures(
     report: *const Report,

@@ -79,7 +79,7 @@ unsafe fn save(
         let message = format!("the range of {length} bytes at {offset} exceeds every buffer");
         Failure::new(libc::EOVERFLOW, message, "choose a smaller offset or length")
     })?;
-    let done = options.save(saver)?.save(&buffer.buf, offset..end)?;
+    let done = options.save(saver)?.save(buffer.buf(), offset..end)?;
     // SAFETY: as the caller promises.
     unsafe { report::give(report, || Report::of(&done)) }?;
     Ok(0)

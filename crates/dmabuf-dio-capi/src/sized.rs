@@ -19,13 +19,18 @@ pub(crate) unsafe trait Grows: Copy {
     const FIRST: usize;
 }
 
+/// No structure is larger than a page, in any version. A size that was not set usually is.
+const LARGEST: usize = 4096;
+
 fn check_size<T: Grows>(size: usize) -> Outcome<()> {
-    if size >= T::FIRST {
-        return Ok(());
-    }
+    let errno = match size {
+        size if size < T::FIRST => libc::EINVAL,
+        size if size > LARGEST => libc::E2BIG,
+        _ => return Ok(()),
+    };
     let name = T::NAME;
     let message = format!("the size of struct {name} cannot be {size}");
-    Err(Failure::invalid(message, format!("set size to sizeof(struct {name})")))
+    Err(Failure::new(errno, message, format!("set size to sizeof(struct {name})")))
 }
 
 /// Reads a structure. What the caller's lacks is zero; what it has more must be.
@@ -122,5 +127,19 @@ mod tests {
         // SAFETY: as above.
         unsafe { write(words.as_mut_ptr().cast(), &value) }.expect("a newer program");
         assert_eq!(words, [32, 1, 2, 0]);
+    }
+
+    /// As of a structure on the stack that was not initialised.
+    #[test]
+    fn what_cannot_be_a_size_is_not_believed() {
+        for size in [1 << 20, u64::MAX] {
+            let mut words = [size, 7, 8, 9];
+            let error = read_words(&words).map(|_| ()).expect_err("too large");
+            assert_eq!(error.errno, libc::E2BIG);
+            let value = Now { size: 0, first: 1, second: 2 };
+            // SAFETY: nothing is written if the size is too large.
+            let error = unsafe { write(words.as_mut_ptr().cast(), &value) }.expect_err("too large");
+            assert_eq!((error.errno, words), (libc::E2BIG, [size, 7, 8, 9]));
+        }
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Failures of the programs: two lines on standard error and an exit code.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use dmabuf_dio::Error;
@@ -19,6 +20,12 @@ pub const DIFFERENT: u8 = 4;
 pub const CANNOT_RUN: u8 = 126;
 /// The command was not found.
 pub const NOT_FOUND: u8 = 127;
+
+/// Prints a line to standard error, if anybody reads it: `eprintln!` would panic otherwise, and
+/// change the exit code.
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
 
 /// What failed, a hint and the exit code.
 #[derive(Debug)]
@@ -53,9 +60,9 @@ impl Failure {
 
     /// Prints what failed, after the name of the program, and the hint. Returns the exit code.
     pub fn report(&self, program: &str) -> ExitCode {
-        eprintln!("{program}: {}", self.what);
+        say(&format!("{program}: {}", self.what));
         if !self.hint.is_empty() {
-            eprintln!("{:1$}  {2}", "", program.len(), self.hint);
+            say(&format!("{:1$}  {2}", "", program.len(), self.hint));
         }
         self.code.into()
     }

@@ -488,6 +488,24 @@ fn signals_are_passed_on() {
     }
 }
 
+#[test]
+fn a_command_gets_its_own_signals_once() {
+    let folder = folder();
+    let (path, _) = file(&folder, 5000);
+    let temporary = common::folder();
+    let ready = temporary.path().join("ready");
+    // To its process group, with `dmabuf-dio` in it; then to the latter alone.
+    let script = format!(
+        "{COUNTS}for process in [0, os.getppid()]:\n    \
+             os.kill(process, signal_number)\n    time.sleep(0.3)\nsys.exit(10 + count)"
+    );
+    let number = libc::SIGUSR1.to_string();
+    let words = ["-q", "--", "python3", "-c", &script, "{}", &number, text(&ready)];
+    let mut command = load(&temporary, &[&[text(&path)], &words[..]].concat());
+    let status = command.process_group(0).status().expect("run dmabuf-dio");
+    assert_eq!(status.code(), Some(11), "{status}");
+}
+
 /// A pseudo-terminal: its two ends.
 fn terminal() -> (File, OwnedFd) {
     let (mut ours, mut theirs) = (0, 0);
@@ -608,4 +626,29 @@ fn the_private_folder_is_the_users_own_if_there_is_one() {
         errors.contains("/nowhere: cannot create a folder") && errors.contains("TMPDIR="),
         "{errors}"
     );
+    // An empty variable names no folder, in particular not the one that the user is in.
+    let mut command = load(&temporary, &[text(&path), "-q", "--", "echo", "{}"]);
+    command.env("TMPDIR", "").env("XDG_RUNTIME_DIR", "").current_dir(folder.path());
+    let said = String::from_utf8(command.output().expect("run").stdout).expect("text");
+    assert!(said.starts_with("/tmp/dmabuf-dio-path-"), "{said}");
+}
+
+/// Nobody reads standard error any more.
+#[test]
+fn exit_codes_need_no_reader() {
+    let folder = folder();
+    let (path, _) = file(&folder, 5000);
+    let path = text(&path);
+    let writes = [path, "-q", "--", "sh", "-c", "echo x >$(dirname $0)/result; exit 7", "{}"];
+    for (code, arguments) in [
+        (1, &["/nowhere", "-q", "--", "cat", "{}"] as &[&str]),
+        (7, &writes),
+        (127, &[path, "-q", "--", "no-such-program", "{}"]),
+    ] {
+        let temporary = common::folder();
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        drop(reader);
+        let status = load(&temporary, arguments).stderr(writer).status().expect("run");
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
 }

@@ -43,6 +43,8 @@ int main(void)
 	dmabuf_dio_buffer_free(buffer);
 	newer.options.size = offsetof(struct dmabuf_dio_options, progress_data);
 	expect(dmabuf_dio_load("data", &newer.options, &buffer, NULL), -EINVAL);
+	newer.options.size = SIZE_MAX;
+	expect(dmabuf_dio_load("data", &newer.options, &buffer, NULL), -E2BIG);
 	newer.options.size = 0;
 	expect(dmabuf_dio_load("data", &newer.options, &buffer, NULL), -EINVAL);
 

@@ -16,8 +16,8 @@ const PASSED_ON: [c_int; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
 
 /// Runs the command in the foreground and returns its exit code, or 128 and the number of the signal
-/// that ended it. Signals to this process are passed on to the command; those from the terminal it
-/// gets by itself, as it is in the same process group.
+/// that ended it. Signals to this process are passed on to the command, but for its own; those from the
+/// terminal it gets by itself, as it is in the same process group.
 ///
 /// # Errors
 ///
@@ -65,9 +65,11 @@ fn wait(child: &mut Child, signals: &libc::sigset_t) -> io::Result<ExitStatus> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         // SAFETY: the set is valid, and `info` outlives the call, which fills it.
         let signal = unsafe { libc::sigwaitinfo(signals, info.as_mut_ptr()) };
-        // SAFETY: all-zero, or filled by the kernel.
-        let code = unsafe { info.assume_init() }.si_code;
-        if signal > 0 && signal != libc::SIGCHLD && code != libc::SI_KERNEL {
+        // SAFETY: all-zero, or filled by the kernel; the signals waited for have a sender.
+        let (code, sender) = unsafe { (info.assume_init().si_code, info.assume_init().si_pid()) };
+        // What the command sends to its group it gets by itself.
+        let is_its_own = sender.unsigned_abs() == child.id();
+        if signal > 0 && signal != libc::SIGCHLD && code != libc::SI_KERNEL && !is_its_own {
             // SAFETY: the call takes numbers. The child has not been waited for, so that the number
             // is still its own.
             unsafe { libc::kill(child.id() as i32, signal) };

@@ -8,8 +8,9 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno as Os;
 
-use crate::exit::{FAILED, Failure};
+use crate::exit::{FAILED, Failure, say};
 
 const PREFIX: &str = "dmabuf-dio-path-";
 /// The link that tells such a folder from others whose name begins like that.
@@ -46,9 +47,12 @@ impl Folder {
             let mut builder = tempfile::Builder::new();
             let builder = builder.prefix(PREFIX).permissions(Permissions::from_mode(0o700));
             let path = builder.tempdir_in(parent)?.keep();
-            let lock = open(&path)?;
+            // Until it is locked, another process may remove it.
+            let lock = match open(&path) {
+                Err(Os::NOENT) if parent.exists() => continue,
+                lock => lock?,
+            };
             rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
-            // Another process may have removed it before it was locked.
             if is_same(&path, &lock) {
                 symlink("by-path", path.join(MARK))?;
                 return Ok(Self { path, lock });
@@ -78,11 +82,11 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if !remove(&self.path) {
-            eprintln!(
+            say(&format!(
                 "dmabuf-dio: COMMAND has written files into {0}\n            \
                  they were kept: move them elsewhere, then: rm -r {0}",
                 self.path.display()
-            );
+            ));
         }
     }
 }
@@ -99,7 +103,8 @@ fn parent() -> PathBuf {
         let is_own = fs::metadata(path).is_ok_and(|stat| stat.is_dir() && stat.uid() == us);
         path.is_absolute() && is_own
     });
-    let parent = own.unwrap_or_else(std::env::temp_dir);
+    let temporary = std::env::var_os("TMPDIR").filter(|path| !path.is_empty());
+    let parent = own.or_else(|| temporary.map(PathBuf::from)).unwrap_or_else(|| "/tmp".into());
     std::path::absolute(&parent).unwrap_or(parent)
 }
 
@@ -211,5 +216,21 @@ mod tests {
         assert!(!path.exists());
         assert!(fs::symlink_metadata(held.path().join("model/a")).is_ok());
         assert!(fs::symlink_metadata(other.join("link")).is_ok());
+    }
+
+    #[test]
+    fn many_begin_at_the_same_time() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    remove_stale(parent.path());
+                }
+            });
+            let failed = (0..2000).find_map(|_| Folder::create_in(parent.path()).err());
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(failed.is_none(), "{failed:?}");
+        });
     }
 }

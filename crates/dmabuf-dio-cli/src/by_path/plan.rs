@@ -99,9 +99,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Bytes to load.
+    /// Bytes to load; `u64::MAX` for more, as sparse files can have.
     pub(crate) fn bytes(&self) -> u64 {
-        self.loads.iter().map(|load| load.length).sum()
+        self.loads.iter().fold(0, |sum, load| sum.saturating_add(load.length))
     }
 
     pub(crate) fn is_folder(&self) -> bool {
@@ -220,5 +220,12 @@ mod tests {
         assert_eq!(plan.bytes(), 400);
         assert!(super::plan(root, 201, false).is_err());
         assert!(super::plan(root, 100, true).is_err());
+    }
+
+    #[test]
+    fn sparse_files_have_any_length() {
+        let load = || Load { source: "f".into(), place: "f".into(), length: i64::MAX as u64 };
+        let plan = Plan { loads: vec![load(), load(), load()], ..Plan::default() };
+        assert_eq!(plan.bytes(), u64::MAX);
     }
 }

@@ -14,7 +14,7 @@ use super::meter::Meter;
 use super::report::{self, Report};
 use super::sigmf::{self, Sidecar};
 use super::target::{Target, refuse_to_replace};
-use crate::exit::{FAILED, Failure, USAGE};
+use crate::exit::{FAILED, Failure, USAGE, say};
 use crate::signals;
 
 pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let outcome = run_stream(stream, common, &chosen, token, meter);
     let described = sidecar.as_ref().map(|sidecar| {
         sidecar.write(&outcome.summary.gaps, outcome.summary.bytes).map_err(|error| {
-            eprintln!("dmabuf-dio: {}", cannot_describe(sidecar, &error).what());
+            say(&format!("dmabuf-dio: {}", cannot_describe(sidecar, &error).what()));
         })
     });
     let nothing = outcome.summary.bytes == 0 && !outcome.summary.complete;

@@ -5,7 +5,7 @@ use dmabuf_dio_stream::{Channel, Device, Ring, available, frame_bytes};
 use rustix::process::{Resource, getrlimit};
 
 use super::args::StreamArgs;
-use crate::exit::{FAILED, Failure, USAGE};
+use crate::exit::{FAILED, Failure, USAGE, say};
 
 const PAGE: u64 = 4096;
 /// Accepted relative difference from the requested rate.
@@ -80,7 +80,7 @@ impl Chosen {
     fn restore(&mut self) {
         if let Some(rate) = self.before.take() {
             if let Err(error) = self.device.set_rate(self.buffer, rate) {
-                eprintln!("dmabuf-dio: the rate was {rate}, and is not restored: {error}");
+                say(&format!("dmabuf-dio: the rate was {rate}, and is not restored: {error}"));
             }
             self.look_at_rate();
         }

@@ -13,7 +13,7 @@ use super::device::Chosen;
 use super::meter::Meter;
 use super::report::{self, Report};
 use super::sigmf::{self, Described};
-use crate::exit::{FAILED, Failure, USAGE};
+use crate::exit::{FAILED, Failure, USAGE, say};
 use crate::show::name_of;
 use crate::signals;
 
@@ -68,7 +68,7 @@ fn check(args: &ReplayArgs, described: Option<&Described>, chosen: &Chosen) -> R
 /// Sets the described rate. If that fails, prints a warning and keeps the device's rate.
 fn set_described_rate(chosen: &mut Chosen, rate: f64) {
     if let Err(failure) = chosen.set_rate(rate) {
-        eprintln!("dmabuf-dio: {}; the device keeps its rate", failure.what());
+        say(&format!("dmabuf-dio: {}; the device keeps its rate", failure.what()));
     }
 }
 

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use dmabuf_dio::CancelToken;
 use dmabuf_dio_stream::{Discard, FileSink, Function, Sink, SocketSink, UsbSink};
 
-use crate::exit::{FAILED, Failure, USAGE};
+use crate::exit::{FAILED, Failure, USAGE, say};
 use crate::size::show_size;
 
 /// Space behind the end of a file that is worth a word, in bytes.
@@ -81,10 +81,8 @@ impl Target {
             Self::Tcp(address) => Box::new(connect(address)?),
             Self::Usb(path) if path.is_dir() => {
                 let mut ours = Function::new(path)?;
-                eprintln!(
-                    "dmabuf-dio: waiting for a USB host: bind the gadget if it is not bound \
-                     (echo CONTROLLER > /sys/kernel/config/usb_gadget/NAME/UDC)"
-                );
+                say("dmabuf-dio: waiting for a USB host: bind the gadget if it is not bound \
+                     (echo CONTROLLER > /sys/kernel/config/usb_gadget/NAME/UDC)");
                 if !ours.wait(cancel)? {
                     return Ok(None);
                 }
