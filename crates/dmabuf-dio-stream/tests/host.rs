@@ -51,7 +51,6 @@ impl Device {
         let (calls, next, lost, running, filled) = (0, 0, 0, false, 0);
         let (skips_at, pause) = (None, Duration::ZERO);
         Self {
-            pause,
             ring,
             queued,
             every,
@@ -62,6 +61,7 @@ impl Device {
             fails_after,
             filled,
             skips_at,
+            pause,
         }
     }
 }
