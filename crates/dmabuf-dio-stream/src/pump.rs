@@ -465,7 +465,7 @@ mod tests {
             }
         });
         let ended = stream.run().expect_err("the sink takes nothing");
-        assert_eq!(ended.error.errno().map(|errno| errno.raw()), Some(libc::ETIMEDOUT));
+        assert_eq!(ended.error.errno().map(dmabuf_dio::Errno::raw), Some(libc::ETIMEDOUT));
         assert_eq!(ended.summary.bytes, 0);
     }
 }

@@ -194,7 +194,7 @@ mod tests {
         assert_eq!((groups, refused), (vec![(0, 0, 512)], vec![(1, 1536)]));
         // A shared request of the maximum length.
         let limit = RULES.limit();
-        let all: Vec<_> = (0..limit / 512 + 1).map(|at| (at * 512 + 1, 1)).collect();
+        let all: Vec<_> = (0..=limit / 512).map(|at| (at * 512 + 1, 1)).collect();
         let (groups, ..) = laid(&all, 0..1 << 30);
         assert_eq!(groups, [(0, 0, limit), (limit, limit, 512)]);
     }
