@@ -302,10 +302,10 @@ mod tests {
             });
         }
         // Of a last block that is read as a whole, what was asked for.
-        with_task(Direction::Load, 0, 1000, |task| {
-            let (moved, edges, jobs) = parts(task, extent(0, 0, 1024), None);
+        with_task(Direction::Load, 4096, 1000, |task| {
+            let (moved, edges, jobs) = parts(task, extent(4096, 0, 1024), None);
             assert_eq!(moved.expect("moved").direct, 1000);
-            assert_eq!((edges, jobs), (vec![], vec![(extent(0, 0, 1024), 512)]));
+            assert_eq!((edges, jobs), (vec![], vec![(extent(4096, 0, 1024), 512)]));
         });
     }
 
