@@ -312,10 +312,10 @@ mod tests {
             });
         }
         // Of a last block that is read as a whole, what was asked for.
-        with_task(Direction::Load, 0, 1000, |task| {
-            let (moved, edges, jobs) = parts(task, extent(0, 0, 1024), None);
+        with_task(Direction::Load, 4096, 1000, |task| {
+            let (moved, edges, jobs) = parts(task, extent(4096, 0, 1024), None);
             assert_eq!(moved.expect("moved").direct, 1000);
-            assert_eq!((edges, jobs), (vec![], vec![(extent(0, 0, 1024), 512)]));
+            assert_eq!((edges, jobs), (vec![], vec![(extent(4096, 0, 1024), 512)]));
         });
     }
 
@@ -383,11 +383,11 @@ mod tests {
 
     #[test]
     fn one_request_needs_no_ring_and_no_depth() {
-        with_task(Direction::Load, 4097, (1 << 20) - 1, |task| {
+        with_task(Direction::Load, 12_289, (1 << 20) - 1, |task| {
             assert_eq!((task.chunk(), task.depth()), (1 << 20, 1));
             assert!(!task.needs_ring(1 << 20) && task.needs_ring((1 << 20) + 1));
         });
-        with_task(Direction::Load, 4097, 1 << 20, |task| {
+        with_task(Direction::Load, 12_289, 1 << 20, |task| {
             assert_eq!(task.depth(), task.file.queue().depth);
             assert!(task.file.queue().depth > 1);
         });
