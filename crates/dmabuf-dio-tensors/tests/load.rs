@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -219,4 +220,34 @@ fn a_loaded_file_is_itself_a_model() {
     let model = Model::open(format!("/proc/self/fd/{number}")).expect("a model in memory");
     let loaded = model.loader().kind(Kind::Memfd).load().expect("load");
     assert_bytes(&loaded, &samples.iter().collect::<Vec<_>>());
+}
+
+/// Many ranges of a file, together longer than any memory: where they share a buffer, too, the kernel
+/// must not have to kill a process.
+#[test]
+fn too_much_for_the_memory_is_an_error() {
+    const TENSOR: u64 = 64 << 30;
+    let folder = folder();
+    let entries: Vec<_> = (0..140)
+        .map(|at| {
+            let (from, to) = (at * TENSOR, (at + 1) * TENSOR);
+            format!(r#""t{at}":{{"dtype":"U8","shape":[{TENSOR}],"data_offsets":[{from},{to}]}}"#)
+        })
+        .collect();
+    let header = format!("{{{}}}", entries.join(","));
+    let path = folder.path().join("model.safetensors");
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend_from_slice(header.as_bytes());
+    std::fs::write(&path, &bytes).expect("write");
+    let file = File::options().write(true).open(&path).expect("open");
+    file.set_len(bytes.len() as u64 + 140 * TENSOR).expect("a sparse file");
+    let model = Model::open(&path).expect("a model");
+    let only: Vec<_> = (0..70).map(|at| format!("t{}", at * 2)).collect();
+    for kind in [Kind::Memfd, Kind::DmaBuf] {
+        let error = model.loader().only(only.clone()).kind(kind).load().expect_err("too much");
+        let Error::Load { source, .. } = &error else { panic!("{error}") };
+        let expected = matches!(source, dmabuf_dio::Error::NoMemory { .. })
+            || kind == Kind::DmaBuf && matches!(source, dmabuf_dio::Error::Unavailable { .. });
+        assert!(expected, "{kind}: {error}");
+    }
 }

@@ -14,7 +14,7 @@ use crate::exit::{FAILED, Failure, say};
 
 const PREFIX: &str = "dmabuf-dio-path-";
 /// The link that tells such a folder from others whose name begins like that.
-const MARK: &str = ".dmabuf-dio-links";
+pub(crate) const MARK: &str = ".dmabuf-dio-links";
 
 /// A folder that only this user can enter. Dropping it removes it.
 ///

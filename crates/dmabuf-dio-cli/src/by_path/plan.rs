@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::folder::MARK;
 use crate::exit::{FAILED, Failure, USAGE};
 use crate::size::show_size;
 
@@ -121,11 +122,12 @@ fn unreadable(folder: &Path, error: &io::Error) -> Failure {
     Failure::new(FAILED, what, "check its permissions: ls -ld")
 }
 
-/// The last name in a path, with the file's own extension even if it is a link to another name.
+/// The last name in a path, with the file's own extension even if it is a link to another name. The
+/// name of the private folder's mark is taken.
 fn name_of(path: &Path) -> OsString {
     let name = path.file_name().map(OsStr::to_owned);
     let name = name.or_else(|| Some(fs::canonicalize(path).ok()?.file_name()?.to_owned()));
-    name.unwrap_or_else(|| "files".into())
+    name.filter(|name| name != MARK).unwrap_or_else(|| "files".into())
 }
 
 /// The names of all parts of a split GGUF, of which programs open the first and find the others by
@@ -227,5 +229,12 @@ mod tests {
         let load = || Load { source: "f".into(), place: "f".into(), length: i64::MAX as u64 };
         let plan = Plan { loads: vec![load(), load(), load()], ..Plan::default() };
         assert_eq!(plan.bytes(), u64::MAX);
+    }
+
+    #[test]
+    fn the_mark_is_no_place() {
+        let plan = plan(Path::new("/nowhere").join(MARK).as_path(), 1, false).expect("a plan");
+        assert_eq!(plan.name, Path::new("files"));
+        assert_eq!(plan.loads[0].place, plan.name);
     }
 }

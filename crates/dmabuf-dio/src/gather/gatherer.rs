@@ -22,6 +22,8 @@ use crate::buf::DmaBuf;
 use crate::direction::Direction;
 use crate::error::{Error, Result};
 use crate::file::{File, Spec};
+use crate::kind::Kind;
+use crate::memory::available::{self, Charged};
 use crate::options::{Options, transfer_methods};
 use crate::report::measure::cached;
 
@@ -109,7 +111,7 @@ impl<'f> Gatherer<'f> {
     ///
     /// [`Error::Open`]; [`Error::Access`]; [`Error::NotAFile`]; [`Error::Setting`];
     /// [`Error::ReadOnlyBuffer`]; [`Error::RangeBeyondBuffer`] and [`Error::RangeOverflow`] for the
-    /// spare bytes; [`Error::Buffer`]; [`Error::Unavailable`].
+    /// spare bytes; [`Error::NoMemory`]; [`Error::Buffer`]; [`Error::Unavailable`].
     pub fn open(&self, buf: &DmaBuf) -> Result<Gathering> {
         self.options.check()?;
         let file = self.file()?;
@@ -117,6 +119,10 @@ impl<'f> Gatherer<'f> {
             return Err(Error::ReadOnlyBuffer);
         }
         let spare = spare(self.spare.clone(), buf)?;
+        if buf.kind() == Kind::Memfd {
+            let there = rustix::fs::fstat(buf).map_or(0, |stat| stat.st_blocks as u64 * 512);
+            available::ensure(buf.len().saturating_sub(there), Charged::Us)?;
+        }
         let buf = buf.try_clone()?;
         let backends = self.options.backends(Backend::for_gathering(buf.kind()));
         let (backend, engine, refusals) =
