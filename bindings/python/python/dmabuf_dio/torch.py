@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# pyright: basic, reportAttributeAccessIssue=false
+# pyright: basic, reportAttributeAccessIssue=false, reportMissingModuleSource=false
 """Tensors as torch's, which share the memory that the file was loaded to."""
 
 from __future__ import annotations

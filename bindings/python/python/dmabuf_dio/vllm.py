@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# pyright: basic
+# pyright: basic, reportMissingModuleSource=false
 """A loader for vLLM: `vllm serve MODEL --load-format dmabuf-dio`.
 
 vLLM finds register() by the entry point `vllm.general_plugins`.
