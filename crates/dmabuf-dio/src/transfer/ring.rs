@@ -322,6 +322,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_done_counts_from_the_start_of_the_range() {
+        let control = Control::default();
+        let watch = Watch::start(&control, 1 << 21);
+        let file = std::io::stdin();
+        let extent = Extent { file: 1 << 20, buf: 0, len: 5 * 4096 };
+        let job = Job { chunk: 4096, depth: 5, ..job(file.as_fd(), extent, &watch) };
+        let mut state = State::new(&job);
+        state.next = extent.len;
+        state.fail(extent.file + 2 * 4096, Failure::EndOfFile);
+        assert_eq!(state.contiguous(), 2 * 4096);
+    }
+
+    #[test]
     fn what_is_to_be_repeated_is_not_done() {
         let request = Extent { file: 0, buf: 0, len: 4096 };
         let results = [(0, -libc::EAGAIN), (1, EIO)];
