@@ -474,9 +474,10 @@ fn signals_are_passed_on() {
         assert_eq!(child.wait().expect("its end").code(), Some(5), "{signal}");
         fs::remove_file(ready).expect("remove");
         assert_eq!(private(&temporary), [] as [PathBuf; 0], "{signal}");
-        // It does not.
+        // It does not. Under nohup the tests inherit that SIGHUP is ignored.
         let limit = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))";
-        let script = format!("{limit}\ntell(ready + '-1')\ntime.sleep(100)");
+        let default = format!("import signal; signal.signal({signal}, signal.SIG_DFL)");
+        let script = format!("{limit}\n{default}\ntell(ready + '-1')\ntime.sleep(100)");
         let (mut child, ready) = start(&temporary, &path, 0, &script);
         let limited = temporary.path().join("ready-1");
         wait_until("it has set its limit", || limited.exists());
