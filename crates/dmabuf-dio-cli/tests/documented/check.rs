@@ -8,9 +8,10 @@ use std::process::Command;
 use crate::markdown::{Documented, Place};
 
 /// Programs that are not run here, with the reason. Paths must exist in the repository.
-const NOT_RUN: [(&str, &str); 9] = [
+const NOT_RUN: [(&str, &str); 10] = [
     ("bench/peers/compare", "downloads 2.5 GB"),
     ("bench/peers/load", "needs the loaders that bench/peers/compare downloads"),
+    ("pip", "builds the Python bindings; bindings/python/test installs the wheel"),
     ("tests/kselftests", "runs in a guest"),
     ("tools/check-capi", "writes files of the repository; `make lint` runs it"),
     ("tools/build-kselftests", "builds the kernel's tests; `make programs` runs it"),
@@ -206,10 +207,13 @@ fn other(program: &str, at: Where) -> Verdict {
 /// cargo is not run, since it runs this test. Packages and examples are looked up.
 fn cargo(arguments: &[String]) -> Verdict {
     let crates = repository().join("crates");
+    let package =
+        arguments.iter().position(|word| word == "-p").and_then(|at| arguments.get(at + 1));
+    let package = crates.join(package.map_or("dmabuf-dio", String::as_str));
     for pair in arguments.windows(2).take_while(|pair| pair[0] != "--") {
         let found = match pair[0].as_str() {
             "-p" => crates.join(&pair[1]).is_dir(),
-            "--example" => crates.join(format!("dmabuf-dio/examples/{}.rs", pair[1])).is_file(),
+            "--example" => package.join(format!("examples/{}.rs", pair[1])).is_file(),
             _ => true,
         };
         if !found {
