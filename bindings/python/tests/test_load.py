@@ -278,6 +278,8 @@ def test_doctor(file: Path) -> None:
 INTERRUPTED = """
 import os, signal, sys, threading, time
 import dmabuf_dio
+# A shell's background jobs ignore SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 def progress(done, total):
     if done:
         os.kill(os.getpid(), signal.SIGINT)
