@@ -165,9 +165,8 @@ impl DmaBuf {
     pub fn begin_cpu_access(&self, access: Access) -> Result<()> {
         match self.kind {
             Kind::Memfd => Ok(()),
-            Kind::DmaBuf => dmabuf::begin_cpu_access(self.as_fd(), access).map_err(|errno| {
-                Error::Buffer { call: "begin CPU access to", errno: errno.into_errno() }
-            }),
+            Kind::DmaBuf => dmabuf::begin_cpu_access(self.as_fd(), access)
+                .map_err(|errno| Error::Buffer { call: "begin CPU access to", errno }),
         }
     }
 
@@ -179,9 +178,8 @@ impl DmaBuf {
     pub fn end_cpu_access(&self, access: Access) -> Result<()> {
         match self.kind {
             Kind::Memfd => Ok(()),
-            Kind::DmaBuf => dmabuf::end_cpu_access(self.as_fd(), access).map_err(|errno| {
-                Error::Buffer { call: "end CPU access to", errno: errno.into_errno() }
-            }),
+            Kind::DmaBuf => dmabuf::end_cpu_access(self.as_fd(), access)
+                .map_err(|errno| Error::Buffer { call: "end CPU access to", errno }),
         }
     }
 
