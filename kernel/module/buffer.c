@@ -24,8 +24,10 @@
 /* Single pages justify reclaim, but not the OOM killer. */
 #define DIO_GFP_PAGE	(DIO_GFP | __GFP_RETRY_MAYFAIL)
 
-/* Sizes that suit devices and IOMMUs: 4 MiB, 2 MiB, 1 MiB, 64 KiB, a page */
-static const unsigned int dio_orders[] = { 10, 9, 8, 4, 0 };
+/* Sizes that suit devices and IOMMUs, none above MAX_PAGE_ORDER, and a page */
+static const unsigned int dio_sizes[] = {
+	SZ_4M, SZ_2M, SZ_1M, SZ_64K, PAGE_SIZE
+};
 
 static const struct dma_buf_ops dio_buffer_ops;
 
@@ -72,8 +74,8 @@ int dio_buffer_grow(struct dio_buffer *buf)
 	unsigned int i;
 	int ret;
 
-	for (i = 0; i < ARRAY_SIZE(dio_orders); i++) {
-		unsigned int order = dio_orders[i];
+	for (i = 0; i < ARRAY_SIZE(dio_sizes); i++) {
+		unsigned int order = get_order(dio_sizes[i]);
 		struct page *page;
 
 		if (order > buf->max_order || missing < PAGE_SIZE << order)

@@ -21,7 +21,7 @@ static void attach_kind(struct buffer *buf)
 	check(attach.segments >= 1);
 	check(attach.segments <= buf->length / PAGE);
 	if (buf->kind == BUFFER_HUGE)
-		check(attach.segments <= buf->length / MIB(2));
+		check(attach.segments <= buf->length / huge_page());
 	expect(dio_attach(dev, buf->fd), -EBUSY);
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", dev);

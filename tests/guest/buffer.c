@@ -139,7 +139,7 @@ int buffer_try(struct buffer *buf, enum buffer_kind kind, size_t length)
 		fd = udmabuf_fd(length, 0);
 		break;
 	case BUFFER_HUGE:
-		length = (length + MIB(2) - 1) & -MIB(2);
+		length = (length + huge_page() - 1) & -huge_page();
 		fd = udmabuf_fd(length, MFD_HUGETLB);
 		break;
 	case BUFFER_CMA:

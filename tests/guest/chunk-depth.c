@@ -12,17 +12,16 @@
 static bool direct;
 static struct dmabuf_dio_info info;
 
-static const struct {
-	uint64_t chunk;
-	unsigned int depth;
-} good[] = {
-	{ PAGE, 64 }, { PAGE, 1 }, { 3 * PAGE, 5 }, { KIB(128), 2 }, { MIB(1), 1 },
-	{ MIB(1), 64 }, { MIB(4), 3 }, { 0, 1 }, { MIB(2), 0 }, { MAX_CHUNK, 1 },
-	{ MAX_CHUNK, 64 },
-};
-
 static void moves(struct buffer *buf)
 {
+	const struct {
+		uint64_t chunk;
+		unsigned int depth;
+	} good[] = {
+		{ PAGE, 64 }, { PAGE, 1 }, { 3 * PAGE, 5 }, { KIB(128), 2 }, { MIB(1), 1 },
+		{ MIB(1), 64 }, { MIB(4), 3 }, { 0, 1 }, { MIB(2), 0 }, { MAX_CHUNK, 1 },
+		{ MAX_CHUNK, 64 },
+	};
 	int file = file_open("data", O_RDONLY | direct_flag(direct));
 	int copy = file_open("copy", O_RDWR | O_CREAT | O_TRUNC | direct_flag(direct));
 	int dev = dio_context(buf);

@@ -10,11 +10,12 @@
 #define BROKEN	(MIB(2) + KIB(64))
 #define BREAK	KIB(64)
 
-static const struct {
+static struct {
 	uint64_t chunk;
 	unsigned int depth;
 } shapes[] = {
-	{ PAGE, 1 }, { PAGE, 64 }, { KIB(64), 4 }, { KIB(256), 8 }, { MIB(1), 2 }, { 0, 0 },
+	/* The chunks of the first two are pages, see main(). */
+	{ 0, 1 }, { 0, 64 }, { KIB(64), 4 }, { KIB(256), 8 }, { MIB(1), 2 }, { 0, 0 },
 };
 
 /* Small requests: one begins shortly before the error, and several follow it. */
@@ -204,6 +205,7 @@ static void on_file_system(const char *type)
 
 int main(void)
 {
+	shapes[0].chunk = shapes[1].chunk = PAGE;
 	slots = dio_has_slots();
 	dm_create(SIZE);
 	on_disk();

@@ -24,7 +24,8 @@
 #define KIB(n)		((uint64_t)(n) << 10)
 #define MIB(n)		((uint64_t)(n) << 20)
 #define GIB(n)		((uint64_t)(n) << 30)
-#define PAGE		4096UL
+#define PAGE		((unsigned long)sysconf(_SC_PAGESIZE))
+#define LARGEST_PAGE	KIB(64)
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
 #define EXIT_SKIP	77
@@ -156,6 +157,8 @@ const char *guest_kernel(void);		/* its name in vm/run, or "" */
 bool guest_of_debian(void);		/* built by Debian, with all its modules */
 uint64_t memory_available(void);	/* after dropping caches */
 uint64_t memory_total(void);
+/* Bytes of a huge page */
+uint64_t huge_page(void);
 void need_memory(uint64_t bytes);	/* or skip */
 /* Fails if more than @slack of @before is missing, and stays missing. */
 void expect_memory_back(uint64_t before, uint64_t slack);

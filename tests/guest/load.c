@@ -97,10 +97,10 @@ static void contents(bool direct)
 
 static void gathers_chunks(bool direct)
 {
-	static const uint64_t gathers[] = {
+	const uint64_t gathers[] = {
 		0, 1, PAGE, 12345, MIB(1), SOURCE, GIB(1) * 1024, UINT64_MAX,
 	};
-	static const uint64_t chunks[] = { 0, PAGE, KIB(64), MIB(4), MIB(64) };
+	const uint64_t chunks[] = { 0, PAGE, KIB(64), MIB(4), MIB(64) };
 	int file = file_open("data", O_RDONLY | direct_flag(direct));
 	int dev = dio_open();
 	unsigned int g, c;

@@ -8,7 +8,7 @@
 #define LENGTH	MIB(2)
 #define AROUND	KIB(64)		/* of the underlying raw disk */
 
-static const unsigned int sizes[] = { MIB(1) + 512, PAGE + 3584 };
+static const unsigned int sizes[] = { MIB(1) + 512, KIB(4) + 3584 };
 static const uint64_t chunks[] = { 0, KIB(64) };
 
 static bool direct;

@@ -19,8 +19,8 @@ static bool direct;
  */
 static void zero_or_pattern(const unsigned char *map, uint64_t start, uint64_t end)
 {
-	static const unsigned char zero[PAGE];
-	unsigned char was[PAGE];
+	static const unsigned char zero[LARGEST_PAGE];
+	unsigned char was[LARGEST_PAGE];
 	size_t count, i;
 
 	for (; start < end; start += count) {

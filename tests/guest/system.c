@@ -64,6 +64,11 @@ static uint64_t meminfo(const char *name)
 	return strtoull(line + strlen(name), NULL, 10) << 10;
 }
 
+uint64_t huge_page(void)
+{
+	return meminfo("Hugepagesize:");
+}
+
 uint64_t memory_total(void)
 {
 	return meminfo("MemTotal:");

@@ -10,7 +10,7 @@
 
 #include "odd.h"
 
-#define HUGE	MIB(2)
+#define HUGE	huge_page()
 #define LENGTH	(HUGE + PAGE)
 
 int main(void)

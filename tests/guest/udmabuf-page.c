@@ -7,7 +7,7 @@
 
 #include "odd.h"
 
-#define HUGE	MIB(2)
+#define HUGE	huge_page()
 
 static void one(int memfd, unsigned char *map, uint64_t offset, size_t length)
 {

@@ -56,7 +56,7 @@ static void fragments(void)
 
 int main(void)
 {
-	static const struct {
+	const struct {
 		size_t offset, length;
 	} parts[] = {
 		{ 0, PAGE }, { PAGE, PAGE }, { LENGTH - PAGE, PAGE }, { MIB(4) - PAGE, 2 * PAGE },

@@ -17,10 +17,10 @@ static const struct range {
 	unsigned int start, length;
 } ranges[] = {
 	{ 0, FILE_LENGTH }, { 0, 1 }, { 511, 2 }, { 4095, 4098 }, { 777, 70001 },
-	{ PAGE, KIB(128) }, { KIB(200) + 100, KIB(100) },
+	{ KIB(4), KIB(128) }, { KIB(200) + 100, KIB(100) },
 	/* To the end and beyond; starting beyond the end */
-	{ 0, LENGTH - PAGE }, { KIB(64), LENGTH - PAGE }, { FILE_LENGTH - 3, 3 },
-	{ FILE_LENGTH - 5000, 9000 }, { FILE_LENGTH, 10 }, { KIB(500), PAGE },
+	{ 0, LENGTH - KIB(4) }, { KIB(64), LENGTH - KIB(4) }, { FILE_LENGTH - 3, 3 },
+	{ FILE_LENGTH - 5000, 9000 }, { FILE_LENGTH, 10 }, { KIB(500), KIB(4) },
 };
 
 static bool direct;

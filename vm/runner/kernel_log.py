@@ -14,7 +14,7 @@ def _pattern(name):
 
 PROBLEM = _pattern("problems")
 HARMLESS = _pattern("harmless")
-DEADLY = re.compile(r"\bOops\b|Kernel panic|BUG: unable to handle|BUG: kernel NULL")
+DEADLY = re.compile(r"\bOops\b|Kernel panic|[Uu]nable to handle kernel|BUG: unable to handle|BUG: kernel NULL|Internal error:")
 
 REPORT_LINES = 60
 END_OF_REPORT = re.compile(r"---\[ end |={60}")

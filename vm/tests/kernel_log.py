@@ -24,6 +24,12 @@ watchdog: BUG: soft lockup - CPU#1 stuck for 22s!
 DMA-API: edu 0000:00:05.0: device driver frees DMA memory with wrong function
 DMAR: [DMA Write NO_PASID] Request device [00:05.0] fault addr 0x1000 [fault reason 0x05]
 kmemleak: unreferenced object 0xffff888003a0a000 (size 128):
+Unable to handle kernel paging request at virtual address ffff0000c0000000
+Internal error: synchronous external abort: 0000000096000410 [#1] SMP
+SError Interrupt on CPU1, code 0x00000000be000411 -- SError
+arm-smmu-v3 arm-smmu-v3.0.auto: event 0x10 received:
+arm-smmu-v3 arm-smmu-v3.0.auto: event: F_TRANSLATION client: 0000:00:05.0 sid: 0x28 ssid: 0x0 iova: 0x1000 ipa: 0x0
+arm-smmu 12c00000.iommu: Unhandled context fault: fsr=0x402, iova=0x1000
 general protection fault, probably for non-canonical address
 UBSAN: shift-out-of-bounds in lib/x.c:1
 refcount_t: underflow; use-after-free.
@@ -42,6 +48,10 @@ Spectre V2 : WARNING: Unprivileged eBPF is enabled
 dmabuf_dio: loading out-of-tree module taints kernel.
 rcu: RCU event tracing is enabled.
 DMAR: Intel(R) Virtualization Technology for Directed I/O
+arm-smmu-v3 arm-smmu-v3.0.auto: allocated 65536 entries for cmdq
+arm-smmu-v3 arm-smmu-v3.0.auto: allocated 32768 entries for evtq
+arm-smmu-v3 arm-smmu-v3.0.auto: msi_domain absent - falling back to wired irqs
+SMCCC: SOC_ID: ARCH_SOC_ID not implemented, skipping ....
 Lock dependency validator: Copyright (c) 2006 Red Hat, Inc., Ingo Molnar
 """
 

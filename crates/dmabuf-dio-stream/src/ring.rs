@@ -14,8 +14,6 @@ const MAX_COUNT: usize = 4096;
 /// Maximum bytes of a block: `io_uring` accepts no larger request.
 const MAX_SIZE: u64 = 1 << 30;
 
-/// The smallest page: a lower bound of what a block takes.
-const PAGE: u64 = 4096;
 /// Memory that a ring leaves to others, in bytes.
 const RESERVE: u64 = 64 << 20;
 
@@ -64,7 +62,8 @@ impl Ring {
     pub fn new(count: usize, size: u64) -> Result<Self> {
         check(count, size)?;
         // Each block would fit, and the last ones would call the OOM killer.
-        let wanted = size.next_multiple_of(PAGE).saturating_mul(count as u64);
+        let wanted =
+            size.next_multiple_of(rustix::param::page_size() as u64).saturating_mul(count as u64);
         match available() {
             Some(bytes) if wanted > bytes.saturating_sub(RESERVE) => {
                 return Err(Error::NoMemory { wanted, available: Some(bytes) }.into());

@@ -696,5 +696,6 @@ module_exit(stream_exit);
 
 MODULE_DESCRIPTION("IIO devices for tests: counting ADCs, checking DACs");
 MODULE_LICENSE("GPL");
-MODULE_IMPORT_NS("DMA_BUF");
-MODULE_IMPORT_NS("IIO_DMA_BUFFER");
+/* MODULE_IMPORT_NS() took an identifier before 6.13, a string since. */
+MODULE_INFO(import_ns, "DMA_BUF");
+MODULE_INFO(import_ns, "IIO_DMA_BUFFER");

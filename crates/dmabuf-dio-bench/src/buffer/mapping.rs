@@ -4,12 +4,26 @@
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 use std::ptr;
+use std::sync::OnceLock;
 
 use rustix::io::Result;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
-/// The size of a huge page.
-pub(crate) const HUGE_PAGE: u64 = 2 << 20;
+/// The size of a page, in bytes.
+pub(crate) fn page_size() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// The size of a huge page, in bytes. Where the kernel has none and does not say, what one page of a
+/// page table maps.
+pub(crate) fn huge_page() -> u64 {
+    static SIZE: OnceLock<u64> = OnceLock::new();
+    *SIZE.get_or_init(|| {
+        let told = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
+        let told = told.ok().and_then(|text| text.trim().parse::<u64>().ok());
+        told.filter(|size| size.is_power_of_two()).unwrap_or(page_size() * (page_size() / 8))
+    })
+}
 
 /// A mapping, unmapped when dropped. Its pages are not populated.
 #[derive(Debug)]
@@ -50,7 +64,7 @@ impl Mapping {
     /// Maps private memory.
     pub(crate) fn anonymous(len: u64, pages: Pages) -> Result<Self> {
         let (len, slack, advice) = match pages {
-            Pages::Huge => (len as usize, HUGE_PAGE as usize, Advice::LinuxHugepage),
+            Pages::Huge => (len as usize, huge_page() as usize, Advice::LinuxHugepage),
             Pages::Small => (len as usize, 0, Advice::LinuxNoHugepage),
         };
         let protection = ProtFlags::READ | ProtFlags::WRITE;

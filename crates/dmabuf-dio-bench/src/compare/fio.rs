@@ -10,16 +10,13 @@ use serde::Deserialize;
 use super::contender::Source;
 use super::contract::{LoaderReport, PagesGot};
 use super::process::Process;
-use crate::buffer::mapping::{HUGE_PAGE, Pages};
+use crate::buffer::mapping::{Pages, huge_page, page_size};
 use crate::measure::outcome::{Status, Trouble};
 
 /// fio reports whole milliseconds, so short runs read the file repeatedly.
 const LEAST: u64 = 1 << 30;
 /// Maximum duration of such a run, in seconds.
 const MOST: u32 = 2;
-
-/// Page size of memory without huge pages.
-const SMALL_PAGE: u64 = 4 << 10;
 
 /// How fio reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +82,7 @@ impl SequentialFio {
         command.arg(format!("--iodepth={}", self.depth));
         match self.pages {
             Pages::Huge => {
-                command.args(["--mem=mmaphuge", &format!("--hugepage-size={HUGE_PAGE}")]);
+                command.args(["--mem=mmaphuge", &format!("--hugepage-size={}", huge_page())]);
             }
             Pages::Small => {
                 command.arg("--mem=mmap");
@@ -164,8 +161,8 @@ impl FioJob {
             version: None,
             note: None,
             pages: Some(match pages {
-                Pages::Huge => PagesGot { page_size: HUGE_PAGE, huge_bytes: len },
-                Pages::Small => PagesGot { page_size: SMALL_PAGE, huge_bytes: 0 },
+                Pages::Huge => PagesGot { page_size: huge_page(), huge_bytes: len },
+                Pages::Small => PagesGot { page_size: page_size(), huge_bytes: 0 },
             }),
         })
     }

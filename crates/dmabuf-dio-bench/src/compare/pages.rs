@@ -2,7 +2,7 @@
 //! Page sizes of this process's memory.
 
 use super::contract::PagesGot;
-use crate::buffer::mapping::HUGE_PAGE;
+use crate::buffer::mapping::huge_page;
 
 /// The page sizes of `len` bytes at an address, from `/proc/self/smaps`.
 pub(crate) fn got(address: *const u8, len: u64) -> Option<PagesGot> {
@@ -30,7 +30,7 @@ fn parse(smaps: &str, address: u64, len: u64) -> PagesGot {
         }
     }
     let huge = huge.min(len);
-    PagesGot { page_size: if huge * 2 > len { HUGE_PAGE } else { small }, huge_bytes: huge }
+    PagesGot { page_size: if huge * 2 > len { huge_page() } else { small }, huge_bytes: huge }
 }
 
 /// Parses the addresses at the start of a mapping's first line.

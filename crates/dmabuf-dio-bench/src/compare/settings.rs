@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::io::Errno as Os;
 use serde::Serialize;
 
-use crate::buffer::mapping::{HUGE_PAGE, Pages};
+use crate::buffer::mapping::{Pages, huge_page};
 use crate::host::setting::{self, Setting};
 use crate::measure::outcome::{Trouble, os};
 
@@ -36,7 +36,7 @@ impl Settings {
         let mut held = Vec::new();
         match self.pages {
             Pages::Huge => {
-                let pages = bytes.div_ceil(HUGE_PAGE) + SPARE;
+                let pages = bytes.div_ceil(huge_page()) + SPARE;
                 held.extend(Setting::set(OVERCOMMIT, &pages.to_string()));
                 held.extend(Setting::set(SHMEM, "advise"));
             }

@@ -16,7 +16,7 @@ use crate::kind::Kind;
 use crate::memory::Mapping;
 use crate::memory::available::{self, Charged};
 use crate::memory::huge;
-use crate::memory::page::{HUGE_PAGE, page_size};
+use crate::memory::page::{huge_page, page_size};
 use crate::memory::sizes::PageSizes;
 use crate::options::Wanted;
 use crate::transfer::task::{Fresh, Task, Transferred};
@@ -113,7 +113,7 @@ pub(super) fn allocate(len: u64) -> Result<DmaBuf> {
 /// Maps all pages of a new memfd, with room for its last huge page.
 fn map(buf: &DmaBuf) -> Result<Mapping> {
     let pages = buf.len().next_multiple_of(page_size());
-    Ok(buf.vouch_for(if pages < HUGE_PAGE {
+    Ok(buf.vouch_for(if pages < huge_page() {
         Mapping::new(buf.as_fd(), pages, true)?
     } else {
         Mapping::in_huge_pages(buf.as_fd(), pages)?
@@ -136,7 +136,7 @@ fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred
 
 /// Allocates memory in huge pages and maps it; `None` if there is none.
 fn allocate_huge(len: u64, purpose: Purpose) -> Option<(DmaBuf, Mapping)> {
-    if len < HUGE_PAGE {
+    if len < huge_page() {
         return None;
     }
     if purpose == Purpose::Udmabuf {
@@ -160,7 +160,7 @@ fn allocate_huge(len: u64, purpose: Purpose) -> Option<(DmaBuf, Mapping)> {
 /// A note on how to get huge pages, if there are none.
 fn page_note(pages: Option<PageSizes>, len: u64) -> Option<String> {
     let pages = pages?;
-    if pages.page_size >= HUGE_PAGE || len < HUGE_PAGE {
+    if pages.page_size >= huge_page() || len < huge_page() {
         return None;
     }
     Some(format!(

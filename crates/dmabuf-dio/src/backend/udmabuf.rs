@@ -15,7 +15,7 @@ use super::{Backend, Refusal, refuse};
 use crate::buf::DmaBuf;
 use crate::error::Result;
 use crate::kind::Kind;
-use crate::memory::page::{HUGE_PAGE, page_size};
+use crate::memory::page::{huge_page, page_size};
 use crate::transfer::task::{Fresh, Task};
 
 const NODE: Node = Node {
@@ -61,7 +61,7 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     let huge = fresh.buf.len() > layout.buffer
         || fresh.moved.pages.is_some_and(|pages| pages.huge_bytes == fresh.buf.len());
     let fd = match make(device.as_fd(), &fresh.buf) {
-        Err(_) if huge && fresh.buf.len() >= HUGE_PAGE => {
+        Err(_) if huge && fresh.buf.len() >= huge_page() => {
             // Not every kernel supports udmabufs of reserved huge pages.
             fresh = memfd::load(Backend::Udmabuf, task, Purpose::PlainUdmabuf)?;
             make(device.as_fd(), &fresh.buf)?

@@ -16,7 +16,7 @@ use crate::file;
 use crate::memory::Mapping;
 use crate::memory::available;
 use crate::memory::available::Charged;
-use crate::memory::page::{HUGE_PAGE, page_size, round_up};
+use crate::memory::page::{huge_page, page_size, round_up};
 
 impl DmaBuf {
     /// Allocates a zeroed dma-buf of `len` bytes, rounded up to whole pages, from the system heap.
@@ -87,8 +87,10 @@ impl DmaBuf {
 
     /// Creates a memfd with reserved huge pages, of `len` bytes rounded up to their size.
     pub(crate) fn memfd_huge(len: u64) -> rustix::io::Result<(Self, Mapping)> {
-        let len = round_up(len, HUGE_PAGE).ok_or(Os::OVERFLOW)?;
-        let huge = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        let len = round_up(len, huge_page()).ok_or(Os::OVERFLOW)?;
+        // The size is part of the flags, as its logarithm (MFD_HUGE_SHIFT in memfd_create(2)).
+        let size = MemfdFlags::from_bits_retain(huge_page().trailing_zeros() << 26);
+        let huge = MemfdFlags::HUGETLB | size;
         let buf = Self::create_memfd(len, huge, SealFlags::SHRINK | SealFlags::GROW)?;
         // The mapping reserves the pages: without it, a touch could raise SIGBUS.
         let mapping = buf.mapping(true).map_err(|_| Os::NOMEM)?;

@@ -18,7 +18,7 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
-use self::page::{HUGE_PAGE, page_size, round_up};
+use self::page::{huge_page, page_size, round_up};
 use self::shared::Shared;
 use crate::errno::IntoErrno;
 use crate::error::{Error, Result};
@@ -66,7 +66,7 @@ impl Mapping {
     /// Maps the first `len` bytes of a memfd for writing. The last huge page is mapped as a whole,
     /// so that it can exist; nothing may be stored beyond the memfd's last page.
     pub(crate) fn in_huge_pages(fd: BorrowedFd<'_>, len: u64) -> Result<Self> {
-        let whole = round_up(len, HUGE_PAGE).ok_or(map_error(rustix::io::Errno::OVERFLOW))?;
+        let whole = round_up(len, huge_page()).ok_or(map_error(rustix::io::Errno::OVERFLOW))?;
         Self::of_file(fd, len, whole, true)
     }
 
@@ -78,7 +78,7 @@ impl Mapping {
             unsafe { mm::mmap(hint, size, prot, MapFlags::SHARED | flags, fd, 0) }
         };
         let mut start = Err(rustix::io::Errno::EXIST);
-        for _ in 0..if mapped < HUGE_PAGE { 0 } else { ALIGN_TRIES } {
+        for _ in 0..if mapped < huge_page() { 0 } else { ALIGN_TRIES } {
             start = map(Self::aligned_gap(mapped)?, MapFlags::FIXED_NOREPLACE);
             if start != Err(rustix::io::Errno::EXIST) {
                 break;
@@ -106,7 +106,7 @@ impl Mapping {
     /// Less than a huge page comes from the allocator: mapping and touching new pages can take as
     /// long as reading into them (docs/performance.md).
     pub(crate) fn anonymous(len: u64) -> Result<Self> {
-        if len >= HUGE_PAGE {
+        if len >= huge_page() {
             return Self::reserve(len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::empty());
         }
         let layout = Layout::from_size_align(len.max(1) as usize, page_size() as usize)
@@ -119,7 +119,7 @@ impl Mapping {
 
     fn reserve(len: u64, prot: ProtFlags, flags: MapFlags) -> Result<Self> {
         let len = len as usize;
-        let slack = if len as u64 >= HUGE_PAGE { HUGE_PAGE as usize } else { 0 };
+        let slack = if len as u64 >= huge_page() { huge_page() as usize } else { 0 };
         // SAFETY: requests new address space at an address of the kernel's choice; no existing
         // memory changes.
         let base = unsafe {
@@ -251,7 +251,7 @@ impl Mapping {
     /// Requests transparent huge pages, or none even where they are the default. Whether they are
     /// used is shown by [`PageSizes::of`](sizes::PageSizes::of).
     pub(crate) fn advise(&self, huge: bool) {
-        if self.len() < HUGE_PAGE {
+        if self.len() < huge_page() {
             return;
         }
         let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
@@ -263,18 +263,18 @@ impl Mapping {
     /// first one. Since Linux 6.1 it does so for any process, whatever `shmem_enabled` says:
     /// `MADV_COLLAPSE` in madvise(2). Returns whether it did.
     pub(crate) fn collapse(&mut self) -> bool {
-        self.collapse = self.len() >= HUGE_PAGE && self.collapse_range(0, HUGE_PAGE).is_ok();
+        self.collapse = self.len() >= huge_page() && self.collapse_range(0, huge_page()).is_ok();
         self.collapse
     }
 
     /// Collapses a range into huge pages, which are allocated afterwards, from one small page of
     /// each.
     fn collapse_range(&self, start: u64, end: u64) -> rustix::io::Result<()> {
-        let start = start / HUGE_PAGE * HUGE_PAGE;
-        for huge in (start..end).step_by(HUGE_PAGE as usize) {
+        let start = start / huge_page() * huge_page();
+        for huge in (start..end).step_by(huge_page() as usize) {
             self.touch(huge, huge + page_size(), true)?;
         }
-        let len = (end - start).next_multiple_of(HUGE_PAGE) as usize;
+        let len = (end - start).next_multiple_of(huge_page()) as usize;
         // SAFETY: this advice keeps the content. The last huge page was mapped as a whole, even if
         // part of it is beyond this mapping.
         match unsafe { libc::madvise(self.at(start).cast(), len, libc::MADV_COLLAPSE) } {
@@ -296,9 +296,9 @@ impl Mapping {
             // Small pages are used where there is no huge page.
             let _ = self.collapse_range(start, end);
         } else if write {
-            let mut huge = start.next_multiple_of(HUGE_PAGE);
-            while huge + HUGE_PAGE <= end {
-                huge += HUGE_PAGE;
+            let mut huge = start.next_multiple_of(huge_page());
+            while huge + huge_page() <= end {
+                huge += huge_page();
                 self.touch(huge - page_size(), huge, write)?;
             }
         }

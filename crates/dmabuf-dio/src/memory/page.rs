@@ -1,8 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pages and their sizes.
 
-/// The size of a huge page that is one entry of a page middle directory.
-pub(crate) const HUGE_PAGE: u64 = 2 << 20;
+use std::sync::OnceLock;
+
+/// The size of a huge page that is one entry of a page middle directory, in bytes: 2 MiB with pages
+/// of 4 KiB, 32 MiB with 16 KiB, 512 MiB with 64 KiB.
+pub(crate) fn huge_page() -> u64 {
+    static SIZE: OnceLock<u64> = OnceLock::new();
+    *SIZE.get_or_init(|| {
+        let told = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
+        told.map_or_else(|_| directory(page_size()), |text| parse(&text, page_size()))
+    })
+}
+
+/// What the kernel says, if it is a multiple of the page that addresses can be aligned to.
+fn parse(text: &str, page: u64) -> u64 {
+    let told = text.trim().parse::<u64>().ok();
+    told.filter(|size| size.is_power_of_two() && *size > page).unwrap_or_else(|| directory(page))
+}
+
+/// What a directory of one page maps: its entries have 8 bytes.
+fn directory(page: u64) -> u64 {
+    page * (page / 8)
+}
 
 /// The size of a page, in bytes.
 pub(crate) fn page_size() -> u64 {
@@ -17,6 +37,17 @@ pub(crate) fn round_up(value: u64, to: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn huge_pages_of_other_pages() {
+        let sizes = [4 << 10, 16 << 10, 64 << 10].map(directory);
+        assert_eq!(sizes, [2 << 20, 32 << 20, 512 << 20]);
+        assert_eq!(parse("33554432\n", 16 << 10), 32 << 20);
+        for odd in ["", "0", "4096", "x", "3000000"] {
+            assert_eq!(parse(odd, 4096), 2 << 20, "{odd:?}");
+        }
+        assert!(huge_page() > page_size() && huge_page().is_power_of_two());
+    }
 
     #[test]
     fn rounding() {

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 
 use super::Mapping;
-use super::page::{HUGE_PAGE, page_size};
+use super::page::{huge_page, page_size};
 
 /// The page sizes of a buffer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl PageSizes {
     /// Reads from `/proc/self/smaps` which pages a mapping got. Pages not touched through this
     /// mapping do not count.
     pub(crate) fn of(mapping: &Mapping) -> Option<Self> {
-        if mapping.len() < HUGE_PAGE {
+        if mapping.len() < huge_page() {
             return Some(Self { page_size: page_size(), huge_bytes: 0 });
         }
         let smaps = BufReader::new(File::open("/proc/self/smaps").ok()?);
@@ -50,7 +50,7 @@ impl PageSizes {
             return Self { page_size: kernel_page, huge_bytes: len };
         }
         let huge_bytes = mapped.min(len);
-        let most = if huge_bytes * 2 > len { HUGE_PAGE } else { page_size() };
+        let most = if huge_bytes * 2 > len { huge_page() } else { page_size() };
         Self { page_size: most, huge_bytes }
     }
 }
@@ -68,7 +68,7 @@ mod tests {
     fn smaps_tells_transparent_and_reserved_huge_pages() {
         assert_eq!(
             PageSizes::parse(SMAPS.as_bytes(), 0x7f00_0000_0000, 6 << 20),
-            PageSizes { page_size: HUGE_PAGE, huge_bytes: 4 << 20 }
+            PageSizes { page_size: huge_page(), huge_bytes: 4 << 20 }
         );
         assert_eq!(
             PageSizes::parse(SMAPS.as_bytes(), 0x7f00_0060_0000, 4 << 20),

@@ -20,7 +20,7 @@ use crate::direction::Direction;
 use crate::error::Result;
 use crate::file::extent::Extent;
 use crate::lend::{self, Ring};
-use crate::memory::page::{HUGE_PAGE, page_size};
+use crate::memory::page::{huge_page, page_size};
 use crate::memory::sizes::PageSizes;
 use crate::memory::{self, Mapping};
 use crate::threads;
@@ -72,7 +72,7 @@ pub(crate) fn fill(
         let loading = task.direction == Direction::Load;
         if loading {
             let step = task.options.allocation_step;
-            let step = step.unwrap_or_else(|| task.chunk().next_multiple_of(HUGE_PAGE));
+            let step = step.unwrap_or_else(|| task.chunk().next_multiple_of(huge_page()));
             let supply = &supply;
             threads::spawn(scope, move || supply.run(mapping, start, end, step))?;
         }

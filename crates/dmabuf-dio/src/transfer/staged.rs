@@ -22,7 +22,7 @@ use crate::lend::{self, Ring};
 use crate::memory::Mapping;
 use crate::memory::available::{self, Charged};
 use crate::memory::huge;
-use crate::memory::page::{HUGE_PAGE, page_size, round_up};
+use crate::memory::page::{huge_page, page_size, round_up};
 use crate::memory::sizes::PageSizes;
 
 /// Chunks in the staging buffer beyond those in flight, so that the next request need not wait for
@@ -62,9 +62,9 @@ pub(crate) fn load(
     };
     moved.copied = moved.direct;
     // The kernel may have chosen huge pages anyway.
-    let huge = if len >= HUGE_PAGE && huge::memfds_are_huge() { buf.page_sizes() } else { None };
+    let huge = if len >= huge_page() && huge::memfds_are_huge() { buf.page_sizes() } else { None };
     moved.pages = huge.or(Some(PageSizes { page_size: page_size(), huge_bytes: 0 }));
-    if len >= HUGE_PAGE {
+    if len >= huge_page() {
         moved.notes.push(format!(
             "the CPU copied the data: that costs less than preparing pages of {} KiB for the disk",
             page_size() / 1024
