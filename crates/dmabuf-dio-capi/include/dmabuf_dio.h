@@ -81,6 +81,12 @@
 #define DMABUF_DIO_KIND_ANY 3
 
 /**
+ * Kind of a buffer to load into: a memfd of the content and nothing else, which programs open by
+ * path, and a dma-buf over its pages if one can be made here.
+ */
+#define DMABUF_DIO_KIND_FILE 4
+
+/**
  * Backend: the best one that is available.
  */
 #define DMABUF_DIO_BACKEND_BEST 0
@@ -454,7 +460,7 @@ uint64_t dmabuf_dio_error_done(void);
  *
  * `options` may be a null pointer, and so may `report`, which else receives how the data moved, to be
  * freed by `dmabuf_dio_report_free`. Bytes of the buffer outside the content are zero. A memfd ends
- * where the content ends.
+ * where the content ends; with `DMABUF_DIO_KIND_FILE` it also begins there.
  *
  * Returns 0. Else nothing is made: `-ENOENT`, `-EACCES` and others for the file; `-EINVAL` if it is
  * neither a regular file nor a block device, or for a setting; `-ENODATA` if it is empty or ends before
@@ -541,7 +547,8 @@ void dmabuf_dio_buffer_free(struct dmabuf_dio_buffer *buffer);
 
 /**
  * Returns the buffer's descriptor, to hand to whatever imports it. It belongs to the buffer: the
- * caller does not close it, and it is closed with the buffer. `-EFAULT` for a null pointer.
+ * caller does not close it, and it is closed with the buffer. Of a buffer with two faces it is the
+ * memfd's: see `dmabuf_dio_buffer_dmabuf_fd`. `-EFAULT` for a null pointer.
  */
 int dmabuf_dio_buffer_fd(const struct dmabuf_dio_buffer *buffer);
 
@@ -585,12 +592,51 @@ int dmabuf_dio_buffer_set_name(const struct dmabuf_dio_buffer *buffer, const cha
 
 /**
  * Seals a memfd against writing, for good: nobody can change its content any more, through any
- * descriptor. A transfer into it that another thread has begun may fail then.
+ * descriptor. A transfer into it that another thread has begun may fail then. If it has a dma-buf, too,
+ * as `DMABUF_DIO_KIND_FILE` makes, whoever has the dma-buf's descriptor can still write through that.
  *
  * Returns 0; `-EBUSY` while it is mapped for writing, or a map or gather of it exists; `-EPERM` if it
  * does not allow sealing; `-EINVAL` for a dma-buf; `-EMFILE`.
  */
 int dmabuf_dio_buffer_seal(struct dmabuf_dio_buffer *buffer);
+
+/**
+ * Returns the path at which programs open the memfd of a buffer, `/proc/PID/fd/N` of the process that
+ * made the buffer; a null pointer if it has no memfd. The string belongs to the buffer.
+ *
+ * It works for processes of the same user that have no fewer capabilities, as long as that process
+ * runs, is dumpable (prctl(2)) and keeps the buffer. It is a link whose text names nothing: programs have
+ * to open it as it is. Seal the buffer by `dmabuf_dio_buffer_seal`, so that they only read it.
+ */
+const char *dmabuf_dio_buffer_path(const struct dmabuf_dio_buffer *buffer);
+
+/**
+ * Returns the descriptor of a buffer's memfd, which processes share. It belongs to the buffer, as that of
+ * `dmabuf_dio_buffer_fd`.
+ *
+ * Returns the descriptor; `-EOPNOTSUPP` if the buffer is only a dma-buf; `-EFAULT`.
+ */
+int dmabuf_dio_buffer_memfd_fd(const struct dmabuf_dio_buffer *buffer);
+
+/**
+ * Returns the descriptor of a buffer's dma-buf, which devices import. It belongs to the buffer, as that of
+ * `dmabuf_dio_buffer_fd`.
+ *
+ * A buffer that was loaded with `DMABUF_DIO_KIND_FILE` has a dma-buf over the pages of its memfd where
+ * /dev/udmabuf can be used. It is as long as the content, rounded up to whole pages: see
+ * `dmabuf_dio_buffer_shared_length`. Stock kernels do not synchronise it with devices: import it into
+ * those that are coherent and not behind bounce buffers.
+ *
+ * Returns the descriptor; `-EOPNOTSUPP` if there is none: the message says why, and the hint what would
+ * change that; `-EFAULT`.
+ */
+int dmabuf_dio_buffer_dmabuf_fd(const struct dmabuf_dio_buffer *buffer);
+
+/**
+ * Returns how many bytes, from the start, the memfd and the dma-buf of a buffer share: those in whole
+ * pages. Of the rest the dma-buf has a copy, followed by zeros. 0 if the buffer has not both.
+ */
+uint64_t dmabuf_dio_buffer_shared_length(const struct dmabuf_dio_buffer *buffer);
 
 /**
  * Maps a buffer and begins CPU access, so that what devices have written is seen. Blocks until devices

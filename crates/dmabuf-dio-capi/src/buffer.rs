@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Buffers.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ops::Range;
 use std::os::fd::{AsRawFd as _, IntoRawFd as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::{Arc, OnceLock};
 
-use dmabuf_dio::{DmaBuf, Error};
+use dmabuf_dio::{DmaBuf, Error, Loaded, LoadedFile, Refusal};
 
 use crate::failure::{Failure, Outcome, guard};
 use crate::names;
@@ -24,20 +25,69 @@ pub struct Buffer {
     /// a child of fork(2) could find locked for ever.
     sealed: OnceLock<Arc<DmaBuf>>,
     range: Range<u64>,
+    /// Of a file in memory: the dma-buf over its pages, or why there is none.
+    pub(crate) dmabuf: Option<Result<DmaBuf, Refusal>>,
+    shared: u64,
+    /// Of a memfd.
+    pub(crate) path: Option<CString>,
 }
 
 impl Buffer {
     pub(crate) fn new(buf: DmaBuf, range: Range<u64>) -> Self {
-        Self { buf: Arc::new(buf), sealed: OnceLock::new(), range }
+        let path = buf.path().and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
+        Self { buf: Arc::new(buf), sealed: OnceLock::new(), range, dmabuf: None, shared: 0, path }
+    }
+
+    /// The first face of a buffer, which the handle's other functions mean.
+    pub(crate) fn first(&self) -> &DmaBuf {
+        &self.buf
     }
 
     pub(crate) fn buf(&self) -> &Arc<DmaBuf> {
         self.sealed.get().unwrap_or(&self.buf)
     }
 
+    /// Bytes that both faces have, from the start.
+    pub(crate) fn shared_len(&self) -> u64 {
+        self.shared
+    }
+
     fn whole(buf: DmaBuf) -> Self {
         let range = 0..buf.len();
         Self::new(buf, range)
+    }
+
+    /// Seals the memory, and returns what cannot be written any more.
+    fn seal(&self) -> Outcome<DmaBuf> {
+        let mut own = self.buf.try_clone()?;
+        if !matches!(self.dmabuf, Some(Ok(_))) {
+            own.seal()?;
+            return Ok(own);
+        }
+        // The dma-buf pins the pages, and the kernel refuses F_SEAL_WRITE for pinned ones.
+        // SAFETY: the call takes numbers only.
+        let sealed =
+            unsafe { libc::fcntl(own.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_FUTURE_WRITE) };
+        if sealed < 0 {
+            let number = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL);
+            let errno = dmabuf_dio::Errno::from_raw(number);
+            return Err(Error::Buffer { call: "seal", errno }.into());
+        }
+        Ok(DmaBuf::from_fd(own.into_fd())?)
+    }
+}
+
+impl From<Loaded> for Buffer {
+    fn from(loaded: Loaded) -> Self {
+        let range = loaded.range();
+        Self::new(loaded.buf, range)
+    }
+}
+
+impl From<LoadedFile> for Buffer {
+    fn from(loaded: LoadedFile) -> Self {
+        let shared = loaded.shared_len();
+        Self { shared, dmabuf: Some(loaded.dmabuf), ..Self::whole(loaded.file) }
     }
 }
 
@@ -133,7 +183,8 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_free(buffer: *mut Buffer) {
 }
 
 /// Returns the buffer's descriptor, to hand to whatever imports it. It belongs to the buffer: the
-/// caller does not close it, and it is closed with the buffer. `-EFAULT` for a null pointer.
+/// caller does not close it, and it is closed with the buffer. Of a buffer with two faces it is the
+/// memfd's: see `dmabuf_dio_buffer_dmabuf_fd`. `-EFAULT` for a null pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_fd(buffer: *const Buffer) -> c_int {
     // SAFETY: a buffer, as the header demands.
@@ -207,7 +258,8 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_set_name(
 }
 
 /// Seals a memfd against writing, for good: nobody can change its content any more, through any
-/// descriptor. A transfer into it that another thread has begun may fail then.
+/// descriptor. A transfer into it that another thread has begun may fail then. If it has a dma-buf, too,
+/// as `DMABUF_DIO_KIND_FILE` makes, whoever has the dma-buf's descriptor can still write through that.
 ///
 /// Returns 0; `-EBUSY` while it is mapped for writing, or a map or gather of it exists; `-EPERM` if it
 /// does not allow sealing; `-EINVAL` for a dma-buf; `-EMFILE`.
@@ -220,9 +272,7 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_seal(buffer: *mut Buffer) -> c_int {
             let errno = dmabuf_dio::Errno::from_raw(libc::EBUSY);
             return Err(Error::Buffer { call: "seal", errno }.into());
         }
-        let mut own = buffer.buf.try_clone()?;
-        own.seal()?;
-        let _ = buffer.sealed.set(Arc::new(own));
+        let _ = buffer.sealed.set(Arc::new(buffer.seal()?));
         Ok(0)
     })
 }

@@ -18,6 +18,7 @@ compile_error!("a panic has to become -ENOTRECOVERABLE: build with panic = \"unw
 pub mod buffer;
 pub mod doctor;
 pub mod error;
+pub mod faces;
 pub mod gather;
 pub mod lend;
 pub mod load;

@@ -7,6 +7,7 @@ use dmabuf_dio::Loader;
 
 use crate::buffer::{Buffer, output};
 use crate::failure::{Outcome, guard};
+use crate::names::DMABUF_DIO_KIND_FILE;
 use crate::options::{Options, Use};
 use crate::pointers::{fd, path, shared};
 use crate::report::{self, Report};
@@ -16,7 +17,7 @@ use crate::report::{self, Report};
 ///
 /// `options` may be a null pointer, and so may `report`, which else receives how the data moved, to be
 /// freed by `dmabuf_dio_report_free`. Bytes of the buffer outside the content are zero. A memfd ends
-/// where the content ends.
+/// where the content ends; with `DMABUF_DIO_KIND_FILE` it also begins there.
 ///
 /// Returns 0. Else nothing is made: `-ENOENT`, `-EACCES` and others for the file; `-EINVAL` if it is
 /// neither a regular file nor a block device, or for a setting; `-ENODATA` if it is empty or ends before
@@ -104,11 +105,19 @@ unsafe fn new(
 ) -> Outcome<Buffer> {
     // SAFETY: as the caller promises.
     let options = unsafe { Options::read(options, Use::Load) }?;
-    let loaded = options.load(loader)?.load()?;
-    let range = loaded.range();
+    let loader = options.load(loader)?;
+    let (buffer, done): (Buffer, _) = if options.kind == DMABUF_DIO_KIND_FILE {
+        let loaded = loader.load_file()?;
+        let done = loaded.report.clone();
+        (loaded.into(), done)
+    } else {
+        let loaded = loader.load()?;
+        let done = loaded.report.clone();
+        (loaded.into(), done)
+    };
     // SAFETY: as the caller promises.
-    unsafe { report::give(report, || Report::of(&loaded.report)) }?;
-    Ok(Buffer::new(loaded.buf, range))
+    unsafe { report::give(report, || Report::of(&done)) }?;
+    Ok(buffer)
 }
 
 /// # Safety

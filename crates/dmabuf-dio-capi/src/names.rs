@@ -23,6 +23,9 @@ pub const DMABUF_DIO_KIND_DMABUF: u32 = 1;
 pub const DMABUF_DIO_KIND_MEMFD: u32 = 2;
 /// Kind of a buffer to load into: a dma-buf if one can be made here, else a memfd.
 pub const DMABUF_DIO_KIND_ANY: u32 = 3;
+/// Kind of a buffer to load into: a memfd of the content and nothing else, which programs open by
+/// path, and a dma-buf over its pages if one can be made here.
+pub const DMABUF_DIO_KIND_FILE: u32 = 4;
 
 /// Backend: the best one that is available.
 pub const DMABUF_DIO_BACKEND_BEST: u32 = 0;

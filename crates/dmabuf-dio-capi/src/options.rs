@@ -9,7 +9,7 @@ use dmabuf_dio::{CancelToken, Kind, Loader, Progress, Saver};
 
 use crate::failure::{Failure, Outcome};
 use crate::names::{self, DMABUF_DIO_KIND_ANY, DMABUF_DIO_KIND_DEFAULT};
-use crate::names::{DMABUF_DIO_KIND_DMABUF, DMABUF_DIO_KIND_MEMFD};
+use crate::names::{DMABUF_DIO_KIND_DMABUF, DMABUF_DIO_KIND_FILE, DMABUF_DIO_KIND_MEMFD};
 use crate::sized::{self, Grows};
 
 /// Settings of every transfer.
@@ -168,7 +168,8 @@ impl Options {
     pub(crate) fn load<'f>(&self, loader: Loader<'f>) -> Outcome<Loader<'f>> {
         let loader = self.range(loader)?;
         let loader = match self.kind {
-            DMABUF_DIO_KIND_DEFAULT => loader,
+            // A file in memory is made by another call.
+            DMABUF_DIO_KIND_DEFAULT | DMABUF_DIO_KIND_FILE => loader,
             DMABUF_DIO_KIND_DMABUF => loader.kind(Kind::DmaBuf),
             DMABUF_DIO_KIND_MEMFD => loader.kind(Kind::Memfd),
             DMABUF_DIO_KIND_ANY => loader.any_kind(),

@@ -12,6 +12,9 @@ GSTREAMER := gstreamer-allocators-1.0 gstreamer-app-1.0
 ifeq ($(shell pkg-config --exists $(GSTREAMER) && echo yes),yes)
 EXAMPLES += frames
 endif
+ifeq ($(shell pkg-config --exists vulkan && echo yes),yes)
+EXAMPLES += vulkan
+endif
 
 .PHONY: programs
 programs: library $(TESTS:%=$O/tests/%) $(TESTS:%=$O/cxx/%.o) $(EXAMPLES:%=$O/examples/%)
@@ -46,6 +49,7 @@ $O/examples/documented: ../../docs/c.md $(STAGE)/stamp
 	@mkdir -p $(@D)
 	@sed -n '/^```c$$/,/^```$$/{/^```/d;p}' $< | $(CC) -std=c99 -Wall -Wextra -Werror -x c -o $@ - $(AT_STAGE)
 LIBRARIES_ring := -luring
+LIBRARIES_vulkan = $(shell pkg-config --cflags --libs vulkan)
 LIBRARIES_frames = $(shell pkg-config --cflags --libs $(GSTREAMER))
 
 .PHONY: check

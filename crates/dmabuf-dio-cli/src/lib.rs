@@ -10,6 +10,7 @@ mod doctor;
 pub mod exit;
 mod load;
 mod man;
+mod program;
 pub mod progress;
 mod save;
 mod show;

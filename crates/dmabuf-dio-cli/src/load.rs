@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `dmabuf-dio load`.
 
-use std::io::{ErrorKind, Write as _};
+use std::io::Write as _;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -13,7 +13,8 @@ use serde::Serialize;
 
 use crate::args::LoadArgs;
 use crate::by_path;
-use crate::exit::{CANNOT_RUN, DIFFERENT, FAILED, Failure, NOT_FOUND};
+use crate::exit::{DIFFERENT, FAILED, Failure};
+use crate::program;
 use crate::progress::Bar;
 use crate::show::{Lines, REPORT, exact, json, name_of, summary};
 use crate::signals;
@@ -35,6 +36,9 @@ struct Output<'a> {
 
 /// Loads, and runs the command if there is one. Returns the exit code.
 pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
+    if let Some(program) = args.command.first() {
+        program::check(program)?;
+    }
     if by_path::wants_path(&args.command) {
         return by_path::run(args);
     }
@@ -187,25 +191,5 @@ fn become_command(mut command: Command, loaded: &Loaded) -> Failure {
         .env("DMABUF_DIO_OFFSET", loaded.data_offset.to_string())
         .env("DMABUF_DIO_LEN", loaded.len.to_string())
         .exec();
-    cannot_run(&command, &error)
-}
-
-/// Why a command was not run.
-pub(crate) fn cannot_run(command: &Command, error: &std::io::Error) -> Failure {
-    let name = command.get_program().to_string_lossy().into_owned();
-    if error.kind() == ErrorKind::NotFound || is_nowhere(&name) {
-        return Failure::new(NOT_FOUND, format!("{name}: not found"), "check the name and $PATH");
-    }
-    Failure::new(
-        CANNOT_RUN,
-        format!("{name}: cannot be run: {error}"),
-        "check its permissions: it must be a program or a script",
-    )
-}
-
-/// Whether a program is in no folder of `$PATH`. If a folder cannot be searched, the error of
-/// `exec()` does not tell.
-fn is_nowhere(name: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    !name.contains('/') && !std::env::split_paths(&path).any(|folder| folder.join(name).exists())
+    program::cannot_run(&command, &error)
 }

@@ -604,9 +604,132 @@ fn the_next_run_removes_what_a_killed_one_left() {
     assert_eq!(private(&temporary), alive, "nobody was left to remove it");
     let other = load(&temporary, &[text(&path), "-q", "--", "true", "{}"]).status().expect("run");
     assert!(other.success());
-    assert_eq!(private(&temporary), [] as [PathBuf; 0]);
+    assert_eq!(private(&temporary), alive, "the command still runs, and has its links");
     // SAFETY: the call takes numbers; this is the process that this test has started.
     assert_eq!(unsafe { libc::kill(command, libc::SIGKILL) }, 0);
+    wait_until("the command is gone", || {
+        let other = load(&temporary, &[text(&path), "-q", "--", "true", "{}"]).status();
+        assert!(other.expect("run").success());
+        private(&temporary).is_empty()
+    });
+}
+
+/// What it opens later is not what was loaded.
+#[test]
+fn a_command_keeps_its_small_files_when_it_is_left_alone() {
+    let folder = folder();
+    let root = model(&folder);
+    let temporary = common::folder();
+    let ready = temporary.path().join("ready");
+    let answer = temporary.path().join("answer");
+    let script = format!(
+        "{COUNTS}\nwhile not os.path.exists(ready + '-go'): time.sleep(0.01)\n\
+         same = open(sys.argv[1] + '/config.json', 'rb').read() == open('{}/config.json', 'rb').read()\n\
+         open('{}', 'w').write(str(same))",
+        text(&root),
+        text(&answer)
+    );
+    let words = ["-q", "--min-size", "1M", "--", "python3", "-c", &script, "{}", "0", text(&ready)];
+    let mut child = load(&temporary, &[&[text(&root)], &words[..]].concat()).spawn().expect("run");
+    wait_until("the command runs", || ready.exists());
+    kill(&child, libc::SIGKILL);
+    child.wait().expect("its end");
+    let other = load(&temporary, &[text(&root), "-q", "--min-size", "1M", "--", "true", "{}"]);
+    assert!({ other }.status().expect("run").success());
+    fs::write(temporary.path().join("ready-go"), "").expect("write");
+    wait_until("it has answered", || fs::metadata(&answer).is_ok_and(|stat| stat.len() > 0));
+    assert_eq!(fs::read_to_string(&answer).expect("read"), "True");
+}
+
+/// Hubs have one file under several names.
+#[test]
+fn a_file_with_several_names_is_loaded_once() {
+    let folder = folder();
+    let root = model(&folder);
+    let first = "model-00001-of-00002.safetensors";
+    std::os::unix::fs::symlink(first, root.join("link.safetensors")).expect("link");
+    fs::create_dir(root.join("deep")).expect("a folder");
+    fs::hard_link(root.join(first), root.join("deep/hard.safetensors")).expect("link");
+    let temporary = common::folder();
+    let script = "diff -r $1 $2 && cat $DMABUF_DIO_FILES";
+    let arguments =
+        [text(&root), "--min-size", "1M", "--json", "--verify", "--", "sh", "-c", script, "x"];
+    let mut command = load(&temporary, &[&arguments[..], &["{}", text(&root)]].concat());
+    let output = command.output().expect("run");
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stderr).expect("JSON");
+    assert_eq!(report["bytes"], 5_000_001 + (2 << 20) + 7, "each file once");
+    assert_eq!(report["files"].as_array().map(Vec::len), Some(2));
+    let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let files = list["files"].as_array().expect("a list");
+    assert_eq!(files.len(), 4, "every name: {list}");
+    let of_first = |entry: &&Value| entry["length"] == report["files"][0]["bytes"];
+    let same: Vec<_> = files.iter().filter(of_first).map(|entry| &entry["fd"]).collect();
+    assert!(same.len() == 3 || files.len() - same.len() == 3, "{list}");
+    for entry in files {
+        let (path, file) = (entry["path"].as_str().expect("text"), entry["file"].as_str());
+        assert!(path.ends_with(
+            Path::new(file.expect("text")).file_name().expect("a name").to_str().expect("text")
+        ));
+    }
+}
+
+/// Names are bytes, and JSON is text.
+#[test]
+fn names_that_are_no_text_are_listed() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let folder = folder();
+    let root = folder.path().join("model");
+    fs::create_dir(&root).expect("a folder");
+    let odd = root.join(std::ffi::OsStr::from_bytes(b"caf\xe9.bin"));
+    fs::write(&odd, vec![7; 100_000]).expect("write");
+    fs::write(root.join("text.bin"), vec![8; 100_000]).expect("write");
+    let script = "import json, os, sys\n\
+        one, other = json.load(open(os.environ['DMABUF_DIO_FILES']))['files']\n\
+        path = bytes.fromhex(one['path_hex']); file = bytes.fromhex(one['file_hex'])\n\
+        assert open(path, 'rb').read() == open(file, 'rb').read() == bytes([7]) * 100_000\n\
+        assert os.path.basename(path) == b'caf\\xe9.bin'\n\
+        assert 'path_hex' not in other and other['path'].endswith('/text.bin')";
+    ok(&[text(&root), "-q", "--min-size", "1K", "--", "python3", "-c", script, "{}"]);
+}
+
+#[test]
+fn a_missing_command_is_noticed_before_the_load() {
+    let folder = folder();
+    let (path, _) = file(&folder, 5000);
+    let path = text(&path);
+    let plain = folder.path().join("plain");
+    fs::write(&plain, "").expect("write");
+    let missing = folder.path().join("missing");
+    for (code, program, what) in [
+        (127, "no-such-program", "not found"),
+        (127, text(&missing), "not found"),
+        (126, text(&plain), "cannot be run"),
+        (126, text(folder.path()), "cannot be run"),
+        (127, "", "not found"),
+    ] {
+        for place in [&["{}"][..], &[]] {
+            let arguments = [&[path, "--", program], place].concat();
+            let errors = fails(code, &arguments);
+            assert!(errors.contains(what), "{arguments:?}: {errors}");
+            assert_eq!(errors.lines().count(), 2, "nothing was loaded: {errors}");
+        }
+    }
+    // In the folder that the user is in, and in the folders of $PATH
+    let script = folder.path().join("script");
+    fs::write(&script, "#!/bin/sh\nexit 5\n").expect("write");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("permissions");
+    let temporary = common::folder();
+    for (name, search) in
+        [("./script", None), ("script", Some(":")), ("script", Some("/nowhere:."))]
+    {
+        let mut command = load(&temporary, &[path, "-q", "--", name, "{}"]);
+        command.current_dir(folder.path());
+        if let Some(search) = search {
+            command.env("PATH", search);
+        }
+        assert_eq!(command.output().expect("run").status.code(), Some(5), "{name} {search:?}");
+    }
 }
 
 #[test]

@@ -43,7 +43,7 @@ static void numbers(void)
 	options.backend = 8;
 	expect(dmabuf_dio_load("small", &options, &buffer, NULL), -EINVAL);
 	options.backend = 0;
-	options.kind = 4;
+	options.kind = DMABUF_DIO_KIND_FILE + 1;
 	expect(dmabuf_dio_load("small", &options, &buffer, NULL), -EINVAL);
 
 	/* Null pointers */

@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::ptr;
 
 use crate::exit::{FAILED, Failure};
-use crate::load::cannot_run;
+use crate::program::cannot_run;
 
 /// Signals that are passed on to the command.
 const PASSED_ON: [c_int; 6] =

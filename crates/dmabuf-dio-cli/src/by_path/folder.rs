@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
-use rustix::io::Errno as Os;
+use rustix::io::{Errno as Os, FdFlags};
 
 use crate::exit::{FAILED, Failure, say};
 
@@ -18,13 +18,12 @@ pub(crate) const MARK: &str = ".dmabuf-dio-links";
 
 /// A folder that only this user can enter. Dropping it removes it.
 ///
-/// It is locked as long as this process lives. What is left of a process that was killed has no
-/// lock, and the next one removes it.
+/// It is locked as long as this process or its command lives. What is left when both are gone, because
+/// this process was killed, has no lock, and the next one removes it.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    /// Held, and unlocked by the kernel when this process ends.
-    #[cfg_attr(not(test), expect(dead_code, reason = "held"))]
+    /// Held, and unlocked by the kernel when nobody has it any more.
     lock: OwnedFd,
 }
 
@@ -62,6 +61,12 @@ impl Folder {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Lets the command that is started next inherit the lock, so that its links stay if this process
+    /// is killed.
+    pub(crate) fn outlive(&self) -> rustix::io::Result<()> {
+        rustix::io::fcntl_setfd(&self.lock, FdFlags::empty())
     }
 
     /// Creates a folder in it.
@@ -120,7 +125,7 @@ fn is_same(path: &Path, fd: &OwnedFd) -> bool {
     (ours.st_dev, ours.st_ino) == (there.dev(), there.ino())
 }
 
-/// Removes the private folders of this user whose processes are gone.
+/// Removes the private folders of this user whose processes and commands are gone.
 fn remove_stale(parent: &Path) {
     let us = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {

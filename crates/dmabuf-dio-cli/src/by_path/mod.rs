@@ -14,6 +14,7 @@ mod template;
 
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
     let (files, cost) = load::load(&plan, args)?;
     let ready = plan.loads.iter().zip(files).map(|(load, file)| {
         look_alike(load, &file);
-        let verify = || verify(&load.source, args.offset, &file.file, 0, file.len());
+        let verify = || verify(load.source(), args.offset, &file.file, 0, file.len());
         let verified = args.verify.then(verify).transpose()?;
         Ok(Ready { load, file, verified })
     });
@@ -59,7 +60,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
     let path = fill(&folder, &plan, &ready)?;
     report::print(args, &plan, &path, &ready, &cost)?;
     for one in &ready {
-        check_identical(&one.load.source, one.verified.as_ref())?;
+        check_identical(one.load.source(), one.verified.as_ref())?;
     }
     let (program, rest) = args.command.split_first().unwrap_or_else(|| unreachable!("has a place"));
     let mut command = Command::new(program);
@@ -86,7 +87,7 @@ fn check_dumpable() -> Result<(), Failure> {
 /// Gives a memfd the time of its file, by which programs recognise what they have cached, and its
 /// permissions without those to write.
 fn look_alike(load: &Load, file: &LoadedFile) {
-    let Ok(stat) = std::fs::metadata(&load.source) else { return };
+    let Ok(stat) = std::fs::metadata(load.source()) else { return };
     let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
     let times = Timestamps {
         last_access: time(stat.atime(), stat.atime_nsec()),
@@ -106,7 +107,9 @@ fn fill(folder: &Folder, plan: &Plan, ready: &[Ready<'_>]) -> Result<PathBuf, Fa
         folder.link(&link.target, &link.place)?;
     }
     for one in ready {
-        folder.link(&one.file.path(), &one.load.place)?;
+        for name in &one.load.names {
+            folder.link(&one.file.path(), &name.place)?;
+        }
     }
     Ok(folder.path().join(&plan.name))
 }
@@ -123,10 +126,15 @@ struct List {
     files: Vec<Entry>,
 }
 
+/// A name of a loaded file. Those that are no UTF-8 are in hexadecimal, too.
 #[derive(Serialize)]
 struct Entry {
     file: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_hex: Option<String>,
     path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
     length: u64,
     fd: i32,
     buffer: dmabuf_dio::Kind,
@@ -147,23 +155,29 @@ fn hand_over(
         let buf = buffer(one);
         rustix::io::fcntl_setfd(buf.as_fd(), FdFlags::empty())
             .map_err(|errno| failed(errno.to_string()))?;
-        files.push(Entry {
-            file: text(&one.load.source),
-            path: text(&folder.path().join(&one.load.place)),
-            length: one.file.len(),
-            fd: buf.as_raw_fd(),
-            buffer: buf.kind(),
-        });
+        for name in &one.load.names {
+            let path = folder.path().join(&name.place);
+            files.push(Entry {
+                file: text(&name.source),
+                file_hex: hex(&name.source),
+                path: text(&path),
+                path_hex: hex(&path),
+                length: one.file.len(),
+                fd: buf.as_raw_fd(),
+                buffer: buf.kind(),
+            });
+        }
     }
     for name in ["DMABUF_DIO_FD", "DMABUF_DIO_OFFSET", "DMABUF_DIO_LEN"] {
         command.env_remove(name);
     }
-    if let [one] = &files[..] {
+    if let ([one, ..], [_]) = (&files[..], ready) {
         command
             .env("DMABUF_DIO_FD", one.fd.to_string())
             .env("DMABUF_DIO_OFFSET", "0")
             .env("DMABUF_DIO_LEN", one.length.to_string());
     }
+    folder.outlive().map_err(|errno| failed(errno.to_string()))?;
     let list = serde_json::to_vec_pretty(&List { schema: 1, files });
     let list = list.map_err(|error| failed(error.to_string()))?;
     let list = in_memory(&list).map_err(|error| failed(error.to_string()))?;
@@ -177,6 +191,16 @@ fn in_memory(bytes: &[u8]) -> std::io::Result<DmaBuf> {
     let mut file = std::fs::File::from(fd);
     file.write_all(bytes)?;
     Ok(DmaBuf::from_fd(file.into())?)
+}
+
+/// The bytes of a path that is no text.
+fn hex(path: &Path) -> Option<String> {
+    if path.to_str().is_some() {
+        return None;
+    }
+    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
+    let bytes = path.as_os_str().as_bytes();
+    Some(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect())
 }
 
 fn text(path: &Path) -> String {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What to load of a file or folder, and what to link as it is.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::folder::MARK;
@@ -24,10 +27,17 @@ pub(crate) struct Plan {
 /// A file to load.
 #[derive(Debug)]
 pub(crate) struct Load {
-    pub(crate) source: PathBuf,
-    pub(crate) place: PathBuf,
+    /// One at least. Hubs have the same file under several.
+    pub(crate) names: Vec<Name>,
     /// Its length in bytes, as far as known: 0 for a block device.
     pub(crate) length: u64,
+}
+
+/// A name of a file to load.
+#[derive(Debug)]
+pub(crate) struct Name {
+    pub(crate) source: PathBuf,
+    pub(crate) place: PathBuf,
 }
 
 /// A file or folder to link.
@@ -60,6 +70,7 @@ pub(crate) fn plan(path: &Path, min_size: u64, is_range: bool) -> Result<Plan, F
     let root = std::path::absolute(path).map_err(|error| unreadable(path, &error))?;
     let place = plan.name.clone();
     plan.walk(&root, &place, min_size)?;
+    plan.merge();
     if plan.loads.is_empty() {
         return Err(Failure::new(
             FAILED,
@@ -92,12 +103,40 @@ impl Plan {
             }
             match fs::metadata(&source) {
                 Ok(stat) if stat.is_file() && stat.len() >= min_size.max(1) => {
-                    self.loads.push(Load { source, place, length: stat.len() });
+                    let names = vec![Name { source, place }];
+                    self.loads.push(Load { names, length: stat.len() });
                 }
                 _ => self.links.push(Link { target: source, place }),
             }
         }
         Ok(())
+    }
+
+    /// Loads a file that has several names once.
+    fn merge(&mut self) {
+        let mut known = HashMap::new();
+        let mut merged: Vec<Load> = Vec::new();
+        for mut load in self.loads.drain(..) {
+            let file = fs::metadata(load.source()).map(|stat| (stat.dev(), stat.ino()));
+            match file.ok().map(|file| known.entry(file)) {
+                Some(Entry::Occupied(entry)) => {
+                    let first: &mut Load = &mut merged[*entry.get()];
+                    first.names.append(&mut load.names);
+                    continue;
+                }
+                Some(Entry::Vacant(entry)) => {
+                    entry.insert(merged.len());
+                }
+                None => {}
+            }
+            merged.push(load);
+        }
+        self.loads = merged;
+    }
+
+    /// Names of files that are loaded.
+    pub(crate) fn names(&self) -> usize {
+        self.loads.iter().map(|load| load.names.len()).sum()
     }
 
     /// Bytes to load; `u64::MAX` for more, as sparse files can have.
@@ -113,7 +152,12 @@ impl Plan {
 impl Load {
     fn new(source: PathBuf, place: PathBuf) -> Self {
         let length = fs::metadata(&source).map_or(0, |stat| stat.len());
-        Self { source, place, length }
+        Self { names: vec![Name { source, place }], length }
+    }
+
+    /// The path that it is loaded from.
+    pub(crate) fn source(&self) -> &Path {
+        &self.names[0].source
     }
 }
 
@@ -211,22 +255,25 @@ mod tests {
         let relative = |path: &PathBuf| {
             path.strip_prefix(&name).expect("in the folder").to_str().expect("text").to_owned()
         };
-        let mut loads: Vec<_> = plan.loads.iter().map(|load| relative(&load.place)).collect();
+        let names = |load: &Load| load.names.iter().map(|name| relative(&name.place)).collect();
+        let mut loads: Vec<Vec<_>> = plan.loads.iter().map(names).collect();
         loads.sort();
-        assert_eq!(loads, ["a.safetensors", "again.safetensors", "deep/er/b.bin"]);
+        let twice = ["a.safetensors", "again.safetensors"].map(str::to_owned).to_vec();
+        assert_eq!(loads, [twice, vec!["deep/er/b.bin".to_owned()]]);
+        assert_eq!(plan.names(), 3);
         let mut links: Vec<_> = plan.links.iter().map(|link| relative(&link.place)).collect();
         links.sort();
         assert_eq!(links, ["config.json", "dangling", "deep/loop", "deep/small", "docs", "empty"]);
         assert!(plan.links.iter().all(|link| link.target.is_absolute()));
         assert_eq!(plan.folders.iter().map(relative).collect::<Vec<_>>(), ["", "deep", "deep/er"]);
-        assert_eq!(plan.bytes(), 400);
+        assert_eq!(plan.bytes(), 300);
         assert!(super::plan(root, 201, false).is_err());
         assert!(super::plan(root, 100, true).is_err());
     }
 
     #[test]
     fn sparse_files_have_any_length() {
-        let load = || Load { source: "f".into(), place: "f".into(), length: i64::MAX as u64 };
+        let load = || Load { length: i64::MAX as u64, ..Load::new("f".into(), "f".into()) };
         let plan = Plan { loads: vec![load(), load(), load()], ..Plan::default() };
         assert_eq!(plan.bytes(), u64::MAX);
     }
@@ -235,6 +282,6 @@ mod tests {
     fn the_mark_is_no_place() {
         let plan = plan(Path::new("/nowhere").join(MARK).as_path(), 1, false).expect("a plan");
         assert_eq!(plan.name, Path::new("files"));
-        assert_eq!(plan.loads[0].place, plan.name);
+        assert_eq!(plan.loads[0].names[0].place, plan.name);
     }
 }

@@ -81,7 +81,7 @@ fn output<'a>(
     cost: &Cost,
 ) -> Output<'a> {
     let file = |one: &'a Ready<'_>| OutputFile {
-        file: text(&one.load.source),
+        file: text(one.load.source()),
         file_offset: args.offset,
         dma_buf: one.file.dmabuf.is_ok(),
         no_dma_buf: one.file.dmabuf.as_ref().err(),
@@ -114,10 +114,10 @@ fn brief(plan: &Plan, source: &str, path: &Path, ready: &[Ready<'_>], cost: &Cos
         let report = &one.file.report;
         summary(&format!("{what} (backend {})", name_of(report)), report)
     } else {
-        let of = ready.len() + if plan.is_folder() { plan.links.len() } else { 0 };
+        let of = plan.names() + if plan.is_folder() { plan.links.len() } else { 0 };
         format!(
             "{source}: {} of {of} entries in memory, {}, {devices}\n{}\n{}\n",
-            ready.len(),
+            plan.names(),
             exact(cost.bytes),
             time(ready, cost),
             cpu(cost),
@@ -152,7 +152,7 @@ fn verbose(args: &LoadArgs, plan: &Plan, path: &Path, ready: &[Ready<'_>], cost:
         let at =
             if args.offset > 0 { format!(", from byte {}", args.offset) } else { String::new() };
         let (report, file) = (&one.file.report, &one.file);
-        lines.line("file", format!("{}{at}", text(&one.load.source)));
+        lines.line("file", format!("{}{at}", text(one.load.source())));
         let mut buffer = format!("memfd, {}", exact(file.len()));
         if let (Some(page), Some(huge)) = (report.page_size, report.huge_bytes) {
             buffer += &format!(", pages of {}, {} in huge pages", show_size(page), show_size(huge));

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The two faces of a file in memory: a memfd for programs, a dma-buf for devices.
+
+use std::ffi::{c_char, c_int};
+use std::os::fd::AsRawFd as _;
+use std::ptr;
+
+use dmabuf_dio::Kind;
+
+use crate::buffer::Buffer;
+use crate::failure::{Failure, guard};
+use crate::pointers::shared;
+
+/// Returns the path at which programs open the memfd of a buffer, `/proc/PID/fd/N` of the process that
+/// made the buffer; a null pointer if it has no memfd. The string belongs to the buffer.
+///
+/// It works for processes of the same user that have no fewer capabilities, as long as that process
+/// runs, is dumpable (prctl(2)) and keeps the buffer. It is a link whose text names nothing: programs have
+/// to open it as it is. Seal the buffer by `dmabuf_dio_buffer_seal`, so that they only read it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_path(buffer: *const Buffer) -> *const c_char {
+    // SAFETY: a buffer, as the header demands.
+    let path = unsafe { buffer.as_ref() }.and_then(|buffer| buffer.path.as_ref());
+    path.map_or(ptr::null(), |path| path.as_ptr())
+}
+
+/// Returns the descriptor of a buffer's memfd, which processes share. It belongs to the buffer, as that of
+/// `dmabuf_dio_buffer_fd`.
+///
+/// Returns the descriptor; `-EOPNOTSUPP` if the buffer is only a dma-buf; `-EFAULT`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_memfd_fd(buffer: *const Buffer) -> c_int {
+    guard(|| {
+        // SAFETY: a buffer, as the header demands.
+        let buf = unsafe { shared(buffer, "buffer") }?.first();
+        match buf.kind() {
+            Kind::Memfd => Ok(buf.as_raw_fd()),
+            Kind::DmaBuf => Err(Failure::new(
+                libc::EOPNOTSUPP,
+                "the buffer is a dma-buf and has no memfd",
+                "load with DMABUF_DIO_KIND_FILE or DMABUF_DIO_KIND_MEMFD",
+            )),
+        }
+    })
+}
+
+/// Returns the descriptor of a buffer's dma-buf, which devices import. It belongs to the buffer, as that of
+/// `dmabuf_dio_buffer_fd`.
+///
+/// A buffer that was loaded with `DMABUF_DIO_KIND_FILE` has a dma-buf over the pages of its memfd where
+/// /dev/udmabuf can be used. It is as long as the content, rounded up to whole pages: see
+/// `dmabuf_dio_buffer_shared_length`. Stock kernels do not synchronise it with devices: import it into
+/// those that are coherent and not behind bounce buffers.
+///
+/// Returns the descriptor; `-EOPNOTSUPP` if there is none: the message says why, and the hint what would
+/// change that; `-EFAULT`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_dmabuf_fd(buffer: *const Buffer) -> c_int {
+    guard(|| {
+        // SAFETY: a buffer, as the header demands.
+        let buffer = unsafe { shared(buffer, "buffer") }?;
+        match (buffer.first().kind(), &buffer.dmabuf) {
+            (Kind::DmaBuf, _) => Ok(buffer.first().as_raw_fd()),
+            (_, Some(Ok(dmabuf))) => Ok(dmabuf.as_raw_fd()),
+            (_, Some(Err(refusal))) => Err(Failure::new(
+                libc::EOPNOTSUPP,
+                format!("the file in memory has no dma-buf: {refusal}"),
+                refusal.remedy.clone().unwrap_or_default(),
+            )),
+            (_, None) => Err(Failure::new(
+                libc::EOPNOTSUPP,
+                "the buffer is a memfd and has no dma-buf",
+                "load with DMABUF_DIO_KIND_FILE or DMABUF_DIO_KIND_DMABUF",
+            )),
+        }
+    })
+}
+
+/// Returns how many bytes, from the start, the memfd and the dma-buf of a buffer share: those in whole
+/// pages. Of the rest the dma-buf has a copy, followed by zeros. 0 if the buffer has not both.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dmabuf_dio_buffer_shared_length(buffer: *const Buffer) -> u64 {
+    // SAFETY: a buffer, as the header demands.
+    unsafe { buffer.as_ref() }.map_or(0, Buffer::shared_len)
+}

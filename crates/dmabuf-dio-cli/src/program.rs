@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The program of a command: whether there is one, and why it was not run.
+
+use std::ffi::OsStr;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::fs::{Access, AtFlags, CWD};
+use rustix::io::Errno;
+
+use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
+
+/// Where programs are searched for without `$PATH`, as by execvp(3).
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// Fails as shells do if there is no such program, before anything is loaded for it.
+///
+/// # Errors
+///
+/// `NOT_FOUND`; `CANNOT_RUN` if it is a folder or its permissions do not allow to run it.
+pub(crate) fn check(name: &OsStr) -> Result<(), Failure> {
+    let mut failure = None;
+    let places = places(name);
+    for place in &places {
+        match runnable(place) {
+            Ok(()) => return Ok(()),
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            // Whether it is in a folder that cannot be searched, nobody knows.
+            Err(_) if places.len() > 1 && !place.exists() => {}
+            // A later one may be runnable.
+            Err(errno) => {
+                failure.get_or_insert(errno);
+            }
+        }
+    }
+    let error = io::Error::from(failure.unwrap_or(Errno::NOENT));
+    Err(why(&name.to_string_lossy(), &error))
+}
+
+/// The files that a name can mean.
+fn places(name: &OsStr) -> Vec<PathBuf> {
+    if name.is_empty() {
+        return Vec::new();
+    }
+    if name.as_encoded_bytes().contains(&b'/') {
+        return vec![name.into()];
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+    std::env::split_paths(&path).map(|folder| folder.join(name)).collect()
+}
+
+fn runnable(path: &Path) -> rustix::io::Result<()> {
+    // That of the effective user, as for execve(2).
+    rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)?;
+    if path.is_dir() { Err(Errno::ISDIR) } else { Ok(()) }
+}
+
+/// Why a command was not run.
+pub(crate) fn cannot_run(command: &Command, error: &io::Error) -> Failure {
+    why(&command.get_program().to_string_lossy(), error)
+}
+
+fn why(name: &str, error: &io::Error) -> Failure {
+    if error.kind() == ErrorKind::NotFound {
+        return Failure::new(NOT_FOUND, format!("{name}: not found"), "check the name and $PATH");
+    }
+    Failure::new(
+        CANNOT_RUN,
+        format!("{name}: cannot be run: {error}"),
+        "check its permissions: it must be a program or a script",
+    )
+}
