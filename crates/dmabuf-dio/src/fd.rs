@@ -51,3 +51,33 @@ pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> PathBuf {
     let process = process.unwrap_or_else(|_| std::process::id().to_string().into());
     Path::new("/proc").join(process).join("fd").join(fd.as_raw_fd().to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    #[test]
+    fn only_a_file_in_memory_without_a_name_may_be_a_buffer() {
+        for (folder, in_memory) in [("/dev/shm", true), (env!("CARGO_MANIFEST_DIR"), false)] {
+            let Ok(stat) = rustix::fs::statfs(folder) else { continue };
+            // Whatever is mounted there.
+            if (stat.f_type as u64 == 0x0102_1994) != in_memory {
+                continue;
+            }
+            let Ok(named) = tempfile::NamedTempFile::new_in(folder) else { continue };
+            assert_eq!(is_tmpfs(named.as_file().as_fd()), in_memory, "{folder}");
+            assert!(!is_nameless_tmpfs(named.as_file().as_fd()), "{folder}: it has a name");
+            let file = named.into_file();
+            assert_eq!(is_nameless_tmpfs(file.as_fd()), in_memory, "{folder}: it has none");
+        }
+    }
+
+    #[test]
+    fn fields_are_found_by_their_names() {
+        let file = tempfile::tempfile().expect("a file");
+        assert_eq!(fdinfo(file.as_fd(), "pos").as_deref(), Some("0"));
+        assert_eq!(fdinfo(file.as_fd(), "po"), None, "the start of a name is another name");
+    }
+}

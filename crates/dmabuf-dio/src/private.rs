@@ -9,7 +9,6 @@ use crate::lend;
 use crate::memory::Mapping;
 use crate::memory::available::{self, Charged};
 use crate::memory::huge;
-use crate::memory::page::{huge_page, page_size};
 use crate::report::Report;
 use crate::transfer::layout::Layout;
 use crate::transfer::mapped;
@@ -50,13 +49,9 @@ pub(crate) fn load(task: &Task<'_>, layout: Layout) -> Result<(Arc<Mapping>, Tra
     mapping.advise(task.options.huge_pages);
     let mut moved = mapped::load(task, ring, &mapping, layout)?;
     moved.notes.extend(note);
-    let small = moved.pages.is_some_and(|pages| pages.page_size < huge_page());
-    if task.options.huge_pages && small && mapping.len() >= huge_page() {
-        moved.notes.push(format!(
-            "the memory has pages of {} KiB: for huge pages, {}",
-            page_size() / 1024,
-            huge::private_huge_remedy()
-        ));
+    if task.options.huge_pages {
+        let remedy = || huge::private_huge_remedy().into();
+        moved.notes.extend(huge::page_note(moved.pages, mapping.len(), remedy));
     }
     Ok((mapping, moved))
 }

@@ -33,6 +33,22 @@ fn direct_backends_are_direct_in_truth() {
 }
 
 #[test]
+fn what_passes_through_a_staging_buffer_was_copied() {
+    let _alone = alone();
+    let folder = folder();
+    for (len, is_much) in [(5000, false), ((3 << 20) + 5, true)] {
+        let (path, _) = file_of(&folder, len);
+        let loader = Loader::new(&path).kind(dmabuf_dio::Kind::Memfd).huge_pages(false);
+        let report = loader.load().expect("load").report;
+        if report.mode == Mode::Direct {
+            assert_eq!(report.copied_bytes, len as u64, "{report:?}");
+            let said = report.notes.iter().any(|note| note.contains("the CPU copied"));
+            assert_eq!(said, is_much, "only where it could have been otherwise: {report:?}");
+        }
+    }
+}
+
+#[test]
 fn without_o_direct_it_is_buffered_and_says_so() {
     let _alone = alone();
     let folder = folder();

@@ -99,7 +99,7 @@ pub(super) fn load(backend: Backend, task: &Task<'_>, purpose: Purpose) -> Resul
         (buf, moved)
     };
     if wanted {
-        moved.notes.extend(page_note(moved.pages, buf.len()));
+        moved.notes.extend(huge::page_note(moved.pages, buf.len(), huge::shared_huge_remedy));
     }
     Ok(Fresh { buf, moved })
 }
@@ -157,15 +157,42 @@ fn allocate_huge(len: u64, purpose: Purpose) -> Option<(DmaBuf, Mapping)> {
     if purpose == Purpose::Memfd { DmaBuf::memfd_huge(len).ok() } else { None }
 }
 
-/// A note on how to get huge pages, if there are none.
-fn page_note(pages: Option<PageSizes>, len: u64) -> Option<String> {
-    let pages = pages?;
-    if pages.page_size >= huge_page() || len < huge_page() {
-        return None;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Length of the mapping that starts at an address.
+    fn mapped(start: *mut u8) -> Option<u64> {
+        let start = format!("{:08x}-", start.addr());
+        let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+        let rest = maps.lines().find_map(|line| line.strip_prefix(&start))?;
+        let end = u64::from_str_radix(rest.split(' ').next()?, 16).ok()?;
+        Some(end - u64::from_str_radix(start.trim_end_matches('-'), 16).ok()?)
     }
-    Some(format!(
-        "the memory has pages of {} KiB: for huge pages, {}",
-        page_size() / 1024,
-        huge::shared_huge_remedy()
-    ))
+
+    #[test]
+    fn the_last_huge_page_is_mapped_as_a_whole() {
+        for (len, wanted) in [
+            (page_size(), page_size()),
+            (huge_page() - page_size(), huge_page() - page_size()),
+            (3 * huge_page() + 1, 4 * huge_page()),
+        ] {
+            let buf = allocate(len).expect("a memfd");
+            let mapping = map(&buf).expect("mapped");
+            assert_eq!(mapping.len(), len.next_multiple_of(page_size()));
+            assert_eq!(mapped(mapping.as_ptr()).unwrap_or(wanted), wanted, "{len}");
+        }
+    }
+
+    #[test]
+    fn memory_gets_huge_pages_where_memfds_get_them() {
+        assert!(allocate_huge(huge_page() - 1, Purpose::Memfd).is_none());
+        if huge::memfds_get_huge_pages() {
+            for purpose in [Purpose::Memfd, Purpose::File, Purpose::PlainUdmabuf] {
+                let (buf, mapping) = allocate_huge(huge_page() + 5, purpose).expect("memory");
+                assert_eq!(buf.len(), huge_page() + 5, "{purpose:?}");
+                assert_eq!(mapping.len(), huge_page() + page_size());
+            }
+        }
+    }
 }

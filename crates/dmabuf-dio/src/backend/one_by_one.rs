@@ -72,3 +72,42 @@ impl OneByOne {
         *self.chosen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::file::Spec;
+
+    #[test]
+    fn what_is_saved_is_loaded_back() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let open = |direction| {
+            let spec = Spec::Path(file.path().to_owned());
+            let file = File::open(&spec, direction, true).expect("open");
+            OneByOne::new(Arc::new(file), direction)
+        };
+        let mut buf = DmaBuf::memfd(20_000).expect("a memfd");
+        let content: Vec<u8> = (0..20_000_u32).map(|at| (at % 251) as u8).collect();
+        buf.map_mut().expect("map").write_at(0, &content).expect("written");
+        let saver = open(Direction::Save);
+        assert_eq!(saver.backend(), None, "nothing has been transferred");
+        saver.transfer(&buf, 0, 0).expect("nothing to do");
+        assert_eq!(saver.backend(), None);
+        saver.transfer(&buf, 12_288, 0).expect("saved");
+        saver.transfer(&buf, 100, 12_288).expect("saved");
+        let backend = saver.backend().expect("one of them");
+        assert!(Backend::for_existing(buf.kind()).contains(&backend));
+        let saved = std::fs::read(file.path()).expect("read");
+        assert!(saved == [&content[..12_288], &content[..100]].concat());
+
+        let loader = open(Direction::Load);
+        let again = DmaBuf::memfd(20_000).expect("a memfd");
+        loader.transfer(&again, 8292, 4096).expect("loaded");
+        assert!(again.map().expect("map").to_vec().expect("bytes")[..8292] == saved[4096..]);
+        let beyond = loader.transfer(&again, 1, u64::MAX).expect_err("no such byte");
+        assert!(matches!(beyond, Error::RangeOverflow { .. }), "{beyond}");
+        let beyond = loader.transfer(&again, again.len() + 1, 0).expect_err("no such byte");
+        assert!(matches!(beyond, Error::RangeBeyondBuffer { .. }), "{beyond}");
+    }
+}

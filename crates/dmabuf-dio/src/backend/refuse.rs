@@ -103,7 +103,11 @@ pub(crate) fn ring_for(
 /// Explains why there is no ring.
 fn no_ring(backend: Backend, errno: Errno) -> Refusal {
     let setting = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
-    let disabled = setting.map_or(0, |text| text.trim().parse().unwrap_or(0));
+    no_ring_because(backend, errno, setting.map_or(0, |text| text.trim().parse().unwrap_or(0)))
+}
+
+/// `disabled` is the setting `kernel.io_uring_disabled`.
+fn no_ring_because(backend: Backend, errno: Errno, disabled: u32) -> Refusal {
     let refusal = |reason: String, remedy: &str| backend.refuse(reason).errno(errno).remedy(remedy);
     match errno.raw() {
         libc::EPERM if disabled > 0 => refusal(
@@ -312,14 +316,33 @@ mod tests {
 
     #[test]
     fn every_reason_for_no_ring_has_its_own_words() {
-        let said = |number| no_ring(Backend::Memfd, Errno::from_raw(number));
+        let said = |number| no_ring_because(Backend::Memfd, Errno::from_raw(number), 0);
         assert!(said(libc::ENOSYS).reason.contains("no io_uring"));
         assert!(said(libc::ENOMEM).reason.contains("RLIMIT_MEMLOCK is "));
         assert!(memlock() == "unlimited" || memlock().ends_with(" KiB"), "{}", memlock());
         assert!(said(libc::EMFILE).reason.contains("EMFILE"));
-        let file = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
-        if file.is_ok_and(|text| text.trim() == "0") {
-            assert!(said(libc::EPERM).reason.contains("seccomp"), "it is not switched off");
+        assert!(said(libc::EPERM).reason.contains("seccomp"), "it is not switched off");
+        for setting in [1, 2] {
+            let off = |number| no_ring_because(Backend::Memfd, Errno::from_raw(number), setting);
+            let reason = off(libc::EPERM).reason;
+            assert!(reason.ends_with(&format!("io_uring_disabled = {setting}")), "{reason}");
+            assert!(off(libc::EACCES).reason.contains("seccomp"));
         }
+        assert_eq!(no_ring(Backend::Memfd, Errno::from_raw(libc::ENOSYS)).backend, Backend::Memfd);
+    }
+
+    #[test]
+    fn small_pages_help_where_a_udmabuf_of_huge_ones_is_refused() {
+        let remedy = |exporter| not_lent(Backend::Module, exporter, NotLent::Mapping).remedy;
+        assert!(remedy("udmabuf").is_some_and(|said| said.contains("memfd in small pages")));
+        assert_eq!(remedy("system").as_deref(), Some(HEAP_BUFFER));
+    }
+
+    #[test]
+    fn a_ring_may_have_the_files_of_other_file_systems_than_fuse() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let spec = crate::file::Spec::Path(file.path().to_owned());
+        let file = File::open(&spec, crate::direction::Direction::Load, true).expect("open");
+        assert_eq!(check_ring(Backend::Memfd, &file).is_ok(), !file.is_fuse());
     }
 }

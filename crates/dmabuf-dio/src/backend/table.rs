@@ -58,3 +58,62 @@ pub(crate) fn reach(backend: Backend, buf: &DmaBuf) -> Result<Reach, Attempt> {
 pub(crate) fn try_out(backend: Backend) -> Result<String, Refusal> {
     driver(backend).try_out().map_err(|attempt| attempt.into_refusal(backend))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Watch;
+    use crate::direction::Direction;
+    use crate::file::{File, Spec};
+    use crate::options::Options;
+
+    fn refused<T: std::fmt::Debug>(result: Result<T, Attempt>) -> Refusal {
+        match result {
+            Err(Attempt::Refused(refusal)) => refusal,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_a_backend_cannot_do_it_refuses() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let spec = Spec::Path(file.path().to_owned());
+        let direction = Direction::Load;
+        let file = File::open(&spec, direction, true).expect("open");
+        let options = Options::default();
+        let watch = Watch::start(&options.control, 1);
+        let (offset, length) = (0, 1);
+        let task =
+            Task { file: &file, direction, offset, length, options: &options, watch: &watch };
+        let buf = DmaBuf::memfd(4096).expect("a memfd");
+        let extent = Extent { file: 0, buf: 0, len: 1 };
+        for backend in [Backend::Heap, Backend::Udmabuf] {
+            for refusal in [
+                refused(transfer(backend, &task, &buf, 0)),
+                refused(driver(backend).transfer(&task, &buf, extent)),
+            ] {
+                assert_eq!(refusal.backend, backend);
+                assert_eq!(refusal.reason, "it cannot load into an existing memfd");
+            }
+            for refusal in [refused(reach(backend, &buf)), refused(driver(backend).reach(&buf))] {
+                assert_eq!(refusal.reason, "it cannot gather into a memfd");
+            }
+            assert_eq!(
+                refused(load(backend, Kind::Memfd, &task)).reason,
+                "it cannot create a memfd"
+            );
+        }
+        for backend in Backend::for_gathering(Kind::Memfd) {
+            assert!(reach(*backend, &buf).is_ok(), "{backend}");
+        }
+    }
+
+    #[test]
+    fn an_available_backend_says_what_it_does() {
+        let said = try_out(Backend::Buffered).expect("it needs nothing");
+        assert!(said.contains("through the page cache"), "{said}");
+        if let Ok(said) = try_out(Backend::Memfd) {
+            assert!(said.contains("io_uring") && said.contains("memfd"), "{said}");
+        }
+    }
+}

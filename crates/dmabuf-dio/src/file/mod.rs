@@ -463,6 +463,108 @@ mod tests {
         assert!(File::create(folder.path()).is_err(), "a folder");
     }
 
+    /// The access mode and `O_DIRECT`, of a descriptor that no program inherits.
+    fn flags(fd: impl AsFd) -> OFlags {
+        let inherited = rustix::io::fcntl_getfd(&fd).expect("its flags");
+        assert!(inherited.contains(rustix::io::FdFlags::CLOEXEC));
+        fs::fcntl_getfl(&fd).expect("the file's flags") & (OFlags::ACCMODE | OFlags::DIRECT)
+    }
+
+    #[test]
+    fn a_file_is_opened_again_as_it_was_and_is_not_inherited() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let path = file.path().to_owned();
+        for (direction, access) in
+            [(Direction::Load, OFlags::RDONLY), (Direction::Save, OFlags::RDWR)]
+        {
+            let opened = File::open(&Spec::Path(path.clone()), direction, false).expect("open");
+            assert_eq!(flags(opened.fd()), access);
+            let again = opened.by_path(rustix::io::Errno::NOENT).expect("by its path");
+            assert_eq!(flags(again), access);
+            assert_eq!(
+                flags(reopen(opened.fd(), direction, OFlags::empty()).expect("again")),
+                access
+            );
+            if let Ok(direct) = reopen(opened.fd(), direction, OFlags::DIRECT) {
+                assert_eq!(flags(&direct), access | OFlags::DIRECT);
+                let plain = File::from_owned(path.clone(), direct, direction, true).expect("owned");
+                assert_eq!(flags(plain.buffered().expect("buffered")), access | OFlags::DIRECT);
+            }
+            let owned = reopen(opened.fd(), direction, OFlags::empty()).expect("again");
+            let owned = File::from_owned(path.clone(), owned, direction, false).expect("owned");
+            assert_eq!((owned.why_buffered(), flags(owned.fd())), (Some(NOT_WANTED), access));
+        }
+    }
+
+    /// Runs `test` in a thread that may access files as `nobody` may.
+    fn as_nobody(test: impl FnOnce() + Send) {
+        const NOBODY: libc::uid_t = 65534;
+        std::thread::scope(|scope| {
+            let test = || {
+                // SAFETY: the call takes a number. It is about this thread, which ends soon.
+                unsafe { libc::setfsuid(NOBODY) };
+                test();
+            };
+            scope.spawn(test).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        });
+    }
+
+    #[test]
+    fn who_may_only_write_a_file_can_save_to_it() {
+        let file = tempfile::tempfile().expect("a file");
+        fs::fchmod(&file, Mode::from_raw_mode(0o222)).expect("its permissions");
+        as_nobody(|| {
+            let again = |direction, flags| reopen(file.as_fd(), direction, flags);
+            let written = again(Direction::Save, OFlags::empty()).expect("open");
+            assert_eq!(flags(written), OFlags::WRONLY);
+            if let Ok(direct) = again(Direction::Save, OFlags::DIRECT) {
+                assert_eq!(flags(direct), OFlags::WRONLY | OFlags::DIRECT);
+            }
+            let read = again(Direction::Load, OFlags::empty()).map(|_| ());
+            assert_eq!(read, Err(rustix::io::Errno::ACCESS));
+        });
+    }
+
+    #[test]
+    fn the_alignment_is_what_the_kernel_says_if_it_makes_sense() {
+        let file = tempfile::tempfile().expect("a file");
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
+        let mut stat = fs::statx(&file, "", AtFlags::EMPTY_PATH, wanted).expect("statx");
+        let (_, found) = examine(Path::new("file"), file.as_fd(), Direction::Load).expect("facts");
+        assert_eq!(found, alignment(&stat));
+        stat.stx_mask |= StatxFlags::DIOALIGN.bits();
+        for (offset, memory, makes_sense) in
+            [(512, 4, true), (0, 0, false), (512, 0, false), (0, 4, false), (3, 4, false)]
+        {
+            (stat.stx_dio_offset_align, stat.stx_dio_mem_align) = (offset, memory);
+            let align = Alignment { offset: offset.into(), memory: memory.into() };
+            assert_eq!(alignment(&stat), makes_sense.then_some(align));
+        }
+        (stat.stx_dio_offset_align, stat.stx_dio_mem_align) = (512, 4);
+        stat.stx_mask &= !StatxFlags::DIOALIGN.bits();
+        assert_eq!(alignment(&stat), None, "it says nothing");
+    }
+
+    #[test]
+    fn a_limit_on_file_sizes_includes_its_last_byte() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        // So large that no other test notices.
+        const LIMIT: u64 = 1 << 50;
+        let before = getrlimit(Resource::Fsize);
+        if before.current.is_some_and(|limit| limit < LIMIT) {
+            return println!("skipped: {before:?}");
+        }
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let spec = Spec::Path(file.path().to_owned());
+        let opened = File::open(&spec, Direction::Save, false).expect("open");
+        setrlimit(Resource::Fsize, Rlimit { current: Some(LIMIT), ..before }).expect("limited");
+        let ours = [LIMIT - 1, LIMIT, LIMIT + 1].map(check_size);
+        let files = [LIMIT - 1, LIMIT, LIMIT + 1].map(|end| opened.check_size(end).is_ok());
+        setrlimit(Resource::Fsize, before).expect("as before");
+        assert_eq!(ours, [Ok(()), Ok(()), Err(rustix::io::Errno::FBIG)]);
+        assert_eq!(files, [true, true, false]);
+    }
+
     #[test]
     fn a_tmpfs_is_memory_and_a_disk_is_not() {
         for (folder, is_memory) in [("/dev/shm", true), (env!("CARGO_MANIFEST_DIR"), false)] {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The system's huge page settings, and how to change them.
 
+use super::page::{huge_page, page_size};
+use super::sizes::PageSizes;
+
 /// The setting for huge pages of memfds.
 const SHMEM_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
@@ -40,6 +43,19 @@ pub(crate) fn private_huge_remedy() -> &'static str {
     }
 }
 
+/// The note on how to get huge pages, if memory of `len` bytes could have them and has none.
+pub(crate) fn page_note(
+    pages: Option<PageSizes>,
+    len: u64,
+    remedy: impl FnOnce() -> String,
+) -> Option<String> {
+    let is_small = pages?.page_size < huge_page();
+    (is_small && len >= huge_page()).then(|| {
+        let size = page_size() / 1024;
+        format!("the memory has pages of {size} KiB: for huge pages, {}", remedy())
+    })
+}
+
 const THP_SWITCHED_OFF: &str = "start this process without prctl(PR_SET_THP_DISABLE), which it has \
                                 inherited or called: THP_enabled in /proc/self/status is 0";
 
@@ -52,4 +68,25 @@ fn thp_is_switched_off() -> bool {
 
 fn huge_unasked(shmem_enabled: &str) -> bool {
     ["always", "within_size", "force"].contains(&shmem_enabled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_memory_that_could_have_huge_pages_gets_the_note() {
+        let note = |size, len| {
+            let pages = PageSizes { page_size: size, huge_bytes: 0 };
+            page_note(Some(pages), len, || "do this".into())
+        };
+        let said = note(page_size(), huge_page()).expect("a note");
+        assert!(
+            said.contains(&format!("{} KiB", page_size() / 1024)) && said.ends_with("do this"),
+            "{said}"
+        );
+        assert_eq!(note(page_size(), huge_page() - 1), None, "too little for one");
+        assert_eq!(note(huge_page(), huge_page()), None, "it has them");
+        assert_eq!(page_note(None, huge_page(), String::new), None, "nobody knows");
+    }
 }

@@ -364,7 +364,164 @@ impl Drop for Mapping {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::{AsFd as _, OwnedFd};
+    use std::path::Path;
+
+    use super::sizes::PageSizes;
     use super::*;
+
+    /// A memfd without pages.
+    fn memfd(name: &str, len: u64) -> OwnedFd {
+        let fd = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC).expect("a memfd");
+        rustix::fs::ftruncate(&fd, len).expect("its length");
+        fd
+    }
+
+    fn is_aligned(mapping: &Mapping) -> bool {
+        mapping.as_ptr().addr() % huge_page() as usize == 0
+    }
+
+    /// The flags in `/proc/self/smaps` of the memory at an address, such as `"rd wr hg"`.
+    fn flags(mapping: &Mapping) -> Option<String> {
+        let at = mapping.as_ptr().addr();
+        let is_there = |line: &str| {
+            let (start, end) = line.split(' ').next()?.split_once('-')?;
+            let number = |text| usize::from_str_radix(text, 16).ok();
+            Some((number(start)?..number(end)?).contains(&at))
+        };
+        let smaps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        let lines = smaps.lines().skip_while(|line| is_there(line) != Some(true));
+        let mut flags = lines.filter_map(|line| line.strip_prefix("VmFlags: "));
+        flags.next().map(str::to_owned)
+    }
+
+    /// Bytes of a memfd that are allocated.
+    fn allocated(fd: &OwnedFd) -> u64 {
+        rustix::fs::fstat(fd).expect("stat").st_blocks as u64 * 512
+    }
+
+    fn huge_bytes(mapping: &Mapping) -> u64 {
+        PageSizes::of(mapping).map_or(0, |sizes| sizes.huge_bytes)
+    }
+
+    /// Whether the kernel collapses the start of a memfd now.
+    fn collapses() -> bool {
+        let fd = memfd("collapses", huge_page());
+        let mapping = Mapping::new(fd.as_fd(), huge_page(), true).expect("mapped");
+        mapping.fill(0, 1, 1).expect("a page");
+        // SAFETY: this advice keeps the content.
+        let refused = unsafe {
+            libc::madvise(mapping.as_ptr().cast(), huge_page() as usize, libc::MADV_COLLAPSE)
+        };
+        refused == 0 && huge_bytes(&mapping) == huge_page()
+    }
+
+    #[test]
+    fn much_memory_is_mapped_and_aligned_and_little_comes_from_the_allocator() {
+        let mut kept = Vec::new();
+        for len in [1, page_size(), huge_page() - 1] {
+            let mapping = Mapping::anonymous(len).expect("memory");
+            assert!(matches!(mapping.origin, Origin::Allocated(_)), "{len}");
+        }
+        for len in [huge_page(), huge_page() + page_size(), 3 * huge_page() - page_size()] {
+            let mapping = Mapping::anonymous(len).expect("memory");
+            let Origin::Mapped(base, mapped) = mapping.origin else { panic!("{len}") };
+            assert!(is_aligned(&mapping) && mapping.len() == len);
+            assert_eq!(mapped as u64, len + huge_page(), "with room to align it");
+            let skipped = mapping.as_ptr().addr() - base.as_ptr().addr();
+            assert!(skipped as u64 <= huge_page());
+            mapping.fill(0, len, 7).expect("all of it can be written");
+            kept.push(mapping);
+        }
+        for len in [huge_page(), huge_page() + page_size(), 3 * huge_page()] {
+            let fd = memfd("aligned", len);
+            let mapping = Mapping::new(fd.as_fd(), len, true).expect("mapped");
+            assert!(is_aligned(&mapping), "{len}");
+            kept.push(mapping);
+        }
+    }
+
+    #[test]
+    fn what_is_dropped_is_not_mapped_any_more() {
+        let maps = || std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        let name = "what-is-dropped";
+        let fd = memfd(name, 3 * huge_page());
+        let mapping = Mapping::new(fd.as_fd(), 3 * huge_page(), false).expect("mapped");
+        if !maps().contains(name) {
+            return println!("skipped: no maps");
+        }
+        drop(mapping);
+        assert!(!maps().contains(name));
+    }
+
+    #[test]
+    fn huge_pages_are_asked_for_or_not_wanted() {
+        let mut kept = Vec::new();
+        for (len, huge) in [(huge_page(), true), (huge_page(), false), (4 * huge_page(), true)] {
+            let fd = memfd("advised", len);
+            let mapping = Mapping::new(fd.as_fd(), len, true).expect("mapped");
+            mapping.advise(huge);
+            let Some(flags) = flags(&mapping) else { return println!("skipped: no smaps") };
+            // Kernels without huge pages know neither flag.
+            if Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+                assert!(flags.contains(if huge { " hg" } else { " nh" }), "{len}: {flags}");
+            }
+            kept.push(mapping);
+        }
+        let fd = memfd("little", huge_page());
+        let little = Mapping::new(fd.as_fd(), huge_page() - page_size(), true).expect("mapped");
+        little.advise(true);
+        let flags = flags(&little).expect("flags");
+        assert!(!flags.contains(" hg"), "there is no room for one: {flags}");
+    }
+
+    #[test]
+    fn pages_of_a_range_are_allocated_and_no_others() {
+        let page = page_size();
+        if huge::memfds_are_huge() {
+            return println!("skipped: a page is a huge page");
+        }
+        for (offset, len, pages) in [
+            (0, 8 * page, 8),
+            (0, 1, 1),
+            (page + 5, page, 2),
+            (2 * page + 5, 1, 1),
+            (7 * page, page * 9, 1),
+        ] {
+            let fd = memfd("populated", 8 * page);
+            let mapping = Mapping::new(fd.as_fd(), 8 * page, true).expect("mapped");
+            mapping.populate(offset, len, true).expect("populated");
+            assert_eq!(allocated(&fd), pages * page, "{len} bytes from {offset}");
+        }
+        let fd = memfd("huge", 3 * huge_page());
+        let mapping = Mapping::new(fd.as_fd(), 3 * huge_page(), true).expect("mapped");
+        mapping.populate(page, 2 * huge_page() + page, true).expect("populated");
+        assert_eq!(allocated(&fd), 2 * huge_page() + page, "of two huge pages, one from its start");
+        assert_eq!(huge_bytes(&mapping), 0, "nobody asked for huge pages");
+    }
+
+    #[test]
+    fn small_pages_are_collapsed_into_huge_ones() {
+        let little = memfd("little", huge_page() - 1);
+        let mut little = Mapping::new(little.as_fd(), huge_page() - 1, true).expect("mapped");
+        assert!(!little.collapse(), "there is no room for one");
+        if !collapses() {
+            return println!("skipped: this kernel does not collapse pages of memfds");
+        }
+        let map = || {
+            let fd = memfd("collapsed", 3 * huge_page());
+            Mapping::in_huge_pages(fd.as_fd(), 3 * huge_page() - page_size()).expect("mapped")
+        };
+        let mapping = map();
+        let (start, end) = (huge_page() + 5000, 2 * huge_page() + 1);
+        assert_eq!(mapping.collapse_range(start, end), Ok(()));
+        assert_eq!(huge_bytes(&mapping), 2 * huge_page(), "those of the range");
+        let mut mapping = map();
+        assert!(mapping.collapse());
+        assert_eq!(huge_bytes(&mapping), huge_page(), "the first one, to try it");
+        mapping.populate(0, mapping.len(), true).expect("populated");
+        assert_eq!(huge_bytes(&mapping), mapping.len());
+    }
 
     #[test]
     fn pages_that_nobody_took_away_are_missing_for_want_of_memory() {

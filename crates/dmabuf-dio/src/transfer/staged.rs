@@ -257,6 +257,40 @@ mod tests {
     }
 
     #[test]
+    fn all_of_the_range_arrives_and_was_copied() {
+        for (len, offset, chunk) in [
+            (5000, 0, 1 << 20),
+            (5000, 100, 1 << 20),
+            ((3 << 20) + 5, 4096, 64 << 10),
+            ((9 << 20) + 5, 4096, 16 << 20),
+        ] {
+            let content: Vec<u8> = (0..len).map(|at: u64| (at % 251) as u8).collect();
+            let mut source = tempfile::NamedTempFile::new().expect("a file");
+            std::io::Write::write_all(&mut source, &content).expect("written");
+            let spec = Spec::Path(source.path().to_owned());
+            let file = File::open(&spec, Direction::Load, true).expect("open");
+            let (block_size, queue_depth) = (Some(chunk), Some(2));
+            let options = Options { block_size, queue_depth, ..Options::default() };
+            let (direction, length) = (Direction::Load, len - offset);
+            let watch = Watch::start(&options.control, length);
+            let task =
+                Task { file: &file, direction, offset, length, options: &options, watch: &watch };
+            let layout = task.layout().expect("it fits");
+            let buf = DmaBuf::memfd_exact(layout.data_offset + length).expect("a memfd");
+            let uring = task.needs_ring(layout.buffer).then(|| lend::create(2, false));
+            let Ok(uring) = uring.transpose() else { return println!("skipped: no ring") };
+            let moved = load(&task, uring, &buf, layout).expect("loaded");
+            let found = buf.map().expect("map").to_vec().expect("bytes");
+            let start = layout.data_offset as usize;
+            assert!(found[start..] == content[offset as usize..], "{len} bytes from {offset}");
+            assert_eq!(moved.copied, moved.direct);
+            assert!(!file.is_direct() || moved.direct >= length, "{moved:?}");
+            assert!(moved.pages.is_some());
+            assert_eq!(moved.notes.is_empty(), len < huge_page(), "{:?}", moved.notes);
+        }
+    }
+
+    #[test]
     fn there_is_room_for_what_is_in_flight_and_two_more() {
         let path = "/proc/self/exe".into();
         let file = File::open(&Spec::Path(path), Direction::Load, false).expect("a file");

@@ -77,3 +77,73 @@ impl Supply {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+    use crate::buf::DmaBuf;
+    use crate::memory::huge;
+    use crate::memory::page::page_size;
+
+    /// Pages that a memfd has.
+    fn pages(buf: &DmaBuf) -> u64 {
+        rustix::fs::fstat(buf).expect("stat").st_blocks as u64 * 512 / page_size()
+    }
+
+    #[test]
+    fn every_page_of_the_range_is_allocated_and_no_other() {
+        let page = page_size();
+        for step in [page, 2 * page, 100 * page] {
+            let buf = DmaBuf::memfd(8 * page).expect("a memfd");
+            let mapping = buf.mapping(true).expect("mapped");
+            let supply = Supply::default();
+            assert_eq!(supply.reaches(1, false), Ok(false), "nothing is there");
+            assert_eq!(supply.reaches(0, false), Ok(true), "nothing is needed");
+            supply.run(&mapping, page, 4 * page, step);
+            assert_eq!(supply.reaches(4 * page, false), Ok(true));
+            assert_eq!(supply.reaches(4 * page, true), Ok(true));
+            assert_eq!(supply.reaches(4 * page + 1, false), Ok(false));
+            assert!(pages(&buf) == 3 || huge::memfds_are_huge(), "{} pages", pages(&buf));
+        }
+    }
+
+    #[test]
+    fn who_waits_is_woken_by_pages_and_by_errors() {
+        let page = page_size();
+        let buf = DmaBuf::memfd(page).expect("a memfd");
+        // Of which only one page can exist.
+        let mapping = Mapping::new(buf.as_fd(), 3 * page, true).expect("mapped");
+        let supply = Supply::default();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| [page, 2 * page].map(|end| supply.reaches(end, true)));
+            supply.run(&mapping, 0, 3 * page, page);
+            let results = waiting.join().expect("it waited");
+            assert_eq!(results, [Ok(true), Err(Os::FAULT)]);
+        });
+        assert_eq!(supply.reaches(page, false), Ok(true), "this page is there");
+        assert_eq!(supply.reaches(3 * page, false), Err(Os::FAULT));
+    }
+
+    #[test]
+    fn pages_that_cannot_be_populated_are_left_to_the_requests() {
+        let page = page_size();
+        let buf = DmaBuf::memfd(2 * page).expect("a memfd");
+        let mapping = buf.mapping(false).expect("mapped for reading");
+        assert_eq!(mapping.populate(0, page, true), Err(Os::INVAL));
+        let supply = Supply::default();
+        supply.run(&mapping, 0, 2 * page, page);
+        assert_eq!(supply.reaches(2 * page, false), Ok(true));
+    }
+
+    #[test]
+    fn nothing_is_allocated_for_a_transfer_that_is_over() {
+        let buf = DmaBuf::memfd(2 * page_size()).expect("a memfd");
+        let supply = Supply::default();
+        drop(StopOnDrop(&supply));
+        supply.run(&buf.mapping(true).expect("mapped"), 0, buf.len(), page_size());
+        assert_eq!(supply.reaches(1, false), Ok(false));
+        assert_eq!(pages(&buf), 0);
+    }
+}

@@ -4,9 +4,9 @@
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
-use crate::common::{assert_same, available, bytes, file_of, folder};
+use crate::common::{assert_same, available, buffers, bytes, file_of, folder};
 use dmabuf_dio::lend::NotLent;
-use dmabuf_dio::{Backend, DmaBuf, Errno, Error, Loader, Refusal};
+use dmabuf_dio::{Backend, DmaBuf, Errno, Error, Loader, Refusal, Saver};
 use dmabuf_dio_sys::udmabuf;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -98,6 +98,24 @@ fn a_udmabuf_over_huge_pages() {
             assert!(report.notes.iter().any(|note| note.contains("udmabuf")), "{report:?}");
         }
     }
+}
+
+/// What the page cache moves into a udmabuf, devices that have it attached may miss.
+#[test]
+fn only_udmabufs_have_the_note_on_devices() {
+    let notes = |buf: &mut DmaBuf| {
+        let folder = folder();
+        let report = load(buf, Some(Backend::Buffered)).expect("load");
+        let saver = Saver::new(folder.path().join("copy")).backend(Backend::Buffered);
+        assert_eq!(saver.save(buf, ..).expect("save").notes, report.notes);
+        report.notes
+    };
+    for (mut buf, _) in buffers(LEN) {
+        assert_eq!(notes(&mut buf), [""; 0], "{:?}", buf.exporter());
+    }
+    let Some(mut buf) = udmabuf(MemfdFlags::empty()) else { return };
+    let notes = notes(&mut buf);
+    assert!(notes.len() == 1 && notes[0].contains("kernel/series"), "{notes:?}");
 }
 
 /// A slot is too long-lived for a check of the attached devices.

@@ -46,6 +46,16 @@ fn ranges_at_odd_offsets() {
 }
 
 #[test]
+fn little_memory_has_no_note_on_huge_pages() {
+    let folder = folder();
+    let (path, _) = file_of(&folder, 4096);
+    for huge in [true, false] {
+        let loaded = Loader::new(&path).huge_pages(huge).load_private().expect("load");
+        assert_eq!(loaded.report.notes, [""; 0]);
+    }
+}
+
+#[test]
 fn errors_are_those_of_load() {
     let folder = folder();
     let (path, _) = file_of(&folder, 10_000_000);

@@ -100,3 +100,25 @@ fn where_proc_is_not_mounted() {
         scope.spawn(confined).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
 }
+
+#[test]
+fn where_the_file_would_be_too_long_nothing_is_written() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    // So large that no other test notices.
+    const LIMIT: u64 = 1 << 50;
+    let before = getrlimit(Resource::Fsize);
+    if before.current.is_some_and(|limit| limit < LIMIT) {
+        return println!("skipped: {before:?}");
+    }
+    let folder = folder();
+    let path = folder.path().join("file");
+    std::fs::write(&path, "before").expect("write");
+    let file = std::fs::File::options().read(true).write(true).open(&path).expect("open");
+    setrlimit(Resource::Fsize, Rlimit { current: Some(LIMIT), ..before }).expect("limited");
+    let result = Saver::from(&file).offset(LIMIT).save(&buffer(), ..1);
+    setrlimit(Resource::Fsize, before).expect("as before");
+    let error = result.expect_err("one byte too many");
+    let Error::Target { step, errno, .. } = &error else { panic!("{error}") };
+    assert_eq!((*step, errno.raw()), ("write all of it", libc::EFBIG));
+    assert_eq!(std::fs::read(&path).expect("read"), b"before");
+}
