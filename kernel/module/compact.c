@@ -5,6 +5,7 @@
 #include <linux/string.h>
 
 #include "compact.h"
+#include "premap.h"
 
 /**
  * dio_segments_compact - merge contiguous vectors and shrink the table
@@ -29,11 +30,12 @@ void dio_segments_compact(struct dio_segments *segs)
 	segs->nr = last - segs->vec + 1;
 
 	/* If this fails, the table stays larger than needed. */
-	if (dio_segments_reserve(&small, segs->nr))
-		return;
-	memcpy(small.vec, segs->vec, segs->nr * sizeof(*small.vec));
-	small.nr = segs->nr;
-	small.length = segs->length;
-	dio_segments_free(segs);
-	*segs = small;
+	if (!dio_segments_reserve(&small, segs->nr)) {
+		memcpy(small.vec, segs->vec, segs->nr * sizeof(*small.vec));
+		small.nr = segs->nr;
+		small.length = segs->length;
+		dio_segments_free(segs);
+		*segs = small;
+	}
+	dio_premap(segs);
 }

@@ -25,6 +25,12 @@ DMA_BUF_LEND)
 	int f(struct dma_buf *d, struct dma_buf_loan *l)
 	{ mutex_lock(&d->file_io_lock); return d->ops->lend(d, 0, 1, l); }'
 	;;
+BIO_PREMAP)
+	# Tables of vectors can stay mapped for DMA (patch series).
+	code='#include <linux/bio-premap.h>
+	struct bio_premap *f(const struct bio_vec *v)
+	{ return bio_premap_wanted() ? bio_premap_create(v, 1u) : 0; }'
+	;;
 IO_BUFFER_REGISTER_BVEC)
 	# Any bio_vec array can become an io_uring fixed buffer.
 	code='#include <linux/io_uring/cmd.h>

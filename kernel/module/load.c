@@ -14,6 +14,10 @@
 #include "call.h"
 #include "compact.h"
 #include "compat.h"
+#include "premap.h"
+#ifdef HAVE_BIO_PREMAP
+#include <linux/bio-premap.h>
+#endif
 
 /*
  * A buffer that is being loaded. If a signal interrupts the call, this stays
@@ -112,6 +116,8 @@ static int dio_load_grow(struct dio_transfer *t, u64 end)
 		if (!ret)
 			ret = dio_buffer_grow(lc->buf);
 		t->length = lc->buf->segs.length;
+		dio_premap_grown(&lc->buf->segs,
+				 t->length == lc->buf->length);
 		/* The memory is kept for the call that continues. */
 		if (!ret && task_sigpending(current))
 			ret = -EINTR;
@@ -126,6 +132,11 @@ static int dio_load_run(struct dio_load_call *lc, struct dio_load *load,
 	int ret;
 
 	lc->buf = load->buf;
+#ifdef HAVE_BIO_PREMAP
+	/* Large folios and some smaller ones: a table that moves is mapped anew. */
+	if (!load->buf->segs.max && bio_premap_wanted())
+		dio_segments_reserve(&load->buf->segs, 64 + (load->buf->length >> 22));
+#endif
 	t->segs = &load->buf->segs;
 	t->grow = dio_load_grow;
 	t->length = load->buf->segs.length;

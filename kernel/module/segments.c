@@ -11,6 +11,10 @@
 
 #include "segments.h"
 
+#ifdef HAVE_BIO_PREMAP
+#include "premap.h"
+#endif
+
 /* Enough for 256 MiB in large folios */
 #define DIO_SEGMENTS_MIN	64
 
@@ -80,6 +84,9 @@ void dio_segments_free(struct dio_segments *segs)
 {
 	struct dio_array *array = segs->array;
 
+#ifdef HAVE_BIO_PREMAP
+	dio_premap_drop(segs);
+#endif
 	while (array) {
 		struct dio_array *older = array->older;
 

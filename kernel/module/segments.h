@@ -17,6 +17,11 @@ struct dio_segments {
 	unsigned int max;
 	u64 length;
 	struct dio_array *array;	/* that vec is in, and older ones */
+#ifdef HAVE_BIO_PREMAP
+	struct dio_premap *premap;	/* parts that are mapped for DMA */
+	u64 premapped;
+	unsigned int premapped_nr;
+#endif
 };
 
 /* Remembers where in the table the last look-up ended. */

@@ -7,6 +7,9 @@
 
 #ifdef HAVE_IO_BUFFER_REGISTER_BVEC
 
+#ifdef HAVE_BIO_PREMAP
+#include <linux/bio-premap.h>
+#endif
 #include <linux/cache.h>
 #include <linux/file.h>
 #include <linux/hashtable.h>
@@ -17,6 +20,7 @@
 #include <linux/uaccess.h>
 
 #include "compat.h"
+#include "premap.h"
 
 /* A fixed buffer of a ring, from REGISTER until its last request is done */
 struct dio_slot {
@@ -24,6 +28,9 @@ struct dio_slot {
 	struct file *file;		/* the context, which holds buffer and module */
 	const struct io_ring_ctx *ring;	/* for comparison only */
 	unsigned int index;
+#ifdef HAVE_BIO_PREMAP
+	struct bio_premap *premap;	/* of io_uring's copy of the vectors */
+#endif
 };
 
 /* Our slots in all rings, as io_uring does not report who owns a slot */
@@ -45,6 +52,9 @@ static void dio_slot_release(void *priv)
 {
 	struct dio_slot *slot = priv;
 
+#ifdef HAVE_BIO_PREMAP
+	bio_premap_destroy(slot->premap);
+#endif
 	spin_lock(&dio_slots_lock);
 	hash_del(&slot->node);
 	spin_unlock(&dio_slots_lock);
@@ -153,6 +163,10 @@ static int dio_slot_register(struct io_uring_cmd *cmd,
 		dir |= IO_BUF_SOURCE;
 
 	slot = dio_slot_create(cmd, arg->index);
+#ifdef HAVE_BIO_PREMAP
+	if (slot)
+		slot->premap = dio_premap_copy(segs, vec, nr, cur.index);
+#endif
 	ret = slot ? io_buffer_register_bvec(cmd, vec, nr, dio_slot_release,
 					     slot, dir, arg->index, issue_flags) :
 		     -ENOMEM;

@@ -8,7 +8,7 @@ from pathlib import Path
 from . import build, prebuilt, vmlinux
 from .messages import Failure
 from .prebuilt import PREBUILT
-from .series import SERIES_6_12, SERIES_7_3, Series
+from .series import MAPPED_7_3, SERIES_6_12, SERIES_7_3, Series
 from .source import LINUX_6_12, LINUX_7_3, Source
 
 
@@ -39,6 +39,10 @@ BUILT = {
     "7.3-series-debug": Recipe(SERIES_7_3,
                                ["guest.config", "7.3.config", "series.config", "remote.config",
                                 "debug.config"]),
+    # And with buffers that stay mapped for DMA
+    "7.3-mapped": Recipe(MAPPED_7_3, ["guest.config", "7.3.config", "series.config"]),
+    "7.3-mapped-debug": Recipe(MAPPED_7_3, ["guest.config", "7.3.config", "series.config",
+                                            "debug.config"]),
 }
 # The sources of Debian's builds
 PREBUILT_OF = {"6.12": LINUX_6_12, "7.3": LINUX_7_3}

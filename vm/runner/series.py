@@ -15,17 +15,17 @@ STAMP = ".dmabuf-dio-series"
 
 
 class Series:
-    """The patches in a folder of kernel/, for one source; `name` is that of the patched tree."""
+    """The patches in folders of kernel/, for one source; `name` is that of the patched tree."""
 
-    def __init__(self, folder, base, name):
-        self.folder = REPO / "kernel" / folder
+    def __init__(self, folders, base, name):
+        self.folders = [REPO / "kernel" / folder for folder in folders]
         self.base = base
         self.name = name
 
     def patches(self):
-        """The patches in order, without the cover letter (number 0)."""
-        return sorted(path for path in self.folder.glob("*.patch")
-                      if not path.name.startswith("0000"))
+        """The patches in order, without the cover letters (number 0)."""
+        return [path for folder in self.folders for path in sorted(folder.glob("*.patch"))
+                if not path.name.startswith("0000")]
 
     def ensure(self):
         tree = self.base.ensure()
@@ -49,8 +49,9 @@ class Series:
         return source.Tree(target, tree.label, wanted)
 
 
-SERIES_7_3 = Series("series", source.LINUX_7_3, "linux-series")
-SERIES_6_12 = Series("series-6.12", source.LINUX_6_12, "linux-series-6.12")
+SERIES_7_3 = Series(["series"], source.LINUX_7_3, "linux-series")
+MAPPED_7_3 = Series(["series", "series-mapped"], source.LINUX_7_3, "linux-mapped")
+SERIES_6_12 = Series(["series-6.12"], source.LINUX_6_12, "linux-series-6.12")
 
 
 def copy(path, target):

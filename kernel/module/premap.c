@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Tables whose pages stay mapped for DMA, on kernels that have such: behind an
+ * IOMMU a buffer is then mapped once instead of with each request
+ */
+#include <linux/bio-premap.h>
+#include <linux/sizes.h>
+#include <linux/slab.h>
+
+#include "premap.h"
+
+/* Of a table that grows, as much as a request takes is mapped at a time. */
+#define DIO_PREMAP_PART	SZ_8M
+
+/* A mapped part of a table, from one vector to another */
+struct dio_premap {
+	struct dio_premap *next;
+	struct bio_premap *map;
+};
+
+static void dio_premap_part(struct dio_segments *segs, unsigned int first)
+{
+	struct dio_premap *part;
+
+	part = kmalloc_obj(*part, GFP_KERNEL_ACCOUNT);
+	if (!part)
+		return;
+	part->map = bio_premap_create(segs->vec + first, segs->nr - first);
+	part->next = segs->premap;
+	segs->premap = part;
+}
+
+/**
+ * dio_premap - keep a complete table mapped, if that is of use
+ * @segs: the table, which stays where it is until it is freed
+ */
+void dio_premap(struct dio_segments *segs)
+{
+	dio_premap_drop(segs);
+	if (bio_premap_wanted())
+		dio_premap_part(segs, 0);
+}
+
+/**
+ * dio_premap_grown - the same for a table to which vectors are added
+ * @segs: the table; what was mapped before it moved is not found any more
+ * @complete: is this all?
+ */
+void dio_premap_grown(struct dio_segments *segs, bool complete)
+{
+	u64 length = segs->length - segs->premapped;
+
+	if (!bio_premap_wanted() ||
+	    length < (complete ? 1 : DIO_PREMAP_PART))
+		return;
+	dio_premap_part(segs, segs->premapped_nr);
+	segs->premapped = segs->length;
+	segs->premapped_nr = segs->nr;
+}
+
+/**
+ * dio_premap_copy - let a copy of vectors be used as they are
+ * @segs: a complete table
+ * @vec: the copy, whose ends may have been cut
+ * @nr: how many vectors it has
+ * @first: which of the table's is the first
+ *
+ * Return: what bio_premap_destroy() takes, or NULL.
+ */
+struct bio_premap *dio_premap_copy(const struct dio_segments *segs,
+				   const struct bio_vec *vec, unsigned int nr,
+				   unsigned int first)
+{
+	return segs->premap ? bio_premap_alias(segs->premap->map, vec, nr,
+					       first) : NULL;
+}
+
+/* No request that uses the table is in flight. */
+void dio_premap_drop(struct dio_segments *segs)
+{
+	struct dio_premap *part;
+
+	while ((part = segs->premap)) {
+		segs->premap = part->next;
+		bio_premap_destroy(part->map);
+		kfree(part);
+	}
+}
