@@ -39,6 +39,10 @@
 #include <linux/platform_device.h>
 #include <linux/unaligned.h>
 
+static bool reset_dequeue = true;
+module_param(reset_dequeue, bool, 0644);
+MODULE_PARM_DESC(reset_dequeue, "Begin read() with the first block; kernel/series has the core do it");
+
 #define STREAM_CHANNELS		4
 #define STREAM_RATE_DEFAULT	1000000
 #define STREAM_RATE_MAX		1000000000
@@ -392,7 +396,8 @@ static int stream_preenable(struct iio_dev *indio_dev)
 	guard(mutex)(&stream->lock);
 	stream->frame = stream->queue.buffer.bytes_per_datum;
 	/* The core would continue read() with the block that was next before. */
-	stream->queue.fileio.next_dequeue = 0;
+	if (reset_dequeue)
+		stream->queue.fileio.next_dequeue = 0;
 	stream->pos = 0;
 	stream->next = 0;
 	stream->due = 0;
