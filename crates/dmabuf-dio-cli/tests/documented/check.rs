@@ -40,9 +40,10 @@ options.parse(sys.argv[1:])
 /// Prints the line that sets PATH in a guest.
 const GUEST_PATH: &str = "
 import types
-from runner import job
+from runner import job, kernels
 options = types.SimpleNamespace(fs='ext4', device='nvme', icount=False)
-script = job.command_script(options, types.SimpleNamespace(name='7.3'), 'modules', ['true'])
+kernel = kernels.Kernel('7.3', '7.3', None, None)
+script = job.command_script(options, kernel, None, 'modules', ['true'])
 print(next(line for line in script.splitlines() if line.startswith('export PATH=')))
 ";
 
