@@ -69,6 +69,16 @@ fn until<T>(mut connect: impl FnMut() -> std::io::Result<T>) -> T {
     }
 }
 
+/// Waits until a command says that it waits for its other end.
+fn until_it_waits(child: &mut Child) {
+    let errors = child.stderr.as_mut().expect("piped");
+    let (mut said, mut byte) = (String::new(), [0]);
+    while !said.contains("waiting for") || !said.ends_with('\n') {
+        assert_eq!(errors.read(&mut byte).expect("read"), 1, "it does not wait: {said}");
+        said.push(byte[0].into());
+    }
+}
+
 fn fifo(path: &str) {
     assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
 }
@@ -150,8 +160,8 @@ fn a_capture_waits_for_the_reader_of_a_fifo() {
     let path = setup.path("fifo");
     fifo(&path);
     let arguments = ["capture", "stream-adc", "--rate", "1M", "--samples", "100k", "--to", &path];
-    let child = start(&[&arguments[..], &["--json"]].concat());
-    sleep(Duration::from_millis(700));
+    let mut child = start(&[&arguments[..], &["--json"]].concat());
+    until_it_waits(&mut child);
     let bytes = read_all(File::open(&path).expect("open")).join().expect("no panic");
     assert_eq!(count(&bytes), 100_000);
     let output = child.wait_with_output().expect("its end");
@@ -159,10 +169,9 @@ fn a_capture_waits_for_the_reader_of_a_fifo() {
     // It did not start before the reader was there, and its report is on standard output.
     let summary: Value = serde_json::from_slice(&output.stdout).expect("the report");
     assert_eq!((&summary["lost_frames"], &summary["other"]), (&0.into(), &path.as_str().into()));
-    assert!(errors(&output).contains("waiting for a reader"), "{}", errors(&output));
 
-    let child = start(&arguments);
-    sleep(Duration::from_millis(700));
+    let mut child = start(&arguments);
+    until_it_waits(&mut child);
     signal(&child, "-INT");
     let output = child.wait_with_output().expect("its end");
     assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
@@ -238,6 +247,7 @@ fn a_remote_receiver_learns_of_gaps() {
         (format!("unix-listen:{socket}"), format!("unix:{socket}")),
     ];
     for (to, from) in ways {
+        let _ = fs::remove_file(&data);
         let capture = || {
             let arguments = ["capture", "stream-adc", "--rate", "1M", "--seconds", "2", "--framed"];
             start(&[&arguments[..], &["--to", &to, "--max-loss", "100%", "--json"]].concat())
@@ -246,15 +256,20 @@ fn a_remote_receiver_learns_of_gaps() {
             || start(&["receive", &from, "--to", &data, "--force", "--max-loss", "2k", "--json"]);
         // Who listens comes first.
         let (sender, receiver) = if from.contains("listen") {
-            let receiver = receive();
-            sleep(Duration::from_millis(600));
+            let mut receiver = receive();
+            until_it_waits(&mut receiver);
             (capture(), receiver)
         } else {
-            let sender = capture();
-            sleep(Duration::from_millis(600));
+            let mut sender = capture();
+            until_it_waits(&mut sender);
             (sender, receive())
         };
-        sleep(Duration::from_millis(1200));
+        // Once samples are there.
+        let begin = Instant::now();
+        while fs::metadata(&data).map_or(0, |facts| facts.len()) == 0 {
+            assert!(begin.elapsed() < Duration::from_secs(60), "nothing arrives");
+            sleep(Duration::from_millis(20));
+        }
         set("stream-adc", "inject_loss", "1234");
         let sender = sender.wait_with_output().expect("its end");
         assert!(sender.status.success(), "{}", errors(&sender));
@@ -287,11 +302,15 @@ fn a_receiver_notices_that_the_sender_was_killed() {
     let data = setup.path("samples.bin");
     let socket = setup.path("socket");
     let from = format!("unix-listen:{socket}");
-    let receiver = start(&["receive", &from, "--to", &data, "--json"]);
-    sleep(Duration::from_millis(600));
+    let mut receiver = start(&["receive", &from, "--to", &data, "--json"]);
+    until_it_waits(&mut receiver);
     let to = format!("unix:{socket}");
     let mut sender = start(&["capture", "stream-adc", "--rate", "1M", "--to", &to, "--framed"]);
-    sleep(Duration::from_millis(1500));
+    let begin = Instant::now();
+    while fs::metadata(&data).map_or(0, |facts| facts.len()) == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "nothing arrives");
+        sleep(Duration::from_millis(20));
+    }
     signal(&sender, "-KILL");
     sender.wait().expect("its end");
     let output = receiver.wait_with_output().expect("its end");
@@ -350,8 +369,8 @@ fn a_capture_is_replayed_elsewhere() {
         let from = format!("unix-listen:{socket}");
         let (to, rate) = (format!("unix:{socket}"), ["--rate", "1M", "--max-loss", "100%"]);
         let replay = ["replay", &from, "--to", "stream-dac", "--json"];
-        let replay = start(&[&replay[..], framed, &rate].concat());
-        sleep(Duration::from_millis(600));
+        let mut replay = start(&[&replay[..], framed, &rate].concat());
+        until_it_waits(&mut replay);
         let capture = ["capture", "stream-adc", "--samples", "300k", "--to", &to];
         let capture = start(&[&capture[..], framed, &rate].concat());
         let output = capture.wait_with_output().expect("its end");
@@ -367,8 +386,9 @@ fn a_capture_is_replayed_elsewhere() {
     // Samples of other channels.
     let from = format!("unix-listen:{socket}");
     let two = ["--channels", "voltage0,voltage1"];
-    let replay = start(&[&["replay", &from, "--to", "stream-dac", "--framed"][..], &two].concat());
-    sleep(Duration::from_millis(600));
+    let replay = [&["replay", &from, "--to", "stream-dac", "--framed"][..], &two].concat();
+    let mut replay = start(&replay);
+    until_it_waits(&mut replay);
     let to = format!("unix:{socket}");
     let capture = start(&["capture", "stream-adc", "--samples", "1M", "--to", &to, "--framed"]);
     let output = replay.wait_with_output().expect("its end");

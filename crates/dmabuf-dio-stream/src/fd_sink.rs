@@ -183,6 +183,10 @@ impl Sink for FdSink {
         self.queued.len()
     }
 
+    fn wants_gaps(&self) -> bool {
+        self.framing.is_some()
+    }
+
     fn gaps(&mut self, gaps: &[Gap]) {
         if let Some(framing) = &mut self.framing {
             framing.set_gaps(gaps);

@@ -69,7 +69,10 @@ impl Outbound {
     }
 
     pub(super) fn set_gaps(&mut self, gaps: &[Gap]) {
-        self.gaps = gaps[..gaps.len().min(MOST_GAPS as usize)].to_vec();
+        let gaps = &gaps[..gaps.len().min(MOST_GAPS as usize)];
+        if self.gaps != gaps {
+            self.gaps = gaps.to_vec();
+        }
     }
 
     /// Announces `bytes` bytes of samples, once, and the gaps that have become known.

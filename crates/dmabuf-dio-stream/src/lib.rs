@@ -269,7 +269,12 @@ pub trait Sink {
         0
     }
 
-    /// Tells all gaps in the data that it got, when that has changed, and before the
+    /// Whether it passes on [gaps](Self::gaps).
+    fn wants_gaps(&self) -> bool {
+        false
+    }
+
+    /// Tells all gaps that are known in the data that it got, about every 100 ms, and before the
     /// [end](Self::ending).
     fn gaps(&mut self, _gaps: &[Gap]) {}
 

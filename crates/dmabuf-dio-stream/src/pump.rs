@@ -209,8 +209,7 @@ impl<'s> Stream<'s> {
             overflowed: false,
             begun: None,
             told: None,
-            told_gaps: Vec::new(),
-            told_totals: (0, 0),
+            told_gaps: Instant::now(),
             counted: Instant::now(),
         };
         let mut result = run.go();
@@ -274,9 +273,8 @@ struct Run<'s> {
     /// When the source was started, and the CPU time until then.
     begun: Option<(Instant, Duration)>,
     told: Option<Instant>,
-    /// The gaps that the sink has been told, and when these changed.
-    told_gaps: Vec<Gap>,
-    told_totals: (u64, usize),
+    /// When the source and the sink were last asked and told about gaps.
+    told_gaps: Instant,
     /// When the counters were last read.
     counted: Instant,
 }
@@ -512,19 +510,16 @@ impl Run<'_> {
         end
     }
 
-    /// Tells the sink what is missing in the data that it has got. `last`: all of it.
+    /// Tells the sink what is missing in the data that it has got, now and then. `last`: all of it.
     fn tell_gaps(&mut self, last: bool) {
-        self.ledger.set_told(self.stream.source.gaps());
-        let (own, remote) = (self.ledger.totals(), self.ledger.told_totals());
-        let totals = (own.0.saturating_add(remote.0), own.1 + remote.1);
-        if !last && totals == self.told_totals {
+        if !last && self.told_gaps.elapsed() < TICK {
             return;
         }
-        self.told_totals = totals;
-        let gaps = if last { self.gaps() } else { self.ledger.gaps(self.given, true) };
-        if gaps != self.told_gaps {
+        self.told_gaps = Instant::now();
+        self.ledger.set_told(self.stream.source.gaps());
+        if self.stream.sink.wants_gaps() {
+            let gaps = if last { self.gaps() } else { self.ledger.gaps(self.given, true) };
             self.stream.sink.gaps(&gaps);
-            self.told_gaps = gaps;
         }
     }
 

@@ -154,6 +154,10 @@ impl Sink for SocketSink {
         }
     }
 
+    fn wants_gaps(&self) -> bool {
+        self.framing.is_some()
+    }
+
     fn gaps(&mut self, gaps: &[Gap]) {
         match &mut self.how {
             None => {}

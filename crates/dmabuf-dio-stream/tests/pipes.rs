@@ -382,8 +382,8 @@ fn replayed(bytes: &[u8]) -> (Outcome, Vec<u8>) {
 /// missing.
 #[test]
 fn a_sender_that_is_cut_off_is_noticed() {
-    // The device's counter is not read each time.
-    let pause = Duration::from_millis(4);
+    // Gaps are told every 100 ms.
+    let pause = Duration::from_millis(20);
     let (all, outcome) = recorded(Device { lossy, pause, ..Device::new(8) }, 80_000);
     let gaps = outcome.expect("sent").gaps;
     assert!(all.len() > 80_000);
