@@ -10,6 +10,7 @@ use dmabuf_dio::Backend;
 
 use crate::size::parse_size;
 use crate::stream::args::{CaptureArgs, ReplayArgs};
+use crate::stream::receive::ReceiveArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -38,6 +39,7 @@ pub(crate) enum Command {
     Save(SaveArgs),
     Capture(CaptureArgs),
     Replay(ReplayArgs),
+    Receive(ReceiveArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }

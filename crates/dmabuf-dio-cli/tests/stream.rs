@@ -388,7 +388,7 @@ fn bad_input() {
     );
     assert_eq!(fs::read_to_string(&meta).expect("read"), "theirs");
     assert!(!Path::new(&new).exists());
-    for to in ["-", "udp://host:1", "tcp:host:1"] {
+    for to in ["udp://host:1", "tcp:host:1", "tcp://host"] {
         says(2, &["capture", "stream-adc", "--to", to], "tcp://HOST:PORT");
     }
 

@@ -39,6 +39,33 @@ pub enum Error {
         /// Bytes per frame.
         frame: u64,
     },
+
+    /// A stream of samples did not end with a whole frame. Those before it were passed on.
+    #[error("{name}: it ended within a frame: {excess} of {frame} bytes")]
+    CutStream {
+        /// Where the samples came from.
+        name: String,
+        /// Bytes of the frame that arrived.
+        excess: u64,
+        /// Bytes per frame.
+        frame: u64,
+    },
+
+    /// A sender does not use the framing that was expected.
+    #[error("{name}: the sender does not use the framing of dmabuf-dio")]
+    NotFramed {
+        /// Where the bytes came from.
+        name: String,
+    },
+
+    /// A sender ended early. What arrived before was passed on.
+    #[error("{name}: the sender ended early: {reason}")]
+    Sender {
+        /// Where the samples came from.
+        name: String,
+        /// What it said, or what is known.
+        reason: String,
+    },
 }
 
 impl Error {
@@ -55,6 +82,15 @@ impl Error {
                 length / frame * frame,
                 path.display()
             ),
+            Self::CutStream { .. } => {
+                "check that the sender has the same channels, and that it was not interrupted"
+                    .into()
+            }
+            Self::NotFramed { .. } => {
+                "let it use the framing (capture --framed), or receive raw samples (receive --raw)"
+                    .into()
+            }
+            Self::Sender { .. } => "look at the sender's messages".into(),
         }
     }
 
@@ -63,7 +99,10 @@ impl Error {
         match self {
             Self::Transfer(error) => error.errno(),
             Self::Stream { errno, .. } => Some(*errno),
-            Self::CutFrame { .. } => None,
+            Self::CutFrame { .. }
+            | Self::CutStream { .. }
+            | Self::NotFramed { .. }
+            | Self::Sender { .. } => None,
         }
     }
 }
@@ -74,7 +113,10 @@ impl From<Error> for std::io::Error {
         match error {
             Error::Transfer(error) => error.into(),
             Error::Stream { errno, .. } => Self::new(Self::from(errno).kind(), error),
-            Error::CutFrame { .. } => Self::new(std::io::ErrorKind::InvalidData, error),
+            Error::CutFrame { .. } | Error::CutStream { .. } | Error::NotFramed { .. } => {
+                Self::new(std::io::ErrorKind::InvalidData, error)
+            }
+            Error::Sender { .. } => Self::new(std::io::ErrorKind::UnexpectedEof, error),
         }
     }
 }

@@ -10,7 +10,8 @@
 //! | an IIO device | [`IioSource`] | [`IioSink`], [`Repeat`] |
 //! | a file | [`FileSource`] | [`FileSink`] |
 //! | a USB host | [`UsbSource`] | [`UsbSink`] |
-//! | a socket | | [`SocketSink`] |
+//! | a TCP connection | [`FdSource`] | [`SocketSink`] |
+//! | a pipe, a Unix socket | [`FdSource`] | [`FdSink`] |
 //! | nothing | | [`Discard`] |
 //!
 //! ```no_run
@@ -29,12 +30,16 @@
 
 #![cfg(target_os = "linux")]
 
+mod descriptor;
 mod device;
 mod discard;
 mod error;
+mod fd_sink;
+mod fd_source;
 mod fenced;
 mod file;
 mod fileio;
+mod framing;
 mod gaps;
 mod iio;
 mod lent;
@@ -52,7 +57,10 @@ use dmabuf_dio::Errno;
 pub use device::{Channel, Device, Encoding, Format, frame_bytes};
 pub use discard::Discard;
 pub use error::{Error, Result};
+pub use fd_sink::FdSink;
+pub use fd_source::FdSource;
 pub use file::{FileSink, FileSource};
+pub use framing::Ending;
 pub use gaps::{Gap, Loss};
 pub use iio::{IioSink, IioSource, Repeat};
 pub use pump::{Interrupted, Overrun, State, Stream, Summary};
@@ -134,6 +142,23 @@ pub trait Source {
     /// Whether the source has no data.
     fn is_empty(&self) -> bool {
         self.len() == Some(0)
+    }
+
+    /// Whether it waits for a block instead of losing frames, though its length may be unknown. The
+    /// ring then does not grow.
+    fn waits(&self) -> bool {
+        self.len().is_some()
+    }
+
+    /// Whether a source of unknown length has returned its last block.
+    fn has_ended(&self) -> bool {
+        false
+    }
+
+    /// What is missing in the data that it delivers, by offset in that data, apart from
+    /// [`lost`](Self::lost): what a sender tells.
+    fn gaps(&self) -> &[Gap] {
+        &[]
     }
 
     /// Whether frames are being lost at the moment because every queued block is full. Always
@@ -243,6 +268,18 @@ pub trait Sink {
     fn behind(&self) -> u64 {
         0
     }
+
+    /// Whether it passes on [gaps](Self::gaps).
+    fn wants_gaps(&self) -> bool {
+        false
+    }
+
+    /// Tells all gaps that are known in the data that it got, about every 100 ms, and before the
+    /// [end](Self::ending).
+    fn gaps(&mut self, _gaps: &[Gap]) {}
+
+    /// Tells how the stream ends. Called once, before [`finish`](Self::finish).
+    fn ending(&mut self, _ending: &Ending) {}
 
     /// Makes the taken blocks' data durable, if the sink supports that. Called once, even after an
     /// error.

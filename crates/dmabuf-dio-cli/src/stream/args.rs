@@ -10,11 +10,12 @@ use dmabuf_dio_stream::{Gap, Overrun};
 use super::target::Target;
 use crate::size::{parse_count, parse_rate, parse_size};
 
-const EXIT_CODES: &str = "\
+pub(super) const EXIT_CODES: &str = "\
 Exit codes:
-  0  done: everything requested; without --samples and --seconds, everything until Ctrl-C
-  1  ended early, even by Ctrl-C, or more was lost than --max-loss; the samples are in place
-  2  wrong usage";
+  0    done: everything requested; without --samples and --seconds, everything until Ctrl-C
+  1    ended early, even by Ctrl-C, or more was lost than --max-loss; the samples are in place
+  2    wrong usage
+  141  the reader or receiver of the samples closed early";
 
 /// Capture samples of an IIO device to a file, the network or USB, without CPU copies
 #[derive(Debug, Args)]
@@ -22,7 +23,10 @@ Exit codes:
 TO is one of
   FILE           the raw samples, and a SigMF description of them in another file:
                  capture.sigmf-meta for capture.sigmf-data
-  tcp://HOST:PORT
+  - or a FIFO    the raw samples, for another program; the report goes to standard error
+  tcp://HOST:PORT, tcp-listen://[HOST]:PORT
+  unix:PATH, unix-listen:PATH
+                 the raw samples; with --framed, for dmabuf-dio receive
   ffs:FOLDER     a new USB function: the mount point of a functionfs instance
   ffs:FOLDER/ep1 an endpoint of another program's function
   none           discards the samples, to test the device
@@ -32,6 +36,8 @@ Lost samples are counted. The report and the description say where they are miss
 Examples:
   dmabuf-dio capture cf-ad9361-lpc --rate 30.72M --to capture.sigmf-data --seconds 10
   dmabuf-dio capture iio:device0 --channels voltage0,voltage1 --to tcp://192.168.1.5:5000
+  dmabuf-dio capture adc --to - | sha256sum
+  dmabuf-dio capture adc --to tcp-listen://:5000 --framed --report capture.json
   dmabuf-dio capture adc --to samples.bin --samples 1000000 --overrun fail --json
 
 {EXIT_CODES}"))]
@@ -50,6 +56,9 @@ pub(crate) struct CaptureArgs {
     /// Describe channels as in-phase and quadrature pairs
     #[arg(long)]
     pub(crate) iq: bool,
+    /// Tell a dmabuf-dio receiver of the gaps, too, and describe the samples; not for other programs
+    #[arg(long)]
+    pub(crate) framed: bool,
     /// Centre frequency for the description
     #[arg(long, value_name = "HERTZ", value_parser = parse_rate)]
     pub(crate) frequency: Option<f64>,
@@ -61,6 +70,8 @@ pub(crate) struct CaptureArgs {
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 FILE holds the samples of all chosen channels, frame by frame, as `dmabuf-dio capture` writes them.
+It is a file, - or a FIFO for samples of another program, or one of tcp://HOST:PORT,
+tcp-listen://[HOST]:PORT, unix:PATH, unix-listen:PATH.
 Its SigMF description, if any, sets the rate. Its sample format must match the device.
 
 Underruns are counted: frames for which the device had nothing to output. The report says where.
@@ -68,10 +79,12 @@ Underruns are counted: frames for which the device had nothing to output. The re
 Examples:
   dmabuf-dio replay capture.sigmf-data --to cf-ad9361-dds-core-lpc
   dmabuf-dio replay tone.bin --to dac --rate 1M --cyclic
+  zstd -dc capture.zst | dmabuf-dio replay - --to dac --rate 1M
+  dmabuf-dio replay tcp-listen://:5000 --to dac --rate 1M
 
 {EXIT_CODES}"))]
 pub(crate) struct ReplayArgs {
-    /// File of samples
+    /// File of samples, or where they come from
     pub(crate) file: PathBuf,
     /// Name, label or number of the device
     #[arg(long, value_name = "DEVICE")]
@@ -79,6 +92,9 @@ pub(crate) struct ReplayArgs {
     /// Repeat FILE until Ctrl-C or --seconds
     #[arg(long, conflicts_with_all = ["samples", "block", "blocks", "ring", "max_ring"])]
     pub(crate) cyclic: bool,
+    /// The samples come from dmabuf-dio capture --framed
+    #[arg(long, conflicts_with = "cyclic")]
+    pub(crate) framed: bool,
     /// Output FILE even if its description does not match the device
     #[arg(long)]
     pub(crate) force: bool,
@@ -122,6 +138,9 @@ pub(crate) struct StreamArgs {
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Write the report to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
     /// Print errors only
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) quiet: bool,
@@ -157,7 +176,7 @@ pub(crate) enum MaxLoss {
 }
 
 impl MaxLoss {
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         let bad = || format!("{text:?} is not a loss: write 0, 1000, 1M or 0.1%");
         if let Some(percent) = text.strip_suffix('%') {
             let percent: f64 = percent.trim_end().parse().map_err(|_| bad())?;

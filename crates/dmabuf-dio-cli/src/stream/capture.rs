@@ -13,14 +13,19 @@ use super::device::Chosen;
 use super::meter::Meter;
 use super::report::{self, Report};
 use super::sigmf::{self, Sidecar};
-use super::target::{Target, refuse_to_replace};
+use super::target::{Samples, Target, refuse_to_replace};
 use crate::exit::{FAILED, Failure, USAGE, say};
 use crate::signals;
 
 pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let common = &args.common;
     // Checks that change nothing come first.
-    let file = file(args)?;
+    let file = file(&args.to, args.force)?;
+    if args.framed && !args.to.takes_framing() {
+        let what = format!("{} cannot be sent the framing", args.to);
+        let hint = "a file has a description: leave out --framed; or name a pipe or a socket";
+        return Err(Failure::new(USAGE, what, hint));
+    }
     let mut chosen = Chosen::find(&args.device, common)?;
     chosen.block(common)?;
     if args.iq && !sigmf::is_pairs(&chosen.channels, chosen.frame()) {
@@ -37,12 +42,11 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
         check_room(path, common, &chosen)?;
     }
     let token = signals::token();
-    let Some(mut target) = args.to.open(&token)? else {
-        return Err(Failure::new(
-            FAILED,
-            "interrupted before a USB host connected",
-            "run it again",
-        ));
+    let description = || Sidecar::for_receiver(&chosen, args.iq, args.frequency);
+    let description = args.framed.then(description);
+    let samples = Samples { frame: chosen.frame(), description };
+    let Some(mut target) = args.to.open(samples, &token)? else {
+        return Err(nobody());
     };
     let sidecar = file.map(|path| Sidecar::new(path, &chosen, args.iq, args.frequency));
     chosen.keep();
@@ -65,7 +69,8 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
         let _ = std::fs::remove_file(sigmf::path_of(data));
     }
     let path = sidecar.as_ref().map(|sidecar| sidecar.path.as_path()).filter(|_| !nothing);
-    let end = Report { chosen: &chosen, other: &args.to.to_string(), sidecar: path, lost: "lost" };
+    let (other, is_stdout) = (args.to.to_string(), target.is_stdout);
+    let end = Report { chosen: &chosen, other: &other, sidecar: path, lost: "lost", is_stdout };
     outcome.report(common, &end)?;
     match described {
         Some(Err(())) => Err(Failure::new(
@@ -77,18 +82,23 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     }
 }
 
+/// Interrupted while waiting for the other end.
+pub(super) fn nobody() -> Failure {
+    Failure::new(FAILED, "interrupted before the other end was there", "run it again")
+}
+
 /// The file that gets a description. Existing files are replaced only with `--force`.
-fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
-    let Target::File(path) = &args.to else { return Ok(None) };
+pub(super) fn file(to: &Target, force: bool) -> Result<Option<&Path>, Failure> {
+    let Target::File(path) = to else { return Ok(None) };
     if sigmf::is_description(path) {
         let what = format!("{} is the name of a description", path.display());
         return Err(Failure::new(USAGE, what, "choose one for the samples: NAME.sigmf-data"));
     }
-    refuse_to_replace(path, args.force)?;
+    refuse_to_replace(path, force)?;
     if path.exists() && !path.is_file() {
         return Ok(None);
     }
-    refuse_to_replace(&sigmf::path_of(path), args.force)?;
+    refuse_to_replace(&sigmf::path_of(path), force)?;
     Ok(Some(path))
 }
 
@@ -119,11 +129,11 @@ fn cannot_describe(sidecar: &Sidecar, error: &io::Error) -> Failure {
 /// The summary of a stream, and the error that ended it early.
 pub(crate) struct Outcome {
     pub(crate) summary: Summary,
-    error: Option<dmabuf_dio_stream::Error>,
+    pub(super) error: Option<dmabuf_dio_stream::Error>,
 }
 
 impl Outcome {
-    fn of(result: Result<Summary, Box<Interrupted>>) -> Self {
+    pub(super) fn of(result: Result<Summary, Box<Interrupted>>) -> Self {
         match result {
             Ok(summary) => Self { summary, error: None },
             Err(interrupted) => {
@@ -171,7 +181,8 @@ pub(crate) fn shortfall(args: &StreamArgs, end: &Report<'_>, summary: &Summary) 
         let hint = if signals::caught().is_some() {
             "it was interrupted: run it again"
         } else {
-            "the device is slower than its rate says: check its clock and its trigger"
+            "the device is slower than its rate says, or the input ended: check its clock, its \
+             trigger, and the sender"
         };
         return Some(Failure::new(FAILED, format!("only {frames} frames{of} were moved"), hint));
     }

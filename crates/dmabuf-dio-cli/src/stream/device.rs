@@ -185,7 +185,8 @@ fn whole(frame: u64) -> u64 {
     frame.max(1) / a * PAGE
 }
 
-fn suitable(frame: u64, rate: Option<f64>) -> u64 {
+/// The default block size.
+pub(super) fn suitable(frame: u64, rate: Option<f64>) -> u64 {
     let (least, most) = BLOCK;
     let wanted = rate.map_or(WITHOUT_RATE, |rate| (rate * frame as f64 / PART) as u64);
     if wanted < least {

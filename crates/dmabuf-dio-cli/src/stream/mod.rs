@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `dmabuf-dio capture` and `dmabuf-dio replay`.
+//! `dmabuf-dio capture`, `dmabuf-dio replay` and `dmabuf-dio receive`.
 
+mod address;
 pub(crate) mod args;
 pub(crate) mod capture;
 mod device;
+mod input;
 mod meter;
+pub(crate) mod receive;
+mod received;
 pub(crate) mod replay;
 mod report;
 mod sigmf;

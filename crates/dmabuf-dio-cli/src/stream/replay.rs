@@ -4,12 +4,16 @@
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::{CancelToken, Kind, Loader};
-use dmabuf_dio_stream::{Error, FileSource, Gap, IioSink, Loss, Repeat, RingUse, Stream, Summary};
+use dmabuf_dio_stream::{
+    Error, FileSource, Gap, IioSink, Loss, Repeat, RingUse, Source, Stream, Summary,
+};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::address::Address;
 use super::args::ReplayArgs;
 use super::capture::{run_stream, shortfall};
 use super::device::Chosen;
+use super::input;
 use super::meter::Meter;
 use super::report::{self, Report};
 use super::sigmf::{self, Described};
@@ -26,7 +30,20 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         let what = format!("{} is a description and has no samples", args.file.display());
         return Err(Failure::new(USAGE, what, "name the file that it describes: NAME.sigmf-data"));
     }
+    let from = input::address(&args.file)?;
+    if let Some(from) = from.as_ref().filter(|_| args.cyclic) {
+        let what = format!("{from} cannot be repeated");
+        return Err(Failure::new(USAGE, what, "name a file, or leave out --cyclic"));
+    }
     let mut chosen = Chosen::find(&args.to, common)?;
+    let token = signals::token();
+    if let Some(from) = from {
+        return play_stream(args, &from, &mut chosen, token);
+    }
+    if args.framed {
+        let what = format!("{} is a file, and has no framing", args.file.display());
+        return Err(Failure::new(USAGE, what, "leave out --framed"));
+    }
     let described = Described::of(&args.file);
     check(args, described.as_ref(), &chosen)?;
     let mut source = FileSource::open(&args.file, chosen.frame())?;
@@ -36,20 +53,57 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         (None, Some(rate)) => set_described_rate(&mut chosen, rate),
         (None, None) => {}
     }
-    let token = signals::token();
     if args.cyclic {
         drop(sink);
         return cycle(args, &mut chosen, &token);
     }
-    let mut sink = sink;
+    play(args, &mut source, sink, &mut chosen, token)
+}
+
+/// Outputs samples of another program.
+fn play_stream(
+    args: &ReplayArgs,
+    from: &Address,
+    chosen: &mut Chosen,
+    token: CancelToken,
+) -> Result<(), Failure> {
+    let sink = IioSink::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
+    if let Some(rate) = args.common.rate {
+        chosen.set_rate(rate)?;
+    }
+    let mut source = if args.framed {
+        let (source, text) = input::framed(from, &token)?;
+        let described = Described::parse(&text);
+        check(args, described.as_ref(), chosen)?;
+        if let Some(rate) = described.and_then(|described| described.rate) {
+            if args.common.rate.is_none() {
+                set_described_rate(chosen, rate);
+            }
+        }
+        source
+    } else {
+        input::raw(from, chosen.frame(), &token)?
+    };
+    play(args, &mut source, sink, chosen, token)
+}
+
+fn play(
+    args: &ReplayArgs,
+    source: &mut dyn Source,
+    mut sink: IioSink,
+    chosen: &mut Chosen,
+    token: CancelToken,
+) -> Result<(), Failure> {
+    let common = &args.common;
     let ring = chosen.ring(common)?;
     chosen.keep();
     let meter = Meter::new("replayed", common.quiet);
-    let stream = Stream::new(&mut source, &mut sink, ring);
-    let outcome = run_stream(stream, common, &chosen, token, meter);
+    let stream = Stream::new(source, &mut sink, ring);
+    let outcome = run_stream(stream, common, chosen, token, meter);
     let file = args.file.display().to_string();
-    outcome
-        .report(common, &Report { chosen: &chosen, other: &file, sidecar: None, lost: UNDERRUNS })
+    let lost = UNDERRUNS;
+    let end = Report { chosen, other: &file, sidecar: None, lost, is_stdout: false };
+    outcome.report(common, &end)
 }
 
 /// Refuses samples of another format, which would be noise on an antenna.
@@ -109,7 +163,8 @@ fn cycle(args: &ReplayArgs, chosen: &mut Chosen, token: &CancelToken) -> Result<
         summary.gaps.push(Gap { kind: Loss::Underrun, at: 0, to: length, frames: lost });
     }
     let file = args.file.display().to_string();
-    let end = Report { chosen, other: &file, sidecar: None, lost: UNDERRUNS };
+    let lost = UNDERRUNS;
+    let end = Report { chosen, other: &file, sidecar: None, lost, is_stdout: false };
     // Until Ctrl-C, or for as long as was asked.
     summary.complete = !token.is_cancelled() || args.common.seconds.is_none();
     let failure = shortfall(&args.common, &end, &summary);

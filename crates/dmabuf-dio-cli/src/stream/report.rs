@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports of streams, as text and as JSON.
 
-use std::io::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use dmabuf_dio_stream::{Channel, Gap, Loss, RingUse, Summary};
@@ -9,14 +10,14 @@ use serde::Serialize;
 
 use super::args::StreamArgs;
 use super::device::Chosen;
-use crate::exit::Failure;
+use crate::exit::{FAILED, Failure};
 use crate::show::{Lines, exact, json};
 use crate::size::show_size;
 
 /// Number of gaps in the text.
 const SHOWN: usize = 10;
 /// Length of the longest label.
-const WORDS: usize = "emptied by".len();
+pub(super) const WORDS: usize = "emptied by".len();
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
@@ -84,6 +85,41 @@ pub(crate) struct Report<'a> {
     pub(crate) sidecar: Option<&'a Path>,
     /// The label of what was lost.
     pub(crate) lost: &'a str,
+    /// The samples go to standard output, and the report to standard error.
+    pub(crate) is_stdout: bool,
+}
+
+/// Prints a report, unless that is not wanted, and writes it to the requested file. `human` gives it
+/// for people.
+pub(super) fn put(
+    printed: &Printed<'_>,
+    json_text: &dyn Fn() -> io::Result<String>,
+    human: &dyn Fn() -> String,
+) -> Result<(), Failure> {
+    let written = printed.file.map_or(Ok(()), |path| {
+        json_text().and_then(|text| fs::write(path, text)).map_err(|error| {
+            let what = format!("{}: cannot write the report: {error}", path.display());
+            Failure::new(FAILED, what, "check the folder and its free space")
+        })
+    });
+    if !printed.quiet {
+        let text = if printed.json { json_text()? } else { human() };
+        if printed.is_stdout {
+            // As with messages: nobody may read it.
+            let _ = io::stderr().write_all(text.as_bytes());
+        } else {
+            io::stdout().write_all(text.as_bytes())?;
+        }
+    }
+    written
+}
+
+/// Where a report goes.
+pub(super) struct Printed<'a> {
+    pub(super) quiet: bool,
+    pub(super) json: bool,
+    pub(super) file: Option<&'a Path>,
+    pub(super) is_stdout: bool,
 }
 
 /// Prints a summary.
@@ -93,12 +129,9 @@ pub(crate) fn print(
     summary: &Summary,
     error: Option<&Failure>,
 ) -> Result<(), Failure> {
-    if args.quiet {
-        return Ok(());
-    }
     let chosen = end.chosen;
     let frames = summary.bytes / chosen.frame();
-    let text = if args.json {
+    let json_text = || {
         let output = Output {
             schema: 1,
             device: chosen.device.name(),
@@ -113,15 +146,15 @@ pub(crate) fn print(
             description: end.sidecar.map(|path| path.display().to_string()),
             error: error.map(|failure| failure.what().to_owned()),
         };
-        json(&output)?
-    } else {
-        human(end, summary, frames)
+        json(&output)
     };
-    std::io::stdout().write_all(text.as_bytes())?;
-    Ok(())
+    let file = args.report.as_deref();
+    let (quiet, is_stdout) = (args.quiet, end.is_stdout);
+    let printed = Printed { quiet, json: args.json, file, is_stdout };
+    put(&printed, &json_text, &|| human(end, summary))
 }
 
-fn human(end: &Report<'_>, summary: &Summary, frames: u64) -> String {
+fn human(end: &Report<'_>, summary: &Summary) -> String {
     let chosen = end.chosen;
     let mut lines = Lines::new(WORDS);
     lines.line("device", chosen.describe());
@@ -132,6 +165,16 @@ fn human(end: &Report<'_>, summary: &Summary, frames: u64) -> String {
         let seconds = RingSeconds::of(summary.ring, chosen);
         lines.line("ring", describe(summary.ring, seconds.as_ref()));
     }
+    outcome(&mut lines, summary, chosen.frame(), end.lost);
+    if let Some(path) = end.sidecar {
+        lines.line("described", format!("{} (SigMF)", path.display()));
+    }
+    lines.into_text()
+}
+
+/// What was moved, how fast and at what cost, and what was lost.
+pub(super) fn outcome(lines: &mut Lines, summary: &Summary, frame: u64, lost_label: &str) {
+    let frames = summary.bytes / frame;
     lines.line("moved", format!("{frames} frames, {}", exact(summary.bytes)));
     let mib = summary.bytes as f64 / f64::from(1 << 20);
     let speed = if summary.seconds > 0.0 { mib / summary.seconds } else { 0.0 };
@@ -140,18 +183,14 @@ fn human(end: &Report<'_>, summary: &Summary, frames: u64) -> String {
         let part = if summary.seconds > 0.0 { cpu / summary.seconds } else { 0.0 };
         lines.line("CPU", format!("{cpu:.3} s, {:.1} %", part * 100.0));
     }
-    lines.line(end.lost, lost(summary));
+    lines.line(lost_label, lost(summary));
     for gap in summary.gaps.iter().take(SHOWN) {
         let label = if gap.kind == Loss::Underrun { "underrun" } else { "gap" };
-        lines.line(label, place(gap, chosen.frame()));
+        lines.line(label, place(gap, frame));
     }
     if let Some(more) = summary.gaps.len().checked_sub(SHOWN + 1) {
         lines.line("", format!("and {} more: see --json", more + 1));
     }
-    if let Some(path) = end.sidecar {
-        lines.line("described", format!("{} (SigMF)", path.display()));
-    }
-    lines.into_text()
 }
 
 /// Says how much was lost.

@@ -60,15 +60,13 @@ impl Sidecar {
     /// Writes the description and replaces an existing one atomically. `bytes` is the length of the
     /// sample file.
     pub(crate) fn write(&self, gaps: &[Gap], bytes: u64) -> io::Result<()> {
-        let text = show::json(&self.value(gaps, bytes))?;
-        let partial = self.path.with_extension("sigmf-meta.partial");
-        let written = fs::write(&partial, text)
-            .and_then(|()| fs::File::open(&partial)?.sync_all())
-            .and_then(|()| fs::rename(&partial, &self.path));
-        if written.is_err() {
-            let _ = fs::remove_file(&partial);
-        }
-        written
+        replace(&self.path, &self.value(gaps, bytes))
+    }
+
+    /// The description for a receiver, who learns of gaps by other means.
+    pub(super) fn for_receiver(chosen: &Chosen, iq: bool, frequency: Option<f64>) -> String {
+        let data = Path::new("received").with_extension(DATA);
+        Self::new(&data, chosen, iq, frequency).value(&[], 0).to_string()
     }
 
     fn value(&self, gaps: &[Gap], bytes: u64) -> Value {
@@ -85,15 +83,13 @@ impl Sidecar {
         if let Some(rate) = self.rate {
             put("sample_rate", json!(rate));
         }
-        if self.data.extension().is_none_or(|extension| extension != DATA) {
-            // SigMF readers find a file with another extension by this field.
-            let name = self.data.file_name().unwrap_or_default().to_string_lossy();
-            put("dataset", json!(name));
+        if let Some(name) = dataset(&self.data) {
+            put("dataset", name);
         }
         json!({
             "global": global,
             "captures": self.captures(gaps, bytes),
-            "annotations": self.annotations(gaps, bytes),
+            "annotations": annotations(self.frame, gaps, bytes),
         })
     }
 
@@ -108,39 +104,66 @@ impl Sidecar {
         if let Some(frequency) = self.frequency {
             begin["core:frequency"] = json!(frequency);
         }
-        let mut captures = vec![begin];
-        let mut lost = 0;
-        for gap in gaps {
-            // A gap of unknown length counts as 0.
-            lost += gap.frames.unwrap_or(0);
-            let start = gap.to / self.frame;
-            if start < bytes / self.frame {
-                captures
-                    .push(json!({ "core:sample_start": start, "core:global_index": start + lost }));
-            }
-        }
-        captures
+        captures(begin, self.frame, gaps, bytes)
     }
+}
 
-    fn annotations(&self, gaps: &[Gap], bytes: u64) -> Vec<Value> {
-        // What was lost after the last sample is not in the file.
-        gaps.iter()
-            .filter(|gap| gap.at < bytes)
-            .map(|gap| {
-                let frames = gap.frames.map_or_else(
-                    || "samples are missing, the device does not report how many".to_owned(),
-                    |frames| format!("{frames} samples are missing"),
-                );
-                let place = if gap.at == gap.to { "before this sample" } else { "within" };
-                json!({
-                    "core:sample_start": gap.at / self.frame,
-                    "core:sample_count": ((gap.to - gap.at) / self.frame).max(1),
-                    "core:label": "gap",
-                    "core:comment": format!("{frames} {place}"),
-                })
-            })
-            .collect()
+/// The name of a file of samples that SigMF readers do not find by the name of its description.
+pub(super) fn dataset(data: &Path) -> Option<Value> {
+    let other = data.extension().is_none_or(|extension| extension != DATA);
+    other.then(|| json!(data.file_name().unwrap_or_default().to_string_lossy()))
+}
+
+/// Replaces a description atomically.
+pub(super) fn replace(path: &Path, value: &Value) -> io::Result<()> {
+    let text = show::json(value)?;
+    let partial = path.with_extension("sigmf-meta.partial");
+    let written = fs::write(&partial, text)
+        .and_then(|()| fs::File::open(&partial)?.sync_all())
+        .and_then(|()| fs::rename(&partial, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&partial);
     }
+    written
+}
+
+/// The segments, of which `begin` is the first.
+pub(super) fn captures(begin: Value, frame: u64, gaps: &[Gap], bytes: u64) -> Vec<Value> {
+    let mut captures = vec![begin];
+    let mut lost = 0_u64;
+    for gap in gaps {
+        // A gap of unknown length counts as 0.
+        lost = lost.saturating_add(gap.frames.unwrap_or(0));
+        let start = gap.to / frame;
+        if start < bytes / frame {
+            captures.push(json!({
+                "core:sample_start": start,
+                "core:global_index": start.saturating_add(lost),
+            }));
+        }
+    }
+    captures
+}
+
+/// An annotation for each gap.
+pub(super) fn annotations(frame: u64, gaps: &[Gap], bytes: u64) -> Vec<Value> {
+    // What was lost after the last sample is not in the file.
+    gaps.iter()
+        .filter(|gap| gap.at < bytes)
+        .map(|gap| {
+            let frames = gap.frames.map_or_else(
+                || "samples are missing, the device does not report how many".to_owned(),
+                |frames| format!("{frames} samples are missing"),
+            );
+            let place = if gap.at == gap.to { "before this sample" } else { "within" };
+            json!({
+                "core:sample_start": gap.at / frame,
+                "core:sample_count": ((gap.to - gap.at) / frame).max(1),
+                "core:label": "gap",
+                "core:comment": format!("{frames} {place}"),
+            })
+        })
+        .collect()
 }
 
 /// The contents of an existing description.
@@ -153,8 +176,11 @@ pub(crate) struct Described {
 
 impl Described {
     pub(crate) fn of(data: &Path) -> Option<Self> {
-        let text = fs::read_to_string(path_of(data)).ok()?;
-        let value: Value = serde_json::from_str(&text).ok()?;
+        Self::parse(&fs::read_to_string(path_of(data)).ok()?)
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
         let global = value["global"].clone();
         let rate = global["core:sample_rate"].as_f64();
         Some(Self { rate, global, captures: value["captures"].clone() })
