@@ -92,7 +92,13 @@ impl From<dmabuf_dio_stream::Error> for Failure {
             {
                 error.into()
             }
-            error => Self::new(FAILED, error.to_string(), error.hint()),
+            error => {
+                use dmabuf_dio_stream::Error::{Setting, Trigger};
+
+                let usage = matches!(error, Setting { .. } | Trigger { wanted: Some(_), .. });
+                let code = if usage { USAGE } else { FAILED };
+                Self::new(code, error.to_string(), error.hint())
+            }
         }
     }
 }

@@ -29,9 +29,11 @@
 
 #![cfg(target_os = "linux")]
 
+mod attribute;
 mod device;
 mod discard;
 mod error;
+mod facts;
 mod fenced;
 mod file;
 mod fileio;
@@ -40,8 +42,13 @@ mod iio;
 mod lent;
 mod pump;
 mod ring;
+mod settings;
 mod socket;
+#[cfg(test)]
+mod sysfs;
+mod trigger;
 mod usb;
+mod users;
 mod wait;
 mod worker;
 
@@ -49,16 +56,21 @@ use std::sync::Arc;
 
 use dmabuf_dio::Errno;
 
+pub use attribute::{Attribute, Available};
 pub use device::{Channel, Device, Encoding, Format, frame_bytes};
 pub use discard::Discard;
-pub use error::{Error, Result};
+pub use error::{Error, Refused, Result};
+pub use facts::{BufferFacts, ChannelFacts, DeviceFacts, DmaBufs};
 pub use file::{FileSink, FileSource};
 pub use gaps::{Gap, Loss};
 pub use iio::{IioSink, IioSource, Repeat};
 pub use pump::{Interrupted, Overrun, State, Stream, Summary};
 pub use ring::{Ring, RingUse, available};
+pub use settings::{Left, Setting, Settings};
 pub use socket::SocketSink;
+pub use trigger::Trigger;
 pub use usb::{Function, UsbSink, UsbSource};
+pub use users::{Holds, User};
 pub use wait::Wait;
 
 /// A filled block.

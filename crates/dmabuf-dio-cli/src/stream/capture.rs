@@ -29,6 +29,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
         return Err(Failure::new(USAGE, what, "choose them: --channels I,Q; or leave out --iq"));
     }
     let mut source = IioSource::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
+    chosen.set_up(common.quiet)?;
     if let Some(rate) = common.rate {
         chosen.set_rate(rate)?;
     }
@@ -44,7 +45,8 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
             "run it again",
         ));
     };
-    let sidecar = file.map(|path| Sidecar::new(path, &chosen, args.iq, args.frequency));
+    let frequency = args.frequency.or_else(|| chosen.setup.oscillator());
+    let sidecar = file.map(|path| Sidecar::new(path, &chosen, args.iq, frequency));
     chosen.keep();
     if let Some(sidecar) = &sidecar {
         // In case the process is killed.
@@ -66,7 +68,10 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     }
     let path = sidecar.as_ref().map(|sidecar| sidecar.path.as_path()).filter(|_| !nothing);
     let end = Report { chosen: &chosen, other: &args.to.to_string(), sidecar: path, lost: "lost" };
-    outcome.report(common, &end)?;
+    let reported = outcome.report(common, &end);
+    drop(source);
+    let as_before = chosen.put_back();
+    reported.and(as_before)?;
     match described {
         Some(Err(())) => Err(Failure::new(
             FAILED,

@@ -7,5 +7,8 @@ mod device;
 mod meter;
 pub(crate) mod replay;
 mod report;
+mod setup;
 mod sigmf;
 mod target;
+
+pub(crate) use device::unknown as unknown_device;

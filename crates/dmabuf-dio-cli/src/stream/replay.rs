@@ -31,6 +31,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     check(args, described.as_ref(), &chosen)?;
     let mut source = FileSource::open(&args.file, chosen.frame())?;
     let sink = IioSink::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
+    chosen.set_up(common.quiet)?;
     match (common.rate, described.and_then(|described| described.rate)) {
         (Some(rate), _) => chosen.set_rate(rate)?,
         (None, Some(rate)) => set_described_rate(&mut chosen, rate),
@@ -39,7 +40,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let token = signals::token();
     if args.cyclic {
         drop(sink);
-        return cycle(args, &mut chosen, &token);
+        let result = cycle(args, &mut chosen, &token);
+        return result.and(chosen.put_back());
     }
     let mut sink = sink;
     let ring = chosen.ring(common)?;
@@ -48,8 +50,10 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let stream = Stream::new(&mut source, &mut sink, ring);
     let outcome = run_stream(stream, common, &chosen, token, meter);
     let file = args.file.display().to_string();
-    outcome
-        .report(common, &Report { chosen: &chosen, other: &file, sidecar: None, lost: UNDERRUNS })
+    let end = Report { chosen: &chosen, other: &file, sidecar: None, lost: UNDERRUNS };
+    let reported = outcome.report(common, &end);
+    drop(sink);
+    reported.and(chosen.put_back())
 }
 
 /// Refuses samples of another format, which would be noise on an antenna.
