@@ -8,6 +8,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dmabuf_dio::Backend;
 
+use crate::devices::DevicesArgs;
 use crate::size::parse_size;
 use crate::stream::args::{CaptureArgs, ReplayArgs};
 use crate::stream::receive::ReceiveArgs;
@@ -35,6 +36,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Doctor(DoctorArgs),
+    Devices(DevicesArgs),
     Load(LoadArgs),
     Save(SaveArgs),
     Capture(CaptureArgs),

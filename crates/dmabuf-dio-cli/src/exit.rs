@@ -95,8 +95,14 @@ impl From<dmabuf_dio_stream::Error> for Failure {
                 error.into()
             }
             error => {
+                use dmabuf_dio_stream::Error::{Setting, Trigger};
+
                 let gone = error.errno().is_some_and(|errno| errno.raw() == libc::EPIPE);
-                let code = if gone { READER_GONE } else { FAILED };
+                let code = match error {
+                    _ if gone => READER_GONE,
+                    Setting { .. } | Trigger { wanted: Some(_), .. } => USAGE,
+                    _ => FAILED,
+                };
                 Self::new(code, error.to_string(), error.hint())
             }
         }

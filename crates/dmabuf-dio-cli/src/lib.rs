@@ -6,6 +6,7 @@
 mod args;
 mod by_path;
 mod completions;
+mod devices;
 mod doctor;
 pub mod exit;
 mod load;
@@ -34,6 +35,7 @@ pub fn command_line() -> clap::Command {
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Doctor(args) => doctor::run(&args).map(|()| 0),
+        Command::Devices(args) => devices::run(&args).map(|()| 0),
         Command::Load(args) => load::run(&args),
         Command::Save(args) => save::run(&args).map(|()| 0),
         Command::Capture(args) => stream::capture::run(&args).map(|()| 0),

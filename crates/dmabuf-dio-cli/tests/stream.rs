@@ -73,8 +73,10 @@ fn a_capture_and_its_replay() {
         "ring_seconds",
         "schema",
         "seconds",
+        "settings",
         "sink",
         "source",
+        "trigger",
     ];
     assert_eq!(keys, wanted);
     assert_eq!(frames(&data), 10_000);

@@ -69,7 +69,12 @@ impl Buffer {
     fn enable(&mut self, on: bool) -> Result<()> {
         if on != self.running {
             let value = if on { "1" } else { "0" };
-            self.device.write(&format!("buffer{}/enable", self.number), value)?;
+            let result = self.device.write(&format!("buffer{}/enable", self.number), value);
+            if matches!(&result, Err(error) if on && error.errno() == Some(Errno::INVAL)) {
+                result.map_err(|error| self.device.lacks_trigger().unwrap_or(error))?;
+            } else {
+                result?;
+            }
             self.running = on;
             self.kept.set(false);
         }

@@ -30,10 +30,12 @@
 
 #![cfg(target_os = "linux")]
 
+mod attribute;
 mod descriptor;
 mod device;
 mod discard;
 mod error;
+mod facts;
 mod fd_sink;
 mod fd_source;
 mod fenced;
@@ -45,8 +47,13 @@ mod iio;
 mod lent;
 mod pump;
 mod ring;
+mod settings;
 mod socket;
+#[cfg(test)]
+mod sysfs;
+mod trigger;
 mod usb;
+mod users;
 mod wait;
 mod worker;
 
@@ -54,9 +61,11 @@ use std::sync::Arc;
 
 use dmabuf_dio::Errno;
 
+pub use attribute::{Attribute, Available};
 pub use device::{Channel, Device, Encoding, Format, frame_bytes};
 pub use discard::Discard;
-pub use error::{Error, Result};
+pub use error::{Error, Refused, Result};
+pub use facts::{BufferFacts, ChannelFacts, DeviceFacts, DmaBufs};
 pub use fd_sink::FdSink;
 pub use fd_source::FdSource;
 pub use file::{FileSink, FileSource};
@@ -65,8 +74,11 @@ pub use gaps::{Gap, Loss};
 pub use iio::{IioSink, IioSource, Repeat};
 pub use pump::{Interrupted, Overrun, State, Stream, Summary};
 pub use ring::{Ring, RingUse, available};
+pub use settings::{Left, Setting, Settings};
 pub use socket::SocketSink;
+pub use trigger::Trigger;
 pub use usb::{Function, UsbSink, UsbSource};
+pub use users::{Holds, User};
 pub use wait::Wait;
 
 /// A filled block.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use dmabuf_dio_stream::{Gap, Overrun};
 
+use super::setup::SetupArgs;
 use super::target::Target;
 use crate::size::{parse_count, parse_rate, parse_size};
 
@@ -16,6 +17,13 @@ Exit codes:
   1    ended early, even by Ctrl-C, or more was lost than --max-loss; the samples are in place
   2    wrong usage
   141  the reader or receiver of the samples closed early";
+
+const SET: &str = "\
+--set is checked for every attribute before any is written: that it can be written and put back, and
+that the device offers the value. If the device then refuses one, all are put back. What it rounds
+is told. `dmabuf-dio devices DEVICE` lists the attributes. Settings stay after the end, except with
+--restore, which a second Ctrl-C or SIGKILL prevents. iio_attr of libiio-utils sets what this does
+not: debug attributes, those that cannot be read, and devices of other machines.";
 
 /// Capture samples of an IIO device to a file, the network or USB, without CPU copies
 #[derive(Debug, Args)]
@@ -33,12 +41,17 @@ TO is one of
 
 Lost samples are counted. The report and the description say where they are missing.
 
+{SET}
+
 Examples:
   dmabuf-dio capture cf-ad9361-lpc --rate 30.72M --to capture.sigmf-data --seconds 10
   dmabuf-dio capture iio:device0 --channels voltage0,voltage1 --to tcp://192.168.1.5:5000
   dmabuf-dio capture adc --to - | sha256sum
   dmabuf-dio capture adc --to tcp-listen://:5000 --framed --report capture.json
   dmabuf-dio capture adc --to samples.bin --samples 1000000 --overrun fail --json
+  dmabuf-dio capture cf-ad9361-lpc --to x.sigmf-data --restore \\
+    --set ad9361-phy/RX_LO.frequency=868M --set ad9361-phy/in_voltage0.hardwaregain=40
+  dmabuf-dio capture accelerometer --to x.bin --trigger timer --set timer/sampling_frequency=100
 
 {EXIT_CODES}"))]
 pub(crate) struct CaptureArgs {
@@ -76,11 +89,15 @@ Its SigMF description, if any, sets the rate. Its sample format must match the d
 
 Underruns are counted: frames for which the device had nothing to output. The report says where.
 
+{SET}
+
 Examples:
   dmabuf-dio replay capture.sigmf-data --to cf-ad9361-dds-core-lpc
   dmabuf-dio replay tone.bin --to dac --rate 1M --cyclic
   zstd -dc capture.zst | dmabuf-dio replay - --to dac --rate 1M
   dmabuf-dio replay tcp-listen://:5000 --to dac --rate 1M
+  dmabuf-dio replay x.sigmf-data --to cf-ad9361-dds-core-lpc --restore \\
+    --set ad9361-phy/TX_LO.frequency=868M --set ad9361-phy/out_voltage0.hardwaregain=-20
 
 {EXIT_CODES}"))]
 pub(crate) struct ReplayArgs {
@@ -111,6 +128,8 @@ pub(crate) struct StreamArgs {
     /// Frames per second: 1000000, 1M, 30.72M [default: the device's setting]
     #[arg(long, value_name = "HERTZ", value_parser = parse_rate)]
     pub(crate) rate: Option<f64>,
+    #[command(flatten)]
+    pub(crate) setup: SetupArgs,
     /// Stop after this many frames, samples of each channel: 1000000, 1M
     #[arg(long, value_name = "NUMBER", value_parser = parse_count)]
     pub(crate) samples: Option<u64>,

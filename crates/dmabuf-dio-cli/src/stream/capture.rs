@@ -34,6 +34,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
         return Err(Failure::new(USAGE, what, "choose them: --channels I,Q; or leave out --iq"));
     }
     let mut source = IioSource::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
+    chosen.set_up(common.quiet)?;
     if let Some(rate) = common.rate {
         chosen.set_rate(rate)?;
     }
@@ -48,7 +49,8 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let Some(mut target) = args.to.open(samples, &token)? else {
         return Err(nobody());
     };
-    let sidecar = file.map(|path| Sidecar::new(path, &chosen, args.iq, args.frequency));
+    let frequency = args.frequency.or_else(|| chosen.setup.oscillator());
+    let sidecar = file.map(|path| Sidecar::new(path, &chosen, args.iq, frequency));
     chosen.keep();
     if let Some(sidecar) = &sidecar {
         // In case the process is killed.
@@ -71,7 +73,10 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let path = sidecar.as_ref().map(|sidecar| sidecar.path.as_path()).filter(|_| !nothing);
     let (other, is_stdout) = (args.to.to_string(), target.is_stdout);
     let end = Report { chosen: &chosen, other: &other, sidecar: path, lost: "lost", is_stdout };
-    outcome.report(common, &end)?;
+    let reported = outcome.report(common, &end);
+    drop(source);
+    let as_before = chosen.put_back();
+    reported.and(as_before)?;
     match described {
         Some(Err(())) => Err(Failure::new(
             FAILED,

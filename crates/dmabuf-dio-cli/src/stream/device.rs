@@ -5,6 +5,7 @@ use dmabuf_dio_stream::{Channel, Device, Ring, available, frame_bytes};
 use rustix::process::{Resource, getrlimit};
 
 use super::args::StreamArgs;
+use super::setup::Setup;
 use crate::exit::{FAILED, Failure, USAGE, say};
 
 const PAGE: u64 = 4096;
@@ -34,11 +35,15 @@ pub(crate) struct Chosen {
     pub(crate) rate: Option<f64>,
     /// The rate to restore if nothing comes of it.
     before: Option<f64>,
+    pub(crate) setup: Setup,
+    /// Put the rate back at the end.
+    restore: bool,
 }
 
 impl Drop for Chosen {
     fn drop(&mut self) {
-        self.restore();
+        // It says what is not put back.
+        let _ = self.put_back();
     }
 }
 
@@ -47,13 +52,24 @@ impl Chosen {
     pub(crate) fn find(name: &str, args: &StreamArgs) -> Result<Self, Failure> {
         let device = Device::find(name).ok_or_else(|| unknown(name))?;
         let channels = channels(&device, args)?;
-        let mut chosen = Self { device, buffer: args.buffer, channels, rate: None, before: None };
+        let setup = Setup::check(&args.setup, &device, args.buffer)?;
+        let (buffer, restore) = (args.buffer, args.setup.restore);
+        let mut chosen =
+            Self { device, buffer, channels, rate: None, before: None, setup, restore };
         chosen.look_at_rate();
         Ok(chosen)
     }
 
     fn look_at_rate(&mut self) {
         self.rate = self.device.rate(self.buffer).filter(|rate| *rate > 0.0);
+    }
+
+    /// Sets attributes and the trigger, until this is dropped or [kept](Self::keep). They may change
+    /// the rate.
+    pub(crate) fn set_up(&mut self, quiet: bool) -> Result<(), Failure> {
+        self.setup.apply(&self.device, quiet)?;
+        self.look_at_rate();
+        Ok(())
     }
 
     /// Sets the rate, until this is dropped or [kept](Self::keep). Fails if the device then has
@@ -66,24 +82,37 @@ impl Chosen {
         self.before = self.before.or(before);
         let result = self.try_rate(wanted);
         if result.is_err() {
-            self.restore();
+            // It says so if that fails.
+            let _ = self.restore_rate();
         }
         result
     }
 
-    /// The device keeps its settings: it was used with them.
+    /// The device keeps its settings, unless they are to be put back at the end: it was used with
+    /// them.
     pub(crate) fn keep(&mut self) {
-        self.before = None;
+        if !self.restore {
+            self.before = None;
+        }
+        self.setup.keep();
+    }
+
+    /// Puts back what is not kept, once the device is stopped.
+    pub(crate) fn put_back(&mut self) -> Result<(), Failure> {
+        let rate = self.restore_rate();
+        let others = self.setup.put_back(&self.device, self.buffer);
+        rate.and(others)
     }
 
     /// Sets the rate that the device had.
-    fn restore(&mut self) {
-        if let Some(rate) = self.before.take() {
-            if let Err(error) = self.device.set_rate(self.buffer, rate) {
-                say(&format!("dmabuf-dio: the rate was {rate}, and is not restored: {error}"));
-            }
-            self.look_at_rate();
+    fn restore_rate(&mut self) -> Result<(), Failure> {
+        let Some(rate) = self.before.take() else { return Ok(()) };
+        let result = self.device.set_rate(self.buffer, rate);
+        if let Err(error) = &result {
+            say(&format!("dmabuf-dio: the rate was {rate}, and is not restored: {error}"));
         }
+        self.look_at_rate();
+        Ok(result?)
     }
 
     fn try_rate(&mut self, wanted: f64) -> Result<(), Failure> {
@@ -226,7 +255,8 @@ fn channels(device: &Device, args: &StreamArgs) -> Result<Vec<Channel>, Failure>
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-fn unknown(name: &str) -> Failure {
+/// There is no device of this name.
+pub(crate) fn unknown(name: &str) -> Failure {
     let names: Vec<_> = Device::all().iter().map(|device| device.name().to_owned()).collect();
     let hint = if names.is_empty() {
         "there are none: check that the driver is loaded (ls /sys/bus/iio/devices)".to_owned()

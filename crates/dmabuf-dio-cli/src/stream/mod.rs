@@ -11,5 +11,8 @@ pub(crate) mod receive;
 mod received;
 pub(crate) mod replay;
 mod report;
+mod setup;
 mod sigmf;
 mod target;
+
+pub(crate) use device::unknown as unknown_device;

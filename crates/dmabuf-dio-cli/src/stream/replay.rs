@@ -48,6 +48,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     check(args, described.as_ref(), &chosen)?;
     let mut source = FileSource::open(&args.file, chosen.frame())?;
     let sink = IioSink::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
+    chosen.set_up(common.quiet)?;
     match (common.rate, described.and_then(|described| described.rate)) {
         (Some(rate), _) => chosen.set_rate(rate)?,
         (None, Some(rate)) => set_described_rate(&mut chosen, rate),
@@ -55,7 +56,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     }
     if args.cyclic {
         drop(sink);
-        return cycle(args, &mut chosen, &token);
+        let result = cycle(args, &mut chosen, &token);
+        return result.and(chosen.put_back());
     }
     play(args, &mut source, sink, &mut chosen, token)
 }
@@ -68,6 +70,7 @@ fn play_stream(
     token: CancelToken,
 ) -> Result<(), Failure> {
     let sink = IioSink::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
+    chosen.set_up(args.common.quiet)?;
     if let Some(rate) = args.common.rate {
         chosen.set_rate(rate)?;
     }
@@ -103,7 +106,9 @@ fn play(
     let file = args.file.display().to_string();
     let lost = UNDERRUNS;
     let end = Report { chosen, other: &file, sidecar: None, lost, is_stdout: false };
-    outcome.report(common, &end)
+    let reported = outcome.report(common, &end);
+    drop(sink);
+    reported.and(chosen.put_back())
 }
 
 /// Refuses samples of another format, which would be noise on an antenna.

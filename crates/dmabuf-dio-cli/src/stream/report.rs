@@ -5,11 +5,12 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use dmabuf_dio_stream::{Channel, Gap, Loss, RingUse, Summary};
+use dmabuf_dio_stream::{Channel, Gap, Loss, RingUse, Setting, Summary};
 use serde::Serialize;
 
 use super::args::StreamArgs;
 use super::device::Chosen;
+use super::setup;
 use crate::exit::{FAILED, Failure};
 use crate::show::{Lines, exact, json};
 use crate::size::show_size;
@@ -32,6 +33,8 @@ struct Output<'a> {
     frames: u64,
     /// The number of frames that `--samples` or `--seconds` asked for.
     asked_frames: Option<u64>,
+    settings: &'a [Setting],
+    trigger: Option<&'a str>,
     ring_seconds: Option<RingSeconds>,
     #[serde(flatten)]
     summary: &'a Summary,
@@ -141,6 +144,8 @@ pub(crate) fn print(
             rate: chosen.rate,
             frames,
             asked_frames: chosen.frames(args),
+            settings: chosen.setup.settings(),
+            trigger: chosen.setup.trigger(),
             ring_seconds: RingSeconds::of(summary.ring, chosen),
             summary,
             description: end.sidecar.map(|path| path.display().to_string()),
@@ -158,6 +163,12 @@ fn human(end: &Report<'_>, summary: &Summary) -> String {
     let chosen = end.chosen;
     let mut lines = Lines::new(WORDS);
     lines.line("device", chosen.describe());
+    for setting in chosen.setup.settings() {
+        lines.line("set", setup::describe(setting));
+    }
+    if let Some(name) = chosen.setup.trigger() {
+        lines.line("trigger", name);
+    }
     lines.line("file", end.other);
     lines.line("filled by", &summary.source);
     lines.line("emptied by", &summary.sink);
