@@ -82,7 +82,8 @@ mod tests {
         };
         let said = note(page_size(), huge_page()).expect("a note");
         assert!(
-            said.contains(&format!("{} KiB", page_size() / 1024)) && said.ends_with("do this"),
+            said.contains(&format!("pages of {} KiB", page_size() / 1024))
+                && said.ends_with("do this"),
             "{said}"
         );
         assert_eq!(note(page_size(), huge_page() - 1), None, "too little for one");
