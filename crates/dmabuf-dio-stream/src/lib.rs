@@ -8,10 +8,11 @@
 //! | | source | sink |
 //! |---|---|---|
 //! | an IIO device | [`IioSource`] | [`IioSink`], [`Repeat`] |
-//! | a file | [`FileSource`] | [`FileSink`] |
+//! | a file | [`FileSource`] | [`FileSink`], [`RotatingSink`] |
 //! | a USB host | [`UsbSource`] | [`UsbSink`] |
 //! | a socket | | [`SocketSink`] |
 //! | nothing | | [`Discard`] |
+//! | samples in another format | [`ConvertingSource`] | [`ConvertingSink`] |
 //!
 //! ```no_run
 //! use dmabuf_dio_stream::{Device, FileSink, IioSource, Ring, Stream};
@@ -29,6 +30,8 @@
 
 #![cfg(target_os = "linux")]
 
+pub mod convert;
+mod converting;
 mod device;
 mod discard;
 mod error;
@@ -40,6 +43,7 @@ mod iio;
 mod lent;
 mod pump;
 mod ring;
+mod rotate;
 mod socket;
 mod usb;
 mod wait;
@@ -49,6 +53,7 @@ use std::sync::Arc;
 
 use dmabuf_dio::Errno;
 
+pub use converting::{Converted, ConvertingSink, ConvertingSource};
 pub use device::{Channel, Device, Encoding, Format, frame_bytes};
 pub use discard::Discard;
 pub use error::{Error, Result};
@@ -57,6 +62,7 @@ pub use gaps::{Gap, Loss};
 pub use iio::{IioSink, IioSource, Repeat};
 pub use pump::{Interrupted, Overrun, State, Stream, Summary};
 pub use ring::{Ring, RingUse, available};
+pub use rotate::RotatingSink;
 pub use socket::SocketSink;
 pub use usb::{Function, UsbSink, UsbSource};
 pub use wait::Wait;
