@@ -5,8 +5,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use dmabuf_dio_stream::convert::SampleType;
 use dmabuf_dio_stream::{Gap, Overrun};
 
+use super::rotate::Rotate;
 use super::target::Target;
 use crate::size::{parse_count, parse_rate, parse_size};
 
@@ -22,6 +24,7 @@ Exit codes:
 TO is one of
   FILE           the raw samples, and a SigMF description of them in another file:
                  capture.sigmf-meta for capture.sigmf-data
+  NAME.sigmf     a SigMF archive, a tar file of both
   tcp://HOST:PORT
   ffs:FOLDER     a new USB function: the mount point of a functionfs instance
   ffs:FOLDER/ep1 an endpoint of another program's function
@@ -29,10 +32,19 @@ TO is one of
 
 Lost samples are counted. The report and the description say where they are missing.
 
+FORMAT is a type of SigMF (ci16, cf32, ci8, i16, f32, u8, cf64_be; c for I/Q pairs) or a format of IIO
+(le:s12/16>>0, be:u16/16>>0). Full scale stays full scale: +-1.0, or all significant bits of an integer.
+Without --format the samples are stored as the device gives them, without a copy.
+
+--rotate starts a new file, with a description of its own, each time that many seconds (60s, 10min, 1h)
+or bytes (500M, 4G) are in one: capture-000000.sigmf-data, capture-000001.sigmf-data, ...
+
 Examples:
   dmabuf-dio capture cf-ad9361-lpc --rate 30.72M --to capture.sigmf-data --seconds 10
   dmabuf-dio capture iio:device0 --channels voltage0,voltage1 --to tcp://192.168.1.5:5000
   dmabuf-dio capture adc --to samples.bin --samples 1000000 --overrun fail --json
+  dmabuf-dio capture cf-ad9361-lpc --format cf32 --to capture.sigmf --seconds 10
+  dmabuf-dio capture adc --rotate 60s --to capture.sigmf-data
 
 {EXIT_CODES}"))]
 pub(crate) struct CaptureArgs {
@@ -47,6 +59,12 @@ pub(crate) struct CaptureArgs {
     /// Replace an existing file and its description
     #[arg(long)]
     pub(crate) force: bool,
+    /// Convert the samples to this format [default: the device's, no copy]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<SampleType>,
+    /// Start a new file after this time or size: 60s, 10min, 4G
+    #[arg(long, value_name = "TIME|SIZE", value_parser = Rotate::parse)]
+    pub(crate) rotate: Option<Rotate>,
     /// Describe channels as in-phase and quadrature pairs
     #[arg(long)]
     pub(crate) iq: bool,
@@ -61,13 +79,17 @@ pub(crate) struct CaptureArgs {
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 FILE holds the samples of all chosen channels, frame by frame, as `dmabuf-dio capture` writes them.
-Its SigMF description, if any, sets the rate. Its sample format must match the device.
+Its SigMF description, if any, sets the rate and tells the format of the samples. If the device has
+another format, they are converted: full scale stays full scale. The number of channels must match.
+FILE can be a SigMF archive: NAME.sigmf.
 
 Underruns are counted: frames for which the device had nothing to output. The report says where.
 
 Examples:
   dmabuf-dio replay capture.sigmf-data --to cf-ad9361-dds-core-lpc
   dmabuf-dio replay tone.bin --to dac --rate 1M --cyclic
+  dmabuf-dio replay gnuradio.cf32 --format cf32 --to cf-ad9361-dds-core-lpc --rate 10M
+  dmabuf-dio replay capture.sigmf --to cf-ad9361-dds-core-lpc
 
 {EXIT_CODES}"))]
 pub(crate) struct ReplayArgs {
@@ -79,7 +101,10 @@ pub(crate) struct ReplayArgs {
     /// Repeat FILE until Ctrl-C or --seconds
     #[arg(long, conflicts_with_all = ["samples", "block", "blocks", "ring", "max_ring"])]
     pub(crate) cyclic: bool,
-    /// Output FILE even if its description does not match the device
+    /// Format of the samples in FILE, as for `capture` [default: what its description says]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<SampleType>,
+    /// Output the bytes of FILE as they are, even if its description does not match the device
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]

@@ -67,8 +67,15 @@ impl fmt::Display for Target {
 
 /// An open sink, and the USB function that it needs.
 pub(crate) struct Open {
-    pub(crate) sink: Box<dyn Sink>,
-    _function: Option<Function>,
+    sink: Box<dyn Sink>,
+    function: Option<Function>,
+}
+
+impl Open {
+    /// The sink, and what has to live as long.
+    pub(crate) fn into_parts(self) -> (Box<dyn Sink>, Option<Function>) {
+        (self.sink, self.function)
+    }
 }
 
 impl Target {
@@ -92,7 +99,7 @@ impl Target {
             }
             Self::Usb(path) => Box::new(UsbSink::open(path)?),
         };
-        Ok(Some(Open { sink, _function: function }))
+        Ok(Some(Open { sink, function }))
     }
 }
 
