@@ -108,7 +108,7 @@ fn captures_and_replays_in_another_format() {
                     }
                 };
                 assert!(
-                    found == wanted,
+                    found.to_bits() == wanted.to_bits(),
                     "{scan_type} to {format}: {word:x?} is {found}, not {wanted}"
                 );
             }
@@ -141,7 +141,7 @@ fn what_is_said_of_a_conversion() {
     let text = ok(&[&arguments[..], &two].concat());
     let line = text.lines().find(|line| line.starts_with("converted")).expect(&text);
     assert!(
-        line.contains("le:u16/16>>0 x 2 to le:f32/32>>0 x 2") && line.contains("400,000"),
+        line.contains("le:u16/16>>0 x 2 to le:f32/32>>0 x 2") && line.contains("400000 bytes"),
         "{line}"
     );
     fs::remove_file(setup.path("samples.sigmf-meta")).expect("removed");
@@ -227,7 +227,7 @@ fn losses_in_a_recording_that_is_cut() {
     for overrun in ["block", "drop"] {
         let arguments =
             ["capture", "stream-adc", "--rate", "30M", "--block", "8K", "--blocks", "3"];
-        let more = ["--samples", "500k", "--max-loss", "100%", "--to", &data, "--force"];
+        let more = ["--samples", "200k", "--max-loss", "100%", "--to", &data, "--force"];
         let cut = ["--rotate", "300K", "--overrun", overrun];
         let report = json(&[&arguments[..], &more, &cut].concat());
         let files = report["files"].as_array().expect("a list");
@@ -244,9 +244,11 @@ fn losses_in_a_recording_that_is_cut() {
                 frames += 1;
             }
         }
-        assert_eq!((frames, &report["frames"]), (500_000, &500_000.into()));
+        assert_eq!((frames, &report["frames"]), (200_000, &200_000.into()));
         let told = report["lost_frames"].as_u64().expect("counted");
-        assert!(lost > 0 && told == lost, "{overrun}: {lost}, told {told}");
+        // What is lost behind the last block may be told, too, with the blocks that are dropped.
+        let all = told == lost || overrun == "drop" && told > lost;
+        assert!(lost > 0 && all, "{overrun}: {lost}, told {told}");
     }
 }
 

@@ -68,6 +68,12 @@ impl<'s> RotatingSink<'s> {
         let mut sink = (self.open)(self.opened, self.queued)?;
         let left = self.expected.map(|bytes| bytes.saturating_sub(self.queued));
         sink.attach(ring, left.map(|left| left.min(self.limit)))?;
+        // Those that the ring has got since.
+        for block in ring.blocks().len()..ring.len() {
+            if !sink.attach_more(block)? {
+                return Err(failed("the files", "use a block of the ring", Errno::NOMEM));
+            }
+        }
         self.how = sink.how();
         self.opened += 1;
         self.files.push_back(Part { sink, bytes: 0, ended: false });
@@ -95,8 +101,12 @@ impl<'s> RotatingSink<'s> {
 /// The first error of some threads, all of which are waited for.
 fn join(threads: Vec<JoinHandle<Result<()>>>) -> Result<()> {
     let gone = || Err(failed("the files", "finish one", Errno::CANCELED));
-    let results = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| gone()));
-    results.fold(Ok(()), |sum: Result<()>, result| sum.and(result))
+    let mut first = Ok(());
+    for thread in threads {
+        let result = thread.join().unwrap_or_else(|_| gone());
+        first = first.and(result);
+    }
+    first
 }
 
 impl Sink for RotatingSink<'_> {

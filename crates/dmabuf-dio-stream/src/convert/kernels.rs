@@ -11,7 +11,7 @@ pub(super) struct Bits {
     pub(super) big_endian: bool,
     pub(super) signed: bool,
     /// From 1 to the bits in memory.
-    pub(super) bits: u32,
+    pub(super) count: u32,
     pub(super) shift: u32,
 }
 
@@ -29,10 +29,10 @@ macro_rules! integers {
                 }
             }
 
-            #[inline(always)]
+            #[inline]
             fn each<const SIZE: usize>(
                 from: &[u8],
-                Bits { signed, bits, shift, .. }: Bits,
+                Bits { signed, count: bits, shift, .. }: Bits,
                 to: &mut [$signed],
                 raw: impl Fn([u8; SIZE]) -> $unsigned,
             ) {
@@ -54,10 +54,10 @@ macro_rules! integers {
                 }
             }
 
-            #[inline(always)]
+            #[inline]
             fn put<const SIZE: usize>(
                 from: &[$signed],
-                Bits { signed, bits, shift, .. }: Bits,
+                Bits { signed, count: bits, shift, .. }: Bits,
                 to: &mut [u8],
                 raw: impl Fn($unsigned) -> [u8; SIZE],
             ) {
@@ -74,7 +74,9 @@ macro_rules! integers {
                 if to >= from {
                     let by = to - from;
                     if by > 0 {
-                        values.iter_mut().for_each(|value| *value <<= by);
+                        for value in values {
+                            *value <<= by;
+                        }
                     }
                     return;
                 }
@@ -163,7 +165,6 @@ pub(super) const SINGLE: u32 = 16;
 
 /// Numbers as integers of at most [`SINGLE`] bits: the nearest, the even one of two, saturated.
 /// What is not a number is 0.
-#[allow(clippy::eq_op, reason = "only NaN differs from itself, and the comparison is vectorised")]
 pub(super) fn of_single(from: &[f32], bits: u32, to: &mut [i32]) {
     // The sum has no room for a fraction, and the last bits of its mantissa are the integer.
     const ROUND: f32 = (3 << 22) as f32;
@@ -171,7 +172,7 @@ pub(super) fn of_single(from: &[f32], bits: u32, to: &mut [i32]) {
     let (least, most) = (-scale, scale - 1.0);
     for (float, value) in from.iter().zip(to) {
         let scaled = *float * scale;
-        let scaled = if scaled == scaled { scaled } else { 0.0 };
+        let scaled = if scaled.is_nan() { 0.0 } else { scaled };
         let scaled = if scaled < most { scaled } else { most };
         let scaled = if scaled > least { scaled } else { least };
         *value = ((scaled + ROUND).to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
@@ -179,14 +180,13 @@ pub(super) fn of_single(from: &[f32], bits: u32, to: &mut [i32]) {
 }
 
 /// As [`of_single`], for up to 32 bits.
-#[allow(clippy::eq_op, reason = "as above")]
 pub(super) fn of_double(from: &[f64], bits: u32, to: &mut [i32]) {
     const ROUND: f64 = (3_u64 << 51) as f64;
     let scale = power(bits as i32 - 1);
     let (least, most) = (-scale, scale - 1.0);
     for (float, value) in from.iter().zip(to) {
         let scaled = *float * scale;
-        let scaled = if scaled == scaled { scaled } else { 0.0 };
+        let scaled = if scaled.is_nan() { 0.0 } else { scaled };
         let scaled = if scaled < most { scaled } else { most };
         let scaled = if scaled > least { scaled } else { least };
         *value = (scaled + ROUND).to_bits() as i32;
@@ -223,7 +223,7 @@ pub(super) fn scatter(from: &[u8], size: u64, to: &mut [u8], stride: usize) {
     }
 }
 
-#[inline(always)]
+#[inline]
 fn spread<const SIZE: usize>(from: &[u8], stride: usize, to: &mut [u8], step: usize) {
     // The last piece may be shorter than the stride.
     for (from, to) in from.chunks(stride).zip(to.chunks_mut(step)) {

@@ -66,7 +66,7 @@ impl Kind {
         };
         let signed = format.kind == Encoding::Signed;
         let Format { big_endian, bits, shift, .. } = format;
-        Self { class, size: format.bytes(), bits: Bits { big_endian, signed, bits, shift } }
+        Self { class, size: format.bytes(), bits: Bits { big_endian, signed, count: bits, shift } }
     }
 }
 
@@ -206,7 +206,7 @@ impl Values {
     /// Converts consecutive values, at most [`VALUES`].
     fn convert(&mut self, from: Kind, input: &[u8], to: Kind, output: &mut [u8]) {
         let count = input.len() / from.size as usize;
-        let (bits, out_bits) = (from.bits.bits, to.bits.bits);
+        let (bits, out_bits) = (from.bits.count, to.bits.count);
         let narrow = &mut self.narrow[..count];
         let wide = &mut self.wide[..count];
         let single = &mut self.single[..count];
