@@ -136,7 +136,7 @@ fn samples(of: Format) -> Vec<u8> {
                 if size == 4 { u64::from((number as f32).to_bits()) } else { number.to_bits() }
             };
             let mut all: Vec<u64> = numbers.map(wide).collect();
-            all.extend((0..3000).map(|_| wide(random() as i32 as f64 / f64::from(i32::MAX))));
+            all.extend((0..3000).map(|_| wide(f64::from(random() as i32) / f64::from(i32::MAX))));
             all
         }
         // With every last digit; the test below has every value.
