@@ -365,14 +365,21 @@ fn a_replay_of_another_programs_samples() {
 fn a_capture_is_replayed_elsewhere() {
     let Some(setup) = Setup::get() else { return };
     let socket = setup.path("socket");
-    for framed in [&["--framed"][..], &[]] {
+    let double = &["--format", "f64_be"][..];
+    // The framing tells the format.
+    for (framed, sent, played) in [
+        (&["--framed"][..], &[][..], &[][..]),
+        (&[], &[], &[]),
+        (&["--framed"], double, &[]),
+        (&[], double, double),
+    ] {
         let from = format!("unix-listen:{socket}");
         let (to, rate) = (format!("unix:{socket}"), ["--rate", "1M", "--max-loss", "100%"]);
         let replay = ["replay", &from, "--to", "stream-dac", "--json"];
-        let mut replay = start(&[&replay[..], framed, &rate].concat());
+        let mut replay = start(&[&replay[..], framed, &rate, played].concat());
         until_it_waits(&mut replay);
         let capture = ["capture", "stream-adc", "--samples", "300k", "--to", &to];
-        let capture = start(&[&capture[..], framed, &rate].concat());
+        let capture = start(&[&capture[..], framed, &rate, sent].concat());
         let output = capture.wait_with_output().expect("its end");
         assert!(output.status.success(), "{}", errors(&output));
         let output = replay.wait_with_output().expect("its end");
@@ -382,6 +389,7 @@ fn a_capture_is_replayed_elsewhere() {
             (&summary["frames"], number("stream-dac", "wrong_frames")),
             (&300_000.into(), 0)
         );
+        assert_eq!(summary["conversion"].is_null(), sent.is_empty());
     }
     // Samples of other channels.
     let from = format!("unix-listen:{socket}");

@@ -58,7 +58,7 @@ pub struct Format {
 
 impl Format {
     /// Parses the content of a `type` file.
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let (order, rest) = text.trim().split_once(':')?;
         // A capital letter means that the remaining bits extend the value.
         let kind = match rest.chars().next()?.to_ascii_lowercase() {

@@ -32,9 +32,11 @@ struct Blocks {
     ring: Option<Arc<Ring>>,
     how: Option<Method>,
     queue: VecDeque<Queued>,
-    /// Bytes queued.
+    /// Where the data begin in the file.
+    start: u64,
+    /// End in the file of what was queued.
     queued: u64,
-    /// Bytes taken.
+    /// End in the file of what was taken.
     taken: u64,
 }
 
@@ -46,9 +48,9 @@ enum Method {
 }
 
 impl Blocks {
-    fn new(file: File, direction: Direction) -> Self {
+    fn new(file: File, direction: Direction, start: u64) -> Self {
         let (file, queue) = (Arc::new(file), VecDeque::new());
-        Self { file, direction, ring: None, how: None, queue, queued: 0, taken: 0 }
+        Self { file, direction, ring: None, how: None, queue, start, queued: start, taken: start }
     }
 
     fn name(&self) -> String {
@@ -75,11 +77,14 @@ impl Blocks {
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
         self.queue.clear();
         self.how = Some(match lend(ring, self.direction, self.file.fd()) {
-            Ok(lent) => Method::Lent(Box::new(Lent::new(lent, ring, &self.file, self.direction)?)),
+            Ok(lent) => {
+                let lent = Lent::new(lent, ring, &self.file, self.direction, self.start)?;
+                Method::Lent(Box::new(lent))
+            }
             Err(error) => {
                 let one_by_one = Arc::new(OneByOne::new(Arc::clone(&self.file), self.direction));
                 let (by_thread, blocks) = (Arc::clone(&one_by_one), Arc::clone(ring));
-                let mut offset = 0;
+                let mut offset = self.start;
                 let work = move |claim: Claim| {
                     by_thread.transfer(blocks.block(claim.block()), claim.bytes(), offset)?;
                     offset += claim.bytes();
@@ -227,15 +232,35 @@ impl FileSink {
     ///
     /// [`Error::Transfer`].
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
-        Ok(Self(Blocks::new(File::create(path)?, Direction::Save)))
+        Self::create_at(path, 0)
+    }
+
+    /// As [`create`](Self::create), for data that begin at byte `start`. What is before is the
+    /// caller's to write, after this call. The data are written with `O_DIRECT` only if `start` is a
+    /// multiple of what the file system needs for that: 4096 suffices almost everywhere.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Transfer`].
+    pub fn create_at(path: impl Into<PathBuf>, start: u64) -> Result<Self> {
+        Ok(Self(Blocks::new(File::create(path)?, Direction::Save, start)))
+    }
+
+    /// Ends the transfers. Returns what remains to be done, which may take long: the same as
+    /// [`finish`](Sink::finish).
+    pub(super) fn end(mut self) -> impl FnOnce() -> Result<()> + Send + 'static {
+        self.0.stop();
+        let (file, end) = (Arc::clone(&self.0.file), self.0.taken);
+        move || complete(&file, end)
     }
 
     /// Allocates space for all expected data.
     fn reserve(&self, bytes: u64) -> Result<()> {
         let file = &self.0.file;
-        let reserved = file.check_size(bytes).and_then(|()| {
+        let end = self.0.start.saturating_add(bytes);
+        let reserved = file.check_size(end).and_then(|()| {
             let keep = FallocateFlags::KEEP_SIZE;
-            rustix::fs::fallocate(file.fd(), keep, 0, bytes).map_err(crate::from_os)
+            rustix::fs::fallocate(file.fd(), keep, 0, end).map_err(crate::from_os)
         });
         match reserved {
             Err(errno) if matches!(errno.raw(), libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
@@ -261,7 +286,7 @@ impl Sink for FileSink {
         if expected > 0 {
             self.reserve(expected)?;
         } else if let Some(Method::Lent(lent)) = &mut self.0.how {
-            lent.make_room(0, ROOM.max(4 * ring.size()));
+            lent.make_room(self.0.start, ROOM.max(4 * ring.size()));
         }
         Ok(())
     }
@@ -288,19 +313,24 @@ impl Sink for FileSink {
 
     fn finish(&mut self) -> Result<()> {
         self.0.stop();
-        let file = &self.0.file;
-        let call = |what, errno| failed(&self.0.name(), what, crate::from_os(errno));
-        if !file.is_device() {
-            // Removes a partly written failed block, and the space allocated beyond the end.
-            rustix::fs::ftruncate(file.fd(), self.0.taken)
-                .map_err(|errno| call("truncate it to its length", errno))?;
-        }
-        rustix::fs::fsync(file.fd()).map_err(|errno| call("make it durable", errno))?;
-        if !file.is_device() {
-            sync_folder(file.path());
-        }
-        Ok(())
+        complete(&self.0.file, self.0.taken)
     }
+}
+
+/// Cuts a file to its length and makes it durable.
+fn complete(file: &File, end: u64) -> Result<()> {
+    let name = file.path().display().to_string();
+    let call = |what, errno| failed(&name, what, crate::from_os(errno));
+    if !file.is_device() {
+        // Removes a partly written failed block, and the space allocated beyond the end.
+        rustix::fs::ftruncate(file.fd(), end)
+            .map_err(|errno| call("truncate it to its length", errno))?;
+    }
+    rustix::fs::fsync(file.fd()).map_err(|errno| call("make it durable", errno))?;
+    if !file.is_device() {
+        sync_folder(file.path());
+    }
+    Ok(())
 }
 
 /// Makes the name of a new file durable, where possible.
@@ -334,7 +364,26 @@ impl FileSource {
         if len % frame != 0 {
             return Err(Error::CutFrame { path: file.path().to_owned(), length: len, frame });
         }
-        Ok(Self { blocks: Blocks::new(file, Direction::Load), frame, len })
+        Ok(Self { blocks: Blocks::new(file, Direction::Load, 0), frame, len })
+    }
+
+    /// Opens the `len` bytes from byte `start` of a file, with frames of `frame` bytes. They are read
+    /// with `O_DIRECT` only if `start` is a multiple of what the file system needs for that.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open), and [`Error::Stream`] with `ENODATA` if the file is shorter.
+    pub fn open_part(path: impl Into<PathBuf>, frame: u64, start: u64, len: u64) -> Result<Self> {
+        let file = File::open_path(path, Direction::Load)?;
+        let frame = frame.max(1);
+        if start.checked_add(len).is_none_or(|end| file.end().is_ok_and(|has| end > has)) {
+            let name = file.path().display().to_string();
+            return Err(failed(&name, format!("read {len} bytes at {start}"), Errno::NODATA));
+        }
+        if len % frame != 0 {
+            return Err(Error::CutFrame { path: file.path().to_owned(), length: len, frame });
+        }
+        Ok(Self { blocks: Blocks::new(file, Direction::Load, start), frame, len })
     }
 }
 

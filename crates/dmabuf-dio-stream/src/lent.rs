@@ -88,12 +88,19 @@ impl Lent {
         blocks: &Arc<Ring>,
         file: &Arc<File>,
         direction: Direction,
+        start: u64,
     ) -> Result<Self> {
         let (mut direct, mut why_buffered) =
             (file.is_direct(), file.why_buffered().map(str::to_owned));
         let (align, size) = (file.alignment().offset, blocks.size());
         if direct && size % align != 0 {
             why_buffered = Some(format!("O_DIRECT needs blocks of a multiple of {align} bytes"));
+            direct = false;
+        }
+        if direct && start % align != 0 {
+            why_buffered = Some(format!(
+                "O_DIRECT needs a multiple of {align}, and they begin at byte {start}"
+            ));
             direct = false;
         }
         if direct && direction == Direction::Save && size < SMALL {

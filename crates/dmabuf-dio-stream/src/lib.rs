@@ -8,11 +8,12 @@
 //! | | source | sink |
 //! |---|---|---|
 //! | an IIO device | [`IioSource`] | [`IioSink`], [`Repeat`] |
-//! | a file | [`FileSource`] | [`FileSink`] |
+//! | a file | [`FileSource`] | [`FileSink`], [`RotatingSink`] |
 //! | a USB host | [`UsbSource`] | [`UsbSink`] |
 //! | a TCP connection | [`FdSource`] | [`SocketSink`] |
 //! | a pipe, a Unix socket | [`FdSource`] | [`FdSink`] |
 //! | nothing | | [`Discard`] |
+//! | samples in another format | [`ConvertingSource`] | [`ConvertingSink`] |
 //!
 //! ```no_run
 //! use dmabuf_dio_stream::{Device, FileSink, IioSource, Ring, Stream};
@@ -31,6 +32,8 @@
 #![cfg(target_os = "linux")]
 
 mod attribute;
+pub mod convert;
+mod converting;
 mod descriptor;
 mod device;
 mod discard;
@@ -47,6 +50,7 @@ mod iio;
 mod lent;
 mod pump;
 mod ring;
+mod rotate;
 mod settings;
 mod socket;
 #[cfg(test)]
@@ -62,6 +66,7 @@ use std::sync::Arc;
 use dmabuf_dio::Errno;
 
 pub use attribute::{Attribute, Available};
+pub use converting::{Converted, ConvertingSink, ConvertingSource};
 pub use device::{Channel, Device, Encoding, Format, frame_bytes};
 pub use discard::Discard;
 pub use error::{Error, Refused, Result};
@@ -74,6 +79,7 @@ pub use gaps::{Gap, Loss};
 pub use iio::{IioSink, IioSource, Repeat};
 pub use pump::{Interrupted, Overrun, State, Stream, Summary};
 pub use ring::{Ring, RingUse, available};
+pub use rotate::RotatingSink;
 pub use settings::{Left, Setting, Settings};
 pub use socket::SocketSink;
 pub use trigger::Trigger;

@@ -127,6 +127,7 @@ pub struct Stream<'s> {
     overrun: Overrun,
     limit: Option<u64>,
     time: Option<Time>,
+    cut: Option<u64>,
     cancel: CancelToken,
     progress: Option<Box<Callback<'s>>>,
 }
@@ -136,7 +137,8 @@ impl<'s> Stream<'s> {
     pub fn new(source: &'s mut dyn Source, sink: &'s mut dyn Sink, ring: Ring) -> Self {
         let ring = Arc::new(ring);
         let (overrun, cancel) = (Overrun::default(), CancelToken::new());
-        Self { source, sink, ring, overrun, limit: None, time: None, cancel, progress: None }
+        let (limit, time, cut) = (None, None, None);
+        Self { source, sink, ring, overrun, limit, time, cut, cancel, progress: None }
     }
 
     /// What to do if the sink is slower than the source. Default: [`Overrun::Block`].
@@ -161,6 +163,15 @@ impl<'s> Stream<'s> {
     pub fn time(mut self, frames: Option<u64>, seconds: f64) -> Self {
         let seconds = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         self.time = Some(Time { frames, seconds });
+        self
+    }
+
+    /// Ends a block after every `bytes` bytes, rounded down to whole frames, at least one: for a
+    /// [`RotatingSink`](crate::RotatingSink), whose files begin with a block.
+    #[must_use]
+    pub fn cut(mut self, bytes: u64) -> Self {
+        let frame = self.source.frame().max(1);
+        self.cut = Some((bytes / frame).max(1) * frame);
         self
     }
 
@@ -204,6 +215,7 @@ impl<'s> Stream<'s> {
             bytes: 0,
             given: 0,
             asked: 0,
+            requested: 0,
             over: false,
             grows: false,
             overflowed: false,
@@ -264,6 +276,8 @@ struct Run<'s> {
     given: u64,
     /// Bytes requested from the source and not dropped.
     asked: u64,
+    /// Bytes requested from the source, dropped ones included.
+    requested: u64,
     /// The ring can get more blocks.
     grows: bool,
     /// A loss ends the stream.
@@ -437,11 +451,13 @@ impl Run<'_> {
 
     /// Queues an empty block to the source, unless enough has been requested.
     fn fill(&mut self, block: usize) -> Result<()> {
-        let bytes = self.stream.ring.size().min(self.left());
+        let to_cut = self.stream.cut.map_or(u64::MAX, |cut| cut - self.requested % cut);
+        let bytes = self.stream.ring.size().min(self.left()).min(to_cut);
         if bytes == 0 || self.stream.cancel.is_cancelled() {
             return Ok(());
         }
         self.asked += bytes;
+        self.requested += bytes;
         let was_dry = self.stream.source.queue(block, bytes)? && self.begun.is_some();
         self.ledger.queued(bytes, was_dry);
         if was_dry && !self.ledger.waits() { self.count() } else { Ok(()) }

@@ -5,8 +5,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use dmabuf_dio_stream::convert::SampleType;
 use dmabuf_dio_stream::{Gap, Overrun};
 
+use super::rotate::Rotate;
 use super::setup::SetupArgs;
 use super::target::Target;
 use crate::size::{parse_count, parse_rate, parse_size};
@@ -31,6 +33,7 @@ not: debug attributes, those that cannot be read, and devices of other machines.
 TO is one of
   FILE           the raw samples, and a SigMF description of them in another file:
                  capture.sigmf-meta for capture.sigmf-data
+  NAME.sigmf     a SigMF archive, a tar file of both
   - or a FIFO    the raw samples, for another program; the report goes to standard error
   tcp://HOST:PORT, tcp-listen://[HOST]:PORT
   unix:PATH, unix-listen:PATH
@@ -40,6 +43,13 @@ TO is one of
   none           discards the samples, to test the device
 
 Lost samples are counted. The report and the description say where they are missing.
+
+FORMAT is a type of SigMF (ci16, cf32, ci8, i16, f32, u8, cf64_be; c for I/Q pairs) or a format of IIO
+(le:s12/16>>0, be:u16/16>>0). Full scale stays full scale: +-1.0, or all significant bits of an integer.
+Without --format the samples are stored as the device gives them, without a copy.
+
+--rotate starts a new file, with a description of its own, each time that many seconds (60s, 10min, 1h)
+or bytes (500M, 4G) are in one: capture-000000.sigmf-data, capture-000001.sigmf-data, ...
 
 {SET}
 
@@ -52,6 +62,8 @@ Examples:
   dmabuf-dio capture cf-ad9361-lpc --to x.sigmf-data --restore \\
     --set ad9361-phy/RX_LO.frequency=868M --set ad9361-phy/in_voltage0.hardwaregain=40
   dmabuf-dio capture accelerometer --to x.bin --trigger timer --set timer/sampling_frequency=100
+  dmabuf-dio capture cf-ad9361-lpc --format cf32 --to capture.sigmf --seconds 10
+  dmabuf-dio capture adc --rotate 60s --to capture.sigmf-data
 
 {EXIT_CODES}"))]
 pub(crate) struct CaptureArgs {
@@ -66,6 +78,12 @@ pub(crate) struct CaptureArgs {
     /// Replace an existing file and its description
     #[arg(long)]
     pub(crate) force: bool,
+    /// Convert the samples to this format [default: the device's, no copy]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<SampleType>,
+    /// Start a new file after this time or size: 60s, 10min, 4G
+    #[arg(long, value_name = "TIME|SIZE", value_parser = Rotate::parse)]
+    pub(crate) rotate: Option<Rotate>,
     /// Describe channels as in-phase and quadrature pairs
     #[arg(long)]
     pub(crate) iq: bool,
@@ -85,7 +103,9 @@ pub(crate) struct CaptureArgs {
 FILE holds the samples of all chosen channels, frame by frame, as `dmabuf-dio capture` writes them.
 It is a file, - or a FIFO for samples of another program, or one of tcp://HOST:PORT,
 tcp-listen://[HOST]:PORT, unix:PATH, unix-listen:PATH.
-Its SigMF description, if any, sets the rate. Its sample format must match the device.
+Its SigMF description, if any, sets the rate and tells the format of the samples. If the device has
+another format, they are converted: full scale stays full scale. The number of channels must match.
+FILE can be a SigMF archive: NAME.sigmf.
 
 Underruns are counted: frames for which the device had nothing to output. The report says where.
 
@@ -98,6 +118,8 @@ Examples:
   dmabuf-dio replay tcp-listen://:5000 --to dac --rate 1M
   dmabuf-dio replay x.sigmf-data --to cf-ad9361-dds-core-lpc --restore \\
     --set ad9361-phy/TX_LO.frequency=868M --set ad9361-phy/out_voltage0.hardwaregain=-20
+  dmabuf-dio replay gnuradio.cf32 --format cf32 --to cf-ad9361-dds-core-lpc --rate 10M
+  dmabuf-dio replay capture.sigmf --to cf-ad9361-dds-core-lpc
 
 {EXIT_CODES}"))]
 pub(crate) struct ReplayArgs {
@@ -112,7 +134,10 @@ pub(crate) struct ReplayArgs {
     /// The samples come from dmabuf-dio capture --framed
     #[arg(long, conflicts_with = "cyclic")]
     pub(crate) framed: bool,
-    /// Output FILE even if its description does not match the device
+    /// Format of the samples in FILE, as for `capture` [default: what its description says]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<SampleType>,
+    /// Output the bytes of FILE as they are, even if its description does not match the device
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]

@@ -33,6 +33,8 @@ pub(crate) struct Chosen {
     pub(crate) channels: Vec<Channel>,
     /// Frames per second, if the device has a rate.
     pub(crate) rate: Option<f64>,
+    /// Bytes of a frame at the other end, if samples are converted.
+    pub(crate) other_frame: Option<u64>,
     /// The rate to restore if nothing comes of it.
     before: Option<f64>,
     pub(crate) setup: Setup,
@@ -53,9 +55,16 @@ impl Chosen {
         let device = Device::find(name).ok_or_else(|| unknown(name))?;
         let channels = channels(&device, args)?;
         let setup = Setup::check(&args.setup, &device, args.buffer)?;
-        let (buffer, restore) = (args.buffer, args.setup.restore);
-        let mut chosen =
-            Self { device, buffer, channels, rate: None, before: None, setup, restore };
+        let mut chosen = Self {
+            device,
+            buffer: args.buffer,
+            channels,
+            rate: None,
+            other_frame: None,
+            before: None,
+            setup,
+            restore: args.setup.restore,
+        };
         chosen.look_at_rate();
         Ok(chosen)
     }
@@ -156,7 +165,10 @@ impl Chosen {
 
     /// Block size in bytes.
     pub(crate) fn block(&self, args: &StreamArgs) -> Result<u64, Failure> {
-        let size = args.block.unwrap_or_else(|| suitable(self.frame(), self.rate));
+        let size = args.block.unwrap_or_else(|| {
+            let size = suitable(self.frame(), self.rate);
+            self.other_frame.map_or(size, |other| both_whole(size, self.frame(), other))
+        });
         if size > 0 && size % self.frame() != 0 {
             let frame = self.frame();
             let near = size.next_multiple_of(whole(frame));
@@ -223,6 +235,22 @@ pub(super) fn suitable(frame: u64, rate: Option<f64>) -> u64 {
         return (wanted / frame.max(1)).max(1) * frame.max(1);
     }
     (wanted.min(most) / whole(frame)).max(1) * whole(frame)
+}
+
+/// At most `size` bytes of frames of `frame` bytes that are whole pages at both ends, if `size` is
+/// enough for that.
+fn both_whole(size: u64, frame: u64, other: u64) -> u64 {
+    let (one, two) = (whole(frame) / frame, whole(other) / other);
+    // Both are powers of two times a divisor of the frame: a common multiple suffices.
+    let frames = if one % two == 0 {
+        one
+    } else if two % one == 0 {
+        two
+    } else {
+        one * two
+    };
+    let step = frames * frame;
+    if size < step { size } else { size / step * step }
 }
 
 fn channels(device: &Device, args: &StreamArgs) -> Result<Vec<Channel>, Failure> {
@@ -295,6 +323,18 @@ mod tests {
         assert_eq!(of(&[], MIB, 1e9, 4 * gib, 1024), (320, 320));
         assert_eq!(of(&[], MIB, 1.0, 0, 3), (2, 2));
         assert_eq!(of(&[], 64 << 10, 0.0, gib, 1 << 20), (8, 4096));
+    }
+
+    #[test]
+    fn blocks_of_both_ends_are_whole_pages() {
+        for (size, frame, other) in
+            [(1 << 20, 4, 8), (999_424, 8, 4), (999_424, 8, 2), (1 << 20, 6, 4)]
+        {
+            let both = both_whole(size, frame, other);
+            assert!(both > 0 && both <= size && both % frame == 0, "{both}");
+            assert_eq!((both % PAGE, both / frame * other % PAGE), (0, 0), "{frame} and {other}");
+        }
+        assert_eq!(both_whole(4096, 8, 4), 4096, "too little for both");
     }
 
     #[test]

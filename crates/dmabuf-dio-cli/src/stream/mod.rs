@@ -2,15 +2,19 @@
 //! `dmabuf-dio capture`, `dmabuf-dio replay` and `dmabuf-dio receive`.
 
 mod address;
+mod archive;
 pub(crate) mod args;
 pub(crate) mod capture;
 mod device;
+mod format;
 mod input;
 mod meter;
 pub(crate) mod receive;
 mod received;
+mod recording;
 pub(crate) mod replay;
 mod report;
+mod rotate;
 mod setup;
 mod sigmf;
 mod target;

@@ -9,14 +9,15 @@ use dmabuf_dio_stream::{Ring, Source as _, State, Stream, Summary};
 use serde::Serialize;
 
 use super::args::{EXIT_CODES, MaxLoss};
-use super::capture::{Outcome, file, nobody};
+use super::capture::{Outcome, nobody};
 use super::device::suitable;
 use super::input;
 use super::meter::Meter;
 use super::received::Received;
+use super::recording;
 use super::report::{self, Printed, WORDS};
 use super::sigmf;
-use super::target::{Samples, Target};
+use super::target::{Sent, Target};
 use crate::exit::{FAILED, Failure, USAGE, say};
 use crate::show::{Lines, json};
 use crate::signals;
@@ -101,7 +102,7 @@ struct Output<'a> {
 }
 
 pub(crate) fn run(args: &ReceiveArgs) -> Result<(), Failure> {
-    let file = file(&args.to, args.force)?;
+    let file = recording::pair(&args.to, args.force)?;
     let from = input::address(&args.from)?.ok_or_else(|| {
         let what = format!("{} is a file", args.from.display());
         Failure::new(USAGE, what, "name where samples arrive: tcp-listen://:5000, - or a FIFO")
@@ -122,7 +123,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<(), Failure> {
     };
     let frame = source.frame();
     let ring = ring(args, frame, described.as_ref().and_then(Received::rate))?;
-    let samples = Samples { frame, description: None };
+    let samples = Sent { frame, description: None };
     let mut target = args.to.open(samples, &token)?.ok_or_else(nobody)?;
     let described = described.zip(file);
     if let Some((received, data)) = &described {

@@ -41,8 +41,9 @@ impl Received {
             value["global"]["core:dataset"] = name;
         }
         let begin = value["captures"][0].take();
-        value["captures"] = json!(sigmf::captures(begin, self.frame, gaps, bytes));
-        value["annotations"] = json!(sigmf::annotations(self.frame, gaps, bytes));
+        let place = sigmf::Place { first: 0, unit: self.frame };
+        value["captures"] = json!(place.captures(begin, gaps, bytes));
+        value["annotations"] = json!(place.annotations(gaps, bytes));
         let path = sigmf::path_of(data);
         sigmf::replace(&path, &value).map(|()| path)
     }

@@ -5,11 +5,12 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use dmabuf_dio_stream::{Channel, Gap, Loss, RingUse, Setting, Summary};
+use dmabuf_dio_stream::{Channel, Converted, Gap, Loss, RingUse, Setting, Summary};
 use serde::Serialize;
 
 use super::args::StreamArgs;
 use super::device::Chosen;
+use super::rotate::Piece;
 use super::setup;
 use crate::exit::{FAILED, Failure};
 use crate::show::{Lines, exact, json};
@@ -39,8 +40,29 @@ struct Output<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
     description: Option<String>,
+    /// What the CPU converted.
+    conversion: Option<Conversion<'a>>,
+    /// The files of a recording that was cut.
+    files: Option<&'a [Piece]>,
     /// Why the command fails.
     error: Option<String>,
+}
+
+/// A conversion, and the bytes that went through the CPU.
+#[derive(Debug, Serialize)]
+struct Conversion<'a> {
+    #[serde(flatten)]
+    converted: &'a Converted,
+    from_bytes: u64,
+    to_bytes: u64,
+}
+
+impl<'a> Conversion<'a> {
+    fn of(converted: &'a Converted) -> Self {
+        let from_bytes = converted.frames * converted.from_frame_bytes;
+        let to_bytes = converted.frames * converted.to_frame_bytes;
+        Self { converted, from_bytes, to_bytes }
+    }
 }
 
 /// The seconds of samples that the blocks hold, if the device has a rate.
@@ -86,6 +108,8 @@ pub(crate) struct Report<'a> {
     /// The file or address at the other end.
     pub(crate) other: &'a str,
     pub(crate) sidecar: Option<&'a Path>,
+    pub(crate) converted: Option<&'a Converted>,
+    pub(crate) pieces: Option<&'a [Piece]>,
     /// The label of what was lost.
     pub(crate) lost: &'a str,
     /// The samples go to standard output, and the report to standard error.
@@ -149,6 +173,8 @@ pub(crate) fn print(
             ring_seconds: RingSeconds::of(summary.ring, chosen),
             summary,
             description: end.sidecar.map(|path| path.display().to_string()),
+            conversion: end.converted.map(Conversion::of),
+            files: end.pieces,
             error: error.map(|failure| failure.what().to_owned()),
         };
         json(&output)
@@ -172,6 +198,15 @@ fn human(end: &Report<'_>, summary: &Summary) -> String {
     lines.line("file", end.other);
     lines.line("filled by", &summary.source);
     lines.line("emptied by", &summary.sink);
+    if let Some(converted) = end.converted {
+        let Conversion { to_bytes, .. } = Conversion::of(converted);
+        let Converted { from, to, .. } = converted;
+        lines.line("converted", format!("{from} to {to}, {} by the CPU", exact(to_bytes)));
+    }
+    if let Some(pieces) = end.pieces.filter(|pieces| !pieces.is_empty()) {
+        let (first, last) = (&pieces[0], &pieces[pieces.len() - 1]);
+        lines.line("files", format!("{}: {first} to {last}", pieces.len()));
+    }
     if summary.ring.blocks_at_start > 0 {
         let seconds = RingSeconds::of(summary.ring, chosen);
         lines.line("ring", describe(summary.ring, seconds.as_ref()));

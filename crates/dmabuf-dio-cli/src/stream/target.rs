@@ -67,11 +67,18 @@ pub(crate) struct Open {
     pub(crate) sink: Box<dyn Sink>,
     /// The samples go to standard output.
     pub(crate) is_stdout: bool,
-    _function: Option<Function>,
+    function: Option<Function>,
+}
+
+impl Open {
+    /// The sink, and what has to live as long.
+    pub(crate) fn into_parts(self) -> (Box<dyn Sink>, Option<Function>) {
+        (self.sink, self.function)
+    }
 }
 
 /// The samples that a target gets.
-pub(crate) struct Samples {
+pub(crate) struct Sent {
     /// Bytes of a frame.
     pub(crate) frame: u64,
     /// The description for a receiver, if it gets the framing.
@@ -88,7 +95,7 @@ impl Target {
     /// interrupted.
     pub(crate) fn open(
         &self,
-        samples: Samples,
+        samples: Sent,
         cancel: &CancelToken,
     ) -> Result<Option<Open>, Failure> {
         let (mut function, mut is_stdout) = (None, false);
@@ -113,13 +120,13 @@ impl Target {
             }
             Self::Usb(path) => Box::new(UsbSink::open(path)?),
         };
-        Ok(Some(Open { sink, is_stdout, _function: function }))
+        Ok(Some(Open { sink, is_stdout, function }))
     }
 }
 
 /// A sink to a descriptor: TCP takes pages without a copy.
-fn connected(fd: OwnedFd, name: String, samples: Samples) -> Result<Box<dyn Sink>, Failure> {
-    let Samples { frame, description } = samples;
+fn connected(fd: OwnedFd, name: String, samples: Sent) -> Result<Box<dyn Sink>, Failure> {
+    let Sent { frame, description } = samples;
     let domain = rustix::net::sockopt::socket_domain(&fd);
     if matches!(domain, Ok(AddressFamily::INET | AddressFamily::INET6)) {
         let sink = SocketSink::new(fd, name);
