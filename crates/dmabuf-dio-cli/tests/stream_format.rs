@@ -177,16 +177,22 @@ fn recordings_are_cut_by_time_and_size() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.sigmf-data");
     let name = |number: u64, end: &str| setup.path(&format!("samples-{number:06}.sigmf-{end}"));
-    for (rotate, each) in [("0.1s", 100_000), ("1M", 131_072), ("100000", 12_500), ("600K", 76_800)]
-    {
+    // A machine that emulates another opens few files per second.
+    for (rotate, each, rate, all) in [
+        ("0.1s", 100_000, "1M", 350_003_u64),
+        ("1M", 131_072, "1M", 350_003),
+        ("100000", 12_500, "50k", 60_003),
+        ("600K", 76_800, "1M", 350_003),
+    ] {
+        let samples = all.to_string();
         let capture =
-            ["capture", "stream-adc", "--rate", "1M", "--samples", "350003", "--to", &data];
+            ["capture", "stream-adc", "--rate", rate, "--samples", &samples, "--to", &data];
         let report = json(&[&capture[..], &["--rotate", rotate, "--force"]].concat());
-        assert_eq!((&report["frames"], &report["lost_frames"]), (&350_003.into(), &0.into()));
+        assert_eq!((&report["frames"], &report["lost_frames"]), (&all.into(), &0.into()));
         let files = report["files"].as_array().expect("a list");
-        assert_eq!(files.len() as u64, 350_003_u64.div_ceil(each), "{rotate}");
+        assert_eq!(files.len() as u64, all.div_ceil(each), "{rotate}");
         for (number, file) in (0..).zip(files) {
-            let (first, count) = (number * each, each.min(350_003 - number * each));
+            let (first, count) = (number * each, each.min(all - number * each));
             assert_eq!((&file["first_frame"], &file["frames"]), (&first.into(), &count.into()));
             assert_eq!(file["file"], name(number, "data"));
             continues(&name(number, "data"), first, count);
