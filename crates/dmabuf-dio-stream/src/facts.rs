@@ -119,15 +119,17 @@ impl DeviceFacts {
     /// All devices, ordered by number. Each free buffer is opened for an instant, to find out
     /// whether it supports dma-bufs.
     pub fn all() -> Vec<Self> {
-        Self::all_in(Path::new(DEVICES), &Users::now())
+        Self::all_in(Path::new(DEVICES), Users::now)
     }
 
-    fn all_in(root: &Path, users: &Users) -> Vec<Self> {
+    fn all_in(root: &Path, users: impl FnOnce() -> Users) -> Vec<Self> {
         let devices = Device::all_in(root);
         let mut all: Vec<_> = devices.iter().map(Self::of).collect();
         let in_use: Vec<_> =
             all.iter().map(|one| one.buffers.iter().any(|one| one.open || one.enabled)).collect();
         let used = in_use.iter().filter(|used| **used).count();
+        // After the devices: what uses one of them then is still there, most likely.
+        let users = users();
         for (device, in_use) in all.iter_mut().zip(in_use) {
             device.users = users.of_device(&device.node, in_use, used > 1);
         }
@@ -201,7 +203,7 @@ mod tests {
         let fake = Fake::new(900, PHY);
         fake.add("iio:device901", LPC);
         fake.add("iio:device902", &[("name", "s\n"), ("trigger/current_trigger", "timer\n")]);
-        let all = DeviceFacts::all_in(fake.root(), &Users::default());
+        let all = DeviceFacts::all_in(fake.root(), Users::default);
         let [phy, lpc, sensor] = &all[..] else { panic!("{all:?}") };
         assert_eq!((phy.id.as_str(), phy.name.as_str()), ("iio:device900", "ad9361-phy"));
         assert!(phy.buffers.is_empty() && !phy.takes_trigger && phy.label.is_none());
@@ -233,7 +235,7 @@ mod tests {
     #[test]
     fn json_has_a_channel_in_one_level() {
         let fake = Fake::new(901, LPC);
-        let all = DeviceFacts::all_in(fake.root(), &Users::default());
+        let all = DeviceFacts::all_in(fake.root(), Users::default);
         let json = serde_json::to_value(&all).expect("JSON");
         let buffer = &json[0]["buffers"][0];
         assert_eq!(buffer["channels"][1]["name"], "in_voltage1");
