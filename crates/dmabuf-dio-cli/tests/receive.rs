@@ -203,6 +203,7 @@ fn raw_samples_are_received_too() {
     assert!(output.stdout == bytes(0..500_000), "only samples: {}", output.stdout.len());
     let report: Value = serde_json::from_str(&errors(&output)).expect("the report");
     assert_eq!((&report["frames"], &report["framed"]), (&500_000.into(), &false.into()));
+    assert_eq!(report["loss_known"], false);
     drop(sender.join().expect("no panic"));
 }
 

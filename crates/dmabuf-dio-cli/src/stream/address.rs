@@ -24,6 +24,8 @@ pub(crate) const FORMS: &str =
 
 /// How often to look for a reader of a FIFO.
 const LOOK: Duration = Duration::from_millis(20);
+/// After how long without data a peer is asked whether it is there, and how long between nine times.
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// The other end of a capture or a replay.
@@ -41,11 +43,13 @@ pub(crate) enum Address {
 
 impl Address {
     /// The address that a text names; `None` if it names a file.
-    pub(crate) fn parse(text: &str) -> Result<Option<Self>, String> {
+    pub(crate) fn parse(text: &str, used: Use) -> Result<Option<Self>, String> {
         let Some((scheme, rest)) = scheme(text) else {
             let path = Path::new(text);
-            return Ok(match text {
-                "-" | "/dev/stdin" | "/dev/stdout" => Some(Self::Standard),
+            return Ok(match (text, used) {
+                ("-", _) | ("/dev/stdin", Use::Read) | ("/dev/stdout", Use::Write) => {
+                    Some(Self::Standard)
+                }
                 _ => is_special(path).then(|| Self::Special(path.into())),
             });
         };
@@ -173,9 +177,13 @@ fn standard(used: Use) -> Result<(OwnedFd, String), Failure> {
     Ok((own, name.to_owned()))
 }
 
-/// A peer that is gone without a word is noticed.
+/// A peer that is gone without a word is noticed within two minutes.
 fn kept_alive(socket: TcpStream) -> OwnedFd {
-    let _ = rustix::net::sockopt::set_socket_keepalive(&socket, true);
+    use rustix::net::sockopt;
+
+    let _ = sockopt::set_socket_keepalive(&socket, true)
+        .and_then(|()| sockopt::set_tcp_keepidle(&socket, KEEP_ALIVE.0))
+        .and_then(|()| sockopt::set_tcp_keepintvl(&socket, KEEP_ALIVE.1));
     socket.into()
 }
 
@@ -291,9 +299,13 @@ mod tests {
 
     #[test]
     fn addresses_are_told_apart() {
-        let address = |text: &str| Address::parse(text).expect("no error");
+        let address = |text: &str| Address::parse(text, Use::Write).expect("no error");
+        let input = |text: &str| Address::parse(text, Use::Read).expect("no error");
         assert_eq!(address("-"), Some(Address::Standard));
         assert_eq!(address("/dev/stdout"), Some(Address::Standard));
+        assert_eq!(input("/dev/stdin"), Some(Address::Standard));
+        assert_ne!(address("/dev/stdin"), Some(Address::Standard));
+        assert_ne!(input("/dev/stdout"), Some(Address::Standard));
         assert_eq!(address("tcp://host:1"), Some(Address::Tcp("host:1".into())));
         assert_eq!(address("tcp-listen://:1"), Some(Address::TcpListen(":1".into())));
         assert_eq!(address("unix:/run/x"), Some(Address::Unix("/run/x".into())));
@@ -305,7 +317,7 @@ mod tests {
         let bad =
             ["tcp:host:1", "tcp://host", "tcp-listen:1", "udp://host:1", "unix:", "unix-listen:"];
         for text in bad {
-            assert!(Address::parse(text).is_err(), "{text}");
+            assert!(Address::parse(text, Use::Read).is_err(), "{text}");
         }
         for text in ["-", "tcp://a:1", "tcp-listen://:1", "unix:x", "unix-listen:x", "/dev/null"] {
             assert_eq!(address(text).map(|address| address.to_string()).as_deref(), Some(text));

@@ -13,7 +13,7 @@ use crate::exit::{Failure, USAGE};
 /// The address that `FROM` names; `None` if it is a file.
 pub(crate) fn address(from: &Path) -> Result<Option<Address>, Failure> {
     let Some(text) = from.to_str() else { return Ok(None) };
-    Address::parse(text).map_err(|hint| {
+    Address::parse(text, Use::Read).map_err(|hint| {
         let what = format!("{text:?} is not where samples can come from");
         Failure::new(USAGE, what, hint)
     })

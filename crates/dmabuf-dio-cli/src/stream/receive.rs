@@ -138,7 +138,9 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<(), Failure> {
     };
     let stream = stream.cancel(token).progress(move |state: State| meter.update(state));
     let outcome = Outcome::of(stream.run());
-    let summary = outcome.summary;
+    let mut summary = outcome.summary;
+    // What the sender of raw samples lost is not known.
+    summary.loss_known &= !args.raw;
     let nothing = summary.bytes == 0 && !summary.complete;
     if let Some(data) = file.filter(|_| nothing) {
         // Empty files would only be in the way of the next one.

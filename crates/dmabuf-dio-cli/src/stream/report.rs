@@ -244,7 +244,7 @@ pub(crate) fn lost(summary: &Summary) -> String {
     let unknown = summary.gaps.iter().any(|gap| gap.frames.is_none());
     match summary.gaps.len() {
         0 if summary.loss_known => "nothing".to_owned(),
-        0 => "not known: the device does not report it".to_owned(),
+        0 => "not known: nothing reports it".to_owned(),
         gaps => format!(
             "{}{} frames in {gaps} gaps",
             if unknown { "at least " } else { "" },

@@ -37,7 +37,7 @@ impl FromStr for Target {
         if text == "none" {
             return Ok(Self::None);
         }
-        match Address::parse(text) {
+        match Address::parse(text, Use::Write) {
             Ok(Some(address)) => Ok(Self::To(address)),
             Ok(None) => Ok(Self::File(text.into())),
             Err(error) if address::scheme(text).is_some_and(|(word, _)| word.contains("tcp")) => {
