@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time per value of some conversions, in memory: `cargo run --release --example convert_speed`.
+//! Time per value of some conversions, in memory: `cargo run --release -p dmabuf-dio-stream --example convert_speed`.
 //! With a name, only conversions from or to it: `... convert_speed le:f32/32>>0`.
 
 use std::hint::black_box;
