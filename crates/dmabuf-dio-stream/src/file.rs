@@ -116,13 +116,9 @@ impl Blocks {
         let end = self.queued + filled.bytes;
         if self.direction == Direction::Save && end > self.allowed {
             let ahead = end + AHEAD * filled.bytes;
-            self.allowed = match self.file.check_size(ahead) {
-                Ok(()) => ahead,
-                Err(_) => {
-                    let fits = self.file.check_size(end);
-                    fits.map_err(|errno| failed(&self.name(), "write", errno)).map(|()| end)?
-                }
-            };
+            self.allowed = if self.file.check_size(ahead).is_ok() { ahead } else { end };
+            let fits = self.file.check_size(self.allowed);
+            fits.map_err(|errno| failed(&self.name(), "write", errno))?;
         }
         let mut part = Queued { claim, offset: self.queued, done: 0, direct: false };
         match &mut self.how {
