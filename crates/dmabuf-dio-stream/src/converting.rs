@@ -222,6 +222,10 @@ impl Sink for ConvertingSink<'_> {
         self.pass_on()
     }
 
+    fn flush(&mut self) -> Result<()> {
+        self.inner.flush()
+    }
+
     fn take(&mut self) -> Result<Option<Filled>> {
         let taken = self.inner.take()?;
         if let Some(own) = taken {

@@ -24,6 +24,9 @@ use dmabuf_dio::{Backend, OneByOne, Refusal};
 /// Minimum space to allocate at a time ahead of the written data.
 const ROOM: u64 = 64 << 20;
 
+/// Blocks ahead for which the limit on a file's length is checked.
+const AHEAD: u64 = 64;
+
 /// Blocks in transfer to or from a file.
 #[derive(Debug)]
 struct Blocks {
@@ -38,6 +41,8 @@ struct Blocks {
     queued: u64,
     /// End in the file of what was taken.
     taken: u64,
+    /// The file may get as long as this, in bytes.
+    allowed: u64,
 }
 
 #[derive(Debug)]
@@ -50,7 +55,8 @@ enum Method {
 impl Blocks {
     fn new(file: File, direction: Direction, start: u64) -> Self {
         let (file, queue) = (Arc::new(file), VecDeque::new());
-        Self { file, direction, ring: None, how: None, queue, start, queued: start, taken: start }
+        let (ring, how, queued, taken) = (None, None, start, start);
+        Self { file, direction, ring, how, queue, start, queued, taken, allowed: 0 }
     }
 
     fn name(&self) -> String {
@@ -113,9 +119,12 @@ impl Blocks {
         let access = self.access();
         let ring = attached(self.ring.as_ref(), &self.name())?;
         let claim = ring.claim(filled)?;
-        if self.direction == Direction::Save {
-            let end = self.file.check_size(self.queued + filled.bytes);
-            end.map_err(|errno| failed(&self.name(), "write", errno))?;
+        let end = self.queued + filled.bytes;
+        if self.direction == Direction::Save && end > self.allowed {
+            let ahead = end + AHEAD * filled.bytes;
+            self.allowed = if self.file.check_size(ahead).is_ok() { ahead } else { end };
+            let fits = self.file.check_size(self.allowed);
+            fits.map_err(|errno| failed(&self.name(), "write", errno))?;
         }
         let mut part = Queued { claim, offset: self.queued, done: 0, direct: false };
         match &mut self.how {
@@ -136,7 +145,7 @@ impl Blocks {
     /// Writes what is queued, if no write is in flight.
     fn write(&mut self) -> Result<()> {
         match (&mut self.how, self.direction) {
-            (Some(Method::Lent(lent)), Direction::Save) => lent.write(&mut self.queue.iter_mut()),
+            (Some(Method::Lent(lent)), Direction::Save) => lent.write(&mut self.queue),
             _ => Ok(()),
         }
     }
@@ -157,22 +166,16 @@ impl Blocks {
             Some(Method::Lent(lent)) => {
                 while let Some(completion) = lent.ring.complete() {
                     let offset = completion.user_data();
-                    let part = self.queue.iter_mut().find(|part| part.offset == offset);
-                    match self.direction {
-                        Direction::Save => {
-                            lent.completed(completion, part, ("write", Errno::NOSPC))?;
-                        }
-                        Direction::Load => {
-                            let Some(part) = part else { continue };
-                            lent.completed(
-                                completion,
-                                Some(&mut *part),
-                                ("read all", Errno::NODATA),
-                            )?;
-                            if !part.is_done() {
-                                lent.read(part)?;
-                            }
-                        }
+                    let mut parts = self.queue.iter_mut().skip_while(|part| part.offset != offset);
+                    if self.direction == Direction::Save {
+                        lent.completed(completion, parts, ("write", Errno::NOSPC))?;
+                        continue;
+                    }
+                    let Some(part) = parts.next() else { continue };
+                    let one = std::iter::once(&mut *part);
+                    lent.completed(completion, one, ("read all", Errno::NODATA))?;
+                    if !part.is_done() {
+                        lent.read(part)?;
                     }
                 }
                 self.write()?;
@@ -188,6 +191,14 @@ impl Blocks {
         }
         self.taken += filled.bytes;
         Ok(Some(filled))
+    }
+
+    /// Writes what was held back.
+    fn flush(&mut self) -> Result<()> {
+        if let Some(Method::Lent(lent)) = &mut self.how {
+            lent.hurries = true;
+        }
+        self.write()
     }
 
     fn ready(&self) -> Option<Wait<'_>> {
@@ -301,6 +312,10 @@ impl Sink for FileSink {
 
     fn take(&mut self) -> Result<Option<Filled>> {
         self.0.take()
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.0.flush()
     }
 
     fn ready(&self) -> Option<Wait<'_>> {

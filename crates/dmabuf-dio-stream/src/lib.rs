@@ -139,6 +139,23 @@ pub trait Source {
     /// 0 bytes or a block that does not exist: nothing is queued then.
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool>;
 
+    /// How many blocks are worth queueing at a time at the moment, at least 1.
+    fn batch(&self) -> usize {
+        1
+    }
+
+    /// Queues several blocks in this order, each to be filled with its `bytes`. Does not block.
+    /// Returns whether the source lost frames, or may have, before one of them because it had no
+    /// block.
+    ///
+    /// # Errors
+    ///
+    /// As for [`queue`](Self::queue).
+    fn queue_all(&mut self, batch: &[Filled]) -> Result<bool> {
+        let queue = |dry, filled: &Filled| Ok(self.queue(filled.block, filled.bytes)? || dry);
+        batch.iter().try_fold(false, queue)
+    }
+
     /// The block that was queued first, if it is full. Does not block.
     ///
     /// # Errors
@@ -243,6 +260,16 @@ pub trait Sink {
     ///
     /// As for [`Source::queue`].
     fn queue(&mut self, filled: Filled) -> Result<bool>;
+
+    /// Says that no more blocks are to come: the sink no longer waits for more of them to deliver
+    /// them together.
+    ///
+    /// # Errors
+    ///
+    /// As for [`take`](Self::take).
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// The block that was queued first, once all of its data has been delivered. Does not block.
     ///

@@ -353,6 +353,7 @@ impl Run<'_> {
 
     /// Waits until the sink has finished its blocks, but with a time limit once cancelled.
     fn drain(&mut self) -> Result<()> {
+        self.stream.sink.flush()?;
         let mut moved = Instant::now();
         while self.stream.sink.queued() > 0 {
             while self.taken()?.is_some() {
@@ -423,10 +424,11 @@ impl Run<'_> {
 
     /// Takes blocks back from the sink and queues them to the source again.
     fn take_back(&mut self) -> Result<()> {
+        let mut empty = Vec::new();
         while let Some(filled) = self.taken()? {
-            self.fill(filled.block)?;
+            empty.push(filled.block);
         }
-        Ok(())
+        self.fill_all(&empty)
     }
 
     /// Adds blocks to the ring while the sink has most of them: later the device would lose frames.
@@ -451,16 +453,37 @@ impl Run<'_> {
 
     /// Queues an empty block to the source, unless enough has been requested.
     fn fill(&mut self, block: usize) -> Result<()> {
-        let to_cut = self.stream.cut.map_or(u64::MAX, |cut| cut - self.requested % cut);
-        let bytes = self.stream.ring.size().min(self.left()).min(to_cut);
-        if bytes == 0 || self.stream.cancel.is_cancelled() {
-            return Ok(());
+        self.fill_all(&[block])
+    }
+
+    /// The same for several blocks, as many at a time as suit the source.
+    fn fill_all(&mut self, mut blocks: &[usize]) -> Result<()> {
+        while !blocks.is_empty() && !self.stream.cancel.is_cancelled() {
+            let (some, rest) = blocks.split_at(self.stream.source.batch().clamp(1, blocks.len()));
+            blocks = rest;
+            let mut batch = Vec::with_capacity(some.len());
+            for &block in some {
+                let to_cut = self.stream.cut.map_or(u64::MAX, |cut| cut - self.requested % cut);
+                let bytes = self.stream.ring.size().min(self.left()).min(to_cut);
+                if bytes > 0 {
+                    self.asked += bytes;
+                    self.requested += bytes;
+                    batch.push(Filled { block, bytes });
+                }
+            }
+            let was_dry = match batch[..] {
+                [] => return Ok(()),
+                [Filled { block, bytes }] => self.stream.source.queue(block, bytes)?,
+                _ => self.stream.source.queue_all(&batch)?,
+            } && self.begun.is_some();
+            for filled in batch {
+                self.ledger.queued(filled.bytes, was_dry);
+            }
+            if was_dry && !self.ledger.waits() {
+                self.count()?;
+            }
         }
-        self.asked += bytes;
-        self.requested += bytes;
-        let was_dry = self.stream.source.queue(block, bytes)? && self.begun.is_some();
-        self.ledger.queued(bytes, was_dry);
-        if was_dry && !self.ledger.waits() { self.count() } else { Ok(()) }
+        Ok(())
     }
 
     /// Reads how much the source has lost so far.

@@ -138,6 +138,8 @@ impl Sink for RotatingSink<'_> {
         let full =
             |file: &Part| file.ended || file.bytes > 0 && file.bytes + filled.bytes > self.limit;
         if self.files.back().is_none_or(full) {
+            // No more blocks come for the files before.
+            self.flush()?;
             self.open_next()?;
         }
         let Some(file) = self.files.back_mut() else { return Ok(false) };
@@ -146,6 +148,10 @@ impl Sink for RotatingSink<'_> {
         file.ended = filled.bytes < size || file.bytes >= self.limit;
         self.queued += filled.bytes;
         Ok(was_dry)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.files.iter_mut().try_for_each(|file| file.sink.flush())
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
