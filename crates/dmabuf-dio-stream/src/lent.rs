@@ -26,7 +26,7 @@ const ROOM: u64 = u64::MAX;
 const SMALL: u64 = 128 << 10;
 
 /// Blocks are held back until they make a write of this size, or a quarter of the ring.
-const GATHERED: u64 = 32 << 20;
+const GATHERED: u64 = 16 << 20;
 
 /// Most bytes of a request.
 const LARGEST: u64 = 64 << 20;
