@@ -42,7 +42,7 @@ test-all: test-older test-debug test-python ## the other tests a change has to p
 	tools/lint-kernel 7.3-series-debug
 
 .PHONY: test-arm64
-test-arm64: programs-arm64 ## tests of the module on arm64, emulated, pages of 4 and 16 KiB (not part of the others)
+test-arm64: programs-arm64 ## tests of the module and the importer on arm64, emulated (needs rustup; part of no other)
 	tests/matrix --arm64
 
 .PHONY: test-older
@@ -234,13 +234,14 @@ programs: deps
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
 	@ln -sfn "$$(tools/python-env tests/clients)" build/python-clients
 
-# Those of the module for arm64, in build/arm64
+# Those for arm64, in build/arm64
 .PHONY: programs-arm64
 programs-arm64: deps
 	@tools/install-packages packages-arm64.txt
 	@vm/root arm64 >/dev/null
 	@$(MAKE) -C tests/guest --quiet CC="aarch64-linux-gnu-gcc --sysroot=$$(vm/root arm64)" \
 		O=$(CURDIR)/build/arm64/tests-guest
+	@tools/collect-rust-tests arm64
 	aarch64-linux-gnu-gcc --sysroot="$$(vm/root arm64)" -O2 -Wall -Wextra -o build/arm64/edu-check \
 		kernel/sim/edu_importer/edu-check.c
 
