@@ -20,9 +20,9 @@
  * are queued, and none are lost. A DAC loses frames only between two blocks:
  * before the first one and after the last it has nothing to output. Writing
  * inject_loss loses some frames. Writing scan_type ("be:s12/16>>4") changes the
- * format that the channels report, of 16 bits in memory; the bytes stay the same. If sparse is set, only the first frame of each
- * block is written or checked, so that the device's CPU time does not affect
- * measurements.
+ * format that the channels report, of 16 bits in memory; the bytes stay the
+ * same. If sparse is set, only the first frame of each block is written or
+ * checked, so that the device's CPU time does not affect measurements.
  */
 #include <linux/cleanup.h>
 #include <linux/delay.h>
