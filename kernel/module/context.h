@@ -42,7 +42,7 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 void dio_load_drop(struct dio_load *load);
 
 #ifdef HAVE_IO_BUFFER_REGISTER_BVEC
-#define DIO_FEATURE_SLOTS	DMABUF_DIO_FEATURE_SLOTS
+#define DIO_FEATURE_SLOTS	(DMABUF_DIO_FEATURE_SLOTS | DMABUF_DIO_FEATURE_JOIN)
 #else
 #define DIO_FEATURE_SLOTS	0
 #endif

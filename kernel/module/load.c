@@ -15,9 +15,6 @@
 #include "compact.h"
 #include "compat.h"
 #include "premap.h"
-#ifdef HAVE_BIO_PREMAP
-#include <linux/bio-premap.h>
-#endif
 
 /*
  * A buffer that is being loaded. If a signal interrupts the call, this stays
@@ -132,11 +129,7 @@ static int dio_load_run(struct dio_load_call *lc, struct dio_load *load,
 	int ret;
 
 	lc->buf = load->buf;
-#ifdef HAVE_BIO_PREMAP
-	/* Large folios and some smaller ones: a table that moves is mapped anew. */
-	if (!load->buf->segs.max && bio_premap_wanted())
-		dio_segments_reserve(&load->buf->segs, 64 + (load->buf->length >> 22));
-#endif
+	dio_premap_begin(&load->buf->segs, load->buf->length);
 	t->segs = &load->buf->segs;
 	t->grow = dio_load_grow;
 	t->length = load->buf->segs.length;

@@ -263,6 +263,7 @@ static_assert(offsetof(struct dmabuf_dio_load, dmabuf_fd) == 48);
 static_assert(offsetof(struct dmabuf_dio_load, done) == 64);
 static_assert(offsetof(struct dmabuf_dio_load, align) == 80);
 static_assert(sizeof(struct dmabuf_dio_slot) == 24);
+static_assert(sizeof(struct dmabuf_dio_join) == 24);
 static_assert(sizeof(struct dmabuf_dio_uring_cmd) == 16);
 
 module_param_named(chunk, dio_default_chunk, ulong, 0644);

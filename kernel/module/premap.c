@@ -12,6 +12,9 @@
 /* Of a table that grows, as much as a request takes is mapped at a time. */
 #define DIO_PREMAP_PART	SZ_8M
 
+/* Vectors of a load of that size, if memory is not fragmented */
+#define DIO_PREMAP_VECTORS(length)	(64 + (length) / SZ_4M)
+
 /* A mapped part of a table, from one vector to another */
 struct dio_premap {
 	struct dio_premap *next;
@@ -31,6 +34,19 @@ static void dio_premap_part(struct dio_segments *segs, unsigned int first)
 }
 
 /**
+ * dio_premap_begin - make room for a table that grows
+ * @segs: the table
+ * @length: bytes that the buffer will have
+ *
+ * What was mapped is not found any more once the table moves.
+ */
+void dio_premap_begin(struct dio_segments *segs, u64 length)
+{
+	if (!segs->max && bio_premap_wanted())
+		dio_segments_reserve(segs, DIO_PREMAP_VECTORS(length));
+}
+
+/**
  * dio_premap - keep a complete table mapped, if that is of use
  * @segs: the table, which stays where it is until it is freed
  */
@@ -42,8 +58,8 @@ void dio_premap(struct dio_segments *segs)
 }
 
 /**
- * dio_premap_grown - the same for a table to which vectors are added
- * @segs: the table; what was mapped before it moved is not found any more
+ * dio_premap_grown - the same for a table to which vectors were added
+ * @segs: the table
  * @complete: is this all?
  */
 void dio_premap_grown(struct dio_segments *segs, bool complete)
@@ -65,7 +81,7 @@ void dio_premap_grown(struct dio_segments *segs, bool complete)
  * @nr: how many vectors it has
  * @first: which of the table's is the first
  *
- * Return: what bio_premap_destroy() takes, or NULL.
+ * Return: what dio_premap_drop_copy() takes, or NULL.
  */
 struct bio_premap *dio_premap_copy(const struct dio_segments *segs,
 				   const struct bio_vec *vec, unsigned int nr,
@@ -73,6 +89,11 @@ struct bio_premap *dio_premap_copy(const struct dio_segments *segs,
 {
 	return segs->premap ? bio_premap_alias(segs->premap->map, vec, nr,
 					       first) : NULL;
+}
+
+void dio_premap_drop_copy(struct bio_premap *copy)
+{
+	bio_premap_destroy(copy);
 }
 
 /* No request that uses the table is in flight. */

@@ -7,16 +7,15 @@
 
 #ifdef HAVE_IO_BUFFER_REGISTER_BVEC
 
-#ifdef HAVE_BIO_PREMAP
-#include <linux/bio-premap.h>
-#endif
 #include <linux/cache.h>
+#include <linux/err.h>
 #include <linux/file.h>
 #include <linux/hashtable.h>
 #include <linux/limits.h>
 #include <linux/overflow.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/string.h>
 #include <linux/uaccess.h>
 
 #include "compat.h"
@@ -28,9 +27,9 @@ struct dio_slot {
 	struct file *file;		/* the context, which holds buffer and module */
 	const struct io_ring_ctx *ring;	/* for comparison only */
 	unsigned int index;
-#ifdef HAVE_BIO_PREMAP
-	struct bio_premap *premap;	/* of io_uring's copy of the vectors */
-#endif
+	struct bio_premap *premap;	/* of io_uring's copy of the vectors, or NULL */
+	unsigned int nr;		/* of the contexts that JOIN named */
+	struct file *joined[] __counted_by(nr);
 };
 
 /* Our slots in all rings, as io_uring does not report who owns a slot */
@@ -52,23 +51,25 @@ static void dio_slot_release(void *priv)
 {
 	struct dio_slot *slot = priv;
 
-#ifdef HAVE_BIO_PREMAP
-	bio_premap_destroy(slot->premap);
-#endif
+	dio_premap_drop_copy(slot->premap);
 	spin_lock(&dio_slots_lock);
 	hash_del(&slot->node);
 	spin_unlock(&dio_slots_lock);
+	while (slot->nr) {
+		fput(slot->joined[slot->nr - 1]);
+		slot->nr--;
+	}
 	fput(slot->file);
 	kfree(slot);
 }
 
 /* Called before the registration, which may release the slot at once. */
 static struct dio_slot *dio_slot_create(struct io_uring_cmd *cmd,
-					unsigned int index)
+					unsigned int index, unsigned int joined)
 {
 	struct dio_slot *slot;
 
-	slot = kzalloc_obj(*slot, GFP_KERNEL_ACCOUNT);
+	slot = kzalloc(struct_size(slot, joined, joined), GFP_KERNEL_ACCOUNT);
 	if (!slot)
 		return NULL;
 
@@ -102,6 +103,32 @@ static bool dio_slot_known(struct io_uring_cmd *cmd, unsigned int index)
 	return found;
 }
 
+static bool dio_slot_flags_valid(u32 flags)
+{
+	return flags && !(flags & ~(DMABUF_DIO_SLOT_READ | DMABUF_DIO_SLOT_WRITE));
+}
+
+/* May a slot give these kinds of access to the buffer? */
+static int dio_slot_check(const struct dio_attachment *att, u32 flags)
+{
+	if (!att)
+		return -ENOTCONN;
+	if (flags & DMABUF_DIO_SLOT_READ && !dio_writable(att))
+		return -EACCES;
+	if (flags & DMABUF_DIO_SLOT_WRITE && !dio_readable(att))
+		return -EACCES;
+	/* Attached devices cannot be checked at each request. */
+	if (att->exporter->unsynced)
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+static u8 dio_slot_direction(u32 flags)
+{
+	return (flags & DMABUF_DIO_SLOT_READ ? IO_BUF_DEST : 0) |
+	       (flags & DMABUF_DIO_SLOT_WRITE ? IO_BUF_SOURCE : 0);
+}
+
 static int dio_slot_register(struct io_uring_cmd *cmd,
 			     const struct dmabuf_dio_slot *arg,
 			     unsigned int issue_flags)
@@ -113,26 +140,18 @@ static int dio_slot_register(struct io_uring_cmd *cmd,
 	struct dio_slot *slot;
 	struct bio_vec *vec;
 	unsigned int nr;
-	u8 dir = 0;
 	u64 end;
 	int ret;
 
-	if (!arg->flags ||
-	    arg->flags & ~(DMABUF_DIO_SLOT_READ | DMABUF_DIO_SLOT_WRITE))
+	if (!dio_slot_flags_valid(arg->flags))
 		return -EINVAL;
 	/* io_uring counts a buffer's bytes in an unsigned int. */
 	if (!arg->length || arg->length > UINT_MAX ||
 	    !PAGE_ALIGNED(arg->buf_offset))
 		return -EINVAL;
-	if (!att)
-		return -ENOTCONN;
-	if (arg->flags & DMABUF_DIO_SLOT_READ && !dio_writable(att))
-		return -EACCES;
-	if (arg->flags & DMABUF_DIO_SLOT_WRITE && !dio_readable(att))
-		return -EACCES;
-	/* Attached devices cannot be checked at each request. */
-	if (att->exporter->unsynced)
-		return -EOPNOTSUPP;
+	ret = dio_slot_check(att, arg->flags);
+	if (ret)
+		return ret;
 	segs = att->segs;
 	if (check_add_overflow(arg->buf_offset, arg->length, &end) ||
 	    end > segs->length)
@@ -157,22 +176,100 @@ static int dio_slot_register(struct io_uring_cmd *cmd,
 		      vec[0].bv_page + ((arg->buf_offset - cur.start) >> PAGE_SHIFT),
 		      vec[0].bv_len - (arg->buf_offset - cur.start), 0);
 
-	if (arg->flags & DMABUF_DIO_SLOT_READ)
-		dir |= IO_BUF_DEST;
-	if (arg->flags & DMABUF_DIO_SLOT_WRITE)
-		dir |= IO_BUF_SOURCE;
-
-	slot = dio_slot_create(cmd, arg->index);
-#ifdef HAVE_BIO_PREMAP
+	slot = dio_slot_create(cmd, arg->index, 0);
 	if (slot)
 		slot->premap = dio_premap_copy(segs, vec, nr, cur.index);
-#endif
-	ret = slot ? io_buffer_register_bvec(cmd, vec, nr, dio_slot_release,
-					     slot, dir, arg->index, issue_flags) :
+	ret = slot ? io_buffer_register_bvec(cmd, vec, nr, dio_slot_release, slot,
+					     dio_slot_direction(arg->flags),
+					     arg->index, issue_flags) :
 		     -ENOMEM;
 	if (slot && ret)
 		dio_slot_release(slot);
 	kvfree(vec);
+	return ret;
+}
+
+/*
+ * Takes references to the contexts. Returns how many vectors their buffers have,
+ * or an error; the caller releases the slot.
+ */
+static int dio_join_contexts(struct io_uring_cmd *cmd, struct dio_slot *slot,
+			     const s32 *fds, const struct dmabuf_dio_join *arg)
+{
+	const struct dio_attachment *att;
+	unsigned int i, nr = 0;
+	struct file *file;
+	u64 length = 0;
+	int ret;
+
+	for (i = 0; i < arg->count; i++) {
+		file = fget(fds[i]);
+		if (!file)
+			return -EBADF;
+		slot->nr++;
+		slot->joined[i] = file;
+		if (file->f_op != cmd->file->f_op)
+			return -EINVAL;
+		att = dio_attached(file->private_data);
+		ret = dio_slot_check(att, arg->flags);
+		if (ret)
+			return ret;
+		/* Every boundary stays page-aligned; io_uring counts in 32 bits. */
+		length += att->segs->length;
+		if (!PAGE_ALIGNED(att->segs->length) || length > UINT_MAX ||
+		    check_add_overflow(nr, att->segs->nr, &nr) || nr > INT_MAX)
+			return -EINVAL;
+	}
+	return nr;
+}
+
+static int dio_slot_join(struct io_uring_cmd *cmd,
+			 const struct dmabuf_dio_join *arg,
+			 unsigned int issue_flags)
+{
+	struct bio_vec *vec = NULL;
+	struct dio_slot *slot;
+	unsigned int i, at = 0;
+	int ret, nr;
+	s32 *fds;
+
+	if (!dio_slot_flags_valid(arg->flags) || arg->reserved)
+		return -EINVAL;
+	if (!arg->count || arg->count > DMABUF_DIO_JOIN_MAX)
+		return -EINVAL;
+	fds = memdup_array_user(u64_to_user_ptr(arg->contexts), arg->count,
+				sizeof(*fds));
+	if (IS_ERR(fds))
+		return PTR_ERR(fds);
+
+	ret = -ENOMEM;
+	slot = dio_slot_create(cmd, arg->index, arg->count);
+	if (!slot)
+		goto out_free;
+	nr = dio_join_contexts(cmd, slot, fds, arg);
+	ret = nr;
+	if (nr < 0)
+		goto out_release;
+	ret = -ENOMEM;
+	vec = kvmalloc_array(nr, sizeof(*vec), GFP_KERNEL);
+	if (!vec)
+		goto out_release;
+	for (i = 0; i < arg->count; i++) {
+		const struct dio_segments *segs =
+			dio_attached(slot->joined[i]->private_data)->segs;
+
+		memcpy(&vec[at], segs->vec, segs->nr * sizeof(*vec));
+		at += segs->nr;
+	}
+	ret = io_buffer_register_bvec(cmd, vec, nr, dio_slot_release, slot,
+				      dio_slot_direction(arg->flags), arg->index,
+				      issue_flags);
+out_release:
+	if (ret)
+		dio_slot_release(slot);
+out_free:
+	kvfree(vec);
+	kfree(fds);
 	return ret;
 }
 
@@ -195,8 +292,12 @@ int dio_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 {
 	const struct dmabuf_dio_uring_cmd *uc =
 		io_uring_sqe_cmd(cmd->sqe, struct dmabuf_dio_uring_cmd);
-	struct dmabuf_dio_slot arg;
+	union {
+		struct dmabuf_dio_slot slot;
+		struct dmabuf_dio_join join;
+	} arg;
 	u32 size = READ_ONCE(uc->size);
+	size_t ksize;
 	int ret;
 
 	if (READ_ONCE(uc->reserved))
@@ -204,16 +305,20 @@ int dio_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 	/* copy_struct_from_user() reads all of it. */
 	if (size > PAGE_SIZE)
 		return -E2BIG;
-	ret = copy_struct_from_user(&arg, sizeof(arg),
+	ksize = cmd->cmd_op == DMABUF_DIO_URING_JOIN ? sizeof(arg.join) :
+						       sizeof(arg.slot);
+	ret = copy_struct_from_user(&arg, ksize,
 				    u64_to_user_ptr(READ_ONCE(uc->arg)), size);
 	if (ret)
 		return ret;
 
 	switch (cmd->cmd_op) {
 	case DMABUF_DIO_URING_REGISTER:
-		return dio_slot_register(cmd, &arg, issue_flags);
+		return dio_slot_register(cmd, &arg.slot, issue_flags);
 	case DMABUF_DIO_URING_UNREGISTER:
-		return dio_slot_unregister(cmd, &arg, issue_flags);
+		return dio_slot_unregister(cmd, &arg.slot, issue_flags);
+	case DMABUF_DIO_URING_JOIN:
+		return dio_slot_join(cmd, &arg.join, issue_flags);
 	default:
 		return -ENOTTY;
 	}

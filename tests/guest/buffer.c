@@ -219,6 +219,8 @@ void buffer_pattern(struct buffer *buf, uint64_t seed)
 static bool expected(enum buffer_kind kind)
 {
 	switch (kind) {
+	case BUFFER_HEAP:
+		return guest_kernel()[0] && !guest_without_heaps();
 	case BUFFER_HUGE:
 		return !strncmp(guest_kernel(), "7.3", 3);
 	case BUFFER_CMA:

@@ -20,6 +20,21 @@ static const struct {
 	{ "write-combined mapping", ODD_WRITE_COMBINED },
 };
 
+/* memmap=4M$ADDRESS keeps that memory from an x86 kernel: it has no linear mapping. */
+static bool unmapped_memory(void)
+{
+	char line[4096], *at;
+
+	check(proc_read("/proc/cmdline", line, sizeof(line)));
+	at = strstr(line, "memmap=4M$");
+	if (!at)
+		return false;
+	at += strlen("memmap=4M$");
+	at[strcspn(at, " \n")] = '\0';
+	proc_write("/sys/module/odd_exporter/parameters/unmapped", at);
+	return true;
+}
+
 static int odd_pattern(unsigned int oddities, uint64_t seed)
 {
 	int fd = odd_buffer(LENGTH, oddities);
@@ -129,6 +144,20 @@ static void referenced(int fd)
 	close(dev);
 }
 
+/* There is a struct page for each of them, which the linear mapping lacks. */
+static void unmapped(void)
+{
+	int fd;
+
+	if (!unmapped_memory())
+		return;
+	trying("pages without a linear mapping, exporter named");
+	fd = odd_pattern(ODD_UNMAPPED, 1);
+	expect_refused(fd, PAGES);
+	odd_check(fd, 0, LENGTH, 1);
+	close(fd);
+}
+
 static bool attachable(int fd)
 {
 	int dev = dio_open(), ret = dio_attach(dev, fd);
@@ -160,6 +189,7 @@ static void named(void)
 		}
 		close(fd);
 	}
+	unmapped();
 }
 
 static void one_among_others(void)
@@ -178,7 +208,7 @@ static void still_unknown(void)
 
 	unknown();
 	/* Names in the parameter do not affect exporters that need none. */
-	buffer_create(&buf, BUFFER_HEAP, LENGTH);
+	buffer_create(&buf, guest_without_heaps() ? BUFFER_UDMABUF : BUFFER_HEAP, LENGTH);
 	close(dio_context(&buf));
 	buffer_destroy(&buf);
 }

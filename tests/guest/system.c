@@ -54,6 +54,14 @@ bool guest_of_debian(void)
 	return guest_kernel()[0] && !strchr(guest_kernel(), '-');
 }
 
+/* Debian builds none for arm64. */
+bool guest_without_heaps(void)
+{
+	const char *arch = getenv("DMABUF_DIO_ARCH") ?: "";
+
+	return guest_of_debian() && !strcmp(arch, "arm64");
+}
+
 static uint64_t meminfo(const char *name)
 {
 	char text[8192], *line;

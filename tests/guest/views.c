@@ -60,7 +60,7 @@ int main(void)
 		size_t offset, length;
 	} parts[] = {
 		{ 0, PAGE }, { PAGE, PAGE }, { LENGTH - PAGE, PAGE }, { MIB(4) - PAGE, 2 * PAGE },
-		{ MIB(3), MIB(6) }, { MIB(8) + 5 * PAGE, 700 * PAGE }, { 0, LENGTH },
+		{ MIB(3), MIB(6) }, { MIB(8) + 5 * PAGE, KIB(2560) }, { 0, LENGTH },
 	};
 	int file, dmabuf = -1;
 	unsigned char *map, *other;

@@ -62,10 +62,11 @@ def configured_sources():
 
 
 class Archive:
-    """A private apt directory over the given source lines."""
+    """A private apt directory over the given source lines, also with the packages of another
+    architecture than the host's."""
 
-    def __init__(self, name, lines):
-        self.root = cache("apt", name)
+    def __init__(self, name, lines, foreign=None):
+        self.root = cache("apt", f"{name}-{foreign}" if foreign else name)
         for part in ("lists/partial", "cache/archives/partial"):
             (self.root / part).mkdir(parents=True, exist_ok=True)
         (self.root / "sources.list").write_text("".join(lines))
@@ -78,7 +79,9 @@ class Archive:
                         # apt's unprivileged download user cannot write into this user's cache.
                         "APT::Sandbox::User=root"):
             self.options += ["-o", setting]
-        say(f"reading package lists for {name}")
+        for architecture in (host(), foreign) if foreign else ():
+            self.options += ["-o", f"APT::Architectures::={architecture}"]
+        say(f"reading package lists for {self.root.name}")
         run(["apt-get", *self.options, "update"])
 
     def names(self, pattern):
@@ -91,20 +94,30 @@ class Archive:
         into.mkdir(parents=True, exist_ok=True)
         say(f"downloading {', '.join(packages)}")
         run(["apt-get", *self.options, "download", *packages], cwd=into)
-        return [next(into.glob(f"{package}_*.deb")) for package in packages]
+        return [next(into.glob(f"{package.partition(':')[0]}_*.deb")) for package in packages]
 
 
-def debian():
+def host():
+    """The architecture of this machine."""
+    return run(["dpkg", "--print-architecture"]).strip()
+
+
+def debian(foreign=None):
     """The archives this machine is configured with."""
-    return Archive("debian", [source.line() for source in configured_sources()])
+    return Archive("debian", [source.line() for source in configured_sources()], foreign)
 
 
-def backports(suite="trixie-backports"):
-    """The same mirror and keyring, another suite."""
+def release():
+    """The plain release this machine is configured with."""
     for source in configured_sources():
         if source.suite in DEBIAN_RELEASES:
-            return Archive(suite, [source.line(suite)])
-    raise Failure("apt has no plain Debian release configured to derive backports from")
+            return source
+    raise Failure("apt has no plain Debian release configured to derive others from")
+
+
+def backports(foreign=None, suite="trixie-backports"):
+    """The same mirror and keyring, another suite."""
+    return Archive(suite, [release().line(suite)], foreign)
 
 
 def wrapper(root, command):

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 
-from . import disks, initramfs, job, kernel_log, kernels, machine, modules, profile, streams
+from . import disks, initramfs, job, kernel_log, kernels, machine, modules, profile, root as roots, streams
 from .messages import say
 
 DIED = 98
@@ -20,7 +20,8 @@ BROKEN_PIPE = 128 + signal.SIGPIPE
 def run(options):
     # Clean up on SIGTERM.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    kernel = kernels.ensure(options.kernel)
+    kernel = kernels.ensure(options.kernel, options.arch)
+    root = roots.ensure(options.arch)
     module_directory, own_modules = prepare_modules(options, kernel)
     with disks.run_directory() as directory:
         disks.create(directory / "data.img", options.disk, options.fs)
@@ -31,11 +32,11 @@ def run(options):
         terminal = os.isatty(1)
         first = job.boot_modules(options, kernel, own_modules)
         size = shutil.get_terminal_size() if terminal else None
-        initramfs.write(directory / "initramfs", first,
-                        job.describe(options, kernel, module_directory, own_modules, first, size))
+        initramfs.write(directory / "initramfs", root, first,
+                        job.describe(options, kernel, root, module_directory, own_modules, first, size))
         log = directory / "kernel.log"
         try:
-            outcome, problem = boot(options, kernel, directory, log, terminal)
+            outcome, problem = boot(options, kernel, root, directory, log, terminal)
             if options.profile and outcome.status == 0:
                 lines = log.read_text(errors="replace").splitlines()
                 profile.write(options.profile, directory / "counts", kernel, lines)
@@ -54,13 +55,14 @@ def prepare_modules(options, kernel):
     return directory, built
 
 
-def boot(options, kernel, directory, log, terminal):
+def boot(options, kernel, root, directory, log, terminal):
     """Run the guest. Returns its outcome and QEMU's error output."""
     ports = {name: streams.pair() for name in
              (["terminal"] if terminal else []) + ["status", "out", "err"]}
     ours = {name: pair[0] for name, pair in ports.items()}
     theirs = {name: pair[1] for name, pair in ports.items()}
-    command = machine.command(options, kernel, directory, directory / "initramfs", log, theirs)
+    command = machine.command(options, kernel, root, directory, directory / "initramfs", log,
+                              theirs)
     if options.verbose:
         say(shlex.join(command))
     errors = directory / "qemu-errors"

@@ -36,13 +36,13 @@ class Cpio:
         path.write_bytes(b"".join(self.parts))
 
 
-def write(path, boot_modules, job):
-    """`boot_modules` are pairs of a module file and whether it may fail to load. `job` maps file names to
+def write(path, root, boot_modules, job):
+    """`root`: the guest's own, or None. `boot_modules` are pairs of a module file and whether it may fail to load. `job` maps file names to
     contents; the guest finds the files in /job."""
     archive = Cpio()
     for name in ("bin", "dev", "proc", "sys", "job", "modules"):
         archive.directory(name)
-    archive.file("bin/busybox", Path(need("busybox")).read_bytes(), executable=True)
+    archive.file("bin/busybox", (root / "usr/bin/busybox" if root else Path(need("busybox"))).read_bytes(), executable=True)
     archive.link("bin/sh", "busybox")
     for name in ("init", "session"):
         archive.file(name, (VM / "guest" / name).read_bytes(), executable=True)

@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
-from . import disks, kernel_modules
+from . import disks, kernel_modules, root as roots
 from .commands import need
 from .messages import Failure
 from .paths import REPO, cache
@@ -32,12 +32,13 @@ def boot_modules(options, kernel, own_modules):
     return kernel_modules.Tree(kernel).in_order(names)
 
 
-def describe(options, kernel, module_directory, own_modules, loaded_first, terminal_size):
+def describe(options, kernel, root, module_directory, own_modules, loaded_first, terminal_size):
     command = resolve(options.command)
+    shown = shown_beside(root, kernel, command) if root else visible(kernel, command)
     return {
-        "settings": settings(options, kernel, loaded_first, terminal_size),
-        "command": command_script(options, kernel, module_directory, command),
-        "visible": lines(visible(kernel, command)),
+        "settings": settings(options, kernel, root, loaded_first, terminal_size),
+        "command": command_script(options, kernel, root, module_directory, command),
+        "visible": lines(shown),
         "put": lines(put_lines(options.put)),
         "modules": lines(own_modules),
     }
@@ -47,7 +48,7 @@ def lines(paths):
     return "".join(f"{path}\n" for path in paths)
 
 
-def settings(options, kernel, loaded_first, terminal_size):
+def settings(options, kernel, root, loaded_first, terminal_size):
     values = {
         "boot_modules": " ".join(("-" if optional else "") + module.name
                                  for module, optional in loaded_first),
@@ -59,7 +60,8 @@ def settings(options, kernel, loaded_first, terminal_size):
         "raw_disks": " ".join(disks.raw_names(options.raw_disks)),
         "disk_timeout_ms": "100000000" if options.icount else "10000",
         "terminal": "rows {1} cols {0}".format(*terminal_size) if terminal_size else "",
-        "modprobe": need("modprobe"),
+        "modprobe": "/usr/sbin/modprobe" if root else need("modprobe"),
+        "root_device": "root" if root else "host",
         "profile": "yes" if options.profile else "",
         "kernel_root": str(kernel.root or "/"),
     }
@@ -74,26 +76,49 @@ def resolve(command):
     return command
 
 
-def command_script(options, kernel, module_directory, command):
+def command_script(options, kernel, root, module_directory, command):
     environment = {name: value for name, value in os.environ.items()
                    if name not in DROPPED and re.fullmatch(r"[A-Za-z_]\w*", name)}
     path = environment.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    build = REPO / "build"
     built = f"{REPO}/target/release:{REPO}/target/debug"
+    if root:
+        # Nothing that the host runs
+        path = "/usr/bin"
+        build /= kernel.arch.name
+        built = build / "bin"
     environment |= {
         "PATH": f"/run/guest/bin:{built}:{path}:/usr/local/sbin:/usr/sbin:/sbin",
         "HOME": "/tmp",
         "DMABUF_DIO_TEST_DIR": "/mnt/data",
-        "DMABUF_DIO_KERNEL": kernel.name,
+        "DMABUF_DIO_KERNEL": kernel.series,
         "DMABUF_DIO_FS": options.fs,
         "DMABUF_DIO_DEVICE": options.device,
         "DMABUF_DIO_MODULE_DIR": str(module_directory),
         "DMABUF_DIO_REPO": str(REPO),
+        "DMABUF_DIO_ARCH": kernel.arch.name,
+        "DMABUF_DIO_BUILD": str(build),
         **({"DMABUF_DIO_ICOUNT": "1"} if options.icount else {}),
     }
     exports = "".join(f"export {name}={shlex.quote(value)}\n"
                       for name, value in environment.items())
     words = " ".join(shlex.quote(word) for word in command)
     return f"{exports}. /run/guest/disks\nunset OLDPWD\nexec {words}\n"
+
+
+def shown_beside(root, kernel, command):
+    """Directories of the host that the command may need, beside the guest's own root."""
+    paths = {str(REPO), str(cache("run").parent), os.getcwd(), str(kernel.build_dir)}
+    if command[0].startswith("/") and not (root / command[0][1:]).exists():
+        paths.add(os.path.dirname(command[0]))
+    # Files whose parents are shown, and what would hide the guest's own, are left out.
+    wanted = []
+    for path in sorted(map(os.path.realpath, paths)):
+        inside = any(path.startswith(f"{other}/") for other in wanted)
+        if not inside and path != "/" and not os.path.exists(f"{root}{path}/bin"):
+            wanted.append(path)
+    roots.show(root, wanted)
+    return wanted
 
 
 def visible(kernel, command):

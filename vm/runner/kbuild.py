@@ -15,9 +15,9 @@ LIBRARIES = ["libc6", "libelf1t64", "libzstd1", "zlib1g"]
 COMPILER_OPTIONS = {"CC_HAS_MIN_FUNCTION_ALIGNMENT": "-fmin-function-alignment=16"}
 
 
-def adapt(partial, target, release, version):
+def adapt(partial, target, release, version, prefix):
     headers = partial / "usr/src" / f"linux-headers-{release}"
-    choose_compiler(headers)
+    choose_compiler(headers, prefix)
     # BTF needs a pahole as new as the kernel, and no guest uses it for modules.
     (headers / "vmlinux").unlink(missing_ok=True)
     programs = [path for path in sorted((partial / "usr/lib" / f"linux-kbuild-{version}").rglob("*"))
@@ -26,16 +26,16 @@ def adapt(partial, target, release, version):
         give_libraries(programs, partial, target)
 
 
-def choose_compiler(headers):
+def choose_compiler(headers, prefix):
     """Use Debian's compiler version, or the default gcc if that is not installed."""
     variables = headers / ".kernelvariables"
     text = variables.read_text()
     compiler = re.search(r"\$\(CROSS_COMPILE\)(gcc-\d+)$", text, re.M)[1]
-    if shutil.which(compiler):
+    if shutil.which(prefix + compiler):
         return
     variables.write_text(text.replace(compiler, "gcc"))
     for name, flag in COMPILER_OPTIONS.items():
-        if subprocess.run([need("gcc"), flag, "-E", "-x", "c", "/dev/null"], check=False,
+        if subprocess.run([need(prefix + "gcc"), flag, "-E", "-x", "c", "/dev/null"], check=False,
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
             for file in ("include/config/auto.conf", "include/generated/autoconf.h"):
                 path = headers / file
@@ -58,7 +58,7 @@ def give_libraries(programs, partial, target):
     from Debian's."""
     downloads = cache("deb", f"{target.name}-libraries")
     libraries = partial / "libraries"
-    for package in archive.backports("trixie").download(LIBRARIES, downloads):
+    for package in archive.backports(suite="trixie").download(LIBRARIES, downloads):
         run(["dpkg-deb", "-x", package, libraries])
     shutil.rmtree(downloads)
     root = target / "libraries/usr"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import build, prebuilt, vmlinux
+from .arch import ALL, AMD64, Arch
 from .messages import Failure
-from .prebuilt import PREBUILT
 from .series import MAPPED_7_3, SERIES_6_12, SERIES_7_3, Series
 from .source import LINUX_6_12, LINUX_7_3, Source
 
@@ -20,6 +20,17 @@ class Kernel:
     build_dir: Path          # modules are built against it (KDIR)
     root: Path | None = None  # where lib/modules/RELEASE is, if it has modules
     debug: bool = False
+    arch: Arch = AMD64
+
+    @property
+    def series(self):
+        """Its name without the size of its pages."""
+        return prebuilt.names(self.arch).get(self.name, (self.name,))[0]
+
+    @property
+    def label(self):
+        """Its name, also among those of other architectures."""
+        return self.name if self.arch is AMD64 else f"{self.name}-{self.arch.name}"
 
 
 @dataclass
@@ -46,29 +57,36 @@ BUILT = {
 }
 # The sources of Debian's builds
 PREBUILT_OF = {"6.12": LINUX_6_12, "7.3": LINUX_7_3}
-NAMES = sorted([*PREBUILT, *BUILT])
+
+
+def names(arch):
+    """The kernels of an architecture."""
+    return sorted([*prebuilt.names(arch), *(BUILT if arch is AMD64 else ())])
+
+
+NAMES = sorted({name for each in ALL.values() for name in names(each)})
 
 
 def source(name):
     """The source of that kernel; for a prebuilt kernel, the one that Debian built it from."""
-    return BUILT[name].source if name in BUILT else PREBUILT_OF[name or "7.3"]
+    return BUILT[name].source if name in BUILT else PREBUILT_OF[(name or "7.3").partition("-")[0]]
 
 
-def ensure(name):
+def ensure(name, arch=AMD64):
     """The kernel of that name, downloaded or built if it is not in the cache."""
-    if name in PREBUILT:
-        return debian(name)
-    if name not in BUILT:
-        raise Failure(f"unknown kernel '{name}': choose one of {', '.join(NAMES)}")
+    if name not in names(arch):
+        raise Failure(f"unknown kernel '{name}' for {arch.name}: choose one of {', '.join(names(arch))}")
+    if name in prebuilt.names(arch):
+        return debian(name, arch)
     recipe = BUILT[name]
     directory = build.ensure(name, recipe.source.ensure(), recipe.fragments)
     release = (directory / "include/config/kernel.release").read_text().strip()
     return Kernel(name, release, directory / "vmlinux", directory, debug="debug" in name)
 
 
-def debian(name):
-    root = prebuilt.ensure(name)
+def debian(name, arch):
+    root = prebuilt.ensure(name, arch)
     (packed,) = (root / "boot").glob("vmlinuz-*")
     release = re.sub(r"^vmlinuz-", "", packed.name)
-    return Kernel(name, release, vmlinux.ensure(packed),
-                  root / "usr/src" / f"linux-headers-{release}", root)
+    image = vmlinux.ensure(packed) if arch is AMD64 else packed
+    return Kernel(name, release, image, root / "usr/src" / f"linux-headers-{release}", root, arch=arch)

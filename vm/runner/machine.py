@@ -5,9 +5,9 @@ from . import disks, kvm, profile
 from .commands import need
 
 KERNEL_ARGUMENTS = [
-    "console=ttyS0", "loglevel=7", "panic=-1", "printk.devkmsg=on",
-    # The emulated clock and processor need no checks, and no attack on the guest is expected.
-    "tsc=reliable", "no_timer_check", "i8042.nokbd", "i8042.noaux", "random.trust_cpu=on", "mitigations=off",
+    "loglevel=7", "panic=-1", "printk.devkmsg=on",
+    # No attack on the guest is expected.
+    "random.trust_cpu=on", "mitigations=off",
     # The same layout in every run makes addresses in logs comparable.
     "nokaslr",
     # On a busy host an emulated guest may stall for seconds.
@@ -15,13 +15,14 @@ KERNEL_ARGUMENTS = [
 ]
 
 
-def command(options, kernel, directory, initramfs, log, channels):
-    """`channels` maps the names of output ports to connected sockets of ours."""
+def command(options, kernel, root, directory, initramfs, log, channels):
+    """`root`: the guest's own, or None; `channels` maps the names of output ports to connected sockets of ours."""
+    arch = kernel.arch
     arguments = [
         # Kill QEMU when we exit for any reason.
         need("setpriv"), "--pdeathsig", "KILL",
-        need("qemu-system-x86_64"), "-nodefaults", "-no-user-config", "-display", "none",
-        "-no-reboot", "-machine", "q35", "-m", str(options.memory),
+        need(arch.emulator), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+        "-machine", arch.iommu_machine if options.iommu else arch.machine, "-m", str(options.memory),
         *processor(options, kernel),
         "-kernel", kernel.image, "-initrd", initramfs,
         "-append", " ".join(kernel_arguments(options, kernel)),
@@ -29,10 +30,13 @@ def command(options, kernel, directory, initramfs, log, channels):
     ]
     if options.iommu:
         # Must precede the devices behind it.
-        arguments += ["-device", "intel-iommu,intremap=off"]
+        for device in arch.iommu_devices:
+            arguments += ["-device", device]
     arguments += host_files()
+    if root:
+        arguments += shared("root", root, "readonly=on")
     if options.share:
-        arguments += shared_folder(directory / "share")
+        arguments += shared("share", directory / "share")
     arguments += ports(channels)
     arguments += disk(options, "data", directory)
     for name in disks.raw_names(options.raw_disks):
@@ -44,13 +48,11 @@ def command(options, kernel, directory, initramfs, log, channels):
 
 
 def processor(options, kernel):
-    # Without ERMS the kernel copies and clears with plain moves. An emulated string instruction
-    # counts as one whatever its length, and clearing a page with one can take very long.
-    emulated = ["-cpu", "max,erms=off,fsrm=off"]
+    emulated = ["-cpu", kernel.arch.processor]
     if options.icount:
         return ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off",
                 *emulated, "-smp", "1"]
-    if kvm.works(kernel.image):
+    if kernel.arch.native and kvm.works(kernel.image):
         return ["-accel", "kvm", "-cpu", "host", "-smp", str(options.cpus)]
     # One thread for all processors: with one each, QEMU 7.2 lets a processor run code that
     # another has just patched, and the kernel occasionally dies of a breakpoint while booting.
@@ -58,14 +60,15 @@ def processor(options, kernel):
 
 
 def kernel_arguments(options, kernel):
-    arguments = list(KERNEL_ARGUMENTS)
+    arch = kernel.arch
+    arguments = [f"console={arch.console}", *KERNEL_ARGUMENTS, *arch.arguments]
     if kernel.debug:
         # The allocator's per-CPU arrays keep pointers to allocated objects, and kmemleak treats
         # these as references. With debug checks on, the allocator does not use the arrays.
         arguments += ["slab_debug=F"]
     if options.iommu:
         # Strict: an unmapped address becomes inaccessible at once, so that its use is detected.
-        arguments += ["intel_iommu=on", "iommu=nopt", "iommu.passthrough=0", "iommu.strict=1"]
+        arguments += [*arch.iommu_arguments, "iommu.passthrough=0", "iommu.strict=1"]
     if options.icount:
         # Idle time is skipped, so a wait for the host looks long to the guest.
         arguments += ["sysctl.kernel.hung_task_timeout_secs=0", "nowatchdog",
@@ -79,9 +82,9 @@ def host_files():
             "-device", "virtio-9p-pci,fsdev=host,mount_tag=host"]
 
 
-def shared_folder(path):
-    return ["-fsdev", f"local,id=share,path={path},security_model=none",
-            "-device", "virtio-9p-pci,fsdev=share,mount_tag=share"]
+def shared(name, path, *options):
+    return ["-fsdev", ",".join([f"local,id={name},path={path},security_model=none", *options]),
+            "-device", f"virtio-9p-pci,fsdev={name},mount_tag={name}"]
 
 
 # The guest finds them by these numbers.

@@ -24,7 +24,7 @@ NOISE = re.compile(r"Skipping BTF generation|the compiler differs from the one|"
 
 
 def directory(kernel):
-    return REPO / "build" / f"modules-{kernel.name}"
+    return REPO / "build" / f"modules-{kernel.label}"
 
 
 def ensure(kernel):
@@ -35,7 +35,7 @@ def ensure(kernel):
     folders = [folder for folder in folders if (REPO / "kernel" / folder / "Kbuild").exists()]
     if not folders:
         return target, []
-    with lock(f"modules-{kernel.name}-{hashlib.sha256(str(REPO).encode()).hexdigest()[:8]}"):
+    with lock(f"modules-{kernel.label}-{hashlib.sha256(str(REPO).encode()).hexdigest()[:8]}"):
         wanted = state(kernel, folders)
         record = target / "state.json"
         if not record.exists() or json.loads(record.read_text()) != wanted:
@@ -123,4 +123,4 @@ def build(kernel, copy, folder):
             # Show the paths of the original sources in warnings.
             print(line.replace(f"{copy}/", "kernel/"), file=sys.stderr)
     if result.returncode:
-        raise Failure(f"kernel/{folder} does not build for Linux {kernel.name}")
+        raise Failure(f"kernel/{folder} does not build for Linux {kernel.label}")

@@ -4,19 +4,21 @@
 import argparse
 import os
 
-from . import kernels
+from . import arch, kernels
 
 EXAMPLES = """
 examples:
   vm/run --kernel 6.12 -- uname -r
   vm/run --kernel 7.3 --fs xfs --device virtio -- sh -c 'dd if=/dev/zero of=x bs=1M count=64'
   vm/run --kernel 7.3-debug --iommu -- build/tests-guest/read-whole
+  vm/run --arch arm64 --kernel 7.3-16k -- getconf PAGESIZE
   vm/run --kernel 6.12 --put README.md -- sha256sum README.md
 
 The command sees this machine's files read-only, starts in a fresh file system on
 /mnt/data and finds in its environment: DMABUF_DIO_TEST_DIR, DMABUF_DIO_RAW_DISK,
 DMABUF_DIO_RAW_DISKS (all of them), DMABUF_DIO_DATA_DISK, DMABUF_DIO_KERNEL,
 DMABUF_DIO_FS, DMABUF_DIO_DEVICE, DMABUF_DIO_MODULE_DIR, DMABUF_DIO_REPO,
+DMABUF_DIO_ARCH, DMABUF_DIO_BUILD (the folder of programs for that processor),
 and with --icount DMABUF_DIO_ICOUNT.
 
 exit status: the command's (128+n for signal n); 2 wrong options; 97 no guest could be started;
@@ -32,11 +34,13 @@ def parse(arguments):
         epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     add = parser.add_argument
     add("--kernel", choices=kernels.NAMES, required=True, help="Linux to run")
+    add("--arch", choices=arch.ALL, default="amd64",
+        help="the processor (default: amd64); for arm64 there are Debian's kernels, pages of 4 and 16 KiB")
     add("--fs", choices=["ext4", "xfs", "f2fs"], default="ext4",
         help="file system on /mnt/data (default: ext4)")
     add("--device", choices=["nvme", "virtio"], default="nvme",
         help="type of the disks (default: nvme)")
-    add("--iommu", action="store_true", help="add an Intel IOMMU that translates for every device")
+    add("--iommu", action="store_true", help="add an IOMMU that translates for every device: Intel's, or an SMMUv3")
     add("--icount", action="store_true",
         help="use one processor, on which CPU time in ns is the number of instructions")
     add("--profile", metavar="FILE",
@@ -64,6 +68,12 @@ def parse(arguments):
     if not command and not {"-h", "--help"} & set(before):
         parser.error("put the command to run after '--', as in: vm/run --kernel 6.12 -- uname -r")
     options = parser.parse_args(before)
+    options.arch = arch.ALL[options.arch]
+    if options.kernel not in kernels.names(options.arch):
+        parser.error(f"--kernel {options.kernel} is not there for {options.arch.name}: choose from "
+                     f"{', '.join(kernels.names(options.arch))}")
+    if options.profile and options.arch is not arch.AMD64:
+        parser.error("--profile needs a kernel that is built here, which only amd64 has")
     if options.icount and options.cpus not in (None, 1):
         parser.error("--icount counts on one processor: leave out --cpus")
     if options.profile and not options.icount:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import archive, kbuild
+from .arch import AMD64
 from .commands import run
 from .messages import Failure, say
 from .paths import cache, lock
@@ -15,50 +16,59 @@ from .paths import cache, lock
 class Prebuilt:
     """One series of Debian kernels: its archive and its packages. A version looks like
     6.12.1+deb13."""
-    archive: Callable[[], archive.Archive]
+    archive: Callable[[str | None], archive.Archive]
     version: str              # a regular expression
     packages: tuple[str, ...]  # the kernel and its modules, without the version
 
 
-# The cloud flavour has neither 9p nor f2fs.
-FLAVOUR = "amd64"
 PREBUILT = {
     "6.12": Prebuilt(archive.debian, r"6\.12\.\d+\+deb1[23]", ("linux-image",)),
     "7.3": Prebuilt(archive.backports, r"7\.3\.\d+\+deb13", ("linux-binary", "linux-modules", "linux-base")),
 }
 
 
-def ensure(name):
+def names(arch):
+    """The names of the kernels of an architecture, with their series and Debian's flavour."""
+    return {series + ending: (series, flavour)
+            for series in PREBUILT for ending, flavour in arch.flavours.items()}
+
+
+def ensure(name, arch):
     """The directory with boot/, lib/modules/ and usr/src/ of the newest kernel of that series."""
-    target = cache(f"debian-{name}")
+    target = cache(f"debian-{name}" if arch is AMD64 else f"debian-{name}-{arch.name}")
     with lock(target.name):
         if not target.exists():
-            fetch(PREBUILT[name], name, target)
+            fetch(arch, name, target)
     return target
 
 
-def fetch(wanted, name, target):
-    packages = wanted.archive()
+def fetch(arch, name, target):
+    series, flavour = names(arch)[name]
+    wanted = PREBUILT[series]
+    packages = wanted.archive(None if arch is AMD64 else arch.name)
     # The archive keeps kernels whose headers have been removed.
-    found = packages.names(rf"linux-headers-{wanted.version}-{FLAVOUR}")
-    kernels = set(packages.names(rf"{wanted.packages[0]}-{wanted.version}-{FLAVOUR}"))
-    versions = [package.removeprefix("linux-headers-").removesuffix(f"-{FLAVOUR}") for package in found]
-    versions = [one for one in versions if f"{wanted.packages[0]}-{one}-{FLAVOUR}" in kernels]
+    found = packages.names(rf"linux-headers-{wanted.version}-{flavour}")
+    kernels = set(packages.names(rf"{wanted.packages[0]}-{wanted.version}-{flavour}"))
+    versions = [package.removeprefix("linux-headers-").removesuffix(f"-{flavour}") for package in found]
+    versions = [one for one in versions if f"{wanted.packages[0]}-{one}-{flavour}" in kernels]
     if not versions:
         raise Failure(f"the Debian archive of this machine has no {name} kernel with headers")
     version = versions[-1]
-    release = f"{version}-{FLAVOUR}"
-    names = [f"{package}-{release}" for package in wanted.packages]
-    names += [f"linux-headers-{release}", f"linux-headers-{version}-common", f"linux-kbuild-{version}"]
+    release = f"{version}-{flavour}"
+    of_arch = [f"{package}-{release}" for package in (*wanted.packages, "linux-headers")]
+    if arch is not AMD64:
+        of_arch = [f"{package}:{arch.name}" for package in of_arch]
+    # The programs that build modules are the host's.
+    tools = [f"linux-headers-{version}-common", f"linux-kbuild-{version}"]
     partial = target.with_name(target.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     downloads = cache("deb", target.name)
-    for package in packages.download(names, downloads):
+    for package in packages.download([*of_arch, *tools], downloads):
         run(["dpkg-deb", "-x", package, partial])
     shutil.rmtree(downloads)
     arrange(partial, release)
     relocate(partial, target, release, version)
-    kbuild.adapt(partial, target, release, version)
+    kbuild.adapt(partial, target, release, version, arch.compiler)
     run(["depmod", "-b", partial, release])
     partial.rename(target)
     say(f"Linux {release} is ready in {target}")

@@ -33,7 +33,9 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::blocks::{BlockReader, BlockWriter, capture, read_blocks, replay, write_blocks};
+    use crate::blocks::reader::{BlockReader, capture, read_blocks};
+    #[pymodule_export]
+    use crate::blocks::writer::{BlockWriter, replay, write_blocks};
     #[pymodule_export]
     use crate::buffer::Buffer;
     #[pymodule_export]

@@ -4,10 +4,29 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 from pathlib import Path
 
 import dmabuf_dio
+
+
+def refused_in_a_subinterpreter() -> None:
+    """Its own GIL, since Python 3.12, makes no difference."""
+    name = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+    interpreters = importlib.import_module(name)
+    one = interpreters.create()
+    program = """
+try:
+    import dmabuf_dio
+except ImportError as error:
+    assert "interpreter" in str(error), error
+else:
+    raise AssertionError("imported")
+"""
+    found = interpreters.run_string(one, program)
+    assert found is None, found
+    interpreters.destroy(one)
 
 
 def main() -> None:
@@ -30,6 +49,7 @@ def main() -> None:
         dmabuf_dio.load("/nowhere")
     except FileNotFoundError as error:
         assert error.filename == "/nowhere"
+    refused_in_a_subinterpreter()
     threads = "free-threaded" if not getattr(sys, "_is_gil_enabled", lambda: True)() else "with the GIL"
     print(f"Python {sys.version.split()[0]}, {threads}: ok")
 

@@ -9,6 +9,8 @@ import random
 import subprocess
 import sys
 import threading
+import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +18,10 @@ import pytest
 
 import dmabuf_dio
 from dmabuf_dio import Buffer
-from dmabuf_dio.types import Kind
+from dmabuf_dio.types import FileKind, Kind
 
 LOADS = int(os.environ.get("DMABUF_DIO_LOADS", "1000"))
+STRESS = float(os.environ.get("DMABUF_DIO_STRESS", "2"))
 SMALL = 20_000
 
 
@@ -125,6 +128,84 @@ def test_loads_in_many_threads(file: Path, content: bytes) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_objects_that_threads_share(small: Path, folder: Path) -> None:
+    """Six threads use the same buffers, close them, replace them: no crash, no wrong byte, no other errors than documented.
+
+    It lasts DMABUF_DIO_STRESS seconds: what free-threaded Python has to stand."""
+    content = small.read_bytes()
+    rows = np.arange(4, dtype=np.int64) * 4096
+    kinds: list[FileKind] = ["memfd", "private", "file"]
+    end = time.monotonic() + STRESS
+    wrong: list[str] = []
+    used = Counter[str]()
+
+    def fresh(number: random.Random) -> Buffer:
+        return dmabuf_dio.load(small, kind=number.choice(kinds), writable=number.random() < 0.5)
+
+    shared = [fresh(random.Random(seed)) for seed in range(3)]
+    gatherer = dmabuf_dio.Gatherer(small, dmabuf_dio.Buffer.alloc(1 << 20, kind="memfd"))
+
+    def view(buffer: Buffer, number: random.Random) -> bool:
+        at = number.randrange(SMALL)
+        with memoryview(buffer) as seen:
+            return bytes(seen[at:]) == content[at:]
+
+    def array(buffer: Buffer, number: random.Random) -> bool:
+        return bool(np.from_dlpack(buffer).tobytes() == content)
+
+    def capsule(buffer: Buffer, number: random.Random) -> bool:
+        buffer.__dlpack__(max_version=(1, 0))
+        return True
+
+    def into(buffer: Buffer, number: random.Random) -> bool:
+        return dmabuf_dio.load_into(small, buffer).bytes == SMALL
+
+    def save(buffer: Buffer, number: random.Random) -> bool:
+        path = folder / f"stress-{threading.get_ident()}"
+        dmabuf_dio.save(buffer, path)
+        return path.read_bytes() == content
+
+    def close(buffer: Buffer, number: random.Random) -> bool:
+        buffer.close()
+        return True
+
+    def describe(buffer: Buffer, number: random.Random) -> bool:
+        return len(buffer) == SMALL and "Buffer" in repr(buffer)
+
+    def replace(buffer: Buffer, number: random.Random) -> bool:
+        shared[number.randrange(len(shared))] = fresh(number)
+        return True
+
+    def gather(buffer: Buffer, number: random.Random) -> bool:
+        found = gatherer.read(rows, rows, 4096)
+        return not found.errors
+
+    actions = [view, array, capsule, into, save, close, describe, replace, replace, gather]
+
+    def work(seed: int) -> None:
+        number = random.Random(seed)
+        while time.monotonic() < end and not wrong:
+            action = number.choice(actions)
+            try:
+                if not action(shared[number.randrange(len(shared))], number):
+                    wrong.append(f"{action.__name__}: other bytes")
+                used[action.__name__] += 1
+            # Closed by another thread, in use by another one, or read-only.
+            except (ValueError, BufferError):
+                pass
+            except BaseException as error:
+                wrong.append(f"{action.__name__}: {error!r}")
+                raise
+
+    threads = [threading.Thread(target=work, args=[seed]) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert set(used) == {action.__name__ for action in actions}, used
 
 
 def test_no_byte_changes_under_a_view(small: Path, file: Path) -> None:

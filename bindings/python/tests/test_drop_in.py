@@ -252,7 +252,7 @@ def facade() -> types.ModuleType:
 
 
 def test_vllm(folder: Path, monkeypatch: pytest.MonkeyPatch, arrays: dict[str, Any]) -> None:
-    """The plugin, against a stub of vLLM's loaders (vllm.model_executor.model_loader)."""
+    """The plugin, against a stub of vLLM's loaders. tests/consumers/vllm has it with vLLM's own."""
     registered: dict[str, Any] = {}
     shards = folder / "vllm"
     shards.mkdir()
@@ -275,7 +275,7 @@ def test_vllm(folder: Path, monkeypatch: pytest.MonkeyPatch, arrays: dict[str, A
         "vllm.model_executor.model_loader": {"register_model_loader": register_model_loader},
         "vllm.model_executor.model_loader.base_loader": {"BaseModelLoader": BaseModelLoader},
         "vllm.model_executor.model_loader.weight_utils": {
-            "download_weights_from_hf": lambda model, cache, patterns, revision: str(shards),
+            "download_weights_from_hf": lambda model, cache, patterns, revision, ignore_patterns: str(shards),
         },
     }
     for name, content in stubs.items():
@@ -303,7 +303,7 @@ def test_vllm(folder: Path, monkeypatch: pytest.MonkeyPatch, arrays: dict[str, A
     ]
     plugin.load()()
     plugin.load()()
-    config = types.SimpleNamespace(model_loader_extra_config={}, download_dir=None)
+    config = types.SimpleNamespace(model_loader_extra_config={}, download_dir=None, ignore_patterns=[])
     loader = registered["dmabuf-dio"](config)
 
     class Model:

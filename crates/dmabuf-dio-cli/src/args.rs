@@ -8,8 +8,10 @@ use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dmabuf_dio::Backend;
 
+use crate::devices::DevicesArgs;
 use crate::size::parse_size;
 use crate::stream::args::{CaptureArgs, ReplayArgs};
+use crate::stream::receive::ReceiveArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -34,10 +36,12 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Doctor(DoctorArgs),
+    Devices(DevicesArgs),
     Load(LoadArgs),
     Save(SaveArgs),
     Capture(CaptureArgs),
     Replay(ReplayArgs),
+    Receive(ReceiveArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }

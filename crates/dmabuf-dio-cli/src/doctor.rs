@@ -4,9 +4,11 @@
 use std::io::Write as _;
 
 use dmabuf_dio::probe::{self, FileFacts, Lending, System};
+use dmabuf_dio_stream::DeviceFacts;
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
+use crate::devices;
 use crate::exit::Failure;
 use crate::show::{Lines, exact, json};
 use crate::size::show_size;
@@ -17,23 +19,25 @@ struct Output<'a> {
     schema: u32,
     #[serde(flatten)]
     system: &'a System,
+    iio: &'a [DeviceFacts],
     file: Option<&'a FileFacts>,
 }
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let system = probe::system();
+    let iio = DeviceFacts::all();
     let file = args.file.as_ref().map(probe::file).transpose()?;
     let text = if args.json {
-        let output = Output { schema: 1, system: &system, file: file.as_ref() };
+        let output = Output { schema: 1, system: &system, iio: &iio, file: file.as_ref() };
         json(&output)?
     } else {
-        human(&system, file.as_ref())
+        human(&system, &iio, file.as_ref())
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }
 
-fn human(system: &System, file: Option<&FileFacts>) -> String {
+fn human(system: &System, iio: &[DeviceFacts], file: Option<&FileFacts>) -> String {
     let longest = system.backends.iter().map(|status| status.backend.name().len()).max();
     let mut lines = Lines::new(longest.unwrap_or(0));
     lines.line(
@@ -67,6 +71,7 @@ fn human(system: &System, file: Option<&FileFacts>) -> String {
         lines.heading("Exporters that the kernel module borrows pages from");
         lenders(&mut lines, lending);
     }
+    devices::doctor(&mut lines, iio);
     lines.heading("Memory and io_uring");
     memory(&mut lines, system);
     if let Some(file) = file {

@@ -16,6 +16,8 @@ pub const USAGE: u8 = 2;
 pub const UNAVAILABLE: u8 = 3;
 /// Verification found a difference.
 pub const DIFFERENT: u8 = 4;
+/// The reader of the output closed early: as if `SIGPIPE` had ended the program.
+pub const READER_GONE: u8 = 128 + libc::SIGPIPE as u8;
 /// The command could not be run.
 pub const CANNOT_RUN: u8 = 126;
 /// The command was not found.
@@ -92,7 +94,17 @@ impl From<dmabuf_dio_stream::Error> for Failure {
             {
                 error.into()
             }
-            error => Self::new(FAILED, error.to_string(), error.hint()),
+            error => {
+                use dmabuf_dio_stream::Error::{Setting, Trigger};
+
+                let gone = error.errno().is_some_and(|errno| errno.raw() == libc::EPIPE);
+                let code = match error {
+                    _ if gone => READER_GONE,
+                    Setting { .. } | Trigger { wanted: Some(_), .. } => USAGE,
+                    _ => FAILED,
+                };
+                Self::new(code, error.to_string(), error.hint())
+            }
         }
     }
 }

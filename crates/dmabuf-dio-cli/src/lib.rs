@@ -6,6 +6,7 @@
 mod args;
 mod by_path;
 mod completions;
+mod devices;
 mod doctor;
 pub mod exit;
 mod load;
@@ -34,10 +35,12 @@ pub fn command_line() -> clap::Command {
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Doctor(args) => doctor::run(&args).map(|()| 0),
+        Command::Devices(args) => devices::run(&args).map(|()| 0),
         Command::Load(args) => load::run(&args),
         Command::Save(args) => save::run(&args).map(|()| 0),
         Command::Capture(args) => stream::capture::run(&args).map(|()| 0),
         Command::Replay(args) => stream::replay::run(&args).map(|()| 0),
+        Command::Receive(args) => stream::receive::run(&args).map(|()| 0),
         Command::Completions(args) => completions::run(&args).map(|()| 0),
         Command::Man(args) => man::run(&args).map(|()| 0),
     };

@@ -201,6 +201,7 @@ fn schema_of_doctor_is_stable() {
         "devices",
         "file",
         "huge_pages",
+        "iio",
         "io_uring",
         "kernel",
         "lending",
@@ -505,7 +506,8 @@ fn completions_know_the_options() {
 fn manual_pages_are_of_every_subcommand() {
     let folder = folder();
     assert_eq!(ok(&["man", text(folder.path())]), "");
-    for command in ["doctor", "load", "save", "capture", "replay", "completions", "man"] {
+    for command in ["doctor", "devices", "load", "save", "capture", "replay", "completions", "man"]
+    {
         let page = folder.path().join(format!("dmabuf-dio-{command}.1"));
         let page = std::fs::read_to_string(page).expect("a page");
         assert!(page.contains("Examples:"), "{command}");

@@ -58,10 +58,12 @@ fn a_capture_and_its_replay() {
         "bytes",
         "channels",
         "complete",
+        "conversion",
         "cpu_seconds",
         "description",
         "device",
         "error",
+        "files",
         "frame_bytes",
         "frames",
         "gaps",
@@ -73,8 +75,10 @@ fn a_capture_and_its_replay() {
         "ring_seconds",
         "schema",
         "seconds",
+        "settings",
         "sink",
         "source",
+        "trigger",
     ];
     assert_eq!(keys, wanted);
     assert_eq!(frames(&data), 10_000);
@@ -348,7 +352,7 @@ fn bad_input() {
         let said = fails(code, arguments);
         assert!(said.contains(what), "{said}");
     };
-    says(1, &[&["capture", "nothing"], &to[..]].concat(), "there are: stream-adc");
+    says(1, &[&["capture", "nothing"], &to[..]].concat(), "stream-adc, stream-dac");
     says(1, &[&["capture", "stream-dac"], &to[..]].concat(), "the other direction");
     says(1, &capture(&["--buffer", "3"]), "buffer3");
     says(2, &capture(&["--channels", "voltage9"]), "voltage0,voltage1");
@@ -388,7 +392,7 @@ fn bad_input() {
     );
     assert_eq!(fs::read_to_string(&meta).expect("read"), "theirs");
     assert!(!Path::new(&new).exists());
-    for to in ["-", "udp://host:1", "tcp:host:1"] {
+    for to in ["udp://host:1", "tcp:host:1", "tcp://host"] {
         says(2, &["capture", "stream-adc", "--to", to], "tcp://HOST:PORT");
     }
 

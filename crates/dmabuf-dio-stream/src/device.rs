@@ -6,12 +6,13 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use crate::attribute::Attribute;
 use crate::error::{Error, Result};
 use crate::failed;
 use dmabuf_dio::Errno;
 
 /// The devices in sysfs.
-const DEVICES: &str = "/sys/bus/iio/devices";
+pub(super) const DEVICES: &str = "/sys/bus/iio/devices";
 /// The attribute with the rate.
 const RATE: &str = "sampling_frequency";
 /// The attribute of DMA buffers.
@@ -57,7 +58,7 @@ pub struct Format {
 
 impl Format {
     /// Parses the content of a `type` file.
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let (order, rest) = text.trim().split_once(':')?;
         // A capital letter means that the remaining bits extend the value.
         let kind = match rest.chars().next()?.to_ascii_lowercase() {
@@ -122,7 +123,7 @@ impl Device {
         Self::all_in(Path::new(DEVICES))
     }
 
-    fn all_in(root: &Path) -> Vec<Self> {
+    pub(super) fn all_in(root: &Path) -> Vec<Self> {
         let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
         let mut numbers: Vec<u32> = entries
             .flatten()
@@ -146,7 +147,7 @@ impl Device {
         Self::find_in(Path::new(DEVICES), wanted)
     }
 
-    fn find_in(root: &Path, wanted: &str) -> Option<Self> {
+    pub(super) fn find_in(root: &Path, wanted: &str) -> Option<Self> {
         let number = wanted.strip_prefix("iio:device").unwrap_or(wanted);
         Self::all_in(root).into_iter().find(|device| {
             device.name == wanted
@@ -163,6 +164,34 @@ impl Device {
     /// Its node in `/dev`.
     pub fn node(&self) -> &Path {
         &self.node
+    }
+
+    /// Its number with a prefix: `iio:device0`.
+    pub fn id(&self) -> &str {
+        self.folder.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Finds an attribute by its name in sysfs, or by channel and name, with or without the
+    /// channel's direction, with its name or label: `in_voltage0_hardwaregain`,
+    /// `in_voltage0.hardwaregain`, `altvoltage0.frequency`, `RX_LO.frequency`. An attribute that
+    /// channels share is found by each of them: `voltage0.sampling_frequency`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] if there is none, or several may be meant: those of an input and of an
+    /// output.
+    pub fn attribute(&self, wanted: &str) -> Result<Attribute> {
+        Attribute::find(&self.name, &self.folder, wanted)
+    }
+
+    /// All attributes of the device and its channels, sorted by name, without those that list
+    /// available values.
+    pub fn attributes(&self) -> Vec<Attribute> {
+        Attribute::all(&self.name, &self.folder)
     }
 
     /// Frames per second of a buffer; `None` if the device does not report it.
@@ -188,7 +217,7 @@ impl Device {
 
     /// The rate attribute of the device, of all channels of the buffer's direction, or of the first
     /// one.
-    fn rate_attribute(&self, buffer: u32) -> Option<String> {
+    pub(super) fn rate_attribute(&self, buffer: u32) -> Option<String> {
         let direction = if self.is_output(buffer) { "out_" } else { "in_" };
         let names = fs::read_dir(&self.folder).ok()?.flatten();
         let names = names.filter_map(|entry| entry.file_name().into_string().ok());
@@ -233,9 +262,10 @@ impl Device {
     /// value, `EACCES` if this user lacks permission, `EBUSY` while samples flow.
     pub fn write(&self, attribute: &str, value: &str) -> Result<()> {
         let path = self.folder.join(attribute);
-        // Without O_CREAT, for which sysfs returns EACCES.
+        // Without O_CREAT, for which sysfs returns EACCES; O_TRUNC is for ordinary files, in tests.
         let written = fs::OpenOptions::new()
             .write(true)
+            .truncate(true)
             .open(path)
             .and_then(|mut file| file.write_all(value.as_bytes()));
         written.map_err(|error| self.error("set", attribute, &error))

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use dmabuf_dio::Errno;
 
+use crate::attribute::Available;
+use crate::settings::Left;
+
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -39,6 +42,141 @@ pub enum Error {
         /// Bytes per frame.
         frame: u64,
     },
+
+    /// A stream of samples did not end with a whole frame. Those before it were passed on.
+    #[error("{name}: it ended within a frame: {excess} of {frame} bytes")]
+    CutStream {
+        /// Where the samples came from.
+        name: String,
+        /// Bytes of the frame that arrived.
+        excess: u64,
+        /// Bytes per frame.
+        frame: u64,
+    },
+
+    /// A sender does not use the framing that was expected.
+    #[error("{name}: the sender does not use the framing of dmabuf-dio")]
+    NotFramed {
+        /// Where the bytes came from.
+        name: String,
+    },
+
+    /// A sender ended early. What arrived before was passed on.
+    #[error("{name}: the sender ended early: {reason}")]
+    Sender {
+        /// Where the samples came from.
+        name: String,
+        /// What it said, or what is known.
+        reason: String,
+    },
+    /// A setting was refused before anything was changed.
+    #[error("{device}: cannot set {attribute}: {reason}")]
+    Setting {
+        /// Name of the device or trigger.
+        device: String,
+        /// The attribute as it was asked for, or its name in sysfs.
+        attribute: String,
+        /// Why not.
+        reason: Refused,
+    },
+
+    /// The driver refused one of several settings; the others were put back, but for `left`.
+    #[error("{device}: cannot set {attribute} to {value}: {errno}")]
+    NotSet {
+        /// Name of the device or trigger.
+        device: String,
+        /// Name of the attribute, in sysfs.
+        attribute: String,
+        /// The refused value.
+        value: String,
+        /// The kernel's error number.
+        #[source]
+        errno: Errno,
+        /// What could not be put back.
+        left: Vec<Left>,
+    },
+
+    /// Settings could not be put back.
+    #[error("cannot put back {}", list(left))]
+    NotPutBack {
+        /// They.
+        left: Vec<Left>,
+    },
+
+    /// There is no such trigger, the device has no use for triggers, or it lacks one.
+    #[error("{device}: {}", trigger(wanted.as_deref(), available.is_some()))]
+    Trigger {
+        /// Name of the device.
+        device: String,
+        /// The requested trigger.
+        wanted: Option<String>,
+        /// Names of all triggers; `None` if the device has no use for them.
+        available: Option<Vec<String>>,
+    },
+}
+
+/// Why an attribute is not set.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// There is no such attribute; these are similar.
+    #[error("there is no such attribute")]
+    Unknown(Vec<String>),
+    /// Several attributes may be meant.
+    #[error("that can be {}", .0.join(" or "))]
+    Ambiguous(Vec<String>),
+    /// The attribute can only be read.
+    #[error("it can only be read")]
+    ReadOnly,
+    /// The attribute cannot be read.
+    #[error("it cannot be read, and so not put back")]
+    WriteOnly,
+    /// The driver does not offer the value.
+    #[error("the device does not offer {value}")]
+    NotOffered {
+        /// The requested value.
+        value: String,
+        /// The values that it offers.
+        available: Available,
+    },
+    /// The attribute is to have two values.
+    #[error("it is given twice")]
+    Twice,
+}
+
+impl Refused {
+    fn hint(&self) -> String {
+        match self {
+            Self::Unknown(names) if names.is_empty() => {
+                "list what the device has: dmabuf-dio devices NAME".into()
+            }
+            Self::Unknown(names) => format!("there are: {}", names.join(", ")),
+            Self::Ambiguous(_) => "name the direction, too: in_voltage0.hardwaregain".into(),
+            Self::ReadOnly => "leave it out".into(),
+            Self::WriteOnly => "set it before, by iio_attr or in /sys/bus/iio/devices".into(),
+            Self::NotOffered { available, .. } => format!(
+                "choose from these: {available}; if another setting changes that, set that before"
+            ),
+            Self::Twice => "choose one of the values".into(),
+        }
+    }
+}
+
+/// The settings that were left, and the values that they should have.
+fn list(left: &[Left]) -> String {
+    let one = |left: &Left| {
+        let Left { device, attribute, before, value } = left;
+        format!("{attribute} of {device}, which is {value}, to {before}")
+    };
+    left.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+fn trigger(wanted: Option<&str>, takes: bool) -> String {
+    match wanted {
+        Some(wanted) if takes => format!("there is no trigger {wanted}"),
+        Some(wanted) => format!("cannot use the trigger {wanted}: it has no use for triggers"),
+        None => "it takes no samples without a trigger, and has none".into(),
+    }
 }
 
 impl Error {
@@ -55,6 +193,30 @@ impl Error {
                 length / frame * frame,
                 path.display()
             ),
+            Self::CutStream { .. } => {
+                "check that the sender has the same channels, and that it was not interrupted"
+                    .into()
+            }
+            Self::NotFramed { .. } => {
+                "let it use the framing (capture --framed), or receive raw samples (receive --raw)"
+                    .into()
+            }
+            Self::Sender { .. } => "look at the sender's messages".into(),
+            Self::Setting { reason, .. } => reason.hint(),
+            Self::NotSet { errno, left, .. } if left.is_empty() => {
+                format!("everything is as before; {}", setting_hint(*errno))
+            }
+            Self::NotSet { left, .. } => format!("not put back: {}", list(left)),
+            Self::NotPutBack { .. } => "set it by iio_attr, or in /sys/bus/iio/devices".into(),
+            Self::Trigger { available: None, .. } => "leave it out".into(),
+            Self::Trigger { available: Some(names), .. } if names.is_empty() => {
+                "there is no trigger: load a driver, such as iio-trig-hrtimer or iio-trig-sysfs, \
+                 and create one"
+                    .into()
+            }
+            Self::Trigger { available: Some(names), .. } => {
+                format!("choose from these: {}", names.join(", "))
+            }
         }
     }
 
@@ -62,8 +224,14 @@ impl Error {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Transfer(error) => error.errno(),
-            Self::Stream { errno, .. } => Some(*errno),
-            Self::CutFrame { .. } => None,
+            Self::Stream { errno, .. } | Self::NotSet { errno, .. } => Some(*errno),
+            Self::CutFrame { .. }
+            | Self::CutStream { .. }
+            | Self::NotFramed { .. }
+            | Self::Sender { .. }
+            | Self::Setting { .. }
+            | Self::NotPutBack { .. }
+            | Self::Trigger { .. } => None,
         }
     }
 }
@@ -73,9 +241,28 @@ impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::Transfer(error) => error.into(),
-            Error::Stream { errno, .. } => Self::new(Self::from(errno).kind(), error),
-            Error::CutFrame { .. } => Self::new(std::io::ErrorKind::InvalidData, error),
+            Error::CutFrame { .. } | Error::CutStream { .. } | Error::NotFramed { .. } => {
+                Self::new(std::io::ErrorKind::InvalidData, error)
+            }
+            Error::Sender { .. } => Self::new(std::io::ErrorKind::UnexpectedEof, error),
+            Error::Stream { errno, .. } | Error::NotSet { errno, .. } => {
+                Self::new(Self::from(errno).kind(), error)
+            }
+            Error::Setting { .. } | Error::Trigger { .. } => {
+                Self::new(std::io::ErrorKind::InvalidInput, error)
+            }
+            Error::NotPutBack { .. } => Self::other(error),
         }
+    }
+}
+
+fn setting_hint(errno: Errno) -> &'static str {
+    match errno.raw() {
+        libc::EACCES | libc::EPERM => {
+            "run as root, or add a udev rule that gives this user the attribute"
+        }
+        libc::EBUSY => "the device is in use: stop that first",
+        _ => "choose another value, or set first what it depends on",
     }
 }
 

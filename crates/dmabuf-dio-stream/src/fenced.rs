@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dmabuf_dio::Errno;
 use dmabuf_dio_sys::dmabuf::{self, Access};
@@ -26,49 +27,101 @@ pub(super) trait Port {
     fn is_running(&self) -> bool;
 }
 
+/// Wake-ups are bundled for no longer than this: blocks that come faster are queued, and taken,
+/// several at a time.
+const BUNDLE: Duration = Duration::from_millis(1);
+/// Most blocks of a batch.
+const MOST: usize = 32;
+
 /// A block that is queued on the device.
 #[derive(Debug)]
 struct Queued {
     filled: Filled,
-    /// The `sync_file` of the device's fence. It is taken right after queueing: later the dma-buf
-    /// does not tell how the work ended.
-    done: OwnedFd,
+    /// The `sync_file` of the device's fence; `None` if a later block of the same batch has the
+    /// batch's. It is taken right after queueing: later the dma-buf does not tell how the work
+    /// ended.
+    done: Option<OwnedFd>,
 }
 
-impl Queued {
-    /// Polls first: querying the status makes the `sync_file` compose its name each time.
-    fn is_done(&self) -> dmabuf_dio_sys::Result<bool> {
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match poll(&mut [PollFd::new(&self.done, PollFlags::IN)], Some(&at_once)) {
-            Ok(0) | Err(Os::INTR) => Ok(false),
-            Ok(_) => sync_file::status(self.done.as_fd()),
-            Err(errno) => Err(crate::from_os(errno)),
-        }
+/// Whether a `sync_file` has been signalled. Polled before its status is queried, which makes it
+/// compose its name each time.
+fn is_signalled(fence: &OwnedFd) -> dmabuf_dio_sys::Result<bool> {
+    Ok(signalled(&[fence.as_fd()])?[0])
+}
+
+/// Which of some fences, or dma-bufs, have been signalled, looked at in this order.
+fn signalled(fds: &[BorrowedFd<'_>]) -> dmabuf_dio_sys::Result<Vec<bool>> {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut fds: Vec<_> =
+        fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    match poll(&mut fds, Some(&at_once)) {
+        Ok(_) | Err(Os::INTR) => Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect()),
+        Err(errno) => Err(crate::from_os(errno)),
     }
 }
 
+fn is_done(fence: &OwnedFd) -> dmabuf_dio_sys::Result<bool> {
+    Ok(is_signalled(fence)? && sync_file::status(fence.as_fd())?)
+}
+
 /// The blocks queued on a device, in order.
+///
+/// Blocks that come fast are queued in batches. A batch has one fence, that of its last block: a
+/// device finishes blocks in order, and what aborts one aborts all behind it.
 ///
 /// Field order matters: fences are dropped before the port. The lock of a functionfs fence (7.3)
 /// lies in the endpoint's state for the block, and closing a polled `sync_file` takes it.
 #[derive(Debug)]
 pub(super) struct Fenced<P> {
     queued: VecDeque<Queued>,
+    /// So many of the first are done.
+    known: usize,
     pub(super) port: P,
     /// The access that the device's access excludes.
     wait_for: Access,
     ring: Option<Arc<Ring>>,
+    pace: Pace,
+}
+
+/// How fast blocks come.
+#[derive(Debug)]
+struct Pace {
+    /// `None` until two looks have found blocks.
+    each: Option<Duration>,
+    looked: Option<Instant>,
+}
+
+impl Pace {
+    /// Records that `count` more blocks were found done.
+    fn found(&mut self, count: usize) {
+        let now = Instant::now();
+        if let Some(before) = self.looked.replace(now) {
+            let each = now.duration_since(before) / u32::try_from(count).unwrap_or(u32::MAX).max(1);
+            self.each = Some(self.each.map_or(each, |old| (old * 3 + each) / 4));
+        }
+    }
+
+    /// Blocks that come within [`BUNDLE`], at least 1.
+    fn batch(&self) -> usize {
+        let fits = |each: Duration| BUNDLE.as_nanos() / each.as_nanos().max(1);
+        self.each.map_or(1, |each| usize::try_from(fits(each)).unwrap_or(MOST).clamp(1, MOST))
+    }
 }
 
 impl<P: Port> Fenced<P> {
     /// A device that fills blocks.
     pub(super) fn filling(port: P) -> Self {
-        Self { port, wait_for: Access::Read, ring: None, queued: VecDeque::new() }
+        Self::new(port, Access::Read)
     }
 
     /// A device that reads blocks.
     pub(super) fn emptying(port: P) -> Self {
-        Self { port, wait_for: Access::Write, ring: None, queued: VecDeque::new() }
+        Self::new(port, Access::Write)
+    }
+
+    fn new(port: P, wait_for: Access) -> Self {
+        let pace = Pace { each: None, looked: None };
+        Self { port, wait_for, ring: None, queued: VecDeque::new(), known: 0, pace }
     }
 
     /// Attaches all blocks. The device holds them until the port is closed.
@@ -87,28 +140,63 @@ impl<P: Port> Fenced<P> {
         attached.map(|()| true).map_err(|errno| failed(name, "attach a block", errno))
     }
 
+    /// How many blocks are worth queueing at a time: at most half of the ring, so that the device
+    /// works on the others.
+    pub(super) fn batch(&self) -> usize {
+        let half = self.ring.as_ref().map_or(1, |ring| ring.len() / 2);
+        self.pace.batch().min(half).max(1)
+    }
+
     /// Queues a block.
     pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {
         let claim = self.claim(filled)?;
-        let (queued, _) = self.enqueue(claim, claim.bytes())?;
-        self.queued.push_back(queued);
+        self.enqueue(claim, claim.bytes())?;
+        let fence = self.fence(claim)?;
+        self.check_running(&fence)?;
+        self.queued.push_back(Queued { filled, done: Some(fence) });
         Ok(())
     }
 
-    /// Queues a block, of which the device fills a multiple of `align` bytes, which may be more
-    /// than requested. Returns whether the device was, or may have been, out of work by then.
-    pub(super) fn queue_and_look(&mut self, filled: Filled, align: u64) -> Result<bool> {
-        let claim = self.claim(filled)?;
-        let whole =
-            self.claim(Filled { bytes: claim.bytes().next_multiple_of(align), ..filled })?;
-        let (queued, done) = self.enqueue(claim, whole.bytes())?;
-        let was_idle = self.is_idle()?;
-        if done && !was_idle {
-            // The block finished before the one ahead of it: the driver has refused it. ENQUEUE
-            // does not report that, and the dma-buf does not tell how a signalled fence ended.
+    /// Queues blocks as one batch, at least one. Of each the device fills a multiple of `align`
+    /// bytes, which may be more than requested. Returns whether the device was, or may have been,
+    /// out of work by then.
+    pub(super) fn queue_and_look(&mut self, batch: &[Filled], align: u64) -> Result<bool> {
+        let mut claims = Vec::with_capacity(batch.len());
+        for &filled in batch {
+            let claim = self.claim(filled)?;
+            let bytes = claim.bytes().next_multiple_of(align);
+            claims.push((claim, self.claim(Filled { bytes, ..filled })?.bytes()));
+        }
+        for &(claim, length) in &claims {
+            self.enqueue(claim, length)?;
+        }
+        let Some(((last, _), others)) = claims.split_last() else { return Ok(false) };
+        let fence = self.fence(*last)?;
+        let ring = attached(self.ring.as_ref(), self.port.name())?;
+        // From the last to the first, then the one ahead of them: the device goes on meanwhile.
+        let ahead = self.queued.back().and_then(|queued| queued.done.as_ref());
+        let others = others.iter().rev().map(|(claim, _)| ring.block(claim.block()).as_fd());
+        let all: Vec<_> =
+            [fence.as_fd()].into_iter().chain(others).chain(ahead.map(OwnedFd::as_fd)).collect();
+        let done = signalled(&all).map_err(|errno| self.ended(errno))?;
+        if done[0] {
+            self.check_running(&fence)?;
+        }
+        let was_idle = match ahead {
+            Some(ahead) if done.last() == Some(&true) => {
+                sync_file::status(ahead.as_fd()).map_err(|errno| self.ended(errno))?
+            }
+            ahead => ahead.is_none(),
+        };
+        // A block that finished before the one ahead of it: the driver has refused it. ENQUEUE
+        // does not report that, and the dma-buf does not tell how a signalled fence ended.
+        if done.windows(2).any(|pair| pair[0] && !pair[1]) {
             return Err(failed(self.port.name(), "fill a block", Errno::IO));
         }
-        self.queued.push_back(queued);
+        self.queued.extend(batch.iter().map(|&filled| Queued { filled, done: None }));
+        if let Some(last) = self.queued.back_mut() {
+            last.done = Some(fence);
+        }
         Ok(was_idle)
     }
 
@@ -116,36 +204,72 @@ impl<P: Port> Fenced<P> {
         attached(self.ring.as_ref(), self.port.name())?.claim(filled)
     }
 
-    /// Also returns whether the block is already done.
-    fn enqueue(&self, claim: Claim, length: u64) -> Result<(Queued, bool)> {
+    fn enqueue(&self, claim: Claim, length: u64) -> Result<()> {
         let block = attached(self.ring.as_ref(), self.port.name())?.block(claim.block()).as_fd();
-        self.port
-            .enqueue(block, length)
-            .map_err(|errno| failed(self.port.name(), "queue a block", errno))?;
-        let done = dmabuf::export_sync_file(block, self.wait_for)
-            .map_err(|errno| failed(self.port.name(), "get a fence", errno))?;
-        let queued = Queued { filled: claim.filled(), done };
-        let done = queued.is_done().map_err(|errno| self.ended(errno))?;
-        if done && !self.port.is_running() {
-            // Cancelled before its fence was taken, which then does not tell how it ended.
+        let queued = self.port.enqueue(block, length);
+        queued.map_err(|errno| failed(self.port.name(), "queue a block", errno))
+    }
+
+    /// The fence of a block that was just queued.
+    fn fence(&self, claim: Claim) -> Result<OwnedFd> {
+        let block = attached(self.ring.as_ref(), self.port.name())?.block(claim.block()).as_fd();
+        dmabuf::export_sync_file(block, self.wait_for)
+            .map_err(|errno| failed(self.port.name(), "get a fence", errno))
+    }
+
+    /// Fails if a block was cancelled before its fence was taken, which then does not tell how it
+    /// ended.
+    fn check_running(&self, fence: &OwnedFd) -> Result<()> {
+        if is_done(fence).map_err(|errno| self.ended(errno))? && !self.port.is_running() {
             return Err(self.ended(Errno::NODEV));
         }
-        Ok((queued, done))
+        Ok(())
     }
 
     /// Whether every queued block is done.
     pub(super) fn is_idle(&self) -> Result<bool> {
-        let last = self.queued.back().map_or(Ok(true), Queued::is_done);
-        last.map_err(|errno| self.ended(errno))
+        let last = self.queued.back().and_then(|queued| queued.done.as_ref());
+        last.map_or(Ok(true), is_done).map_err(|errno| self.ended(errno))
     }
 
     /// The block that was queued first, if it is done.
     pub(super) fn take(&mut self) -> Result<Option<Filled>> {
-        match self.queued.front().map(Queued::is_done) {
-            Some(Ok(true)) => Ok(self.queued.pop_front().map(|queued| queued.filled)),
-            Some(Err(errno)) => Err(self.ended(errno)),
-            _ => Ok(None),
+        if self.known == 0 {
+            self.look()?;
         }
+        if self.known == 0 {
+            return Ok(None);
+        }
+        self.known -= 1;
+        Ok(self.queued.pop_front().map(|queued| queued.filled))
+    }
+
+    /// Finds out which blocks are done. Fails if the first is not and never will be.
+    fn look(&mut self) -> Result<()> {
+        let fences = self.queued.iter().enumerate().filter_map(|(place, queued)| {
+            let fence = queued.done.as_ref()?;
+            Some((place + 1, fence))
+        });
+        let (counts, fences): (Vec<_>, Vec<_>) = fences.take(MOST).unzip();
+        let fds: Vec<_> = fences.iter().map(|fence| fence.as_fd()).collect();
+        if fds.is_empty() {
+            return Ok(());
+        }
+        let done = signalled(&fds).map_err(|errno| self.ended(errno))?;
+        let mut known = 0;
+        for ((fd, count), _) in fds.iter().zip(counts).zip(done).take_while(|(_, done)| *done) {
+            match sync_file::status(*fd) {
+                Ok(true) => known = count,
+                Err(errno) if known == 0 => return Err(self.ended(errno)),
+                // Those before are taken first.
+                _ => break,
+            }
+        }
+        self.known = known;
+        if known > 0 {
+            self.pace.found(known);
+        }
+        Ok(())
     }
 
     /// The error if the device has cancelled a block, for which it has two error numbers.
@@ -154,19 +278,52 @@ impl<P: Port> Fenced<P> {
         failed(self.port.name(), "finish a block", errno)
     }
 
+    /// What to poll for the next blocks: as many as make a batch, but the device keeps half of
+    /// those that are queued.
     pub(super) fn first(&self) -> Option<Wait<'_>> {
-        let first = self.queued.front()?;
-        Some(Wait::readable(first.done.as_fd()))
+        let batch = self.batch().min(self.queued.len() / 2).max(1);
+        let mut fences = self.queued.iter().enumerate().filter(|(_, queued)| queued.done.is_some());
+        let first = fences.next()?;
+        let last = fences.take_while(|(place, _)| *place < batch).last().unwrap_or(first);
+        Some(Wait::readable(last.1.done.as_ref()?.as_fd()))
     }
 
     pub(super) fn len(&self) -> usize {
         self.queued.len()
     }
 
+    /// Notes which blocks of a batch that has begun are done, before the device is stopped: then
+    /// the batch's fence only tells that it was aborted.
+    pub(super) fn look_closely(&mut self) -> Result<()> {
+        self.look()?;
+        let Some(ring) = &self.ring else { return Ok(()) };
+        let batch: Vec<_> = self
+            .queued
+            .iter()
+            .skip(self.known)
+            .take_while(|queued| queued.done.is_none())
+            .map(|queued| ring.block(queued.filled.block).as_fd())
+            .collect();
+        if batch.is_empty() || !self.port.is_running() {
+            return Ok(());
+        }
+        let done = signalled(&batch).map_err(|errno| self.ended(errno))?;
+        self.known += done.iter().take_while(|done| **done).count();
+        Ok(())
+    }
+
     /// Drops the blocks that the device has cancelled. Those it has finished can still be taken.
     pub(super) fn keep_done(&mut self) {
-        let done = self.queued.iter().take_while(|queued| queued.is_done() == Ok(true)).count();
-        self.queued.truncate(done);
+        let mut keep = self.known;
+        for (place, queued) in self.queued.iter().enumerate().skip(self.known) {
+            match &queued.done {
+                None => {}
+                Some(fence) if is_done(fence) == Ok(true) => keep = place + 1,
+                Some(_) => break,
+            }
+        }
+        self.known = keep;
+        self.queued.truncate(keep);
     }
 }
 
@@ -208,7 +365,7 @@ mod tests {
         for running in [true, false] {
             let mut blocks = Fenced::filling(AtOnce { running });
             blocks.attach(&ring).expect("attached");
-            let looked = blocks.queue_and_look(filled, 8);
+            let looked = blocks.queue_and_look(&[filled], 8);
             let mut blocks = Fenced::emptying(AtOnce { running });
             blocks.attach(&ring).expect("attached");
             let queued = blocks.queue(filled);
@@ -224,5 +381,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_batch_is_what_comes_within_a_millisecond() {
+        let of = |micros| Pace { each: Some(Duration::from_micros(micros)), looked: None }.batch();
+        assert_eq!([2000, 1000, 999, 300, 100, 10, 0].map(of), [1, 1, 1, 3, 10, 32, 32]);
+        let mut pace = Pace { each: None, looked: None };
+        assert_eq!(pace.batch(), 1);
+        pace.found(1);
+        assert_eq!(pace.batch(), 1, "one look tells nothing");
+        pace.looked = Instant::now().checked_sub(Duration::from_millis(8));
+        pace.found(80);
+        assert!((9..=10).contains(&pace.batch()), "{pace:?}");
     }
 }

@@ -24,6 +24,9 @@ use dmabuf_dio::{Backend, OneByOne, Refusal};
 /// Minimum space to allocate at a time ahead of the written data.
 const ROOM: u64 = 64 << 20;
 
+/// Blocks ahead for which the limit on a file's length is checked.
+const AHEAD: u64 = 64;
+
 /// Blocks in transfer to or from a file.
 #[derive(Debug)]
 struct Blocks {
@@ -32,10 +35,14 @@ struct Blocks {
     ring: Option<Arc<Ring>>,
     how: Option<Method>,
     queue: VecDeque<Queued>,
-    /// Bytes queued.
+    /// Where the data begin in the file.
+    start: u64,
+    /// End in the file of what was queued.
     queued: u64,
-    /// Bytes taken.
+    /// End in the file of what was taken.
     taken: u64,
+    /// The file may get as long as this, in bytes.
+    allowed: u64,
 }
 
 #[derive(Debug)]
@@ -46,9 +53,10 @@ enum Method {
 }
 
 impl Blocks {
-    fn new(file: File, direction: Direction) -> Self {
+    fn new(file: File, direction: Direction, start: u64) -> Self {
         let (file, queue) = (Arc::new(file), VecDeque::new());
-        Self { file, direction, ring: None, how: None, queue, queued: 0, taken: 0 }
+        let (ring, how, queued, taken) = (None, None, start, start);
+        Self { file, direction, ring, how, queue, start, queued, taken, allowed: 0 }
     }
 
     fn name(&self) -> String {
@@ -75,11 +83,14 @@ impl Blocks {
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
         self.queue.clear();
         self.how = Some(match lend(ring, self.direction, self.file.fd()) {
-            Ok(lent) => Method::Lent(Box::new(Lent::new(lent, ring, &self.file, self.direction)?)),
+            Ok(lent) => {
+                let lent = Lent::new(lent, ring, &self.file, self.direction, self.start)?;
+                Method::Lent(Box::new(lent))
+            }
             Err(error) => {
                 let one_by_one = Arc::new(OneByOne::new(Arc::clone(&self.file), self.direction));
                 let (by_thread, blocks) = (Arc::clone(&one_by_one), Arc::clone(ring));
-                let mut offset = 0;
+                let mut offset = self.start;
                 let work = move |claim: Claim| {
                     by_thread.transfer(blocks.block(claim.block()), claim.bytes(), offset)?;
                     offset += claim.bytes();
@@ -108,9 +119,12 @@ impl Blocks {
         let access = self.access();
         let ring = attached(self.ring.as_ref(), &self.name())?;
         let claim = ring.claim(filled)?;
-        if self.direction == Direction::Save {
-            let end = self.file.check_size(self.queued + filled.bytes);
-            end.map_err(|errno| failed(&self.name(), "write", errno))?;
+        let end = self.queued + filled.bytes;
+        if self.direction == Direction::Save && end > self.allowed {
+            let ahead = end + AHEAD * filled.bytes;
+            self.allowed = if self.file.check_size(ahead).is_ok() { ahead } else { end };
+            let fits = self.file.check_size(self.allowed);
+            fits.map_err(|errno| failed(&self.name(), "write", errno))?;
         }
         let mut part = Queued { claim, offset: self.queued, done: 0, direct: false };
         match &mut self.how {
@@ -131,7 +145,7 @@ impl Blocks {
     /// Writes what is queued, if no write is in flight.
     fn write(&mut self) -> Result<()> {
         match (&mut self.how, self.direction) {
-            (Some(Method::Lent(lent)), Direction::Save) => lent.write(&mut self.queue.iter_mut()),
+            (Some(Method::Lent(lent)), Direction::Save) => lent.write(&mut self.queue),
             _ => Ok(()),
         }
     }
@@ -152,22 +166,16 @@ impl Blocks {
             Some(Method::Lent(lent)) => {
                 while let Some(completion) = lent.ring.complete() {
                     let offset = completion.user_data();
-                    let part = self.queue.iter_mut().find(|part| part.offset == offset);
-                    match self.direction {
-                        Direction::Save => {
-                            lent.completed(completion, part, ("write", Errno::NOSPC))?;
-                        }
-                        Direction::Load => {
-                            let Some(part) = part else { continue };
-                            lent.completed(
-                                completion,
-                                Some(&mut *part),
-                                ("read all", Errno::NODATA),
-                            )?;
-                            if !part.is_done() {
-                                lent.read(part)?;
-                            }
-                        }
+                    let mut parts = self.queue.iter_mut().skip_while(|part| part.offset != offset);
+                    if self.direction == Direction::Save {
+                        lent.completed(completion, parts, ("write", Errno::NOSPC))?;
+                        continue;
+                    }
+                    let Some(part) = parts.next() else { continue };
+                    let one = std::iter::once(&mut *part);
+                    lent.completed(completion, one, ("read all", Errno::NODATA))?;
+                    if !part.is_done() {
+                        lent.read(part)?;
                     }
                 }
                 self.write()?;
@@ -183,6 +191,14 @@ impl Blocks {
         }
         self.taken += filled.bytes;
         Ok(Some(filled))
+    }
+
+    /// Writes what was held back.
+    fn flush(&mut self) -> Result<()> {
+        if let Some(Method::Lent(lent)) = &mut self.how {
+            lent.hurries = true;
+        }
+        self.write()
     }
 
     fn ready(&self) -> Option<Wait<'_>> {
@@ -227,15 +243,35 @@ impl FileSink {
     ///
     /// [`Error::Transfer`].
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
-        Ok(Self(Blocks::new(File::create(path)?, Direction::Save)))
+        Self::create_at(path, 0)
+    }
+
+    /// As [`create`](Self::create), for data that begin at byte `start`. What is before is the
+    /// caller's to write, after this call. The data are written with `O_DIRECT` only if `start` is a
+    /// multiple of what the file system needs for that: 4096 suffices almost everywhere.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Transfer`].
+    pub fn create_at(path: impl Into<PathBuf>, start: u64) -> Result<Self> {
+        Ok(Self(Blocks::new(File::create(path)?, Direction::Save, start)))
+    }
+
+    /// Ends the transfers. Returns what remains to be done, which may take long: the same as
+    /// [`finish`](Sink::finish).
+    pub(super) fn end(mut self) -> impl FnOnce() -> Result<()> + Send + 'static {
+        self.0.stop();
+        let (file, end) = (Arc::clone(&self.0.file), self.0.taken);
+        move || complete(&file, end)
     }
 
     /// Allocates space for all expected data.
     fn reserve(&self, bytes: u64) -> Result<()> {
         let file = &self.0.file;
-        let reserved = file.check_size(bytes).and_then(|()| {
+        let end = self.0.start.saturating_add(bytes);
+        let reserved = file.check_size(end).and_then(|()| {
             let keep = FallocateFlags::KEEP_SIZE;
-            rustix::fs::fallocate(file.fd(), keep, 0, bytes).map_err(crate::from_os)
+            rustix::fs::fallocate(file.fd(), keep, 0, end).map_err(crate::from_os)
         });
         match reserved {
             Err(errno) if matches!(errno.raw(), libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
@@ -261,7 +297,7 @@ impl Sink for FileSink {
         if expected > 0 {
             self.reserve(expected)?;
         } else if let Some(Method::Lent(lent)) = &mut self.0.how {
-            lent.make_room(0, ROOM.max(4 * ring.size()));
+            lent.make_room(self.0.start, ROOM.max(4 * ring.size()));
         }
         Ok(())
     }
@@ -278,6 +314,10 @@ impl Sink for FileSink {
         self.0.take()
     }
 
+    fn flush(&mut self) -> Result<()> {
+        self.0.flush()
+    }
+
     fn ready(&self) -> Option<Wait<'_>> {
         self.0.ready()
     }
@@ -288,19 +328,24 @@ impl Sink for FileSink {
 
     fn finish(&mut self) -> Result<()> {
         self.0.stop();
-        let file = &self.0.file;
-        let call = |what, errno| failed(&self.0.name(), what, crate::from_os(errno));
-        if !file.is_device() {
-            // Removes a partly written failed block, and the space allocated beyond the end.
-            rustix::fs::ftruncate(file.fd(), self.0.taken)
-                .map_err(|errno| call("truncate it to its length", errno))?;
-        }
-        rustix::fs::fsync(file.fd()).map_err(|errno| call("make it durable", errno))?;
-        if !file.is_device() {
-            sync_folder(file.path());
-        }
-        Ok(())
+        complete(&self.0.file, self.0.taken)
     }
+}
+
+/// Cuts a file to its length and makes it durable.
+fn complete(file: &File, end: u64) -> Result<()> {
+    let name = file.path().display().to_string();
+    let call = |what, errno| failed(&name, what, crate::from_os(errno));
+    if !file.is_device() {
+        // Removes a partly written failed block, and the space allocated beyond the end.
+        rustix::fs::ftruncate(file.fd(), end)
+            .map_err(|errno| call("truncate it to its length", errno))?;
+    }
+    rustix::fs::fsync(file.fd()).map_err(|errno| call("make it durable", errno))?;
+    if !file.is_device() {
+        sync_folder(file.path());
+    }
+    Ok(())
 }
 
 /// Makes the name of a new file durable, where possible.
@@ -334,7 +379,26 @@ impl FileSource {
         if len % frame != 0 {
             return Err(Error::CutFrame { path: file.path().to_owned(), length: len, frame });
         }
-        Ok(Self { blocks: Blocks::new(file, Direction::Load), frame, len })
+        Ok(Self { blocks: Blocks::new(file, Direction::Load, 0), frame, len })
+    }
+
+    /// Opens the `len` bytes from byte `start` of a file, with frames of `frame` bytes. They are read
+    /// with `O_DIRECT` only if `start` is a multiple of what the file system needs for that.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open), and [`Error::Stream`] with `ENODATA` if the file is shorter.
+    pub fn open_part(path: impl Into<PathBuf>, frame: u64, start: u64, len: u64) -> Result<Self> {
+        let file = File::open_path(path, Direction::Load)?;
+        let frame = frame.max(1);
+        if start.checked_add(len).is_none_or(|end| file.end().is_ok_and(|has| end > has)) {
+            let name = file.path().display().to_string();
+            return Err(failed(&name, format!("read {len} bytes at {start}"), Errno::NODATA));
+        }
+        if len % frame != 0 {
+            return Err(Error::CutFrame { path: file.path().to_owned(), length: len, frame });
+        }
+        Ok(Self { blocks: Blocks::new(file, Direction::Load, start), frame, len })
     }
 }
 

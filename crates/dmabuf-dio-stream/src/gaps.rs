@@ -56,6 +56,8 @@ pub(super) struct Ledger {
     waits: bool,
     /// Start and length of returned data that was dropped.
     drops: Vec<(u64, u64)>,
+    /// What the source knows to be missing in its data.
+    told_of: Vec<Gap>,
 }
 
 impl Ledger {
@@ -134,6 +136,19 @@ impl Ledger {
         }
     }
 
+    /// Sets what is missing in the source's data. It is no loss of the source.
+    pub(super) fn set_told(&mut self, gaps: &[Gap]) {
+        if self.told_of != gaps {
+            self.told_of = gaps.to_vec();
+        }
+    }
+
+    /// What is missing in the source's data: frames, and gaps.
+    pub(super) fn told_totals(&self) -> (u64, usize) {
+        let frames = self.told_of.iter().filter_map(|gap| gap.frames).fold(0, u64::saturating_add);
+        (frames, self.told_of.len())
+    }
+
     /// Total lost frames, and at how many positions.
     pub(super) fn totals(&self) -> (u64, usize) {
         let lost: u64 = self.losses.iter().filter_map(|gap| gap.frames).sum();
@@ -163,7 +178,7 @@ impl Ledger {
                 .sum();
             place - dropped
         };
-        let losses = self.losses.iter().map(|gap| Gap {
+        let losses = self.losses.iter().chain(&self.told_of).map(|gap| Gap {
             at: passed_on(gap.at),
             to: passed_on(gap.to),
             ..*gap
@@ -181,7 +196,7 @@ impl Ledger {
                 // Gaps that touch cannot be told apart.
                 Some(last) if gap.at <= last.to => {
                     last.to = last.to.max(gap.to);
-                    last.frames = last.frames.zip(gap.frames).map(|(a, b)| a + b);
+                    last.frames = last.frames.zip(gap.frames).map(|(a, b)| a.saturating_add(b));
                 }
                 _ => gaps.push(gap),
             }

@@ -69,7 +69,12 @@ impl Buffer {
     fn enable(&mut self, on: bool) -> Result<()> {
         if on != self.running {
             let value = if on { "1" } else { "0" };
-            self.device.write(&format!("buffer{}/enable", self.number), value)?;
+            let result = self.device.write(&format!("buffer{}/enable", self.number), value);
+            if matches!(&result, Err(error) if on && error.errno() == Some(Errno::INVAL)) {
+                result.map_err(|error| self.device.lacks_trigger().unwrap_or(error))?;
+            } else {
+                result?;
+            }
             self.running = on;
             self.kept.set(false);
         }
@@ -281,8 +286,22 @@ impl Source for IioSource {
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {
         let filled = Filled { block, bytes };
         match &mut self.blocks.fileio {
-            None => self.blocks.fenced.queue_and_look(filled, self.blocks.align),
+            None => self.blocks.fenced.queue_and_look(&[filled], self.blocks.align),
             Some(fileio) => fileio.queue(filled).map(|()| false),
+        }
+    }
+
+    fn batch(&self) -> usize {
+        if self.blocks.fileio.is_some() { 1 } else { self.blocks.fenced.batch() }
+    }
+
+    fn queue_all(&mut self, batch: &[Filled]) -> Result<bool> {
+        match &mut self.blocks.fileio {
+            None => self.blocks.fenced.queue_and_look(batch, self.blocks.align),
+            Some(fileio) => {
+                batch.iter().try_for_each(|&filled| fileio.queue(filled))?;
+                Ok(false)
+            }
         }
     }
 
@@ -319,7 +338,11 @@ impl Source for IioSource {
     }
 
     fn stop(&mut self) -> Result<()> {
-        let stopped = self.blocks.fenced.port.disable();
+        let looked = match self.blocks.fileio {
+            None if self.blocks.fenced.port.running => self.blocks.fenced.look_closely(),
+            _ => Ok(()),
+        };
+        let stopped = looked.and(self.blocks.fenced.port.disable());
         self.blocks.fenced.keep_done();
         if let Some(fileio) = &mut self.blocks.fileio {
             fileio.keep_read(self.blocks.fenced.port.frame);
@@ -380,7 +403,7 @@ impl Sink for IioSink {
                         format!("output a length that is not a multiple of {}", self.blocks.align);
                     return Err(failed(name, call, Errno::INVAL));
                 }
-                self.blocks.fenced.queue_and_look(filled, self.blocks.align)?
+                self.blocks.fenced.queue_and_look(&[filled], self.blocks.align)?
             }
             Some(fileio) => {
                 fileio.queue(filled)?;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests between a file and blocks whose pages are lent.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
+use std::time::Instant;
 
 use dmabuf_dio::lend::{Completion, File, LendError, Operation, Request, Ring as LentRing, Span};
 use dmabuf_dio::{Direction, Errno};
@@ -19,17 +21,27 @@ const BUFFERED: u32 = 1;
 /// The user data of the request that allocates space.
 const ROOM: u64 = u64::MAX;
 
-/// Blocks smaller than this go through the page cache. Appending so little with `O_DIRECT` costs
+/// Writes smaller than this go through the page cache. Appending so little with `O_DIRECT` costs
 /// more than copying it: the file system writes the new length each time (docs/performance.md).
 const SMALL: u64 = 128 << 10;
 
-/// Lends the blocks of a ring, with room for those that it may get.
+/// Blocks are held back until they make a write of this size, or a quarter of the ring.
+const GATHERED: u64 = 16 << 20;
+
+/// Most bytes of a request.
+const LARGEST: u64 = 64 << 20;
+
+/// Lends the blocks of a ring, with room for those that it may get. To write them, small ones are
+/// joined.
 pub(super) fn lend(
     ring: &Ring,
     direction: Direction,
     file: BorrowedFd<'_>,
 ) -> Result<LentRing, LendError> {
-    LentRing::lending_up_to(ring.most(), ring.blocks(), direction, file)
+    match direction {
+        Direction::Load => LentRing::lending_up_to(ring.most(), ring.blocks(), direction, file),
+        Direction::Save => LentRing::lending_joined(ring.most(), ring.blocks(), direction, file),
+    }
 }
 
 /// A block in transfer.
@@ -38,7 +50,7 @@ pub(super) struct Queued {
     pub(super) claim: Claim,
     /// Offset of its start in the file.
     pub(super) offset: u64,
-    /// Bytes moved; more than the block has, if the disk has read whole blocks.
+    /// Bytes moved.
     pub(super) done: u64,
     /// Whether the request for it was made with `O_DIRECT`.
     pub(super) direct: bool,
@@ -70,6 +82,10 @@ pub(super) struct Lent {
     /// Requests are multiples of this, in bytes.
     unit: u64,
     room: Room,
+    /// Bytes to hold back for a larger write; since when some are; whether to hold back nothing.
+    gather: u64,
+    held: Option<Instant>,
+    pub(super) hurries: bool,
 }
 
 /// Disk space that is allocated ahead of the written data.
@@ -88,17 +104,27 @@ impl Lent {
         blocks: &Arc<Ring>,
         file: &Arc<File>,
         direction: Direction,
+        start: u64,
     ) -> Result<Self> {
         let (mut direct, mut why_buffered) =
             (file.is_direct(), file.why_buffered().map(str::to_owned));
         let (align, size) = (file.alignment().offset, blocks.size());
+        let joined =
+            direction == Direction::Save && ring.goes_on(0) && size == blocks.block(0).len();
+        let quarter = blocks.blocks().len() as u64 / 4 * size;
+        let gather = if joined { quarter.min(GATHERED) } else { 0 };
         if direct && size % align != 0 {
             why_buffered = Some(format!("O_DIRECT needs blocks of a multiple of {align} bytes"));
             direct = false;
         }
-        if direct && direction == Direction::Save && size < SMALL {
-            why_buffered =
-                Some(format!("blocks of less than {SMALL} bytes are written faster this way"));
+        if direct && start % align != 0 {
+            why_buffered = Some(format!(
+                "O_DIRECT needs data at a multiple of {align} bytes, these begin at {start}"
+            ));
+            direct = false;
+        }
+        if direct && direction == Direction::Save && size.max(gather) < SMALL {
+            why_buffered = Some(format!("writes of less than {SMALL} bytes are faster this way"));
             direct = false;
         }
         if !direct {
@@ -107,7 +133,8 @@ impl Lent {
         }
         let unit = if direct { align } else { 1 };
         let (file, blocks, room) = (Arc::clone(file), Arc::clone(blocks), Room::default());
-        Ok(Self { ring, blocks, file, direct, why_buffered, unit, room })
+        let (held, hurries) = (None, false);
+        Ok(Self { ring, blocks, file, direct, why_buffered, unit, room, gather, held, hurries })
     }
 
     pub(super) fn how(&self) -> String {
@@ -131,24 +158,40 @@ impl Lent {
         self.submit()
     }
 
-    /// Writes the missing parts of some blocks. Each write starts only if the one before has
-    /// succeeded, so the written part of the file never has a hole. Does nothing while requests are
-    /// in flight.
-    pub(super) fn write(&mut self, parts: &mut dyn Iterator<Item = &mut Queued>) -> Result<()> {
-        if self.ring.in_flight() > 0 {
+    /// Writes the missing parts of some blocks: in one request, if they lie one behind the other.
+    /// Each write starts only if the one before has succeeded, so the written part of the file
+    /// never has a hole. Does nothing while requests are in flight, or as long as more blocks are
+    /// expected to make a larger write.
+    pub(super) fn write(&mut self, queue: &mut VecDeque<Queued>) -> Result<()> {
+        if self.ring.in_flight() > 0 || self.holds_back(queue) {
             return Ok(());
         }
-        let mut chain: Vec<(Operation, u64)> = Vec::new();
-        let mut end = 0;
-        for part in parts {
-            let whole = part.left() / self.unit * self.unit;
+        self.held = None;
+        // Spans, their positions in the file, and what their completions are told by.
+        let mut chain: Vec<(Span, u64, u64)> = Vec::new();
+        // The block that lies behind the last span.
+        let mut follows = None;
+        for part in queue {
+            let (block, left) = (part.claim.block(), part.left());
+            let whole = left / self.unit * self.unit;
             if whole > 0 {
-                let (from, position) = (part.next(whole), part.offset + part.done);
-                part.direct = self.direct;
-                chain.push((Operation::Write { from, position }, part.offset));
-                end = part.offset + part.done + whole;
+                match chain.last_mut() {
+                    Some((span, ..))
+                        if follows == Some(block)
+                            && part.done == 0
+                            && u64::from(span.len) + whole <= LARGEST =>
+                    {
+                        span.len += whole as u32;
+                    }
+                    _ => {
+                        part.direct = self.direct;
+                        chain.push((part.next(whole), part.offset + part.done, part.offset));
+                    }
+                }
+                let is_full = left == whole && part.claim.bytes() == self.blocks.block(block).len();
+                follows = (is_full && self.ring.goes_on(block as u16)).then_some(block + 1);
             }
-            if whole < part.left() {
+            if whole < left {
                 // A partial disk block at the very end is written when the rest is there.
                 if chain.is_empty() {
                     self.write_rest(part)?;
@@ -156,13 +199,23 @@ impl Lent {
                 break;
             }
         }
-        let Some((last, user_data)) = chain.pop() else { return Ok(()) };
-        for (operation, user_data) in chain {
-            self.push(operation, user_data, true)?;
+        let Some(&(last, position, _)) = chain.last() else { return Ok(()) };
+        let (count, end) = (chain.len(), position + u64::from(last.len));
+        for (number, (from, position, user_data)) in (1..).zip(chain) {
+            self.push(Operation::Write { from, position }, user_data, number < count)?;
         }
-        self.push(last, user_data, false)?;
         self.grow(end)?;
         self.submit()
+    }
+
+    /// Whether to wait for more blocks: not for longer than a stream's tick.
+    fn holds_back(&mut self, queue: &VecDeque<Queued>) -> bool {
+        let (Some(first), Some(last)) = (queue.front(), queue.back()) else { return true };
+        let bytes = last.offset + last.claim.bytes() - first.offset - first.done;
+        if self.hurries || bytes >= self.gather {
+            return false;
+        }
+        self.held.get_or_insert_with(Instant::now).elapsed() < TICK
     }
 
     /// Writes a partial disk block, through the page cache.
@@ -189,12 +242,13 @@ impl Lent {
         self.push(Operation::MakeRoom { position: start, length: step }, ROOM, false)
     }
 
-    /// Records the result of a request in the part that it was for. In an error, `call` says what
-    /// failed, and `nothing` is the error number if 0 bytes were moved.
-    pub(super) fn completed(
+    /// Records the result of a request in the parts that it was for: one, and those joined to it.
+    /// In an error, `call` says what failed, and `nothing` is the error number if 0 bytes were
+    /// moved.
+    pub(super) fn completed<'q>(
         &mut self,
         completion: Completion,
-        part: Option<&mut Queued>,
+        mut parts: impl Iterator<Item = &'q mut Queued>,
         (call, nothing): (&str, Errno),
     ) -> Result<()> {
         if completion.user_data() == ROOM {
@@ -206,11 +260,21 @@ impl Lent {
             }
             return Ok(());
         }
-        let Some(part) = part else { return Ok(()) };
+        let Some(part) = parts.next() else { return Ok(()) };
         match completion.result() {
             Ok(0) if !part.is_done() => Err(self.failed(call, nothing)),
-            Ok(moved) => {
+            Ok(moved) if moved <= part.left() => {
                 part.done += moved;
+                Ok(())
+            }
+            Ok(moved) => {
+                let mut more = moved - part.left();
+                part.done = part.claim.bytes();
+                for part in parts {
+                    let here = more.min(part.left());
+                    part.done += here;
+                    more -= here;
+                }
                 Ok(())
             }
             // Retried: for example, if one before it in a chain was short.

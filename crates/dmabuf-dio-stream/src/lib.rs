@@ -8,10 +8,12 @@
 //! | | source | sink |
 //! |---|---|---|
 //! | an IIO device | [`IioSource`] | [`IioSink`], [`Repeat`] |
-//! | a file | [`FileSource`] | [`FileSink`] |
+//! | a file | [`FileSource`] | [`FileSink`], [`RotatingSink`] |
 //! | a USB host | [`UsbSource`] | [`UsbSink`] |
-//! | a socket | | [`SocketSink`] |
+//! | a TCP connection | [`FdSource`] | [`SocketSink`] |
+//! | a pipe, a Unix socket | [`FdSource`] | [`FdSink`] |
 //! | nothing | | [`Discard`] |
+//! | samples in another format | [`ConvertingSource`] | [`ConvertingSink`] |
 //!
 //! ```no_run
 //! use dmabuf_dio_stream::{Device, FileSink, IioSource, Ring, Stream};
@@ -29,19 +31,33 @@
 
 #![cfg(target_os = "linux")]
 
+mod attribute;
+pub mod convert;
+mod converting;
+mod descriptor;
 mod device;
 mod discard;
 mod error;
+mod facts;
+mod fd_sink;
+mod fd_source;
 mod fenced;
 mod file;
 mod fileio;
+mod framing;
 mod gaps;
 mod iio;
 mod lent;
 mod pump;
 mod ring;
+mod rotate;
+mod settings;
 mod socket;
+#[cfg(test)]
+mod sysfs;
+mod trigger;
 mod usb;
+mod users;
 mod wait;
 mod worker;
 
@@ -49,16 +65,26 @@ use std::sync::Arc;
 
 use dmabuf_dio::Errno;
 
+pub use attribute::{Attribute, Available};
+pub use converting::{Converted, ConvertingSink, ConvertingSource};
 pub use device::{Channel, Device, Encoding, Format, frame_bytes};
 pub use discard::Discard;
-pub use error::{Error, Result};
+pub use error::{Error, Refused, Result};
+pub use facts::{BufferFacts, ChannelFacts, DeviceFacts, DmaBufs};
+pub use fd_sink::FdSink;
+pub use fd_source::FdSource;
 pub use file::{FileSink, FileSource};
+pub use framing::Ending;
 pub use gaps::{Gap, Loss};
 pub use iio::{IioSink, IioSource, Repeat};
 pub use pump::{Interrupted, Overrun, State, Stream, Summary};
 pub use ring::{Ring, RingUse, available};
+pub use rotate::RotatingSink;
+pub use settings::{Left, Setting, Settings};
 pub use socket::SocketSink;
+pub use trigger::Trigger;
 pub use usb::{Function, UsbSink, UsbSource};
+pub use users::{Holds, User};
 pub use wait::Wait;
 
 /// A filled block.
@@ -113,6 +139,23 @@ pub trait Source {
     /// 0 bytes or a block that does not exist: nothing is queued then.
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool>;
 
+    /// How many blocks are worth queueing at a time at the moment, at least 1.
+    fn batch(&self) -> usize {
+        1
+    }
+
+    /// Queues several blocks in this order, each to be filled with its `bytes`. Does not block.
+    /// Returns whether the source lost frames, or may have, before one of them because it had no
+    /// block.
+    ///
+    /// # Errors
+    ///
+    /// As for [`queue`](Self::queue).
+    fn queue_all(&mut self, batch: &[Filled]) -> Result<bool> {
+        let queue = |dry, filled: &Filled| Ok(self.queue(filled.block, filled.bytes)? || dry);
+        batch.iter().try_fold(false, queue)
+    }
+
     /// The block that was queued first, if it is full. Does not block.
     ///
     /// # Errors
@@ -134,6 +177,23 @@ pub trait Source {
     /// Whether the source has no data.
     fn is_empty(&self) -> bool {
         self.len() == Some(0)
+    }
+
+    /// Whether it waits for a block instead of losing frames, though its length may be unknown. The
+    /// ring then does not grow.
+    fn waits(&self) -> bool {
+        self.len().is_some()
+    }
+
+    /// Whether a source of unknown length has returned its last block.
+    fn has_ended(&self) -> bool {
+        false
+    }
+
+    /// What is missing in the data that it delivers, by offset in that data, apart from
+    /// [`lost`](Self::lost): what a sender tells.
+    fn gaps(&self) -> &[Gap] {
+        &[]
     }
 
     /// Whether frames are being lost at the moment because every queued block is full. Always
@@ -201,6 +261,16 @@ pub trait Sink {
     /// As for [`Source::queue`].
     fn queue(&mut self, filled: Filled) -> Result<bool>;
 
+    /// Says that no more blocks are to come: the sink no longer waits for more of them to deliver
+    /// them together.
+    ///
+    /// # Errors
+    ///
+    /// As for [`take`](Self::take).
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// The block that was queued first, once all of its data has been delivered. Does not block.
     ///
     /// # Errors
@@ -243,6 +313,18 @@ pub trait Sink {
     fn behind(&self) -> u64 {
         0
     }
+
+    /// Whether it passes on [gaps](Self::gaps).
+    fn wants_gaps(&self) -> bool {
+        false
+    }
+
+    /// Tells all gaps that are known in the data that it got, about every 100 ms, and before the
+    /// [end](Self::ending).
+    fn gaps(&mut self, _gaps: &[Gap]) {}
+
+    /// Tells how the stream ends. Called once, before [`finish`](Self::finish).
+    fn ending(&mut self, _ending: &Ending) {}
 
     /// Makes the taken blocks' data durable, if the sink supports that. Called once, even after an
     /// error.

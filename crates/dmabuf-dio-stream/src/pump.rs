@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use dmabuf_dio::Errno;
 
 use crate::error::{Error, Result};
+use crate::framing::Ending;
 use crate::gaps::{Gap, Ledger, Loss};
 use crate::ring::{Ring, RingUse};
 use crate::wait::{TICK, Wait, wait_for_any};
@@ -15,7 +16,7 @@ use crate::{Filled, Sink, Source, failed};
 use dmabuf_dio::CancelToken;
 
 /// How long a sink may take for a block after the stream was cancelled.
-const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
+pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 /// How much longer than its own time a device may take that tells of no losses. If it takes longer,
 /// it does not run at its rate.
 const SLACK: Duration = Duration::from_secs(10);
@@ -126,6 +127,7 @@ pub struct Stream<'s> {
     overrun: Overrun,
     limit: Option<u64>,
     time: Option<Time>,
+    cut: Option<u64>,
     cancel: CancelToken,
     progress: Option<Box<Callback<'s>>>,
 }
@@ -135,7 +137,8 @@ impl<'s> Stream<'s> {
     pub fn new(source: &'s mut dyn Source, sink: &'s mut dyn Sink, ring: Ring) -> Self {
         let ring = Arc::new(ring);
         let (overrun, cancel) = (Overrun::default(), CancelToken::new());
-        Self { source, sink, ring, overrun, limit: None, time: None, cancel, progress: None }
+        let (limit, time, cut) = (None, None, None);
+        Self { source, sink, ring, overrun, limit, time, cut, cancel, progress: None }
     }
 
     /// What to do if the sink is slower than the source. Default: [`Overrun::Block`].
@@ -160,6 +163,15 @@ impl<'s> Stream<'s> {
     pub fn time(mut self, frames: Option<u64>, seconds: f64) -> Self {
         let seconds = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         self.time = Some(Time { frames, seconds });
+        self
+    }
+
+    /// Ends a block after every `bytes` bytes, rounded down to whole frames, at least one: for a
+    /// [`RotatingSink`](crate::RotatingSink), whose files begin with a block.
+    #[must_use]
+    pub fn cut(mut self, bytes: u64) -> Self {
+        let frame = self.source.frame().max(1);
+        self.cut = Some((bytes / frame).max(1) * frame);
         self
     }
 
@@ -201,12 +213,15 @@ impl<'s> Stream<'s> {
             output: Ledger::new(Loss::Underrun, frame),
             stream: self,
             bytes: 0,
+            given: 0,
             asked: 0,
+            requested: 0,
             over: false,
             grows: false,
             overflowed: false,
             begun: None,
             told: None,
+            told_gaps: Instant::now(),
             counted: Instant::now(),
         };
         let mut result = run.go();
@@ -229,11 +244,17 @@ impl<'s> Stream<'s> {
         }
         // While the sink still counts.
         let _ = run.count_output(true);
+        run.tell_gaps(true);
+        let asked = run.limit.is_some() || run.stream.time.is_some();
+        let complete = result.is_ok() && (run.over || !asked && run.bytes > 0);
+        run.stream.sink.ending(&Ending {
+            complete,
+            loss_known: run.stream.source.tells_losses() && run.stream.sink.tells_losses(),
+            error: result.as_ref().err().map(ToString::to_string),
+        });
         let finished = run.stream.sink.finish();
         let mut summary = run.summary();
-        let asked = run.limit.is_some() || run.stream.time.is_some();
-        summary.complete =
-            result.is_ok() && finished.is_ok() && (run.over || !asked && run.bytes > 0);
+        summary.complete = complete && finished.is_ok();
         match result.and(finished) {
             Ok(()) => Ok(summary),
             Err(error) => Err(Box::new(Interrupted { error, summary })),
@@ -250,10 +271,13 @@ struct Run<'s> {
     /// What the source lost, and what the sink lacked.
     ledger: Ledger,
     output: Ledger,
-    /// Bytes that the sink has finished.
+    /// Bytes that the sink has finished, and that it was given.
     bytes: u64,
+    given: u64,
     /// Bytes requested from the source and not dropped.
     asked: u64,
+    /// Bytes requested from the source, dropped ones included.
+    requested: u64,
     /// The ring can get more blocks.
     grows: bool,
     /// A loss ends the stream.
@@ -263,6 +287,8 @@ struct Run<'s> {
     /// When the source was started, and the CPU time until then.
     begun: Option<(Instant, Duration)>,
     told: Option<Instant>,
+    /// When the source and the sink were last asked and told about gaps.
+    told_gaps: Instant,
     /// When the counters were last read.
     counted: Instant,
 }
@@ -291,7 +317,7 @@ impl Run<'_> {
         for block in 0..ring.len() {
             self.fill(block)?;
         }
-        self.grows = ring.most() > ring.len() && self.stream.source.len().is_none();
+        self.grows = ring.most() > ring.len() && !self.stream.source.waits();
         self.begun = Some((Instant::now(), cpu_time()));
         self.tell();
         self.stream.source.start()?;
@@ -306,8 +332,14 @@ impl Run<'_> {
                 self.count_output(false)?;
             }
             self.tell();
-            self.over |= self.all_asked_for() && self.stream.source.queued() == 0;
-            if self.is_late()? || self.over || self.stream.cancel.is_cancelled() {
+            self.tell_gaps(false);
+            let ended = self.stream.source.has_ended();
+            self.over |= if ended {
+                self.limit.is_none() && self.stream.time.is_none()
+            } else {
+                self.all_asked_for() && self.stream.source.queued() == 0
+            };
+            if self.is_late()? || self.over || ended || self.stream.cancel.is_cancelled() {
                 self.count()?;
                 break;
             }
@@ -321,6 +353,7 @@ impl Run<'_> {
 
     /// Waits until the sink has finished its blocks, but with a time limit once cancelled.
     fn drain(&mut self) -> Result<()> {
+        self.stream.sink.flush()?;
         let mut moved = Instant::now();
         while self.stream.sink.queued() > 0 {
             while self.taken()?.is_some() {
@@ -391,10 +424,11 @@ impl Run<'_> {
 
     /// Takes blocks back from the sink and queues them to the source again.
     fn take_back(&mut self) -> Result<()> {
+        let mut empty = Vec::new();
         while let Some(filled) = self.taken()? {
-            self.fill(filled.block)?;
+            empty.push(filled.block);
         }
-        Ok(())
+        self.fill_all(&empty)
     }
 
     /// Adds blocks to the ring while the sink has most of them: later the device would lose frames.
@@ -419,14 +453,37 @@ impl Run<'_> {
 
     /// Queues an empty block to the source, unless enough has been requested.
     fn fill(&mut self, block: usize) -> Result<()> {
-        let bytes = self.stream.ring.size().min(self.left());
-        if bytes == 0 || self.stream.cancel.is_cancelled() {
-            return Ok(());
+        self.fill_all(&[block])
+    }
+
+    /// The same for several blocks, as many at a time as suit the source.
+    fn fill_all(&mut self, mut blocks: &[usize]) -> Result<()> {
+        while !blocks.is_empty() && !self.stream.cancel.is_cancelled() {
+            let (some, rest) = blocks.split_at(self.stream.source.batch().clamp(1, blocks.len()));
+            blocks = rest;
+            let mut batch = Vec::with_capacity(some.len());
+            for &block in some {
+                let to_cut = self.stream.cut.map_or(u64::MAX, |cut| cut - self.requested % cut);
+                let bytes = self.stream.ring.size().min(self.left()).min(to_cut);
+                if bytes > 0 {
+                    self.asked += bytes;
+                    self.requested += bytes;
+                    batch.push(Filled { block, bytes });
+                }
+            }
+            let was_dry = match batch[..] {
+                [] => return Ok(()),
+                [Filled { block, bytes }] => self.stream.source.queue(block, bytes)?,
+                _ => self.stream.source.queue_all(&batch)?,
+            } && self.begun.is_some();
+            for filled in batch {
+                self.ledger.queued(filled.bytes, was_dry);
+            }
+            if was_dry && !self.ledger.waits() {
+                self.count()?;
+            }
         }
-        self.asked += bytes;
-        let was_dry = self.stream.source.queue(block, bytes)? && self.begun.is_some();
-        self.ledger.queued(bytes, was_dry);
-        if was_dry && !self.ledger.waits() { self.count() } else { Ok(()) }
+        Ok(())
     }
 
     /// Reads how much the source has lost so far.
@@ -455,6 +512,7 @@ impl Run<'_> {
     /// Gives a full block to the sink.
     fn output(&mut self, filled: Filled) -> Result<()> {
         let was_dry = self.stream.sink.queue(filled)?;
+        self.given += filled.bytes;
         self.output.queued(filled.bytes, was_dry);
         if was_dry && !self.output.waits() { self.count_output(false) } else { Ok(()) }
     }
@@ -491,6 +549,19 @@ impl Run<'_> {
         end
     }
 
+    /// Tells the sink what is missing in the data that it has got, now and then. `last`: all of it.
+    fn tell_gaps(&mut self, last: bool) {
+        if !last && self.told_gaps.elapsed() < TICK {
+            return;
+        }
+        self.told_gaps = Instant::now();
+        self.ledger.set_told(self.stream.source.gaps());
+        if self.stream.sink.wants_gaps() {
+            let gaps = if last { self.gaps() } else { self.ledger.gaps(self.given, true) };
+            self.stream.sink.gaps(&gaps);
+        }
+    }
+
     /// Waits until there may be something to do.
     fn wait(&self, source: bool) -> Result<()> {
         let ready = if source { self.stream.source.ready() } else { None };
@@ -507,7 +578,9 @@ impl Run<'_> {
             return;
         }
         let (lost, missed) = (self.ledger.totals(), self.output.totals());
-        let (lost_frames, gaps) = (lost.0 + missed.0, lost.1 + missed.1);
+        let remote = self.ledger.told_totals();
+        let lost_frames = (lost.0 + missed.0).saturating_add(remote.0);
+        let gaps = lost.1 + missed.1 + remote.1;
         let (elapsed, cpu) = self.took().unwrap_or_default();
         let state = State {
             bytes: self.bytes,
@@ -531,7 +604,7 @@ impl Run<'_> {
 
     /// Removes from the last gap what was lost after the end of the device's time.
     fn trim(&self, gaps: &mut Vec<Gap>) {
-        let Some(span) = self.span else { return };
+        let Some(span) = self.span.filter(|_| self.ledger.told_totals().1 == 0) else { return };
         let lost: u64 = gaps.iter().filter_map(|gap| gap.frames).sum();
         let beyond = (self.bytes / self.frame + lost).saturating_sub(span / self.frame);
         let Some(last) = gaps.last_mut() else { return };
@@ -541,12 +614,17 @@ impl Run<'_> {
         }
     }
 
-    fn summary(&self) -> Summary {
+    fn gaps(&self) -> Vec<Gap> {
         let mut gaps =
             self.ledger.gaps(self.bytes, self.overflowed || self.span.is_some() && self.over);
         gaps.extend(self.output.gaps(self.bytes, false));
         gaps.sort_by_key(|gap| (gap.at, gap.to));
         self.trim(&mut gaps);
+        gaps
+    }
+
+    fn summary(&self) -> Summary {
+        let gaps = self.gaps();
         let took = self.took();
         Summary {
             source: self.stream.source.how(),
@@ -555,7 +633,7 @@ impl Run<'_> {
             ring: self.stream.ring.usage(),
             complete: false,
             loss_known: self.stream.source.tells_losses() && self.stream.sink.tells_losses(),
-            lost_frames: gaps.iter().filter_map(|gap| gap.frames).sum(),
+            lost_frames: gaps.iter().filter_map(|gap| gap.frames).fold(0, u64::saturating_add),
             gaps,
             seconds: took.map_or(0.0, |(elapsed, _)| elapsed.as_secs_f64()),
             cpu_seconds: took.map(|(_, cpu)| cpu.as_secs_f64()),

@@ -3,19 +3,23 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::AddressFamily;
 
+use crate::descriptor::{as_gone, send_bytes};
 use crate::error::Result;
+use crate::fd_sink::FdSink;
+use crate::framing::{Ending, Outbound};
+use crate::gaps::Gap;
 use crate::lent::lend;
+use crate::pump::PATIENCE;
 use crate::ring::{Claim, Ring};
-use crate::wait::Wait;
-use crate::worker::Worker;
+use crate::wait::{TICK, Wait, wait_for_any};
 use crate::{Filled, Sink, attached, failed};
-use dmabuf_dio::lend::{Access, Completion, Mapping, Operation, Request, Ring as LentRing, Span};
+use dmabuf_dio::lend::{Access, Completion, Operation, Request, Ring as LentRing, Span};
 use dmabuf_dio::{Direction, Errno, Refusal};
 
 /// Sends blocks on a connected stream socket.
@@ -27,6 +31,8 @@ use dmabuf_dio::{Direction, Errno, Refusal};
 pub struct SocketSink {
     name: String,
     fd: Arc<OwnedFd>,
+    /// Bytes of a frame, and the description of the samples.
+    framing: Option<(u64, String)>,
     ring: Option<Arc<Ring>>,
     how: Option<Method>,
 }
@@ -35,47 +41,36 @@ pub struct SocketSink {
 enum Method {
     Lent(Box<Sending>),
     /// With the reason why nothing could be lent.
-    Copy(Worker, String),
+    Copy(Box<FdSink>, String),
 }
 
 impl SocketSink {
-    /// Takes a connected socket; `name` is what error messages call it.
+    /// Takes a connected socket; `name` is what error messages call it. Without slots, and for a
+    /// Unix socket, it becomes non-blocking.
     pub fn new(socket: impl Into<OwnedFd>, name: impl Into<String>) -> Self {
-        Self { name: name.into(), fd: Arc::new(socket.into()), ring: None, how: None }
+        let fd = Arc::new(socket.into());
+        Self { name: name.into(), fd, framing: None, ring: None, how: None }
     }
 
-    /// Sends from a mapping, in a thread.
-    fn copying(&self, ring: &Arc<Ring>) -> Result<Worker> {
-        let (fd, ring, name) = (Arc::clone(&self.fd), Arc::clone(ring), self.name.clone());
-        let send = move |claim: Claim| {
-            let block = ring.block(claim.block());
-            let mapping = block.mapping(false)?;
-            block.begin_cpu_access(Access::Read)?;
-            let sent = send_all(fd.as_fd(), &mapping, claim);
-            block.end_cpu_access(Access::Read)?;
-            sent.map_err(|errno| failed(&name, "send", errno))
-        };
-        Worker::start(send).map_err(|errno| failed(&self.name, "start a thread", errno))
+    /// Sends the samples, in frames of `frame` bytes, in a framing that tells the receiver of gaps
+    /// and of the end: [`FdSource::framed`](crate::FdSource::framed). `description` describes the
+    /// samples, in JSON, in at most 1 MiB.
+    #[must_use]
+    pub fn framed(mut self, frame: u64, description: impl Into<String>) -> Self {
+        self.framing = Some((frame.max(1), description.into()));
+        self
     }
-}
 
-/// Sends the claimed bytes.
-fn send_all(fd: BorrowedFd<'_>, mapping: &Mapping, claim: Claim) -> Result<(), Errno> {
-    let mut done = 0;
-    while done < claim.bytes() {
-        match mapping.send(done, claim.bytes() - done, fd) {
-            Ok(sent) => done += sent,
-            Err(errno) => match errno.raw() {
-                libc::EINTR => {}
-                libc::EAGAIN => {
-                    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None)
-                        .map_err(crate::from_os)?;
-                }
-                _ => return Err(errno),
-            },
-        }
+    /// Sends from mappings.
+    fn copying(&self) -> Result<FdSink> {
+        let fd = self.fd.try_clone().map_err(|error| failed(&self.name, "use", (&error).into()))?;
+        let frame = self.framing.as_ref().map_or(1, |(frame, _)| *frame);
+        let sink = FdSink::new(fd, &*self.name, frame)?;
+        Ok(match &self.framing {
+            Some((_, description)) => sink.framed(description),
+            None => sink,
+        })
     }
-    Ok(())
 }
 
 impl Sink for SocketSink {
@@ -87,7 +82,7 @@ impl Sink for SocketSink {
         }
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<Ring>, expected: Option<u64>) -> Result<()> {
         let domain = rustix::net::sockopt::socket_domain(&*self.fd);
         let lent = match domain {
             Ok(AddressFamily::INET | AddressFamily::INET6) => {
@@ -97,8 +92,20 @@ impl Sink for SocketSink {
             _ => Err("only TCP sends pages without a copy".into()),
         };
         self.how = Some(match lent {
-            Ok(lent) => Method::Lent(Box::new(Sending::new(lent, ring, self.name.clone()))),
-            Err(why) => Method::Copy(self.copying(ring)?, why),
+            Ok(lent) => {
+                let framing = self.framing.as_ref();
+                let framing = framing.map(|(frame, text)| Outbound::new(*frame, text));
+                let mut sending = Sending::new(lent, ring, &self.fd, self.name.clone());
+                sending.framing = framing;
+                // A receiver prepares with the description.
+                sending.flush()?;
+                Method::Lent(Box::new(sending))
+            }
+            Err(why) => {
+                let mut sink = Box::new(self.copying()?);
+                sink.attach(ring, expected)?;
+                Method::Copy(sink, why)
+            }
         });
         self.ring = Some(Arc::clone(ring));
         Ok(())
@@ -106,39 +113,36 @@ impl Sink for SocketSink {
 
     fn attach_more(&mut self, block: usize) -> Result<bool> {
         let Some(ring) = &self.ring else { return Ok(false) };
-        Ok(match &mut self.how {
-            None => false,
+        match &mut self.how {
+            None => Ok(false),
             Some(Method::Lent(sending)) => {
-                sending.ring.lend(ring.block(block), Direction::Save).is_ok()
+                Ok(sending.ring.lend(ring.block(block), Direction::Save).is_ok())
             }
-            Some(Method::Copy(..)) => true,
-        })
+            Some(Method::Copy(sink, _)) => sink.attach_more(block),
+        }
     }
 
     fn queue(&mut self, filled: Filled) -> Result<bool> {
         let claim = attached(self.ring.as_ref(), &self.name)?.claim(filled)?;
         match &mut self.how {
-            None => {}
-            Some(Method::Lent(sending)) => sending.queue(claim)?,
-            Some(Method::Copy(worker, _)) => worker.queue(claim),
+            None => Ok(false),
+            Some(Method::Lent(sending)) => sending.queue(claim).map(|()| false),
+            Some(Method::Copy(sink, _)) => sink.queue(filled),
         }
-        Ok(false)
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
         match &mut self.how {
             None => Ok(None),
             Some(Method::Lent(sending)) => sending.take(),
-            Some(Method::Copy(worker, _)) => worker.take(),
+            Some(Method::Copy(sink, _)) => sink.take(),
         }
     }
 
     fn ready(&self) -> Option<Wait<'_>> {
         match self.how.as_ref()? {
-            Method::Lent(sending) => {
-                (!sending.queue.is_empty()).then(|| Wait::readable(sending.ring.as_fd()))
-            }
-            Method::Copy(worker, _) => worker.ready(),
+            Method::Lent(sending) => sending.ready(),
+            Method::Copy(sink, _) => sink.ready(),
         }
     }
 
@@ -146,14 +150,47 @@ impl Sink for SocketSink {
         match &self.how {
             None => 0,
             Some(Method::Lent(sending)) => sending.queue.len(),
-            Some(Method::Copy(worker, _)) => worker.len(),
+            Some(Method::Copy(sink, _)) => sink.queued(),
+        }
+    }
+
+    fn wants_gaps(&self) -> bool {
+        self.framing.is_some()
+    }
+
+    fn gaps(&mut self, gaps: &[Gap]) {
+        match &mut self.how {
+            None => {}
+            Some(Method::Lent(sending)) => {
+                if let Some(framing) = &mut sending.framing {
+                    framing.set_gaps(gaps);
+                }
+            }
+            Some(Method::Copy(sink, _)) => sink.gaps(gaps),
+        }
+    }
+
+    fn ending(&mut self, ending: &Ending) {
+        match &mut self.how {
+            None => {}
+            Some(Method::Lent(sending)) => {
+                if let Some(framing) = &mut sending.framing {
+                    framing.end(ending);
+                }
+            }
+            Some(Method::Copy(sink, _)) => sink.ending(ending),
         }
     }
 
     fn finish(&mut self) -> Result<()> {
+        let finished = match &mut self.how {
+            None => Ok(()),
+            Some(Method::Lent(sending)) => sending.finish(),
+            Some(Method::Copy(sink, _)) => sink.finish(),
+        };
         // Tells the peer that this was all, unless it is gone.
         let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Write);
-        Ok(())
+        finished
     }
 }
 
@@ -173,9 +210,13 @@ struct Outgoing {
 struct Sending {
     ring: LentRing,
     blocks: Arc<Ring>,
+    fd: Arc<OwnedFd>,
     name: String,
+    framing: Option<Outbound>,
     queue: VecDeque<Outgoing>,
     busy: bool,
+    /// Framing is pending that the socket has not accepted.
+    full: bool,
     /// Number of returned blocks.
     gone: u64,
     sends: u64,
@@ -183,9 +224,58 @@ struct Sending {
 }
 
 impl Sending {
-    fn new(ring: LentRing, blocks: &Arc<Ring>, name: String) -> Self {
-        let (blocks, queue) = (Arc::clone(blocks), VecDeque::new());
-        Self { ring, blocks, name, queue, busy: false, gone: 0, sends: 0, copied: 0 }
+    fn new(ring: LentRing, blocks: &Arc<Ring>, fd: &Arc<OwnedFd>, name: String) -> Self {
+        let (blocks, fd, queue) = (Arc::clone(blocks), Arc::clone(fd), VecDeque::new());
+        Self {
+            ring,
+            blocks,
+            fd,
+            name,
+            framing: None,
+            queue,
+            busy: false,
+            full: false,
+            gone: 0,
+            sends: 0,
+            copied: 0,
+        }
+    }
+
+    /// Sends what precedes the samples. Returns whether all of it is sent.
+    fn flush(&mut self) -> Result<bool> {
+        self.full = false;
+        let Some(framing) = &mut self.framing else { return Ok(true) };
+        while !framing.pending().is_empty() {
+            match send_bytes(self.fd.as_fd(), framing.pending()) {
+                Ok(0) => {
+                    self.full = true;
+                    return Ok(false);
+                }
+                Ok(sent) => framing.advance(sent),
+                Err(errno) => return Err(failed(&self.name, "send", errno)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends the end, unless samples are missing before it.
+    fn finish(&mut self) -> Result<()> {
+        let begin = Instant::now();
+        while self.queue.is_empty() && !self.flush()? {
+            if begin.elapsed() > PATIENCE {
+                return Err(failed(&self.name, "accept the end", Errno::TIMEDOUT));
+            }
+            let wait = vec![Wait::writable(self.fd.as_fd())];
+            wait_for_any(wait, TICK).map_err(|errno| failed(&self.name, "poll", errno))?;
+        }
+        Ok(())
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        if self.full {
+            return Some(Wait::writable(self.fd.as_fd()));
+        }
+        (!self.queue.is_empty()).then(|| Wait::readable(self.ring.as_fd()))
     }
 
     fn how(&self) -> String {
@@ -211,6 +301,12 @@ impl Sending {
         let waits = |part: &Outgoing| part.sent < part.claim.bytes();
         let Some(place) = self.queue.iter().position(waits) else { return Ok(()) };
         if self.busy {
+            return Ok(());
+        }
+        if let Some(framing) = &mut self.framing {
+            framing.begin(self.queue[place].claim.bytes());
+        }
+        if !self.flush()? {
             return Ok(());
         }
         let part = &mut self.queue[place];
@@ -242,10 +338,15 @@ impl Sending {
             Ok(0) => Err(failed(&self.name, "send", Errno::PIPE)),
             Ok(sent) => {
                 part.sent += sent;
+                if part.sent == part.claim.bytes() {
+                    if let Some(framing) = &mut self.framing {
+                        framing.all_sent();
+                    }
+                }
                 Ok(())
             }
             Err(errno) if matches!(errno.raw(), libc::EAGAIN | libc::EINTR) => Ok(()),
-            Err(errno) => Err(failed(&self.name, "send", errno)),
+            Err(errno) => Err(failed(&self.name, "send", as_gone(errno))),
         }
     }
 

@@ -18,6 +18,11 @@ impl<'fd> Wait<'fd> {
         Self(PollFd::from_borrowed_fd(fd, PollFlags::IN))
     }
 
+    /// Until `fd` can be written: `POLLOUT` in poll(2).
+    pub fn writable(fd: BorrowedFd<'fd>) -> Self {
+        Self(PollFd::from_borrowed_fd(fd, PollFlags::OUT))
+    }
+
     /// Waits, at most for `limit`, which is less than a second. Also returns when a signal arrives: who wants to
     /// know asks for a block.
     ///

@@ -105,10 +105,6 @@ impl Worker {
     pub(super) fn ready(&self) -> Option<Wait<'_>> {
         (self.waiting > 0).then(|| Wait::readable(self.event.as_fd()))
     }
-
-    pub(super) fn len(&self) -> usize {
-        self.waiting
-    }
 }
 
 impl Drop for Worker {

@@ -45,13 +45,16 @@ struct Device {
     skips_at: Option<u32>,
     /// How long a call takes.
     pause: Duration,
+    /// How many blocks it wants at a time, and how many it got.
+    batch: usize,
+    batches: Vec<usize>,
 }
 
 impl Device {
     fn new(every: u32) -> Self {
         let (ring, queued, fails_after, counts) = (None, VecDeque::new(), None, true);
         let (calls, next, lost, running, filled) = (0, 0, 0, false, 0);
-        let (skips_at, pause) = (None, Duration::ZERO);
+        let (skips_at, pause, batch, batches) = (None, Duration::ZERO, 1, Vec::new());
         Self {
             ring,
             queued,
@@ -65,6 +68,8 @@ impl Device {
             counts,
             skips_at,
             pause,
+            batch,
+            batches,
         }
     }
 }
@@ -91,6 +96,17 @@ impl Source for Device {
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool, Error> {
         let was_dry = self.queued.is_empty();
         self.queued.push_back((block, bytes));
+        Ok(was_dry)
+    }
+
+    fn batch(&self) -> usize {
+        self.batch
+    }
+
+    fn queue_all(&mut self, batch: &[Filled]) -> Result<bool, Error> {
+        self.batches.push(batch.len());
+        let was_dry = self.queued.is_empty();
+        self.queued.extend(batch.iter().map(|filled| (filled.block, filled.bytes)));
         Ok(was_dry)
     }
 
@@ -159,13 +175,15 @@ struct Keeper {
     /// Takes no more blocks after this number.
     fails_after: Option<u32>,
     taken: u32,
+    /// Holds this number of blocks back, until it is told that no more come.
+    holds: usize,
 }
 
 impl Keeper {
     fn new(every: u32) -> Self {
         let (ring, queued, bytes) = (None, VecDeque::new(), Vec::new());
-        let (calls, finished, fails_after, taken) = (0, false, None, 0);
-        Self { ring, queued, every, calls, bytes, finished, fails_after, taken }
+        let (calls, finished, fails_after, taken, holds) = (0, false, None, 0, 0);
+        Self { ring, queued, every, calls, bytes, finished, fails_after, taken, holds }
     }
 
     /// Where frames are missing: after how many bytes, and how many.
@@ -199,7 +217,8 @@ impl Sink for Keeper {
 
     fn take(&mut self) -> Result<Option<Filled>, Error> {
         self.calls += 1;
-        if self.calls % self.every != 0 || self.queued.is_empty() {
+        if self.calls % self.every != 0 || self.queued.is_empty() || self.queued.len() < self.holds
+        {
             return Ok(None);
         }
         if self.fails_after == Some(self.taken) {
@@ -217,6 +236,11 @@ impl Sink for Keeper {
         Ok(Some(filled))
     }
 
+    fn flush(&mut self) -> Result<(), Error> {
+        self.holds = 0;
+        Ok(())
+    }
+
     fn ready(&self) -> Option<Wait<'_>> {
         None
     }
@@ -229,6 +253,31 @@ impl Sink for Keeper {
         assert!(!std::mem::replace(&mut self.finished, true), "once");
         Ok(())
     }
+}
+
+/// Blocks come back in batches, and the last ones, held back by the sink, are not forgotten.
+#[test]
+fn blocks_are_queued_in_batches() {
+    let (mut source, mut sink) = (Device::new(1), Keeper::new(1));
+    (source.batch, sink.holds) = (3, 4);
+    let limit = 800 + 16;
+    let stream = Stream::new(&mut source, &mut sink, ring(8, 80)).limit(limit);
+    let summary = stream.run().expect("run");
+    assert_eq!((summary.bytes, summary.complete), (limit, true));
+    // Eleven blocks: eight at first, one by one, then the other three.
+    assert_eq!(source.filled, 11);
+    assert!(source.batches.iter().all(|batch| (2..=3).contains(batch)), "{:?}", source.batches);
+    assert!(!source.batches.is_empty());
+    // What is lost before a batch is lost before one of its blocks.
+    let mut found = sink.gaps().into_iter().peekable();
+    for gap in &summary.gaps {
+        let mut frames = 0;
+        while let Some((_, lost)) = found.next_if(|(at, _)| (gap.at..=gap.to).contains(at)) {
+            frames += lost;
+        }
+        assert_eq!(gap.frames, Some(frames), "{gap:?}");
+    }
+    assert_eq!(found.next(), None, "{:?}", summary.gaps);
 }
 
 #[test]

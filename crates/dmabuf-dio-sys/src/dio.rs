@@ -22,6 +22,10 @@ pub const DEVICE: &str = "/dev/dmabuf_dio";
 
 /// [`Info::features`]: `REGISTER` and `UNREGISTER` of `io_uring` slots work.
 pub const FEATURE_SLOTS: u64 = 1 << 0;
+/// A slot can be of several buffers: [`Join`].
+pub const FEATURE_JOIN: u64 = 1 << 1;
+/// Most buffers in a slot made by [`Join`].
+pub const JOIN_MAX: usize = 1024;
 /// [`Slot::flags`]: file to buffer, `READ_FIXED`.
 pub const SLOT_READ: u32 = 1 << 0;
 /// [`Slot::flags`]: buffer to file, `WRITE_FIXED`.
@@ -178,11 +182,30 @@ pub struct Slot {
 
 pin_layout!(Slot: 24 { buf_offset @ 0, length @ 8, index @ 16, flags @ 20 });
 
+/// An `io_uring` fixed buffer over several whole buffers, one after the other: `struct
+/// dmabuf_dio_join`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Join {
+    /// In: address of an array of `i32`: contexts, each with an attached buffer.
+    pub contexts: u64,
+    /// In: their number, 1 to [`JOIN_MAX`].
+    pub count: u32,
+    /// In: index in the ring's table of registered buffers.
+    pub index: u32,
+    /// In: `SLOT_*` bits, at least one direction.
+    pub flags: u32,
+    /// Must be zero.
+    pub reserved: u32,
+}
+
+pin_layout!(Join: 24 { contexts @ 0, count @ 8, index @ 12, flags @ 16, reserved @ 20 });
+
 /// The SQE's command area: `struct dmabuf_dio_uring_cmd`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UringCmd {
-    /// User address of a [`Slot`].
+    /// User address of a [`Slot`] or a [`Join`].
     pub arg: u64,
     /// Its size in bytes.
     pub size: u32,
@@ -196,6 +219,12 @@ impl UringCmd {
     /// A command that points at `slot`, which must not move before the completion.
     pub fn new(slot: &Slot) -> Self {
         Self { arg: std::ptr::from_ref(slot) as u64, size: size_of::<Slot>() as u32, reserved: 0 }
+    }
+
+    /// A command that points at `join`, which must not move before the completion, nor the array
+    /// of contexts.
+    pub fn joining(join: &Join) -> Self {
+        Self { arg: std::ptr::from_ref(join) as u64, size: size_of::<Join>() as u32, reserved: 0 }
     }
 
     /// The 16 bytes of the command area, as `io_uring::opcode::UringCmd16` takes them.
@@ -226,6 +255,8 @@ pub const IOC_CANCEL: u32 = opcode::none(MAGIC, 5);
 pub const URING_REGISTER: u32 = opcode::write::<Slot>(MAGIC, 0x80) as u32;
 /// `cmd_op` of the `IORING_OP_URING_CMD` that empties a slot.
 pub const URING_UNREGISTER: u32 = opcode::write::<Slot>(MAGIC, 0x81) as u32;
+/// `cmd_op` of the `IORING_OP_URING_CMD` that fills a slot with several buffers.
+pub const URING_JOIN: u32 = opcode::write::<Join>(MAGIC, 0x82) as u32;
 
 /// Opens a context on [`DEVICE`].
 ///

@@ -50,6 +50,7 @@ fn module(table: &mut Table) {
         buf_length, done, direct, align, reserved,
     });
     structure!(table, "dmabuf_dio_slot", dio::Slot, { buf_offset, length, index, flags });
+    structure!(table, "dmabuf_dio_join", dio::Join, { contexts, count, index, flags, reserved });
     structure!(table, "dmabuf_dio_uring_cmd", dio::UringCmd, { arg, size, reserved });
     table.value("DMABUF_DIO_IOC_INFO", u64::from(dio::IOC_INFO));
     table.value("DMABUF_DIO_IOC_ATTACH", u64::from(dio::IOC_ATTACH));
@@ -59,7 +60,10 @@ fn module(table: &mut Table) {
     table.value("DMABUF_DIO_IOC_CANCEL", u64::from(dio::IOC_CANCEL));
     table.value("DMABUF_DIO_URING_REGISTER", u64::from(dio::URING_REGISTER));
     table.value("DMABUF_DIO_URING_UNREGISTER", u64::from(dio::URING_UNREGISTER));
+    table.value("DMABUF_DIO_URING_JOIN", u64::from(dio::URING_JOIN));
     table.value("DMABUF_DIO_FEATURE_SLOTS", dio::FEATURE_SLOTS);
+    table.value("DMABUF_DIO_FEATURE_JOIN", dio::FEATURE_JOIN);
+    table.value("DMABUF_DIO_JOIN_MAX", dio::JOIN_MAX as u64);
     table.value("DMABUF_DIO_REFUSED_EXPORTER", u64::from(dio::REFUSED_EXPORTER));
     table.value("DMABUF_DIO_REFUSED_PAGES", u64::from(dio::REFUSED_PAGES));
     table.value("DMABUF_DIO_REFUSED_MAPPING", u64::from(dio::REFUSED_MAPPING));

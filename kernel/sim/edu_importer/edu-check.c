@@ -36,7 +36,7 @@
 #include "edu_importer.h"
 
 #define DEVICE	"/dev/edu_importer"
-#define HUGE	(2UL << 20)
+#define LARGE	(2UL << 20)
 /* Bytes compared: the device takes a second for 20 KiB. */
 #define LENGTH	(24 * 1024)
 /* A range in it that does not end at a block boundary */
@@ -160,6 +160,21 @@ static void heap(struct test *t)
 	t->dmabuf = heap.fd;
 }
 
+/* The size of a huge page, in bytes */
+static unsigned long huge_page(void)
+{
+	FILE *meminfo = fopen("/proc/meminfo", "r");
+	unsigned long kib = 0;
+	char line[128];
+
+	check(meminfo, "/proc/meminfo");
+	while (!kib && fgets(line, sizeof(line), meminfo))
+		sscanf(line, "Hugepagesize: %lu kB", &kib);
+	fclose(meminfo);
+	check(kib, "Hugepagesize");
+	return kib << 10;
+}
+
 static void allocate(struct test *t)
 {
 	t->length = 64 * 1024;
@@ -168,9 +183,9 @@ static void allocate(struct test *t)
 		make_udmabuf(t, 0);
 	} else if (!strcmp(t->kind, "udmabuf-huge")) {
 		/* Around the end of the longest piece that bounce buffers hold */
-		t->length = HUGE;
-		t->base = HUGE / 2 - 12 * 1024;
-		make_udmabuf(t, MFD_HUGETLB | MFD_HUGE_2MB);
+		t->length = huge_page();
+		t->base = (1 << 20) - 12 * 1024;
+		make_udmabuf(t, MFD_HUGETLB);
 	} else if (!strcmp(t->kind, "own")) {
 		struct dmabuf_dio_load load = {
 			.file_fd = t->direct, .fd_flags = O_RDWR, .length = t->length,
@@ -350,7 +365,7 @@ static void with_unsynced_device(struct test *t)
 {
 	if (ioctl(t->edu, EDU_IMPORT, t->dmabuf) < 0) {
 		/* Contiguous memory in one segment: more than bounce buffers hold */
-		check(t->length >= HUGE, "import");
+		check(t->length >= LARGE, "import");
 		return;
 	}
 	t->refused = true;
@@ -399,7 +414,7 @@ static void one_way(struct test *t)
 static void large(struct test *t)
 {
 	struct dmabuf_dio_load load = {
-		.file_fd = t->direct, .fd_flags = O_RDWR, .length = 8 * HUGE,
+		.file_fd = t->direct, .fd_flags = O_RDWR, .length = 8 * LARGE,
 	};
 
 	check(!ftruncate(t->file, load.length), "ftruncate");

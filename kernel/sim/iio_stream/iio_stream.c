@@ -19,9 +19,10 @@
  * counted in lost_frames. If the frequency is 0, they arrive as fast as blocks
  * are queued, and none are lost. A DAC loses frames only between two blocks:
  * before the first one and after the last it has nothing to output. Writing
- * inject_loss loses some frames. If sparse is set, only the first frame of each
- * block is written or checked, so that the device's CPU time does not affect
- * measurements.
+ * inject_loss loses some frames. Writing scan_type ("be:s12/16>>4") changes the
+ * format that the channels report, of 16 bits in memory; the bytes stay the
+ * same. If sparse is set, only the first frame of each block is written or
+ * checked, so that the device's CPU time does not affect measurements.
  */
 #include <linux/cleanup.h>
 #include <linux/delay.h>
@@ -38,6 +39,10 @@
 #include <linux/module.h>
 #include <linux/platform_device.h>
 #include <linux/unaligned.h>
+
+static bool reset_dequeue = true;
+module_param(reset_dequeue, bool, 0644);
+MODULE_PARM_DESC(reset_dequeue, "Begin read() with the first block; kernel/series has the core do it");
 
 #define STREAM_CHANNELS		4
 #define STREAM_RATE_DEFAULT	1000000
@@ -72,6 +77,7 @@ struct stream {
 	u64 due;			/* frames since the start, at the rate */
 
 	/* Set and read through sysfs */
+	struct iio_chan_spec channels[STREAM_CHANNELS];
 	u32 rate;
 	bool sparse;
 	u64 inject;
@@ -392,7 +398,8 @@ static int stream_preenable(struct iio_dev *indio_dev)
 	guard(mutex)(&stream->lock);
 	stream->frame = stream->queue.buffer.bytes_per_datum;
 	/* The core would continue read() with the block that was next before. */
-	stream->queue.fileio.next_dequeue = 0;
+	if (reset_dequeue)
+		stream->queue.fileio.next_dequeue = 0;
 	stream->pos = 0;
 	stream->next = 0;
 	stream->due = 0;
@@ -543,6 +550,42 @@ static ssize_t stream_store(struct device *dev, struct device_attribute *attr,
 	return len;
 }
 
+static ssize_t scan_type_show(struct device *dev, struct device_attribute *attr,
+			      char *buf)
+{
+	struct stream *stream = iio_to_stream(dev_to_iio_dev(dev));
+	const struct iio_scan_type *type = &stream->channels[0].scan_type;
+
+	return sysfs_emit(buf, "%s:%c%d/%d>>%u\n",
+			  type->endianness == IIO_BE ? "be" : "le", type->sign,
+			  type->realbits, type->storagebits, type->shift);
+}
+
+static ssize_t scan_type_store(struct device *dev, struct device_attribute *attr,
+			       const char *buf, size_t len)
+{
+	struct stream *stream = iio_to_stream(dev_to_iio_dev(dev));
+	unsigned int bits, storage, shift;
+	char order, sign;
+	int i;
+
+	if (sscanf(buf, "%ce:%c%u/%u>>%u", &order, &sign, &bits, &storage, &shift) != 5 ||
+	    (order != 'l' && order != 'b') || (sign != 's' && sign != 'u') ||
+	    !bits || storage != 16 || bits > storage || shift > storage - bits)
+		return -EINVAL;
+	guard(mutex)(&stream->lock);
+	for (i = 0; i < STREAM_CHANNELS; i++) {
+		struct iio_scan_type *type = &stream->channels[i].scan_type;
+
+		type->sign = sign;
+		type->realbits = bits;
+		type->shift = shift;
+		type->endianness = order == 'b' ? IIO_BE : IIO_LE;
+	}
+	return len;
+}
+
+static IIO_DEVICE_ATTR_RW(scan_type, 0);
 static IIO_DEVICE_ATTR(sparse, 0644, stream_show, stream_store, STREAM_SPARSE_MODE);
 static IIO_DEVICE_ATTR(inject_loss, 0644, stream_show, stream_store, STREAM_INJECT);
 static IIO_DEVICE_ATTR(lost_frames, 0444, stream_show, NULL, STREAM_LOST);
@@ -550,6 +593,7 @@ static IIO_DEVICE_ATTR(wrong_frames, 0444, stream_show, NULL, STREAM_WRONG);
 static IIO_DEVICE_ATTR(moved_frames, 0444, stream_show, NULL, STREAM_DONE);
 
 static struct attribute *stream_attributes[] = {
+	&iio_dev_attr_scan_type.dev_attr.attr,
 	&iio_dev_attr_sparse.dev_attr.attr,
 	&iio_dev_attr_inject_loss.dev_attr.attr,
 	&iio_dev_attr_lost_frames.dev_attr.attr,
@@ -634,7 +678,10 @@ static int stream_probe_one(struct device *dev, const char *name, bool input,
 	indio_dev->info = &stream_info;
 	indio_dev->setup_ops = &stream_setup;
 	indio_dev->modes = INDIO_DIRECT_MODE | INDIO_BUFFER_HARDWARE;
-	indio_dev->channels = input ? stream_adc_channels : stream_dac_channels;
+	BUILD_BUG_ON(sizeof(stream->channels) != sizeof(stream_adc_channels));
+	memcpy(stream->channels, input ? stream_adc_channels : stream_dac_channels,
+	       sizeof(stream->channels));
+	indio_dev->channels = stream->channels;
 	indio_dev->num_channels = STREAM_CHANNELS;
 	ret = iio_device_attach_buffer(indio_dev, &stream->queue.buffer);
 	if (ret)

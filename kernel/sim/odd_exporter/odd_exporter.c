@@ -21,8 +21,13 @@
 
 #include "odd_exporter.h"
 
-#define ODD_ALL		(ODD_UNCOUNTED | ODD_RESERVED | ODD_NO_VMAP | ODD_WRITE_COMBINED)
+#define ODD_ALL		(ODD_UNCOUNTED | ODD_RESERVED | ODD_NO_VMAP | \
+			 ODD_WRITE_COMBINED | ODD_UNMAPPED)
 #define ODD_MAX_PAGES	(SZ_256M >> PAGE_SHIFT)
+
+static ulong odd_unmapped;
+module_param_named(unmapped, odd_unmapped, ulong, 0600);
+MODULE_PARM_DESC(unmapped, "Physical address of memory without a linear mapping, with room for one buffer");
 
 struct odd_buffer {
 	struct mutex lock;		/* protects the fields below */
@@ -47,7 +52,8 @@ static void odd_free_pages(const struct odd_buffer *buf, struct page **pages)
 	if (buf->oddities & ODD_RESERVED)
 		for (i = 0; i < buf->nr && pages[i]; i++)
 			ClearPageReserved(pages[i]);
-	for (i = 0; i < buf->nr && pages[i]; i += 1 << odd_order(buf))
+	for (i = 0; i < buf->nr && pages[i] && !(buf->oddities & ODD_UNMAPPED);
+	     i += 1 << odd_order(buf))
 		__free_pages(pages[i], odd_order(buf));
 	kvfree(pages);
 }
@@ -62,7 +68,16 @@ static struct page **odd_alloc_pages(const struct odd_buffer *buf)
 	if (!pages)
 		return NULL;
 
-	for (i = 0; i < buf->nr; i++) {
+	for (i = 0; buf->oddities & ODD_UNMAPPED && i < buf->nr; i++) {
+		unsigned long pfn = PHYS_PFN(odd_unmapped) + i;
+
+		if (!odd_unmapped || !pfn_valid(pfn)) {
+			kvfree(pages);
+			return NULL;
+		}
+		pages[i] = pfn_to_page(pfn);
+	}
+	for (i = 0; !(buf->oddities & ODD_UNMAPPED) && i < buf->nr; i++) {
 		/* Not compound, so that only the first page has a reference count */
 		page = i & ((1 << order) - 1) ? pages[i - 1] + 1 :
 			alloc_pages(GFP_KERNEL | __GFP_ZERO, order);

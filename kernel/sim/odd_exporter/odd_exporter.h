@@ -12,6 +12,11 @@
 #define ODD_RESERVED		2	/* all pages are reserved */
 #define ODD_NO_VMAP		4	/* there is no vmap operation */
 #define ODD_WRITE_COMBINED	8	/* vmap is write-combined */
+/*
+ * The pages are at the physical address in the module's parameter "unmapped", memory that was
+ * kept from the kernel: they have a struct page and no linear mapping.
+ */
+#define ODD_UNMAPPED		16
 
 /* Lengths of buffers are multiples of this, in pages. */
 #define ODD_UNIT		4

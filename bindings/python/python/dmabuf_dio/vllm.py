@@ -42,17 +42,16 @@ def register() -> None:
                 download_weights_from_hf,
             )
 
-            patterns = ["*.safetensors", "*.safetensors.index.json"]
-            revision = getattr(model_config, "revision", None)
-            cache = self.load_config.download_dir
             folder: str = ""
-            for pattern in patterns:
-                try:
-                    folder = download_weights_from_hf(path, cache, [pattern], revision)
-                except RuntimeError:
-                    # A model in one file has no index.
-                    if not folder:
-                        raise
+            # It downloads what the first pattern with a match names. A model in one file has no index.
+            for pattern in ["*.safetensors", "*.safetensors.index.json"]:
+                folder = download_weights_from_hf(
+                    path,
+                    self.load_config.download_dir,
+                    [pattern],
+                    model_config.revision,
+                    ignore_patterns=self.load_config.ignore_patterns,
+                )
             return folder
 
         def download_model(self, model_config: Any) -> None:

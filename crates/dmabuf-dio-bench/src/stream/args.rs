@@ -33,6 +33,9 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = whole_pages,
           default_value = "16K,1M,64M")]
     pub(crate) blocks: Vec<u64>,
+    /// Bytes of a ring of dma-bufs, which has from 4 to 256 blocks
+    #[arg(long, value_name = "SIZE", value_parser = whole_pages, default_value = "64M")]
+    pub(crate) ring: u64,
     /// Bytes of samples in a run
     #[arg(long, value_name = "SIZE", value_parser = whole_pages, default_value = "512M")]
     pub(crate) total: u64,

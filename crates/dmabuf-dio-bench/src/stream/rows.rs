@@ -21,8 +21,10 @@ use crate::measure::phase::{self, Phase};
 use crate::measure::select::select;
 use crate::measure::time::Start;
 
-/// Blocks of a ring.
-const COUNT: usize = 4;
+/// Least blocks of a ring.
+const COUNT: u64 = 4;
+/// Most blocks: each takes up to three descriptors, of which a process usually has 1024.
+const MOST: u64 = 256;
 
 /// How the program receives samples and passes them on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -153,7 +155,7 @@ impl StreamBench<'_> {
         Usb::set_sparse(!compare);
         let before = Usb::wrong_frames();
         // To compare them it is enough that every block has gone round.
-        let most = if compare { 3 * COUNT as u64 * row.block } else { self.args.total };
+        let most = if compare { 3 * self.count(row) * row.block } else { self.args.total };
         let total = most.min(self.args.total).max(row.block) / row.block * row.block;
         self.clock.settle();
         let spent = match row.method {
@@ -170,6 +172,11 @@ impl StreamBench<'_> {
             cpu_percent: spent.cpu_ms / spent.wall_ms * 100.0,
             per_mib: spent.busy / mib,
         })
+    }
+
+    /// Blocks of a ring.
+    fn count(&self, row: StreamRow) -> u64 {
+        (self.args.ring / row.block).clamp(COUNT, MOST)
     }
 
     fn usb(&self) -> Result<PathBuf, Trouble> {
@@ -207,7 +214,7 @@ impl StreamBench<'_> {
             Destination::File => Box::new(FileSink::create(file).map_err(trouble)?),
             Destination::Usb => Box::new(UsbSink::open(self.usb()?).map_err(trouble)?),
         };
-        let ring = Ring::new(COUNT, row.block).map_err(trouble)?;
+        let ring = Ring::new(self.count(row) as usize, row.block).map_err(trouble)?;
         let mut meter = None;
         let begin = |_| {
             // The first call comes before the first sample.

@@ -5,16 +5,27 @@ use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use dmabuf_dio_stream::convert::SampleType;
 use dmabuf_dio_stream::{Gap, Overrun};
 
+use super::rotate::Rotate;
+use super::setup::SetupArgs;
 use super::target::Target;
 use crate::size::{parse_count, parse_rate, parse_size};
 
-const EXIT_CODES: &str = "\
+pub(super) const EXIT_CODES: &str = "\
 Exit codes:
-  0  done: everything requested; without --samples and --seconds, everything until Ctrl-C
-  1  ended early, even by Ctrl-C, or more was lost than --max-loss; the samples are in place
-  2  wrong usage";
+  0    done: everything requested; without --samples and --seconds, everything until Ctrl-C
+  1    ended early, even by Ctrl-C, or more was lost than --max-loss; the samples are in place
+  2    wrong usage
+  141  the reader or receiver of the samples closed early";
+
+const SET: &str = "\
+--set is checked for every attribute before any is written: that it can be written and put back, and
+that the device offers the value. If the device then refuses one, all are put back. What it rounds
+is told. `dmabuf-dio devices DEVICE` lists the attributes. Settings stay after the end, except with
+--restore, which a second Ctrl-C or SIGKILL prevents. iio_attr of libiio-utils sets what this does
+not: debug attributes, those that cannot be read, and devices of other machines.";
 
 /// Capture samples of an IIO device to a file, the network or USB, without CPU copies
 #[derive(Debug, Args)]
@@ -22,17 +33,37 @@ Exit codes:
 TO is one of
   FILE           the raw samples, and a SigMF description of them in another file:
                  capture.sigmf-meta for capture.sigmf-data
-  tcp://HOST:PORT
+  NAME.sigmf     a SigMF archive, a tar file of both
+  - or a FIFO    the raw samples, for another program; the report goes to standard error
+  tcp://HOST:PORT, tcp-listen://[HOST]:PORT
+  unix:PATH, unix-listen:PATH
+                 the raw samples; with --framed, for dmabuf-dio receive
   ffs:FOLDER     a new USB function: the mount point of a functionfs instance
   ffs:FOLDER/ep1 an endpoint of another program's function
   none           discards the samples, to test the device
 
 Lost samples are counted. The report and the description say where they are missing.
 
+FORMAT is a type of SigMF (ci16, cf32, ci8, i16, f32, u8, cf64_be; c for I/Q pairs) or a format of IIO
+(le:s12/16>>0, be:u16/16>>0). Full scale stays full scale: +-1.0, or all significant bits of an integer.
+Without --format the samples are stored as the device gives them, without a copy.
+
+--rotate starts a new file, with a description of its own, each time that many seconds (60s, 10min, 1h)
+or bytes (500M, 4G) are in one: capture-000000.sigmf-data, capture-000001.sigmf-data, ...
+
+{SET}
+
 Examples:
   dmabuf-dio capture cf-ad9361-lpc --rate 30.72M --to capture.sigmf-data --seconds 10
   dmabuf-dio capture iio:device0 --channels voltage0,voltage1 --to tcp://192.168.1.5:5000
+  dmabuf-dio capture adc --to - | sha256sum
+  dmabuf-dio capture adc --to tcp-listen://:5000 --framed --report capture.json
   dmabuf-dio capture adc --to samples.bin --samples 1000000 --overrun fail --json
+  dmabuf-dio capture cf-ad9361-lpc --to x.sigmf-data --restore \\
+    --set ad9361-phy/RX_LO.frequency=868M --set ad9361-phy/in_voltage0.hardwaregain=40
+  dmabuf-dio capture accelerometer --to x.bin --trigger timer --set timer/sampling_frequency=100
+  dmabuf-dio capture cf-ad9361-lpc --format cf32 --to capture.sigmf --seconds 10
+  dmabuf-dio capture adc --rotate 60s --to capture.sigmf-data
 
 {EXIT_CODES}"))]
 pub(crate) struct CaptureArgs {
@@ -47,9 +78,18 @@ pub(crate) struct CaptureArgs {
     /// Replace an existing file and its description
     #[arg(long)]
     pub(crate) force: bool,
+    /// Convert the samples to this format [default: the device's, no copy]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<SampleType>,
+    /// Start a new file after this time or size: 60s, 10min, 4G
+    #[arg(long, value_name = "TIME|SIZE", value_parser = Rotate::parse)]
+    pub(crate) rotate: Option<Rotate>,
     /// Describe channels as in-phase and quadrature pairs
     #[arg(long)]
     pub(crate) iq: bool,
+    /// Tell a dmabuf-dio receiver of the gaps, too, and describe the samples; not for other programs
+    #[arg(long)]
+    pub(crate) framed: bool,
     /// Centre frequency for the description
     #[arg(long, value_name = "HERTZ", value_parser = parse_rate)]
     pub(crate) frequency: Option<f64>,
@@ -61,17 +101,29 @@ pub(crate) struct CaptureArgs {
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 FILE holds the samples of all chosen channels, frame by frame, as `dmabuf-dio capture` writes them.
-Its SigMF description, if any, sets the rate. Its sample format must match the device.
+It is a file, - or a FIFO for samples of another program, or one of tcp://HOST:PORT,
+tcp-listen://[HOST]:PORT, unix:PATH, unix-listen:PATH.
+Its SigMF description, if any, sets the rate and tells the format of the samples. If the device has
+another format, they are converted: full scale stays full scale. The number of channels must match.
+FILE can be a SigMF archive: NAME.sigmf.
 
 Underruns are counted: frames for which the device had nothing to output. The report says where.
+
+{SET}
 
 Examples:
   dmabuf-dio replay capture.sigmf-data --to cf-ad9361-dds-core-lpc
   dmabuf-dio replay tone.bin --to dac --rate 1M --cyclic
+  zstd -dc capture.zst | dmabuf-dio replay - --to dac --rate 1M
+  dmabuf-dio replay tcp-listen://:5000 --to dac --rate 1M
+  dmabuf-dio replay x.sigmf-data --to cf-ad9361-dds-core-lpc --restore \\
+    --set ad9361-phy/TX_LO.frequency=868M --set ad9361-phy/out_voltage0.hardwaregain=-20
+  dmabuf-dio replay gnuradio.cf32 --format cf32 --to cf-ad9361-dds-core-lpc --rate 10M
+  dmabuf-dio replay capture.sigmf --to cf-ad9361-dds-core-lpc
 
 {EXIT_CODES}"))]
 pub(crate) struct ReplayArgs {
-    /// File of samples
+    /// File of samples, or where they come from
     pub(crate) file: PathBuf,
     /// Name, label or number of the device
     #[arg(long, value_name = "DEVICE")]
@@ -79,7 +131,13 @@ pub(crate) struct ReplayArgs {
     /// Repeat FILE until Ctrl-C or --seconds
     #[arg(long, conflicts_with_all = ["samples", "block", "blocks", "ring", "max_ring"])]
     pub(crate) cyclic: bool,
-    /// Output FILE even if its description does not match the device
+    /// The samples come from dmabuf-dio capture --framed
+    #[arg(long, conflicts_with = "cyclic")]
+    pub(crate) framed: bool,
+    /// Format of the samples in FILE, as for `capture` [default: what its description says]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<SampleType>,
+    /// Output the bytes of FILE as they are, even if its description does not match the device
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -95,6 +153,8 @@ pub(crate) struct StreamArgs {
     /// Frames per second: 1000000, 1M, 30.72M [default: the device's setting]
     #[arg(long, value_name = "HERTZ", value_parser = parse_rate)]
     pub(crate) rate: Option<f64>,
+    #[command(flatten)]
+    pub(crate) setup: SetupArgs,
     /// Stop after this many frames, samples of each channel: 1000000, 1M
     #[arg(long, value_name = "NUMBER", value_parser = parse_count)]
     pub(crate) samples: Option<u64>,
@@ -122,6 +182,9 @@ pub(crate) struct StreamArgs {
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Write the report to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
     /// Print errors only
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) quiet: bool,
@@ -157,7 +220,7 @@ pub(crate) enum MaxLoss {
 }
 
 impl MaxLoss {
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         let bad = || format!("{text:?} is not a loss: write 0, 1000, 1M or 0.1%");
         if let Some(percent) = text.strip_suffix('%') {
             let percent: f64 = percent.trim_end().parse().map_err(|_| bad())?;

@@ -1,101 +1,118 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `dmabuf-dio capture`.
 
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use dmabuf_dio::CancelToken;
-use dmabuf_dio_stream::{IioSource, Interrupted, State, Stream, Summary};
+use dmabuf_dio_stream::{ConvertingSink, IioSource, Interrupted, Sink, State, Stream, Summary};
 
 use super::args::{CaptureArgs, StreamArgs};
 use super::device::Chosen;
+use super::format::Samples;
 use super::meter::Meter;
+use super::recording::{self, Recording};
 use super::report::{self, Report};
-use super::sigmf::{self, Sidecar};
-use super::target::{Target, refuse_to_replace};
+use super::sigmf::Sidecar;
+use super::target::Sent;
 use crate::exit::{FAILED, Failure, USAGE, say};
 use crate::signals;
 
 pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let common = &args.common;
     // Checks that change nothing come first.
-    let file = file(args)?;
-    let mut chosen = Chosen::find(&args.device, common)?;
-    chosen.block(common)?;
-    if args.iq && !sigmf::is_pairs(&chosen.channels, chosen.frame()) {
-        let (count, names) = (chosen.channels.len(), chosen.describe());
-        let what = format!("--iq needs pairs of channels of one type, not these {count}: {names}");
-        return Err(Failure::new(USAGE, what, "choose them: --channels I,Q; or leave out --iq"));
+    let file = recording::file(args)?;
+    if args.framed && !args.to.takes_framing() {
+        let what = format!("{} cannot be sent the framing", args.to);
+        let hint = "a file has a description: leave out --framed; or name a pipe or a socket";
+        return Err(Failure::new(USAGE, what, hint));
     }
+    let mut chosen = Chosen::find(&args.device, common)?;
+    let samples = Samples::of(args, &chosen)?;
+    chosen.other_frame = samples.conversion.as_ref().map(|_| samples.frame);
+    chosen.block(common)?;
     let mut source = IioSource::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
+    chosen.set_up(common.quiet)?;
     if let Some(rate) = common.rate {
         chosen.set_rate(rate)?;
     }
     let ring = chosen.ring(common)?;
     if let Some(path) = file {
-        check_room(path, common, &chosen)?;
+        check_room(path, common, &chosen, samples.frame)?;
     }
     let token = signals::token();
-    let Some(mut target) = args.to.open(&token)? else {
-        return Err(Failure::new(
-            FAILED,
-            "interrupted before a USB host connected",
-            "run it again",
-        ));
+    let frequency = args.frequency.or_else(|| chosen.setup.oscillator());
+    let sidecar = file.map(|path| Sidecar::new(path, &chosen, &samples, frequency));
+    let recording = Recording::new(args, file.zip(sidecar.as_ref()), &chosen, samples.frame)?;
+    let (mut function, mut is_stdout) = (None, false);
+    let sink: Box<dyn Sink + '_> = if let Some(sink) = recording.sink(samples.frame)? {
+        sink
+    } else {
+        let describe = || Sidecar::for_receiver(&chosen, &samples, frequency);
+        let sent = Sent { frame: samples.frame, description: args.framed.then(describe) };
+        let target = args.to.open(sent, &token)?.ok_or_else(nobody)?;
+        is_stdout = target.is_stdout;
+        let (sink, ours) = target.into_parts();
+        function = ours;
+        sink
     };
-    let sidecar = file.map(|path| Sidecar::new(path, &chosen, args.iq, args.frequency));
     chosen.keep();
-    if let Some(sidecar) = &sidecar {
-        // In case the process is killed.
-        sidecar.write(&[], 0).map_err(|error| cannot_describe(sidecar, &error))?;
-    }
+    recording.begin()?;
+    let (mut plain, mut converting) = match samples.conversion.clone() {
+        None => (Some(sink), None),
+        Some((from, to)) => (None, Some(ConvertingSink::new(sink, from, to)?)),
+    };
+    let sink: &mut dyn Sink = match (&mut plain, &mut converting) {
+        (Some(plain), _) => &mut **plain,
+        (None, Some(converting)) => converting,
+        (None, None) => return Err(Failure::new(FAILED, "there is no sink", "")),
+    };
     let meter = Meter::new("captured", common.quiet);
-    let stream = Stream::new(&mut source, &mut *target.sink, ring).overrun(args.overrun.into());
-    let outcome = run_stream(stream, common, &chosen, token, meter);
-    let described = sidecar.as_ref().map(|sidecar| {
-        sidecar.write(&outcome.summary.gaps, outcome.summary.bytes).map_err(|error| {
-            say(&format!("dmabuf-dio: {}", cannot_describe(sidecar, &error).what()));
-        })
-    });
-    let nothing = outcome.summary.bytes == 0 && !outcome.summary.complete;
-    if let Some(data) = file.filter(|_| nothing) {
-        // Empty files would only be in the way of the next capture.
-        let _ = std::fs::remove_file(data);
-        let _ = std::fs::remove_file(sigmf::path_of(data));
+    let mut stream = Stream::new(&mut source, sink, ring).overrun(args.overrun.into());
+    if let Some(frames) = recording.cut() {
+        stream = stream.cut(frames.saturating_mul(chosen.frame()));
     }
-    let path = sidecar.as_ref().map(|sidecar| sidecar.path.as_path()).filter(|_| !nothing);
-    let end = Report { chosen: &chosen, other: &args.to.to_string(), sidecar: path, lost: "lost" };
-    outcome.report(common, &end)?;
+    let outcome = run_stream(stream, common, &chosen, token, meter);
+    let converted = converting.as_ref().map(ConvertingSink::converted);
+    // Files are closed before they are described.
+    drop((plain, converting, function));
+    let described = recording.end(&outcome.summary, chosen.frame(), samples.frame);
+    let described = described.map_err(|error| say(&format!("dmabuf-dio: {}", error.what())));
+    let nothing = outcome.summary.bytes == 0 && !outcome.summary.complete;
+    let path = recording.description().filter(|_| !nothing);
+    let pieces = recording.pieces(outcome.summary.bytes / chosen.frame());
+    let end = Report {
+        chosen: &chosen,
+        other: &args.to.to_string(),
+        sidecar: path.as_deref(),
+        converted: converted.as_ref(),
+        pieces: pieces.as_deref(),
+        lost: "lost",
+        is_stdout,
+    };
+    let reported = outcome.report(common, &end);
+    drop(source);
+    let as_before = chosen.put_back();
+    reported.and(as_before)?;
     match described {
-        Some(Err(())) => Err(Failure::new(
+        Err(()) => Err(Failure::new(
             FAILED,
             "the samples are complete, but their description is not",
             "write it by hand, or capture again",
         )),
-        _ => Ok(()),
+        Ok(()) => Ok(()),
     }
 }
 
-/// The file that gets a description. Existing files are replaced only with `--force`.
-fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
-    let Target::File(path) = &args.to else { return Ok(None) };
-    if sigmf::is_description(path) {
-        let what = format!("{} is the name of a description", path.display());
-        return Err(Failure::new(USAGE, what, "choose one for the samples: NAME.sigmf-data"));
-    }
-    refuse_to_replace(path, args.force)?;
-    if path.exists() && !path.is_file() {
-        return Ok(None);
-    }
-    refuse_to_replace(&sigmf::path_of(path), args.force)?;
-    Ok(Some(path))
+/// Interrupted while waiting for the other end.
+pub(super) fn nobody() -> Failure {
+    Failure::new(FAILED, "interrupted before the other end was there", "run it again")
 }
 
 /// Fails if there is no room for all that was asked for, before the file is replaced.
-fn check_room(path: &Path, args: &StreamArgs, chosen: &Chosen) -> Result<(), Failure> {
+fn check_room(path: &Path, args: &StreamArgs, chosen: &Chosen, frame: u64) -> Result<(), Failure> {
     let Some(frames) = chosen.frames(args) else { return Ok(()) };
-    let bytes = frames.saturating_mul(chosen.frame());
+    let bytes = frames.saturating_mul(frame);
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let Ok(facts) = rustix::fs::statvfs(folder.unwrap_or(Path::new("."))) else { return Ok(()) };
     let replaced = std::fs::metadata(path).map_or(0, |facts| facts.blocks() * 512);
@@ -108,22 +125,14 @@ fn check_room(path: &Path, args: &StreamArgs, chosen: &Chosen) -> Result<(), Fai
     Err(Failure::new(FAILED, what, "free space on the file system, or ask for less"))
 }
 
-fn cannot_describe(sidecar: &Sidecar, error: &io::Error) -> Failure {
-    Failure::new(
-        FAILED,
-        format!("{}: cannot write it: {error}", sidecar.path.display()),
-        "check the folder and its free space",
-    )
-}
-
 /// The summary of a stream, and the error that ended it early.
 pub(crate) struct Outcome {
     pub(crate) summary: Summary,
-    error: Option<dmabuf_dio_stream::Error>,
+    pub(super) error: Option<dmabuf_dio_stream::Error>,
 }
 
 impl Outcome {
-    fn of(result: Result<Summary, Box<Interrupted>>) -> Self {
+    pub(super) fn of(result: Result<Summary, Box<Interrupted>>) -> Self {
         match result {
             Ok(summary) => Self { summary, error: None },
             Err(interrupted) => {
@@ -171,7 +180,8 @@ pub(crate) fn shortfall(args: &StreamArgs, end: &Report<'_>, summary: &Summary) 
         let hint = if signals::caught().is_some() {
             "it was interrupted: run it again"
         } else {
-            "the device is slower than its rate says: check its clock and its trigger"
+            "the device is slower than its rate says, or the input ended: check its clock, its \
+             trigger, and the sender"
         };
         return Some(Failure::new(FAILED, format!("only {frames} frames{of} were moved"), hint));
     }

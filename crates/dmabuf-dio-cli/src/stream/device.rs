@@ -5,6 +5,7 @@ use dmabuf_dio_stream::{Channel, Device, Ring, available, frame_bytes};
 use rustix::process::{Resource, getrlimit};
 
 use super::args::StreamArgs;
+use super::setup::Setup;
 use crate::exit::{FAILED, Failure, USAGE, say};
 
 const PAGE: u64 = 4096;
@@ -32,13 +33,19 @@ pub(crate) struct Chosen {
     pub(crate) channels: Vec<Channel>,
     /// Frames per second, if the device has a rate.
     pub(crate) rate: Option<f64>,
+    /// Bytes of a frame at the other end, if samples are converted.
+    pub(crate) other_frame: Option<u64>,
     /// The rate to restore if nothing comes of it.
     before: Option<f64>,
+    pub(crate) setup: Setup,
+    /// Put the rate back at the end.
+    restore: bool,
 }
 
 impl Drop for Chosen {
     fn drop(&mut self) {
-        self.restore();
+        // It says what is not put back.
+        let _ = self.put_back();
     }
 }
 
@@ -47,13 +54,31 @@ impl Chosen {
     pub(crate) fn find(name: &str, args: &StreamArgs) -> Result<Self, Failure> {
         let device = Device::find(name).ok_or_else(|| unknown(name))?;
         let channels = channels(&device, args)?;
-        let mut chosen = Self { device, buffer: args.buffer, channels, rate: None, before: None };
+        let setup = Setup::check(&args.setup, &device, args.buffer)?;
+        let mut chosen = Self {
+            device,
+            buffer: args.buffer,
+            channels,
+            rate: None,
+            other_frame: None,
+            before: None,
+            setup,
+            restore: args.setup.restore,
+        };
         chosen.look_at_rate();
         Ok(chosen)
     }
 
     fn look_at_rate(&mut self) {
         self.rate = self.device.rate(self.buffer).filter(|rate| *rate > 0.0);
+    }
+
+    /// Sets attributes and the trigger, until this is dropped or [kept](Self::keep). They may change
+    /// the rate.
+    pub(crate) fn set_up(&mut self, quiet: bool) -> Result<(), Failure> {
+        self.setup.apply(&self.device, quiet)?;
+        self.look_at_rate();
+        Ok(())
     }
 
     /// Sets the rate, until this is dropped or [kept](Self::keep). Fails if the device then has
@@ -66,24 +91,37 @@ impl Chosen {
         self.before = self.before.or(before);
         let result = self.try_rate(wanted);
         if result.is_err() {
-            self.restore();
+            // It says so if that fails.
+            let _ = self.restore_rate();
         }
         result
     }
 
-    /// The device keeps its settings: it was used with them.
+    /// The device keeps its settings, unless they are to be put back at the end: it was used with
+    /// them.
     pub(crate) fn keep(&mut self) {
-        self.before = None;
+        if !self.restore {
+            self.before = None;
+        }
+        self.setup.keep();
+    }
+
+    /// Puts back what is not kept, once the device is stopped.
+    pub(crate) fn put_back(&mut self) -> Result<(), Failure> {
+        let rate = self.restore_rate();
+        let others = self.setup.put_back(&self.device, self.buffer);
+        rate.and(others)
     }
 
     /// Sets the rate that the device had.
-    fn restore(&mut self) {
-        if let Some(rate) = self.before.take() {
-            if let Err(error) = self.device.set_rate(self.buffer, rate) {
-                say(&format!("dmabuf-dio: the rate was {rate}, and is not restored: {error}"));
-            }
-            self.look_at_rate();
+    fn restore_rate(&mut self) -> Result<(), Failure> {
+        let Some(rate) = self.before.take() else { return Ok(()) };
+        let result = self.device.set_rate(self.buffer, rate);
+        if let Err(error) = &result {
+            say(&format!("dmabuf-dio: the rate was {rate}, and is not restored: {error}"));
         }
+        self.look_at_rate();
+        Ok(result?)
     }
 
     fn try_rate(&mut self, wanted: f64) -> Result<(), Failure> {
@@ -127,7 +165,10 @@ impl Chosen {
 
     /// Block size in bytes.
     pub(crate) fn block(&self, args: &StreamArgs) -> Result<u64, Failure> {
-        let size = args.block.unwrap_or_else(|| suitable(self.frame(), self.rate));
+        let size = args.block.unwrap_or_else(|| {
+            let size = suitable(self.frame(), self.rate);
+            self.other_frame.map_or(size, |other| both_whole(size, self.frame(), other))
+        });
         if size > 0 && size % self.frame() != 0 {
             let frame = self.frame();
             let near = size.next_multiple_of(whole(frame));
@@ -185,7 +226,8 @@ fn whole(frame: u64) -> u64 {
     frame.max(1) / a * PAGE
 }
 
-fn suitable(frame: u64, rate: Option<f64>) -> u64 {
+/// The default block size.
+pub(super) fn suitable(frame: u64, rate: Option<f64>) -> u64 {
     let (least, most) = BLOCK;
     let wanted = rate.map_or(WITHOUT_RATE, |rate| (rate * frame as f64 / PART) as u64);
     if wanted < least {
@@ -193,6 +235,22 @@ fn suitable(frame: u64, rate: Option<f64>) -> u64 {
         return (wanted / frame.max(1)).max(1) * frame.max(1);
     }
     (wanted.min(most) / whole(frame)).max(1) * whole(frame)
+}
+
+/// At most `size` bytes of frames of `frame` bytes that are whole pages at both ends, if `size` is
+/// enough for that.
+fn both_whole(size: u64, frame: u64, other: u64) -> u64 {
+    let (one, two) = (whole(frame) / frame, whole(other) / other);
+    // Both are powers of two times a divisor of the frame: a common multiple suffices.
+    let frames = if one % two == 0 {
+        one
+    } else if two % one == 0 {
+        two
+    } else {
+        one * two
+    };
+    let step = frames * frame;
+    if size < step { size } else { size / step * step }
 }
 
 fn channels(device: &Device, args: &StreamArgs) -> Result<Vec<Channel>, Failure> {
@@ -225,7 +283,8 @@ fn channels(device: &Device, args: &StreamArgs) -> Result<Vec<Channel>, Failure>
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-fn unknown(name: &str) -> Failure {
+/// There is no device of this name.
+pub(crate) fn unknown(name: &str) -> Failure {
     let names: Vec<_> = Device::all().iter().map(|device| device.name().to_owned()).collect();
     let hint = if names.is_empty() {
         "there are none: check that the driver is loaded (ls /sys/bus/iio/devices)".to_owned()
@@ -264,6 +323,18 @@ mod tests {
         assert_eq!(of(&[], MIB, 1e9, 4 * gib, 1024), (320, 320));
         assert_eq!(of(&[], MIB, 1.0, 0, 3), (2, 2));
         assert_eq!(of(&[], 64 << 10, 0.0, gib, 1 << 20), (8, 4096));
+    }
+
+    #[test]
+    fn blocks_of_both_ends_are_whole_pages() {
+        for (size, frame, other) in
+            [(1 << 20, 4, 8), (999_424, 8, 4), (999_424, 8, 2), (1 << 20, 6, 4)]
+        {
+            let both = both_whole(size, frame, other);
+            assert!(both > 0 && both <= size && both % frame == 0, "{both}");
+            assert_eq!((both % PAGE, both / frame * other % PAGE), (0, 0), "{frame} and {other}");
+        }
+        assert_eq!(both_whole(4096, 8, 4), 4096, "too little for both");
     }
 
     #[test]

@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `dmabuf-dio capture` and `dmabuf-dio replay`.
+//! `dmabuf-dio capture`, `dmabuf-dio replay` and `dmabuf-dio receive`.
 
+mod address;
+mod archive;
 pub(crate) mod args;
 pub(crate) mod capture;
 mod device;
+mod format;
+mod input;
 mod meter;
+pub(crate) mod receive;
+mod received;
+mod recording;
 pub(crate) mod replay;
 mod report;
+mod rotate;
+mod setup;
 mod sigmf;
 mod target;
+
+pub(crate) use device::unknown as unknown_device;

@@ -3,13 +3,21 @@
 
 use std::time::{Duration, Instant};
 
-use dmabuf_dio::{CancelToken, Kind, Loader};
-use dmabuf_dio_stream::{Error, FileSource, Gap, IioSink, Loss, Repeat, RingUse, Stream, Summary};
+use dmabuf_dio::{CancelToken, DmaBuf, Kind, Loader};
+use dmabuf_dio_stream::convert::{Converter, Layout};
+use dmabuf_dio_stream::{
+    Converted, ConvertingSource, Error, FileSource, Gap, IioSink, Loss, Repeat, RingUse, Source,
+    Stream, Summary,
+};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::address::Address;
+use super::archive;
 use super::args::ReplayArgs;
 use super::capture::{run_stream, shortfall};
 use super::device::Chosen;
+use super::format;
+use super::input;
 use super::meter::Meter;
 use super::report::{self, Report};
 use super::sigmf::{self, Described};
@@ -26,43 +34,147 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         let what = format!("{} is a description and has no samples", args.file.display());
         return Err(Failure::new(USAGE, what, "name the file that it describes: NAME.sigmf-data"));
     }
+    let from = input::address(&args.file)?;
+    if let Some(from) = from.as_ref().filter(|_| args.cyclic) {
+        let what = format!("{from} cannot be repeated");
+        return Err(Failure::new(USAGE, what, "name a file, or leave out --cyclic"));
+    }
     let mut chosen = Chosen::find(&args.to, common)?;
-    let described = Described::of(&args.file);
-    check(args, described.as_ref(), &chosen)?;
-    let mut source = FileSource::open(&args.file, chosen.frame())?;
+    let token = signals::token();
+    if let Some(from) = from {
+        return play_stream(args, &from, &mut chosen, token);
+    }
+    if args.framed {
+        let what = format!("{} is a file, and has no framing", args.file.display());
+        return Err(Failure::new(USAGE, what, "leave out --framed"));
+    }
+    let (found, described) = find(args)?;
+    let conversion = format::of_replay(args, described.as_ref(), &chosen)?;
+    let frame = file_frame(conversion.as_ref(), &mut chosen);
+    // A killed capture may have cut a frame.
+    let part =
+        found.map(|(start, bytes, cut)| (start, if cut { bytes / frame * frame } else { bytes }));
+    let source = match part {
+        None => FileSource::open(&args.file, frame)?,
+        Some((start, bytes)) => FileSource::open_part(&args.file, frame, start, bytes)?,
+    };
     let sink = IioSink::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
+    chosen.set_up(common.quiet)?;
     match (common.rate, described.and_then(|described| described.rate)) {
         (Some(rate), _) => chosen.set_rate(rate)?,
         (None, Some(rate)) => set_described_rate(&mut chosen, rate),
         (None, None) => {}
     }
-    let token = signals::token();
     if args.cyclic {
         drop(sink);
-        return cycle(args, &mut chosen, &token);
+        let result = cycle(args, &mut chosen, part, conversion, &token);
+        return result.and(chosen.put_back());
     }
-    let mut sink = sink;
+    play(args, Box::new(source), conversion, sink, &mut chosen, token)
+}
+
+/// Bytes per frame at the other end, which `chosen` has to know, too.
+fn file_frame(conversion: Option<&(Layout, Layout)>, chosen: &mut Chosen) -> u64 {
+    chosen.other_frame = conversion.map(|(file, _)| file.frame());
+    chosen.other_frame.unwrap_or(chosen.frame())
+}
+
+/// Outputs samples of another program.
+fn play_stream(
+    args: &ReplayArgs,
+    from: &Address,
+    chosen: &mut Chosen,
+    token: CancelToken,
+) -> Result<(), Failure> {
+    let sink = IioSink::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
+    chosen.set_up(args.common.quiet)?;
+    if let Some(rate) = args.common.rate {
+        chosen.set_rate(rate)?;
+    }
+    if !args.framed {
+        let conversion = format::of_replay(args, None, chosen)?;
+        let frame = file_frame(conversion.as_ref(), chosen);
+        let source = input::raw(from, frame, &token)?;
+        return play(args, Box::new(source), conversion, sink, chosen, token);
+    }
+    let (source, text) = input::framed(from, &token)?;
+    let described = Described::parse(&text);
+    let conversion = format::of_replay(args, described.as_ref(), chosen)?;
+    let frame = file_frame(conversion.as_ref(), chosen);
+    if frame != source.frame() {
+        let what = format!("{from} sends frames of {} bytes, not of {frame}", source.frame());
+        return Err(Failure::new(USAGE, what, "choose other channels (--channels) or a --format"));
+    }
+    if let Some(rate) = described.and_then(|described| described.rate) {
+        if args.common.rate.is_none() {
+            set_described_rate(chosen, rate);
+        }
+    }
+    play(args, Box::new(source), conversion, sink, chosen, token)
+}
+
+fn play(
+    args: &ReplayArgs,
+    source: Box<dyn Source>,
+    conversion: Option<(Layout, Layout)>,
+    mut sink: IioSink,
+    chosen: &mut Chosen,
+    token: CancelToken,
+) -> Result<(), Failure> {
+    let common = &args.common;
+    let (mut plain, mut converting) = match conversion {
+        None => (Some(source), None),
+        Some((from, to)) => (None, Some(ConvertingSource::new(source, from, to)?)),
+    };
+    let source: &mut dyn Source = match (&mut plain, &mut converting) {
+        (Some(plain), _) => &mut **plain,
+        (None, Some(converting)) => converting,
+        (None, None) => return Err(Failure::new(FAILED, "there is no source", "")),
+    };
     let ring = chosen.ring(common)?;
     chosen.keep();
     let meter = Meter::new("replayed", common.quiet);
-    let stream = Stream::new(&mut source, &mut sink, ring);
-    let outcome = run_stream(stream, common, &chosen, token, meter);
-    let file = args.file.display().to_string();
-    outcome
-        .report(common, &Report { chosen: &chosen, other: &file, sidecar: None, lost: UNDERRUNS })
+    let stream = Stream::new(source, &mut sink, ring);
+    let outcome = run_stream(stream, common, chosen, token, meter);
+    let converted = converting.as_ref().map(ConvertingSource::converted);
+    let reported = outcome.report(common, &end(args, chosen, converted.as_ref()));
+    drop(sink);
+    reported.and(chosen.put_back())
 }
 
-/// Refuses samples of another format, which would be noise on an antenna.
-fn check(args: &ReplayArgs, described: Option<&Described>, chosen: &Chosen) -> Result<(), Failure> {
-    let why = described.and_then(|file| file.mismatch(&chosen.channels, chosen.frame()));
-    match why.filter(|_| !args.force) {
-        None => Ok(()),
-        Some(why) => Err(Failure::new(
-            USAGE,
-            format!("{} does not fit {}: {why}", args.file.display(), chosen.device.name()),
-            "choose other channels (--channels) or another file, or output it anyway: --force",
-        )),
+fn end<'a>(
+    args: &'a ReplayArgs,
+    chosen: &'a Chosen,
+    converted: Option<&'a Converted>,
+) -> Report<'a> {
+    let other = args.file.to_str().unwrap_or("a file");
+    Report {
+        chosen,
+        other,
+        sidecar: None,
+        converted,
+        pieces: None,
+        lost: UNDERRUNS,
+        is_stdout: false,
     }
+}
+
+/// Where the samples are in the file, if it is an archive: the first byte, the number of bytes, and
+/// whether the end is missing. And their description.
+#[allow(clippy::type_complexity, reason = "one use")]
+fn find(args: &ReplayArgs) -> Result<(Option<(u64, u64, bool)>, Option<Described>), Failure> {
+    if !archive::is_archive(&args.file) {
+        return Ok((None, Described::of(&args.file)));
+    }
+    let found = archive::find(&args.file).map_err(|error| {
+        let what = format!("{}: cannot read the archive: {error}", args.file.display());
+        Failure::new(FAILED, what, "it has to be a tar file as SigMF describes it, not compressed")
+    })?;
+    if found.cut {
+        let (file, bytes) = (args.file.display(), found.bytes);
+        say(&format!("dmabuf-dio: {file} ends early, its {bytes} bytes of samples are output"));
+    }
+    Ok((Some((found.start, found.bytes, found.cut)), Some(Described::of_value(&found.description))))
 }
 
 /// Sets the described rate. If that fails, prints a warning and keeps the device's rate.
@@ -73,11 +185,30 @@ fn set_described_rate(chosen: &mut Chosen, rate: f64) {
 }
 
 /// Hands the whole file to the device in one block, which the device repeats.
-fn cycle(args: &ReplayArgs, chosen: &mut Chosen, token: &CancelToken) -> Result<(), Failure> {
-    let loaded = Loader::new(&args.file).any_kind().cancel(token.clone()).load()?;
-    let (length, frame) = (loaded.len, chosen.frame());
+fn cycle(
+    args: &ReplayArgs,
+    chosen: &mut Chosen,
+    part: Option<(u64, u64)>,
+    conversion: Option<(Layout, Layout)>,
+    token: &CancelToken,
+) -> Result<(), Failure> {
+    let mut loader = Loader::new(&args.file).any_kind().cancel(token.clone());
+    if let Some((start, bytes)) = part {
+        loader = loader.offset(start).length(bytes);
+    }
+    let mut loaded = loader.load()?;
+    let frame = conversion.as_ref().map_or(chosen.frame(), |(file, _)| file.frame());
+    let mut length = loaded.len;
     if length % frame != 0 {
         return Err(Error::CutFrame { path: args.file.clone(), length, frame }.into());
+    }
+    let mut converted = None;
+    if let Some((from, to)) = conversion {
+        let frames = length / frame;
+        let (buf, what) = convert(&loaded.buf, frames, Converter::new(from, to)?)?;
+        loaded.buf = buf;
+        length = frames * what.to_frame_bytes;
+        converted = Some(what);
     }
     if loaded.buf.kind() != Kind::DmaBuf {
         let what = "the device needs a dma-buf, but this system has only memfds";
@@ -108,13 +239,44 @@ fn cycle(args: &ReplayArgs, chosen: &mut Chosen, token: &CancelToken) -> Result<
     if summary.lost_frames > 0 {
         summary.gaps.push(Gap { kind: Loss::Underrun, at: 0, to: length, frames: lost });
     }
-    let file = args.file.display().to_string();
-    let end = Report { chosen, other: &file, sidecar: None, lost: UNDERRUNS };
+    let end = end(args, chosen, converted.as_ref());
     // Until Ctrl-C, or for as long as was asked.
     summary.complete = !token.is_cancelled() || args.common.seconds.is_none();
     let failure = shortfall(&args.common, &end, &summary);
     let printed = report::print(&args.common, &end, &summary, failure.as_ref());
     failure.map_or(printed, Err)
+}
+
+/// Converts the whole of a buffer.
+fn convert(
+    from: &DmaBuf,
+    frames: u64,
+    mut converter: Converter,
+) -> Result<(DmaBuf, Converted), Failure> {
+    let (frame, out_frame) = (converter.from().frame(), converter.to().frame());
+    let what = Converted {
+        from: converter.from().to_string(),
+        to: converter.to().to_string(),
+        from_frame_bytes: frame,
+        to_frame_bytes: out_frame,
+        frames,
+    };
+    let mut to = DmaBuf::alloc(frames * out_frame)?;
+    let (input, mut output) = (from.map()?, to.map_mut()?);
+    let step = ((1 << 20) / frame.max(out_frame)).max(1);
+    let mut before = vec![0; (step * frame) as usize];
+    let mut after = vec![0; (step * out_frame) as usize];
+    for first in (0..frames).step_by(step as usize) {
+        let count = step.min(frames - first);
+        let before = &mut before[..(count * frame) as usize];
+        let after = &mut after[..(count * out_frame) as usize];
+        input.read_at(first * frame, before)?;
+        converter.convert(before, after);
+        output.write_at(first * out_frame, after)?;
+    }
+    output.finish()?;
+    input.finish()?;
+    Ok((to, what))
 }
 
 /// CPU time of all threads of the process.

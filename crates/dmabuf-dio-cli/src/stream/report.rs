@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports of streams, as text and as JSON.
 
-use std::io::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
 use std::path::Path;
 
-use dmabuf_dio_stream::{Channel, Gap, Loss, RingUse, Summary};
+use dmabuf_dio_stream::{Channel, Converted, Gap, Loss, RingUse, Setting, Summary};
 use serde::Serialize;
 
 use super::args::StreamArgs;
 use super::device::Chosen;
-use crate::exit::Failure;
+use super::rotate::Piece;
+use super::setup;
+use crate::exit::{FAILED, Failure};
 use crate::show::{Lines, exact, json};
 use crate::size::show_size;
 
 /// Number of gaps in the text.
 const SHOWN: usize = 10;
 /// Length of the longest label.
-const WORDS: usize = "emptied by".len();
+pub(super) const WORDS: usize = "emptied by".len();
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
@@ -31,12 +34,35 @@ struct Output<'a> {
     frames: u64,
     /// The number of frames that `--samples` or `--seconds` asked for.
     asked_frames: Option<u64>,
+    settings: &'a [Setting],
+    trigger: Option<&'a str>,
     ring_seconds: Option<RingSeconds>,
     #[serde(flatten)]
     summary: &'a Summary,
     description: Option<String>,
+    /// What the CPU converted.
+    conversion: Option<Conversion<'a>>,
+    /// The files of a recording that was cut.
+    files: Option<&'a [Piece]>,
     /// Why the command fails.
     error: Option<String>,
+}
+
+/// A conversion, and the bytes that went through the CPU.
+#[derive(Debug, Serialize)]
+struct Conversion<'a> {
+    #[serde(flatten)]
+    converted: &'a Converted,
+    from_bytes: u64,
+    to_bytes: u64,
+}
+
+impl<'a> Conversion<'a> {
+    fn of(converted: &'a Converted) -> Self {
+        let from_bytes = converted.frames * converted.from_frame_bytes;
+        let to_bytes = converted.frames * converted.to_frame_bytes;
+        Self { converted, from_bytes, to_bytes }
+    }
 }
 
 /// The seconds of samples that the blocks hold, if the device has a rate.
@@ -82,8 +108,45 @@ pub(crate) struct Report<'a> {
     /// The file or address at the other end.
     pub(crate) other: &'a str,
     pub(crate) sidecar: Option<&'a Path>,
+    pub(crate) converted: Option<&'a Converted>,
+    pub(crate) pieces: Option<&'a [Piece]>,
     /// The label of what was lost.
     pub(crate) lost: &'a str,
+    /// The samples go to standard output, and the report to standard error.
+    pub(crate) is_stdout: bool,
+}
+
+/// Prints a report, unless that is not wanted, and writes it to the requested file. `human` gives it
+/// for people.
+pub(super) fn put(
+    printed: &Printed<'_>,
+    json_text: &dyn Fn() -> io::Result<String>,
+    human: &dyn Fn() -> String,
+) -> Result<(), Failure> {
+    let written = printed.file.map_or(Ok(()), |path| {
+        json_text().and_then(|text| fs::write(path, text)).map_err(|error| {
+            let what = format!("{}: cannot write the report: {error}", path.display());
+            Failure::new(FAILED, what, "check the folder and its free space")
+        })
+    });
+    if !printed.quiet {
+        let text = if printed.json { json_text()? } else { human() };
+        if printed.is_stdout {
+            // As with messages: nobody may read it.
+            let _ = io::stderr().write_all(text.as_bytes());
+        } else {
+            io::stdout().write_all(text.as_bytes())?;
+        }
+    }
+    written
+}
+
+/// Where a report goes.
+pub(super) struct Printed<'a> {
+    pub(super) quiet: bool,
+    pub(super) json: bool,
+    pub(super) file: Option<&'a Path>,
+    pub(super) is_stdout: bool,
 }
 
 /// Prints a summary.
@@ -93,12 +156,9 @@ pub(crate) fn print(
     summary: &Summary,
     error: Option<&Failure>,
 ) -> Result<(), Failure> {
-    if args.quiet {
-        return Ok(());
-    }
     let chosen = end.chosen;
     let frames = summary.bytes / chosen.frame();
-    let text = if args.json {
+    let json_text = || {
         let output = Output {
             schema: 1,
             device: chosen.device.name(),
@@ -108,30 +168,59 @@ pub(crate) fn print(
             rate: chosen.rate,
             frames,
             asked_frames: chosen.frames(args),
+            settings: chosen.setup.settings(),
+            trigger: chosen.setup.trigger(),
             ring_seconds: RingSeconds::of(summary.ring, chosen),
             summary,
             description: end.sidecar.map(|path| path.display().to_string()),
+            conversion: end.converted.map(Conversion::of),
+            files: end.pieces,
             error: error.map(|failure| failure.what().to_owned()),
         };
-        json(&output)?
-    } else {
-        human(end, summary, frames)
+        json(&output)
     };
-    std::io::stdout().write_all(text.as_bytes())?;
-    Ok(())
+    let file = args.report.as_deref();
+    let (quiet, is_stdout) = (args.quiet, end.is_stdout);
+    let printed = Printed { quiet, json: args.json, file, is_stdout };
+    put(&printed, &json_text, &|| human(end, summary))
 }
 
-fn human(end: &Report<'_>, summary: &Summary, frames: u64) -> String {
+fn human(end: &Report<'_>, summary: &Summary) -> String {
     let chosen = end.chosen;
     let mut lines = Lines::new(WORDS);
     lines.line("device", chosen.describe());
+    for setting in chosen.setup.settings() {
+        lines.line("set", setup::describe(setting));
+    }
+    if let Some(name) = chosen.setup.trigger() {
+        lines.line("trigger", name);
+    }
     lines.line("file", end.other);
     lines.line("filled by", &summary.source);
     lines.line("emptied by", &summary.sink);
+    if let Some(converted) = end.converted {
+        let Conversion { to_bytes, .. } = Conversion::of(converted);
+        let Converted { from, to, .. } = converted;
+        lines.line("converted", format!("{from} to {to}, {} by the CPU", exact(to_bytes)));
+    }
+    if let Some(pieces) = end.pieces.filter(|pieces| !pieces.is_empty()) {
+        let (first, last) = (&pieces[0], &pieces[pieces.len() - 1]);
+        lines.line("files", format!("{}: {first} to {last}", pieces.len()));
+    }
     if summary.ring.blocks_at_start > 0 {
         let seconds = RingSeconds::of(summary.ring, chosen);
         lines.line("ring", describe(summary.ring, seconds.as_ref()));
     }
+    outcome(&mut lines, summary, chosen.frame(), end.lost);
+    if let Some(path) = end.sidecar {
+        lines.line("described", format!("{} (SigMF)", path.display()));
+    }
+    lines.into_text()
+}
+
+/// What was moved, how fast and at what cost, and what was lost.
+pub(super) fn outcome(lines: &mut Lines, summary: &Summary, frame: u64, lost_label: &str) {
+    let frames = summary.bytes / frame;
     lines.line("moved", format!("{frames} frames, {}", exact(summary.bytes)));
     let mib = summary.bytes as f64 / f64::from(1 << 20);
     let speed = if summary.seconds > 0.0 { mib / summary.seconds } else { 0.0 };
@@ -140,18 +229,14 @@ fn human(end: &Report<'_>, summary: &Summary, frames: u64) -> String {
         let part = if summary.seconds > 0.0 { cpu / summary.seconds } else { 0.0 };
         lines.line("CPU", format!("{cpu:.3} s, {:.1} %", part * 100.0));
     }
-    lines.line(end.lost, lost(summary));
+    lines.line(lost_label, lost(summary));
     for gap in summary.gaps.iter().take(SHOWN) {
         let label = if gap.kind == Loss::Underrun { "underrun" } else { "gap" };
-        lines.line(label, place(gap, chosen.frame()));
+        lines.line(label, place(gap, frame));
     }
     if let Some(more) = summary.gaps.len().checked_sub(SHOWN + 1) {
         lines.line("", format!("and {} more: see --json", more + 1));
     }
-    if let Some(path) = end.sidecar {
-        lines.line("described", format!("{} (SigMF)", path.display()));
-    }
-    lines.into_text()
 }
 
 /// Says how much was lost.
@@ -159,7 +244,7 @@ pub(crate) fn lost(summary: &Summary) -> String {
     let unknown = summary.gaps.iter().any(|gap| gap.frames.is_none());
     match summary.gaps.len() {
         0 if summary.loss_known => "nothing".to_owned(),
-        0 => "not known: the device does not report it".to_owned(),
+        0 => "not known: nothing reports it".to_owned(),
         gaps => format!(
             "{}{} frames in {gaps} gaps",
             if unknown { "at least " } else { "" },

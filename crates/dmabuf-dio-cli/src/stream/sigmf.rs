@@ -4,30 +4,39 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use dmabuf_dio_stream::{Channel, Encoding, Gap};
+use dmabuf_dio_stream::convert::{Layout, SampleType};
+use dmabuf_dio_stream::{Channel, Format, Gap};
 use serde_json::{Map, Value, json};
 
 use super::device::Chosen;
+use super::format::Samples;
 use crate::show;
 
 const VERSION: &str = "1.2.0";
-const DATA: &str = "sigmf-data";
-const META: &str = "sigmf-meta";
+pub(crate) const DATA: &str = "sigmf-data";
+pub(crate) const META: &str = "sigmf-meta";
+/// The formats of a frame's values, where SigMF's type does not say all about them: `le:s12/16>>0`.
+const FORMATS: &str = "dmabuf_dio:formats";
+const VERSION_OF_FORMATS: &str = "1.0.0";
 
 /// The description of a file of samples.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sidecar {
     pub(crate) path: PathBuf,
     data: PathBuf,
     device: String,
     channels: Vec<Channel>,
+    /// Bytes per frame in the file, and in the positions of gaps: those of the device.
     frame: u64,
+    unit: u64,
     rate: Option<f64>,
     iq: bool,
     frequency: Option<f64>,
     start: SystemTime,
+    /// The first frame in the file, of those of the recording.
+    first: u64,
 }
 
 /// Path of the description of a file.
@@ -41,39 +50,69 @@ pub(crate) fn is_description(path: &Path) -> bool {
 }
 
 impl Sidecar {
-    /// A description of a file whose samples begin now. With `iq`, channels are pairs. `frequency`
-    /// is the centre frequency.
-    pub(crate) fn new(data: &Path, chosen: &Chosen, iq: bool, frequency: Option<f64>) -> Self {
+    /// A description of a file whose samples begin now. `frequency` is the centre frequency.
+    pub(crate) fn new(
+        data: &Path,
+        chosen: &Chosen,
+        samples: &Samples,
+        frequency: Option<f64>,
+    ) -> Self {
         Self {
             path: path_of(data),
             data: data.to_owned(),
             device: chosen.device.name().to_owned(),
-            channels: chosen.channels.clone(),
-            frame: chosen.frame(),
+            channels: samples.channels.clone(),
+            frame: samples.frame,
+            unit: chosen.frame(),
             rate: chosen.rate,
-            iq: iq || is_complex(&chosen.channels),
+            iq: samples.iq,
             frequency,
             start: SystemTime::now(),
+            first: 0,
         }
     }
 
-    /// Writes the description and replaces an existing one atomically. `bytes` is the length of the
-    /// sample file.
+    /// The file of the samples.
+    pub(crate) fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// The description of another file of the recording, which begins with frame `first`.
+    pub(crate) fn part(&self, data: &Path, first: u64) -> Self {
+        Self { path: path_of(data), data: data.to_owned(), first, ..self.clone() }
+    }
+
+    /// Where the file begins in the recording, in bytes.
+    pub(crate) fn first(&self) -> u64 {
+        self.first * self.unit
+    }
+
+    /// The same without names of its own: in an archive, files are called after it.
+    pub(crate) fn in_archive(&self, gaps: &[Gap], bytes: u64) -> io::Result<String> {
+        let data = self.data.with_extension(DATA);
+        show::json(&Self { data, ..self.clone() }.value(gaps, bytes))
+    }
+
+    /// Writes the description and replaces an existing one atomically. `bytes` is the end of the
+    /// sample file in the recording, as the device has it.
     pub(crate) fn write(&self, gaps: &[Gap], bytes: u64) -> io::Result<()> {
-        let text = show::json(&self.value(gaps, bytes))?;
-        let partial = self.path.with_extension("sigmf-meta.partial");
-        let written = fs::write(&partial, text)
-            .and_then(|()| fs::File::open(&partial)?.sync_all())
-            .and_then(|()| fs::rename(&partial, &self.path));
-        if written.is_err() {
-            let _ = fs::remove_file(&partial);
-        }
-        written
+        replace(&self.path, &self.value(gaps, bytes))
+    }
+
+    /// The description for a receiver, who learns of gaps by other means.
+    pub(super) fn for_receiver(
+        chosen: &Chosen,
+        samples: &Samples,
+        frequency: Option<f64>,
+    ) -> String {
+        let data = Path::new("received").with_extension(DATA);
+        Self::new(&data, chosen, samples, frequency).value(&[], 0).to_string()
     }
 
     fn value(&self, gaps: &[Gap], bytes: u64) -> Value {
         let (datatype, channels) = datatype(&self.channels, self.frame, self.iq);
         let names: Vec<_> = self.channels.iter().map(describe).collect();
+        let formats: Vec<_> = self.channels.iter().map(|one| one.format.to_string()).collect();
         let mut global = Map::new();
         let mut put = |key: &str, value: Value| global.insert(format!("core:{key}"), value);
         put("datatype", json!(datatype));
@@ -85,56 +124,122 @@ impl Sidecar {
         if let Some(rate) = self.rate {
             put("sample_rate", json!(rate));
         }
-        if self.data.extension().is_none_or(|extension| extension != DATA) {
-            // SigMF readers find a file with another extension by this field.
-            let name = self.data.file_name().unwrap_or_default().to_string_lossy();
-            put("dataset", json!(name));
+        if let Some(name) = dataset(&self.data) {
+            put("dataset", name);
+        }
+        if !is_plain(&self.channels) {
+            global.insert(FORMATS.into(), json!(formats));
+            let extension =
+                json!({ "name": "dmabuf_dio", "version": VERSION_OF_FORMATS, "optional": true });
+            global.insert("core:extensions".into(), json!([extension]));
         }
         json!({
             "global": global,
             "captures": self.captures(gaps, bytes),
-            "annotations": self.annotations(gaps, bytes),
+            "annotations": self.place().annotations(gaps, bytes),
         })
     }
 
     /// A segment per gap, with its index in the file and its index counting lost samples, as far as
     /// their number is known.
     fn captures(&self, gaps: &[Gap], bytes: u64) -> Vec<Value> {
+        let first = self.first.saturating_add(self.place().lost(gaps));
         let mut begin = json!({
             "core:sample_start": 0,
-            "core:global_index": 0,
-            "core:datetime": humantime::format_rfc3339_micros(self.start).to_string(),
+            "core:global_index": first,
+            "core:datetime": humantime::format_rfc3339_micros(self.time(first)).to_string(),
         });
         if let Some(frequency) = self.frequency {
             begin["core:frequency"] = json!(frequency);
         }
+        self.place().captures(begin, gaps, bytes)
+    }
+
+    fn place(&self) -> Place {
+        Place { first: self.first, unit: self.unit }
+    }
+
+    /// When a frame of the device was captured.
+    fn time(&self, index: u64) -> SystemTime {
+        let seconds = self.rate.filter(|rate| *rate > 0.0).map(|rate| index as f64 / rate);
+        let after = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        after.and_then(|after| self.start.checked_add(after)).unwrap_or(self.start)
+    }
+}
+
+/// The name of a file of samples that SigMF readers do not find by the name of its description.
+pub(super) fn dataset(data: &Path) -> Option<Value> {
+    let other = data.extension().is_none_or(|extension| extension != DATA);
+    other.then(|| json!(data.file_name().unwrap_or_default().to_string_lossy()))
+}
+
+/// Replaces a description atomically.
+pub(super) fn replace(path: &Path, value: &Value) -> io::Result<()> {
+    let text = show::json(value)?;
+    let partial = path.with_extension("sigmf-meta.partial");
+    let written = fs::write(&partial, text)
+        .and_then(|()| fs::File::open(&partial)?.sync_all())
+        .and_then(|()| fs::rename(&partial, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&partial);
+    }
+    written
+}
+
+/// Where a file begins in its recording, and how gaps are told.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// The number of its first frame.
+    pub(super) first: u64,
+    /// Bytes of a frame in the positions of gaps.
+    pub(super) unit: u64,
+}
+
+impl Place {
+    /// Frames that were lost before it. A gap of unknown length counts as 0.
+    fn lost(self, gaps: &[Gap]) -> u64 {
+        let before = gaps.iter().filter(|gap| !self.holds(gap));
+        before.filter_map(|gap| gap.frames).fold(0, u64::saturating_add)
+    }
+
+    /// Whether a gap ends in it, not before it.
+    fn holds(self, gap: &Gap) -> bool {
+        self.first == 0 || gap.to / self.unit > self.first
+    }
+
+    /// The segments, of which `begin` is the first. `bytes` is the file's end in the recording.
+    pub(super) fn captures(self, begin: Value, gaps: &[Gap], bytes: u64) -> Vec<Value> {
         let mut captures = vec![begin];
-        let mut lost = 0;
-        for gap in gaps {
-            // A gap of unknown length counts as 0.
-            lost += gap.frames.unwrap_or(0);
-            let start = gap.to / self.frame;
-            if start < bytes / self.frame {
-                captures
-                    .push(json!({ "core:sample_start": start, "core:global_index": start + lost }));
+        let mut lost = self.lost(gaps);
+        for gap in gaps.iter().filter(|gap| self.holds(gap)) {
+            lost = lost.saturating_add(gap.frames.unwrap_or(0));
+            let start = gap.to / self.unit;
+            if start < bytes / self.unit {
+                captures.push(json!({
+                    "core:sample_start": start - self.first,
+                    "core:global_index": start.saturating_add(lost),
+                }));
             }
         }
         captures
     }
 
-    fn annotations(&self, gaps: &[Gap], bytes: u64) -> Vec<Value> {
+    /// An annotation for each gap.
+    pub(super) fn annotations(self, gaps: &[Gap], bytes: u64) -> Vec<Value> {
+        let begin = self.first * self.unit;
         // What was lost after the last sample is not in the file.
         gaps.iter()
-            .filter(|gap| gap.at < bytes)
+            .filter(|gap| gap.at < bytes && (gap.to > begin || gap.at >= begin))
             .map(|gap| {
                 let frames = gap.frames.map_or_else(
                     || "samples are missing, the device does not report how many".to_owned(),
                     |frames| format!("{frames} samples are missing"),
                 );
                 let place = if gap.at == gap.to { "before this sample" } else { "within" };
+                let (at, to) = (gap.at.max(begin), gap.to.min(bytes));
                 json!({
-                    "core:sample_start": gap.at / self.frame,
-                    "core:sample_count": ((gap.to - gap.at) / self.frame).max(1),
+                    "core:sample_start": (at - begin) / self.unit,
+                    "core:sample_count": (to.saturating_sub(at) / self.unit).max(1),
                     "core:label": "gap",
                     "core:comment": format!("{frames} {place}"),
                 })
@@ -153,44 +258,77 @@ pub(crate) struct Described {
 
 impl Described {
     pub(crate) fn of(data: &Path) -> Option<Self> {
-        let text = fs::read_to_string(path_of(data)).ok()?;
-        let value: Value = serde_json::from_str(&text).ok()?;
-        let global = value["global"].clone();
-        let rate = global["core:sample_rate"].as_f64();
-        Some(Self { rate, global, captures: value["captures"].clone() })
+        Self::parse(&fs::read_to_string(path_of(data)).ok()?)
     }
 
-    /// Why the samples do not match a device with these channels, if they do not.
-    pub(crate) fn mismatch(&self, channels: &[Channel], frame: u64) -> Option<String> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        Some(Self::of_value(&serde_json::from_str(text).ok()?))
+    }
+
+    /// As above, of the content.
+    pub(crate) fn of_value(value: &Value) -> Self {
+        let global = value["global"].clone();
+        let rate = global["core:sample_rate"].as_f64();
+        Self { rate, global, captures: value["captures"].clone() }
+    }
+
+    /// The frames of the file; `None` if they are those of a device with these channels, or if the
+    /// description does not say. The error says why the samples do not fit.
+    pub(crate) fn layout(
+        &self,
+        channels: &[Channel],
+        frame: u64,
+    ) -> Result<Option<Layout>, String> {
         let headers = self
             .captures
             .as_array()
             .is_some_and(|all| all.iter().any(|part| !part["core:header_bytes"].is_null()));
         if headers || !self.global["core:trailing_bytes"].is_null() {
-            return Some("it holds other bytes besides samples".into());
+            return Err("it holds other bytes besides samples".into());
         }
-        let found = self.global["core:datatype"].as_str()?;
+        let formats: Vec<Format> = channels.iter().map(|channel| channel.format).collect();
+        let device = Layout::of(&formats);
+        let exact = self.formats().map(|formats| Layout::of(&formats));
+        let Some(found) = self.global["core:datatype"].as_str() else { return Ok(exact) };
         let count = self.global["core:num_channels"].as_u64().unwrap_or(1);
-        let fits = [true, false].into_iter().any(|iq| {
-            let (datatype, number) = datatype(channels, frame, iq);
-            (&*datatype, number) == (found, count)
-        });
-        let (wanted, number) = datatype(channels, frame, is_complex(channels));
-        (!fits).then(|| format!("it has {found} x {count}, the device wants {wanted} x {number}"))
+        // Formats without a name in SigMF are described as bytes.
+        let (bytes, number) = datatype(channels, frame, false);
+        let as_bytes = (&*bytes, number) == (found, count) && device.frame() == count;
+        if exact.is_none() && as_bytes {
+            return Ok(None);
+        }
+        let named: Option<SampleType> = found.parse().ok();
+        let by_name = || {
+            let sample = named?;
+            let values = count.checked_mul(if sample.complex { 2 } else { 1 })?;
+            let same = values == device.count() as u64;
+            same.then(|| Layout::uniform(sample.format, device.count()))
+        };
+        let exact = exact.filter(|layout| layout.count() == device.count());
+        exact.or_else(by_name).map(Some).ok_or_else(|| {
+            let (wanted, number) = datatype(channels, frame, is_complex(channels));
+            format!("it has {found} x {count}, the device wants {wanted} x {number}")
+        })
     }
+
+    /// The exact formats, if they are described.
+    fn formats(&self) -> Option<Vec<Format>> {
+        let formats = self.global[FORMATS].as_array()?;
+        formats.iter().map(|format| format.as_str()?.parse().ok()).collect()
+    }
+}
+
+/// Whether SigMF's type says all about the samples.
+fn is_plain(channels: &[Channel]) -> bool {
+    channels.iter().all(|channel| {
+        let sample = SampleType { complex: false, format: channel.format };
+        sample.is_plain() && channel.format == channels[0].format
+    })
 }
 
 /// For example `in_voltage0 (le:s12/16>>4)`.
 fn describe(channel: &Channel) -> String {
-    let format = channel.format;
-    let order = if format.big_endian { "be" } else { "le" };
-    let kind = match format.kind {
-        Encoding::Unsigned => 'u',
-        Encoding::Signed => 's',
-        Encoding::Float => 'f',
-    };
-    let (bits, storage, shift) = (format.bits, format.storage_bits, format.shift);
-    format!("{} ({order}:{kind}{bits}/{storage}>>{shift})", channel.name)
+    format!("{} ({})", channel.name, channel.format)
 }
 
 /// SigMF's data type of a sample, and the number of samples per frame. Formats that SigMF cannot
@@ -198,26 +336,13 @@ fn describe(channel: &Channel) -> String {
 fn datatype(channels: &[Channel], frame: u64, iq: bool) -> (String, u64) {
     let bytes = ("ru8".to_owned(), frame);
     let Some(first) = channels.first() else { return bytes };
-    let format = first.format;
-    let uniform = channels.iter().all(|channel| channel.format == format);
-    let number = match (format.kind, format.storage_bits) {
-        (Encoding::Signed, 8 | 16 | 32) => "i",
-        (Encoding::Unsigned, 8 | 16 | 32) => "u",
-        (Encoding::Float, 32 | 64) => "f",
-        _ => return bytes,
-    };
-    if !uniform || format.repeat != 1 {
-        return bytes;
-    }
     let count = channels.len() as u64;
-    let order = match (format.storage_bits, format.big_endian) {
-        (8, _) => "",
-        (_, true) => "_be",
-        (_, false) => "_le",
-    };
-    let pairs = iq && count % 2 == 0;
-    let (kind, count) = if pairs { ("c", count / 2) } else { ("r", count) };
-    (format!("{kind}{number}{}{order}", format.storage_bits), count)
+    let complex = iq && count % 2 == 0;
+    let uniform = channels.iter().all(|channel| channel.format == first.format);
+    match (SampleType { complex, format: first.format }).sigmf() {
+        Some(name) if uniform => (name, if complex { count / 2 } else { count }),
+        _ => bytes,
+    }
 }
 
 /// Whether SigMF can describe the channels as pairs.
@@ -227,7 +352,7 @@ pub(crate) fn is_pairs(channels: &[Channel], frame: u64) -> bool {
 
 /// Whether the channels are pairs of an in-phase and a quadrature part, by IIO's modifiers:
 /// `voltage0_i`, `voltage0_q`.
-fn is_complex(channels: &[Channel]) -> bool {
+pub(crate) fn is_complex(channels: &[Channel]) -> bool {
     channels.len() % 2 == 0
         && channels.chunks_exact(2).all(|pair| {
             let (i, q) = (pair[0].name.strip_suffix("_i"), pair[1].name.strip_suffix("_q"));
@@ -238,7 +363,7 @@ fn is_complex(channels: &[Channel]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dmabuf_dio_stream::{Format, Loss};
+    use dmabuf_dio_stream::{Encoding, Loss};
 
     fn channels(names: &[&str], storage_bits: u32, kind: Encoding) -> Vec<Channel> {
         let (big_endian, bits) = (false, storage_bits);
@@ -254,10 +379,12 @@ mod tests {
             device: "adc".into(),
             channels,
             frame,
+            unit: frame,
             rate: Some(1e6),
             iq: false,
             frequency: Some(2.4e9),
             start: SystemTime::now(),
+            first: 0,
         }
     }
 
@@ -314,10 +441,92 @@ mod tests {
         assert_eq!(value["annotations"][1]["core:sample_count"], 100);
 
         let described = Described::of(&data).expect("a description");
-        assert_eq!((described.rate, described.mismatch(&two, 4)), (Some(1e6), None));
+        let layout = described.layout(&two, 4).expect("it fits");
+        let wanted = Layout::of(&[two[0].format, two[1].format]);
+        assert_eq!((described.rate, layout), (Some(1e6), Some(wanted)));
         let four = channels(&["a", "b", "c", "d"], 16, Encoding::Unsigned);
-        let why = described.mismatch(&four, 8).expect("two are not four");
+        let why = described.layout(&four, 8).expect_err("two are not four");
         assert_eq!(why, "it has ru16_le x 2, the device wants ru16_le x 4");
         assert!(Described::of(&folder.path().join("other.bin")).is_none());
+    }
+
+    /// Every frame of a recording with gaps is in one of its files, and each description has its own
+    /// gaps and its own place in the whole.
+    #[test]
+    fn descriptions_of_files_of_a_recording() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let two = channels(&["in_voltage0", "in_voltage1"], 16, Encoding::Signed);
+        let whole = Sidecar { unit: 8, ..sidecar(&folder.path().join("x"), two, 4) };
+        // In frames of 8 bytes on the device: before 50, within 90 to 110, before 200.
+        let gap =
+            |at: u64, to: u64, frames| Gap { kind: Loss::Lost, at: at * 8, to: to * 8, frames };
+        let gaps = [gap(50, 50, Some(7)), gap(90, 110, Some(3)), gap(200, 200, Some(5))];
+        let of = |first, end: u64| {
+            let value =
+                whole.part(&folder.path().join("y.sigmf-data"), first).value(&gaps, end * 8);
+            let starts: Vec<_> = value["captures"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .map(|part| {
+                    [&part["core:sample_start"], &part["core:global_index"]]
+                        .map(Value::as_u64)
+                        .map(Option::unwrap_or_default)
+                })
+                .collect();
+            let notes: Vec<_> = value["annotations"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .map(|part| {
+                    [&part["core:sample_start"], &part["core:sample_count"]]
+                        .map(Value::as_u64)
+                        .map(Option::unwrap_or_default)
+                })
+                .collect();
+            (starts, notes)
+        };
+        assert_eq!(of(0, 100), (vec![[0, 0], [50, 57]], vec![[50, 1], [90, 10]]));
+        assert_eq!(of(100, 200), (vec![[0, 107], [10, 120]], vec![[0, 10]]));
+        assert_eq!(of(200, 300), (vec![[0, 215]], vec![[0, 1]]));
+        assert_eq!(of(300, 400), (vec![[0, 315]], vec![]));
+    }
+
+    /// A format is known exactly, by its name or, if that does not say all, by ours.
+    #[test]
+    fn formats_are_read_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("a.sigmf-data");
+        for (formats, plain) in [
+            (vec!["le:s16/16>>0", "le:s16/16>>0"], true),
+            (vec!["be:s16/16>>0", "be:s16/16>>0"], true),
+            (vec!["le:f32/32>>0"], true),
+            (vec!["le:s12/16>>4", "le:s12/16>>4"], false),
+            (vec!["be:u10/16>>0"], false),
+            (vec!["le:s16/16>>0", "le:u8/8>>0"], false),
+            (vec!["le:s64/64>>0"], false),
+        ] {
+            let formats: Vec<Format> =
+                formats.iter().map(|one| one.parse().expect("one")).collect();
+            let layout = Layout::of(&formats);
+            let channel =
+                |format: &Format| Channel { name: "in_x".into(), index: 0, format: *format };
+            let channels: Vec<_> = formats.iter().map(channel).collect();
+            let sidecar = sidecar(&data, channels.clone(), layout.frame());
+            sidecar.write(&[], 0).expect("written");
+            let described = Described::of(&data).expect("a description");
+            assert_eq!(described.formats().is_none(), plain, "{layout}");
+            assert_eq!(described.layout(&channels, layout.frame()), Ok(Some(layout.clone())));
+            // A device of another format with as many values.
+            let other: Format = "be:s24/32>>8".parse().expect("a format");
+            let others = vec![channel(&other); channels.len()];
+            assert_eq!(described.layout(&others, 4 * others.len() as u64), Ok(Some(layout)));
+        }
+        let complex = r#"{"global": {"core:datatype": "cf32_le"}, "captures": []}"#;
+        let described = Described::of_value(&serde_json::from_str(complex).expect("JSON"));
+        let two = channels(&["a", "b"], 16, Encoding::Signed);
+        let layout = described.layout(&two, 4).expect("fits").expect("known");
+        assert_eq!(layout.to_string(), "le:f32/32>>0 x 2");
+        assert!(described.layout(&two[..1], 2).is_err());
     }
 }

@@ -2,15 +2,17 @@
 //! The destination of a capture.
 
 use std::fmt;
-use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use dmabuf_dio::CancelToken;
-use dmabuf_dio_stream::{Discard, FileSink, Function, Sink, SocketSink, UsbSink};
+use dmabuf_dio_stream::{Discard, FdSink, FileSink, Function, Sink, SocketSink, UsbSink};
+use rustix::net::AddressFamily;
 
-use crate::exit::{FAILED, Failure, USAGE, say};
+use super::address::{self, Address, Use};
+use crate::exit::{Failure, USAGE, say};
 use crate::size::show_size;
 
 /// Space behind the end of a file that is worth a word, in bytes.
@@ -20,7 +22,7 @@ const LEFT: u64 = 4 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     File(PathBuf),
-    Tcp(String),
+    To(Address),
     Usb(PathBuf),
     None,
 }
@@ -29,28 +31,23 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let scheme = text.split_once(':').filter(|(scheme, _)| {
-            !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_lowercase())
-        });
-        if text == "-" || scheme.is_some_and(|(scheme, _)| scheme != "tcp" && scheme != "ffs") {
-            return Err(
-                "write FILE, tcp://HOST:PORT, ffs:FOLDER or none; for a file of that name, \
-                        ./NAME"
-                    .into(),
-            );
+        if let Some(path) = text.strip_prefix("ffs:") {
+            return Ok(Self::Usb(path.into()));
         }
-        if scheme.is_some_and(|(scheme, rest)| scheme == "tcp" && !rest.starts_with("//")) {
-            return Err("write tcp://HOST:PORT".into());
+        if text == "none" {
+            return Ok(Self::None);
         }
-        Ok(if let Some(address) = text.strip_prefix("tcp://") {
-            Self::Tcp(address.into())
-        } else if let Some(path) = text.strip_prefix("ffs:") {
-            Self::Usb(path.into())
-        } else if text == "none" {
-            Self::None
-        } else {
-            Self::File(text.into())
-        })
+        match Address::parse(text, Use::Write) {
+            Ok(Some(address)) => Ok(Self::To(address)),
+            Ok(None) => Ok(Self::File(text.into())),
+            Err(error) if address::scheme(text).is_some_and(|(word, _)| word.contains("tcp")) => {
+                Err(error)
+            }
+            Err(_) => Err(format!(
+                "write {}, ffs:FOLDER or none; for a file of that name, ./NAME",
+                address::FORMS
+            )),
+        }
     }
 }
 
@@ -58,7 +55,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "{}", path.display()),
-            Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::To(address) => address.fmt(f),
             Self::Usb(path) => write!(f, "ffs:{}", path.display()),
             Self::None => f.write_str("none"),
         }
@@ -68,17 +65,48 @@ impl fmt::Display for Target {
 /// An open sink, and the USB function that it needs.
 pub(crate) struct Open {
     pub(crate) sink: Box<dyn Sink>,
-    _function: Option<Function>,
+    /// The samples go to standard output.
+    pub(crate) is_stdout: bool,
+    function: Option<Function>,
+}
+
+impl Open {
+    /// The sink, and what has to live as long.
+    pub(crate) fn into_parts(self) -> (Box<dyn Sink>, Option<Function>) {
+        (self.sink, self.function)
+    }
+}
+
+/// The samples that a target gets.
+pub(crate) struct Sent {
+    /// Bytes of a frame.
+    pub(crate) frame: u64,
+    /// The description for a receiver, if it gets the framing.
+    pub(crate) description: Option<String>,
 }
 
 impl Target {
-    /// Opens the destination and waits for a USB host. `None` if that was interrupted.
-    pub(crate) fn open(&self, cancel: &CancelToken) -> Result<Option<Open>, Failure> {
-        let mut function = None;
+    /// Whether a target can be sent the framing.
+    pub(crate) fn takes_framing(&self) -> bool {
+        matches!(self, Self::To(_))
+    }
+
+    /// Opens the destination and waits for a USB host or another reader. `None` if that was
+    /// interrupted.
+    pub(crate) fn open(
+        &self,
+        samples: Sent,
+        cancel: &CancelToken,
+    ) -> Result<Option<Open>, Failure> {
+        let (mut function, mut is_stdout) = (None, false);
         let sink: Box<dyn Sink> = match self {
             Self::None => Box::new(Discard::default()),
             Self::File(path) => Box::new(FileSink::create(path)?),
-            Self::Tcp(address) => Box::new(connect(address)?),
+            Self::To(address) => {
+                let Some((fd, name)) = address.open(Use::Write, cancel)? else { return Ok(None) };
+                is_stdout = *address == Address::Standard || address::is_stdout(&fd);
+                connected(fd, name, samples)?
+            }
             Self::Usb(path) if path.is_dir() => {
                 let mut ours = Function::new(path)?;
                 say("dmabuf-dio: waiting for a USB host: bind the gadget if it is not bound \
@@ -92,8 +120,26 @@ impl Target {
             }
             Self::Usb(path) => Box::new(UsbSink::open(path)?),
         };
-        Ok(Some(Open { sink, _function: function }))
+        Ok(Some(Open { sink, is_stdout, function }))
     }
+}
+
+/// A sink to a descriptor: TCP takes pages without a copy.
+fn connected(fd: OwnedFd, name: String, samples: Sent) -> Result<Box<dyn Sink>, Failure> {
+    let Sent { frame, description } = samples;
+    let domain = rustix::net::sockopt::socket_domain(&fd);
+    if matches!(domain, Ok(AddressFamily::INET | AddressFamily::INET6)) {
+        let sink = SocketSink::new(fd, name);
+        return Ok(Box::new(match description {
+            Some(description) => sink.framed(frame, description),
+            None => sink,
+        }));
+    }
+    let sink = FdSink::new(fd, name, frame)?;
+    Ok(Box::new(match description {
+        Some(description) => sink.framed(&description),
+        None => sink,
+    }))
 }
 
 /// Fails if the path exists, unless `force` is set.
@@ -121,15 +167,6 @@ fn left_allocated(path: &Path) -> Option<String> {
     })
 }
 
-fn connect(address: &str) -> Result<SocketSink, Failure> {
-    let name = format!("tcp://{address}");
-    let socket = TcpStream::connect(address).map_err(|error| {
-        let hint = "write tcp://HOST:PORT of a listener: nc -l -p PORT > samples";
-        Failure::new(FAILED, format!("{name}: cannot connect: {error}"), hint)
-    })?;
-    Ok(SocketSink::new(socket, name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,12 +174,13 @@ mod tests {
     #[test]
     fn targets_are_told_apart() {
         let target = |text: &str| text.parse::<Target>().expect("a target");
-        assert_eq!(target("tcp://host:1"), Target::Tcp("host:1".into()));
+        assert_eq!(target("tcp://host:1"), Target::To(Address::Tcp("host:1".into())));
+        assert_eq!(target("-"), Target::To(Address::Standard));
         assert_eq!(target("ffs:/dev/ffs/ep1"), Target::Usb("/dev/ffs/ep1".into()));
         assert_eq!(target("none"), Target::None);
         assert_eq!(target("a/none"), Target::File("a/none".into()));
         assert_eq!(target("./udp:x"), Target::File("./udp:x".into()));
-        for text in ["-", "tcp:host:1", "udp://host:1"] {
+        for text in ["tcp:host:1", "udp://host:1"] {
             assert!(text.parse::<Target>().is_err(), "{text}");
         }
     }

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::markdown::{Documented, Place};
 
 /// Programs that are not run here, with the reason. Paths must exist in the repository.
-const NOT_RUN: [(&str, &str); 10] = [
+const NOT_RUN: [(&str, &str); 12] = [
     ("bench/peers/compare", "downloads 2.5 GB"),
     ("bench/peers/load", "needs the loaders that bench/peers/compare downloads"),
     ("pip", "builds the Python bindings; bindings/python/test installs the wheel"),
@@ -16,13 +16,15 @@ const NOT_RUN: [(&str, &str); 10] = [
     ("tools/check-capi", "writes files of the repository; `make lint` runs it"),
     ("tools/build-kselftests", "builds the kernel's tests; `make programs` runs it"),
     ("tools/lint-kernel", "needs a kernel's headers; `make lint` runs it"),
+    ("tools/mutate-module", "builds a module for each mutant, and boots guests"),
     ("vm/kernel", "downloads or builds a kernel"),
     ("vm/modules", "builds for a kernel that has to be downloaded"),
+    ("vm/root", "downloads packages"),
     ("vm/selftest", "boots guests; tests/matrix runs it"),
 ];
 
 /// Programs of Debian, which every guest has.
-const OF_DEBIAN: [&str; 7] = ["cat", "dd", "ls", "sh", "sha256sum", "true", "uname"];
+const OF_DEBIAN: [&str; 8] = ["cat", "dd", "getconf", "ls", "sh", "sha256sum", "true", "uname"];
 
 /// The reader's programs, in place of which tests run `./runtime`.
 pub(crate) const READERS: [&str; 3] = ["./runtime", "llama-cli", "vllm"];
@@ -40,9 +42,10 @@ options.parse(sys.argv[1:])
 /// Prints the line that sets PATH in a guest.
 const GUEST_PATH: &str = "
 import types
-from runner import job
+from runner import job, kernels
 options = types.SimpleNamespace(fs='ext4', device='nvme', icount=False)
-script = job.command_script(options, types.SimpleNamespace(name='7.3'), 'modules', ['true'])
+kernel = kernels.Kernel('7.3', '7.3', None, None)
+script = job.command_script(options, kernel, None, 'modules', ['true'])
 print(next(line for line in script.splitlines() if line.startswith('export PATH=')))
 ";
 
@@ -220,7 +223,7 @@ fn cargo(arguments: &[String]) -> Verdict {
             return Err(format!("cargo {} {}: there is none", pair[0], pair[1]));
         }
     }
-    let known = ["build", "doc", "run", "test"];
+    let known = ["build", "doc", "mutants", "run", "test"];
     match arguments.first() {
         Some(command) if known.contains(&command.as_str()) => Ok(()),
         command => Err(format!("cargo {command:?} is not known here")),

@@ -48,11 +48,19 @@ fn into_a_file_and_out_again(devices: &Devices, way: &str) {
         ((3, 1 << 20), (5 << 20) + 4096 + 80),
         ((3, 4096 + 24), 1_000_000),
         ((8, 4096), 8),
+        // Joined: several in a request, which begin and end anywhere in the ring.
+        ((64, 16 << 10), 24 << 20),
+        ((37, 64 << 10), (20 << 20) + 4096 + 40),
+        ((300, 4096), 5 << 20),
     ];
     for (blocks, limit) in sizes {
         let how = capture(devices, &path, blocks, limit);
         println!("{blocks:?}: {how}");
         assert!(how.contains(way), "{how}");
+        let quarter = blocks.0 as u64 / 4 * blocks.1;
+        let direct =
+            way == "io_uring" && blocks.1 % 4096 == 0 && quarter.max(blocks.1) >= 128 << 10;
+        assert_eq!(how == "io_uring, O_DIRECT", direct, "{blocks:?}: {how}");
         let bytes = fs::read(&path).expect("the file");
         assert_eq!(check(&bytes, 0), limit / FRAME);
 
@@ -156,5 +164,32 @@ impl SmallDisk {
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = std::process::Command::new("umount").arg(self.folder.path()).status();
+    }
+}
+
+/// Blocks that are held back to be written together are written in time, and at the end.
+#[test]
+fn blocks_held_back_are_written_in_time() {
+    let Some(devices) = Devices::get() else { return };
+    // A block takes 8 ms, a quarter of the ring 512 ms.
+    devices.adc.write("sampling_frequency", "250000").expect("rate");
+    let folder = folder();
+    let path = folder.path().join("samples");
+    let mut source = devices.source();
+    let mut sink = FileSink::create(&path).expect("a file");
+    let ring = Ring::new(256, 16 << 10).expect("blocks");
+    let (mut before, mut writes) = (0, 0);
+    let seen = |_| {
+        let length = fs::metadata(&path).map_or(0, |file| file.len());
+        writes += u32::from(length > before);
+        before = length;
+    };
+    let stream = Stream::new(&mut source, &mut sink, ring).limit(2 << 20).progress(seen);
+    let summary = stream.run().expect("run");
+    assert_eq!((summary.bytes, summary.gaps.len()), (2 << 20, 0), "{summary:?}");
+    assert_eq!(check(&fs::read(&path).expect("the file"), 0), (2 << 20) / FRAME);
+    if summary.sink == "io_uring, O_DIRECT" {
+        // It takes a second. At the quarters there would be one.
+        assert!(writes >= 3, "the file grew {writes} times");
     }
 }

@@ -496,6 +496,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_created_is_empty_and_not_inherited() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "before").expect("written");
+        let created = File::create(file.path()).expect("created");
+        assert_eq!(created.end().expect("its end"), 0, "it was truncated");
+        flags(created.fd());
+        flags(created.buffered().expect("buffered"));
+    }
+
+    #[test]
+    fn a_block_device_is_one_and_has_its_size() {
+        let Ok(disks) = std::fs::read_dir("/sys/class/block") else { return };
+        for disk in disks.filter_map(Result::ok) {
+            let device = Path::new("/dev").join(disk.file_name());
+            // Not every user may read every disk, and some are empty.
+            let Ok(file) = File::open_path(&device, Direction::Load) else { continue };
+            let sectors = std::fs::read_to_string(disk.path().join("size")).unwrap_or_default();
+            assert!(file.is_device() && !file.is_memory(), "{}", device.display());
+            let sectors: u64 = sectors.trim().parse().expect("a number of sectors");
+            assert_eq!(file.end().expect("its end"), sectors * 512, "{}", device.display());
+            assert_eq!((file.check_size(u64::MAX), file.unallocated), (Ok(()), 0));
+        }
+    }
+
     /// Runs `test` in a thread that may access files as `nobody` may.
     fn as_nobody(test: impl FnOnce() + Send) {
         const NOBODY: libc::uid_t = 65534;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::Arc;
 
-use dmabuf_dio_sys::dio::{self, Slot, UringCmd};
+use dmabuf_dio_sys::dio::{self, Join, Slot, UringCmd};
 use io_uring::{IoUring, opcode, types};
 
 use super::error::{LendError, NotLent};
@@ -41,10 +41,33 @@ impl Cut {
 #[derive(Debug)]
 pub(crate) enum Memory {
     /// Pages of dma-bufs: the module holds them as long as a buffer is registered.
-    Lent { lengths: Vec<u64>, most: usize },
+    Lent { buffers: Vec<Lent>, most: usize },
     /// Memory of this process: start and length of each buffer in it.
     Process { mapping: Arc<Mapping>, buffers: Vec<(u64, u64)>, registered: bool },
 }
+
+/// A lent buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lent {
+    length: u64,
+    /// Its slot, its start in that, and the bytes of the buffers behind it in the same slot.
+    slot: u16,
+    start: u64,
+    behind: u64,
+}
+
+impl Lent {
+    /// A buffer with a slot of its own.
+    fn alone(slot: usize, length: u64) -> Self {
+        Self { length, slot: slot as u16, start: 0, behind: 0 }
+    }
+}
+
+/// Most bytes and buffers of a slot, and most bytes of a buffer that shares one: a request for a
+/// larger one costs little more than its data.
+const SLOT: u64 = 64 << 20;
+const JOINED: usize = 256;
+const SMALL: u64 = 4 << 20;
 
 /// The location of a request's memory, for the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -75,28 +98,69 @@ impl Memory {
         for batch in slots.chunks(uring.params().sq_entries() as usize) {
             register_slots(uring, batch)?;
         }
-        let most = ranges.len();
-        Ok(Self::Lent { lengths: ranges.iter().map(|(_, _, length)| *length).collect(), most })
+        let lent = ranges.iter().enumerate();
+        let buffers: Vec<_> = lent.map(|(slot, range)| Lent::alone(slot, range.2)).collect();
+        Ok(Self::Lent { most: buffers.len(), buffers })
     }
 
-    /// Registers whole blocks, each as one buffer, in a table with room for `most`. One after the other, so that each takes a
-    /// descriptor of the module's device only for a moment: its slot keeps it.
+    /// Registers whole blocks, each as one buffer, in a table with room for `most`. Small ones
+    /// share slots if `join` is set and the module can do that. Slot after slot, so that each block
+    /// takes a descriptor of the module's device only for a moment: its slot keeps it.
     pub(crate) fn lend_blocks(
         uring: &mut IoUring,
         first: Context,
         most: usize,
         blocks: &[DmaBuf],
         direction: Direction,
+        join: bool,
     ) -> Result<Self, LendError> {
         register_table(uring, most)?;
+        let join = join && first.info().features & dio::FEATURE_JOIN != 0;
         let (flags, mut first) = (slot_flags(direction), Some(first));
-        for (index, block) in (0..).zip(blocks) {
-            let context = first.take().map_or_else(Context::with_slots, Ok)?;
-            let attached = context.attach(block)?;
-            let slot = Slot { buf_offset: 0, length: block.len(), index, flags };
-            register_slots(uring, &[(&attached, slot)])?;
+        let mut buffers = Vec::with_capacity(most);
+        let mut left = blocks;
+        let mut slot = 0;
+        while !left.is_empty() {
+            let shared = if join { together(left) } else { 1 };
+            let mut attached: Vec<Attached> = Vec::with_capacity(shared);
+            for block in &left[..shared] {
+                let context = first.take().map_or_else(Context::with_slots, Ok);
+                match context.and_then(|context| context.attach(block)) {
+                    Ok(one) => attached.push(one),
+                    // As many as there are descriptors for.
+                    Err(LendError::NoModule { errno })
+                        if errno.raw() == libc::EMFILE && !attached.is_empty() =>
+                    {
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            let (now, later) = left.split_at(attached.len());
+            left = later;
+            match &attached[..] {
+                [alone] => {
+                    let length = now[0].len();
+                    let slot = Slot { buf_offset: 0, length, index: slot, flags };
+                    register_slots(uring, &[(alone, slot)])?;
+                }
+                several => register_joined(uring, several, slot, flags, total(now))?,
+            }
+            let (all, mut start) = (total(now), 0);
+            for length in now.iter().map(DmaBuf::len) {
+                let behind = all - start - length;
+                buffers.push(Lent { length, slot: slot as u16, start, behind });
+                start += length;
+            }
+            slot += 1;
         }
-        Ok(Self::Lent { lengths: blocks.iter().map(DmaBuf::len).collect(), most })
+        Ok(Self::Lent { buffers, most })
+    }
+
+    /// Whether the next buffer lies behind this one, so that a range can go on in it.
+    pub(super) fn goes_on(&self, buffer: u16) -> bool {
+        let Self::Lent { buffers, .. } = self else { return false };
+        buffers.get(usize::from(buffer)).is_some_and(|lent| lent.behind > 0)
     }
 
     /// Registers one more whole block, while requests may be in flight, whose completions go to `others`.
@@ -112,11 +176,11 @@ impl Memory {
         let length = block.len();
         let failed = |what, index, errno| LendError::Slot { what, index, length, errno };
         let busy = || failed("the ring has no room for", u32::MAX, Errno::from_raw(libc::EBUSY));
-        let Self::Lent { lengths, most } = self else { return Err(busy()) };
-        if lengths.len() >= *most || unsent > 0 {
+        let Self::Lent { buffers, most } = self else { return Err(busy()) };
+        if buffers.len() >= *most || unsent > 0 {
             return Err(busy());
         }
-        let index = lengths.len() as u32;
+        let index = buffers.last().map_or(0, |last| u32::from(last.slot) + 1);
         let attached = Context::with_slots()?.attach(block)?;
         let slot = Slot { buf_offset: 0, length, index, flags: slot_flags(direction) };
         let device = types::Fd(attached.as_fd().as_raw_fd());
@@ -136,7 +200,7 @@ impl Memory {
                     let errno = Errno::from_raw(-completion.result());
                     return Err(failed("the module refuses", index, errno));
                 } else {
-                    lengths.push(length);
+                    buffers.push(Lent::alone(index as usize, length));
                     return Ok(());
                 }
             }
@@ -166,16 +230,17 @@ impl Memory {
         Self::Process { mapping: Arc::clone(mapping), buffers, registered }
     }
 
-    /// The location of a range; `None` if it is not in the buffer.
+    /// The location of a range; `None` if it is not in the buffer and those that lie behind it.
     #[inline]
     pub(super) fn place(&self, buffer: u16, offset: u64, len: u32) -> Option<Place> {
         let within = |length: u64| {
             offset.checked_add(len.into()).is_some_and(|end| end <= length).then_some(())
         };
         match self {
-            Self::Lent { lengths, .. } => {
-                within(*lengths.get(usize::from(buffer))?)?;
-                Some(Place { address: offset, registered: Some(buffer) })
+            Self::Lent { buffers, .. } => {
+                let lent = buffers.get(usize::from(buffer))?;
+                within(lent.length + lent.behind)?;
+                Some(Place { address: lent.start + offset, registered: Some(lent.slot) })
             }
             Self::Process { mapping, buffers, registered } => {
                 let &(start, length) = buffers.get(usize::from(buffer))?;
@@ -207,6 +272,20 @@ fn slot_flags(direction: Direction) -> u32 {
     }
 }
 
+fn total(blocks: &[DmaBuf]) -> u64 {
+    blocks.iter().map(DmaBuf::len).sum()
+}
+
+/// How many of the first blocks share a slot, at least 1.
+fn together(blocks: &[DmaBuf]) -> usize {
+    let mut bytes = 0;
+    let shared = blocks.iter().take(JOINED).take_while(|block| {
+        bytes += block.len();
+        block.len() <= SMALL && bytes <= SLOT
+    });
+    shared.count().max(1)
+}
+
 /// Gives a ring a table of `entries` empty buffers.
 fn register_table(uring: &IoUring, entries: usize) -> Result<(), LendError> {
     uring.submitter().register_buffers_sparse(entries as u32).map_err(|error| LendError::Table {
@@ -214,6 +293,49 @@ fn register_table(uring: &IoUring, entries: usize) -> Result<(), LendError> {
         of: "buffers",
         errno: Errno::from(&error),
     })
+}
+
+/// Fills a buffer of a ring in which nothing is in flight with several attached buffers. After an
+/// error the ring is unusable.
+fn register_joined(
+    uring: &mut IoUring,
+    attached: &[Attached],
+    index: u32,
+    flags: u32,
+    length: u64,
+) -> Result<(), LendError> {
+    let failed = |what, errno| LendError::Slot { what, index, length, errno };
+    let contexts: Vec<i32> = attached.iter().map(|one| one.as_fd().as_raw_fd()).collect();
+    let join = Join {
+        contexts: contexts.as_ptr() as u64,
+        count: contexts.len() as u32,
+        index,
+        flags,
+        reserved: 0,
+    };
+    let command = UringCmd::joining(&join).to_bytes();
+    let entry = opcode::UringCmd16::new(types::Fd(contexts[0]), dio::URING_JOIN).cmd(command);
+    // SAFETY: the command points at `join`, and that at `contexts`; both live until its completion,
+    // waited for below. If that fails the ring is not used again; the kernel only reads them.
+    if unsafe { uring.submission().push(&entry.build()) }.is_err() {
+        return Err(failed("the ring has no room for", Errno::from_raw(libc::EBUSY)));
+    }
+    loop {
+        wait(uring, 1).map_err(|errno| failed("cannot submit", errno))?;
+        if let Some(completion) = uring.completion().next() {
+            return match completion.result() {
+                0.. => Ok(()),
+                errno if -errno == libc::EOPNOTSUPP => Err(unsynced()),
+                errno => Err(failed("the module refuses", Errno::from_raw(-errno))),
+            };
+        }
+    }
+}
+
+/// Kernels without slots were excluded before, and no other exporter is refused for this reason.
+fn unsynced() -> LendError {
+    let errno = Errno::from_raw(libc::EOPNOTSUPP);
+    LendError::NotLent { exporter: "udmabuf".to_owned(), why: NotLent::Unsynced, errno }
 }
 
 /// Fills buffers of a ring in which nothing is in flight. After an error the ring is unusable.
@@ -245,13 +367,7 @@ fn register_slots(uring: &mut IoUring, slots: &[(&Attached, Slot)]) -> Result<()
     }
     match refused {
         None => Ok(()),
-        // Kernels without slots were excluded before.
-        Some((_, errno)) if errno.raw() == libc::EOPNOTSUPP => Err(LendError::NotLent {
-            // No other exporter is refused for this reason.
-            exporter: "udmabuf".to_owned(),
-            why: NotLent::Unsynced,
-            errno,
-        }),
+        Some((_, errno)) if errno.raw() == libc::EOPNOTSUPP => Err(unsynced()),
         Some((number, errno)) => Err(failed("the module refuses", number, errno)),
     }
 }
@@ -270,7 +386,8 @@ mod tests {
 
     #[test]
     fn only_what_is_in_a_buffer_has_a_place() {
-        let lent = Memory::Lent { lengths: vec![5000, 1 << 40], most: 2 };
+        let buffers = vec![Lent::alone(0, 5000), Lent::alone(1, 1 << 40)];
+        let lent = Memory::Lent { buffers, most: 2 };
         let mapping = Arc::new(Mapping::anonymous(9000).expect("memory"));
         let start = mapping.as_ptr() as u64;
         let buffers = vec![(0, 5000), (4000, 5000)];
@@ -293,5 +410,45 @@ mod tests {
         assert_eq!((place.address, place.registered), (start + 4010, None));
         let place = lent.place(1, 1 << 39, 1 << 20).expect("there");
         assert_eq!((place.address, place.registered), (1 << 39, Some(1)));
+    }
+
+    #[test]
+    fn a_range_goes_on_in_the_buffers_of_its_slot() {
+        let buffers = vec![
+            Lent { length: 4096, slot: 0, start: 0, behind: 8192 },
+            Lent { length: 4096, slot: 0, start: 4096, behind: 4096 },
+            Lent { length: 4096, slot: 0, start: 8192, behind: 0 },
+            Lent::alone(1, 4096),
+        ];
+        let lent = Memory::Lent { buffers, most: 4 };
+        for (buffer, offset, len, place) in [
+            (0, 0, 12288, Some((0, 0))),
+            (0, 0, 12289, None),
+            (1, 100, 8092, Some((0, 4196))),
+            (1, 100, 8093, None),
+            (2, 0, 4096, Some((0, 8192))),
+            (2, 0, 4097, None),
+            (3, 0, 4096, Some((1, 0))),
+            (3, 0, 4097, None),
+        ] {
+            let found = lent.place(buffer, offset, len);
+            let found = found.map(|found| (found.registered.expect("lent"), found.address));
+            assert_eq!(found, place, "{len} bytes at {offset} of {buffer}");
+        }
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|buffer| lent.goes_on(buffer)),
+            [true, true, false, false, false]
+        );
+    }
+
+    #[test]
+    fn only_small_blocks_share_a_slot() {
+        let of = |size, count| -> Vec<DmaBuf> {
+            (0..count).map(|_| DmaBuf::memfd(size).expect("a memfd")).collect()
+        };
+        assert_eq!(together(&of(4096, 3)), 3);
+        assert_eq!(together(&of(4096, JOINED + 1)), JOINED);
+        assert_eq!(together(&of(SMALL, 17)), 16);
+        assert_eq!(together(&of(SMALL + 4096, 3)), 1);
     }
 }

@@ -14,10 +14,11 @@
 //! a structure of ours, and are waited for.)
 //!
 //! - *Which memory.* A request names one of the ring's buffers and a range in it, never an address,
-//!   and [`Ring::push`] refuses a range that is not in that buffer. Requests name files by their index
+//!   and [`Ring::push`] refuses a range that is not in that buffer, or in it and in buffers that the
+//!   same slot has directly behind it ([`Ring::goes_on`]). Requests name files by their index
 //!   in the ring, which holds a reference to each.
 //! - *How long.* The pages of a dma-buf stay because the module holds them as long as the ring has
-//!   them registered, and the kernel holds the ring as long as requests are in flight; nothing has
+//!   them registered (a slot of several holds all of them), and the kernel holds the ring as long as requests are in flight; nothing has
 //!   to wait. Memory of this process is shared with the ring ([`Arc`]), and the ring keeps its
 //!   share until nothing is in flight: [`Ring`] waits for that on drop. If the kernel repeatedly
 //!   refuses to wait, the end of the requests is unknown: the memory is then never unmapped

@@ -185,6 +185,27 @@ impl Ring {
         Self::lending_up_to(blocks.len(), blocks, direction, file)
     }
 
+    /// As [`lending_up_to`](Self::lending_up_to). Small blocks are joined, as far as the module can
+    /// do that: see [`goes_on`](Self::goes_on).
+    ///
+    /// # Errors
+    ///
+    /// Any [`LendError`].
+    pub fn lending_joined(
+        most: usize,
+        blocks: &[DmaBuf],
+        direction: Direction,
+        file: BorrowedFd<'_>,
+    ) -> Result<Self, LendError> {
+        Self::lend_all(most, blocks, direction, file, true)
+    }
+
+    /// Whether buffer `buffer + 1` lies directly behind this buffer. A [`Span`] that ends behind
+    /// the end of this buffer then goes on in that one, so that one request covers several blocks.
+    pub fn goes_on(&self, buffer: u16) -> bool {
+        self.memory.goes_on(buffer)
+    }
+
     /// As [`lending`](Self::lending), with room for further blocks, `most` in all, which
     /// [`lend`](Self::lend) adds.
     ///
@@ -197,11 +218,21 @@ impl Ring {
         direction: Direction,
         file: BorrowedFd<'_>,
     ) -> Result<Self, LendError> {
+        Self::lend_all(most, blocks, direction, file, false)
+    }
+
+    fn lend_all(
+        most: usize,
+        blocks: &[DmaBuf],
+        direction: Direction,
+        file: BorrowedFd<'_>,
+        join: bool,
+    ) -> Result<Self, LendError> {
         let most = most.max(blocks.len());
         // Checked first, because it is the most common thing to be missing.
         let context = Context::with_slots()?;
         let mut uring = create_shared((2 * most as u32 + 2).next_power_of_two())?;
-        let memory = Memory::lend_blocks(&mut uring, context, most, blocks, direction)?;
+        let memory = Memory::lend_blocks(&mut uring, context, most, blocks, direction, join)?;
         let mut ring = Self::new(uring, memory);
         ring.set_file(0, file).map_err(|errno| {
             let (entries, of) = (FILES as usize, "files");
@@ -273,7 +304,7 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: the range is not in the buffer, there is no such buffer or file, or the user data is
+    /// `EINVAL`: the range is not in the buffer and those [joined](Self::goes_on) to it, there is no such buffer or file, or the user data is
     /// `u64::MAX - 1`, which [`lend`](Self::lend) uses. `EBUSY`: the
     /// ring is full. In both cases nothing is queued.
     #[inline]

@@ -75,6 +75,41 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_setting_is_the_word_in_brackets() {
+        for (value, unasked) in [
+            ("always", true),
+            ("within_size", true),
+            ("force", true),
+            ("advise", false),
+            ("never", false),
+            ("deny", false),
+        ] {
+            assert_eq!(huge_unasked(value), unasked, "{value}");
+        }
+        let Ok(text) = std::fs::read_to_string(SHMEM_ENABLED) else {
+            assert_eq!((shmem_enabled(), memfds_are_huge()), (None, false));
+            assert!(!memfds_get_huge_pages());
+            return;
+        };
+        let value = shmem_enabled().expect("a setting");
+        assert!(text.contains(&format!("[{value}]")), "{text}");
+        assert_eq!(memfds_are_huge(), huge_unasked(&value));
+        assert_eq!(memfds_get_huge_pages(), value == "advise" || huge_unasked(&value));
+    }
+
+    #[test]
+    fn remedies_name_what_to_change() {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let off =
+            status.lines().any(|line| line.starts_with("THP_enabled:") && line.ends_with('0'));
+        let remedies = [shared_huge_remedy(), private_huge_remedy().to_owned()];
+        for remedy in remedies {
+            assert!(remedy.contains("hugepage") || remedy.contains("THP"), "{remedy}");
+            assert_eq!(remedy.contains("PR_SET_THP_DISABLE"), off, "{remedy}");
+        }
+    }
+
+    #[test]
     fn only_memory_that_could_have_huge_pages_gets_the_note() {
         let note = |size, len| {
             let pages = PageSizes { page_size: size, huge_bytes: 0 };
@@ -82,7 +117,8 @@ mod tests {
         };
         let said = note(page_size(), huge_page()).expect("a note");
         assert!(
-            said.contains(&format!("{} KiB", page_size() / 1024)) && said.ends_with("do this"),
+            said.contains(&format!("pages of {} KiB", page_size() / 1024))
+                && said.ends_with("do this"),
             "{said}"
         );
         assert_eq!(note(page_size(), huge_page() - 1), None, "too little for one");

@@ -159,6 +159,35 @@ impl Mapping {
         unsafe { self.copy(from, to, len, Shared::From) }
     }
 
+    /// Copies bytes from `offset` on into `out`. The caller has begun CPU access. Each byte written
+    /// concurrently may be old or new.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`] with `EFAULT` if the pages were taken away.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not in the memory.
+    pub fn copy_to(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let (start, len) = (out.as_mut_ptr().cast::<MaybeUninit<u8>>(), out.len());
+        // SAFETY: these are the same bytes, and `read` writes only initialised ones.
+        self.read(offset, unsafe { std::slice::from_raw_parts_mut(start, len) })
+    }
+
+    /// Copies `bytes` to `offset`. The caller may write the memory and has begun CPU access.
+    ///
+    /// # Errors
+    ///
+    /// As for [`copy_to`](Self::copy_to).
+    ///
+    /// # Panics
+    ///
+    /// If the range is not in the memory.
+    pub fn copy_from(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write(offset, bytes)
+    }
+
     /// Copies `len` bytes, starting at `offset`.
     ///
     /// # Errors

@@ -77,5 +77,6 @@ fn beyond_its_end() {
     for (buf, _) in buffers(4096) {
         let error = Saver::new(&path).offset(facts.length - 4095).save(&buf, ..).expect_err("full");
         assert!(matches!(error, Error::Target { .. }), "{error}");
+        Saver::new(&path).offset(facts.length - 4096).save(&buf, ..).expect("up to its end");
     }
 }

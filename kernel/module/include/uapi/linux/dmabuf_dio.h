@@ -48,6 +48,8 @@ struct dmabuf_dio_info {
 
 /* io_uring fixed-buffer slots can be registered (Linux 7.3) */
 #define DMABUF_DIO_FEATURE_SLOTS	_BITULL(0)
+/* A slot can be of several buffers: JOIN */
+#define DMABUF_DIO_FEATURE_JOIN		_BITULL(1)
 
 /**
  * struct dmabuf_dio_attach - borrow the pages of a dma-buf
@@ -267,9 +269,37 @@ struct dmabuf_dio_slot {
 #define DMABUF_DIO_SLOT_READ	_BITUL(0)	/* file to buffer: READ_FIXED */
 #define DMABUF_DIO_SLOT_WRITE	_BITUL(1)	/* buffer to file: WRITE_FIXED */
 
+/* Most buffers in a slot made by JOIN */
+#define DMABUF_DIO_JOIN_MAX	1024
+
+/**
+ * struct dmabuf_dio_join - an io_uring fixed buffer over several whole buffers
+ * @contexts:	in: user address of an array of __s32: contexts, each with a buffer
+ * @count:	in: their number, 1 to DMABUF_DIO_JOIN_MAX
+ * @index:	in: as in struct dmabuf_dio_slot
+ * @flags:	in: as in struct dmabuf_dio_slot
+ * @reserved:	in: must be zero
+ *
+ * The slot has one buffer after the other, so that a single request can cover
+ * several of them. Their lengths are multiples of the page size, less than 4 GiB
+ * in all. Otherwise it is like one made by REGISTER, and removed in the same way;
+ * it keeps all its buffers alive. The context that the command is sent to need
+ * not be one of them.
+ *
+ * Errors, in the CQE: as for REGISTER, and EBADF (invalid fd in @contexts),
+ * EINVAL (an fd that is not a context, lengths).
+ */
+struct dmabuf_dio_join {
+	__u64 contexts;
+	__u32 count;
+	__u32 index;
+	__u32 flags;
+	__u32 reserved;
+};
+
 /**
  * struct dmabuf_dio_uring_cmd - content of the SQE's cmd area
- * @arg:	user address of a struct dmabuf_dio_slot
+ * @arg:	user address of a struct dmabuf_dio_slot or dmabuf_dio_join
  * @size:	its size, at most a page
  * @reserved:	must be zero
  */
@@ -282,5 +312,6 @@ struct dmabuf_dio_uring_cmd {
 /* sqe->cmd_op of IORING_OP_URING_CMD on a context */
 #define DMABUF_DIO_URING_REGISTER	_IOW(DMABUF_DIO_IOC_MAGIC, 0x80, struct dmabuf_dio_slot)
 #define DMABUF_DIO_URING_UNREGISTER	_IOW(DMABUF_DIO_IOC_MAGIC, 0x81, struct dmabuf_dio_slot)
+#define DMABUF_DIO_URING_JOIN		_IOW(DMABUF_DIO_IOC_MAGIC, 0x82, struct dmabuf_dio_join)
 
 #endif /* _UAPI_LINUX_DMABUF_DIO_H */

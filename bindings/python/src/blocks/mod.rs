@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Streams of blocks: from a device or a file, and to one.
+//!
+//! A block is a [`Buffer`](crate::buffer::Buffer) of the stream's ring. It goes back to the stream when neither the object nor
+//! a view of it lives, so that nothing changes under who still looks at it.
+
+pub(crate) mod reader;
+pub(crate) mod writer;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dmabuf_dio::DmaBuf;
+use dmabuf_dio_stream::{Channel, Device, Error, Ring, Wait};
+use pyo3::exceptions::{PyBufferError, PyOSError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::content::Content;
+use crate::error::raise_stream;
+
+/// How often signal handlers run during a wait.
+const TICK: Duration = Duration::from_millis(50);
+/// The default of `block_size`, rounded down to whole frames.
+const BLOCK: u64 = 1 << 20;
+
+/// The blocks of a ring, and what Python still has of them.
+struct Blocks {
+    ring: Arc<Ring>,
+    lent: Vec<Option<Arc<Content>>>,
+}
+
+impl Blocks {
+    fn new(count: usize, size: u64, kind: &str) -> Result<Self, Problem> {
+        let blocks = (0..count).map(|_| match kind {
+            "memfd" => DmaBuf::memfd(size),
+            _ => DmaBuf::alloc(size),
+        });
+        let blocks = blocks.collect::<Result<Vec<_>, _>>().map_err(Error::from)?;
+        let lent = (0..count).map(|_| None).collect();
+        Ok(Self { ring: Arc::new(Ring::of(blocks, size)?), lent })
+    }
+
+    /// A block for Python.
+    fn lend(&mut self, block: usize, bytes: u64, writable: bool) -> Result<Arc<Content>, Problem> {
+        let buf = self.ring.block(block).try_clone().map_err(Error::from)?;
+        let content = Content::shared(buf, 0, bytes, writable);
+        self.lent[block] = Some(Arc::clone(&content));
+        Ok(content)
+    }
+
+    /// The blocks that Python has let go of. They count as not lent any more.
+    fn returned(&mut self) -> Vec<usize> {
+        let gone = |content: &Arc<Content>| Arc::strong_count(content) == 1;
+        let all = 0..self.lent.len();
+        let back: Vec<usize> =
+            all.filter(|block| self.lent[*block].as_ref().is_some_and(gone)).collect();
+        for block in &back {
+            self.lent[*block] = None;
+        }
+        back
+    }
+
+    /// What Python has, in words.
+    fn in_use(&self) -> Problem {
+        let views = self.lent.iter().flatten().find_map(|content| content.views());
+        let views = views.unwrap_or_else(|| "the program refers to them".into());
+        Problem::InUse(format!("all {} blocks are in use: {views}", self.lent.len()))
+    }
+}
+
+/// Why there is no block.
+#[derive(Debug)]
+enum Problem {
+    Failed(Error),
+    InUse(String),
+    Closed,
+    /// A signal handler raised.
+    Raised(PyErr),
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Problem {
+    fn raise(self, py: Python<'_>) -> PyErr {
+        match self {
+            Self::Failed(error) => raise_stream(py, &error),
+            Self::InUse(text) => PyBufferError::new_err(text),
+            Self::Closed => PyValueError::new_err("the stream is closed"),
+            Self::Raised(error) => error,
+        }
+    }
+}
+
+/// Waits a moment, then runs signal handlers.
+fn pause(wait: Option<Wait<'_>>) -> Result<(), Problem> {
+    match wait {
+        Some(wait) => wait.wait(TICK)?,
+        None => std::thread::sleep(Duration::from_millis(1)),
+    }
+    Python::attach(|py| py.check_signals().map_err(Problem::Raised))
+}
+
+/// A device and the channels that take part.
+fn device(
+    name: &str,
+    buffer: u32,
+    channels: Option<Vec<String>>,
+    rate: Option<f64>,
+) -> Result<(Device, Vec<Channel>), PyErr> {
+    let device = Device::find(name).ok_or_else(|| {
+        PyOSError::new_err((libc::ENODEV, "there is no IIO device of this name", name.to_owned()))
+    })?;
+    let raised = |error: Error| Python::attach(|py| raise_stream(py, &error));
+    let all = device.channels(buffer).map_err(raised)?;
+    let chosen = match channels {
+        None => all.into_iter().filter(|channel| !channel.name.ends_with("timestamp")).collect(),
+        Some(names) => {
+            let known: Vec<&str> = all.iter().map(|channel| &*channel.name).collect();
+            let unknown = names.iter().find(|name| !known.contains(&name.as_str()));
+            if let Some(unknown) = unknown {
+                return Err(PyValueError::new_err(format!(
+                    "there is no channel {unknown:?}: the channels are {}",
+                    known.join(", ")
+                )));
+            }
+            all.into_iter().filter(|channel| names.contains(&channel.name)).collect()
+        }
+    };
+    if let Some(rate) = rate {
+        device.set_rate(buffer, rate).map_err(raised)?;
+    }
+    Ok((device, chosen))
+}
+
+/// The size of a block in whole frames.
+fn block_size(wanted: Option<u64>, frame: u64) -> PyResult<u64> {
+    let frame = frame.max(1);
+    match wanted {
+        None => Ok((BLOCK / frame).max(1) * frame),
+        Some(size) if size % frame == 0 => Ok(size),
+        Some(size) => Err(PyValueError::new_err(format!(
+            "block_size {size} is not a multiple of the frame, {frame} bytes"
+        ))),
+    }
+}

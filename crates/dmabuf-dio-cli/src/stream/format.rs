@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The format of the samples in a file, beside that of the device.
+
+use dmabuf_dio_stream::convert::{Layout, SampleType};
+use dmabuf_dio_stream::{Channel, Format};
+
+use super::args::{CaptureArgs, ReplayArgs};
+use super::device::Chosen;
+use super::sigmf::{self, Described};
+use crate::exit::{Failure, USAGE};
+
+/// The samples in the file of a capture.
+pub(crate) struct Samples {
+    /// The device's channels, with the format in the file.
+    pub(crate) channels: Vec<Channel>,
+    /// Bytes per frame.
+    pub(crate) frame: u64,
+    /// Whether they are pairs.
+    pub(crate) iq: bool,
+    /// The device's frames and the file's, if they differ.
+    pub(crate) conversion: Option<(Layout, Layout)>,
+}
+
+impl Samples {
+    /// The samples that a capture is to write.
+    pub(crate) fn of(args: &CaptureArgs, chosen: &Chosen) -> Result<Self, Failure> {
+        let Some(sample) = args.format else {
+            let channels = chosen.channels.clone();
+            let pairs = sigmf::is_complex(&channels);
+            if args.iq && !sigmf::is_pairs(&channels, chosen.frame()) {
+                return Err(no_pairs("--iq", chosen, "leave out --iq"));
+            }
+            let frame = chosen.frame();
+            return Ok(Self { channels, frame, iq: args.iq || pairs, conversion: None });
+        };
+        let (from, to) = layouts(chosen, sample)?;
+        let iq = args.iq || sample.complex;
+        if iq && to.count() % 2 != 0 {
+            let what = if sample.complex { format!("--format {sample}") } else { "--iq".into() };
+            return Err(no_pairs(&what, chosen, "choose a real format"));
+        }
+        let each = |channel: &Channel| {
+            let converted = Channel { format: sample.format, ..channel.clone() };
+            std::iter::repeat_n(converted, channel.format.repeat as usize)
+        };
+        let channels = chosen.channels.iter().flat_map(each).collect();
+        let frame = to.frame();
+        Ok(Self { channels, frame, iq, conversion: (from != to).then_some((from, to)) })
+    }
+}
+
+fn no_pairs(option: &str, chosen: &Chosen, otherwise: &str) -> Failure {
+    let (count, names) = (chosen.channels.len(), chosen.describe());
+    let what = format!("{option} needs pairs of channels of one type, not these {count}: {names}");
+    Failure::new(USAGE, what, format!("choose them: --channels I,Q; or {otherwise}"))
+}
+
+/// The device's frames, and those of a file with this type.
+fn layouts(chosen: &Chosen, sample: SampleType) -> Result<(Layout, Layout), Failure> {
+    if let Some(channel) = chosen.channels.iter().find(|one| one.name.ends_with("timestamp")) {
+        let what = format!("{} is no sample and is not converted", channel.name);
+        return Err(Failure::new(USAGE, what, "leave it out: --channels; or leave out --format"));
+    }
+    let device = device(chosen);
+    let file = Layout::uniform(sample.format, device.count());
+    Ok((device, file))
+}
+
+fn device(chosen: &Chosen) -> Layout {
+    let formats: Vec<Format> = chosen.channels.iter().map(|channel| channel.format).collect();
+    Layout::of(&formats)
+}
+
+/// The file's frames and the device's, if a replay has to convert them. The file's format is what
+/// `--format` says, or else its description. Without one it is the device's.
+pub(crate) fn of_replay(
+    args: &ReplayArgs,
+    described: Option<&Described>,
+    chosen: &Chosen,
+) -> Result<Option<(Layout, Layout)>, Failure> {
+    let wanted = device(chosen);
+    let file = if let Some(sample) = args.format {
+        layouts(chosen, sample)?.1
+    } else {
+        let Some(described) = described.filter(|_| !args.force) else { return Ok(None) };
+        match described.layout(&chosen.channels, chosen.frame()) {
+            Ok(None) => return Ok(None),
+            Ok(Some(layout)) => layout,
+            Err(why) => {
+                let (file, device) = (args.file.display(), chosen.device.name());
+                return Err(Failure::new(
+                    USAGE,
+                    format!("{file} does not fit {device}: {why}"),
+                    "choose other channels (--channels) or another file, or output it anyway: \
+                     --force",
+                ));
+            }
+        }
+    };
+    Ok((file != wanted).then_some((file, wanted)))
+}

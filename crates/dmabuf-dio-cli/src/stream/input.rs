@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Samples that come from another program: standard input, FIFOs and sockets.
+
+use std::path::Path;
+
+use dmabuf_dio::CancelToken;
+use dmabuf_dio_stream::FdSource;
+
+use super::address::{Address, Use};
+use super::capture::nobody;
+use crate::exit::{Failure, USAGE};
+
+/// The address that `FROM` names; `None` if it is a file.
+pub(crate) fn address(from: &Path) -> Result<Option<Address>, Failure> {
+    let Some(text) = from.to_str() else { return Ok(None) };
+    Address::parse(text, Use::Read).map_err(|hint| {
+        let what = format!("{text:?} is not where samples can come from");
+        Failure::new(USAGE, what, hint)
+    })
+}
+
+/// Waits for the sender of raw samples in frames of `frame` bytes.
+pub(crate) fn raw(from: &Address, frame: u64, cancel: &CancelToken) -> Result<FdSource, Failure> {
+    let (fd, name) = from.open(Use::Read, cancel)?.ok_or_else(nobody)?;
+    Ok(FdSource::new(fd, name, frame)?)
+}
+
+/// Waits for a sender that uses the framing. Returns the description of the samples, too.
+pub(crate) fn framed(from: &Address, cancel: &CancelToken) -> Result<(FdSource, String), Failure> {
+    let (fd, name) = from.open(Use::Read, cancel)?.ok_or_else(nobody)?;
+    FdSource::framed(fd, name, cancel)?.ok_or_else(nobody)
+}

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Formats, cuts and archives of `dmabuf-dio capture` and `replay`, with the simulated devices. The
+//! bytes of a device are always the numbers of its frames; `scan_type` says what they mean.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::iio::{FRAME, Setup, end_of, fails, json, number, numbered, set, signal, start};
+use common::ok;
+use serde_json::Value;
+
+/// The meaning of two bytes of the device, from -1 to 1, by arithmetic that the library does not use.
+fn meaning(scan_type: &str, bytes: [u8; 2]) -> f64 {
+    let word = if scan_type.starts_with("be") {
+        u16::from_be_bytes(bytes)
+    } else {
+        u16::from_le_bytes(bytes)
+    };
+    let (kind, rest) = scan_type[3..].split_at(1);
+    let (bits, shift) = rest.split_once("/16>>").expect("16 bits");
+    let (bits, shift): (u32, u32) = (bits.parse().expect("bits"), shift.parse().expect("a shift"));
+    let range = f64::from(1_u32 << bits);
+    let value = (f64::from(word) / f64::from(1_u32 << shift)).floor() % range;
+    let value = if kind == "u" {
+        value - range / 2.0
+    } else if value >= range / 2.0 {
+        value - range
+    } else {
+        value
+    };
+    value / (range / 2.0)
+}
+
+fn description(path: &str) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).expect("a description")).expect("JSON")
+}
+
+/// Restores the devices' own formats.
+struct Types;
+
+impl Types {
+    fn set(scan_type: &str) -> Self {
+        set("stream-adc", "scan_type", scan_type);
+        set("stream-dac", "scan_type", scan_type);
+        Self
+    }
+}
+
+impl Drop for Types {
+    fn drop(&mut self) {
+        set("stream-adc", "scan_type", "le:u16/16>>0");
+        set("stream-dac", "scan_type", "le:u16/16>>0");
+    }
+}
+
+/// Every value of the file is what the device's bytes mean, and back at a device the bytes are the
+/// same: the DAC checks them. `count`: the numbers up to which no bit beside the value is set.
+#[test]
+fn captures_and_replays_in_another_format() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.sigmf-data");
+    let meta = setup.path("samples.sigmf-meta");
+    for (scan_type, count) in [
+        ("le:u16/16>>0", 100_003_u64),
+        ("be:s16/16>>0", 100_003),
+        ("le:s12/16>>0", 2048),
+        ("be:s12/16>>4", 256),
+        ("be:u10/16>>6", 256),
+    ] {
+        let types = Types::set(scan_type);
+        for (format, name, bytes) in [
+            ("cf32", "cf32_le", 4),
+            ("f64_be", "rf64_be", 8),
+            ("ci16", "ci16_le", 2),
+            ("u32_be", "ru32_be", 4),
+        ] {
+            let samples = count.to_string();
+            let arguments =
+                ["capture", "stream-adc", "--rate", "1M", "--samples", &samples, "--to", &data];
+            let report = json(&[&arguments[..], &["--format", format, "--force"]].concat());
+            let conversion = &report["conversion"];
+            assert_eq!(conversion["from"], format!("{scan_type} x 4"));
+            assert_eq!((&conversion["frames"], &report["lost_frames"]), (&count.into(), &0.into()));
+            assert_eq!(conversion["to_bytes"], count * 4 * bytes);
+            assert_eq!(description(&meta)["global"]["core:datatype"], name);
+            let file = fs::read(&data).expect("the file");
+            assert_eq!(file.len() as u64, count * 4 * bytes);
+            let device =
+                (0..count).flat_map(|number| number.to_le_bytes().into_iter().collect::<Vec<_>>());
+            let device: Vec<u8> = device.collect();
+            for (word, value) in device.chunks_exact(2).zip(file.chunks_exact(bytes as usize)) {
+                let wanted = meaning(scan_type, word.try_into().expect("two"));
+                let found = match name {
+                    "cf32_le" => f64::from(f32::from_le_bytes(value.try_into().expect("four"))),
+                    "rf64_be" => f64::from_be_bytes(value.try_into().expect("eight")),
+                    "ci16_le" => {
+                        f64::from(i16::from_le_bytes(value.try_into().expect("two"))) / 32768.0
+                    }
+                    _ => {
+                        f64::from(u32::from_be_bytes(value.try_into().expect("four")))
+                            / 2_147_483_648.0
+                            - 1.0
+                    }
+                };
+                assert!(
+                    found.to_bits() == wanted.to_bits(),
+                    "{scan_type} to {format}: {word:x?} is {found}, not {wanted}"
+                );
+            }
+            let back = json(&["replay", &data, "--to", "stream-dac"]);
+            assert_eq!(
+                (&back["frames"], &back["conversion"]["frames"]),
+                (&count.into(), &count.into())
+            );
+            assert_eq!(number("stream-dac", "moved_frames"), count, "{scan_type} from {format}");
+            assert_eq!(number("stream-dac", "wrong_frames"), 0, "{scan_type} from {format}");
+        }
+        // As the device gives it, there is no copy, and the description has its exact format.
+        let report =
+            json(&["capture", "stream-adc", "--samples", "1000", "--to", &data, "--force"]);
+        assert_eq!(report["conversion"], Value::Null);
+        let back = json(&["replay", &data, "--to", "stream-dac"]);
+        assert_eq!((&back["conversion"], number("stream-dac", "wrong_frames")), (&Value::Null, 0));
+        drop(types);
+    }
+}
+
+/// The report has a line, and a file without a description needs `--format`.
+#[test]
+fn what_is_said_of_a_conversion() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.cf32");
+    let two = ["--channels", "voltage0,voltage1"];
+    let arguments =
+        ["capture", "stream-adc", "--samples", "50k", "--format", "cf32", "--to", &data];
+    let text = ok(&[&arguments[..], &two].concat());
+    let line = text.lines().find(|line| line.starts_with("converted")).expect(&text);
+    assert!(
+        line.contains("le:u16/16>>0 x 2 to le:f32/32>>0 x 2") && line.contains("400000 bytes"),
+        "{line}"
+    );
+    fs::remove_file(setup.path("samples.sigmf-meta")).expect("removed");
+    let replay = ["replay", &data, "--to", "stream-dac", "--channels", "voltage0,voltage1"];
+    assert_eq!(json(&replay)["frames"], 100_000, "as the device has it");
+    let report = json(&[&replay[..], &["--format", "cf32"]].concat());
+    assert_eq!((&report["frames"], number("stream-dac", "wrong_frames")), (&50_000.into(), 0));
+    // By one block that repeats.
+    let child =
+        start(&[&replay[..], &["--format", "cf32", "--cyclic", "--rate", "1M", "--json"]].concat());
+    thread::sleep(Duration::from_millis(300));
+    signal(&child, "-INT");
+    let (code, report) = end_of(child);
+    assert_eq!((code, &report["conversion"]["to_bytes"]), (0, &200_000.into()), "{report}");
+    // Only the jump back to the first frame is wrong.
+    let (wrong, moved) =
+        (number("stream-dac", "wrong_frames"), number("stream-dac", "moved_frames"));
+    assert!(moved > 0 && wrong <= moved / 50_000, "{wrong} of {moved}");
+}
+
+/// The frames of a file from `first` on.
+#[track_caller]
+fn continues(path: &str, first: u64, count: u64) {
+    let bytes = fs::read(path).expect("a file");
+    assert_eq!(bytes.len() as u64, count * FRAME as u64, "{path}");
+    for (number, frame) in (first..).zip(bytes.chunks_exact(FRAME)) {
+        assert_eq!(u64::from_le_bytes(frame.try_into().expect("eight bytes")), number, "{path}");
+    }
+}
+
+#[test]
+fn recordings_are_cut_by_time_and_size() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.sigmf-data");
+    let name = |number: u64, end: &str| setup.path(&format!("samples-{number:06}.sigmf-{end}"));
+    // A machine that emulates another opens few files per second.
+    for (rotate, each, rate, all) in [
+        ("0.1s", 100_000, "1M", 350_003_u64),
+        ("1M", 131_072, "1M", 350_003),
+        ("100000", 12_500, "50k", 60_003),
+        ("600K", 76_800, "1M", 350_003),
+    ] {
+        let samples = all.to_string();
+        let capture =
+            ["capture", "stream-adc", "--rate", rate, "--samples", &samples, "--to", &data];
+        let report = json(&[&capture[..], &["--rotate", rotate, "--force"]].concat());
+        assert_eq!((&report["frames"], &report["lost_frames"]), (&all.into(), &0.into()));
+        let files = report["files"].as_array().expect("a list");
+        assert_eq!(files.len() as u64, all.div_ceil(each), "{rotate}");
+        for (number, file) in (0..).zip(files) {
+            let (first, count) = (number * each, each.min(all - number * each));
+            assert_eq!((&file["first_frame"], &file["frames"]), (&first.into(), &count.into()));
+            assert_eq!(file["file"], name(number, "data"));
+            continues(&name(number, "data"), first, count);
+            let meta = description(&name(number, "meta"));
+            assert_eq!(meta["captures"][0]["core:global_index"], first);
+            assert_eq!(meta["global"]["core:dataset"], Value::Null);
+        }
+        assert!(!Path::new(&name(files.len() as u64, "data")).exists(), "none of the longer ones");
+        assert!(!Path::new(&data).exists());
+        let sink = report["sink"].as_str().expect("text");
+        println!("{rotate}: {sink}");
+        // Each is a recording of its own.
+        let back = json(&["replay", &name(1, "data"), "--to", "stream-dac"]);
+        assert_eq!(&back["frames"], &files[1]["frames"]);
+        let again = fails(2, &[&capture[..], &["--rotate", rotate]].concat());
+        assert!(again.contains("samples-000000.sigmf-data exists already"), "{again}");
+    }
+    let other = setup.path("other.bin");
+    let converted =
+        ["capture", "stream-adc", "--samples", "30000", "--format", "i32_be", "--to", &other];
+    let report = json(&[&converted[..], &["--rotate", "160000"]].concat());
+    assert_eq!(report["files"].as_array().map(Vec::len), Some(3));
+    for number in 0..3_u64 {
+        let bytes = fs::read(setup.path(&format!("other-{number:06}.bin"))).expect("a file");
+        assert_eq!(bytes.len(), 160_000);
+        let first = i32::from_be_bytes(bytes[..4].try_into().expect("four"));
+        assert_eq!(i64::from(first), (number as i64 * 10_000 - 32_768) << 16);
+        let meta = description(&setup.path(&format!("other-{number:06}.sigmf-meta")));
+        assert_eq!(meta["global"]["core:dataset"], format!("other-{number:06}.bin"));
+    }
+}
+
+/// At a rate at which frames are lost, each is in a file or in a gap that is told.
+#[test]
+fn losses_in_a_recording_that_is_cut() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.bin");
+    for overrun in ["block", "drop"] {
+        let arguments =
+            ["capture", "stream-adc", "--rate", "30M", "--block", "8K", "--blocks", "3"];
+        let more = ["--samples", "200k", "--max-loss", "100%", "--to", &data, "--force"];
+        let cut = ["--rotate", "300K", "--overrun", overrun];
+        let report = json(&[&arguments[..], &more, &cut].concat());
+        let files = report["files"].as_array().expect("a list");
+        let (mut frames, mut end, mut lost) = (0, 0, 0);
+        for file in files {
+            let bytes = fs::read(file["file"].as_str().expect("a name")).expect("a file");
+            assert!(bytes.len() <= 300 << 10, "{file}");
+            assert_eq!(file["first_frame"], frames, "{file}");
+            for frame in bytes.chunks_exact(FRAME) {
+                let number = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
+                assert!(number >= end, "{number} is twice in the files");
+                lost += number - end;
+                end = number + 1;
+                frames += 1;
+            }
+        }
+        assert_eq!((frames, &report["frames"]), (200_000, &200_000.into()));
+        let told = report["lost_frames"].as_u64().expect("counted");
+        // What is lost behind the last block may be told, too, with the blocks that are dropped.
+        let all = told == lost || overrun == "drop" && told > lost;
+        assert!(lost > 0 && all, "{overrun}: {lost}, told {told}");
+    }
+}
+
+#[test]
+fn archives() {
+    let Some(setup) = Setup::get() else { return };
+    let archive = setup.path("recording.sigmf");
+    for (format, count, direct) in [(None, 300_007_u64, true), (Some("cf32"), 5003, false)] {
+        let samples = count.to_string();
+        let mut arguments =
+            vec!["capture", "stream-adc", "--samples", &samples, "--to", &archive, "--force"];
+        arguments.extend(format.into_iter().flat_map(|format| ["--format", format]));
+        let report = json(&arguments);
+        assert_eq!(
+            (&report["description"], &report["frames"]),
+            (&archive.as_str().into(), &count.into())
+        );
+        if direct && report["sink"].as_str().is_some_and(|sink| sink.contains("io_uring")) {
+            assert!(
+                report["sink"].as_str().is_some_and(|sink| sink.contains("O_DIRECT")),
+                "{report}"
+            );
+        }
+        let listed = Command::new("tar").args(["tf", &archive]).output().expect("tar");
+        let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+        assert_eq!(names, "recording/recording.sigmf-meta\nrecording/recording.sigmf-data\n");
+        let folder = setup.path("out");
+        fs::create_dir_all(&folder).expect("a folder");
+        let out = Command::new("tar").args(["xf", &archive, "-C", &folder]).output().expect("tar");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        if format.is_none() {
+            continues(&format!("{folder}/recording/recording.sigmf-data"), 0, count);
+        }
+        let meta = description(&format!("{folder}/recording/recording.sigmf-meta"));
+        assert_eq!(meta["global"]["core:dataset"], Value::Null);
+        let back = json(&["replay", &archive, "--to", "stream-dac"]);
+        assert_eq!(
+            (&back["frames"], &back["conversion"].is_null()),
+            (&count.into(), &format.is_none())
+        );
+        assert_eq!(number("stream-dac", "moved_frames"), count);
+        assert_eq!(number("stream-dac", "wrong_frames"), 0);
+    }
+    // One that others made: their samples begin at another place.
+    let other = setup.path("other.sigmf");
+    let folder = setup.path("out/recording");
+    let made = Command::new("tar")
+        .args(["cf", &other, "-C", &folder, "recording.sigmf-meta", "recording.sigmf-data"])
+        .status();
+    assert!(made.expect("tar").success());
+    let back = json(&["replay", &other, "--to", "stream-dac"]);
+    assert_eq!((&back["frames"], number("stream-dac", "wrong_frames")), (&5003.into(), 0));
+}
+
+/// A killed capture leaves an archive with the first part of its samples.
+#[test]
+fn a_killed_capture_leaves_an_archive() {
+    let Some(setup) = Setup::get() else { return };
+    let archive = setup.path("recording.sigmf");
+    let mut child =
+        start(&["capture", "stream-adc", "--rate", "1M", "--block", "256K", "--to", &archive]);
+    let begin = Instant::now();
+    let length = || fs::metadata(&archive).map_or(0, |facts| facts.len());
+    while length() < 2 << 20 && begin.elapsed() < Duration::from_secs(20) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    signal(&child, "-KILL");
+    child.wait().expect("its end");
+    let frames = (length() - (64 << 10)) / FRAME as u64;
+    assert!(frames > 0);
+    let output = common::run(&["replay", &archive, "--to", "stream-dac", "--json"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("ends early"), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&report["frames"], number("stream-dac", "wrong_frames")), (&frames.into(), 0));
+    assert_eq!(number("stream-dac", "moved_frames"), frames);
+}
+
+#[test]
+fn refused_formats_and_cuts() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.bin");
+    let says = |arguments: &[&str], what: &str| {
+        let said = fails(2, arguments);
+        assert!(said.contains(what), "{said}");
+    };
+    let capture = |more: &[&'static str]| {
+        [&["capture", "stream-adc", "--samples", "9", "--to", &data], more].concat()
+    };
+    says(&capture(&["--format", "ci12"]), "cf32");
+    says(&capture(&["--format", "le:s17/16>>0"]), "is not a format");
+    says(
+        &capture(&["--format", "ci16", "--channels", "voltage0,voltage1,voltage2"]),
+        "choose a real format",
+    );
+    says(&capture(&["--format", "i16", "--iq", "--channels", "voltage0"]), "needs pairs");
+    says(&capture(&["--rotate", "5x"]), "write 60s");
+    says(&["capture", "stream-adc", "--to", "none", "--rotate", "1s"], "--rotate needs a file");
+    let archive = setup.path("a.sigmf");
+    says(&["capture", "stream-adc", "--to", &archive, "--rotate", "1s"], "no archives");
+    assert!(!Path::new(&data).exists() && !Path::new(&archive).exists());
+    numbered(&data, 10);
+    fs::write(&archive, [0; 4096]).expect("written");
+    let said = fails(1, &["replay", &archive, "--to", "stream-dac"]);
+    assert!(said.contains("cannot read the archive"), "{said}");
+    let cut =
+        fails(1, &["replay", &data, "--to", "stream-dac", "--format", "cf64_le", "--samples", "1"]);
+    assert!(cut.contains("not a whole number of frames of 32 bytes"), "{cut}");
+}

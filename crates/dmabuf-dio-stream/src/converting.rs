@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Converts the samples of a stream on their way to a sink or from a source.
+//!
+//! The stream's own blocks stay as the device fills or empties them. The other end works on blocks
+//! of the adapter, so that both ends keep transferring by DMA: the conversion is the only copy.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use dmabuf_dio::lend::{Access, Mapping};
+use dmabuf_dio::{DmaBuf, Kind};
+
+use crate::convert::{Converter, Layout};
+use crate::error::Result;
+use crate::ring::{Claim, Ring};
+use crate::wait::Wait;
+use crate::{Ending, Filled, Gap, Sink, Source, attached};
+
+/// The adapter has blocks for this many bytes, in these bounds of their number.
+const BYTES: u64 = 16 << 20;
+const BLOCKS: (u64, u64) = (4, 32);
+
+/// What a conversion has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Converted {
+    /// The values of a frame before.
+    pub from: String,
+    /// The values of a frame after.
+    pub to: String,
+    /// Bytes per frame before.
+    pub from_frame_bytes: u64,
+    /// Bytes per frame after.
+    pub to_frame_bytes: u64,
+    /// Number of frames that the CPU has converted.
+    pub frames: u64,
+}
+
+/// Blocks of a stream, and those of the adapter.
+#[derive(Debug)]
+struct Bounce {
+    converter: Converter,
+    frames: u64,
+    stream: Option<Arc<Ring>>,
+    own: Option<Arc<Ring>>,
+    /// Mapped when they are first used.
+    stream_maps: Vec<Option<Mapping>>,
+    own_maps: Vec<Option<Mapping>>,
+    /// Those of the adapter that are not in use.
+    free: Vec<usize>,
+    /// Blocks of the stream that wait for one of the adapter.
+    waiting: VecDeque<Claim>,
+    /// Blocks at the other end, with that of the adapter.
+    out: VecDeque<(Claim, usize)>,
+}
+
+impl Bounce {
+    fn new(converter: Converter) -> Self {
+        Self {
+            converter,
+            frames: 0,
+            stream: None,
+            own: None,
+            stream_maps: Vec::new(),
+            own_maps: Vec::new(),
+            free: Vec::new(),
+            waiting: VecDeque::new(),
+            out: VecDeque::new(),
+        }
+    }
+
+    /// Makes blocks for the other end, whose frames are those of `other` bytes.
+    fn attach(&mut self, ring: &Arc<Ring>, frame: u64, other: u64) -> Result<Arc<Ring>> {
+        let size = ring.size() / frame.max(1) * other;
+        let (least, most) = BLOCKS;
+        let count = (BYTES / size.max(1)).clamp(least, most) as usize;
+        let own = if ring.block(0).kind() == Kind::Memfd {
+            let blocks: Result<Vec<_>, _> = (0..count).map(|_| DmaBuf::memfd(size)).collect();
+            Ring::of(blocks?, size)?
+        } else {
+            Ring::new(count, size)?
+        };
+        let own = Arc::new(own);
+        self.stream = Some(Arc::clone(ring));
+        self.own = Some(Arc::clone(&own));
+        (self.stream_maps, self.own_maps) = (Vec::new(), Vec::new());
+        self.free = (0..count).rev().collect();
+        Ok(own)
+    }
+
+    fn claim(&mut self, filled: Filled) -> Result<()> {
+        let claim = attached(self.stream.as_ref(), "the conversion")?.claim(filled)?;
+        self.waiting.push_back(claim);
+        Ok(())
+    }
+
+    /// Converts frames between a block of the stream and one of the adapter.
+    fn convert(&mut self, claim: Claim, own: usize, frames: u64, to_own: bool) -> Result<()> {
+        let ring = attached(self.stream.as_ref(), "the conversion")?;
+        let ours = attached(self.own.as_ref(), "the conversion")?;
+        let (stream, own_block) = (ring.block(claim.block()), ours.block(own));
+        let stream_map = mapped(&mut self.stream_maps, claim.block(), stream)?;
+        let own_map = mapped(&mut self.own_maps, own, own_block)?;
+        let (from, to) = if to_own { (stream, own_block) } else { (own_block, stream) };
+        let (from_map, to_map) = if to_own { (stream_map, own_map) } else { (own_map, stream_map) };
+        from.begin_cpu_access(Access::Read)?;
+        to.begin_cpu_access(Access::Write)?;
+        let result = self.converter.convert_mapped(from_map, to_map, frames);
+        to.end_cpu_access(Access::Write)?;
+        from.end_cpu_access(Access::Read)?;
+        result?;
+        self.frames += frames;
+        Ok(())
+    }
+
+    fn queued(&self) -> usize {
+        self.waiting.len() + self.out.len()
+    }
+
+    fn how(&self, inner: &str) -> String {
+        let (from, to) = (self.converter.from(), self.converter.to());
+        format!("{inner}; converted by the CPU: {from} to {to}")
+    }
+
+    fn converted(&self) -> Converted {
+        let (from, to) = (self.converter.from(), self.converter.to());
+        Converted {
+            from: from.to_string(),
+            to: to.to_string(),
+            from_frame_bytes: from.frame(),
+            to_frame_bytes: to.frame(),
+            frames: self.frames,
+        }
+    }
+}
+
+fn mapped<'m>(
+    maps: &'m mut Vec<Option<Mapping>>,
+    number: usize,
+    block: &DmaBuf,
+) -> Result<&'m Mapping> {
+    if maps.len() <= number {
+        maps.resize_with(number + 1, || None);
+    }
+    let place = &mut maps[number];
+    if place.is_none() {
+        *place = Some(block.mapping(true)?);
+    }
+    place
+        .as_ref()
+        .ok_or_else(|| crate::failed("the conversion", "map a block", dmabuf_dio::Errno::NOMEM))
+}
+
+/// The same gaps, between other frames.
+fn scaled(gaps: &[Gap], frame: u64, out_frame: u64) -> Vec<Gap> {
+    let scale = |bytes: u64| (bytes / frame).saturating_mul(out_frame);
+    gaps.iter().map(|gap| Gap { at: scale(gap.at), to: scale(gap.to), ..*gap }).collect()
+}
+
+/// Gives converted samples to another sink.
+///
+/// A block is converted when it is queued, by the calling thread, or when the other sink returns
+/// one of the adapter's blocks: 4 to 32, with 16 MiB if they are not larger.
+pub struct ConvertingSink<'s> {
+    inner: Box<dyn Sink + 's>,
+    bounce: Bounce,
+}
+
+impl<'s> ConvertingSink<'s> {
+    /// A sink for frames of the layout `from` of which `inner` gets frames of the layout `to`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Converter::new`].
+    pub fn new(inner: Box<dyn Sink + 's>, from: Layout, to: Layout) -> Result<Self> {
+        Ok(Self { inner, bounce: Bounce::new(Converter::new(from, to)?) })
+    }
+
+    /// What has been converted.
+    pub fn converted(&self) -> Converted {
+        self.bounce.converted()
+    }
+
+    /// Bytes per frame before and after.
+    fn frames(&self) -> (u64, u64) {
+        (self.bounce.converter.from().frame(), self.bounce.converter.to().frame())
+    }
+
+    /// Converts waiting blocks while there are blocks for the result.
+    fn pass_on(&mut self) -> Result<bool> {
+        let (frame, out_frame) = self.frames();
+        let mut was_dry = false;
+        while !self.bounce.waiting.is_empty() {
+            let Some(own) = self.bounce.free.pop() else { break };
+            let Some(claim) = self.bounce.waiting.pop_front() else { break };
+            let frames = claim.bytes() / frame;
+            self.bounce.convert(claim, own, frames, true)?;
+            was_dry |= self.inner.queue(Filled { block: own, bytes: frames * out_frame })?;
+            self.bounce.out.push_back((claim, own));
+        }
+        Ok(was_dry)
+    }
+}
+
+impl Sink for ConvertingSink<'_> {
+    fn how(&self) -> String {
+        self.bounce.how(&self.inner.how())
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>, expected: Option<u64>) -> Result<()> {
+        let (frame, out_frame) = self.frames();
+        let own = self.bounce.attach(ring, frame, out_frame)?;
+        self.inner.attach(&own, expected.map(|bytes| (bytes / frame).saturating_mul(out_frame)))
+    }
+
+    fn attach_more(&mut self, _: usize) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<bool> {
+        self.bounce.claim(filled)?;
+        self.pass_on()
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.inner.flush()
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>> {
+        let taken = self.inner.take()?;
+        if let Some(own) = taken {
+            self.bounce.free.push(own.block);
+        }
+        self.pass_on()?;
+        let done = taken.and_then(|_| self.bounce.out.pop_front());
+        Ok(done.map(|(claim, _)| claim.filled()))
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        self.inner.ready()
+    }
+
+    fn queued(&self) -> usize {
+        self.bounce.queued()
+    }
+
+    fn is_dry(&self) -> Result<bool> {
+        self.inner.is_dry()
+    }
+
+    fn tells_losses(&self) -> bool {
+        self.inner.tells_losses()
+    }
+
+    fn lost(&mut self) -> Result<Option<u64>> {
+        self.inner.lost()
+    }
+
+    fn behind(&self) -> u64 {
+        let (frame, out_frame) = self.frames();
+        self.inner.behind() / out_frame * frame
+    }
+
+    fn wants_gaps(&self) -> bool {
+        self.inner.wants_gaps()
+    }
+
+    fn gaps(&mut self, gaps: &[Gap]) {
+        let (frame, out_frame) = self.frames();
+        self.inner.gaps(&scaled(gaps, frame, out_frame));
+    }
+
+    fn ending(&mut self, ending: &Ending) {
+        self.inner.ending(ending);
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.inner.finish()
+    }
+}
+
+/// Fills blocks with converted samples of another source.
+///
+/// Blocks are requested from the other source ahead, as many as the adapter has: 4 to 32. Each is
+/// converted by the thread that takes it.
+pub struct ConvertingSource<'s> {
+    inner: Box<dyn Source + 's>,
+    bounce: Bounce,
+    /// Those of the other source.
+    gaps: Vec<Gap>,
+}
+
+impl<'s> ConvertingSource<'s> {
+    /// A source of frames of the layout `to`, from the frames of `inner` with the layout `from`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Converter::new`].
+    pub fn new(inner: Box<dyn Source + 's>, from: Layout, to: Layout) -> Result<Self> {
+        let bounce = Bounce::new(Converter::new(from, to)?);
+        Ok(Self { inner, bounce, gaps: Vec::new() })
+    }
+
+    /// What has been converted.
+    pub fn converted(&self) -> Converted {
+        self.bounce.converted()
+    }
+
+    /// Bytes per frame before and after.
+    fn frames(&self) -> (u64, u64) {
+        (self.bounce.converter.from().frame(), self.bounce.converter.to().frame())
+    }
+
+    /// Requests blocks from the other source while there are any.
+    fn request(&mut self) -> Result<bool> {
+        let (frame, out_frame) = self.frames();
+        let mut was_dry = false;
+        while !self.bounce.waiting.is_empty() {
+            let Some(own) = self.bounce.free.pop() else { break };
+            let Some(claim) = self.bounce.waiting.pop_front() else { break };
+            was_dry |= self.inner.queue(own, claim.bytes() / out_frame * frame)?;
+            self.bounce.out.push_back((claim, own));
+        }
+        Ok(was_dry)
+    }
+}
+
+impl Source for ConvertingSource<'_> {
+    fn frame(&self) -> u64 {
+        self.frames().1
+    }
+
+    fn how(&self) -> String {
+        self.bounce.how(&self.inner.how())
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
+        let (frame, out_frame) = self.frames();
+        let own = self.bounce.attach(ring, out_frame, frame)?;
+        self.inner.attach(&own)
+    }
+
+    fn attach_more(&mut self, _: usize) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn start(&mut self) -> Result<()> {
+        self.inner.start()
+    }
+
+    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {
+        self.bounce.claim(Filled { block, bytes })?;
+        self.request()
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>> {
+        let taken = self.inner.take()?;
+        let (frame, out_frame) = self.frames();
+        self.gaps = scaled(self.inner.gaps(), frame, out_frame);
+        let Some(filled) = taken else { return Ok(None) };
+        let Some((claim, own)) = self.bounce.out.pop_front() else { return Ok(None) };
+        let frames = filled.bytes / frame;
+        self.bounce.convert(claim, own, frames, false)?;
+        self.bounce.free.push(own);
+        self.request()?;
+        Ok(Some(claim.first(frames * out_frame).filled()))
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        self.inner.ready()
+    }
+
+    fn queued(&self) -> usize {
+        self.bounce.queued()
+    }
+
+    fn len(&self) -> Option<u64> {
+        let (frame, out_frame) = self.frames();
+        self.inner.len().map(|bytes| (bytes / frame).saturating_mul(out_frame))
+    }
+
+    fn waits(&self) -> bool {
+        self.inner.waits()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.inner.has_ended()
+    }
+
+    fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
+    fn is_dry(&self) -> Result<bool> {
+        self.inner.is_dry()
+    }
+
+    fn tells_losses(&self) -> bool {
+        self.inner.tells_losses()
+    }
+
+    fn lost(&mut self) -> Result<Option<u64>> {
+        self.inner.lost()
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        // Blocks that the other source has not been asked for do not come back.
+        self.bounce.waiting.clear();
+        self.inner.stop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Loss;
+
+    #[test]
+    fn gaps_are_where_their_frames_are() {
+        let gap = |at, to| Gap { kind: Loss::Lost, at, to, frames: Some(3) };
+        assert_eq!(scaled(&[gap(40, 40), gap(80, 120)], 4, 8), [gap(80, 80), gap(160, 240)]);
+        assert_eq!(scaled(&[gap(80, 160)], 8, 2), [gap(20, 40)]);
+    }
+}
