@@ -261,14 +261,18 @@ fn a_killed_writer_leaves_whole_frames_in_the_pipe() {
                 }
             });
             let mut output = child.stdout.take().expect("a pipe");
+            let (begun, has_begun) = std::sync::mpsc::channel();
             let reader = spawn(move || {
                 let (mut all, mut piece) = (Vec::new(), [0; 5000]);
                 while let Ok(got @ 1..) = output.read(&mut piece) {
                     all.extend_from_slice(&piece[..got]);
+                    let _ = begun.send(());
                 }
                 all
             });
-            sleep(Duration::from_millis(30) + delay);
+            // Machines differ in how long it takes to begin.
+            has_begun.recv_timeout(Duration::from_secs(60)).expect("it writes");
+            sleep(delay);
             child.kill().expect("killed");
             child.wait().expect("its end");
             writer.join().expect("no panic");

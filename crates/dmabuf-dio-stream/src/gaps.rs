@@ -106,7 +106,7 @@ impl Ledger {
             }
             (None, _, _) => {}
         }
-        self.waits = nothing && self.dry.is_some();
+        self.waits = nothing && self.told == 0 && self.dry.is_some();
         self.dry = dry.then_some((self.queued, self.queued));
         self.since = self.taken.saturating_sub(self.behind);
     }
@@ -116,8 +116,8 @@ impl Ledger {
         self.dry.is_some()
     }
 
-    /// Whether the device counts and had lost nothing at the last reading: without a block it
-    /// waits, and its counter need not be read each time.
+    /// Whether the device counts, had no block at the last reading, and has never lost anything: it
+    /// seems to wait for blocks, and its counter need not be read each time.
     pub(super) fn waits(&self) -> bool {
         self.waits
     }

@@ -469,16 +469,24 @@ fn what_a_device_loses_itself_is_told_with_its_place() {
     assert!(summary.cpu_seconds.is_some_and(|seconds| seconds > 0.0));
 }
 
-/// With one block the device lacks one after each, and its counter is read each time.
+/// With one block the device lacks one after each, and its counter is read each time. Up to the
+/// first loss it may look like a device that waits, on a slow machine: then the first loss is known
+/// with the second.
 #[test]
 fn what_is_lost_after_each_block_is_told_after_each() {
     let (mut source, mut sink) = (Device::new(1), Keeper::new(3));
     let stream = Stream::new(&mut source, &mut sink, ring(1, 4096));
     let summary = stream.limit(20 * 4096).run().expect("run");
-    let told: Vec<_> = summary.gaps.iter().map(|gap| (gap.at, gap.frames)).collect();
-    let found: Vec<_> = sink.gaps().into_iter().map(|(at, lost)| (at, Some(lost))).collect();
-    assert_eq!((told, found.len()), (found, 19));
-    assert!(summary.gaps.iter().all(|gap| gap.at == gap.to), "{:?}", summary.gaps);
+    let told: Vec<_> = summary.gaps.iter().map(|gap| (gap.at, gap.to, gap.frames)).collect();
+    let found = sink.gaps();
+    assert_eq!(found.len(), 19);
+    let exact = |&(at, lost): &(u64, u64)| (at, at, Some(lost));
+    let mut wanted: Vec<_> = found.iter().map(exact).collect();
+    if told[0].0 < told[0].1 {
+        let both = (found[0].0, found[1].0, Some(found[0].1 + found[1].1));
+        wanted.splice(..2, [both]);
+    }
+    assert_eq!(told, wanted);
 }
 
 /// The newest full block is dropped before the device has none, so it loses nothing itself.
