@@ -10,7 +10,6 @@
 #include <linux/string.h>
 
 #include "segments.h"
-
 #ifdef HAVE_BIO_PREMAP
 #include "premap.h"
 #endif
