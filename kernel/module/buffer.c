@@ -16,6 +16,7 @@
 #include "buffer.h"
 #include "compat.h"
 #include "lend.h"
+#include "premap.h"
 
 /* Pages are not zeroed: the owner overwrites or zeroes every byte. */
 #define DIO_GFP		(GFP_HIGHUSER | __GFP_ACCOUNT | __GFP_NOWARN | __GFP_COMP)
@@ -102,6 +103,8 @@ void dio_buffer_free(struct dio_buffer *buf)
 {
 	unsigned int i;
 
+	/* Before the pages belong to somebody else. */
+	dio_premap_drop(&buf->segs);
 	for (i = 0; i < buf->segs.nr; i++) {
 		struct page *page = buf->segs.vec[i].bv_page;
 		struct page *end = page + (buf->segs.vec[i].bv_len >> PAGE_SHIFT);

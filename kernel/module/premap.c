@@ -96,7 +96,7 @@ void dio_premap_drop_copy(struct bio_premap *copy)
 	bio_premap_destroy(copy);
 }
 
-/* No request that uses the table is in flight. */
+/* No request that uses the table is in flight, and its pages are not freed yet. */
 void dio_premap_drop(struct dio_segments *segs)
 {
 	struct dio_premap *part;

@@ -42,6 +42,10 @@ static inline void dio_premap_drop_copy(struct bio_premap *copy)
 {
 }
 
+static inline void dio_premap_drop(struct dio_segments *segs)
+{
+}
+
 #endif
 
 #endif
