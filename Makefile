@@ -193,7 +193,7 @@ bench-small-cost: build
 	done
 
 .PHONY: charts
-charts: deps ## draw the charts from bench/results and fill the tables in the documents
+charts: deps ## draw the charts from bench/results, fill the tables in documents and cover letters
 	bench/charts/run
 	cd bench && python3 -m figures.tables
 
