@@ -126,6 +126,9 @@ bench-cost-series: build
 		cost --sizes 4K,64K,8M,128M,1G
 	bench/record cost-large-7.3-series "--kernel 7.3-series --icount --memory 8192" \
 		cost --sizes 3G --only attach --only READ --only 'slot, 8' --only LOAD --only series
+	bench/record cost-heap-flag-7.3-series "--kernel 7.3-series --icount --memory 4096 --no-module" \
+		cost --sizes 128M,1G --only 'heap: read' --only 'udmabuf: parallel' \
+		--only 'series: copy_file_range, heap' --only 'series: heap flag'
 
 # Debian's kernel zeroes all allocated memory by default.
 .PHONY: bench-cost-6.12
@@ -193,7 +196,7 @@ bench-small-cost: build
 	done
 
 .PHONY: charts
-charts: deps ## draw the charts from bench/results and fill the tables in the documents
+charts: deps ## draw the charts from bench/results, fill the tables in documents and cover letters
 	bench/charts/run
 	cd bench && python3 -m figures.tables
 

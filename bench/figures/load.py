@@ -14,6 +14,8 @@ class Size:
     bytes: int
     # Milliseconds in all, median of the runs, by scheme
     total: dict[str, float]
+    # The same of CPU time of the process
+    cpu: dict[str, float]
 
     def relative(self, scheme: str) -> float | None:
         """Time relative to the first scheme."""
@@ -32,6 +34,10 @@ class Load:
 def read(path: pathlib.Path) -> Load:
     data = results.read(path, "load")
     return Load(data["kernel"], data["runs"], [
-        Size(size["bytes"], {row["name"]: total.median for row in size.get("rows", ())
-                             if (total := results.of_runs(row, "total_ms"))})
+        Size(size["bytes"], _medians(size, "total_ms"), _medians(size, "total_cpu_ms"))
         for size in data.get("sizes", ())])
+
+
+def _medians(size: dict, name: str) -> dict[str, float]:
+    return {row["name"]: figure.median for row in size.get("rows", ())
+            if (figure := results.of_runs(row, name))}

@@ -8,14 +8,16 @@ import re
 import sys
 from collections.abc import Callable
 
-from . import cost, small_tables, stream
+from . import cost, letters, small_tables, stream
 from .markdown import markdown
 from .results import Summary
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 SERIES = "cost-7.3-series.json"
 SHOWN = 128 * cost.MIB
-DOCUMENTS = ("docs/measuring.md", "docs/small-reads.md", "docs/streams.md")
+DOCUMENTS = ("docs/measuring.md", "docs/small-reads.md", "docs/streams.md",
+             *(f"kernel/series/{folder}/0000-cover-letter.patch"
+               for folder in ("fixes", "copy-file-range", "small-reads", "heap-flag")))
 
 # Rows of the summary and their names there; ours are bold.
 SUMMARY = (
@@ -116,6 +118,7 @@ def tables(results: pathlib.Path) -> dict[str, str]:
         "sizes": by_size(found),
         "small": small_files(found),
         **small_tables.all_of(results),
+        **letters.all_of(results),
         "debian": markdown(("`init_on_alloc`", "LOAD, instructions per MiB"),
                            [("1, as Debian boots it", load[0]), ("0", load[1])]),
     }

@@ -49,8 +49,14 @@ class Series:
         return source.Tree(target, tree.label, wanted)
 
 
-SERIES_7_3 = Series(["series"], source.LINUX_7_3, "linux-series")
-MAPPED_7_3 = Series(["series", "series-mapped"], source.LINUX_7_3, "linux-mapped")
+def pieces():
+    """The folders of kernel/series, in the order in which their patches apply."""
+    lines = (REPO / "kernel/series/order").read_text().splitlines()
+    return [f"series/{line.split()[0]}" for line in lines if line and not line.startswith("#")]
+
+
+SERIES_7_3 = Series(pieces(), source.LINUX_7_3, "linux-series")
+MAPPED_7_3 = Series([*pieces(), "series-mapped"], source.LINUX_7_3, "linux-mapped")
 SERIES_6_12 = Series(["series-6.12"], source.LINUX_6_12, "linux-series-6.12")
 
 

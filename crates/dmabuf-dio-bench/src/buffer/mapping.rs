@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::OnceLock;
 
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 /// The size of a page, in bytes.
@@ -82,6 +82,23 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// Maps the first `len` bytes of a buffer for reading and writing, aligned for huge pages.
+    pub(crate) fn aligned(fd: BorrowedFd<'_>, len: u64) -> Result<Self> {
+        let (len, slack) = (len as usize, huge_page() as usize);
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: asks for new address space where the kernel likes; no existing memory changes.
+        let base =
+            unsafe { mm::mmap_anonymous(ptr::null_mut(), len + slack, ProtFlags::empty(), flags)? };
+        let skip = base.align_offset(slack).min(slack);
+        // SAFETY: `skip` is at most the slack, so the address is within what was mapped.
+        let start = unsafe { base.byte_add(skip) };
+        let mapping = Self { start, len, reserved: (base, len + slack) };
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: replaces a part of the address space that was reserved above, which nobody uses.
+        unsafe { mm::mmap(start, len, protection, MapFlags::SHARED | MapFlags::FIXED, fd, 0)? };
+        Ok(mapping)
+    }
+
     /// Populates the pages of a range; existing ones keep their content.
     pub(crate) fn populate(&mut self, at: u64, len: u64) -> Result<()> {
         assert!(at + len <= self.len as u64, "outside the mapping");
@@ -117,6 +134,25 @@ impl Mapping {
         // SAFETY: the mapping has `len` bytes and lives as long as `self`; that nobody else uses
         // them is the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.start.cast(), self.len) }
+    }
+}
+
+/// Allocates the whole huge pages among `bytes`, the first of which is aligned for them. Those that have
+/// no pages yet are zeroed, others keep their content.
+pub(crate) fn collapse(bytes: &mut [u8]) -> Result<()> {
+    let huge = huge_page() as usize;
+    let whole = bytes.len() / huge * huge;
+    // Only a range with a page in it is collapsed.
+    for page in bytes[..whole].chunks_mut(huge) {
+        page[0] = 0;
+    }
+    if whole == 0 {
+        return Ok(());
+    }
+    // SAFETY: this advice keeps the content of the range, which the slice contains.
+    match unsafe { libc::madvise(bytes.as_mut_ptr().cast(), whole, libc::MADV_COLLAPSE) } {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
     }
 }
 

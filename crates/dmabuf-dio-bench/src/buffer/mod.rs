@@ -3,6 +3,7 @@
 
 pub(crate) mod devices;
 pub(crate) mod mapping;
+pub(crate) mod parallel;
 pub(crate) mod registered;
 pub(crate) mod transfer;
 

@@ -222,7 +222,7 @@ impl Mover {
             (Os::INVAL | Os::XDEV, true) => "this kernel lacks it; see kernel/series",
             (Os::OPNOTSUPP, true) => "the exporter does not lend its pages",
             (Os::INVAL | Os::XDEV | Os::OPNOTSUPP, false) => {
-                "not between file systems; the last patch of kernel/series allows it, to measure"
+                "not between file systems; kernel/series/measurement allows it"
             }
             (Os::NOSYS | Os::PERM, _) => "the call is forbidden or missing here",
             _ => return Trouble::failed(call, errno),

@@ -64,6 +64,12 @@ fn legend(page: &mut Page, comparison: &SchemeComparison) {
         "allocate a dma-buf of the system heap, map it, read() through the page cache",
     );
     page.note("udmabuf", "create a udmabuf over a memfd, map the memfd, read()");
+    page.note(
+        "parallel",
+        "read() into a memfd from four threads, 8 MiB at a time, while the udmabuf over it is created; \
+         huge pages: each thread first makes such pages of its part (MADV_COLLAPSE), and the udmabuf \
+         is created last",
+    );
     let itself = match comparison.sendfile_to_dmabuf.as_deref() {
         None => String::new(),
         Some("works") => "; here it also works to a dma-buf".into(),

@@ -11,6 +11,7 @@ use rustix::io::Errno as Os;
 
 use crate::buffer::devices::{allocate_and_read, open_heap, open_module};
 use crate::buffer::mapping::Mapping;
+use crate::buffer::parallel;
 use crate::buffer::transfer::{Mover, TransferMethod};
 use crate::buffer::{Buffer, BufferKind, Maker, memfd};
 use crate::disk::IoMode;
@@ -30,6 +31,9 @@ pub(crate) enum Means {
     Normal,
     /// Create a udmabuf over a memfd, map the memfd, read.
     Udmabuf,
+    /// Read into a memfd from several threads. The udmabuf over it is created meanwhile, or, if `huge`,
+    /// at the end, as what it pins cannot become a huge page.
+    Parallel { huge: bool },
     /// Fill a memfd by sendfile, create a udmabuf over it.
     Sendfile,
     /// Allocate and read in one call.
@@ -55,6 +59,8 @@ impl Scheme {
         match self.means {
             Means::Normal => "normal".into(),
             Means::Udmabuf => format!("udmabuf {mode}"),
+            Means::Parallel { huge: false } => format!("udmabuf {mode}, parallel"),
+            Means::Parallel { huge: true } => format!("udmabuf {mode}, parallel, huge pages"),
             Means::Sendfile => format!("sendfile {mode}"),
             Means::Load { by, gather } => {
                 let by = match by {
@@ -82,7 +88,12 @@ impl Scheme {
 pub(crate) fn all() -> Vec<Scheme> {
     let mut schemes = vec![Scheme { means: Means::Normal, mode: IoMode::Buffer }];
     for mode in IoMode::BOTH {
-        schemes.extend([Means::Udmabuf, Means::Sendfile].map(|means| Scheme { means, mode }));
+        schemes.push(Scheme { means: Means::Udmabuf, mode });
+        if mode == IoMode::Direct {
+            schemes
+                .extend([false, true].map(|huge| Scheme { means: Means::Parallel { huge }, mode }));
+        }
+        schemes.push(Scheme { means: Means::Sendfile, mode });
         for by in [LoadProvider::Heap, LoadProvider::Module] {
             schemes.extend(
                 [false, true].map(|gather| Scheme { means: Means::Load { by, gather }, mode }),
@@ -115,6 +126,7 @@ impl Runner {
         match scheme.means {
             Means::Normal => self.read(BufferKind::DmaBuf, file),
             Means::Udmabuf => self.read(BufferKind::UdmabufMemfd, file),
+            Means::Parallel { huge } => self.parallel(huge, file),
             Means::Sendfile => self.sendfile(file),
             Means::Load { by: LoadProvider::Heap, gather } => self.load_by_heap(gather, file),
             Means::Load { by: LoadProvider::Module, gather } => self.load_by_module(gather, file),
@@ -131,6 +143,13 @@ impl Runner {
         let total = start.took();
         let parts = Some([allocation, total.wall_ms - allocation]);
         Ok(LoadedBuffer { buffer, parts, total, _mappings: mappings })
+    }
+
+    fn parallel(&self, huge: bool, file: &File) -> Result<LoadedBuffer, Trouble> {
+        let start = Start::now();
+        let (buffer, mapping) = parallel::load(file, self.len, huge)?;
+        let total = start.took();
+        Ok(LoadedBuffer { buffer, parts: None, total, _mappings: vec![mapping] })
     }
 
     /// Creates the dma-buf last, which also allocates the memfd's pages.
@@ -240,9 +259,9 @@ mod tests {
     #[test]
     fn schemes_are_different_and_gather_comes_after_without() {
         let schemes = all();
-        assert_eq!(schemes.len(), 13);
+        assert_eq!(schemes.len(), 15);
         let names: HashSet<String> = schemes.iter().map(|scheme| scheme.name()).collect();
-        assert_eq!(names.len(), 13);
+        assert_eq!(names.len(), 15);
         for (index, scheme) in schemes.iter().enumerate() {
             if let Some(without) = scheme.without_gather() {
                 assert_eq!(schemes[index - 1], without);

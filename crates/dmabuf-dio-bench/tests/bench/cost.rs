@@ -19,6 +19,7 @@ fn cost_compares_every_byte_and_has_all_phases() {
             ("malloc", _) | ("memfd", "read()") => true,
             ("memfd, faulted in", _) | ("library", "private memory") => required("memfd"),
             ("heap", _) => required("buffered"),
+            ("udmabuf", _) => required("udmabuf"),
             ("module", name) if name.starts_with("slot") => required("slot"),
             ("module", _) => required("module"),
             ("series", name) if name.starts_with("copy_file_range") => required("copy_file_range"),
@@ -33,7 +34,9 @@ fn cost_compares_every_byte_and_has_all_phases() {
         is_summary(&way["close"], 2);
         let phases = ["allocation", "io", "load"].map(|phase| !way[phase].is_null());
         match (from, name) {
-            ("library", _) | (_, "LOAD" | "heap flag") => assert_eq!(phases, [false, false, true]),
+            ("library" | "udmabuf", _) | (_, "LOAD" | "heap flag") => {
+                assert_eq!(phases, [false, false, true]);
+            }
             ("heap", "allocate") => assert_eq!(phases, [true, false, false]),
             (_, name) if name.starts_with("attach") => assert_eq!(phases, [true, false, false]),
             _ => assert_eq!(phases, [true, true, false], "{way}"),

@@ -6,9 +6,9 @@ use std::os::unix::fs::FileExt;
 use dmabuf_dio::Direction;
 
 use super::{MIB, Setup};
-use crate::buffer::registered;
 use crate::buffer::transfer::{Mover, TransferMethod};
 use crate::buffer::{BufferKind, Maker, memfd};
+use crate::buffer::{parallel as parallel_reads, registered};
 use crate::cost::meter::PhaseMeter;
 use crate::disk::IoMode;
 use crate::measure::outcome::Trouble;
@@ -125,5 +125,17 @@ pub(super) fn ring_to_memfd(
         drop(ring.submitter().unregister_buffers());
         drop((mapping, buffer));
     });
+    Ok(())
+}
+
+pub(super) fn parallel(
+    setup: &mut Setup<'_>,
+    meter: &mut PhaseMeter<'_>,
+    huge: bool,
+) -> Result<(), Trouble> {
+    let file = setup.disk.open(IoMode::Direct)?;
+    let (buffer, mapping) = meter.load(|| parallel_reads::load(file, setup.len(), huge))?;
+    meter.compare(&buffer)?;
+    meter.close(|| drop((mapping, buffer)));
     Ok(())
 }

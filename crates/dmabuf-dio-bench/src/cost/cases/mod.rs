@@ -83,6 +83,12 @@ pub(crate) fn all() -> Vec<CostCase> {
     add("memfd, faulted in: io_uring 1 MiB x 8", [0.0, 1.0], Box::new(memory::ring_to_memfd));
     add("heap: allocate", [0.0, 1.0], Box::new(memory::allocate));
     add("heap: read() into the mapping", [1.0, 1.0], Box::new(memory::read_to_heap));
+    add("udmabuf: parallel reads", [0.0, 1.0], Box::new(|s, m| memory::parallel(s, m, false)));
+    add(
+        "udmabuf: parallel reads, huge pages",
+        [0.0, 1.0],
+        Box::new(|s, m| memory::parallel(s, m, true)),
+    );
     add("module: attach a heap buffer", [0.0, 0.0], Box::new(module::attach_heap));
     add("module: attach a udmabuf", [0.0, 0.0], Box::new(module::attach_udmabuf));
     add("module: READ", [0.0, 1.0], Box::new(|s, m| module::read(s, m, 0, 0)));

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The tables of the cover letters in kernel/series: plain text."""
+
+import pathlib
+from collections.abc import Iterable, Sequence
+
+from . import cost, load, small, table
+
+GIB = 1 << 30
+# Reads in flight
+DEPTH = 32
+
+# Rows of a table and their names in the letter
+COPY_COST = (
+    ("heap: read() into the mapping", "system heap, read() into the mapping"),
+    ("memfd, faulted in: io_uring 1 MiB x 8", "memfd, io_uring, registered, direct"),
+    ("series: copy_file_range, udmabuf", "udmabuf, copy_file_range(), direct"),
+    ("series: copy_file_range, heap", "system heap, copy_file_range(), direct"),
+)
+COPY_TIME = (
+    ("dmabuf buffer R/W", "system heap, read() into the mapping"),
+    ("udmabuf buffer R/W", "udmabuf, read() into the mapping"),
+    ("memfd direct R/W", "memfd, read(), direct"),
+    ("u+memfd direct R/W", "memfd with pages, read(), direct"),
+    ("udmabuf direct c_f_r", "udmabuf, copy_file_range(), direct"),
+    ("dmabuf direct c_f_r", "system heap, copy_file_range(), direct"),
+)
+HEAP = (
+    ("normal", "allocate, read() into the mapping"),
+    ("udmabuf direct", "udmabuf, then one direct read()"),
+    ("udmabuf direct, parallel", "udmabuf beside parallel direct reads"),
+    ("udmabuf direct, parallel, huge pages", "the same in huge pages, udmabuf last"),
+    ("LOAD heap direct", "heap flag, direct, memory first"),
+    ("LOAD heap direct, gather", "heap flag, direct, both at once"),
+)
+HEAP_COST = (
+    ("heap: read() into the mapping", "allocate, read() into the mapping"),
+    ("library: udmabuf", "udmabuf, parallel direct reads"),
+    ("series: copy_file_range, heap", "allocate, copy_file_range(), direct"),
+    ("series: heap flag", "heap flag, direct, both at once"),
+)
+LENT = "io_uring, lent"
+REGISTERED = "io_uring, registered"
+
+
+def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The first column is flush left, the others are flush right."""
+    lines = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = ""
+    for line in lines:
+        cells = [line[0].ljust(widths[0]),
+                 *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))]
+        text += f"  {'  '.join(cells)}".rstrip() + "\n"
+    return text
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def copy_cost(found: cost.Cost) -> str:
+    rows = []
+    for way, name in COPY_COST:
+        figures = found.size(128 * cost.MIB).ways[way].figures
+        rows.append((name, *(number(figures[phase].median)
+                             for phase in ("allocation", "io", "close"))))
+    return columns(("instructions per MiB", "allocate", "read", "free"), rows)
+
+
+def copy_time(found: table.Table) -> str:
+    base = found.rows[COPY_TIME[0][0]].io_ms.median
+    rows = []
+    for row, name in COPY_TIME:
+        row = found.rows[row]
+        rows.append((name, number(row.create_ms.median), number(row.io_ms.median),
+                     number(row.close_ms.median), f"{base / row.io_ms.median:.0%}",
+                     number(row.io_cpu_ms.median)))
+    return columns(("milliseconds", "create", "I/O", "close", "speed", "CPU"), rows)
+
+
+def small_cost(before: small.Small, after: small.Small) -> str:
+    """What a read costs on each target, and relative to the raw device."""
+    rows = []
+    for memory, line in (("lent pages", LENT), ("registered memory", REGISTERED)):
+        for target in ("ext4", "xfs", "raw"):
+            cells = []
+            for found in (before, after):
+                here, raw = (found.point(on, line, DEPTH).per_read.median for on in (target, "raw"))
+                cells += [number(here), f"{here / raw:.3f}"]
+            rows.append((f"{memory}, {target}", *cells))
+    return columns(("instructions per read", "7.3", "of raw", "patched", "of raw"), rows)
+
+
+def small_raw(before: small.Small, after: small.Small) -> str:
+    """Without a file system."""
+    rows = [(name, *(number(found.point("raw", line, DEPTH).per_read.median)
+                     for found in (before, after)))
+            for line, name in ((LENT, "lent pages"), (REGISTERED, "registered memory"))]
+    return columns(("instructions per read", "7.3", "patched"), rows)
+
+
+def heap_time(found: load.Load) -> str:
+    """Time and CPU time of a whole load."""
+    sizes = [size for size in found.sizes if size.bytes >= GIB and size.total]
+    head = ["milliseconds", *(f"{size.bytes // GIB} GiB{what}" for size in sizes for what in ("", " CPU"))]
+    rows = [(name, *(number(value) for size in sizes for value in (size.total[row], size.cpu[row])))
+            for row, name in HEAP if all(row in size.total for size in sizes)]
+    return columns(head, rows)
+
+
+def heap_cost(found: cost.Cost) -> str:
+    """All that is done for a load, without freeing the buffer."""
+    sizes = [found.size(bytes_) for bytes_ in (128 * cost.MIB, GIB)]
+    rows = []
+    for way, name in HEAP_COST:
+        figures = [size.ways[way].figures for size in sizes]
+        rows.append((name, *(number(sum(parts[phase].median for phase in ("allocation", "io", "load")
+                                        if phase in parts)) for parts in figures)))
+    return columns(("instructions per MiB", *(size.name for size in sizes)), rows)
+
+
+def all_of(results: pathlib.Path) -> dict[str, str]:
+    small_73, small_series = (small.read(results / f"small-cost-{name}.json")
+                              for name in ("7.3", "7.3-series"))
+    return {
+        "letter_copy_cost": copy_cost(cost.read(results / "cost-7.3-series.json")),
+        "letter_copy_time": copy_time(table.read(results / "table-read-7.3-series.json")),
+        "letter_small_cost": small_cost(small_73, small_series),
+        "letter_small_raw": small_raw(small_73, small_series),
+        "letter_heap_time": heap_time(load.read(results / "load-7.3-series.json")),
+        "letter_heap_cost": heap_cost(cost.read(results / "cost-7.3-series.json")),
+    }
