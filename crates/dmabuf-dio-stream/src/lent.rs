@@ -184,7 +184,8 @@ impl Lent {
             return Ok(());
         }
         self.held = None;
-        if queue.front().is_some_and(|part| (part.offset + part.done) % self.unit != 0) {
+        let first = queue.iter().find(|part| !part.is_done());
+        if first.is_some_and(|part| (part.offset + part.done) % self.unit != 0) {
             self.go_buffered("blocks of different lengths, not all of whole disk blocks")?;
         }
         if let Some(edges) = &mut self.edges {

@@ -78,7 +78,8 @@ impl Source for Frames {
     }
 }
 
-fn goes_to_a_file(lengths: &[u64]) {
+/// Returns how.
+fn goes_to_a_file(lengths: &[u64]) -> String {
     let parent = std::env::var_os("DMABUF_DIO_TEST_DIR")
         .map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), std::path::PathBuf::from);
     let folder = tempfile::tempdir_in(parent).expect("a folder");
@@ -108,6 +109,16 @@ fn goes_to_a_file(lengths: &[u64]) {
         assert!(frame == content(number, *length), "frame {number} of {length} bytes");
         rest = behind;
     }
+    summary.sink
+}
+
+/// Whether frames that are not whole disk blocks are written without a copy: with slots, on disks that
+/// take memory at any multiple of four bytes.
+fn has_edges() -> bool {
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    variable("DMABUF_DIO_REQUIRE").contains("slot")
+        && variable("DMABUF_DIO_DEVICE") == "nvme"
+        && variable("DMABUF_DIO_FS") != "f2fs"
 }
 
 #[test]
@@ -118,8 +129,9 @@ fn frames_of_whole_disk_blocks() {
 
 #[test]
 fn frames_of_one_odd_length() {
-    for length in [86_400, 460_800 + 128, 300_001, 700_004] {
-        goes_to_a_file(&[length; 40]);
+    for (length, direct) in [(86_400, false), (460_928, true), (300_001, false), (700_004, true)] {
+        let how = goes_to_a_file(&[length; 40]);
+        assert!(!has_edges() || (how == "io_uring, O_DIRECT") == direct, "{length}: {how}");
     }
 }
 
