@@ -7,22 +7,23 @@ use clap::Args;
 use dmabuf_dio::Errno;
 use dmabuf_dio_stream::{
     Available, BufferFacts, Channel, Device, DeviceFacts, DmaBufs, Encoding, Format, Holds,
-    Trigger, User,
+    Trigger, User, VideoDevice, VideoFacts,
 };
 use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::show::{Lines, json};
 use crate::stream::unknown_device;
+use crate::video;
 
 /// Width of the labels.
 const LABELS: usize = "attributes".len();
 
-/// List IIO devices: channels, rates, support for dma-bufs, triggers, and who uses them
+/// List IIO devices (channels, rates, support for dma-bufs, triggers, users) and video devices
 #[derive(Debug, Args)]
 #[command(after_help = "\
 With DEVICE its attributes are listed, too, with their values and those that it offers. The names
-are those of `dmabuf-dio capture --set`.
+are those of `dmabuf-dio capture --set`. Of a video device, /dev/video0, it is the frame sizes.
 
 Whether a buffer supports dma-bufs is found out by opening it for an instant, if nobody uses it.
 Without root the processes of other users are not listed.
@@ -37,7 +38,7 @@ Examples:
 
 Exit codes: 0 done, 1 there is no such device, 2 wrong usage")]
 pub(crate) struct DevicesArgs {
-    /// Name, label or number of one device: cf-ad9361-lpc, iio:device0, 0
+    /// Name, label or number of one device: cf-ad9361-lpc, iio:device0, 0; or /dev/video0
     pub(crate) device: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -50,6 +51,7 @@ struct Output {
     schema: u32,
     devices: Vec<DeviceFacts>,
     triggers: Vec<Trigger>,
+    video: Vec<VideoFacts>,
     /// Of the requested device.
     #[serde(skip_serializing_if = "Option::is_none")]
     attributes: Option<Vec<AttributeFacts>>,
@@ -65,17 +67,20 @@ struct AttributeFacts {
 }
 
 pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
-    let wanted = match &args.device {
-        None => None,
-        Some(name) => Some(Device::find(name).ok_or_else(|| unknown_device(name))?),
-    };
+    let mut video = VideoFacts::all();
     let mut devices = DeviceFacts::all();
-    if let Some(device) = &wanted {
+    let wanted = args.device.as_ref().and_then(|name| Device::find(name));
+    if let (Some(name), None) = (&args.device, &wanted) {
+        let node = VideoDevice::find(name).ok_or_else(|| unknown_device(name))?;
+        video.retain(|facts| facts.node == node);
+        devices.clear();
+    } else if let Some(device) = &wanted {
         devices.retain(|facts| facts.id == device.id());
+        video.clear();
     }
     let attributes = wanted.as_ref().map(attributes);
-    let output = Output { schema: 1, devices, triggers: Trigger::all(), attributes };
-    let text = if args.json { json(&output)? } else { human(&output) };
+    let output = Output { schema: 1, devices, triggers: Trigger::all(), video, attributes };
+    let text = if args.json { json(&output)? } else { human(&output, args.device.is_some()) };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }
@@ -90,9 +95,9 @@ fn attributes(device: &Device) -> Vec<AttributeFacts> {
     device.attributes().into_iter().map(facts).collect()
 }
 
-fn human(output: &Output) -> String {
+fn human(output: &Output, one_only: bool) -> String {
     let mut lines = Lines::new(LABELS);
-    if output.devices.is_empty() {
+    if output.devices.is_empty() && !one_only {
         lines.heading("There are no IIO devices: check that a driver is loaded (lsmod, dmesg)");
     }
     for device in &output.devices {
@@ -105,6 +110,9 @@ fn human(output: &Output) -> String {
         let offered =
             attribute.available.as_ref().map_or_else(String::new, |all| format!(", of: {all}"));
         lines.line(label, format!("{} = {value}{fixed}{offered}", attribute.name));
+    }
+    for device in &output.video {
+        video::one(&mut lines, device, one_only);
     }
     lines.into_text()
 }

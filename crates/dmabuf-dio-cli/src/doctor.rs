@@ -4,7 +4,7 @@
 use std::io::Write as _;
 
 use dmabuf_dio::probe::{self, FileFacts, Lending, System};
-use dmabuf_dio_stream::DeviceFacts;
+use dmabuf_dio_stream::{DeviceFacts, VideoFacts};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
@@ -12,6 +12,7 @@ use crate::devices;
 use crate::exit::Failure;
 use crate::show::{Lines, exact, json};
 use crate::size::show_size;
+use crate::video;
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
@@ -20,24 +21,31 @@ struct Output<'a> {
     #[serde(flatten)]
     system: &'a System,
     iio: &'a [DeviceFacts],
+    video: &'a [VideoFacts],
     file: Option<&'a FileFacts>,
 }
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let system = probe::system();
-    let iio = DeviceFacts::all();
+    let (iio, video) = (DeviceFacts::all(), VideoFacts::all());
     let file = args.file.as_ref().map(probe::file).transpose()?;
     let text = if args.json {
-        let output = Output { schema: 1, system: &system, iio: &iio, file: file.as_ref() };
+        let output =
+            Output { schema: 1, system: &system, iio: &iio, video: &video, file: file.as_ref() };
         json(&output)?
     } else {
-        human(&system, &iio, file.as_ref())
+        human(&system, &iio, &video, file.as_ref())
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }
 
-fn human(system: &System, iio: &[DeviceFacts], file: Option<&FileFacts>) -> String {
+fn human(
+    system: &System,
+    iio: &[DeviceFacts],
+    video: &[VideoFacts],
+    file: Option<&FileFacts>,
+) -> String {
     let longest = system.backends.iter().map(|status| status.backend.name().len()).max();
     let mut lines = Lines::new(longest.unwrap_or(0));
     lines.line(
@@ -72,6 +80,7 @@ fn human(system: &System, iio: &[DeviceFacts], file: Option<&FileFacts>) -> Stri
         lenders(&mut lines, lending);
     }
     devices::doctor(&mut lines, iio);
+    video::doctor(&mut lines, video);
     lines.heading("Memory and io_uring");
     memory(&mut lines, system);
     if let Some(file) = file {

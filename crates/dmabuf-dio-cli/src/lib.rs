@@ -19,6 +19,7 @@ pub mod signals;
 pub mod size;
 mod stream;
 mod verify;
+mod video;
 
 use std::process::ExitCode;
 

@@ -103,6 +103,17 @@ pub enum Error {
         left: Vec<Left>,
     },
 
+    /// A capture device does not offer what was asked for, or frames that a stream can pass on.
+    #[error("{device}: {what}")]
+    Video {
+        /// Its node.
+        device: String,
+        /// What it does not.
+        what: String,
+        /// What to do.
+        hint: String,
+    },
+
     /// There is no such trigger, the device has no use for triggers, or it lacks one.
     #[error("{device}: {}", trigger(wanted.as_deref(), available.is_some()))]
     Trigger {
@@ -208,6 +219,7 @@ impl Error {
             }
             Self::NotSet { left, .. } => format!("not put back: {}", list(left)),
             Self::NotPutBack { .. } => "set it by iio_attr, or in /sys/bus/iio/devices".into(),
+            Self::Video { hint, .. } => hint.clone(),
             Self::Trigger { available: None, .. } => "leave it out".into(),
             Self::Trigger { available: Some(names), .. } if names.is_empty() => {
                 "there is no trigger: load a driver, such as iio-trig-hrtimer or iio-trig-sysfs, \
@@ -231,6 +243,7 @@ impl Error {
             | Self::Sender { .. }
             | Self::Setting { .. }
             | Self::NotPutBack { .. }
+            | Self::Video { .. }
             | Self::Trigger { .. } => None,
         }
     }
@@ -248,7 +261,7 @@ impl From<Error> for std::io::Error {
             Error::Stream { errno, .. } | Error::NotSet { errno, .. } => {
                 Self::new(Self::from(errno).kind(), error)
             }
-            Error::Setting { .. } | Error::Trigger { .. } => {
+            Error::Setting { .. } | Error::Video { .. } | Error::Trigger { .. } => {
                 Self::new(std::io::ErrorKind::InvalidInput, error)
             }
             Error::NotPutBack { .. } => Self::other(error),

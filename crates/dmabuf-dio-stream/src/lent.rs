@@ -10,6 +10,7 @@ use std::time::Instant;
 use dmabuf_dio::lend::{Completion, File, LendError, Operation, Request, Ring as LentRing, Span};
 use dmabuf_dio::{Direction, Errno};
 
+use crate::edges::{Bytes, Edges};
 use crate::error::{Error, Result};
 use crate::failed;
 use crate::ring::{Claim, Ring};
@@ -40,7 +41,10 @@ pub(super) fn lend(
 ) -> Result<LentRing, LendError> {
     match direction {
         Direction::Load => LentRing::lending_up_to(ring.most(), ring.blocks(), direction, file),
-        Direction::Save => LentRing::lending_joined(ring.most(), ring.blocks(), direction, file),
+        // And room for shared disk blocks.
+        Direction::Save => {
+            LentRing::lending_joined(ring.most() + 1, ring.blocks(), direction, file)
+        }
     }
 }
 
@@ -61,11 +65,6 @@ impl Queued {
         self.done >= self.claim.bytes()
     }
 
-    /// The next span that is not moved yet.
-    fn next(&self, length: u64) -> Span {
-        Span { buffer: self.claim.block() as u16, offset: self.done, len: length as u32 }
-    }
-
     fn left(&self) -> u64 {
         self.claim.bytes() - self.done
     }
@@ -81,6 +80,8 @@ pub(super) struct Lent {
     why_buffered: Option<String>,
     /// Requests are multiples of this, in bytes.
     unit: u64,
+    /// For blocks that are not whole disk blocks.
+    edges: Option<Edges>,
     room: Room,
     /// Bytes to hold back for a larger write; since when some are; whether to hold back nothing.
     gather: u64,
@@ -113,7 +114,10 @@ impl Lent {
             direction == Direction::Save && ring.goes_on(0) && size == blocks.block(0).len();
         let quarter = blocks.blocks().len() as u64 / 4 * size;
         let gather = if joined { quarter.min(GATHERED) } else { 0 };
-        if direct && size % align != 0 {
+        let saves = direct && direction == Direction::Save && start % align == 0 && size >= SMALL;
+        let joins = saves && size % align != 0 && size % file.alignment().memory == 0;
+        let edges = if joins { Edges::lend(&mut ring, blocks, align) } else { None };
+        if direct && size % align != 0 && edges.is_none() {
             why_buffered = Some(format!("O_DIRECT needs blocks of a multiple of {align} bytes"));
             direct = false;
         }
@@ -134,7 +138,19 @@ impl Lent {
         let unit = if direct { align } else { 1 };
         let (file, blocks, room) = (Arc::clone(file), Arc::clone(blocks), Room::default());
         let (held, hurries) = (None, false);
-        Ok(Self { ring, blocks, file, direct, why_buffered, unit, room, gather, held, hurries })
+        Ok(Self {
+            ring,
+            blocks,
+            file,
+            direct,
+            why_buffered,
+            unit,
+            edges,
+            room,
+            gather,
+            held,
+            hurries,
+        })
     }
 
     pub(super) fn how(&self) -> String {
@@ -152,7 +168,8 @@ impl Lent {
     /// Reads the missing part of a block, rounded up to the disk's blocks.
     pub(super) fn read(&mut self, part: &mut Queued) -> Result<()> {
         part.direct = self.direct;
-        let to = part.next(part.left().next_multiple_of(self.unit));
+        let length = part.left().next_multiple_of(self.unit);
+        let to = self.span(part.claim.block(), part.done, length);
         let position = part.offset + part.done;
         self.push(Operation::Read { to, position }, part.offset, false)?;
         self.submit()
@@ -167,37 +184,59 @@ impl Lent {
             return Ok(());
         }
         self.held = None;
+        let first = queue.iter().find(|part| !part.is_done());
+        if first.is_some_and(|part| (part.offset + part.done) % self.unit != 0) {
+            self.go_buffered("blocks of different lengths, not all of whole disk blocks")?;
+        }
+        if let Some(edges) = &mut self.edges {
+            edges.restart();
+        }
         // Spans, their positions in the file, and what their completions are told by.
         let mut chain: Vec<(Span, u64, u64)> = Vec::new();
         // The block that lies behind the last span.
         let mut follows = None;
-        for part in queue {
-            let (block, left) = (part.claim.block(), part.left());
+        // Bytes at the start of a block that go with the end of the block before.
+        let mut head = 0;
+        for place in 0..queue.len() {
+            let part = &mut queue[place];
+            let (block, offset) = (part.claim.block(), part.offset);
+            let done = part.done + std::mem::take(&mut head);
+            let left = part.claim.bytes() - done;
             let whole = left / self.unit * self.unit;
             if whole > 0 {
                 match chain.last_mut() {
                     Some((span, ..))
                         if follows == Some(block)
-                            && part.done == 0
+                            && done == 0
                             && u64::from(span.len) + whole <= LARGEST =>
                     {
                         span.len += whole as u32;
                     }
                     _ => {
                         part.direct = self.direct;
-                        chain.push((part.next(whole), part.offset + part.done, part.offset));
+                        chain.push((self.span(block, done, whole), offset + done, offset));
                     }
                 }
                 let is_full = left == whole && part.claim.bytes() == self.blocks.block(block).len();
                 follows = (is_full && self.ring.goes_on(block as u16)).then_some(block + 1);
             }
-            if whole < left {
-                // A partial disk block at the very end is written when the rest is there.
-                if chain.is_empty() {
-                    self.write_rest(part)?;
-                }
-                break;
+            if whole == left {
+                continue;
             }
+            let tail = Bytes { block, offset: done + whole, len: left - whole };
+            if let Some((span, bytes)) = self.join(tail, queue.get(place + 1))? {
+                queue[place].direct = self.direct;
+                chain.push((span, offset + tail.offset, offset));
+                (head, follows) = (bytes, None);
+                continue;
+            }
+            // A partial disk block at the very end is written when the rest is there, and what goes
+            // with the next block when that is there.
+            let waits = self.edges.is_some() && !self.hurries && place + 1 == queue.len();
+            if chain.is_empty() && !waits {
+                self.write_rest(&mut queue[place])?;
+            }
+            break;
         }
         let Some(&(last, position, _)) = chain.last() else { return Ok(()) };
         let (count, end) = (chain.len(), position + u64::from(last.len));
@@ -206,6 +245,19 @@ impl Lent {
         }
         self.grow(end)?;
         self.submit()
+    }
+
+    /// A disk block of the end of a block and the start of the next, and how many bytes of that. `None`
+    /// if there is none, or if the rest of that block could not be written with `O_DIRECT`.
+    fn join(&mut self, tail: Bytes, next: Option<&Queued>) -> Result<Option<(Span, u64)>> {
+        let (Some(edges), Some(next)) = (&mut self.edges, next) else { return Ok(None) };
+        let len = self.unit.saturating_sub(tail.len);
+        let fits = len % self.file.alignment().memory == 0 && len <= next.claim.bytes();
+        if !self.direct || !fits || !edges.has_room() {
+            return Ok(None);
+        }
+        let head = Bytes { block: next.claim.block(), offset: 0, len };
+        Ok(Some((edges.join(&self.blocks, [tail, head])?, len)))
     }
 
     /// Whether to wait for more blocks: not for longer than a stream's tick.
@@ -282,19 +334,21 @@ impl Lent {
                 libc::ECANCELED | libc::EAGAIN | libc::EINTR => Ok(()),
                 // Others may have been refused in the same way before.
                 libc::EINVAL if part.direct && !self.direct => Ok(()),
-                libc::EINVAL if part.direct => self.go_buffered(),
+                libc::EINVAL if part.direct => {
+                    self.go_buffered("the file system refuses O_DIRECT (EINVAL)")
+                }
                 _ => Err(self.failed(call, errno)),
             },
         }
     }
 
-    /// Used if the file system refuses the direct I/O that it advertises.
-    fn go_buffered(&mut self) -> Result<()> {
+    /// From now on all goes through the page cache, even if the file system advertises direct I/O.
+    fn go_buffered(&mut self, why: &str) -> Result<()> {
         let set = self.ring.set_file(BUFFERED, self.file.buffered()?);
         set.map_err(|errno| self.failed("use", errno))?;
         self.direct = false;
         self.unit = 1;
-        self.why_buffered = Some("the file system refuses O_DIRECT (EINVAL)".into());
+        self.why_buffered = Some(why.into());
         Ok(())
     }
 
@@ -309,6 +363,12 @@ impl Lent {
 
     pub(super) fn ready(&self) -> Option<Wait<'_>> {
         (self.ring.in_flight() > 0).then(|| Wait::readable(self.ring.as_fd()))
+    }
+
+    /// Bytes of a block of the ring.
+    fn span(&self, block: usize, offset: u64, length: u64) -> Span {
+        let number = self.edges.as_ref().map_or(block as u16, |edges| edges.number(block));
+        Span { buffer: number, offset, len: length as u32 }
     }
 
     fn push(&mut self, operation: Operation, user_data: u64, linked: bool) -> Result<()> {

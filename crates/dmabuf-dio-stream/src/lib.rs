@@ -8,6 +8,7 @@
 //! | | source | sink |
 //! |---|---|---|
 //! | an IIO device | [`IioSource`] | [`IioSink`], [`Repeat`] |
+//! | a video capture device | [`VideoSource`] | |
 //! | a file | [`FileSource`] | [`FileSink`], [`RotatingSink`] |
 //! | a USB host | [`UsbSource`] | [`UsbSink`] |
 //! | a TCP connection | [`FdSource`] | [`SocketSink`] |
@@ -37,6 +38,7 @@ mod converting;
 mod descriptor;
 mod device;
 mod discard;
+mod edges;
 mod error;
 mod facts;
 mod fd_sink;
@@ -58,6 +60,7 @@ mod sysfs;
 mod trigger;
 mod usb;
 mod users;
+mod v4l2;
 mod wait;
 mod worker;
 
@@ -85,6 +88,10 @@ pub use socket::SocketSink;
 pub use trigger::Trigger;
 pub use usb::{Function, UsbSink, UsbSource};
 pub use users::{Holds, User};
+pub use v4l2::{
+    Clock, Frame, FrameLog, FrameMemory, FrameSizes, OfferedFormat, PixelFormat, VideoDevice,
+    VideoFacts, VideoFormat, VideoSource,
+};
 pub use wait::Wait;
 
 /// A filled block.

@@ -11,6 +11,7 @@
 //! | [`heap`] | `/dev/dma_heap/*`: allocation from a dma-buf heap, also with a file's content |
 //! | [`udmabuf`] | `/dev/udmabuf`: a dma-buf over the pages of a memfd |
 //! | [`iio`] | buffers of an IIO device, with dma-bufs as blocks of samples |
+//! | [`v4l2`] | capture devices of V4L2, with dma-bufs as frames |
 //! | [`functionfs`] | endpoints of a USB function, which accept dma-bufs |
 //! | [`cachestat`] | `cachestat(2)`: how much of a file is in the page cache |
 //!
@@ -28,6 +29,7 @@ pub mod heap;
 pub mod iio;
 pub mod sync_file;
 pub mod udmabuf;
+pub mod v4l2;
 
 mod call;
 mod errno;

@@ -7,7 +7,7 @@ use std::mem::{offset_of, size_of};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dmabuf_dio_sys::{dio, dmabuf, functionfs, heap, iio, sync_file, udmabuf};
+use dmabuf_dio_sys::{dio, dmabuf, functionfs, heap, iio, sync_file, udmabuf, v4l2};
 
 /// The lines of the C program, and the output expected of them.
 #[derive(Default)]
@@ -192,6 +192,121 @@ fn same_as_the_c_headers() {
     let includes = "#include <linux/dmabuf_dio.h>\n#include <linux/dma-buf.h>\n\
          #include <linux/dma-heap.h>\n#include <linux/sync_file.h>\n#include <linux/udmabuf.h>\n";
     compare(&table, &[Path::new("-I"), &include], includes);
+}
+
+fn video(table: &mut Table) {
+    structure!(table, "v4l2_capability", v4l2::Capability, {
+        driver, card, bus_info, version, capabilities, device_caps, reserved,
+    });
+    structure!(table, "v4l2_pix_format", v4l2::PixFormat, {
+        width, height, pixelformat, field, bytesperline, sizeimage, colorspace, flags, ycbcr_enc,
+        quantization, xfer_func,
+    });
+    structure!(table, "v4l2_plane_pix_format", v4l2::PlaneFormat, {
+        sizeimage, bytesperline, reserved,
+    });
+    structure!(table, "v4l2_pix_format_mplane", v4l2::PixFormatMplane, {
+        width, height, pixelformat, field, colorspace, plane_fmt, num_planes, flags, ycbcr_enc,
+        quantization, xfer_func, reserved,
+    });
+    structure!(table, "v4l2_fract", v4l2::Fraction, { numerator, denominator });
+    structure!(table, "v4l2_captureparm", v4l2::CaptureParameters, {
+        capability, capturemode, timeperframe, extendedmode, readbuffers, reserved,
+    });
+    structure!(table, "v4l2_requestbuffers", v4l2::RequestBuffers, {
+        count, memory, capabilities, flags, reserved,
+    });
+    structure!(table, "v4l2_exportbuffer", v4l2::ExportBuffer, {
+        index, plane, flags, fd, reserved,
+    });
+    structure!(table, "v4l2_fmtdesc", v4l2::FormatDescription, {
+        index, flags, description, pixelformat, mbus_code, reserved,
+    });
+    structure!(table, "v4l2_frmsizeenum", v4l2::FrameSize, { index, pixel_format, reserved });
+    // Those with private fields pin their layout themselves, with these numbers.
+    for (expression, value) in [
+        ("sizeof(struct v4l2_format)", 208),
+        ("offsetof(struct v4l2_format, fmt)", 8),
+        ("sizeof(struct v4l2_streamparm)", 204),
+        ("offsetof(struct v4l2_streamparm, parm)", 4),
+        ("sizeof(struct v4l2_plane)", 64),
+        ("offsetof(struct v4l2_plane, bytesused)", 0),
+        ("offsetof(struct v4l2_plane, length)", 4),
+        ("offsetof(struct v4l2_plane, m)", 8),
+        ("offsetof(struct v4l2_plane, data_offset)", 16),
+        ("sizeof(struct v4l2_buffer)", 88),
+        ("offsetof(struct v4l2_buffer, index)", 0),
+        ("offsetof(struct v4l2_buffer, type)", 4),
+        ("offsetof(struct v4l2_buffer, bytesused)", 8),
+        ("offsetof(struct v4l2_buffer, flags)", 12),
+        ("offsetof(struct v4l2_buffer, field)", 16),
+        ("offsetof(struct v4l2_buffer, timestamp)", 24),
+        ("offsetof(struct v4l2_buffer, timecode)", 40),
+        ("offsetof(struct v4l2_buffer, sequence)", 56),
+        ("offsetof(struct v4l2_buffer, memory)", 60),
+        ("offsetof(struct v4l2_buffer, m)", 64),
+        ("offsetof(struct v4l2_buffer, length)", 72),
+        ("offsetof(struct v4l2_buffer, request_fd)", 80),
+        ("offsetof(struct v4l2_fmtdesc, type)", offset_of!(v4l2::FormatDescription, kind) as u64),
+        ("offsetof(struct v4l2_frmsizeenum, type)", offset_of!(v4l2::FrameSize, kind) as u64),
+        ("offsetof(struct v4l2_frmsizeenum, discrete)", offset_of!(v4l2::FrameSize, size) as u64),
+        ("offsetof(struct v4l2_pix_format, priv)", offset_of!(v4l2::PixFormat, private) as u64),
+        (
+            "offsetof(struct v4l2_requestbuffers, type)",
+            offset_of!(v4l2::RequestBuffers, kind) as u64,
+        ),
+        ("offsetof(struct v4l2_exportbuffer, type)", offset_of!(v4l2::ExportBuffer, kind) as u64),
+    ] {
+        table.value(expression, value);
+    }
+    for (name, value) in [
+        ("V4L2_BUF_TYPE_VIDEO_CAPTURE", v4l2::CAPTURE),
+        ("V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE", v4l2::CAPTURE_MPLANE),
+        ("V4L2_MEMORY_MMAP", v4l2::MEMORY_MMAP),
+        ("V4L2_MEMORY_DMABUF", v4l2::MEMORY_DMABUF),
+        ("V4L2_CAP_VIDEO_CAPTURE", v4l2::CAP_CAPTURE),
+        ("V4L2_CAP_VIDEO_CAPTURE_MPLANE", v4l2::CAP_CAPTURE_MPLANE),
+        ("V4L2_CAP_STREAMING", v4l2::CAP_STREAMING),
+        ("V4L2_CAP_DEVICE_CAPS", v4l2::CAP_DEVICE_CAPS),
+        ("V4L2_BUF_CAP_SUPPORTS_DMABUF", v4l2::BUF_CAP_DMABUF),
+        ("V4L2_BUF_FLAG_ERROR", v4l2::FLAG_ERROR),
+        ("V4L2_BUF_FLAG_TIMESTAMP_MASK", v4l2::FLAG_TIMESTAMP_MASK),
+        ("V4L2_BUF_FLAG_TIMESTAMP_MONOTONIC", v4l2::FLAG_TIMESTAMP_MONOTONIC),
+        ("V4L2_BUF_FLAG_TSTAMP_SRC_SOE", v4l2::FLAG_TIMESTAMP_START),
+        ("V4L2_FMT_FLAG_COMPRESSED", v4l2::FORMAT_COMPRESSED),
+        ("V4L2_CAP_TIMEPERFRAME", v4l2::PARM_TIME_PER_FRAME),
+        ("V4L2_FIELD_NONE", v4l2::FIELD_NONE),
+        ("V4L2_PIX_FMT_PRIV_MAGIC", v4l2::PixFormat::MAGIC),
+        ("VIDIOC_QUERYCAP", v4l2::IOC_QUERYCAP),
+        ("VIDIOC_ENUM_FMT", v4l2::IOC_ENUM_FMT),
+        ("VIDIOC_G_FMT", v4l2::IOC_G_FMT),
+        ("VIDIOC_S_FMT", v4l2::IOC_S_FMT),
+        ("VIDIOC_REQBUFS", v4l2::IOC_REQBUFS),
+        ("VIDIOC_QBUF", v4l2::IOC_QBUF),
+        ("VIDIOC_EXPBUF", v4l2::IOC_EXPBUF),
+        ("VIDIOC_DQBUF", v4l2::IOC_DQBUF),
+        ("VIDIOC_STREAMON", v4l2::IOC_STREAMON),
+        ("VIDIOC_STREAMOFF", v4l2::IOC_STREAMOFF),
+        ("VIDIOC_G_PARM", v4l2::IOC_G_PARM),
+        ("VIDIOC_S_PARM", v4l2::IOC_S_PARM),
+        ("VIDIOC_ENUM_FRAMESIZES", v4l2::IOC_ENUM_FRAMESIZES),
+    ] {
+        table.value(name, u64::from(value));
+    }
+}
+
+#[test]
+fn video_as_in_the_c_header() {
+    if !has_compiler() {
+        return;
+    }
+    if !Path::new("/usr/include/linux/videodev2.h").exists() {
+        println!("skipped: no linux/videodev2.h");
+        return;
+    }
+    let mut table = Table::default();
+    video(&mut table);
+    compare(&table, &[], "#include <linux/videodev2.h>\n");
 }
 
 /// The uapi headers of a kernel with dma-bufs in IIO and `FunctionFS`: this machine's, an installed

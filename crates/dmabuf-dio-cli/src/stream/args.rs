@@ -11,6 +11,7 @@ use dmabuf_dio_stream::{Gap, Overrun};
 use super::rotate::Rotate;
 use super::setup::SetupArgs;
 use super::target::Target;
+use super::video::args::VideoArgs;
 use crate::size::{parse_count, parse_rate, parse_size};
 
 pub(super) const EXIT_CODES: &str = "\
@@ -27,7 +28,7 @@ is told. `dmabuf-dio devices DEVICE` lists the attributes. Settings stay after t
 --restore, which a second Ctrl-C or SIGKILL prevents. iio_attr of libiio-utils sets what this does
 not: debug attributes, those that cannot be read, and devices of other machines.";
 
-/// Capture samples of an IIO device to a file, the network or USB, without CPU copies
+/// Capture samples of an IIO device, or video frames, to a file, the network or USB, without CPU copies
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 TO is one of
@@ -53,6 +54,10 @@ or bytes (500M, 4G) are in one: capture-000000.sigmf-data, capture-000001.sigmf-
 
 {SET}
 
+A video device (V4L2) is /dev/video0 or its name; `dmabuf-dio devices` lists them. A block is a frame,
+and the file has one frame behind the other. FILE.json describes them: format, frame numbers, times,
+and which are missing. What was set of a video device stays. Damaged frames are left out and counted.
+
 Examples:
   dmabuf-dio capture cf-ad9361-lpc --rate 30.72M --to capture.sigmf-data --seconds 10
   dmabuf-dio capture iio:device0 --channels voltage0,voltage1 --to tcp://192.168.1.5:5000
@@ -64,10 +69,12 @@ Examples:
   dmabuf-dio capture accelerometer --to x.bin --trigger timer --set timer/sampling_frequency=100
   dmabuf-dio capture cf-ad9361-lpc --format cf32 --to capture.sigmf --seconds 10
   dmabuf-dio capture adc --rotate 60s --to capture.sigmf-data
+  dmabuf-dio capture /dev/video0 --to frames.raw --frames 300 --size 1920x1080 --pixel-format NV12 --fps 30
+  dmabuf-dio capture /dev/video0 --pixel-format MJPG --to - | ffplay -f mjpeg -
 
 {EXIT_CODES}"))]
 pub(crate) struct CaptureArgs {
-    /// Name, label or number of the device: cf-ad9361-lpc, iio:device0, 0
+    /// Name, label or number of the device: cf-ad9361-lpc, iio:device0, 0; or /dev/video0
     pub(crate) device: String,
     /// Destination of the samples
     #[arg(long, value_name = "TO")]
@@ -95,6 +102,8 @@ pub(crate) struct CaptureArgs {
     pub(crate) frequency: Option<f64>,
     #[command(flatten)]
     pub(crate) common: StreamArgs,
+    #[command(flatten)]
+    pub(crate) video: VideoArgs,
 }
 
 /// Output the samples of a file on an IIO device, without CPU copies

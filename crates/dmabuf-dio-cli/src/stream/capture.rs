@@ -15,10 +15,15 @@ use super::recording::{self, Recording};
 use super::report::{self, Report};
 use super::sigmf::Sidecar;
 use super::target::Sent;
+use super::video;
 use crate::exit::{FAILED, Failure, USAGE, say};
 use crate::signals;
 
 pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
+    if let Some(node) = video::find(&args.device) {
+        return video::run(args, &node);
+    }
+    video::args::refuse_video(args)?;
     let common = &args.common;
     // Checks that change nothing come first.
     let file = recording::file(args)?;
@@ -112,7 +117,11 @@ pub(super) fn nobody() -> Failure {
 /// Fails if there is no room for all that was asked for, before the file is replaced.
 fn check_room(path: &Path, args: &StreamArgs, chosen: &Chosen, frame: u64) -> Result<(), Failure> {
     let Some(frames) = chosen.frames(args) else { return Ok(()) };
-    let bytes = frames.saturating_mul(frame);
+    room_for(path, frames.saturating_mul(frame))
+}
+
+/// Fails if there is no room for `bytes` bytes, those of the file that is replaced included.
+pub(super) fn room_for(path: &Path, bytes: u64) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let Ok(facts) = rustix::fs::statvfs(folder.unwrap_or(Path::new("."))) else { return Ok(()) };
     let replaced = std::fs::metadata(path).map_or(0, |facts| facts.blocks() * 512);

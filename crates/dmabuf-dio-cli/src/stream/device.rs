@@ -194,7 +194,7 @@ impl Chosen {
 
 /// How many blocks there are at the start and may be later. The memory that is available and the
 /// limit on open files bound both.
-fn numbers(
+pub(super) fn numbers(
     args: &StreamArgs,
     block: u64,
     bytes_per_second: Option<f64>,
@@ -213,7 +213,7 @@ fn numbers(
 }
 
 /// How many files this process may have open.
-fn open_files() -> u64 {
+pub(super) fn open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 

@@ -18,5 +18,6 @@ mod rotate;
 mod setup;
 mod sigmf;
 mod target;
+mod video;
 
 pub(crate) use device::unknown as unknown_device;

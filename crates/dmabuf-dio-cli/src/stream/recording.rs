@@ -75,6 +75,20 @@ pub(super) fn pair(to: &Target, force: bool) -> Result<Option<&Path>, Failure> {
     Ok(Some(path))
 }
 
+/// The file of a capture that gets a description of another kind, at `description` of its path.
+pub(super) fn frames_file<'a>(
+    args: &'a CaptureArgs,
+    description: &dyn Fn(&Path) -> PathBuf,
+) -> Result<Option<&'a Path>, Failure> {
+    let Target::File(path) = &args.to else { return Ok(None) };
+    refuse_to_replace(path, args.force)?;
+    if path.exists() && !path.is_file() {
+        return Ok(None);
+    }
+    refuse_to_replace(&description(path), args.force)?;
+    Ok(Some(path))
+}
+
 fn refuse_description(path: &Path) -> Result<(), Failure> {
     if !sigmf::is_description(path) {
         return Ok(());

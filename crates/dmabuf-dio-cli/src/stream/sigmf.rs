@@ -175,8 +175,14 @@ pub(super) fn dataset(data: &Path) -> Option<Value> {
 
 /// Replaces a description atomically.
 pub(super) fn replace(path: &Path, value: &Value) -> io::Result<()> {
-    let text = show::json(value)?;
-    let partial = path.with_extension("sigmf-meta.partial");
+    replace_text(path, &show::json(value)?)
+}
+
+/// The same for a text.
+pub(super) fn replace_text(path: &Path, text: &str) -> io::Result<()> {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
     let written = fs::write(&partial, text)
         .and_then(|()| fs::File::open(&partial)?.sync_all())
         .and_then(|()| fs::rename(&partial, path));

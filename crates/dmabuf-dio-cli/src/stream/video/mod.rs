@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `dmabuf-dio capture` of a video device.
+
+pub(super) mod args;
+mod player;
+mod report;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dmabuf_dio_stream::{
+    Device, FrameMemory, Ring, State, Stream, Summary, VideoDevice, VideoSource, available,
+};
+
+use super::args::{CaptureArgs, Policy, StreamArgs};
+use super::capture::{Outcome, nobody, room_for};
+use super::device::{numbers, open_files};
+use super::meter::Meter;
+use super::recording::frames_file;
+use super::target::Sent;
+use crate::exit::{FAILED, Failure};
+use crate::signals;
+use report::Captured;
+
+/// The node of a video device, unless the name is one of an IIO device.
+pub(super) fn find(name: &str) -> Option<PathBuf> {
+    if Device::find(name).is_some() { None } else { VideoDevice::find(name) }
+}
+
+pub(super) fn run(args: &CaptureArgs, node: &Path) -> Result<(), Failure> {
+    let (common, video) = (&args.common, &args.video);
+    args::refuse_iio(args)?;
+    let file = frames_file(args, &report::path_of)?;
+    let device = VideoDevice::open(node)?;
+    device.set_format(video.pixel_format, video.size)?;
+    let rate = match video.fps {
+        Some(fps) => Some(device.set_rate(fps)?),
+        None => device.rate(),
+    };
+    let name = device.name().to_owned();
+    let mut source = VideoSource::new(device)?;
+    let ring = ring(&mut source, common, rate)?;
+    let format = *source.format();
+    // Of compressed frames nobody knows the length before.
+    let limit = video.frames.filter(|_| !format.compressed);
+    let limit = limit.map(|frames| frames.saturating_mul(format.frame_bytes.into()));
+    if let (Some(path), Some(bytes)) = (file, limit) {
+        room_for(path, bytes)?;
+    }
+    let source = match (common.seconds, video.frames) {
+        (Some(seconds), _) => source.time(Duration::from_secs_f64(seconds)),
+        (None, Some(frames)) if limit.is_none() => source.frames(frames),
+        _ => source,
+    };
+    let mut source = if args.overrun == Policy::Fail { source.strict() } else { source };
+    let token = signals::token();
+    let frame = if format.compressed { 1 } else { format.frame_bytes.into() };
+    let target = args.to.open(Sent { frame, description: None }, &token)?.ok_or_else(nobody)?;
+    let is_stdout = target.is_stdout;
+    let (mut sink, function) = target.into_parts();
+    let memory = source.memory().clone();
+    let describe = |summary: &Summary, source: &VideoSource| {
+        let (node, name, log) = (node, &*name, source.log());
+        let asked = video.frames;
+        let captured = Captured { node, name, format, rate, memory: &memory, log, summary, asked };
+        file.map_or(Ok(()), |path| report::describe(path, &captured)).map_err(|error| {
+            let what = format!("cannot write the description of the frames: {error}");
+            Failure::new(FAILED, what, "check the folder and its free space")
+        })
+    };
+    // In case the process is killed.
+    describe(&Summary::default(), &source)?;
+    let mut meter = Meter::new("captured", common.quiet);
+    let stream = Stream::new(&mut source, &mut *sink, ring).cancel(token);
+    let stream = stream.progress(move |state: State| meter.update(state));
+    let stream = match limit {
+        Some(bytes) => stream.limit(bytes),
+        None => stream,
+    };
+    let outcome = Outcome::of(stream.run());
+    // A file is closed before it is described.
+    drop((sink, function));
+    let summary = &outcome.summary;
+    let captured = Captured {
+        node,
+        name: &name,
+        format,
+        rate,
+        memory: &memory,
+        log: source.log(),
+        summary,
+        asked: video.frames,
+    };
+    let nothing = summary.bytes == 0;
+    let described = match file {
+        Some(path) if nothing => {
+            // They would only be in the way of the next capture.
+            let _ = (fs::remove_file(path), fs::remove_file(report::path_of(path)));
+            Ok(())
+        }
+        _ => describe(summary, &source),
+    };
+    let failure = outcome.error.map(Failure::from);
+    let failure = failure.or_else(|| shortfall(args, &captured, source.has_reached_end()));
+    let path = file.filter(|_| !nothing).map(report::path_of);
+    let printed = report::print(args, &captured, path.as_deref(), is_stdout, failure.as_ref());
+    failure.map_or(printed, Err)?;
+    described
+}
+
+/// A ring with the requested number of blocks, or one that suits the rate and the free memory.
+fn ring(source: &mut VideoSource, args: &StreamArgs, rate: Option<f64>) -> Result<Ring, Failure> {
+    let bytes = u64::from(source.format().frame_bytes);
+    if let Some(blocks) = args.blocks {
+        return Ok(source.ring(blocks, blocks)?);
+    }
+    let bytes_per_second = rate.map(|rate| rate * bytes as f64);
+    let (blocks, most) = numbers(args, bytes, bytes_per_second, available(), open_files());
+    // A driver may want more than two.
+    let blocks = blocks.max(FEWEST);
+    Ok(source.ring(blocks, most.max(blocks))?)
+}
+
+/// Blocks of a ring at least: a driver may keep two or three for itself.
+const FEWEST: usize = 4;
+
+/// The failure of a capture that ended in order, but with less than was asked for.
+fn shortfall(args: &CaptureArgs, captured: &Captured<'_>, at_end: bool) -> Option<Failure> {
+    let (frames, summary) = (captured.frames(), captured.summary);
+    let interrupted = signals::caught().is_some();
+    let asked = captured.asked.is_some() || args.common.seconds.is_some();
+    if frames == 0 && interrupted {
+        let what = "interrupted before the first frame";
+        return Some(Failure::new(FAILED, what, "wait longer; check that the device has a signal"));
+    }
+    if frames == 0 || asked && !summary.complete || args.common.seconds.is_some() && !at_end {
+        let of = captured.asked.map_or_else(String::new, |asked| format!(" of {asked}"));
+        let hint = if interrupted {
+            "it was interrupted: run it again"
+        } else {
+            "the device gave no more: check that it has a signal"
+        };
+        return Some(Failure::new(FAILED, format!("only {frames} frames{of} were captured"), hint));
+    }
+    if args.common.max_loss.allows(&summary.gaps, frames) {
+        return None;
+    }
+    let lost = super::report::lost(summary);
+    let what = format!("more was lost than --max-loss {}: {lost}", args.common.max_loss);
+    let hint = match captured.memory {
+        FrameMemory::Heap(_) => {
+            "choose a smaller --size or --fps, a longer --ring or a faster file; or allow it"
+        }
+        FrameMemory::Driver => {
+            "choose a smaller --size or --fps: frames are copied to the file; or allow it"
+        }
+    };
+    Some(Failure::new(FAILED, what, hint))
+}

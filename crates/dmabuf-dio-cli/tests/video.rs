@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `dmabuf-dio capture` of a video device, the kernel's vivid. Its picture moves with the number of
+//! the frame; v4l2-ctl, which knows nothing of us, captures what each number looks like.
+
+mod common;
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::iio::{end_of, fails, report, signal, start};
+use common::{folder, ok, program};
+use serde_json::Value;
+
+/// After so many frames the picture is the same again: it moves by an 80th of its width.
+const PERIOD: u64 = 80;
+const UNBIND: &str = "/sys/bus/platform/drivers/vivid/unbind";
+const BIND: &str = "/sys/bus/platform/drivers/vivid/bind";
+
+/// Exclusive use of two devices of vivid: one with virtually contiguous memory, one that is
+/// multi-planar and needs physically contiguous memory.
+struct Setup {
+    folder: tempfile::TempDir,
+    single: String,
+    multi: String,
+    _lock: MutexGuard<'static, ()>,
+}
+
+fn run_tool(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().expect(program);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{program} {arguments:?}: {text}{errors}");
+    text + &errors
+}
+
+impl Setup {
+    fn get() -> Option<Self> {
+        static LOCK: Mutex<()> = Mutex::new(());
+        let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        // Not on a machine with cameras of its own.
+        let guest = std::env::var_os("DMABUF_DIO_KERNEL").is_some();
+        let parameters = ["n_devs=2", "node_types=0x1,0x1", "num_inputs=1,1", "input_types=0,0"];
+        let kinds = ["multiplanar=1,2", "allocators=0,1"];
+        let loaded = Path::new("/sys/module/vivid").exists();
+        let load = || {
+            let mut command = Command::new("modprobe");
+            command.args(["-q", "vivid"]).args(parameters).args(kinds);
+            command.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+        };
+        if !guest || !(loaded || load()) {
+            let required = std::env::var("DMABUF_DIO_REQUIRE").unwrap_or_default();
+            assert!(!required.contains("video"), "there has to be vivid");
+            println!("skipped: no vivid");
+            return None;
+        }
+        let devices = devices();
+        let node = |multi: bool| {
+            let is = |one: &&Value| one["multi_planar"] == multi && one["driver"] == "vivid";
+            let one = devices.iter().find(is).expect("a device of each kind");
+            one["node"].as_str().expect("a path").to_owned()
+        };
+        let setup = Self { folder: folder(), single: node(false), multi: node(true), _lock: lock };
+        for node in [&setup.single, &setup.multi] {
+            let still = "percentage_of_dropped_buffers=0,wrap_sequence_number=0";
+            control(node, &format!("osd_text_mode=2,horizontal_movement=6,{still}"));
+        }
+        Some(setup)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).into_os_string().into_string().expect("text")
+    }
+}
+
+/// All video devices.
+fn devices() -> Vec<Value> {
+    let all: Value = serde_json::from_str(&ok(&["devices", "--json"])).expect("JSON");
+    all["video"].as_array().expect("a list").clone()
+}
+
+fn control(node: &str, controls: &str) {
+    run_tool("v4l2-ctl", &["-d", node, "-c", controls]);
+}
+
+/// A frame size and format, as options.
+#[derive(Clone, Copy)]
+struct Kind {
+    size: &'static str,
+    format: &'static str,
+}
+
+/// Frames of whole disk blocks, and others.
+const YUYV: Kind = Kind { size: "320x240", format: "YUYV" };
+const NV12: Kind = Kind { size: "320x180", format: "NV12" };
+
+impl Kind {
+    /// How the frames look, one after the other, captured by v4l2-ctl.
+    fn pictures(self, setup: &Setup) -> Pictures {
+        static KNOWN: Mutex<Vec<(&str, Pictures)>> = Mutex::new(Vec::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, pictures)) = known.iter().find(|(format, _)| *format == self.format) {
+            return pictures.clone();
+        }
+        let pictures = self.capture_pictures(setup);
+        known.push((self.format, pictures.clone()));
+        pictures
+    }
+
+    fn capture_pictures(self, setup: &Setup) -> Pictures {
+        let (file, node) = (setup.path("reference"), &*setup.single);
+        let (width, height) = self.size.split_once('x').expect("a size");
+        let format = format!("width={width},height={height},pixelformat={}", self.format);
+        run_tool("v4l2-ctl", &["-d", node, &format!("--set-fmt-video={format}"), "-p", "60"]);
+        let mut pictures: HashMap<u64, Vec<u8>> = HashMap::new();
+        for _ in 0..20 {
+            let stream = ["--stream-mmap=8", "--stream-count=80", "--verbose"];
+            let to = format!("--stream-to={file}");
+            let said = run_tool("v4l2-ctl", &[&["-d", node, &to][..], &stream].concat());
+            let numbers = said.lines().filter_map(|line| {
+                let number = line.split_once(" seq:")?.1.split_whitespace().next()?;
+                line.contains("dqbuf").then(|| number.parse::<u64>().expect("a number"))
+            });
+            let numbers: Vec<_> = numbers.collect();
+            let bytes = fs::read(&file).expect("frames");
+            let length = bytes.len() / 80;
+            assert_eq!((numbers.len() >= 80, bytes.len() % 80), (true, 0), "{said}");
+            let frames: Vec<_> = numbers.into_iter().zip(bytes.chunks_exact(length)).collect();
+            // The first picture need not be that of the last time.
+            let place = |frame: &[u8]| {
+                pictures.iter().find(|(_, known)| *known == frame).map(|(place, _)| *place)
+            };
+            let shift = frames
+                .iter()
+                .find_map(|(number, frame)| Some(PERIOD + place(frame)? - number % PERIOD));
+            let shift = shift.unwrap_or(0);
+            for (number, frame) in frames {
+                let before = pictures.insert((number + shift) % PERIOD, frame.to_vec());
+                assert!(before.is_none_or(|before| before == frame), "{number} looks different");
+            }
+            if pictures.len() == PERIOD as usize {
+                let all: HashSet<_> = pictures.values().collect();
+                assert_eq!(all.len(), PERIOD as usize, "each looks different");
+                let all = (0..PERIOD).map(|place| pictures.remove(&place).expect("all of them"));
+                return Pictures(all.collect::<Vec<_>>().into());
+            }
+        }
+        panic!("v4l2-ctl never captured all");
+    }
+
+    fn options(self, node: &str) -> Vec<&str> {
+        vec!["capture", node, "--size", self.size, "--pixel-format", self.format, "--fps", "60"]
+    }
+}
+
+/// The pictures of [`PERIOD`] frames.
+#[derive(Clone)]
+struct Pictures(Arc<[Vec<u8>]>);
+
+impl Pictures {
+    /// Bytes of one.
+    fn len(&self) -> usize {
+        self.0[0].len()
+    }
+
+    /// Fails unless these are frames with these numbers: each looks as the one of the first's number
+    /// and the numbers since then should.
+    #[track_caller]
+    fn check<'a>(&self, frames: impl Iterator<Item = (u64, &'a [u8])>) {
+        let mut start = None;
+        for (number, frame) in frames {
+            let place = || self.0.iter().position(|one| one.starts_with(frame));
+            let (first, at) =
+                *start.get_or_insert_with(|| (number, place().expect("a picture") as u64));
+            let picture = &self.0[((at + number - first) % PERIOD) as usize];
+            assert!(picture.starts_with(frame), "number {number}, of {first} on, is another");
+        }
+    }
+}
+
+/// Checks every byte of a file beside its description, and that the description tells of every
+/// number whether it is there. Returns it.
+#[track_caller]
+fn check(data: &str, pictures: &Pictures) -> Value {
+    let text = fs::read_to_string(format!("{data}.json")).expect("a description");
+    let told: Value = serde_json::from_str(&text).expect("JSON");
+    let bytes = fs::read(data).expect("frames");
+    let listed = told["listed"].as_array().expect("a list");
+    assert_eq!(told["frames"], listed.len());
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let first = number(&listed[0][0]);
+    let (mut next, mut missing, mut end) = (first, Vec::new(), 0);
+    let mut frames = Vec::new();
+    for (place, frame) in listed.iter().enumerate() {
+        let (sequence, offset, length) = (number(&frame[0]), number(&frame[2]), number(&frame[3]));
+        assert_eq!(offset, end, "behind the one before");
+        end += length;
+        let range = offset as usize..end as usize;
+        assert_eq!(length, pictures.len() as u64);
+        frames.push((sequence, bytes.get(range).expect("all of it")));
+        if sequence != next {
+            missing.push((place as u64, sequence - next));
+        }
+        next = sequence + 1;
+    }
+    pictures.check(frames.into_iter());
+    assert_eq!(bytes.len() as u64, end, "nothing behind the last frame");
+    let told_missing: Vec<_> = told["missing"].as_array().expect("a list").iter().collect();
+    let told_missing: Vec<_> = told_missing
+        .iter()
+        .map(|gap| (number(&gap["before_frame"]), number(&gap["frames"])))
+        .collect();
+    assert_eq!(told_missing, missing);
+    assert_eq!(told["lost_frames"], missing.iter().map(|(_, frames)| frames).sum::<u64>());
+    told
+}
+
+/// The numbers of the frames that a report tells of.
+fn numbers(report: &Value, first: u64) -> impl Iterator<Item = u64> {
+    let gaps = report["missing"].as_array().expect("a list").clone();
+    let mut number = first;
+    (0..).map(move |place: u64| {
+        let gap = gaps.iter().find(|gap| gap["before_frame"] == place);
+        number += gap.map_or(0, |gap| gap["frames"].as_u64().expect("a number"));
+        number += 1;
+        number - 1
+    })
+}
+
+/// Waits until a file has so many bytes.
+#[track_caller]
+fn wait_for(data: &str, bytes: usize) {
+    let begin = Instant::now();
+    while fs::metadata(data).map_or(0, |facts| facts.len()) < bytes as u64 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{data} does not grow");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn every_byte_of_every_frame() {
+    let Some(setup) = Setup::get() else { return };
+    let slots = std::env::var("DMABUF_DIO_REQUIRE").unwrap_or_default().contains("slot");
+    for (node, kind, memory) in [
+        (&setup.single, YUYV, "system"),
+        (&setup.single, NV12, "system"),
+        (&setup.multi, NV12, "driver"),
+    ] {
+        let pictures = kind.pictures(&setup);
+        let data = setup.path("frames.raw");
+        let more = ["--to", &data, "--frames", "60", "--force", "--max-loss", "100%"];
+        let (code, summary) = report(&[&kind.options(node)[..], &more].concat());
+        let told = check(&data, &pictures);
+        assert_eq!((code, &summary["frames"]), (0, &60.into()), "{summary}");
+        assert_eq!((&summary["missing"], &told["complete"]), (&told["missing"], &true.into()));
+        assert_eq!(summary["clock"], "monotonic");
+        let rate = summary["measured_rate"].as_f64().expect("known");
+        assert!((50.0..70.0).contains(&rate), "{rate} per second");
+        let heap =
+            if memory == "driver" { "driver".into() } else { serde_json::json!({"heap": memory}) };
+        assert_eq!(summary["memory"], heap, "{summary}");
+        let sink = summary["sink"].as_str().expect("text");
+        let direct = sink.contains("O_DIRECT") && !sink.contains("page cache");
+        let whole = told["format"]["frame_bytes"].as_u64().expect("a number") % 4096 == 0;
+        assert!(!slots || memory == "driver" || !whole || direct, "{sink}");
+        println!("{} {} {memory}: {sink}", kind.format, kind.size);
+    }
+}
+
+#[test]
+fn dropped_frames_are_told() {
+    let Some(setup) = Setup::get() else { return };
+    let pictures = YUYV.pictures(&setup);
+    control(&setup.single, "percentage_of_dropped_buffers=30");
+    let data = setup.path("frames.raw");
+    let options = YUYV.options(&setup.single);
+    let to = ["--to", &data, "--frames", "40", "--force"];
+    let (code, summary) = report(&[&options[..], &to, &["--max-loss", "100%"]].concat());
+    let told = check(&data, &pictures);
+    assert_eq!((code, &told["frames"]), (0, &40.into()), "{summary}");
+    assert!(summary["lost_frames"].as_u64() > Some(5), "{summary}");
+    assert_eq!((&summary["missing"], &summary["loss_known"]), (&told["missing"], &true.into()));
+    // By default each is one too many.
+    let (code, summary) = report(&[&options[..], &to].concat());
+    let error = summary["error"].as_str().expect("told");
+    assert!(code == 1 && error.contains("--max-loss") && summary["complete"] == true, "{error}");
+    check(&data, &pictures);
+    let (code, summary) = report(&[&options[..], &to, &["--overrun", "fail"]].concat());
+    let error = summary["error"].as_str().expect("told");
+    assert!(code == 1 && error.contains("EOVERFLOW"), "{error}");
+    if summary["frames"].as_u64() > Some(0) {
+        assert_eq!(check(&data, &pictures)["missing"], serde_json::json!([]));
+    }
+}
+
+#[test]
+fn damaged_frames_are_left_out_and_told() {
+    let Some(setup) = Setup::get() else { return };
+    let pictures = YUYV.pictures(&setup);
+    let data = setup.path("frames.raw");
+    let more = ["--to", &data, "--frames", "90", "--max-loss", "100%", "--json"];
+    let child = start(&[&YUYV.options(&setup.single)[..], &more].concat());
+    for frames in [10, 30] {
+        wait_for(&data, frames * pictures.len());
+        control(&setup.single, "inject_v4l2_buf_flag_error=1");
+    }
+    let (code, summary) = end_of(child);
+    let told = check(&data, &pictures);
+    assert_eq!((code, &summary["damaged_frames"]), (0, &2.into()), "{summary}");
+    assert!(told["lost_frames"].as_u64() >= Some(2), "{summary}");
+}
+
+#[test]
+fn numbers_that_wrap_round() {
+    let Some(setup) = Setup::get() else { return };
+    let pictures = YUYV.pictures(&setup);
+    control(&setup.single, "wrap_sequence_number=1");
+    let data = setup.path("frames.raw");
+    let more = ["--to", &data, "--frames", "140", "--max-loss", "100%"];
+    let (code, summary) = report(&[&YUYV.options(&setup.single)[..], &more].concat());
+    control(&setup.single, "wrap_sequence_number=0");
+    assert_eq!(code, 0, "{summary}");
+    assert!(summary["lost_frames"].as_u64() < Some(100), "{summary}");
+    assert!(summary["last"]["sequence"].as_u64() > Some(1 << 32), "{summary}");
+    check(&data, &pictures);
+}
+
+#[test]
+fn seconds_are_those_of_the_timestamps() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("frames.raw");
+    let more = ["--to", &data, "--seconds", "1", "--max-loss", "100%"];
+    let (code, summary) = report(&[&NV12.options(&setup.single)[..], &more].concat());
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let frames = number(&summary["frames"]) + number(&summary["lost_frames"]);
+    assert!(code == 0 && (58..=61).contains(&frames), "{summary}");
+    let time = |name: &str| number(&summary[name]["microseconds"]);
+    assert!((900_000..1_000_000).contains(&(time("last") - time("first"))), "{summary}");
+    assert_eq!(fs::metadata(&data).expect("a file").len(), number(&summary["bytes"]));
+}
+
+#[test]
+fn into_a_pipe() {
+    let Some(setup) = Setup::get() else { return };
+    let pictures = YUYV.pictures(&setup);
+    let told = setup.path("report.json");
+    let more = ["--to", "-", "--frames", "30", "--report", &told, "--quiet", "--max-loss", "100%"];
+    let options = YUYV.options(&setup.single);
+    let output = program().args([&options[..], &more].concat()).output().expect("its end");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told: Value = serde_json::from_slice(&fs::read(told).expect("a report")).expect("JSON");
+    let first = told["first"]["sequence"].as_u64().expect("a number");
+    assert_eq!(output.stdout.len(), 30 * pictures.len());
+    pictures.check(numbers(&told, first).zip(output.stdout.chunks_exact(pictures.len())));
+}
+
+#[test]
+fn ctrl_c_kill_and_a_full_disk_leave_whole_frames() {
+    let Some(setup) = Setup::get() else { return };
+    let pictures = YUYV.pictures(&setup);
+    let options = YUYV.options(&setup.single);
+    let data = setup.path("frames.raw");
+    let json = ["--to", &data, "--json", "--force", "--max-loss", "100%"];
+    for (more, good) in [(&[][..], 0), (&["--frames", "10000"][..], 1)] {
+        let _ = fs::remove_file(&data);
+        let child = start(&[&options[..], &json, more].concat());
+        wait_for(&data, 15 * pictures.len());
+        signal(&child, "-INT");
+        let (code, summary) = end_of(child);
+        assert_eq!((code, &summary["complete"]), (good, &(good == 0).into()), "{summary}");
+        assert!(check(&data, &pictures)["frames"].as_u64() > Some(10), "{summary}");
+    }
+    let _ = fs::remove_file(&data);
+    let mut child = start(&[&options[..], &json].concat());
+    wait_for(&data, 15 * pictures.len());
+    child.kill().expect("killed");
+    child.wait().expect("its end");
+    let bytes = fs::read(&data).expect("a prefix");
+    for part in bytes.chunks(pictures.len()) {
+        assert!(pictures.0.iter().any(|one| one.starts_with(part)), "{} bytes", part.len());
+    }
+    // A disk of 3 MB, which 153,600 bytes 20 times fill.
+    let disk = setup.path("disk");
+    fs::create_dir(&disk).expect("a folder");
+    run_tool("mount", &["-t", "tmpfs", "-o", "size=3M", "none", &disk]);
+    let data = format!("{disk}/frames.raw");
+    let said = fails(1, &[&options[..], &["--to", &data, "--frames", "1000"]].concat());
+    assert!(said.contains("make room") && !Path::new(&data).exists(), "{said}");
+    let (code, summary) = report(&[&options[..], &["--to", &data]].concat());
+    let error = summary["error"].as_str().unwrap_or_default().to_owned();
+    let frames = summary["frames"].as_u64().expect("a number");
+    let length = fs::metadata(&data).expect("a file").len();
+    let bytes = fs::read(&data).expect("a prefix");
+    run_tool("umount", &[&disk]);
+    assert!(code == 1 && error.contains("ENOSPC"), "{summary}");
+    assert_eq!((length > 1 << 20, length), (true, frames * pictures.len() as u64), "{summary}");
+    let first = summary["first"]["sequence"].as_u64().expect("a number");
+    pictures.check(numbers(&summary, first).zip(bytes.chunks(pictures.len())));
+}
+
+#[test]
+fn a_device_that_is_removed() {
+    let Some(setup) = Setup::get() else { return };
+    let pictures = NV12.pictures(&setup);
+    let data = setup.path("frames.raw");
+    let json = ["--to", &data, "--json", "--force"];
+    let child = start(&[&NV12.options(&setup.single)[..], &json].concat());
+    wait_for(&data, 15 * pictures.len());
+    fs::write(UNBIND, "vivid.0").expect("unbound");
+    let (code, summary) = end_of(child);
+    fs::write(BIND, "vivid.0").expect("bound");
+    let error = summary["error"].as_str().expect("told");
+    assert!(code == 1 && error.contains("ENODEV"), "{summary}");
+    assert!(check(&data, &pictures)["frames"].as_u64() > Some(10), "{summary}");
+}
+
+#[test]
+fn what_is_refused() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("frames.raw");
+    let node = &*setup.single;
+    let before = run_tool("v4l2-ctl", &["-d", node, "--get-fmt-video", "--get-parm"]);
+    for (code, device, more, words) in [
+        (1, node, &["--size", "123x45"][..], &["123x45", "320x180", "1920x1080"][..]),
+        (1, node, &["--pixel-format", "XXXX"], &["XXXX", "YUYV", "NV12"]),
+        (1, &setup.multi, &["--pixel-format", "NM12"], &["2 buffers", "--pixel-format"]),
+        (2, node, &["--samples", "10"], &["--frames"]),
+        (2, node, &["--rate", "10"], &["--fps"]),
+        (2, node, &["--format", "ci16"], &["--pixel-format"]),
+        (2, node, &["--channels", "x"], &["--channels is for IIO"]),
+        (2, node, &["--overrun", "drop"], &["--overrun drop"]),
+        (1, "/dev/video99", &[], &["no IIO device"]),
+        (2, node, &["--size", "wide"], &["1920x1080"]),
+    ] {
+        let said = fails(code, &[&["capture", device, "--to", &data][..], more].concat());
+        assert!(words.iter().all(|word| said.contains(word)), "{more:?}: {said}");
+        assert!(!Path::new(&data).exists(), "{more:?}");
+    }
+    let after = run_tool("v4l2-ctl", &["-d", node, "--get-fmt-video", "--get-parm"]);
+    assert_eq!(after, before);
+    // In use by another.
+    let mut other = program();
+    let stream = ["capture", node, "--to", "none", "--quiet", "--max-loss", "100%"];
+    let other = other.args(stream).stdout(Stdio::null());
+    let mut other = other.spawn().expect("started");
+    thread::sleep(Duration::from_millis(700));
+    let said = fails(1, &["capture", node, "--to", &data]);
+    let busy = devices().into_iter().find(|one| one["node"] == node).expect("listed");
+    signal(&other, "-INT");
+    assert!(other.wait().expect("its end").success());
+    assert!(said.contains("EBUSY") && said.contains("another program"), "{said}");
+    assert_eq!(busy["dma_bufs"], serde_json::json!({"state": "unknown", "errno": "EBUSY"}));
+}
+
+#[test]
+fn devices_are_listed() {
+    let Some(setup) = Setup::get() else { return };
+    for one in devices().iter().filter(|one| one["driver"] == "vivid") {
+        assert_eq!(one["dma_bufs"]["state"], "yes", "{one}");
+        let formats = one["formats"].as_array().expect("a list");
+        let nv12 = formats.iter().find(|one| one["pixel_format"] == "NV12").expect("listed");
+        assert!(nv12["sizes"].as_array().is_some_and(|sizes| sizes.len() > 5), "{nv12}");
+    }
+    let human = ok(&["devices", &setup.single]);
+    assert!(human.contains("dma-bufs    yes") && human.contains("1920x1080"), "{human}");
+    let doctor = ok(&["doctor"]);
+    assert!(doctor.contains(&format!("yes  {} vivid: dma-bufs: yes", setup.single)), "{doctor}");
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Disk blocks that the end of one block of a ring and the start of the next share.
+//!
+//! `O_DIRECT` writes whole disk blocks. Where the blocks of a ring are no multiple of those, the few
+//! bytes of the shared one are copied together, and all others go without a copy.
+
+use dmabuf_dio::lend::{Access, Mapping, Ring as LentRing, Span};
+use dmabuf_dio::{Direction, DmaBuf};
+
+use crate::error::Result;
+use crate::ring::Ring;
+
+/// Shared disk blocks that are written at a time.
+const MOST: u64 = 32;
+
+/// Bytes of a block of the ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bytes {
+    pub(super) block: usize,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+/// Memory for shared disk blocks, which is lent as well.
+#[derive(Debug)]
+pub(super) struct Edges {
+    buffer: DmaBuf,
+    memory: Mapping,
+    /// Its number in the ring that lends. Blocks that are lent later have one more than in their
+    /// ring.
+    index: u16,
+    /// Bytes of a disk block.
+    unit: u64,
+    used: u64,
+    /// The ring's blocks, as far as they were needed.
+    views: Vec<Option<Mapping>>,
+}
+
+impl Edges {
+    /// Lends the memory, behind the blocks that are lent from the start.
+    pub(super) fn lend(ring: &mut LentRing, blocks: &Ring, unit: u64) -> Option<Self> {
+        let buffer = DmaBuf::alloc(MOST * unit).or_else(|_| DmaBuf::memfd(MOST * unit)).ok()?;
+        let memory = buffer.mapping(true).ok()?;
+        ring.lend(&buffer, Direction::Save).ok()?;
+        let index = blocks.blocks().len() as u16;
+        Some(Self { buffer, memory, index, unit, used: 0, views: Vec::new() })
+    }
+
+    /// The number of a block in the ring that lends.
+    pub(super) fn number(&self, block: usize) -> u16 {
+        block as u16 + u16::from(block >= usize::from(self.index))
+    }
+
+    /// No shared disk block is in use any more.
+    pub(super) fn restart(&mut self) {
+        self.used = 0;
+    }
+
+    /// Whether there is memory for another one.
+    pub(super) fn has_room(&self) -> bool {
+        self.used < MOST
+    }
+
+    /// Copies the end of a block and the start of the next, which are a disk block. The blocks are
+    /// open for CPU access.
+    pub(super) fn join(&mut self, ring: &Ring, parts: [Bytes; 2]) -> Result<Span> {
+        let start = self.used * self.unit;
+        let mut bytes = Vec::with_capacity(self.unit as usize);
+        for Bytes { block, offset, len } in parts {
+            let end = bytes.len();
+            bytes.resize(end + len as usize, 0);
+            self.view(ring, block)?.copy_to(offset, &mut bytes[end..])?;
+        }
+        self.buffer.begin_cpu_access(Access::Write)?;
+        let copied = self.memory.copy_from(start, &bytes);
+        self.buffer.end_cpu_access(Access::Write)?;
+        copied?;
+        self.used += 1;
+        Ok(Span { buffer: self.index, offset: start, len: bytes.len() as u32 })
+    }
+
+    fn view(&mut self, ring: &Ring, block: usize) -> Result<&Mapping> {
+        if self.views.len() <= block {
+            self.views.resize_with(block + 1, || None);
+        }
+        Ok(match &mut self.views[block] {
+            Some(view) => view,
+            none => none.insert(ring.block(block).mapping(false)?),
+        })
+    }
+}

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames of a capture device of V4L2.
+//!
+//! A block is a frame. The driver has at most 32 buffers (`VIDEO_MAX_FRAME`), a ring may have more
+//! blocks: those that the driver has no buffer for wait until one is free. What the driver leaves
+//! out it tells by the numbers of the frames.
+
+mod device;
+mod format;
+mod log;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dmabuf_dio::{DmaBuf, Errno};
+use dmabuf_dio_sys::v4l2::{self, Dequeued};
+
+pub use device::{FrameSizes, OfferedFormat, VideoDevice, VideoFacts};
+pub use format::{PixelFormat, VideoFormat};
+pub use log::{Clock, Frame, FrameLog};
+
+use crate::error::{Error, Result};
+use crate::gaps::Gap;
+use crate::ring::Ring;
+use crate::wait::Wait;
+use crate::{Filled, Source, attached};
+use log::Verdict;
+
+/// Buffers of a queue at most.
+const MOST_BUFFERS: usize = 32;
+/// How much longer than its own time a capture may last, if the device gives no frames.
+const SLACK: Duration = Duration::from_secs(10);
+const HEAPS: &str = "/dev/dma_heap";
+
+/// The memory of frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum FrameMemory {
+    /// Dma-bufs of a heap, which the device imports: pages that the kernel module can lend.
+    Heap(String),
+    /// The driver's own buffers, exported as dma-bufs: it cannot use the memory of any heap here, or
+    /// does not import dma-bufs. Nobody lends these, so a file is written with a copy.
+    Driver,
+}
+
+/// Frames of a capture device.
+#[derive(Debug)]
+pub struct VideoSource {
+    device: VideoDevice,
+    format: VideoFormat,
+    memory: FrameMemory,
+    /// Why the memory of heaps before that was refused, for people.
+    refused: Option<String>,
+    ring: Option<Arc<Ring>>,
+    /// The blocks in the driver's buffers.
+    slots: Vec<Option<usize>>,
+    /// Blocks that the driver has no buffer for.
+    waiting: VecDeque<usize>,
+    /// Frames that were full when the device was stopped.
+    full: VecDeque<Filled>,
+    log: FrameLog,
+    most: Option<u64>,
+    time: Option<Duration>,
+    /// A loss ends the stream.
+    is_strict: bool,
+    begun: Option<Instant>,
+    /// Where the time began: of the first frame, and of its arrival.
+    first: Option<(i64, Instant)>,
+    ended: bool,
+}
+
+impl VideoSource {
+    /// A source of the device's frames, in its current format.
+    ///
+    /// # Errors
+    ///
+    /// As for [`VideoDevice::format`].
+    pub fn new(device: VideoDevice) -> Result<Self> {
+        let format = device.format()?;
+        Ok(Self {
+            device,
+            format,
+            memory: FrameMemory::Heap("system".into()),
+            refused: None,
+            ring: None,
+            slots: Vec::new(),
+            waiting: VecDeque::new(),
+            full: VecDeque::new(),
+            log: FrameLog::new(),
+            most: None,
+            time: None,
+            is_strict: false,
+            begun: None,
+            first: None,
+            ended: false,
+        })
+    }
+
+    /// Ends the stream after so many frames. For frames of one length, the stream's
+    /// [`limit`](crate::Stream::limit) does the same, and lets a file make room for all of them.
+    #[must_use]
+    pub fn frames(mut self, most: u64) -> Self {
+        self.most = Some(most);
+        self
+    }
+
+    /// Ends the stream before the first frame that was captured so long after the first one, or 10 s
+    /// after that time if no frame comes.
+    #[must_use]
+    pub fn time(mut self, time: Duration) -> Self {
+        self.time = Some(time);
+        self
+    }
+
+    /// Ends the stream with `EOVERFLOW` before the first frame that follows a missing one.
+    #[must_use]
+    pub fn strict(mut self) -> Self {
+        self.is_strict = true;
+        self
+    }
+
+    /// The format.
+    pub fn format(&self) -> &VideoFormat {
+        &self.format
+    }
+
+    /// The memory of the blocks, once there is a [`ring`](Self::ring).
+    pub fn memory(&self) -> &FrameMemory {
+        &self.memory
+    }
+
+    /// Whether the stream ended because all frames, or those of the time, were there.
+    pub fn has_reached_end(&self) -> bool {
+        self.ended
+    }
+
+    /// What is known of the frames.
+    pub fn log(&self) -> &FrameLog {
+        &self.log
+    }
+
+    /// A ring of `count` blocks, up to `most` later, in memory that the device can use: of the system
+    /// heap, or else of another heap (contiguous memory, for a device without an IOMMU), or else of
+    /// the driver. Only a ring of the system heap grows, and one of the driver has what the driver
+    /// allows.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ring::new`]. [`Error::Stream`]: `EBUSY` if another program captures. [`Error::Video`]
+    /// if no memory is usable.
+    pub fn ring(&mut self, count: usize, most: usize) -> Result<Ring> {
+        let size = u64::from(self.format.frame_bytes);
+        let mut reasons = Vec::new();
+        let mut heaps = vec!["system".to_owned()];
+        heaps.extend(other_heaps());
+        for heap in heaps {
+            let tried = DmaBuf::alloc_from(&heap, size).map_err(Error::from);
+            match tried.and_then(|block| self.try_import(&block)) {
+                Ok(()) => {
+                    self.memory = FrameMemory::Heap(heap.clone());
+                    self.refused = (!reasons.is_empty()).then(|| reasons.join("; "));
+                    if heap == "system" {
+                        return Ring::new(count, size)?.growing(most);
+                    }
+                    let blocks = (0..count).map(|_| DmaBuf::alloc_from(&heap, size));
+                    return Ring::of(blocks.collect::<Result<_, _>>()?, size);
+                }
+                Err(error) if error.errno() == Some(Errno::BUSY) => return Err(error),
+                Err(error) => reasons.push(format!("heap {heap}: {error}")),
+            }
+        }
+        let ring = self.own_ring(count, size).map_err(|error| match error {
+            Error::Stream { errno, .. } if errno != Errno::BUSY => {
+                let what = format!("it can use no memory of a heap ({})", reasons.join("; "));
+                self.device.refused(what, "update its driver, or capture with v4l2-ctl")
+            }
+            error => error,
+        })?;
+        (self.memory, self.refused) = (FrameMemory::Driver, Some(reasons.join("; ")));
+        Ok(ring)
+    }
+
+    /// Whether the device can fill a block.
+    fn try_import(&self, block: &DmaBuf) -> Result<()> {
+        let (fd, kind) = (self.device.fd(), self.device.kind);
+        let request = |count| v4l2::request_buffers(fd, kind, v4l2::MEMORY_DMABUF, count);
+        request(1).map_err(|errno| self.device.failed("import dma-bufs", errno))?;
+        let queued = v4l2::queue(fd, kind, 0, Some(block.as_fd()));
+        let _ = v4l2::stream_off(fd, kind);
+        let _ = request(0);
+        queued.map_err(|errno| self.device.failed("use its memory", errno))
+    }
+
+    /// The driver's own buffers.
+    fn own_ring(&self, count: usize, size: u64) -> Result<Ring> {
+        let (fd, kind) = (self.device.fd(), self.device.kind);
+        let wanted = count.min(MOST_BUFFERS) as u32;
+        let got = v4l2::request_buffers(fd, kind, v4l2::MEMORY_MMAP, wanted)
+            .map_err(|errno| self.device.failed("allocate buffers", errno))?;
+        let block = |index| {
+            let exported = v4l2::export(fd, kind, index);
+            let exported =
+                exported.map_err(|errno| self.device.failed("export a buffer", errno))?;
+            Ok(DmaBuf::from_fd(exported)?)
+        };
+        Ring::of((0..got.count).map(block).collect::<Result<_>>()?, size)
+    }
+
+    /// Gives blocks to the driver, as many as it has buffers.
+    fn feed(&mut self) -> Result<()> {
+        let Some(ring) = &self.ring else { return Ok(()) };
+        while let Some(&block) = self.waiting.front() {
+            // A buffer that gets its former block again need not be attached again.
+            let own = self.slots.get(block).is_some_and(Option::is_none).then_some(block);
+            let any = || self.slots.iter().position(Option::is_none);
+            let Some(index) = own.or_else(any) else { return Ok(()) };
+            let dmabuf = match self.memory {
+                FrameMemory::Heap(_) => Some(ring.block(block).as_fd()),
+                FrameMemory::Driver => None,
+            };
+            v4l2::queue(self.device.fd(), self.device.kind, index as u32, dmabuf)
+                .map_err(|errno| self.device.failed("queue a block", errno))?;
+            self.slots[index] = Some(block);
+            self.waiting.pop_front();
+        }
+        Ok(())
+    }
+
+    /// The next frame that is whole, if the driver has filled one.
+    fn next(&mut self) -> Result<Option<Filled>> {
+        while !self.ended {
+            let memory = match self.memory {
+                FrameMemory::Heap(_) => v4l2::MEMORY_DMABUF,
+                FrameMemory::Driver => v4l2::MEMORY_MMAP,
+            };
+            let one = match v4l2::dequeue(self.device.fd(), self.device.kind, memory) {
+                Ok(one) => one,
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(errno) => return Err(self.device.failed("take a frame", errno)),
+            };
+            let slot = self.slots.get_mut(one.index as usize).and_then(Option::take);
+            let Some(block) = slot else {
+                return Err(self.device.failed("tell which block is full", Errno::IO));
+            };
+            if self.is_over(&one) {
+                self.ended = true;
+                break;
+            }
+            let gaps = self.log.gaps().len();
+            if self.log.record(&one, !self.format.compressed) == Verdict::Damaged {
+                self.waiting.push_front(block);
+                self.feed()?;
+                continue;
+            }
+            if self.is_strict && self.log.gaps().len() > gaps {
+                return Err(self.overflow());
+            }
+            self.feed()?;
+            self.ended = self.most.is_some_and(|most| self.log.frames() >= most);
+            let size = u64::from(self.format.frame_bytes);
+            return Ok(Some(Filled { block, bytes: u64::from(one.bytes).min(size) }));
+        }
+        Ok(None)
+    }
+
+    /// Whether a frame is beyond the time.
+    fn is_over(&mut self, one: &Dequeued) -> bool {
+        let Some(time) = self.time else { return false };
+        let (first, arrival) = *self.first.get_or_insert((one.microseconds, Instant::now()));
+        let has_clock = one.flags & v4l2::FLAG_TIMESTAMP_MASK == v4l2::FLAG_TIMESTAMP_MONOTONIC;
+        let elapsed = match u64::try_from(one.microseconds - first) {
+            Ok(micros) if has_clock => Duration::from_micros(micros),
+            _ => arrival.elapsed(),
+        };
+        elapsed >= time
+    }
+
+    fn overflow(&self) -> Error {
+        let frames = self.log.gaps().last().and_then(|gap| gap.frames);
+        let frames = frames.map_or_else(|| "frames".into(), |frames| format!("{frames} frames"));
+        let after = self.log.frames().saturating_sub(1);
+        self.device.failed(format!("go on: {frames} lost after frame {after}"), Errno::OVERFLOW)
+    }
+}
+
+/// The heaps besides that of ordinary memory.
+fn other_heaps() -> Vec<String> {
+    let entries = fs::read_dir(HEAPS).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    // Memory of the heaps for protected guests is decrypted, and none of the module's.
+    let mut names: Vec<_> = names.filter(|name| !name.starts_with("system")).collect();
+    names.sort();
+    names
+}
+
+impl Source for VideoSource {
+    fn frame(&self) -> u64 {
+        self.format.frame_bytes.into()
+    }
+
+    fn how(&self) -> String {
+        let why = self.refused.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+        match &self.memory {
+            FrameMemory::Heap(heap) => format!("V4L2, dma-bufs of the heap {heap}{why}"),
+            FrameMemory::Driver => format!("V4L2, dma-bufs of the driver{why}"),
+        }
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
+        let count = match self.memory {
+            FrameMemory::Heap(_) => {
+                let wanted = ring.len().min(MOST_BUFFERS) as u32;
+                let (fd, kind) = (self.device.fd(), self.device.kind);
+                let got = v4l2::request_buffers(fd, kind, v4l2::MEMORY_DMABUF, wanted)
+                    .map_err(|errno| self.device.failed("import dma-bufs", errno))?;
+                if got.count as usize > ring.len() {
+                    let what = format!("its driver needs at least {} blocks", got.count);
+                    return Err(self.device.refused(what, "choose more: --blocks NUMBER"));
+                }
+                got.count as usize
+            }
+            FrameMemory::Driver => ring.len(),
+        };
+        self.slots = vec![None; count];
+        self.ring = Some(Arc::clone(ring));
+        Ok(())
+    }
+
+    fn attach_more(&mut self, _: usize) -> Result<bool> {
+        Ok(matches!(self.memory, FrameMemory::Heap(_)))
+    }
+
+    fn start(&mut self) -> Result<()> {
+        v4l2::stream_on(self.device.fd(), self.device.kind).map_err(|errno| match errno.raw() {
+            libc::ENOSPC => self.device.refused(
+                format!("cannot start: {errno}: the bus has no bandwidth left"),
+                "choose a smaller --size, a lower --fps, a compressed --pixel-format, or another port",
+            ),
+            libc::EINVAL | libc::EPIPE | libc::ENOLINK => self.device.refused(
+                format!("cannot start: {errno}"),
+                "choose another --size or --pixel-format; a device with a pipeline is set up by media-ctl",
+            ),
+            _ => self.device.failed("start", errno),
+        })?;
+        self.begun = Some(Instant::now());
+        Ok(())
+    }
+
+    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {
+        let name = self.device.node().display().to_string();
+        attached(self.ring.as_ref(), &name)?.claim(Filled { block, bytes })?;
+        self.waiting.push_back(block);
+        self.feed()?;
+        Ok(false)
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>> {
+        if let Some(filled) = self.full.pop_front() {
+            return Ok(Some(filled));
+        }
+        if self.begun.is_none() { Ok(None) } else { self.next() }
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        let some = self.slots.iter().any(Option::is_some);
+        some.then(|| Wait::readable(self.device.fd()))
+    }
+
+    fn queued(&self) -> usize {
+        self.slots.iter().flatten().count() + self.waiting.len() + self.full.len()
+    }
+
+    fn has_ended(&self) -> bool {
+        let late = |time: Duration| self.begun.is_some_and(|begun| begun.elapsed() >= time + SLACK);
+        self.ended || self.time.is_some_and(late)
+    }
+
+    /// What the driver left out, by the numbers of the frames.
+    fn gaps(&self) -> &[Gap] {
+        self.log.gaps()
+    }
+
+    fn tells_losses(&self) -> bool {
+        self.log.has_numbers()
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        if self.begun.is_none() {
+            return Ok(());
+        }
+        // What is full by now would be lost.
+        while let Ok(Some(filled)) = self.next() {
+            self.full.push_back(filled);
+        }
+        self.begun = None;
+        self.slots.fill(None);
+        self.waiting.clear();
+        match v4l2::stream_off(self.device.fd(), self.device.kind) {
+            Ok(()) | Err(Errno::NODEV) => Ok(()),
+            Err(errno) => Err(self.device.failed("stop", errno)),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames of different lengths, one in each block, as compressed video has them: a file gets each of
+//! their bytes, one frame behind the other.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::sync::Arc;
+
+use dmabuf_dio::DmaBuf;
+use dmabuf_dio_stream::{FileSink, Filled, Result, Ring, Source, Stream, Wait};
+
+/// Fills blocks with frames of these lengths.
+struct Frames {
+    lengths: VecDeque<u64>,
+    size: u64,
+    views: Vec<DmaBuf>,
+    queued: VecDeque<usize>,
+    number: u64,
+}
+
+/// The content of a frame.
+fn content(number: u64, length: u64) -> Vec<u8> {
+    (0..length).map(|at| ((at * 31) ^ (at >> 9) ^ (number * 7)) as u8).collect()
+}
+
+impl Source for Frames {
+    fn frame(&self) -> u64 {
+        self.size
+    }
+
+    fn how(&self) -> String {
+        "frames".into()
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
+        let views: Result<_, _> = ring.blocks().iter().map(DmaBuf::try_clone).collect();
+        self.views = views?;
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn queue(&mut self, block: usize, _: u64) -> Result<bool> {
+        self.queued.push_back(block);
+        Ok(false)
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>> {
+        let (Some(&bytes), Some(&block)) = (self.lengths.front(), self.queued.front()) else {
+            return Ok(None);
+        };
+        let mut view = self.views[block].map_mut()?;
+        view.write_at(0, &content(self.number, bytes))?;
+        view.finish()?;
+        self.number += 1;
+        self.lengths.pop_front();
+        self.queued.pop_front();
+        Ok(Some(Filled { block, bytes }))
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        None
+    }
+
+    fn queued(&self) -> usize {
+        self.queued.len()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.lengths.is_empty()
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.queued.clear();
+        Ok(())
+    }
+}
+
+/// Returns how.
+fn goes_to_a_file(lengths: &[u64]) -> String {
+    let parent = std::env::var_os("DMABUF_DIO_TEST_DIR")
+        .map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), std::path::PathBuf::from);
+    let folder = tempfile::tempdir_in(parent).expect("a folder");
+    let path = folder.path().join("frames");
+    let size = *lengths.iter().max().expect("some");
+    let ring = Ring::new(6, size).or_else(|_| {
+        let blocks = (0..6).map(|_| DmaBuf::memfd(size)).collect::<Result<_, _>>()?;
+        Ring::of(blocks, size)
+    });
+    let mut source = Frames {
+        lengths: lengths.iter().copied().collect(),
+        size,
+        views: Vec::new(),
+        queued: VecDeque::new(),
+        number: 0,
+    };
+    let mut sink = FileSink::create(&path).expect("a file");
+    let stream = Stream::new(&mut source, &mut sink, ring.expect("a ring"));
+    let summary = stream.run().expect("all of it");
+    println!("{} frames: {}", lengths.len(), summary.sink);
+    let found = fs::read(&path).expect("the file");
+    assert_eq!((found.len() as u64, summary.complete), (lengths.iter().sum(), true));
+    assert_eq!(summary.bytes, found.len() as u64);
+    let mut rest = &found[..];
+    for (number, length) in (0..).zip(lengths) {
+        let (frame, behind) = rest.split_at(*length as usize);
+        assert!(frame == content(number, *length), "frame {number} of {length} bytes");
+        rest = behind;
+    }
+    summary.sink
+}
+
+/// Whether frames that are not whole disk blocks are written without a copy: with slots, on disks that
+/// take memory at any multiple of four bytes.
+fn has_edges() -> bool {
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    variable("DMABUF_DIO_REQUIRE").contains("slot")
+        && variable("DMABUF_DIO_DEVICE") == "nvme"
+        && variable("DMABUF_DIO_FS") != "f2fs"
+}
+
+#[test]
+fn frames_of_whole_disk_blocks() {
+    goes_to_a_file(&[614_400; 20]);
+    goes_to_a_file(&[3_110_400; 20]);
+}
+
+#[test]
+fn frames_of_one_odd_length() {
+    for (length, direct) in [(86_400, false), (460_928, true), (300_001, false), (700_004, true)] {
+        let how = goes_to_a_file(&[length; 40]);
+        assert!(!has_edges() || (how == "io_uring, O_DIRECT") == direct, "{length}: {how}");
+    }
+}
+
+#[test]
+fn frames_of_different_lengths() {
+    let lengths: Vec<_> = (0..60).map(|n: u64| 1 + (n * n * 7919) % 614_400).collect();
+    goes_to_a_file(&lengths);
+    let small: Vec<_> = (0..200).map(|n: u64| 1 + (n * 37) % 700).collect();
+    goes_to_a_file(&small);
+    // Whole disk blocks, then one that is not.
+    goes_to_a_file(&[262_144, 262_144, 262_144, 100_000, 262_144, 262_144, 262_143, 1, 1, 262_144]);
+}
