@@ -42,12 +42,17 @@ test-all: test-older test-debug test-python ## the other tests a change has to p
 	tools/lint-kernel 7.3-series-debug
 
 .PHONY: test-arm64
-test-arm64: programs-arm64 ## tests of the module and the importer on arm64, emulated (needs rustup; part of no other)
+test-arm64: programs-arm64 ## tests of the module, the library and the importer on arm64, emulated (part of no other)
 	tests/matrix --arm64
 
 .PHONY: test-older
 test-older: programs
+	@$(MAKE) programs-arm64 ARM64_TESTS="gather importer"
 	tests/matrix --older
+
+.PHONY: test-kernels
+test-kernels: programs ## what depends on the kernel, on further kernels of Debian (part of no other)
+	tests/matrix --kernels
 
 .PHONY: test-release
 test-release: programs series-programs ## additional tests before a release: each kernel on each storage, the series for 6.12
@@ -237,14 +242,14 @@ programs: deps
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
 	@ln -sfn "$$(tools/python-env tests/clients)" build/python-clients
 
-# Those for arm64, in build/arm64
+# Those for arm64, in build/arm64. ARM64_TESTS: the tests of the library, if not all
 .PHONY: programs-arm64
 programs-arm64: deps
 	@tools/install-packages packages-arm64.txt
 	@vm/root arm64 >/dev/null
 	@$(MAKE) -C tests/guest --quiet CC="aarch64-linux-gnu-gcc --sysroot=$$(vm/root arm64)" \
 		O=$(CURDIR)/build/arm64/tests-guest
-	@tools/collect-rust-tests arm64
+	@tools/collect-rust-tests arm64 $(ARM64_TESTS)
 	aarch64-linux-gnu-gcc --sysroot="$$(vm/root arm64)" -O2 -Wall -Wextra -o build/arm64/edu-check \
 		kernel/sim/edu_importer/edu-check.c
 

@@ -25,8 +25,8 @@ class Arch:
 
 AMD64 = Arch(
     name="amd64",
-    # The cloud flavour has neither 9p nor f2fs.
-    flavours={"": "amd64"},
+    # The cloud flavour has neither 9p nor f2fs. The other is PREEMPT_RT.
+    flavours={"": "amd64", "-rt": "rt-amd64"},
     emulator="qemu-system-x86_64",
     machine="q35",
     # Without ERMS the kernel copies and clears with plain moves. An emulated string instruction

@@ -9,7 +9,7 @@ from . import build, prebuilt, vmlinux
 from .arch import ALL, AMD64, Arch
 from .messages import Failure
 from .series import MAPPED_7_3, SERIES_6_12, SERIES_7_3, Series
-from .source import LINUX_6_12, LINUX_7_3, Source
+from .source import LINUX_6_12, LINUX_7_2, LINUX_7_3, Source
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Kernel:
 
     @property
     def series(self):
-        """Its name without the size of its pages."""
+        """Its name without Debian's flavour."""
         return prebuilt.names(self.arch).get(self.name, (self.name,))[0]
 
     @property
@@ -56,7 +56,7 @@ BUILT = {
                                             "debug.config"]),
 }
 # The sources of Debian's builds
-PREBUILT_OF = {"6.12": LINUX_6_12, "7.3": LINUX_7_3}
+PREBUILT_OF = {"6.12": LINUX_6_12, "7.2": LINUX_7_2, "7.3": LINUX_7_3}
 
 
 def names(arch):

@@ -23,6 +23,7 @@ class Prebuilt:
 
 PREBUILT = {
     "6.12": Prebuilt(archive.debian, r"6\.12\.\d+\+deb1[23]", ("linux-image",)),
+    "7.2": Prebuilt(archive.backports, r"7\.2\.\d+\+deb13", ("linux-binary", "linux-modules", "linux-base")),
     "7.3": Prebuilt(archive.backports, r"7\.3\.\d+\+deb13", ("linux-binary", "linux-modules", "linux-base")),
 }
 

@@ -179,13 +179,14 @@ mod tests {
 
     #[test]
     fn settings_are_checked() {
-        let ok = Options { block_size: Some(4096), queue_depth: Some(1024), ..Options::default() };
+        let page = page_size();
+        let ok = Options { block_size: Some(page), queue_depth: Some(1024), ..Options::default() };
         assert!(ok.check().is_ok());
-        for block_size in [0, 1, 4097, MAX_CHUNK + 4096] {
+        for block_size in [0, 1, page + 1, MAX_CHUNK + page] {
             let options = Options { block_size: Some(block_size), ..Options::default() };
             assert!(matches!(options.check(), Err(Error::Setting { name: "block_size", .. })));
         }
-        for allocation_step in [0, 1, 4095, MAX_STEP + 4096] {
+        for allocation_step in [0, 1, page - 1, MAX_STEP + page] {
             let options = Options { allocation_step: Some(allocation_step), ..Options::default() };
             assert!(matches!(options.check(), Err(Error::Setting { name: "allocation_step", .. })));
         }
@@ -196,9 +197,9 @@ mod tests {
         };
         assert!(largest.check().is_ok());
         let least = Options {
-            block_size: Some(page_size()),
+            block_size: Some(page),
             queue_depth: Some(1),
-            allocation_step: Some(page_size()),
+            allocation_step: Some(page),
             ..Options::default()
         };
         assert!(least.check().is_ok());

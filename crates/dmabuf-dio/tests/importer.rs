@@ -14,14 +14,15 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::FileExt as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{assert_same, available, content, file_of, folder};
+use common::{assert_same, available, content, file_of, folder, takes};
 use dmabuf_dio::gather::{Gatherer, Piece};
 use dmabuf_dio::{Backend, Direction, DmaBuf, Errno, Error, Kind, Loader, Saver};
 use dmabuf_dio_sys::{heap, udmabuf};
 
 /// `EDU_IMPORT` of `edu_importer.h`.
 const IMPORT: libc::Ioctl = 0xed << 8;
-/// The device moves 20 KiB per second.
+/// What the device reads and writes at the start of each buffer: it moves 20 KiB per second. A buffer
+/// has whole pages, and may be longer.
 const LEN: u64 = 8192;
 
 /// A buffer, the device that has it mapped, and what the device wrote there.
@@ -51,12 +52,14 @@ fn exporters() -> Vec<String> {
     all
 }
 
-/// Whether a backend is available for buffers of an exporter. Slots are long-lived, and are not
+/// Those of `backends` that take a buffer of an exporter. Slots are long-lived, and are not
 /// registered where udmabuf does not synchronise devices: `slot-refused` of `tests/guest` checks
 /// that.
-fn usable(exporter: &str, backend: Backend) -> bool {
-    let long = backend == Backend::UringSlot && exporter == "udmabuf";
-    available(backend) && (!long || available(Backend::CopyFileRange))
+fn usable(exporter: &str, buf: &DmaBuf, backends: &[Backend]) -> Vec<Backend> {
+    let lasts = |backend| backend != Backend::UringSlot || exporter != "udmabuf";
+    let usable =
+        |backend| (lasts(backend) || available(Backend::CopyFileRange)) && takes(backend, buf);
+    backends.iter().copied().filter(|one| usable(*one)).collect()
 }
 
 /// A buffer of an exporter.
@@ -71,7 +74,7 @@ fn allocate(exporter: &str) -> DmaBuf {
         "udmabuf" => {
             let memfd = DmaBuf::memfd(LEN).expect("a memfd");
             let device = udmabuf::open().expect("the device of udmabuf");
-            udmabuf::create(device.as_fd(), memfd.as_fd(), 0, LEN).expect("a udmabuf")
+            udmabuf::create(device.as_fd(), memfd.as_fd(), 0, memfd.len()).expect("a udmabuf")
         }
         name => {
             let device = heap::open(&format!("/dev/dma_heap/{name}")).expect("the heap");
@@ -105,7 +108,7 @@ impl Imported {
         Self { buf, device, written: Vec::new(), _lock: lock }
     }
 
-    /// Makes the device overwrite the whole buffer.
+    /// Makes the device overwrite the start of the buffer.
     fn write(&mut self, seed: u64) {
         self.written = content(LEN as usize, seed);
         self.device.write_all_at(&self.written, 0).expect("the device writes");
@@ -131,8 +134,8 @@ fn what_is_loaded_replaces_nothing_else() {
     with_each(|exporter, imported| {
         let folder = folder();
         let (path, bytes) = file_of(&folder, 100_000);
-        let backends = Backend::for_existing(Kind::DmaBuf).iter();
-        for (seed, &backend) in (1..).zip(backends.filter(|backend| usable(exporter, **backend))) {
+        let backends = usable(exporter, &imported.buf, Backend::for_existing(Kind::DmaBuf));
+        for (seed, backend) in (1..).zip(backends) {
             for (offset, at, len) in RANGES {
                 imported.write(seed + at);
                 let loader = Loader::new(&path).backend(backend).offset(offset as u64);
@@ -151,8 +154,8 @@ fn what_is_gathered_replaces_nothing_else() {
     with_each(|exporter, imported| {
         let folder = folder();
         let (path, bytes) = file_of(&folder, 100_000);
-        let backends = Backend::for_gathering(Kind::DmaBuf).iter();
-        for (seed, &backend) in (1..).zip(backends.filter(|backend| usable(exporter, **backend))) {
+        let backends = usable(exporter, &imported.buf, Backend::for_gathering(Kind::DmaBuf));
+        for (seed, backend) in (1..).zip(backends) {
             imported.write(seed);
             let mut gathering =
                 Gatherer::new(&path).backend(backend).open(&imported.buf).expect("open");
@@ -168,8 +171,8 @@ fn what_the_device_wrote_is_saved() {
     with_each(|exporter, imported| {
         let folder = folder();
         let path = folder.path().join("saved");
-        let backends = Backend::for_existing(Kind::DmaBuf).iter();
-        for (seed, &backend) in (1..).zip(backends.filter(|backend| usable(exporter, **backend))) {
+        let backends = usable(exporter, &imported.buf, Backend::for_existing(Kind::DmaBuf));
+        for (seed, backend) in (1..).zip(backends) {
             imported.write(seed);
             Saver::new(&path).backend(backend).save(&imported.buf, 100..7000).expect("save");
             let saved = std::fs::read(&path).expect("read");

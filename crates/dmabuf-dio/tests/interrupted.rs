@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{assert_same, backends, buffers, bytes, content, file_of, fill, folder};
+use common::{assert_same, backends, buffers, bytes, content, file_of, fill, folder, page};
 use dmabuf_dio::gather::{Gatherer, Piece};
 use dmabuf_dio::{Backend, Loader, Mode, Saver};
 
@@ -83,9 +83,13 @@ impl Said {
     }
 }
 
-/// Enough for many one-page requests, one at a time.
+/// Enough for many requests of few pages, one at a time.
 const LEN: usize = (1 << 20) + 777;
-const CHUNK: u64 = 16 << 10;
+
+/// Bytes per request: at least a page.
+fn chunk() -> u64 {
+    page().max(16 << 10) as u64
+}
 
 #[test]
 fn transfers_go_on() {
@@ -97,7 +101,7 @@ fn transfers_go_on() {
     for backend in backends() {
         // The system heap does not use such requests, and reports only at its end.
         let said = Said::default();
-        let loader = Loader::new(&path).backend(backend).block_size(CHUNK).queue_depth(1);
+        let loader = Loader::new(&path).backend(backend).block_size(chunk()).queue_depth(1);
         let loaded = loader.progress(said.callback()).load().expect("load");
         let what = format!("load by {backend}");
         assert_same(&what, &bytes(&loaded.buf)[..LEN], &wanted);
@@ -113,7 +117,7 @@ fn transfers_go_on() {
             let what = format!("{} by {backend}", buf.kind());
             fill(&mut buf, 0xee);
             let said = Said::default();
-            let loader = Loader::new(&path).backend(backend).block_size(CHUNK).queue_depth(1);
+            let loader = Loader::new(&path).backend(backend).block_size(chunk()).queue_depth(1);
             let loader = loader.progress(said.callback());
             let report = loader.load_into(&buf, 4096).expect("load into");
             said.check(&what, LEN as u64);
@@ -123,7 +127,7 @@ fn transfers_go_on() {
             assert_same(&what, &all[4096..4096 + LEN], &wanted);
 
             let said = Said::default();
-            let saver = Saver::new(&copy).backend(backend).block_size(CHUNK).queue_depth(1);
+            let saver = Saver::new(&copy).backend(backend).block_size(chunk()).queue_depth(1);
             let saver = saver.progress(said.callback());
             let report = saver.save(&buf, 4096..4096 + LEN as u64).expect("save");
             said.check(&what, LEN as u64);
@@ -149,9 +153,9 @@ fn gathering_goes_on() {
         expected.extend_from_slice(&wanted[start..start + 4096]);
     }
     let _signals = Signals::start();
-    for (mut buf, _) in buffers(1 << 20) {
-        for &backend in Backend::for_gathering(buf.kind()) {
-            if !common::available(backend) {
+    for (mut buf, backends) in buffers(1 << 20) {
+        for backend in backends {
+            if !Backend::for_gathering(buf.kind()).contains(&backend) {
                 continue;
             }
             fill(&mut buf, 0);

@@ -7,7 +7,7 @@ mod common;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{assert_same, backends, buffers, bytes, file_of, folder};
+use common::{assert_same, backends, buffers, bytes, file_of, folder, huge};
 use dmabuf_dio::{Backend, DmaBuf, Error, Loader, Mode, Report, Saver};
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -36,7 +36,7 @@ fn direct_backends_are_direct_in_truth() {
 fn what_passes_through_a_staging_buffer_was_copied() {
     let _alone = alone();
     let folder = folder();
-    for (len, is_much) in [(5000, false), ((3 << 20) + 5, true)] {
+    for (len, is_much) in [(5000, false), (huge() + (1 << 20) + 5, true)] {
         let (path, _) = file_of(&folder, len);
         let loader = Loader::new(&path).kind(dmabuf_dio::Kind::Memfd).huge_pages(false);
         let report = loader.load().expect("load").report;

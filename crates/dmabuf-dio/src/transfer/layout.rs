@@ -58,12 +58,14 @@ mod tests {
 
     #[test]
     fn layout_is_congruent_to_the_file() {
-        let layout = Layout::new(5000, 100, 512).expect("fits");
-        assert_eq!(layout, Layout { data_offset: 904, buffer: 4096, base: 4096 });
-        let layout = Layout::new(8192, 4097, 512).expect("fits");
-        assert_eq!(layout, Layout { data_offset: 0, buffer: 8192, base: 8192 });
-        let layout = Layout::new(70_000, 1, 65536).expect("fits");
-        assert_eq!(layout, Layout { data_offset: 4464, buffer: 65536, base: 65536 });
+        let page = page_size();
+        let layout = Layout::new(page + 904, 100, 512).expect("fits");
+        assert_eq!(layout, Layout { data_offset: 904, buffer: page, base: page });
+        let layout = Layout::new(2 * page, page + 1, 512).expect("fits");
+        assert_eq!(layout, Layout { data_offset: 0, buffer: 2 * page, base: 2 * page });
+        let block = 16 * page;
+        let layout = Layout::new(block + 4464, 1, block).expect("fits");
+        assert_eq!(layout, Layout { data_offset: 4464, buffer: block, base: block });
         assert!(Layout::new(u64::MAX - 5, 5, 512).is_err());
         assert!(Layout::new(0, u64::MAX, 512).is_err());
         assert!(Layout::new(i64::MAX as u64, 1, 512).is_err());
@@ -71,10 +73,11 @@ mod tests {
 
     #[test]
     fn a_range_can_be_at_the_start() {
-        let layout = Layout::at_start(5000, 4097, 512).expect("fits");
-        assert_eq!(layout, Layout { data_offset: 0, buffer: 8192, base: 5000 });
-        let aligned = Layout::at_start(8192, 100, 512).expect("fits");
-        assert_eq!(aligned, Layout::new(8192, 100, 512).expect("fits"));
+        let page = page_size();
+        let layout = Layout::at_start(page + 904, page + 1, 512).expect("fits");
+        assert_eq!(layout, Layout { data_offset: 0, buffer: 2 * page, base: page + 904 });
+        let aligned = Layout::at_start(2 * page, 100, 512).expect("fits");
+        assert_eq!(aligned, Layout::new(2 * page, 100, 512).expect("fits"));
         assert!(Layout::at_start(i64::MAX as u64, 1, 512).is_err());
         assert!(Layout::at_start(u64::MAX, 1, 512).is_err());
         assert!(Layout::at_start(0, u64::MAX, 512).is_err());

@@ -383,11 +383,11 @@ mod tests {
 
     #[test]
     fn one_request_needs_no_ring_and_no_depth() {
-        with_task(Direction::Load, 12_289, (1 << 20) - 1, |task| {
+        with_task(Direction::Load, 3 * page_size() + 1, (1 << 20) - 1, |task| {
             assert_eq!((task.chunk(), task.depth()), (1 << 20, 1));
             assert!(!task.needs_ring(1 << 20) && task.needs_ring((1 << 20) + 1));
         });
-        with_task(Direction::Load, 12_289, 1 << 20, |task| {
+        with_task(Direction::Load, 3 * page_size() + 1, 1 << 20, |task| {
             assert_eq!(task.depth(), task.file.queue().depth);
             assert!(task.file.queue().depth > 1);
         });

@@ -3,20 +3,21 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::common::{buffers, bytes, fill};
+use crate::common::{buffers, bytes, fill, page};
 use dmabuf_dio::{DmaBuf, Error, Kind};
 
 #[test]
 fn a_buffer_keeps_its_identity_through_its_descriptor() {
-    for (mut buf, _) in buffers(12_288) {
+    let len = 3 * page() as u64;
+    for (mut buf, _) in buffers(len) {
         fill(&mut buf, 0x42);
-        assert_eq!(buf.len(), 12_288);
+        assert_eq!(buf.len(), len);
         assert!(!buf.is_empty());
         let kind = buf.kind();
         let clone = buf.try_clone().expect("clone");
         let fd: OwnedFd = buf.into();
         let again = DmaBuf::try_from(fd).expect("a buffer");
-        assert_eq!((again.kind(), again.len()), (kind, 12_288));
+        assert_eq!((again.kind(), again.len()), (kind, len));
         assert!(bytes(&clone).iter().all(|byte| *byte == 0x42));
         assert!(again.exporter().is_some());
     }
@@ -37,10 +38,14 @@ fn only_dma_bufs_are_named() {
     }
 }
 
+fn whole_pages(len: u64) -> u64 {
+    len.next_multiple_of(page() as u64)
+}
+
 #[test]
 fn new_buffers_are_zero() {
     for (buf, _) in buffers(5000) {
-        assert_eq!(buf.len(), 8192, "rounded up to pages");
+        assert_eq!(buf.len(), whole_pages(5000), "rounded up to pages");
         assert!(bytes(&buf).iter().all(|byte| *byte == 0));
     }
 }
@@ -64,14 +69,15 @@ fn views_see_each_other() {
 #[test]
 fn a_mapping_has_the_address_of_the_content() {
     use dmabuf_dio::lend::Access;
-    for (mut buf, _) in buffers(8192) {
+    let len = 2 * page();
+    for (mut buf, _) in buffers(len as u64) {
         fill(&mut buf, 0x42);
         let mapping = buf.mapping(true).expect("map");
-        assert!(mapping.as_ptr().addr() % 4096 == 0 && mapping.len() == 8192);
+        assert!(mapping.as_ptr().addr() % page() == 0 && mapping.len() == len as u64);
         buf.begin_cpu_access(Access::ReadWrite).expect("begin");
-        // SAFETY: the mapping has 8192 bytes, and nobody else uses the buffer.
+        // SAFETY: the mapping has `len` bytes, and nobody else uses the buffer.
         unsafe {
-            assert_eq!(mapping.as_ptr().add(8191).read(), 0x42);
+            assert_eq!(mapping.as_ptr().add(len - 1).read(), 0x42);
             mapping.as_ptr().write(7);
         }
         buf.end_cpu_access(Access::ReadWrite).expect("end");
@@ -103,7 +109,7 @@ fn buffers_of_every_heap() {
     for heap in heaps {
         let name = heap.expect("a heap").file_name().into_string().expect("text");
         let mut buf = DmaBuf::alloc_from(&name, 5000).expect("a buffer");
-        assert_eq!((buf.len(), buf.kind()), (8192, Kind::DmaBuf), "{name}");
+        assert_eq!((buf.len(), buf.kind()), (whole_pages(5000), Kind::DmaBuf), "{name}");
         assert!(bytes(&buf).iter().all(|byte| *byte == 0), "{name}");
         fill(&mut buf, 9);
         assert!(bytes(&buf).iter().all(|byte| *byte == 9), "{name}");

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::common::{backends, file_of, folder};
+use crate::common::{backends, file_of, folder, page};
 use dmabuf_dio::{Backend, CancelToken, Error, Loader, Progress};
 
 #[test]
@@ -48,7 +48,7 @@ fn cancelled_on_the_way() {
         let stop = token.clone();
         let loader = Loader::new(&path)
             .backend(backend)
-            .block_size(4096)
+            .block_size(page() as u64)
             .queue_depth(1)
             .cancel(token)
             .progress(move |progress| {

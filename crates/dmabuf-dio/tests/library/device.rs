@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::common::{assert_same, backends, buffers, bytes, content, fill};
+use crate::common::{assert_same, backends, buffers, bytes, content, fill, page};
 use dmabuf_dio::{Error, Loader, Mode, Saver, probe};
 
 /// The disk, for one test at a time.
@@ -74,9 +74,11 @@ fn beyond_its_end() {
         assert_eq!(loaded.len, 100);
         assert_ne!(loaded.report.mode, Mode::Unknown);
     }
-    for (buf, _) in buffers(4096) {
-        let error = Saver::new(&path).offset(facts.length - 4095).save(&buf, ..).expect_err("full");
+    let len = page() as u64;
+    for (buf, _) in buffers(len) {
+        let late = facts.length - len + 1;
+        let error = Saver::new(&path).offset(late).save(&buf, ..).expect_err("full");
         assert!(matches!(error, Error::Target { .. }), "{error}");
-        Saver::new(&path).offset(facts.length - 4096).save(&buf, ..).expect("up to its end");
+        Saver::new(&path).offset(facts.length - len).save(&buf, ..).expect("up to its end");
     }
 }

@@ -4,7 +4,7 @@
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
-use crate::common::{assert_same, available, buffers, bytes, file_of, folder};
+use crate::common::{assert_same, available, buffers, bytes, file_of, folder, huge, page};
 use dmabuf_dio::lend::NotLent;
 use dmabuf_dio::{Backend, DmaBuf, Errno, Error, Loader, Refusal, Saver};
 use dmabuf_dio_sys::udmabuf;
@@ -14,25 +14,26 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 const LEN: u64 = 2 << 20;
 
 /// Allocates the pages of a memfd: for a udmabuf, Linux 6.12 uses huge ones only if they exist.
-fn touch(memfd: BorrowedFd<'_>) -> rustix::io::Result<()> {
+fn touch(memfd: BorrowedFd<'_>, len: u64) -> rustix::io::Result<()> {
     let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
     // SAFETY: a new mapping that nothing reads.
     unsafe {
-        let start = mmap(std::ptr::null_mut(), LEN as usize, prot, flags, memfd, 0)?;
-        munmap(start, LEN as usize)
+        let start = mmap(std::ptr::null_mut(), len as usize, prot, flags, memfd, 0)?;
+        munmap(start, len as usize)
     }
 }
 
 /// A udmabuf over a memfd with pages of that kind.
 fn udmabuf(flags: MemfdFlags) -> Option<DmaBuf> {
+    let len = if flags.contains(MemfdFlags::HUGETLB) { LEN.max(huge() as u64) } else { LEN };
     let made = || -> std::io::Result<_> {
         let device = udmabuf::open()?;
         let flags = flags | MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC;
         let memfd = rustix::fs::memfd_create("test", flags)?;
-        rustix::fs::ftruncate(&memfd, LEN)?;
+        rustix::fs::ftruncate(&memfd, len)?;
         rustix::fs::fcntl_add_seals(&memfd, SealFlags::SHRINK)?;
-        touch(memfd.as_fd())?;
-        Ok(udmabuf::create(device.as_fd(), memfd.as_fd(), 0, LEN)?)
+        touch(memfd.as_fd(), len)?;
+        Ok(udmabuf::create(device.as_fd(), memfd.as_fd(), 0, len)?)
     };
     match made() {
         Ok(fd) => Some(DmaBuf::from_fd(fd).expect("a dma-buf")),
@@ -84,7 +85,9 @@ fn a_udmabuf_over_huge_pages() {
     let pool = "/proc/sys/vm/nr_overcommit_hugepages";
     let before = std::fs::read_to_string(pool).unwrap_or_default();
     let _ = std::fs::write(pool, "16");
-    let made = udmabuf(MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB);
+    // The size is part of the flags, as its logarithm (MFD_HUGE_SHIFT in memfd_create(2)).
+    let size = MemfdFlags::from_bits_retain(huge().trailing_zeros() << 26);
+    let made = udmabuf(MemfdFlags::HUGETLB | size);
     let _ = std::fs::write(pool, before);
     let Some(mut buf) = made else { return };
     match load(&mut buf, Some(Backend::Module)) {
@@ -158,7 +161,7 @@ fn an_exporter_that_nobody_knows() {
         println!("skipped: there is no {path}");
         return;
     };
-    let create = OddCreate { pages: (LEN / 4096) as u32, oddities: 0 };
+    let create = OddCreate { pages: (LEN as usize / page()) as u32, oddities: 0 };
     // SAFETY: the call reads the structure and returns a descriptor.
     let fd = unsafe { libc::ioctl(device.as_raw_fd(), ODD_CREATE, &raw const create) };
     assert!(fd >= 0, "{}", std::io::Error::last_os_error());

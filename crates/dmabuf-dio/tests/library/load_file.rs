@@ -10,15 +10,11 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use crate::common::{assert_same, available, bytes, file_of, folder};
+use crate::common::{assert_same, available, bytes, file_of, folder, huge, page};
 use dmabuf_dio::{Backend, DmaBuf, Error, Kind, LoadedFile, Loader, Refusal};
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
-const PAGE: usize = 4096;
-const HUGE: usize = 2 << 20;
-const SIZES: [usize; 8] =
-    [1, PAGE - 1, PAGE, PAGE + 1, HUGE, HUGE + 1, (9 << 20) + 5000, (64 << 20) + 123];
 const SIZE_LIMIT: &str = "/sys/module/udmabuf/parameters/size_limit_mb";
 
 /// The limit on the size of udmabufs, raised for as long as this lives; 64 MiB before Linux 7.3.
@@ -89,8 +85,8 @@ fn check(what: &str, loaded: &LoadedFile, wanted: &[u8]) {
         return;
     };
     assert_eq!(buf.exporter().as_deref(), Some("udmabuf"), "{what}");
-    assert_eq!(buf.len(), wanted.len().next_multiple_of(PAGE) as u64, "{what}");
-    assert_eq!(loaded.shared_len(), (wanted.len() / PAGE * PAGE) as u64, "{what}");
+    assert_eq!(buf.len(), wanted.len().next_multiple_of(page()) as u64, "{what}");
+    assert_eq!(loaded.shared_len(), (wanted.len() / page() * page()) as u64, "{what}");
     let theirs = bytes(buf);
     assert_same(what, &theirs[..wanted.len()], wanted);
     assert!(theirs[wanted.len()..].iter().all(|byte| *byte == 0), "{what}: behind the content");
@@ -101,13 +97,14 @@ fn every_length_has_two_faces() {
     let _alone = LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
     let _limit = Limit::raised();
     let folder = folder();
-    for len in SIZES {
+    let (page, huge) = (page(), huge());
+    for len in [1, page - 1, page, page + 1, huge, huge + 1, (9 << 20) + 5000, (64 << 20) + 123] {
         let (path, wanted) = file_of(&folder, len);
-        for (backend, huge) in
+        for (backend, in_huge) in
             [(None, true), (Some(Backend::Memfd), false), (Some(Backend::Buffered), true)]
         {
-            let what = format!("{len} bytes by {backend:?}, huge pages: {huge}");
-            let loader = Loader::new(&path).backend(backend).huge_pages(huge);
+            let what = format!("{len} bytes by {backend:?}, huge pages: {in_huge}");
+            let loader = Loader::new(&path).backend(backend).huge_pages(in_huge);
             check(&what, &loader.load_file().expect("load"), &wanted);
         }
         fs::remove_file(path).expect("remove");
@@ -117,7 +114,8 @@ fn every_length_has_two_faces() {
 #[test]
 fn the_pages_are_huge_where_they_can_be() {
     let folder = folder();
-    let (path, _) = file_of(&folder, 3 * HUGE + 5);
+    let whole = 3 * huge();
+    let (path, _) = file_of(&folder, whole + 5);
     let can = dmabuf_dio::probe::system().huge_pages;
     let loaded = Loader::new(&path).load_file().expect("load");
     if !(can.transparent || can.collapsed) {
@@ -126,7 +124,7 @@ fn the_pages_are_huge_where_they_can_be() {
     }
     let pages = loaded.file.page_sizes().expect("page sizes");
     // The last huge page is mapped in part, and may count as small ones.
-    assert!(pages.huge_bytes >= 3 * HUGE as u64, "{pages:?}, {:?}", loaded.report.notes);
+    assert!(pages.huge_bytes >= whole as u64, "{pages:?}, {:?}", loaded.report.notes);
     let small = Loader::new(&path).huge_pages(false).load_file().expect("load");
     if !can.transparent {
         assert_eq!(small.file.page_sizes().expect("page sizes").huge_bytes, 0);
@@ -136,15 +134,16 @@ fn the_pages_are_huge_where_they_can_be() {
 #[test]
 fn what_one_face_writes_the_other_sees() {
     let folder = folder();
-    let (path, mut wanted) = file_of(&folder, HUGE + PAGE + 100);
+    let (page, huge) = (page(), huge());
+    let (path, mut wanted) = file_of(&folder, huge + page + 100);
     let mut loaded = Loader::new(&path).load_file().expect("load");
     let shared = loaded.shared_len() as usize;
     let Ok(buf) = &mut loaded.dmabuf else {
         assert!(!available(Backend::Udmabuf));
         return;
     };
-    assert_eq!(shared, HUGE + PAGE);
-    for at in [0, PAGE + 7, HUGE - 1, shared - 1] {
+    assert_eq!(shared, huge + page);
+    for at in [0, page + 7, huge - 1, shared - 1] {
         let mut view = buf.map_mut().expect("map");
         view.write_at(at as u64, &[!wanted[at]]).expect("write");
         view.finish().expect("finish");
@@ -152,7 +151,7 @@ fn what_one_face_writes_the_other_sees() {
         assert_same("by the dma-buf", &fs::read(loaded_path(&loaded.file)).expect("read"), &wanted);
     }
     let file = OpenOptions::new().write(true).open(loaded_path(&loaded.file)).expect("open");
-    for at in [1, PAGE, HUGE, shared - 2] {
+    for at in [1, page, huge, shared - 2] {
         wanted[at] = !wanted[at];
         file.write_all_at(&wanted[at..=at], at as u64).expect("write");
         assert_same("by the file", &bytes(buf)[..wanted.len()], &wanted);
@@ -169,7 +168,7 @@ fn loaded_path(file: &DmaBuf) -> String {
 #[test]
 fn a_sealed_file_is_not_written() {
     let folder = folder();
-    let (path, wanted) = file_of(&folder, HUGE + 77);
+    let (path, wanted) = file_of(&folder, huge() + 77);
     let mut loaded = Loader::new(&path).load_file().expect("load");
     let seal = match dmabuf("sealed", &loaded) {
         Some(_) => SealFlags::FUTURE_WRITE,
@@ -184,7 +183,7 @@ fn a_sealed_file_is_not_written() {
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
     let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
     // SAFETY: fails, or maps new address space.
-    let map = unsafe { rustix::mm::mmap(std::ptr::null_mut(), PAGE, prot, flags, &file, 0) };
+    let map = unsafe { rustix::mm::mmap(std::ptr::null_mut(), page(), prot, flags, &file, 0) };
     assert_eq!(map.map(|_| ()), Err(rustix::io::Errno::PERM));
     let hole = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
     assert_eq!(rustix::fs::fallocate(&file, hole, 0, 4096), Err(rustix::io::Errno::PERM));
@@ -196,7 +195,7 @@ fn a_sealed_file_is_not_written() {
 #[test]
 fn the_kernel_refuses_the_other_seals() {
     let folder = folder();
-    let (path, _) = file_of(&folder, 4 * PAGE);
+    let (path, _) = file_of(&folder, 4 * page());
     let loaded = Loader::new(&path).load_file().expect("load");
     if dmabuf("seals", &loaded).is_none() {
         return;
@@ -208,32 +207,35 @@ fn the_kernel_refuses_the_other_seals() {
         dmabuf_dio_sys::udmabuf::create(device.as_fd(), memfd.as_fd(), 0, len).map(|_| ())
     };
     let inval = Err(dmabuf_dio::Errno::INVAL);
-    let memfd = DmaBuf::memfd(PAGE as u64).expect("memfd");
-    assert_eq!(create(&memfd, PAGE as u64), Ok(()));
+    let page = page();
+    let memfd = DmaBuf::memfd(page as u64).expect("memfd");
+    assert_eq!(create(&memfd, page as u64), Ok(()));
     rustix::fs::fcntl_add_seals(&memfd, SealFlags::FUTURE_WRITE).expect("seal");
-    assert_eq!(create(&memfd, PAGE as u64), inval, "it was sealed before");
-    let (odd, _) = file_of(&folder, PAGE + 1);
+    assert_eq!(create(&memfd, page as u64), inval, "it was sealed before");
+    let (odd, _) = file_of(&folder, page + 1);
     let odd = Loader::new(odd).load_file().expect("load");
-    assert_eq!(create(&odd.file, 2 * PAGE as u64), inval, "a page that goes beyond the end");
+    assert_eq!(create(&odd.file, 2 * page as u64), inval, "a page that goes beyond the end");
 }
 
 #[test]
 fn a_range_is_at_the_start() {
     let folder = folder();
-    let (path, bytes) = file_of(&folder, (5 << 20) + 99);
-    for huge in [true, false] {
+    let (page, huge) = (page(), huge());
+    let end = huge + (3 << 20) + 99;
+    let (path, bytes) = file_of(&folder, end);
+    for in_huge in [true, false] {
         for (offset, length) in [
             (0, 10),
-            (PAGE, HUGE + 3),
+            (page, huge + 3),
             (512, 6000),
-            (100, PAGE),
+            (100, page),
             (4, 3 << 20),
-            (5 << 20, 99),
-            (7, (5 << 20) + 92),
+            (end - 99, 99),
+            (7, end - 7),
         ] {
-            let what = format!("{length} bytes from {offset}, huge pages: {huge}");
+            let what = format!("{length} bytes from {offset}, huge pages: {in_huge}");
             let loader = Loader::new(&path).offset(offset as u64).length(length as u64);
-            let loaded = loader.huge_pages(huge).load_file().expect("load");
+            let loaded = loader.huge_pages(in_huge).load_file().expect("load");
             check(&what, &loaded, &bytes[offset..offset + length]);
         }
     }
@@ -278,7 +280,7 @@ fn beyond_the_limit_there_is_a_file_without_a_dma_buf() {
 #[test]
 fn another_process_reads_it_by_path() {
     let folder = folder();
-    let (path, _) = file_of(&folder, HUGE + 12_345);
+    let (path, _) = file_of(&folder, huge() + 12_345);
     let mut loaded = Loader::new(&path).load_file().expect("load");
     loaded.seal().expect("seal");
     let link = folder.path().join("model.gguf");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loading into existing buffers, and saving ranges of them.
 
-use crate::common::{assert_same, buffers, bytes, content, file_of, fill, folder};
+use crate::common::{assert_same, buffers, bytes, content, file_of, fill, folder, page};
 use dmabuf_dio::{Backend, Error, Loader, Saver};
 
 /// Offset in the file, offset in the buffer, length.
@@ -65,9 +65,9 @@ fn a_large_range_in_small_pieces() {
             fill(&mut buf, 0);
             let loader = Loader::new(&path)
                 .backend(backend)
-                .block_size(4096)
+                .block_size(page() as u64)
                 .queue_depth(32)
-                .allocation_step(8192);
+                .allocation_step(2 * page() as u64);
             loader.load_into(&buf, 4096).expect("load");
             let all = bytes(&buf);
             assert_same(backend.name(), &all[4096..4096 + expected.len()], &expected);

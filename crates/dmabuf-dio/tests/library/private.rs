@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::common::{assert_same, file_of, folder};
+use crate::common::{assert_same, file_of, folder, page};
 use dmabuf_dio::{CancelToken, Error, Loader, Mode};
 
 #[test]
@@ -40,7 +40,7 @@ fn ranges_at_odd_offsets() {
         for direct in [true, false] {
             let loaded = loader.clone().direct(direct).load_private().expect("load");
             assert_same("the range", &loaded, &expected[offset..offset + length]);
-            assert_eq!(loaded.as_ptr() as usize % 4096, offset % 4096);
+            assert_eq!(loaded.as_ptr() as usize % page(), offset % page());
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::os::fd::AsRawFd as _;
 use std::process::Command;
 
-use crate::common::{assert_same, available, bytes, file_of, folder};
+use crate::common::{assert_same, available, bytes, file_of, folder, page};
 use crate::filter::{Call, failing};
 use dmabuf_dio::{Backend, DmaBuf, Error, Kind, Loader, Saver};
 
@@ -79,7 +79,8 @@ fn nothing_is_left_open() {
     let mut buf = DmaBuf::memfd(LEN as u64).expect("a memfd");
     buf.map_mut().expect("a view").write_at(0, &program).expect("written");
     for _ in 0..5 {
-        Saver::new(&copy).block_size(4096).save(&buf, ..program.len() as u64).expect("saved");
+        let saver = Saver::new(&copy).block_size(page() as u64);
+        saver.save(&buf, ..program.len() as u64).expect("saved");
         let mut permissions = std::fs::metadata(&copy).expect("stat").permissions();
         std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o755);
         std::fs::set_permissions(&copy, permissions).expect("chmod");

@@ -4,7 +4,7 @@
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
-use crate::common::{assert_same, backends, bytes, file_of, folder};
+use crate::common::{assert_same, backends, bytes, file_of, folder, huge, page};
 use dmabuf_dio::{Backend, DmaBuf, Error, Kind, Loader, Saver};
 use dmabuf_dio_sys::udmabuf;
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -29,12 +29,12 @@ fn what_is_loaded_cannot_be_shrunk() {
             assert!(!seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE), "{what}");
             assert_eq!(rustix::fs::ftruncate(loaded.buf.as_fd(), 0), Err(Errno::PERM), "{what}");
             // Reserved huge pages refuse this anyway.
-            let shrunk = rustix::fs::ftruncate(loaded.buf.as_fd(), len - 4096);
+            let shrunk = rustix::fs::ftruncate(loaded.buf.as_fd(), len - page() as u64);
             assert!(shrunk.is_err(), "{what}");
             assert_same(&what, &bytes(&loaded.buf)[..wanted.len()], &wanted);
             // udmabuf requires one seal and refuses another. It has whole pages.
             if let (Ok(device), false) = (udmabuf::open(), huge) {
-                let pages = len / 4096 * 4096;
+                let pages = len / page() as u64 * page() as u64;
                 udmabuf::create(device.as_fd(), loaded.buf.as_fd(), 0, pages).expect("a udmabuf");
             }
         }
@@ -45,13 +45,14 @@ fn what_is_loaded_cannot_be_shrunk() {
 #[test]
 fn a_memfd_is_as_long_as_its_content() {
     let folder = folder();
+    let reserved = huge() as u64;
     for len in [1, 4096, 5000, (2 << 20) - 1, (4 << 20) + 5000, (9 << 20) + 1] {
         let (path, wanted) = file_of(&folder, len);
         for (huge, direct) in [(true, true), (true, false), (false, true), (false, false)] {
             let what = format!("{len} bytes, huge pages: {huge}, direct: {direct}");
             let loader = Loader::new(&path).backend(Backend::Memfd).huge_pages(huge).direct(direct);
             let loaded = loader.load().expect("load");
-            if loaded.report.page_size == Some(2 << 20) && loaded.buf.len() % (2 << 20) == 0 {
+            if loaded.report.page_size == Some(reserved) && loaded.buf.len() % reserved == 0 {
                 println!("skipped: reserved huge pages");
                 continue;
             }
