@@ -124,10 +124,11 @@ fn fails_there(
         let end = (one.file_offset + one.len).next_multiple_of(block);
         let touches = |start, end| bad.iter().any(|(at, len)| start < at + len && *at < end);
         let is_bad = touches(start, end);
-        // The page cache may read more than the blocks: whole pages.
+        // The page cache and the module may read more than the blocks: whole pages.
         let page = page() as u64;
         let around = touches(start / page * page, end.next_multiple_of(page));
-        let may_fail = is_bad || backend == Backend::Buffered && around;
+        let by_pages = matches!(backend, Backend::Buffered | Backend::Module);
+        let may_fail = is_bad || by_pages && around;
         let what = format!("{backend}: {number}, {one:?}: {result:?}");
         match result {
             Ok(found) => {
