@@ -35,7 +35,8 @@ HEAP = (
 )
 HEAP_COST = (
     ("heap: read() into the mapping", "allocate, read() into the mapping"),
-    ("library: udmabuf", "udmabuf, parallel direct reads"),
+    ("udmabuf: parallel reads", "udmabuf beside parallel direct reads"),
+    ("udmabuf: parallel reads, huge pages", "the same in huge pages, udmabuf last"),
     ("series: copy_file_range, heap", "allocate, copy_file_range(), direct"),
     ("series: heap flag", "heap flag, direct, both at once"),
 )
@@ -110,14 +111,13 @@ def heap_time(found: load.Load) -> str:
 
 
 def heap_cost(found: cost.Cost) -> str:
-    """All that is done for a load, without freeing the buffer."""
-    sizes = [found.size(bytes_) for bytes_ in (128 * cost.MIB, GIB)]
+    """All that is done for a load, and to free the buffer."""
     rows = []
     for way, name in HEAP_COST:
-        figures = [size.ways[way].figures for size in sizes]
-        rows.append((name, *(number(sum(parts[phase].median for phase in ("allocation", "io", "load")
-                                        if phase in parts)) for parts in figures)))
-    return columns(("instructions per MiB", *(size.name for size in sizes)), rows)
+        figures = found.size(GIB).ways[way].figures
+        loaded = sum(figures[phase].median for phase in ("allocation", "io", "load") if phase in figures)
+        rows.append((name, number(loaded), number(figures["close"].median)))
+    return columns(("instructions per MiB", "load", "free"), rows)
 
 
 def all_of(results: pathlib.Path) -> dict[str, str]:
@@ -129,5 +129,5 @@ def all_of(results: pathlib.Path) -> dict[str, str]:
         "letter_small_cost": small_cost(small_73, small_series),
         "letter_small_raw": small_raw(small_73, small_series),
         "letter_heap_time": heap_time(load.read(results / "load-7.3-series.json")),
-        "letter_heap_cost": heap_cost(cost.read(results / "cost-7.3-series.json")),
+        "letter_heap_cost": heap_cost(cost.read(results / "cost-heap-flag-7.3-series.json")),
     }
