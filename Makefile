@@ -4,6 +4,8 @@ MAKEFLAGS += --no-print-directory
 
 # The C library
 CAPI := $(MAKE) -C crates/dmabuf-dio-capi
+# The module for SoapySDR
+SOAPY := $(MAKE) -C bindings/soapysdr
 
 .PHONY: help
 help: ## show this list
@@ -22,6 +24,11 @@ test: programs ## run the tests: on this machine, and each once in guests with D
 .PHONY: test-capi
 test-capi: deps ## part of test: the C library on this machine, also with sanitizers and under valgrind
 	@$(CAPI) PROFILE=dev O=$(CURDIR)/build/capi-test check
+
+.PHONY: test-radio
+test-radio: programs ## GNU Radio receives live, in a guest (installs gnuradio, 124 MB)
+	@tools/install-packages packages-radio.txt
+	vm/run --kernel 7.3 --timeout 1200 -- tests/radio/run
 
 .PHONY: python
 python: deps ## build the Python wheel: build/wheels
@@ -227,9 +234,10 @@ test-consumers: build ## programs and loaders that people use (downloads 2.9 GB,
 	tests/consumers/vulkan/run
 
 .PHONY: build
-build: deps ## build the command and the benchmarks, in target/release, and the C library, in build/capi
+build: deps ## build the command and the benchmarks, in target/release, the C library and the module for SoapySDR, in build
 	cargo build --locked --release --quiet
 	@$(CAPI)
+	@$(SOAPY)
 
 # Programs that run in guests: the tests of the kernel and of the library
 .PHONY: programs
@@ -238,6 +246,7 @@ programs: deps
 	@$(MAKE) -C tests/remote --quiet O=$(CURDIR)/build/tests-remote
 	@tools/collect-rust-tests
 	@$(CAPI) PROFILE=dev O=$(CURDIR)/build/capi-test programs
+	@$(SOAPY) CAPI=$(CURDIR)/build/capi-test programs
 	@mkdir -p build
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
 	@ln -sfn "$$(tools/python-env tests/clients)" build/python-clients
@@ -265,7 +274,7 @@ SHARE := $(DESTDIR)$(PREFIX)/share
 PLACES = PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) $(if $(LIBDIR),LIBDIR=$(LIBDIR))
 
 .PHONY: install
-install: ## install command, C library, completions, manual pages after make build: PREFIX, LIBDIR, DESTDIR
+install: ## install command, libraries, completions, manual pages after make build: PREFIX, LIBDIR, DESTDIR
 	install -D -m 755 target/release/dmabuf-dio $(DESTDIR)$(PREFIX)/bin/dmabuf-dio
 	install -d $(SHARE)/man/man1 $(SHARE)/bash-completion/completions \
 		$(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
@@ -274,6 +283,7 @@ install: ## install command, C library, completions, manual pages after make bui
 	target/release/dmabuf-dio completions zsh >$(SHARE)/zsh/site-functions/_dmabuf-dio
 	target/release/dmabuf-dio completions fish >$(SHARE)/fish/vendor_completions.d/dmabuf-dio.fish
 	@$(CAPI) install $(PLACES)
+	@$(SOAPY) install $(PLACES)
 
 .PHONY: uninstall
 uninstall: ## remove what make install has installed, with the same PREFIX, LIBDIR and DESTDIR
@@ -281,6 +291,7 @@ uninstall: ## remove what make install has installed, with the same PREFIX, LIBD
 		$(SHARE)/man/man1/dmabuf-dio-*.1 $(SHARE)/bash-completion/completions/dmabuf-dio \
 		$(SHARE)/zsh/site-functions/_dmabuf-dio $(SHARE)/fish/vendor_completions.d/dmabuf-dio.fish
 	@$(CAPI) uninstall $(PLACES)
+	@$(SOAPY) uninstall $(PLACES)
 
 .PHONY: module
 module: deps ## build dmabuf_dio.ko for the running kernel (needs its headers)

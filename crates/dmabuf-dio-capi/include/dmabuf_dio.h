@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /**
- * Loads files into dma-bufs and saves them, with no copy by the CPU.
+ * Loads files into dma-bufs and saves them, and captures samples into them, with no copy by the CPU.
  *
  * A file that an accelerator, a camera, a radio or another process is to use is read by direct I/O, from the
  * storage device into the pages of a dma-buf, with the best method that this kernel offers. Compile with the
@@ -31,9 +31,9 @@
  *
  * # Structures that grow
  *
- * `struct dmabuf_dio_options` and `struct dmabuf_dio_figures` begin with their size, which the caller sets, so
- * that later versions can have more fields: as with openat2(2), what a shorter structure lacks counts as 0, and
- * a longer one is accepted if what the library does not know is 0, else `-E2BIG`. Other structures stay as they
+ * Some structures, such as `struct dmabuf_dio_options`, begin with their size, which the caller sets, so that
+ * later versions can have more fields: as with openat2(2), what a shorter structure lacks counts as 0, and a
+ * longer one is accepted if what the library does not know is 0, else `-E2BIG`. Other structures stay as they
  * are. Numbers may be added to `DMABUF_DIO_*`: expect ones that are new.
  *
  * This header is generated: change crates/dmabuf-dio-capi/src instead.
@@ -192,12 +192,60 @@
 #define DMABUF_DIO_LEND_WRITE 2
 
 /**
+ * Encoding of a sample: an unsigned integer.
+ */
+#define DMABUF_DIO_ENCODING_UNSIGNED 0
+
+/**
+ * Encoding of a sample: a two's complement integer.
+ */
+#define DMABUF_DIO_ENCODING_SIGNED 1
+
+/**
+ * Encoding of a sample: an IEEE 754 floating-point number.
+ */
+#define DMABUF_DIO_ENCODING_FLOAT 2
+
+/**
+ * Flag of a block: its position may be wrong. How many frames were lost is not known, or they were lost
+ * in several places, and the device's counter tells only how many that were together: they are counted
+ * before the first of these blocks, and some of them are missing behind it. The flag goes as soon as the
+ * position is exact again.
+ */
+#define DMABUF_DIO_INEXACT 1
+
+/**
  * A buffer: a dma-buf or a memfd, and where in it the content is. The memory lives as long as this,
  * any descriptor, any mapping or any device uses it.
  *
  * Several threads may use a buffer at a time; it is freed once, when none does.
  */
 struct dmabuf_dio_buffer;
+
+/**
+ * A capture: an IIO device whose samples fill dma-bufs, one after the other, which the program gets
+ * and gives back. It has the device's buffer to itself.
+ *
+ * One thread at a time; not in a child of fork(2).
+ */
+struct dmabuf_dio_capture;
+
+/**
+ * A conversion of samples from the format of a device to another one, by the CPU.
+ *
+ * Full scale stays full scale: 1.0 of floating-point numbers, all significant bits of integers, of
+ * which the middle of the unsigned ones is 0. What is beyond it becomes the largest or smallest value.
+ *
+ * One thread at a time.
+ */
+struct dmabuf_dio_converter;
+
+/**
+ * An IIO device. The handle keeps its number and names; nothing of the device is open.
+ *
+ * Several threads may use it at a time; it is freed once, when none does.
+ */
+struct dmabuf_dio_device;
 
 /**
  * A file and a buffer, set up to read pieces of the one into the other again and again. It has
@@ -416,6 +464,174 @@ struct dmabuf_dio_lent_range {
    * `DMABUF_DIO_LEND_READ`, `DMABUF_DIO_LEND_WRITE` or both.
    */
   uint32_t directions;
+};
+
+/**
+ * A channel whose samples a buffer can hold. Never grows.
+ */
+struct dmabuf_dio_channel {
+  /**
+   * Its name, such as `in_voltage0`, with a NUL byte at its end.
+   */
+  char name[64];
+  /**
+   * Its place among the channels of a frame. There may be gaps.
+   */
+  uint32_t index;
+  /**
+   * `DMABUF_DIO_ENCODING_*`.
+   */
+  uint32_t encoding;
+  /**
+   * Number of significant bits.
+   */
+  uint32_t bits;
+  /**
+   * Number of bits in memory: 8, 16, 32, 64 or 128. A sample is aligned to its size.
+   */
+  uint32_t storage_bits;
+  /**
+   * Number of insignificant bits at the right.
+   */
+  uint32_t shift;
+  /**
+   * Number of consecutive values.
+   */
+  uint32_t repeat;
+  /**
+   * 1 if the most significant byte comes first, else 0.
+   */
+  uint32_t big_endian;
+  /**
+   * Always 0.
+   */
+  uint32_t reserved;
+};
+
+/**
+ * Settings of a capture. All zero but `size` means the defaults, as does a null pointer in place of the
+ * structure. Can grow: see `size`.
+ */
+struct dmabuf_dio_capture_options {
+  /**
+   * `sizeof(struct dmabuf_dio_capture_options)`; see `struct dmabuf_dio_options`.
+   */
+  size_t size;
+  /**
+   * Names of the channels in a frame, such as `in_voltage0`, whatever their order here; a null
+   * pointer: all but time stamps.
+   */
+  const char *const *channels;
+  /**
+   * How many channels that are.
+   */
+  size_t channel_count;
+  /**
+   * Bytes of a block: whole frames, and a multiple of what the device's DMA needs; 0: an eighth of a
+   * second, at most 16 MiB, or 64 KiB if the device has no rate.
+   */
+  uint64_t block_size;
+  /**
+   * Frames per second to set, as by `dmabuf_dio_device_set_rate`; 0: as it is.
+   */
+  double rate;
+  /**
+   * Number of blocks, 2 to 4096; 0: 16.
+   */
+  uint32_t blocks;
+  /**
+   * Number of the device's buffer.
+   */
+  uint32_t buffer;
+};
+
+/**
+ * A block of a capture. Can grow: see `size`.
+ */
+struct dmabuf_dio_block {
+  /**
+   * In: `sizeof(struct dmabuf_dio_block)`. What a larger structure has more is set to 0. At most 4096.
+   */
+  size_t size;
+  /**
+   * The address of its first byte, a multiple of the page size. It is the same each time the block
+   * comes, until the capture is freed. The memory can only be read.
+   */
+  const void *data;
+  /**
+   * Number of filled bytes: whole frames.
+   */
+  uint64_t bytes;
+  /**
+   * Number of frames between the start and this block: all that were returned, and those that are
+   * known to be lost.
+   */
+  uint64_t position;
+  /**
+   * Number of frames lost before this block, since the one before it: 0 if there is no gap,
+   * `DMABUF_DIO_UNKNOWN` if the device does not tell how many. See `flags`.
+   */
+  uint64_t gap;
+  /**
+   * The dma-buf. It belongs to the capture, and is closed when that is freed.
+   */
+  int32_t fd;
+  /**
+   * The number of the block, from 0.
+   */
+  uint32_t number;
+  /**
+   * `DMABUF_DIO_INEXACT`.
+   */
+  uint32_t flags;
+  /**
+   * Always 0.
+   */
+  uint32_t reserved;
+};
+
+/**
+ * What a capture is and has done since its last start. Can grow: see `size`.
+ */
+struct dmabuf_dio_capture_figures {
+  /**
+   * In: `sizeof(struct dmabuf_dio_capture_figures)`. What a larger structure has more is set to 0. At
+   * most 4096.
+   */
+  size_t size;
+  /**
+   * Bytes of a frame, which has a sample of each channel.
+   */
+  uint64_t frame_bytes;
+  /**
+   * Bytes of a block.
+   */
+  uint64_t block_bytes;
+  /**
+   * Number of blocks.
+   */
+  uint64_t blocks;
+  /**
+   * Frames per second; 0 if the device does not tell.
+   */
+  double rate;
+  /**
+   * Frames in the blocks that were returned.
+   */
+  uint64_t frames;
+  /**
+   * Frames lost before or between them, as far as known.
+   */
+  uint64_t lost_frames;
+  /**
+   * Number of gaps.
+   */
+  uint64_t gaps;
+  /**
+   * 1 if these are all losses; 0 if there may be others, or longer ones: a device that is read by
+   * `read()` and has no counter says nothing.
+   */
+  uint64_t losses_known;
 };
 
 #ifdef __cplusplus
@@ -887,6 +1103,238 @@ int dmabuf_dio_prep_register(struct io_uring_sqe *sqe, int device, const struct 
 int dmabuf_dio_prep_unregister(struct io_uring_sqe *sqe,
                                int device,
                                const struct dmabuf_dio_lent_range *range);
+
+/**
+ * Stores handles of the IIO devices of this system, in the order of their numbers, in `devices`, which
+ * has room for `room` of them. Each is the caller's, to be freed by `dmabuf_dio_device_free`.
+ *
+ * Returns how many devices there are, which may be more than there is room for; 0 if the kernel has no
+ * IIO.
+ */
+int64_t dmabuf_dio_device_list(struct dmabuf_dio_device **devices, size_t room);
+
+/**
+ * Finds the device with this name, label or number: `cf-ad9361-lpc`, `iio:device0`, `0`.
+ *
+ * Returns 0; `-ENODEV` if there is none.
+ */
+int dmabuf_dio_device_find(const char *name, struct dmabuf_dio_device **device);
+
+/**
+ * Frees a device and its strings. A null pointer is nothing.
+ */
+void dmabuf_dio_device_free(struct dmabuf_dio_device *device);
+
+/**
+ * Returns the number of the device with a prefix, `iio:device0`. It belongs to the device.
+ */
+const char *dmabuf_dio_device_id(const struct dmabuf_dio_device *device);
+
+/**
+ * Returns the name that the device reports. It belongs to the device.
+ */
+const char *dmabuf_dio_device_name(const struct dmabuf_dio_device *device);
+
+/**
+ * Returns the label of the device, by which several of one name can be told apart; a null pointer if it
+ * has none. It belongs to the device.
+ */
+const char *dmabuf_dio_device_label(const struct dmabuf_dio_device *device);
+
+/**
+ * Stores the channels of a buffer in `channels`, which has room for `room` of them, in the order of
+ * their samples in a frame. Buffers have numbers from 0; most devices have one.
+ *
+ * Returns how many channels there are, which may be more than there is room for; `-ENOENT` if there is
+ * no such buffer; `-EPROTO` for a format that is not known.
+ */
+int64_t dmabuf_dio_device_channels(const struct dmabuf_dio_device *device,
+                                   uint32_t buffer,
+                                   struct dmabuf_dio_channel *channels,
+                                   size_t room);
+
+/**
+ * Returns 1 if the buffer is an output, 0 if it is an input or does not exist, `-EFAULT`.
+ */
+int dmabuf_dio_device_is_output(const struct dmabuf_dio_device *device, uint32_t buffer);
+
+/**
+ * Stores the rate of a buffer in `hertz`, in frames per second; 0 if the device does not tell it.
+ *
+ * Returns 0.
+ */
+int dmabuf_dio_device_rate(const struct dmabuf_dio_device *device, uint32_t buffer, double *hertz);
+
+/**
+ * Sets the rate of a buffer, in frames per second. The device may choose a similar one, up to 1 % away:
+ * `dmabuf_dio_device_rate` says which.
+ *
+ * Returns 0; `-ENOENT` if the device has no rate; `-EINVAL` if it does not support this one, and the rate
+ * is as before; `-EACCES`; `-EBUSY` while samples flow.
+ */
+int dmabuf_dio_device_set_rate(const struct dmabuf_dio_device *device, uint32_t buffer, double hertz);
+
+/**
+ * Stores the rates of a buffer that the device supports in `rates`, as
+ * `dmabuf_dio_attribute_available` does. A null pointer if the device does not list them.
+ *
+ * Returns 0.
+ */
+int dmabuf_dio_device_rates(const struct dmabuf_dio_device *device, uint32_t buffer, char **rates);
+
+/**
+ * Reads an attribute of the device, or of a channel, and stores its value in `value`, to be freed by
+ * `dmabuf_dio_string_free`.
+ *
+ * The name is that in sysfs, `in_voltage0_hardwaregain`, or of a channel with or without its direction,
+ * by its name or label, and an attribute: `voltage0.hardwaregain`, `RX_LO.frequency`. What channels
+ * share is found by each of them.
+ *
+ * Returns 0; `-ENOENT` if there is no such attribute; `-EINVAL` if several may be meant; `-EACCES` if it
+ * cannot be read; or the driver's error.
+ */
+int dmabuf_dio_attribute_read(const struct dmabuf_dio_device *device, const char *name, char **value);
+
+/**
+ * Stores the values that an attribute accepts in `values`, to be freed by `dmabuf_dio_string_free`:
+ * separated by spaces, or `[MIN STEP MAX]` for a range of numbers. A null pointer if the driver does not
+ * say.
+ *
+ * Returns 0; as `dmabuf_dio_attribute_read`.
+ */
+int dmabuf_dio_attribute_available(const struct dmabuf_dio_device *device, const char *name, char **values);
+
+/**
+ * Sets an attribute. The driver may round: `dmabuf_dio_attribute_read` says to what. It stays when the
+ * program ends.
+ *
+ * Returns 0; `-ENOENT` if there is no such attribute; `-EINVAL` if several may be meant, the driver does
+ * not offer the value, or the attribute can only be read or only be written; `-EACCES`; `-EBUSY`; or the
+ * driver's error, after which the attribute is as before as far as the driver lets it.
+ */
+int dmabuf_dio_attribute_set(const struct dmabuf_dio_device *device, const char *name, const char *value);
+
+/**
+ * Opens a buffer of the IIO device with this name, label or number, selects its channels, sets its rate
+ * and allocates the blocks, on the system heap. No samples flow until `dmabuf_dio_capture_start`.
+ *
+ * A device that does not support dma-bufs, or a kernel before 6.11, is read by `read()` into the same
+ * blocks: see `dmabuf_dio_capture_how`.
+ *
+ * Returns 0; `-ENODEV` if there is no such device; `-ENOENT` if it has no such buffer or no rate;
+ * `-EACCES`; `-EBUSY` if the buffer is in use; `-EOPNOTSUPP` if it is an output; `-EINVAL` for a channel
+ * that does not exist, none, a rate, or a block size that does not suit the frame or the device;
+ * `-ENOMEM` if less than 64 MiB would be left; `-EMFILE`. After an error the device is closed; its
+ * channels or rate may have been set.
+ */
+int dmabuf_dio_capture_open(const char *device,
+                            const struct dmabuf_dio_capture_options *options,
+                            struct dmabuf_dio_capture **capture);
+
+/**
+ * Starts the flow of samples. After a stop it begins anew: positions and counts at 0, and full blocks
+ * of the time before are dropped. Nothing happens if it is running.
+ *
+ * Returns 0; `-ENOBUFS` if the program has all blocks; `-EINVAL` if the device refuses the channels, or
+ * needs a trigger; `-ENODEV`.
+ */
+int dmabuf_dio_capture_start(struct dmabuf_dio_capture *capture);
+
+/**
+ * Waits for the next full block and begins CPU access to it, so that the samples can be read at once.
+ * The block is the program's until `dmabuf_dio_capture_release`: nothing is written to it. Other devices
+ * may import its dma-buf. Blocks come in the order of their samples.
+ *
+ * Blocks for at most `timeout_us` microseconds: 0 only looks, a negative number waits without end. A
+ * signal does not end the wait. A device that has no free block loses samples.
+ *
+ * Returns 0; `-ETIMEDOUT`; `-ENODATA` if the capture is not started, or is stopped and has no further
+ * block; `-ENOBUFS` if the program has all blocks; `-ENODEV` if the device is gone or somebody has
+ * stopped it; `-EINVAL` or `-E2BIG` for the structure's size.
+ */
+int dmabuf_dio_capture_next(struct dmabuf_dio_capture *capture,
+                            int64_t timeout_us,
+                            struct dmabuf_dio_block *block);
+
+/**
+ * Stores descriptor and address of a block in `block`, whether it is filled or not: to prepare what uses
+ * them. The other fields are 0. The memory must only be read while the program has the block.
+ *
+ * Returns 0; `-EINVAL` if there is no such block, or for the structure's size; `-E2BIG`.
+ */
+int dmabuf_dio_capture_block(const struct dmabuf_dio_capture *capture,
+                             uint32_t number,
+                             struct dmabuf_dio_block *block);
+
+/**
+ * Ends CPU access to a block and gives it back to the device, which may fill it again: the program, and
+ * whoever it has given the dma-buf to, must not use it any more. Blocks may be released in any order.
+ *
+ * Returns 0; `-EINVAL` if the program does not have the block; `-ENODEV` and others if the device does
+ * not take it: the block is the program's no more in that case, too.
+ */
+int dmabuf_dio_capture_release(struct dmabuf_dio_capture *capture, uint32_t number);
+
+/**
+ * Fills in what the capture is and has done, as much as the caller's structure has.
+ *
+ * Returns 0; `-EINVAL` if `size` is too small; `-E2BIG` if it is more than 4096.
+ */
+int dmabuf_dio_capture_figures(const struct dmabuf_dio_capture *capture,
+                               struct dmabuf_dio_capture_figures *figures);
+
+/**
+ * Returns how samples get into the blocks, in one line for people: by the device's DMA, or copied by the
+ * CPU and why. It belongs to the capture.
+ */
+const char *dmabuf_dio_capture_how(const struct dmabuf_dio_capture *capture);
+
+/**
+ * Stops the flow of samples. Blocks that are full can still be got, and those that the program has stay
+ * its own. What the device had of another block is lost.
+ *
+ * Returns 0; the kernel's error.
+ */
+int dmabuf_dio_capture_stop(struct dmabuf_dio_capture *capture);
+
+/**
+ * Stops the capture, closes the device, unmaps and closes the blocks. A null pointer is nothing.
+ */
+void dmabuf_dio_capture_free(struct dmabuf_dio_capture *capture);
+
+/**
+ * Prepares a conversion of frames of `count` channels, in the order of the frame, as
+ * `dmabuf_dio_device_channels` has stored them: those that a capture has, and no others.
+ *
+ * The result has the `picked_count` values of each frame whose numbers, from 0, are in `picked`, in this
+ * order, one after the other: so each pair of channels can be converted to a place of its own. Channels
+ * have one value unless they repeat. A null pointer: all values, in order.
+ *
+ * `to` is the format of the result by SigMF's name, `i16`, `f32`, `u8`, where a `c` in front changes
+ * nothing, or as in sysfs: `le:s12/16>>4`.
+ *
+ * Returns 0; `-EINVAL` for a format or a number of a value that does not exist, or no value;
+ * `-EOPNOTSUPP` for a format that is not converted.
+ */
+int dmabuf_dio_converter_open(const struct dmabuf_dio_channel *channels,
+                              size_t count,
+                              const uint32_t *picked,
+                              size_t picked_count,
+                              const char *to,
+                              struct dmabuf_dio_converter **converter);
+
+/**
+ * Converts `frames` frames. `from` has that many whole frames, `to` has room for as many results, of
+ * which nothing else is touched; they do not overlap. Neither has to be aligned.
+ *
+ * Returns 0.
+ */
+int dmabuf_dio_convert(struct dmabuf_dio_converter *converter, const void *from, void *to, size_t frames);
+
+/**
+ * Frees a converter. A null pointer is nothing.
+ */
+void dmabuf_dio_converter_free(struct dmabuf_dio_converter *converter);
 
 #ifdef __cplusplus
 }  // extern "C"

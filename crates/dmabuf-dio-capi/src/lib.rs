@@ -16,6 +16,9 @@
 compile_error!("a panic has to become -ENOTRECOVERABLE: build with panic = \"unwind\"");
 
 pub mod buffer;
+pub mod capture;
+pub mod convert;
+pub mod device;
 pub mod doctor;
 pub mod error;
 pub mod faces;

@@ -33,6 +33,16 @@ fn check_size<T: Grows>(size: usize) -> Outcome<()> {
     Err(Failure::new(errno, message, format!("set size to sizeof(struct {name})")))
 }
 
+/// Checks the size of a structure that is to be filled later.
+///
+/// # Safety
+///
+/// `to` points to as many bytes as its first field says.
+pub(crate) unsafe fn check<T: Grows>(to: *const T) -> Outcome<()> {
+    // SAFETY: the structure begins with its size.
+    check_size::<T>(unsafe { to.cast::<usize>().read() })
+}
+
 /// Reads a structure. What the caller's lacks is zero; what it has more must be.
 ///
 /// # Safety

@@ -301,6 +301,7 @@ fn stream_hint(errno: Errno) -> &'static str {
         libc::ENOSPC | libc::EFBIG | libc::EDQUOT => {
             "free space on the file system, or ask for less"
         }
+        libc::ENOBUFS => "release blocks that were returned, or choose more of them",
         libc::EOVERFLOW => "choose more or larger blocks, or a faster sink",
         _ => "see dmesg for details",
     }

@@ -162,6 +162,19 @@ impl Ledger {
         before.filter_map(|gap| gap.frames).sum()
     }
 
+    /// Takes out the losses at and before a position in the bytes queued, together.
+    pub(super) fn pass(&mut self, place: u64) -> Option<Gap> {
+        let (passed, ahead) = self.losses.drain(..).partition(|gap| gap.at <= place);
+        self.losses = ahead;
+        let passed: Vec<Gap> = passed;
+        passed.into_iter().reduce(|one, other| Gap {
+            at: one.at.min(other.at),
+            to: one.to.max(other.to),
+            frames: one.frames.zip(other.frames).map(|(a, b)| a.saturating_add(b)),
+            ..one
+        })
+    }
+
     /// Whether the number of frames lost somewhere is not known.
     pub(super) fn is_uncounted(&self) -> bool {
         self.losses.iter().any(|gap| gap.frames.is_none())

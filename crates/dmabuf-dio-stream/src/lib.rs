@@ -16,6 +16,8 @@
 //! | nothing | | [`Discard`] |
 //! | samples in another format | [`ConvertingSource`] | [`ConvertingSink`] |
 //!
+//! A [`Capture`] gives the blocks of a source to the program instead of a sink, one by one.
+//!
 //! ```no_run
 //! use dmabuf_dio_stream::{Device, FileSink, IioSource, Ring, Stream};
 //!
@@ -33,6 +35,7 @@
 #![cfg(target_os = "linux")]
 
 mod attribute;
+mod capture;
 pub mod convert;
 mod converting;
 mod descriptor;
@@ -69,6 +72,7 @@ use std::sync::Arc;
 use dmabuf_dio::Errno;
 
 pub use attribute::{Attribute, Available};
+pub use capture::{Capture, Captured, Losses};
 pub use converting::{Converted, ConvertingSink, ConvertingSource};
 pub use device::{Channel, Device, Encoding, Format, frame_bytes};
 pub use discard::Discard;

@@ -37,6 +37,14 @@ impl Layout {
         Self::of(&vec![Format { repeat: 1, ..format }; count])
     }
 
+    /// Only these values of the frame, in this order, by their index from 0. The others are still
+    /// there, and ignored. `None` if there is no such value.
+    #[must_use]
+    pub fn select(&self, wanted: &[usize]) -> Option<Self> {
+        let values = wanted.iter().map(|&index| self.values.get(index).copied());
+        Some(Self { values: values.collect::<Option<_>>()?, frame: self.frame })
+    }
+
     /// Bytes per frame.
     pub fn frame(&self) -> u64 {
         self.frame
@@ -257,5 +265,9 @@ mod tests {
         assert_eq!(four, Layout::uniform(format("be:s16/16"), 4));
         assert_eq!(four.to_string(), "be:s16/16>>0 x 4");
         assert_eq!(mixed.to_string(), "le:u8/8>>0, le:s12/16>>4, be:f64/64>>0");
+        let picked = mixed.select(&[2, 0]).expect("both are there");
+        let places: Vec<_> = picked.values.iter().map(|(at, _)| *at).collect();
+        assert_eq!((places, picked.frame(), picked.count()), (vec![8, 0], 16, 2));
+        assert_eq!(mixed.select(&[3]), None);
     }
 }
