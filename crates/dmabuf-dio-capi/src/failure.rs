@@ -45,6 +45,18 @@ impl From<Error> for Failure {
     }
 }
 
+impl From<dmabuf_dio_stream::Error> for Failure {
+    fn from(error: dmabuf_dio_stream::Error) -> Self {
+        match error {
+            dmabuf_dio_stream::Error::Transfer(error) => error.into(),
+            error => {
+                let errno = error.errno().map_or(libc::EINVAL, dmabuf_dio::Errno::raw);
+                Self::new(errno, error.to_string(), error.hint())
+            }
+        }
+    }
+}
+
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         let errno = refusal.errno.map_or(libc::EOPNOTSUPP, dmabuf_dio::Errno::raw);

@@ -5,9 +5,9 @@
 use std::path::Path;
 
 /// The files with the interface, in the order of the header.
-const FILES: [&str; 12] = [
-    "names", "options", "error", "load", "buffer", "faces", "map", "save", "gather", "report",
-    "doctor", "lend",
+const FILES: [&str; 13] = [
+    "names", "options", "error", "load", "buffer", "faces", "map", "save", "gather", "sink",
+    "report", "doctor", "lend",
 ];
 
 #[test]
