@@ -34,10 +34,10 @@ pub(crate) struct RatesArgs {
     pub(crate) device: String,
     /// Frames per second
     #[arg(long, value_name = "RATE,...", value_delimiter = ',', value_parser = parse_rate,
-          default_value = "1k,10k,100k,1M,5M,15M,30M,62.5M")]
+          default_value = "1k,10k,100k,1M,10M,30M,62.5M")]
     pub(crate) rates: Vec<f64>,
     /// Seconds of a capture
-    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=3600))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = value_parser!(u32).range(1..=3600))]
     pub(crate) seconds: u32,
     /// Runs of each row; rows alternate
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = value_parser!(u32).range(1..=99))]

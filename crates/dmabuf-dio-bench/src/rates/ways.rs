@@ -79,19 +79,13 @@ impl<'a> RateBench<'a> {
         rustix::fs::sync();
         std::thread::sleep(REST);
         let hogs = (row.load == Load::Busy).then(Hogs::start);
-        let begin = Instant::now();
-        let took = match row.way {
+        let made_per_s = match row.way {
             RateWay::Ours => self.ours()?,
             RateWay::Read => self.read(row)?,
             RateWay::Rwdev | RateWay::RwdevBlocks => self.rwdev(row)?,
         };
-        let took = took.unwrap_or_else(|| begin.elapsed().as_secs_f64());
         drop(hogs);
-        let counter = |name: &str| device.read(name).ok().and_then(|text| text.parse::<u64>().ok());
-        let (device_lost, moved) = (counter("lost_frames"), counter("moved_frames"));
-        let (Some(device_lost), Some(moved)) = (device_lost, moved) else {
-            return Err(Trouble::new(Status::Unavailable, "the device does not count its frames"));
-        };
+        let device_lost = self.counter("lost_frames")?;
         let found = Numbers::of(&self.file)?;
         if found.lost > device_lost {
             let what = format!("{} frames are missing, the device lost {device_lost}", found.lost);
@@ -102,7 +96,7 @@ impl<'a> RateBench<'a> {
             lost: found.lost,
             gaps: found.gaps,
             device_lost,
-            made_per_s: (moved + device_lost) as f64 / took,
+            made_per_s,
         })
     }
 
@@ -110,8 +104,20 @@ impl<'a> RateBench<'a> {
         Duration::from_secs(self.args.seconds.into())
     }
 
-    /// Returns the seconds that the samples took.
-    fn ours(&self) -> Result<Option<f64>, Trouble> {
+    fn counter(&self, name: &str) -> Result<u64, Trouble> {
+        let text = self.adc.device.read(name).ok();
+        text.and_then(|text| text.parse().ok()).ok_or_else(|| {
+            Trouble::new(Status::Unavailable, "the device does not count its frames")
+        })
+    }
+
+    /// Frames that the device has made since its start, lost ones too.
+    fn made(&self) -> Result<f64, Trouble> {
+        Ok((self.counter("moved_frames")? + self.counter("lost_frames")?) as f64)
+    }
+
+    /// Returns how many frames per second the device made.
+    fn ours(&self) -> Result<f64, Trouble> {
         let mut command = Command::new(&self.command);
         command.args(["capture", &self.args.device, "--json", "--max-loss", "100%", "--force"]);
         command.args(["--seconds", &self.args.seconds.to_string(), "--to"]).arg(&self.file);
@@ -123,10 +129,11 @@ impl<'a> RateBench<'a> {
         if let Some(error) = error {
             return Err(Trouble::new(Status::Failed, format!("dmabuf-dio capture: {error}")));
         }
-        Ok(report["seconds"].as_f64())
+        let seconds = report["seconds"].as_f64().unwrap_or(f64::INFINITY);
+        Ok(self.made()? / seconds)
     }
 
-    fn read(&self, row: RateRow) -> Result<Option<f64>, Trouble> {
+    fn read(&self, row: RateRow) -> Result<f64, Trouble> {
         let block = self.block(row).unwrap_or(LARGEST);
         let file = File::create(&self.file).map_err(io_failed("making the file"))?;
         let mut reader = DeviceReader::start(self.adc, block)?;
@@ -135,10 +142,10 @@ impl<'a> RateBench<'a> {
             reader.pass_on(block, |bytes| rustix::io::write(&file, bytes))?;
             interrupted()?;
         }
-        Ok(Some(begin.elapsed().as_secs_f64()))
+        Ok(self.made()? / begin.elapsed().as_secs_f64())
     }
 
-    fn rwdev(&self, row: RateRow) -> Result<Option<f64>, Trouble> {
+    fn rwdev(&self, row: RateRow) -> Result<f64, Trouble> {
         let Some(program) = &self.args.peer_iio_rwdev else {
             return Err(Trouble::new(Status::Unavailable, "no --peer-iio-rwdev PATH"));
         };
@@ -156,13 +163,14 @@ impl<'a> RateBench<'a> {
                 return Err(Trouble::new(Status::Failed, "iio_rwdev writes nothing"));
             }
         }
-        let begin = Instant::now();
+        let (begin, before) = (Instant::now(), self.made()?);
         while begin.elapsed() < self.seconds() {
             running.goes_on()?;
         }
+        let made_per_s = (self.made()? - before) / begin.elapsed().as_secs_f64();
         running.signal(Signal::TERM);
         running.end()?;
-        Ok(Some(begin.elapsed().as_secs_f64()))
+        Ok(made_per_s)
     }
 }
 
