@@ -127,7 +127,7 @@ lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, 
 
 # The results go to bench/results; the charts and the tables in the documents are generated from them.
 .PHONY: bench
-bench: bench-cost bench-table bench-load bench-compare bench-stream bench-small charts ## all measurements, then the charts (one to two hours)
+bench: bench-cost bench-table bench-load bench-compare bench-stream bench-rates bench-small charts ## all measurements, then the charts (one to two hours)
 
 .PHONY: bench-cost
 bench-cost: bench-cost-series bench-cost-6.12 ## CPU cost of each method: instructions per MiB
@@ -169,14 +169,21 @@ bench-compare: build ## compare with every other method: on this machine's disk,
 	bench/record compare-7.3-series "--kernel 7.3-series --memory 4096" \
 		compare --sizes 8M,128M,1G --runs 3
 
+# libiio's iio_rwdev to compare with, 1.0 or later: make bench-stream IIO_RWDEV=/usr/local/bin/iio_rwdev
+PEER_RWDEV := $(if $(IIO_RWDEV),--peer-iio-rwdev $(IIO_RWDEV))
+
 # With 64 MiB blocks read() needs contiguous memory, which only a CMA area provides.
 .PHONY: bench-stream
 bench-stream: build ## samples into nothing, a file, USB: read() against dma-bufs, in a guest
 	BENCH_WITH=tests/with-usb-gadget bench/record stream-7.3-series \
-		"--kernel 7.3-series --append cma=256M --memory 3072" stream --usb /run/ffs
+		"--kernel 7.3-series --append cma=256M --memory 3072" stream --usb /run/ffs $(PEER_RWDEV)
 	BENCH_WITH=tests/with-usb-gadget bench/record stream-cost-7.3-series \
 		"--kernel 7.3-series --append cma=256M --memory 3072 --icount" \
-		stream --usb /run/ffs --total 256M --blocks 16K,64K,1M,16M,64M
+		stream --usb /run/ffs --total 256M --blocks 16K,64K,1M,16M,64M $(PEER_RWDEV)
+
+.PHONY: bench-rates
+bench-rates: build ## frames lost on the way into a file, by rate, idle and busy, in a guest (8 minutes)
+	bench/record rates-7.3-series "--kernel 7.3-series --memory 4096 --append cma=64M" rates $(PEER_RWDEV)
 
 SMALL := --raw-disks 4 --append nvme.poll_queues=1 --memory 3072
 SMALL_ON := --on /mnt/ext4 --on /mnt/xfs --on /mnt/f2fs --on /dev/raw

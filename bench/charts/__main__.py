@@ -9,11 +9,12 @@ from collections.abc import Callable
 import figures.compare
 import figures.cost
 import figures.load
+import figures.rates
 import figures.small
 import figures.stream
 from matplotlib.figure import Figure
 
-from . import compare, cost, load, small, stream, style
+from . import compare, cost, load, rates, small, stream, style
 
 # Name, results, functions that read and draw them
 CHARTS: tuple[tuple[str, str, Callable, Callable[..., Figure]], ...] = (
@@ -26,6 +27,7 @@ CHARTS: tuple[tuple[str, str, Callable, Callable[..., Figure]], ...] = (
     ("compare-four", "compare-four.json", figures.compare.read, compare.speed),
     ("compare-guest", "compare-7.3-series.json", figures.compare.read, compare.speed),
     ("stream", "stream-cost-7.3-series.json", figures.stream.read, stream.cost),
+    ("rates", "rates-7.3-series.json", figures.rates.read, rates.lost),
     ("small", "small-cost-7.3-series.json", figures.small.read, small.cost),
     ("peers-many", "compare-peers-many.json", figures.compare.read, compare.speed),
     ("peers-few", "compare-peers-few.json", figures.compare.read, compare.speed),

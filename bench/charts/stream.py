@@ -13,6 +13,7 @@ SINKS = {"nothing": "into nothing", "file": "into a file", "usb": "into USB"}
 # Way, label, colour, width
 WAYS = {"read()": ("read(), write()", style.STONE, 1.5),
         "read(), O_DIRECT": ("read(), write() with O_DIRECT", style.VIOLET, 1.5),
+        "iio_rwdev": ("libiio's iio_rwdev", style.ORANGE, 1.5),
         "dma-buf": ("dma-buf", style.BLUE, 2.4)}
 
 

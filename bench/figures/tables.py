@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 
-from . import cost, letters, small_tables, stream
+from . import cost, letters, rates, small_tables, stream
 from .markdown import markdown
 from .results import Summary
 
@@ -113,6 +113,7 @@ def tables(results: pathlib.Path) -> dict[str, str]:
         "stream_speed": stream_table(stream.read(results / "stream-7.3-series.json"), speed),
         "stream_cost": stream_table(stream.read(results / "stream-cost-7.3-series.json"),
                                     lambda row: f"{row.per_mib.median:,.0f}"),
+        "rates": rates.table(rates.read(results / "rates-7.3-series.json")),
         "summary": summary(found),
         "ways": all_ways(found.size(SHOWN)),
         "sizes": by_size(found),

@@ -109,3 +109,22 @@ STREAM = {
          "reason": "no --usb FOLDER", "errno": "ENODEV"},
     ],
 }
+
+
+def rate_row(rate: float, load: str, way: str, lost: float) -> dict:
+    return {"rate": rate, "load": load, "way": way, "block": None, "status": "verified", "reason": None,
+            "errno": None, "frames": summary(3 * rate - lost), "lost": summary(lost), "gaps": summary(1.0),
+            "device_lost": summary(lost + 10), "made_per_s": summary(rate)}
+
+
+RATES = {
+    "schema": 1, "bench": "rates", "kernel": "7.3.4", "cpus": 2, "device": "stream-adc", "frame": 8,
+    "seconds": 3, "runs": 1, "rows": [
+        rate_row(1e3, "idle", "dmabuf-dio", 0.0),
+        rate_row(1e3, "idle", "iio_rwdev", 0.0),
+        rate_row(62.5e6, "idle", "dmabuf-dio", 0.0),
+        rate_row(62.5e6, "idle", "iio_rwdev", 93.75e6),
+        rate_row(62.5e6, "busy", "dmabuf-dio", 1875.0),
+        {"rate": 62.5e6, "load": "busy", "way": "iio_rwdev", "status": "failed", "reason": "EIO", "errno": "EIO"},
+    ],
+}

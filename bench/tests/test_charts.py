@@ -10,18 +10,18 @@ import unittest
 
 from charts import __main__ as charts
 from charts import style
-from figures import compare, load, stream
-from tests.samples import COMPARE, COST, LOAD, SMALL, STREAM, keep
+from figures import compare, load, rates, stream
+from tests.samples import COMPARE, COST, LOAD, RATES, SMALL, STREAM, keep
 
 NAMES = ("cost", "cost-by-size", "load", "compare", "compare-small", "compare-large", "compare-four",
-         "compare-guest", "stream", "small", "peers-many", "peers-few")
+         "compare-guest", "stream", "rates", "small", "peers-many", "peers-few")
 
 
 class Charts(unittest.TestCase):
     def setUp(self) -> None:
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         for name, data in (("cost-7.3-series", COST), ("load-7.3-series", LOAD),
-                           ("stream-cost-7.3-series", STREAM),
+                           ("stream-cost-7.3-series", STREAM), ("rates-7.3-series", RATES),
                            ("small-cost-7.3-series", SMALL), ("compare", COMPARE), ("compare-large", COMPARE),
                            ("compare-four", {**COMPARE, "processes": 4}),
                            ("compare-7.3-series", COMPARE), ("compare-peers-many", COMPARE),
@@ -65,6 +65,10 @@ class Charts(unittest.TestCase):
         streams = stream.read(self.folder / "stream-cost-7.3-series.json")
         self.assertEqual((streams.sinks(), list(streams.ways("file"))),
                          (["nothing", "file"], ["read()", "dma-buf"]))
+        found = rates.read(self.folder / "rates-7.3-series.json")
+        self.assertEqual((found.loads(), found.ways(), found.rates()),
+                         (["idle", "busy"], ["dmabuf-dio", "iio_rwdev"], [1e3, 62.5e6]))
+        self.assertEqual([row.share for row in found.of("idle", "iio_rwdev")], [0.0, 0.5])
         with self.assertRaisesRegex(ValueError, "bench compare"):
             compare.read(self.folder / "load-7.3-series.json")
 

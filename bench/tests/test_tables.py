@@ -5,8 +5,8 @@ import pathlib
 import tempfile
 import unittest
 
-from figures import cost, small, small_tables, tables
-from tests.samples import COST, SMALL, keep
+from figures import cost, rates, small, small_tables, tables
+from tests.samples import COST, RATES, SMALL, keep
 
 
 class Tables(unittest.TestCase):
@@ -38,6 +38,14 @@ class Tables(unittest.TestCase):
                       small_tables.steps(found, found))
         self.assertIn("| ext4 | gather | 32 | 3,300 | 3,300 | +0.0 % |",
                       small_tables.switched(found, found))
+
+    def test_rates(self) -> None:
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        keep(folder / "rates.json", RATES)
+        text = rates.table(rates.read(folder / "rates.json"))
+        self.assertIn("| idle | 1,000 | 0.008 | 0 | 0 | 100 % |\n", text)
+        self.assertIn("| idle | 62,500,000 | 500 | 0 | 93,750,000 (50.00 %) | 100 % |\n", text)
+        self.assertIn("| busy | 62,500,000 | 500 | 1,875 (<0.01 %) |  | 100 % |\n", text)
 
     def test_regions_are_filled_and_filled_again(self) -> None:
         text = "a\n<!-- figures: one -->\nold\n<!-- end of figures -->\nb\n"

@@ -9,6 +9,7 @@ use dmabuf_dio_cli::size::parse_size;
 use crate::compare::args::{CompareArgs, CompareWayArgs};
 use crate::cost::args::CostArgs;
 use crate::load::args::LoadArgs;
+use crate::rates::args::RatesArgs;
 use crate::small::args::SmallArgs;
 use crate::stream::args::StreamArgs;
 use crate::table::args::TableArgs;
@@ -36,6 +37,7 @@ pub(crate) enum Benchmark {
     Load(LoadArgs),
     Cost(CostArgs),
     Stream(StreamArgs),
+    Rates(RatesArgs),
     Small(SmallArgs),
     Compare(CompareArgs),
     CompareWay(CompareWayArgs),

@@ -14,6 +14,7 @@ mod host;
 mod load;
 mod measure;
 mod pattern;
+mod rates;
 mod report;
 mod small;
 mod stream;
@@ -33,6 +34,7 @@ use disk::DiskFile;
 use host::facts::Facts;
 use load::SchemeComparison;
 use measure::outcome::Verdict;
+use rates::Rates;
 use report::page::{self, Page};
 use small::Small;
 use stream::Streams;
@@ -64,6 +66,9 @@ fn run(benchmark: &Benchmark) -> Result<(), Failure> {
         }
         Benchmark::Stream(args) => {
             finish(&args.common, &Streams::measure(args)?, stream::page, Streams::verdict)
+        }
+        Benchmark::Rates(args) => {
+            finish(&args.common, &Rates::measure(args)?, rates::page, Rates::verdict)
         }
         Benchmark::Small(args) => {
             finish(&args.common, &Small::measure(args)?, small::page, Small::verdict)

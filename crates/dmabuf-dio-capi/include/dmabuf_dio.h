@@ -6,7 +6,7 @@
  * storage device into the pages of a dma-buf, with the best method that this kernel offers. Compile with the
  * flags of `pkg-config --cflags --libs dmabuf-dio`.
  *
- * All lengths and offsets are in bytes, and all calls block until they are done.
+ * All lengths and offsets are in bytes, and all calls block until they are done, unless they say otherwise.
  *
  * # Errors
  *
@@ -27,7 +27,8 @@
  * # Threads
  *
  * All functions may be called from several threads, on different objects. For the same object its type says
- * what may be done at a time. After fork(2) the child may use buffers, but no maps and gathers of the parent.
+ * what may be done at a time. After fork(2) the child may use buffers, but no maps, gathers and sinks of the
+ * parent.
  *
  * # Structures that grow
  *
@@ -266,6 +267,14 @@ struct dmabuf_dio_map;
  * How the data of a transfer moved, and what that cost. Several threads may read it at a time.
  */
 struct dmabuf_dio_report;
+
+/**
+ * Takes the content of dma-bufs that somebody else fills, one after the other: to a file, a socket or
+ * a USB host. The blocks are attached once, when it is made.
+ *
+ * Only the thread that made it may use and free it; not in a child of fork(2).
+ */
+struct dmabuf_dio_sink;
 
 /**
  * An entry of a submission queue, as linux/io_uring.h and liburing define it.
@@ -1025,6 +1034,104 @@ int64_t dmabuf_dio_gather_read(struct dmabuf_dio_gather *gather,
  * Frees a gather, with its descriptors and its ring. A null pointer is nothing.
  */
 void dmabuf_dio_gather_free(struct dmabuf_dio_gather *gather);
+
+/**
+ * Makes a sink of the file at `path`, which is created, or truncated if it exists. A block device is
+ * written from its start. Where the kernel module is loaded (Linux 7.3), the pages of the blocks are
+ * lent to the kernel and written by direct I/O, if `size` is a multiple of 4096; else a thread writes
+ * one block at a time.
+ *
+ * `blocks` are the descriptors of `count` dma-bufs, 1 to 4096, such as `iio_block_get_dmabuf_fd` of
+ * libiio returns. The first `size` bytes of each are used. The library has duplicates of the
+ * descriptors. At any time the file has the first part of what was written and nothing else.
+ *
+ * Returns 0; `-EINVAL` if a descriptor is no dma-buf, or for `count` or `size`; `-ERANGE` if a block is
+ * shorter; `-ENOENT`, `-EACCES` and others for the file; `-EBADF`; `-EMFILE`.
+ */
+int dmabuf_dio_sink_file(const char *path,
+                         const int *blocks,
+                         size_t count,
+                         uint64_t size,
+                         struct dmabuf_dio_sink **sink);
+
+/**
+ * Makes a sink of a connected socket. TCP takes the pages of the blocks without a copy where the
+ * kernel module is loaded (Linux 7.3) and the network card reads scattered memory. Else, and into a
+ * Unix socket, the CPU copies. The blocks are as for `dmabuf_dio_sink_file`.
+ *
+ * The library has a duplicate of the descriptor, may make the socket non-blocking, and shuts it down
+ * for writing at the end, by `dmabuf_dio_sink_finish`.
+ *
+ * Returns as `dmabuf_dio_sink_file`, and `-ENOTSOCK`.
+ */
+int dmabuf_dio_sink_socket(int descriptor,
+                           const int *blocks,
+                           size_t count,
+                           uint64_t size,
+                           struct dmabuf_dio_sink **sink);
+
+/**
+ * Makes a sink of a USB host: describes a function with one bulk endpoint in `folder`, where an
+ * instance of functionfs is mounted, and blocks until a host has chosen its configuration. Bind the
+ * gadget meanwhile: that is possible as soon as `folder` has a file `ep1`. The function exists until
+ * the sink is freed. The controller reads the blocks by DMA; it has to support scatter-gather. The
+ * blocks are as for `dmabuf_dio_sink_file`.
+ *
+ * Returns 0; `-ENOENT` if functionfs is not mounted there; `-EBUSY` if another function is described
+ * there; as `dmabuf_dio_sink_file` for the blocks, and `-EINVAL` or `-ENOTTY` if the controller or
+ * the kernel cannot use them.
+ */
+int dmabuf_dio_sink_usb(const char *folder,
+                        const int *blocks,
+                        size_t count,
+                        uint64_t size,
+                        struct dmabuf_dio_sink **sink);
+
+/**
+ * Queues the first `length` bytes of a block, by its place in the array of blocks, from 0. They go
+ * behind those of the blocks before. Does not block. Until `dmabuf_dio_sink_wait` returns the block,
+ * nobody may change its content: do not queue it on the device. What a device has filled is complete
+ * once the program has waited for it, as `iio_block_dequeue` does; the CPU need not have accessed it.
+ *
+ * Returns 0; `-EINVAL` if there is no such block, for a length of 0, or after
+ * `dmabuf_dio_sink_finish`; `-ERANGE` for more than the blocks' size; `-ENOSPC`, `-EIO`,
+ * `-ECONNRESET`, `-ESHUTDOWN` and others of an earlier block: nothing more can be written then.
+ */
+int dmabuf_dio_sink_write(struct dmabuf_dio_sink *sink, size_t block, uint64_t length);
+
+/**
+ * Waits until the block that was queued first is delivered, and returns its place in the array of
+ * blocks: the device may fill it again. Blocks for at most so many milliseconds; with 0 not at all;
+ * with a negative number until it is.
+ *
+ * Small blocks are held back, for up to 100 ms, until they make a request of 16 MiB or a quarter of
+ * all blocks. So do not wait for each one: keep some queued on the device.
+ *
+ * Returns the block; `-EAGAIN` if it is not delivered yet; `-ENODATA` if none is queued; `-ENOSPC`,
+ * `-EIO`, `-ECONNRESET`, `-ESHUTDOWN` and others if it cannot be.
+ */
+int64_t dmabuf_dio_sink_wait(struct dmabuf_dio_sink *sink, int milliseconds);
+
+/**
+ * Waits until all queued blocks are delivered, and makes a file durable. Nothing can be written
+ * afterwards. A second call does nothing.
+ *
+ * Returns 0; `-ENOSPC`, `-EIO` and others if something is not delivered.
+ */
+int dmabuf_dio_sink_finish(struct dmabuf_dio_sink *sink);
+
+/**
+ * Returns how the blocks are delivered, in a few words for people: `"io_uring, O_DIRECT"`, or why the
+ * CPU copies. The string stays until the next call of this function for the sink. An empty string for
+ * a null pointer.
+ */
+const char *dmabuf_dio_sink_how(struct dmabuf_dio_sink *sink);
+
+/**
+ * Frees a sink, with its file, endpoint and function. What was not delivered is lost: call
+ * `dmabuf_dio_sink_finish` before. The blocks stay the caller's. A null pointer is nothing.
+ */
+void dmabuf_dio_sink_free(struct dmabuf_dio_sink *sink);
 
 /**
  * Fills in the figures of a report, as many as the caller's structure has.

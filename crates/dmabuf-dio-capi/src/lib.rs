@@ -30,6 +30,7 @@ pub mod names;
 pub mod options;
 pub mod report;
 pub mod save;
+pub mod sink;
 
 mod failure;
 mod pointers;

@@ -16,6 +16,11 @@ ifeq ($(shell pkg-config --exists vulkan && echo yes),yes)
 EXAMPLES += vulkan
 endif
 
+# Debian has 0.26: install 1.x from its source, and name another prefix than /usr in PKG_CONFIG_PATH.
+ifeq ($(shell pkg-config --atleast-version=1.0 libiio && echo yes),yes)
+EXAMPLES += libiio-capture libiio-replay
+endif
+
 .PHONY: programs
 programs: library $(TESTS:%=$O/tests/%) $(TESTS:%=$O/cxx/%.o) $(EXAMPLES:%=$O/examples/%)
 
@@ -50,6 +55,9 @@ $O/examples/documented: ../../docs/c.md $(STAGE)/stamp
 	@sed -n '/^```c$$/,/^```$$/{/^```/d;p}' $< | $(CC) -std=c99 -Wall -Wextra -Werror -x c -o $@ - $(AT_STAGE)
 LIBRARIES_ring := -luring
 LIBRARIES_vulkan = $(shell pkg-config --cflags --libs vulkan)
+LIBIIO = $(shell pkg-config --cflags --libs libiio) -Wl,-rpath,$(shell pkg-config --variable=libdir libiio)
+LIBRARIES_libiio-capture = $(LIBIIO)
+LIBRARIES_libiio-replay = $(LIBIIO)
 LIBRARIES_frames = $(shell pkg-config --cflags --libs $(GSTREAMER))
 
 .PHONY: check

@@ -135,6 +135,15 @@ static void stream_frame(struct stream *stream, u8 *at)
 	}
 }
 
+/* Writes @count whole frames, as fast as a rate of 500 MB/s needs in an emulated machine. */
+static void stream_count(struct stream *stream, __le64 *at, u64 count)
+{
+	u64 i;
+
+	for (i = 0; i < count; i++)
+		at[i] = cpu_to_le64(stream->next + i);
+}
+
 /* Transfers up to @count frames. Returns how many. */
 static u64 stream_move(struct stream *stream, struct iio_dma_buffer_block *block,
 		       u64 count)
@@ -143,6 +152,13 @@ static u64 stream_move(struct stream *stream, struct iio_dma_buffer_block *block
 	u64 moved, step;
 
 	count = min(count, (block->bytes_used - stream->pos) / stream->frame);
+	if (stream->input && !stream->sparse && stream->frame == sizeof(__le64)) {
+		stream_count(stream, (__le64 *)(at + stream->pos), count);
+		stream->next += count;
+		stream->pos += count * stream->frame;
+		stream->done += count;
+		return count;
+	}
 	for (moved = 0; moved < count; moved += step) {
 		step = stream->sparse ? count - moved : 1;
 		if (!stream->sparse || !stream->pos)

@@ -48,6 +48,9 @@ pub(crate) struct StreamArgs {
     /// Runs of each row; rows alternate
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
+    /// `iio_rwdev` of libiio 1.0 or later, for rows to compare with
+    #[arg(long, value_name = "PATH")]
+    pub(crate) peer_iio_rwdev: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }

@@ -2,9 +2,10 @@
 //! The comparison of the thread "iio: new DMABUF based API": samples by `read()` and by dma-bufs.
 
 pub(crate) mod args;
-mod device;
-mod fileio;
+pub(crate) mod device;
+pub(crate) mod fileio;
 mod page;
+mod peer;
 mod results;
 mod rows;
 mod usb;

@@ -61,10 +61,14 @@ fn grid<'a>(unit: &str, rows: impl Iterator<Item = &'a StreamResult>) -> Grid {
     grid
 }
 
-const LEGEND: [(&str, &str); 6] = [
+const LEGEND: [(&str, &str); 7] = [
     ("read()", "of a block, then write() of it; for a file, including fsync()"),
     ("O_DIRECT", "the file is open with O_DIRECT"),
     ("dma-buf", "a ring of 4 to 256 blocks; the file is written with O_DIRECT, including fsync()"),
+    (
+        "iio_rwdev",
+        "libiio's: four dma-bufs, then write(); without its start, for a file including fsync()",
+    ),
     ("CPU", "CPU time of the process as a share of one CPU, without that of a simulated device"),
     (
         "device",

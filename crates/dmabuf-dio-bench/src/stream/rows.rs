@@ -36,6 +36,9 @@ pub(crate) enum StreamMethod {
     FileioDirect,
     #[serde(rename = "dma-buf")]
     DmaBuf,
+    /// libiio's program, with dma-bufs of its own.
+    #[serde(rename = "iio_rwdev")]
+    Rwdev,
 }
 
 /// The destination.
@@ -57,8 +60,8 @@ pub(crate) struct StreamRow {
 
 impl StreamRow {
     /// Every row, for blocks of these sizes.
-    pub(crate) fn all(blocks: &[u64]) -> Vec<Self> {
-        let methods = [
+    pub(crate) fn all(blocks: &[u64], peer: bool) -> Vec<Self> {
+        let mut methods = vec![
             (Destination::Nothing, StreamMethod::Fileio),
             (Destination::Nothing, StreamMethod::DmaBuf),
             (Destination::File, StreamMethod::Fileio),
@@ -67,8 +70,15 @@ impl StreamRow {
             (Destination::Usb, StreamMethod::Fileio),
             (Destination::Usb, StreamMethod::DmaBuf),
         ];
-        let of = |block: &u64| methods.map(|(to, method)| Self { method, to, block: *block });
-        blocks.iter().flat_map(of).collect()
+        if peer {
+            for (place, to) in
+                [(2, Destination::Nothing), (6, Destination::File), (9, Destination::Usb)]
+            {
+                methods.insert(place, (to, StreamMethod::Rwdev));
+            }
+        }
+        let row = |block: u64| methods.iter().map(move |&(to, method)| Self { method, to, block });
+        blocks.iter().flat_map(|block| row(*block)).collect()
     }
 
     pub(crate) fn name(self) -> String {
@@ -83,7 +93,8 @@ impl StreamRow {
 
 /// The requested rows.
 pub(crate) fn selected(args: &StreamArgs) -> Result<Vec<StreamRow>, Failure> {
-    select(StreamRow::all(&args.blocks), &args.only, |row| row.name(), "no row has that name")
+    let all = StreamRow::all(&args.blocks, args.peer_iio_rwdev.is_some());
+    select(all, &args.only, |row| row.name(), "no row has that name")
 }
 
 impl StreamMethod {
@@ -92,6 +103,7 @@ impl StreamMethod {
             Self::Fileio => "read()",
             Self::FileioDirect => "read(), O_DIRECT",
             Self::DmaBuf => "dma-buf",
+            Self::Rwdev => "iio_rwdev",
         }
     }
 }
@@ -115,11 +127,11 @@ impl Drop for RemovedFile {
 
 /// The cost of a run.
 #[derive(Clone, Copy, Debug)]
-struct StreamCosts {
-    wall_ms: f64,
-    cpu_ms: f64,
+pub(super) struct StreamCosts {
+    pub(super) wall_ms: f64,
+    pub(super) cpu_ms: f64,
     /// All work that the clock counts.
-    busy: f64,
+    pub(super) busy: f64,
 }
 
 /// Counts from the first sample on.
@@ -162,6 +174,7 @@ impl StreamBench<'_> {
             StreamMethod::DmaBuf => self.by_dmabufs(row, &file, total)?,
             StreamMethod::Fileio => self.by_read(row, &file, total, OFlags::empty())?,
             StreamMethod::FileioDirect => self.by_read(row, &file, total, OFlags::DIRECT)?,
+            StreamMethod::Rwdev => self.by_peer(row, &file, total)?,
         };
         if compare {
             check(row.to, &file, total, before)?;
@@ -179,7 +192,7 @@ impl StreamBench<'_> {
         (self.args.ring / row.block).clamp(COUNT, MOST)
     }
 
-    fn usb(&self) -> Result<PathBuf, Trouble> {
+    pub(super) fn usb(&self) -> Result<PathBuf, Trouble> {
         self.usb.map(Usb::endpoint).map_err(Clone::clone)
     }
 

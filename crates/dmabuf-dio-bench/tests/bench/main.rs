@@ -7,6 +7,7 @@
 mod compare;
 mod cost;
 mod load;
+mod rates;
 mod small;
 mod stream;
 mod table;
@@ -59,6 +60,15 @@ fn json(folder: &TempDir, arguments: &[&str]) -> Value {
 fn required(backend: &str) -> bool {
     let list = std::env::var("DMABUF_DIO_REQUIRE").unwrap_or_default();
     list.split(',').any(|name| name == backend)
+}
+
+/// Libiio's `iio_rwdev`, if the environment names it.
+fn peer() -> Option<String> {
+    let path = std::env::var("DMABUF_DIO_IIO_RWDEV").ok();
+    if path.is_none() {
+        println!("without libiio: DMABUF_DIO_IIO_RWDEV does not name iio_rwdev 1.0 or later");
+    }
+    path
 }
 
 fn list(value: &Value) -> &[Value] {

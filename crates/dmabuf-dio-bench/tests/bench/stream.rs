@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `stream`, with the simulated device.
 
-use super::{folder, json, list, ok};
+use super::{folder, json, list, ok, peer};
 
 #[test]
 fn streams_are_compared() {
@@ -11,10 +11,15 @@ fn streams_are_compared() {
         return;
     }
     let folder = folder();
-    let streams = json(&folder, &["stream", "--blocks", "16K,1M", "--total", "8M", "--runs", "1"]);
+    let peer = peer();
+    let peer: Vec<&str> = peer.iter().flat_map(|path| ["--peer-iio-rwdev", path]).collect();
+    // Starting a program has to take less than the samples.
+    let total = if peer.is_empty() { "8M" } else { "256M" };
+    let small = ["stream", "--blocks", "16K,1M", "--total", total, "--runs", "1"];
+    let streams = json(&folder, &[&small[..], &peer].concat());
     assert_eq!((&streams["bench"], &streams["device"]), (&"stream".into(), &"stream-adc".into()));
     let rows = list(&streams["rows"]);
-    assert_eq!(rows.len(), 14);
+    assert_eq!(rows.len(), if peer.is_empty() { 14 } else { 20 });
     for row in rows {
         // Without a USB function its rows say so.
         let measured = row["to"] != "usb";
