@@ -74,6 +74,10 @@ test-debug: programs series-programs ## part of test-all: the guest tests under 
 test-series: programs series-programs ## the guest tests on the kernel used for measurements, and multi-gigabyte copies
 	tests/matrix --series
 
+.PHONY: test-mapped
+test-mapped: programs ## the guest tests of kernel/series-mapped behind an IOMMU, on its debug kernel
+	tests/matrix --mapped
+
 # Needs 30 GB of disk.
 .PHONY: test-hour
 test-hour: build programs ## stream an hour of samples and account for every one (about a quarter of an hour)

@@ -25,6 +25,7 @@
 #include "context.h"
 #include "exporter.h"
 #include "lend.h"
+#include "premap.h"
 
 static int dio_refuse(u32 *refusal, u32 why)
 {
@@ -185,8 +186,10 @@ struct dio_attachment *dio_attach(int fd, u32 *refusal)
 
 	att->exporter = &dio_lender;
 	att->segs = dio_buffer_segments(att->dmabuf);
-	if (att->segs)
+	if (att->segs) {
+		dio_buffer_premap(att->dmabuf);
 		return att;
+	}
 
 	att->segs = &att->table;
 	ret = dio_lends(att->dmabuf) ?
@@ -194,6 +197,7 @@ struct dio_attachment *dio_attach(int fd, u32 *refusal)
 		dio_borrow_mapping(att, refusal);
 	if (ret)
 		goto err_put;
+	dio_premap(&att->table);
 	return att;
 
 err_put:

@@ -414,6 +414,15 @@ struct dma_buf *dio_buffer_export(struct dio_buffer *buf, int flags)
 	return dma_buf_export(&exp_info);
 }
 
+void dio_buffer_premap(struct dma_buf *dmabuf)
+{
+	struct dio_buffer *buf = dmabuf->priv;
+
+	mutex_lock(&buf->lock);
+	dio_premap(&buf->segs);
+	mutex_unlock(&buf->lock);
+}
+
 const struct dio_segments *dio_buffer_segments(const struct dma_buf *dmabuf)
 {
 	const struct dio_buffer *buf = dmabuf->priv;

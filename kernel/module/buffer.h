@@ -24,6 +24,9 @@ struct dma_buf *dio_buffer_export(struct dio_buffer *buf, int flags);
 void dio_buffer_free(struct dio_buffer *buf);
 void dio_buffer_destroy(struct dio_buffer *buf);
 
+/* Keeps one of our buffers mapped for DMA from now on, if that is of use. */
+void dio_buffer_premap(struct dma_buf *dmabuf);
+
 /* Whether file I/O is storing into the buffer, see access.h */
 void dio_buffer_set_storing(struct dma_buf *dmabuf, bool storing);
 bool dio_buffer_storing(const struct dma_buf *dmabuf);

@@ -28,6 +28,8 @@ void dio_segments_compact(struct dio_segments *segs)
 			*++last = *bv;
 	}
 	segs->nr = last - segs->vec + 1;
+	/* The vectors are others now. */
+	dio_premap_drop(segs);
 
 	/* If this fails, the table stays larger than needed. */
 	if (!dio_segments_reserve(&small, segs->nr)) {
@@ -37,5 +39,4 @@ void dio_segments_compact(struct dio_segments *segs)
 		dio_segments_free(segs);
 		*segs = small;
 	}
-	dio_premap(segs);
 }

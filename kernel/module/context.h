@@ -46,6 +46,11 @@ void dio_load_drop(struct dio_load *load);
 #else
 #define DIO_FEATURE_SLOTS	0
 #endif
+#ifdef HAVE_BIO_PREMAP
+#define DIO_FEATURE_PREMAP	DMABUF_DIO_FEATURE_PREMAP
+#else
+#define DIO_FEATURE_PREMAP	0
+#endif
 int dio_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags);
 
 #endif

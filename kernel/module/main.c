@@ -54,7 +54,7 @@ static int dio_ioctl_info(struct dmabuf_dio_info *arg)
 		return -EINVAL;
 
 	*arg = (struct dmabuf_dio_info){
-		.features = DIO_FEATURE_SLOTS,
+		.features = DIO_FEATURE_SLOTS | DIO_FEATURE_PREMAP,
 		.max_depth = DIO_MAX_DEPTH,
 		.max_chunk = DIO_MAX_CHUNK,
 		.default_chunk = READ_ONCE(dio_default_chunk),

@@ -30,7 +30,8 @@ static void dio_premap_part(struct dio_segments *segs, unsigned int first)
 		return;
 	part->map = bio_premap_create(segs->vec + first, segs->nr - first);
 	part->next = segs->premap;
-	segs->premap = part;
+	/* Pairs with dio_premap_copy(): others may use the table already. */
+	smp_store_release(&segs->premap, part);
 }
 
 /**
@@ -48,12 +49,11 @@ void dio_premap_begin(struct dio_segments *segs, u64 length)
 
 /**
  * dio_premap - keep a complete table mapped, if that is of use
- * @segs: the table, which stays where it is until it is freed
+ * @segs: the table, which stays as it is until it is freed
  */
 void dio_premap(struct dio_segments *segs)
 {
-	dio_premap_drop(segs);
-	if (bio_premap_wanted())
+	if (!segs->premap && bio_premap_wanted())
 		dio_premap_part(segs, 0);
 }
 
@@ -87,8 +87,9 @@ struct bio_premap *dio_premap_copy(const struct dio_segments *segs,
 				   const struct bio_vec *vec, unsigned int nr,
 				   unsigned int first)
 {
-	return segs->premap ? bio_premap_alias(segs->premap->map, vec, nr,
-					       first) : NULL;
+	const struct dio_premap *part = READ_ONCE(segs->premap);
+
+	return part ? bio_premap_alias(part->map, vec, nr, first) : NULL;
 }
 
 void dio_premap_drop_copy(struct bio_premap *copy)

@@ -21,15 +21,19 @@
 #include "compat.h"
 #include "premap.h"
 
-/* A fixed buffer of a ring, from REGISTER until its last request is done */
+/* A buffer of a slot */
+struct dio_slot_part {
+	struct file *file;		/* the context, which holds buffer and module */
+	struct bio_premap *premap;	/* of io_uring's copy of the vectors, or NULL */
+};
+
+/* A fixed buffer of a ring, from REGISTER or JOIN until its last request is done */
 struct dio_slot {
 	struct hlist_node node;
-	struct file *file;		/* the context, which holds buffer and module */
 	const struct io_ring_ctx *ring;	/* for comparison only */
 	unsigned int index;
-	struct bio_premap *premap;	/* of io_uring's copy of the vectors, or NULL */
-	unsigned int nr;		/* of the contexts that JOIN named */
-	struct file *joined[] __counted_by(nr);
+	unsigned int nr;
+	struct dio_slot_part parts[] __counted_by(nr);
 };
 
 /* Our slots in all rings, as io_uring does not report who owns a slot */
@@ -51,29 +55,29 @@ static void dio_slot_release(void *priv)
 {
 	struct dio_slot *slot = priv;
 
-	dio_premap_drop_copy(slot->premap);
 	spin_lock(&dio_slots_lock);
 	hash_del(&slot->node);
 	spin_unlock(&dio_slots_lock);
 	while (slot->nr) {
-		fput(slot->joined[slot->nr - 1]);
+		struct dio_slot_part *part = &slot->parts[slot->nr - 1];
+
+		dio_premap_drop_copy(part->premap);
+		fput(part->file);
 		slot->nr--;
 	}
-	fput(slot->file);
 	kfree(slot);
 }
 
 /* Called before the registration, which may release the slot at once. */
 static struct dio_slot *dio_slot_create(struct io_uring_cmd *cmd,
-					unsigned int index, unsigned int joined)
+					unsigned int index, unsigned int parts)
 {
 	struct dio_slot *slot;
 
-	slot = kzalloc(struct_size(slot, joined, joined), GFP_KERNEL_ACCOUNT);
+	slot = kzalloc(struct_size(slot, parts, parts), GFP_KERNEL_ACCOUNT);
 	if (!slot)
 		return NULL;
 
-	slot->file = get_file(cmd->file);	/* dropped by dio_slot_release() */
 	slot->ring = dio_ring(cmd);
 	slot->index = index;
 	spin_lock(&dio_slots_lock);
@@ -101,6 +105,18 @@ static bool dio_slot_known(struct io_uring_cmd *cmd, unsigned int index)
 	}
 	spin_unlock(&dio_slots_lock);
 	return found;
+}
+
+/* The file's reference is dropped by dio_slot_release(). */
+static struct dio_slot_part *dio_slot_add(struct dio_slot *slot,
+					  struct file *file)
+{
+	struct dio_slot_part *part;
+
+	slot->nr++;
+	part = &slot->parts[slot->nr - 1];
+	part->file = file;
+	return part;
 }
 
 static bool dio_slot_flags_valid(u32 flags)
@@ -176,9 +192,10 @@ static int dio_slot_register(struct io_uring_cmd *cmd,
 		      vec[0].bv_page + ((arg->buf_offset - cur.start) >> PAGE_SHIFT),
 		      vec[0].bv_len - (arg->buf_offset - cur.start), 0);
 
-	slot = dio_slot_create(cmd, arg->index, 0);
+	slot = dio_slot_create(cmd, arg->index, 1);
 	if (slot)
-		slot->premap = dio_premap_copy(segs, vec, nr, cur.index);
+		dio_slot_add(slot, get_file(cmd->file))->premap =
+			dio_premap_copy(segs, vec, nr, cur.index);
 	ret = slot ? io_buffer_register_bvec(cmd, vec, nr, dio_slot_release, slot,
 					     dio_slot_direction(arg->flags),
 					     arg->index, issue_flags) :
@@ -206,8 +223,7 @@ static int dio_join_contexts(struct io_uring_cmd *cmd, struct dio_slot *slot,
 		file = fget(fds[i]);
 		if (!file)
 			return -EBADF;
-		slot->nr++;
-		slot->joined[i] = file;
+		dio_slot_add(slot, file);
 		if (file->f_op != cmd->file->f_op)
 			return -EINVAL;
 		att = dio_attached(file->private_data);
@@ -255,10 +271,12 @@ static int dio_slot_join(struct io_uring_cmd *cmd,
 	if (!vec)
 		goto out_release;
 	for (i = 0; i < arg->count; i++) {
+		struct dio_slot_part *part = &slot->parts[i];
 		const struct dio_segments *segs =
-			dio_attached(slot->joined[i]->private_data)->segs;
+			dio_attached(part->file->private_data)->segs;
 
 		memcpy(&vec[at], segs->vec, segs->nr * sizeof(*vec));
+		part->premap = dio_premap_copy(segs, &vec[at], segs->nr, 0);
 		at += segs->nr;
 	}
 	ret = io_buffer_register_bvec(cmd, vec, nr, dio_slot_release, slot,

@@ -170,7 +170,7 @@ static unsigned int every_allocation(const char *name, bool (*attempt)(unsigned 
 /* Without the series the first context on a buffer maps it. */
 static bool mapped(enum buffer_kind kind)
 {
-	return kind != BUFFER_LOAD && !strstr(guest_kernel(), "series");
+	return kind != BUFFER_LOAD && !guest_with_series();
 }
 
 static void faults(struct buffer *buffer)

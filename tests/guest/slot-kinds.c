@@ -6,13 +6,12 @@
 
 bool slots_possible(const struct buffer *buf)
 {
-	const char *kernel = getenv("DMABUF_DIO_KERNEL");
 	struct io_uring ring;
 	int dev, ret;
 
 	if (buf->kind != BUFFER_UDMABUF && buf->kind != BUFFER_HUGE)
 		return true;
-	if (kernel && strstr(kernel, "series"))
+	if (guest_with_series())
 		return true;
 
 	dev = dio_context(buf);

@@ -54,6 +54,11 @@ bool guest_of_debian(void)
 	return guest_kernel()[0] && !strchr(guest_kernel(), '-');
 }
 
+bool guest_with_series(void)
+{
+	return strstr(guest_kernel(), "series") || strstr(guest_kernel(), "mapped");
+}
+
 /* Debian builds none for arm64. */
 bool guest_without_heaps(void)
 {

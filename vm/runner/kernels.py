@@ -52,8 +52,9 @@ BUILT = {
                                 "debug.config"]),
     # And with buffers that stay mapped for DMA
     "7.3-mapped": Recipe(MAPPED_7_3, ["guest.config", "7.3.config", "series.config"]),
-    "7.3-mapped-debug": Recipe(MAPPED_7_3, ["guest.config", "7.3.config", "series.config",
-                                            "debug.config"]),
+    "7.3-mapped-debug": Recipe(MAPPED_7_3,
+                               ["guest.config", "7.3.config", "series.config", "remote.config",
+                                "debug.config"]),
 }
 # The sources of Debian's builds
 PREBUILT_OF = {"6.12": LINUX_6_12, "7.2": LINUX_7_2, "7.3": LINUX_7_3}

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::args::DoctorArgs;
 use crate::devices;
 use crate::exit::Failure;
-use crate::show::{Lines, exact, json};
+use crate::show::{Lines, exact, json, mapped};
 use crate::size::show_size;
 use crate::video;
 
@@ -174,5 +174,8 @@ fn facts(lines: &mut Lines, file: &FileFacts) {
     }
     if let Some(cached) = file.cached {
         lines.line("page cache", exact(cached));
+    }
+    if let Some(dma) = &file.dma {
+        lines.line("DMA", mapped(dma));
     }
 }

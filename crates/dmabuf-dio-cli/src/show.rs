@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::io;
 
-use dmabuf_dio::{Backend, Mode, Refusal, Report};
+use dmabuf_dio::{Backend, Dma, Mapped, Mode, Refusal, Report};
 use serde::Serialize;
 
 use crate::size::show_size;
@@ -55,6 +55,9 @@ impl Lines {
                 |grown| format!("{grown:+} bytes"),
             ),
         );
+        if let Some(dma) = &report.dma {
+            self.line("DMA", mapped(dma));
+        }
         for note in &report.notes {
             self.line("note", note);
         }
@@ -62,6 +65,17 @@ impl Lines {
             self.line("not used", refused(refusal));
         }
     }
+}
+
+/// How memory is mapped for a disk.
+pub(crate) fn mapped(dma: &Dma) -> String {
+    let text = match dma.mapped {
+        Mapped::Never => "no IOMMU translates for the disk: nothing has to be mapped",
+        Mapped::Once => "a buffer is mapped for the disk once",
+        Mapped::PerRequest => "each request is mapped for the disk",
+        _ => "unknown",
+    };
+    dma.reason.as_ref().map_or_else(|| text.into(), |reason| format!("{text}: {reason}"))
 }
 
 /// What moved the bytes.

@@ -24,6 +24,8 @@ pub const DEVICE: &str = "/dev/dmabuf_dio";
 pub const FEATURE_SLOTS: u64 = 1 << 0;
 /// A slot can be of several buffers: [`Join`].
 pub const FEATURE_JOIN: u64 = 1 << 1;
+/// The kernel can keep a buffer mapped for a device behind an IOMMU (patch series).
+pub const FEATURE_PREMAP: u64 = 1 << 2;
 /// Most buffers in a slot made by [`Join`].
 pub const JOIN_MAX: usize = 1024;
 /// [`Slot::flags`]: file to buffer, `READ_FIXED`.

@@ -63,6 +63,7 @@ fn module(table: &mut Table) {
     table.value("DMABUF_DIO_URING_JOIN", u64::from(dio::URING_JOIN));
     table.value("DMABUF_DIO_FEATURE_SLOTS", dio::FEATURE_SLOTS);
     table.value("DMABUF_DIO_FEATURE_JOIN", dio::FEATURE_JOIN);
+    table.value("DMABUF_DIO_FEATURE_PREMAP", dio::FEATURE_PREMAP);
     table.value("DMABUF_DIO_JOIN_MAX", dio::JOIN_MAX as u64);
     table.value("DMABUF_DIO_REFUSED_EXPORTER", u64::from(dio::REFUSED_EXPORTER));
     table.value("DMABUF_DIO_REFUSED_PAGES", u64::from(dio::REFUSED_PAGES));

@@ -76,6 +76,7 @@ pub use control::{CancelToken, Progress};
 pub use direction::Direction;
 pub use errno::Errno;
 pub use error::{Error, Result};
+pub use file::dma::{Dma, Mapped};
 pub use kind::Kind;
 pub use load::{Loaded, Loader};
 pub use loaded_file::LoadedFile;

@@ -93,6 +93,7 @@ impl<T> Run<T> {
             moved: self.moved,
             refusals: self.refusals,
             cost: self.before.until_now(task.file.fd(), task.direction),
+            dma: task.file.dma(self.backend),
         };
         (self.value, facts.report())
     }

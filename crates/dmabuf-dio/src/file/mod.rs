@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The file side of a transfer: opened with `O_DIRECT`, and without it on demand.
 
+pub(crate) mod dma;
 pub(crate) mod extent;
 pub(crate) mod queue;
 pub(crate) mod target;
@@ -12,10 +13,12 @@ use std::sync::OnceLock;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::ioctl::{self, Opcode, opcode};
 
+use crate::backend::Backend;
 use crate::direction::Direction;
 use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
 use crate::fd::{is_dmabuf, is_fuse, is_tmpfs, proc_link};
+use crate::file::dma::Dma;
 use crate::file::queue::Queue;
 use crate::memory::page::page_size;
 
@@ -268,6 +271,12 @@ impl File {
     /// Request size and queue depth for the disk.
     pub(crate) fn queue(&self) -> Queue {
         *self.queue.get_or_init(|| Queue::of(self.disk.0, self.disk.1))
+    }
+
+    /// How memory is mapped for the disk if `backend` moves the data.
+    pub(crate) fn dma(&self, backend: Option<Backend>) -> Option<Dma> {
+        // Memory of the page cache is not the buffer's.
+        dma::of(self.disk.0, self.disk.1, backend.filter(|_| self.is_direct()))
     }
 
     /// Without `/proc`, reopens the file by its path if that still names the same file.

@@ -141,6 +141,7 @@ impl<'f> Gatherer<'f> {
             unallocated: file.unallocated,
             direct: rules.are_direct(),
             why_buffered: file.why_buffered.clone(),
+            dma: file.dma(Some(backend)),
             segments,
             refusals,
             why_unpolled,

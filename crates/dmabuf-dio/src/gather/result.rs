@@ -7,6 +7,7 @@ use super::outcome::{Exception, Outcome};
 use super::piece::{Found, Piece, PieceError};
 use crate::backend::{Backend, Refusal};
 use crate::direction::Direction;
+use crate::file::dma::Dma;
 use crate::kind::Kind;
 use crate::report::Report;
 use crate::report::facts::Facts;
@@ -31,6 +32,7 @@ pub(super) struct Setup {
     /// Whether requests use direct I/O.
     pub(super) direct: bool,
     pub(super) why_buffered: Option<String>,
+    pub(super) dma: Option<Dma>,
     pub(super) segments: Option<u32>,
     pub(super) refusals: Vec<Refusal>,
     /// Why completions are not polled; `None` if they are.
@@ -135,6 +137,7 @@ impl Gathered<'_> {
             },
             refusals: setup.refusals.clone(),
             cost: self.cost,
+            dma: setup.dma.clone(),
         };
         GatherReport {
             transfer: facts.report(),
@@ -185,6 +188,7 @@ mod tests {
                 unallocated: 0,
                 direct: asked,
                 why_buffered: None,
+                dma: None,
                 segments: None,
                 refusals: Vec::new(),
                 why_unpolled: Some(String::new()),

@@ -8,6 +8,7 @@ use dmabuf_dio_sys::cachestat::cachestat;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 
 use super::FileFacts;
+use crate::backend::Backend;
 use crate::direction::Direction;
 use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
@@ -39,6 +40,7 @@ pub(crate) fn facts(path: &Path) -> Result<FileFacts> {
         o_direct_read,
         offset_align: align.map(|align| align.offset),
         memory_align: align.map(|align| align.memory),
+        dma: file.dma(Some(Backend::Module)),
         cached: cachestat(file.fd(), 0, 0).ok().map(|stat| stat.cached * page_size()),
     })
 }

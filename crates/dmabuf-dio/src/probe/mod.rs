@@ -14,6 +14,7 @@ use crate::backend::table;
 use crate::backend::{Backend, Refusal};
 use crate::errno::Errno;
 use crate::error::Result;
+use crate::file::dma::Dma;
 use crate::memory::available::{self, Charged};
 
 /// Whether a backend is available, and what it would do.
@@ -154,6 +155,9 @@ pub struct FileFacts {
     pub memory_align: Option<u64>,
     /// Bytes of the file in the page cache, if the kernel reports them.
     pub cached: Option<u64>,
+    /// How a buffer that the kernel module lends is mapped for the file's disk; `None` if the disk is
+    /// unknown.
+    pub dma: Option<Dma>,
 }
 
 /// Tests what this system offers. Blocks for some milliseconds and changes nothing.

@@ -5,6 +5,7 @@ use super::Report;
 use super::measure::{Cost, judge, through_cache};
 use crate::backend::{Backend, Refusal};
 use crate::direction::Direction;
+use crate::file::dma::Dma;
 use crate::kind::Kind;
 use crate::transfer::task::Transferred;
 
@@ -20,6 +21,7 @@ pub(crate) struct Facts {
     pub(crate) moved: Transferred,
     pub(crate) refusals: Vec<Refusal>,
     pub(crate) cost: Cost,
+    pub(crate) dma: Option<Dma>,
 }
 
 impl Facts {
@@ -51,6 +53,7 @@ impl Facts {
             page_size: moved.pages.map(|pages| pages.page_size),
             huge_bytes: moved.pages.map(|pages| pages.huge_bytes),
             segments: moved.segments,
+            dma: self.dma,
             notes,
             refusals: self.refusals,
         }
@@ -84,6 +87,7 @@ mod tests {
                 cache_growth: Some(growth),
                 storage: Some(storage),
             },
+            dma: None,
         };
         facts.report()
     }

@@ -8,6 +8,7 @@ use std::fmt;
 
 use crate::backend::{Backend, Refusal};
 use crate::direction::Direction;
+use crate::file::dma::Dma;
 use crate::kind::Kind;
 
 /// How the data was transferred.
@@ -89,6 +90,8 @@ pub struct Report {
     /// Number of physically contiguous segments of the buffer; `None` if the backend does not
     /// report it.
     pub segments: Option<u32>,
+    /// How memory is mapped for the disk; `None` if the disk is unknown.
+    pub dma: Option<Dma>,
     /// Why the transfer differed from the request or from the best method.
     pub notes: Vec<String>,
     /// Why the preferred backends were not available.

@@ -50,6 +50,8 @@ struct dmabuf_dio_info {
 #define DMABUF_DIO_FEATURE_SLOTS	_BITULL(0)
 /* A slot can be of several buffers: JOIN */
 #define DMABUF_DIO_FEATURE_JOIN		_BITULL(1)
+/* The kernel can keep a buffer mapped for a device behind an IOMMU (patch series) */
+#define DMABUF_DIO_FEATURE_PREMAP	_BITULL(2)
 
 /**
  * struct dmabuf_dio_attach - borrow the pages of a dma-buf

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Buffers that stay mapped for a disk behind an IOMMU (kernel/series-mapped)
+ */
+#include "premap.h"
+
+#define STATE	"/sys/kernel/debug/block/premap"
+
+const char *premap_pci(void)
+{
+	static char address[32];
+	char link[256], path[4096], *at;
+
+	if (address[0])
+		return address;
+	snprintf(link, sizeof(link), "/sys/block/%s/device/device",
+		 strrchr(raw_disk(), '/') + 1);
+	if (!realpath(link, path))
+		skip("%s is no NVMe disk", raw_disk());
+	at = strrchr(path, '/');
+	check(at && strlen(at + 1) < sizeof(address));
+	strcpy(address, at + 1);
+	return address;
+}
+
+void need_premap(void)
+{
+	char path[128], type[32];
+
+	if (access(STATE, F_OK)) {
+		if (strstr(guest_kernel(), "-mapped"))
+			fail("%s is missing", STATE);
+		skip("this kernel does not keep buffers mapped");
+	}
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/iommu_group/type", premap_pci());
+	if (!proc_read(path, type, sizeof(type)) || strncmp(type, "DMA", 3))
+		skip("%s is not behind an IOMMU", raw_disk());
+}
+
+struct premap premap_now(void)
+{
+	struct premap now = {};
+	char text[4096], *line;
+
+	check(proc_read(STATE, text, sizeof(text)));
+	line = strstr(text, premap_pci());
+	if (line)
+		check(sscanf(strchr(line, ' '), " tables %u bytes %llu used %llu", &now.tables,
+			     &now.bytes, &now.used) == 3);
+	return now;
+}
+
+void premap_expect_tables(unsigned int tables)
+{
+	int i;
+
+	for (i = 0; i < 200 && premap_now().tables != tables; i++)
+		sleep_ms(50);
+	expect(premap_now().tables, tables);
+	if (!tables)
+		expect(premap_now().bytes, 0);
+}
+
+void premap_begin(int file)
+{
+	struct buffer buf;
+	int dev;
+
+	buffer_create(&buf, BUFFER_LOAD, MIB(1));
+	dev = dio_context(&buf);
+	expect(dio_read(dev, &(struct dmabuf_dio_rw){ .file_fd = file, .length = MIB(1) }), 0);
+	premap_expect_tables(1);
+	close(dev);
+	buffer_destroy(&buf);
+	premap_expect_tables(0);
+}
+
+uint64_t disk_requests(void)
+{
+	unsigned long long reads, writes;
+	char path[128], text[512];
+
+	snprintf(path, sizeof(path), "/sys/block/%s/stat", strrchr(raw_disk(), '/') + 1);
+	check(proc_read(path, text, sizeof(text)));
+	check(sscanf(text, "%llu %*u %*u %*u %llu", &reads, &writes) == 2);
+	return reads + writes;
+}

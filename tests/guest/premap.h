@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Buffers that stay mapped for a disk behind an IOMMU (kernel/series-mapped)
+ */
+#ifndef TESTS_GUEST_PREMAP_H
+#define TESTS_GUEST_PREMAP_H
+
+#include "lib.h"
+
+/* What the kernel keeps mapped for one device, all zero if it knows none */
+struct premap {
+	unsigned int tables;
+	unsigned long long bytes;
+	unsigned long long used;	/* how often a request took an address */
+};
+
+/* Skips unless the kernel keeps buffers mapped and the raw disk is behind an IOMMU. */
+void need_premap(void);
+/* The PCI address of the raw disk, from before it was removed */
+const char *premap_pci(void);
+struct premap premap_now(void);
+/* Waits until @tables are mapped for the raw disk. */
+void premap_expect_tables(unsigned int tables);
+/*
+ * Makes the raw disk known, for which tables are mapped from then on when they are made: reads from
+ * @file, which is on it. Returns when that is done.
+ */
+void premap_begin(int file);
+/* Completed requests of the raw disk */
+uint64_t disk_requests(void);
+
+#endif
