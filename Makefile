@@ -156,12 +156,14 @@ bench-compare: build ## compare with every other method: on this machine's disk,
 
 # With 64 MiB blocks read() needs contiguous memory, which only a CMA area provides.
 .PHONY: bench-stream
-bench-stream: build ## samples into nothing, a file, USB: read() against dma-bufs, in a guest
+bench-stream: build ## samples into nothing, a file (ext4, XFS), USB: read() against dma-bufs, in a guest
 	BENCH_WITH=tests/with-usb-gadget bench/record stream-7.3-series \
 		"--kernel 7.3-series --append cma=256M --memory 3072" stream --usb /run/ffs
 	BENCH_WITH=tests/with-usb-gadget bench/record stream-cost-7.3-series \
 		"--kernel 7.3-series --append cma=256M --memory 3072 --icount" \
 		stream --usb /run/ffs --total 256M --blocks 16K,64K,1M,16M,64M
+	bench/record stream-cost-xfs-7.3-series "--kernel 7.3-series --fs xfs --memory 3072 --icount" \
+		stream --total 256M --blocks 16K,64K,1M,16M,64M --only 'dma-buf into a file'
 
 SMALL := --raw-disks 4 --append nvme.poll_queues=1 --memory 3072
 SMALL_ON := --on /mnt/ext4 --on /mnt/xfs --on /mnt/f2fs --on /dev/raw
