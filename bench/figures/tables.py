@@ -85,14 +85,17 @@ def small_files(found: cost.Cost) -> str:
 SINKS = {"nothing": "into nothing", "file": "into a file", "usb": "into USB"}
 
 
-def stream_table(found: stream.Streams, cell: Callable[[stream.Row], str]) -> str:
-    """A row for each way, a column for each block size."""
-    blocks = sorted({row.block for row in found.rows})
+def stream_table(cell: Callable[[stream.Row], str], *runs: tuple[stream.Streams, str]) -> str:
+    """A row for each way, a column for each block size. Each run has the file system's name, or ""."""
+    blocks = sorted({row.block for found, _ in runs for row in found.rows})
     rows = []
-    for to in found.sinks():
-        for way, of_way in found.ways(to).items():
-            cells = {row.block: cell(row) for row in of_way}
-            rows.append((f"{way} {SINKS[to]}", *(cells.get(block, "") for block in blocks)))
+    for found, file_system in runs:
+        for to in found.sinks():
+            where = f", {file_system}" if file_system and to == "file" else ""
+            for way, of_way in found.ways(to).items():
+                cells = {row.block: cell(row) for row in of_way}
+                rows.append((f"{way} {SINKS[to]}{where}",
+                             *(cells.get(block, "") for block in blocks)))
     return markdown(("way", *map(cost.size_name, blocks)), rows)
 
 
@@ -110,9 +113,12 @@ def tables(results: pathlib.Path) -> dict[str, str]:
     load = [number(there.size(SHOWN).ways["module: LOAD"].figures.get("total"))
             for there in (debian, without)]
     return {
-        "stream_speed": stream_table(stream.read(results / "stream-7.3-series.json"), speed),
-        "stream_cost": stream_table(stream.read(results / "stream-cost-7.3-series.json"),
-                                    lambda row: f"{row.per_mib.median:,.0f}"),
+        "stream_speed": stream_table(speed, (stream.read(results / "stream-7.3-series.json"), "")),
+        "stream_cost": stream_table(
+            lambda row: f"{row.per_mib.median:,.0f}",
+            *((stream.read(path), name) for path, name in
+              ((results / "stream-cost-7.3-series.json", "ext4"),
+               (results / "stream-cost-xfs-7.3-series.json", "XFS")) if path.exists())),
         "rates": rates.table(rates.read(results / "rates-7.3-series.json")),
         "summary": summary(found),
         "ways": all_ways(found.size(SHOWN)),

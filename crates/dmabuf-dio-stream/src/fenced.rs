@@ -32,6 +32,10 @@ pub(super) trait Port {
 const BUNDLE: Duration = Duration::from_millis(1);
 /// Most blocks of a batch.
 const MOST: usize = 32;
+/// Most fences that are looked at in one call.
+const LOOK: usize = 4;
+/// If no blocks were found for so long, a batch is taken apart: they come more slowly than expected.
+const LATE: Duration = Duration::from_millis(10);
 
 /// A block that is queued on the device.
 #[derive(Debug)]
@@ -88,23 +92,48 @@ pub(super) struct Fenced<P> {
 struct Pace {
     /// `None` until two looks have found blocks.
     each: Option<Duration>,
+    /// When blocks were last found, or queued to a device that had none.
     looked: Option<Instant>,
+    /// It had none left by then.
+    was_dry: bool,
 }
 
 impl Pace {
-    /// Records that `count` more blocks were found done.
-    fn found(&mut self, count: usize) {
+    /// Records that `count` more blocks were found done, all of them if the device is `dry`: then it
+    /// may have waited, which tells nothing about how fast it is.
+    fn found(&mut self, count: usize, dry: bool) {
         let now = Instant::now();
-        if let Some(before) = self.looked.replace(now) {
+        let was_dry = std::mem::replace(&mut self.was_dry, dry);
+        let before = self.looked.replace(now).filter(|_| !was_dry && !dry);
+        if let Some(before) = before {
             let each = now.duration_since(before) / u32::try_from(count).unwrap_or(u32::MAX).max(1);
             self.each = Some(self.each.map_or(each, |old| (old * 3 + each) / 4));
         }
     }
 
-    /// Blocks that come within [`BUNDLE`], at least 1.
-    fn batch(&self) -> usize {
+    /// Records that the device has got blocks again.
+    fn goes_on(&mut self) {
+        if self.looked.is_some() {
+            (self.looked, self.was_dry) = (Some(Instant::now()), false);
+        }
+    }
+
+    /// Blocks that come within [`BUNDLE`], at least 1. Before any has come, as many as are `queued`:
+    /// the first two come alone, and tell.
+    fn batch(&self, queued: usize) -> usize {
         let fits = |each: Duration| BUNDLE.as_nanos() / each.as_nanos().max(1);
-        self.each.map_or(1, |each| usize::try_from(fits(each)).unwrap_or(MOST).clamp(1, MOST))
+        let batch = match self.each {
+            Some(each) => usize::try_from(fits(each)).unwrap_or(MOST),
+            None if self.looked.is_none() => queued,
+            None => 1,
+        };
+        batch.clamp(1, MOST)
+    }
+
+    /// Whether a batch of `count` blocks takes longer than a wake-up is worth.
+    fn is_slow(&self, count: usize) -> bool {
+        self.each.is_some() && self.batch(1) < count
+            || self.looked.is_some_and(|looked| looked.elapsed() > LATE)
     }
 }
 
@@ -120,7 +149,7 @@ impl<P: Port> Fenced<P> {
     }
 
     fn new(port: P, wait_for: Access) -> Self {
-        let pace = Pace { each: None, looked: None };
+        let pace = Pace { each: None, looked: None, was_dry: false };
         Self { port, wait_for, ring: None, queued: VecDeque::new(), known: 0, pace }
     }
 
@@ -144,7 +173,7 @@ impl<P: Port> Fenced<P> {
     /// works on the others.
     pub(super) fn batch(&self) -> usize {
         let half = self.ring.as_ref().map_or(1, |ring| ring.len() / 2);
-        self.pace.batch().min(half).max(1)
+        self.pace.batch(self.queued.len()).min(half).max(1)
     }
 
     /// Queues a block.
@@ -193,6 +222,9 @@ impl<P: Port> Fenced<P> {
         if done.windows(2).any(|pair| pair[0] && !pair[1]) {
             return Err(failed(self.port.name(), "fill a block", Errno::IO));
         }
+        if was_idle {
+            self.pace.goes_on();
+        }
         self.queued.extend(batch.iter().map(|&filled| Queued { filled, done: None }));
         if let Some(last) = self.queued.back_mut() {
             last.done = Some(fence);
@@ -238,6 +270,7 @@ impl<P: Port> Fenced<P> {
             self.look()?;
         }
         if self.known == 0 {
+            self.take_apart()?;
             return Ok(None);
         }
         self.known -= 1;
@@ -250,7 +283,7 @@ impl<P: Port> Fenced<P> {
             let fence = queued.done.as_ref()?;
             Some((place + 1, fence))
         });
-        let (counts, fences): (Vec<_>, Vec<_>) = fences.take(MOST).unzip();
+        let (counts, fences): (Vec<_>, Vec<_>) = fences.take(LOOK).unzip();
         let fds: Vec<_> = fences.iter().map(|fence| fence.as_fd()).collect();
         if fds.is_empty() {
             return Ok(());
@@ -267,7 +300,23 @@ impl<P: Port> Fenced<P> {
         }
         self.known = known;
         if known > 0 {
-            self.pace.found(known);
+            self.pace.found(known, known == self.queued.len());
+        }
+        Ok(())
+    }
+
+    /// Gives each block of the first batch a fence of its own if they come too slowly for one wake-up.
+    fn take_apart(&mut self) -> Result<()> {
+        let several = self.queued.iter().take_while(|queued| queued.done.is_none()).count();
+        if several == 0 || !self.pace.is_slow(several + 1) {
+            return Ok(());
+        }
+        for place in 0..several {
+            let fence = self.fence(self.claim(self.queued[place].filled)?)?;
+            // If it is done already, the fence does not tell how. A later one does.
+            if !is_signalled(&fence).map_err(|errno| self.ended(errno))? {
+                self.queued[place].done = Some(fence);
+            }
         }
         Ok(())
     }
@@ -281,7 +330,7 @@ impl<P: Port> Fenced<P> {
     /// What to poll for the next blocks: as many as make a batch, but the device keeps half of
     /// those that are queued.
     pub(super) fn first(&self) -> Option<Wait<'_>> {
-        let batch = self.batch().min(self.queued.len() / 2).max(1);
+        let batch = self.pace.batch(1).min(self.queued.len() / 2).max(1);
         let mut fences = self.queued.iter().enumerate().filter(|(_, queued)| queued.done.is_some());
         let first = fences.next()?;
         let last = fences.take_while(|(place, _)| *place < batch).last().unwrap_or(first);
@@ -385,14 +434,49 @@ mod tests {
 
     #[test]
     fn a_batch_is_what_comes_within_a_millisecond() {
-        let of = |micros| Pace { each: Some(Duration::from_micros(micros)), looked: None }.batch();
+        let pace = |each| Pace { each, looked: None, was_dry: false };
+        let of = |micros| pace(Some(Duration::from_micros(micros))).batch(7);
         assert_eq!([2000, 1000, 999, 300, 100, 10, 0].map(of), [1, 1, 1, 3, 10, 32, 32]);
-        let mut pace = Pace { each: None, looked: None };
-        assert_eq!(pace.batch(), 1);
-        pace.found(1);
-        assert_eq!(pace.batch(), 1, "one look tells nothing");
-        pace.looked = Instant::now().checked_sub(Duration::from_millis(8));
-        pace.found(80);
-        assert!((9..=10).contains(&pace.batch()), "{pace:?}");
+        let mut pace = pace(None);
+        let unknown = [0, 1, 2, 4, 8, 32, 64];
+        assert_eq!(unknown.map(|queued| pace.batch(queued)), [1, 1, 2, 4, 8, 32, 32]);
+        pace.found(1, false);
+        assert_eq!(pace.batch(2), 1, "one look tells nothing");
+        pace.looked = ago(8);
+        pace.found(80, false);
+        assert!((9..=10).contains(&pace.batch(2)), "{pace:?}");
+    }
+
+    fn ago(millis: u64) -> Option<Instant> {
+        Instant::now().checked_sub(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn a_device_that_waits_is_not_slow() {
+        let mut pace =
+            Pace { each: Some(Duration::from_micros(1)), looked: ago(8), was_dry: false };
+        pace.found(1, true);
+        assert_eq!(pace.batch(2), 32, "when it finished is not known");
+        pace.looked = ago(8);
+        pace.found(1, false);
+        assert_eq!(pace.batch(2), 32, "it had nothing to do at first");
+        (pace.looked, pace.was_dry) = (ago(100), true);
+        pace.goes_on();
+        assert!(!pace.is_slow(32), "it has just got some");
+        pace.looked = ago(8);
+        pace.found(1, false);
+        assert!(pace.batch(2) < 32, "now it was busy all the time");
+    }
+
+    #[test]
+    fn a_batch_that_takes_long_is_slow() {
+        let mut pace = Pace { each: None, looked: Some(Instant::now()), was_dry: false };
+        assert!(!pace.is_slow(32), "nothing is known");
+        pace.each = Some(Duration::from_micros(100));
+        assert!(!pace.is_slow(10) && pace.is_slow(11));
+        pace.each = Some(Duration::from_micros(1));
+        assert!(!pace.is_slow(32));
+        pace.looked = ago(20);
+        assert!(pace.is_slow(2), "the device has become slower");
     }
 }

@@ -314,9 +314,7 @@ impl Run<'_> {
         let expected = self.limit.into_iter().chain(self.span).min();
         self.stream.sink.attach(&ring, expected)?;
         self.output.set_behind(self.stream.sink.behind());
-        for block in 0..ring.len() {
-            self.fill(block)?;
-        }
+        self.fill_all(&(0..ring.len()).collect::<Vec<_>>())?;
         self.grows = ring.most() > ring.len() && !self.stream.source.waits();
         self.begun = Some((Instant::now(), cpu_time()));
         self.tell();

@@ -114,9 +114,13 @@ static void *stream_address(struct stream *stream,
 	if (block->fileio)
 		return block->vaddr;
 	guard(spinlock_irqsave)(&stream->queue.list_lock);
-	list_for_each_entry(map, &stream->maps, head)
-		if (map->block == block)
+	list_for_each_entry(map, &stream->maps, head) {
+		if (map->block == block) {
+			/* Blocks take turns: the next one is first then. */
+			list_move_tail(&map->head, &stream->maps);
 			return map->map.vaddr;
+		}
+	}
 	return NULL;
 }
 

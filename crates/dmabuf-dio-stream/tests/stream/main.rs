@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use dmabuf_dio::{CancelToken, Error as Buffer};
 use dmabuf_dio_stream::{
-    Device, Error, Filled, IioSource, Overrun, Repeat, Ring, Sink, Source, Stream, Wait,
+    Device, Discard, Error, Filled, IioSource, Overrun, Repeat, Ring, Sink, Source, Stream, Wait,
     frame_bytes,
 };
 
@@ -173,6 +173,58 @@ fn what_is_lost_between_batches_is_told_with_its_place() {
         assert!(if exact { told == frames } else { told >= frames }, "{gap:?}, found {frames}");
     }
     assert_eq!(found.next(), None, "found and not told, of {:?}", summary.gaps);
+}
+
+/// Records when blocks come.
+#[derive(Default)]
+struct Timed(Discard, Vec<Instant>);
+
+impl Sink for Timed {
+    fn how(&self) -> String {
+        self.0.how()
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>, expected: Option<u64>) -> Result<(), Error> {
+        self.0.attach(ring, expected)
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<bool, Error> {
+        self.1.push(Instant::now());
+        self.0.queue(filled)
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>, Error> {
+        self.0.take()
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        None
+    }
+
+    fn queued(&self) -> usize {
+        self.0.queued()
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// At the start blocks are queued in batches, of up to eight here, before their rate is known.
+#[test]
+fn blocks_of_a_slow_device_come_one_by_one() {
+    let Some(devices) = Devices::get() else { return };
+    // 100 ms each
+    devices.adc.write("sampling_frequency", "81920").expect("rate");
+    let (mut source, mut sink) = (devices.source(), Timed::default());
+    let ring = Ring::new(16, 64 << 10).expect("blocks");
+    let stream = Stream::new(&mut source, &mut sink, ring).limit(16 * (64 << 10));
+    let summary = stream.run().expect("run");
+    assert_eq!((summary.bytes, sink.1.len()), (16 * (64 << 10), 16));
+    for (number, pair) in (1..).zip(sink.1.windows(2)) {
+        let after = pair[1] - pair[0];
+        assert!(after < Duration::from_millis(350), "block {number} came after {after:?}");
+    }
 }
 
 #[test]
