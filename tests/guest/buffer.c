@@ -156,7 +156,7 @@ int buffer_try(struct buffer *buf, enum buffer_kind kind, size_t length)
 		return fd;
 
 	/* Linux 6.12's udmabuf maps large folios wrongly; the module refuses that. */
-	if (kind == BUFFER_HUGE && !dio_has_slots()) {
+	if (kind == BUFFER_HUGE && udmabuf_is_wrong()) {
 		struct dmabuf_dio_attach attach = { .dmabuf_fd = fd };
 		int dev = dio_open();
 

@@ -72,6 +72,12 @@ bool dio_has_slots(void)
 	return info.features & DMABUF_DIO_FEATURE_SLOTS;
 }
 
+/* Linux 6.12's udmabuf maps large folios wrongly. 7.2 has no slots either, and maps them right. */
+bool udmabuf_is_wrong(void)
+{
+	return !dio_has_slots() && strncmp(guest_kernel(), "7.2", 3);
+}
+
 int dio_load_fd(int dev, int file, uint64_t offset, uint64_t length)
 {
 	struct dmabuf_dio_load load = {

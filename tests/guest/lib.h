@@ -147,6 +147,7 @@ int dio_write(int dev, struct dmabuf_dio_rw *rw);
 int dio_load(int dev, struct dmabuf_dio_load *load);
 uint64_t dio_moved(int dev);		/* bytes so far, from its fdinfo */
 bool dio_has_slots(void);
+bool udmabuf_is_wrong(void);
 /* LOAD that must succeed; returns the dma-buf */
 int dio_load_fd(int dev, int file, uint64_t offset, uint64_t length);
 unsigned char *map_dmabuf(int fd, size_t length, int prot);

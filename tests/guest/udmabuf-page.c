@@ -16,7 +16,7 @@ static void one(int memfd, unsigned char *map, uint64_t offset, size_t length)
 
 	trying("%zu bytes at %llu", length, (unsigned long long)offset);
 	check(fd >= 0);
-	if (!dio_has_slots() && (offset || length > PAGE)) {
+	if (udmabuf_is_wrong() && (offset || length > PAGE)) {
 		expect_refused(fd, MAPPING);
 		close(fd);
 		return;
