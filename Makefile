@@ -32,7 +32,7 @@ test-python: deps ## build the Python bindings, run their tests and type checker
 	bindings/python/test
 
 .PHONY: test-free-threaded
-test-free-threaded: deps ## the same in Python 3.14 without the GIL, built from source (part of no other)
+test-free-threaded: deps ## the same in Python without the GIL, built from source (part of no other)
 	bindings/python/test-free-threaded
 
 .PHONY: test-python-guest

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import random
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -31,13 +31,6 @@ def switches() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-@pytest.fixture(scope="module")
-def small(folder: Path) -> Path:
-    path = folder / "small-for-threads"
-    path.write_bytes(random.Random(2).randbytes(SMALL))
-    return path
-
-
 def together(*works: Callable[[], object]) -> list[object]:
     """What each returns or raises, all begun at the same moment."""
     barrier = threading.Barrier(len(works))
@@ -58,39 +51,73 @@ def together(*works: Callable[[], object]) -> list[object]:
     return results
 
 
-def test_who_only_asks_is_no_user(small: Path) -> None:
+def test_who_only_asks_is_no_user() -> None:
     """A buffer without views is closed, whatever other threads ask it meanwhile."""
-    for _ in range(300):
-        buffer = dmabuf_dio.load(small, kind="memfd")
+    shared = [Buffer.alloc(4096, kind="memfd")]
+    over = threading.Event()
 
-        def ask(buffer: Buffer = buffer) -> None:
+    def ask() -> None:
+        while not over.is_set():
+            buffer = shared[0]
             try:
-                while True:
-                    assert buffer.fd >= 0 and not buffer.writable and buffer.offset == 0
-            except ValueError:
-                pass
+                for _ in range(50):
+                    assert buffer.fd >= 0 and buffer.writable and buffer.offset == 0
+            except ValueError as error:
+                assert "closed" in str(error)
 
-        assert together(ask, ask, buffer.close) == [None, None, None]
+    def close() -> None:
+        try:
+            for _ in range(10_000):
+                shared[0] = buffer = Buffer.alloc(4096, kind="memfd")
+                buffer.close()
+        finally:
+            over.set()
+
+    assert together(ask, ask, close) == [None, None, None]
 
 
-def test_a_view_or_the_end(small: Path) -> None:
-    """A view that begins while the buffer is closed: either of them fails."""
-    content = small.read_bytes()
-    def tensor(buffer: Buffer) -> object:
-        return np.from_dlpack(buffer)
+def test_a_view_or_the_end() -> None:
+    """A view that begins while the buffer is closed: either of them fails. Two seconds of that."""
+    meet = threading.Barrier(2)
+    end = time.monotonic() + 2
+    buffer = Buffer.alloc(4096, kind="memfd")
+    got: list[object] = [None]
+    over = False
 
-    for number in range(600):
-        buffer = dmabuf_dio.load(small, kind="memfd")
-        take: Callable[[Buffer], object] = [memoryview, tensor][number % 2]
-        view, closed = together(partial(take, buffer), buffer.close)
-        if isinstance(view, Exception):
-            assert isinstance(view, ValueError) and closed is None
-            assert buffer.closed
-        else:
-            assert isinstance(closed, BufferError) and "1 view lives" in str(closed), closed
-            assert not buffer.closed
-            assert bytes(view) == content  # type: ignore[call-overload]
-        del view
+    def take() -> None:
+        while True:
+            meet.wait()
+            if over:
+                return
+            try:
+                got[0] = np.from_dlpack(buffer) if rounds % 2 else memoryview(buffer)
+            except Exception as error:
+                got[0] = error
+            meet.wait()
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    rounds = 0
+    wrong: list[object] = []
+    while time.monotonic() < end:
+        buffer, rounds = Buffer.alloc(4096, kind="memfd"), rounds + 1
+        meet.wait()
+        for _ in range(rounds % 200):
+            pass
+        closed: object = None
+        try:
+            buffer.close()
+        except BufferError as error:
+            closed = error
+        meet.wait()
+        refused = isinstance(got[0], ValueError) and "closed" in str(got[0])
+        if refused != (closed is None) or (closed is not None and "1 view lives" not in str(closed)):
+            wrong.append((rounds, got[0], closed))
+        got[0] = None
+    over = True
+    meet.wait()
+    taker.join()
+    assert not wrong, (len(wrong), rounds, wrong[:3])
 
 
 def test_no_load_begins_under_an_array_without_a_view(folder: Path) -> None:
