@@ -38,6 +38,10 @@ python: deps ## build the Python wheel: build/wheels
 test-python: deps ## build the Python bindings, run their tests and type checkers
 	bindings/python/test
 
+.PHONY: test-free-threaded
+test-free-threaded: deps ## the same in Python without the GIL, built from source (part of no other)
+	bindings/python/test-free-threaded
+
 .PHONY: test-python-guest
 test-python-guest: test-python ## the same tests in guests, with dma-bufs and IIO devices
 	@ln -sfn "$$(tools/python-env bindings/python/tests)" build/python-env
@@ -228,6 +232,7 @@ charts: deps ## draw the charts from bench/results, fill the tables in documents
 .PHONY: bench-peers
 bench-peers: build ## compare with other loaders (downloads 2.5 GB, needs 4.5 GB of disk)
 	bench/peers/compare
+	bench/peers/memory --dir build --output bench/results/peers-memory.json
 
 .PHONY: test-peers
 test-peers: deps ## check that those loaders detect wrong bytes (the same download)

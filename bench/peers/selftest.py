@@ -7,6 +7,7 @@ import sys
 import tempfile
 
 import content
+import memory
 from listing import PROGRAM, attempt
 from loaders import NAMES
 
@@ -77,8 +78,25 @@ def no_start(path: str) -> None:
            done)
 
 
+def memory_of(name: str, path: str, process: float, cache: float) -> None:
+    """What a loader needs, as multiples of the file, within 5 %."""
+    row = memory.measure(name, path)
+    length = os.path.getsize(path)
+    seen = (row["peak_bytes"] / length, row["cached_bytes"] / length) if "peak_bytes" in row else None
+    expect(f"{name}: {process} of the file in the process, {cache} in the page cache",
+           seen is not None and abs(seen[0] - process) < 0.05 and abs(seen[1] - cache) < 0.05, row)
+
+
 def main() -> int:
     formula()
+    # On a disk: /tmp may be in memory.
+    with tempfile.TemporaryDirectory(dir=".", prefix=".dmabuf-dio-bench-") as folder:
+        path = os.path.join(folder, "few.safetensors")
+        content.write(path, 4 * SIZE, 8, SEED)
+        memory_of("numpy-fromfile", path, process=1, cache=1)
+        memory_of("torch-mmap", path, process=0, cache=1)
+        memory_of("dmabuf-dio-numpy", path, process=1, cache=0)
+        memory_of("dmabuf-dio-torch", path, process=1, cache=0)
     with tempfile.TemporaryDirectory() as folder:
         many, few = (os.path.join(folder, f"{kind}.safetensors") for kind in ("many", "few"))
         content.write(many, SIZE, 4096, SEED)

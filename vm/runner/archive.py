@@ -96,6 +96,13 @@ class Archive:
         run(["apt-get", *self.options, "download", *packages], cwd=into)
         return [next(into.glob(f"{package.partition(':')[0]}_*.deb")) for package in packages]
 
+    def download_source(self, package, into):
+        """The archive with the unpatched source of a package; apt checks it as it does packages."""
+        into.mkdir(parents=True, exist_ok=True)
+        say(f"downloading the source of {package}")
+        run(["apt-get", *self.options, "source", "--download-only", "--tar-only", package], cwd=into)
+        return next(into.glob(f"{package}_*.orig.tar.*"))
+
 
 def host():
     """The architecture of this machine."""
@@ -118,6 +125,11 @@ def release():
 def backports(foreign=None, suite="trixie-backports"):
     """The same mirror and keyring, another suite."""
     return Archive(suite, [release().line(suite)], foreign)
+
+
+def sources(suite):
+    """The source packages of a suite, of the same mirror and keyring."""
+    return Archive(f"{suite}-sources", [release().line(suite).replace("deb ", "deb-src ", 1)])
 
 
 def wrapper(root, command):

@@ -6,17 +6,17 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dmabuf_dio::{DmaBuf, Kind};
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::content::{Content, Transfer};
+use crate::content::{Content, Transfer, View, let_go};
 use crate::dlpack::{self, DataType, Shaped, Wanted};
 use crate::error::{note, raise};
-use crate::memory::{Memory, Part};
 use crate::report::Report;
 use crate::source::duplicate;
+use crate::view::{self, Part};
 
 /// Memory with the content of a file: a dma-buf, a memfd, or memory of this process alone.
 #[pyclass(module = "dmabuf_dio", frozen, weakref)]
@@ -51,36 +51,39 @@ impl Form {
 
 #[derive(Debug)]
 enum Slot {
-    Open(Py<Memory>),
+    Open(Arc<Content>),
     /// With memory that consumers may still use, though they keep no view.
-    Closed(#[allow(dead_code, reason = "owns the memory")] Option<Py<Memory>>),
+    Closed(#[allow(dead_code, reason = "owns the memory")] Option<Arc<Content>>),
 }
 
 impl Buffer {
-    pub(crate) fn new(
-        py: Python<'_>,
-        content: Arc<Content>,
-        report: Option<Py<Report>>,
-    ) -> PyResult<Self> {
+    pub(crate) fn new(content: Arc<Content>, report: Option<Py<Report>>) -> Self {
         let (form, len) = (Form::of(&content), content.len());
-        let slot = Mutex::new(Slot::Open(Py::new(py, Memory::new(content))?));
-        Ok(Self { slot, form, len, report })
+        Self { slot: Mutex::new(Slot::Open(content)), form, len, report }
     }
 
-    pub(crate) fn memory(&self, py: Python<'_>) -> PyResult<Py<Memory>> {
+    /// What `use_it` makes of the content. The buffer is not closed meanwhile: a view or transfer that
+    /// `use_it` begins is one that `close()` finds. It must not wait for anything.
+    fn with<T>(&self, use_it: impl FnOnce(&Arc<Content>) -> T) -> PyResult<T> {
         match &*self.slot.lock().unwrap_or_else(PoisonError::into_inner) {
-            Slot::Open(memory) => Ok(memory.clone_ref(py)),
+            Slot::Open(content) => Ok(use_it(content)),
             Slot::Closed(_) => Err(PyValueError::new_err("the buffer is closed")),
         }
     }
 
-    pub(crate) fn content(&self, py: Python<'_>) -> PyResult<Arc<Content>> {
-        Ok(Arc::clone(self.memory(py)?.get().content()))
+    pub(crate) fn content(&self) -> PyResult<Arc<Content>> {
+        self.with(Arc::clone)
+    }
+
+    /// Counts a view from now on; `pins` as in [`Content::begin_view`].
+    pub(crate) fn begin_view(&self, py: Python<'_>, label: String, pins: bool) -> PyResult<View> {
+        let begun = self.with(|content| content.begin_view(label, pins))?;
+        begun.map_err(|trouble| trouble.raise(py))
     }
 
     /// The content with a descriptor, and what cannot be done without one.
     fn shared(&self, py: Python<'_>, what: &str) -> PyResult<Arc<Content>> {
-        let content = self.content(py)?;
+        let content = self.content()?;
         if content.buf().is_none() {
             return Err(unsupported(
                 py,
@@ -92,26 +95,15 @@ impl Buffer {
 
     /// Begins a transfer into the memory.
     pub(crate) fn begin_write(&self, py: Python<'_>) -> PyResult<Transfer> {
-        let memory = self.memory(py)?;
-        let memory = memory.bind(py);
-        in_use(memory, 1)?;
-        if !memory.get().content().is_writable() {
-            return Err(PyBufferError::new_err(
-                "the buffer is read-only: load it with writable=True, or use Buffer.alloc()",
-            ));
-        }
-        if memory.get().is_pinned() {
-            return Err(PyBufferError::new_err(
-                "numpy.ndarray(buffer=...) was made of the buffer and may still use it: \
-                 numpy.frombuffer() says when it is done",
-            ));
-        }
-        memory.get().content().begin_write().map_err(|trouble| trouble.raise(py))
+        let begun = self.with(Content::begin_write)?;
+        let transfer = begun.map_err(|trouble| trouble.raise(py))?;
+        py.detach(|| transfer.settle());
+        Ok(transfer)
     }
 
     /// Begins a transfer from the memory.
     pub(crate) fn begin_read(&self, py: Python<'_>) -> PyResult<Transfer> {
-        self.content(py)?.begin_read().map_err(|trouble| trouble.raise(py))
+        self.with(Content::begin_read)?.map_err(|trouble| trouble.raise(py))
     }
 }
 
@@ -128,7 +120,7 @@ impl Buffer {
             _ => return Err(PyValueError::new_err("kind is \"dmabuf\" or \"memfd\"")),
         };
         let buf = buf.map_err(|error| raise(py, &error))?;
-        Self::new(py, Content::shared(buf, 0, length, true), None)
+        Ok(Self::new(Content::shared(buf, 0, length, true), None))
     }
 
     /// A buffer of somebody else's dma-buf or memfd. The descriptor is duplicated.
@@ -150,7 +142,7 @@ impl Buffer {
         if writable && !buf.is_writable() {
             return Err(raise(py, &dmabuf_dio::Error::ReadOnlyBuffer));
         }
-        Self::new(py, Content::shared(buf, offset, length, writable), None)
+        Ok(Self::new(Content::shared(buf, offset, length, writable), None))
     }
 
     /// The buffer that `dmabuf-dio load FILE -- PROGRAM` hands to a program.
@@ -159,7 +151,7 @@ impl Buffer {
     fn from_env(py: Python<'_>, writable: bool) -> PyResult<Self> {
         let (buf, range) = DmaBuf::from_env().map_err(|error| raise(py, &error))?;
         let length = range.end - range.start;
-        Self::new(py, Content::shared(buf, range.start, length, writable), None)
+        Ok(Self::new(Content::shared(buf, range.start, length, writable), None))
     }
 
     /// `"dmabuf"`, `"memfd"`, `"file"` or `"private"`.
@@ -188,7 +180,7 @@ impl Buffer {
     /// The descriptor of the dma-buf, which stays the buffer's. `io.UnsupportedOperation` without one.
     #[getter]
     fn dmabuf_fd(&self, py: Python<'_>) -> PyResult<c_int> {
-        match (self.form, self.content(py)?.dmabuf()) {
+        match (self.form, self.content()?.dmabuf()) {
             (Form::DmaBuf, _) => self.fd(py),
             (_, Some(Ok(buf))) => Ok(buf.as_raw_fd()),
             (_, Some(Err(refusal))) => {
@@ -219,8 +211,8 @@ impl Buffer {
 
     /// Offset of the content in the descriptor's memory, in bytes.
     #[getter]
-    fn offset(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.content(py)?.start())
+    fn offset(&self) -> PyResult<u64> {
+        Ok(self.content()?.start())
     }
 
     /// Length of the content in bytes.
@@ -246,14 +238,15 @@ impl Buffer {
 
     /// Whether views may write.
     #[getter]
-    fn writable(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.content(py)?.is_writable())
+    fn writable(&self) -> PyResult<bool> {
+        Ok(self.content()?.is_writable())
     }
 
     /// Whether CPU access is under way: since the first view, until the last one ends.
     #[getter]
     fn accessed(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.content(py)?.is_accessed())
+        let content = self.content()?;
+        Ok(py.detach(|| content.is_accessed()))
     }
 
     /// Whether the buffer was closed.
@@ -265,21 +258,20 @@ impl Buffer {
     /// Gives the memory back. An error while anything uses it, which says what.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let Slot::Open(memory) = &*slot else { return Ok(()) };
-        let memory = memory.bind(py);
-        in_use(memory, 0)?;
-        if let Some(trouble) = memory.get().content().is_busy() {
+        let Slot::Open(content) = &*slot else { return Ok(()) };
+        if let Some(trouble) = content.in_use() {
+            drop(slot);
             return Err(trouble.raise(py));
         }
-        let kept = memory.get().is_pinned().then(|| memory.clone().unbind());
+        let kept = content.is_pinned().then(|| Arc::clone(content));
         let before = std::mem::replace(&mut *slot, Slot::Closed(kept));
         drop(slot);
-        drop(before);
+        py.detach(|| drop(before));
         Ok(())
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyResult<PyRef<'_, Self>> {
-        slf.memory(slf.py())?;
+        slf.content()?;
         Ok(slf)
     }
 
@@ -306,16 +298,16 @@ impl Buffer {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        // SAFETY: the arguments are those of the protocol. The view refers to the memory.
+        let (py, buffer) = (slf.py(), slf.get());
+        // SAFETY: the arguments are those of the protocol.
         unsafe {
-            (*view).obj = std::ptr::null_mut();
-            let memory = slf.get().memory(slf.py())?;
-            let part = Part::whole(memory.get().content());
-            Memory::fill(memory.bind(slf.py()), view, flags, part)
+            view::fill(py, view, flags, Part::whole(buffer.len), |label, pins| {
+                buffer.begin_view(py, label, pins)
+            })
         }
     }
 
-    // Views refer to the memory, which gets them back. NumPy keeps views only of types that want them back.
+    // Views refer to objects of their own. NumPy keeps views only of types that want them back.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 
     /// A tensor of bytes for `from_dlpack()` of other libraries.
@@ -328,10 +320,9 @@ impl Buffer {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let content = self.content(py)?;
-        let shape = vec![content.len() as i64];
+        let shape = vec![self.len as i64];
         let what = Shaped { offset: 0, shape, dtype: DataType::BYTE, name: "a tensor" };
-        dlpack::export(py, &content, what, &Wanted { stream, max_version, device: dl_device, copy })
+        dlpack::export(py, self, what, &Wanted { stream, max_version, device: dl_device, copy })
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {
@@ -357,26 +348,9 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Slot::Open(memory) = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            memory.get().disown();
-        }
+        let slot = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let_go(std::mem::replace(slot, Slot::Closed(None)));
     }
-}
-
-/// An error while anything uses the memory. `own` are the caller's references to it.
-fn in_use(memory: &Bound<'_, Memory>, own: isize) -> PyResult<()> {
-    let views = memory.get().content().views();
-    let hidden = Memory::hidden(memory, own);
-    if views.is_none() && hidden == 0 {
-        return Ok(());
-    }
-    let mut parts: Vec<String> = views.into_iter().collect();
-    if hidden > 0 {
-        parts.push(format!(
-            "{hidden} array(s) or tensor(s) made by torch.frombuffer() or numpy.ndarray(buffer=...) use it"
-        ));
-    }
-    Err(PyBufferError::new_err(format!("the buffer is in use: {}", parts.join("; "))))
 }
 
 /// `io.UnsupportedOperation`, which is an `OSError` and a `ValueError`.

@@ -4,6 +4,10 @@
 //! CPU access begins with the first view and ends with the last one. No transfer into the memory
 //! starts while a view lives, so no byte changes under one. Nothing here needs the interpreter: a view
 //! may end in any thread.
+//!
+//! Views and transfers are counted in `users`, whose lock is held for moments only, so that threads
+//! with the interpreter may wait for it. Mapping the memory and CPU access may block: they have a lock
+//! of their own, `ground`. Who has both took `ground` first.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -25,7 +29,8 @@ pub(crate) struct Content {
     start: u64,
     len: u64,
     writable: bool,
-    state: Mutex<State>,
+    users: Mutex<Users>,
+    ground: Mutex<Ground>,
 }
 
 #[derive(Debug)]
@@ -46,17 +51,35 @@ unsafe impl Send for Address {}
 // SAFETY: as above.
 unsafe impl Sync for Address {}
 
+/// Who uses the memory.
 #[derive(Debug, Default)]
-struct State {
+struct Users {
+    views: BTreeMap<u64, String>,
+    next: u64,
+    /// Somebody may use the memory for as long as the buffer lives, and nothing tells.
+    pinned: bool,
+    readers: u32,
+    writer: bool,
+}
+
+impl Users {
+    /// What forbids giving the memory back.
+    fn trouble(&self) -> Option<Trouble> {
+        match (self.writer, describe(&self.views), self.readers) {
+            (true, ..) => Some(Trouble::Written),
+            (false, Some(views), _) => Some(Trouble::Viewed(views)),
+            (false, None, 1..) => Some(Trouble::Read),
+            (false, None, 0) => None,
+        }
+    }
+}
+
+/// What views stand on.
+#[derive(Debug, Default)]
+struct Ground {
     mapping: Option<Mapping>,
     /// CPU access under way, and the process that began it: a child of fork(2) must not end it.
     access: Option<(Access, u32)>,
-    views: BTreeMap<u64, String>,
-    next: u64,
-    /// Somebody uses the memory without a view: CPU access goes on until nobody does.
-    lingers: bool,
-    readers: u32,
-    writer: bool,
 }
 
 /// Why a view or a transfer cannot begin.
@@ -68,6 +91,10 @@ pub(crate) enum Trouble {
     Read,
     /// Views live.
     Viewed(String),
+    /// Views are read-only.
+    ReadOnly,
+    /// Somebody may use the memory, and nothing tells.
+    Pinned,
     /// Touching a page might kill the process.
     Shrinks,
     Failed(Error),
@@ -78,7 +105,14 @@ impl Trouble {
         match self {
             Self::Written => PyBufferError::new_err("a transfer into the buffer is running"),
             Self::Read => PyBufferError::new_err("a transfer from the buffer is running"),
-            Self::Viewed(views) => PyBufferError::new_err(views),
+            Self::Viewed(views) => PyBufferError::new_err(format!("the buffer is in use: {views}")),
+            Self::ReadOnly => PyBufferError::new_err(
+                "the buffer is read-only: load it with writable=True, or use Buffer.alloc()",
+            ),
+            Self::Pinned => PyBufferError::new_err(
+                "numpy.ndarray(buffer=...) was made of the buffer and may still use it: \
+                 numpy.frombuffer() says when it is done",
+            ),
             Self::Shrinks => PyBufferError::new_err(
                 "the memfd may be truncated while it is looked at, which would kill the process: \
                  create it with MFD_ALLOW_SEALING",
@@ -114,7 +148,14 @@ impl Content {
     }
 
     fn of(store: Store, start: u64, len: u64, writable: bool) -> Arc<Self> {
-        Arc::new(Self { store, start, len, writable, state: Mutex::default() })
+        Arc::new(Self {
+            store,
+            start,
+            len,
+            writable,
+            users: Mutex::default(),
+            ground: Mutex::default(),
+        })
     }
 
     /// The descriptor's buffer; `None` for private memory.
@@ -146,65 +187,45 @@ impl Content {
         self.writable
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn users(&self) -> MutexGuard<'_, Users> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a view: its address, and its number. May block until devices that use the buffer have
-    /// finished.
-    pub(crate) fn begin_view(&self, label: String) -> Result<(Address, u64), Trouble> {
-        let mut state = self.state();
-        if state.writer {
+    /// Not to be asked for with `users` held. May block for as long as devices use the buffer.
+    fn ground(&self) -> MutexGuard<'_, Ground> {
+        self.ground.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a view from now on. `pins`: the memory is used for as long as the buffer lives.
+    pub(crate) fn begin_view(self: &Arc<Self>, label: String, pins: bool) -> Result<View, Trouble> {
+        let mut users = self.users();
+        if users.writer {
             return Err(Trouble::Written);
         }
-        let first = match &self.store {
-            Store::Private(_, address) => *address,
-            Store::Shared(buf) | Store::File(buf, _) => {
-                let first = self.map(buf, &mut state)?;
-                if state.access.is_none() && buf.kind() == Kind::DmaBuf {
-                    let access = if self.writable { Access::ReadWrite } else { Access::Read };
-                    buf.begin_cpu_access(access).map_err(Trouble::Failed)?;
-                    state.access = Some((access, std::process::id()));
-                }
-                first
-            }
-        };
-        let number = state.next;
-        state.next += 1;
-        state.views.insert(number, label);
-        Ok((first, number))
+        let number = users.next;
+        users.next += 1;
+        users.views.insert(number, label);
+        users.pinned |= pins;
+        Ok(View { content: Arc::clone(self), number })
     }
 
     /// Maps the buffer, once: the address of the content.
-    fn map(&self, buf: &DmaBuf, state: &mut State) -> Result<Address, Trouble> {
-        if state.mapping.is_none() {
+    fn map(&self, buf: &DmaBuf, ground: &mut Ground) -> Result<Address, Trouble> {
+        if ground.mapping.is_none() {
             let mapping = buf.mapping(self.writable).map_err(Trouble::Failed)?;
             if mapping.shrinks() {
                 return Err(Trouble::Shrinks);
             }
-            state.mapping = Some(mapping);
+            ground.mapping = Some(mapping);
         }
-        let first = state.mapping.as_ref().and_then(|mapping| NonNull::new(mapping.as_ptr()));
+        let first = ground.mapping.as_ref().and_then(|mapping| NonNull::new(mapping.as_ptr()));
         let first = first.ok_or(Trouble::Shrinks)?;
         // SAFETY: the content lies in the buffer, all of which is mapped.
         Ok(Address(unsafe { first.add(self.start as usize) }))
     }
 
-    /// Ends a view. `hidden`: somebody goes on using the memory without one, as far as is known;
-    /// `None` leaves that as it was.
-    pub(crate) fn end_view(&self, number: u64, hidden: Option<bool>) {
-        let mut state = self.state();
-        state.views.remove(&number);
-        if let Some(hidden) = hidden {
-            state.lingers = hidden;
-        }
-        if state.views.is_empty() && !state.lingers {
-            self.end_access(&mut state);
-        }
-    }
-
-    fn end_access(&self, state: &mut State) {
-        if let (Some((access, process)), Some(buf)) = (state.access.take(), self.buf()) {
+    fn end_access(&self, ground: &mut Ground) {
+        if let (Some((access, process)), Some(buf)) = (ground.access.take(), self.buf()) {
             if process == std::process::id() {
                 // Nobody is left who could be told.
                 let _ = buf.end_cpu_access(access);
@@ -214,59 +235,111 @@ impl Content {
 
     /// What still lives, in words; `None` if nothing does.
     pub(crate) fn views(&self) -> Option<String> {
-        describe(&self.state().views)
+        describe(&self.users().views)
     }
 
-    /// Whether CPU access is under way.
+    /// Whether CPU access is under way. May block as [`View::open`].
     pub(crate) fn is_accessed(&self) -> bool {
-        self.state().access.is_some()
+        self.ground().access.is_some()
     }
 
     /// Begins a transfer into the memory, which excludes views and other transfers.
     pub(crate) fn begin_write(self: &Arc<Self>) -> Result<Transfer, Trouble> {
-        let mut state = self.state();
-        if state.writer {
-            return Err(Trouble::Written);
+        let mut users = self.users();
+        if let Some(trouble) = users.trouble() {
+            return Err(trouble);
         }
-        if state.readers > 0 {
-            return Err(Trouble::Read);
+        if !self.writable {
+            return Err(Trouble::ReadOnly);
         }
-        if let Some(views) = describe(&state.views) {
-            return Err(Trouble::Viewed(views));
+        if users.pinned {
+            return Err(Trouble::Pinned);
         }
-        // Who used the memory without a view is gone, says the caller.
-        state.lingers = false;
-        self.end_access(&mut state);
-        state.writer = true;
+        users.writer = true;
         Ok(Transfer { content: Arc::clone(self), writes: true })
     }
 
     /// Begins a transfer from the memory.
     pub(crate) fn begin_read(self: &Arc<Self>) -> Result<Transfer, Trouble> {
-        let mut state = self.state();
-        if state.writer {
+        let mut users = self.users();
+        if users.writer {
             return Err(Trouble::Written);
         }
-        state.readers += 1;
+        users.readers += 1;
         Ok(Transfer { content: Arc::clone(self), writes: false })
     }
 
-    /// Whether a transfer is under way.
-    pub(crate) fn is_busy(&self) -> Option<Trouble> {
-        let state = self.state();
-        match (state.writer, state.readers) {
-            (true, _) => Some(Trouble::Written),
-            (false, 1..) => Some(Trouble::Read),
-            (false, 0) => None,
-        }
+    /// What forbids giving the memory back.
+    pub(crate) fn in_use(&self) -> Option<Trouble> {
+        self.users().trouble()
+    }
+
+    /// Whether the memory has to stay until the buffer itself goes.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.users().pinned
     }
 }
 
 impl Drop for Content {
     fn drop(&mut self) {
-        let mut state =
-            std::mem::take(self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
-        self.end_access(&mut state);
+        let mut ground =
+            std::mem::take(self.ground.get_mut().unwrap_or_else(PoisonError::into_inner));
+        self.end_access(&mut ground);
+    }
+}
+
+/// Lets go of memory without holding the interpreter: unmapping gigabytes of small pages takes a while,
+/// and so may the end of CPU access.
+pub(crate) fn let_go<T: Send>(held: T) {
+    let mut held = Some(held);
+    let _ = Python::try_attach(|py| py.detach(|| drop(held.take())));
+    // At the end of the interpreter it goes here.
+}
+
+/// A view that lives: it keeps the memory and is counted until it is dropped.
+#[derive(Debug)]
+pub(crate) struct View {
+    content: Arc<Content>,
+    number: u64,
+}
+
+impl View {
+    pub(crate) fn content(&self) -> &Arc<Content> {
+        &self.content
+    }
+
+    /// The address of the content, and CPU access begun. May block until devices that use the buffer
+    /// have finished: not to be called with the interpreter.
+    pub(crate) fn open(&self) -> Result<Address, Trouble> {
+        let content = &*self.content;
+        match &content.store {
+            Store::Private(_, address) => Ok(*address),
+            Store::Shared(buf) | Store::File(buf, _) => {
+                let mut ground = content.ground();
+                let first = content.map(buf, &mut ground)?;
+                if ground.access.is_none() && buf.kind() == Kind::DmaBuf {
+                    let access = if content.writable { Access::ReadWrite } else { Access::Read };
+                    buf.begin_cpu_access(access).map_err(Trouble::Failed)?;
+                    ground.access = Some((access, std::process::id()));
+                }
+                Ok(first)
+            }
+        }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        let content = &*self.content;
+        let mut ground = content.ground();
+        let mut users = content.users();
+        users.views.remove(&self.number);
+        let last = users.views.is_empty() && !users.pinned;
+        drop(users);
+        // One that begins meanwhile waits for the ground.
+        if last {
+            content.end_access(&mut ground);
+        }
     }
 }
 
@@ -281,15 +354,22 @@ impl Transfer {
     pub(crate) fn content(&self) -> &Content {
         &self.content
     }
+
+    /// Waits until the CPU access of views that have ended is over: to be called before bytes move into the
+    /// memory. May block as [`View::open`].
+    pub(crate) fn settle(&self) {
+        let mut ground = self.content.ground();
+        self.content.end_access(&mut ground);
+    }
 }
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        let mut state = self.content.state();
+        let mut users = self.content.users();
         if self.writes {
-            state.writer = false;
+            users.writer = false;
         } else {
-            state.readers -= 1;
+            users.readers -= 1;
         }
     }
 }

@@ -4,15 +4,15 @@
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::content::Content;
-use crate::memory::place;
+use crate::buffer::Buffer;
+use crate::content::View;
+use crate::view::place;
 
 /// `kDLCPU`, and the number of the device.
 pub(crate) const CPU: (i32, i32) = (1, 0);
@@ -87,16 +87,10 @@ struct ManagedVersioned {
 
 /// What lives as long as the consumer's tensor.
 struct Held {
-    content: Arc<Content>,
-    view: u64,
+    #[allow(dead_code, reason = "dropped by the deleter")]
+    view: View,
     shape: Box<[i64]>,
     strides: Box<[i64]>,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.content.end_view(self.view, None);
-    }
 }
 
 /// The arguments of `__dlpack__`.
@@ -121,7 +115,7 @@ pub(crate) struct Shaped<'a> {
 /// A capsule for a tensor, which a consumer takes over.
 pub(crate) fn export<'py>(
     py: Python<'py>,
-    content: &Arc<Content>,
+    buffer: &Buffer,
     what: Shaped<'_>,
     wanted: &Wanted<'py>,
 ) -> PyResult<Bound<'py, PyCapsule>> {
@@ -135,25 +129,21 @@ pub(crate) fn export<'py>(
         return Err(PyBufferError::new_err("no copy is made: copy what from_dlpack() returns"));
     }
     let versioned = wanted.max_version.is_some_and(|(major, _)| major >= VERSION.major);
-    if !versioned && !content.is_writable() {
+    let writable = buffer.content()?.is_writable();
+    if !versioned && !writable {
         return Err(PyBufferError::new_err(
             "the buffer is read-only, which this consumer's version of DLPack cannot say: \
              load it with writable=True",
         ));
     }
     let label = format!("{} for DLPack{}", what.name, place(py));
-    let begun = py.detach(|| content.begin_view(label));
-    let (first, view) = begun.map_err(|trouble| trouble.raise(py))?;
+    let view = buffer.begin_view(py, label, false)?;
+    let first = py.detach(|| view.open()).map_err(|trouble| trouble.raise(py))?;
     let mut strides: Vec<i64> = vec![1; what.shape.len()];
     for axis in (1..what.shape.len()).rev() {
         strides[axis - 1] = strides[axis] * what.shape[axis].max(1);
     }
-    let mut held = Box::new(Held {
-        content: Arc::clone(content),
-        view,
-        shape: what.shape.into(),
-        strides: strides.into(),
-    });
+    let mut held = Box::new(Held { view, shape: what.shape.into(), strides: strides.into() });
     let tensor = Tensor {
         // SAFETY: the caller's range lies in the content.
         data: unsafe { first.0.add(what.offset as usize) }.as_ptr().cast(),
@@ -166,7 +156,7 @@ pub(crate) fn export<'py>(
     };
     let context = Box::into_raw(held).cast();
     if versioned {
-        let flags = if content.is_writable() { 0 } else { READ_ONLY };
+        let flags = if writable { 0 } else { READ_ONLY };
         let deleter = Some(delete_versioned as unsafe extern "C" fn(*mut ManagedVersioned));
         let managed = ManagedVersioned { version: VERSION, context, deleter, flags, tensor };
         capsule(py, managed, VERSIONED, destroy_versioned)

@@ -131,7 +131,7 @@ impl Gathered {
     /// Where each piece starts in the buffer, in bytes; -1 for one that failed.
     #[getter]
     fn starts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let own = self.buffer.bind(py).get().content(py)?.start();
+        let own = self.buffer.bind(py).get().content()?.start();
         self.numbers(py, |found| found.start - own)
     }
 
@@ -178,7 +178,7 @@ impl Gathered {
         }
         let found = self.piece(py, number as usize)?;
         let buffer = self.buffer.bind(py);
-        let first = (found.start - buffer.get().content(py)?.start()) as isize;
+        let first = (found.start - buffer.get().content()?.start()) as isize;
         let range = PySlice::new(py, first, first + found.len as isize, 1);
         PyMemoryView::from(buffer.as_any())?.get_item(range)
     }
@@ -239,7 +239,7 @@ pub(crate) fn gather(
         Outcome::read(&mut gathering, &pieces).map(|outcome| (buf, total, outcome))
     })?;
     let (buf, total, outcome) = read.map_err(|error| raise(py, &error))?;
-    let buffer = Buffer::new(py, Content::shared(buf, 0, total, false), None)?;
+    let buffer = Buffer::new(Content::shared(buf, 0, total, false), None);
     outcome.finish(Py::new(py, buffer)?, name)
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The extension module of the Python package `dmabuf_dio`.
 //!
-//! `content.rs` holds a buffer's memory and counts who looks at it; `buffer.rs`, `memory.rs` and
+//! `content.rs` holds a buffer's memory and counts who looks at it; `buffer.rs`, `view.rs` and
 //! `dlpack.rs` are the ways to look at it from Python. `run.rs` makes every blocking call: in a thread
 //! of its own, while the calling one runs signal handlers and callbacks. `error.rs` turns errors into
 //! Python's.
@@ -17,13 +17,13 @@ mod doctor;
 mod error;
 mod gather;
 mod load;
-mod memory;
 mod report;
 mod run;
 mod save;
 mod source;
 mod tensor;
 mod tensors;
+mod view;
 
 /// The extension module: everything in it is exported by the package.
 #[pyo3::pymodule]

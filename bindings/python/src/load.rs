@@ -159,7 +159,7 @@ pub(crate) fn load(
         make(&settings.loader(&path, offset, length, control), wanted, writable)
     })?;
     let (content, report) = loaded.map_err(|error| raise(py, &error))?;
-    Buffer::new(py, content, Some(Py::new(py, Report(report))?))
+    Ok(Buffer::new(content, Some(Py::new(py, Report(report))?)))
 }
 
 /// Loads a file, or a range of it, into a writable buffer that nobody looks at.

@@ -11,7 +11,7 @@ use pyo3::types::{PyCapsule, PyTuple};
 
 use crate::buffer::Buffer;
 use crate::dlpack::{self, DataType, Shaped, Wanted};
-use crate::memory::{Memory, Part};
+use crate::view::{self, Part};
 
 /// A tensor in a buffer. It keeps the buffer alive and open, but is no view of it: `memoryview()`,
 /// `numpy()`, `torch()` and `from_dlpack()` make views, which copy nothing.
@@ -76,9 +76,9 @@ impl Tensor {
 
     /// Offset in the buffer's descriptor, in bytes, for a device that imports it.
     #[getter]
-    fn offset(&self, py: Python<'_>) -> PyResult<u64> {
+    fn offset(&self) -> PyResult<u64> {
         match &self.buffer {
-            Some(buffer) => Ok(buffer.get().content(py)?.start() + self.view.offset),
+            Some(buffer) => Ok(buffer.get().content()?.start() + self.view.offset),
             None => Ok(0),
         }
     }
@@ -104,8 +104,10 @@ impl Tensor {
         unsafe {
             (*view).obj = std::ptr::null_mut();
             if let Some(buffer) = &tensor.buffer {
-                let memory = buffer.get().memory(py)?;
-                return Memory::fill(memory.bind(py), view, flags, tensor.part());
+                let buffer = buffer.get();
+                return view::fill(py, view, flags, tensor.part(), |label, pins| {
+                    buffer.begin_view(py, label, pins)
+                });
             }
             // No byte of it is read.
             let nothing = std::ptr::NonNull::<u64>::dangling().as_ptr().cast();
@@ -116,7 +118,7 @@ impl Tensor {
         }
     }
 
-    // Views refer to the memory. NumPy keeps views only of types that want them back.
+    // Views refer to objects of their own. NumPy keeps views only of types that want them back.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 
     #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
@@ -137,16 +139,16 @@ impl Tensor {
         let Some(buffer) = &self.buffer else {
             return Err(PyBufferError::new_err("the tensor has no bytes: make an empty one"));
         };
-        let content = buffer.get().content(py)?;
+        let buffer = buffer.get();
         let size = u64::from(dtype.bits / 8);
-        if (content.start() + self.view.offset) % size != 0 {
+        if (buffer.content()?.start() + self.view.offset) % size != 0 {
             return Err(PyBufferError::new_err(
                 "the file has the tensor where its type is not aligned: copy memoryview()",
             ));
         }
         let shape = self.view.shape.iter().map(|dimension| *dimension as i64).collect();
         let what = Shaped { offset: self.view.offset, shape, dtype, name: &self.label };
-        dlpack::export(py, &content, what, &Wanted { stream, max_version, device: dl_device, copy })
+        dlpack::export(py, buffer, what, &Wanted { stream, max_version, device: dl_device, copy })
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {

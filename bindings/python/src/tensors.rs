@@ -199,7 +199,7 @@ impl Model {
         })?;
         let (buffers, views, seconds) = loaded.map_err(|error| raise_tensors(py, &error))?;
         let buffers = buffers.into_iter().map(|(content, report)| {
-            Py::new(py, Buffer::new(py, content, Some(Py::new(py, Report(report))?))?)
+            Py::new(py, Buffer::new(content, Some(Py::new(py, Report(report))?)))
         });
         let buffers = buffers.collect::<PyResult<_>>()?;
         let names = views.iter().enumerate().map(|(number, view)| (view.name.clone(), number));

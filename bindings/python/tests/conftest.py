@@ -5,12 +5,23 @@ from __future__ import annotations
 
 import os
 import random
+import sys
+import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 # Neither a whole page nor a whole block; larger than a huge page and than a request.
 LENGTH = (5 << 20) + 4097
+
+
+@pytest.fixture(scope="session", autouse=True)
+def without_the_gil() -> Iterator[None]:
+    """An interpreter that can do without the GIL stays without it."""
+    yield
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        assert not sys._is_gil_enabled()  # type: ignore[attr-defined, unused-ignore]  # pyright: ignore
 
 
 @pytest.fixture(scope="session")

@@ -36,13 +36,13 @@ def small(folder: Path) -> Path:
     return path
 
 
-def test_nothing_is_lost_in_thousands_of_loads(small: Path) -> None:
+@pytest.mark.parametrize("threads", [1, 6])
+def test_nothing_is_lost_in_thousands_of_loads(small: Path, threads: int) -> None:
     """Files, memory and capsules: DMABUF_DIO_LOADS=10000 for as many."""
     content = small.read_bytes()
     kinds: list[Kind] = ["memfd", "private"]
-    kept: list[object] = []
 
-    def load(number: int) -> None:
+    def load(number: int, kept: list[object]) -> None:
         buffer = dmabuf_dio.load(small, kind=kinds[number % 2])
         match number % 6:
             case 0:
@@ -61,15 +61,29 @@ def test_nothing_is_lost_in_thousands_of_loads(small: Path) -> None:
         if len(kept) > 10:
             kept.pop(0)
 
-    for number in range(300):
-        load(number)
-    kept.clear()
-    gc.collect()
+    def loads(count: int) -> None:
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            kept: list[object] = []
+            try:
+                for number in range(count // threads):
+                    load(number, kept)
+            except BaseException as error:
+                failures.append(error)
+
+        workers = [threading.Thread(target=work) for _ in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert not failures
+        gc.collect()
+
+    loads(1200)
     files, memory = len(os.listdir("/proc/self/fd")), resident()
-    for number in range(LOADS):
-        load(number)
-    kept.clear()
-    gc.collect()
+    loads(LOADS)
+    print(f"{LOADS} loads in {threads} threads: {resident() - memory} bytes more, {files} descriptors")
     assert len(os.listdir("/proc/self/fd")) == files
     assert len(os.listdir("/proc/self/task")) <= 2
     # Less than a tenth of a page for each.

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import io
 import os
+import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +49,36 @@ def test_cpu_access_lasts_as_long_as_a_view(buffer: Buffer, content: bytes) -> N
     with memoryview(buffer):
         pass
     assert not buffer.accessed
+    buffer.close()
+
+
+def test_cpu_access_ends_with_the_last_view_of_all_threads(buffer: Buffer) -> None:
+    """Views that end in two threads at once, one of an array that keeps none."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    barrier = threading.Barrier(2)
+    left: list[int] = []
+
+    def look() -> None:
+        for number in range(500):
+            view = memoryview(buffer)
+            array = np.ndarray((10,), np.uint8, view)
+            barrier.wait()
+            del array
+            view.release()
+            del view
+            barrier.wait()
+            if buffer.accessed:
+                left.append(number)
+            barrier.wait()
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sys.setswitchinterval(before)
+    assert not left
     buffer.close()
 
 

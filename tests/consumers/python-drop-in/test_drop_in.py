@@ -112,7 +112,7 @@ def test_a_tensor_of_torch_keeps_the_buffer_open(model):
     content = model.read_bytes()
     buffer = dmabuf_dio.load(model, kind="private", writable=True)
     tensor = torch.frombuffer(buffer, dtype=torch.uint8)
-    with pytest.raises(BufferError, match="1 array.s. or tensor.s. made by torch.frombuffer"):
+    with pytest.raises(BufferError, match="1 view lives: a memoryview or array taken at .*test_drop_in.py"):
         buffer.close()
     assert tensor.numpy().tobytes() == content
     other = torch.from_dlpack(buffer)

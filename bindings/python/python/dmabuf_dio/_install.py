@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ._safe_open import safe_open
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 # What is in use since install(), and what it stands for.
 _installed: list[tuple[object, object]] = []
+# A second install() meanwhile would take ours for the originals.
+_changing = Lock()
 
 
 class _SafeOpen(safe_open):
@@ -33,25 +36,27 @@ def install() -> None:
     package, also where a loaded module has imported their names: transformers and diffusers load through it. What
     safetensors does beside loading files stays as it is. Safe to call twice.
     """
-    if _installed:
-        return
-    import safetensors
+    with _changing:
+        if _installed:
+            return
+        import safetensors
 
-    _SafeOpen.original = safetensors.safe_open
-    pairs: list[tuple[object, object]] = [(safetensors.safe_open, _SafeOpen)]
-    # The others use safe_open. A module that is imported later imports ours.
-    for name in ("numpy", "torch"):
-        module = sys.modules.get(f"safetensors.{name}")
-        if module is not None:
-            pairs.append((module.load_file, _load_file(name)))
-    _replace(pairs)
-    _installed.extend((ours, original) for original, ours in pairs)
+        _SafeOpen.original = safetensors.safe_open
+        pairs: list[tuple[object, object]] = [(safetensors.safe_open, _SafeOpen)]
+        # The others use safe_open. A module that is imported later imports ours.
+        for name in ("numpy", "torch"):
+            module = sys.modules.get(f"safetensors.{name}")
+            if module is not None:
+                pairs.append((module.load_file, _load_file(name)))
+        _replace(pairs)
+        _installed.extend((ours, original) for original, ours in pairs)
 
 
 def uninstall() -> None:
     """Undoes install(): every module has again what it had, or would have without it."""
-    _replace(_installed)
-    _installed.clear()
+    with _changing:
+        _replace(_installed)
+        _installed.clear()
 
 
 def _load_file(framework: str) -> Callable[..., Any]:

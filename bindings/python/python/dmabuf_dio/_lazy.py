@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from threading import Lock
 from typing import TYPE_CHECKING
-from weakref import WeakSet
+from weakref import ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,8 @@ class Lazy:
         self._position = {name: number for number, name in enumerate(self._names)}
         self._loaded: dict[str, Tensor] = {}
         self._asked = 0
-        self._slices: WeakSet[HasName] = WeakSet()
+        # Slices end in any thread, also one that has the lock: no WeakSet, which must not change while it is read.
+        self._slices: set[ref[HasName]] = set()
         self._lock = Lock()
 
     def info(self, name: str) -> TensorInfo:
@@ -39,7 +40,7 @@ class Lazy:
     def announce(self, piece: HasName) -> None:
         """A slice of a tensor will be asked for, as long as `piece` lives."""
         with self._lock:
-            self._slices.add(piece)
+            self._slices.add(ref(piece, self._slices.discard))
 
     def tensor(self, name: str) -> Tensor:
         """A tensor; KeyError."""
@@ -52,7 +53,8 @@ class Lazy:
         """A tensor of which a slice is used."""
         with self._lock:
             if name not in self._loaded:
-                self._load({name, *(piece.name for piece in self._slices)})
+                pieces = [piece() for piece in self._slices.copy()]
+                self._load({name, *(piece.name for piece in pieces if piece is not None)})
             return self._hand_out(name)
 
     def all(self) -> dict[str, Tensor]:

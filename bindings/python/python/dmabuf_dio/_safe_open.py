@@ -101,9 +101,11 @@ class safe_open:
         return Slice(self._opened(), name, self._torch, self._device)
 
     def _opened(self) -> Lazy:
-        if self._file is None:
+        # Another thread may close it meanwhile.
+        file = self._file
+        if file is None:
             raise SafetensorError("File is closed")
-        return self._file
+        return file
 
 
 class Slice(HasName):

@@ -50,12 +50,13 @@ impl Blocks {
 
     /// The blocks that Python has let go of. They count as not lent any more.
     fn returned(&mut self) -> Vec<usize> {
-        let gone = |content: &Arc<Content>| Arc::strong_count(content) == 1;
-        let all = 0..self.lent.len();
-        let back: Vec<usize> =
-            all.filter(|block| self.lent[*block].as_ref().is_some_and(gone)).collect();
-        for block in &back {
-            self.lent[*block] = None;
+        let mut back = Vec::new();
+        for (block, lent) in self.lent.iter_mut().enumerate() {
+            // Unlike the count of references, this is ordered after what other threads did with the block.
+            if lent.as_mut().is_some_and(|content| Arc::get_mut(content).is_some()) {
+                *lent = None;
+                back.push(block);
+            }
         }
         back
     }

@@ -209,7 +209,7 @@ impl BlockReader {
             None => Err(Problem::Closed),
         });
         let next = next.map_err(|error| error.raise(py))?;
-        next.map(|content| Buffer::new(py, content, None)).transpose()
+        Ok(next.map(|content| Buffer::new(content, None)))
     }
 
     /// Stops the device. Blocks that the program has stay valid.

@@ -56,8 +56,9 @@ impl Writing {
         block.ok_or_else(|| Problem::InUse("this is no block of the stream".into()))
     }
 
-    /// Queues a block that was lent.
-    fn put(&mut self, block: usize, bytes: u64) -> Result<(), Problem> {
+    /// Queues a block that was lent, once: another thread may put it at the same time.
+    fn put(&mut self, content: &Arc<Content>, bytes: u64) -> Result<(), Problem> {
+        let block = self.number(content)?;
         self.sink.queue(Filled { block, bytes })?;
         self.blocks.lent[block] = None;
         Ok(())
@@ -181,14 +182,14 @@ impl BlockWriter {
             Some(writing) => writing.next(),
             None => Err(Problem::Closed),
         });
-        Buffer::new(py, next.map_err(|error| error.raise(py))?, None)
+        Ok(Buffer::new(next.map_err(|error| error.raise(py))?, None))
     }
 
     /// Sends a block, or its first `length` bytes, in whole frames. No view of it may live; it is
     /// closed.
     #[pyo3(signature = (block, length = None))]
     fn put(&self, py: Python<'_>, block: &Bound<'_, Buffer>, length: Option<u64>) -> PyResult<()> {
-        let content = block.get().content(py)?;
+        let content = block.get().content()?;
         let length = length.unwrap_or(content.len());
         if length == 0 || length > content.len() || length % self.frame.max(1) != 0 {
             return Err(PyValueError::new_err(format!(
@@ -197,14 +198,15 @@ impl BlockWriter {
                 self.frame
             )));
         }
-        let number = py.detach(|| match self.writing().as_ref() {
+        // A block of somebody else is not closed.
+        let ours = py.detach(|| match self.writing().as_ref() {
             Some(writing) => writing.number(&content),
             None => Err(Problem::Closed),
         });
-        let number = number.map_err(|error| error.raise(py))?;
+        ours.map_err(|error| error.raise(py))?;
         block.get().close(py)?;
         let put = py.detach(|| match self.writing().as_mut() {
-            Some(writing) => writing.put(number, length),
+            Some(writing) => writing.put(&content, length),
             None => Err(Problem::Closed),
         });
         put.map_err(|error| error.raise(py))

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Peak memory of each loader, and the time to import this project's package.
+
+Memory is what the load adds to the process, at its peak (anonymous, shared and huge pages, read every millisecond), and what it leaves
+of the file in the page cache. Mapped pages of the file are counted in the page cache alone. The table has both relative to the file's
+length: 1.00 is the file once, 2.00 are doubled weights. Caches are cold before each load."""
+
+import argparse
+import ctypes
+import json
+import mmap
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from importlib import import_module, metadata
+
+import content
+from loaders import NAMES, Loader, module_of
+
+# Bytes of a tensor
+LAYOUTS = {"many": 256 << 10, "few": 16 << 20}
+SEED = 1
+IMPORTS = 9
+# No program of ours has imported anything before.
+IMPORT = "import time; begin = time.perf_counter(); import dmabuf_dio; print(time.perf_counter() - begin)"
+
+
+def resident(process: int) -> int:
+    """Bytes of a process that are no file's; 0 once it has ended."""
+    try:
+        with open(f"/proc/{process}/status", encoding="ascii") as status:
+            fields = dict(line.split(":", 1) for line in status)
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    names = ("RssAnon", "RssShmem", "HugetlbPages")
+    return sum(int(fields[name].split()[0]) << 10 for name in names if name in fields)
+
+
+def cached(path: str) -> int:
+    """Bytes of a file that are in the page cache."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    size = os.path.getsize(path)
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as memory:
+        pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+        first = ctypes.c_ubyte.from_buffer(memory)
+        try:
+            if libc.mincore(ctypes.byref(first), ctypes.c_size_t(size), pages):
+                raise OSError(ctypes.get_errno(), "mincore")
+        finally:
+            del first
+        return sum(page & 1 for page in bytes(pages)) * mmap.PAGESIZE
+
+
+def drop(path: str) -> None:
+    """Drops a file from the page cache."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if cached(path) > 0:
+        raise RuntimeError(f"{path} stays in the page cache")
+
+
+def load(name: str, path: str) -> int:
+    """In a process of its own: loads the file at the first line of standard input, keeps it until the next."""
+    loader: Loader = import_module(module_of(name))  # type: ignore[assignment]
+    # Of what libraries print, nothing gets between the lines.
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    print(metadata.version(loader.PACKAGE), file=output, flush=True)
+    sys.stdin.readline()
+    tensors = loader.load(path)
+    print(len(tensors), file=output, flush=True)
+    sys.stdin.readline()
+    return 0
+
+
+def measure(name: str, path: str) -> dict[str, object]:
+    """Loads a file once: the bytes that the process grew by at its peak, and those in the page cache."""
+    drop(path)
+    with subprocess.Popen([sys.executable, __file__, "--load", name, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout and process.stderr
+        version = process.stdout.readline().strip()
+        before = resident(process.pid)
+        peak = [before]
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(0.001):
+                peak.append(resident(process.pid))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        loaded = process.stdout.readline()
+        # While the tensors are there.
+        peak.append(resident(process.pid))
+        left = cached(path)
+        over.set()
+        watcher.join()
+        _, errors = process.communicate()
+    if not loaded:
+        return {"name": name, "reason": (errors.strip().splitlines() or ["no reason"])[-1]}
+    return {"name": name, "version": version, "file_bytes": os.path.getsize(path), "peak_bytes": max(peak) - before,
+            "cached_bytes": left}
+
+
+def import_seconds() -> float:
+    """The median of some imports in fresh interpreters."""
+    command = [sys.executable, "-c", IMPORT]
+    return statistics.median(float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+                             for _ in range(IMPORTS))
+
+
+def size(text: str) -> int:
+    return int(text[:-1]) << {"M": 20, "G": 30}[text[-1]]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench/peers/memory", description=__doc__)
+    parser.add_argument("--sizes", default="128M,1G", metavar="SIZE,...", help="of the files, in M or G [default: 128M,1G]")
+    parser.add_argument("--dir", default=".", help="where the files are written [default: the current folder]")
+    parser.add_argument("--only", action="append", choices=NAMES, metavar="LOADER", help="measure this one; repeatable")
+    parser.add_argument("--output", metavar="FILE", help="write JSON to a file, too")
+    parser.add_argument("--load", nargs=2, metavar=("LOADER", "FILE"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.load:
+        return load(*args.load)
+
+    seconds = import_seconds()
+    print(f"import dmabuf_dio: {seconds * 1e3:.1f} ms (median of {IMPORTS})")
+    rows = []
+    with tempfile.TemporaryDirectory(dir=args.dir, prefix=".dmabuf-dio-bench-") as folder:
+        for text in args.sizes.split(","):
+            for layout, length in LAYOUTS.items():
+                path = os.path.join(folder, "content.safetensors")
+                content.write(path, size(text), size(text) // length, SEED)
+                print(f"\n{text}, {layout} tensors: bytes per byte of the file\n{'':20} process   cache     sum")
+                for name in args.only or NAMES:
+                    row = measure(name, path)
+                    rows.append({"size": text, "tensors": layout, **row})
+                    if "reason" in row:
+                        print(f"{name:20} {row['reason']}")
+                    else:
+                        parts = [row["peak_bytes"] / row["file_bytes"], row["cached_bytes"] / row["file_bytes"]]
+                        print(f"{name:20} {parts[0]:7.3f} {parts[1]:7.3f} {sum(parts):7.3f}", flush=True)
+    if args.output:
+        with open(args.output, "w", encoding="utf-8") as file:
+            lines = ",\n  ".join(json.dumps(row) for row in rows)
+            file.write(f'{{"import_seconds": {seconds:.6f},\n "rows": [\n  {lines}]}}\n')
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
