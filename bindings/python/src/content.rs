@@ -139,8 +139,7 @@ impl Content {
         Self::of(Store::File(memfd, dmabuf), 0, len, writable)
     }
 
-    pub(crate) fn private(memory: Private, writable: bool) -> Arc<Self> {
-        let mut memory = Box::new(memory);
+    pub(crate) fn private(mut memory: Box<Private>, writable: bool) -> Arc<Self> {
         let len = memory.len() as u64;
         // Taken once: from now on the memory is used through this address alone.
         let address = Address(NonNull::from(&mut memory[..]).cast());

@@ -209,6 +209,7 @@ fn schema_of_doctor_is_stable() {
         "machine",
         "page_size",
         "schema",
+        "video",
     ];
     assert_eq!(keys(&facts), expected);
     let names: Vec<_> =

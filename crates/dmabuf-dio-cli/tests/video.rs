@@ -43,7 +43,9 @@ impl Setup {
         static LOCK: Mutex<()> = Mutex::new(());
         let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         // Not on a machine with cameras of its own.
-        let guest = std::env::var_os("DMABUF_DIO_KERNEL").is_some();
+        let kernel = std::env::var("DMABUF_DIO_KERNEL").unwrap_or_default();
+        // Nor with Linux 6.12: there, captures of v4l2-ctl differ in how a number looks.
+        let guest = !kernel.is_empty() && kernel != "6.12";
         let parameters = ["n_devs=2", "node_types=0x1,0x1", "num_inputs=1,1", "input_types=0,0"];
         let kinds = ["multiplanar=1,2", "allocators=0,1"];
         let loaded = Path::new("/sys/module/vivid").exists();
@@ -95,7 +97,7 @@ struct Kind {
 }
 
 /// Frames of whole disk blocks, and others.
-const YUYV: Kind = Kind { size: "320x240", format: "YUYV" };
+const YUYV: Kind = Kind { size: "640x360", format: "YUYV" };
 const NV12: Kind = Kind { size: "320x180", format: "NV12" };
 
 impl Kind {
@@ -130,6 +132,16 @@ impl Kind {
             let length = bytes.len() / 80;
             assert_eq!((numbers.len() >= 80, bytes.len() % 80), (true, 0), "{said}");
             let frames: Vec<_> = numbers.into_iter().zip(bytes.chunks_exact(length)).collect();
+            // vivid may give a number twice; the picture moves even so.
+            let mut before = None;
+            let mut twice = 0;
+            let frames: Vec<_> = frames
+                .into_iter()
+                .map(|(number, frame)| {
+                    twice += u64::from(before.replace(number) == Some(number));
+                    (number + twice, frame)
+                })
+                .collect();
             // The first picture need not be that of the last time.
             let place = |frame: &[u8]| {
                 pictures.iter().find(|(_, known)| *known == frame).map(|(place, _)| *place)
@@ -171,12 +183,14 @@ impl Pictures {
     /// and the numbers since then should.
     #[track_caller]
     fn check<'a>(&self, frames: impl Iterator<Item = (u64, &'a [u8])>) {
-        let mut start = None;
+        let (mut start, mut before, mut twice) = (None, None, 0);
         for (number, frame) in frames {
+            // vivid may give a number twice; the picture moves even so.
+            twice += u64::from(before.replace(number) == Some(number));
             let place = || self.0.iter().position(|one| one.starts_with(frame));
             let (first, at) =
                 *start.get_or_insert_with(|| (number, place().expect("a picture") as u64));
-            let picture = &self.0[((at + number - first) % PERIOD) as usize];
+            let picture = &self.0[((at + number - first + twice) % PERIOD) as usize];
             assert!(picture.starts_with(frame), "number {number}, of {first} on, is another");
         }
     }
@@ -202,7 +216,7 @@ fn check(data: &str, pictures: &Pictures) -> Value {
         let range = offset as usize..end as usize;
         assert_eq!(length, pictures.len() as u64);
         frames.push((sequence, bytes.get(range).expect("all of it")));
-        if sequence != next {
+        if sequence > next {
             missing.push((place as u64, sequence - next));
         }
         next = sequence + 1;
@@ -265,7 +279,7 @@ fn every_byte_of_every_frame() {
         assert_eq!(summary["memory"], heap, "{summary}");
         let sink = summary["sink"].as_str().expect("text");
         let direct = sink.contains("O_DIRECT") && !sink.contains("page cache");
-        let whole = told["format"]["frame_bytes"].as_u64().expect("a number") % 4096 == 0;
+        let whole = told["format"]["frame_bytes"].as_u64().expect("a number") % 512 == 0;
         assert!(!slots || memory == "driver" || !whole || direct, "{sink}");
         println!("{} {} {memory}: {sink}", kind.format, kind.size);
     }
@@ -274,10 +288,10 @@ fn every_byte_of_every_frame() {
 #[test]
 fn dropped_frames_are_told() {
     let Some(setup) = Setup::get() else { return };
-    let pictures = YUYV.pictures(&setup);
+    let pictures = NV12.pictures(&setup);
     control(&setup.single, "percentage_of_dropped_buffers=30");
     let data = setup.path("frames.raw");
-    let options = YUYV.options(&setup.single);
+    let options = NV12.options(&setup.single);
     let to = ["--to", &data, "--frames", "40", "--force"];
     let (code, summary) = report(&[&options[..], &to, &["--max-loss", "100%"]].concat());
     let told = check(&data, &pictures);
@@ -300,10 +314,10 @@ fn dropped_frames_are_told() {
 #[test]
 fn damaged_frames_are_left_out_and_told() {
     let Some(setup) = Setup::get() else { return };
-    let pictures = YUYV.pictures(&setup);
+    let pictures = NV12.pictures(&setup);
     let data = setup.path("frames.raw");
     let more = ["--to", &data, "--frames", "90", "--max-loss", "100%", "--json"];
-    let child = start(&[&YUYV.options(&setup.single)[..], &more].concat());
+    let child = start(&[&NV12.options(&setup.single)[..], &more].concat());
     for frames in [10, 30] {
         wait_for(&data, frames * pictures.len());
         control(&setup.single, "inject_v4l2_buf_flag_error=1");
@@ -317,11 +331,11 @@ fn damaged_frames_are_left_out_and_told() {
 #[test]
 fn numbers_that_wrap_round() {
     let Some(setup) = Setup::get() else { return };
-    let pictures = YUYV.pictures(&setup);
+    let pictures = NV12.pictures(&setup);
     control(&setup.single, "wrap_sequence_number=1");
     let data = setup.path("frames.raw");
     let more = ["--to", &data, "--frames", "140", "--max-loss", "100%"];
-    let (code, summary) = report(&[&YUYV.options(&setup.single)[..], &more].concat());
+    let (code, summary) = report(&[&NV12.options(&setup.single)[..], &more].concat());
     control(&setup.single, "wrap_sequence_number=0");
     assert_eq!(code, 0, "{summary}");
     assert!(summary["lost_frames"].as_u64() < Some(100), "{summary}");
@@ -346,10 +360,10 @@ fn seconds_are_those_of_the_timestamps() {
 #[test]
 fn into_a_pipe() {
     let Some(setup) = Setup::get() else { return };
-    let pictures = YUYV.pictures(&setup);
+    let pictures = NV12.pictures(&setup);
     let told = setup.path("report.json");
     let more = ["--to", "-", "--frames", "30", "--report", &told, "--quiet", "--max-loss", "100%"];
-    let options = YUYV.options(&setup.single);
+    let options = NV12.options(&setup.single);
     let output = program().args([&options[..], &more].concat()).output().expect("its end");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let told: Value = serde_json::from_slice(&fs::read(told).expect("a report")).expect("JSON");
@@ -361,8 +375,8 @@ fn into_a_pipe() {
 #[test]
 fn ctrl_c_kill_and_a_full_disk_leave_whole_frames() {
     let Some(setup) = Setup::get() else { return };
-    let pictures = YUYV.pictures(&setup);
-    let options = YUYV.options(&setup.single);
+    let pictures = NV12.pictures(&setup);
+    let options = NV12.options(&setup.single);
     let data = setup.path("frames.raw");
     let json = ["--to", &data, "--json", "--force", "--max-loss", "100%"];
     for (more, good) in [(&[][..], 0), (&["--frames", "10000"][..], 1)] {
@@ -383,7 +397,7 @@ fn ctrl_c_kill_and_a_full_disk_leave_whole_frames() {
     for part in bytes.chunks(pictures.len()) {
         assert!(pictures.0.iter().any(|one| one.starts_with(part)), "{} bytes", part.len());
     }
-    // A disk of 3 MB, which 153,600 bytes 20 times fill.
+    // A disk of 3 MB, which 86,400 bytes 37 times fill.
     let disk = setup.path("disk");
     fs::create_dir(&disk).expect("a folder");
     run_tool("mount", &["-t", "tmpfs", "-o", "size=3M", "none", &disk]);

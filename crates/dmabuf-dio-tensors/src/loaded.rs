@@ -36,7 +36,7 @@ pub enum Memory {
     /// A dma-buf or a memfd, which devices and other processes can use.
     Shared(DmaBuf),
     /// Memory of this process: [`TensorLoader::private`](crate::TensorLoader::private).
-    Private(Private),
+    Private(Box<Private>),
 }
 
 /// A tensor in a buffer.

@@ -87,7 +87,7 @@ impl Settings {
         if self.wanted == Wanted::Private {
             let private = loader.load_private()?;
             let report = private.report.clone();
-            return Ok((Buffer { memory: Memory::Private(private), file, report }, 0));
+            return Ok((Buffer { memory: Memory::Private(Box::new(private)), file, report }, 0));
         }
         let loaded = loader.load()?;
         let (memory, report) = (Memory::Shared(loaded.buf), loaded.report);

@@ -56,6 +56,7 @@ pub struct FrameLog {
     pending: u64,
     is_more: bool,
     damaged: u64,
+    /// Numbers of frames differ.
     has_numbers: bool,
     gaps: Vec<Gap>,
     /// The length that all frames have.
@@ -72,7 +73,7 @@ pub(super) enum Verdict {
 
 impl FrameLog {
     pub(super) fn new() -> Self {
-        Self { has_numbers: true, ..Self::default() }
+        Self::default()
     }
 
     /// Records a frame. `fixed`: all frames have one length.
@@ -118,12 +119,12 @@ impl FrameLog {
         };
         let step = sequence.wrapping_sub(last);
         match step {
-            // It does not count.
-            0 => self.has_numbers = false,
-            1 => {}
+            // It does not count, or gives a number twice, as vivid may.
+            0 | 1 => {}
             2..AHEAD => self.pending += u64::from(step) - 1,
             _ => self.is_more = true,
         }
+        self.has_numbers |= step > 0;
         let sum = if step < AHEAD { sum + u64::from(step) } else { sum + 1 };
         self.last = Some((sequence, sum));
         sum
@@ -165,7 +166,7 @@ impl FrameLog {
 
     /// Whether the driver numbers frames.
     pub fn has_numbers(&self) -> bool {
-        self.has_numbers
+        self.has_numbers || self.frames < 2
     }
 
     /// The clock of the timestamps.
@@ -220,6 +221,8 @@ mod tests {
         assert_eq!(log(&[(5, 10), (6, 10), (0, 10)], true).gaps(), [gap(20, None)]);
         let log = log(&[(0, 10), (0, 10), (0, 10)], true);
         assert_eq!((log.gaps(), log.has_numbers()), (&[][..], false));
+        let twice = self::log(&[(0, 10), (1, 10), (1, 10), (2, 10)], true);
+        assert_eq!((twice.gaps(), twice.has_numbers()), (&[][..], true));
     }
 
     #[test]
