@@ -25,7 +25,7 @@ pub(crate) struct Target {
 
 #[derive(Debug)]
 enum TargetKind {
-    File { file: DiskFile, content: Pattern },
+    File { file: Box<DiskFile>, content: Pattern },
     Device { buffered: File, direct: File },
 }
 
@@ -42,7 +42,7 @@ impl Target {
         Ok(Self {
             name: file.facts().file_system.clone().unwrap_or_else(|| "file".into()),
             path: file.path().unwrap_or(path).to_owned(),
-            kind: TargetKind::File { file, content },
+            kind: TargetKind::File { file: Box::new(file), content },
         })
     }
 
