@@ -430,7 +430,7 @@ pub struct Dequeued {
 pub const IOC_QUERYCAP: u32 = opcode::read::<Capability>(b'V', 0);
 /// Number of the ioctl that [`describe_format`] makes.
 pub const IOC_ENUM_FMT: u32 = opcode::read_write::<FormatDescription>(b'V', 2);
-/// Number of the ioctl that [`format`] makes.
+/// Number of the ioctl that [`format()`] makes.
 pub const IOC_G_FMT: u32 = opcode::read_write::<RawFormat>(b'V', 4);
 /// Number of the ioctl that [`set_format`] makes.
 pub const IOC_S_FMT: u32 = opcode::read_write::<RawFormat>(b'V', 5);
