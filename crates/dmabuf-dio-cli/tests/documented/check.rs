@@ -12,6 +12,7 @@ const NOT_RUN: [(&str, &str); 13] = [
     ("SoapySDRUtil", "needs the module and a device; tests/soapysdr runs it"),
     ("bench/peers/compare", "downloads 2.5 GB"),
     ("bench/peers/load", "needs the loaders that bench/peers/compare downloads"),
+    ("bench/peers/memory", "needs the loaders that bench/peers/compare downloads"),
     ("pip", "builds the Python bindings; bindings/python/test installs the wheel"),
     ("tests/kselftests", "runs in a guest"),
     ("tools/check-capi", "writes files of the repository; `make lint` runs it"),
