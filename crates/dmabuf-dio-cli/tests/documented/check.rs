@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::markdown::{Documented, Place};
 
 /// Programs that are not run here, with the reason. Paths must exist in the repository.
-const NOT_RUN: [(&str, &str); 13] = [
+const NOT_RUN: &[(&str, &str)] = &[
     ("SoapySDRUtil", "needs the module and a device; tests/soapysdr runs it"),
     ("bench/peers/compare", "downloads 2.5 GB"),
     ("bench/peers/load", "needs the loaders that bench/peers/compare downloads"),
