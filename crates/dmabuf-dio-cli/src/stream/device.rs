@@ -8,11 +8,11 @@ use super::args::StreamArgs;
 use super::setup::Setup;
 use crate::exit::{FAILED, Failure, USAGE, say};
 
-const PAGE: u64 = 4096;
 /// Accepted relative difference from the requested rate.
 const TOLERANCE: f64 = 0.01;
-/// The default block size: bounds, blocks per second, and the size for a device without a rate.
-const BLOCK: (u64, u64) = (PAGE, 16 << 20);
+/// The default block size: upper bound, blocks per second, and the size for a device without a rate. The
+/// lower bound is a page.
+const BLOCK: u64 = 16 << 20;
 const PART: f64 = 8.0;
 const WITHOUT_RATE: u64 = 64 << 10;
 /// The ring at the start: seconds of samples, or blocks for a device without a rate.
@@ -175,7 +175,7 @@ impl Chosen {
             return Err(Failure::new(
                 USAGE,
                 format!("--block {size} is not a multiple of the frame size, {frame} bytes"),
-                format!("choose a multiple, ideally of {PAGE} too: --block {near}"),
+                format!("choose a multiple, ideally of {} too: --block {near}", page_size()),
             ));
         }
         Ok(size)
@@ -219,16 +219,20 @@ pub(super) fn open_files() -> u64 {
 
 /// The smallest size in bytes that is a multiple of both the frame and the page.
 fn whole(frame: u64) -> u64 {
-    let (mut a, mut b) = (frame.max(1), PAGE);
+    let (mut a, mut b) = (frame.max(1), page_size());
     while b > 0 {
         (a, b) = (b, a % b);
     }
-    frame.max(1) / a * PAGE
+    frame.max(1) / a * page_size()
+}
+
+fn page_size() -> u64 {
+    rustix::param::page_size() as u64
 }
 
 /// The default block size.
 pub(super) fn suitable(frame: u64, rate: Option<f64>) -> u64 {
-    let (least, most) = BLOCK;
+    let (least, most) = (page_size(), BLOCK);
     let wanted = rate.map_or(WITHOUT_RATE, |rate| (rate * frame as f64 / PART) as u64);
     if wanted < least {
         // At such a rate, unaligned writes do not matter.
@@ -332,13 +336,18 @@ mod tests {
         {
             let both = both_whole(size, frame, other);
             assert!(both > 0 && both <= size && both % frame == 0, "{both}");
-            assert_eq!((both % PAGE, both / frame * other % PAGE), (0, 0), "{frame} and {other}");
+            let page = page_size();
+            assert_eq!((both % page, both / frame * other % page), (0, 0), "{frame} and {other}");
         }
         assert_eq!(both_whole(4096, 8, 4), 4096, "too little for both");
     }
 
     #[test]
     fn blocks_are_whole_frames_and_pages() {
+        assert_eq!(whole(10_000) % page_size(), 0);
+        if page_size() != 4096 {
+            return println!("skipped: the sizes below are for pages of 4 KiB");
+        }
         assert_eq!((whole(8), whole(24), whole(1), whole(10_000)), (4096, 12_288, 4096, 2_560_000));
         assert_eq!(suitable(8, None), 64 << 10);
         assert_eq!(suitable(8, Some(1e9)), 16 << 20);
