@@ -350,10 +350,11 @@ fn seconds_are_those_of_the_timestamps() {
     let more = ["--to", &data, "--seconds", "1", "--max-loss", "100%"];
     let (code, summary) = report(&[&NV12.options(&setup.single)[..], &more].concat());
     let number = |value: &Value| value.as_u64().expect("a number");
-    let frames = number(&summary["frames"]) + number(&summary["lost_frames"]);
-    assert!(code == 0 && (58..=61).contains(&frames), "{summary}");
-    let time = |name: &str| number(&summary[name]["microseconds"]);
-    assert!((900_000..1_000_000).contains(&(time("last") - time("first"))), "{summary}");
+    assert_eq!(code, 0, "{summary}");
+    // vivid gives some numbers twice; on a slow machine, it leaves out the last ones of the second.
+    let between = |name: &str| number(&summary["last"][name]) - number(&summary["first"][name]);
+    assert!((30..=60).contains(&between("sequence")), "{summary}");
+    assert!((500_000..1_000_000).contains(&between("microseconds")), "{summary}");
     assert_eq!(fs::metadata(&data).expect("a file").len(), number(&summary["bytes"]));
 }
 
