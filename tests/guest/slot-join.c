@@ -5,7 +5,10 @@
 #define BUFFERS	4
 #define LENGTH	KIB(192)
 
-/* Of the buffers: the second is a single page, so that requests begin and end beyond it. */
+/*
+ * What is asked for: the second is a single page, so that requests begin and end beyond it. Buffers
+ * of huge pages are longer.
+ */
 static size_t lengths[BUFFERS] = { LENGTH, 0, KIB(320), KIB(64) };
 
 /* Where each begins in the slot, and the end */
@@ -58,7 +61,7 @@ static void slot_fill(struct buffer *const *buffers, uint64_t seed)
 
 	for (i = 0; i < BUFFERS; i++) {
 		buffer_begin(buffers[i]);
-		pattern_fill(buffers[i]->map, starts[i], lengths[i], seed);
+		pattern_fill(buffers[i]->map, starts[i], buffers[i]->length, seed);
 		buffer_end(buffers[i]);
 	}
 }
@@ -137,7 +140,7 @@ static void joined(struct buffer *first)
 	for (i = 0; i < BUFFERS; i++) {
 		if (i)
 			buffer_create(buffers[i], first->kind, lengths[i]);
-		starts[i + 1] = starts[i] + lengths[i];
+		starts[i + 1] = starts[i] + buffers[i]->length;
 		contexts[i] = dio_context(buffers[i]);
 	}
 	ring_create(&ring, 8, 1);
@@ -204,7 +207,7 @@ int main(void)
 {
 	need_slots();
 	lengths[1] = PAGE;
-	file_pattern("data", MIB(1), 1);
+	file_pattern("data", BUFFERS * huge_page() + MIB(1), 1);
 	limits();
 	for_each_kind_with_slots(LENGTH, joined);
 	return 0;

@@ -99,6 +99,8 @@ static void beside(struct buffer *buf, int (*transfer)(const struct buffer *buf,
 	expect(__atomic_load_n(&slow.ended, __ATOMIC_ACQUIRE), 0);
 
 	expect(transfer(buf, file), 0);
+	/* The other call was over, but its thread may not have run since. */
+	sleep_ms(50);
 	expect(__atomic_load_n(&slow.ended, __ATOMIC_ACQUIRE), 1);
 	check(!pthread_join(thread, NULL));
 	pattern_check(buf->map, 0, LENGTH, 1);
