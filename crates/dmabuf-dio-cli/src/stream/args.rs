@@ -55,7 +55,7 @@ or bytes (500M, 4G) are in one: capture-000000.sigmf-data, capture-000001.sigmf-
 {SET}
 
 A video device (V4L2) is /dev/video0 or its name; `dmabuf-dio devices` lists them. A block is a frame,
-and the file has one frame behind the other. FILE.json describes them: format, frame numbers, times,
+and the file holds one frame after the other. FILE.json describes them: format, frame numbers, times,
 and which are missing. What was set of a video device stays. Damaged frames are left out and counted.
 
 Examples:

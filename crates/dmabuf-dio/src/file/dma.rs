@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use dmabuf_dio_sys::dio;
 
@@ -51,12 +52,7 @@ pub struct Dma {
 /// file systems that have device numbers of their own.
 pub(crate) fn of(major: u32, minor: u32, backend: Option<Backend>) -> Option<Dma> {
     let never = Dma { mapped: Mapped::Never, reason: None };
-    // Most systems have none, and then this is all that is looked at.
-    let groups = fs::read_dir("/sys/kernel/iommu_groups");
-    if groups.is_err() && !Path::new("/sys/kernel").exists() {
-        return None;
-    }
-    if groups.into_iter().flatten().next().is_none() {
+    if !has_iommu()? {
         return Some(never);
     }
     let disk = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
@@ -67,6 +63,16 @@ pub(crate) fn of(major: u32, minor: u32, backend: Option<Backend>) -> Option<Dma
     };
     let mapped = if reason.is_some() { Mapped::PerRequest } else { Mapped::Once };
     Some(Dma { mapped, reason })
+}
+
+/// Whether devices are behind an IOMMU; `None` without sysfs. Looked up once: groups of disks are
+/// there since the kernel found its IOMMU, and this is on the way of every small file.
+fn has_iommu() -> Option<bool> {
+    static FOUND: OnceLock<Option<bool>> = OnceLock::new();
+    *FOUND.get_or_init(|| match fs::read_dir("/sys/kernel/iommu_groups") {
+        Ok(mut groups) => Some(groups.any(|group| group.is_ok())),
+        Err(_) => Path::new("/sys/kernel").exists().then_some(false),
+    })
 }
 
 /// Why a buffer does not stay mapped, although the disk's driver can use that.
