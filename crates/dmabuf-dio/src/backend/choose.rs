@@ -2,6 +2,7 @@
 //! Tries backends in order and uses the first available one.
 
 use super::attempt::Attempt;
+use super::kept::not_kept;
 use super::{Backend, Refusal};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
@@ -93,7 +94,7 @@ impl<T> Run<T> {
             moved: self.moved,
             refusals: self.refusals,
             cost: self.before.until_now(task.file.fd(), task.direction),
-            dma: task.file.dma(self.backend),
+            dma: task.file.dma(|| not_kept(self.backend)),
         };
         (self.value, facts.report())
     }

@@ -4,6 +4,7 @@
 pub(crate) mod attempt;
 pub(crate) mod choose;
 pub(crate) mod driver;
+pub(crate) mod kept;
 pub(crate) mod node;
 pub(crate) mod one_by_one;
 pub(crate) mod refuse;

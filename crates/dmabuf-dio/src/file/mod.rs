@@ -13,7 +13,6 @@ use std::sync::OnceLock;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::ioctl::{self, Opcode, opcode};
 
-use crate::backend::Backend;
 use crate::direction::Direction;
 use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
@@ -273,10 +272,15 @@ impl File {
         *self.queue.get_or_init(|| Queue::of(self.disk.0, self.disk.1))
     }
 
-    /// How memory is mapped for the disk if `backend` moves the data.
-    pub(crate) fn dma(&self, backend: Option<Backend>) -> Option<Dma> {
+    /// How memory is mapped for the disk. `not_kept`: see [`dma::of`].
+    pub(crate) fn dma(&self, not_kept: impl FnOnce() -> Option<String>) -> Option<Dma> {
         // Memory of the page cache is not the buffer's.
-        dma::of(self.disk.0, self.disk.1, backend.filter(|_| self.is_direct()))
+        let direct = self.is_direct();
+        dma::of(
+            self.disk.0,
+            self.disk.1,
+            || if direct { not_kept() } else { Some(dma::not_lent()) },
+        )
     }
 
     /// Without `/proc`, reopens the file by its path if that still names the same file.

@@ -16,6 +16,7 @@ use super::ring::{Batches, Settings, Target};
 use crate::backend::attempt::Attempt;
 use crate::backend::choose::choose;
 use crate::backend::driver::Reach;
+use crate::backend::kept::not_kept;
 use crate::backend::table;
 use crate::backend::{Backend, buffered, refuse};
 use crate::buf::DmaBuf;
@@ -141,7 +142,7 @@ impl<'f> Gatherer<'f> {
             unallocated: file.unallocated,
             direct: rules.are_direct(),
             why_buffered: file.why_buffered.clone(),
-            dma: file.dma(Some(backend)),
+            dma: file.dma(|| not_kept(Some(backend))),
             segments,
             refusals,
             why_unpolled,

@@ -35,6 +35,11 @@ impl Context {
         Ok(context)
     }
 
+    /// Whether the kernel keeps what is lent mapped for disks behind an IOMMU.
+    pub(crate) fn keeps_mapped(&self) -> bool {
+        self.info.features & dio::FEATURE_PREMAP != 0
+    }
+
     /// The module's defaults and limits.
     pub(crate) fn info(&self) -> &Info {
         &self.info
