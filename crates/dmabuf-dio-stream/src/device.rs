@@ -234,7 +234,7 @@ impl Device {
         self.read(&format!("buffer{buffer}/{ALIGN}")).is_ok()
     }
 
-    /// A block's size has to be a multiple of this, in bytes, if the device reports it.
+    /// A block's size must be a multiple of this, in bytes, if the device reports it.
     pub(super) fn length_align(&self, buffer: u32) -> u64 {
         let align = self.read(&format!("buffer{buffer}/{ALIGN}"));
         align.ok().and_then(|align| align.parse().ok()).filter(|align| *align > 0).unwrap_or(1)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Disk blocks that the end of one block of a ring and the start of the next share.
+//! Disk blocks that are shared by the end of one block of a ring and the start of the next.
 //!
-//! `O_DIRECT` writes whole disk blocks. Where the blocks of a ring are no multiple of those, the few
-//! bytes of the shared one are copied together, and all others go without a copy.
+//! `O_DIRECT` writes whole disk blocks. If the blocks of a ring are not multiples of disk blocks,
+//! the CPU copies the two parts of a shared disk block together; all other bytes are written
+//! without a copy.
 
 use dmabuf_dio::lend::{Access, Mapping, Ring as LentRing, Span};
 use dmabuf_dio::{Direction, DmaBuf};

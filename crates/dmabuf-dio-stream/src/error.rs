@@ -66,7 +66,7 @@ pub enum Error {
     Sender {
         /// Where the samples came from.
         name: String,
-        /// What it said, or what is known.
+        /// The sender's own message, or else what is known.
         reason: String,
     },
     /// A setting was refused before anything was changed.
@@ -74,13 +74,13 @@ pub enum Error {
     Setting {
         /// Name of the device or trigger.
         device: String,
-        /// The attribute as it was asked for, or its name in sysfs.
+        /// The attribute as requested, or its name in sysfs.
         attribute: String,
         /// Why not.
         reason: Refused,
     },
 
-    /// The driver refused one of several settings; the others were put back, but for `left`.
+    /// The driver refused one of several settings; the others were put back, except for `left`.
     #[error("{device}: cannot set {attribute} to {value}: {errno}")]
     NotSet {
         /// Name of the device or trigger.
@@ -99,29 +99,30 @@ pub enum Error {
     /// Settings could not be put back.
     #[error("cannot put back {}", list(left))]
     NotPutBack {
-        /// They.
+        /// These settings.
         left: Vec<Left>,
     },
 
-    /// A capture device does not offer what was asked for, or frames that a stream can pass on.
+    /// A capture device does not offer the requested settings, or no frames that a stream can
+    /// transfer.
     #[error("{device}: {what}")]
     Video {
         /// Its node.
         device: String,
-        /// What it does not.
+        /// What it does not offer, or cannot do.
         what: String,
         /// What to do.
         hint: String,
     },
 
-    /// There is no such trigger, the device has no use for triggers, or it lacks one.
+    /// There is no such trigger, the device does not use triggers, or it needs one and has none.
     #[error("{device}: {}", trigger(wanted.as_deref(), available.is_some()))]
     Trigger {
         /// Name of the device.
         device: String,
         /// The requested trigger.
         wanted: Option<String>,
-        /// Names of all triggers; `None` if the device has no use for them.
+        /// Names of all triggers; `None` if the device does not use them.
         available: Option<Vec<String>>,
     },
 }

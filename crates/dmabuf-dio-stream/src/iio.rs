@@ -172,7 +172,7 @@ struct Blocks {
     fenced: Fenced<Buffer>,
     /// For a device that does not support dma-bufs.
     fileio: Option<Fileio>,
-    /// A block's size has to be a multiple of this, in bytes: of the frame and the device's DMA
+    /// A block's size must be a multiple of this, in bytes: of the frame and the device's DMA
     /// alignment.
     align: u64,
     output: bool,
@@ -362,8 +362,7 @@ impl IioSink {
     /// Opens buffer `number` of a device, for samples of these channels.
     ///
     /// A device may report for how many frames since its start it had nothing to output, in an
-    /// attribute
-    /// `lost_frames`.
+    /// attribute `lost_frames`.
     ///
     /// # Errors
     ///

@@ -109,7 +109,7 @@ pub struct Part<'a> {
     pub range: Range<u64>,
 }
 
-/// Creates a dma-buf over ranges of memfds, one behind the other. This pins every page, as
+/// Creates a dma-buf over ranges of memfds, one after the other. This pins every page, as
 /// [`create`] does.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file that every process has, to try backends on: its own program.
+//! A file that every process has, to try backends on: its own executable.
 
 use std::os::fd::OwnedFd;
 

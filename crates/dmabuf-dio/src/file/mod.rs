@@ -301,7 +301,7 @@ impl File {
         })
     }
 
-    /// Whether this process may have a file of `end` bytes: `RLIMIT_FSIZE` in getrlimit(2).
+    /// Checks that this process may have a file of `end` bytes: `RLIMIT_FSIZE` in getrlimit(2).
     ///
     /// # Errors
     ///
@@ -431,8 +431,8 @@ pub(crate) fn check_range(offset: u64, length: u64) -> Result<()> {
     }
 }
 
-/// Fails with `EFBIG` if this process may have no file of `end` bytes, memfds included: the kernel
-/// would send `SIGXFSZ`, which kills the process (`RLIMIT_FSIZE` in getrlimit(2)).
+/// Fails with `EFBIG` if this process may not have a file of `end` bytes, memfds included: the
+/// kernel would send `SIGXFSZ`, which kills the process (`RLIMIT_FSIZE` in getrlimit(2)).
 pub(crate) fn check_size(end: u64) -> rustix::io::Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if limit.is_some_and(|limit| end > limit) { Err(rustix::io::Errno::FBIG) } else { Ok(()) }

@@ -104,8 +104,9 @@ impl Memory {
     }
 
     /// Registers whole blocks, each as one buffer, in a table with room for `most`. Small ones
-    /// share slots if `join` is set and the module can do that. Slot after slot, so that each block
-    /// takes a descriptor of the module's device only for a moment: its slot keeps it.
+    /// share slots if `join` is set and the module supports it. The slots are filled one after the
+    /// other, so that a block needs a descriptor of the module's device only briefly: its slot
+    /// keeps the block.
     pub(crate) fn lend_blocks(
         uring: &mut IoUring,
         first: Context,

@@ -88,8 +88,8 @@ fn not_attached(buf: &DmaBuf, errno: Errno, refusal: u32) -> LendError {
     }
 }
 
-/// A dma-buf whose pages the kernel module borrows as long as this lives. Needs the module; for
-/// whose pages it borrows see docs/design.md.
+/// A dma-buf whose pages the kernel module borrows for the lifetime of this value. Needs the
+/// module; docs/design.md lists the exporters that it borrows from.
 #[derive(Debug)]
 pub struct Attached {
     context: Context,

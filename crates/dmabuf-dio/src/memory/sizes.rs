@@ -29,8 +29,8 @@ impl PageSizes {
         Some(Self::parse(smaps, mapping.as_ptr() as u64, mapping.len()))
     }
 
-    /// Reads no further than it has to: the kernel walks the pages of every mapping that is read
-    /// about, which takes 15 ms in a process that has imported torch.
+    /// Reads no further than necessary: the kernel walks the pages of every mapping that it
+    /// describes, which takes 15 ms in a process that has imported torch.
     fn parse(smaps: impl BufRead, address: u64, len: u64) -> Self {
         let start = format!("{address:08x}-");
         let lines = smaps.lines().map_while(Result::ok);

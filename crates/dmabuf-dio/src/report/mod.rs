@@ -24,7 +24,7 @@ pub enum Mode {
     Mixed,
     /// The data was already in the page cache: no storage was read.
     PageCache,
-    /// The kernel's counters are not sufficient to tell.
+    /// The kernel's counters are not sufficient to determine it.
     Unknown,
 }
 
