@@ -117,7 +117,7 @@ impl Buffer {
         let buf = match kind {
             "dmabuf" => py.detach(|| DmaBuf::alloc_from(&heap, length)),
             "memfd" => py.detach(|| DmaBuf::memfd(length)),
-            _ => return Err(PyValueError::new_err("kind is \"dmabuf\" or \"memfd\"")),
+            _ => return Err(PyValueError::new_err("kind must be \"dmabuf\" or \"memfd\"")),
         };
         let buf = buf.map_err(|error| raise(py, &error))?;
         Ok(Self::new(Content::shared(buf, 0, length, true), None))

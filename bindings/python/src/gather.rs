@@ -46,7 +46,8 @@ impl<'py> FromPyObject<'_, 'py> for Numbers {
         };
         let checked = signed.into_iter().map(u64::try_from).collect::<Result<_, _>>();
         Ok(Self(
-            checked.map_err(|_| PyValueError::new_err("offsets and lengths are not negative"))?,
+            checked
+                .map_err(|_| PyValueError::new_err("offsets and lengths must not be negative"))?,
         ))
     }
 }
@@ -207,7 +208,7 @@ pub(crate) fn gather(
     let dmabuf = match kind {
         "dmabuf" => true,
         "memfd" => false,
-        _ => return Err(PyValueError::new_err("kind is \"dmabuf\" or \"memfd\"")),
+        _ => return Err(PyValueError::new_err("kind must be \"dmabuf\" or \"memfd\"")),
     };
     let lengths = lengths.of(offsets.0.len())?;
     let mut pieces = Vec::with_capacity(lengths.len());
@@ -360,7 +361,7 @@ impl Gatherer {
     ) -> PyResult<Gathered> {
         if std::process::id() != self.process {
             return Err(PyRuntimeError::new_err(
-                "a Gatherer is used in the process that made it: make another after fork()",
+                "a Gatherer belongs to the process that created it: create another after fork()",
             ));
         }
         let lengths = lengths.of(offsets.0.len())?;

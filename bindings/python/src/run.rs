@@ -159,7 +159,7 @@ impl<T: Send + 'static> Call<T> {
             (None, Some(Err(panic))) => std::panic::resume_unwind(panic),
             (None, None) => Err(PyOSError::new_err((
                 libc::ECANCELED,
-                "the thread that makes the call is gone: use the object in the process that made it",
+                "the thread that makes the call is gone: use the object in the process that created it",
             ))),
         }
     }

@@ -137,13 +137,13 @@ impl Tensor {
             ))
         })?;
         let Some(buffer) = &self.buffer else {
-            return Err(PyBufferError::new_err("the tensor has no bytes: make an empty one"));
+            return Err(PyBufferError::new_err("the tensor has no bytes: create an empty one"));
         };
         let buffer = buffer.get();
         let size = u64::from(dtype.bits / 8);
         if (buffer.content()?.start() + self.view.offset) % size != 0 {
             return Err(PyBufferError::new_err(
-                "the file has the tensor where its type is not aligned: copy memoryview()",
+                "the tensor is not aligned to its type in the file: copy memoryview()",
             ));
         }
         let shape = self.view.shape.iter().map(|dimension| *dimension as i64).collect();

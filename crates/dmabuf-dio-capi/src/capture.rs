@@ -221,7 +221,10 @@ impl Capture {
         let Some(mapping) = self.mappings.get(number as usize) else {
             let count = self.mappings.len();
             let message = format!("there is no block {number}");
-            return Err(Failure::invalid(message, format!("there are {count}, from 0")));
+            return Err(Failure::invalid(
+                message,
+                format!("there are {count} blocks, numbered from 0"),
+            ));
         };
         let fd = self.blocks.ring().block(number as usize).as_fd().as_raw_fd();
         let data: *const c_void = mapping.as_ptr().cast_const().cast();

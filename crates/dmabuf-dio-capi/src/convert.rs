@@ -32,7 +32,7 @@ impl Converter {
                 let picked: Vec<_> = picked.iter().map(|index| *index as usize).collect();
                 let no_such = || {
                     let (message, count) = ("no such value in a frame", whole.count());
-                    Failure::invalid(message, format!("it has {count}, from 0"))
+                    Failure::invalid(message, format!("it has {count} values, numbered from 0"))
                 };
                 whole.select(&picked).ok_or_else(no_such)?
             }

@@ -293,8 +293,8 @@ impl Names<'_> {
             || self.folder.join(format!("scan_elements/{channel}_en")).exists()
     }
 
-    /// The name by which the driver extends that of a channel: what all of its attributes begin
-    /// with, such as `RX_LO` in `out_altvoltage0_RX_LO_frequency`.
+    /// The name with which the driver extends that of a channel: all of its attributes begin with
+    /// it, such as `RX_LO` in `out_altvoltage0_RX_LO_frequency`.
     fn extension(&self, channel: &str) -> Option<String> {
         let prefix = format!("{channel}_");
         let mut rests = self

@@ -215,7 +215,7 @@ impl Capture {
         match self.places.get_mut(block) {
             Some(place) if *place == Place::Lent => *place = Place::Idle,
             _ => {
-                let (value, need) = (block as u64, "a block that was returned, once");
+                let (value, need) = (block as u64, "a block that the program holds");
                 return Err(dmabuf_dio::Error::Setting { name: "block", value, need }.into());
             }
         }
@@ -270,7 +270,7 @@ impl Capture {
 }
 
 fn no_block() -> crate::Error {
-    failed("the capture", "go on: the program has all blocks", Errno::from_raw(libc::ENOBUFS))
+    failed("the capture", "continue: the program holds all blocks", Errno::from_raw(libc::ENOBUFS))
 }
 
 #[cfg(test)]

@@ -297,7 +297,7 @@ impl Device {
             let format = Format::parse(&attribute("type")?);
             // Skipping a channel would make the frame layout wrong.
             let (Ok(index), Some(format)) = (attribute("index")?.parse(), format) else {
-                let call = format!("understand the type of {name}");
+                let call = format!("parse the type of {name}");
                 return Err(failed(&self.name, call, Errno::PROTO));
             };
             channels.push(Channel { name, index, format });

@@ -38,7 +38,7 @@ pub(super) struct Edges {
 }
 
 impl Edges {
-    /// Lends the memory, behind the blocks that are lent from the start.
+    /// Lends the memory, after the blocks that are lent from the start.
     pub(super) fn lend(ring: &mut LentRing, blocks: &Ring, unit: u64) -> Option<Self> {
         let buffer = DmaBuf::alloc(MOST * unit).or_else(|_| DmaBuf::memfd(MOST * unit)).ok()?;
         let memory = buffer.mapping(true).ok()?;
@@ -52,7 +52,7 @@ impl Edges {
         block as u16 + u16::from(block >= usize::from(self.index))
     }
 
-    /// No shared disk block is in use any more.
+    /// Notes that no shared disk block is in use any more.
     pub(super) fn restart(&mut self) {
         self.used = 0;
     }

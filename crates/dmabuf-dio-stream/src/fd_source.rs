@@ -129,7 +129,8 @@ impl FdSource {
             Some(Inbound { ending: Some(Ending { complete: true, .. }), .. }) => None,
             Some(Inbound { ending: Some(ending), .. }) => {
                 let reason = ending.error.clone();
-                let reason = reason.unwrap_or_else(|| "it sent less than it was to".into());
+                let reason =
+                    reason.unwrap_or_else(|| "it sent less than was requested of it".into());
                 Some(Error::Sender { name: self.from.name.clone(), reason })
             }
             Some(_) => Some(self.early("before the stream's end")),

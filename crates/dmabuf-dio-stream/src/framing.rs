@@ -44,13 +44,13 @@ pub struct Ending {
     pub error: Option<String>,
 }
 
-/// What a sender still has to send besides samples.
+/// What a sender still must send, apart from samples.
 #[derive(Debug)]
 pub(super) struct Outbound {
     pending: Vec<u8>,
     /// Bytes of them that are sent.
     sent: usize,
-    /// The gaps that are known, and those that the receiver has been told.
+    /// The gaps that are known, and those that were sent to the receiver.
     gaps: Vec<Gap>,
     told: Vec<Gap>,
     /// The header of the samples that come next is sent, or pending.
@@ -254,7 +254,7 @@ impl Inbound {
     }
 
     fn garbled(&self) -> Error {
-        failed(&self.name, "understand the framing", Errno::PROTO)
+        failed(&self.name, "parse the framing", Errno::PROTO)
     }
 }
 

@@ -132,7 +132,8 @@ impl Buffer {
         }
         let bytes = self.kernel_bytes() / 2;
         if bytes == 0 || bytes % self.frame != 0 {
-            let call = "write to buffers of no whole number of frames (an odd length)";
+            let call =
+                "write to kernel buffers that do not hold a whole number of frames (an odd length)";
             return Err(failed(self.device.name(), call, Errno::INVAL));
         }
         Ok(bytes)
@@ -196,7 +197,7 @@ impl Blocks {
         }
     }
 
-    /// Attaches a block that the ring has got since.
+    /// Attaches a block that was added to the ring since.
     fn attach_more(&mut self, block: usize) -> Result<bool> {
         match &mut self.fileio {
             None => self.fenced.attach_more(block),
@@ -378,7 +379,7 @@ impl IioSink {
 impl Sink for IioSink {
     fn how(&self) -> String {
         let end = match self.blocks.fileio {
-            Some(_) => "; what its last two buffers have at the end is not put out",
+            Some(_) => "; samples in its last two buffers at the end are not output",
             None => "",
         };
         self.blocks.how() + end

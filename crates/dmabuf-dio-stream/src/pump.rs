@@ -287,7 +287,7 @@ struct Run<'s> {
     /// When the source was started, and the CPU time until then.
     begun: Option<(Instant, Duration)>,
     told: Option<Instant>,
-    /// When the source and the sink were last asked and told about gaps.
+    /// When gaps were last passed from the source to the sink.
     told_gaps: Instant,
     /// When the counters were last read.
     counted: Instant,
@@ -302,7 +302,7 @@ impl Run<'_> {
             return Err(dmabuf_dio::Error::Setting { name: "block", value: size, need }.into());
         }
         if self.stream.overrun == Overrun::Drop && ring.len() < 3 {
-            let need = "at least 3 to drop one: one is filled, one is emptied";
+            let need = "at least 3: one block is filled, one is emptied, and one can be dropped";
             return Err(dmabuf_dio::Error::Setting {
                 name: "blocks",
                 value: ring.len() as u64,
@@ -547,7 +547,8 @@ impl Run<'_> {
         end
     }
 
-    /// Tells the sink what is missing in the data that it has got, now and then. `last`: all of it.
+    /// Reports to the sink what is missing in the data that it has received, at intervals. `last`:
+    /// all of it.
     fn tell_gaps(&mut self, last: bool) {
         if !last && self.told_gaps.elapsed() < TICK {
             return;

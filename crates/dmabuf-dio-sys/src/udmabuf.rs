@@ -132,7 +132,7 @@ pub fn create_list<const N: usize>(
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The items lie right behind the list: its size is a multiple of their alignment.
+/// The items directly follow the list: its size is a multiple of their alignment.
 #[repr(C)]
 struct CreateListCall<const N: usize> {
     list: List,

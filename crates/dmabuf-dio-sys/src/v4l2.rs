@@ -41,7 +41,7 @@ pub const BUF_CAP_DMABUF: u32 = 4;
 
 /// The content of the buffer may be damaged.
 pub const FLAG_ERROR: u32 = 0x40;
-/// Which bits tell the clock of the timestamp.
+/// The bits that identify the clock of the timestamp.
 pub const FLAG_TIMESTAMP_MASK: u32 = 0xe000;
 /// The timestamp is of `CLOCK_MONOTONIC`.
 pub const FLAG_TIMESTAMP_MONOTONIC: u32 = 0x2000;
@@ -143,7 +143,7 @@ pub struct PixFormat {
     pub sizeimage: u32,
     /// Colour space, `enum v4l2_colorspace`.
     pub colorspace: u32,
-    /// Says that the fields behind it are valid, if [`PixFormat::MAGIC`].
+    /// The fields after it are valid if this is [`PixFormat::MAGIC`].
     pub private: u32,
     /// Flags of the format.
     pub flags: u32,

@@ -44,7 +44,7 @@ pub enum Malformed {
         name: String,
     },
     /// The length of a tensor's range does not match its type and shape.
-    #[error("tensor {name:?} has {found} bytes, which is not the length of its type and shape")]
+    #[error("tensor {name:?} has {found} bytes, which does not match its type and shape")]
     Length {
         /// The tensor.
         name: String,
@@ -126,7 +126,7 @@ pub enum Malformed {
     #[error("the index has no weight_map")]
     NoWeightMap,
     /// An index says that a tensor is in a file that does not have it.
-    #[error("the index has tensor {name:?} in {file:?}, which does not have it")]
+    #[error("the index places tensor {name:?} in {file:?}, which does not have it")]
     NotThere {
         /// The tensor.
         name: String,

@@ -80,8 +80,8 @@ impl LoadedFile {
     ///
     /// # Errors
     ///
-    /// [`Error::Buffer`](crate::Error::Buffer) with `EBUSY` while somebody has the file mapped for
-    /// writing, if there is no dma-buf.
+    /// [`Error::Buffer`](crate::Error::Buffer) with `EBUSY` while the file is mapped for writing,
+    /// if there is no dma-buf.
     pub fn seal(&mut self) -> Result<()> {
         match self.dmabuf {
             Ok(_) => self.file.add_seal(SealFlags::FUTURE_WRITE),

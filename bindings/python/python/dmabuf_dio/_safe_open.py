@@ -33,7 +33,7 @@ _TORCH = ("pt", "torch", "pytorch")
 
 
 class safe_open:
-    """Opens a safetensors file: its header now, its tensors when they are asked for.
+    """Opens a safetensors file: its header now, its tensors when they are requested.
 
     Tensors are in memory of this process, writable. Those that were loaded together share it; it is freed with the
     last of them.

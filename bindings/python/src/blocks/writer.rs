@@ -53,7 +53,7 @@ impl Writing {
             lent.as_ref().is_some_and(|lent| Arc::ptr_eq(lent, content))
         };
         let block = self.blocks.lent.iter().position(is_it);
-        block.ok_or_else(|| Problem::InUse("this is no block of the stream".into()))
+        block.ok_or_else(|| Problem::InUse("this is not a block of the stream".into()))
     }
 
     /// Queues a block that was lent, once: another thread may put it at the same time.

@@ -12,7 +12,7 @@ use crate::gaps::{Gap, Loss};
 const LISTED: usize = 108_000;
 /// More blocks than a ring has: those that a sink may not have delivered.
 const RECENT: usize = 4100;
-/// A number that is further ahead than this is behind: the driver has begun again.
+/// A number that is further ahead than this is an earlier one: the driver has started again.
 const AHEAD: u32 = 1 << 31;
 
 /// A frame that was captured.

@@ -176,7 +176,7 @@ impl VideoSource {
         }
         let ring = self.own_ring(count, size).map_err(|error| match error {
             Error::Stream { errno, .. } if errno != Errno::BUSY => {
-                let what = format!("it can use no memory of a heap ({})", reasons.join("; "));
+                let what = format!("it cannot use memory of any heap ({})", reasons.join("; "));
                 self.device.refused(what, "update its driver, or capture with v4l2-ctl")
             }
             error => error,
@@ -284,11 +284,11 @@ impl VideoSource {
         let frames = self.log.gaps().last().and_then(|gap| gap.frames);
         let frames = frames.map_or_else(|| "frames".into(), |frames| format!("{frames} frames"));
         let after = self.log.frames().saturating_sub(1);
-        self.device.failed(format!("go on: {frames} lost after frame {after}"), Errno::OVERFLOW)
+        self.device.failed(format!("continue: {frames} lost after frame {after}"), Errno::OVERFLOW)
     }
 }
 
-/// The heaps besides that of ordinary memory.
+/// All heaps except that of ordinary memory.
 fn other_heaps() -> Vec<String> {
     let entries = fs::read_dir(HEAPS).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());

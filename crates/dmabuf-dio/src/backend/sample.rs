@@ -20,7 +20,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Opens the file for `backend`. The refusal has to say that the file, not the backend, is at
+    /// Opens the file for `backend`. The refusal must say that the file, not the backend, is at
     /// fault.
     pub(super) fn open(backend: Backend) -> Result<Self, Refusal> {
         let refuse = |errno: rustix::io::Errno| {

@@ -202,7 +202,7 @@ impl DmaBuf {
     ///
     /// # Errors
     ///
-    /// [`Error::Buffer`]: `EBUSY` while somebody has it mapped for writing; `EPERM` if it does not allow
+    /// [`Error::Buffer`]: `EBUSY` while it is mapped for writing; `EPERM` if it does not allow
     /// sealing; `EINVAL` for a dma-buf.
     pub fn seal(&mut self) -> Result<()> {
         self.add_seal(SealFlags::WRITE)

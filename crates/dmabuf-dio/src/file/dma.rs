@@ -78,7 +78,7 @@ fn has_iommu() -> Option<bool> {
 /// Why a buffer does not stay mapped, although the disk's driver supports that.
 fn not_kept(backend: Option<Backend>) -> Option<String> {
     if !matches!(backend, Some(Backend::Module | Backend::UringSlot)) {
-        return Some("only what the kernel module lends stays mapped".into());
+        return Some("only memory lent by the kernel module stays mapped".into());
     }
     let info = dio::open().and_then(|device| dio::info(device.as_fd()));
     let kept = info.is_ok_and(|info| info.features & dio::FEATURE_PREMAP != 0);

@@ -339,7 +339,7 @@ pub(crate) fn end_of(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
 }
 
 /// Why a file is buffered although direct I/O would work.
-const NOT_WANTED: &str = "buffered I/O was asked for";
+const NOT_WANTED: &str = "buffered I/O was requested";
 
 fn refused(errno: rustix::io::Errno) -> String {
     let errno = errno.into_errno();

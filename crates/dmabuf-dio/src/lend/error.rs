@@ -45,7 +45,7 @@ pub enum LendError {
     },
 
     /// The device does not answer like the module.
-    #[error("{} does not answer like the module", dmabuf_dio_sys::dio::DEVICE)]
+    #[error("{} does not answer as this module does", dmabuf_dio_sys::dio::DEVICE)]
     OtherModule {
         /// The kernel's error number.
         errno: Errno,

@@ -9,14 +9,14 @@
 //! # Why memory in flight is safe
 //!
 //! The kernel owns the memory of a request in flight: it may write it at any time until the
-//! completion has been taken. All requests that read or write memory go through [`Ring::push`], so this
-//! is the one place that has to get it right. (The commands that register a dma-buf's pages only read
-//! a structure of ours, and are waited for.)
+//! completion has been taken. All requests that read or write memory go through [`Ring::push`], so
+//! this is the only place that must get it right. (The commands that register a dma-buf's pages
+//! only read a structure of ours, and are waited for.)
 //!
 //! - *Which memory.* A request names one of the ring's buffers and a range in it, never an address,
-//!   and [`Ring::push`] refuses a range that is not in that buffer, or in it and in buffers that the
-//!   same slot has directly behind it ([`Ring::goes_on`]). Requests name files by their index
-//!   in the ring, which holds a reference to each.
+//!   and [`Ring::push`] refuses a range that is neither in that buffer, nor in it and the buffers
+//!   that follow it in the same slot ([`Ring::goes_on`]). Requests name files by their index in the
+//!   ring, which holds a reference to each.
 //! - *How long.* The module holds the pages of a dma-buf as long as the ring has them registered (a
 //!   slot of several buffers holds all of them), and the kernel holds the ring as long as requests
 //!   are in flight, so nothing has to wait. Memory of this process is shared with the ring

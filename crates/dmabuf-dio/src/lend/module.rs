@@ -116,7 +116,7 @@ pub struct MoveError {
     /// What was moved before the error.
     pub moved: Moved,
     /// With `EINVAL` due to alignment: the modulus in bytes for which the offsets in file and
-    /// buffer have to be congruent.
+    /// buffer must be congruent.
     pub align: Option<u32>,
     /// With `EBUSY`: why the module no longer lends the buffer. A device may not see the moved
     /// data.

@@ -171,7 +171,7 @@ impl Ring {
     /// buffer indexes are equal; `file` has index 0.
     ///
     /// The blocks may be closed afterwards. Any thread can take the completions. CPU access to a
-    /// block has to be begun before a request for it and ended after its completion:
+    /// block must be begun before a request for it and ended after its completion:
     /// [`DmaBuf::begin_cpu_access`].
     ///
     /// # Errors

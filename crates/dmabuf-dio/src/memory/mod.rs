@@ -37,7 +37,7 @@ pub struct Mapping {
     len: usize,
     /// Whether the pages exist as long as the mapping. Otherwise the kernel copies from and to it.
     lasting: bool,
-    /// Whether huge pages have to be made by collapsing small ones.
+    /// Whether huge pages must be made by collapsing small ones.
     collapse: bool,
 }
 

@@ -19,7 +19,7 @@ pub struct PageSizes {
 }
 
 impl PageSizes {
-    /// Reads from `/proc/self/smaps` which pages a mapping got. Pages not touched through this
+    /// Reads from `/proc/self/smaps` which pages a mapping has. Pages not touched through this
     /// mapping do not count.
     pub(crate) fn of(mapping: &Mapping) -> Option<Self> {
         if mapping.len() < huge_page() {

@@ -63,7 +63,7 @@ pub struct Report {
     pub buffer: Option<Kind>,
     /// How the data was transferred.
     pub mode: Mode,
-    /// The measurements behind `mode`.
+    /// The measurements that `mode` is based on.
     pub evidence: String,
     /// Bytes moved.
     pub bytes: u64,
