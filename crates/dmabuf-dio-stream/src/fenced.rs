@@ -32,7 +32,7 @@ pub(super) trait Port {
 const BUNDLE: Duration = Duration::from_millis(1);
 /// Most blocks of a batch.
 const MOST: usize = 32;
-/// Maximum number of fences that are checked in one call.
+/// Most fences that are looked at in one call.
 const LOOK: usize = 4;
 /// If no blocks were found for so long, a batch is taken apart: they come more slowly than expected.
 const LATE: Duration = Duration::from_millis(10);
@@ -42,7 +42,7 @@ const LATE: Duration = Duration::from_millis(10);
 struct Queued {
     filled: Filled,
     /// The `sync_file` of the device's fence; `None` if a later block of the same batch has the
-    /// batch's. It is taken right after queueing: later the dma-buf does not show how the work
+    /// batch's. It is taken right after queueing: later the dma-buf does not tell how the work
     /// ended.
     done: Option<OwnedFd>,
 }
@@ -53,7 +53,7 @@ fn is_signalled(fence: &OwnedFd) -> dmabuf_dio_sys::Result<bool> {
     Ok(signalled(&[fence.as_fd()])?[0])
 }
 
-/// Which of some fences, or dma-bufs, have been signalled, checked in this order.
+/// Which of some fences, or dma-bufs, have been signalled, looked at in this order.
 fn signalled(fds: &[BorrowedFd<'_>]) -> dmabuf_dio_sys::Result<Vec<bool>> {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut fds: Vec<_> =
@@ -71,7 +71,7 @@ fn is_done(fence: &OwnedFd) -> dmabuf_dio_sys::Result<bool> {
 /// The blocks queued on a device, in order.
 ///
 /// Blocks that come fast are queued in batches. A batch has one fence, that of its last block: a
-/// device finishes blocks in order, and what aborts one aborts all after it.
+/// device finishes blocks in order, and what aborts one aborts all behind it.
 ///
 /// Field order matters: fences are dropped before the port. The lock of a functionfs fence (7.3)
 /// lies in the endpoint's state for the block, and closing a polled `sync_file` takes it.
@@ -99,8 +99,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// Records that `count` more blocks were found done, all of them if the device is `dry`: then
-    /// it may have waited, which says nothing about its speed.
+    /// Records that `count` more blocks were found done, all of them if the device is `dry`: then it
+    /// may have waited, which tells nothing about how fast it is.
     fn found(&mut self, count: usize, dry: bool) {
         let now = Instant::now();
         let was_dry = std::mem::replace(&mut self.was_dry, dry);
@@ -111,15 +111,15 @@ impl Pace {
         }
     }
 
-    /// Records that the device has blocks again.
+    /// Records that the device has got blocks again.
     fn goes_on(&mut self) {
         if self.looked.is_some() {
             (self.looked, self.was_dry) = (Some(Instant::now()), false);
         }
     }
 
-    /// Blocks that come within [`BUNDLE`], at least 1. Before any has come, as many as are
-    /// `queued`: the first two come alone, and show the speed.
+    /// Blocks that come within [`BUNDLE`], at least 1. Before any has come, as many as are `queued`:
+    /// the first two come alone, and tell.
     fn batch(&self, queued: usize) -> usize {
         let fits = |each: Duration| BUNDLE.as_nanos() / each.as_nanos().max(1);
         let batch = match self.each {
@@ -162,7 +162,7 @@ impl<P: Port> Fenced<P> {
         Ok(())
     }
 
-    /// Attaches a block that was added to the ring since.
+    /// Attaches a block that the ring has got since.
     pub(super) fn attach_more(&mut self, block: usize) -> Result<bool> {
         let name = self.port.name();
         let attached = self.port.attach(attached(self.ring.as_ref(), name)?.block(block).as_fd());
@@ -249,7 +249,7 @@ impl<P: Port> Fenced<P> {
             .map_err(|errno| failed(self.port.name(), "get a fence", errno))
     }
 
-    /// Fails if a block was cancelled before its fence was taken, which then does not show how it
+    /// Fails if a block was cancelled before its fence was taken, which then does not tell how it
     /// ended.
     fn check_running(&self, fence: &OwnedFd) -> Result<()> {
         if is_done(fence).map_err(|errno| self.ended(errno))? && !self.port.is_running() {
@@ -342,7 +342,7 @@ impl<P: Port> Fenced<P> {
     }
 
     /// Notes which blocks of a batch that has begun are done, before the device is stopped: then
-    /// the batch's fence only shows that it was aborted.
+    /// the batch's fence only tells that it was aborted.
     pub(super) fn look_closely(&mut self) -> Result<()> {
         self.look()?;
         let Some(ring) = &self.ring else { return Ok(()) };

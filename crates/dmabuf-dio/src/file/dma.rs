@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether requests to a disk must be mapped for DMA, according to sysfs.
+//! Whether a disk's requests have to be mapped for DMA, by what sysfs tells.
 
 use std::fs;
 use std::os::fd::AsFd as _;
@@ -36,20 +36,20 @@ impl Mapped {
 
 /// How the memory of a transfer is mapped for the file's disk.
 ///
-/// This follows from the disk's driver and IOMMU, the backend and the kernel. If the kernel lacks
-/// the memory to map a buffer, it maps each request instead, and does not report it.
+/// This follows from the disk's driver and IOMMU, the backend and the kernel. A kernel that could
+/// not map a buffer, for lack of memory, maps its requests instead without telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Dma {
     /// How often.
     pub mapped: Mapped,
-    /// Why each request is mapped; `None` otherwise.
+    /// Why with each request; `None` otherwise.
     pub reason: Option<String>,
 }
 
-/// For the disk with this device number, if `backend` moves the data; `None` if the disk is
-/// unknown, as for file systems with their own device numbers.
+/// For a device number, if memory is moved by `backend`; `None` if the disk is not known, as with
+/// file systems that have device numbers of their own.
 pub(crate) fn of(major: u32, minor: u32, backend: Option<Backend>) -> Option<Dma> {
     let never = Dma { mapped: Mapped::Never, reason: None };
     if !has_iommu()? {
@@ -65,8 +65,8 @@ pub(crate) fn of(major: u32, minor: u32, backend: Option<Backend>) -> Option<Dma
     Some(Dma { mapped, reason })
 }
 
-/// Whether devices are behind an IOMMU; `None` without sysfs. Looked up once, because every load of
-/// a small file needs it: the groups exist from the time when the kernel finds its IOMMU.
+/// Whether devices are behind an IOMMU; `None` without sysfs. Looked up once: groups of disks are
+/// there since the kernel found its IOMMU, and this is on the way of every small file.
 fn has_iommu() -> Option<bool> {
     static FOUND: OnceLock<Option<bool>> = OnceLock::new();
     *FOUND.get_or_init(|| match fs::read_dir("/sys/kernel/iommu_groups") {
@@ -75,21 +75,21 @@ fn has_iommu() -> Option<bool> {
     })
 }
 
-/// Why a buffer does not stay mapped, although the disk's driver supports that.
+/// Why a buffer does not stay mapped, although the disk's driver can use that.
 fn not_kept(backend: Option<Backend>) -> Option<String> {
     if !matches!(backend, Some(Backend::Module | Backend::UringSlot)) {
-        return Some("only memory lent by the kernel module stays mapped".into());
+        return Some("only what the kernel module lends stays mapped".into());
     }
     let info = dio::open().and_then(|device| dio::info(device.as_fd()));
     let kept = info.is_ok_and(|info| info.features & dio::FEATURE_PREMAP != 0);
     (!kept).then(|| "this kernel cannot keep buffers mapped".into())
 }
 
-/// How a disk's driver maps memory behind an IOMMU.
+/// What a disk's driver does about an IOMMU.
 #[derive(Debug, PartialEq, Eq)]
 enum Translation {
     None,
-    /// The driver uses addresses that are already mapped.
+    /// The driver takes addresses that are there already.
     Kept,
     /// The driver maps each request, with the reason.
     ByDriver(String),
@@ -105,7 +105,7 @@ fn translation(disk: &Path) -> Option<Translation> {
         .collect();
     if !below.is_empty() {
         let all = below.iter().map(|disk| translation(disk)).collect::<Option<Vec<_>>>()?;
-        // The most expensive of them
+        // The worst of them
         return all.into_iter().max_by_key(|each| match each {
             Translation::None => 0,
             Translation::Kept => 1,
@@ -138,8 +138,8 @@ fn pci(device: &Path) -> Translation {
     }
 }
 
-/// Virtio devices bypass the IOMMU unless they have the feature `VIRTIO_F_ACCESS_PLATFORM`. `None`
-/// if the PCI device decides.
+/// Virtio devices do without an IOMMU unless they have the feature `VIRTIO_F_ACCESS_PLATFORM`.
+/// `None` if the PCI device tells.
 fn virtio(device: &Path) -> Option<Translation> {
     let features = fs::read_to_string(device.join("features")).ok()?;
     (features.as_bytes().get(33) != Some(&b'1')).then_some(Translation::None)

@@ -42,7 +42,7 @@ pub(super) fn run(args: &CaptureArgs, node: &Path) -> Result<(), Failure> {
     let mut source = VideoSource::new(device)?;
     let ring = ring(&mut source, common, rate)?;
     let format = *source.format();
-    // The length of compressed frames is not known in advance.
+    // Of compressed frames nobody knows the length before.
     let limit = video.frames.filter(|_| !format.compressed);
     let limit = limit.map(|frames| frames.saturating_mul(format.frame_bytes.into()));
     if let (Some(path), Some(bytes)) = (file, limit) {
@@ -95,7 +95,7 @@ pub(super) fn run(args: &CaptureArgs, node: &Path) -> Result<(), Failure> {
     let nothing = summary.bytes == 0;
     let described = match file {
         Some(path) if nothing => {
-            // They would only obstruct the next capture.
+            // They would only be in the way of the next capture.
             let _ = (fs::remove_file(path), fs::remove_file(report::path_of(path)));
             Ok(())
         }
@@ -125,7 +125,7 @@ fn ring(source: &mut VideoSource, args: &StreamArgs, rate: Option<f64>) -> Resul
 /// Blocks of a ring at least: a driver may keep two or three for itself.
 const FEWEST: usize = 4;
 
-/// The failure of a capture that ended cleanly, but with less than was requested.
+/// The failure of a capture that ended in order, but with less than was asked for.
 fn shortfall(args: &CaptureArgs, captured: &Captured<'_>, at_end: bool) -> Option<Failure> {
     let (frames, summary) = (captured.frames(), captured.summary);
     let interrupted = signals::caught().is_some();
@@ -139,7 +139,7 @@ fn shortfall(args: &CaptureArgs, captured: &Captured<'_>, at_end: bool) -> Optio
         let hint = if interrupted {
             "it was interrupted: run it again"
         } else {
-            "the device delivered no more frames: check that it has a signal"
+            "the device gave no more: check that it has a signal"
         };
         return Some(Failure::new(FAILED, format!("only {frames} frames{of} were captured"), hint));
     }
