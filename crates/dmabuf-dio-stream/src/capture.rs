@@ -386,7 +386,7 @@ mod tests {
         assert_eq!((capture.bytes(), capture.frame()), (10 * SIZE, 8));
         for block in [2, 4] {
             let error = capture.release(block).expect_err("the program does not have it");
-            assert!(error.to_string().contains("once"), "{error}");
+            assert!(error.to_string().contains("holds"), "{error}");
         }
     }
 
