@@ -63,7 +63,7 @@ pub enum Error {
     },
 
     /// A length of 0 was requested.
-    #[error("{}: cannot {direction} a range of 0 bytes", path.display())]
+    #[error("{}: {direction} a range of 0 bytes is refused", path.display())]
     EmptyRange {
         /// The file.
         path: PathBuf,
@@ -409,7 +409,7 @@ impl Error {
             Self::Thread { .. } => {
                 "raise the limits: ulimit -u, and pids.max of the control group".into()
             }
-            Self::Setting { name, need, .. } => format!("choose another {name}: it must be {need}"),
+            Self::Setting { name, need, .. } => format!("choose another {name}: {need}"),
             Self::Unavailable { kind, refusals, .. } => unavailable_hint(*kind, refusals),
             Self::Cancelled { .. } => "start again".into(),
         }
