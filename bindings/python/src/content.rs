@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A buffer's memory, and who looks at it.
+//! A buffer's memory, and its views.
 //!
 //! CPU access begins with the first view and ends with the last one. No transfer into the memory
-//! starts while a view lives, so no byte changes under one. Nothing here needs the interpreter: a view
-//! may end in any thread.
+//! starts while a view exists, so the bytes of a view do not change. Nothing here needs the GIL: a
+//! view may end in any thread.
 //!
-//! Views and transfers are counted in `users`, whose lock is held for moments only, so that threads
-//! with the interpreter may wait for it. Mapping the memory and CPU access may block: they have a lock
-//! of their own, `ground`. Who has both took `ground` first.
+//! Views and transfers are counted in `users`, whose lock is held only briefly, so that threads
+//! that hold the GIL may wait for it. Mapping the memory and CPU access may block: they have a
+//! separate lock, `ground`. If both are needed, `ground` is locked first.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -56,14 +56,14 @@ unsafe impl Sync for Address {}
 struct Users {
     views: BTreeMap<u64, String>,
     next: u64,
-    /// Somebody may use the memory for as long as the buffer lives, and nothing tells.
+    /// The memory may be in use as long as the buffer exists, which cannot be detected.
     pinned: bool,
     readers: u32,
     writer: bool,
 }
 
 impl Users {
-    /// What forbids giving the memory back.
+    /// What prevents freeing the memory.
     fn trouble(&self) -> Option<Trouble> {
         match (self.writer, describe(&self.views), self.readers) {
             (true, ..) => Some(Trouble::Written),
@@ -93,7 +93,7 @@ pub(crate) enum Trouble {
     Viewed(String),
     /// Views are read-only.
     ReadOnly,
-    /// Somebody may use the memory, and nothing tells.
+    /// The memory may be in use, which cannot be detected.
     Pinned,
     /// Touching a page might kill the process.
     Shrinks,
@@ -232,7 +232,7 @@ impl Content {
         }
     }
 
-    /// What still lives, in words; `None` if nothing does.
+    /// What still exists, as text; `None` if nothing does.
     pub(crate) fn views(&self) -> Option<String> {
         describe(&self.users().views)
     }
@@ -268,12 +268,12 @@ impl Content {
         Ok(Transfer { content: Arc::clone(self), writes: false })
     }
 
-    /// What forbids giving the memory back.
+    /// What prevents freeing the memory.
     pub(crate) fn in_use(&self) -> Option<Trouble> {
         self.users().trouble()
     }
 
-    /// Whether the memory has to stay until the buffer itself goes.
+    /// Whether the memory must stay until the buffer object is gone.
     pub(crate) fn is_pinned(&self) -> bool {
         self.users().pinned
     }
@@ -287,8 +287,8 @@ impl Drop for Content {
     }
 }
 
-/// Lets go of memory without holding the interpreter: unmapping gigabytes of small pages takes a while,
-/// and so may the end of CPU access.
+/// Frees memory without holding the GIL: unmapping gigabytes of small pages takes time, and so may
+/// the end of CPU access.
 pub(crate) fn let_go<T: Send>(held: T) {
     let mut held = Some(held);
     let _ = Python::try_attach(|py| py.detach(|| drop(held.take())));

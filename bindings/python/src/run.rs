@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Blocking calls.
 //!
-//! A call is made in a thread of its own. The calling thread waits without holding the interpreter,
-//! runs signal handlers, so that Ctrl-C works, and calls the progress callback, which therefore always
-//! runs in the thread that asked for it.
+//! A call is made in a separate thread. The calling thread waits without holding the GIL, runs
+//! signal handlers, so that Ctrl-C works, and calls the progress callback, which therefore always
+//! runs in the calling thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -15,10 +15,10 @@ use dmabuf_dio::{CancelToken, Progress};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-/// How often signals and the caller's token are looked at.
+/// How often signals and the caller's token are checked.
 const TICK: Duration = Duration::from_millis(50);
 
-/// What the caller wants to watch a call with.
+/// The caller's callback and token.
 pub(crate) struct Watch<'py> {
     pub(crate) progress: Option<Bound<'py, PyAny>>,
     pub(crate) cancel: Option<CancelToken>,
@@ -63,7 +63,7 @@ struct Told {
     total: AtomicU64,
 }
 
-/// No progress was told yet.
+/// No progress was reported yet.
 const NOTHING: u64 = u64::MAX;
 
 /// A call under way.
@@ -91,7 +91,7 @@ impl<T: Send + 'static> Call<T> {
         (call, run)
     }
 
-    /// A call that somebody else makes, and that `cancel` cancels: what to hand its result to.
+    /// A call that another thread makes, and that `cancel` cancels: where its result is sent.
     pub(crate) fn handed(cancel: CancelToken) -> (Self, impl FnOnce(T) + Send + 'static) {
         let (call, control) = Self::with(cancel);
         let slot = Arc::clone(&call.result);
@@ -159,13 +159,13 @@ impl<T: Send + 'static> Call<T> {
             (None, Some(Err(panic))) => std::panic::resume_unwind(panic),
             (None, None) => Err(PyOSError::new_err((
                 libc::ECANCELED,
-                "the thread that makes the call is gone: use the object in the process that made it",
+                "the thread that makes the call is gone: use the object in the process that created it",
             ))),
         }
     }
 }
 
-/// Makes a call in a thread of its own.
+/// Makes a call in a separate thread.
 pub(crate) fn call<T: Send + 'static>(
     py: Python<'_>,
     watch: &Watch<'_>,

@@ -24,7 +24,7 @@ use crate::tensor::Tensor;
 #[derive(Debug)]
 pub(crate) struct Model(Arc<dmabuf_dio_tensors::Model>);
 
-/// What a header says of a tensor.
+/// The description of a tensor in its header.
 #[pyclass(module = "dmabuf_dio", frozen)]
 #[derive(Debug)]
 pub(crate) struct TensorInfo(dmabuf_dio_tensors::Tensor);
@@ -122,7 +122,7 @@ impl Model {
         Ok(TensorInfo(found.clone()))
     }
 
-    /// Loads all tensors, or those named by `only`: nothing else is read, but for small gaps.
+    /// Loads all tensors, or those named by `only`: nothing else is read except small gaps.
     #[pyo3(signature = (
         *, only = None, kind = None, writable = false, backend = None, gap = None,
         concurrency = None, block_size = None, queue_depth = None, direct = true,
@@ -237,7 +237,7 @@ impl Tensors {
         self.buffers.iter().map(|buffer| buffer.clone_ref(py)).collect()
     }
 
-    /// How long the load took.
+    /// Duration of the load in seconds.
     #[getter]
     fn seconds(&self) -> f64 {
         self.seconds
@@ -276,7 +276,8 @@ impl Tensors {
         Ok(self.tensor(py, &self.views[*number]))
     }
 
-    /// Gives the memory back. An error while a view of a tensor lives, which says of which.
+    /// Frees the memory. Raises `BufferError` while a view of a tensor exists, and says of which
+    /// tensor.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.buffers.iter().try_for_each(|buffer| buffer.get().close(py))
     }

@@ -37,8 +37,8 @@
 //! Headers are checked before anything is loaded, in bounded time and memory: [`header`] has the
 //! limits. A tensor lies in its file, no two share a byte, and its length is that of its type and
 //! shape. An index names files in its own folder or below only: no absolute path and no `..`.
-//! Symbolic links are followed, because the cache of Hugging Face consists of them: trust whoever
-//! can create links in the folder.
+//! Symbolic links are followed, because the cache of Hugging Face consists of them: anyone who can
+//! create links in the folder must be trusted.
 //!
 //! All lengths and offsets are in bytes.
 

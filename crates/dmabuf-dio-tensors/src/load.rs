@@ -22,9 +22,8 @@ const MANY: usize = 64;
 
 /// Loads tensors of a model. Created by [`Model::loader`].
 ///
-/// The ranges of the tensors in a file are read as a whole where they are neighbours. Each such
-/// range has a buffer of its own; if there are more than 64, those of a file share one where the
-/// kind of buffer allows it.
+/// Neighbouring tensors of a file are read as one range. Each range has its own buffer; if there
+/// are more than 64, the ranges of a file share one if the kind of buffer allows it.
 #[derive(Clone)]
 pub struct TensorLoader<'m> {
     model: &'m Model,
@@ -58,8 +57,8 @@ impl<'m> TensorLoader<'m> {
         self
     }
 
-    /// Bytes between two tensors up to which both are read together; default 256 KiB. At least a
-    /// page is used. Bytes between tensors are loaded, too, and cost memory.
+    /// The maximum number of bytes between two tensors that are read together; default 256 KiB, at
+    /// least a page. Bytes between tensors are loaded, too, and use memory.
     #[must_use]
     pub fn gap(mut self, bytes: u64) -> Self {
         self.settings.gap = bytes;

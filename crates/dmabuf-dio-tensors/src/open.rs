@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opens files without being held up by what is not one.
+//! Opens regular files, without blocking on FIFOs and devices.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Read as _};

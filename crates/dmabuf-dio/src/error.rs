@@ -63,7 +63,7 @@ pub enum Error {
     },
 
     /// A length of 0 was requested.
-    #[error("{}: {direction} a range of 0 bytes", path.display())]
+    #[error("{}: {direction} a range of 0 bytes is refused", path.display())]
     EmptyRange {
         /// The file.
         path: PathBuf,
@@ -184,7 +184,7 @@ pub enum Error {
     /// a second). It may still access their memory: memory of this process is not freed until the
     /// process exits, and a buffer passed by the caller may change until then.
     #[error(
-        "{}: {direction} failed, and the requests in flight cannot be waited for: {errno}",
+        "{}: {direction} failed, and the kernel refuses to wait for the requests in flight: {errno}",
         path.display()
     )]
     InFlight {
@@ -255,7 +255,7 @@ pub enum Error {
     },
 
     /// A setting has an invalid value.
-    #[error("{name} cannot be {value}: {need}")]
+    #[error("{name} cannot be {value}: it must be {need}")]
     Setting {
         /// Name of the setting.
         name: &'static str,
@@ -355,14 +355,14 @@ impl Error {
                 "choose a non-empty file; files of /proc and /sys report no length: copy them first"
                     .into()
             }
-            Self::EmptyRange { .. } => "ask for at least 1 byte".into(),
+            Self::EmptyRange { .. } => "request at least 1 byte".into(),
             Self::ShortFile { end, offset, .. } if offset >= end => {
                 format!("start before byte {end}, and do not truncate the file during the load")
             }
             Self::ShortFile { end, offset, .. } => {
                 let left = end.saturating_sub(*offset);
                 format!(
-                    "ask for at most {left} bytes at {offset}, and do not truncate the file during the load"
+                    "request at most {left} bytes at {offset}, and do not truncate the file during the load"
                 )
             }
             Self::RangeOverflow { .. } => "choose a smaller offset or length".into(),
@@ -459,14 +459,14 @@ fn open_hint(errno: Errno, path: &std::path::Path) -> String {
         libc::EISDIR => "name a regular file or a block device".into(),
         libc::EMFILE | libc::ENFILE => "allow more open files: ulimit -n".into(),
         libc::EROFS => "mount the file system writable".into(),
-        libc::ETXTBSY => "the file is a running program or swap: choose another".into(),
+        libc::ETXTBSY => "the file is a running program or a swap file: choose another".into(),
         _ => "check the path and the file system it is on".into(),
     }
 }
 
 /// For `EFAULT` on a mapped buffer.
 const SHRUNK: &str = "the buffer was shrunk, or there are no pages for it: seal it (F_SEAL_SHRINK) \
-                      against the former, and use no huge pages against the latter";
+                      against shrinking, and use small pages";
 
 fn transfer_hint(errno: Errno) -> &'static str {
     match errno.raw() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loads files into dma-bufs and saves them, without CPU copies.
 //!
-//! A large file that an accelerator, a camera, a radio or another process is to use has to be in
-//! memory that all of them can reach: a dma-buf. [`Loader`] reads it there by direct I/O, from the
+//! Before an accelerator, a camera, a radio or another process can use a large file, the file must
+//! be in memory that all of them can access: a dma-buf. [`Loader`] reads it by direct I/O, from the
 //! storage device into the pages of the buffer, with the best method that this kernel offers. Its
 //! [`Report`] says which method was used and what it cost.
 //!

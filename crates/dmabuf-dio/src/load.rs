@@ -189,8 +189,8 @@ impl<'f> Loader<'f> {
     /// # Errors
     ///
     /// As for [`load`](Self::load). [`Error::Unavailable`] only if a [`backend`](Self::backend) is
-    /// selected that does not load into memfds, or cannot be used here. That there is no dma-buf is
-    /// no error: see [`LoadedFile::dmabuf`].
+    /// selected that does not load into memfds, or cannot be used here. It is not an error if no
+    /// dma-buf can be created: see [`LoadedFile::dmabuf`].
     pub fn load_file(&self) -> Result<LoadedFile> {
         let mut loader = self.clone();
         loader.options.kind = Wanted::File;
@@ -201,11 +201,11 @@ impl<'f> Loader<'f> {
 
     /// Loads into new memory of this process only. Blocks until the whole range is loaded.
     ///
-    /// For uses that need no sharing. Such memory gets huge pages on most systems (where
-    /// `/sys/kernel/mm/transparent_hugepage/enabled` is `madvise` or `always`), while a memfd needs
-    /// a setting that only root can change. It is filled by direct I/O, like a memfd, or through
-    /// the page cache if the file offers nothing else. The [`backend`](Self::backend) setting is
-    /// ignored.
+    /// For uses that need no sharing. On most systems (where
+    /// `/sys/kernel/mm/transparent_hugepage/enabled` is `madvise` or `always`) such memory is
+    /// allocated in huge pages, while the pages of a memfd usually have to be collapsed into huge
+    /// ones, which costs more. It is filled by direct I/O, like a memfd, or through the page cache
+    /// if the file offers nothing else. The [`backend`](Self::backend) setting is ignored.
     ///
     /// # Errors
     ///

@@ -62,8 +62,7 @@ impl<'f> Saver<'f> {
 
     option_methods!();
 
-    /// Offset in the file to write at, in bytes; default 0. It has to be 0 if the path gets a new
-    /// file.
+    /// Offset in the file to write at, in bytes; default 0. It must be 0 if a new file is written.
     #[must_use]
     pub fn offset(mut self, bytes: u64) -> Self {
         self.offset = bytes;

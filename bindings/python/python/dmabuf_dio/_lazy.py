@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The tensors of an open file, loaded when they are asked for."""
+"""The tensors of an open file, loaded when they are requested."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class Lazy:
-    """What was loaded of a model stays loaded for as long as this object.
+    """Tensors that were loaded stay loaded as long as this object exists.
 
-    - A tensor asked for by name is loaded alone. If the one before it in the file is loaded, those behind it are
-      loaded with it, as many bytes as were asked for so far: a program that goes through the file needs few loads,
-      and one that takes some tensors reads at most twice their bytes.
-    - A tensor that is sliced is loaded together with all others of which there are slices: transformers makes
+    - A tensor requested by name is loaded alone. If the one before it in the file is loaded, those after it are
+      loaded with it, as many bytes as were requested so far: a program that reads the whole file needs few loads,
+      and one that uses some tensors reads at most twice their bytes.
+    - A tensor that is sliced is loaded together with all others of which slices exist: transformers creates
       one of each tensor before it uses the first.
     """
 
@@ -34,16 +34,16 @@ class Lazy:
         self._lock = Lock()
 
     def info(self, name: str) -> TensorInfo:
-        """What the header says; KeyError."""
+        """The header's description of a tensor. Raises KeyError."""
         return self.model[name]
 
     def announce(self, piece: HasName) -> None:
-        """A slice of a tensor will be asked for, as long as `piece` lives."""
+        """A slice of a tensor may be used as long as `piece` exists."""
         with self._lock:
             self._slices.add(ref(piece, self._slices.discard))
 
     def tensor(self, name: str) -> Tensor:
-        """A tensor; KeyError."""
+        """A tensor. Raises KeyError."""
         with self._lock:
             if name not in self._loaded:
                 self._load(self._following(name))
@@ -88,6 +88,6 @@ class Lazy:
 
 
 class HasName:
-    """What stands for a tensor."""
+    """An object that represents a tensor."""
 
     name: str

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # pyright: basic, reportAttributeAccessIssue=false, reportMissingModuleSource=false
-"""Tensors as torch's, which share the memory that the file was loaded to."""
+"""Tensors as torch tensors, which share the memory that the file was loaded into."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
     let (reason, remedy) = match why {
         NotLent::Exporter => (
             format!(
-                "dmabuf_dio does not borrow from exporter {exporter}: nobody vouches that its \
+                "dmabuf_dio does not borrow from exporter {exporter}: it is not known that its \
                      buffers stay in place"
             ),
             format!(

@@ -24,7 +24,7 @@ fn driver(backend: Backend) -> &'static dyn Driver {
     }
 }
 
-/// Loads into a new buffer of that kind.
+/// Loads into a new buffer of the given kind.
 pub(crate) fn load(backend: Backend, kind: Kind, task: &Task<'_>) -> Result<Fresh, Attempt> {
     if !Backend::for_new(kind).contains(&backend) {
         return Err(backend.refuse_new(kind).into());

@@ -305,7 +305,7 @@ impl File {
         })
     }
 
-    /// Whether this process may have a file of `end` bytes: `RLIMIT_FSIZE` in getrlimit(2).
+    /// Checks that this process may have a file of `end` bytes: `RLIMIT_FSIZE` in getrlimit(2).
     ///
     /// # Errors
     ///
@@ -343,7 +343,7 @@ pub(crate) fn end_of(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
 }
 
 /// Why a file is buffered although direct I/O would work.
-const NOT_WANTED: &str = "buffered I/O was asked for";
+const NOT_WANTED: &str = "buffered I/O was requested";
 
 fn refused(errno: rustix::io::Errno) -> String {
     let errno = errno.into_errno();
@@ -435,8 +435,8 @@ pub(crate) fn check_range(offset: u64, length: u64) -> Result<()> {
     }
 }
 
-/// Fails with `EFBIG` if this process may have no file of `end` bytes, memfds included: the kernel
-/// would send `SIGXFSZ`, which kills the process (`RLIMIT_FSIZE` in getrlimit(2)).
+/// Fails with `EFBIG` if this process may not have a file of `end` bytes, memfds included: the
+/// kernel would send `SIGXFSZ`, which kills the process (`RLIMIT_FSIZE` in getrlimit(2)).
 pub(crate) fn check_size(end: u64) -> rustix::io::Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if limit.is_some_and(|limit| end > limit) { Err(rustix::io::Errno::FBIG) } else { Ok(()) }

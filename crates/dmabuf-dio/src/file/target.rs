@@ -80,9 +80,9 @@ impl Target {
             Ok(_) | Err(Os::OPNOTSUPP | Os::ISDIR | Os::INVAL) => {
                 let named = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
                 let fd = fs::open(&partial, named, create);
-                (fd.map_err(step("create a file beside it"))?, true)
+                (fd.map_err(step("create a file next to it"))?, true)
             }
-            Err(errno) => return Err(step("create a file beside it")(errno)),
+            Err(errno) => return Err(step("create a file next to it")(errno)),
         };
         let replace = Some(Replace { path: path.to_owned(), partial, linked: Cell::new(linked) });
         let target =
@@ -110,7 +110,7 @@ impl Target {
             move |errno: Os| Error::Target { path, step, errno: errno.into_errno() }
         };
         if self.replaces() {
-            fs::ftruncate(self.file.fd(), length).map_err(step("set the length of it"))?;
+            fs::ftruncate(self.file.fd(), length).map_err(step("set its length"))?;
         }
         rustix::io::retry_on_intr(|| fs::fdatasync(self.file.fd()))
             .map_err(step("make it durable"))?;

@@ -178,7 +178,7 @@ impl<'f> Gatherer<'f> {
         refuse::check_ring(backend, file)?;
         let why_unpolled = match (self.polled, &file.why_buffered) {
             (false, _) => Some(String::new()),
-            (true, Some(_)) => Some("not polled: the file is not read directly".into()),
+            (true, Some(_)) => Some("not polled: the file is not read with O_DIRECT".into()),
             (true, None) => None,
         };
         let limit = rules(file, Some(backend)).limit();

@@ -50,7 +50,7 @@ pub(crate) enum Memory {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lent {
     length: u64,
-    /// Its slot, its start in that, and the bytes of the buffers behind it in the same slot.
+    /// Its slot, its start in the slot, and the bytes of the buffers after it in the same slot.
     slot: u16,
     start: u64,
     behind: u64,
@@ -104,8 +104,9 @@ impl Memory {
     }
 
     /// Registers whole blocks, each as one buffer, in a table with room for `most`. Small ones
-    /// share slots if `join` is set and the module can do that. Slot after slot, so that each block
-    /// takes a descriptor of the module's device only for a moment: its slot keeps it.
+    /// share slots if `join` is set and the module supports it. The slots are filled one after the
+    /// other, so that a block needs a descriptor of the module's device only briefly: its slot
+    /// keeps the block.
     pub(crate) fn lend_blocks(
         uring: &mut IoUring,
         first: Context,
@@ -157,7 +158,7 @@ impl Memory {
         Ok(Self::Lent { buffers, most })
     }
 
-    /// Whether the next buffer lies behind this one, so that a range can go on in it.
+    /// Whether the next buffer directly follows this one, so that a range can continue in it.
     pub(super) fn goes_on(&self, buffer: u16) -> bool {
         let Self::Lent { buffers, .. } = self else { return false };
         buffers.get(usize::from(buffer)).is_some_and(|lent| lent.behind > 0)
@@ -230,7 +231,7 @@ impl Memory {
         Self::Process { mapping: Arc::clone(mapping), buffers, registered }
     }
 
-    /// The location of a range; `None` if it is not in the buffer and those that lie behind it.
+    /// The location of a range; `None` if it is not in the buffer and those that follow it.
     #[inline]
     pub(super) fn place(&self, buffer: u16, offset: u64, len: u32) -> Option<Place> {
         let within = |length: u64| {
@@ -251,7 +252,7 @@ impl Memory {
         }
     }
 
-    /// Whether the memory has to be kept while requests are in flight.
+    /// Whether the memory must be kept while requests are in flight.
     pub(super) fn is_ours(&self) -> bool {
         matches!(self, Self::Process { .. })
     }

@@ -93,8 +93,8 @@ fn not_attached(buf: &DmaBuf, errno: Errno, refusal: u32) -> LendError {
     }
 }
 
-/// A dma-buf whose pages the kernel module borrows as long as this lives. Needs the module; for
-/// whose pages it borrows see docs/design.md.
+/// A dma-buf whose pages the kernel module borrows for the lifetime of this value. Needs the
+/// module; docs/design.md lists the exporters that it borrows from.
 #[derive(Debug)]
 pub struct Attached {
     context: Context,
@@ -121,7 +121,7 @@ pub struct MoveError {
     /// What was moved before the error.
     pub moved: Moved,
     /// With `EINVAL` due to alignment: the modulus in bytes for which the offsets in file and
-    /// buffer have to be congruent.
+    /// buffer must be congruent.
     pub align: Option<u32>,
     /// With `EBUSY`: why the module no longer lends the buffer. A device may not see the moved
     /// data.

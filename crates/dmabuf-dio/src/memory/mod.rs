@@ -23,7 +23,7 @@ use self::shared::Shared;
 use crate::errno::IntoErrno;
 use crate::error::{Error, Result};
 
-/// How often an aligned address is looked for, as other threads may take it first.
+/// How many times an aligned address is looked for: another thread may take it first.
 const ALIGN_TRIES: u32 = 4;
 
 /// Memory of this process: a mapping of a buffer, or private memory.
@@ -37,7 +37,7 @@ pub struct Mapping {
     len: usize,
     /// Whether the pages exist as long as the mapping. Otherwise the kernel copies from and to it.
     lasting: bool,
-    /// Whether huge pages have to be made by collapsing small ones.
+    /// Whether huge pages must be made by collapsing small ones.
     collapse: bool,
 }
 
@@ -257,9 +257,10 @@ impl Mapping {
         !self.lasting
     }
 
-    /// The address of the first byte, at least page-aligned, valid as long as the mapping. Others may
-    /// write the memory at any time, and its pages may vanish if it [shrinks](Self::shrinks). Whoever
-    /// touches it begins and ends CPU access: [`DmaBuf::begin_cpu_access`](crate::DmaBuf::begin_cpu_access).
+    /// The address of the first byte, at least page-aligned, valid as long as the mapping. Others
+    /// may write the memory at any time, and its pages may vanish if it [shrinks](Self::shrinks).
+    /// The caller must begin and end CPU access around its own accesses:
+    /// [`DmaBuf::begin_cpu_access`](crate::DmaBuf::begin_cpu_access).
     pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
