@@ -2,8 +2,9 @@
 //! A buffer's memory, and its views.
 //!
 //! CPU access begins with the first view and ends with the last one. No transfer into the memory
-//! starts while a view exists, so the bytes of a view do not change. Nothing here needs the GIL: a
-//! view may end in any thread.
+//! starts while a view exists, so the bytes of a view do not change; only a load that hands out new
+//! memory fills it under views, which its caller gets when the load has ended. Nothing here needs the
+//! GIL: a view may end in any thread.
 //!
 //! Views and transfers are counted in `users`, whose lock is held only briefly, so that threads
 //! that hold the GIL may wait for it. Mapping the memory and CPU access may block: they have a
@@ -14,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dmabuf_dio::lend::{Access, Mapping};
-use dmabuf_dio::{DmaBuf, Error, Kind, Private, Refusal};
+use dmabuf_dio::{DmaBuf, Error, Kind, PrivateMemory, Refusal};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
@@ -38,8 +39,7 @@ enum Store {
     Shared(DmaBuf),
     /// A memfd, and a dma-buf over its pages or why there is none.
     File(DmaBuf, Result<DmaBuf, Refusal>),
-    /// Kept for its memory, which is used through the address.
-    Private(#[allow(dead_code, reason = "owns the memory")] Box<Private>, Address),
+    Private(PrivateMemory),
 }
 
 /// The first byte of memory.
@@ -139,11 +139,9 @@ impl Content {
         Self::of(Store::File(memfd, dmabuf), 0, len, writable)
     }
 
-    pub(crate) fn private(mut memory: Box<Private>, writable: bool) -> Arc<Self> {
-        let len = memory.len() as u64;
-        // Taken once: from now on the memory is used through this address alone.
-        let address = Address(NonNull::from(&mut memory[..]).cast());
-        Self::of(Store::Private(memory, address), 0, len, writable)
+    pub(crate) fn private(memory: PrivateMemory, writable: bool) -> Arc<Self> {
+        let len = memory.len();
+        Self::of(Store::Private(memory), 0, len, writable)
     }
 
     fn of(store: Store, start: u64, len: u64, writable: bool) -> Arc<Self> {
@@ -161,7 +159,7 @@ impl Content {
     pub(crate) fn buf(&self) -> Option<&DmaBuf> {
         match &self.store {
             Store::Shared(buf) | Store::File(buf, _) => Some(buf),
-            Store::Private(..) => None,
+            Store::Private(_) => None,
         }
     }
 
@@ -169,7 +167,7 @@ impl Content {
     pub(crate) fn dmabuf(&self) -> Option<&Result<DmaBuf, Refusal>> {
         match &self.store {
             Store::File(_, dmabuf) => Some(dmabuf),
-            Store::Shared(_) | Store::Private(..) => None,
+            Store::Shared(_) | Store::Private(_) => None,
         }
     }
 
@@ -312,7 +310,9 @@ impl View {
     pub(crate) fn open(&self) -> Result<Address, Trouble> {
         let content = &*self.content;
         match &content.store {
-            Store::Private(_, address) => Ok(*address),
+            Store::Private(memory) => {
+                NonNull::new(memory.as_ptr()).map(Address).ok_or(Trouble::Shrinks)
+            }
             Store::Shared(buf) | Store::File(buf, _) => {
                 let mut ground = content.ground();
                 let first = content.map(buf, &mut ground)?;

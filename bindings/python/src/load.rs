@@ -104,7 +104,7 @@ fn make(
         Wanted::Private => {
             let private = loader.load_private()?;
             let report = private.report.clone();
-            return Ok((Content::private(Box::new(private), writable), report));
+            return Ok((Content::private(private.into_memory(), writable), report));
         }
         Wanted::File => {
             let mut loaded = loader.load_file()?;

@@ -172,12 +172,38 @@ pub(crate) fn call<T: Send + 'static>(
     work: impl FnOnce(&Control) -> T + Send + 'static,
 ) -> PyResult<T> {
     let (call, run) = Call::new(work);
-    let thread = thread::Builder::new().name("dmabuf-dio".into()).spawn(run).map_err(|error| {
-        let number = error.raw_os_error().unwrap_or(libc::EAGAIN);
-        PyOSError::new_err((number, "cannot start a thread"))
-    })?;
+    let thread = start(run)?;
     let result = call.wait(py, watch);
     // It has nothing left to do.
     py.detach(|| thread.join().ok());
     result
+}
+
+/// Makes a call in a thread of its own, and uses in this one what it sends before it has ended. Returns
+/// what `meanwhile` made of it, `None` if nothing was sent. An exception of `meanwhile` cancels the
+/// call, and is raised once that has ended.
+pub(crate) fn call_with<T: Send + 'static, M: Send + 'static, R>(
+    py: Python<'_>,
+    watch: &Watch<'_>,
+    work: impl FnOnce(&Control, Sender<M>) -> T + Send + 'static,
+    meanwhile: impl FnOnce(M) -> PyResult<R>,
+) -> PyResult<(T, Option<R>)> {
+    let (sender, sent) = mpsc::channel();
+    let (call, run) = Call::new(move |control| work(control, sender));
+    let thread = start(run)?;
+    let made = py.detach(move || sent.recv()).ok().map(meanwhile);
+    if let Some(Err(_)) = &made {
+        call.cancel.cancel();
+    }
+    let result = call.wait(py, watch);
+    py.detach(|| thread.join().ok());
+    let made = made.transpose()?;
+    Ok((result?, made))
+}
+
+fn start(run: impl FnOnce() + Send + 'static) -> PyResult<thread::JoinHandle<()>> {
+    thread::Builder::new().name("dmabuf-dio".into()).spawn(run).map_err(|error| {
+        let number = error.raw_os_error().unwrap_or(libc::EAGAIN);
+        PyOSError::new_err((number, "cannot start a thread"))
+    })
 }

@@ -30,6 +30,7 @@
 //! | [`Tensor`], [`Dtype`], [`GgmlType`] | name, type, shape, and range in the file |
 //! | [`Metadata`], [`Value`] | what else the headers say, typed |
 //! | [`TensorLoader`], [`Loaded`], [`Buffer`], [`View`] | a load, and what it gives |
+//! | [`OneRange`] | a load whose memory is handed out before it is filled |
 //! | [`header`] | the parsers alone, for headers that come from elsewhere |
 //!
 //! # Untrusted files
@@ -60,6 +61,7 @@ mod malformed;
 mod metadata;
 mod meter;
 mod model;
+mod one_range;
 mod open;
 mod plan;
 mod settings;
@@ -78,6 +80,7 @@ pub use malformed::Malformed;
 pub use metadata::{Array, Metadata, Strings, Value};
 pub use meter::Progress;
 pub use model::{Model, ModelFile};
+pub use one_range::OneRange;
 pub use tensor::Tensor;
 
 // The code in the document is compiled like that of the documentation.

@@ -11,7 +11,8 @@ use dmabuf_dio::{Backend, CancelToken, Direction, Kind, Loader};
 use crate::error::{Error, Result};
 use crate::loaded::{Buffer, Loaded, View};
 use crate::meter::{Meter, Progress};
-use crate::model::Model;
+use crate::model::{Model, ModelFile};
+use crate::one_range::OneRange;
 use crate::plan::{self, Run};
 use crate::settings::{Settings, Wanted};
 use crate::tensor::Tensor;
@@ -154,9 +155,7 @@ impl<'m> TensorLoader<'m> {
     pub fn load(&self) -> Result<Loaded> {
         let began = Instant::now();
         let wanted = self.wanted()?;
-        // Within a page nothing is saved.
-        let gap = self.settings.gap.max(rustix::param::page_size() as u64);
-        let runs = plan::runs(&wanted, gap);
+        let runs = self.runs(&wanted);
         let total = runs.iter().map(Run::len).sum();
         let meter = self.settings.progress.clone().map(|callback| Meter::new(callback, total));
         let jobs = self.jobs(&runs);
@@ -184,6 +183,33 @@ impl<'m> TensorLoader<'m> {
         Ok(loaded)
     }
 
+    /// The tensors as one range of one file, to be loaded into memory of this process; `None` if they
+    /// are more than one, or none. The kind of buffer and the backend that are set do not matter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoTensor`].
+    pub fn one_range(&self) -> Result<Option<OneRange<'_>>> {
+        let wanted = self.wanted()?;
+        let mut runs = self.runs(&wanted);
+        let run = if runs.len() == 1 { runs.pop() } else { None };
+        Ok(run.map(|run| OneRange { loader: self, wanted, run }))
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn file(&self, run: &Run) -> &ModelFile {
+        &self.model.files()[run.file]
+    }
+
+    /// What is read of the files.
+    fn runs(&self, wanted: &[&Tensor]) -> Vec<Run> {
+        // Within a page nothing is saved.
+        plan::runs(wanted, self.settings.gap.max(rustix::param::page_size() as u64))
+    }
+
     /// The tensors to load, in the model's order.
     fn wanted(&self) -> Result<Vec<&'m Tensor>> {
         let all = self.model.tensors();
@@ -207,7 +233,7 @@ impl<'m> TensorLoader<'m> {
     }
 
     fn run(&self, runs: &[Run], meter: Option<&Arc<Meter>>, cancel: &CancelToken) -> Result<Done> {
-        let file = &self.model.files()[runs[0].file];
+        let file = self.file(&runs[0]);
         if runs.len() > 1 {
             let gatherer =
                 self.settings.gatherer(Gatherer::from(file.file())).cancel(cancel.clone());
@@ -250,7 +276,7 @@ struct Done {
     places: Vec<(usize, u64)>,
 }
 
-fn view(tensor: &Tensor) -> View {
+pub(crate) fn view(tensor: &Tensor) -> View {
     View {
         name: tensor.name.clone(),
         dtype: tensor.dtype,

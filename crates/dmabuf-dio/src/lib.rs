@@ -81,7 +81,7 @@ pub use kind::Kind;
 pub use load::{Loaded, Loader};
 pub use loaded_file::LoadedFile;
 pub use memory::sizes::PageSizes;
-pub use private::Private;
+pub use private::{Private, PrivateMemory};
 pub use report::{Mode, Report};
 pub use save::Saver;
 

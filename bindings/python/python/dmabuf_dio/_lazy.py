@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
-    from ._native import Model, Tensor, TensorInfo
+    from ._native import Model, Tensor, TensorInfo, Tensors
 
 
 class Lazy:
@@ -57,11 +58,27 @@ class Lazy:
                 self._load({name, *(piece.name for piece in pieces if piece is not None)})
             return self._hand_out(name)
 
-    def all(self) -> dict[str, Tensor]:
-        """All tensors, in the order of their bytes."""
+    def all(self, convert: Callable[[Tensor], Any], reads: Callable[[Tensor], bool]) -> dict[str, Any]:
+        """What `convert` makes of each tensor, in the order of their bytes.
+
+        Where nothing is loaded yet, most is made while the disk reads: `reads` says of which tensors `convert`
+        needs the bytes.
+        """
+
+        def begin(tensors: Tensors) -> tuple[dict[str, Tensor], dict[str, Any]]:
+            items = dict(tensors.items())
+            return items, {name: None if reads(tensor) else convert(tensor) for name, tensor in items.items()}
+
         with self._lock:
-            self._load(self._names)
-            return {name: self._loaded[name] for name in self._names}
+            begun = None if self._loaded else self.model._load_with(begin)  # pyright: ignore[reportPrivateUsage]
+            if begun is None:
+                self._load(self._names)
+                return {name: convert(self._loaded[name]) for name in self._names}
+            self._loaded, made = begun
+            for name, value in made.items():
+                if value is None:
+                    made[name] = convert(self._loaded[name])
+            return made
 
     def _hand_out(self, name: str) -> Tensor:
         tensor = self._loaded[name]

@@ -93,8 +93,17 @@ class safe_open:
 
     def get_tensors(self) -> dict[str, Any]:
         """All tensors, in the order of their bytes."""
-        tensors = self._opened().all().items()
-        return {name: _placed(tensor, self._torch, self._device) for name, tensor in tensors}
+        file = self._opened()
+        if not self._torch:
+            from .numpy import as_array
+
+            return file.all(as_array, lambda _: False)
+        from .torch import as_tensor, copies
+
+        tensors = file.all(as_tensor, copies)
+        if self._device is None:
+            return tensors
+        return {name: tensor.to(self._device) for name, tensor in tensors.items()}
 
     def get_slice(self, name: str) -> Slice:
         """A tensor to be sliced. Its first use loads it, and all others of which slices exist by then."""
