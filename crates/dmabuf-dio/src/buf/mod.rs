@@ -21,6 +21,9 @@ use crate::memory::Mapping;
 use crate::memory::available;
 use crate::memory::sizes::PageSizes;
 
+/// The call of [`Error::Buffer`] if CPU access cannot begin.
+pub(crate) const BEGIN_ACCESS: &str = "begin CPU access to";
+
 /// A buffer: an owned file descriptor of a dma-buf or memfd, and its length.
 ///
 /// The memory lives as long as any descriptor, mapping or device uses it. Pass the descriptor
@@ -167,7 +170,7 @@ impl DmaBuf {
         match self.kind {
             Kind::Memfd => Ok(()),
             Kind::DmaBuf => dmabuf::begin_cpu_access(self.as_fd(), access)
-                .map_err(|errno| Error::Buffer { call: "begin CPU access to", errno }),
+                .map_err(|errno| Error::Buffer { call: BEGIN_ACCESS, errno }),
         }
     }
 
