@@ -33,20 +33,39 @@ def place(log: str) -> Place | None:
     if found is None:
         return None
     processor, kernel, page = found.groups()
-    return processor.replace("aarch64", "arm64").replace("_", "-"), kernel, f"{int(page) >> 10} KiB"
+    processor = processor.replace("aarch64", "arm64").replace("_", "-")
+    if "/" in processor:
+        processor = "{}, {} programs".format(*processor.split("/"))
+    return processor, kernel, f"{int(page) >> 10} KiB"
 
 
 def record(rows: dict[Place, Row]) -> None:
     """Replaces the rows of these places."""
-    before, rest = PAGE.read_text().split(BEGIN)
-    table, after = rest.split(END)
     lines = {}
-    for line in table.strip().splitlines()[len(HEAD):]:
-        cells = [cell.strip() for cell in line.strip("| ").split("|")]
-        lines[tuple(cells[:3])] = line
-    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     for where, row in rows.items():
         passed = ", ".join(f"{tests} {count}" for tests, count in sorted(row.passed.items()))
-        lines[where] = f"| {' | '.join(where)} | {passed} | {row.skipped} | {today} |"
-    table = "\n".join([*HEAD, *(lines[where] for where in sorted(lines))])
-    PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")
+        lines[where] = f"| {' | '.join(where)} | {passed} | {row.skipped} | {today()} |"
+    replace(BEGIN, HEAD, lines)
+
+
+def replace(begin: str, head: list[str], rows: dict[tuple[str, ...], str], keep: bool = True) -> None:
+    """Replaces rows of the table after a mark, by their first cells; the other rows stay if they are to be kept."""
+    before, rest = PAGE.read_text().split(begin)
+    table, after = rest.split(END, 1)
+    lines = {}
+    first = len(next(iter(rows)))
+    for line in table.strip().splitlines()[len(head):] if keep else ():
+        cells = [cell.strip() for cell in line.strip("| ").split("|")]
+        lines[tuple(cells[:first])] = line
+    lines |= rows
+    table = "\n".join([*head, *(lines[key] for key in sorted(lines, key=natural))])
+    PAGE.write_text(f"{before}{begin}\n{table}\n{END}{after}")
+
+
+def natural(key: tuple[str, ...]) -> list[list[tuple[int, str]]]:
+    """Numbers in names are sorted as numbers."""
+    return [[(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", cell)] for cell in key]
+
+
+def today() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).date().isoformat()

@@ -494,6 +494,10 @@ fn buffer_hint(errno: Errno) -> &'static str {
         libc::EMFILE | libc::ENFILE => "allow more open files: ulimit -n",
         libc::EFAULT => SHRUNK,
         libc::EFBIG => "raise the limit on the length of files, memfds included: ulimit -f",
+        libc::EOVERFLOW => {
+            "half of the address space can be mapped at once, 2 GiB in a 32-bit program: load the file in \
+             ranges (offset and length), or use a 64-bit program"
+        }
         libc::EHWPOISON => "a page has a hardware memory error: see dmesg",
         libc::EINVAL | libc::ENOTTY | libc::ENODEV | libc::EOPNOTSUPP => {
             "the buffer's exporter does not support it: use a buffer from /dev/dma_heap/system"

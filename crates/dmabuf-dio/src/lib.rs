@@ -40,6 +40,9 @@
 //! memory. `buf/`, `file/` and `memory/` are the resources they work on. No two
 //! files import each other.
 //!
+//! Programs of 32 bits are built with `--cfg io_uring_skip_arch_check` (docs/reach.md). They map at most
+//! 2 GiB of a buffer; longer ones are loaded and saved by the backends that need no mapping.
+//!
 //! All lengths and offsets are in bytes. All calls block until they are done. Between calls, no
 //! state is kept except in values of this library, and calls do not change process-wide settings.
 
@@ -89,5 +92,3 @@ pub use save::Saver;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
-
-const _: () = assert!(size_of::<usize>() == size_of::<u64>(), "needs a 64-bit system");

@@ -397,6 +397,7 @@ static int odd_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 static const struct file_operations odd_fops = {
 	.owner = THIS_MODULE,
 	.unlocked_ioctl = odd_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
 #ifdef HAVE_IO_BUFFER_REGISTER_BVEC
 	.uring_cmd = odd_uring_cmd,
 #endif
