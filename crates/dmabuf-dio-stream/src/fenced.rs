@@ -31,7 +31,7 @@ pub(super) trait Port {
 /// several at a time.
 const BUNDLE: Duration = Duration::from_millis(1);
 /// Most blocks of a batch.
-const MOST: usize = 64;
+const MOST: usize = 32;
 /// Most fences that are looked at in one call.
 const LOOK: usize = 4;
 /// If no blocks were found for so long, a batch is taken apart: they come more slowly than expected.
@@ -436,10 +436,10 @@ mod tests {
     fn a_batch_is_what_comes_within_a_millisecond() {
         let pace = |each| Pace { each, looked: None, was_dry: false };
         let of = |micros| pace(Some(Duration::from_micros(micros))).batch(7);
-        assert_eq!([2000, 1000, 999, 300, 100, 10, 0].map(of), [1, 1, 1, 3, 10, 64, 64]);
+        assert_eq!([2000, 1000, 999, 300, 100, 10, 0].map(of), [1, 1, 1, 3, 10, 32, 32]);
         let mut pace = pace(None);
-        let unknown = [0, 1, 2, 4, 8, 64, 128];
-        assert_eq!(unknown.map(|queued| pace.batch(queued)), [1, 1, 2, 4, 8, 64, 64]);
+        let unknown = [0, 1, 2, 4, 8, 32, 64];
+        assert_eq!(unknown.map(|queued| pace.batch(queued)), [1, 1, 2, 4, 8, 32, 32]);
         pace.found(1, false);
         assert_eq!(pace.batch(2), 1, "one look tells nothing");
         pace.looked = ago(8);
@@ -456,16 +456,16 @@ mod tests {
         let mut pace =
             Pace { each: Some(Duration::from_micros(1)), looked: ago(8), was_dry: false };
         pace.found(1, true);
-        assert_eq!(pace.batch(2), 64, "when it finished is not known");
+        assert_eq!(pace.batch(2), 32, "when it finished is not known");
         pace.looked = ago(8);
         pace.found(1, false);
-        assert_eq!(pace.batch(2), 64, "it had nothing to do at first");
+        assert_eq!(pace.batch(2), 32, "it had nothing to do at first");
         (pace.looked, pace.was_dry) = (ago(100), true);
         pace.goes_on();
-        assert!(!pace.is_slow(64), "it has just got some");
+        assert!(!pace.is_slow(32), "it has just got some");
         pace.looked = ago(8);
         pace.found(1, false);
-        assert!(pace.batch(2) < 64, "now it was busy all the time");
+        assert!(pace.batch(2) < 32, "now it was busy all the time");
     }
 
     #[test]
@@ -475,7 +475,7 @@ mod tests {
         pace.each = Some(Duration::from_micros(100));
         assert!(!pace.is_slow(10) && pace.is_slow(11));
         pace.each = Some(Duration::from_micros(1));
-        assert!(!pace.is_slow(64));
+        assert!(!pace.is_slow(32));
         pace.looked = ago(20);
         assert!(pace.is_slow(2), "the device has become slower");
     }
