@@ -199,8 +199,9 @@ bench-stream: build ## samples into nothing, a file (ext4, XFS), USB: read() aga
 	BENCH_WITH=tests/with-usb-gadget bench/record stream-cost-7.3-series \
 		"--kernel 7.3-series --append cma=256M --memory 3072 --icount" \
 		stream --usb /run/ffs --total 256M --blocks 16K,64K,1M,16M,64M $(PEER_RWDEV)
-	bench/record stream-cost-xfs-7.3-series "--kernel 7.3-series --fs xfs --memory 3072 --icount" \
-		stream --total 256M --blocks 16K,64K,1M,16M,64M --only 'dma-buf into a file'
+	bench/record stream-cost-xfs-7.3-series \
+		"--kernel 7.3-series --fs xfs --append cma=256M --memory 3072 --icount" \
+		stream --total 256M --blocks 16K,64K,1M,16M,64M --only 'into a file' $(PEER_RWDEV)
 
 .PHONY: bench-rates
 bench-rates: build ## frames lost on the way into a file, by rate, idle and busy, in a guest (8 minutes)
