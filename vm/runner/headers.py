@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from . import archive, kbuild, prebuilt
 from .commands import run
+from .messages import Failure, say
 from .paths import cache, lock
 
 SUITES = ("bookworm", "bookworm-backports", "trixie", "trixie-backports", "forky", "sid")
@@ -42,7 +43,11 @@ def find(suites, arches, every=False):
     found = {}
     for arch in arches:
         for suite in suites:
-            packages = archive_of(suite, arch)
+            try:
+                packages = archive_of(suite, arch)
+            except Failure as failure:
+                say(f"{suite} for {arch} cannot be reached, and is left out: {failure}")
+                continue
             names = packages.names(rf"linux-headers-\d+\.\d+\.\d+\S*-(?:rt-|cloud-)?{arch}(?:-\d+k)?")
             kernels = [Headers(arch, name.removeprefix("linux-headers-"), packages) for name in names]
             if not every:
