@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A device that is not coherent has the buffer mapped (kernel/sim/shadow_importer). It sees every byte
- * that LOAD, READ and slots stored; WRITE and slots see every byte that it stored; none beside a range
- * is lost. timeout=300
+ * A device that is not coherent has the buffer mapped (kernel/sim/shadow_importer). It sees
+ * every byte that LOAD, READ and slots stored; WRITE and slots see every byte that it stored;
+ * none beside a range is lost. timeout=300
  */
 #include <sys/ioctl.h>
 
@@ -162,7 +162,7 @@ static void slots(struct buffer *buf, int device, int dev)
 }
 
 /* A udmabuf that this kernel does not synchronise: nothing is transferred, and it says why. */
-static void refused(struct buffer *buf)
+static void unsynced(struct buffer *buf)
 {
 	int file = file_open("data", O_RDWR | direct_flag(direct)), dev = dio_context(buf), plain;
 	struct dmabuf_dio_rw rw = { .file_fd = file, .length = LENGTH };
@@ -196,7 +196,7 @@ static void one_kind(struct buffer *buf)
 	int dev, device;
 
 	if (udmabuf && !guest_with_series()) {
-		refused(buf);
+		unsynced(buf);
 		return;
 	}
 	dev = dio_context(buf);

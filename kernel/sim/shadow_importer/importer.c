@@ -19,6 +19,7 @@
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 
+#include "../../module/compat.h"
 #include "../edu_importer/edu_importer.h"
 #include "shadow_dma.h"
 
@@ -156,7 +157,7 @@ static long importer_ioctl(struct file *file, unsigned int cmd,
 
 static int importer_open(struct inode *inode, struct file *file)
 {
-	struct importer *importer = kzalloc(sizeof(*importer), GFP_KERNEL);
+	struct importer *importer = kzalloc_obj(*importer, GFP_KERNEL);
 
 	if (!importer)
 		return -ENOMEM;

@@ -21,6 +21,7 @@
 #include <linux/string.h>
 #include <linux/vmalloc.h>
 
+#include "../../module/compat.h"
 #include "shadow_dma.h"
 
 #define SHADOW_POISON	0xa5
@@ -99,7 +100,7 @@ static struct shadow *shadow_alloc(struct scatterlist *sgl, int nents)
 	struct shadow *shadow;
 	int i;
 
-	shadow = kzalloc(sizeof(*shadow), GFP_KERNEL);
+	shadow = kzalloc_obj(*shadow, GFP_KERNEL);
 	if (!shadow)
 		return NULL;
 	if (sg_alloc_table(&shadow->memory, nents, GFP_KERNEL)) {
