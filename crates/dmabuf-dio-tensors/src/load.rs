@@ -12,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::loaded::{Buffer, Loaded, View};
 use crate::meter::{Meter, Progress};
 use crate::model::{Model, ModelFile};
-use crate::one_range::OneRange;
 use crate::plan::{self, Run};
 use crate::settings::{Settings, Wanted};
 use crate::tensor::Tensor;
@@ -183,19 +182,6 @@ impl<'m> TensorLoader<'m> {
         Ok(loaded)
     }
 
-    /// The tensors as one range of one file, to be loaded into memory of this process; `None` if they
-    /// are more than one, or none. The kind of buffer and the backend that are set do not matter.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoTensor`].
-    pub fn one_range(&self) -> Result<Option<OneRange<'_>>> {
-        let wanted = self.wanted()?;
-        let mut runs = self.runs(&wanted);
-        let run = if runs.len() == 1 { runs.pop() } else { None };
-        Ok(run.map(|run| OneRange { loader: self, wanted, run }))
-    }
-
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -205,13 +191,13 @@ impl<'m> TensorLoader<'m> {
     }
 
     /// What is read of the files.
-    fn runs(&self, wanted: &[&Tensor]) -> Vec<Run> {
+    pub(crate) fn runs(&self, wanted: &[&Tensor]) -> Vec<Run> {
         // Within a page nothing is saved.
         plan::runs(wanted, self.settings.gap.max(rustix::param::page_size() as u64))
     }
 
     /// The tensors to load, in the model's order.
-    fn wanted(&self) -> Result<Vec<&'m Tensor>> {
+    pub(crate) fn wanted(&self) -> Result<Vec<&'m Tensor>> {
         let all = self.model.tensors();
         let Some(only) = &self.only else { return Ok(all.iter().collect()) };
         let index = |name: &String| {

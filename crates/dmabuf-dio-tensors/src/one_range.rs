@@ -13,9 +13,24 @@ use crate::tensor::Tensor;
 /// in the memory is known before they are loaded. Created by [`TensorLoader::one_range`].
 #[derive(Debug)]
 pub struct OneRange<'l> {
-    pub(crate) loader: &'l TensorLoader<'l>,
-    pub(crate) wanted: Vec<&'l Tensor>,
-    pub(crate) run: Run,
+    loader: &'l TensorLoader<'l>,
+    wanted: Vec<&'l Tensor>,
+    run: Run,
+}
+
+impl TensorLoader<'_> {
+    /// The tensors as one range of one file, to be loaded into memory of this process; `None` if they
+    /// are more than one, or none. The kind of buffer and the backend that are set do not matter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoTensor`].
+    pub fn one_range(&self) -> Result<Option<OneRange<'_>>> {
+        let wanted = self.wanted()?;
+        let mut runs = self.runs(&wanted);
+        let run = if runs.len() == 1 { runs.pop() } else { None };
+        Ok(run.map(|run| OneRange { loader: self, wanted, run }))
+    }
 }
 
 impl OneRange<'_> {
