@@ -24,7 +24,7 @@ impl TensorLoader<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoTensor`].
+    /// [`Error::NoTensor`](crate::Error::NoTensor).
     pub fn one_range(&self) -> Result<Option<OneRange<'_>>> {
         let wanted = self.wanted()?;
         let mut runs = self.runs(&wanted);
