@@ -21,8 +21,8 @@ DMABUF_DIO_FS, DMABUF_DIO_DEVICE, DMABUF_DIO_MODULE_DIR, DMABUF_DIO_REPO,
 DMABUF_DIO_ARCH, DMABUF_DIO_BUILD (the folder of programs for that processor),
 and with --icount DMABUF_DIO_ICOUNT.
 
-exit status: the command's (128+n for signal n); 2 wrong options; 97 no guest could be started;
-98 the guest died, hung or reached the time limit; 99 the kernel log shows a problem.
+exit status: the command's (128+n for signal n); 2 wrong options; 96 QEMU failed; 97 no guest could be
+started; 98 the guest died, hung or reached the time limit; 99 the kernel log shows a problem.
 """
 
 
