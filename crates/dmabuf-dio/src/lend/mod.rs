@@ -39,6 +39,7 @@ mod memory;
 mod module;
 mod resume;
 mod ring;
+mod slots;
 mod uring;
 
 pub use crate::file::{Alignment, File};

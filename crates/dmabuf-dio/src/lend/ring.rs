@@ -12,8 +12,9 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::process::Pid;
 
 use super::error::LendError;
-use super::memory::{LENDING, Memory, Place};
+use super::memory::{Memory, Place};
 use super::module::Context;
+use super::slots::LENDING;
 use super::uring::{create_shared, wait};
 use crate::buf::DmaBuf;
 use crate::direction::Direction;
