@@ -20,15 +20,9 @@ const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 fn traced(command: &mut Command) -> Child {
     // SAFETY: the closure makes system calls only, which are async-signal-safe.
     unsafe {
-        command.pre_exec(|| {
-            // Shells ignore some of them for background jobs, and nohup ignores SIGHUP.
-            for signal in SIGNALS {
-                libc::signal(signal, libc::SIG_DFL);
-            }
-            match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            }
+        command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
         });
     }
     command.spawn().expect("run dmabuf-dio")

@@ -8,6 +8,7 @@
 pub(crate) mod iio;
 
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -20,13 +21,23 @@ pub(crate) fn folder() -> TempDir {
     tempfile::Builder::new().prefix("cli-").tempdir_in(parent).expect("a folder for the test")
 }
 
-/// The command, without an inherited buffer.
+/// The command, without an inherited buffer, and with signals as a terminal's job has them.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dmabuf-dio"));
     for name in ["DMABUF_DIO_FD", "DMABUF_DIO_OFFSET", "DMABUF_DIO_LEN"] {
         command.env_remove(name);
     }
     command.stdin(Stdio::null());
+    // SAFETY: the closure makes system calls only, which are async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            // Shells ignore some of them for background jobs, and nohup ignores SIGHUP.
+            for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
     command
 }
 
