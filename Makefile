@@ -65,6 +65,11 @@ test-older: programs
 test-kernels: programs ## what depends on the kernel, on further kernels of Debian (part of no other)
 	tests/matrix --kernels
 
+.PHONY: test-files
+test-files: programs ## every operation on every kind of file system and block device (part of no other)
+	@tools/install-packages packages-files.txt
+	tests/matrix --files
+
 .PHONY: test-release
 test-release: programs series-programs ## additional tests before a release: each kernel on each storage, the series for 6.12
 	tests/matrix --release
