@@ -102,7 +102,10 @@ impl Place {
         let before = Counters::now(path, self.length());
         let result = act();
         if direction == Direction::Save {
-            File::open(path).and_then(|file| file.sync_all()).expect("written back");
+            // A save that failed may have left no file.
+            if let Ok(file) = File::open(path) {
+                file.sync_all().expect("written back");
+            }
         }
         let seen = Counters::now(path, self.length()).since(before);
         println!("    {seen:?}");
