@@ -56,6 +56,10 @@ test-all: test-older test-debug test-python ## the other tests a change has to p
 test-arm64: programs-arm64 ## tests of the module, the library and the importer on arm64, emulated (part of no other)
 	tests/matrix --arm64
 
+.PHONY: test-32bit
+test-32bit: programs-32bit ## the tests of the module and the library as 32-bit programs on 64-bit kernels (part of no other)
+	tests/matrix --programs-32bit
+
 .PHONY: test-older
 test-older: programs
 	@$(MAKE) programs-arm64 ARM64_TESTS="gather importer"
@@ -69,6 +73,11 @@ test-kernels: programs ## what depends on the kernel, on further kernels of Debi
 test-files: programs ## every operation on every kind of file system and block device (part of no other)
 	@tools/install-packages packages-files.txt
 	tests/matrix --files
+# Downloads some 10 MB for each version, and keeps 250 MB of each in the cache.
+.PHONY: test-compile
+test-compile: deps ## compile the module for every kernel in Debian's suites, with a row for each (part of no other)
+	@tools/install-packages packages-compile.txt
+	tools/compile-everywhere --record
 
 .PHONY: test-release
 test-release: programs series-programs ## additional tests before a release: each kernel on each storage, the series for 6.12
@@ -80,7 +89,7 @@ test-debug: programs series-programs ## part of test-all: the guest tests under 
 	tests/matrix --debug
 
 .PHONY: test-series
-test-series: programs series-programs ## the guest tests on the kernel used for measurements, and multi-gigabyte copies
+test-series: programs series-programs series-programs-i386 ## the guest tests on the kernel used for measurements, and multi-gigabyte copies
 	tests/matrix --series
 
 .PHONY: test-mapped
@@ -129,6 +138,7 @@ lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, 
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
 	cd bindings/python && cargo fmt --check && cargo clippy --locked --quiet -- -D warnings
 	tools/check-oldest-rust
+	tools/check-32bit
 	tools/check-dependencies
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --quiet --workspace --no-deps
 	tools/lint-kernel
@@ -193,8 +203,9 @@ bench-stream: build ## samples into nothing, a file (ext4, XFS), USB: read() aga
 	BENCH_WITH=tests/with-usb-gadget bench/record stream-cost-7.3-series \
 		"--kernel 7.3-series --append cma=256M --memory 3072 --icount" \
 		stream --usb /run/ffs --total 256M --blocks 16K,64K,1M,16M,64M $(PEER_RWDEV)
-	bench/record stream-cost-xfs-7.3-series "--kernel 7.3-series --fs xfs --memory 3072 --icount" \
-		stream --total 256M --blocks 16K,64K,1M,16M,64M --only 'dma-buf into a file'
+	bench/record stream-cost-xfs-7.3-series \
+		"--kernel 7.3-series --fs xfs --append cma=256M --memory 3072 --icount" \
+		stream --total 256M --blocks 16K,64K,1M,16M,64M --only 'into a file' $(PEER_RWDEV)
 
 .PHONY: bench-rates
 bench-rates: build ## frames lost on the way into a file, by rate, idle and busy, in a guest (8 minutes)
@@ -285,11 +296,31 @@ programs-arm64: deps
 	aarch64-linux-gnu-gcc --sysroot="$$(vm/root arm64)" -O2 -Wall -Wextra -o build/arm64/edu-check \
 		kernel/sim/edu_importer/edu-check.c
 
+# 32-bit programs for the guests of 64-bit kernels, in build/i386 and build/armhf
+.PHONY: programs-32bit
+programs-32bit: programs-i386 programs-armhf
+
+programs-i386: COMPILER := i686-linux-gnu-gcc
+programs-armhf: COMPILER := arm-linux-gnueabihf-gcc
+
+.PHONY: programs-i386 programs-armhf
+programs-i386 programs-armhf: programs-%: deps
+	@tools/install-packages packages-32bit.txt
+	@vm/root $* >/dev/null
+	@$(MAKE) -C tests/guest --quiet CC="$(COMPILER) --sysroot=$$(vm/root $*)" LDFLAGS=-static \
+		CFLAGS="-O2 -g -D_FILE_OFFSET_BITS=64" O=$(CURDIR)/build/$*/tests-guest
+	@tools/collect-rust-tests $*
+
 # Tests of the patches, built from the patched sources
 .PHONY: series-programs
 series-programs: deps
 	@$(MAKE) -C tests/small-reads --quiet O=$(CURDIR)/build/tests-small-reads
 	@tools/build-kselftests "$$(vm/kernel --sources 7.3-series)"
+
+.PHONY: series-programs-i386
+series-programs-i386: deps
+	@tools/install-packages packages-32bit.txt
+	@tools/build-kselftests "$$(vm/kernel --sources 7.3-series)" i386
 
 # PREFIX and DESTDIR as in the GNU coding standards
 PREFIX ?= /usr/local

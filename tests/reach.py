@@ -40,20 +40,31 @@ def place(log: str) -> Place | None:
     if found is None:
         return None
     processor, kernel, page = found.groups()
-    return processor.replace("aarch64", "arm64").replace("_", "-"), kernel, f"{int(page) >> 10} KiB"
+    processor = processor.replace("aarch64", "arm64").replace("_", "-")
+    if "/" in processor:
+        processor = "{}, {} programs".format(*processor.split("/"))
+    return processor, kernel, f"{int(page) >> 10} KiB"
 
 
 def record(rows: dict[Place, Row]) -> None:
     """Replaces the rows of these places."""
-    before, table, after = parts(BEGIN)
     lines = {}
-    for line in table[len(HEAD):]:
-        cells = [cell.strip() for cell in line.strip("| ").split("|")]
-        lines[tuple(cells[:3])] = line
     for where, row in rows.items():
         passed = ", ".join(f"{tests} {count}" for tests, count in sorted(row.passed.items()))
         lines[where] = f"| {' | '.join(where)} | {passed} | {row.skipped} | {today()} |"
-    write(before, [*HEAD, *(lines[where] for where in sorted(lines))], after)
+    replace(BEGIN, HEAD, lines)
+
+
+def replace(begin: str, head: list[str], rows: dict[tuple[str, ...], str], keep: bool = True) -> None:
+    """Replaces rows of the table after a mark, by their first cells; the other rows stay if they are to be kept."""
+    before, table, after = parts(begin)
+    lines = {}
+    first = len(next(iter(rows)))
+    for line in table[len(head):] if keep else ():
+        cells = [cell.strip() for cell in line.strip("| ").split("|")]
+        lines[tuple(cells[:first])] = line
+    lines |= rows
+    write(before, [*head, *(lines[key] for key in sorted(lines, key=natural))], after)
 
 
 def record_files(logs: list[str]) -> None:
@@ -96,6 +107,11 @@ def parts(begin: str) -> tuple[str, list[str], str]:
 def write(before: str, lines: list[str], after: str) -> None:
     table = "\n".join(lines)
     PAGE.write_text(f"{before}\n{table}\n{after}")
+
+
+def natural(key: tuple[str, ...]) -> list[list[tuple[int, str]]]:
+    """Numbers in names are sorted as numbers."""
+    return [[(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", cell)] for cell in key]
 
 
 def today() -> str:

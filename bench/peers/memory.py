@@ -7,9 +7,10 @@ length: 1.00 is the file once, 2.00 are doubled weights. Caches are cold before 
 
 import argparse
 import ctypes
-import json
 import mmap
 import os
+import pathlib
+import shlex
 import statistics
 import subprocess
 import sys
@@ -19,6 +20,9 @@ from importlib import import_module, metadata
 
 import content
 from loaders import NAMES, Loader, module_of
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+from figures import compact  # noqa: E402
 
 # Bytes of a tensor
 LAYOUTS = {"many": 256 << 10, "few": 16 << 20}
@@ -153,8 +157,9 @@ def main() -> int:
                         print(f"{name:20} {parts[0]:7.3f} {parts[1]:7.3f} {sum(parts):7.3f}", flush=True)
     if args.output:
         with open(args.output, "w", encoding="utf-8") as file:
-            lines = ",\n  ".join(json.dumps(row) for row in rows)
-            file.write(f'{{"import_seconds": {seconds:.6f},\n "rows": [\n  {lines}]}}\n')
+            command = shlex.join(["bench/peers/memory", *sys.argv[1:]])
+            file.write(compact.text({"schema": compact.SCHEMA, "bench": "peers-memory", "command": command,
+                             "import_seconds": round(seconds, 6), "rows": rows}))
     return 0
 
 

@@ -69,7 +69,7 @@ IioReceiver::IioReceiver(const SoapySDR::Kwargs &args)
 	auto devices = find(args);
 	if (devices.empty())
 		throw std::runtime_error("there is no such IIO device with samples to receive: list "
-					 "the devices by SoapySDRUtil --find=driver=dmabuf-dio");
+					 "the devices with SoapySDRUtil --find=driver=dmabuf-dio");
 	device_ = dio::find(devices.front().at("device"));
 	phy_ = findPhy(args, dmabuf_dio_device_name(device_.get()));
 	channels_ = dio::channels(device_.get());
@@ -97,7 +97,7 @@ size_t IioReceiver::getNumChannels(int direction) const
 void IioReceiver::checkChannel(int direction, size_t channel) const
 {
 	if (direction != SOAPY_SDR_RX)
-		throw std::runtime_error("this module only receives: transmit by dmabuf-dio replay");
+		throw std::runtime_error("this module only receives: use dmabuf-dio replay to transmit");
 	if (channel >= getNumChannels(direction))
 		throw std::out_of_range("there is no channel " + std::to_string(channel));
 }

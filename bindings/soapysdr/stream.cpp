@@ -97,8 +97,8 @@ SoapySDR::Stream *IioReceiver::setupStream(int direction, const std::string &for
 	if (std::find(formats.begin(), formats.end(), format) == formats.end())
 		throw std::runtime_error("the format " + format + " is not one of getStreamFormats()");
 	if (receiver_)
-		throw std::runtime_error("the device has one stream at a time, with several channels "
-					 "if wanted: close the other one");
+		throw std::runtime_error("a device has only one stream at a time, with several channels "
+					 "if needed: close the other stream");
 
 	// The channels of a frame, and which of them each channel of SoapySDR is
 	size_t width = complex_ ? 2 : 1;

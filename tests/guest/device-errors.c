@@ -6,8 +6,8 @@
 #include "ring.h"
 
 #define SIZE	MIB(400)
-#define LENGTH	MIB(4)
-#define BROKEN	(MIB(2) + KIB(64))
+#define LENGTH	MIB(2)
+#define BROKEN	(MIB(1) + KIB(64))
 #define BREAK	KIB(64)
 
 static struct {
@@ -23,7 +23,7 @@ static uint64_t margin(unsigned int shape)
 {
 	uint64_t chunk = shapes[shape].chunk;
 
-	return chunk && chunk < KIB(256) ? MIB(2) - KIB(256) : 0;
+	return chunk && chunk < KIB(256) ? MIB(1) - KIB(256) : 0;
 }
 
 static const char *path;
@@ -32,14 +32,14 @@ static bool direct, slots;
 
 /*
  * The bytes before the error, to the granularity of a request. The page cache drops
- * whole folios.
+ * whole folios, of less than the part before the error.
  */
 static void check_done(uint64_t done, uint64_t offset, uint64_t chunk)
 {
 	uint64_t before = broken_at - offset;
 
 	if (chunk && !direct)
-		chunk += MIB(2);
+		chunk += MIB(1);
 
 	if (done > before)
 		fail("%llu bytes before the error, %llu said to be done",

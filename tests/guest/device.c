@@ -7,6 +7,21 @@
 
 #include "lib.h"
 
+/* 32-bit programs have the same layouts, of which kernel/module/main.c checks those of the kernel. */
+_Static_assert(sizeof(struct dmabuf_dio_info) == 48, "info");
+_Static_assert(offsetof(struct dmabuf_dio_info, default_depth) == 40, "info");
+_Static_assert(sizeof(struct dmabuf_dio_attach) == 24, "attach");
+_Static_assert(offsetof(struct dmabuf_dio_attach, refusal) == 20, "attach");
+_Static_assert(sizeof(struct dmabuf_dio_rw) == 72, "rw");
+_Static_assert(offsetof(struct dmabuf_dio_rw, refusal) == 64, "rw");
+_Static_assert(sizeof(struct dmabuf_dio_load) == 88, "load");
+_Static_assert(offsetof(struct dmabuf_dio_load, align) == 80, "load");
+_Static_assert(sizeof(struct dmabuf_dio_slot) == 24, "slot");
+_Static_assert(offsetof(struct dmabuf_dio_slot, flags) == 20, "slot");
+_Static_assert(sizeof(struct dmabuf_dio_join) == 24, "join");
+_Static_assert(offsetof(struct dmabuf_dio_join, flags) == 16, "join");
+_Static_assert(sizeof(struct dmabuf_dio_uring_cmd) == 16, "command");
+
 int dio_open(void)
 {
 	int dev = open(DMABUF_DIO_DEVICE, O_RDWR | O_CLOEXEC);

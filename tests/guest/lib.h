@@ -24,7 +24,8 @@
 #define KIB(n)		((uint64_t)(n) << 10)
 #define MIB(n)		((uint64_t)(n) << 20)
 #define GIB(n)		((uint64_t)(n) << 30)
-#define PAGE		((unsigned long)sysconf(_SC_PAGESIZE))
+/* 64 bits in 32-bit programs, too: its negative is a mask */
+#define PAGE		((uint64_t)sysconf(_SC_PAGESIZE))
 #define LARGEST_PAGE	KIB(64)
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 

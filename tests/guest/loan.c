@@ -4,6 +4,8 @@
  * exporters are refused without being mapped. Buffers of exporters named by the administrator
  * are mapped, and refused if their pages cannot be lent.
  */
+#include <endian.h>
+
 #include "odd.h"
 
 #define LENGTH	MIB(3)
@@ -20,11 +22,26 @@ static const struct {
 	{ "write-combined mapping", ODD_WRITE_COMBINED },
 };
 
-/* memmap=4M$ADDRESS keeps that memory from an x86 kernel: it has no linear mapping. */
+/*
+ * memmap=4M$ADDRESS keeps that memory from an x86 kernel, "no-map" in the device tree (vm/run
+ * --reserved-memory) from others: it has no linear mapping.
+ */
 static bool unmapped_memory(void)
 {
+	static const char reg[] =
+		"/sys/firmware/devicetree/base/reserved-memory/unmapped@60000000/reg";
 	char line[4096], *at;
+	uint64_t address;
+	int fd;
 
+	fd = open(reg, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		check(read(fd, &address, sizeof(address)) == sizeof(address));
+		close(fd);
+		snprintf(line, sizeof(line), "%llu", (unsigned long long)be64toh(address));
+		proc_write("/sys/module/odd_exporter/parameters/unmapped", line);
+		return true;
+	}
 	check(proc_read("/proc/cmdline", line, sizeof(line)));
 	at = strstr(line, "memmap=4M$");
 	if (!at)
@@ -158,6 +175,26 @@ static void unmapped(void)
 	close(fd);
 }
 
+/* Of the device tree or cma=, if this kernel has one and lets modules allocate from it */
+static void contiguous(void)
+{
+	char text[8192], *at;
+	int fd;
+
+	check(proc_read("/proc/meminfo", text, sizeof(text)));
+	at = strstr(text, "CmaTotal:");
+	if (!at || strtoull(at + strlen("CmaTotal:"), NULL, 10) * 1024 < LENGTH)
+		return;
+	trying("pages of a CMA region, exporter named");
+	fd = odd_try(LENGTH, ODD_CMA);
+	if (fd == -EOPNOTSUPP)
+		return;
+	check(fd >= 0);
+	both_ways(fd, false);
+	both_ways(fd, direct_possible());
+	close(fd);
+}
+
 static bool attachable(int fd)
 {
 	int dev = dio_open(), ret = dio_attach(dev, fd);
@@ -190,6 +227,7 @@ static void named(void)
 		close(fd);
 	}
 	unmapped();
+	contiguous();
 }
 
 static void one_among_others(void)

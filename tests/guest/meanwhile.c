@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * While a transfer stores into a buffer, a device maps and unmaps it and another process
- * begins and ends CPU access: the stored data survives. With bounce buffers (swiotlb=force)
- * either could restore old data. Needs QEMU's edu device. timeout=300
+ * begins and ends CPU access: the stored data survives. With a device that is not coherent
+ * (DMABUF_DIO_IMPORTER=/dev/shadow_importer), or bounce buffers (swiotlb=force), either could
+ * restore old data. Otherwise the device is QEMU's edu. timeout=300
  */
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -35,10 +36,15 @@ static int64_t store(const struct buffer *buf, int dev, int file, bool copy)
 	return to;
 }
 
+static const char *device(void)
+{
+	return getenv("DMABUF_DIO_IMPORTER") ?: "/dev/edu_importer";
+}
+
 /* The device, with the buffer mapped */
 static int import(const struct buffer *buf)
 {
-	int edu = open("/dev/edu_importer", O_RDWR | O_CLOEXEC);
+	int edu = open(device(), O_RDWR | O_CLOEXEC);
 
 	check(edu >= 0);
 	check(!ioctl(edu, EDU_IMPORT, buf->fd));
@@ -122,10 +128,13 @@ static bool kernel_lends(const struct buffer *buf)
 	return lends;
 }
 
+/* Does the device need synchronisation? */
 static bool bounces(void)
 {
 	char line[4096];
 
+	if (!strcmp(device(), "/dev/shadow_importer"))
+		return true;
 	return proc_read("/proc/cmdline", line, sizeof(line)) && strstr(line, "swiotlb=force");
 }
 
@@ -135,8 +144,8 @@ int main(void)
 	struct buffer buf;
 	bool lends;
 
-	if (access("/dev/edu_importer", F_OK))
-		skip("no /dev/edu_importer");
+	if (access(device(), F_OK))
+		skip("no %s", device());
 
 	buffer_create(&buf, BUFFER_LOAD, LENGTH);
 	lends = kernel_lends(&buf);

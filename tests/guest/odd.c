@@ -7,16 +7,21 @@
 
 #include "odd.h"
 
-static int odd_call(unsigned long request, unsigned long arg)
+static int odd_device(void)
 {
 	static int dev;
-	int ret;
 
 	if (!dev)
 		dev = open(ODD_DEVICE, O_RDWR | O_CLOEXEC);
 	if (dev < 0)
 		skip("no %s", ODD_DEVICE);
-	ret = ioctl(dev, request, arg);
+	return dev;
+}
+
+static int odd_call(unsigned long request, unsigned long arg)
+{
+	int ret = ioctl(odd_device(), request, arg);
+
 	if (ret < 0)
 		fail("%s: %s", ODD_DEVICE, strerror(errno));
 	return ret;
@@ -27,6 +32,14 @@ int odd_buffer(size_t length, unsigned int oddities)
 	struct odd_create create = { .pages = length / PAGE, .oddities = oddities };
 
 	return odd_call(ODD_CREATE, (uintptr_t)&create);
+}
+
+int odd_try(size_t length, unsigned int oddities)
+{
+	struct odd_create create = { .pages = length / PAGE, .oddities = oddities };
+	int ret = ioctl(odd_device(), ODD_CREATE, &create);
+
+	return ret < 0 ? -errno : ret;
 }
 
 unsigned int odd_vmaps(int fd)

@@ -12,6 +12,7 @@
 
 /* A dma-buf with ODD_* @oddities; skips where the module is not loaded */
 int odd_buffer(size_t length, unsigned int oddities);
+int odd_try(size_t length, unsigned int oddities);	/* the same, or -errno */
 unsigned int odd_vmaps(int fd);		/* kernel mappings so far */
 int odd_touched(int fd);		/* pages the CPU accessed through the latest; -1: unknown */
 void odd_move(int fd);			/* into other pages */

@@ -19,6 +19,7 @@ class Arch:
     iommu_arguments: tuple[str, ...]
     # Does the host run its programs? If not, the guest has a root of its own.
     native: bool
+    device_tree: bool = False
     compiler: str = ""           # the prefix of the compiler's name
     packages: tuple[str, ...] = field(default=())  # of the guest's own root
 
@@ -55,6 +56,7 @@ ARM64 = Arch(
     iommu_devices=(),
     iommu_arguments=(),
     native=False,
+    device_tree=True,
     compiler="aarch64-linux-gnu-",
     packages=(
         # What the guest's scripts and tests run

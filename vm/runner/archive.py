@@ -9,7 +9,7 @@ import subprocess
 
 from .commands import run
 from .messages import Failure, say
-from .paths import cache
+from .paths import cache, lock
 
 DEBIAN_RELEASES = {"bookworm", "trixie", "stable", "oldstable"}
 
@@ -82,13 +82,20 @@ class Archive:
         for architecture in (host(), foreign) if foreign else ():
             self.options += ["-o", f"APT::Architectures::={architecture}"]
         say(f"reading package lists for {self.root.name}")
-        run(["apt-get", *self.options, "update"])
+        with lock(f"apt-{self.root.name}"):
+            run(["apt-get", *self.options, "update"])
 
     def names(self, pattern):
         """Package names that match, newest version last."""
         names = run(["apt-cache", *self.options, "pkgnames"]).split()
         matching = [name for name in names if re.fullmatch(pattern, name)]
         return sorted(matching, key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
+
+    def depends(self, package):
+        """The names of the packages that a package depends on."""
+        shown = run(["apt-cache", *self.options, "show", "--no-all-versions", package])
+        line = re.search(r"^Depends: (.*)$", shown, re.M)
+        return re.findall(r"(?:^|[,|] *)([^ ,|:]+)", line[1]) if line else []
 
     def download(self, packages, into):
         into.mkdir(parents=True, exist_ok=True)

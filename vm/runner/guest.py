@@ -12,6 +12,7 @@ import sys
 from . import disks, initramfs, job, kernel_log, kernels, machine, modules, profile, root as roots, streams
 from .messages import say
 
+EMULATOR = 96
 DIED = 98
 PROBLEM = 99
 BROKEN_PIPE = 128 + signal.SIGPIPE
@@ -94,6 +95,9 @@ def conclude(options, outcome, log, qemu_errors):
         print("\n".join(f"  {line}" for line in report), file=sys.stderr)
     if len(reports) > 5:
         say(f"and {len(reports) - 5} more problems in the kernel log")
+    if reports and kernel_log.flags_are_impossible(reports[0]):
+        say("QEMU, not the kernel, failed: no processor has these flags (vm/README.md)")
+        return EMULATOR
     ended = any("guest: end of session" in line for line in lines)
     if outcome.error:
         say(f"the guest could not be prepared: {outcome.error}")

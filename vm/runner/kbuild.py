@@ -15,15 +15,19 @@ LIBRARIES = ["libc6", "libelf1t64", "libzstd1", "zlib1g"]
 COMPILER_OPTIONS = {"CC_HAS_MIN_FUNCTION_ALIGNMENT": "-fmin-function-alignment=16"}
 
 
-def adapt(partial, target, release, version, prefix):
-    headers = partial / "usr/src" / f"linux-headers-{release}"
+def adapt(headers, prefix):
+    """The headers of one kernel."""
     choose_compiler(headers, prefix)
     # BTF needs a pahole as new as the kernel, and no guest uses it for modules.
     (headers / "vmlinux").unlink(missing_ok=True)
+
+
+def adapt_programs(partial, target, version, suite="trixie"):
+    """The programs that build modules; the libraries come from the suite."""
     programs = [path for path in sorted((partial / "usr/lib" / f"linux-kbuild-{version}").rglob("*"))
                 if too_new(path)]
     if programs:
-        give_libraries(programs, partial, target)
+        give_libraries(programs, partial, target, suite)
 
 
 def choose_compiler(headers, prefix):
@@ -52,13 +56,13 @@ def too_new(path):
     return "not found" in result.stdout
 
 
-def give_libraries(programs, partial, target):
+def give_libraries(programs, partial, target, suite):
     """Run the programs with the loader and libraries they were built for, 4 MB. Building them from the
     kernel source instead would take 170 MB and the libraries' headers, and the programs would differ
     from Debian's."""
     downloads = cache("deb", f"{target.name}-libraries")
     libraries = partial / "libraries"
-    for package in archive.backports(suite="trixie").download(LIBRARIES, downloads):
+    for package in archive.backports(suite=suite).download(LIBRARIES, downloads):
         run(["dpkg-deb", "-x", package, libraries])
     shutil.rmtree(downloads)
     root = target / "libraries/usr"

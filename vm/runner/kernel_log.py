@@ -20,6 +20,18 @@ REPORT_LINES = 60
 END_OF_REPORT = re.compile(r"---\[ end |={60}")
 
 
+# Bits 22 and up of RFLAGS are reserved and 0 (Intel's manual, volume 1, 3.4.3). QEMU's emulator sometimes takes
+# another value for the flags of an interrupted instruction: see vm/README.md.
+_FLAGS = re.compile(r"\bE?FLAGS: ([0-9a-f]{8,16})\b")
+_RESERVED = 22
+
+
+def flags_are_impossible(report):
+    """Whether the processor entered the kernel, in the first registers of a report, with flags that none can have."""
+    first = next((match for line in report if (match := _FLAGS.search(line))), None)
+    return first is not None and int(first[1], 16) >> _RESERVED != 0
+
+
 def is_problem(line):
     return bool(PROBLEM.search(line)) and not HARMLESS.search(line)
 

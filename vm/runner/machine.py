@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The QEMU command line of a guest."""
 
-from . import disks, kvm, profile
+from . import device_tree, disks, kvm, profile
 from .commands import need
 
 KERNEL_ARGUMENTS = [
@@ -18,16 +18,21 @@ KERNEL_ARGUMENTS = [
 def command(options, kernel, root, directory, initramfs, log, channels):
     """`root`: the guest's own, or None; `channels` maps the names of output ports to connected sockets of ours."""
     arch = kernel.arch
+    machine = arch.iommu_machine if options.iommu else arch.machine
     arguments = [
         # Kill QEMU when we exit for any reason.
         need("setpriv"), "--pdeathsig", "KILL",
         need(arch.emulator), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-        "-machine", arch.iommu_machine if options.iommu else arch.machine, "-m", str(options.memory),
-        *processor(options, kernel),
+        "-machine", machine, "-m", str(options.memory), *processor(options, kernel),
         "-kernel", kernel.image, "-initrd", initramfs,
         "-append", " ".join(kernel_arguments(options, kernel)),
         "-serial", f"file:{log}",
     ]
+    if options.reserved_memory:
+        tree = directory / "device-tree"
+        device_tree.write(tree, arch.emulator, machine,
+                          ["-m", options.memory, *processor(options, kernel)])
+        arguments += ["-dtb", tree]
     if options.iommu:
         # Must precede the devices behind it.
         for device in arch.iommu_devices:

@@ -21,8 +21,8 @@ DMABUF_DIO_FS, DMABUF_DIO_DEVICE, DMABUF_DIO_MODULE_DIR, DMABUF_DIO_REPO,
 DMABUF_DIO_ARCH, DMABUF_DIO_BUILD (the folder of programs for that processor),
 and with --icount DMABUF_DIO_ICOUNT.
 
-exit status: the command's (128+n for signal n); 2 wrong options; 97 no guest could be started;
-98 the guest died, hung or reached the time limit; 99 the kernel log shows a problem.
+exit status: the command's (128+n for signal n); 2 wrong options; 96 QEMU failed; 97 no guest could be
+started; 98 the guest died, hung or reached the time limit; 99 the kernel log shows a problem.
 """
 
 
@@ -53,6 +53,8 @@ def parse(arguments):
         help="disks of 1 GiB without a file system (default: 1)")
     add("--edu-dma-mask", type=number, default=(1 << 64) - 1, metavar="MASK",
         help="address mask of the 'edu' PCI device (default: all 64 bits)")
+    add("--reserved-memory", action="store_true",
+        help="for arm64: reserve memory in the device tree, 4 MiB without a linear mapping and a CMA region of 64 MiB")
     add("--append", action="append", default=[], metavar="ARGUMENTS",
         help="further kernel arguments, may be repeated")
     add("--put", action="append", default=[], metavar="FILE",
@@ -72,6 +74,8 @@ def parse(arguments):
     if options.kernel not in kernels.names(options.arch):
         parser.error(f"--kernel {options.kernel} is not there for {options.arch.name}: choose from "
                      f"{', '.join(kernels.names(options.arch))}")
+    if options.reserved_memory and not options.arch.device_tree:
+        parser.error(f"--reserved-memory needs a device tree, which {options.arch.name} does not have")
     if options.profile and options.arch is not arch.AMD64:
         parser.error("--profile needs a kernel that is built here, which only amd64 has")
     if options.icount and options.cpus not in (None, 1):

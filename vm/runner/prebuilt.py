@@ -68,8 +68,11 @@ def fetch(arch, name, target):
         run(["dpkg-deb", "-x", package, partial])
     shutil.rmtree(downloads)
     arrange(partial, release)
-    relocate(partial, target, release, version)
-    kbuild.adapt(partial, target, release, version, arch.compiler)
+    headers = partial / "usr/src" / f"linux-headers-{release}"
+    relocate(headers, target)
+    link(partial, release, version)
+    kbuild.adapt(headers, arch.compiler)
+    kbuild.adapt_programs(partial, target, version)
     run(["depmod", "-b", partial, release])
     partial.rename(target)
     say(f"Linux {release} is ready in {target}")
@@ -85,11 +88,14 @@ def arrange(partial, release):
         image.rename(partial / "boot" / f"vmlinuz-{release}")
 
 
-def relocate(partial, target, release, version):
+def relocate(headers, target):
     """Adjust the headers' absolute paths, which assume an installed package."""
-    headers = partial / "usr/src" / f"linux-headers-{release}"
     makefile = headers / "Makefile"
     makefile.write_text(makefile.read_text().replace("/usr/src/", f"{target}/usr/src/"))
+
+
+def link(partial, release, version):
+    """Let the modules' folder lead to the headers."""
     modules = partial / "lib/modules" / release
     root = "../" * len(modules.resolve().relative_to(partial.resolve()).parts)
     for link, directory in (("build", release), ("source", f"{version}-common")):

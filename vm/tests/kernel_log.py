@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from runner.kernel_log import is_problem, reports  # noqa: E402
+from runner.kernel_log import flags_are_impossible, is_problem, reports  # noqa: E402
 
 PROBLEMS = """\
 BUG: sleeping function called from invalid context at mm/slab.c:1
@@ -62,3 +62,11 @@ for line in HARMLESS.splitlines():
 
 log = ["ok", "BUG: one", "  detail", "  more", "---[ end trace ]---", "ok", "WARNING: two"]
 assert [report[0] for report in reports(log)] == ["BUG: one", "WARNING: two"], reports(log)
+
+# Registers as QEMU 7.2 left them once, and as a processor does. Those of the program come second.
+FROM_USER = "RSP: 002b:00007fff0c7867b0 EFLAGS: 00000246 ORIG_RAX: 0000000000000010"
+for flags, impossible in (("7fdadf02", True), ("00010246", False), ("00250246", False)):
+    registers = f"RSP: 0018:ffffc90000523840 EFLAGS: {flags}"
+    assert flags_are_impossible(["Oops: double fault", registers, FROM_USER]) == impossible, flags
+assert not flags_are_impossible(["Oops", FROM_USER, "RSP: 0018:0 EFLAGS: 7fdadf02"])
+assert not flags_are_impossible(["WARNING: CPU: 0 PID: 12 at fs/inode.c:1"])

@@ -62,8 +62,8 @@ impl Buffer {
         Self { slot: Mutex::new(Slot::Open(content)), form, len, report }
     }
 
-    /// What `use_it` makes of the content. The buffer is not closed meanwhile: a view or transfer that
-    /// `use_it` begins is one that `close()` finds. It must not wait for anything.
+    /// What `use_it` returns for the content. The buffer is not closed meanwhile: a view or
+    /// transfer that `use_it` begins is one that `close()` finds. It must not wait for anything.
     fn with<T>(&self, use_it: impl FnOnce(&Arc<Content>) -> T) -> PyResult<T> {
         match &*self.slot.lock().unwrap_or_else(PoisonError::into_inner) {
             Slot::Open(content) => Ok(use_it(content)),
@@ -117,13 +117,14 @@ impl Buffer {
         let buf = match kind {
             "dmabuf" => py.detach(|| DmaBuf::alloc_from(&heap, length)),
             "memfd" => py.detach(|| DmaBuf::memfd(length)),
-            _ => return Err(PyValueError::new_err("kind is \"dmabuf\" or \"memfd\"")),
+            _ => return Err(PyValueError::new_err("kind must be \"dmabuf\" or \"memfd\"")),
         };
         let buf = buf.map_err(|error| raise(py, &error))?;
         Ok(Self::new(Content::shared(buf, 0, length, true), None))
     }
 
-    /// A buffer of somebody else's dma-buf or memfd. The descriptor is duplicated.
+    /// Creates a buffer from the descriptor of an existing dma-buf or memfd. The descriptor is
+    /// duplicated.
     #[staticmethod]
     #[pyo3(signature = (fd, *, offset = 0, length = None, writable = false))]
     fn from_fd(
@@ -145,7 +146,7 @@ impl Buffer {
         Ok(Self::new(Content::shared(buf, offset, length, writable), None))
     }
 
-    /// The buffer that `dmabuf-dio load FILE -- PROGRAM` hands to a program.
+    /// The buffer that `dmabuf-dio load FILE -- PROGRAM` passes to a program.
     #[staticmethod]
     #[pyo3(signature = (*, writable = false))]
     fn from_env(py: Python<'_>, writable: bool) -> PyResult<Self> {
@@ -165,19 +166,20 @@ impl Buffer {
         }
     }
 
-    /// The descriptor, which stays the buffer's.
+    /// The descriptor, which belongs to the buffer.
     #[getter]
     fn fd(&self, py: Python<'_>) -> PyResult<c_int> {
         let content = self.shared(py, "descriptor")?;
         Ok(content.buf().map_or(-1, AsRawFd::as_raw_fd))
     }
 
-    /// As `fd`.
+    /// The same as `fd`.
     fn fileno(&self, py: Python<'_>) -> PyResult<c_int> {
         self.fd(py)
     }
 
-    /// The descriptor of the dma-buf, which stays the buffer's. `io.UnsupportedOperation` without one.
+    /// The descriptor of the dma-buf, which belongs to the buffer. Raises `io.UnsupportedOperation`
+    /// if there is none.
     #[getter]
     fn dmabuf_fd(&self, py: Python<'_>) -> PyResult<c_int> {
         match (self.form, self.content()?.dmabuf()) {
@@ -230,7 +232,7 @@ impl Buffer {
         true
     }
 
-    /// How the content got there; `None` if nothing was loaded.
+    /// The report of the load; `None` if nothing was loaded.
     #[getter]
     fn report(&self, py: Python<'_>) -> Option<Py<Report>> {
         self.report.as_ref().map(|report| report.clone_ref(py))
@@ -255,7 +257,7 @@ impl Buffer {
         matches!(&*self.slot.lock().unwrap_or_else(PoisonError::into_inner), Slot::Closed(_))
     }
 
-    /// Gives the memory back. An error while anything uses it, which says what.
+    /// Frees the memory. Raises `BufferError` while anything uses it, and says what.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
         let Slot::Open(content) = &*slot else { return Ok(()) };

@@ -3,7 +3,7 @@
 
 use pyo3::prelude::*;
 
-/// Stops the transfers that it was given to.
+/// Stops the transfers that it was passed to.
 #[pyclass(module = "dmabuf_dio", frozen)]
 #[derive(Debug, Default)]
 pub(crate) struct CancelToken(pub(crate) dmabuf_dio::CancelToken);

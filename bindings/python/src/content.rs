@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A buffer's memory, and who looks at it.
+//! A buffer's memory, and its views.
 //!
 //! CPU access begins with the first view and ends with the last one. No transfer into the memory
-//! starts while a view lives, so no byte changes under one. Nothing here needs the interpreter: a view
-//! may end in any thread.
+//! starts while a view exists, so the bytes of a view do not change; only a load that hands out new
+//! memory fills it under views, which its caller gets when the load has ended. Nothing here needs the
+//! GIL: a view may end in any thread.
 //!
-//! Views and transfers are counted in `users`, whose lock is held for moments only, so that threads
-//! with the interpreter may wait for it. Mapping the memory and CPU access may block: they have a lock
-//! of their own, `ground`. Who has both took `ground` first.
+//! Views and transfers are counted in `users`, whose lock is held only briefly, so that threads
+//! that hold the GIL may wait for it. Mapping the memory and CPU access may block: they have a
+//! separate lock, `ground`. If both are needed, `ground` is locked first.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dmabuf_dio::lend::{Access, Mapping};
-use dmabuf_dio::{DmaBuf, Error, Kind, Private, Refusal};
+use dmabuf_dio::{DmaBuf, Error, Kind, PrivateMemory, Refusal};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
@@ -38,8 +39,7 @@ enum Store {
     Shared(DmaBuf),
     /// A memfd, and a dma-buf over its pages or why there is none.
     File(DmaBuf, Result<DmaBuf, Refusal>),
-    /// Kept for its memory, which is used through the address.
-    Private(#[allow(dead_code, reason = "owns the memory")] Box<Private>, Address),
+    Private(PrivateMemory),
 }
 
 /// The first byte of memory.
@@ -56,14 +56,14 @@ unsafe impl Sync for Address {}
 struct Users {
     views: BTreeMap<u64, String>,
     next: u64,
-    /// Somebody may use the memory for as long as the buffer lives, and nothing tells.
+    /// The memory may be in use as long as the buffer exists, which cannot be detected.
     pinned: bool,
     readers: u32,
     writer: bool,
 }
 
 impl Users {
-    /// What forbids giving the memory back.
+    /// What prevents freeing the memory.
     fn trouble(&self) -> Option<Trouble> {
         match (self.writer, describe(&self.views), self.readers) {
             (true, ..) => Some(Trouble::Written),
@@ -93,7 +93,7 @@ pub(crate) enum Trouble {
     Viewed(String),
     /// Views are read-only.
     ReadOnly,
-    /// Somebody may use the memory, and nothing tells.
+    /// The memory may be in use, which cannot be detected.
     Pinned,
     /// Touching a page might kill the process.
     Shrinks,
@@ -139,11 +139,9 @@ impl Content {
         Self::of(Store::File(memfd, dmabuf), 0, len, writable)
     }
 
-    pub(crate) fn private(mut memory: Box<Private>, writable: bool) -> Arc<Self> {
-        let len = memory.len() as u64;
-        // Taken once: from now on the memory is used through this address alone.
-        let address = Address(NonNull::from(&mut memory[..]).cast());
-        Self::of(Store::Private(memory, address), 0, len, writable)
+    pub(crate) fn private(memory: PrivateMemory, writable: bool) -> Arc<Self> {
+        let len = memory.len();
+        Self::of(Store::Private(memory), 0, len, writable)
     }
 
     fn of(store: Store, start: u64, len: u64, writable: bool) -> Arc<Self> {
@@ -161,7 +159,7 @@ impl Content {
     pub(crate) fn buf(&self) -> Option<&DmaBuf> {
         match &self.store {
             Store::Shared(buf) | Store::File(buf, _) => Some(buf),
-            Store::Private(..) => None,
+            Store::Private(_) => None,
         }
     }
 
@@ -169,7 +167,7 @@ impl Content {
     pub(crate) fn dmabuf(&self) -> Option<&Result<DmaBuf, Refusal>> {
         match &self.store {
             Store::File(_, dmabuf) => Some(dmabuf),
-            Store::Shared(_) | Store::Private(..) => None,
+            Store::Shared(_) | Store::Private(_) => None,
         }
     }
 
@@ -232,7 +230,7 @@ impl Content {
         }
     }
 
-    /// What still lives, in words; `None` if nothing does.
+    /// What still exists, as text; `None` if nothing does.
     pub(crate) fn views(&self) -> Option<String> {
         describe(&self.users().views)
     }
@@ -268,12 +266,12 @@ impl Content {
         Ok(Transfer { content: Arc::clone(self), writes: false })
     }
 
-    /// What forbids giving the memory back.
+    /// What prevents freeing the memory.
     pub(crate) fn in_use(&self) -> Option<Trouble> {
         self.users().trouble()
     }
 
-    /// Whether the memory has to stay until the buffer itself goes.
+    /// Whether the memory must stay until the buffer object is gone.
     pub(crate) fn is_pinned(&self) -> bool {
         self.users().pinned
     }
@@ -287,8 +285,8 @@ impl Drop for Content {
     }
 }
 
-/// Lets go of memory without holding the interpreter: unmapping gigabytes of small pages takes a while,
-/// and so may the end of CPU access.
+/// Frees memory without holding the GIL: unmapping gigabytes of small pages takes time, and so may
+/// the end of CPU access.
 pub(crate) fn let_go<T: Send>(held: T) {
     let mut held = Some(held);
     let _ = Python::try_attach(|py| py.detach(|| drop(held.take())));
@@ -312,7 +310,9 @@ impl View {
     pub(crate) fn open(&self) -> Result<Address, Trouble> {
         let content = &*self.content;
         match &content.store {
-            Store::Private(_, address) => Ok(*address),
+            Store::Private(memory) => {
+                NonNull::new(memory.as_ptr()).map(Address).ok_or(Trouble::Shrinks)
+            }
             Store::Shared(buf) | Store::File(buf, _) => {
                 let mut ground = content.ground();
                 let first = content.map(buf, &mut ground)?;

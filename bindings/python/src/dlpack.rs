@@ -120,7 +120,7 @@ pub(crate) fn export<'py>(
     wanted: &Wanted<'py>,
 ) -> PyResult<Bound<'py, PyCapsule>> {
     if wanted.stream.as_ref().is_some_and(|stream| !stream.is_none()) {
-        return Err(PyValueError::new_err("stream has to be None: the tensor is in CPU memory"));
+        return Err(PyValueError::new_err("stream must be None: the tensor is in CPU memory"));
     }
     if wanted.device.is_some_and(|device| device != CPU) {
         return Err(PyBufferError::new_err("the tensor is in CPU memory: dl_device is (1, 0)"));

@@ -46,7 +46,8 @@ impl<'py> FromPyObject<'_, 'py> for Numbers {
         };
         let checked = signed.into_iter().map(u64::try_from).collect::<Result<_, _>>();
         Ok(Self(
-            checked.map_err(|_| PyValueError::new_err("offsets and lengths are not negative"))?,
+            checked
+                .map_err(|_| PyValueError::new_err("offsets and lengths must not be negative"))?,
         ))
     }
 }
@@ -83,7 +84,7 @@ pub(crate) struct Gathered {
     report: String,
 }
 
-/// What the thread that reads hands back.
+/// What the reading thread returns.
 struct Outcome {
     pieces: Vec<Result<Found, PieceError>>,
     report: dmabuf_dio::gather::GatherReport,
@@ -169,7 +170,7 @@ impl Gathered {
         }
     }
 
-    /// A piece, as a view of the buffer. Raises what reading it raised.
+    /// A piece, as a view of the buffer. Raises the error that prevented reading it.
     fn __getitem__<'py>(&self, py: Python<'py>, number: isize) -> PyResult<Bound<'py, PyAny>> {
         let count = self.pieces.len() as isize;
         let number = if number < 0 { number + count } else { number };
@@ -184,7 +185,7 @@ impl Gathered {
     }
 }
 
-/// Reads pieces of a file into a new buffer, one behind the other.
+/// Reads pieces of a file into a new buffer, one after the other.
 #[pyfunction]
 #[pyo3(signature = (
     path, offsets, lengths, *, kind = "dmabuf", queue_depth = None, polled = false, backend = None,
@@ -207,7 +208,7 @@ pub(crate) fn gather(
     let dmabuf = match kind {
         "dmabuf" => true,
         "memfd" => false,
-        _ => return Err(PyValueError::new_err("kind is \"dmabuf\" or \"memfd\"")),
+        _ => return Err(PyValueError::new_err("kind must be \"dmabuf\" or \"memfd\"")),
     };
     let lengths = lengths.of(offsets.0.len())?;
     let mut pieces = Vec::with_capacity(lengths.len());
@@ -343,13 +344,14 @@ impl Gatherer {
         self.backend
     }
 
-    /// What a piece needs to be read to its place, in bytes: multiples in the file and in the buffer.
+    /// The alignment that a piece needs to be read to its place, in bytes: in the file and in the
+    /// buffer.
     #[getter]
     fn alignment(&self) -> (u64, u64) {
         self.alignment
     }
 
-    /// Reads pieces to places in the buffer, which nobody may look at meanwhile.
+    /// Reads pieces to places in the buffer, of which no view may exist meanwhile.
     fn read(
         &self,
         py: Python<'_>,
@@ -359,7 +361,7 @@ impl Gatherer {
     ) -> PyResult<Gathered> {
         if std::process::id() != self.process {
             return Err(PyRuntimeError::new_err(
-                "a Gatherer is used in the process that made it: make another after fork()",
+                "a Gatherer belongs to the process that created it: create another after fork()",
             ));
         }
         let lengths = lengths.of(offsets.0.len())?;
@@ -405,7 +407,7 @@ impl Gatherer {
         outcome.finish(self.buffer.clone_ref(py), self.path.clone())
     }
 
-    /// Gives the ring back.
+    /// Frees the ring.
     fn close(&self) {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The extension module of the Python package `dmabuf_dio`.
 //!
-//! `content.rs` holds a buffer's memory and counts who looks at it; `buffer.rs`, `view.rs` and
-//! `dlpack.rs` are the ways to look at it from Python. `run.rs` makes every blocking call: in a thread
-//! of its own, while the calling one runs signal handlers and callbacks. `error.rs` turns errors into
+//! `content.rs` holds a buffer's memory and counts its views; `buffer.rs`, `view.rs` and
+//! `dlpack.rs` provide views to Python. `run.rs` makes every blocking call in a separate thread,
+//! while the calling thread runs signal handlers and callbacks. `error.rs` turns errors into
 //! Python's.
 
 #![cfg(target_os = "linux")]
@@ -55,7 +55,7 @@ mod _native {
     #[pymodule_export]
     use crate::tensors::{Model, TensorInfo, Tensors};
 
-    /// The types and the state of the extension are the process's: another interpreter is refused.
+    /// The types and the state of the extension are per process: another interpreter is refused.
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
         // SAFETY: the interpreter is attached.

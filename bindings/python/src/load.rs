@@ -15,10 +15,10 @@ use crate::report::Report;
 use crate::run::{self, Control, Watch};
 use crate::source::Source;
 
-/// What a load makes.
+/// What a load creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// A dma-buf, or what the selected backend makes.
+    /// A dma-buf, or what the selected backend creates.
     Unsaid,
     Any,
     Only(Kind),
@@ -104,7 +104,7 @@ fn make(
         Wanted::Private => {
             let private = loader.load_private()?;
             let report = private.report.clone();
-            return Ok((Content::private(Box::new(private), writable), report));
+            return Ok((Content::private(private.into_memory(), writable), report));
         }
         Wanted::File => {
             let mut loaded = loader.load_file()?;
@@ -123,7 +123,7 @@ fn make(
     Ok((content, loaded.report))
 }
 
-/// Seals a memfd that nobody is to write.
+/// Seals a memfd unless it is to be writable.
 pub(crate) fn seal(buf: &mut DmaBuf, writable: bool) -> Result<(), Error> {
     if !writable && buf.kind() == Kind::Memfd { buf.seal() } else { Ok(()) }
 }
@@ -162,7 +162,7 @@ pub(crate) fn load(
     Ok(Buffer::new(content, Some(Py::new(py, Report(report))?)))
 }
 
-/// Loads a file, or a range of it, into a writable buffer that nobody looks at.
+/// Loads a file, or a range of it, into a writable buffer of which no view exists.
 #[pyfunction]
 #[pyo3(signature = (
     path, buffer, *, at = 0, offset = 0, length = None, backend = None, block_size = None,

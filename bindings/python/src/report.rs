@@ -15,7 +15,7 @@ pub(crate) struct Report(pub(crate) dmabuf_dio::Report);
 #[derive(Debug)]
 pub(crate) struct Refusal(dmabuf_dio::Refusal);
 
-/// A value as what `json.loads` makes of it.
+/// A value as `json.loads` would return it.
 pub(crate) fn as_dict<'py>(py: Python<'py>, value: &str) -> PyResult<Bound<'py, PyDict>> {
     Ok(py.import("json")?.call_method1("loads", (value,))?.cast_into()?)
 }

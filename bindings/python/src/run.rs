@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Blocking calls.
 //!
-//! A call is made in a thread of its own. The calling thread waits without holding the interpreter,
-//! runs signal handlers, so that Ctrl-C works, and calls the progress callback, which therefore always
-//! runs in the thread that asked for it.
+//! A call is made in a separate thread. The calling thread waits without holding the GIL, runs
+//! signal handlers, so that Ctrl-C works, and calls the progress callback, which therefore always
+//! runs in the calling thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -15,10 +15,10 @@ use dmabuf_dio::{CancelToken, Progress};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-/// How often signals and the caller's token are looked at.
+/// How often signals and the caller's token are checked.
 const TICK: Duration = Duration::from_millis(50);
 
-/// What the caller wants to watch a call with.
+/// The caller's callback and token.
 pub(crate) struct Watch<'py> {
     pub(crate) progress: Option<Bound<'py, PyAny>>,
     pub(crate) cancel: Option<CancelToken>,
@@ -63,7 +63,7 @@ struct Told {
     total: AtomicU64,
 }
 
-/// No progress was told yet.
+/// No progress was reported yet.
 const NOTHING: u64 = u64::MAX;
 
 /// A call under way.
@@ -91,7 +91,7 @@ impl<T: Send + 'static> Call<T> {
         (call, run)
     }
 
-    /// A call that somebody else makes, and that `cancel` cancels: what to hand its result to.
+    /// A call that another thread makes, and that `cancel` cancels: where its result is sent.
     pub(crate) fn handed(cancel: CancelToken) -> (Self, impl FnOnce(T) + Send + 'static) {
         let (call, control) = Self::with(cancel);
         let slot = Arc::clone(&call.result);
@@ -159,25 +159,51 @@ impl<T: Send + 'static> Call<T> {
             (None, Some(Err(panic))) => std::panic::resume_unwind(panic),
             (None, None) => Err(PyOSError::new_err((
                 libc::ECANCELED,
-                "the thread that makes the call is gone: use the object in the process that made it",
+                "the thread that makes the call is gone: use the object in the process that created it",
             ))),
         }
     }
 }
 
-/// Makes a call in a thread of its own.
+/// Makes a call in a separate thread.
 pub(crate) fn call<T: Send + 'static>(
     py: Python<'_>,
     watch: &Watch<'_>,
     work: impl FnOnce(&Control) -> T + Send + 'static,
 ) -> PyResult<T> {
     let (call, run) = Call::new(work);
-    let thread = thread::Builder::new().name("dmabuf-dio".into()).spawn(run).map_err(|error| {
-        let number = error.raw_os_error().unwrap_or(libc::EAGAIN);
-        PyOSError::new_err((number, "cannot start a thread"))
-    })?;
+    let thread = start(run)?;
     let result = call.wait(py, watch);
     // It has nothing left to do.
     py.detach(|| thread.join().ok());
     result
+}
+
+/// Makes a call in a thread of its own, and uses in this one what it sends before it has ended. Returns
+/// what `meanwhile` made of it, `None` if nothing was sent. An exception of `meanwhile` cancels the
+/// call, and is raised once that has ended.
+pub(crate) fn call_with<T: Send + 'static, M: Send + 'static, R>(
+    py: Python<'_>,
+    watch: &Watch<'_>,
+    work: impl FnOnce(&Control, Sender<M>) -> T + Send + 'static,
+    meanwhile: impl FnOnce(M) -> PyResult<R>,
+) -> PyResult<(T, Option<R>)> {
+    let (sender, sent) = mpsc::channel();
+    let (call, run) = Call::new(move |control| work(control, sender));
+    let thread = start(run)?;
+    let made = py.detach(move || sent.recv()).ok().map(meanwhile);
+    if let Some(Err(_)) = &made {
+        call.cancel.cancel();
+    }
+    let result = call.wait(py, watch);
+    py.detach(|| thread.join().ok());
+    let made = made.transpose()?;
+    Ok((result?, made))
+}
+
+fn start(run: impl FnOnce() + Send + 'static) -> PyResult<thread::JoinHandle<()>> {
+    thread::Builder::new().name("dmabuf-dio".into()).spawn(run).map_err(|error| {
+        let number = error.raw_os_error().unwrap_or(libc::EAGAIN);
+        PyOSError::new_err((number, "cannot start a thread"))
+    })
 }

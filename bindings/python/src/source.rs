@@ -69,7 +69,8 @@ pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
 }
 
 impl Source {
-    /// The length of the file; `None` if it cannot be opened, which the transfer will say better.
+    /// The length of the file; `None` if it cannot be opened, which the transfer reports with more
+    /// detail.
     pub(crate) fn end(&self) -> Option<u64> {
         let mut file = match self {
             Self::Path(path) => File::open(path),

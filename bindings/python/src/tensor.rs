@@ -13,8 +13,8 @@ use crate::buffer::Buffer;
 use crate::dlpack::{self, DataType, Shaped, Wanted};
 use crate::view::{self, Part};
 
-/// A tensor in a buffer. It keeps the buffer alive and open, but is no view of it: `memoryview()`,
-/// `numpy()`, `torch()` and `from_dlpack()` make views, which copy nothing.
+/// A tensor in a buffer. It keeps the buffer alive and open, but is not a view of it:
+/// `memoryview()`, `numpy()`, `torch()` and `from_dlpack()` create views, which copy nothing.
 #[pyclass(module = "dmabuf_dio", frozen, weakref)]
 #[derive(Debug)]
 pub(crate) struct Tensor {
@@ -137,13 +137,13 @@ impl Tensor {
             ))
         })?;
         let Some(buffer) = &self.buffer else {
-            return Err(PyBufferError::new_err("the tensor has no bytes: make an empty one"));
+            return Err(PyBufferError::new_err("the tensor has no bytes: create an empty one"));
         };
         let buffer = buffer.get();
         let size = u64::from(dtype.bits / 8);
         if (buffer.content()?.start() + self.view.offset) % size != 0 {
             return Err(PyBufferError::new_err(
-                "the file has the tensor where its type is not aligned: copy memoryview()",
+                "the tensor is not aligned to its type in the file: copy memoryview()",
             ));
         }
         let shape = self.view.shape.iter().map(|dimension| *dimension as i64).collect();
@@ -155,12 +155,13 @@ impl Tensor {
         dlpack::CPU
     }
 
-    /// As a NumPy array. Types that NumPy lacks need the package `ml_dtypes`; quantised ones are bytes.
+    /// The tensor as a NumPy array. Types that NumPy lacks need the package `ml_dtypes`; quantised
+    /// ones are bytes.
     fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("dmabuf_dio.numpy")?.call_method1("as_array", (slf,))
     }
 
-    /// As a torch tensor. Types that torch lacks are bytes.
+    /// The tensor as a torch tensor. Types that torch lacks are bytes.
     fn torch<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("dmabuf_dio.torch")?.call_method1("as_tensor", (slf,))
     }

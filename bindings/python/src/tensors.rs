@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
+use dmabuf_dio::PrivateMemory;
 use dmabuf_dio_tensors::{Array, Error, Memory, Metadata, Value, View};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
@@ -24,7 +26,7 @@ use crate::tensor::Tensor;
 #[derive(Debug)]
 pub(crate) struct Model(Arc<dmabuf_dio_tensors::Model>);
 
-/// What a header says of a tensor.
+/// The description of a tensor in its header.
 #[pyclass(module = "dmabuf_dio", frozen)]
 #[derive(Debug)]
 pub(crate) struct TensorInfo(dmabuf_dio_tensors::Tensor);
@@ -122,7 +124,7 @@ impl Model {
         Ok(TensorInfo(found.clone()))
     }
 
-    /// Loads all tensors, or those named by `only`: nothing else is read, but for small gaps.
+    /// Loads all tensors, or those named by `only`: nothing else is read except small gaps.
     #[pyo3(signature = (
         *, only = None, kind = None, writable = false, backend = None, gap = None,
         concurrency = None, block_size = None, queue_depth = None, direct = true,
@@ -186,7 +188,7 @@ impl Model {
             let mut buffers = Vec::with_capacity(loaded.buffers.len());
             for buffer in loaded.buffers {
                 let content = match buffer.memory {
-                    Memory::Private(private) => Content::private(private, writable),
+                    Memory::Private(private) => Content::private(private.into_memory(), writable),
                     Memory::Shared(mut buf) => {
                         seal(&mut buf, writable).map_err(Error::Buffer)?;
                         let len = buf.len();
@@ -202,8 +204,34 @@ impl Model {
             Py::new(py, Buffer::new(content, Some(Py::new(py, Report(report))?)))
         });
         let buffers = buffers.collect::<PyResult<_>>()?;
-        let names = views.iter().enumerate().map(|(number, view)| (view.name.clone(), number));
-        Ok(Tensors { buffers, names: names.collect(), views, seconds })
+        Ok(Tensors::new(buffers, views, seconds))
+    }
+
+    /// Loads all tensors into writable memory of this process. Returns what `make` makes of them: it is
+    /// called while their bytes are still being read, so it must not look at them. Returns None, and
+    /// loads nothing, if the tensors are not one range of one file.
+    fn _load_with<'py>(
+        &self,
+        py: Python<'py>,
+        make: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let loader = self.0.loader();
+        let one = loader.one_range().map_err(|error| raise_tensors(py, &error))?;
+        let Some(one) = one else { return Ok(None) };
+        let model = Arc::clone(&self.0);
+        let work = move |control: &run::Control, ready: Sender<PrivateMemory>| {
+            let loader = model.loader();
+            let Some(one) = loader.one_range()? else { return Ok(()) };
+            // The other thread waits for as long as this one lives.
+            one.load(&control.cancel, |memory| drop(ready.send(memory))).map(drop)
+        };
+        let watch = Watch { progress: None, cancel: None };
+        let (loaded, made) = run::call_with(py, &watch, work, |memory| {
+            let buffer = Py::new(py, Buffer::new(Content::private(memory, true), None))?;
+            make.call1((Tensors::new(vec![buffer], one.views(), 0.0),))
+        })?;
+        loaded.map_err(|error| raise_tensors(py, &error))?;
+        Ok(made)
     }
 
     fn __repr__(&self) -> String {
@@ -223,6 +251,11 @@ pub(crate) struct Tensors {
 }
 
 impl Tensors {
+    fn new(buffers: Vec<Py<Buffer>>, views: Vec<View>, seconds: f64) -> Self {
+        let names = views.iter().enumerate().map(|(number, view)| (view.name.clone(), number));
+        Self { buffers, names: names.collect(), views, seconds }
+    }
+
     fn tensor(&self, py: Python<'_>, view: &View) -> Tensor {
         let buffer = view.buffer.map(|number| self.buffers[number].clone_ref(py));
         Tensor::new(view.clone(), buffer)
@@ -237,7 +270,7 @@ impl Tensors {
         self.buffers.iter().map(|buffer| buffer.clone_ref(py)).collect()
     }
 
-    /// How long the load took.
+    /// Duration of the load in seconds.
     #[getter]
     fn seconds(&self) -> f64 {
         self.seconds
@@ -276,7 +309,8 @@ impl Tensors {
         Ok(self.tensor(py, &self.views[*number]))
     }
 
-    /// Gives the memory back. An error while a view of a tensor lives, which says of which.
+    /// Frees the memory. Raises `BufferError` while a view of a tensor exists, and says of which
+    /// tensor.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.buffers.iter().try_for_each(|buffer| buffer.get().close(py))
     }

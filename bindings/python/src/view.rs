@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a view refers to.
 //!
-//! `numpy.ndarray(buffer=memoryview(...))` and `torch.frombuffer()` give a view back at once and go on
-//! using the memory; all they keep is a reference to the object that the view named. So each view has an
-//! object of its own, and lives as long as that: nothing has to be counted.
+//! `numpy.ndarray(buffer=memoryview(...))` and `torch.frombuffer()` release a view at once and
+//! continue to use the memory; they keep only a reference to the object that the view named.
+//! Therefore each view has its own object, and exists as long as that object: no counting is
+//! needed.
 
 use std::ffi::c_int;
 

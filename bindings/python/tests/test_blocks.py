@@ -64,7 +64,7 @@ def test_a_file_is_written_through_a_few_blocks(folder: Path, content: bytes) ->
             assert block.closed
             if not left:
                 break
-        with pytest.raises(BufferError, match="no block of the stream"):
+        with pytest.raises(BufferError, match="not a block of the stream"):
             blocks.put(Buffer.alloc(SIZE, kind="memfd"))
         # A block that was not put is free again.
         next(blocks)

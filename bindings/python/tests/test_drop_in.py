@@ -117,6 +117,10 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[list[str] | None]:
             told.append(only)
             return self.model.load(only=only, **options)
 
+        def _load_with(self, make: Any) -> Any:
+            told.append(None)
+            return self.model._load_with(make)
+
     monkeypatch.setattr("dmabuf_dio._safe_open.Model", Watched)
     return told
 
@@ -159,6 +163,67 @@ def test_what_is_not_asked_for_is_not_loaded(folder: Path, loads: list[list[str]
         file.get_tensors()
         file.get_tensor("003")
     assert loads == [None]
+
+
+class Late(Exception):
+    pass
+
+
+def test_arrays_are_made_while_the_file_is_read(folder: Path) -> None:
+    path = folder / "early.safetensors"
+    arrays = {f"{number:03}": np.full(100_000 + number, number, np.int32) for number in range(50)}
+    safetensors.numpy.save_file(arrays, path)
+    model = dmabuf_dio.Model(path)
+
+    def make(tensors: dmabuf_dio.Tensors) -> Any:
+        [buffer] = tensors.buffers
+        assert (buffer.kind, buffer.writable, buffer.report) == ("private", True, None)
+        return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+    made: Any = model._load_with(make)
+    assert list(made) == list(arrays)
+    assert all(np.array_equal(made[name], array) for name, array in arrays.items())
+
+    # An exception ends the load.
+    def fail(tensors: dmabuf_dio.Tensors) -> Any:
+        raise Late(tensors)
+
+    with pytest.raises(Late) as raised:
+        model._load_with(fail)
+    # Its memory stays as long as it.
+    tensors = raised.value.args[0]
+    assert memoryview(tensors["000"]).nbytes == arrays["000"].nbytes
+
+
+def test_a_file_that_is_cut_off_gives_nothing(folder: Path, arrays: dict[str, Any]) -> None:
+    path = folder / "cut.safetensors"
+    safetensors.numpy.save_file(arrays, path)
+    whole = path.read_bytes()
+    with dmabuf_dio.safe_open(path, "np") as file:
+        with path.open("r+b") as writer:
+            writer.truncate(len(whole) - 8192)
+        for _ in range(2):
+            with pytest.raises(ValueError, match="exceeds the file"):
+                file.get_tensors()
+        # What is asked for then is read anew.
+        path.write_bytes(whole)
+        found = file.get_tensors()
+    assert all(np.array_equal(found[name], array) for name, array in arrays.items())
+
+
+def test_a_model_of_several_files_is_loaded_first(folder: Path) -> None:
+    shards = folder / "several"
+    shards.mkdir()
+    weights = {f"{name}.safetensors": {name: ("U8", [3], name.encode() * 3)} for name in "ab"}
+    models.index(shards, weights)
+
+    def never(tensors: dmabuf_dio.Tensors) -> None:
+        raise AssertionError(tensors)
+
+    model = dmabuf_dio.Model(shards)
+    assert model._load_with(never) is None
+    with dmabuf_dio.safe_open(shards, "np") as file:
+        assert {name: array.tobytes() for name, array in file.get_tensors().items()} == {"a": b"aaa", "b": b"bbb"}
 
 
 def test_threads_share_a_file(model: Path, arrays: dict[str, Any], loads: list[list[str] | None]) -> None:

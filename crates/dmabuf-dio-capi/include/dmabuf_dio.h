@@ -1,41 +1,41 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /**
- * Loads files into dma-bufs and saves them, and captures samples into them, with no copy by the CPU.
+ * Loads files into dma-bufs and saves them, and captures samples into them, without copies by the CPU.
  *
- * A file that an accelerator, a camera, a radio or another process is to use is read by direct I/O, from the
- * storage device into the pages of a dma-buf, with the best method that this kernel offers. Compile with the
- * flags of `pkg-config --cflags --libs dmabuf-dio`.
+ * A file that an accelerator, a camera, a radio or another process needs is read by direct I/O, from the storage
+ * device into the pages of a dma-buf, with the best method that this kernel offers. Compile with the flags of
+ * `pkg-config --cflags --libs dmabuf-dio`.
  *
- * All lengths and offsets are in bytes, and all calls block until they are done, unless they say otherwise.
+ * All lengths and offsets are in bytes, and all calls block until they are done, unless stated otherwise.
  *
  * # Errors
  *
  * Functions that return `int` or `int64_t` return a negative error number, such as `-ENOENT`; 0 or more is
- * success. What failed is in `dmabuf_dio_error_message`, what to do about it in `dmabuf_dio_error_hint`, for
- * each thread on its own. There is no other state between calls but in the objects. Any function may return
+ * success. `dmabuf_dio_error_message` says what failed and `dmabuf_dio_error_hint` what to do about it, for each
+ * thread separately. No other state is kept between calls, except in the objects. Any function may return
  * `-EFAULT` for a null pointer that it does not allow, and `-ENOTRECOVERABLE` for a bug in the library, which
  * never unwinds into the caller.
  *
  * # Ownership
  *
- * What a function returns through its last pointer to a pointer belongs to the caller, who frees it with the
- * function of its type, once; after an error it is a null pointer. Freeing a null pointer is nothing. The
- * library closes no descriptor of the caller, and the caller closes none of the library, but for those that
- * `dmabuf_dio_buffer_dup` and `dmabuf_dio_attach` return. Descriptors are closed on exec. Strings are in UTF-8
- * but for the bytes of paths, and belong to what they come from.
+ * An object that a function returns through a pointer to a pointer belongs to the caller, who frees it once with
+ * the function for its type; after an error the pointer is null. Freeing a null pointer does nothing. The library
+ * does not close descriptors of the caller, and the caller must not close descriptors of the library, except those
+ * that `dmabuf_dio_buffer_dup` and `dmabuf_dio_attach` return. Descriptors are closed on exec. Strings are in
+ * UTF-8, except for the bytes of paths, and belong to the object that they come from.
  *
  * # Threads
  *
- * All functions may be called from several threads, on different objects. For the same object its type says
- * what may be done at a time. After fork(2) the child may use buffers, but no maps, gathers and sinks of the
- * parent.
+ * All functions may be called from several threads, on different objects. The description of a type says what is
+ * allowed on the same object at the same time. After fork(2) the child may use buffers, but not the maps, gathers
+ * and sinks of the parent.
  *
  * # Structures that grow
  *
  * Some structures, such as `struct dmabuf_dio_options`, begin with their size, which the caller sets, so that
- * later versions can have more fields: as with openat2(2), what a shorter structure lacks counts as 0, and a
- * longer one is accepted if what the library does not know is 0, else `-E2BIG`. Other structures stay as they
- * are. Numbers may be added to `DMABUF_DIO_*`: expect ones that are new.
+ * later versions can have more fields. As with openat2(2), fields that a shorter structure lacks count as 0, and
+ * a longer one is accepted if the fields that the library does not know are 0, else `-E2BIG`. Other structures
+ * do not change. Later versions may add constants `DMABUF_DIO_*`: expect unknown values.
  *
  * This header is generated: change crates/dmabuf-dio-capi/src instead.
  */
@@ -62,7 +62,7 @@
 #define DMABUF_DIO_VERSION_PATCH 0
 
 /**
- * Kind of a buffer to load into: a dma-buf, or what the chosen backend makes.
+ * Kind of a buffer to load into: a dma-buf, or what the chosen backend creates.
  */
 #define DMABUF_DIO_KIND_DEFAULT 0
 
@@ -77,13 +77,13 @@
 #define DMABUF_DIO_KIND_MEMFD 2
 
 /**
- * Kind of a buffer to load into: a dma-buf if one can be made here, else a memfd.
+ * Kind of a buffer to load into: a dma-buf if one can be created here, else a memfd.
  */
 #define DMABUF_DIO_KIND_ANY 3
 
 /**
- * Kind of a buffer to load into: a memfd of the content and nothing else, which programs open by
- * path, and a dma-buf over its pages if one can be made here.
+ * Kind of a buffer to load into: a memfd of exactly the content, which programs open by path, and a
+ * dma-buf over its pages if one can be created here.
  */
 #define DMABUF_DIO_KIND_FILE 4
 
@@ -128,27 +128,27 @@
 #define DMABUF_DIO_BACKEND_BUFFERED 7
 
 /**
- * How data moved: the kernel's counters do not tell.
+ * Mode of a transfer: unknown, because the kernel's counters are not sufficient.
  */
 #define DMABUF_DIO_MODE_UNKNOWN 0
 
 /**
- * How data moved: directly, the page cache of the file did not grow.
+ * Mode of a transfer: direct; the page cache of the file did not grow.
  */
 #define DMABUF_DIO_MODE_DIRECT 1
 
 /**
- * How data moved: through the page cache.
+ * Mode of a transfer: through the page cache.
  */
 #define DMABUF_DIO_MODE_BUFFERED 2
 
 /**
- * How data moved: part of it through the page cache.
+ * Mode of a transfer: part of the data went through the page cache.
  */
 #define DMABUF_DIO_MODE_MIXED 3
 
 /**
- * How data moved: it was in the page cache already, no storage was read.
+ * Mode of a transfer: the data was already in the page cache; no storage was read.
  */
 #define DMABUF_DIO_MODE_PAGE_CACHE 4
 
@@ -178,7 +178,7 @@
 #define DMABUF_DIO_POLLED 4
 
 /**
- * A number of `struct dmabuf_dio_figures` that the kernel does not tell.
+ * A number of `struct dmabuf_dio_figures` that is unknown.
  */
 #define DMABUF_DIO_UNKNOWN UINT64_MAX
 
@@ -208,71 +208,72 @@
 #define DMABUF_DIO_ENCODING_FLOAT 2
 
 /**
- * Flag of a block: its position may be wrong. How many frames were lost is not known, or they were lost
- * in several places, and the device's counter tells only how many that were together: they are counted
- * before the first of these blocks, and some of them are missing behind it. The flag goes as soon as the
- * position is exact again.
+ * Flag of a block: its position may be wrong, because the number of lost frames is unknown, or because
+ * frames were lost in several places and the device's counter gives only their sum. The sum is counted
+ * before the first of these blocks, although some of the frames are missing after it. The flag is
+ * cleared as soon as the position is exact again.
  */
 #define DMABUF_DIO_INEXACT 1
 
 /**
- * A buffer: a dma-buf or a memfd, and where in it the content is. The memory lives as long as this,
- * any descriptor, any mapping or any device uses it.
+ * A buffer: a dma-buf or a memfd, and the position of the content in it. The memory is freed once no
+ * handle, descriptor, mapping or device uses it.
  *
- * Several threads may use a buffer at a time; it is freed once, when none does.
+ * Several threads may use a buffer at the same time. Free it once, when no thread uses it any more.
  */
 struct dmabuf_dio_buffer;
 
 /**
- * A capture: an IIO device whose samples fill dma-bufs, one after the other, which the program gets
- * and gives back. It has the device's buffer to itself.
+ * A capture: an IIO device fills dma-bufs with samples, one after the other; the program takes each
+ * block and releases it. No other program can use the device's buffer meanwhile.
  *
- * One thread at a time; not in a child of fork(2).
+ * Use it from one thread at a time, and not in a child of fork(2).
  */
 struct dmabuf_dio_capture;
 
 /**
- * A conversion of samples from the format of a device to another one, by the CPU.
+ * A conversion of samples from the format of a device to another format, by the CPU.
  *
- * Full scale stays full scale: 1.0 of floating-point numbers, all significant bits of integers, of
- * which the middle of the unsigned ones is 0. What is beyond it becomes the largest or smallest value.
+ * Full scale is preserved: 1.0 for floating-point numbers, all significant bits for integers; the zero
+ * of unsigned integers is the middle of their range. Values beyond full scale become the largest or
+ * smallest value.
  *
- * One thread at a time.
+ * Use it from one thread at a time.
  */
 struct dmabuf_dio_converter;
 
 /**
- * An IIO device. The handle keeps its number and names; nothing of the device is open.
+ * An IIO device. The handle stores its number and names; it does not keep the device open.
  *
- * Several threads may use it at a time; it is freed once, when none does.
+ * Several threads may use it at the same time. Free it once, when no thread uses it any more.
  */
 struct dmabuf_dio_device;
 
 /**
- * A file and a buffer, set up to read pieces of the one into the other again and again. It has
- * descriptors of its own of both, so that they may be closed and freed.
+ * A file and a buffer, set up for calls that read pieces of the file into the buffer. It has its own
+ * descriptors of both, so the caller may close the file and free the buffer.
  *
- * One thread at a time; not in a child of fork(2).
+ * Use it from one thread at a time, and not in a child of fork(2).
  */
 struct dmabuf_dio_gather;
 
 /**
  * A mapping of a whole buffer into this process, and CPU access to it. It keeps the buffer alive.
  *
- * One thread at a time begins, ends and unmaps.
+ * Only one thread at a time may begin or end access, or unmap.
  */
 struct dmabuf_dio_map;
 
 /**
- * How the data of a transfer moved, and what that cost. Several threads may read it at a time.
+ * How the data was transferred, and what that cost. Several threads may read it at the same time.
  */
 struct dmabuf_dio_report;
 
 /**
- * Takes the content of dma-bufs that somebody else fills, one after the other: to a file, a socket or
- * a USB host. The blocks are attached once, when it is made.
+ * Writes dma-bufs that another library or the program fills to a file, a socket or a USB host, one
+ * after the other. The blocks are attached once, when the sink is created.
  *
- * Only the thread that made it may use and free it; not in a child of fork(2).
+ * Only the thread that created it may use and free it, and not in a child of fork(2).
  */
 struct dmabuf_dio_sink;
 
@@ -282,23 +283,25 @@ struct dmabuf_dio_sink;
 struct io_uring_sqe;
 
 /**
- * Receives the progress of a transfer: how many bytes of how many have moved, and the pointer from
- * the options. 0 goes on; any other number ends the transfer with `-ECANCELED`, unless it is over.
+ * Receives the progress of a transfer: how many bytes of the total have moved, and the pointer from
+ * the options. Return 0 to continue; any other number ends the transfer with `-ECANCELED`, unless it
+ * is already complete.
  *
  * Called once at the start, then at least every 100 ms while data moves. The calls may come from
- * another thread, never two at a time; the count never decreases. It must return: no exception and no
- * longjmp(3) may leave it.
+ * another thread, but never two at a time; the count never decreases. The function must return
+ * normally, not by an exception or longjmp(3).
  */
 typedef int (*dmabuf_dio_progress)(uint64_t done, uint64_t total, void *data);
 
 /**
- * Settings of a transfer. All zero but `size` means the defaults, as does a null pointer in place of
- * the structure. Can grow: see `size`.
+ * Settings of a transfer. Zero in all fields except `size` means the defaults, as does a null pointer
+ * in place of the structure. Can grow: see `size`.
  */
 struct dmabuf_dio_options {
   /**
    * `sizeof(struct dmabuf_dio_options)`. Fields that a smaller structure lacks count as 0; a larger
-   * one, up to 4096, is accepted if what this version does not know is 0, else `-E2BIG`.
+   * one, up to 4096 bytes, is accepted if the fields that this version does not know are 0, else
+   * `-E2BIG`.
    */
   size_t size;
   /**
@@ -306,7 +309,7 @@ struct dmabuf_dio_options {
    */
   uint32_t backend;
   /**
-   * Kind of the buffer that a load makes: `DMABUF_DIO_KIND_*`. Loads into a new buffer only.
+   * Kind of the buffer that a load creates: `DMABUF_DIO_KIND_*`. Loads into a new buffer only.
    */
   uint32_t kind;
   /**
@@ -336,7 +339,7 @@ struct dmabuf_dio_options {
    */
   uint64_t allocation_step;
   /**
-   * Receives the progress, and may cancel; a null pointer: nobody.
+   * Receives the progress, and may cancel the transfer; a null pointer: no callback.
    */
   dmabuf_dio_progress progress;
   /**
@@ -346,7 +349,7 @@ struct dmabuf_dio_options {
 };
 
 /**
- * A range of a file and its place in the buffer, in bytes. Never grows.
+ * A range of a file and its place in the buffer, in bytes. The structure never grows.
  */
 struct dmabuf_dio_piece {
   /**
@@ -364,26 +367,26 @@ struct dmabuf_dio_piece {
 };
 
 /**
- * What became of a piece. Never grows.
+ * The result for a piece. The structure never grows.
  */
 struct dmabuf_dio_piece_result {
   /**
-   * Where in the buffer the bytes begin: the piece's place, or, if it is not aligned, among the spare
-   * bytes.
+   * Offset of the bytes in the buffer: the piece's place, or, if the piece is not aligned, an offset
+   * in the spare bytes.
    */
   uint64_t start;
   /**
-   * How many bytes of the piece are there.
+   * Number of bytes of the piece that are there.
    */
   uint64_t length;
   /**
    * With an error: for `-ENODATA` the end of the file, for `-ENOBUFS` how many more spare bytes are
-   * needed, else the offset in the file at which reading failed. 0 without.
+   * needed, else the offset in the file at which reading failed. 0 if there is no error.
    */
   uint64_t detail;
   /**
-   * 0 if the piece is whole; `-ENODATA` if the file ends before it does; `-ENOBUFS` if it is not
-   * aligned and the spare bytes do not suffice; else the error of the kernel or the device.
+   * 0 if the piece is complete; `-ENODATA` if the file ends before it does; `-ENOBUFS` if it is not
+   * aligned and there are not enough spare bytes; else the error of the kernel or the device.
    */
   int32_t error;
   /**
@@ -394,11 +397,13 @@ struct dmabuf_dio_piece_result {
 
 /**
  * The figures of a report. Storage and CPU time are counted for the whole process and the page cache
- * for the whole file, with what other threads and processes did meanwhile. Can grow: see `size`.
+ * for the whole file, including concurrent activity of other threads and processes. Can grow: see
+ * `size`.
  */
 struct dmabuf_dio_figures {
   /**
-   * In: `sizeof(struct dmabuf_dio_figures)`. What a larger structure has more is set to 0. At most 4096.
+   * In: `sizeof(struct dmabuf_dio_figures)`. Additional fields of a larger structure, up to 4096
+   * bytes, are set to 0.
    */
   size_t size;
   /**
@@ -410,11 +415,11 @@ struct dmabuf_dio_figures {
    */
   uint32_t kind;
   /**
-   * How the data moved: `DMABUF_DIO_MODE_*`.
+   * How the data was transferred: `DMABUF_DIO_MODE_*`.
    */
   uint32_t mode;
   /**
-   * Number of physically contiguous segments of the buffer; 0 if the backend does not tell.
+   * Number of physically contiguous segments of the buffer; 0 if the backend does not report it.
    */
   uint32_t segments;
   /**
@@ -442,18 +447,18 @@ struct dmabuf_dio_figures {
    */
   uint64_t huge_bytes;
   /**
-   * Elapsed time in seconds, with the allocation of the buffer.
+   * Elapsed time in seconds, including the allocation of the buffer.
    */
   double seconds;
   /**
-   * CPU time of the process in seconds, with the kernel's work for it.
+   * CPU time of the process in seconds, including the kernel's work on its behalf.
    */
   double cpu_seconds;
 };
 
 /**
- * A range of an attached buffer, and the registered buffer of the ring that it becomes. The kernel reads
- * it: it is `struct dmabuf_dio_slot` of linux/dmabuf_dio.h, and never grows.
+ * A range of an attached buffer, and the index of the ring's registered buffer for it. It is `struct
+ * dmabuf_dio_slot` of linux/dmabuf_dio.h, which the kernel reads, and never grows.
  */
 struct dmabuf_dio_lent_range {
   /**
@@ -476,15 +481,15 @@ struct dmabuf_dio_lent_range {
 };
 
 /**
- * A channel whose samples a buffer can hold. Never grows.
+ * A channel whose samples a buffer can hold. The structure never grows.
  */
 struct dmabuf_dio_channel {
   /**
-   * Its name, such as `in_voltage0`, with a NUL byte at its end.
+   * Its name, such as `in_voltage0`, NUL-terminated.
    */
   char name[64];
   /**
-   * Its place among the channels of a frame. There may be gaps.
+   * Its position among the channels of a frame. There may be gaps between positions.
    */
   uint32_t index;
   /**
@@ -527,21 +532,21 @@ struct dmabuf_dio_capture_options {
    */
   size_t size;
   /**
-   * Names of the channels in a frame, such as `in_voltage0`, whatever their order here; a null
-   * pointer: all but time stamps.
+   * Names of the channels to capture, such as `in_voltage0`, in any order; a null pointer: all
+   * except timestamps.
    */
   const char *const *channels;
   /**
-   * How many channels that are.
+   * Number of names in `channels`.
    */
   size_t channel_count;
   /**
-   * Bytes of a block: whole frames, and a multiple of what the device's DMA needs; 0: an eighth of a
+   * Bytes of a block: a multiple of the frame and of the device's DMA alignment; 0: an eighth of a
    * second, at most 16 MiB, or 64 KiB if the device has no rate.
    */
   uint64_t block_size;
   /**
-   * Frames per second to set, as by `dmabuf_dio_device_set_rate`; 0: as it is.
+   * Frames per second to set, as by `dmabuf_dio_device_set_rate`; 0: the rate is not changed.
    */
   double rate;
   /**
@@ -559,12 +564,13 @@ struct dmabuf_dio_capture_options {
  */
 struct dmabuf_dio_block {
   /**
-   * In: `sizeof(struct dmabuf_dio_block)`. What a larger structure has more is set to 0. At most 4096.
+   * In: `sizeof(struct dmabuf_dio_block)`. Additional fields of a larger structure, up to 4096
+   * bytes, are set to 0.
    */
   size_t size;
   /**
-   * The address of its first byte, a multiple of the page size. It is the same each time the block
-   * comes, until the capture is freed. The memory can only be read.
+   * Address of the first byte, a multiple of the page size. It does not change until the capture is
+   * freed. The memory is read-only.
    */
   const void *data;
   /**
@@ -572,17 +578,17 @@ struct dmabuf_dio_block {
    */
   uint64_t bytes;
   /**
-   * Number of frames between the start and this block: all that were returned, and those that are
-   * known to be lost.
+   * Number of frames from the start to this block: those returned before it, and those known to be
+   * lost.
    */
   uint64_t position;
   /**
    * Number of frames lost before this block, since the one before it: 0 if there is no gap,
-   * `DMABUF_DIO_UNKNOWN` if the device does not tell how many. See `flags`.
+   * `DMABUF_DIO_UNKNOWN` if the device does not report the number. See `flags`.
    */
   uint64_t gap;
   /**
-   * The dma-buf. It belongs to the capture, and is closed when that is freed.
+   * The dma-buf. It belongs to the capture, and is closed when the capture is freed.
    */
   int32_t fd;
   /**
@@ -600,12 +606,12 @@ struct dmabuf_dio_block {
 };
 
 /**
- * What a capture is and has done since its last start. Can grow: see `size`.
+ * Properties of a capture, and counts since its last start. Can grow: see `size`.
  */
 struct dmabuf_dio_capture_figures {
   /**
-   * In: `sizeof(struct dmabuf_dio_capture_figures)`. What a larger structure has more is set to 0. At
-   * most 4096.
+   * In: `sizeof(struct dmabuf_dio_capture_figures)`. Additional fields of a larger structure, up to
+   * 4096 bytes, are set to 0.
    */
   size_t size;
   /**
@@ -621,7 +627,7 @@ struct dmabuf_dio_capture_figures {
    */
   uint64_t blocks;
   /**
-   * Frames per second; 0 if the device does not tell.
+   * Frames per second; 0 if the device does not report them.
    */
   double rate;
   /**
@@ -637,8 +643,8 @@ struct dmabuf_dio_capture_figures {
    */
   uint64_t gaps;
   /**
-   * 1 if these are all losses; 0 if there may be others, or longer ones: a device that is read by
-   * `read()` and has no counter says nothing.
+   * 1 if all losses are known; 0 if there may be more, or longer ones, for example if the device is
+   * read with `read()` and has no counter.
    */
   uint64_t losses_known;
 };
@@ -659,23 +665,23 @@ const char *dmabuf_dio_version(void);
 const char *dmabuf_dio_backend_name(uint32_t backend);
 
 /**
- * Returns what failed in the last call of this thread that failed: one line, with the names of
- * files and with offsets. An empty string if no call has failed.
+ * Returns one line that says what failed in the last failed call of this thread, with file names and
+ * offsets; an empty string if no call has failed.
  *
- * A call that succeeds leaves it as it is. The string stays until the next call of this thread
- * fails, or the thread ends; it is not freed by the caller.
+ * Successful calls do not change it. The string is valid until the next call of this thread fails or
+ * the thread ends; the caller must not free it.
  */
 const char *dmabuf_dio_error_message(void);
 
 /**
- * Returns what to do about it: one line, a command where one helps. It may be empty, and lives as
- * long as the message.
+ * Returns one line that says what to do about the last failure, as a command if possible. It may be
+ * empty, and is valid as long as the message.
  */
 const char *dmabuf_dio_error_hint(void);
 
 /**
- * Returns how many bytes the last call of this thread that failed had moved, without a gap, from
- * the start of its range. 0 if it was not a transfer.
+ * Returns how many bytes the last failed call of this thread had moved contiguously from the start of
+ * its range; 0 if it was not a transfer.
  */
 uint64_t dmabuf_dio_error_done(void);
 
@@ -683,14 +689,14 @@ uint64_t dmabuf_dio_error_done(void);
  * Loads the regular file or block device at `path`, or a range of it, into a new buffer. Blocks until
  * all of it is loaded.
  *
- * `options` may be a null pointer, and so may `report`, which else receives how the data moved, to be
- * freed by `dmabuf_dio_report_free`. Bytes of the buffer outside the content are zero. A memfd ends
- * where the content ends; with `DMABUF_DIO_KIND_FILE` it also begins there.
+ * `options` and `report` may be null pointers. Otherwise `report` receives a report of the transfer,
+ * to be freed with `dmabuf_dio_report_free`. Bytes of the buffer outside the content are zero. A memfd
+ * ends where the content ends; with `DMABUF_DIO_KIND_FILE` it also begins where the content begins.
  *
- * Returns 0. Else nothing is made: `-ENOENT`, `-EACCES` and others for the file; `-EINVAL` if it is
- * neither a regular file nor a block device, or for a setting; `-ENODATA` if it is empty or ends before
- * the range; `-EOPNOTSUPP` if no backend can make such a buffer here; `-ENOMEM`; `-EIO` and others of
- * the device; `-ECANCELED`.
+ * Returns 0. On error no buffer is created: `-ENOENT`, `-EACCES` and others for the file; `-EINVAL` if
+ * it is neither a regular file nor a block device, or for an invalid setting; `-ENODATA` if it is
+ * empty or ends before the range does; `-EOPNOTSUPP` if no backend can create such a buffer here;
+ * `-ENOMEM`; `-EIO` and others of the device; `-ECANCELED`.
  */
 int dmabuf_dio_load(const char *path,
                     const struct dmabuf_dio_options *options,
@@ -699,9 +705,9 @@ int dmabuf_dio_load(const char *path,
 
 /**
  * Loads like `dmabuf_dio_load`, from a descriptor that is open for reading. Its position is neither
- * used nor changed, and it stays the caller's.
+ * used nor changed, and it still belongs to the caller.
  *
- * Returns as `dmabuf_dio_load`, and `-EBADF`.
+ * Returns 0, or errors as for `dmabuf_dio_load`, and `-EBADF`.
  */
 int dmabuf_dio_load_fd(int descriptor,
                        const struct dmabuf_dio_options *options,
@@ -712,10 +718,11 @@ int dmabuf_dio_load_fd(int descriptor,
  * Loads the file at `path`, or a range of it, into an existing buffer, at `buf_offset` bytes. Blocks
  * until all of it is loaded. Other bytes of the buffer do not change.
  *
- * Returns 0. Else the range is undefined behind the first `dmabuf_dio_error_done` bytes: as
- * `dmabuf_dio_load`, and `-ERANGE` if the range exceeds the buffer; `-EACCES` if that cannot be written;
- * `-EBUSY` if it is a udmabuf that a device needs synchronised; `-EINPROGRESS` if the kernel refuses to
- * wait for requests in flight: the range may then change until the process ends.
+ * Returns 0. On error the range is undefined after the first `dmabuf_dio_error_done` bytes. Errors are
+ * those of `dmabuf_dio_load`, and `-ERANGE` if the range exceeds the buffer; `-EACCES` if the buffer
+ * cannot be written; `-EBUSY` if it is a udmabuf attached to a device that needs synchronisation;
+ * `-EINPROGRESS` if the kernel refuses to wait for requests in flight: the range may then change until
+ * the process ends.
  */
 int dmabuf_dio_load_into(const struct dmabuf_dio_buffer *buffer,
                          uint64_t buf_offset,
@@ -724,9 +731,10 @@ int dmabuf_dio_load_into(const struct dmabuf_dio_buffer *buffer,
                          struct dmabuf_dio_report **report);
 
 /**
- * Loads like `dmabuf_dio_load_into`, from a descriptor that is open for reading and stays the caller's.
+ * Loads like `dmabuf_dio_load_into`, from a descriptor that is open for reading and still belongs to
+ * the caller.
  *
- * Returns as `dmabuf_dio_load_into`, and `-EBADF`.
+ * Returns 0, or errors as for `dmabuf_dio_load_into`, and `-EBADF`.
  */
 int dmabuf_dio_load_into_fd(const struct dmabuf_dio_buffer *buffer,
                             uint64_t buf_offset,
@@ -735,8 +743,8 @@ int dmabuf_dio_load_into_fd(const struct dmabuf_dio_buffer *buffer,
                             struct dmabuf_dio_report **report);
 
 /**
- * Allocates a zeroed dma-buf of `length` bytes, rounded up to whole pages, from the heap of that name
- * in /dev/dma_heap; a null pointer: from the system heap.
+ * Allocates a zeroed dma-buf of `length` bytes, rounded up to whole pages, from the heap of this name
+ * in /dev/dma_heap, or from the system heap if `heap` is a null pointer.
  *
  * Returns 0; `-ENOENT` or `-EACCES` for the heap; `-ENOMEM`; `-EINVAL`.
  */
@@ -750,30 +758,30 @@ int dmabuf_dio_buffer_alloc(const char *heap, uint64_t length, struct dmabuf_dio
 int dmabuf_dio_buffer_memfd(uint64_t length, struct dmabuf_dio_buffer **buffer);
 
 /**
- * Makes a buffer of a dma-buf or memfd that the caller has. The library uses a duplicate: the
- * caller's descriptor stays the caller's. A memfd is sealed against shrinking if that is possible.
+ * Creates a buffer from the descriptor of a dma-buf or memfd. The library uses a duplicate; the
+ * descriptor still belongs to the caller. A memfd is sealed against shrinking if possible.
  *
  * Returns 0; `-EINVAL` if it is neither; `-EBADF`; `-EMFILE`.
  */
 int dmabuf_dio_buffer_from_fd(int descriptor, struct dmabuf_dio_buffer **buffer);
 
 /**
- * Takes over the buffer that `dmabuf-dio load FILE -- PROGRAM` hands to PROGRAM in the environment.
+ * Takes over the buffer that `dmabuf-dio load FILE -- PROGRAM` passes to PROGRAM in the environment.
  *
  * Returns 0; `-EINVAL` if there is none; `-EBADF`; `-ERANGE`.
  */
 int dmabuf_dio_buffer_from_env(struct dmabuf_dio_buffer **buffer);
 
 /**
- * Frees the handle, and closes the buffer's descriptor. Maps and gathers of the buffer stay valid. A
- * null pointer is nothing.
+ * Frees the handle, and closes the buffer's descriptor. Maps and gathers of the buffer stay valid.
+ * Does nothing for a null pointer.
  */
 void dmabuf_dio_buffer_free(struct dmabuf_dio_buffer *buffer);
 
 /**
- * Returns the buffer's descriptor, to hand to whatever imports it. It belongs to the buffer: the
- * caller does not close it, and it is closed with the buffer. Of a buffer with two faces it is the
- * memfd's: see `dmabuf_dio_buffer_dmabuf_fd`. `-EFAULT` for a null pointer.
+ * Returns the buffer's descriptor, to be passed to an importer. It belongs to the buffer: the caller
+ * must not close it, and it is closed with the buffer. If the buffer is both a memfd and a dma-buf, it
+ * is the memfd's: see `dmabuf_dio_buffer_dmabuf_fd`. `-EFAULT` for a null pointer.
  */
 int dmabuf_dio_buffer_fd(const struct dmabuf_dio_buffer *buffer);
 
@@ -791,14 +799,14 @@ int dmabuf_dio_buffer_dup(const struct dmabuf_dio_buffer *buffer);
 uint64_t dmabuf_dio_buffer_length(const struct dmabuf_dio_buffer *buffer);
 
 /**
- * Returns where in the buffer the content begins, in bytes: 0 if the range that was loaded starts on
- * a page boundary of the file, else less than a page (or than a block, where those are larger).
+ * Returns the offset of the content in the buffer, in bytes: 0 if the loaded range starts on a page
+ * boundary of the file, else less than a page (or less than a block, if blocks are larger).
  */
 uint64_t dmabuf_dio_buffer_data_offset(const struct dmabuf_dio_buffer *buffer);
 
 /**
- * Returns the length of the content in bytes: what was loaded, or the whole of a buffer that was not
- * made by a load.
+ * Returns the length of the content in bytes: that of the loaded range, or of the whole buffer if a
+ * load did not create it.
  */
 uint64_t dmabuf_dio_buffer_data_length(const struct dmabuf_dio_buffer *buffer);
 
@@ -816,9 +824,10 @@ uint32_t dmabuf_dio_buffer_kind(const struct dmabuf_dio_buffer *buffer);
 int dmabuf_dio_buffer_set_name(const struct dmabuf_dio_buffer *buffer, const char *name);
 
 /**
- * Seals a memfd against writing, for good: nobody can change its content any more, through any
- * descriptor. A transfer into it that another thread has begun may fail then. If it has a dma-buf, too,
- * as `DMABUF_DIO_KIND_FILE` makes, whoever has the dma-buf's descriptor can still write through that.
+ * Seals a memfd permanently against writing: its content can no longer be changed through any of its
+ * descriptors. A transfer into it that is running in another thread may fail. If the buffer also has a
+ * dma-buf, as with `DMABUF_DIO_KIND_FILE`, the content can still be written through the dma-buf's
+ * descriptor.
  *
  * Returns 0; `-EBUSY` while it is mapped for writing, or a map or gather of it exists; `-EPERM` if it
  * does not allow sealing; `-EINVAL` for a dma-buf; `-EMFILE`.
@@ -830,13 +839,14 @@ int dmabuf_dio_buffer_seal(struct dmabuf_dio_buffer *buffer);
  * made the buffer; a null pointer if it has no memfd. The string belongs to the buffer.
  *
  * It works for processes of the same user that have no fewer capabilities, as long as that process
- * runs, is dumpable (prctl(2)) and keeps the buffer. It is a link whose text names nothing: programs have
- * to open it as it is. Seal the buffer by `dmabuf_dio_buffer_seal`, so that they only read it.
+ * runs, is dumpable (prctl(2)) and keeps the buffer. It is a link whose target is not a valid path:
+ * programs must open it without resolving it. Seal the buffer with `dmabuf_dio_buffer_seal`, so that
+ * programs can only read it.
  */
 const char *dmabuf_dio_buffer_path(const struct dmabuf_dio_buffer *buffer);
 
 /**
- * Returns the descriptor of a buffer's memfd, which processes share. It belongs to the buffer, as that of
+ * Returns the descriptor of a buffer's memfd, which processes share. It belongs to the buffer, like that of
  * `dmabuf_dio_buffer_fd`.
  *
  * Returns the descriptor; `-EOPNOTSUPP` if the buffer is only a dma-buf; `-EFAULT`.
@@ -844,7 +854,7 @@ const char *dmabuf_dio_buffer_path(const struct dmabuf_dio_buffer *buffer);
 int dmabuf_dio_buffer_memfd_fd(const struct dmabuf_dio_buffer *buffer);
 
 /**
- * Returns the descriptor of a buffer's dma-buf, which devices import. It belongs to the buffer, as that of
+ * Returns the descriptor of a buffer's dma-buf, which devices import. It belongs to the buffer, like that of
  * `dmabuf_dio_buffer_fd`.
  *
  * A buffer that was loaded with `DMABUF_DIO_KIND_FILE` has a dma-buf over the pages of its memfd where
@@ -864,24 +874,24 @@ int dmabuf_dio_buffer_dmabuf_fd(const struct dmabuf_dio_buffer *buffer);
 uint64_t dmabuf_dio_buffer_shared_length(const struct dmabuf_dio_buffer *buffer);
 
 /**
- * Maps a buffer and begins CPU access, so that what devices have written is seen. Blocks until devices
- * that use the buffer have finished.
+ * Maps a buffer and begins CPU access, so that data written by devices is visible. Blocks until
+ * devices that use the buffer have finished.
  *
  * `access` is `DMABUF_DIO_ACCESS_READ`, `DMABUF_DIO_ACCESS_WRITE` or both. Without `WRITE` the mapping
  * is read-only.
  *
  * Returns 0; `-EINVAL` for `access`; `-EACCES` if the buffer cannot be written; `-ENODEV` if its
- * exporter allows no mapping; `-ENOMEM`.
+ * exporter does not support mapping; `-ENOMEM`.
  */
 int dmabuf_dio_map(const struct dmabuf_dio_buffer *buffer, uint32_t access, struct dmabuf_dio_map **map);
 
 /**
- * Returns the address of the buffer's first byte, a multiple of the page size; a null pointer for one.
- * It stays the same until the map is unmapped.
+ * Returns the address of the buffer's first byte, a multiple of the page size; a null pointer if `map`
+ * is one. It does not change until the buffer is unmapped.
  *
- * The content is at `dmabuf_dio_buffer_data_offset`, and the mapping is as long as the buffer. Touching
- * a page of a memfd that somebody has punched a hole into or shrunk can raise `SIGBUS`, as with
- * mmap(2).
+ * The content is at `dmabuf_dio_buffer_data_offset`, and the mapping is as long as the buffer.
+ * Accessing a page of a memfd that was shrunk, or in which a hole was punched, can raise `SIGBUS`, as
+ * with mmap(2).
  */
 void *dmabuf_dio_map_address(const struct dmabuf_dio_map *map);
 
@@ -901,8 +911,8 @@ int dmabuf_dio_map_end(struct dmabuf_dio_map *map);
 int dmabuf_dio_map_begin(struct dmabuf_dio_map *map);
 
 /**
- * Ends CPU access, if it has not ended, unmaps the buffer and frees the handle, whatever is returned. A
- * null pointer is nothing.
+ * Ends CPU access, if it has not ended, unmaps the buffer and frees the handle, even if it returns an
+ * error. Does nothing for a null pointer.
  *
  * Returns 0, or the kernel's error at the end of the access: then a device may not see what was
  * written.
@@ -910,9 +920,9 @@ int dmabuf_dio_map_begin(struct dmabuf_dio_map *map);
 int dmabuf_dio_unmap(struct dmabuf_dio_map *map);
 
 /**
- * Begins CPU access to a buffer that is not mapped by this library: for own mappings, and for own
- * requests on lent memory, which is CPU access to the devices that have imported the buffer. Nothing
- * for a memfd.
+ * Begins CPU access to a buffer without mapping it: for the program's own mappings, and for its own
+ * requests on lent memory, which count as CPU access for the devices that have imported the buffer.
+ * Does nothing for a memfd.
  *
  * Returns 0; `-EINVAL` for `access`; or the kernel's error.
  */
@@ -926,16 +936,16 @@ int dmabuf_dio_access_begin(const struct dmabuf_dio_buffer *buffer, uint32_t acc
 int dmabuf_dio_access_end(const struct dmabuf_dio_buffer *buffer, uint32_t access);
 
 /**
- * Saves `length` bytes of a buffer, from `buf_offset` on, as the file at `path`. Blocks until they are
+ * Saves `length` bytes of a buffer, from `buf_offset` on, to the file at `path`. Blocks until they are
  * durable.
  *
- * If the path names a regular file or nothing, a new file is written beside it and renamed to it when
- * it is complete: until then the old file is as it was. A block device is written in place, from
+ * If the path names a regular file or nothing, a new file is written next to it and renamed to it when
+ * it is complete; until then the old file is unchanged. A block device is written in place, from
  * `file_offset` of the options on. `options` and `report` may be null pointers.
  *
- * Returns 0. Else the path still names its old file, unless only making the new name durable failed:
- * `-ENOENT`, `-EACCES`, `-ENOSPC`, `-EFBIG`, `-EIO` and others; `-ERANGE` if the range exceeds the
- * buffer; `-EINVAL` if it is empty, or for a setting; `-EBUSY` and `-EINPROGRESS` as
+ * Returns 0. On error the path still names its old file, unless only making the new name durable
+ * failed: `-ENOENT`, `-EACCES`, `-ENOSPC`, `-EFBIG`, `-EIO` and others; `-ERANGE` if the range exceeds
+ * the buffer; `-EINVAL` if it is empty, or for an invalid setting; `-EBUSY` and `-EINPROGRESS` as for
  * `dmabuf_dio_load_into`; `-ECANCELED`.
  */
 int dmabuf_dio_save(const struct dmabuf_dio_buffer *buffer,
@@ -946,12 +956,12 @@ int dmabuf_dio_save(const struct dmabuf_dio_buffer *buffer,
                     struct dmabuf_dio_report **report);
 
 /**
- * Saves like `dmabuf_dio_save`, in place: into the regular file or block device of a descriptor that is
- * open for writing and stays the caller's, from `file_offset` of the options on. Its position is neither
- * used nor changed, and the file is not truncated.
+ * Saves like `dmabuf_dio_save`, but in place, to the regular file or block device of a descriptor that
+ * is open for writing, from `file_offset` of the options on. The descriptor still belongs to the
+ * caller, its position is neither used nor changed, and the file is not truncated.
  *
- * Returns as `dmabuf_dio_save`, and `-EBADF`. After an error the range of the file is undefined behind
- * the first `dmabuf_dio_error_done` bytes.
+ * Returns 0, or errors as for `dmabuf_dio_save`, and `-EBADF`. After an error the range of the file is
+ * undefined after the first `dmabuf_dio_error_done` bytes.
  */
 int dmabuf_dio_save_fd(const struct dmabuf_dio_buffer *buffer,
                        uint64_t buf_offset,
@@ -961,11 +971,11 @@ int dmabuf_dio_save_fd(const struct dmabuf_dio_buffer *buffer,
                        struct dmabuf_dio_report **report);
 
 /**
- * Sets up gathers from the regular file or block device at `path` into `buffer`. `options` may be a null
- * pointer; the pointer for its callback has to stay valid as long as the gather. For a memfd all pages
- * are allocated.
+ * Sets up gathers from the regular file or block device at `path` into `buffer`. `options` may be a
+ * null pointer; the pointer for its callback must stay valid until the gather is freed. All pages of a
+ * memfd are allocated.
  *
- * Returns 0; as `dmabuf_dio_load_into`.
+ * Returns 0, or errors as for `dmabuf_dio_load_into`.
  */
 int dmabuf_dio_gather_open(const struct dmabuf_dio_buffer *buffer,
                            const char *path,
@@ -973,10 +983,10 @@ int dmabuf_dio_gather_open(const struct dmabuf_dio_buffer *buffer,
                            struct dmabuf_dio_gather **gather);
 
 /**
- * Sets up gathers like `dmabuf_dio_gather_open`, from a descriptor that is open for reading and stays
- * the caller's.
+ * Sets up gathers like `dmabuf_dio_gather_open`, from a descriptor that is open for reading and still
+ * belongs to the caller.
  *
- * Returns 0; as `dmabuf_dio_load_into_fd`.
+ * Returns 0, or errors as for `dmabuf_dio_load_into_fd`.
  */
 int dmabuf_dio_gather_open_fd(const struct dmabuf_dio_buffer *buffer,
                               int descriptor,
@@ -984,9 +994,9 @@ int dmabuf_dio_gather_open_fd(const struct dmabuf_dio_buffer *buffer,
                               struct dmabuf_dio_gather **gather);
 
 /**
- * Stores in `file` the multiple of bytes that the file offset and the length of a piece have to be, and
- * in `buf` that of its buffer offset, for the piece to be read to its place. Others are read to the spare
- * bytes. Both are 1 where no alignment is needed. Either may be a null pointer.
+ * Stores the alignment that a piece needs to be read to its place, in bytes: in `file` that of its
+ * file offset and length, in `buf` that of its buffer offset. Other pieces are read to the spare
+ * bytes. Both are 1 if no alignment is needed. Either may be a null pointer.
  *
  * Returns 0.
  */
@@ -996,7 +1006,7 @@ int dmabuf_dio_gather_alignment(const struct dmabuf_dio_gather *gather, uint64_t
  * Stores in `bytes` how many spare bytes these pieces need, in a range that starts at a multiple of the
  * page size: 0 if all are aligned.
  *
- * Returns 0; `-EOVERFLOW` if the range of a piece wraps.
+ * Returns 0; `-EOVERFLOW` if the range of a piece overflows.
  */
 int dmabuf_dio_gather_room(struct dmabuf_dio_gather *gather,
                            const struct dmabuf_dio_piece *pieces,
@@ -1004,25 +1014,26 @@ int dmabuf_dio_gather_room(struct dmabuf_dio_gather *gather,
                            uint64_t *bytes);
 
 /**
- * Sets the range of the buffer, in bytes, for the blocks that enclose pieces that are not aligned. Every
- * call uses it from its start. Without one such pieces fail with `-ENOBUFS` where direct I/O is used.
+ * Sets the range of the buffer, in bytes, for the blocks that enclose pieces that are not aligned.
+ * Every call uses it from its start. Without spare bytes such pieces fail with `-ENOBUFS` if direct
+ * I/O is used.
  *
- * Returns 0; `-ERANGE` or `-EOVERFLOW` if it exceeds the buffer: the old one stays.
+ * Returns 0; `-ERANGE` or `-EOVERFLOW` if it exceeds the buffer: the old range stays in use.
  */
 int dmabuf_dio_gather_set_spare(struct dmabuf_dio_gather *gather, uint64_t offset, uint64_t length);
 
 /**
  * Reads `count` pieces of the file into the buffer. Blocks until each is read or has failed. `results`
- * has room for `count` results, in the order of the pieces, or is a null pointer. `report` may be one,
- * too.
+ * has room for `count` results, in the order of the pieces, or is a null pointer. `report` may be a
+ * null pointer, too.
  *
  * Pieces may be in any order; identical ones are read once. A piece that fails does not affect the
  * others.
  *
- * Returns how many pieces are not whole, 0 if all are; their results say why. Else no result is filled
- * in: `-ERANGE` or `-EOVERFLOW` if a piece exceeds the buffer, `-EINVAL` if two that are not identical
- * overlap there or one is in the spare bytes, each before anything was read; `-ECANCELED` and others, as
- * `dmabuf_dio_load_into`: then the places of all pieces are undefined.
+ * Returns the number of pieces that are not complete; their results say why. On error no result is
+ * filled in: `-ERANGE` or `-EOVERFLOW` if a piece exceeds the buffer, `-EINVAL` if two that are not
+ * identical overlap there or one is in the spare bytes, each before anything was read; `-ECANCELED`
+ * and others, as for `dmabuf_dio_load_into`, after which the places of all pieces are undefined.
  */
 int64_t dmabuf_dio_gather_read(struct dmabuf_dio_gather *gather,
                                const struct dmabuf_dio_piece *pieces,
@@ -1031,22 +1042,22 @@ int64_t dmabuf_dio_gather_read(struct dmabuf_dio_gather *gather,
                                struct dmabuf_dio_report **report);
 
 /**
- * Frees a gather, with its descriptors and its ring. A null pointer is nothing.
+ * Frees a gather, with its descriptors and its ring. Does nothing for a null pointer.
  */
 void dmabuf_dio_gather_free(struct dmabuf_dio_gather *gather);
 
 /**
- * Makes a sink of the file at `path`, which is created, or truncated if it exists. A block device is
- * written from its start. Where the kernel module is loaded (Linux 7.3), the pages of the blocks are
+ * Creates a sink for the file at `path`, which is created, or truncated if it exists. A block device
+ * is written from its start. If the kernel module is loaded (Linux 7.3), the pages of the blocks are
  * lent to the kernel and written by direct I/O, if `size` is a multiple of 4096; else a thread writes
  * one block at a time.
  *
  * `blocks` are the descriptors of `count` dma-bufs, 1 to 4096, such as `iio_block_get_dmabuf_fd` of
  * libiio returns. The first `size` bytes of each are used. The library has duplicates of the
- * descriptors. At any time the file has the first part of what was written and nothing else.
+ * descriptors. At any time the file contains the first part of what was written and nothing else.
  *
- * Returns 0; `-EINVAL` if a descriptor is no dma-buf, or for `count` or `size`; `-ERANGE` if a block is
- * shorter; `-ENOENT`, `-EACCES` and others for the file; `-EBADF`; `-EMFILE`.
+ * Returns 0; `-EINVAL` if a descriptor is not a dma-buf, or for an invalid `count` or `size`;
+ * `-ERANGE` if a block is shorter; `-ENOENT`, `-EACCES` and others for the file; `-EBADF`; `-EMFILE`.
  */
 int dmabuf_dio_sink_file(const char *path,
                          const int *blocks,
@@ -1055,14 +1066,14 @@ int dmabuf_dio_sink_file(const char *path,
                          struct dmabuf_dio_sink **sink);
 
 /**
- * Makes a sink of a connected socket. TCP takes the pages of the blocks without a copy where the
- * kernel module is loaded (Linux 7.3) and the network card reads scattered memory. Else, and into a
- * Unix socket, the CPU copies. The blocks are as for `dmabuf_dio_sink_file`.
+ * Creates a sink for a connected socket. TCP sends the pages of the blocks without a copy if the
+ * kernel module is loaded (Linux 7.3) and the network card supports scatter-gather. Otherwise, and for
+ * a Unix socket, the CPU copies them. The blocks are as for `dmabuf_dio_sink_file`.
  *
  * The library has a duplicate of the descriptor, may make the socket non-blocking, and shuts it down
  * for writing at the end, by `dmabuf_dio_sink_finish`.
  *
- * Returns as `dmabuf_dio_sink_file`, and `-ENOTSOCK`.
+ * Returns 0, or errors as for `dmabuf_dio_sink_file`, and `-ENOTSOCK`.
  */
 int dmabuf_dio_sink_socket(int descriptor,
                            const int *blocks,
@@ -1071,15 +1082,15 @@ int dmabuf_dio_sink_socket(int descriptor,
                            struct dmabuf_dio_sink **sink);
 
 /**
- * Makes a sink of a USB host: describes a function with one bulk endpoint in `folder`, where an
+ * Creates a sink for a USB host: describes a function with one bulk endpoint in `folder`, where an
  * instance of functionfs is mounted, and blocks until a host has chosen its configuration. Bind the
  * gadget meanwhile: that is possible as soon as `folder` has a file `ep1`. The function exists until
- * the sink is freed. The controller reads the blocks by DMA; it has to support scatter-gather. The
+ * the sink is freed. The controller reads the blocks by DMA; it must support scatter-gather. The
  * blocks are as for `dmabuf_dio_sink_file`.
  *
  * Returns 0; `-ENOENT` if functionfs is not mounted there; `-EBUSY` if another function is described
- * there; as `dmabuf_dio_sink_file` for the blocks, and `-EINVAL` or `-ENOTTY` if the controller or
- * the kernel cannot use them.
+ * there; errors as for `dmabuf_dio_sink_file` for the blocks, and `-EINVAL` or `-ENOTTY` if the
+ * controller or the kernel cannot use them.
  */
 int dmabuf_dio_sink_usb(const char *folder,
                         const int *blocks,
@@ -1088,10 +1099,11 @@ int dmabuf_dio_sink_usb(const char *folder,
                         struct dmabuf_dio_sink **sink);
 
 /**
- * Queues the first `length` bytes of a block, by its place in the array of blocks, from 0. They go
- * behind those of the blocks before. Does not block. Until `dmabuf_dio_sink_wait` returns the block,
- * nobody may change its content: do not queue it on the device. What a device has filled is complete
- * once the program has waited for it, as `iio_block_dequeue` does; the CPU need not have accessed it.
+ * Queues the first `length` bytes of a block, named by its index in the array of blocks, from 0. They
+ * follow those of the blocks before. Does not block. Until `dmabuf_dio_sink_wait` returns the block,
+ * its content must not change: do not queue it on the device. A block that a device has filled is
+ * complete once the program has waited for it, as `iio_block_dequeue` does; the CPU need not have
+ * accessed it.
  *
  * Returns 0; `-EINVAL` if there is no such block, for a length of 0, or after
  * `dmabuf_dio_sink_finish`; `-ERANGE` for more than the blocks' size; `-ENOSPC`, `-EIO`,
@@ -1100,9 +1112,9 @@ int dmabuf_dio_sink_usb(const char *folder,
 int dmabuf_dio_sink_write(struct dmabuf_dio_sink *sink, size_t block, uint64_t length);
 
 /**
- * Waits until the block that was queued first is delivered, and returns its place in the array of
- * blocks: the device may fill it again. Blocks for at most so many milliseconds; with 0 not at all;
- * with a negative number until it is.
+ * Waits until the block that was queued first is delivered, and returns its index in the array of
+ * blocks: the device may fill it again. Blocks for at most `milliseconds`; 0 does not block, a
+ * negative number waits until the block is delivered.
  *
  * Small blocks are held back, for up to 100 ms, until they make a request of 16 MiB or a quarter of
  * all blocks. So do not wait for each one: keep some queued on the device.
@@ -1121,15 +1133,16 @@ int64_t dmabuf_dio_sink_wait(struct dmabuf_dio_sink *sink, int milliseconds);
 int dmabuf_dio_sink_finish(struct dmabuf_dio_sink *sink);
 
 /**
- * Returns how the blocks are delivered, in a few words for people: `"io_uring, O_DIRECT"`, or why the
- * CPU copies. The string stays until the next call of this function for the sink. An empty string for
- * a null pointer.
+ * Returns a short text that says how the blocks are delivered: `"io_uring, O_DIRECT"`, or why the CPU
+ * copies. The string is valid until the next call of this function for the sink. An empty string for a
+ * null pointer.
  */
 const char *dmabuf_dio_sink_how(struct dmabuf_dio_sink *sink);
 
 /**
- * Frees a sink, with its file, endpoint and function. What was not delivered is lost: call
- * `dmabuf_dio_sink_finish` before. The blocks stay the caller's. A null pointer is nothing.
+ * Frees a sink, with its file, endpoint and function. Blocks that were not delivered are lost: call
+ * `dmabuf_dio_sink_finish` before. The blocks still belong to the caller. Does nothing for a null
+ * pointer.
  */
 void dmabuf_dio_sink_free(struct dmabuf_dio_sink *sink);
 
@@ -1141,47 +1154,49 @@ void dmabuf_dio_sink_free(struct dmabuf_dio_sink *sink);
 int dmabuf_dio_report_figures(const struct dmabuf_dio_report *report, struct dmabuf_dio_figures *figures);
 
 /**
- * Returns the report in one line for people: bytes, backend, mode, time, rate. It belongs to the report.
+ * Returns the report as one line of text: bytes, backend, mode, time, rate. The string belongs to the
+ * report.
  */
 const char *dmabuf_dio_report_line(const struct dmabuf_dio_report *report);
 
 /**
  * Returns the whole report as a JSON object, with the evidence for the mode, notes, and why preferred
- * backends were not available. It belongs to the report.
+ * backends were not available. The string belongs to the report.
  */
 const char *dmabuf_dio_report_json(const struct dmabuf_dio_report *report);
 
 /**
- * Frees a report and its strings. A null pointer is nothing.
+ * Frees a report and its strings. Does nothing for a null pointer.
  */
 void dmabuf_dio_report_free(struct dmabuf_dio_report *report);
 
 /**
- * Tries what this kernel and its devices offer, and the file or block device at `path` if that is not a
- * null pointer, and returns it as a JSON object in `json`, to be freed by `dmabuf_dio_string_free`: what
- * works, what does not, and what would change that. It is what `dmabuf-dio doctor --json` prints. Blocks
- * for some milliseconds and changes nothing.
+ * Tests what this kernel and its devices support and, unless `path` is a null pointer, what the file
+ * or block device there supports. Stores the result as a JSON object in `json`, to be freed with
+ * `dmabuf_dio_string_free`: what works, what does not, and what would change that. `dmabuf-dio doctor
+ * --json` prints the same. Blocks for some milliseconds and changes nothing.
  *
  * Returns 0; `-ENOENT`, `-EACCES`, `-EINVAL` and others for the file.
  */
 int dmabuf_dio_doctor(const char *path, char **json);
 
 /**
- * Frees a string that the library has returned for the caller to free. A null pointer is nothing.
+ * Frees a string that the library has returned for the caller to free. Does nothing for a null
+ * pointer.
  */
 void dmabuf_dio_string_free(char *string);
 
 /**
- * Attaches a dma-buf to the kernel module, which borrows its pages, and returns the module's descriptor
- * for `dmabuf_dio_prep_register`. It belongs to the caller, who closes it; what is registered stays. The
- * buffer may be freed, too.
+ * Attaches a dma-buf to the kernel module, which borrows its pages, and returns the module's
+ * descriptor for `dmabuf_dio_prep_register`. It belongs to the caller, who closes it; registered
+ * ranges stay registered. The buffer may be freed, too.
  *
  * Needs the module `dmabuf_dio` and Linux 7.3. A ring's requests on a lent buffer are CPU access: put
  * them between `dmabuf_dio_access_begin` and `dmabuf_dio_access_end`.
  *
- * Returns the descriptor; `-ENOENT` if the module is not loaded; `-EACCES` if this user may not open it;
- * `-EOPNOTSUPP` if this kernel lends nothing to rings, or the module does not borrow from this exporter;
- * `-EINVAL` for a memfd; `-ENOMEM`; `-EMFILE`.
+ * Returns the descriptor; `-ENOENT` if the module is not loaded; `-EACCES` if this user may not open
+ * it; `-EOPNOTSUPP` if this kernel cannot lend pages to rings, or the module does not borrow from this
+ * exporter; `-EINVAL` for a memfd; `-ENOMEM`; `-EMFILE`.
  */
 int dmabuf_dio_attach(const struct dmabuf_dio_buffer *buffer);
 
@@ -1190,20 +1205,20 @@ int dmabuf_dio_attach(const struct dmabuf_dio_buffer *buffer);
  * of the ring. All 64 bytes are set: set `user_data` and flags afterwards.
  *
  * The ring needs a table of registered buffers with a free entry, such as
- * `io_uring_register_buffers_sparse` makes. `range` has to stay as it is until the completion, whose
- * result is 0; `-EINVAL`, `-ERANGE` for the range; `-EBUSY` if the entry of the table is in use;
- * `-EACCES` if the buffer cannot be written; `-EOPNOTSUPP`; `-ENOMEM`. Requests on the registered buffer
- * then give an offset in the range in place of an address.
+ * `io_uring_register_buffers_sparse` makes. `range` must not change until the completion, whose result
+ * is 0; `-EINVAL`, `-ERANGE` for the range; `-EBUSY` if the entry of the table is in use; `-EACCES` if
+ * the buffer cannot be written; `-EOPNOTSUPP`; `-ENOMEM`. Requests on the registered buffer then use
+ * an offset in the range in place of an address.
  *
  * Returns 0; `-EFAULT` for a null pointer.
  */
 int dmabuf_dio_prep_register(struct io_uring_sqe *sqe, int device, const struct dmabuf_dio_lent_range *range);
 
 /**
- * Fills in a submission queue entry that removes a registered buffer of `dmabuf_dio_prep_register` from
- * the ring, once no request uses it. Of `range` only `index` may be set, the rest is 0; it has to stay
- * as it is until the completion, whose result is 0; `-EBUSY` if the entry of the table is not the
- * module's. A ring that is closed needs none of this.
+ * Fills in a submission queue entry that removes a registered buffer of `dmabuf_dio_prep_register`
+ * from the ring, once no request uses it. Only `index` of `range` may be set, the other fields must be
+ * 0. `range` must not change until the completion, whose result is 0; `-EBUSY` if the entry of the
+ * table is not the module's. This is not needed before the ring is closed.
  *
  * Returns 0; `-EFAULT` for a null pointer.
  */
@@ -1213,10 +1228,9 @@ int dmabuf_dio_prep_unregister(struct io_uring_sqe *sqe,
 
 /**
  * Stores handles of the IIO devices of this system, in the order of their numbers, in `devices`, which
- * has room for `room` of them. Each is the caller's, to be freed by `dmabuf_dio_device_free`.
+ * has room for `room` of them. Each belongs to the caller, who frees it with `dmabuf_dio_device_free`.
  *
- * Returns how many devices there are, which may be more than there is room for; 0 if the kernel has no
- * IIO.
+ * Returns the number of devices, which may exceed `room`; 0 if the kernel has no IIO.
  */
 int64_t dmabuf_dio_device_list(struct dmabuf_dio_device **devices, size_t room);
 
@@ -1228,32 +1242,32 @@ int64_t dmabuf_dio_device_list(struct dmabuf_dio_device **devices, size_t room);
 int dmabuf_dio_device_find(const char *name, struct dmabuf_dio_device **device);
 
 /**
- * Frees a device and its strings. A null pointer is nothing.
+ * Frees a device and its strings. Does nothing for a null pointer.
  */
 void dmabuf_dio_device_free(struct dmabuf_dio_device *device);
 
 /**
- * Returns the number of the device with a prefix, `iio:device0`. It belongs to the device.
+ * Returns the number of the device with a prefix, `iio:device0`. The string belongs to the device.
  */
 const char *dmabuf_dio_device_id(const struct dmabuf_dio_device *device);
 
 /**
- * Returns the name that the device reports. It belongs to the device.
+ * Returns the name that the device reports. The string belongs to the device.
  */
 const char *dmabuf_dio_device_name(const struct dmabuf_dio_device *device);
 
 /**
- * Returns the label of the device, by which several of one name can be told apart; a null pointer if it
- * has none. It belongs to the device.
+ * Returns the label of the device, which distinguishes devices with the same name; a null pointer if
+ * it has none. The string belongs to the device.
  */
 const char *dmabuf_dio_device_label(const struct dmabuf_dio_device *device);
 
 /**
  * Stores the channels of a buffer in `channels`, which has room for `room` of them, in the order of
- * their samples in a frame. Buffers have numbers from 0; most devices have one.
+ * their samples in a frame. Buffers are numbered from 0; most devices have one.
  *
- * Returns how many channels there are, which may be more than there is room for; `-ENOENT` if there is
- * no such buffer; `-EPROTO` for a format that is not known.
+ * Returns the number of channels, which may exceed `room`; `-ENOENT` if there is no such buffer;
+ * `-EPROTO` for an unknown format.
  */
 int64_t dmabuf_dio_device_channels(const struct dmabuf_dio_device *device,
                                    uint32_t buffer,
@@ -1266,71 +1280,72 @@ int64_t dmabuf_dio_device_channels(const struct dmabuf_dio_device *device,
 int dmabuf_dio_device_is_output(const struct dmabuf_dio_device *device, uint32_t buffer);
 
 /**
- * Stores the rate of a buffer in `hertz`, in frames per second; 0 if the device does not tell it.
+ * Stores the rate of a buffer in `hertz`, in frames per second; 0 if the device does not report it.
  *
  * Returns 0.
  */
 int dmabuf_dio_device_rate(const struct dmabuf_dio_device *device, uint32_t buffer, double *hertz);
 
 /**
- * Sets the rate of a buffer, in frames per second. The device may choose a similar one, up to 1 % away:
- * `dmabuf_dio_device_rate` says which.
+ * Sets the rate of a buffer, in frames per second. The device may choose a similar rate, at most 1 %
+ * away: `dmabuf_dio_device_rate` returns it.
  *
- * Returns 0; `-ENOENT` if the device has no rate; `-EINVAL` if it does not support this one, and the rate
- * is as before; `-EACCES`; `-EBUSY` while samples flow.
+ * Returns 0; `-ENOENT` if the device has no rate; `-EINVAL` if it does not support this one, in which
+ * case the rate is unchanged; `-EACCES`; `-EBUSY` while samples flow.
  */
 int dmabuf_dio_device_set_rate(const struct dmabuf_dio_device *device, uint32_t buffer, double hertz);
 
 /**
- * Stores the rates of a buffer that the device supports in `rates`, as
- * `dmabuf_dio_attribute_available` does. A null pointer if the device does not list them.
+ * Stores the rates that the device supports for a buffer in `rates`, in the form of
+ * `dmabuf_dio_attribute_available`; a null pointer if the device does not list them.
  *
  * Returns 0.
  */
 int dmabuf_dio_device_rates(const struct dmabuf_dio_device *device, uint32_t buffer, char **rates);
 
 /**
- * Reads an attribute of the device, or of a channel, and stores its value in `value`, to be freed by
+ * Reads an attribute of the device, or of a channel, and stores its value in `value`, to be freed with
  * `dmabuf_dio_string_free`.
  *
- * The name is that in sysfs, `in_voltage0_hardwaregain`, or of a channel with or without its direction,
- * by its name or label, and an attribute: `voltage0.hardwaregain`, `RX_LO.frequency`. What channels
- * share is found by each of them.
+ * The name is that in sysfs, `in_voltage0_hardwaregain`, or the name or label of a channel, with or
+ * without its direction, and an attribute: `voltage0.hardwaregain`, `RX_LO.frequency`. An attribute
+ * that channels share can be named by each of them.
  *
- * Returns 0; `-ENOENT` if there is no such attribute; `-EINVAL` if several may be meant; `-EACCES` if it
- * cannot be read; or the driver's error.
+ * Returns 0; `-ENOENT` if there is no such attribute; `-EINVAL` if the name is ambiguous; `-EACCES` if
+ * it cannot be read; or the driver's error.
  */
 int dmabuf_dio_attribute_read(const struct dmabuf_dio_device *device, const char *name, char **value);
 
 /**
- * Stores the values that an attribute accepts in `values`, to be freed by `dmabuf_dio_string_free`:
- * separated by spaces, or `[MIN STEP MAX]` for a range of numbers. A null pointer if the driver does not
- * say.
+ * Stores the values that an attribute accepts in `values`, to be freed with `dmabuf_dio_string_free`:
+ * separated by spaces, or `[MIN STEP MAX]` for a range of numbers. A null pointer if the driver does
+ * not list them.
  *
- * Returns 0; as `dmabuf_dio_attribute_read`.
+ * Returns 0, or errors as for `dmabuf_dio_attribute_read`.
  */
 int dmabuf_dio_attribute_available(const struct dmabuf_dio_device *device, const char *name, char **values);
 
 /**
- * Sets an attribute. The driver may round: `dmabuf_dio_attribute_read` says to what. It stays when the
- * program ends.
+ * Sets an attribute. The driver may round the value: `dmabuf_dio_attribute_read` returns the result.
+ * The attribute keeps its value after the program ends.
  *
- * Returns 0; `-ENOENT` if there is no such attribute; `-EINVAL` if several may be meant, the driver does
- * not offer the value, or the attribute can only be read or only be written; `-EACCES`; `-EBUSY`; or the
- * driver's error, after which the attribute is as before as far as the driver lets it.
+ * Returns 0; `-ENOENT` if there is no such attribute; `-EINVAL` if the name is ambiguous, the driver
+ * does not offer the value, or the attribute can only be read or only be written; `-EACCES`; `-EBUSY`;
+ * or the driver's error, after which the former value is restored if the driver permits it.
  */
 int dmabuf_dio_attribute_set(const struct dmabuf_dio_device *device, const char *name, const char *value);
 
 /**
- * Opens a buffer of the IIO device with this name, label or number, selects its channels, sets its rate
- * and allocates the blocks, on the system heap. No samples flow until `dmabuf_dio_capture_start`.
+ * Opens a buffer of the IIO device with this name, label or number, selects its channels, sets its
+ * rate and allocates the blocks from the system heap. No samples flow until
+ * `dmabuf_dio_capture_start`.
  *
- * A device that does not support dma-bufs, or a kernel before 6.11, is read by `read()` into the same
- * blocks: see `dmabuf_dio_capture_how`.
+ * If the device or the kernel (before 6.11) does not support dma-bufs, samples are read with `read()`
+ * into the same blocks: see `dmabuf_dio_capture_how`.
  *
  * Returns 0; `-ENODEV` if there is no such device; `-ENOENT` if it has no such buffer or no rate;
- * `-EACCES`; `-EBUSY` if the buffer is in use; `-EOPNOTSUPP` if it is an output; `-EINVAL` for a channel
- * that does not exist, none, a rate, or a block size that does not suit the frame or the device;
+ * `-EACCES`; `-EBUSY` if the buffer is in use; `-EOPNOTSUPP` if it is an output; `-EINVAL` if a
+ * channel does not exist or there is none, or the device does not support the rate or the block size;
  * `-ENOMEM` if less than 64 MiB would be left; `-EMFILE`. After an error the device is closed; its
  * channels or rate may have been set.
  */
@@ -1339,33 +1354,34 @@ int dmabuf_dio_capture_open(const char *device,
                             struct dmabuf_dio_capture **capture);
 
 /**
- * Starts the flow of samples. After a stop it begins anew: positions and counts at 0, and full blocks
- * of the time before are dropped. Nothing happens if it is running.
+ * Starts the flow of samples. After a stop, positions and counts begin at 0 again, and blocks filled
+ * before are dropped. Does nothing if the capture is running.
  *
- * Returns 0; `-ENOBUFS` if the program has all blocks; `-EINVAL` if the device refuses the channels, or
- * needs a trigger; `-ENODEV`.
+ * Returns 0; `-ENOBUFS` if the program holds all blocks; `-EINVAL` if the device refuses the channels,
+ * or needs a trigger; `-ENODEV`.
  */
 int dmabuf_dio_capture_start(struct dmabuf_dio_capture *capture);
 
 /**
  * Waits for the next full block and begins CPU access to it, so that the samples can be read at once.
- * The block is the program's until `dmabuf_dio_capture_release`: nothing is written to it. Other devices
- * may import its dma-buf. Blocks come in the order of their samples.
+ * The program owns the block until `dmabuf_dio_capture_release`: it is not written to until then.
+ * Other devices may import its dma-buf. Blocks are returned in the order of their samples.
  *
- * Blocks for at most `timeout_us` microseconds: 0 only looks, a negative number waits without end. A
- * signal does not end the wait. A device that has no free block loses samples.
+ * Blocks for at most `timeout_us` microseconds; 0 does not block, a negative number waits
+ * indefinitely. A signal does not end the wait. A device that has no free block loses samples.
  *
- * Returns 0; `-ETIMEDOUT`; `-ENODATA` if the capture is not started, or is stopped and has no further
- * block; `-ENOBUFS` if the program has all blocks; `-ENODEV` if the device is gone or somebody has
- * stopped it; `-EINVAL` or `-E2BIG` for the structure's size.
+ * Returns 0; `-ETIMEDOUT`; `-ENODATA` if the capture is not started, or is stopped and has no more
+ * full blocks; `-ENOBUFS` if the program holds all blocks; `-ENODEV` if the device is gone or was
+ * stopped by another program; `-EINVAL` or `-E2BIG` for the structure's size.
  */
 int dmabuf_dio_capture_next(struct dmabuf_dio_capture *capture,
                             int64_t timeout_us,
                             struct dmabuf_dio_block *block);
 
 /**
- * Stores descriptor and address of a block in `block`, whether it is filled or not: to prepare what uses
- * them. The other fields are 0. The memory must only be read while the program has the block.
+ * Stores the descriptor and the address of a block in `block`, even if it is not filled, so that the
+ * program can prepare its importers. The other fields are 0. Read the memory only while the program
+ * holds the block.
  *
  * Returns 0; `-EINVAL` if there is no such block, or for the structure's size; `-E2BIG`.
  */
@@ -1374,16 +1390,17 @@ int dmabuf_dio_capture_block(const struct dmabuf_dio_capture *capture,
                              struct dmabuf_dio_block *block);
 
 /**
- * Ends CPU access to a block and gives it back to the device, which may fill it again: the program, and
- * whoever it has given the dma-buf to, must not use it any more. Blocks may be released in any order.
+ * Ends CPU access to a block and returns it to the device, which may fill it again. The program, and
+ * any device or process that it passed the dma-buf to, must no longer use it. Blocks may be released
+ * in any order.
  *
- * Returns 0; `-EINVAL` if the program does not have the block; `-ENODEV` and others if the device does
- * not take it: the block is the program's no more in that case, too.
+ * Returns 0; `-EINVAL` if the program does not hold the block; `-ENODEV` and others if the device does
+ * not accept it: the program no longer owns the block in that case, either.
  */
 int dmabuf_dio_capture_release(struct dmabuf_dio_capture *capture, uint32_t number);
 
 /**
- * Fills in what the capture is and has done, as much as the caller's structure has.
+ * Fills in the figures of a capture, as many as the caller's structure has.
  *
  * Returns 0; `-EINVAL` if `size` is too small; `-E2BIG` if it is more than 4096.
  */
@@ -1391,36 +1408,36 @@ int dmabuf_dio_capture_figures(const struct dmabuf_dio_capture *capture,
                                struct dmabuf_dio_capture_figures *figures);
 
 /**
- * Returns how samples get into the blocks, in one line for people: by the device's DMA, or copied by the
- * CPU and why. It belongs to the capture.
+ * Returns a line of text that says how samples get into the blocks: by the device's DMA, or copied by
+ * the CPU, with the reason. The string belongs to the capture.
  */
 const char *dmabuf_dio_capture_how(const struct dmabuf_dio_capture *capture);
 
 /**
- * Stops the flow of samples. Blocks that are full can still be got, and those that the program has stay
- * its own. What the device had of another block is lost.
+ * Stops the flow of samples. Full blocks can still be taken, and the program keeps those that it
+ * holds. Samples in a partly filled block are lost.
  *
- * Returns 0; the kernel's error.
+ * Returns 0, or the kernel's error.
  */
 int dmabuf_dio_capture_stop(struct dmabuf_dio_capture *capture);
 
 /**
- * Stops the capture, closes the device, unmaps and closes the blocks. A null pointer is nothing.
+ * Stops the capture, closes the device, unmaps and closes the blocks. Does nothing for a null pointer.
  */
 void dmabuf_dio_capture_free(struct dmabuf_dio_capture *capture);
 
 /**
- * Prepares a conversion of frames of `count` channels, in the order of the frame, as
- * `dmabuf_dio_device_channels` has stored them: those that a capture has, and no others.
+ * Prepares a conversion of frames. `channels` are the `count` channels of a frame, in its order, as
+ * stored by `dmabuf_dio_device_channels`: exactly the channels of the capture.
  *
- * The result has the `picked_count` values of each frame whose numbers, from 0, are in `picked`, in this
- * order, one after the other: so each pair of channels can be converted to a place of its own. Channels
- * have one value unless they repeat. A null pointer: all values, in order.
+ * `picked` has the indexes, from 0, of the `picked_count` values of a frame that the result contains,
+ * in this order and without gaps. Pairs of channels can thus be converted separately. A channel has
+ * one value unless it repeats. If `picked` is a null pointer, the result contains all values in order.
  *
- * `to` is the format of the result by SigMF's name, `i16`, `f32`, `u8`, where a `c` in front changes
- * nothing, or as in sysfs: `le:s12/16>>4`.
+ * `to` is the format of the result: a SigMF name such as `i16`, `f32` or `u8` (a leading `c` has no
+ * effect), or a format as in sysfs: `le:s12/16>>4`.
  *
- * Returns 0; `-EINVAL` for a format or a number of a value that does not exist, or no value;
+ * Returns 0; `-EINVAL` for an unknown format, an index that does not exist, or no values;
  * `-EOPNOTSUPP` for a format that is not converted.
  */
 int dmabuf_dio_converter_open(const struct dmabuf_dio_channel *channels,
@@ -1431,15 +1448,15 @@ int dmabuf_dio_converter_open(const struct dmabuf_dio_channel *channels,
                               struct dmabuf_dio_converter **converter);
 
 /**
- * Converts `frames` frames. `from` has that many whole frames, `to` has room for as many results, of
- * which nothing else is touched; they do not overlap. Neither has to be aligned.
+ * Converts `frames` frames. `from` has that many whole frames, and `to` has room for as many converted
+ * ones; memory beyond these is not changed. They must not overlap. Neither needs to be aligned.
  *
  * Returns 0.
  */
 int dmabuf_dio_convert(struct dmabuf_dio_converter *converter, const void *from, void *to, size_t frames);
 
 /**
- * Frees a converter. A null pointer is nothing.
+ * Frees a converter. Does nothing for a null pointer.
  */
 void dmabuf_dio_converter_free(struct dmabuf_dio_converter *converter);
 

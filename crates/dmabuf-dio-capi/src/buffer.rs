@@ -13,10 +13,10 @@ use crate::failure::{Failure, Outcome, guard};
 use crate::names;
 use crate::pointers::{exclusive, fd, free, give, shared};
 
-/// A buffer: a dma-buf or a memfd, and where in it the content is. The memory lives as long as this,
-/// any descriptor, any mapping or any device uses it.
+/// A buffer: a dma-buf or a memfd, and the position of the content in it. The memory is freed once no
+/// handle, descriptor, mapping or device uses it.
 ///
-/// Several threads may use a buffer at a time; it is freed once, when none does.
+/// Several threads may use a buffer at the same time. Free it once, when no thread uses it any more.
 #[derive(Debug)]
 pub struct Buffer {
     /// Shared with mappings, which outlive this.
@@ -38,7 +38,7 @@ impl Buffer {
         Self { buf: Arc::new(buf), sealed: OnceLock::new(), range, dmabuf: None, shared: 0, path }
     }
 
-    /// The first face of a buffer, which the handle's other functions mean.
+    /// The memfd or dma-buf that the handle's other functions refer to.
     pub(crate) fn first(&self) -> &DmaBuf {
         &self.buf
     }
@@ -47,7 +47,7 @@ impl Buffer {
         self.sealed.get().unwrap_or(&self.buf)
     }
 
-    /// Bytes that both faces have, from the start.
+    /// Bytes that the memfd and the dma-buf share, from the start.
     pub(crate) fn shared_len(&self) -> u64 {
         self.shared
     }
@@ -57,7 +57,7 @@ impl Buffer {
         Self::new(buf, range)
     }
 
-    /// Seals the memory, and returns what cannot be written any more.
+    /// Seals the memory, and returns the buffer that can no longer be written.
     fn seal(&self) -> Outcome<DmaBuf> {
         let mut own = self.buf.try_clone()?;
         if !matches!(self.dmabuf, Some(Ok(_))) {
@@ -91,7 +91,7 @@ impl From<LoadedFile> for Buffer {
     }
 }
 
-/// Gives C what `make` makes.
+/// Passes the result of `make` to C.
 ///
 /// # Safety
 ///
@@ -108,8 +108,8 @@ pub(crate) unsafe fn output<T>(
     Ok(0)
 }
 
-/// Allocates a zeroed dma-buf of `length` bytes, rounded up to whole pages, from the heap of that name
-/// in /dev/dma_heap; a null pointer: from the system heap.
+/// Allocates a zeroed dma-buf of `length` bytes, rounded up to whole pages, from the heap of this name
+/// in /dev/dma_heap, or from the system heap if `heap` is a null pointer.
 ///
 /// Returns 0; `-ENOENT` or `-EACCES` for the heap; `-ENOMEM`; `-EINVAL`.
 #[unsafe(no_mangle)]
@@ -139,8 +139,8 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_memfd(length: u64, buffer: *mut *mut 
     guard(|| unsafe { output(buffer, "buffer", || Ok(Buffer::whole(DmaBuf::memfd(length)?))) })
 }
 
-/// Makes a buffer of a dma-buf or memfd that the caller has. The library uses a duplicate: the
-/// caller's descriptor stays the caller's. A memfd is sealed against shrinking if that is possible.
+/// Creates a buffer from the descriptor of a dma-buf or memfd. The library uses a duplicate; the
+/// descriptor still belongs to the caller. A memfd is sealed against shrinking if possible.
 ///
 /// Returns 0; `-EINVAL` if it is neither; `-EBADF`; `-EMFILE`.
 #[unsafe(no_mangle)]
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_from_fd(
     guard(|| unsafe { output(buffer, "buffer", make) })
 }
 
-/// Takes over the buffer that `dmabuf-dio load FILE -- PROGRAM` hands to PROGRAM in the environment.
+/// Takes over the buffer that `dmabuf-dio load FILE -- PROGRAM` passes to PROGRAM in the environment.
 ///
 /// Returns 0; `-EINVAL` if there is none; `-EBADF`; `-ERANGE`.
 #[unsafe(no_mangle)]
@@ -174,17 +174,17 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_from_env(buffer: *mut *mut Buffer) ->
     guard(|| unsafe { output(buffer, "buffer", make) })
 }
 
-/// Frees the handle, and closes the buffer's descriptor. Maps and gathers of the buffer stay valid. A
-/// null pointer is nothing.
+/// Frees the handle, and closes the buffer's descriptor. Maps and gathers of the buffer stay valid.
+/// Does nothing for a null pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_free(buffer: *mut Buffer) {
     // SAFETY: the handle is not used any more, as the header demands.
     unsafe { free(buffer) };
 }
 
-/// Returns the buffer's descriptor, to hand to whatever imports it. It belongs to the buffer: the
-/// caller does not close it, and it is closed with the buffer. Of a buffer with two faces it is the
-/// memfd's: see `dmabuf_dio_buffer_dmabuf_fd`. `-EFAULT` for a null pointer.
+/// Returns the buffer's descriptor, to be passed to an importer. It belongs to the buffer: the caller
+/// must not close it, and it is closed with the buffer. If the buffer is both a memfd and a dma-buf, it
+/// is the memfd's: see `dmabuf_dio_buffer_dmabuf_fd`. `-EFAULT` for a null pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_fd(buffer: *const Buffer) -> c_int {
     // SAFETY: a buffer, as the header demands.
@@ -211,16 +211,16 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_length(buffer: *const Buffer) -> u64 
     unsafe { buffer.as_ref() }.map_or(0, |buffer| buffer.buf.len())
 }
 
-/// Returns where in the buffer the content begins, in bytes: 0 if the range that was loaded starts on
-/// a page boundary of the file, else less than a page (or than a block, where those are larger).
+/// Returns the offset of the content in the buffer, in bytes: 0 if the loaded range starts on a page
+/// boundary of the file, else less than a page (or less than a block, if blocks are larger).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_data_offset(buffer: *const Buffer) -> u64 {
     // SAFETY: a buffer, as the header demands.
     unsafe { buffer.as_ref() }.map_or(0, |buffer| buffer.range.start)
 }
 
-/// Returns the length of the content in bytes: what was loaded, or the whole of a buffer that was not
-/// made by a load.
+/// Returns the length of the content in bytes: that of the loaded range, or of the whole buffer if a
+/// load did not create it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_data_length(buffer: *const Buffer) -> u64 {
     // SAFETY: a buffer, as the header demands.
@@ -257,9 +257,10 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_set_name(
     })
 }
 
-/// Seals a memfd against writing, for good: nobody can change its content any more, through any
-/// descriptor. A transfer into it that another thread has begun may fail then. If it has a dma-buf, too,
-/// as `DMABUF_DIO_KIND_FILE` makes, whoever has the dma-buf's descriptor can still write through that.
+/// Seals a memfd permanently against writing: its content can no longer be changed through any of its
+/// descriptors. A transfer into it that is running in another thread may fail. If the buffer also has a
+/// dma-buf, as with `DMABUF_DIO_KIND_FILE`, the content can still be written through the dma-buf's
+/// descriptor.
 ///
 /// Returns 0; `-EBUSY` while it is mapped for writing, or a map or gather of it exists; `-EPERM` if it
 /// does not allow sealing; `-EINVAL` for a dma-buf; `-EMFILE`.

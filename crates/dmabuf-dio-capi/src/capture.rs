@@ -16,10 +16,10 @@ use crate::pointers::{c_string, exclusive, free, shared};
 use crate::report::DMABUF_DIO_UNKNOWN;
 use crate::sized::{self, Grows};
 
-/// Flag of a block: its position may be wrong. How many frames were lost is not known, or they were lost
-/// in several places, and the device's counter tells only how many that were together: they are counted
-/// before the first of these blocks, and some of them are missing behind it. The flag goes as soon as the
-/// position is exact again.
+/// Flag of a block: its position may be wrong, because the number of lost frames is unknown, or because
+/// frames were lost in several places and the device's counter gives only their sum. The sum is counted
+/// before the first of these blocks, although some of the frames are missing after it. The flag is
+/// cleared as soon as the position is exact again.
 pub const DMABUF_DIO_INEXACT: u32 = 1;
 
 /// Blocks, unless the options say how many.
@@ -30,10 +30,10 @@ const LARGEST: u64 = 16 << 20;
 /// Bytes of a block of a device without a rate.
 const UNTIMED: u64 = 64 << 10;
 
-/// A capture: an IIO device whose samples fill dma-bufs, one after the other, which the program gets
-/// and gives back. It has the device's buffer to itself.
+/// A capture: an IIO device fills dma-bufs with samples, one after the other; the program takes each
+/// block and releases it. No other program can use the device's buffer meanwhile.
 ///
-/// One thread at a time; not in a child of fork(2).
+/// Use it from one thread at a time, and not in a child of fork(2).
 #[derive(Debug)]
 pub struct Capture {
     blocks: stream::Capture,
@@ -52,15 +52,15 @@ pub struct Capture {
 pub struct CaptureOptions {
     /// `sizeof(struct dmabuf_dio_capture_options)`; see `struct dmabuf_dio_options`.
     pub size: usize,
-    /// Names of the channels in a frame, such as `in_voltage0`, whatever their order here; a null
-    /// pointer: all but time stamps.
+    /// Names of the channels to capture, such as `in_voltage0`, in any order; a null pointer: all
+    /// except timestamps.
     pub channels: *const *const c_char,
-    /// How many channels that are.
+    /// Number of names in `channels`.
     pub channel_count: usize,
-    /// Bytes of a block: whole frames, and a multiple of what the device's DMA needs; 0: an eighth of a
+    /// Bytes of a block: a multiple of the frame and of the device's DMA alignment; 0: an eighth of a
     /// second, at most 16 MiB, or 64 KiB if the device has no rate.
     pub block_size: u64,
-    /// Frames per second to set, as by `dmabuf_dio_device_set_rate`; 0: as it is.
+    /// Frames per second to set, as by `dmabuf_dio_device_set_rate`; 0: the rate is not changed.
     pub rate: f64,
     /// Number of blocks, 2 to 4096; 0: 16.
     pub blocks: u32,
@@ -80,20 +80,21 @@ const _: () = assert!(size_of::<CaptureOptions>() >= CaptureOptions::FIRST);
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
-    /// In: `sizeof(struct dmabuf_dio_block)`. What a larger structure has more is set to 0. At most 4096.
+    /// In: `sizeof(struct dmabuf_dio_block)`. Additional fields of a larger structure, up to 4096
+    /// bytes, are set to 0.
     pub size: usize,
-    /// The address of its first byte, a multiple of the page size. It is the same each time the block
-    /// comes, until the capture is freed. The memory can only be read.
+    /// Address of the first byte, a multiple of the page size. It does not change until the capture is
+    /// freed. The memory is read-only.
     pub data: *const c_void,
     /// Number of filled bytes: whole frames.
     pub bytes: u64,
-    /// Number of frames between the start and this block: all that were returned, and those that are
-    /// known to be lost.
+    /// Number of frames from the start to this block: those returned before it, and those known to be
+    /// lost.
     pub position: u64,
     /// Number of frames lost before this block, since the one before it: 0 if there is no gap,
-    /// `DMABUF_DIO_UNKNOWN` if the device does not tell how many. See `flags`.
+    /// `DMABUF_DIO_UNKNOWN` if the device does not report the number. See `flags`.
     pub gap: u64,
-    /// The dma-buf. It belongs to the capture, and is closed when that is freed.
+    /// The dma-buf. It belongs to the capture, and is closed when the capture is freed.
     pub fd: i32,
     /// The number of the block, from 0.
     pub number: u32,
@@ -111,12 +112,12 @@ unsafe impl Grows for Block {
 
 const _: () = assert!(size_of::<Block>() >= Block::FIRST);
 
-/// What a capture is and has done since its last start. Can grow: see `size`.
+/// Properties of a capture, and counts since its last start. Can grow: see `size`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CaptureFigures {
-    /// In: `sizeof(struct dmabuf_dio_capture_figures)`. What a larger structure has more is set to 0. At
-    /// most 4096.
+    /// In: `sizeof(struct dmabuf_dio_capture_figures)`. Additional fields of a larger structure, up to
+    /// 4096 bytes, are set to 0.
     pub size: usize,
     /// Bytes of a frame, which has a sample of each channel.
     pub frame_bytes: u64,
@@ -124,7 +125,7 @@ pub struct CaptureFigures {
     pub block_bytes: u64,
     /// Number of blocks.
     pub blocks: u64,
-    /// Frames per second; 0 if the device does not tell.
+    /// Frames per second; 0 if the device does not report them.
     pub rate: f64,
     /// Frames in the blocks that were returned.
     pub frames: u64,
@@ -132,8 +133,8 @@ pub struct CaptureFigures {
     pub lost_frames: u64,
     /// Number of gaps.
     pub gaps: u64,
-    /// 1 if these are all losses; 0 if there may be others, or longer ones: a device that is read by
-    /// `read()` and has no counter says nothing.
+    /// 1 if all losses are known; 0 if there may be more, or longer ones, for example if the device is
+    /// read with `read()` and has no counter.
     pub losses_known: u64,
 }
 
@@ -220,7 +221,10 @@ impl Capture {
         let Some(mapping) = self.mappings.get(number as usize) else {
             let count = self.mappings.len();
             let message = format!("there is no block {number}");
-            return Err(Failure::invalid(message, format!("there are {count}, from 0")));
+            return Err(Failure::invalid(
+                message,
+                format!("there are {count} blocks, numbered from 0"),
+            ));
         };
         let fd = self.blocks.ring().block(number as usize).as_fd().as_raw_fd();
         let data: *const c_void = mapping.as_ptr().cast_const().cast();
@@ -291,15 +295,16 @@ impl Capture {
     }
 }
 
-/// Opens a buffer of the IIO device with this name, label or number, selects its channels, sets its rate
-/// and allocates the blocks, on the system heap. No samples flow until `dmabuf_dio_capture_start`.
+/// Opens a buffer of the IIO device with this name, label or number, selects its channels, sets its
+/// rate and allocates the blocks from the system heap. No samples flow until
+/// `dmabuf_dio_capture_start`.
 ///
-/// A device that does not support dma-bufs, or a kernel before 6.11, is read by `read()` into the same
-/// blocks: see `dmabuf_dio_capture_how`.
+/// If the device or the kernel (before 6.11) does not support dma-bufs, samples are read with `read()`
+/// into the same blocks: see `dmabuf_dio_capture_how`.
 ///
 /// Returns 0; `-ENODEV` if there is no such device; `-ENOENT` if it has no such buffer or no rate;
-/// `-EACCES`; `-EBUSY` if the buffer is in use; `-EOPNOTSUPP` if it is an output; `-EINVAL` for a channel
-/// that does not exist, none, a rate, or a block size that does not suit the frame or the device;
+/// `-EACCES`; `-EBUSY` if the buffer is in use; `-EOPNOTSUPP` if it is an output; `-EINVAL` if a
+/// channel does not exist or there is none, or the device does not support the rate or the block size;
 /// `-ENOMEM` if less than 64 MiB would be left; `-EMFILE`. After an error the device is closed; its
 /// channels or rate may have been set.
 #[unsafe(no_mangle)]
@@ -322,11 +327,11 @@ pub unsafe extern "C" fn dmabuf_dio_capture_open(
     guard(|| unsafe { output(capture, "capture", make) })
 }
 
-/// Starts the flow of samples. After a stop it begins anew: positions and counts at 0, and full blocks
-/// of the time before are dropped. Nothing happens if it is running.
+/// Starts the flow of samples. After a stop, positions and counts begin at 0 again, and blocks filled
+/// before are dropped. Does nothing if the capture is running.
 ///
-/// Returns 0; `-ENOBUFS` if the program has all blocks; `-EINVAL` if the device refuses the channels, or
-/// needs a trigger; `-ENODEV`.
+/// Returns 0; `-ENOBUFS` if the program holds all blocks; `-EINVAL` if the device refuses the channels,
+/// or needs a trigger; `-ENODEV`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_capture_start(capture: *mut Capture) -> c_int {
     guard(|| {
@@ -337,15 +342,15 @@ pub unsafe extern "C" fn dmabuf_dio_capture_start(capture: *mut Capture) -> c_in
 }
 
 /// Waits for the next full block and begins CPU access to it, so that the samples can be read at once.
-/// The block is the program's until `dmabuf_dio_capture_release`: nothing is written to it. Other devices
-/// may import its dma-buf. Blocks come in the order of their samples.
+/// The program owns the block until `dmabuf_dio_capture_release`: it is not written to until then.
+/// Other devices may import its dma-buf. Blocks are returned in the order of their samples.
 ///
-/// Blocks for at most `timeout_us` microseconds: 0 only looks, a negative number waits without end. A
-/// signal does not end the wait. A device that has no free block loses samples.
+/// Blocks for at most `timeout_us` microseconds; 0 does not block, a negative number waits
+/// indefinitely. A signal does not end the wait. A device that has no free block loses samples.
 ///
-/// Returns 0; `-ETIMEDOUT`; `-ENODATA` if the capture is not started, or is stopped and has no further
-/// block; `-ENOBUFS` if the program has all blocks; `-ENODEV` if the device is gone or somebody has
-/// stopped it; `-EINVAL` or `-E2BIG` for the structure's size.
+/// Returns 0; `-ETIMEDOUT`; `-ENODATA` if the capture is not started, or is stopped and has no more
+/// full blocks; `-ENOBUFS` if the program holds all blocks; `-ENODEV` if the device is gone or was
+/// stopped by another program; `-EINVAL` or `-E2BIG` for the structure's size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_capture_next(
     capture: *mut Capture,
@@ -376,8 +381,9 @@ unsafe fn check_block(block: *mut Block) -> Outcome<()> {
     }
 }
 
-/// Stores descriptor and address of a block in `block`, whether it is filled or not: to prepare what uses
-/// them. The other fields are 0. The memory must only be read while the program has the block.
+/// Stores the descriptor and the address of a block in `block`, even if it is not filled, so that the
+/// program can prepare its importers. The other fields are 0. Read the memory only while the program
+/// holds the block.
 ///
 /// Returns 0; `-EINVAL` if there is no such block, or for the structure's size; `-E2BIG`.
 #[unsafe(no_mangle)]
@@ -397,11 +403,12 @@ pub unsafe extern "C" fn dmabuf_dio_capture_block(
     })
 }
 
-/// Ends CPU access to a block and gives it back to the device, which may fill it again: the program, and
-/// whoever it has given the dma-buf to, must not use it any more. Blocks may be released in any order.
+/// Ends CPU access to a block and returns it to the device, which may fill it again. The program, and
+/// any device or process that it passed the dma-buf to, must no longer use it. Blocks may be released
+/// in any order.
 ///
-/// Returns 0; `-EINVAL` if the program does not have the block; `-ENODEV` and others if the device does
-/// not take it: the block is the program's no more in that case, too.
+/// Returns 0; `-EINVAL` if the program does not hold the block; `-ENODEV` and others if the device does
+/// not accept it: the program no longer owns the block in that case, either.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_capture_release(capture: *mut Capture, number: u32) -> c_int {
     guard(|| {
@@ -411,7 +418,7 @@ pub unsafe extern "C" fn dmabuf_dio_capture_release(capture: *mut Capture, numbe
     })
 }
 
-/// Fills in what the capture is and has done, as much as the caller's structure has.
+/// Fills in the figures of a capture, as many as the caller's structure has.
 ///
 /// Returns 0; `-EINVAL` if `size` is too small; `-E2BIG` if it is more than 4096.
 #[unsafe(no_mangle)]
@@ -430,18 +437,18 @@ pub unsafe extern "C" fn dmabuf_dio_capture_figures(
     })
 }
 
-/// Returns how samples get into the blocks, in one line for people: by the device's DMA, or copied by the
-/// CPU and why. It belongs to the capture.
+/// Returns a line of text that says how samples get into the blocks: by the device's DMA, or copied by
+/// the CPU, with the reason. The string belongs to the capture.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_capture_how(capture: *const Capture) -> *const c_char {
     // SAFETY: a capture, as the header demands.
     unsafe { capture.as_ref() }.map_or(std::ptr::null(), |capture| capture.how.as_ptr())
 }
 
-/// Stops the flow of samples. Blocks that are full can still be got, and those that the program has stay
-/// its own. What the device had of another block is lost.
+/// Stops the flow of samples. Full blocks can still be taken, and the program keeps those that it
+/// holds. Samples in a partly filled block are lost.
 ///
-/// Returns 0; the kernel's error.
+/// Returns 0, or the kernel's error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_capture_stop(capture: *mut Capture) -> c_int {
     guard(|| {
@@ -451,7 +458,7 @@ pub unsafe extern "C" fn dmabuf_dio_capture_stop(capture: *mut Capture) -> c_int
     })
 }
 
-/// Stops the capture, closes the device, unmaps and closes the blocks. A null pointer is nothing.
+/// Stops the capture, closes the device, unmaps and closes the blocks. Does nothing for a null pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_capture_free(capture: *mut Capture) {
     // SAFETY: the handle is not used any more, as the header demands.

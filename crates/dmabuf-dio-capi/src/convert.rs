@@ -10,12 +10,13 @@ use crate::device::{Channel, text};
 use crate::failure::{Failure, Outcome, guard};
 use crate::pointers::{exclusive, free};
 
-/// A conversion of samples from the format of a device to another one, by the CPU.
+/// A conversion of samples from the format of a device to another format, by the CPU.
 ///
-/// Full scale stays full scale: 1.0 of floating-point numbers, all significant bits of integers, of
-/// which the middle of the unsigned ones is 0. What is beyond it becomes the largest or smallest value.
+/// Full scale is preserved: 1.0 for floating-point numbers, all significant bits for integers; the zero
+/// of unsigned integers is the middle of their range. Values beyond full scale become the largest or
+/// smallest value.
 ///
-/// One thread at a time.
+/// Use it from one thread at a time.
 #[derive(Debug)]
 pub struct Converter {
     of: convert::Converter,
@@ -31,7 +32,7 @@ impl Converter {
                 let picked: Vec<_> = picked.iter().map(|index| *index as usize).collect();
                 let no_such = || {
                     let (message, count) = ("no such value in a frame", whole.count());
-                    Failure::invalid(message, format!("it has {count}, from 0"))
+                    Failure::invalid(message, format!("it has {count} values, numbered from 0"))
                 };
                 whole.select(&picked).ok_or_else(no_such)?
             }
@@ -42,17 +43,17 @@ impl Converter {
     }
 }
 
-/// Prepares a conversion of frames of `count` channels, in the order of the frame, as
-/// `dmabuf_dio_device_channels` has stored them: those that a capture has, and no others.
+/// Prepares a conversion of frames. `channels` are the `count` channels of a frame, in its order, as
+/// stored by `dmabuf_dio_device_channels`: exactly the channels of the capture.
 ///
-/// The result has the `picked_count` values of each frame whose numbers, from 0, are in `picked`, in this
-/// order, one after the other: so each pair of channels can be converted to a place of its own. Channels
-/// have one value unless they repeat. A null pointer: all values, in order.
+/// `picked` has the indexes, from 0, of the `picked_count` values of a frame that the result contains,
+/// in this order and without gaps. Pairs of channels can thus be converted separately. A channel has
+/// one value unless it repeats. If `picked` is a null pointer, the result contains all values in order.
 ///
-/// `to` is the format of the result by SigMF's name, `i16`, `f32`, `u8`, where a `c` in front changes
-/// nothing, or as in sysfs: `le:s12/16>>4`.
+/// `to` is the format of the result: a SigMF name such as `i16`, `f32` or `u8` (a leading `c` has no
+/// effect), or a format as in sysfs: `le:s12/16>>4`.
 ///
-/// Returns 0; `-EINVAL` for a format or a number of a value that does not exist, or no value;
+/// Returns 0; `-EINVAL` for an unknown format, an index that does not exist, or no values;
 /// `-EOPNOTSUPP` for a format that is not converted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_converter_open(
@@ -82,8 +83,8 @@ pub unsafe extern "C" fn dmabuf_dio_converter_open(
     guard(|| unsafe { output(converter, "converter", make) })
 }
 
-/// Converts `frames` frames. `from` has that many whole frames, `to` has room for as many results, of
-/// which nothing else is touched; they do not overlap. Neither has to be aligned.
+/// Converts `frames` frames. `from` has that many whole frames, and `to` has room for as many converted
+/// ones; memory beyond these is not changed. They must not overlap. Neither needs to be aligned.
 ///
 /// Returns 0.
 #[unsafe(no_mangle)]
@@ -118,7 +119,7 @@ pub unsafe extern "C" fn dmabuf_dio_convert(
     })
 }
 
-/// Frees a converter. A null pointer is nothing.
+/// Frees a converter. Does nothing for a null pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_converter_free(converter: *mut Converter) {
     // SAFETY: the handle is not used any more, as the header demands.

@@ -19,9 +19,9 @@ pub const DMABUF_DIO_ENCODING_FLOAT: u32 = 2;
 /// How far from the wanted rate that of a device may be, as a part of it.
 const TOLERANCE: f64 = 0.01;
 
-/// An IIO device. The handle keeps its number and names; nothing of the device is open.
+/// An IIO device. The handle stores its number and names; it does not keep the device open.
 ///
-/// Several threads may use it at a time; it is freed once, when none does.
+/// Several threads may use it at the same time. Free it once, when no thread uses it any more.
 #[derive(Debug)]
 pub struct Device {
     pub(crate) of: stream::Device,
@@ -30,13 +30,13 @@ pub struct Device {
     label: Option<CString>,
 }
 
-/// A channel whose samples a buffer can hold. Never grows.
+/// A channel whose samples a buffer can hold. The structure never grows.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Channel {
-    /// Its name, such as `in_voltage0`, with a NUL byte at its end.
+    /// Its name, such as `in_voltage0`, NUL-terminated.
     pub name: [c_char; 64],
-    /// Its place among the channels of a frame. There may be gaps.
+    /// Its position among the channels of a frame. There may be gaps between positions.
     pub index: u32,
     /// `DMABUF_DIO_ENCODING_*`.
     pub encoding: u32,
@@ -118,8 +118,8 @@ pub(crate) fn find(name: &str) -> Outcome<stream::Device> {
     })
 }
 
-/// Sets a rate, or leaves the former one if the device makes another one of it: some drivers take the
-/// lower 32 bits of a number.
+/// Sets a rate, or restores the former one if the device chooses a different rate: some drivers use
+/// only the lower 32 bits of a number.
 pub(crate) fn set_rate(device: &stream::Device, buffer: u32, hertz: f64) -> Outcome<()> {
     let before = device.rate(buffer);
     device.set_rate(buffer, hertz)?;
@@ -136,10 +136,9 @@ pub(crate) fn set_rate(device: &stream::Device, buffer: u32, hertz: f64) -> Outc
 }
 
 /// Stores handles of the IIO devices of this system, in the order of their numbers, in `devices`, which
-/// has room for `room` of them. Each is the caller's, to be freed by `dmabuf_dio_device_free`.
+/// has room for `room` of them. Each belongs to the caller, who frees it with `dmabuf_dio_device_free`.
 ///
-/// Returns how many devices there are, which may be more than there is room for; 0 if the kernel has no
-/// IIO.
+/// Returns the number of devices, which may exceed `room`; 0 if the kernel has no IIO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_device_list(devices: *mut *mut Device, room: usize) -> i64 {
     guard(|| {
@@ -168,29 +167,29 @@ pub unsafe extern "C" fn dmabuf_dio_device_find(
     guard(|| unsafe { output(device, "device", || Ok(find(text(name, "name")?)?.into())) })
 }
 
-/// Frees a device and its strings. A null pointer is nothing.
+/// Frees a device and its strings. Does nothing for a null pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_device_free(device: *mut Device) {
     // SAFETY: the handle is not used any more, as the header demands.
     unsafe { free(device) };
 }
 
-/// Returns the number of the device with a prefix, `iio:device0`. It belongs to the device.
+/// Returns the number of the device with a prefix, `iio:device0`. The string belongs to the device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_device_id(device: *const Device) -> *const c_char {
     // SAFETY: a device, as the header demands.
     unsafe { device.as_ref() }.map_or(std::ptr::null(), |device| device.id.as_ptr())
 }
 
-/// Returns the name that the device reports. It belongs to the device.
+/// Returns the name that the device reports. The string belongs to the device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_device_name(device: *const Device) -> *const c_char {
     // SAFETY: a device, as the header demands.
     unsafe { device.as_ref() }.map_or(std::ptr::null(), |device| device.name.as_ptr())
 }
 
-/// Returns the label of the device, by which several of one name can be told apart; a null pointer if it
-/// has none. It belongs to the device.
+/// Returns the label of the device, which distinguishes devices with the same name; a null pointer if
+/// it has none. The string belongs to the device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_device_label(device: *const Device) -> *const c_char {
     // SAFETY: a device, as the header demands.
@@ -199,10 +198,10 @@ pub unsafe extern "C" fn dmabuf_dio_device_label(device: *const Device) -> *cons
 }
 
 /// Stores the channels of a buffer in `channels`, which has room for `room` of them, in the order of
-/// their samples in a frame. Buffers have numbers from 0; most devices have one.
+/// their samples in a frame. Buffers are numbered from 0; most devices have one.
 ///
-/// Returns how many channels there are, which may be more than there is room for; `-ENOENT` if there is
-/// no such buffer; `-EPROTO` for a format that is not known.
+/// Returns the number of channels, which may exceed `room`; `-ENOENT` if there is no such buffer;
+/// `-EPROTO` for an unknown format.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_device_channels(
     device: *const Device,
@@ -231,7 +230,7 @@ pub unsafe extern "C" fn dmabuf_dio_device_is_output(device: *const Device, buff
     guard(|| Ok(unsafe { shared(device, "device") }?.of.is_output(buffer).into()))
 }
 
-/// Stores the rate of a buffer in `hertz`, in frames per second; 0 if the device does not tell it.
+/// Stores the rate of a buffer in `hertz`, in frames per second; 0 if the device does not report it.
 ///
 /// Returns 0.
 #[unsafe(no_mangle)]
@@ -248,11 +247,11 @@ pub unsafe extern "C" fn dmabuf_dio_device_rate(
     })
 }
 
-/// Sets the rate of a buffer, in frames per second. The device may choose a similar one, up to 1 % away:
-/// `dmabuf_dio_device_rate` says which.
+/// Sets the rate of a buffer, in frames per second. The device may choose a similar rate, at most 1 %
+/// away: `dmabuf_dio_device_rate` returns it.
 ///
-/// Returns 0; `-ENOENT` if the device has no rate; `-EINVAL` if it does not support this one, and the rate
-/// is as before; `-EACCES`; `-EBUSY` while samples flow.
+/// Returns 0; `-ENOENT` if the device has no rate; `-EINVAL` if it does not support this one, in which
+/// case the rate is unchanged; `-EACCES`; `-EBUSY` while samples flow.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_device_set_rate(
     device: *const Device,
@@ -266,8 +265,8 @@ pub unsafe extern "C" fn dmabuf_dio_device_set_rate(
     })
 }
 
-/// Stores the rates of a buffer that the device supports in `rates`, as
-/// `dmabuf_dio_attribute_available` does. A null pointer if the device does not list them.
+/// Stores the rates that the device supports for a buffer in `rates`, in the form of
+/// `dmabuf_dio_attribute_available`; a null pointer if the device does not list them.
 ///
 /// Returns 0.
 #[unsafe(no_mangle)]
@@ -288,15 +287,15 @@ fn strdup(text: String) -> *mut c_char {
     c_string(text).into_raw()
 }
 
-/// Reads an attribute of the device, or of a channel, and stores its value in `value`, to be freed by
+/// Reads an attribute of the device, or of a channel, and stores its value in `value`, to be freed with
 /// `dmabuf_dio_string_free`.
 ///
-/// The name is that in sysfs, `in_voltage0_hardwaregain`, or of a channel with or without its direction,
-/// by its name or label, and an attribute: `voltage0.hardwaregain`, `RX_LO.frequency`. What channels
-/// share is found by each of them.
+/// The name is that in sysfs, `in_voltage0_hardwaregain`, or the name or label of a channel, with or
+/// without its direction, and an attribute: `voltage0.hardwaregain`, `RX_LO.frequency`. An attribute
+/// that channels share can be named by each of them.
 ///
-/// Returns 0; `-ENOENT` if there is no such attribute; `-EINVAL` if several may be meant; `-EACCES` if it
-/// cannot be read; or the driver's error.
+/// Returns 0; `-ENOENT` if there is no such attribute; `-EINVAL` if the name is ambiguous; `-EACCES` if
+/// it cannot be read; or the driver's error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_attribute_read(
     device: *const Device,
@@ -313,11 +312,11 @@ pub unsafe extern "C" fn dmabuf_dio_attribute_read(
     })
 }
 
-/// Stores the values that an attribute accepts in `values`, to be freed by `dmabuf_dio_string_free`:
-/// separated by spaces, or `[MIN STEP MAX]` for a range of numbers. A null pointer if the driver does not
-/// say.
+/// Stores the values that an attribute accepts in `values`, to be freed with `dmabuf_dio_string_free`:
+/// separated by spaces, or `[MIN STEP MAX]` for a range of numbers. A null pointer if the driver does
+/// not list them.
 ///
-/// Returns 0; as `dmabuf_dio_attribute_read`.
+/// Returns 0, or errors as for `dmabuf_dio_attribute_read`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_attribute_available(
     device: *const Device,
@@ -339,12 +338,12 @@ pub unsafe extern "C" fn dmabuf_dio_attribute_available(
     })
 }
 
-/// Sets an attribute. The driver may round: `dmabuf_dio_attribute_read` says to what. It stays when the
-/// program ends.
+/// Sets an attribute. The driver may round the value: `dmabuf_dio_attribute_read` returns the result.
+/// The attribute keeps its value after the program ends.
 ///
-/// Returns 0; `-ENOENT` if there is no such attribute; `-EINVAL` if several may be meant, the driver does
-/// not offer the value, or the attribute can only be read or only be written; `-EACCES`; `-EBUSY`; or the
-/// driver's error, after which the attribute is as before as far as the driver lets it.
+/// Returns 0; `-ENOENT` if there is no such attribute; `-EINVAL` if the name is ambiguous, the driver
+/// does not offer the value, or the attribute can only be read or only be written; `-EACCES`; `-EBUSY`;
+/// or the driver's error, after which the former value is restored if the driver permits it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_attribute_set(
     device: *const Device,

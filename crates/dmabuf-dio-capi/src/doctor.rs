@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a system offers.
+//! What a system supports.
 
 use std::ffi::{CString, c_char, c_int};
 
@@ -19,10 +19,10 @@ struct Found<'a> {
     file: Option<&'a FileFacts>,
 }
 
-/// Tries what this kernel and its devices offer, and the file or block device at `path` if that is not a
-/// null pointer, and returns it as a JSON object in `json`, to be freed by `dmabuf_dio_string_free`: what
-/// works, what does not, and what would change that. It is what `dmabuf-dio doctor --json` prints. Blocks
-/// for some milliseconds and changes nothing.
+/// Tests what this kernel and its devices support and, unless `path` is a null pointer, what the file
+/// or block device there supports. Stores the result as a JSON object in `json`, to be freed with
+/// `dmabuf_dio_string_free`: what works, what does not, and what would change that. `dmabuf-dio doctor
+/// --json` prints the same. Blocks for some milliseconds and changes nothing.
 ///
 /// Returns 0; `-ENOENT`, `-EACCES`, `-EINVAL` and others for the file.
 #[unsafe(no_mangle)]
@@ -43,7 +43,8 @@ pub unsafe extern "C" fn dmabuf_dio_doctor(path: *const c_char, json: *mut *mut 
     })
 }
 
-/// Frees a string that the library has returned for the caller to free. A null pointer is nothing.
+/// Frees a string that the library has returned for the caller to free. Does nothing for a null
+/// pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_string_free(string: *mut c_char) {
     if !string.is_null() {

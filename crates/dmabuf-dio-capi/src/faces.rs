@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The two faces of a file in memory: a memfd for programs, a dma-buf for devices.
+//! A file in memory: a memfd for programs, and a dma-buf over the same pages for devices.
 
 use std::ffi::{c_char, c_int};
 use std::os::fd::AsRawFd as _;
@@ -15,8 +15,9 @@ use crate::pointers::shared;
 /// made the buffer; a null pointer if it has no memfd. The string belongs to the buffer.
 ///
 /// It works for processes of the same user that have no fewer capabilities, as long as that process
-/// runs, is dumpable (prctl(2)) and keeps the buffer. It is a link whose text names nothing: programs have
-/// to open it as it is. Seal the buffer by `dmabuf_dio_buffer_seal`, so that they only read it.
+/// runs, is dumpable (prctl(2)) and keeps the buffer. It is a link whose target is not a valid path:
+/// programs must open it without resolving it. Seal the buffer with `dmabuf_dio_buffer_seal`, so that
+/// programs can only read it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_path(buffer: *const Buffer) -> *const c_char {
     // SAFETY: a buffer, as the header demands.
@@ -24,7 +25,7 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_path(buffer: *const Buffer) -> *const
     path.map_or(ptr::null(), |path| path.as_ptr())
 }
 
-/// Returns the descriptor of a buffer's memfd, which processes share. It belongs to the buffer, as that of
+/// Returns the descriptor of a buffer's memfd, which processes share. It belongs to the buffer, like that of
 /// `dmabuf_dio_buffer_fd`.
 ///
 /// Returns the descriptor; `-EOPNOTSUPP` if the buffer is only a dma-buf; `-EFAULT`.
@@ -44,7 +45,7 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_memfd_fd(buffer: *const Buffer) -> c_
     })
 }
 
-/// Returns the descriptor of a buffer's dma-buf, which devices import. It belongs to the buffer, as that of
+/// Returns the descriptor of a buffer's dma-buf, which devices import. It belongs to the buffer, like that of
 /// `dmabuf_dio_buffer_fd`.
 ///
 /// A buffer that was loaded with `DMABUF_DIO_KIND_FILE` has a dma-buf over the pages of its memfd where

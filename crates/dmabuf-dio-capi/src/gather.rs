@@ -11,10 +11,10 @@ use crate::options::{Options, Use};
 use crate::pointers::{exclusive, fd, free, path, shared};
 use crate::report::{self, Report};
 
-/// A file and a buffer, set up to read pieces of the one into the other again and again. It has
-/// descriptors of its own of both, so that they may be closed and freed.
+/// A file and a buffer, set up for calls that read pieces of the file into the buffer. It has its own
+/// descriptors of both, so the caller may close the file and free the buffer.
 ///
-/// One thread at a time; not in a child of fork(2).
+/// Use it from one thread at a time, and not in a child of fork(2).
 #[derive(Debug)]
 pub struct Gather {
     gathering: Gathering,
@@ -22,7 +22,7 @@ pub struct Gather {
     pieces: Vec<dmabuf_dio::gather::Piece>,
 }
 
-/// A range of a file and its place in the buffer, in bytes. Never grows.
+/// A range of a file and its place in the buffer, in bytes. The structure never grows.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
@@ -34,20 +34,20 @@ pub struct Piece {
     pub length: u64,
 }
 
-/// What became of a piece. Never grows.
+/// The result for a piece. The structure never grows.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PieceResult {
-    /// Where in the buffer the bytes begin: the piece's place, or, if it is not aligned, among the spare
-    /// bytes.
+    /// Offset of the bytes in the buffer: the piece's place, or, if the piece is not aligned, an offset
+    /// in the spare bytes.
     pub start: u64,
-    /// How many bytes of the piece are there.
+    /// Number of bytes of the piece that are there.
     pub length: u64,
     /// With an error: for `-ENODATA` the end of the file, for `-ENOBUFS` how many more spare bytes are
-    /// needed, else the offset in the file at which reading failed. 0 without.
+    /// needed, else the offset in the file at which reading failed. 0 if there is no error.
     pub detail: u64,
-    /// 0 if the piece is whole; `-ENODATA` if the file ends before it does; `-ENOBUFS` if it is not
-    /// aligned and the spare bytes do not suffice; else the error of the kernel or the device.
+    /// 0 if the piece is complete; `-ENODATA` if the file ends before it does; `-ENOBUFS` if it is not
+    /// aligned and there are not enough spare bytes; else the error of the kernel or the device.
     pub error: i32,
     /// Always 0.
     pub reserved: u32,
@@ -67,11 +67,11 @@ impl PieceResult {
     }
 }
 
-/// Sets up gathers from the regular file or block device at `path` into `buffer`. `options` may be a null
-/// pointer; the pointer for its callback has to stay valid as long as the gather. For a memfd all pages
-/// are allocated.
+/// Sets up gathers from the regular file or block device at `path` into `buffer`. `options` may be a
+/// null pointer; the pointer for its callback must stay valid until the gather is freed. All pages of a
+/// memfd are allocated.
 ///
-/// Returns 0; as `dmabuf_dio_load_into`.
+/// Returns 0, or errors as for `dmabuf_dio_load_into`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_gather_open(
     buffer: *const Buffer,
@@ -85,10 +85,10 @@ pub unsafe extern "C" fn dmabuf_dio_gather_open(
     })
 }
 
-/// Sets up gathers like `dmabuf_dio_gather_open`, from a descriptor that is open for reading and stays
-/// the caller's.
+/// Sets up gathers like `dmabuf_dio_gather_open`, from a descriptor that is open for reading and still
+/// belongs to the caller.
 ///
-/// Returns 0; as `dmabuf_dio_load_into_fd`.
+/// Returns 0, or errors as for `dmabuf_dio_load_into_fd`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_gather_open_fd(
     buffer: *const Buffer,
@@ -117,9 +117,9 @@ unsafe fn open(
     Ok(Gather { gathering, pieces: Vec::new() })
 }
 
-/// Stores in `file` the multiple of bytes that the file offset and the length of a piece have to be, and
-/// in `buf` that of its buffer offset, for the piece to be read to its place. Others are read to the spare
-/// bytes. Both are 1 where no alignment is needed. Either may be a null pointer.
+/// Stores the alignment that a piece needs to be read to its place, in bytes: in `file` that of its
+/// file offset and length, in `buf` that of its buffer offset. Other pieces are read to the spare
+/// bytes. Both are 1 if no alignment is needed. Either may be a null pointer.
 ///
 /// Returns 0.
 #[unsafe(no_mangle)]
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn dmabuf_dio_gather_alignment(
 /// Stores in `bytes` how many spare bytes these pieces need, in a range that starts at a multiple of the
 /// page size: 0 if all are aligned.
 ///
-/// Returns 0; `-EOVERFLOW` if the range of a piece wraps.
+/// Returns 0; `-EOVERFLOW` if the range of a piece overflows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_gather_room(
     gather: *mut Gather,
@@ -162,10 +162,11 @@ pub unsafe extern "C" fn dmabuf_dio_gather_room(
     })
 }
 
-/// Sets the range of the buffer, in bytes, for the blocks that enclose pieces that are not aligned. Every
-/// call uses it from its start. Without one such pieces fail with `-ENOBUFS` where direct I/O is used.
+/// Sets the range of the buffer, in bytes, for the blocks that enclose pieces that are not aligned.
+/// Every call uses it from its start. Without spare bytes such pieces fail with `-ENOBUFS` if direct
+/// I/O is used.
 ///
-/// Returns 0; `-ERANGE` or `-EOVERFLOW` if it exceeds the buffer: the old one stays.
+/// Returns 0; `-ERANGE` or `-EOVERFLOW` if it exceeds the buffer: the old range stays in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_gather_set_spare(
     gather: *mut Gather,
@@ -185,16 +186,16 @@ pub unsafe extern "C" fn dmabuf_dio_gather_set_spare(
 }
 
 /// Reads `count` pieces of the file into the buffer. Blocks until each is read or has failed. `results`
-/// has room for `count` results, in the order of the pieces, or is a null pointer. `report` may be one,
-/// too.
+/// has room for `count` results, in the order of the pieces, or is a null pointer. `report` may be a
+/// null pointer, too.
 ///
 /// Pieces may be in any order; identical ones are read once. A piece that fails does not affect the
 /// others.
 ///
-/// Returns how many pieces are not whole, 0 if all are; their results say why. Else no result is filled
-/// in: `-ERANGE` or `-EOVERFLOW` if a piece exceeds the buffer, `-EINVAL` if two that are not identical
-/// overlap there or one is in the spare bytes, each before anything was read; `-ECANCELED` and others, as
-/// `dmabuf_dio_load_into`: then the places of all pieces are undefined.
+/// Returns the number of pieces that are not complete; their results say why. On error no result is
+/// filled in: `-ERANGE` or `-EOVERFLOW` if a piece exceeds the buffer, `-EINVAL` if two that are not
+/// identical overlap there or one is in the spare bytes, each before anything was read; `-ECANCELED`
+/// and others, as for `dmabuf_dio_load_into`, after which the places of all pieces are undefined.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_gather_read(
     gather: *mut Gather,
@@ -224,7 +225,7 @@ pub unsafe extern "C" fn dmabuf_dio_gather_read(
     })
 }
 
-/// Frees a gather, with its descriptors and its ring. A null pointer is nothing.
+/// Frees a gather, with its descriptors and its ring. Does nothing for a null pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_gather_free(gather: *mut Gather) {
     // SAFETY: the handle is not used any more, as the header demands.

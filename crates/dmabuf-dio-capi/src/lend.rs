@@ -24,8 +24,8 @@ pub const DMABUF_DIO_LEND_WRITE: u32 = 2;
 #[allow(dead_code, reason = "written as a whole, through its address")]
 pub struct Sqe([u8; 64]);
 
-/// A range of an attached buffer, and the registered buffer of the ring that it becomes. The kernel reads
-/// it: it is `struct dmabuf_dio_slot` of linux/dmabuf_dio.h, and never grows.
+/// A range of an attached buffer, and the index of the ring's registered buffer for it. It is `struct
+/// dmabuf_dio_slot` of linux/dmabuf_dio.h, which the kernel reads, and never grows.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct LentRange {
@@ -45,16 +45,16 @@ const _: () =
 const _: () = assert!(size_of::<LentRange>() == size_of::<dio::Slot>());
 const _: () = assert!(size_of::<squeue::Entry>() == size_of::<Sqe>());
 
-/// Attaches a dma-buf to the kernel module, which borrows its pages, and returns the module's descriptor
-/// for `dmabuf_dio_prep_register`. It belongs to the caller, who closes it; what is registered stays. The
-/// buffer may be freed, too.
+/// Attaches a dma-buf to the kernel module, which borrows its pages, and returns the module's
+/// descriptor for `dmabuf_dio_prep_register`. It belongs to the caller, who closes it; registered
+/// ranges stay registered. The buffer may be freed, too.
 ///
 /// Needs the module `dmabuf_dio` and Linux 7.3. A ring's requests on a lent buffer are CPU access: put
 /// them between `dmabuf_dio_access_begin` and `dmabuf_dio_access_end`.
 ///
-/// Returns the descriptor; `-ENOENT` if the module is not loaded; `-EACCES` if this user may not open it;
-/// `-EOPNOTSUPP` if this kernel lends nothing to rings, or the module does not borrow from this exporter;
-/// `-EINVAL` for a memfd; `-ENOMEM`; `-EMFILE`.
+/// Returns the descriptor; `-ENOENT` if the module is not loaded; `-EACCES` if this user may not open
+/// it; `-EOPNOTSUPP` if this kernel cannot lend pages to rings, or the module does not borrow from this
+/// exporter; `-EINVAL` for a memfd; `-ENOMEM`; `-EMFILE`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_attach(buffer: *const Buffer) -> c_int {
     guard(|| {
@@ -78,10 +78,10 @@ pub unsafe extern "C" fn dmabuf_dio_attach(buffer: *const Buffer) -> c_int {
 /// of the ring. All 64 bytes are set: set `user_data` and flags afterwards.
 ///
 /// The ring needs a table of registered buffers with a free entry, such as
-/// `io_uring_register_buffers_sparse` makes. `range` has to stay as it is until the completion, whose
-/// result is 0; `-EINVAL`, `-ERANGE` for the range; `-EBUSY` if the entry of the table is in use;
-/// `-EACCES` if the buffer cannot be written; `-EOPNOTSUPP`; `-ENOMEM`. Requests on the registered buffer
-/// then give an offset in the range in place of an address.
+/// `io_uring_register_buffers_sparse` makes. `range` must not change until the completion, whose result
+/// is 0; `-EINVAL`, `-ERANGE` for the range; `-EBUSY` if the entry of the table is in use; `-EACCES` if
+/// the buffer cannot be written; `-EOPNOTSUPP`; `-ENOMEM`. Requests on the registered buffer then use
+/// an offset in the range in place of an address.
 ///
 /// Returns 0; `-EFAULT` for a null pointer.
 #[unsafe(no_mangle)]
@@ -94,10 +94,10 @@ pub unsafe extern "C" fn dmabuf_dio_prep_register(
     guard(|| unsafe { prepare(sqe, device, range, dio::URING_REGISTER) })
 }
 
-/// Fills in a submission queue entry that removes a registered buffer of `dmabuf_dio_prep_register` from
-/// the ring, once no request uses it. Of `range` only `index` may be set, the rest is 0; it has to stay
-/// as it is until the completion, whose result is 0; `-EBUSY` if the entry of the table is not the
-/// module's. A ring that is closed needs none of this.
+/// Fills in a submission queue entry that removes a registered buffer of `dmabuf_dio_prep_register`
+/// from the ring, once no request uses it. Only `index` of `range` may be set, the other fields must be
+/// 0. `range` must not change until the completion, whose result is 0; `-EBUSY` if the entry of the
+/// table is not the module's. This is not needed before the ring is closed.
 ///
 /// Returns 0; `-EFAULT` for a null pointer.
 #[unsafe(no_mangle)]

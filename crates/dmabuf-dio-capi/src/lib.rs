@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The C interface of dmabuf-dio.
 //!
-//! The documented items here are the source of `include/dmabuf_dio.h`, which a test compares with
-//! what cbindgen makes of them, and of the manual pages. `Makefile` builds `libdmabuf_dio.so`, the
+//! The documented items here are the source of `include/dmabuf_dio.h`, which a test compares with what
+//! cbindgen generates from them, and of the manual pages. `Makefile` builds `libdmabuf_dio.so`, the
 //! static library, `dmabuf-dio.pc` and the pages. Programs in Rust use the crate `dmabuf-dio`.
 //!
-//! The rules for all functions are in the first comment of the header (`cbindgen.toml`): which
-//! pointers may be null, which threads may call, who owns what.
+//! The rules for all functions are in the first comment of the header (`cbindgen.toml`): which pointers
+//! may be null, which threads may call, and who owns what.
 
 #![cfg(target_os = "linux")]
 // The header says once for all functions what a caller has to guarantee; its comments are not Markdown.

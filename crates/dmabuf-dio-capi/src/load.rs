@@ -15,14 +15,14 @@ use crate::report::{self, Report};
 /// Loads the regular file or block device at `path`, or a range of it, into a new buffer. Blocks until
 /// all of it is loaded.
 ///
-/// `options` may be a null pointer, and so may `report`, which else receives how the data moved, to be
-/// freed by `dmabuf_dio_report_free`. Bytes of the buffer outside the content are zero. A memfd ends
-/// where the content ends; with `DMABUF_DIO_KIND_FILE` it also begins there.
+/// `options` and `report` may be null pointers. Otherwise `report` receives a report of the transfer,
+/// to be freed with `dmabuf_dio_report_free`. Bytes of the buffer outside the content are zero. A memfd
+/// ends where the content ends; with `DMABUF_DIO_KIND_FILE` it also begins where the content begins.
 ///
-/// Returns 0. Else nothing is made: `-ENOENT`, `-EACCES` and others for the file; `-EINVAL` if it is
-/// neither a regular file nor a block device, or for a setting; `-ENODATA` if it is empty or ends before
-/// the range; `-EOPNOTSUPP` if no backend can make such a buffer here; `-ENOMEM`; `-EIO` and others of
-/// the device; `-ECANCELED`.
+/// Returns 0. On error no buffer is created: `-ENOENT`, `-EACCES` and others for the file; `-EINVAL` if
+/// it is neither a regular file nor a block device, or for an invalid setting; `-ENODATA` if it is
+/// empty or ends before the range does; `-EOPNOTSUPP` if no backend can create such a buffer here;
+/// `-ENOMEM`; `-EIO` and others of the device; `-ECANCELED`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_load(
     path: *const c_char,
@@ -38,9 +38,9 @@ pub unsafe extern "C" fn dmabuf_dio_load(
 }
 
 /// Loads like `dmabuf_dio_load`, from a descriptor that is open for reading. Its position is neither
-/// used nor changed, and it stays the caller's.
+/// used nor changed, and it still belongs to the caller.
 ///
-/// Returns as `dmabuf_dio_load`, and `-EBADF`.
+/// Returns 0, or errors as for `dmabuf_dio_load`, and `-EBADF`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_load_fd(
     descriptor: c_int,
@@ -58,10 +58,11 @@ pub unsafe extern "C" fn dmabuf_dio_load_fd(
 /// Loads the file at `path`, or a range of it, into an existing buffer, at `buf_offset` bytes. Blocks
 /// until all of it is loaded. Other bytes of the buffer do not change.
 ///
-/// Returns 0. Else the range is undefined behind the first `dmabuf_dio_error_done` bytes: as
-/// `dmabuf_dio_load`, and `-ERANGE` if the range exceeds the buffer; `-EACCES` if that cannot be written;
-/// `-EBUSY` if it is a udmabuf that a device needs synchronised; `-EINPROGRESS` if the kernel refuses to
-/// wait for requests in flight: the range may then change until the process ends.
+/// Returns 0. On error the range is undefined after the first `dmabuf_dio_error_done` bytes. Errors are
+/// those of `dmabuf_dio_load`, and `-ERANGE` if the range exceeds the buffer; `-EACCES` if the buffer
+/// cannot be written; `-EBUSY` if it is a udmabuf attached to a device that needs synchronisation;
+/// `-EINPROGRESS` if the kernel refuses to wait for requests in flight: the range may then change until
+/// the process ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_load_into(
     buffer: *const Buffer,
@@ -77,9 +78,10 @@ pub unsafe extern "C" fn dmabuf_dio_load_into(
     })
 }
 
-/// Loads like `dmabuf_dio_load_into`, from a descriptor that is open for reading and stays the caller's.
+/// Loads like `dmabuf_dio_load_into`, from a descriptor that is open for reading and still belongs to
+/// the caller.
 ///
-/// Returns as `dmabuf_dio_load_into`, and `-EBADF`.
+/// Returns 0, or errors as for `dmabuf_dio_load_into`, and `-EBADF`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_load_into_fd(
     buffer: *const Buffer,

@@ -14,7 +14,7 @@ use crate::pointers::{exclusive, shared};
 
 /// A mapping of a whole buffer into this process, and CPU access to it. It keeps the buffer alive.
 ///
-/// One thread at a time begins, ends and unmaps.
+/// Only one thread at a time may begin or end access, or unmap.
 #[derive(Debug)]
 pub struct Map {
     mapping: Mapping,
@@ -32,14 +32,14 @@ impl Map {
     }
 }
 
-/// Maps a buffer and begins CPU access, so that what devices have written is seen. Blocks until devices
-/// that use the buffer have finished.
+/// Maps a buffer and begins CPU access, so that data written by devices is visible. Blocks until
+/// devices that use the buffer have finished.
 ///
 /// `access` is `DMABUF_DIO_ACCESS_READ`, `DMABUF_DIO_ACCESS_WRITE` or both. Without `WRITE` the mapping
 /// is read-only.
 ///
 /// Returns 0; `-EINVAL` for `access`; `-EACCES` if the buffer cannot be written; `-ENODEV` if its
-/// exporter allows no mapping; `-ENOMEM`.
+/// exporter does not support mapping; `-ENOMEM`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_map(
     buffer: *const Buffer,
@@ -61,12 +61,12 @@ pub unsafe extern "C" fn dmabuf_dio_map(
     guard(|| unsafe { output(map, "map", make) })
 }
 
-/// Returns the address of the buffer's first byte, a multiple of the page size; a null pointer for one.
-/// It stays the same until the map is unmapped.
+/// Returns the address of the buffer's first byte, a multiple of the page size; a null pointer if `map`
+/// is one. It does not change until the buffer is unmapped.
 ///
-/// The content is at `dmabuf_dio_buffer_data_offset`, and the mapping is as long as the buffer. Touching
-/// a page of a memfd that somebody has punched a hole into or shrunk can raise `SIGBUS`, as with
-/// mmap(2).
+/// The content is at `dmabuf_dio_buffer_data_offset`, and the mapping is as long as the buffer.
+/// Accessing a page of a memfd that was shrunk, or in which a hole was punched, can raise `SIGBUS`, as
+/// with mmap(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_map_address(map: *const Map) -> *mut c_void {
     // SAFETY: a map, as the header demands.
@@ -107,8 +107,8 @@ pub unsafe extern "C" fn dmabuf_dio_map_begin(map: *mut Map) -> c_int {
     })
 }
 
-/// Ends CPU access, if it has not ended, unmaps the buffer and frees the handle, whatever is returned. A
-/// null pointer is nothing.
+/// Ends CPU access, if it has not ended, unmaps the buffer and frees the handle, even if it returns an
+/// error. Does nothing for a null pointer.
 ///
 /// Returns 0, or the kernel's error at the end of the access: then a device may not see what was
 /// written.
@@ -125,9 +125,9 @@ pub unsafe extern "C" fn dmabuf_dio_unmap(map: *mut Map) -> c_int {
     })
 }
 
-/// Begins CPU access to a buffer that is not mapped by this library: for own mappings, and for own
-/// requests on lent memory, which is CPU access to the devices that have imported the buffer. Nothing
-/// for a memfd.
+/// Begins CPU access to a buffer without mapping it: for the program's own mappings, and for its own
+/// requests on lent memory, which count as CPU access for the devices that have imported the buffer.
+/// Does nothing for a memfd.
 ///
 /// Returns 0; `-EINVAL` for `access`; or the kernel's error.
 #[unsafe(no_mangle)]

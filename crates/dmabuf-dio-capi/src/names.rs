@@ -15,16 +15,16 @@ pub const DMABUF_DIO_VERSION_MINOR: u32 = 1;
 /// Version of this header: patch number.
 pub const DMABUF_DIO_VERSION_PATCH: u32 = 0;
 
-/// Kind of a buffer to load into: a dma-buf, or what the chosen backend makes.
+/// Kind of a buffer to load into: a dma-buf, or what the chosen backend creates.
 pub const DMABUF_DIO_KIND_DEFAULT: u32 = 0;
 /// Kind of a buffer: a dma-buf, which devices can import.
 pub const DMABUF_DIO_KIND_DMABUF: u32 = 1;
 /// Kind of a buffer: a memfd, which processes can share.
 pub const DMABUF_DIO_KIND_MEMFD: u32 = 2;
-/// Kind of a buffer to load into: a dma-buf if one can be made here, else a memfd.
+/// Kind of a buffer to load into: a dma-buf if one can be created here, else a memfd.
 pub const DMABUF_DIO_KIND_ANY: u32 = 3;
-/// Kind of a buffer to load into: a memfd of the content and nothing else, which programs open by
-/// path, and a dma-buf over its pages if one can be made here.
+/// Kind of a buffer to load into: a memfd of exactly the content, which programs open by path, and a
+/// dma-buf over its pages if one can be created here.
 pub const DMABUF_DIO_KIND_FILE: u32 = 4;
 
 /// Backend: the best one that is available.
@@ -44,15 +44,15 @@ pub const DMABUF_DIO_BACKEND_MEMFD: u32 = 6;
 /// Backend: pread(2) and pwrite(2) on a mapping, through the page cache.
 pub const DMABUF_DIO_BACKEND_BUFFERED: u32 = 7;
 
-/// How data moved: the kernel's counters do not tell.
+/// Mode of a transfer: unknown, because the kernel's counters are not sufficient.
 pub const DMABUF_DIO_MODE_UNKNOWN: u32 = 0;
-/// How data moved: directly, the page cache of the file did not grow.
+/// Mode of a transfer: direct; the page cache of the file did not grow.
 pub const DMABUF_DIO_MODE_DIRECT: u32 = 1;
-/// How data moved: through the page cache.
+/// Mode of a transfer: through the page cache.
 pub const DMABUF_DIO_MODE_BUFFERED: u32 = 2;
-/// How data moved: part of it through the page cache.
+/// Mode of a transfer: part of the data went through the page cache.
 pub const DMABUF_DIO_MODE_MIXED: u32 = 3;
-/// How data moved: it was in the page cache already, no storage was read.
+/// Mode of a transfer: the data was already in the page cache; no storage was read.
 pub const DMABUF_DIO_MODE_PAGE_CACHE: u32 = 4;
 
 /// CPU access: reads the buffer. Can be combined with `DMABUF_DIO_ACCESS_WRITE`.

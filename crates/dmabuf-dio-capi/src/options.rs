@@ -46,26 +46,28 @@ pub const DMABUF_DIO_SMALL_PAGES: u32 = 2;
 /// Flag of a gather: polls for completions, where the disk has poll queues.
 pub const DMABUF_DIO_POLLED: u32 = 4;
 
-/// Receives the progress of a transfer: how many bytes of how many have moved, and the pointer from
-/// the options. 0 goes on; any other number ends the transfer with `-ECANCELED`, unless it is over.
+/// Receives the progress of a transfer: how many bytes of the total have moved, and the pointer from
+/// the options. Return 0 to continue; any other number ends the transfer with `-ECANCELED`, unless it
+/// is already complete.
 ///
 /// Called once at the start, then at least every 100 ms while data moves. The calls may come from
-/// another thread, never two at a time; the count never decreases. It must return: no exception and no
-/// longjmp(3) may leave it.
+/// another thread, but never two at a time; the count never decreases. The function must return
+/// normally, not by an exception or longjmp(3).
 pub type ProgressCallback =
     Option<unsafe extern "C" fn(done: u64, total: u64, data: *mut c_void) -> c_int>;
 
-/// Settings of a transfer. All zero but `size` means the defaults, as does a null pointer in place of
-/// the structure. Can grow: see `size`.
+/// Settings of a transfer. Zero in all fields except `size` means the defaults, as does a null pointer
+/// in place of the structure. Can grow: see `size`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// `sizeof(struct dmabuf_dio_options)`. Fields that a smaller structure lacks count as 0; a larger
-    /// one, up to 4096, is accepted if what this version does not know is 0, else `-E2BIG`.
+    /// one, up to 4096 bytes, is accepted if the fields that this version does not know are 0, else
+    /// `-E2BIG`.
     pub size: usize,
     /// Use only this backend: `DMABUF_DIO_BACKEND_*`.
     pub backend: u32,
-    /// Kind of the buffer that a load makes: `DMABUF_DIO_KIND_*`. Loads into a new buffer only.
+    /// Kind of the buffer that a load creates: `DMABUF_DIO_KIND_*`. Loads into a new buffer only.
     pub kind: u32,
     /// `DMABUF_DIO_BUFFERED`, `DMABUF_DIO_SMALL_PAGES`, `DMABUF_DIO_POLLED`.
     pub flags: u32,
@@ -81,7 +83,7 @@ pub struct Options {
     /// Memory to allocate at a time, in bytes: a multiple of the page size, at most 1 GiB; 0: the
     /// default. Loads into a new buffer only.
     pub allocation_step: u64,
-    /// Receives the progress, and may cancel; a null pointer: nobody.
+    /// Receives the progress, and may cancel the transfer; a null pointer: no callback.
     pub progress: ProgressCallback,
     /// Passed to `progress`.
     pub progress_data: *mut c_void,
@@ -132,7 +134,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Settings that have no meaning here are refused: whoever makes them expects one.
+    /// Settings that have no meaning here are refused: a caller that sets them expects an effect.
     fn check(&self, of: Use) -> Outcome<()> {
         let loads = matches!(of, Use::Load | Use::LoadInto);
         let flags = match of {

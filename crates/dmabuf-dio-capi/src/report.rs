@@ -12,10 +12,10 @@ use crate::names;
 use crate::pointers::{c_string, exclusive, free, shared};
 use crate::sized::{self, Grows};
 
-/// A number of `struct dmabuf_dio_figures` that the kernel does not tell.
+/// A number of `struct dmabuf_dio_figures` that is unknown.
 pub const DMABUF_DIO_UNKNOWN: u64 = u64::MAX;
 
-/// How the data of a transfer moved, and what that cost. Several threads may read it at a time.
+/// How the data was transferred, and what that cost. Several threads may read it at the same time.
 #[derive(Debug)]
 pub struct Report {
     figures: Figures,
@@ -24,19 +24,21 @@ pub struct Report {
 }
 
 /// The figures of a report. Storage and CPU time are counted for the whole process and the page cache
-/// for the whole file, with what other threads and processes did meanwhile. Can grow: see `size`.
+/// for the whole file, including concurrent activity of other threads and processes. Can grow: see
+/// `size`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
-    /// In: `sizeof(struct dmabuf_dio_figures)`. What a larger structure has more is set to 0. At most 4096.
+    /// In: `sizeof(struct dmabuf_dio_figures)`. Additional fields of a larger structure, up to 4096
+    /// bytes, are set to 0.
     pub size: usize,
     /// The backend that moved the data: `DMABUF_DIO_BACKEND_*`; 0 for one without a number.
     pub backend: u32,
     /// Kind of the buffer: `DMABUF_DIO_KIND_*`.
     pub kind: u32,
-    /// How the data moved: `DMABUF_DIO_MODE_*`.
+    /// How the data was transferred: `DMABUF_DIO_MODE_*`.
     pub mode: u32,
-    /// Number of physically contiguous segments of the buffer; 0 if the backend does not tell.
+    /// Number of physically contiguous segments of the buffer; 0 if the backend does not report it.
     pub segments: u32,
     /// Bytes moved.
     pub bytes: u64,
@@ -50,9 +52,9 @@ pub struct Figures {
     pub page_size: u64,
     /// Bytes of the buffer's memory in huge pages, or `DMABUF_DIO_UNKNOWN`.
     pub huge_bytes: u64,
-    /// Elapsed time in seconds, with the allocation of the buffer.
+    /// Elapsed time in seconds, including the allocation of the buffer.
     pub seconds: f64,
-    /// CPU time of the process in seconds, with the kernel's work for it.
+    /// CPU time of the process in seconds, including the kernel's work on its behalf.
     pub cpu_seconds: f64,
 }
 
@@ -145,7 +147,8 @@ pub unsafe extern "C" fn dmabuf_dio_report_figures(
     })
 }
 
-/// Returns the report in one line for people: bytes, backend, mode, time, rate. It belongs to the report.
+/// Returns the report as one line of text: bytes, backend, mode, time, rate. The string belongs to the
+/// report.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_report_line(report: *const Report) -> *const c_char {
     // SAFETY: a report, as the header demands.
@@ -153,14 +156,14 @@ pub unsafe extern "C" fn dmabuf_dio_report_line(report: *const Report) -> *const
 }
 
 /// Returns the whole report as a JSON object, with the evidence for the mode, notes, and why preferred
-/// backends were not available. It belongs to the report.
+/// backends were not available. The string belongs to the report.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_report_json(report: *const Report) -> *const c_char {
     // SAFETY: a report, as the header demands.
     unsafe { report.as_ref() }.map_or(std::ptr::null(), |report| report.json.as_ptr())
 }
 
-/// Frees a report and its strings. A null pointer is nothing.
+/// Frees a report and its strings. Does nothing for a null pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_report_free(report: *mut Report) {
     // SAFETY: the handle is not used any more, as the header demands.

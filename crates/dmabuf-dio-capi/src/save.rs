@@ -11,16 +11,16 @@ use crate::options::{Options, Use};
 use crate::pointers::{fd, path, shared};
 use crate::report::{self, Report};
 
-/// Saves `length` bytes of a buffer, from `buf_offset` on, as the file at `path`. Blocks until they are
+/// Saves `length` bytes of a buffer, from `buf_offset` on, to the file at `path`. Blocks until they are
 /// durable.
 ///
-/// If the path names a regular file or nothing, a new file is written beside it and renamed to it when
-/// it is complete: until then the old file is as it was. A block device is written in place, from
+/// If the path names a regular file or nothing, a new file is written next to it and renamed to it when
+/// it is complete; until then the old file is unchanged. A block device is written in place, from
 /// `file_offset` of the options on. `options` and `report` may be null pointers.
 ///
-/// Returns 0. Else the path still names its old file, unless only making the new name durable failed:
-/// `-ENOENT`, `-EACCES`, `-ENOSPC`, `-EFBIG`, `-EIO` and others; `-ERANGE` if the range exceeds the
-/// buffer; `-EINVAL` if it is empty, or for a setting; `-EBUSY` and `-EINPROGRESS` as
+/// Returns 0. On error the path still names its old file, unless only making the new name durable
+/// failed: `-ENOENT`, `-EACCES`, `-ENOSPC`, `-EFBIG`, `-EIO` and others; `-ERANGE` if the range exceeds
+/// the buffer; `-EINVAL` if it is empty, or for an invalid setting; `-EBUSY` and `-EINPROGRESS` as for
 /// `dmabuf_dio_load_into`; `-ECANCELED`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_save(
@@ -39,12 +39,12 @@ pub unsafe extern "C" fn dmabuf_dio_save(
     })
 }
 
-/// Saves like `dmabuf_dio_save`, in place: into the regular file or block device of a descriptor that is
-/// open for writing and stays the caller's, from `file_offset` of the options on. Its position is neither
-/// used nor changed, and the file is not truncated.
+/// Saves like `dmabuf_dio_save`, but in place, to the regular file or block device of a descriptor that
+/// is open for writing, from `file_offset` of the options on. The descriptor still belongs to the
+/// caller, its position is neither used nor changed, and the file is not truncated.
 ///
-/// Returns as `dmabuf_dio_save`, and `-EBADF`. After an error the range of the file is undefined behind
-/// the first `dmabuf_dio_error_done` bytes.
+/// Returns 0, or errors as for `dmabuf_dio_save`, and `-EBADF`. After an error the range of the file is
+/// undefined after the first `dmabuf_dio_error_done` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_save_fd(
     buffer: *const Buffer,

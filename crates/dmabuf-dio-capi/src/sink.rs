@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where blocks of samples go that somebody else fills: libiio's, or those of any other program.
+//! Destinations for blocks of samples that other libraries, such as libiio, or the program fill.
 
 use std::ffi::{CString, c_char, c_int};
 use std::os::fd::OwnedFd;
@@ -19,10 +19,10 @@ const TICK: Duration = Duration::from_millis(100);
 /// For a sink that has nothing to poll.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Takes the content of dma-bufs that somebody else fills, one after the other: to a file, a socket or
-/// a USB host. The blocks are attached once, when it is made.
+/// Writes dma-bufs that another library or the program fills to a file, a socket or a USB host, one
+/// after the other. The blocks are attached once, when the sink is created.
 ///
-/// Only the thread that made it may use and free it; not in a child of fork(2).
+/// Only the thread that created it may use and free it, and not in a child of fork(2).
 pub struct Sink {
     to: Box<dyn dmabuf_dio_stream::Sink>,
     /// Goes after the endpoint.
@@ -117,17 +117,17 @@ fn duplicate(descriptor: c_int) -> Outcome<OwnedFd> {
     })
 }
 
-/// Makes a sink of the file at `path`, which is created, or truncated if it exists. A block device is
-/// written from its start. Where the kernel module is loaded (Linux 7.3), the pages of the blocks are
+/// Creates a sink for the file at `path`, which is created, or truncated if it exists. A block device
+/// is written from its start. If the kernel module is loaded (Linux 7.3), the pages of the blocks are
 /// lent to the kernel and written by direct I/O, if `size` is a multiple of 4096; else a thread writes
 /// one block at a time.
 ///
 /// `blocks` are the descriptors of `count` dma-bufs, 1 to 4096, such as `iio_block_get_dmabuf_fd` of
 /// libiio returns. The first `size` bytes of each are used. The library has duplicates of the
-/// descriptors. At any time the file has the first part of what was written and nothing else.
+/// descriptors. At any time the file contains the first part of what was written and nothing else.
 ///
-/// Returns 0; `-EINVAL` if a descriptor is no dma-buf, or for `count` or `size`; `-ERANGE` if a block is
-/// shorter; `-ENOENT`, `-EACCES` and others for the file; `-EBADF`; `-EMFILE`.
+/// Returns 0; `-EINVAL` if a descriptor is not a dma-buf, or for an invalid `count` or `size`;
+/// `-ERANGE` if a block is shorter; `-ENOENT`, `-EACCES` and others for the file; `-EBADF`; `-EMFILE`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_sink_file(
     path: *const c_char,
@@ -145,14 +145,14 @@ pub unsafe extern "C" fn dmabuf_dio_sink_file(
     guard(|| unsafe { output(sink, "sink", make) })
 }
 
-/// Makes a sink of a connected socket. TCP takes the pages of the blocks without a copy where the
-/// kernel module is loaded (Linux 7.3) and the network card reads scattered memory. Else, and into a
-/// Unix socket, the CPU copies. The blocks are as for `dmabuf_dio_sink_file`.
+/// Creates a sink for a connected socket. TCP sends the pages of the blocks without a copy if the
+/// kernel module is loaded (Linux 7.3) and the network card supports scatter-gather. Otherwise, and for
+/// a Unix socket, the CPU copies them. The blocks are as for `dmabuf_dio_sink_file`.
 ///
 /// The library has a duplicate of the descriptor, may make the socket non-blocking, and shuts it down
 /// for writing at the end, by `dmabuf_dio_sink_finish`.
 ///
-/// Returns as `dmabuf_dio_sink_file`, and `-ENOTSOCK`.
+/// Returns 0, or errors as for `dmabuf_dio_sink_file`, and `-ENOTSOCK`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_sink_socket(
     descriptor: c_int,
@@ -171,15 +171,15 @@ pub unsafe extern "C" fn dmabuf_dio_sink_socket(
     guard(|| unsafe { output(sink, "sink", make) })
 }
 
-/// Makes a sink of a USB host: describes a function with one bulk endpoint in `folder`, where an
+/// Creates a sink for a USB host: describes a function with one bulk endpoint in `folder`, where an
 /// instance of functionfs is mounted, and blocks until a host has chosen its configuration. Bind the
 /// gadget meanwhile: that is possible as soon as `folder` has a file `ep1`. The function exists until
-/// the sink is freed. The controller reads the blocks by DMA; it has to support scatter-gather. The
+/// the sink is freed. The controller reads the blocks by DMA; it must support scatter-gather. The
 /// blocks are as for `dmabuf_dio_sink_file`.
 ///
 /// Returns 0; `-ENOENT` if functionfs is not mounted there; `-EBUSY` if another function is described
-/// there; as `dmabuf_dio_sink_file` for the blocks, and `-EINVAL` or `-ENOTTY` if the controller or
-/// the kernel cannot use them.
+/// there; errors as for `dmabuf_dio_sink_file` for the blocks, and `-EINVAL` or `-ENOTTY` if the
+/// controller or the kernel cannot use them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_sink_usb(
     folder: *const c_char,
@@ -200,10 +200,11 @@ pub unsafe extern "C" fn dmabuf_dio_sink_usb(
     guard(|| unsafe { output(sink, "sink", make) })
 }
 
-/// Queues the first `length` bytes of a block, by its place in the array of blocks, from 0. They go
-/// behind those of the blocks before. Does not block. Until `dmabuf_dio_sink_wait` returns the block,
-/// nobody may change its content: do not queue it on the device. What a device has filled is complete
-/// once the program has waited for it, as `iio_block_dequeue` does; the CPU need not have accessed it.
+/// Queues the first `length` bytes of a block, named by its index in the array of blocks, from 0. They
+/// follow those of the blocks before. Does not block. Until `dmabuf_dio_sink_wait` returns the block,
+/// its content must not change: do not queue it on the device. A block that a device has filled is
+/// complete once the program has waited for it, as `iio_block_dequeue` does; the CPU need not have
+/// accessed it.
 ///
 /// Returns 0; `-EINVAL` if there is no such block, for a length of 0, or after
 /// `dmabuf_dio_sink_finish`; `-ERANGE` for more than the blocks' size; `-ENOSPC`, `-EIO`,
@@ -225,9 +226,9 @@ pub unsafe extern "C" fn dmabuf_dio_sink_write(
     })
 }
 
-/// Waits until the block that was queued first is delivered, and returns its place in the array of
-/// blocks: the device may fill it again. Blocks for at most so many milliseconds; with 0 not at all;
-/// with a negative number until it is.
+/// Waits until the block that was queued first is delivered, and returns its index in the array of
+/// blocks: the device may fill it again. Blocks for at most `milliseconds`; 0 does not block, a
+/// negative number waits until the block is delivered.
 ///
 /// Small blocks are held back, for up to 100 ms, until they make a request of 16 MiB or a quarter of
 /// all blocks. So do not wait for each one: keep some queued on the device.
@@ -257,9 +258,9 @@ pub unsafe extern "C" fn dmabuf_dio_sink_finish(sink: *mut Sink) -> c_int {
     guard(|| unsafe { Sink::own(sink) }?.finish())
 }
 
-/// Returns how the blocks are delivered, in a few words for people: `"io_uring, O_DIRECT"`, or why the
-/// CPU copies. The string stays until the next call of this function for the sink. An empty string for
-/// a null pointer.
+/// Returns a short text that says how the blocks are delivered: `"io_uring, O_DIRECT"`, or why the CPU
+/// copies. The string is valid until the next call of this function for the sink. An empty string for a
+/// null pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_sink_how(sink: *mut Sink) -> *const c_char {
     // SAFETY: a sink, as the header demands.
@@ -268,8 +269,9 @@ pub unsafe extern "C" fn dmabuf_dio_sink_how(sink: *mut Sink) -> *const c_char {
     sink.how.as_ptr()
 }
 
-/// Frees a sink, with its file, endpoint and function. What was not delivered is lost: call
-/// `dmabuf_dio_sink_finish` before. The blocks stay the caller's. A null pointer is nothing.
+/// Frees a sink, with its file, endpoint and function. Blocks that were not delivered are lost: call
+/// `dmabuf_dio_sink_finish` before. The blocks still belong to the caller. Does nothing for a null
+/// pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_sink_free(sink: *mut Sink) {
     // SAFETY: a sink that is not used any more, as the header demands.

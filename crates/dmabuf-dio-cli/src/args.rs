@@ -71,11 +71,11 @@ COMMAND inherits the buffer as a file descriptor:
   DMABUF_DIO_OFFSET  offset of the content in the buffer
   DMABUF_DIO_LEN     length of the content
 
-By path: {{}} in an argument of COMMAND becomes a path at which any program finds the content,
-sealed against changes, under the file's own name. If FILE is a folder, its large files are loaded
-and the others linked. All parts of a split GGUF are loaded. {{{{}}}} stands for the characters {{}}.
-dmabuf-dio then waits for COMMAND. It passes on signals and the exit code; a signal N that ended
-COMMAND becomes 128+N.
+By path: {{}} in an argument of COMMAND is replaced by a path. The file there has the name and the
+content of FILE, and is sealed against changes. If FILE is a folder, its large files are loaded and
+the others are linked. All parts of a split GGUF are loaded. {{{{}}}} stands for the characters {{}}.
+dmabuf-dio then waits for COMMAND, passes signals on to it, and exits with its exit code, or with
+128+N if signal N ended it.
   DMABUF_DIO_FILES   path of a list of the loaded files and their descriptors, in JSON
 
 Examples:
@@ -103,7 +103,7 @@ pub(crate) struct LoadArgs {
     /// Bytes to allocate before issuing the first read
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) allocation_step: Option<u64>,
-    /// Load the files of a folder that have at least this length, link the others
+    /// Load the files of a folder that have at least this size, and link the others
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
     pub(crate) min_size: u64,
     /// Do not use huge pages for memfds and udmabufs
@@ -111,7 +111,7 @@ pub(crate) struct LoadArgs {
     pub(crate) small_pages: bool,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
-    /// Compare every byte with FILE, reread through the page cache
+    /// Compare every byte with FILE, read again through the page cache
     #[arg(long)]
     pub(crate) verify: bool,
     /// Command to run with the buffer, and its arguments

@@ -22,14 +22,14 @@ const LABELS: usize = "attributes".len();
 /// List IIO devices (channels, rates, support for dma-bufs, triggers, users) and video devices
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With DEVICE its attributes are listed, too, with their values and those that it offers. The names
-are those of `dmabuf-dio capture --set`. Of a video device, /dev/video0, it is the frame sizes.
+With DEVICE, its attributes are listed, too, with their current and available values. Their names can
+be used with `dmabuf-dio capture --set`. For a video device, /dev/video0, frame sizes are listed.
 
-Whether a buffer supports dma-bufs is found out by opening it for an instant, if nobody uses it.
-Without root the processes of other users are not listed.
+To find out whether a buffer supports dma-bufs, it is opened briefly, unless it is in use. Processes of
+other users are listed only for root.
 
-iio_attr of libiio-utils does what this does not: it reads and writes debug attributes (-D) and those
-of a buffer (-B), and devices of other machines and on USB (-u).
+Use iio_attr of libiio-utils for debug attributes (-D), attributes of buffers (-B), and devices on other
+machines and on USB (-u).
 
 Examples:
   dmabuf-dio devices
@@ -157,7 +157,9 @@ pub(crate) fn dma_bufs(dma_bufs: DmaBufs) -> String {
         DmaBufs::No(errno) if errno == Errno::NOTTY => {
             "no: the kernel is older than Linux 6.11".into()
         }
-        DmaBufs::No(_) => "no: the driver has none, samples are copied".into(),
+        DmaBufs::No(_) => {
+            "no: the driver does not support them, samples are copied by the CPU".into()
+        }
         DmaBufs::Unknown(errno) if errno == Errno::BUSY => "not known while it is in use".into(),
         DmaBufs::Unknown(errno) => format!("not known: {errno}"),
     }
@@ -198,7 +200,7 @@ fn users(device: &DeviceFacts) -> String {
     if used {
         "a process of another user".into()
     } else if device.buffers.iter().any(|buffer| buffer.enabled) {
-        "nobody, but a buffer is enabled: its last user was killed, perhaps".into()
+        "none, but a buffer is enabled: perhaps its last user was killed".into()
     } else {
         "nobody".into()
     }
@@ -220,9 +222,12 @@ pub(crate) fn doctor(lines: &mut Lines, devices: &[DeviceFacts]) {
             let (state, remedy) = match buffer.dma_bufs {
                 DmaBufs::Yes => ("yes", None),
                 DmaBufs::No(_) => ("no ", None),
-                DmaBufs::Unknown(errno) if errno == Errno::ACCESS => {
-                    ("no ", Some("run as root, or add a udev rule that gives this user the device"))
-                }
+                DmaBufs::Unknown(errno) if errno == Errno::ACCESS => (
+                    "no ",
+                    Some(
+                        "run as root, or add a udev rule that gives this user access to the device",
+                    ),
+                ),
                 DmaBufs::Unknown(_) => ("?  ", None),
             };
             let (number, way) = (buffer.number, direction(buffer));

@@ -91,7 +91,7 @@ fn human(
 }
 
 fn lenders(lines: &mut Lines, lending: &Lending) {
-    lines.line("", "yes  the module itself, for buffers of load");
+    lines.line("", "yes  the module's own buffers, made by loads");
     for lender in &lending.tried {
         let from = format!("{}, from {}", lender.exporter, lender.path);
         match &lender.refusal {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program of a command: whether there is one, and why it was not run.
+//! The program of a command: whether it exists, and why it was not run.
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
@@ -26,7 +26,7 @@ pub(crate) fn check(name: &OsStr) -> Result<(), Failure> {
         match runnable(place) {
             Ok(()) => return Ok(()),
             Err(Errno::NOENT | Errno::NOTDIR) => {}
-            // Whether it is in a folder that cannot be searched, nobody knows.
+            // It may be in a folder that cannot be searched.
             Err(_) if places.len() > 1 && !place.exists() => {}
             // A later one may be runnable.
             Err(errno) => {
@@ -51,7 +51,7 @@ fn places(name: &OsStr) -> Vec<PathBuf> {
 }
 
 fn runnable(path: &Path) -> rustix::io::Result<()> {
-    // That of the effective user, as for execve(2).
+    // For the effective user, as for execve(2).
     rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)?;
     if path.is_dir() { Err(Errno::ISDIR) } else { Ok(()) }
 }

@@ -70,8 +70,8 @@ impl Lines {
 /// How memory is mapped for a disk.
 pub(crate) fn mapped(dma: &Dma) -> String {
     let text = match dma.mapped {
-        Mapped::Never => "no IOMMU translates for the disk: nothing has to be mapped",
-        Mapped::Once => "a buffer is mapped for the disk once",
+        Mapped::Never => "no IOMMU translates addresses for the disk: nothing needs to be mapped",
+        Mapped::Once => "each buffer is mapped for the disk once",
         Mapped::PerRequest => "each request is mapped for the disk",
         _ => "unknown",
     };

@@ -54,7 +54,7 @@ fn dma_bufs(dma_bufs: DmaBufs) -> String {
     match dma_bufs {
         DmaBufs::Yes => "yes".into(),
         DmaBufs::No(_) => {
-            "no: its driver imports none, frames are copied from buffers of its own".into()
+            "no: its driver cannot import them, frames are copied from its own buffers".into()
         }
         DmaBufs::Unknown(Errno::BUSY) => "not known while it is in use".into(),
         DmaBufs::Unknown(errno) => format!("not known: {errno}"),

@@ -46,7 +46,7 @@ fn a_capture_and_its_replay() {
     // The file does not fit two channels, except with --force.
     let two = ["replay", &data, "--to", "stream-dac", "--channels", "voltage0,voltage1"];
     let other = fails(2, &two);
-    assert!(other.contains("ru16_le x 4, the device wants ru16_le x 2"), "{other}");
+    assert!(other.contains("ru16_le x 4, the device needs ru16_le x 2"), "{other}");
     assert_eq!(json(&[&two[..], &["--force"]].concat())["frames"], 200_006);
     let part = json(&["replay", &data, "--to", "stream-dac", "--samples", "1k", "--rate", "0"]);
     assert_eq!(part["frames"], 1000);
@@ -388,7 +388,7 @@ fn bad_input() {
     says(
         2,
         &["capture", "stream-adc", "--samples", "1", "--to", &new],
-        "samples.sigmf-meta exists already",
+        "samples.sigmf-meta already exists",
     );
     assert_eq!(fs::read_to_string(&meta).expect("read"), "theirs");
     assert!(!Path::new(&new).exists());

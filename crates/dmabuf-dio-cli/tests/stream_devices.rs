@@ -370,12 +370,12 @@ fn a_device_that_needs_a_trigger() {
     set("stream-sensor", "trigger/current_trigger", "\n");
     let words = ["capture", "stream-sensor", "--to", &data, "--samples", "200", "--block", "32"];
     let said = fails(1, &words);
-    assert!(said.contains("without a trigger") && said.contains(timer), "{said}");
+    assert!(said.contains("only with a trigger") && said.contains(timer), "{said}");
     assert!(!Path::new(&data).exists(), "{said}");
     let said = fails(2, &[&words[..], &["--trigger", "tim"]].concat());
     assert!(said.contains("no trigger tim") && said.contains(timer), "{said}");
     let adc = ["capture", "stream-adc", "--to", "none", "--samples", "10", "--trigger", timer];
-    assert!(fails(2, &adc).contains("no use for triggers"));
+    assert!(fails(2, &adc).contains("does not use triggers"));
 
     let set_rate = format!("{timer}/sampling_frequency=500");
     let with = ["--trigger", timer, "--set", &set_rate];

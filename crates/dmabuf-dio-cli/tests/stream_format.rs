@@ -208,7 +208,7 @@ fn recordings_are_cut_by_time_and_size() {
         let back = json(&["replay", &name(1, "data"), "--to", "stream-dac"]);
         assert_eq!(&back["frames"], &files[1]["frames"]);
         let again = fails(2, &[&capture[..], &["--rotate", rotate]].concat());
-        assert!(again.contains("samples-000000.sigmf-data exists already"), "{again}");
+        assert!(again.contains("samples-000000.sigmf-data already exists"), "{again}");
     }
     let other = setup.path("other.bin");
     let converted =
@@ -354,7 +354,7 @@ fn refused_formats_and_cuts() {
     says(&capture(&["--rotate", "5x"]), "write 60s");
     says(&["capture", "stream-adc", "--to", "none", "--rotate", "1s"], "--rotate needs a file");
     let archive = setup.path("a.sigmf");
-    says(&["capture", "stream-adc", "--to", &archive, "--rotate", "1s"], "no archives");
+    says(&["capture", "stream-adc", "--to", &archive, "--rotate", "1s"], "not archives");
     assert!(!Path::new(&data).exists() && !Path::new(&archive).exists());
     numbered(&data, 10);
     fs::write(&archive, [0; 4096]).expect("written");

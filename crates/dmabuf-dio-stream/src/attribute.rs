@@ -13,7 +13,7 @@ use dmabuf_dio::Errno;
 use crate::error::{Error, Refused, Result};
 use crate::failed;
 
-/// Names in an error at most.
+/// Maximum number of names in an error.
 const NAMED: usize = 12;
 
 /// An attribute: one value of an IIO device, of its channels, or of a trigger.
@@ -32,11 +32,11 @@ pub enum Available {
     List(Vec<String>),
     /// A number.
     Range {
-        /// The least.
+        /// The smallest value.
         min: f64,
-        /// The difference between two values. Drivers round what is in between.
+        /// The step from one value to the next. Drivers round values in between.
         step: f64,
-        /// The greatest.
+        /// The largest value.
         max: f64,
     },
 }
@@ -187,12 +187,12 @@ impl Attribute {
         Available::parse(&text)
     }
 
-    /// Whether the attribute can be written, by somebody.
+    /// Whether the attribute can be written, though perhaps only by root.
     pub fn is_writable(&self) -> bool {
         self.modes().0
     }
 
-    /// Whether the attribute has any permission to be written, and to be read.
+    /// Whether the attribute has any write permission, and any read permission.
     pub(crate) fn modes(&self) -> (bool, bool) {
         use std::os::unix::fs::PermissionsExt as _;
 
@@ -293,8 +293,8 @@ impl Names<'_> {
             || self.folder.join(format!("scan_elements/{channel}_en")).exists()
     }
 
-    /// The name by which the driver extends that of a channel: what all of its attributes begin
-    /// with, such as `RX_LO` in `out_altvoltage0_RX_LO_frequency`.
+    /// The name with which the driver extends that of a channel: all of its attributes begin with
+    /// it, such as `RX_LO` in `out_altvoltage0_RX_LO_frequency`.
     fn extension(&self, channel: &str) -> Option<String> {
         let prefix = format!("{channel}_");
         let mut rests = self

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks of a source one by one, for programs that use them themselves.
+//! Blocks of a source, one at a time, for programs that process them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::gaps::{Gap, Ledger, Loss};
 use crate::ring::Ring;
 use crate::{Filled, Source, failed};
 
-/// Most of a wait at a time: see [`Wait::wait`](crate::Wait::wait).
+/// Maximum duration of one wait: see [`Wait::wait`](crate::Wait::wait).
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A block of a [`Capture`], with its place among all frames.
+/// A block of a [`Capture`], with its position among all frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Captured {
     /// The block, and how much of it is filled.
     pub filled: Filled,
-    /// Number of frames between the start and the block: those before it, and those that are known
-    /// to be lost.
+    /// Number of frames from the start to the block: those returned before it, and those known to
+    /// be lost.
     pub position: u64,
-    /// What was lost before the block, since the one before it. `at` and `to` are offsets in all
-    /// bytes that the capture returns: where `to` is behind the start of the block, some of the
-    /// frames are missing there or later, up to `to`.
+    /// The frames lost between the previous block and this one. `at` and `to` are offsets in the
+    /// bytes that the capture returns. If `to` is beyond the start of the block, some of the frames
+    /// are missing later, at most at `to`.
     pub gap: Option<Gap>,
-    /// Whether the position is exact. It is not up to the `to` of a gap: the device's counter was
-    /// read after frames had been lost in several places.
+    /// Whether the position is exact. It is not exact before the `to` of a gap, if the device's
+    /// counter was read after frames had been lost in several places.
     pub exact: bool,
 }
 
@@ -39,8 +39,8 @@ pub struct Losses {
     pub frames: u64,
     /// Number of blocks with a gap before them.
     pub gaps: u64,
-    /// Whether that is all. It is not if the source does not tell losses, or not how many frames
-    /// they were.
+    /// Whether all losses are known. They are not if the source does not report losses, or not how
+    /// many frames were lost.
     pub known: bool,
 }
 
@@ -55,10 +55,10 @@ enum Place {
     Lent,
 }
 
-/// Takes blocks from a source, one by one, and lends them to the program.
+/// Takes blocks from a source, one at a time, and lends them to the program.
 ///
-/// A block that the program has is not written to until it is [released](Self::release). While the
-/// program has all of them, a device loses frames, which is told with the next block.
+/// A block that the program holds is not written to until it is [released](Self::release). While
+/// the program holds all blocks, a device loses frames; the next block reports this.
 pub struct Capture {
     source: Box<dyn Source + Send>,
     ring: Arc<Ring>,
@@ -68,7 +68,7 @@ pub struct Capture {
     running: bool,
     /// Bytes returned since the start.
     bytes: u64,
-    /// Up to this byte it is not known where the frames are missing.
+    /// The positions of missing frames are not known up to this byte.
     unsure: u64,
     losses: Losses,
 }
@@ -123,17 +123,17 @@ impl Capture {
         self.frame
     }
 
-    /// How data gets into a block, for people.
+    /// How data gets into a block, as text for users.
     pub fn how(&self) -> String {
         self.source.how()
     }
 
-    /// Whether it is started.
+    /// Whether the capture is running.
     pub fn is_running(&self) -> bool {
         self.running
     }
 
-    /// Bytes that were returned since the start.
+    /// Bytes returned since the start.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -143,13 +143,13 @@ impl Capture {
         Losses { known: self.losses.known && self.source.tells_losses(), ..self.losses }
     }
 
-    /// Starts the flow of samples, again after a [stop](Self::stop). Positions and losses begin
-    /// at 0, and full blocks of the time before are dropped. Does nothing if it is running.
+    /// Starts the flow of samples, or restarts it after a [stop](Self::stop). Positions and losses
+    /// begin at 0, and blocks filled before are dropped. Does nothing if the capture is running.
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`](crate::Error::Stream) of the source, `ENOBUFS` if the program has all
-    /// blocks. Nothing flows then.
+    /// [`Error::Stream`](crate::Error::Stream) of the source, `ENOBUFS` if the program holds all
+    /// blocks. The capture is not started then.
     pub fn start(&mut self) -> Result<()> {
         if self.running {
             return Ok(());
@@ -179,13 +179,13 @@ impl Capture {
     }
 
     /// Waits for the next full block, at most for `limit`; `None` if there is none by then, or if
-    /// the capture is stopped and has no further one. The block is the program's until it is
+    /// the capture is stopped and has no more. The program owns the block until it is
     /// [released](Self::release). A signal does not end the wait.
     ///
     /// # Errors
     ///
     /// [`Error::Stream`](crate::Error::Stream): `ENODEV` if the device is gone, `ENOBUFS` if the
-    /// program has all blocks, so that none will come.
+    /// program holds all blocks, so that none can be filled.
     pub fn next(&mut self, limit: Duration) -> Result<Option<Captured>> {
         let begin = Instant::now();
         loop {
@@ -204,26 +204,26 @@ impl Capture {
         }
     }
 
-    /// Gives a block back, to be filled again.
+    /// Returns a block to the source, to be filled again.
     ///
     /// # Errors
     ///
-    /// [`Setting`](dmabuf_dio::Error::Setting) for a block that the program does not have;
-    /// [`Error::Stream`](crate::Error::Stream) if the device does not take it: it is the
-    /// program's no more, and is queued at the next start.
+    /// [`Setting`](dmabuf_dio::Error::Setting) for a block that the program does not hold;
+    /// [`Error::Stream`](crate::Error::Stream) if the device does not accept it: the program no
+    /// longer owns it, and it is queued at the next start.
     pub fn release(&mut self, block: usize) -> Result<()> {
         match self.places.get_mut(block) {
             Some(place) if *place == Place::Lent => *place = Place::Idle,
             _ => {
-                let (value, need) = (block as u64, "a block that was returned, once");
+                let (value, need) = (block as u64, "a block that the program holds");
                 return Err(dmabuf_dio::Error::Setting { name: "block", value, need }.into());
             }
         }
         if self.running { self.queue(block) } else { Ok(()) }
     }
 
-    /// Stops the flow of samples. Full blocks can still be taken; what the device had of another
-    /// one is lost.
+    /// Stops the flow of samples. Full blocks can still be taken; samples in a partly filled block
+    /// are lost.
     ///
     /// # Errors
     ///
@@ -238,7 +238,7 @@ impl Capture {
         let was_dry = self.source.queue(block, size)? && self.running;
         self.places[block] = Place::Queued;
         self.ledger.queued(size, was_dry);
-        // Right away: later the counter may have the losses of another place, too.
+        // Now, because a later reading may include losses at another position.
         if was_dry { self.count() } else { Ok(()) }
     }
 
@@ -252,7 +252,7 @@ impl Capture {
 
     fn lend(&mut self, filled: Filled) -> Result<Captured> {
         self.places[filled.block] = Place::Lent;
-        // What was lost in the block or before it is counted by now.
+        // The counter includes what was lost in the block or before it.
         self.count()?;
         let start = self.ledger.taken(filled.bytes);
         let gap = self.ledger.pass(start);
@@ -270,7 +270,7 @@ impl Capture {
 }
 
 fn no_block() -> crate::Error {
-    failed("the capture", "go on: the program has all blocks", Errno::from_raw(libc::ENOBUFS))
+    failed("the capture", "continue: the program holds all blocks", Errno::from_raw(libc::ENOBUFS))
 }
 
 #[cfg(test)]
@@ -386,7 +386,7 @@ mod tests {
         assert_eq!((capture.bytes(), capture.frame()), (10 * SIZE, 8));
         for block in [2, 4] {
             let error = capture.release(block).expect_err("the program does not have it");
-            assert!(error.to_string().contains("once"), "{error}");
+            assert!(error.to_string().contains("holds"), "{error}");
         }
     }
 

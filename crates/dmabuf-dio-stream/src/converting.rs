@@ -24,9 +24,9 @@ const BLOCKS: (u64, u64) = (4, 32);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Converted {
-    /// The values of a frame before.
+    /// The format of a frame's values before the conversion.
     pub from: String,
-    /// The values of a frame after.
+    /// The format of a frame's values after the conversion.
     pub to: String,
     /// Bytes per frame before.
     pub from_frame_bytes: u64,
@@ -157,17 +157,19 @@ fn scaled(gaps: &[Gap], frame: u64, out_frame: u64) -> Vec<Gap> {
     gaps.iter().map(|gap| Gap { at: scale(gap.at), to: scale(gap.to), ..*gap }).collect()
 }
 
-/// Gives converted samples to another sink.
+/// Converts samples and passes them to another sink.
 ///
-/// A block is converted when it is queued, by the calling thread, or when the other sink returns
-/// one of the adapter's blocks: 4 to 32, with 16 MiB if they are not larger.
+/// The calling thread converts a block when the block is queued, or when the other sink returns one
+/// of the adapter's blocks. The adapter has 4 to 32 blocks, 16 MiB in all unless blocks are very
+/// large.
 pub struct ConvertingSink<'s> {
     inner: Box<dyn Sink + 's>,
     bounce: Bounce,
 }
 
 impl<'s> ConvertingSink<'s> {
-    /// A sink for frames of the layout `from` of which `inner` gets frames of the layout `to`.
+    /// A sink that accepts frames of the layout `from` and passes frames of the layout `to` to
+    /// `inner`.
     ///
     /// # Errors
     ///
@@ -281,8 +283,8 @@ impl Sink for ConvertingSink<'_> {
 
 /// Fills blocks with converted samples of another source.
 ///
-/// Blocks are requested from the other source ahead, as many as the adapter has: 4 to 32. Each is
-/// converted by the thread that takes it.
+/// Blocks are requested from the other source ahead of time, as many as the adapter has: 4 to 32.
+/// Each is converted by the thread that takes it.
 pub struct ConvertingSource<'s> {
     inner: Box<dyn Source + 's>,
     bounce: Bounce,
@@ -291,7 +293,8 @@ pub struct ConvertingSource<'s> {
 }
 
 impl<'s> ConvertingSource<'s> {
-    /// A source of frames of the layout `to`, from the frames of `inner` with the layout `from`.
+    /// A source of frames of the layout `to`, converted from the frames of `inner`, which have the
+    /// layout `from`.
     ///
     /// # Errors
     ///

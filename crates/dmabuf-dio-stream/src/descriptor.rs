@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A pipe, a socket or another descriptor that bytes are copied to or from, without blocking.
 //!
-//! Pages of a block are never given to a pipe (vmsplice(2)): a reader can pass them on
-//! (tee(2), splice(2) to a socket), and nothing tells when the last use is over, so the ring could
-//! not fill the block again. The mapping of a dma-buf has no pages that it would take, either.
+//! Pages of a block are never passed to a pipe (vmsplice(2)): a reader can pass them on (tee(2),
+//! splice(2) to a socket), and nothing reports the end of their last use, so the ring could not
+//! fill the block again. Besides, vmsplice(2) does not accept the mapping of a dma-buf.
 
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
@@ -22,7 +22,7 @@ use dmabuf_dio::lend::Mapping;
 const PIPE_BUF: u64 = 4096;
 /// Most bytes per call.
 const MOST: u64 = 1 << 20;
-/// A Unix socket queues so much as one piece.
+/// A Unix socket queues this many bytes as one piece.
 const UNIX_PIECE: u64 = 32 << 10;
 /// Bytes that a pipe is to hold: the most that users may have without privileges.
 const PIPE_SIZE: usize = 1 << 20;
@@ -82,7 +82,7 @@ impl Descriptor {
         Ok(Self { name: name.into(), fd, kind, used, polls })
     }
 
-    /// For people.
+    /// Text for users.
     pub(super) fn how(&self) -> &'static str {
         match (self.kind, self.used) {
             (Kind::Pipe, Use::Write) => "a pipe, copied by the CPU",
@@ -162,7 +162,7 @@ impl Descriptor {
         }
     }
 
-    /// Tells the peer of a socket that this was all, unless it is gone.
+    /// Tells the peer of a socket that no more data follows, unless the peer is gone.
     pub(super) fn end(&self) {
         if self.is_socket() {
             let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Write);
@@ -206,8 +206,8 @@ fn is_for_now(errno: Errno) -> bool {
     matches!(errno.raw(), libc::EAGAIN | libc::EINTR)
 }
 
-/// A description of our own of the same pipe: flags of the given one are shared with other
-/// processes, such as a shell. `None` if the kernel refuses, as for another user's pipe.
+/// A separate open file description of the same pipe, because the flags of the given one are shared
+/// with other processes, such as a shell. `None` if the kernel refuses, as for another user's pipe.
 fn nonblocking_pipe(fd: &OwnedFd, used: Use) -> Option<OwnedFd> {
     let access = if used == Use::Read { OFlags::RDONLY } else { OFlags::WRONLY };
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());

@@ -234,7 +234,7 @@ impl Device {
         self.read(&format!("buffer{buffer}/{ALIGN}")).is_ok()
     }
 
-    /// A block's size has to be a multiple of this, in bytes, if the device reports it.
+    /// A block's size must be a multiple of this, in bytes, if the device reports it.
     pub(super) fn length_align(&self, buffer: u32) -> u64 {
         let align = self.read(&format!("buffer{buffer}/{ALIGN}"));
         align.ok().and_then(|align| align.parse().ok()).filter(|align| *align > 0).unwrap_or(1)
@@ -297,7 +297,7 @@ impl Device {
             let format = Format::parse(&attribute("type")?);
             // Skipping a channel would make the frame layout wrong.
             let (Ok(index), Some(format)) = (attribute("index")?.parse(), format) else {
-                let call = format!("understand the type of {name}");
+                let call = format!("parse the type of {name}");
                 return Err(failed(&self.name, call, Errno::PROTO));
             };
             channels.push(Channel { name, index, format });

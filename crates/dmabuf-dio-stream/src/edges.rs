@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Disk blocks that the end of one block of a ring and the start of the next share.
+//! Disk blocks that are shared by the end of one block of a ring and the start of the next.
 //!
-//! `O_DIRECT` writes whole disk blocks. Where the blocks of a ring are no multiple of those, the few
-//! bytes of the shared one are copied together, and all others go without a copy.
+//! `O_DIRECT` writes whole disk blocks. If the blocks of a ring are not multiples of disk blocks,
+//! the CPU copies the two parts of a shared disk block together; all other bytes are written
+//! without a copy.
 
 use dmabuf_dio::lend::{Access, Mapping, Ring as LentRing, Span};
 use dmabuf_dio::{Direction, DmaBuf};
@@ -37,7 +38,7 @@ pub(super) struct Edges {
 }
 
 impl Edges {
-    /// Lends the memory, behind the blocks that are lent from the start.
+    /// Lends the memory, after the blocks that are lent from the start.
     pub(super) fn lend(ring: &mut LentRing, blocks: &Ring, unit: u64) -> Option<Self> {
         let buffer = DmaBuf::alloc(MOST * unit).or_else(|_| DmaBuf::memfd(MOST * unit)).ok()?;
         let memory = buffer.mapping(true).ok()?;
@@ -51,7 +52,7 @@ impl Edges {
         block as u16 + u16::from(block >= usize::from(self.index))
     }
 
-    /// No shared disk block is in use any more.
+    /// Notes that no shared disk block is in use any more.
     pub(super) fn restart(&mut self) {
         self.used = 0;
     }

@@ -44,7 +44,7 @@ pub enum Error {
     },
 
     /// A stream of samples did not end with a whole frame. Those before it were passed on.
-    #[error("{name}: it ended within a frame: {excess} of {frame} bytes")]
+    #[error("{name}: it ended within a frame, after {excess} of {frame} bytes")]
     CutStream {
         /// Where the samples came from.
         name: String,
@@ -66,7 +66,7 @@ pub enum Error {
     Sender {
         /// Where the samples came from.
         name: String,
-        /// What it said, or what is known.
+        /// The sender's own message, or else what is known.
         reason: String,
     },
     /// A setting was refused before anything was changed.
@@ -74,13 +74,13 @@ pub enum Error {
     Setting {
         /// Name of the device or trigger.
         device: String,
-        /// The attribute as it was asked for, or its name in sysfs.
+        /// The attribute as requested, or its name in sysfs.
         attribute: String,
         /// Why not.
         reason: Refused,
     },
 
-    /// The driver refused one of several settings; the others were put back, but for `left`.
+    /// The driver refused one of several settings; the others were put back, except for `left`.
     #[error("{device}: cannot set {attribute} to {value}: {errno}")]
     NotSet {
         /// Name of the device or trigger.
@@ -97,31 +97,32 @@ pub enum Error {
     },
 
     /// Settings could not be put back.
-    #[error("cannot put back {}", list(left))]
+    #[error("cannot restore {}", list(left))]
     NotPutBack {
-        /// They.
+        /// These settings.
         left: Vec<Left>,
     },
 
-    /// A capture device does not offer what was asked for, or frames that a stream can pass on.
+    /// A capture device does not offer the requested settings, or no frames that a stream can
+    /// transfer.
     #[error("{device}: {what}")]
     Video {
         /// Its node.
         device: String,
-        /// What it does not.
+        /// What it does not offer, or cannot do.
         what: String,
         /// What to do.
         hint: String,
     },
 
-    /// There is no such trigger, the device has no use for triggers, or it lacks one.
+    /// There is no such trigger, the device does not use triggers, or it needs one and has none.
     #[error("{device}: {}", trigger(wanted.as_deref(), available.is_some()))]
     Trigger {
         /// Name of the device.
         device: String,
         /// The requested trigger.
         wanted: Option<String>,
-        /// Names of all triggers; `None` if the device has no use for them.
+        /// Names of all triggers; `None` if the device does not use them.
         available: Option<Vec<String>>,
     },
 }
@@ -134,13 +135,13 @@ pub enum Refused {
     #[error("there is no such attribute")]
     Unknown(Vec<String>),
     /// Several attributes may be meant.
-    #[error("that can be {}", .0.join(" or "))]
+    #[error("the name can mean {}", .0.join(" or "))]
     Ambiguous(Vec<String>),
     /// The attribute can only be read.
     #[error("it can only be read")]
     ReadOnly,
     /// The attribute cannot be read.
-    #[error("it cannot be read, and so not put back")]
+    #[error("it cannot be read, so it could not be restored")]
     WriteOnly,
     /// The driver does not offer the value.
     #[error("the device does not offer {value}")]
@@ -161,12 +162,12 @@ impl Refused {
             Self::Unknown(names) if names.is_empty() => {
                 "list what the device has: dmabuf-dio devices NAME".into()
             }
-            Self::Unknown(names) => format!("there are: {}", names.join(", ")),
+            Self::Unknown(names) => format!("choose from these: {}", names.join(", ")),
             Self::Ambiguous(_) => "name the direction, too: in_voltage0.hardwaregain".into(),
             Self::ReadOnly => "leave it out".into(),
-            Self::WriteOnly => "set it before, by iio_attr or in /sys/bus/iio/devices".into(),
+            Self::WriteOnly => "set it beforehand, with iio_attr or in /sys/bus/iio/devices".into(),
             Self::NotOffered { available, .. } => format!(
-                "choose from these: {available}; if another setting changes that, set that before"
+                "choose from these: {available}; if another setting changes them, set that one first"
             ),
             Self::Twice => "choose one of the values".into(),
         }
@@ -177,7 +178,7 @@ impl Refused {
 fn list(left: &[Left]) -> String {
     let one = |left: &Left| {
         let Left { device, attribute, before, value } = left;
-        format!("{attribute} of {device}, which is {value}, to {before}")
+        format!("{attribute} of {device} to {before}: it is {value}")
     };
     left.iter().map(one).collect::<Vec<_>>().join("; ")
 }
@@ -185,8 +186,10 @@ fn list(left: &[Left]) -> String {
 fn trigger(wanted: Option<&str>, takes: bool) -> String {
     match wanted {
         Some(wanted) if takes => format!("there is no trigger {wanted}"),
-        Some(wanted) => format!("cannot use the trigger {wanted}: it has no use for triggers"),
-        None => "it takes no samples without a trigger, and has none".into(),
+        Some(wanted) => {
+            format!("cannot use the trigger {wanted}: the device does not use triggers")
+        }
+        None => "it captures only with a trigger, and none is set".into(),
     }
 }
 
@@ -209,16 +212,16 @@ impl Error {
                     .into()
             }
             Self::NotFramed { .. } => {
-                "let it use the framing (capture --framed), or receive raw samples (receive --raw)"
+                "start the sender with capture --framed, or receive raw samples: receive --raw"
                     .into()
             }
-            Self::Sender { .. } => "look at the sender's messages".into(),
+            Self::Sender { .. } => "see the sender's messages".into(),
             Self::Setting { reason, .. } => reason.hint(),
             Self::NotSet { errno, left, .. } if left.is_empty() => {
-                format!("everything is as before; {}", setting_hint(*errno))
+                format!("all settings are as before; {}", setting_hint(*errno))
             }
-            Self::NotSet { left, .. } => format!("not put back: {}", list(left)),
-            Self::NotPutBack { .. } => "set it by iio_attr, or in /sys/bus/iio/devices".into(),
+            Self::NotSet { left, .. } => format!("not restored: {}", list(left)),
+            Self::NotPutBack { .. } => "set it with iio_attr, or in /sys/bus/iio/devices".into(),
             Self::Video { hint, .. } => hint.clone(),
             Self::Trigger { available: None, .. } => "leave it out".into(),
             Self::Trigger { available: Some(names), .. } if names.is_empty() => {
@@ -272,17 +275,17 @@ impl From<Error> for std::io::Error {
 fn setting_hint(errno: Errno) -> &'static str {
     match errno.raw() {
         libc::EACCES | libc::EPERM => {
-            "run as root, or add a udev rule that gives this user the attribute"
+            "run as root, or add a udev rule that gives this user access to the attribute"
         }
-        libc::EBUSY => "the device is in use: stop that first",
-        _ => "choose another value, or set first what it depends on",
+        libc::EBUSY => "the device is in use: stop its stream first",
+        _ => "choose another value, or first set what it depends on",
     }
 }
 
 fn stream_hint(errno: Errno) -> &'static str {
     match errno.raw() {
-        libc::EACCES => "run as root, or add a udev rule that gives this user the device",
-        libc::EBUSY => "the device is in use by another program: stop that first",
+        libc::EACCES => "run as root, or add a udev rule that gives this user access to the device",
+        libc::EBUSY => "the device is in use by another program: stop that program first",
         libc::EPERM | libc::ENOTTY => {
             "the device does not support dma-bufs (which needs Linux 6.11 and a driver with a DMA buffer)"
         }
@@ -299,9 +302,9 @@ fn stream_hint(errno: Errno) -> &'static str {
         libc::EPIPE | libc::ECONNRESET => "the other end has closed the connection: start it again",
         libc::ENOENT => "list what the device has: iio_info, or ls /sys/bus/iio/devices/*",
         libc::ENOSPC | libc::EFBIG | libc::EDQUOT => {
-            "free space on the file system, or ask for less"
+            "free space on the file system, or request less"
         }
-        libc::ENOBUFS => "release blocks that were returned, or choose more of them",
+        libc::ENOBUFS => "release blocks, or choose more of them",
         libc::EOVERFLOW => "choose more or larger blocks, or a faster sink",
         _ => "see dmesg for details",
     }

@@ -12,7 +12,7 @@ use crate::attribute::Available;
 use crate::device::{Channel, DEVICES, Device};
 use crate::users::{User, Users};
 
-/// Buffers of a device at most. Drivers have one or two.
+/// Maximum number of buffers of a device. Drivers have one or two.
 const MOST_BUFFERS: u32 = 64;
 
 /// An IIO device, its buffers and its users at the moment.
@@ -23,18 +23,18 @@ pub struct DeviceFacts {
     pub id: String,
     /// The name that it reports.
     pub name: String,
-    /// Its label, if it has one. Two devices of a name can be told apart by it.
+    /// Its label, if it has one. It distinguishes devices with the same name.
     pub label: Option<String>,
     /// Its node in `/dev`.
     pub node: PathBuf,
     /// Its buffers; none if it has only attributes.
     pub buffers: Vec<BufferFacts>,
-    /// Whether it can take its samples when a trigger fires.
+    /// Whether it can capture when a trigger fires.
     pub takes_trigger: bool,
     /// The trigger in use.
     pub trigger: Option<String>,
-    /// Processes that have the device or a buffer open. Without the privilege to look into them
-    /// those of other users are missing.
+    /// Processes that have the device or a buffer open. Without the privilege to inspect them,
+    /// processes of other users are missing.
     pub users: Vec<User>,
 }
 
@@ -58,8 +58,8 @@ pub struct BufferFacts {
     pub dma_bufs: DmaBufs,
     /// Whether samples flow.
     pub enabled: bool,
-    /// Whether a process has it open. A buffer that is enabled and not open was left so: by a
-    /// process that was killed, for example.
+    /// Whether a process has it open. A buffer that is enabled but not open was left in that state,
+    /// for example by a process that was killed.
     pub open: bool,
 }
 

@@ -24,9 +24,9 @@ const TURN: u64 = 1 << 20;
 
 /// Writes blocks to a pipe, a FIFO, a socket or a character device: write(2), never blocking.
 ///
-/// A pipe gets whole frames only, even if this process is killed, if frames have at most 4096 bytes;
-/// so does a Unix socket up to 32 KiB. If the reader closes, the stream ends with `EPIPE`: ignore
-/// `SIGPIPE`, as Rust's programs do from the start.
+/// A pipe gets whole frames only, even if this process is killed, if frames have at most 4096
+/// bytes; so does a Unix socket up to 32 KiB. If the reader closes, the stream ends with `EPIPE`:
+/// ignore `SIGPIPE`, as Rust programs do by default.
 #[derive(Debug)]
 pub struct FdSink {
     to: Descriptor,
@@ -43,9 +43,9 @@ pub struct FdSink {
 }
 
 impl FdSink {
-    /// Takes the descriptor. `name` is what error messages call it; `frame` is the size of a frame in
-    /// bytes. A pipe gets an open file description of its own, so that the flags of the given one do
-    /// not change; a socket becomes non-blocking.
+    /// Takes ownership of the descriptor. Error messages call it `name`; `frame` is the size of a
+    /// frame in bytes. A pipe gets an open file description of its own, so that the flags of the
+    /// given one do not change; a socket becomes non-blocking.
     ///
     /// # Errors
     ///

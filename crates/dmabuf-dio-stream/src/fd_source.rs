@@ -23,8 +23,8 @@ const TURN: u64 = 1 << 20;
 /// Reads blocks from a pipe, a FIFO, a socket or a character device: read(2) into the block, never
 /// blocking. It ends when the other end closes.
 ///
-/// With framing, the gaps in the samples become those of the stream's [`Summary`](crate::Summary), and
-/// so does whether the sender sent all that it was to.
+/// With framing, the stream's [`Summary`](crate::Summary) contains the sender's gaps, and whether
+/// the sender sent everything that was requested of it.
 #[derive(Debug)]
 pub struct FdSource {
     from: Descriptor,
@@ -49,9 +49,9 @@ enum State {
 }
 
 impl FdSource {
-    /// Takes the descriptor, which delivers frames of `frame` bytes. `name` is what error messages
-    /// call it. A pipe gets an open file description of its own, so that the flags of the given one do
-    /// not change; a socket becomes non-blocking.
+    /// Takes ownership of the descriptor, which delivers frames of `frame` bytes. Error messages
+    /// call it `name`. A pipe gets an open file description of its own, so that the flags of the
+    /// given one do not change; a socket becomes non-blocking.
     ///
     /// # Errors
     ///
@@ -129,7 +129,8 @@ impl FdSource {
             Some(Inbound { ending: Some(Ending { complete: true, .. }), .. }) => None,
             Some(Inbound { ending: Some(ending), .. }) => {
                 let reason = ending.error.clone();
-                let reason = reason.unwrap_or_else(|| "it sent less than it was to".into());
+                let reason =
+                    reason.unwrap_or_else(|| "it sent less than was requested of it".into());
                 Some(Error::Sender { name: self.from.name.clone(), reason })
             }
             Some(_) => Some(self.early("before the stream's end")),

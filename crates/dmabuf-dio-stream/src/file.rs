@@ -105,7 +105,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Lends a block that the ring has got since.
+    /// Lends a block that was added to the ring since.
     fn attach_more(&mut self, block: usize) -> bool {
         let Some(ring) = &self.ring else { return false };
         match &mut self.how {

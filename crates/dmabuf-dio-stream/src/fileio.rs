@@ -27,7 +27,7 @@ pub(super) struct Fileio {
     /// Bytes copied of the first block.
     done: u64,
     /// No write goes beyond a multiple of this, and how many bytes have been moved. A write that
-    /// has to go on in another of the kernel's buffers may fail although it has written a part: if
+    /// must continue in another of the kernel's buffers may fail although it has written a part: if
     /// a signal or a completion of an `io_uring` arrives meanwhile, `iio_buffer_write()` (7.3)
     /// returns `ERESTARTSYS` and the samples are written again.
     whole: u64,
@@ -70,7 +70,7 @@ impl Fileio {
         format!("IIO, copied by the CPU: {name} does not support dma-bufs ({why})")
     }
 
-    /// Maps a block that the ring has got since.
+    /// Maps a block that was added to the ring since.
     pub(super) fn attach_more(&mut self, block: usize) -> Result<bool> {
         if block == self.mappings.len() {
             self.mappings.push(self.ring.block(block).mapping(true)?);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Samples with an account of what is missing, in a stream of bytes: docs/streams.md, «Framing».
+//! Samples with an account of what is missing, in a stream of bytes: docs/streams.md, "Framing".
 //!
 //! All numbers are little-endian. A prelude, then records with a header of 16 bytes: type and a
 //! number (32 bits each), and the length of what follows (64 bits).
@@ -36,7 +36,7 @@ const REASON: u64 = 64 << 10;
 /// How a stream ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// Whether it is everything that was asked for: see [`Summary::complete`](crate::Summary).
+    /// Whether it is everything that was requested: see [`Summary::complete`](crate::Summary).
     pub complete: bool,
     /// Whether source and sink can detect lost frames.
     pub loss_known: bool,
@@ -44,13 +44,13 @@ pub struct Ending {
     pub error: Option<String>,
 }
 
-/// What a sender still has to send besides samples.
+/// What a sender still must send, apart from samples.
 #[derive(Debug)]
 pub(super) struct Outbound {
     pending: Vec<u8>,
     /// Bytes of them that are sent.
     sent: usize,
-    /// The gaps that are known, and those that the receiver has been told.
+    /// The gaps that are known, and those that were sent to the receiver.
     gaps: Vec<Gap>,
     told: Vec<Gap>,
     /// The header of the samples that come next is sent, or pending.
@@ -254,7 +254,7 @@ impl Inbound {
     }
 
     fn garbled(&self) -> Error {
-        failed(&self.name, "understand the framing", Errno::PROTO)
+        failed(&self.name, "parse the framing", Errno::PROTO)
     }
 }
 

@@ -180,7 +180,7 @@ impl Ledger {
         self.losses.iter().any(|gap| gap.frames.is_none())
     }
 
-    /// The gaps in the sink's data, `bytes` in all. `at_end`: also the one behind the last byte.
+    /// The gaps in the sink's data, `bytes` in all. `at_end`: also the one after the last byte.
     pub(super) fn gaps(&self, bytes: u64, at_end: bool) -> Vec<Gap> {
         let passed_on = |place: u64| {
             let dropped: u64 = self

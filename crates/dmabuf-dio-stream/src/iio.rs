@@ -132,7 +132,8 @@ impl Buffer {
         }
         let bytes = self.kernel_bytes() / 2;
         if bytes == 0 || bytes % self.frame != 0 {
-            let call = "write to buffers of no whole number of frames (an odd length)";
+            let call =
+                "write to kernel buffers that do not hold a whole number of frames (an odd length)";
             return Err(failed(self.device.name(), call, Errno::INVAL));
         }
         Ok(bytes)
@@ -172,7 +173,7 @@ struct Blocks {
     fenced: Fenced<Buffer>,
     /// For a device that does not support dma-bufs.
     fileio: Option<Fileio>,
-    /// A block's size has to be a multiple of this, in bytes: of the frame and the device's DMA
+    /// A block's size must be a multiple of this, in bytes: of the frame and the device's DMA
     /// alignment.
     align: u64,
     output: bool,
@@ -196,7 +197,7 @@ impl Blocks {
         }
     }
 
-    /// Attaches a block that the ring has got since.
+    /// Attaches a block that was added to the ring since.
     fn attach_more(&mut self, block: usize) -> Result<bool> {
         match &mut self.fileio {
             None => self.fenced.attach_more(block),
@@ -362,8 +363,7 @@ impl IioSink {
     /// Opens buffer `number` of a device, for samples of these channels.
     ///
     /// A device may report for how many frames since its start it had nothing to output, in an
-    /// attribute
-    /// `lost_frames`.
+    /// attribute `lost_frames`.
     ///
     /// # Errors
     ///
@@ -379,7 +379,7 @@ impl IioSink {
 impl Sink for IioSink {
     fn how(&self) -> String {
         let end = match self.blocks.fileio {
-            Some(_) => "; what its last two buffers have at the end is not put out",
+            Some(_) => "; samples in its last two buffers at the end are not output",
             None => "",
         };
         self.blocks.how() + end

@@ -175,10 +175,10 @@ impl Lent {
         self.submit()
     }
 
-    /// Writes the missing parts of some blocks: in one request, if they lie one behind the other.
-    /// Each write starts only if the one before has succeeded, so the written part of the file
-    /// never has a hole. Does nothing while requests are in flight, or as long as more blocks are
-    /// expected to make a larger write.
+    /// Writes the missing parts of some blocks: in one request, if they are contiguous. Each write
+    /// starts only if the one before has succeeded, so the written part of the file never has a
+    /// hole. Does nothing while requests are in flight, or as long as more blocks are expected to
+    /// make a larger write.
     pub(super) fn write(&mut self, queue: &mut VecDeque<Queued>) -> Result<()> {
         if self.ring.in_flight() > 0 || self.holds_back(queue) {
             return Ok(());

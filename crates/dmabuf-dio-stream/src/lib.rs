@@ -16,7 +16,7 @@
 //! | nothing | | [`Discard`] |
 //! | samples in another format | [`ConvertingSource`] | [`ConvertingSink`] |
 //!
-//! A [`Capture`] gives the blocks of a source to the program instead of a sink, one by one.
+//! A [`Capture`] passes the blocks of a source to the program instead of a sink, one at a time.
 //!
 //! ```no_run
 //! use dmabuf_dio_stream::{Device, FileSink, IioSource, Ring, Stream};
@@ -112,7 +112,7 @@ pub trait Source {
     /// Bytes per frame: blocks are filled with whole frames.
     fn frame(&self) -> u64;
 
-    /// How data gets into a block, for people; known once a ring is attached.
+    /// How data gets into a block, as text for users; known once a ring is attached.
     fn how(&self) -> String;
 
     /// Attaches the blocks of a ring, before any is queued.
@@ -122,8 +122,8 @@ pub trait Source {
     /// [`Error::Stream`] if they cannot be used.
     fn attach(&mut self, ring: &Arc<Ring>) -> Result<()>;
 
-    /// Attaches block number `block`, which the ring has got since it was attached. Returns whether
-    /// the source can do that.
+    /// Attaches block number `block`, which was added to the ring later. Returns
+    /// whether the source supports that.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ pub trait Source {
     }
 
     /// What is missing in the data that it delivers, by offset in that data, apart from
-    /// [`lost`](Self::lost): what a sender tells.
+    /// [`lost`](Self::lost): the gaps that a sender reports.
     fn gaps(&self) -> &[Gap] {
         &[]
     }
@@ -243,7 +243,7 @@ pub trait Source {
 
 /// Empties blocks, in the order in which they were queued.
 pub trait Sink {
-    /// How data gets out of a block, for people; known once a ring is attached.
+    /// How data gets out of a block, as text for users; known once a ring is attached.
     fn how(&self) -> String;
 
     /// Attaches the blocks of a ring, before any is queued. `expected` is the number of bytes to
@@ -263,7 +263,7 @@ pub trait Sink {
         Ok(false)
     }
 
-    /// Queues a block, whose data goes after that of the blocks before. Does not block. Returns
+    /// Queues a block, whose data follows that of the blocks before. Does not block. Returns
     /// whether the sink had nothing to output, or may have had nothing, since the block before.
     /// Always `false` for a sink without a rate of its own, and for the first block.
     ///
@@ -272,8 +272,8 @@ pub trait Sink {
     /// As for [`Source::queue`].
     fn queue(&mut self, filled: Filled) -> Result<bool>;
 
-    /// Says that no more blocks are to come: the sink no longer waits for more of them to deliver
-    /// them together.
+    /// Announces that no more blocks follow: the sink no longer waits for more blocks to deliver
+    /// several together.
     ///
     /// # Errors
     ///
@@ -330,11 +330,11 @@ pub trait Sink {
         false
     }
 
-    /// Tells all gaps that are known in the data that it got, about every 100 ms, and before the
-    /// [end](Self::ending).
+    /// Reports all gaps known so far in the data that the sink received, about every 100 ms, and
+    /// before the [end](Self::ending).
     fn gaps(&mut self, _gaps: &[Gap]) {}
 
-    /// Tells how the stream ends. Called once, before [`finish`](Self::finish).
+    /// Reports how the stream ends. Called once, before [`finish`](Self::finish).
     fn ending(&mut self, _ending: &Ending) {}
 
     /// Makes the taken blocks' data durable, if the sink supports that. Called once, even after an

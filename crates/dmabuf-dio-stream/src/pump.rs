@@ -17,8 +17,8 @@ use dmabuf_dio::CancelToken;
 
 /// How long a sink may take for a block after the stream was cancelled.
 pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
-/// How much longer than its own time a device may take that tells of no losses. If it takes longer,
-/// it does not run at its rate.
+/// How much longer than its nominal time a device that does not report losses may take. If it takes
+/// longer, it does not run at its rate.
 const SLACK: Duration = Duration::from_secs(10);
 /// How often the device's loss counter is read while it always has a block.
 const COUNT: Duration = Duration::from_millis(10);
@@ -49,13 +49,13 @@ pub struct Summary {
     pub ring: RingUse,
     /// Bytes delivered to the sink.
     pub bytes: u64,
-    /// Whether that is everything asked for: `false` if the stream ended before its limit, its time
+    /// Whether that is everything requested: `false` if the stream ended before its limit, its time
     /// or the end of the source, or before its first block.
     pub complete: bool,
     /// Number of frames that the source lost, and that the sink could not output because it had
     /// none (underruns), as far as known.
     pub lost_frames: u64,
-    /// Where that was, and which of the two it was.
+    /// The positions of these gaps, and which end lost the frames.
     pub gaps: Vec<Gap>,
     /// Whether source and sink can detect lost frames. If not, there may be further gaps.
     pub loss_known: bool,
@@ -155,10 +155,10 @@ impl<'s> Stream<'s> {
         self
     }
 
-    /// Ends the stream after `frames` frames of the device's time, of `seconds` seconds: those that
-    /// it lost, or had nothing to output for, count. If it does not tell how many these were, the
-    /// stream ends `seconds` seconds after its start; so it does without `frames`, for a device
-    /// without a rate.
+    /// Ends the stream after `frames` frames of the device's time, which last `seconds` seconds.
+    /// Frames that the device lost, or for which it had nothing to output, count. If the device
+    /// does not report their number, or without `frames` (for a device without a rate), the stream
+    /// ends `seconds` seconds after its start.
     #[must_use]
     pub fn time(mut self, frames: Option<u64>, seconds: f64) -> Self {
         let seconds = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
@@ -175,8 +175,8 @@ impl<'s> Stream<'s> {
         self
     }
 
-    /// Ends the stream in order once the token is cancelled: full blocks still reach the sink, the
-    /// one being filled does not. A sink that then takes no block for 30 s is abandoned.
+    /// Ends the stream cleanly once the token is cancelled: full blocks still reach the sink, the
+    /// one being filled does not. A sink that then accepts no block for 30 s is abandoned.
     #[must_use]
     pub fn cancel(mut self, token: CancelToken) -> Self {
         self.cancel = token;
@@ -287,7 +287,7 @@ struct Run<'s> {
     /// When the source was started, and the CPU time until then.
     begun: Option<(Instant, Duration)>,
     told: Option<Instant>,
-    /// When the source and the sink were last asked and told about gaps.
+    /// When gaps were last passed from the source to the sink.
     told_gaps: Instant,
     /// When the counters were last read.
     counted: Instant,
@@ -302,7 +302,7 @@ impl Run<'_> {
             return Err(dmabuf_dio::Error::Setting { name: "block", value: size, need }.into());
         }
         if self.stream.overrun == Overrun::Drop && ring.len() < 3 {
-            let need = "at least 3 to drop one: one is filled, one is emptied";
+            let need = "at least 3: one block is filled, one is emptied, and one can be dropped";
             return Err(dmabuf_dio::Error::Setting {
                 name: "blocks",
                 value: ring.len() as u64,
@@ -547,7 +547,8 @@ impl Run<'_> {
         end
     }
 
-    /// Tells the sink what is missing in the data that it has got, now and then. `last`: all of it.
+    /// Reports to the sink what is missing in the data that it has received, at intervals. `last`:
+    /// all of it.
     fn tell_gaps(&mut self, last: bool) {
         if !last && self.told_gaps.elapsed() < TICK {
             return;

@@ -61,7 +61,7 @@ impl Ring {
     /// [`Buffer`](Error::Buffer) with `EMFILE` if the limit on open files is too low.
     pub fn new(count: usize, size: u64) -> Result<Self> {
         check(count, size)?;
-        // Each block would fit, and the last ones would call the OOM killer.
+        // Each block would fit, but the last ones would invoke the OOM killer.
         let wanted =
             size.next_multiple_of(rustix::param::page_size() as u64).saturating_mul(count as u64);
         match available() {

@@ -15,16 +15,16 @@ use crate::{Filled, Sink, attached, failed};
 
 type Open<'s> = dyn FnMut(u64, u64) -> Result<FileSink> + 's;
 
-/// Writes blocks to one file after the other, each up to a length: no sample is lost or doubled
-/// between them.
+/// Writes blocks to a series of files of limited length. No sample is lost or duplicated between
+/// them.
 ///
-/// A block belongs to one file, so the source has to end one where a file ends: see
-/// [`Stream::cut`](crate::Stream::cut). A file also ends with a block that is shorter than the
-/// ring's, as the next one's place would not suit `O_DIRECT`; with
+/// A block belongs to one file, so the source must end a block where a file ends: see
+/// [`Stream::cut`](crate::Stream::cut). A file also ends after a block that is shorter than the
+/// ring's blocks, because the position of the next one would not be aligned for `O_DIRECT`; with
 /// [`Overrun::Drop`](crate::Overrun::Drop), files from which a block was dropped are shorter.
 ///
-/// The next file is opened when its first block arrives. A finished file is cut to its length and
-/// made durable by a thread of its own, so that the stream goes on meanwhile.
+/// The next file is opened when its first block arrives. A separate thread truncates a finished
+/// file to its length and makes it durable, so that the stream continues meanwhile.
 pub struct RotatingSink<'s> {
     open: Box<Open<'s>>,
     limit: u64,

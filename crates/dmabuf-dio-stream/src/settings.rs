@@ -6,7 +6,7 @@ use dmabuf_dio::Errno;
 use crate::attribute::{Attribute, is_same};
 use crate::error::{Error, Refused, Result};
 
-/// An attribute, the value that it is to have, and those that it had and has.
+/// An attribute, with its requested, former and current value.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Setting {
@@ -25,7 +25,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Whether the device has another value than the requested one. Drivers round.
+    /// Whether the current value differs from the requested one, because the driver rounded it.
     pub fn is_rounded(&self) -> bool {
         self.after.as_ref().is_some_and(|after| !is_same(after, &self.asked))
     }
@@ -104,12 +104,12 @@ impl Settings {
         Ok(Self { all, written: 0 })
     }
 
-    /// Writes all values in order, then reads what the device has made of them. If one is refused,
-    /// those before it, and that one, are put back in reverse order.
+    /// Writes all values in order, then reads them back. If one is refused, that one and those
+    /// before it are put back in reverse order.
     ///
     /// # Errors
     ///
-    /// [`Error::NotSet`], which tells what could not be put back, if anything.
+    /// [`Error::NotSet`], which lists what could not be put back, if anything.
     pub fn write(&mut self) -> Result<()> {
         for index in 0..self.all.len() {
             let one = &self.all[index];
@@ -128,8 +128,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Puts back what was written, in reverse order. What the driver changed besides is not known,
-    /// and stays. Does nothing if nothing is written.
+    /// Puts back what was written, in reverse order. Other attributes that the driver changed as a
+    /// side effect are not put back. Does nothing if nothing was written.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl Settings {
         if left.is_empty() { Ok(()) } else { Err(Error::NotPutBack { left }) }
     }
 
-    /// The settings are to stay: [`put_back`](Self::put_back) does nothing any more.
+    /// Keeps the settings: [`put_back`](Self::put_back) does nothing afterwards.
     pub fn keep(&mut self) {
         self.written = 0;
     }

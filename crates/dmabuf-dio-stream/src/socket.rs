@@ -45,8 +45,8 @@ enum Method {
 }
 
 impl SocketSink {
-    /// Takes a connected socket; `name` is what error messages call it. Without slots, and for a
-    /// Unix socket, it becomes non-blocking.
+    /// Takes ownership of a connected socket. Error messages call it `name`. Without slots, and for
+    /// a Unix socket, it becomes non-blocking.
     pub fn new(socket: impl Into<OwnedFd>, name: impl Into<String>) -> Self {
         let fd = Arc::new(socket.into());
         Self { name: name.into(), fd, framing: None, ring: None, how: None }

@@ -11,13 +11,13 @@ use crate::error::{Error, Result};
 /// The attribute with the trigger in use.
 const CURRENT: &str = "trigger/current_trigger";
 
-/// A trigger that the kernel has: of a timer, an interrupt, or of a device.
+/// A trigger of the kernel: a timer, an interrupt or a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Trigger {
     /// Name of its folder in sysfs: `trigger0`.
     pub id: String,
-    /// The name that the driver gave it, by which devices take it.
+    /// The name given by the driver, by which devices select it.
     pub name: String,
     #[cfg_attr(feature = "serde", serde(skip))]
     folder: PathBuf,
@@ -62,7 +62,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`]: `ENOENT` if the device has no use for triggers.
+    /// [`Error::Stream`]: `ENOENT` if the device does not use triggers.
     pub fn trigger(&self) -> Result<Option<String>> {
         Ok(Some(self.read(CURRENT)?).filter(|name| !name.is_empty()))
     }
@@ -71,7 +71,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Trigger`] if there is no such trigger, or the device has no use for triggers.
+    /// [`Error::Trigger`] if there is no such trigger, or the device does not use triggers.
     /// [`Error::Stream`]: `EBUSY` while samples flow, `EPERM` if its trigger cannot be changed,
     /// `EINVAL` if the device does not accept this one.
     pub fn set_trigger(&self, name: Option<&str>) -> Result<()> {
@@ -82,7 +82,7 @@ impl Device {
         if let Some(name) = name {
             self.check_trigger_in(root, name)?;
         }
-        // The kernel takes an unknown name for none.
+        // The kernel treats an unknown name as none.
         self.write(CURRENT, name.unwrap_or("\n"))
     }
 

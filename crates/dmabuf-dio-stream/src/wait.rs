@@ -23,8 +23,8 @@ impl<'fd> Wait<'fd> {
         Self(PollFd::from_borrowed_fd(fd, PollFlags::OUT))
     }
 
-    /// Waits, at most for `limit`, which is less than a second. Also returns when a signal arrives: who wants to
-    /// know asks for a block.
+    /// Waits for at most `limit`, which must be less than a second. Also returns when a signal
+    /// arrives: try to take a block to find out whether there is one.
     ///
     /// # Errors
     ///

@@ -13,7 +13,7 @@ fn stream(number: i32) -> Error {
 fn each_number_has_its_hint() {
     let hints = [
         (libc::EACCES, "udev"),
-        (libc::EBUSY, "stop that first"),
+        (libc::EBUSY, "stop that program first"),
         (libc::EPERM, "6.11"),
         (libc::ENOTTY, "6.11"),
         (libc::ENODEV, "gone"),

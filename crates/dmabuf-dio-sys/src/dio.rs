@@ -22,7 +22,7 @@ pub const DEVICE: &str = "/dev/dmabuf_dio";
 
 /// [`Info::features`]: `REGISTER` and `UNREGISTER` of `io_uring` slots work.
 pub const FEATURE_SLOTS: u64 = 1 << 0;
-/// A slot can be of several buffers: [`Join`].
+/// A slot can cover several buffers: [`Join`].
 pub const FEATURE_JOIN: u64 = 1 << 1;
 /// The kernel can keep a buffer mapped for a device behind an IOMMU (patch series).
 pub const FEATURE_PREMAP: u64 = 1 << 2;

@@ -94,7 +94,7 @@ fn sync(dmabuf: BorrowedFd<'_>, flags: u64) -> Result<()> {
     }
 }
 
-/// Exports a [`sync_file`](crate::sync_file) of the fences that this `access` has to wait for. It
+/// Exports a [`sync_file`](crate::sync_file) of the fences that this `access` must wait for. It
 /// contains neither completed work nor work that starts later.
 ///
 /// # Errors

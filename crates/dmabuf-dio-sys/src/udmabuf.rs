@@ -109,7 +109,7 @@ pub struct Part<'a> {
     pub range: Range<u64>,
 }
 
-/// Creates a dma-buf over ranges of memfds, one behind the other. This pins every page, as
+/// Creates a dma-buf over ranges of memfds, one after the other. This pins every page, as
 /// [`create`] does.
 ///
 /// # Errors
@@ -132,7 +132,7 @@ pub fn create_list<const N: usize>(
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The items lie right behind the list: its size is a multiple of their alignment.
+/// The items directly follow the list: its size is a multiple of their alignment.
 #[repr(C)]
 struct CreateListCall<const N: usize> {
     list: List,

@@ -41,7 +41,7 @@ pub const BUF_CAP_DMABUF: u32 = 4;
 
 /// The content of the buffer may be damaged.
 pub const FLAG_ERROR: u32 = 0x40;
-/// Which bits tell the clock of the timestamp.
+/// The bits that identify the clock of the timestamp.
 pub const FLAG_TIMESTAMP_MASK: u32 = 0xe000;
 /// The timestamp is of `CLOCK_MONOTONIC`.
 pub const FLAG_TIMESTAMP_MONOTONIC: u32 = 0x2000;
@@ -61,11 +61,11 @@ pub const FIELD_NONE: u32 = 1;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capability {
-    /// Name of the driver, with a 0 at the end.
+    /// Name of the driver, NUL-terminated.
     pub driver: [u8; 16],
-    /// Name of the device, with a 0 at the end.
+    /// Name of the device, NUL-terminated.
     pub card: [u8; 32],
-    /// Where it is connected, with a 0 at the end.
+    /// Where it is connected, NUL-terminated.
     pub bus_info: [u8; 32],
     /// Version of the kernel.
     pub version: u32,
@@ -92,7 +92,7 @@ pub struct FormatDescription {
     pub kind: u32,
     /// [`FORMAT_COMPRESSED`] and others.
     pub flags: u32,
-    /// For people, with a 0 at the end.
+    /// Description for users, NUL-terminated.
     pub description: [u8; 32],
     /// The format.
     pub pixelformat: FourCc,
@@ -143,7 +143,7 @@ pub struct PixFormat {
     pub sizeimage: u32,
     /// Colour space, `enum v4l2_colorspace`.
     pub colorspace: u32,
-    /// Says that the fields behind it are valid, if [`PixFormat::MAGIC`].
+    /// The fields after it are valid if this is [`PixFormat::MAGIC`].
     pub private: u32,
     /// Flags of the format.
     pub flags: u32,
@@ -318,7 +318,7 @@ pin_layout!(RawParameters: 204 { kind @ 0, capture @ 4, rest @ 44 });
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestBuffers {
-    /// In: number of buffers, 0 to free them. Out: what the driver made of it.
+    /// In: number of buffers, 0 to free them. Out: number of buffers that the driver allocated.
     pub count: u32,
     /// In: type of the queue.
     pub kind: u32,
@@ -422,7 +422,7 @@ pub struct Dequeued {
     pub flags: u32,
     /// Number of the frame since the start; the driver counts those it lost.
     pub sequence: u32,
-    /// When it was captured, in microseconds of the clock that the flags tell.
+    /// When it was captured, in microseconds of the clock given by the flags.
     pub microseconds: i64,
 }
 
@@ -510,11 +510,11 @@ pub fn format(device: BorrowedFd<'_>, kind: u32) -> Result<Format> {
     Ok(Format::of(&value))
 }
 
-/// Sets the format. Returns what the driver made of it: it changes what it cannot do.
+/// Sets the format. Returns the format that the driver chose, which may differ.
 ///
 /// # Errors
 ///
-/// `EBUSY`: there are buffers of a program. `EINVAL`: there is no such queue.
+/// `EBUSY`: a program has allocated buffers. `EINVAL`: there is no such queue.
 pub fn set_format(device: BorrowedFd<'_>, format: Format) -> Result<Format> {
     let mut value = format.raw();
     // SAFETY: IOC_S_FMT reads and writes a `struct v4l2_format`.
@@ -534,7 +534,7 @@ pub fn parameters(device: BorrowedFd<'_>, kind: u32) -> Result<CaptureParameters
     Ok(value.capture)
 }
 
-/// Sets the parameters of a queue. Returns what the driver made of them.
+/// Sets the parameters of a queue. Returns the parameters that the driver chose.
 ///
 /// # Errors
 ///
@@ -550,8 +550,8 @@ pub fn set_parameters(
     Ok(value.capture)
 }
 
-/// Makes this descriptor the owner of a queue, with `count` buffers of a kind of memory; 0 gives the
-/// queue up. Returns what the driver made of it.
+/// Makes this descriptor the owner of a queue, with `count` buffers of a kind of memory; 0 releases
+/// the queue. Returns the request with the driver's answer.
 ///
 /// # Errors
 ///
@@ -573,7 +573,7 @@ pub fn request_buffers(
 ///
 /// # Errors
 ///
-/// `EINVAL`: there is no such buffer, or the driver cannot.
+/// `EINVAL`: there is no such buffer, or the driver cannot export it.
 pub fn export(device: BorrowedFd<'_>, kind: u32, index: u32) -> Result<OwnedFd> {
     let flags = (libc::O_RDWR | libc::O_CLOEXEC) as u32;
     let mut value = ExportBuffer { kind, index, flags, ..ExportBuffer::default() };
@@ -619,8 +619,8 @@ fn with_plane(
 ///
 /// # Errors
 ///
-/// `EINVAL`: no such buffer, queued already, no dma-buf, or too short. `EFAULT`: the device cannot
-/// use this memory, for example because it is not contiguous. `EIO`, `ENODEV`, `ENOMEM`.
+/// `EINVAL`: no such buffer, already queued, not a dma-buf, or too short. `EFAULT`: the device
+/// cannot use this memory, for example because it is not contiguous. `EIO`, `ENODEV`, `ENOMEM`.
 pub fn queue(
     device: BorrowedFd<'_>,
     kind: u32,

@@ -109,10 +109,10 @@ fn hint_of(reason: &Malformed) -> &'static str {
         }
         Malformed::Version { .. } => "convert the file to GGUF version 3, little-endian",
         Malformed::Split(_) => {
-            "name the first file (-00001-of-...), and keep all parts beside it under their names"
+            "name the first file (-00001-of-...), and keep all parts in the same folder under their own names"
         }
         Malformed::NotThere { .. } | Malformed::NoWeightMap | Malformed::Outside { .. } => {
-            "download the model again: index and files do not belong together"
+            "download the model again: index and files do not match"
         }
         _ => "the file was not written as its format requires: do not use it",
     }

@@ -10,9 +10,9 @@ use crate::error::{Error, Result};
 const INDEX: &str = "model.safetensors.index.json";
 const SINGLE: &str = "model.safetensors";
 
-/// The file that a folder's model begins with. The first that exists, and is the only one of its
-/// sort: `model.safetensors.index.json`, another index, `model.safetensors`, another safetensors
-/// file, a GGUF file or the first of a split one.
+/// The file that a folder's model begins with. The first of these that exists:
+/// `model.safetensors.index.json`, `model.safetensors`, the only other index, the only other
+/// safetensors file, the only GGUF file or first file of a split one.
 pub(crate) fn in_folder(folder: &Path) -> Result<PathBuf> {
     let mut sorts: [Vec<String>; 3] = Default::default();
     let error = |source| Error::Open { path: folder.to_owned(), source };

@@ -30,6 +30,7 @@
 //! | [`Tensor`], [`Dtype`], [`GgmlType`] | name, type, shape, and range in the file |
 //! | [`Metadata`], [`Value`] | what else the headers say, typed |
 //! | [`TensorLoader`], [`Loaded`], [`Buffer`], [`View`] | a load, and what it gives |
+//! | [`OneRange`] | a load whose memory is handed out before it is filled |
 //! | [`header`] | the parsers alone, for headers that come from elsewhere |
 //!
 //! # Untrusted files
@@ -37,8 +38,8 @@
 //! Headers are checked before anything is loaded, in bounded time and memory: [`header`] has the
 //! limits. A tensor lies in its file, no two share a byte, and its length is that of its type and
 //! shape. An index names files in its own folder or below only: no absolute path and no `..`.
-//! Symbolic links are followed, because the cache of Hugging Face consists of them: trust whoever
-//! can create links in the folder.
+//! Symbolic links are followed, because the cache of Hugging Face consists of them: anyone who can
+//! create links in the folder must be trusted.
 //!
 //! All lengths and offsets are in bytes.
 
@@ -60,6 +61,7 @@ mod malformed;
 mod metadata;
 mod meter;
 mod model;
+mod one_range;
 mod open;
 mod plan;
 mod settings;
@@ -78,6 +80,7 @@ pub use malformed::Malformed;
 pub use metadata::{Array, Metadata, Strings, Value};
 pub use meter::Progress;
 pub use model::{Model, ModelFile};
+pub use one_range::OneRange;
 pub use tensor::Tensor;
 
 // The code in the document is compiled like that of the documentation.

@@ -11,7 +11,7 @@ use dmabuf_dio::{Backend, CancelToken, Direction, Kind, Loader};
 use crate::error::{Error, Result};
 use crate::loaded::{Buffer, Loaded, View};
 use crate::meter::{Meter, Progress};
-use crate::model::Model;
+use crate::model::{Model, ModelFile};
 use crate::plan::{self, Run};
 use crate::settings::{Settings, Wanted};
 use crate::tensor::Tensor;
@@ -22,9 +22,8 @@ const MANY: usize = 64;
 
 /// Loads tensors of a model. Created by [`Model::loader`].
 ///
-/// The ranges of the tensors in a file are read as a whole where they are neighbours. Each such
-/// range has a buffer of its own; if there are more than 64, those of a file share one where the
-/// kind of buffer allows it.
+/// Neighbouring tensors of a file are read as one range. Each range has its own buffer; if there
+/// are more than 64, the ranges of a file share one if the kind of buffer allows it.
 #[derive(Clone)]
 pub struct TensorLoader<'m> {
     model: &'m Model,
@@ -58,8 +57,8 @@ impl<'m> TensorLoader<'m> {
         self
     }
 
-    /// Bytes between two tensors up to which both are read together; default 256 KiB. At least a
-    /// page is used. Bytes between tensors are loaded, too, and cost memory.
+    /// The maximum number of bytes between two tensors that are read together; default 256 KiB, at
+    /// least a page. Bytes between tensors are loaded, too, and use memory.
     #[must_use]
     pub fn gap(mut self, bytes: u64) -> Self {
         self.settings.gap = bytes;
@@ -155,9 +154,7 @@ impl<'m> TensorLoader<'m> {
     pub fn load(&self) -> Result<Loaded> {
         let began = Instant::now();
         let wanted = self.wanted()?;
-        // Within a page nothing is saved.
-        let gap = self.settings.gap.max(rustix::param::page_size() as u64);
-        let runs = plan::runs(&wanted, gap);
+        let runs = self.runs(&wanted);
         let total = runs.iter().map(Run::len).sum();
         let meter = self.settings.progress.clone().map(|callback| Meter::new(callback, total));
         let jobs = self.jobs(&runs);
@@ -185,8 +182,22 @@ impl<'m> TensorLoader<'m> {
         Ok(loaded)
     }
 
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn file(&self, run: &Run) -> &ModelFile {
+        &self.model.files()[run.file]
+    }
+
+    /// What is read of the files.
+    pub(crate) fn runs(&self, wanted: &[&Tensor]) -> Vec<Run> {
+        // Within a page nothing is saved.
+        plan::runs(wanted, self.settings.gap.max(rustix::param::page_size() as u64))
+    }
+
     /// The tensors to load, in the model's order.
-    fn wanted(&self) -> Result<Vec<&'m Tensor>> {
+    pub(crate) fn wanted(&self) -> Result<Vec<&'m Tensor>> {
         let all = self.model.tensors();
         let Some(only) = &self.only else { return Ok(all.iter().collect()) };
         let index = |name: &String| {
@@ -208,7 +219,7 @@ impl<'m> TensorLoader<'m> {
     }
 
     fn run(&self, runs: &[Run], meter: Option<&Arc<Meter>>, cancel: &CancelToken) -> Result<Done> {
-        let file = &self.model.files()[runs[0].file];
+        let file = self.file(&runs[0]);
         if runs.len() > 1 {
             let gatherer =
                 self.settings.gatherer(Gatherer::from(file.file())).cancel(cancel.clone());
@@ -251,7 +262,7 @@ struct Done {
     places: Vec<(usize, u64)>,
 }
 
-fn view(tensor: &Tensor) -> View {
+pub(crate) fn view(tensor: &Tensor) -> View {
     View {
         name: tensor.name.clone(),
         dtype: tensor.dtype,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a load gives.
+//! The result of a load.
 
 use dmabuf_dio::{DmaBuf, Private, Report};
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 pub struct Loaded {
     /// The buffers. Their bytes outside the views are undefined.
     pub buffers: Vec<Buffer>,
-    /// The tensors that were asked for, in the order of [`Model::tensors`](crate::Model::tensors).
+    /// The requested tensors, in the order of [`Model::tensors`](crate::Model::tensors).
     pub views: Vec<View>,
     /// Elapsed time in seconds.
     pub seconds: f64,
@@ -52,8 +52,8 @@ pub struct View {
     /// The buffer: an index into [`Loaded::buffers`]. `None` for a tensor without bytes.
     pub buffer: Option<usize>,
     /// Offset of the first byte in the buffer, in bytes; congruent to its offset in the file modulo
-    /// the page size. The address is aligned to the type only if the file has the tensor aligned:
-    /// GGUF files have, safetensors files usually.
+    /// the page size. The address is aligned to the type only if the tensor is aligned in the file,
+    /// as it always is in GGUF files and usually in safetensors files.
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
@@ -104,14 +104,17 @@ impl Loaded {
     /// [`Error::NoTensor`]: no such tensor was loaded; [`Error::Buffer`].
     pub fn to_vec(&self, name: &str) -> Result<Vec<u8>> {
         let view = self.view(name).ok_or_else(|| Error::NoTensor { name: name.to_owned() })?;
-        let mut bytes = vec![0; view.len as usize];
+        // Only in 32-bit programs are there tensors that no memory can hold.
+        let too_long = |_| dmabuf_dio::Error::NoMemory { wanted: view.len, available: None };
+        let len = isize::try_from(view.len).map_err(too_long).map_err(Error::Buffer)?;
+        let mut bytes = vec![0; len.unsigned_abs()];
         if let Some(buffer) = view.buffer {
             self.buffers[buffer].read_at(view.offset, &mut bytes)?;
         }
         Ok(bytes)
     }
 
-    /// Bytes read from the files. More than the tensors have where neighbours were read together:
+    /// Bytes read from the files, including those between tensors that were read together:
     /// [`TensorLoader::gap`](crate::TensorLoader::gap).
     pub fn bytes(&self) -> u64 {
         self.buffers.iter().map(|buffer| buffer.report.bytes).sum()

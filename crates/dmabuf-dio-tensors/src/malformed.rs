@@ -29,7 +29,7 @@ pub enum Malformed {
         /// Offset of the first wrong byte in the file.
         at: u64,
     },
-    /// The JSON of a header or an index is not what the format has.
+    /// The JSON of a header or an index does not have the form that the format requires.
     #[error("JSON: {message}")]
     Json {
         /// What the parser says, with line and column.
@@ -43,15 +43,15 @@ pub enum Malformed {
         /// The name.
         name: String,
     },
-    /// A tensor's range is not that of its type and shape.
-    #[error("tensor {name:?} has {found} bytes, which is not the length of its type and shape")]
+    /// The length of a tensor's range does not match its type and shape.
+    #[error("tensor {name:?} has {found} bytes, which does not match its type and shape")]
     Length {
         /// The tensor.
         name: String,
         /// Length of its range.
         found: u64,
     },
-    /// The length of a tensor's type and shape is not whole blocks or overflows.
+    /// The length of a tensor is not a whole number of blocks, or overflows.
     #[error("tensor {name:?} has a shape that its type cannot have, or that overflows")]
     Shape {
         /// The tensor.
@@ -77,7 +77,7 @@ pub enum Malformed {
         /// End of the tensor before it, aligned as the format says.
         expected: u64,
     },
-    /// The file of a safetensors header is longer than its tensors.
+    /// A safetensors file continues after its last tensor.
     #[error("the tensors end at byte {end}, and the file has {len}")]
     Rest {
         /// End of the last tensor in the file.
@@ -125,8 +125,8 @@ pub enum Malformed {
     /// An index has no `weight_map`.
     #[error("the index has no weight_map")]
     NoWeightMap,
-    /// An index says that a tensor is in a file, and it is not.
-    #[error("the index has tensor {name:?} in {file:?}, which does not have it")]
+    /// An index says that a tensor is in a file that does not have it.
+    #[error("the index places tensor {name:?} in {file:?}, which does not have it")]
     NotThere {
         /// The tensor.
         name: String,

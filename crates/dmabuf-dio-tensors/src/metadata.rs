@@ -96,7 +96,7 @@ impl Value {
     }
 }
 
-/// Strings, one behind the other in memory: a vocabulary has hundreds of thousands.
+/// Strings, stored contiguously: a vocabulary has hundreds of thousands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strings {
     text: String,

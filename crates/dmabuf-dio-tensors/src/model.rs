@@ -16,8 +16,8 @@ use crate::tensor::Tensor;
 
 /// A model whose headers were read and checked. Its tensors are loaded by [`loader`](Self::loader).
 ///
-/// The files stay open: a file that is replaced later does not matter, one that is truncated makes
-/// the load fail. `Send` and `Sync`.
+/// The files stay open: replacing a file later has no effect, truncating it makes the load fail.
+/// `Send` and `Sync`.
 #[derive(Debug)]
 pub struct Model {
     format: Format,
@@ -48,7 +48,7 @@ impl ModelFile {
         self.len
     }
 
-    /// Whether it has no bytes, which no file of a model has.
+    /// Always `false`: a file of a model is never empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

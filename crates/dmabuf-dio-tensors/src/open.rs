@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opens files without being held up by what is not one.
+//! Opens regular files, without blocking on FIFOs and devices.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
 
 use crate::error::{Error, Result};
 use crate::header::{self, Header, HeaderError};
@@ -31,7 +31,11 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
 
 /// Reads the header of an open file of `len` bytes. Moves the file's position.
 pub(crate) fn header(path: &Path, file: &File, len: u64) -> Result<Header> {
-    header::parse(BufReader::with_capacity(1 << 18, file), len).map_err(|error| match error {
+    // Read-ahead would read tensors as well, which are not loaded through the page cache.
+    let _ = fadvise(file, 0, None, Advice::Random);
+    let header = header::parse(BufReader::with_capacity(1 << 18, file), len);
+    let _ = fadvise(file, 0, None, Advice::Normal);
+    header.map_err(|error| match error {
         HeaderError::Malformed(reason) => malformed(path, reason),
         HeaderError::Read(source) => Error::Read { path: path.to_owned(), source },
     })

@@ -21,7 +21,7 @@ pub(crate) enum Wanted {
     Private,
 }
 
-/// What is set, but for the tensors.
+/// All settings except the tensors.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) wanted: Wanted,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dmabuf_dio::CancelToken;
 
-/// How often the caller's token is looked at.
+/// How often the caller's token is checked.
 const TICK: Duration = Duration::from_millis(20);
 
 /// The results of jobs 0 to `jobs - 1`, in order. `work` gets the number of its job and the token to

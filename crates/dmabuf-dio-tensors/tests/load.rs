@@ -118,6 +118,43 @@ fn only_what_is_wanted_is_read() {
 }
 
 #[test]
+fn one_range_has_its_views_before_its_bytes() {
+    let folder = folder();
+    let mut samples = samples("t", 20);
+    samples.insert(7, Sample::new("empty", Dtype::F32, &[0, 3]));
+    let model = model(folder.path(), &samples);
+    let some = ["t003", "t004", "t005"];
+    for loader in [model.loader(), model.loader().only(some)] {
+        let one = loader.one_range().expect("the names").expect("one range");
+        let views = one.views();
+        let (mut memory, token) = (None, CancelToken::new());
+        let report = one.load(&token, |early| memory = Some(early)).expect("load");
+        let memory = memory.expect("handed out");
+        assert_eq!(report.bytes, memory.len());
+        // SAFETY: the load has ended, and nothing writes the memory.
+        let bytes = unsafe { std::slice::from_raw_parts(memory.as_ptr(), memory.len() as usize) };
+        for view in &views {
+            let sample = samples.iter().find(|sample| sample.name == view.name).expect("one");
+            assert!(bytes[view.offset as usize..][..view.len as usize] == sample.bytes);
+        }
+        // The same as without haste
+        assert_eq!(views, loader.clone().private().load().expect("load").views);
+
+        token.cancel();
+        let error = one.load(&token, drop).expect_err("cancelled");
+        assert!(matches!(&error, Error::Load { path, .. } if path == model.files()[0].path()));
+    }
+    for none in [
+        model.loader().only(["t003", "t015"]).gap(0),
+        model.loader().only(["empty"]),
+        shards(folder.path(), 2).0.loader(),
+    ] {
+        assert!(none.one_range().expect("the names").is_none());
+    }
+    assert!(matches!(model.loader().only(["x"]).one_range(), Err(Error::NoTensor { .. })));
+}
+
+#[test]
 fn progress_of_all_files_is_one() {
     let folder = folder();
     let (model, samples) = shards(folder.path(), 5);

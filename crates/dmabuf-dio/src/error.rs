@@ -63,7 +63,7 @@ pub enum Error {
     },
 
     /// A length of 0 was requested.
-    #[error("{}: {direction} a range of 0 bytes", path.display())]
+    #[error("{}: {direction} a range of 0 bytes is refused", path.display())]
     EmptyRange {
         /// The file.
         path: PathBuf,
@@ -184,7 +184,7 @@ pub enum Error {
     /// a second). It may still access their memory: memory of this process is not freed until the
     /// process exits, and a buffer passed by the caller may change until then.
     #[error(
-        "{}: {direction} failed, and the requests in flight cannot be waited for: {errno}",
+        "{}: {direction} failed, and the kernel refuses to wait for the requests in flight: {errno}",
         path.display()
     )]
     InFlight {
@@ -255,7 +255,7 @@ pub enum Error {
     },
 
     /// A setting has an invalid value.
-    #[error("{name} cannot be {value}: {need}")]
+    #[error("{name} cannot be {value}: it must be {need}")]
     Setting {
         /// Name of the setting.
         name: &'static str,
@@ -274,6 +274,22 @@ pub enum Error {
         path: PathBuf,
         /// `"rename the finished file to it"`, ...
         step: &'static str,
+        /// The kernel's error number.
+        #[source]
+        errno: Errno,
+    },
+
+    /// The file system has removed the old file of this name, and then could not rename the finished
+    /// one: seen on SMB, where renaming over a file is not one operation.
+    #[error(
+        "{}: cannot rename the finished file to it: {errno}; the old file is gone, the new one is {}",
+        path.display(), kept.display()
+    )]
+    OldFileGone {
+        /// The target.
+        path: PathBuf,
+        /// The finished file, in the same folder.
+        kept: PathBuf,
         /// The kernel's error number.
         #[source]
         errno: Errno,
@@ -355,14 +371,14 @@ impl Error {
                 "choose a non-empty file; files of /proc and /sys report no length: copy them first"
                     .into()
             }
-            Self::EmptyRange { .. } => "ask for at least 1 byte".into(),
+            Self::EmptyRange { .. } => "request at least 1 byte".into(),
             Self::ShortFile { end, offset, .. } if offset >= end => {
                 format!("start before byte {end}, and do not truncate the file during the load")
             }
             Self::ShortFile { end, offset, .. } => {
                 let left = end.saturating_sub(*offset);
                 format!(
-                    "ask for at most {left} bytes at {offset}, and do not truncate the file during the load"
+                    "request at most {left} bytes at {offset}, and do not truncate the file during the load"
                 )
             }
             Self::RangeOverflow { .. } => "choose a smaller offset or length".into(),
@@ -376,6 +392,9 @@ impl Error {
             Self::PieceInSpare { .. } => "put the piece, or the spare bytes, elsewhere".into(),
             Self::Transfer { errno, .. } | Self::Target { errno, .. } => {
                 transfer_hint(*errno).into()
+            }
+            Self::OldFileGone { path, kept, .. } => {
+                format!("mv {} {}", kept.display(), path.display())
             }
             Self::Unsynced { direction, .. } => format!(
                 "{} before the device attaches the buffer, use a buffer from /dev/dma_heap/system, \
@@ -424,6 +443,7 @@ impl Error {
             | Self::Buffer { errno, .. }
             | Self::Thread { errno }
             | Self::Heap { errno, .. }
+            | Self::OldFileGone { errno, .. }
             | Self::Target { errno, .. } => Some(*errno),
             Self::NoMemory { .. } => Some(Errno::from_raw(libc::ENOMEM)),
             Self::Unsynced { .. } => Some(Errno::from_raw(libc::EBUSY)),
@@ -459,14 +479,14 @@ fn open_hint(errno: Errno, path: &std::path::Path) -> String {
         libc::EISDIR => "name a regular file or a block device".into(),
         libc::EMFILE | libc::ENFILE => "allow more open files: ulimit -n".into(),
         libc::EROFS => "mount the file system writable".into(),
-        libc::ETXTBSY => "the file is a running program or swap: choose another".into(),
+        libc::ETXTBSY => "the file is a running program or a swap file: choose another".into(),
         _ => "check the path and the file system it is on".into(),
     }
 }
 
 /// For `EFAULT` on a mapped buffer.
 const SHRUNK: &str = "the buffer was shrunk, or there are no pages for it: seal it (F_SEAL_SHRINK) \
-                      against the former, and use no huge pages against the latter";
+                      against shrinking, and use small pages";
 
 fn transfer_hint(errno: Errno) -> &'static str {
     match errno.raw() {
@@ -494,6 +514,10 @@ fn buffer_hint(errno: Errno) -> &'static str {
         libc::EMFILE | libc::ENFILE => "allow more open files: ulimit -n",
         libc::EFAULT => SHRUNK,
         libc::EFBIG => "raise the limit on the length of files, memfds included: ulimit -f",
+        libc::EOVERFLOW => {
+            "half of the address space can be mapped at once, 2 GiB in a 32-bit program: load the file in \
+             ranges (offset and length), or use a 64-bit program"
+        }
         libc::EHWPOISON => "a page has a hardware memory error: see dmesg",
         libc::EINVAL | libc::ENOTTY | libc::ENODEV | libc::EOPNOTSUPP => {
             "the buffer's exporter does not support it: use a buffer from /dev/dma_heap/system"

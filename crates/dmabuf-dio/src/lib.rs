@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loads files into dma-bufs and saves them, without CPU copies.
 //!
-//! A large file that an accelerator, a camera, a radio or another process is to use has to be in
-//! memory that all of them can reach: a dma-buf. [`Loader`] reads it there by direct I/O, from the
+//! Before an accelerator, a camera, a radio or another process can use a large file, the file must
+//! be in memory that all of them can access: a dma-buf. [`Loader`] reads it by direct I/O, from the
 //! storage device into the pages of the buffer, with the best method that this kernel offers. Its
 //! [`Report`] says which method was used and what it cost.
 //!
@@ -39,6 +39,9 @@
 //! backend and has one file for each; `transfer/` cuts a range into requests; `lend/` lends the
 //! memory. `buf/`, `file/` and `memory/` are the resources they work on. No two
 //! files import each other.
+//!
+//! Programs of 32 bits are built with `--cfg io_uring_skip_arch_check` (docs/reach.md). They map at most
+//! 2 GiB of a buffer; longer ones are loaded and saved by the backends that need no mapping.
 //!
 //! All lengths and offsets are in bytes. All calls block until they are done. Between calls, no
 //! state is kept except in values of this library, and calls do not change process-wide settings.
@@ -81,7 +84,7 @@ pub use kind::Kind;
 pub use load::{Loaded, Loader};
 pub use loaded_file::LoadedFile;
 pub use memory::sizes::PageSizes;
-pub use private::Private;
+pub use private::{Private, PrivateMemory};
 pub use report::{Mode, Report};
 pub use save::Saver;
 
@@ -89,5 +92,3 @@ pub use save::Saver;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
-
-const _: () = assert!(size_of::<usize>() == size_of::<u64>(), "needs a 64-bit system");

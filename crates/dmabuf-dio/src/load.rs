@@ -16,7 +16,7 @@ use crate::file::{self, File, Spec};
 use crate::kind::Kind;
 use crate::loaded_file::LoadedFile;
 use crate::options::{Options, Wanted, option_methods};
-use crate::private::{self, Private};
+use crate::private::{self, Private, PrivateMemory};
 use crate::report::Report;
 use crate::transfer::task::{Task, Transferred};
 
@@ -189,8 +189,8 @@ impl<'f> Loader<'f> {
     /// # Errors
     ///
     /// As for [`load`](Self::load). [`Error::Unavailable`] only if a [`backend`](Self::backend) is
-    /// selected that does not load into memfds, or cannot be used here. That there is no dma-buf is
-    /// no error: see [`LoadedFile::dmabuf`].
+    /// selected that does not load into memfds, or cannot be used here. It is not an error if no
+    /// dma-buf can be created: see [`LoadedFile::dmabuf`].
     pub fn load_file(&self) -> Result<LoadedFile> {
         let mut loader = self.clone();
         loader.options.kind = Wanted::File;
@@ -201,16 +201,27 @@ impl<'f> Loader<'f> {
 
     /// Loads into new memory of this process only. Blocks until the whole range is loaded.
     ///
-    /// For uses that need no sharing. Such memory gets huge pages on most systems (where
-    /// `/sys/kernel/mm/transparent_hugepage/enabled` is `madvise` or `always`), while a memfd needs
-    /// a setting that only root can change. It is filled by direct I/O, like a memfd, or through
-    /// the page cache if the file offers nothing else. The [`backend`](Self::backend) setting is
-    /// ignored.
+    /// For uses that need no sharing. On most systems (where
+    /// `/sys/kernel/mm/transparent_hugepage/enabled` is `madvise` or `always`) such memory is
+    /// allocated in huge pages, while the pages of a memfd usually have to be collapsed into huge
+    /// ones, which costs more. It is filled by direct I/O, like a memfd, or through the page cache
+    /// if the file offers nothing else. The [`backend`](Self::backend) setting is ignored.
     ///
     /// # Errors
     ///
     /// As for [`load`](Self::load), except [`Error::Unavailable`].
     pub fn load_private(&self) -> Result<Private> {
+        self.load_private_with(|_| ())
+    }
+
+    /// Like [`load_private`](Self::load_private), and calls `ready` with the memory before anything
+    /// is read into it. What refers to the memory, such as tensors, can be prepared in another thread
+    /// while the disk reads. After an error the memory stays until its last owner drops it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load_private`](Self::load_private).
+    pub fn load_private_with(&self, ready: impl FnOnce(PrivateMemory)) -> Result<Private> {
         let (file, length) = self.open()?;
         if length == 0 {
             return Err(Error::EmptyRange { path: file.path, direction: Direction::Load });
@@ -218,12 +229,12 @@ impl<'f> Loader<'f> {
         let watch = Watch::start(&self.options.control, length);
         let task = self.task(&file, length, &watch);
         let layout = task.layout()?;
-        let (mapping, report) = choose::alone(&task, || {
-            let loaded = private::load(&task, layout)?;
+        let (memory, report) = choose::alone(&task, || {
+            let loaded = private::load(&task, layout, ready)?;
             check_end(&task)?;
             Ok(loaded)
         })?;
-        Ok(Private::new(mapping, layout.data_offset, length, report))
+        Ok(Private::new(memory, report))
     }
 
     /// Loads into `buf` at `buf_offset` bytes. Blocks until the whole range is loaded.

@@ -57,13 +57,13 @@ impl LoadedFile {
         self.file.len()
     }
 
-    /// Whether the content has no bytes, which is never the case.
+    /// Always `false`: an empty file is not loaded.
     pub fn is_empty(&self) -> bool {
         self.file.is_empty()
     }
 
-    /// How many bytes, from the start, the file and the dma-buf share: those in whole pages. Of
-    /// the rest the dma-buf has a copy. 0 if there is no dma-buf.
+    /// How many bytes, from the start, the file and the dma-buf share: those in whole pages. The
+    /// dma-buf has a copy of the rest. 0 if there is no dma-buf.
     pub fn shared_len(&self) -> u64 {
         match self.dmabuf {
             Ok(_) => self.len() / page_size() * page_size(),
@@ -71,17 +71,17 @@ impl LoadedFile {
         }
     }
 
-    /// Seals the file against writing, for good. Nobody can write it or map it for writing any
-    /// more; punching holes is refused, too.
+    /// Seals the file permanently against writing. It can no longer be written or mapped for
+    /// writing, and no holes can be punched.
     ///
     /// With a dma-buf, `F_SEAL_FUTURE_WRITE` is used: the kernel refuses `F_SEAL_WRITE` for memory
     /// that is pinned. Then existing writable mappings of the file stay writable, and so does the
-    /// dma-buf, for whoever is given its descriptor.
+    /// dma-buf, for anyone who has its descriptor.
     ///
     /// # Errors
     ///
-    /// [`Error::Buffer`](crate::Error::Buffer) with `EBUSY` while somebody has the file mapped for
-    /// writing, if there is no dma-buf.
+    /// [`Error::Buffer`](crate::Error::Buffer) with `EBUSY` while the file is mapped for writing,
+    /// if there is no dma-buf.
     pub fn seal(&mut self) -> Result<()> {
         match self.dmabuf {
             Ok(_) => self.file.add_seal(SealFlags::FUTURE_WRITE),

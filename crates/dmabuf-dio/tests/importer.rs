@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A device that has the buffer mapped for its own DMA, through bounce buffers if possible. The
-//! bytes it wrote next to the loaded ones survive, and it sees everything that is loaded. For
-//! buffers of every available exporter.
+//! A device that has the buffer mapped for its own DMA, through bounce buffers or not coherent if
+//! possible. The bytes it wrote next to the loaded ones survive, and it sees everything that is
+//! loaded. For buffers of every available exporter.
 //!
-//! `DMABUF_DIO_IMPORTER` names the node of `kernel/sim/edu_importer`; without it these tests are
-//! skipped. `DMABUF_DIO_IMPORTER_UNSYNCED`, if not empty, says that this kernel's udmabuf does not
-//! synchronise that device: udmabuf is then left out.
+//! `DMABUF_DIO_IMPORTER` names the node of `kernel/sim/edu_importer` or `shadow_importer`; without
+//! it these tests are skipped. `DMABUF_DIO_IMPORTER_UNSYNCED`, if not empty, says that this kernel's
+//! udmabuf does not synchronise that device: udmabuf is then left out where it would lose data.
 
 mod common;
 
@@ -33,6 +33,11 @@ struct Imported {
     _lock: MutexGuard<'static, ()>,
 }
 
+/// Whether udmabuf does not synchronise the device, which needs it.
+fn unsynced() -> bool {
+    std::env::var_os("DMABUF_DIO_IMPORTER_UNSYNCED").is_some_and(|value| !value.is_empty())
+}
+
 /// The names of exporters: the heaps, if the kernel has any, the module's own, and `udmabuf`.
 fn exporters() -> Vec<String> {
     let heaps = std::fs::read_dir("/dev/dma_heap");
@@ -45,7 +50,7 @@ fn exporters() -> Vec<String> {
     if available(Backend::Module) {
         all.push("module".to_owned());
     }
-    if std::env::var_os("DMABUF_DIO_IMPORTER_UNSYNCED").is_none_or(|value| value.is_empty()) {
+    if !unsynced() {
         all.push("udmabuf".to_owned());
     }
     println!("exporters: {all:?}");
@@ -181,6 +186,28 @@ fn what_the_device_wrote_is_saved() {
     });
 }
 
+/// Through bounce buffers, CPU access to a udmabuf over contiguous memory cannot begin without the fix:
+/// then none is created. Without the device this is the same.
+#[test]
+fn what_udmabuf_loads_can_be_mapped() {
+    let folder = folder();
+    let (path, bytes) = file_of(&folder, 6_000_000);
+    match Loader::new(&path).backend(Backend::Udmabuf).load() {
+        Ok(loaded) => {
+            println!("{}", loaded.report);
+            let found = loaded.buf.map().expect("a view").to_vec().expect("bytes");
+            assert_same("loaded", &found[..bytes.len()], &bytes);
+        }
+        Err(Error::Unavailable { refusals, .. }) => {
+            println!("{refusals:?}");
+            let bounced = std::env::var_os("DMABUF_DIO_IMPORTER").is_some() && unsynced();
+            assert!(!bounced || refusals[0].errno.and_then(Errno::name) == Some("EIO"));
+            assert!(bounced || !available(Backend::Udmabuf), "{refusals:?}");
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Fails unless a transfer was refused before it began.
 #[track_caller]
 fn check_error(error: Error, way: Direction) {
@@ -204,10 +231,8 @@ fn a_udmabuf_is_right_or_refused() {
     let folder = folder();
     let (path, bytes) = file_of(&folder, 100_000);
     let copy = folder.path().join("copy");
-    let cmdline = std::fs::read_to_string("/proc/cmdline").expect("the kernel's command line");
-    let bounced = cmdline.contains("swiotlb=force");
-    let refused = bounced && !available(Backend::CopyFileRange);
-    println!("through bounce buffers: {bounced}, refused: {refused}");
+    let refused = unsynced();
+    println!("refused: {refused}");
 
     for asked in [Some(Backend::Module), None] {
         imported.write(7);

@@ -266,6 +266,7 @@ static const struct file_operations edu_fops = {
 	.read = edu_read,
 	.write = edu_write,
 	.unlocked_ioctl = edu_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
 	.release = edu_release,
 };
 

@@ -5,7 +5,9 @@
  * or freed while they are mapped, mappings with other caching than the linear
  * mapping, no kernel mapping at all
  */
+#include <linux/cma.h>
 #include <linux/dma-buf.h>
+#include <linux/dma-map-ops.h>
 #include <linux/err.h>
 #include <linux/highmem.h>
 #include <linux/io_uring/cmd.h>
@@ -22,7 +24,7 @@
 #include "odd_exporter.h"
 
 #define ODD_ALL		(ODD_UNCOUNTED | ODD_RESERVED | ODD_NO_VMAP | \
-			 ODD_WRITE_COMBINED | ODD_UNMAPPED)
+			 ODD_WRITE_COMBINED | ODD_UNMAPPED | ODD_CMA)
 #define ODD_MAX_PAGES	(SZ_256M >> PAGE_SHIFT)
 
 static ulong odd_unmapped;
@@ -43,6 +45,29 @@ static unsigned int odd_order(const struct odd_buffer *buf)
 	return buf->oddities & ODD_UNCOUNTED ? ilog2(ODD_UNIT) : 0;
 }
 
+#ifdef HAVE_CMA_ALLOC
+static struct page *odd_cma_alloc(unsigned int nr)
+{
+	struct cma *cma = dev_get_cma_area(NULL);
+
+	return cma ? cma_alloc(cma, nr, 0, false) : NULL;
+}
+
+static void odd_cma_free(struct page *page, unsigned int nr)
+{
+	cma_release(dev_get_cma_area(NULL), page, nr);
+}
+#else
+static struct page *odd_cma_alloc(unsigned int nr)
+{
+	return NULL;
+}
+
+static void odd_cma_free(struct page *page, unsigned int nr)
+{
+}
+#endif
+
 static void odd_free_pages(const struct odd_buffer *buf, struct page **pages)
 {
 	unsigned int i;
@@ -52,9 +77,12 @@ static void odd_free_pages(const struct odd_buffer *buf, struct page **pages)
 	if (buf->oddities & ODD_RESERVED)
 		for (i = 0; i < buf->nr && pages[i]; i++)
 			ClearPageReserved(pages[i]);
-	for (i = 0; i < buf->nr && pages[i] && !(buf->oddities & ODD_UNMAPPED);
-	     i += 1 << odd_order(buf))
-		__free_pages(pages[i], odd_order(buf));
+	if (buf->oddities & ODD_CMA) {
+		odd_cma_free(pages[0], buf->nr);
+	} else if (!(buf->oddities & ODD_UNMAPPED)) {
+		for (i = 0; i < buf->nr && pages[i]; i += 1 << odd_order(buf))
+			__free_pages(pages[i], odd_order(buf));
+	}
 	kvfree(pages);
 }
 
@@ -77,7 +105,16 @@ static struct page **odd_alloc_pages(const struct odd_buffer *buf)
 		}
 		pages[i] = pfn_to_page(pfn);
 	}
-	for (i = 0; !(buf->oddities & ODD_UNMAPPED) && i < buf->nr; i++) {
+	if (buf->oddities & ODD_CMA) {
+		page = odd_cma_alloc(buf->nr);
+		if (!page) {
+			kvfree(pages);
+			return NULL;
+		}
+		for (i = 0; i < buf->nr; i++)
+			pages[i] = page + i;
+	}
+	for (i = 0; !(buf->oddities & (ODD_UNMAPPED | ODD_CMA)) && i < buf->nr; i++) {
 		/* Not compound, so that only the first page has a reference count */
 		page = i & ((1 << order) - 1) ? pages[i - 1] + 1 :
 			alloc_pages(GFP_KERNEL | __GFP_ZERO, order);
@@ -225,6 +262,14 @@ static long odd_create(const struct odd_create __user *arg)
 	if (!create.pages || create.pages % ODD_UNIT ||
 	    create.pages > ODD_MAX_PAGES || create.oddities & ~ODD_ALL)
 		return -EINVAL;
+	/* Memory that is not allocated in units */
+	if (create.oddities & ODD_CMA &&
+	    create.oddities & (ODD_UNCOUNTED | ODD_UNMAPPED))
+		return -EINVAL;
+#ifndef HAVE_CMA_ALLOC
+	if (create.oddities & ODD_CMA)
+		return -EOPNOTSUPP;
+#endif
 
 	fresh.nr = create.pages;
 	fresh.oddities = create.oddities;
@@ -352,6 +397,7 @@ static int odd_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 static const struct file_operations odd_fops = {
 	.owner = THIS_MODULE,
 	.unlocked_ioctl = odd_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
 #ifdef HAVE_IO_BUFFER_REGISTER_BVEC
 	.uring_cmd = odd_uring_cmd,
 #endif

@@ -17,6 +17,11 @@
  * kept from the kernel: they have a struct page and no linear mapping.
  */
 #define ODD_UNMAPPED		16
+/*
+ * The pages are of the default CMA region. EOPNOTSUPP if the kernel does not let modules
+ * allocate there.
+ */
+#define ODD_CMA			32
 
 /* Lengths of buffers are multiples of this, in pages. */
 #define ODD_UNIT		4

@@ -97,12 +97,12 @@ def __getattr__(name: str) -> object:
 
 
 def open(path: str | bytes | PathLike[str] | PathLike[bytes]) -> Model:
-    """Opens a model: a safetensors or GGUF file, an index, or a folder with one. Headers only are read and checked."""
+    """Opens a model: a safetensors or GGUF file, an index, or a folder with one. Only headers are read and checked."""
     return Model(path)
 
 
 def load_tensors(
     path: str | bytes | PathLike[str] | PathLike[bytes], **options: Unpack[TensorOptions]
 ) -> Tensors:
-    """Loads the tensors of a model, or those named by `only`. They are views of the memory that is read to."""
+    """Loads the tensors of a model, or those named by `only`. They are views of the memory that was read into."""
     return Model(path).load(**options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Loads that are awaited."""
+"""Loads for asyncio."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _changing = Lock()
 
 
 class _SafeOpen(safe_open):
-    """The one that install() puts in place. Files for other frameworks are opened by safetensors."""
+    """The class that install() puts in place. Files for other frameworks are opened by safetensors."""
 
     original: Any = None
 
@@ -53,7 +53,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Undoes install(): every module has again what it had, or would have without it."""
+    """Undoes install(): every module has the functions again that it had, or would have without install()."""
     with _changing:
         _replace(_installed)
         _installed.clear()
@@ -69,7 +69,7 @@ def _load_file(framework: str) -> Callable[..., Any]:
 
 
 def _replace(pairs: list[tuple[object, object]]) -> None:
-    """Replaces the first by the second of each pair, by whatever name a module has it."""
+    """Replaces the first of each pair by the second, under whatever name a module has it."""
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", None)
         if not isinstance(names, dict) or getattr(module, "__name__", "") == __name__:

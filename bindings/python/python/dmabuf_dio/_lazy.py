@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The tensors of an open file, loaded when they are asked for."""
+"""The tensors of an open file, loaded when they are requested."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
-    from ._native import Model, Tensor, TensorInfo
+    from ._native import Model, Tensor, TensorInfo, Tensors
 
 
 class Lazy:
-    """What was loaded of a model stays loaded for as long as this object.
+    """Tensors that were loaded stay loaded as long as this object exists.
 
-    - A tensor asked for by name is loaded alone. If the one before it in the file is loaded, those behind it are
-      loaded with it, as many bytes as were asked for so far: a program that goes through the file needs few loads,
-      and one that takes some tensors reads at most twice their bytes.
-    - A tensor that is sliced is loaded together with all others of which there are slices: transformers makes
+    - A tensor requested by name is loaded alone. If the one before it in the file is loaded, those after it are
+      loaded with it, as many bytes as were requested so far: a program that reads the whole file needs few loads,
+      and one that uses some tensors reads at most twice their bytes.
+    - A tensor that is sliced is loaded together with all others of which slices exist: transformers creates
       one of each tensor before it uses the first.
     """
 
@@ -34,16 +35,16 @@ class Lazy:
         self._lock = Lock()
 
     def info(self, name: str) -> TensorInfo:
-        """What the header says; KeyError."""
+        """The header's description of a tensor. Raises KeyError."""
         return self.model[name]
 
     def announce(self, piece: HasName) -> None:
-        """A slice of a tensor will be asked for, as long as `piece` lives."""
+        """A slice of a tensor may be used as long as `piece` exists."""
         with self._lock:
             self._slices.add(ref(piece, self._slices.discard))
 
     def tensor(self, name: str) -> Tensor:
-        """A tensor; KeyError."""
+        """A tensor. Raises KeyError."""
         with self._lock:
             if name not in self._loaded:
                 self._load(self._following(name))
@@ -57,11 +58,27 @@ class Lazy:
                 self._load({name, *(piece.name for piece in pieces if piece is not None)})
             return self._hand_out(name)
 
-    def all(self) -> dict[str, Tensor]:
-        """All tensors, in the order of their bytes."""
+    def all(self, convert: Callable[[Tensor], Any], reads: Callable[[Tensor], bool]) -> dict[str, Any]:
+        """What `convert` makes of each tensor, in the order of their bytes.
+
+        Where nothing is loaded yet, most is made while the disk reads: `reads` says of which tensors `convert`
+        needs the bytes.
+        """
+
+        def begin(tensors: Tensors) -> tuple[dict[str, Tensor], dict[str, Any]]:
+            items = dict(tensors.items())
+            return items, {name: None if reads(tensor) else convert(tensor) for name, tensor in items.items()}
+
         with self._lock:
-            self._load(self._names)
-            return {name: self._loaded[name] for name in self._names}
+            begun = None if self._loaded else self.model._load_with(begin)  # pyright: ignore[reportPrivateUsage]
+            if begun is None:
+                self._load(self._names)
+                return {name: convert(self._loaded[name]) for name in self._names}
+            self._loaded, made = begun
+            for name, value in made.items():
+                if value is None:
+                    made[name] = convert(self._loaded[name])
+            return made
 
     def _hand_out(self, name: str) -> Tensor:
         tensor = self._loaded[name]
@@ -88,6 +105,6 @@ class Lazy:
 
 
 class HasName:
-    """What stands for a tensor."""
+    """An object that represents a tensor."""
 
     name: str

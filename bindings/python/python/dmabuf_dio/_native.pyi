@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # The types of the extension module: bindings/python/src.
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack, final
+from typing import Any, Literal, Self, TypeVar, Unpack, final
 
 from typing_extensions import CapsuleType
 
 from .types import Backend, FileKind, Numbers, Progress, Source, TensorOptions
+
+_Made = TypeVar("_Made")
 
 @final
 class CancelToken:
@@ -312,6 +314,7 @@ class Model:
     def __iter__(self) -> Iterator[str]: ...
     def __getitem__(self, name: str, /) -> TensorInfo: ...
     def load(self, **options: Unpack[TensorOptions]) -> Tensors: ...
+    def _load_with(self, make: Callable[[Tensors], _Made], /) -> _Made | None: ...
 
 @final
 class BlockReader:

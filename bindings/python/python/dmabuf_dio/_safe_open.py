@@ -25,7 +25,7 @@ else:
     except ImportError:
 
         class SafetensorError(Exception):
-            """As that of safetensors, where that is not installed."""
+            """The exception of safetensors, if safetensors is not installed."""
 
 
 _NUMPY = ("np", "numpy")
@@ -33,7 +33,7 @@ _TORCH = ("pt", "torch", "pytorch")
 
 
 class safe_open:
-    """Opens a safetensors file: its header now, its tensors when they are asked for.
+    """Opens a safetensors file: its header now, its tensors when they are requested.
 
     Tensors are in memory of this process, writable. Those that were loaded together share it; it is freed with the
     last of them.
@@ -80,11 +80,11 @@ class safe_open:
         return self._opened().model.keys()
 
     def metadata(self) -> dict[str, str] | None:
-        """What the header says beside the tensors."""
+        """The metadata of the header."""
         return self._opened().model.metadata or None
 
     def get_tensor(self, name: str) -> Any:
-        """A tensor. Going through a file, `offset_keys()` is the best order."""
+        """A tensor. To read a whole file, the order of `offset_keys()` is best."""
         try:
             tensor = self._opened().tensor(name)
         except KeyError:
@@ -93,11 +93,20 @@ class safe_open:
 
     def get_tensors(self) -> dict[str, Any]:
         """All tensors, in the order of their bytes."""
-        tensors = self._opened().all().items()
-        return {name: _placed(tensor, self._torch, self._device) for name, tensor in tensors}
+        file = self._opened()
+        if not self._torch:
+            from .numpy import as_array
+
+            return file.all(as_array, lambda _: False)
+        from .torch import as_tensor, copies
+
+        tensors = file.all(as_tensor, copies)
+        if self._device is None:
+            return tensors
+        return {name: tensor.to(self._device) for name, tensor in tensors.items()}
 
     def get_slice(self, name: str) -> Slice:
-        """A tensor to be sliced. Its first use loads it, and all others of which there are slices then."""
+        """A tensor to be sliced. Its first use loads it, and all others of which slices exist by then."""
         return Slice(self._opened(), name, self._torch, self._device)
 
     def _opened(self) -> Lazy:
@@ -109,7 +118,7 @@ class safe_open:
 
 
 class Slice(HasName):
-    """A tensor of a file. Slicing it gives a tensor, also when the file is closed."""
+    """A tensor of a file. Slicing it returns a tensor, even after the file is closed."""
 
     def __init__(self, file: Lazy, name: str, for_torch: bool, device: Any) -> None:
         try:
@@ -194,7 +203,7 @@ def _checked(index: Any, shape: list[int]) -> tuple[Any, ...]:
 
 
 def _bounds(item: slice[Any, Any, Any]) -> list[int]:
-    """What a slice says of its ends; an error if it does not go forward."""
+    """The bounds of a slice; an error if it does not go forward."""
     if item.step is not None and item.step <= 0:
         raise SafetensorError(f"Slice step must be a positive integer, got {item.step}")
     return [bound for bound in (item.start, item.stop) if bound is not None]

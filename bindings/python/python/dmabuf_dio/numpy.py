@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Tensors as NumPy arrays, which share the memory that the file was loaded to."""
+"""Tensors as NumPy arrays, which share the memory that the file was loaded into."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def as_array(tensor: Tensor) -> numpy.ndarray[Any, numpy.dtype[Any]]:
 
 
 def byte_shape(tensor: Tensor) -> tuple[int, ...]:
-    """The shape of a packed or quantised tensor in bytes: its last dimension counts them."""
+    """The shape of a packed or quantised tensor in bytes: its last dimension counts bytes."""
     elements, size = tensor.block
     *outer, last = tensor.shape or (1,)
     if last % elements:

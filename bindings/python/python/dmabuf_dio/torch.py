@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # pyright: basic, reportAttributeAccessIssue=false, reportMissingModuleSource=false
-"""Tensors as torch's, which share the memory that the file was loaded to."""
+"""Tensors as torch tensors, which share the memory that the file was loaded into."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def as_tensor(tensor: Tensor) -> torch.Tensor:
     """
     dtype = _DTYPES.get(tensor.dtype)
     shape: tuple[int, ...] = tensor.shape
-    elements, size = tensor.block
+    elements, _ = tensor.block
     if dtype is None or elements > 1:
         from .numpy import byte_shape
 
@@ -62,8 +62,13 @@ def as_tensor(tensor: Tensor) -> torch.Tensor:
     buffer = tensor.buffer
     if buffer is not None and not buffer.writable:
         raise BufferError("torch has no read-only tensors: load with writable=True")
-    source: Any = tensor if tensor.offset % size == 0 else bytearray(tensor)
+    source: Any = bytearray(tensor) if copies(tensor) else tensor
     return torch.frombuffer(source, dtype=dtype).reshape(shape)
+
+
+def copies(tensor: Tensor) -> bool:
+    """Whether as_tensor() copies the bytes: the file has them where their type is not aligned."""
+    return tensor.offset % tensor.block[1] != 0
 
 
 def load_file(

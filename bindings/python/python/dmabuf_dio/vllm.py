@@ -55,11 +55,11 @@ def register() -> None:
             return folder
 
         def download_model(self, model_config: Any) -> None:
-            """Has the files of a model on this machine."""
+            """Makes sure that the files of a model are on this machine."""
             self._folder(model_config)
 
         def load_weights(self, model: Any, model_config: Any) -> None:
-            """Hands a model its weights."""
+            """Passes the weights to a model."""
             model.load_weights(weights(self._folder(model_config)))
 
     register_model_loader(LOAD_FORMAT)(DmabufDioLoader)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Streams of blocks: from a device or a file, and to one.
 //!
-//! A block is a [`Buffer`](crate::buffer::Buffer) of the stream's ring. It goes back to the stream when neither the object nor
-//! a view of it lives, so that nothing changes under who still looks at it.
+//! A block is a [`Buffer`](crate::buffer::Buffer) of the stream's ring. It returns to the stream
+//! once neither the object nor a view of it exists, so that its content does not change while it is
+//! in use.
 
 pub(crate) mod reader;
 pub(crate) mod writer;
@@ -23,7 +24,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// The default of `block_size`, rounded down to whole frames.
 const BLOCK: u64 = 1 << 20;
 
-/// The blocks of a ring, and what Python still has of them.
+/// The blocks of a ring, and which of them Python still holds.
 struct Blocks {
     ring: Arc<Ring>,
     lent: Vec<Option<Arc<Content>>>,
@@ -48,7 +49,7 @@ impl Blocks {
         Ok(content)
     }
 
-    /// The blocks that Python has let go of. They count as not lent any more.
+    /// The blocks that Python has released. They no longer count as lent.
     fn returned(&mut self) -> Vec<usize> {
         let mut back = Vec::new();
         for (block, lent) in self.lent.iter_mut().enumerate() {
@@ -61,7 +62,7 @@ impl Blocks {
         back
     }
 
-    /// What Python has, in words.
+    /// What Python holds, as text.
     fn in_use(&self) -> Problem {
         let views = self.lent.iter().flatten().find_map(|content| content.views());
         let views = views.unwrap_or_else(|| "the program refers to them".into());

@@ -16,9 +16,9 @@ use crate::source::path;
 struct Reading {
     source: Box<dyn Source + Send>,
     blocks: Blocks,
-    /// Bytes that were not asked for yet; `None` if there is no end.
+    /// Bytes that were not requested yet; `None` if there is no end.
     left: Option<u64>,
-    /// What the device had lost when it got its last block: later it loses what nobody asked for.
+    /// What the device had lost when it got its last block: later losses do not matter.
     lost: Option<u64>,
     ended: bool,
     started: bool,
@@ -74,7 +74,7 @@ pub(crate) struct BlockReader {
 }
 
 impl BlockReader {
-    /// To be taken without holding the interpreter: who has it may wait for the interpreter.
+    /// Must be locked without holding the GIL: its holder may wait for the GIL.
     fn reading(&self) -> MutexGuard<'_, Option<Reading>> {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -175,20 +175,20 @@ impl BlockReader {
         self.channels.clone()
     }
 
-    /// Frames per second; `None` if the device does not tell.
+    /// Frames per second; `None` if the device does not report them.
     #[getter]
     fn rate(&self) -> Option<f64> {
         self.rate
     }
 
-    /// How data gets into a block, for people.
+    /// How data gets into a block, as text.
     #[getter]
     fn how(&self, py: Python<'_>) -> PyResult<String> {
         let how = py.detach(|| self.reading().as_ref().map(|reading| reading.source.how()));
         how.ok_or_else(|| Problem::Closed.raise(py))
     }
 
-    /// Frames that the device says it lost; `None` if it does not say.
+    /// Number of frames that the device reports as lost; `None` if it does not report them.
     #[getter]
     fn lost_frames(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let lost = py.detach(|| match self.reading().as_mut() {
@@ -212,7 +212,7 @@ impl BlockReader {
         Ok(next.map(|content| Buffer::new(content, None)))
     }
 
-    /// Stops the device. Blocks that the program has stay valid.
+    /// Stops the device. Blocks that the program holds stay valid.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let stopped = py.detach(|| match self.reading().take() {
             Some(mut reading) if reading.started => reading.source.stop(),

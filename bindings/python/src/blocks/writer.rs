@@ -53,7 +53,7 @@ impl Writing {
             lent.as_ref().is_some_and(|lent| Arc::ptr_eq(lent, content))
         };
         let block = self.blocks.lent.iter().position(is_it);
-        block.ok_or_else(|| Problem::InUse("this is no block of the stream".into()))
+        block.ok_or_else(|| Problem::InUse("this is not a block of the stream".into()))
     }
 
     /// Queues a block that was lent, once: another thread may put it at the same time.
@@ -101,13 +101,13 @@ impl BlockWriter {
         Ok(Self { writing: Mutex::new(Some(writing)), frame, block_size })
     }
 
-    /// To be taken without holding the interpreter: who has it may wait for the interpreter.
+    /// Must be locked without holding the GIL: its holder may wait for the GIL.
     fn writing(&self) -> MutexGuard<'_, Option<Writing>> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Puts out samples on an IIO device.
+/// Outputs samples on an IIO device.
 #[pyfunction]
 #[pyo3(signature = (
     device, *, channels = None, rate = None, block_size = None, blocks = 8, buffer = 0,
@@ -166,7 +166,7 @@ impl BlockWriter {
         self.block_size
     }
 
-    /// How data gets out of a block, for people.
+    /// How data gets out of a block, as text.
     #[getter]
     fn how(&self, py: Python<'_>) -> PyResult<String> {
         let how = py.detach(|| self.writing().as_ref().map(|writing| writing.sink.how()));
@@ -185,8 +185,8 @@ impl BlockWriter {
         Ok(Buffer::new(next.map_err(|error| error.raise(py))?, None))
     }
 
-    /// Sends a block, or its first `length` bytes, in whole frames. No view of it may live; it is
-    /// closed.
+    /// Sends a block, or its first `length` bytes, in whole frames. No view of the block may exist.
+    /// The block is closed.
     #[pyo3(signature = (block, length = None))]
     fn put(&self, py: Python<'_>, block: &Bound<'_, Buffer>, length: Option<u64>) -> PyResult<()> {
         let content = block.get().content()?;
@@ -212,7 +212,7 @@ impl BlockWriter {
         put.map_err(|error| error.raise(py))
     }
 
-    /// Waits until all blocks are delivered, and durable in a file. Returns the number of bytes.
+    /// Waits until all blocks are delivered and, in a file, durable. Returns the number of bytes.
     fn close(&self, py: Python<'_>) -> PyResult<u64> {
         let finished = py.detach(|| match self.writing().take() {
             Some(writing) => writing.finish(),

@@ -11,19 +11,19 @@ use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
-#[command(about = "Every way to load a file into memory here, and the disk's maximum")]
+#[command(about = "Every method of loading a file into memory, and the disk's maximum")]
 #[command(after_help = format!("\
-A way is measured in a process of its own, from nothing but the path to all bytes in memory. fio,
-if it is installed, says what the disk could do. As root, huge pages are allowed and read-ahead is
-set while a way is measured that wants it, and everything is set back.
+Each method is measured in its own process, from knowing only the path to having all bytes in memory.
+fio, if it is installed, measures the disk's maximum. As root, the program allows huge pages and sets
+read-ahead while a method that needs them is measured, and restores the settings afterwards.
 
   dmabuf-dio   the library, by backend           read()     through the page cache
   mmap         the mapped file, every page       pread,     past the page cache, O_DIRECT,
                of it touched                     io_uring   into anonymous memory
 
-A peer is a command that is started with the path as its last argument, and then --verify SEED
-where it is to compare the content. It prints {{\"ready\":true}}, waits for a line on its standard
-input, loads, and prints one line of JSON; docs/measuring.md says what is in it.
+A peer is a command that is started with the path as an argument, followed by --verify SEED if it is
+to compare the content. It prints {{\"ready\":true}}, waits for a line on its standard input, loads the
+file, and prints one line of JSON, which docs/measuring.md describes.
 
 Examples:
   dmabuf-dio-bench compare --dir /mnt/nvme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The private folder of links that a command gets its files by.
+//! The private folder of links through which a command opens its files.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -13,22 +13,22 @@ use rustix::io::{Errno as Os, FdFlags};
 use crate::exit::{FAILED, Failure, say};
 
 const PREFIX: &str = "dmabuf-dio-path-";
-/// The link that tells such a folder from others whose name begins like that.
+/// The link that distinguishes such a folder from others with the same prefix.
 pub(crate) const MARK: &str = ".dmabuf-dio-links";
 
 /// A folder that only this user can enter. Dropping it removes it.
 ///
-/// It is locked as long as this process or its command lives. What is left when both are gone, because
-/// this process was killed, has no lock, and the next one removes it.
+/// It is locked as long as this process or its command runs. If this process was killed and the
+/// command has ended, the lock is gone, and the next such process removes the folder.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    /// Held, and unlocked by the kernel when nobody has it any more.
+    /// Held; the kernel unlocks it once no process has it open.
     lock: OwnedFd,
 }
 
 impl Folder {
-    /// Creates an empty one, and removes those of processes that were killed.
+    /// Creates an empty folder, and removes those of processes that were killed.
     pub(crate) fn create() -> Result<Self, Failure> {
         let parent = parent();
         remove_stale(&parent);

@@ -52,7 +52,11 @@ fn check_memory(plan: &Plan, args: &LoadArgs) -> Result<(), Failure> {
     match probe::available_memory() {
         Some(available) if plan.loads.len() > 1 && wanted > available => Err(Failure::new(
             FAILED,
-            format!("the files to load have {}, available are {}", exact(wanted), exact(available)),
+            format!(
+                "the files to load need {}, and {} are available",
+                exact(wanted),
+                exact(available)
+            ),
             "free memory, or load fewer files: --min-size",
         )),
         _ => Ok(()),
@@ -60,7 +64,7 @@ fn check_memory(plan: &Plan, args: &LoadArgs) -> Result<(), Failure> {
 }
 
 fn load_all(plan: &Plan, args: &LoadArgs) -> Result<Vec<LoadedFile>, Failure> {
-    // The largest first: so that none is left to be loaded alone at the end.
+    // The largest first, so that no large file is left to be loaded alone at the end.
     let mut order: Vec<usize> = (0..plan.loads.len()).collect();
     order.sort_by_key(|&index| std::cmp::Reverse(plan.loads[index].length));
     let next = AtomicUsize::new(0);
@@ -72,7 +76,7 @@ fn load_all(plan: &Plan, args: &LoadArgs) -> Result<Vec<LoadedFile>, Failure> {
             match load_one(&plan.loads[index], args, &total) {
                 Ok(file) => *lock(&loaded[index]) = Some(file),
                 Err(error) => {
-                    // The others are of no use now. Theirs are the later errors.
+                    // The other loads are of no use now. Their errors come later.
                     signals::token().cancel();
                     lock(&failure).get_or_insert(error);
                 }
@@ -83,7 +87,7 @@ fn load_all(plan: &Plan, args: &LoadArgs) -> Result<Vec<LoadedFile>, Failure> {
     let threads = threads.clamp(2, MOST_AT_ONCE).min(order.len());
     thread::scope(|scope| {
         for _ in 1..threads {
-            // Those that there are do the work.
+            // The existing threads do the work.
             if thread::Builder::new().spawn_scoped(scope, work).is_err() {
                 break;
             }

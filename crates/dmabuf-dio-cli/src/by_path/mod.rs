@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `dmabuf-dio load PATH -- COMMAND {}`: files in memory that a command opens by path.
 //!
-//! The files are memfds of this process. The command finds them through a private folder of links to
-//! `/proc/PID/fd/N`, which works in its workers, too, and after it has closed the descriptors it
-//! inherited. So this process stays until the command ends.
+//! The files are memfds of this process. The command opens them through a private folder of links
+//! to `/proc/PID/fd/N`, which also works in its worker processes, and after it has closed the
+//! descriptors that it inherited. Therefore this process runs until the command ends.
 
 mod child;
 mod folder;
@@ -85,7 +85,7 @@ fn check_dumpable() -> Result<(), Failure> {
 }
 
 /// Gives a memfd the time of its file, by which programs recognise what they have cached, and its
-/// permissions without those to write.
+/// permissions without write permission.
 fn look_alike(load: &Load, file: &LoadedFile) {
     let Ok(stat) = std::fs::metadata(load.source()) else { return };
     let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
@@ -114,7 +114,7 @@ fn fill(folder: &Folder, plan: &Plan, ready: &[Ready<'_>]) -> Result<PathBuf, Fa
     Ok(folder.path().join(&plan.name))
 }
 
-/// The buffer that a command inherits: for devices if there is one for them.
+/// The buffer that a command inherits: the dma-buf if there is one.
 fn buffer<'a>(ready: &'a Ready<'_>) -> &'a DmaBuf {
     ready.file.dmabuf.as_ref().unwrap_or(&ready.file.file)
 }
@@ -126,7 +126,7 @@ struct List {
     files: Vec<Entry>,
 }
 
-/// A name of a loaded file. Those that are no UTF-8 are in hexadecimal, too.
+/// A name of a loaded file. Names that are not UTF-8 are also in hexadecimal.
 #[derive(Serialize)]
 struct Entry {
     file: String,
@@ -140,7 +140,7 @@ struct Entry {
     buffer: dmabuf_dio::Kind,
 }
 
-/// Lets the command inherit the buffers, and tells it their numbers. The result has to be held until
+/// Lets the command inherit the buffers, and tells it their numbers. The result must be held until
 /// the command ends.
 fn hand_over(
     command: &mut Command,
@@ -193,7 +193,7 @@ fn in_memory(bytes: &[u8]) -> std::io::Result<DmaBuf> {
     Ok(DmaBuf::from_fd(file.into())?)
 }
 
-/// The bytes of a path that is no text.
+/// The bytes of a path that is not text.
 fn hex(path: &Path) -> Option<String> {
     if path.to_str().is_some() {
         return None;
@@ -214,7 +214,10 @@ pub(crate) fn refuse_folder(path: &Path) -> Result<(), Failure> {
     }
     Err(Failure::new(
         FAILED,
-        format!("{}: a folder is loaded for a command that opens it by path", path.display()),
+        format!(
+            "{}: a folder can only be loaded for a command that opens it by path",
+            path.display()
+        ),
         "add the command, and {} where it takes the path: -- COMMAND {}",
     ))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What to load of a file or folder, and what to link as it is.
+//! What to load of a file or folder, and what to link.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -47,8 +47,8 @@ pub(crate) struct Link {
     pub(crate) place: PathBuf,
 }
 
-/// Plans for a file, and for all parts of a split GGUF; or for a folder, of which files of at least
-/// `min_size` bytes are loaded.
+/// Plans the load of a file, of all parts of a split GGUF, or of the files of a folder that have at
+/// least `min_size` bytes.
 pub(crate) fn plan(path: &Path, min_size: u64, is_range: bool) -> Result<Plan, Failure> {
     let name = PathBuf::from(name_of(path));
     let is_folder = fs::metadata(path).is_ok_and(|stat| stat.is_dir());
@@ -62,7 +62,7 @@ pub(crate) fn plan(path: &Path, min_size: u64, is_range: bool) -> Result<Plan, F
     if is_range {
         return Err(Failure::new(
             USAGE,
-            format!("{}: a folder has no range to load", path.display()),
+            format!("{}: a range of a folder cannot be loaded", path.display()),
             "name a file, or leave out --offset and --length",
         ));
     }
@@ -74,7 +74,7 @@ pub(crate) fn plan(path: &Path, min_size: u64, is_range: bool) -> Result<Plan, F
     if plan.loads.is_empty() {
         return Err(Failure::new(
             FAILED,
-            format!("{}: no file has {} or more", path.display(), show_size(min_size)),
+            format!("{}: no file is {} or larger", path.display(), show_size(min_size)),
             "choose a smaller --min-size, or give COMMAND the folder itself",
         ));
     }
@@ -93,7 +93,7 @@ impl Plan {
             // A link to a folder may lead back here, so it is not followed.
             if entry.file_type().map_err(failed)?.is_dir() {
                 let mut inner = Self { folders: vec![place.clone()], ..Self::default() };
-                // What this user cannot list is of no use to the command either.
+                // The command cannot use what this user cannot list.
                 if inner.walk(&source, &place, min_size).is_ok() && !inner.loads.is_empty() {
                     self.folders.append(&mut inner.folders);
                     self.loads.append(&mut inner.loads);
@@ -194,7 +194,7 @@ fn parts_to_load(path: &Path, parts: impl Iterator<Item = String>) -> Result<Vec
         if !source.exists() {
             return Err(Failure::new(
                 FAILED,
-                format!("{}: there is no {name} beside it", path.display()),
+                format!("{}: there is no {name} in the same folder", path.display()),
                 "put all parts of the model into one folder",
             ));
         }

@@ -2,9 +2,8 @@
 //! SigMF archives: a tar file of a recording and its description.
 //!
 //! A capture writes its samples to their final place in the archive. They begin at byte 65,536,
-//! where `O_DIRECT` can write them; the description is before them, filled up with spaces. If it
-//! does not fit there at the end, because of many gaps, it is also the last entry, which readers
-//! prefer.
+//! where `O_DIRECT` can write them; the description is before them, padded with spaces. If it does
+//! not fit there at the end, because of many gaps, it is also the last entry, which readers prefer.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -25,7 +24,7 @@ const BLOCK: u64 = 512;
 const ROOM: u64 = START - 2 * BLOCK;
 /// No description is longer.
 const LONGEST: u64 = 256 << 20;
-/// The length of the samples while it is not known: a reader takes all there is.
+/// The length of the samples while it is not known: a reader takes all that are present.
 const UNKNOWN: u64 = 1 << 60;
 
 /// Whether a file is an archive.

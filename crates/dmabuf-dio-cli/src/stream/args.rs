@@ -17,16 +17,16 @@ use crate::size::{parse_count, parse_rate, parse_size};
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
   0    done: everything requested; without --samples and --seconds, everything until Ctrl-C
-  1    ended early, even by Ctrl-C, or more was lost than --max-loss; the samples are in place
+  1    ended early, also by Ctrl-C, or more was lost than --max-loss; the samples are in place
   2    wrong usage
   141  the reader or receiver of the samples closed early";
 
 const SET: &str = "\
---set is checked for every attribute before any is written: that it can be written and put back, and
-that the device offers the value. If the device then refuses one, all are put back. What it rounds
-is told. `dmabuf-dio devices DEVICE` lists the attributes. Settings stay after the end, except with
---restore, which a second Ctrl-C or SIGKILL prevents. iio_attr of libiio-utils sets what this does
-not: debug attributes, those that cannot be read, and devices of other machines.";
+Every --set is checked before any attribute is written: it must be possible to write and restore the
+attribute, and the device must offer the value. If the device then refuses a value, all attributes are
+restored. Rounded values are printed. `dmabuf-dio devices DEVICE` lists the attributes. Settings remain
+after the end, except with --restore; a second Ctrl-C or SIGKILL prevents restoring them. Use iio_attr
+of libiio-utils for debug attributes, attributes that cannot be read, and devices on other machines.";
 
 /// Capture samples of an IIO device, or video frames, to a file, the network or USB, without CPU copies
 #[derive(Debug, Args)]
@@ -46,17 +46,18 @@ TO is one of
 Lost samples are counted. The report and the description say where they are missing.
 
 FORMAT is a type of SigMF (ci16, cf32, ci8, i16, f32, u8, cf64_be; c for I/Q pairs) or a format of IIO
-(le:s12/16>>0, be:u16/16>>0). Full scale stays full scale: +-1.0, or all significant bits of an integer.
-Without --format the samples are stored as the device gives them, without a copy.
+(le:s12/16>>0, be:u16/16>>0). Full scale is preserved: +-1.0, or all significant bits of an integer.
+Without --format the samples are stored as the device delivers them, without a copy.
 
---rotate starts a new file, with a description of its own, each time that many seconds (60s, 10min, 1h)
-or bytes (500M, 4G) are in one: capture-000000.sigmf-data, capture-000001.sigmf-data, ...
+--rotate starts a new file, with its own description, when a file has reached this time (60s, 10min, 1h)
+or size (500M, 4G): capture-000000.sigmf-data, capture-000001.sigmf-data, ...
 
 {SET}
 
-A video device (V4L2) is /dev/video0 or its name; `dmabuf-dio devices` lists them. A block is a frame,
-and the file holds one frame after the other. FILE.json describes them: format, frame numbers, times,
-and which are missing. What was set of a video device stays. Damaged frames are left out and counted.
+A video device (V4L2) is /dev/video0 or its name; `dmabuf-dio devices` lists them. A block holds one
+frame, and the file contains one frame after the other. FILE.json describes them: format, numbers and
+times of frames, and which are missing. Settings of a video device remain after the end. Damaged frames
+are omitted and counted.
 
 Examples:
   dmabuf-dio capture cf-ad9361-lpc --rate 30.72M --to capture.sigmf-data --seconds 10
@@ -94,7 +95,7 @@ pub(crate) struct CaptureArgs {
     /// Describe channels as in-phase and quadrature pairs
     #[arg(long)]
     pub(crate) iq: bool,
-    /// Tell a dmabuf-dio receiver of the gaps, too, and describe the samples; not for other programs
+    /// Also send gaps and a description to a dmabuf-dio receiver; other programs cannot read this
     #[arg(long)]
     pub(crate) framed: bool,
     /// Centre frequency for the description
@@ -112,8 +113,8 @@ pub(crate) struct CaptureArgs {
 FILE holds the samples of all chosen channels, frame by frame, as `dmabuf-dio capture` writes them.
 It is a file, - or a FIFO for samples of another program, or one of tcp://HOST:PORT,
 tcp-listen://[HOST]:PORT, unix:PATH, unix-listen:PATH.
-Its SigMF description, if any, sets the rate and tells the format of the samples. If the device has
-another format, they are converted: full scale stays full scale. The number of channels must match.
+Its SigMF description, if any, gives the rate and the format of the samples. If the device's format
+differs, they are converted; full scale is preserved. The number of channels must match.
 FILE can be a SigMF archive: NAME.sigmf.
 
 Underruns are counted: frames for which the device had nothing to output. The report says where.
@@ -132,7 +133,7 @@ Examples:
 
 {EXIT_CODES}"))]
 pub(crate) struct ReplayArgs {
-    /// File of samples, or where they come from
+    /// File of samples, or another source
     pub(crate) file: PathBuf,
     /// Name, label or number of the device
     #[arg(long, value_name = "DEVICE")]
@@ -143,10 +144,10 @@ pub(crate) struct ReplayArgs {
     /// The samples come from dmabuf-dio capture --framed
     #[arg(long, conflicts_with = "cyclic")]
     pub(crate) framed: bool,
-    /// Format of the samples in FILE, as for `capture` [default: what its description says]
+    /// Format of the samples in FILE, as for `capture` [default: from its description]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<SampleType>,
-    /// Output the bytes of FILE as they are, even if its description does not match the device
+    /// Output the bytes of FILE unchanged, even if its description does not match the device
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -167,13 +168,13 @@ pub(crate) struct StreamArgs {
     /// Stop after this many frames, samples of each channel: 1000000, 1M
     #[arg(long, value_name = "NUMBER", value_parser = parse_count)]
     pub(crate) samples: Option<u64>,
-    /// Stop after this time of the device, counted in frames, lost ones included, if it has a rate
+    /// Stop after this time, counted in frames of the device, including lost ones, if it has a rate
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, conflicts_with = "samples")]
     pub(crate) seconds: Option<f64>,
     /// Block size, whole frames [default: 1/8 s of samples, at most 16 MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) block: Option<u64>,
-    /// Number of blocks, which then does not grow
+    /// Fixed number of blocks
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["ring", "max_ring"])]
     pub(crate) blocks: Option<usize>,
     /// Samples that the blocks hold at the start, in seconds [default: 2]
@@ -182,7 +183,7 @@ pub(crate) struct StreamArgs {
     /// Memory that the blocks may grow to while TO is slow [default: half of the free memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_ring: Option<u64>,
-    /// Exit code 1 if more was lost: frames (1000, 1M) or a part of all (0.1%)
+    /// Exit with 1 if more was lost: frames (1000, 1M) or a percentage (0.1%)
     #[arg(long, value_name = "NUMBER", value_parser = MaxLoss::parse, default_value = "0")]
     pub(crate) max_loss: MaxLoss,
     /// Index of the device's buffer
@@ -230,7 +231,7 @@ pub(crate) enum MaxLoss {
 
 impl MaxLoss {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is not a loss: write 0, 1000, 1M or 0.1%");
+        let bad = || format!("{text:?} is not a limit for losses: write 0, 1000, 1M or 0.1%");
         if let Some(percent) = text.strip_suffix('%') {
             let percent: f64 = percent.trim_end().parse().map_err(|_| bad())?;
             return if (0.0..=100.0).contains(&percent) {

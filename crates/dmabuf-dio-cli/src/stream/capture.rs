@@ -28,7 +28,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     // Checks that change nothing come first.
     let file = recording::file(args)?;
     if args.framed && !args.to.takes_framing() {
-        let what = format!("{} cannot be sent the framing", args.to);
+        let what = format!("--framed cannot be used with {}", args.to);
         let hint = "a file has a description: leave out --framed; or name a pipe or a socket";
         return Err(Failure::new(USAGE, what, hint));
     }
@@ -111,10 +111,10 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
 
 /// Interrupted while waiting for the other end.
 pub(super) fn nobody() -> Failure {
-    Failure::new(FAILED, "interrupted before the other end was there", "run it again")
+    Failure::new(FAILED, "interrupted before the other end connected", "run it again")
 }
 
-/// Fails if there is no room for all that was asked for, before the file is replaced.
+/// Fails if there is no room for everything requested, before the file is replaced.
 fn check_room(path: &Path, args: &StreamArgs, chosen: &Chosen, frame: u64) -> Result<(), Failure> {
     let Some(frames) = chosen.frames(args) else { return Ok(()) };
     room_for(path, frames.saturating_mul(frame))
@@ -131,7 +131,7 @@ pub(super) fn room_for(path: &Path, bytes: u64) -> Result<(), Failure> {
         return Ok(());
     }
     let what = format!("{}: cannot make room for {bytes} bytes: {free} are free", path.display());
-    Err(Failure::new(FAILED, what, "free space on the file system, or ask for less"))
+    Err(Failure::new(FAILED, what, "free space on the file system, or request less"))
 }
 
 /// The summary of a stream, and the error that ended it early.
@@ -150,7 +150,7 @@ impl Outcome {
         }
     }
 
-    /// Prints the summary. Fails if the stream did, or if there is less than was asked for.
+    /// Prints the summary. Fails if the stream did, or if there is less than was requested.
     pub(crate) fn report(self, args: &StreamArgs, end: &Report<'_>) -> Result<(), Failure> {
         let failure = self.error.map(Failure::from).or_else(|| shortfall(args, end, &self.summary));
         let printed = report::print(args, end, &self.summary, failure.as_ref());
@@ -176,7 +176,7 @@ pub(crate) fn run_stream(
     Outcome::of(stream.run())
 }
 
-/// The failure of a stream that ended in order, but with less than was asked for.
+/// The failure of a stream that ended cleanly, but with less than was requested.
 pub(crate) fn shortfall(args: &StreamArgs, end: &Report<'_>, summary: &Summary) -> Option<Failure> {
     let frames = summary.bytes / end.chosen.frame();
     if !summary.complete && frames == 0 && signals::caught().is_some() {

@@ -35,7 +35,7 @@ pub(crate) struct Chosen {
     pub(crate) rate: Option<f64>,
     /// Bytes of a frame at the other end, if samples are converted.
     pub(crate) other_frame: Option<u64>,
-    /// The rate to restore if nothing comes of it.
+    /// The rate to restore if the stream does not start.
     before: Option<f64>,
     pub(crate) setup: Setup,
     /// Put the rate back at the end.
@@ -97,8 +97,8 @@ impl Chosen {
         result
     }
 
-    /// The device keeps its settings, unless they are to be put back at the end: it was used with
-    /// them.
+    /// Keeps the settings, because the device was used with them, unless they are to be restored at
+    /// the end.
     pub(crate) fn keep(&mut self) {
         if !self.restore {
             self.before = None;
@@ -106,7 +106,7 @@ impl Chosen {
         self.setup.keep();
     }
 
-    /// Puts back what is not kept, once the device is stopped.
+    /// Restores what is not kept, once the device is stopped.
     pub(crate) fn put_back(&mut self) -> Result<(), Failure> {
         let rate = self.restore_rate();
         let others = self.setup.put_back(&self.device, self.buffer);

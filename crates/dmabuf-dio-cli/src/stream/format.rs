@@ -58,7 +58,7 @@ fn no_pairs(option: &str, chosen: &Chosen, otherwise: &str) -> Failure {
 /// The device's frames, and those of a file with this type.
 fn layouts(chosen: &Chosen, sample: SampleType) -> Result<(Layout, Layout), Failure> {
     if let Some(channel) = chosen.channels.iter().find(|one| one.name.ends_with("timestamp")) {
-        let what = format!("{} is no sample and is not converted", channel.name);
+        let what = format!("{} is not a sample and cannot be converted", channel.name);
         return Err(Failure::new(USAGE, what, "leave it out: --channels; or leave out --format"));
     }
     let device = device(chosen);

@@ -14,7 +14,7 @@ use crate::exit::{Failure, USAGE};
 pub(crate) fn address(from: &Path) -> Result<Option<Address>, Failure> {
     let Some(text) = from.to_str() else { return Ok(None) };
     Address::parse(text, Use::Read).map_err(|hint| {
-        let what = format!("{text:?} is not where samples can come from");
+        let what = format!("samples cannot come from {text:?}");
         Failure::new(USAGE, what, hint)
     })
 }

@@ -23,7 +23,7 @@ use crate::show::{Lines, json};
 use crate::signals;
 use crate::size::{parse_count, parse_size};
 
-/// The ring: while the file takes nothing, the sender waits.
+/// Blocks of the ring: while the file accepts nothing, the sender waits.
 const BLOCKS: usize = 8;
 const LARGEST: u64 = 4 << 20;
 
@@ -31,10 +31,10 @@ const LARGEST: u64 = 4 << 20;
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 FROM is one of tcp-listen://[HOST]:PORT, tcp://HOST:PORT, unix-listen:PATH, unix:PATH, - for standard
-input, or a FIFO. TO is what it is for `dmabuf-dio capture`.
+input, or a FIFO. TO is as for `dmabuf-dio capture`.
 
-A sender with --framed tells where samples are missing: the report and the description have it. Other
-programs send raw samples: --raw.
+A sender with --framed reports where samples are missing; the report and the description contain these
+gaps. Other programs send raw samples: --raw.
 
 Examples:
   dmabuf-dio receive tcp-listen://:5000 --to capture.sigmf-data
@@ -44,13 +44,13 @@ Examples:
 {EXIT_CODES}"))]
 #[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 pub(crate) struct ReceiveArgs {
-    /// Where the samples come from
+    /// Source of the samples
     #[arg(value_name = "FROM")]
     from: PathBuf,
     /// Destination of the samples
     #[arg(long, value_name = "TO")]
     to: Target,
-    /// The sender does not use the framing of dmabuf-dio: no gaps are known, and no description
+    /// The sender does not use the framing of dmabuf-dio: gaps and description are unknown
     #[arg(long)]
     raw: bool,
     /// Bytes of a frame of raw samples
@@ -68,7 +68,7 @@ pub(crate) struct ReceiveArgs {
     /// Number of blocks
     #[arg(long, value_name = "NUMBER", default_value_t = BLOCKS)]
     blocks: usize,
-    /// Exit code 1 if more is missing: frames (1000, 1M) or a part of all (0.1%)
+    /// Exit with 1 if more is missing: frames (1000, 1M) or a percentage (0.1%)
     #[arg(long, value_name = "NUMBER", value_parser = MaxLoss::parse, default_value = "0")]
     max_loss: MaxLoss,
     /// Print the report as JSON
@@ -108,7 +108,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<(), Failure> {
         Failure::new(USAGE, what, "name where samples arrive: tcp-listen://:5000, - or a FIFO")
     })?;
     if args.frame_bytes == 0 {
-        return Err(Failure::new(USAGE, "--frame-bytes 0 is no frame", "write 1 or more"));
+        return Err(Failure::new(USAGE, "--frame-bytes cannot be 0", "write 1 or more"));
     }
     let token = signals::token();
     let (mut source, described) = if args.raw {
@@ -139,11 +139,11 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<(), Failure> {
     let stream = stream.cancel(token).progress(move |state: State| meter.update(state));
     let outcome = Outcome::of(stream.run());
     let mut summary = outcome.summary;
-    // What the sender of raw samples lost is not known.
+    // The losses of a sender of raw samples are unknown.
     summary.loss_known &= !args.raw;
     let nothing = summary.bytes == 0 && !summary.complete;
     if let Some(data) = file.filter(|_| nothing) {
-        // Empty files would only be in the way of the next one.
+        // Empty files would only obstruct the next capture.
         let _ = std::fs::remove_file(data);
         let _ = std::fs::remove_file(sigmf::path_of(data));
     }
@@ -181,8 +181,8 @@ fn cannot_describe(error: &std::io::Error) -> Failure {
     Failure::new(FAILED, what, "check the folder and its free space")
 }
 
-/// Blocks that samples are copied to. No device fills them, so pages of a memfd do, which any user may
-/// have.
+/// Blocks that samples are copied to. No device fills them, so pages of a memfd suffice, which any
+/// user can allocate.
 fn ring(args: &ReceiveArgs, frame: u64, rate: Option<f64>) -> Result<Ring, Failure> {
     let size = args.block.unwrap_or_else(|| match rate {
         None => LARGEST.max(frame) / frame * frame,
@@ -196,12 +196,12 @@ fn ring(args: &ReceiveArgs, frame: u64, rate: Option<f64>) -> Result<Ring, Failu
     Ok(Ring::of(blocks, size)?)
 }
 
-/// The failure of a stream that ended in order, but with less than was asked for, or sent.
+/// The failure of a stream that ended cleanly, but with less than was requested or sent.
 fn shortfall(args: &ReceiveArgs, frame: u64, summary: &Summary) -> Option<Failure> {
     let frames = summary.bytes / frame;
     if !summary.complete && (args.samples.is_some() || frames == 0) {
         let what = format!("only {frames} frames were received");
-        return Some(Failure::new(FAILED, what, "look at the sender's messages"));
+        return Some(Failure::new(FAILED, what, "see the sender's messages"));
     }
     if args.max_loss.allows(&summary.gaps, frames) {
         return None;

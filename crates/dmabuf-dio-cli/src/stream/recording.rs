@@ -17,7 +17,7 @@ use crate::exit::{FAILED, Failure, USAGE};
 
 /// What a capture writes beside its samples.
 pub(crate) enum Recording<'a> {
-    /// Nothing: the samples go to something else than a file.
+    /// Nothing: the samples do not go to a file.
     Stream,
     Pair(&'a Sidecar),
     Archive(Archive<'a>, &'a Sidecar),
@@ -36,7 +36,7 @@ pub(crate) fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
     refuse_description(path)?;
     if args.rotate.is_some() {
         if archive::is_archive(path) {
-            let what = "--rotate makes pairs of files, no archives";
+            let what = "--rotate writes pairs of files, not archives";
             return Err(Failure::new(USAGE, what, "choose another name: NAME.sigmf-data"));
         }
         if !args.force {
@@ -155,8 +155,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Writes the descriptions. `unit` and `frame` are the sizes of a frame in the summary and in
-    /// the file. Without any samples, removes the files: they would only be in the way of the next
-    /// capture.
+    /// the file. Without any samples, removes the files: they would only obstruct the next capture.
     pub(crate) fn end(&self, summary: &Summary, unit: u64, frame: u64) -> Result<(), Failure> {
         let (gaps, bytes) = (&summary.gaps, summary.bytes);
         let nothing = bytes == 0 && !summary.complete;

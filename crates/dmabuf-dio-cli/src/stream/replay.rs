@@ -25,7 +25,7 @@ use crate::exit::{FAILED, Failure, USAGE, say};
 use crate::show::name_of;
 use crate::signals;
 
-/// The label of what the device could not output.
+/// The label for frames that the device could not output.
 const UNDERRUNS: &str = "underruns";
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
@@ -168,7 +168,7 @@ fn find(args: &ReplayArgs) -> Result<(Option<(u64, u64, bool)>, Option<Described
     }
     let found = archive::find(&args.file).map_err(|error| {
         let what = format!("{}: cannot read the archive: {error}", args.file.display());
-        Failure::new(FAILED, what, "it has to be a tar file as SigMF describes it, not compressed")
+        Failure::new(FAILED, what, "it must be an uncompressed tar file as SigMF specifies it")
     })?;
     if found.cut {
         let (file, bytes) = (args.file.display(), found.bytes);
@@ -240,7 +240,7 @@ fn cycle(
         summary.gaps.push(Gap { kind: Loss::Underrun, at: 0, to: length, frames: lost });
     }
     let end = end(args, chosen, converted.as_ref());
-    // Until Ctrl-C, or for as long as was asked.
+    // Until Ctrl-C, or for the requested time.
     summary.complete = !token.is_cancelled() || args.common.seconds.is_none();
     let failure = shortfall(&args.common, &end, &summary);
     let printed = report::print(&args.common, &end, &summary, failure.as_ref());

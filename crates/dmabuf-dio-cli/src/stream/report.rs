@@ -32,7 +32,7 @@ struct Output<'a> {
     frame_bytes: u64,
     rate: Option<f64>,
     frames: u64,
-    /// The number of frames that `--samples` or `--seconds` asked for.
+    /// The number of frames that `--samples` or `--seconds` requested.
     asked_frames: Option<u64>,
     settings: &'a [Setting],
     trigger: Option<&'a str>,
@@ -116,8 +116,8 @@ pub(crate) struct Report<'a> {
     pub(crate) is_stdout: bool,
 }
 
-/// Prints a report, unless that is not wanted, and writes it to the requested file. `human` gives it
-/// for people.
+/// Prints a report, unless `--quiet` is given, and writes it to the requested file. `human` formats
+/// it as text.
 pub(super) fn put(
     printed: &Printed<'_>,
     json_text: &dyn Fn() -> io::Result<String>,
@@ -132,7 +132,7 @@ pub(super) fn put(
     if !printed.quiet {
         let text = if printed.json { json_text()? } else { human() };
         if printed.is_stdout {
-            // As with messages: nobody may read it.
+            // As with messages, it may be that nobody reads it.
             let _ = io::stderr().write_all(text.as_bytes());
         } else {
             io::stdout().write_all(text.as_bytes())?;

@@ -31,7 +31,8 @@ impl Rotate {
         let time = units.iter().find_map(|(unit, seconds)| {
             Some(text.strip_suffix(unit)?.trim_end().parse::<f64>().ok()? * seconds)
         });
-        let bad = || format!("{text:?} is no time and no size: write 60s, 10min, 1h, 500M or 4G");
+        let bad =
+            || format!("{text:?} is neither a time nor a size: write 60s, 10min, 1h, 500M or 4G");
         match time {
             Some(seconds) if seconds > 0.0 && seconds <= 1e9 => Ok(Self::Seconds(seconds)),
             Some(_) => Err(bad()),
@@ -175,7 +176,7 @@ pub(crate) fn name(first: &Path, number: u64) -> PathBuf {
 }
 
 /// Fails if there are files of an earlier recording of this name, or removes them with `force`:
-/// those that the new one does not reach would look like a part of it.
+/// files that the new recording does not replace would look like a part of it.
 pub(crate) fn refuse_to_replace(first: &Path, force: bool) -> Result<(), Failure> {
     for number in 0.. {
         let data = name(first, number);
@@ -184,7 +185,7 @@ pub(crate) fn refuse_to_replace(first: &Path, force: bool) -> Result<(), Failure
             break;
         }
         if !force {
-            let what = format!("{} exists already", data.display());
+            let what = format!("{} already exists", data.display());
             let hint = "choose another name, or replace all of its files: --force";
             return Err(Failure::new(USAGE, what, hint));
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--set`, `--trigger` and `--restore`: what a stream changes of its device, and puts back.
+//! `--set`, `--trigger` and `--restore`: what a stream changes on its device, and restores.
 
 use clap::Args;
 use dmabuf_dio_stream::{Attribute, Channel, Device, Setting, Settings, Trigger};
@@ -16,10 +16,10 @@ pub(crate) struct SetupArgs {
     )]
     #[arg(long, value_name = "[DEVICE/][CHANNEL.]ATTRIBUTE=VALUE", value_parser = Wanted::parse)]
     pub(crate) set: Vec<Wanted>,
-    /// Take samples when this trigger fires; the former trigger is put back at the end
+    /// Capture when this trigger fires; the former trigger is restored at the end
     #[arg(long, value_name = "NAME")]
     pub(crate) trigger: Option<String>,
-    /// Put back what was set at the end, also after Ctrl-C: --set, --rate, the channels
+    /// Restore the former settings at the end, also after Ctrl-C: --set, --rate, the channels
     #[arg(long)]
     pub(crate) restore: bool,
 }
@@ -94,7 +94,7 @@ pub(crate) struct Setup {
     /// The selected channels before.
     channels: Vec<Channel>,
     restore: bool,
-    /// The device is ours, and may have to be put back.
+    /// The device is ours, and may have to be restored.
     is_applied: bool,
 }
 
@@ -102,7 +102,7 @@ impl Setup {
     /// Checks all of it, and changes nothing.
     pub(crate) fn check(args: &SetupArgs, device: &Device, buffer: u32) -> Result<Self, Failure> {
         if args.restore || args.trigger.is_some() || !args.set.is_empty() {
-            // From now on a signal must not end the process before all is put back.
+            // From now on a signal must not end the process before everything is restored.
             signals::token();
         }
         let wanted: Result<Vec<_>, _> = args.set.iter().map(|one| one.find(device)).collect();
@@ -122,7 +122,7 @@ impl Setup {
         })
     }
 
-    /// Sets all of it, or nothing, once the buffer is open. Says what the device has rounded.
+    /// Sets everything, or nothing, once the buffer is open. Prints what the device has rounded.
     pub(crate) fn apply(&mut self, device: &Device, quiet: bool) -> Result<(), Failure> {
         self.is_applied = true;
         self.settings.write()?;
@@ -146,12 +146,12 @@ impl Setup {
         }
     }
 
-    /// Puts back what is not kept. The device must not be running. Says what is not put back.
+    /// Restores what is not kept. The device must not be running. Prints what cannot be restored.
     pub(crate) fn put_back(&mut self, device: &Device, buffer: u32) -> Result<(), Failure> {
         let mut first = Ok(());
         let mut note = |result: dmabuf_dio_stream::Result<()>| {
             if let Err(error) = result {
-                say(&format!("dmabuf-dio: not put back: {error}"));
+                say(&format!("dmabuf-dio: not restored: {error}"));
                 if first.is_ok() {
                     first = Err(error);
                 }
@@ -165,17 +165,17 @@ impl Setup {
         }
         note(self.settings.put_back());
         first.map_err(|error| {
-            let what = "the settings of the device are not all as before";
+            let what = "not all settings of the device were restored";
             Failure::new(FAILED, what, error.hint())
         })
     }
 
-    /// The settings, with what the device made of them.
+    /// The settings, with the values that the device chose.
     pub(crate) fn settings(&self) -> &[Setting] {
         self.settings.all()
     }
 
-    /// The trigger that was asked for.
+    /// The requested trigger.
     pub(crate) fn trigger(&self) -> Option<&str> {
         self.trigger.as_deref()
     }

@@ -290,7 +290,7 @@ impl Described {
             .as_array()
             .is_some_and(|all| all.iter().any(|part| !part["core:header_bytes"].is_null()));
         if headers || !self.global["core:trailing_bytes"].is_null() {
-            return Err("it holds other bytes besides samples".into());
+            return Err("it contains other bytes besides samples".into());
         }
         let formats: Vec<Format> = channels.iter().map(|channel| channel.format).collect();
         let device = Layout::of(&formats);
@@ -313,7 +313,7 @@ impl Described {
         let exact = exact.filter(|layout| layout.count() == device.count());
         exact.or_else(by_name).map(Some).ok_or_else(|| {
             let (wanted, number) = datatype(channels, frame, is_complex(channels));
-            format!("it has {found} x {count}, the device wants {wanted} x {number}")
+            format!("it has {found} x {count}, the device needs {wanted} x {number}")
         })
     }
 
@@ -452,7 +452,7 @@ mod tests {
         assert_eq!((described.rate, layout), (Some(1e6), Some(wanted)));
         let four = channels(&["a", "b", "c", "d"], 16, Encoding::Unsigned);
         let why = described.layout(&four, 8).expect_err("two are not four");
-        assert_eq!(why, "it has ru16_le x 2, the device wants ru16_le x 4");
+        assert_eq!(why, "it has ru16_le x 2, the device needs ru16_le x 4");
         assert!(Described::of(&folder.path().join("other.bin")).is_none());
     }
 

@@ -15,7 +15,7 @@ use super::address::{self, Address, Use};
 use crate::exit::{Failure, USAGE, say};
 use crate::size::show_size;
 
-/// Space behind the end of a file that is worth a word, in bytes.
+/// Space beyond the end of a file that is worth reporting, in bytes.
 const LEFT: u64 = 4 << 20;
 
 /// The value of `--to`.
@@ -71,13 +71,13 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// The sink, and what has to live as long.
+    /// The sink, and what must exist as long.
     pub(crate) fn into_parts(self) -> (Box<dyn Sink>, Option<Function>) {
         (self.sink, self.function)
     }
 }
 
-/// The samples that a target gets.
+/// The samples that a target receives.
 pub(crate) struct Sent {
     /// Bytes of a frame.
     pub(crate) frame: u64,
@@ -147,19 +147,19 @@ pub(crate) fn refuse_to_replace(path: &Path, force: bool) -> Result<(), Failure>
     if force || !path.exists() {
         return Ok(());
     }
-    let what = format!("{} exists already", path.display());
+    let what = format!("{} already exists", path.display());
     let hint = "choose another name, or replace it: --force";
     Err(Failure::new(USAGE, what, format!("{hint}{}", left_allocated(path).unwrap_or_default())))
 }
 
-/// How to release the space behind the end of a file, if much is allocated there: a killed capture
+/// How to release the space beyond the end of a file, if much is allocated there: a killed capture
 /// cannot.
 fn left_allocated(path: &Path) -> Option<String> {
     let facts = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let (length, beyond) = (facts.len(), (facts.blocks() * 512).checked_sub(facts.len())?);
     (beyond > LEFT).then(|| {
         format!(
-            ". {} are allocated behind its end, as a killed capture leaves them; this releases \
+            ". {} are allocated beyond its end, as a killed capture leaves them; this releases \
              them: truncate -s {length} {}",
             show_size(beyond),
             path.display()

@@ -70,10 +70,10 @@ fn errors_say_what_to_do() {
     let root = model(&folder);
     let root = text(&root);
     for (code, arguments, what, hint) in [
-        (1, &[root, "--", "true"][..], "a folder is loaded for a command", "-- COMMAND {}"),
-        (1, &[root][..], "a folder is loaded for a command", "-- COMMAND {}"),
-        (2, &[root, "--offset", "1", "--", "true", "{}"], "has no range", "--offset"),
-        (1, &[root, "--", "true", "{}"], "no file has 16 MiB or more", "--min-size"),
+        (1, &[root, "--", "true"][..], "a folder can only be loaded", "-- COMMAND {}"),
+        (1, &[root][..], "a folder can only be loaded", "-- COMMAND {}"),
+        (2, &[root, "--offset", "1", "--", "true", "{}"], "a range of a folder", "--offset"),
+        (1, &[root, "--", "true", "{}"], "no file is 16 MiB or larger", "--min-size"),
         (1, &["/nowhere", "--", "true", "{}"], "cannot open it", "check the path"),
         (
             3,

@@ -170,7 +170,7 @@ fn all_parts_of_a_split_model_are_there() {
     assert_eq!(counted, "1\n", "a range is of one file");
     fs::remove_file(name(2)).expect("remove");
     let errors = fails(1, &[text(&name(1)), "--", "true", "{}"]);
-    assert!(errors.contains("there is no m-00002-of-00003.gguf beside it"), "{errors}");
+    assert!(errors.contains("there is no m-00002-of-00003.gguf in the same folder"), "{errors}");
 }
 
 #[test]

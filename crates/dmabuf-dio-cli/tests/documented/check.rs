@@ -16,6 +16,11 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("pip", "builds the Python bindings; bindings/python/test installs the wheel"),
     ("tests/kselftests", "runs in a guest"),
     ("tools/check-capi", "writes files of the repository; `make lint` runs it"),
+    ("tools/collect-rust-tests", "builds the tests; `make programs` runs it"),
+    (
+        "tools/compile-everywhere",
+        "downloads the headers of every kernel; `make test-compile` runs it",
+    ),
     ("tools/build-kselftests", "builds the kernel's tests; `make programs` runs it"),
     ("tools/lint-kernel", "needs a kernel's headers; `make lint` runs it"),
     ("tools/mutate-module", "builds a module for each mutant, and boots guests"),

@@ -68,8 +68,8 @@ macro_rules! integers {
                 }
             }
 
-            /// Changes the number of significant bits: full scale stays full scale. Rounds to the
-            /// nearest value, to the even one of two, and saturates.
+            /// Changes the number of significant bits and preserves full scale. Rounds to nearest,
+            /// ties to even, and saturates.
             pub(in super::super) fn rescale(values: &mut [$signed], from: u32, to: u32) {
                 if to >= from {
                     let by = to - from;
@@ -163,8 +163,8 @@ pub(super) fn widen(from: &[f32], to: &mut [f64]) {
 /// The most bits that [`of_single`] rounds correctly.
 pub(super) const SINGLE: u32 = 16;
 
-/// Numbers as integers of at most [`SINGLE`] bits: the nearest, the even one of two, saturated.
-/// What is not a number is 0.
+/// Numbers as integers of at most [`SINGLE`] bits, rounded to nearest, ties to even, and saturated.
+/// NaN becomes 0.
 pub(super) fn of_single(from: &[f32], bits: u32, to: &mut [i32]) {
     // The sum has no room for a fraction, and the last bits of its mantissa are the integer.
     const ROUND: f32 = (3 << 22) as f32;
@@ -198,7 +198,7 @@ pub(super) fn wide_of_double(from: &[f64], bits: u32, to: &mut [i64]) {
     let scale = power(bits as i32 - 1);
     let (least, most) = (i64::MIN >> (64 - bits), i64::MAX >> (64 - bits));
     for (float, value) in from.iter().zip(to) {
-        // The cast saturates, and makes 0 of what is not a number.
+        // The cast saturates, and turns NaN into 0.
         *value = ((*float * scale).round_ties_even() as i64).clamp(least, most);
     }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::device::{Encoding, Format};
 
-/// Where the values of a frame are, and in which format.
+/// The position and the format of each value in a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Byte offset in the frame, and format with `repeat` 1.
@@ -37,8 +37,8 @@ impl Layout {
         Self::of(&vec![Format { repeat: 1, ..format }; count])
     }
 
-    /// Only these values of the frame, in this order, by their index from 0. The others are still
-    /// there, and ignored. `None` if there is no such value.
+    /// Selects values of the frame by their index from 0, in this order. The other values remain in
+    /// the frame and are ignored. `None` if an index does not exist.
     #[must_use]
     pub fn select(&self, wanted: &[usize]) -> Option<Self> {
         let values = wanted.iter().map(|&index| self.values.get(index).copied());
@@ -133,7 +133,7 @@ pub struct SampleType {
 }
 
 impl SampleType {
-    /// SigMF's name of the type that has these values, or more bits than they have: for
+    /// SigMF's name of the type that can hold these values, possibly with more bits: for
     /// `le:s12/16>>0` it is `ri16_le`. `None` if there is no such type.
     pub fn sigmf(&self) -> Option<String> {
         let Format { big_endian, kind, storage_bits, repeat, .. } = self.format;
@@ -154,7 +154,8 @@ impl SampleType {
         Some(format!("{}{number}{storage_bits}{order}", if self.complex { 'c' } else { 'r' }))
     }
 
-    /// Whether every bit in memory is significant, so that SigMF's name says all about it.
+    /// Whether every bit in memory is significant, so that SigMF's name describes the type
+    /// completely.
     pub fn is_plain(&self) -> bool {
         self.format.bits == self.format.storage_bits && self.sigmf().is_some()
     }

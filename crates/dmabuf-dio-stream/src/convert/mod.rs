@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conversion of samples between formats, by the CPU.
 //!
-//! One rule holds for all formats: **full scale stays full scale**. The full scale of a
-//! floating-point number is ±1.0; that of an integer are its significant bits
-//! ([`Format::bits`]), whatever its size in memory. So a signed integer of `b` bits with the value
-//! `v` is the number `v / 2^(b-1)`, from -1.0 to just below 1.0, and an unsigned one, whose middle
-//! is zero, `(v - 2^(b-1)) / 2^(b-1)`. SigMF readers scale in the same way.
+//! One rule holds for all formats: **conversion preserves full scale**. Full scale is ±1.0 for a
+//! floating-point number, and the range of its significant bits ([`Format::bits`]) for an integer,
+//! whatever its size in memory. So a signed integer of `b` bits with the value `v` is the number `v
+//! / 2^(b-1)`, from -1.0 to just below 1.0, and an unsigned one, whose middle is zero, `(v -
+//! 2^(b-1)) / 2^(b-1)`. SigMF readers scale in the same way.
 //!
 //! - Integers become wider by zeros at their end, which is exact: 12 bits in 16 are multiplied by 16.
-//! - Where bits are lost, the nearest value is taken, and the even one of two equally near ones.
-//! - What is beyond full scale becomes the largest or smallest integer; what is not a number
-//!   becomes 0. Between floating-point numbers nothing is limited.
-//! - An integer of up to 24 bits survives the way to `f32` and back, one of up to 53 bits that to
-//!   `f64`.
-//! - Bits in memory that are not significant are ignored, and written as zeros below the value and
-//!   as its sign above it.
+//! - If bits are lost, values are rounded to nearest, ties to even.
+//! - Values beyond full scale become the largest or smallest integer, and NaN becomes 0. Values are
+//!   not limited between floating-point formats.
+//! - A conversion to `f32` and back preserves integers of up to 24 bits; a conversion to `f64` and
+//!   back preserves up to 53 bits.
+//! - Insignificant bits in memory are ignored when read. They are written as zeros below the value
+//!   and as copies of its sign above it.
 //!
 //! [`Converter`] converts bytes, [`ConvertingSink`](crate::ConvertingSink) and
 //! [`ConvertingSource`](crate::ConvertingSource) the blocks of a stream.
@@ -72,7 +72,7 @@ impl Kind {
 
 /// Converts frames of samples from one layout to another.
 ///
-/// `Send` and `Sync`. It holds some 50 KiB of memory and allocates none later.
+/// `Send` and `Sync`. It allocates about 50 KiB of memory when it is created, and none later.
 #[derive(Debug)]
 pub struct Converter {
     from: Layout,
@@ -144,8 +144,8 @@ impl Converter {
         &self.to
     }
 
-    /// Converts whole frames from the start of `from` to the start of `to`: as many as both have
-    /// room for. Returns how many. What is between the values of a frame becomes 0.
+    /// Converts as many whole frames as fit in both, from the start of `from` to the start of `to`,
+    /// and returns their number. Bytes between the values of a frame become 0.
     pub fn convert(&mut self, from: &[u8], to: &mut [u8]) -> usize {
         let (in_frame, out_frame) = (self.from.frame() as usize, self.to.frame() as usize);
         let frames = (from.len() / in_frame).min(to.len() / out_frame);

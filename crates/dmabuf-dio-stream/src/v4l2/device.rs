@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::facts::DmaBufs;
 use crate::failed;
 
-/// Formats, and sizes of a format, that are listed at most.
+/// Maximum number of formats, and of sizes per format, that are listed.
 const MOST: u32 = 256;
 /// Accepted relative difference from the requested rate.
 const TOLERANCE: f64 = 0.01;
@@ -66,7 +66,7 @@ pub struct OfferedFormat {
     pub sizes: Vec<FrameSizes>,
 }
 
-/// A capture device at the moment.
+/// The current state of a capture device.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct VideoFacts {
@@ -82,12 +82,12 @@ pub struct VideoFacts {
     pub multi_planar: bool,
     /// The current format; `None` if a frame has several buffers, or none is set.
     pub format: Option<VideoFormat>,
-    /// Frames per second, if the device tells.
+    /// Frames per second, if the device reports them.
     pub rate: Option<f64>,
     /// The formats that it offers.
     pub formats: Vec<OfferedFormat>,
-    /// Whether frames can be dma-bufs that it imports. Not with `EINVAL`; not known with `EBUSY`, in
-    /// use by another program.
+    /// Whether the device can import dma-bufs for frames: not with `EINVAL`; unknown with `EBUSY`,
+    /// because another program uses the device.
     pub dma_bufs: DmaBufs,
 }
 
@@ -169,7 +169,7 @@ impl VideoDevice {
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`]: `EACCES`, `ENOENT`, `ENODEV`; `ENOTTY` if it is no capture device with
+    /// [`Error::Stream`]: `EACCES`, `ENOENT`, `ENODEV`; `ENOTTY` if it is not a capture device with
     /// queues.
     pub fn open(node: impl Into<PathBuf>) -> Result<Self> {
         let node = node.into();
@@ -234,7 +234,7 @@ impl VideoDevice {
     ///
     /// # Errors
     ///
-    /// [`Error::Video`] if a frame has several buffers, which a stream has no place for.
+    /// [`Error::Video`] if a frame has several buffers, which a stream does not support.
     /// [`Error::Stream`].
     pub fn format(&self) -> Result<VideoFormat> {
         self.describe(&self.raw_format()?)
@@ -262,7 +262,8 @@ impl VideoDevice {
         Ok(all)
     }
 
-    /// Sets the format: what is `None` stays. The device keeps it when it is closed.
+    /// Sets the format; `None` leaves a setting unchanged. The device keeps the format after it is
+    /// closed.
     ///
     /// # Errors
     ///
@@ -377,12 +378,12 @@ impl VideoDevice {
         self.offered().into_iter().map(one).collect()
     }
 
-    /// Frames per second, if the device tells. A camera may be slower in the dark.
+    /// Frames per second, if the device reports them. A camera may be slower in the dark.
     pub fn rate(&self) -> Option<f64> {
         per_second(v4l2::parameters(self.fd(), self.kind).ok()?.timeperframe)
     }
 
-    /// Sets the frames per second. Returns what the device made of it.
+    /// Sets the frames per second. Returns the rate that the device chose.
     ///
     /// # Errors
     ///
@@ -412,7 +413,7 @@ impl VideoDevice {
         }
     }
 
-    /// Whether it imports dma-bufs. Asks the queue for no buffers, which changes nothing.
+    /// Whether it imports dma-bufs. Requests zero buffers, which changes nothing.
     fn dma_bufs(&self) -> DmaBufs {
         match v4l2::request_buffers(self.fd(), self.kind, v4l2::MEMORY_DMABUF, 0) {
             Ok(_) => DmaBufs::Yes,

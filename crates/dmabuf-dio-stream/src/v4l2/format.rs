@@ -48,7 +48,7 @@ impl FromStr for PixelFormat {
 }
 
 impl PixelFormat {
-    /// Whether two are the same but for the case of their letters: `pRAA` and `PRAA`.
+    /// Whether two are the same except for the case of their letters: `pRAA` and `PRAA`.
     pub(super) fn is_like(self, other: Self) -> bool {
         self.0.to_le_bytes().eq_ignore_ascii_case(&other.0.to_le_bytes())
     }
@@ -74,11 +74,11 @@ pub struct VideoFormat {
     /// Bytes from one line to the next; 0 if the format has no lines. Lines may be longer than their
     /// pixels.
     pub stride: u32,
-    /// Bytes of a frame; the most that one has, if `compressed`.
+    /// Bytes of a frame; the maximum, if `compressed`.
     pub frame_bytes: u32,
     /// Whether frames are compressed, and so differ in length.
     pub compressed: bool,
-    /// Whether lines of two fields, captured at different times, are in a frame.
+    /// Whether a frame contains the lines of two fields, captured at different times.
     pub interlaced: bool,
     /// Colour space, `enum v4l2_colorspace`: 8 is sRGB, 3 Rec. 709, 1 SMPTE 170M.
     pub colorspace: u32,

@@ -12,16 +12,16 @@ use crate::gaps::{Gap, Loss};
 const LISTED: usize = 108_000;
 /// More blocks than a ring has: those that a sink may not have delivered.
 const RECENT: usize = 4100;
-/// A number that is further ahead than this is behind: the driver has begun again.
+/// A number that is further ahead than this is an earlier one: the driver has started again.
 const AHEAD: u32 = 1 << 31;
 
 /// A frame that was captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Frame {
-    /// Its number in the driver, which counts lost frames. It does not wrap round here.
+    /// The driver's number of the frame; lost frames are counted. It does not wrap around.
     pub sequence: u64,
-    /// When it was captured, in microseconds of the clock that [`FrameLog::clock`] tells.
+    /// When it was captured, in microseconds of [`FrameLog::clock`].
     pub microseconds: i64,
     /// Its length in bytes.
     pub bytes: u32,
@@ -67,7 +67,7 @@ pub struct FrameLog {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Whole,
-    /// The driver says that its content is damaged, or it has another length than the others.
+    /// The driver says that its content is damaged, or its length differs from that of the others.
     Damaged,
 }
 
@@ -148,7 +148,7 @@ impl FrameLog {
         Some((self.first?, *last))
     }
 
-    /// The frames one by one: at most the first 108,000.
+    /// A list of the frames: at most the first 108,000.
     pub fn listed(&self) -> &[Frame] {
         &self.listed
     }
@@ -158,8 +158,9 @@ impl FrameLog {
         &self.gaps
     }
 
-    /// Frames that were captured and not delivered, because the driver says that they are damaged,
-    /// or because they have another length than the others. Gaps count those between two others.
+    /// Frames that were captured but not delivered, because the driver marked them as damaged or
+    /// their length differs from that of the others. Gaps include those between two delivered
+    /// frames.
     pub fn damaged(&self) -> u64 {
         self.damaged
     }

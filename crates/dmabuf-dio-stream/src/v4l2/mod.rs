@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames of a capture device of V4L2.
 //!
-//! A block is a frame. The driver has at most 32 buffers (`VIDEO_MAX_FRAME`), a ring may have more
-//! blocks: those that the driver has no buffer for wait until one is free. What the driver leaves
-//! out it tells by the numbers of the frames.
+//! A block holds one frame. The driver has at most 32 buffers (`VIDEO_MAX_FRAME`); a ring may have
+//! more blocks, and blocks without a buffer wait until one is free. The frame numbers show which
+//! frames the driver lost.
 
 mod device;
 mod format;
@@ -41,8 +41,8 @@ const HEAPS: &str = "/dev/dma_heap";
 pub enum FrameMemory {
     /// Dma-bufs of a heap, which the device imports: pages that the kernel module can lend.
     Heap(String),
-    /// The driver's own buffers, exported as dma-bufs: it cannot use the memory of any heap here, or
-    /// does not import dma-bufs. Nobody lends these, so a file is written with a copy.
+    /// The driver's own buffers, exported as dma-bufs, because it cannot use the memory of any heap
+    /// here or cannot import dma-bufs. Their pages are not lent, so the CPU copies them to a file.
     Driver,
 }
 
@@ -52,7 +52,7 @@ pub struct VideoSource {
     device: VideoDevice,
     format: VideoFormat,
     memory: FrameMemory,
-    /// Why the memory of heaps before that was refused, for people.
+    /// Why the memory of the preceding heaps was refused, as text for users.
     refused: Option<String>,
     ring: Option<Arc<Ring>>,
     /// The blocks in the driver's buffers.
@@ -99,16 +99,17 @@ impl VideoSource {
         })
     }
 
-    /// Ends the stream after so many frames. For frames of one length, the stream's
-    /// [`limit`](crate::Stream::limit) does the same, and lets a file make room for all of them.
+    /// Ends the stream after `most` frames. If all frames have the same length, the stream's
+    /// [`limit`](crate::Stream::limit) has the same effect, and lets a file reserve space for all
+    /// of them.
     #[must_use]
     pub fn frames(mut self, most: u64) -> Self {
         self.most = Some(most);
         self
     }
 
-    /// Ends the stream before the first frame that was captured so long after the first one, or 10 s
-    /// after that time if no frame comes.
+    /// Ends the stream before the first frame that was captured `time` or more after the first one,
+    /// or 10 s after that time if no frame arrives.
     #[must_use]
     pub fn time(mut self, time: Duration) -> Self {
         self.time = Some(time);
@@ -132,7 +133,8 @@ impl VideoSource {
         &self.memory
     }
 
-    /// Whether the stream ended because all frames, or those of the time, were there.
+    /// Whether the stream ended because it reached the requested number of frames or the requested
+    /// time.
     pub fn has_reached_end(&self) -> bool {
         self.ended
     }
@@ -142,10 +144,10 @@ impl VideoSource {
         &self.log
     }
 
-    /// A ring of `count` blocks, up to `most` later, in memory that the device can use: of the system
-    /// heap, or else of another heap (contiguous memory, for a device without an IOMMU), or else of
-    /// the driver. Only a ring of the system heap grows, and one of the driver has what the driver
-    /// allows.
+    /// A ring of `count` blocks, up to `most` later, in memory that the device can use: from the
+    /// system heap, else from another heap (contiguous memory, for a device without an IOMMU), else
+    /// the driver's own buffers. Only a ring from the system heap can grow. The driver decides how
+    /// many buffers of its own it has.
     ///
     /// # Errors
     ///
@@ -174,7 +176,7 @@ impl VideoSource {
         }
         let ring = self.own_ring(count, size).map_err(|error| match error {
             Error::Stream { errno, .. } if errno != Errno::BUSY => {
-                let what = format!("it can use no memory of a heap ({})", reasons.join("; "));
+                let what = format!("it cannot use memory of any heap ({})", reasons.join("; "));
                 self.device.refused(what, "update its driver, or capture with v4l2-ctl")
             }
             error => error,
@@ -282,11 +284,11 @@ impl VideoSource {
         let frames = self.log.gaps().last().and_then(|gap| gap.frames);
         let frames = frames.map_or_else(|| "frames".into(), |frames| format!("{frames} frames"));
         let after = self.log.frames().saturating_sub(1);
-        self.device.failed(format!("go on: {frames} lost after frame {after}"), Errno::OVERFLOW)
+        self.device.failed(format!("continue: {frames} lost after frame {after}"), Errno::OVERFLOW)
     }
 }
 
-/// The heaps besides that of ordinary memory.
+/// All heaps except that of ordinary memory.
 fn other_heaps() -> Vec<String> {
     let entries = fs::read_dir(HEAPS).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());

@@ -65,7 +65,7 @@ impl<R: Read> Cursor<R> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A string behind its length, which is at most `limit` bytes.
+    /// A string preceded by its length, which is at most `limit` bytes.
     pub(super) fn string(&mut self, limit: u64) -> Result<String, HeaderError> {
         let len = self.u64()?;
         if len > limit {

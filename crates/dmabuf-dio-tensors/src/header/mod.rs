@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parsers of headers alone, for headers that come from elsewhere than a local file.
 //!
-//! They read the header and nothing behind it, and trust nothing in it. Time is proportional to the
+//! They read the header and nothing after it, and trust nothing in it. Time is proportional to the
 //! bytes of the header. Memory is too: at most about 8 bytes for each byte of it.
 //!
 //! | limit | |

@@ -13,7 +13,7 @@ pub(crate) const MAX_TENSORS: u64 = 1 << 20;
 /// Most keys of metadata.
 pub(crate) const MAX_KEYS: u64 = 1 << 16;
 
-/// What a header says.
+/// The content of a header.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Header {
@@ -25,7 +25,7 @@ pub struct Header {
     pub tensors: Vec<Tensor>,
 }
 
-/// Why a header cannot be had.
+/// Why a header cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum HeaderError {
     /// Reading failed.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The header of a safetensors file: 8 bytes of length, then JSON.
 //!
-//! The crate `safetensors` has the types and checks of tensors. Its own reader wants the whole file
+//! The crate `safetensors` has the types and checks of tensors. Its own reader needs the whole file
 //! in memory, takes the last of two equal names, and needs several times the memory of the header.
 
 use std::fmt;

@@ -2,6 +2,7 @@
 //! Tries backends in order and uses the first available one.
 
 use super::attempt::Attempt;
+use super::kept::not_kept;
 use super::{Backend, Refusal};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
@@ -83,6 +84,12 @@ pub(crate) fn alone<T>(
 impl<T> Run<T> {
     /// Reports the transfer up to now, and returns its result.
     pub(crate) fn report(self, task: &Task<'_>, kind: impl Fn(&T) -> Option<Kind>) -> (T, Report) {
+        let (value, facts) = self.facts(task, kind);
+        (value, facts.report())
+    }
+
+    /// What there is to report of the transfer up to now, and its result.
+    pub(crate) fn facts(self, task: &Task<'_>, kind: impl Fn(&T) -> Option<Kind>) -> (T, Facts) {
         let facts = Facts {
             operation: task.direction,
             backend: self.backend,
@@ -94,8 +101,8 @@ impl<T> Run<T> {
             moved: self.moved,
             refusals: self.refusals,
             cost: self.before.until_now(task.file.fd(), task.file.system, task.direction),
-            dma: task.file.dma(self.backend),
+            dma: task.file.dma(|| not_kept(self.backend)),
         };
-        (self.value, facts.report())
+        (self.value, facts)
     }
 }

@@ -100,7 +100,9 @@ fn copy(
     buf: &DmaBuf,
     part: Extent,
 ) -> rustix::io::Result<u64> {
-    let (mut in_file, mut in_buf, len) = (part.file, part.buf, part.len as usize);
+    // The kernel refuses longer ranges, which only 32-bit programs can ask for.
+    let len = part.len.min(isize::MAX as u64) as usize;
+    let (mut in_file, mut in_buf) = (part.file, part.buf);
     let copied = match direction {
         Direction::Load => {
             rustix::fs::copy_file_range(file, Some(&mut in_file), buf, Some(&mut in_buf), len)

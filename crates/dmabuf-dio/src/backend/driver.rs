@@ -12,10 +12,10 @@ use crate::lend::Attached;
 use crate::memory::Mapping;
 use crate::transfer::task::{Fresh, Task, Transferred};
 
-/// What a backend does. It refuses operations that [`Backend::for_new`] and the like do not list it
-/// for.
+/// The operations of a backend. It refuses those for which [`Backend::for_new`] and the like do not
+/// list it.
 pub(crate) trait Driver: Sync {
-    /// Loads into a new buffer of that kind.
+    /// Loads into a new buffer of the given kind.
     fn load(&self, task: &Task<'_>, kind: Kind) -> Result<Fresh, Attempt> {
         let _ = task;
         Err(self.backend().refuse_new(kind).into())

@@ -72,7 +72,7 @@ impl Driver for Heap {
 }
 
 /// Makes the call and reports progress from the storage requests of the calling thread. Only a
-/// fatal signal ends the call, so a cancelled one is waited for.
+/// fatal signal ends the call, so a cancelled call runs to its end.
 fn read_file(
     task: &Task<'_>,
     heap: BorrowedFd<'_>,

@@ -4,6 +4,7 @@
 pub(crate) mod attempt;
 pub(crate) mod choose;
 pub(crate) mod driver;
+pub(crate) mod kept;
 pub(crate) mod node;
 pub(crate) mod one_by_one;
 pub(crate) mod refuse;
@@ -86,7 +87,7 @@ impl Backend {
         }
     }
 
-    /// A short description for people.
+    /// A short description for users.
     pub const fn summary(self) -> &'static str {
         match self {
             Self::Module => "The kernel module's ioctls",
@@ -199,7 +200,7 @@ pub struct Refusal {
     pub backend: Backend,
     /// The reason: what is missing.
     pub reason: String,
-    /// The error number behind the reason, if there is one.
+    /// The error number that led to the refusal, if there is one.
     pub errno: Option<Errno>,
     /// How to make the backend available, as a command if possible.
     pub remedy: Option<String>,

@@ -205,7 +205,8 @@ fn is_unavailable(errno: Errno) -> bool {
 }
 
 /// Interprets the error of a call that the module has begun. A refused buffer is an error here too:
-/// part of the data may have been moved, and other backends would lose what the module refuses.
+/// part of the data may have been moved, and other backends would lose data where the module
+/// refuses.
 pub(super) fn explain(
     task: &Task<'_>,
     errno: Errno,

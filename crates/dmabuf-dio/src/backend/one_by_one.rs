@@ -14,8 +14,8 @@ use crate::options::Options;
 use crate::transfer::task::Task;
 
 /// Moves data between an open file and buffers, one transfer at a time and without a report: the
-/// fallback for a stream if no ring can be lent memory. The first available backend is used for all
-/// transfers.
+/// fallback for a stream if no memory can be lent to a ring. The first available backend is used
+/// for all transfers.
 #[derive(Debug)]
 pub struct OneByOne {
     file: Arc<File>,
@@ -57,7 +57,7 @@ impl OneByOne {
         if self.direction == Direction::Save {
             self.file.check_size(task.end()).map_err(|errno| task.failed(offset, errno))?;
         }
-        // Held while bytes are moved: what is chosen for one transfer is there for the next.
+        // Held while bytes are moved, so that the next transfer uses the backend chosen here.
         let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         let order = Backend::for_existing(buf.kind());
         let candidates = chosen.as_ref().map_or(order, std::slice::from_ref);

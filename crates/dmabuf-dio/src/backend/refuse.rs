@@ -7,6 +7,7 @@ use io_uring::IoUring;
 use super::attempt::Attempt;
 use super::node::Node;
 use super::{Backend, Refusal};
+use crate::buf::BEGIN_ACCESS;
 use crate::errno::{Errno, IntoErrno};
 use crate::error::Error;
 use crate::file::File;
@@ -64,6 +65,34 @@ impl From<LendError> for Refusal {
     fn from(error: LendError) -> Self {
         lending(Backend::UringSlot, &error).into_refusal(Backend::UringSlot)
     }
+}
+
+/// Refuses where the CPU cannot access the backend's buffer: other backends create other buffers, or
+/// need no such access. It begins before any byte is moved, or the same bytes are moved again.
+pub(crate) fn access(backend: Backend, attempt: Attempt) -> Attempt {
+    match attempt {
+        Attempt::Failed(Error::Buffer { call: BEGIN_ACCESS, errno })
+            if errno.raw() == libc::EIO =>
+        {
+            no_access(backend, errno).into()
+        }
+        other => other,
+    }
+}
+
+/// The exporter's own mapping fails with `EIO`: Linux's udmabuf (6.12 and 7.3) maps pieces that bounce
+/// buffers do not hold.
+pub(crate) fn no_access(backend: Backend, errno: Errno) -> Refusal {
+    backend
+        .refuse(
+            "CPU access to the buffer cannot begin: this kernel's udmabuf fails behind bounce \
+             buffers (swiotlb) if its memory is contiguous",
+        )
+        .errno(errno)
+        .remedy(
+            "load the kernel module, use a buffer from /dev/dma_heap/system, or boot a kernel with \
+             the fix in kernel/series",
+        )
 }
 
 /// Creates a ring for a backend. It polls for completions if `polled`.
@@ -155,7 +184,7 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
     let (reason, remedy) = match why {
         NotLent::Exporter => (
             format!(
-                "dmabuf_dio does not borrow from exporter {exporter}: nobody vouches that its \
+                "dmabuf_dio does not borrow from exporter {exporter}: it is not known that its \
                      buffers stay in place"
             ),
             format!(
@@ -312,6 +341,23 @@ mod tests {
         );
         let refusal = short.into_refusal(Backend::Module);
         assert_eq!((refusal.backend, refusal.errno), (Backend::Module, Some(errno)));
+    }
+
+    #[test]
+    fn only_access_that_cannot_begin_is_refused() {
+        let after = |call, errno| {
+            let errno = Errno::from_raw(errno);
+            access(Backend::Udmabuf, Error::Buffer { call, errno }.into())
+        };
+        let Attempt::Refused(refusal) = after(BEGIN_ACCESS, libc::EIO) else {
+            panic!("no refusal")
+        };
+        assert_eq!((refusal.backend, refusal.errno), (Backend::Udmabuf, Some(Errno::IO)));
+        assert!(refusal.remedy.is_some_and(|said| said.contains("/dev/dma_heap/system")));
+        for (call, errno) in [(BEGIN_ACCESS, libc::ENOMEM), ("end CPU access to", libc::EIO)] {
+            let failed = after(call, errno);
+            assert!(matches!(failed, Attempt::Failed(Error::Buffer { .. })), "{failed:?}");
+        }
     }
 
     #[test]

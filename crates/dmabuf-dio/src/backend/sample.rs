@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file that every process has, to try backends on: its own program.
+//! A file that every process has, to try backends on: its own executable.
 
 use std::os::fd::OwnedFd;
 
@@ -20,7 +20,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Opens the file for `backend`. The refusal has to say that the file, not the backend, is at
+    /// Opens the file for `backend`. The refusal must say that the file, not the backend, is at
     /// fault.
     pub(super) fn open(backend: Backend) -> Result<Self, Refusal> {
         let refuse = |errno: rustix::io::Errno| {

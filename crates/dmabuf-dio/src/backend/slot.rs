@@ -41,7 +41,7 @@ impl Driver for UringSlot {
         let moved = self.transfer(task, &buf, Extent { file: layout.base, buf: 0, len })?;
         let end = layout.data_offset + task.length;
         if layout.data_offset > 0 || end < layout.buffer {
-            // The blocks at the ends brought along bytes outside the range.
+            // The whole blocks at the ends also contain bytes outside the range.
             let mut view = buf.map_mut()?;
             view.fill_at(0, layout.data_offset, 0)?;
             view.fill_at(end, layout.buffer - end, 0)?;
@@ -70,8 +70,8 @@ impl Driver for UringSlot {
         let memory = Memory::lend(&mut uring, pieces, task.direction).map_err(refused)?;
         let mut ring = Ring::new(uring, memory);
         let mut edge = |part: Extent| edge(task, &attached, part);
-        // At the edges the ioctl begins CPU access of its own. Nested in another CPU access, it would
-        // bring back what a device saw before, over the data just loaded.
+        // The ioctl for the edges begins its own CPU access. Nested in another CPU access, it would
+        // overwrite the data just loaded with what a device saw before.
         let mut core = |job: &Job<'_>| {
             let access = CpuAccess::transfer(buf, task.direction).map_err(Stop::Memory)?;
             run(&mut ring, job, &mut slots)?;

@@ -6,7 +6,7 @@
 use super::attempt::Attempt;
 use super::driver::{Driver, Reach};
 use super::{Backend, Refusal};
-use super::{buffered, copy_file_range, heap, memfd, module, slot, udmabuf};
+use super::{buffered, copy_file_range, heap, memfd, module, refuse, slot, udmabuf};
 use crate::buf::DmaBuf;
 use crate::file::extent::Extent;
 use crate::kind::Kind;
@@ -24,12 +24,12 @@ fn driver(backend: Backend) -> &'static dyn Driver {
     }
 }
 
-/// Loads into a new buffer of that kind.
+/// Loads into a new buffer of the given kind.
 pub(crate) fn load(backend: Backend, kind: Kind, task: &Task<'_>) -> Result<Fresh, Attempt> {
     if !Backend::for_new(kind).contains(&backend) {
         return Err(backend.refuse_new(kind).into());
     }
-    driver(backend).load(task, kind)
+    driver(backend).load(task, kind).map_err(|attempt| refuse::access(backend, attempt))
 }
 
 /// Transfers between a file and a range of an existing buffer.
@@ -43,7 +43,8 @@ pub(crate) fn transfer(
         return Err(backend.refuse_kind(buf.kind(), task.direction).into());
     }
     let extent = Extent { file: task.offset, buf: buf_offset, len: task.length };
-    driver(backend).transfer(task, buf, extent)
+    let moved = driver(backend).transfer(task, buf, extent);
+    moved.map_err(|attempt| refuse::access(backend, attempt))
 }
 
 /// How the requests of a gather reach a buffer.

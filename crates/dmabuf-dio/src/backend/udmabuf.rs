@@ -4,6 +4,7 @@
 //! The dma-buf is created last: that pins every page, and allocates missing ones one at a time.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
 
 use dmabuf_dio_sys::udmabuf::{self, Part};
 
@@ -13,6 +14,8 @@ use super::memfd::{self, Purpose};
 use super::node::Node;
 use super::{Backend, Refusal, refuse};
 use crate::buf::DmaBuf;
+use crate::buf::cpu_access::CpuAccess;
+use crate::errno::Errno;
 use crate::error::Result;
 use crate::kind::Kind;
 use crate::memory::page::{huge_page, page_size};
@@ -24,6 +27,14 @@ const NODE: Node = Node {
     missing: "",
     remedy: "sudo modprobe udmabuf, or boot a kernel with CONFIG_UDMABUF=y",
 };
+
+/// The longest piece of memory that bounce buffers hold, in bytes: 128 slots of 2 KiB
+/// (`IO_TLB_SEGSIZE` in the kernel).
+const BOUNCED: u64 = 256 << 10;
+
+/// Bytes of the memory to find out with, if huge pages are long or there are none: little, as each
+/// process does it once.
+const SAMPLE: u64 = 2 * BOUNCED;
 
 pub(super) struct Udmabuf;
 
@@ -39,6 +50,7 @@ impl Driver for Udmabuf {
     fn try_out(&self) -> Result<String, Attempt> {
         let device = udmabuf::open().map_err(|errno| NODE.refuse(Backend::Udmabuf, errno))?;
         make(device.as_fd(), &DmaBuf::memfd(page_size())?)?;
+        check_access(device.as_fd(), u64::MAX)?;
         refuse::ring(Backend::Udmabuf, 1, false)?;
         Ok(match size_limit() {
             Some(limit) => {
@@ -57,6 +69,7 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
     let device = udmabuf::open().map_err(|errno| NODE.refuse(Backend::Udmabuf, errno))?;
     let layout = task.layout()?;
     check_limit(layout.buffer)?;
+    check_access(device.as_fd(), layout.buffer)?;
     let mut fresh = memfd::load(Backend::Udmabuf, task, Purpose::Udmabuf)?;
     let huge = fresh.buf.len() > layout.buffer
         || fresh.moved.pages.is_some_and(|pages| pages.huge_bytes == fresh.buf.len());
@@ -82,6 +95,7 @@ pub(crate) fn over(memfd: &DmaBuf) -> Result<DmaBuf, Attempt> {
     let whole = memfd.len() - tail;
     let len = memfd.len().next_multiple_of(page_size());
     check_limit(len)?;
+    check_access(device.as_fd(), len)?;
     if tail == 0 {
         return make(device.as_fd(), memfd);
     }
@@ -125,6 +139,35 @@ fn refuse_new(len: u64, errno: dmabuf_dio_sys::Errno) -> Refusal {
 pub(crate) fn size_limit() -> Option<u64> {
     let text = std::fs::read_to_string(udmabuf::SIZE_LIMIT_MB).ok()?;
     text.trim().parse::<u64>().ok().map(|mib| mib.saturating_mul(1 << 20))
+}
+
+/// Refuses a buffer to which CPU access cannot begin. Who loads into it would have no use for it.
+///
+/// Looked up once, on a buffer of its own: the first access creates the bounce buffers of the udmabuf
+/// itself, and each later one replaces what is in the memory then by what was in it before.
+fn check_access(device: BorrowedFd<'_>, len: u64) -> Result<(), Refusal> {
+    static FAILS: OnceLock<Option<Errno>> = OnceLock::new();
+    if len <= BOUNCED {
+        return Ok(());
+    }
+    match FAILS.get_or_init(|| failing_access(device)) {
+        Some(errno) => Err(refuse::no_access(Backend::Udmabuf, *errno)),
+        None => Ok(()),
+    }
+}
+
+/// `EIO` if CPU access to a udmabuf over contiguous memory cannot begin.
+fn failing_access(device: BorrowedFd<'_>) -> Option<Errno> {
+    let huge = if huge_page() <= 4 << 20 { DmaBuf::memfd_huge(SAMPLE).ok() } else { None };
+    let try_one = |memfd: &DmaBuf| {
+        let buf = make(device, memfd).ok()?;
+        Some(CpuAccess::reading(&buf).and_then(CpuAccess::end))
+    };
+    // Not every kernel supports udmabufs of reserved huge pages.
+    let tried = huge
+        .and_then(|(memfd, _)| try_one(&memfd))
+        .or_else(|| DmaBuf::memfd(SAMPLE).ok().and_then(|memfd| try_one(&memfd)))?;
+    tried.err()?.errno().filter(|errno| errno.raw() == libc::EIO)
 }
 
 fn check_limit(len: u64) -> Result<(), Refusal> {

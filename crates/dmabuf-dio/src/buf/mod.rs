@@ -21,6 +21,9 @@ use crate::memory::Mapping;
 use crate::memory::available;
 use crate::memory::sizes::PageSizes;
 
+/// The call of [`Error::Buffer`] if CPU access cannot begin.
+pub(crate) const BEGIN_ACCESS: &str = "begin CPU access to";
+
 /// A buffer: an owned file descriptor of a dma-buf or memfd, and its length.
 ///
 /// The memory lives as long as any descriptor, mapping or device uses it. Pass the descriptor
@@ -111,8 +114,9 @@ impl DmaBuf {
     /// dma-buf, which cannot be opened by path.
     ///
     /// It works for processes of the same user that have no fewer capabilities, as long as this
-    /// process runs, is dumpable (`PR_SET_DUMPABLE` in prctl(2)), and keeps this buffer. The path is
-    /// a symbolic link whose text names nothing: programs have to open it as it is.
+    /// process runs, is dumpable (`PR_SET_DUMPABLE` in prctl(2)), and keeps this buffer. The path
+    /// is a symbolic link whose target is not a valid path: programs must open it without resolving
+    /// it.
     pub fn path(&self) -> Option<PathBuf> {
         (self.kind == Kind::Memfd).then(|| proc_path(self.as_fd()))
     }
@@ -166,7 +170,7 @@ impl DmaBuf {
         match self.kind {
             Kind::Memfd => Ok(()),
             Kind::DmaBuf => dmabuf::begin_cpu_access(self.as_fd(), access)
-                .map_err(|errno| Error::Buffer { call: "begin CPU access to", errno }),
+                .map_err(|errno| Error::Buffer { call: BEGIN_ACCESS, errno }),
         }
     }
 
@@ -196,12 +200,12 @@ impl DmaBuf {
         PageSizes::of(&mapping)
     }
 
-    /// Seals a memfd against writing, for good (`F_SEAL_WRITE` in fcntl(2)): whoever has a descriptor
-    /// can read it, and nobody can change its content any more. No udmabuf can be created from it then.
+    /// Seals a memfd permanently against writing (`F_SEAL_WRITE` in fcntl(2)): its content can
+    /// still be read, but no longer changed. No udmabuf can be created from it afterwards.
     ///
     /// # Errors
     ///
-    /// [`Error::Buffer`]: `EBUSY` while somebody has it mapped for writing; `EPERM` if it does not allow
+    /// [`Error::Buffer`]: `EBUSY` while it is mapped for writing; `EPERM` if it does not allow
     /// sealing; `EINVAL` for a dma-buf.
     pub fn seal(&mut self) -> Result<()> {
         self.add_seal(SealFlags::WRITE)

@@ -2,13 +2,8 @@
 //! Whether a disk's requests have to be mapped for DMA, by what sysfs tells.
 
 use std::fs;
-use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-
-use dmabuf_dio_sys::dio;
-
-use crate::backend::Backend;
 
 /// How often memory is mapped for a disk that does DMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +43,10 @@ pub struct Dma {
     pub reason: Option<String>,
 }
 
-/// For a device number, if memory is moved by `backend`; `None` if the disk is not known, as with
-/// file systems that have device numbers of their own.
-pub(crate) fn of(major: u32, minor: u32, backend: Option<Backend>) -> Option<Dma> {
+/// For a device number; `None` if the disk is not known, as with file systems that have device
+/// numbers of their own. `not_kept`: why the buffer does not stay mapped even if the disk's driver
+/// can use that; only asked then.
+pub(crate) fn of(major: u32, minor: u32, not_kept: impl FnOnce() -> Option<String>) -> Option<Dma> {
     let never = Dma { mapped: Mapped::Never, reason: None };
     if !has_iommu()? {
         return Some(never);
@@ -58,11 +54,16 @@ pub(crate) fn of(major: u32, minor: u32, backend: Option<Backend>) -> Option<Dma
     let disk = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
     let reason = match translation(&disk)? {
         Translation::None => return Some(never),
-        Translation::Kept => not_kept(backend),
+        Translation::Kept => not_kept(),
         Translation::ByDriver(why) => Some(why),
     };
     let mapped = if reason.is_some() { Mapped::PerRequest } else { Mapped::Once };
     Some(Dma { mapped, reason })
+}
+
+/// Why memory that the kernel module did not lend does not stay mapped.
+pub(crate) fn not_lent() -> String {
+    "only what the kernel module lends stays mapped".into()
 }
 
 /// Whether devices are behind an IOMMU; `None` without sysfs. Looked up once: groups of disks are
@@ -73,16 +74,6 @@ fn has_iommu() -> Option<bool> {
         Ok(mut groups) => Some(groups.any(|group| group.is_ok())),
         Err(_) => Path::new("/sys/kernel").exists().then_some(false),
     })
-}
-
-/// Why a buffer does not stay mapped, although the disk's driver can use that.
-fn not_kept(backend: Option<Backend>) -> Option<String> {
-    if !matches!(backend, Some(Backend::Module | Backend::UringSlot)) {
-        return Some("only what the kernel module lends stays mapped".into());
-    }
-    let info = dio::open().and_then(|device| dio::info(device.as_fd()));
-    let kept = info.is_ok_and(|info| info.features & dio::FEATURE_PREMAP != 0);
-    (!kept).then(|| "this kernel cannot keep buffers mapped".into())
 }
 
 /// What a disk's driver does about an IOMMU.
@@ -240,12 +231,6 @@ mod tests {
         }
         assert_eq!(sys.translation("pci0/a/virtio0/vda"), Some(Translation::None));
         assert_eq!(sys.translation("pci0/b/virtio0/vda"), Some(by_driver("virtio-pci")));
-    }
-
-    #[test]
-    fn only_the_module_lends_mapped_memory() {
-        assert!(not_kept(Some(Backend::Memfd)).is_some_and(|why| why.contains("module")));
-        assert!(not_kept(None).is_some());
     }
 
     #[test]

@@ -14,7 +14,6 @@ use std::sync::OnceLock;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::ioctl::{self, Opcode, opcode};
 
-use crate::backend::Backend;
 use crate::direction::Direction;
 use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
@@ -276,10 +275,15 @@ impl File {
         *self.queue.get_or_init(|| Queue::of(self.disk.0, self.disk.1))
     }
 
-    /// How memory is mapped for the disk if `backend` moves the data.
-    pub(crate) fn dma(&self, backend: Option<Backend>) -> Option<Dma> {
+    /// How memory is mapped for the disk. `not_kept`: see [`dma::of`].
+    pub(crate) fn dma(&self, not_kept: impl FnOnce() -> Option<String>) -> Option<Dma> {
         // Memory of the page cache is not the buffer's.
-        dma::of(self.disk.0, self.disk.1, backend.filter(|_| self.is_direct()))
+        let direct = self.is_direct();
+        dma::of(
+            self.disk.0,
+            self.disk.1,
+            || if direct { not_kept() } else { Some(dma::not_lent()) },
+        )
     }
 
     /// What copies the data although it is requested with `O_DIRECT`.
@@ -311,7 +315,7 @@ impl File {
         })
     }
 
-    /// Whether this process may have a file of `end` bytes: `RLIMIT_FSIZE` in getrlimit(2).
+    /// Checks that this process may have a file of `end` bytes: `RLIMIT_FSIZE` in getrlimit(2).
     ///
     /// # Errors
     ///
@@ -349,7 +353,7 @@ pub(crate) fn end_of(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
 }
 
 /// Why a file is buffered although direct I/O would work.
-const NOT_WANTED: &str = "buffered I/O was asked for";
+const NOT_WANTED: &str = "buffered I/O was requested";
 
 fn refused(errno: rustix::io::Errno) -> String {
     let errno = errno.into_errno();
@@ -441,8 +445,8 @@ pub(crate) fn check_range(offset: u64, length: u64) -> Result<()> {
     }
 }
 
-/// Fails with `EFBIG` if this process may have no file of `end` bytes, memfds included: the kernel
-/// would send `SIGXFSZ`, which kills the process (`RLIMIT_FSIZE` in getrlimit(2)).
+/// Fails with `EFBIG` if this process may not have a file of `end` bytes, memfds included: the
+/// kernel would send `SIGXFSZ`, which kills the process (`RLIMIT_FSIZE` in getrlimit(2)).
 pub(crate) fn check_size(end: u64) -> rustix::io::Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if limit.is_some_and(|limit| end > limit) { Err(rustix::io::Errno::FBIG) } else { Ok(()) }

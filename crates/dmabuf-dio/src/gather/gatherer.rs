@@ -16,6 +16,7 @@ use super::ring::{Batches, Settings, Target};
 use crate::backend::attempt::Attempt;
 use crate::backend::choose::choose;
 use crate::backend::driver::Reach;
+use crate::backend::kept::not_kept;
 use crate::backend::table;
 use crate::backend::{Backend, buffered, refuse};
 use crate::buf::DmaBuf;
@@ -142,7 +143,7 @@ impl<'f> Gatherer<'f> {
             direct: rules.are_direct(),
             why_buffered: file.why_buffered.clone(),
             copies: file.copies(),
-            dma: file.dma(Some(backend)),
+            dma: file.dma(|| not_kept(Some(backend))),
             segments,
             refusals,
             why_unpolled,
@@ -178,7 +179,7 @@ impl<'f> Gatherer<'f> {
         refuse::check_ring(backend, file)?;
         let why_unpolled = match (self.polled, &file.why_buffered) {
             (false, _) => Some(String::new()),
-            (true, Some(_)) => Some("not polled: the file is not read directly".into()),
+            (true, Some(_)) => Some("not polled: the file is not read with O_DIRECT".into()),
             (true, None) => None,
         };
         let limit = rules(file, Some(backend)).limit();

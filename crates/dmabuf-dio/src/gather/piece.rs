@@ -71,7 +71,7 @@ impl PieceError {
     /// One line that says what to do.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::EndOfFile { .. } => "ask for less, and do not truncate the file during the read",
+            Self::EndOfFile { .. } => "request less, and do not truncate the file during the read",
             Self::Failed { errno, .. } if errno.raw() == libc::EIO => {
                 "the storage device reports an error: see dmesg"
             }

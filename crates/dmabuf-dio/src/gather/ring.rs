@@ -37,12 +37,12 @@ pub(super) enum Target {
 }
 
 /// A ring for requests from one file to one buffer. It has a registered buffer for every `1 <<
-/// shift` bytes. Each overlaps the next by the length of a request, so that no request has to be
+/// shift` bytes. Each overlaps the next by the length of a request, so that no request must be
 /// split at a boundary.
 #[derive(Debug)]
 pub(super) struct Batches {
-    /// `None` once requests cannot be waited for: their completions could not be told from later
-    /// ones.
+    /// `None` once requests cannot be waited for: their completions could not be distinguished from
+    /// later ones.
     ring: Option<Ring>,
     /// Whether it has the file without `O_DIRECT`, too.
     has_buffered: bool,

@@ -8,7 +8,7 @@ use crate::errno::Errno;
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum NotLent {
-    /// Nobody vouches that buffers of this exporter stay in place while their pages are borrowed.
+    /// Buffers of this exporter are not known to stay in place while their pages are borrowed.
     Exporter,
     /// The buffer has memory that file I/O must not reference: uncounted or reserved pages, or
     /// memory of a device.
@@ -45,7 +45,7 @@ pub enum LendError {
     },
 
     /// The device does not answer like the module.
-    #[error("{} does not answer like the module", dmabuf_dio_sys::dio::DEVICE)]
+    #[error("{} does not answer as this module does", dmabuf_dio_sys::dio::DEVICE)]
     OtherModule {
         /// The kernel's error number.
         errno: Errno,

@@ -2,22 +2,17 @@
 //! The memory of a ring's requests: a table of buffers.
 
 use std::ops::Range;
-use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::Arc;
 
-use dmabuf_dio_sys::dio::{self, Join, Slot, UringCmd};
-use io_uring::{IoUring, opcode, types};
+use dmabuf_dio_sys::dio::{self, Slot};
+use io_uring::{IoUring, cqueue};
 
-use super::error::{LendError, NotLent};
+use super::error::LendError;
 use super::module::{Attached, Context};
-use super::uring::wait;
+use super::slots::{no_room, register, register_joined, register_table};
 use crate::buf::DmaBuf;
 use crate::direction::Direction;
-use crate::errno::Errno;
 use crate::memory::Mapping;
-
-/// The user data of the command that lends one more block. No request has it.
-pub(super) const LENDING: u64 = u64::MAX - 1;
 
 /// How memory is cut into registered buffers, whose size is limited.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +45,7 @@ pub(crate) enum Memory {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lent {
     length: u64,
-    /// Its slot, its start in that, and the bytes of the buffers behind it in the same slot.
+    /// Its slot, its start in the slot, and the bytes of the buffers after it in the same slot.
     slot: u16,
     start: u64,
     behind: u64,
@@ -89,14 +84,8 @@ impl Memory {
         let ranges: Vec<_> = ranges.into_iter().collect();
         register_table(uring, ranges.len())?;
         let flags = slot_flags(direction);
-        let slots: Vec<_> = (0..)
-            .zip(&ranges)
-            .map(|(index, &(attached, buf_offset, length))| {
-                (attached, Slot { buf_offset, length, index, flags })
-            })
-            .collect();
-        for batch in slots.chunks(uring.params().sq_entries() as usize) {
-            register_slots(uring, batch)?;
+        for (index, &(attached, buf_offset, length)) in (0..).zip(&ranges) {
+            register(uring, attached, &Slot { buf_offset, length, index, flags }, None)?;
         }
         let lent = ranges.iter().enumerate();
         let buffers: Vec<_> = lent.map(|(slot, range)| Lent::alone(slot, range.2)).collect();
@@ -104,8 +93,9 @@ impl Memory {
     }
 
     /// Registers whole blocks, each as one buffer, in a table with room for `most`. Small ones
-    /// share slots if `join` is set and the module can do that. Slot after slot, so that each block
-    /// takes a descriptor of the module's device only for a moment: its slot keeps it.
+    /// share slots if `join` is set and the module supports it. The slots are filled one after the
+    /// other, so that a block needs a descriptor of the module's device only briefly: its slot
+    /// keeps the block.
     pub(crate) fn lend_blocks(
         uring: &mut IoUring,
         first: Context,
@@ -142,7 +132,7 @@ impl Memory {
                 [alone] => {
                     let length = now[0].len();
                     let slot = Slot { buf_offset: 0, length, index: slot, flags };
-                    register_slots(uring, &[(alone, slot)])?;
+                    register(uring, alone, &slot, None)?;
                 }
                 several => register_joined(uring, several, slot, flags, total(now))?,
             }
@@ -157,7 +147,7 @@ impl Memory {
         Ok(Self::Lent { buffers, most })
     }
 
-    /// Whether the next buffer lies behind this one, so that a range can go on in it.
+    /// Whether the next buffer directly follows this one, so that a range can continue in it.
     pub(super) fn goes_on(&self, buffer: u16) -> bool {
         let Self::Lent { buffers, .. } = self else { return false };
         buffers.get(usize::from(buffer)).is_some_and(|lent| lent.behind > 0)
@@ -171,43 +161,19 @@ impl Memory {
         block: &DmaBuf,
         direction: Direction,
         unsent: usize,
-        mut others: impl FnMut(&io_uring::cqueue::Entry),
+        mut others: impl FnMut(&cqueue::Entry),
     ) -> Result<(), LendError> {
         let length = block.len();
-        let failed = |what, index, errno| LendError::Slot { what, index, length, errno };
-        let busy = || failed("the ring has no room for", u32::MAX, Errno::from_raw(libc::EBUSY));
-        let Self::Lent { buffers, most } = self else { return Err(busy()) };
+        let Self::Lent { buffers, most } = self else { return Err(no_room(u32::MAX, length)) };
         if buffers.len() >= *most || unsent > 0 {
-            return Err(busy());
+            return Err(no_room(u32::MAX, length));
         }
         let index = buffers.last().map_or(0, |last| u32::from(last.slot) + 1);
         let attached = Context::with_slots()?.attach(block)?;
         let slot = Slot { buf_offset: 0, length, index, flags: slot_flags(direction) };
-        let device = types::Fd(attached.as_fd().as_raw_fd());
-        let command = UringCmd::new(&slot).to_bytes();
-        let entry = opcode::UringCmd16::new(device, dio::URING_REGISTER).cmd(command).build();
-        // SAFETY: the command points at `slot`, which lives until its completion, waited for below
-        // without end: the kernel only reads the slot.
-        if unsafe { uring.submission().push(&entry.user_data(LENDING)) }.is_err() {
-            return Err(busy());
-        }
-        loop {
-            let waited = wait(uring, 1);
-            for completion in uring.completion() {
-                if completion.user_data() != LENDING {
-                    others(&completion);
-                } else if completion.result() < 0 {
-                    let errno = Errno::from_raw(-completion.result());
-                    return Err(failed("the module refuses", index, errno));
-                } else {
-                    buffers.push(Lent::alone(index as usize, length));
-                    return Ok(());
-                }
-            }
-            if waited.is_err() {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-        }
+        register(uring, &attached, &slot, Some(&mut others))?;
+        buffers.push(Lent::alone(index as usize, length));
+        Ok(())
     }
 
     /// Memory of this process as one unregistered buffer: the kernel pins the pages of each
@@ -230,7 +196,7 @@ impl Memory {
         Self::Process { mapping: Arc::clone(mapping), buffers, registered }
     }
 
-    /// The location of a range; `None` if it is not in the buffer and those that lie behind it.
+    /// The location of a range; `None` if it is not in the buffer and those that follow it.
     #[inline]
     pub(super) fn place(&self, buffer: u16, offset: u64, len: u32) -> Option<Place> {
         let within = |length: u64| {
@@ -251,7 +217,7 @@ impl Memory {
         }
     }
 
-    /// Whether the memory has to be kept while requests are in flight.
+    /// Whether the memory must be kept while requests are in flight.
     pub(super) fn is_ours(&self) -> bool {
         matches!(self, Self::Process { .. })
     }
@@ -284,92 +250,6 @@ fn together(blocks: &[DmaBuf]) -> usize {
         block.len() <= SMALL && bytes <= SLOT
     });
     shared.count().max(1)
-}
-
-/// Gives a ring a table of `entries` empty buffers.
-fn register_table(uring: &IoUring, entries: usize) -> Result<(), LendError> {
-    uring.submitter().register_buffers_sparse(entries as u32).map_err(|error| LendError::Table {
-        entries,
-        of: "buffers",
-        errno: Errno::from(&error),
-    })
-}
-
-/// Fills a buffer of a ring in which nothing is in flight with several attached buffers. After an
-/// error the ring is unusable.
-fn register_joined(
-    uring: &mut IoUring,
-    attached: &[Attached],
-    index: u32,
-    flags: u32,
-    length: u64,
-) -> Result<(), LendError> {
-    let failed = |what, errno| LendError::Slot { what, index, length, errno };
-    let contexts: Vec<i32> = attached.iter().map(|one| one.as_fd().as_raw_fd()).collect();
-    let join = Join {
-        contexts: contexts.as_ptr() as u64,
-        count: contexts.len() as u32,
-        index,
-        flags,
-        reserved: 0,
-    };
-    let command = UringCmd::joining(&join).to_bytes();
-    let entry = opcode::UringCmd16::new(types::Fd(contexts[0]), dio::URING_JOIN).cmd(command);
-    // SAFETY: the command points at `join`, and that at `contexts`; both live until its completion,
-    // waited for below. If that fails the ring is not used again; the kernel only reads them.
-    if unsafe { uring.submission().push(&entry.build()) }.is_err() {
-        return Err(failed("the ring has no room for", Errno::from_raw(libc::EBUSY)));
-    }
-    loop {
-        wait(uring, 1).map_err(|errno| failed("cannot submit", errno))?;
-        if let Some(completion) = uring.completion().next() {
-            return match completion.result() {
-                0.. => Ok(()),
-                errno if -errno == libc::EOPNOTSUPP => Err(unsynced()),
-                errno => Err(failed("the module refuses", Errno::from_raw(-errno))),
-            };
-        }
-    }
-}
-
-/// Kernels without slots were excluded before, and no other exporter is refused for this reason.
-fn unsynced() -> LendError {
-    let errno = Errno::from_raw(libc::EOPNOTSUPP);
-    LendError::NotLent { exporter: "udmabuf".to_owned(), why: NotLent::Unsynced, errno }
-}
-
-/// Fills buffers of a ring in which nothing is in flight. After an error the ring is unusable.
-fn register_slots(uring: &mut IoUring, slots: &[(&Attached, Slot)]) -> Result<(), LendError> {
-    let failed = |what: &'static str, number: usize, errno: Errno| {
-        let Slot { index, length, .. } = slots[number].1;
-        LendError::Slot { what, index, length, errno }
-    };
-    for (number, (attached, slot)) in slots.iter().enumerate() {
-        let device = types::Fd(attached.as_fd().as_raw_fd());
-        let command = UringCmd::new(slot).to_bytes();
-        let entry = opcode::UringCmd16::new(device, dio::URING_REGISTER).cmd(command).build();
-        // SAFETY: the command points at `slot`, which lives until its completion, waited for below.
-        // If that fails the ring is not used again; the kernel only reads the slot.
-        if unsafe { uring.submission().push(&entry.user_data(number as u64)) }.is_err() {
-            return Err(failed("the ring has no room for", number, Errno::from_raw(libc::EBUSY)));
-        }
-    }
-    let (mut left, mut refused) = (slots.len(), None);
-    while left > 0 {
-        wait(uring, left).map_err(|errno| failed("cannot submit", 0, errno))?;
-        for completion in uring.completion() {
-            left -= 1;
-            if completion.result() < 0 {
-                let number = completion.user_data() as usize;
-                refused = Some((number, Errno::from_raw(-completion.result())));
-            }
-        }
-    }
-    match refused {
-        None => Ok(()),
-        Some((_, errno)) if errno.raw() == libc::EOPNOTSUPP => Err(unsynced()),
-        Some((number, errno)) => Err(failed("the module refuses", number, errno)),
-    }
 }
 
 #[cfg(test)]

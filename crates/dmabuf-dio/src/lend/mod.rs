@@ -9,27 +9,28 @@
 //! # Why memory in flight is safe
 //!
 //! The kernel owns the memory of a request in flight: it may write it at any time until the
-//! completion has been taken. All requests that read or write memory go through [`Ring::push`], so this
-//! is the one place that has to get it right. (The commands that register a dma-buf's pages only read
-//! a structure of ours, and are waited for.)
+//! completion has been taken. All requests that read or write memory go through [`Ring::push`], so
+//! this is the only place that must get it right. (The commands that register a dma-buf's pages
+//! only read a structure of ours, and are waited for.)
 //!
 //! - *Which memory.* A request names one of the ring's buffers and a range in it, never an address,
-//!   and [`Ring::push`] refuses a range that is not in that buffer, or in it and in buffers that the
-//!   same slot has directly behind it ([`Ring::goes_on`]). Requests name files by their index
-//!   in the ring, which holds a reference to each.
-//! - *How long.* The pages of a dma-buf stay because the module holds them as long as the ring has
-//!   them registered (a slot of several holds all of them), and the kernel holds the ring as long as requests are in flight; nothing has
-//!   to wait. Memory of this process is shared with the ring ([`Arc`]), and the ring keeps its
-//!   share until nothing is in flight: [`Ring`] waits for that on drop. If the kernel repeatedly
-//!   refuses to wait, the end of the requests is unknown: the memory is then never unmapped
-//!   (`Ring::stuck`).
+//!   and [`Ring::push`] refuses a range that is neither in that buffer, nor in it and the buffers
+//!   that follow it in the same slot ([`Ring::goes_on`]). Requests name files by their index in the
+//!   ring, which holds a reference to each.
+//! - *How long.* The module holds the pages of a dma-buf as long as the ring has them registered (a
+//!   slot of several buffers holds all of them), and the kernel holds the ring as long as requests
+//!   are in flight, so nothing has to wait. Memory of this process is shared with the ring
+//!   ([`Arc`]), and the ring keeps its share until nothing is in flight: [`Ring`] waits for that on
+//!   drop. If the kernel repeatedly refuses to wait, the end of the requests is unknown: the memory
+//!   is then never unmapped (`Ring::stuck`).
 //! - *Who else.* Memory that others may write concurrently is never behind a Rust reference: it is
 //!   copied as in `memory/shared.rs`.
 //!
 //! The state after a transfer is another matter. Loads, saves and gathers take every completion
-//! before they return (`Flight`), however they end, unless the ring is stuck, so that the content of a buffer no longer
-//! changes afterwards. They also begin and end CPU access around their requests: to a device, a
-//! disk that writes borrowed pages is like the CPU, and the exporter has to synchronise the two.
+//! before they return (`Flight`), however they end, unless the ring is stuck. The content of a
+//! buffer therefore no longer changes afterwards. They also begin and end CPU access around their
+//! requests: to a device, a disk that writes borrowed pages is like the CPU, and the exporter has
+//! to synchronise the two.
 //!
 //! [`Arc`]: std::sync::Arc
 
@@ -38,6 +39,7 @@ mod memory;
 mod module;
 mod resume;
 mod ring;
+mod slots;
 mod uring;
 
 pub use crate::file::{Alignment, File};

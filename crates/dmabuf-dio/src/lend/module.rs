@@ -35,6 +35,11 @@ impl Context {
         Ok(context)
     }
 
+    /// Whether the kernel keeps what is lent mapped for disks behind an IOMMU.
+    pub(crate) fn keeps_mapped(&self) -> bool {
+        self.info.features & dio::FEATURE_PREMAP != 0
+    }
+
     /// The module's defaults and limits.
     pub(crate) fn info(&self) -> &Info {
         &self.info
@@ -88,8 +93,8 @@ fn not_attached(buf: &DmaBuf, errno: Errno, refusal: u32) -> LendError {
     }
 }
 
-/// A dma-buf whose pages the kernel module borrows as long as this lives. Needs the module; for
-/// whose pages it borrows see docs/design.md.
+/// A dma-buf whose pages the kernel module borrows for the lifetime of this value. Needs the
+/// module; docs/design.md lists the exporters that it borrows from.
 #[derive(Debug)]
 pub struct Attached {
     context: Context,
@@ -116,7 +121,7 @@ pub struct MoveError {
     /// What was moved before the error.
     pub moved: Moved,
     /// With `EINVAL` due to alignment: the modulus in bytes for which the offsets in file and
-    /// buffer have to be congruent.
+    /// buffer must be congruent.
     pub align: Option<u32>,
     /// With `EBUSY`: why the module no longer lends the buffer. A device may not see the moved
     /// data.

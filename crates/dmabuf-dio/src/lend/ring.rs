@@ -12,8 +12,9 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::process::Pid;
 
 use super::error::LendError;
-use super::memory::{LENDING, Memory, Place};
+use super::memory::{Memory, Place};
 use super::module::Context;
+use super::slots::LENDING;
 use super::uring::{create_shared, wait};
 use crate::buf::DmaBuf;
 use crate::direction::Direction;
@@ -115,8 +116,8 @@ pub struct Request {
     pub file: u32,
     /// Returned with the completion.
     pub user_data: u64,
-    /// Makes the request pushed next wait for this one; if this one fails, the next is not made. Both
-    /// must be submitted by the same [`submit`](Ring::submit).
+    /// Makes the request pushed next wait for this one; if this one fails, the next is not started.
+    /// Both must be submitted by the same [`submit`](Ring::submit).
     pub linked: bool,
 }
 
@@ -171,7 +172,7 @@ impl Ring {
     /// buffer indexes are equal; `file` has index 0.
     ///
     /// The blocks may be closed afterwards. Any thread can take the completions. CPU access to a
-    /// block has to be begun before a request for it and ended after its completion:
+    /// block must be begun before a request for it and ended after its completion:
     /// [`DmaBuf::begin_cpu_access`].
     ///
     /// # Errors
@@ -185,8 +186,8 @@ impl Ring {
         Self::lending_up_to(blocks.len(), blocks, direction, file)
     }
 
-    /// As [`lending_up_to`](Self::lending_up_to). Small blocks are joined, as far as the module can
-    /// do that: see [`goes_on`](Self::goes_on).
+    /// As [`lending_up_to`](Self::lending_up_to). Small blocks are joined if the module supports
+    /// it: see [`goes_on`](Self::goes_on).
     ///
     /// # Errors
     ///
@@ -200,8 +201,9 @@ impl Ring {
         Self::lend_all(most, blocks, direction, file, true)
     }
 
-    /// Whether buffer `buffer + 1` lies directly behind this buffer. A [`Span`] that ends behind
-    /// the end of this buffer then goes on in that one, so that one request covers several blocks.
+    /// Whether buffer `buffer + 1` directly follows this buffer. A [`Span`] that extends beyond the
+    /// end of this buffer then continues in the next one, so that one request covers several
+    /// blocks.
     pub fn goes_on(&self, buffer: u16) -> bool {
         self.memory.goes_on(buffer)
     }
@@ -246,8 +248,9 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// Any [`LendError`]: [`Slot`](LendError::Slot) with `EBUSY` if there is no room for it, or if requests are queued
-    /// that are not submitted. The ring is as before, and what is in flight goes on.
+    /// Any [`LendError`]: [`Slot`](LendError::Slot) with `EBUSY` if there is no room for it, or if
+    /// requests are queued that are not submitted. The ring is unchanged, and requests in flight
+    /// continue.
     pub fn lend(&mut self, block: &DmaBuf, direction: Direction) -> Result<(), LendError> {
         let unsent = self.unsent();
         let Self { uring, memory, early, .. } = self;
@@ -304,9 +307,9 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: the range is not in the buffer and those [joined](Self::goes_on) to it, there is no such buffer or file, or the user data is
-    /// `u64::MAX - 1`, which [`lend`](Self::lend) uses. `EBUSY`: the
-    /// ring is full. In both cases nothing is queued.
+    /// `EINVAL`: the range is not in the buffer and those [joined](Self::goes_on) to it, the buffer
+    /// or the file does not exist, or the user data is `u64::MAX - 1`, which [`lend`](Self::lend)
+    /// uses. `EBUSY`: the ring is full. In both cases nothing is queued.
     #[inline]
     pub fn push(&mut self, request: &Request) -> Result<(), Errno> {
         let invalid = Errno::from_raw(libc::EINVAL);

@@ -33,8 +33,8 @@ pub(crate) fn ensure(wanted: u64, charged: Charged) -> Result<()> {
     }
 }
 
-/// The memory that is free or can be freed, in bytes, and that this process may use if it is charged
-/// for it; `None` if the kernel does not tell.
+/// The memory that is free or can be freed, in bytes, and that this process may use if it is
+/// charged for it; `None` if the kernel does not report it.
 pub(crate) fn available(charged: Charged) -> Option<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
     let swap = field_kib(&meminfo, "SwapFree").unwrap_or(0) * 1024;

@@ -59,8 +59,8 @@ pub(crate) fn page_note(
 const THP_SWITCHED_OFF: &str = "start this process without prctl(PR_SET_THP_DISABLE), which it has \
                                 inherited or called: THP_enabled in /proc/self/status is 0";
 
-/// Whether transparent huge pages are disabled for this process, whatever the system's settings. (3 means that it
-/// gets them on request, which is made here.)
+/// Whether transparent huge pages are disabled for this process, whatever the system's settings. (3
+/// means that it gets them on request, and this library requests them.)
 fn thp_is_switched_off() -> bool {
     // SAFETY: the call takes numbers only.
     unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0_u64, 0_u64, 0_u64, 0_u64) == 1 }

@@ -20,7 +20,7 @@ impl Mapping {
         file: BorrowedFd<'_>,
         offset: u64,
     ) -> rustix::io::Result<u64> {
-        let to = self.range(at, len as usize);
+        let to = self.range(at, len);
         // SAFETY: the range lies in the mapping and may be written.
         unsafe { read_at(file, to, len as usize, offset) }.map(|moved| moved as u64)
     }
@@ -36,7 +36,7 @@ impl Mapping {
     ///
     /// If the range is not in the memory.
     pub fn receive(&self, at: u64, len: u64, from: BorrowedFd<'_>) -> Result<u64, Errno> {
-        let to = self.range(at, len as usize);
+        let to = self.range(at, len);
         // SAFETY: the range lies in the mapping and may be written.
         counted(unsafe { raw::read(from, to, len as usize) })
     }
@@ -52,7 +52,7 @@ impl Mapping {
     ///
     /// If the range is not in the memory.
     pub fn give(&self, at: u64, len: u64, to: BorrowedFd<'_>) -> Result<u64, Errno> {
-        let from = self.range(at, len as usize);
+        let from = self.range(at, len);
         // SAFETY: the range lies in the mapping.
         counted(unsafe { raw::write(to, from, len as usize) })
     }
@@ -68,7 +68,7 @@ impl Mapping {
     ///
     /// If the range is not in the memory.
     pub fn send(&self, at: u64, len: u64, to: BorrowedFd<'_>) -> Result<u64, Errno> {
-        let from = self.range(at, len as usize);
+        let from = self.range(at, len);
         // SAFETY: the range lies in the mapping.
         counted(unsafe { raw::send(to, from, len as usize) })
     }
@@ -82,7 +82,7 @@ impl Mapping {
         file: BorrowedFd<'_>,
         offset: u64,
     ) -> rustix::io::Result<u64> {
-        let from = self.range(at, len as usize);
+        let from = self.range(at, len);
         // SAFETY: the range lies in the mapping.
         unsafe { write_at(file, from, len as usize, offset) }.map(|moved| moved as u64)
     }

@@ -23,7 +23,7 @@ use self::shared::Shared;
 use crate::errno::IntoErrno;
 use crate::error::{Error, Result};
 
-/// How often an aligned address is looked for, as other threads may take it first.
+/// How many times an aligned address is looked for: another thread may take it first.
 const ALIGN_TRIES: u32 = 4;
 
 /// Memory of this process: a mapping of a buffer, or private memory.
@@ -37,7 +37,7 @@ pub struct Mapping {
     len: usize,
     /// Whether the pages exist as long as the mapping. Otherwise the kernel copies from and to it.
     lasting: bool,
-    /// Whether huge pages have to be made by collapsing small ones.
+    /// Whether huge pages must be made by collapsing small ones.
     collapse: bool,
 }
 
@@ -72,7 +72,7 @@ impl Mapping {
 
     fn of_file(fd: BorrowedFd<'_>, len: u64, mapped: u64, writable: bool) -> Result<Self> {
         let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        let size = mapped as usize;
+        let size = mappable(mapped)?;
         let map = |hint: *mut c_void, flags| {
             // SAFETY: requests new address space: `FIXED_NOREPLACE` replaces no mapping.
             unsafe { mm::mmap(hint, size, prot, MapFlags::SHARED | flags, fd, 0) }
@@ -109,7 +109,7 @@ impl Mapping {
         if len >= huge_page() {
             return Self::reserve(len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::empty());
         }
-        let layout = Layout::from_size_align(len.max(1) as usize, page_size() as usize)
+        let layout = Layout::from_size_align(mappable(len.max(1))?, page_size() as usize)
             .map_err(|_| map_error(rustix::io::Errno::INVAL))?;
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc::alloc(layout) });
@@ -118,7 +118,7 @@ impl Mapping {
     }
 
     fn reserve(len: u64, prot: ProtFlags, flags: MapFlags) -> Result<Self> {
-        let len = len as usize;
+        let len = mappable(len)?;
         let slack = if len as u64 >= huge_page() { huge_page() as usize } else { 0 };
         // SAFETY: requests new address space at an address of the kernel's choice; no existing
         // memory changes.
@@ -153,7 +153,7 @@ impl Mapping {
     ///
     /// [`Error::Buffer`] with `EFAULT` if the pages were taken away.
     pub(crate) fn read(&self, offset: u64, out: &mut [MaybeUninit<u8>]) -> Result<()> {
-        let from = self.range(offset, out.len());
+        let from = self.range(offset, out.len() as u64);
         let (to, len) = (out.as_mut_ptr().cast(), out.len());
         // SAFETY: the range lies in the mapping, and `out` is borrowed exclusively.
         unsafe { self.copy(from, to, len, Shared::From) }
@@ -208,7 +208,7 @@ impl Mapping {
     ///
     /// As for [`read`](Self::read).
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let to = self.range(offset, bytes.len());
+        let to = self.range(offset, bytes.len() as u64);
         // SAFETY: the range lies in the mapping, which its owner may write, and `bytes` is
         // borrowed, so nothing writes it.
         unsafe { self.copy(bytes.as_ptr(), to, bytes.len(), Shared::To) }
@@ -230,8 +230,8 @@ impl Mapping {
     }
 
     /// The start of a range.
-    fn range(&self, offset: u64, len: usize) -> *mut u8 {
-        let end = offset.checked_add(len as u64);
+    fn range(&self, offset: u64, len: u64) -> *mut u8 {
+        let end = offset.checked_add(len);
         assert!(end.is_some_and(|end| end <= self.len()), "{len} bytes at {offset} are outside");
         self.at(offset)
     }
@@ -257,9 +257,10 @@ impl Mapping {
         !self.lasting
     }
 
-    /// The address of the first byte, at least page-aligned, valid as long as the mapping. Others may
-    /// write the memory at any time, and its pages may vanish if it [shrinks](Self::shrinks). Whoever
-    /// touches it begins and ends CPU access: [`DmaBuf::begin_cpu_access`](crate::DmaBuf::begin_cpu_access).
+    /// The address of the first byte, at least page-aligned, valid as long as the mapping. Others
+    /// may write the memory at any time, and its pages may vanish if it [shrinks](Self::shrinks).
+    /// The caller must begin and end CPU access around its own accesses:
+    /// [`DmaBuf::begin_cpu_access`](crate::DmaBuf::begin_cpu_access).
     pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
@@ -374,6 +375,13 @@ fn last_errno() -> rustix::io::Errno {
     rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::INVAL)
 }
 
+/// The length of a mapping, which is at most half of the address space: pointers and slices do not
+/// reach further. Only in 32-bit programs are there longer buffers.
+fn mappable(len: u64) -> Result<usize> {
+    let len = isize::try_from(len).map_err(|_| map_error(rustix::io::Errno::OVERFLOW))?;
+    Ok(len.unsigned_abs())
+}
+
 fn map_error(errno: rustix::io::Errno) -> Error {
     Error::Buffer { call: "map", errno: errno.into_errno() }
 }
@@ -398,6 +406,7 @@ mod tests {
 
     use super::sizes::PageSizes;
     use super::*;
+    use crate::errno::Errno;
 
     /// A memfd without pages.
     fn memfd(name: &str, len: u64) -> OwnedFd {
@@ -443,6 +452,27 @@ mod tests {
             libc::madvise(mapping.as_ptr().cast(), huge_page() as usize, libc::MADV_COLLAPSE)
         };
         refused == 0 && huge_bytes(&mapping) == huge_page()
+    }
+
+    #[test]
+    fn half_of_the_address_space_can_be_mapped() {
+        const LONG: u64 = 3 << 30;
+        let fd = memfd("long", LONG);
+        let mapped = |len| Mapping::new(fd.as_fd(), len, false);
+        let beyond = if cfg!(target_pointer_width = "32") {
+            // Two of them are short if their upper bits are lost.
+            &[LONG, 1 << 32, (1 << 32) + 4096, u64::MAX][..]
+        } else {
+            assert_eq!(mapped(LONG).expect("mapped").len(), LONG);
+            &[1 << 63, u64::MAX]
+        };
+        for len in beyond {
+            for result in [mapped(*len), Mapping::anonymous(*len)] {
+                let error = result.expect_err("too long");
+                assert_eq!(error.errno(), Some(Errno::OVERFLOW), "{len}");
+                assert!(error.hint().contains("in a 32-bit program"), "{}", error.hint());
+            }
+        }
     }
 
     #[test]

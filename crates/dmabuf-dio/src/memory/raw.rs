@@ -34,7 +34,7 @@ pub(super) unsafe fn pread(
     offset: u64,
 ) -> Result<usize> {
     // SAFETY: the caller's promise.
-    result(unsafe { libc::pread(fd.as_raw_fd(), to.cast(), len, offset as libc::off_t) })
+    result(unsafe { libc::pread64(fd.as_raw_fd(), to.cast(), len, offset as libc::off64_t) })
 }
 
 /// Writes from memory.
@@ -59,7 +59,7 @@ pub(super) unsafe fn pwrite(
     offset: u64,
 ) -> Result<usize> {
     // SAFETY: the caller's promise.
-    result(unsafe { libc::pwrite(fd.as_raw_fd(), from.cast(), len, offset as libc::off_t) })
+    result(unsafe { libc::pwrite64(fd.as_raw_fd(), from.cast(), len, offset as libc::off64_t) })
 }
 
 /// Sends from memory on a socket, without a signal if the peer has closed.

@@ -19,7 +19,7 @@ pub struct PageSizes {
 }
 
 impl PageSizes {
-    /// Reads from `/proc/self/smaps` which pages a mapping got. Pages not touched through this
+    /// Reads from `/proc/self/smaps` which pages a mapping has. Pages not touched through this
     /// mapping do not count.
     pub(crate) fn of(mapping: &Mapping) -> Option<Self> {
         if mapping.len() < huge_page() {
@@ -29,8 +29,8 @@ impl PageSizes {
         Some(Self::parse(smaps, mapping.as_ptr() as u64, mapping.len()))
     }
 
-    /// Reads no further than it has to: the kernel walks the pages of every mapping that is read
-    /// about, which takes 15 ms in a process that has imported torch.
+    /// Reads no further than necessary: the kernel walks the pages of every mapping that it
+    /// describes, which takes 15 ms in a process that has imported torch.
     fn parse(smaps: impl BufRead, address: u64, len: u64) -> Self {
         let start = format!("{address:08x}-");
         let lines = smaps.lines().map_while(Result::ok);

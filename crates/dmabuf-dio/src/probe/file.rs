@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 
 use super::FileFacts;
 use crate::backend::Backend;
+use crate::backend::kept::not_kept;
 use crate::direction::Direction;
 use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
@@ -40,7 +41,7 @@ pub(crate) fn facts(path: &Path) -> Result<FileFacts> {
         o_direct_read,
         offset_align: align.map(|align| align.offset),
         memory_align: align.map(|align| align.memory),
-        dma: file.dma(Some(Backend::Module)),
+        dma: file.dma(|| not_kept(Some(Backend::Module))),
         cached: cachestat(file.fd(), 0, 0).ok().map(|stat| stat.cached * page_size()),
     })
 }

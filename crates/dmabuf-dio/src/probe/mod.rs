@@ -58,7 +58,7 @@ pub struct Lender {
     pub refusal: Option<Refusal>,
 }
 
-/// Whose buffers the kernel module can transfer to and from, besides its own.
+/// The exporters whose buffers the kernel module can transfer to and from, besides its own.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -124,7 +124,7 @@ pub struct System {
     pub backends: Vec<BackendStatus>,
     /// The devices that the backends use.
     pub devices: Vec<Device>,
-    /// Whose buffers the kernel module borrows; `None` without the module.
+    /// The exporters that the kernel module borrows from; `None` without the module.
     pub lending: Option<Lending>,
     /// Huge pages.
     pub huge_pages: HugePages,
@@ -188,9 +188,9 @@ pub fn backend(backend: Backend) -> BackendStatus {
     }
 }
 
-/// How much memory new buffers of this process may take, in bytes, before the system, its control
-/// groups or the commit limit run out; `None` if the kernel does not tell. A load checks this by
-/// itself; several at once do not know of each other.
+/// How many bytes of memory new buffers of this process can use before the system, its control
+/// groups or the commit limit run out; `None` if the kernel does not report it. Each load checks
+/// this, but loads that run at the same time do not know of each other.
 pub fn available_memory() -> Option<u64> {
     available::available(Charged::Us)
 }

@@ -26,7 +26,7 @@ pub enum Mode {
     Mixed,
     /// The data was already in the page cache: no storage was read.
     PageCache,
-    /// The kernel's counters are not sufficient to tell.
+    /// The kernel's counters are not sufficient to determine it.
     Unknown,
 }
 
@@ -65,7 +65,7 @@ pub struct Report {
     pub buffer: Option<Kind>,
     /// How the data was transferred.
     pub mode: Mode,
-    /// The measurements behind `mode`.
+    /// The measurements that `mode` is based on.
     pub evidence: String,
     /// Bytes moved.
     pub bytes: u64,

@@ -77,8 +77,8 @@ fn write_all(task: &Task<'_>, bytes: &[u8], offset: u64) -> Result<()> {
         .map_err(|ended| task.failed(ended.at, ended.errno.unwrap_or(Os::IO)))
 }
 
-/// Memory aligned for `O_DIRECT` on every device with blocks of up to 4 KiB. A device that wants more,
-/// which larger pages permit, refuses, and the page cache serves.
+/// Memory aligned for `O_DIRECT` on every device with blocks of up to 4 KiB. A device that requires
+/// more, as is possible with larger pages, refuses the read, and the page cache is used instead.
 #[repr(C, align(4096))]
 struct Bounce([u8; 4096]);
 

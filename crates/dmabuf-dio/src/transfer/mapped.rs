@@ -45,7 +45,7 @@ pub(crate) fn load(
     let mut moved = fill(task, uring, mapping, task.extent_in(layout, room), Origin::New)?;
     moved.pages = PageSizes::of(mapping);
     let end = layout.data_offset + task.length;
-    // The blocks at the ends brought along bytes outside the range.
+    // The whole blocks at the ends also contain bytes outside the range.
     mapping.fill(0, layout.data_offset, 0)?;
     mapping.fill(end, layout.buffer.min(room) - end, 0)?;
     Ok(moved)

@@ -107,7 +107,7 @@ impl Stage<'_> {
                 Ok(0) => return Err(Error::Buffer { call: "write", errno: Errno::IO }),
                 Ok(copied) => self.copied += copied,
                 Err(Os::INTR) => {}
-                // A memfd can lack nothing else.
+                // Memory is the only resource that a memfd can lack.
                 Err(Os::NOMEM | Os::NOSPC) => {
                     return Err(Error::NoMemory { wanted: self.buf.len(), available: None });
                 }

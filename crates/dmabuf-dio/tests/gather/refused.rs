@@ -42,7 +42,7 @@ fn a_file_that_cannot_be_read() {
 fn other_errors_have_hints() {
     let end =
         PieceError::EndOfFile { found: dmabuf_dio::gather::Found { start: 0, len: 0 }, end: 1 };
-    assert!(end.hint().starts_with("ask for less"));
+    assert!(end.hint().starts_with("request less"));
     let errno = Errno::from_raw(libc::EINVAL);
     assert!(PieceError::Failed { offset: 0, errno }.hint().starts_with("see dmesg"));
     assert!(PieceError::NoRoom { needed: 1 }.hint().starts_with("set more spare bytes"));

@@ -2,6 +2,8 @@
 //! Loading into private memory.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{assert_same, file_of, folder, page};
 use dmabuf_dio::{CancelToken, Error, Loader, Mode};
@@ -42,6 +44,54 @@ fn ranges_at_odd_offsets() {
             assert_same("the range", &loaded, &expected[offset..offset + length]);
             assert_eq!(loaded.as_ptr() as usize % page(), offset % page());
         }
+    }
+}
+
+#[test]
+fn the_memory_is_handed_out_before_it_is_filled() {
+    let folder = folder();
+    for size in [5000, 9_000_001] {
+        let (path, expected) = file_of(&folder, size);
+        let moved = Arc::new(AtomicU64::new(0));
+        let told = Arc::clone(&moved);
+        let loader = Loader::new(&path)
+            .offset(5)
+            .progress(move |progress| told.store(progress.done, Ordering::Relaxed));
+        let mut early = None;
+        let loaded = loader.load_private_with(|memory| {
+            assert_eq!(moved.load(Ordering::Relaxed), 0, "something was read");
+            early = Some(memory);
+        });
+        let loaded = loaded.expect("load");
+        let memory = early.expect("it was handed out");
+        assert_eq!(moved.load(Ordering::Relaxed), size as u64 - 5);
+        assert_eq!(memory.as_ptr().cast_const(), loaded.as_ptr());
+        assert_same("the range", &loaded, &expected[5..]);
+        drop(loaded.into_memory());
+        // SAFETY: the load has ended, and nothing writes the memory, which has another owner.
+        let bytes = unsafe { std::slice::from_raw_parts(memory.as_ptr(), memory.len() as usize) };
+        assert_same("what the other owner has", bytes, &expected[5..]);
+    }
+}
+
+#[test]
+fn the_memory_outlives_a_load_that_fails() {
+    let folder = folder();
+    let (path, _) = file_of(&folder, 9_000_001);
+    let token = CancelToken::new();
+    let mut early = None;
+    let failed = Loader::new(&path).cancel(token.clone()).load_private_with(|memory| {
+        token.cancel();
+        early = Some(memory);
+    });
+    assert!(matches!(failed, Err(Error::Cancelled { .. })), "{failed:?}");
+    let memory = early.expect("it was handed out");
+    assert_eq!(memory.len(), 9_000_001);
+    // SAFETY: the load has ended: the memory has this owner alone.
+    unsafe {
+        let last = memory.as_ptr().add(9_000_000);
+        last.write(7);
+        assert_eq!(last.read(), 7);
     }
 }
 

@@ -98,7 +98,7 @@ pub(crate) fn refuse_video(args: &CaptureArgs) -> Result<(), Failure> {
         "--fps" => "write --rate",
         _ => "leave it out, or name a video device: /dev/video0",
     };
-    let what = format!("{option} is for video devices, and {} is none", args.device);
+    let what = format!("{option} is for video devices, and {} is not one", args.device);
     Err(Failure::new(USAGE, what, hint))
 }
 

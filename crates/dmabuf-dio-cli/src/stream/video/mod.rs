@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dmabuf_dio_stream::{
-    Device, FrameMemory, Ring, State, Stream, Summary, VideoDevice, VideoSource, available,
+    Device, FrameMemory, Ring, State, Stream, Summary, VideoDevice, VideoFormat, VideoSource,
+    available,
 };
 
 use super::args::{CaptureArgs, Policy, StreamArgs};
@@ -29,26 +30,17 @@ pub(super) fn find(name: &str) -> Option<PathBuf> {
 }
 
 pub(super) fn run(args: &CaptureArgs, node: &Path) -> Result<(), Failure> {
-    let (common, video) = (&args.common, &args.video);
     args::refuse_iio(args)?;
     let file = frames_file(args, &report::path_of)?;
-    let device = VideoDevice::open(node)?;
-    device.set_format(video.pixel_format, video.size)?;
-    let rate = match video.fps {
-        Some(fps) => Some(device.set_rate(fps)?),
-        None => device.rate(),
-    };
-    let name = device.name().to_owned();
-    let mut source = VideoSource::new(device)?;
-    let ring = ring(&mut source, common, rate)?;
-    let format = *source.format();
+    let (recording, source, ring) = set_up(args, node, file)?;
+    let format = recording.format;
     // Of compressed frames nobody knows the length before.
-    let limit = video.frames.filter(|_| !format.compressed);
+    let limit = args.video.frames.filter(|_| !format.compressed);
     let limit = limit.map(|frames| frames.saturating_mul(format.frame_bytes.into()));
     if let (Some(path), Some(bytes)) = (file, limit) {
         room_for(path, bytes)?;
     }
-    let source = match (common.seconds, video.frames) {
+    let source = match (args.common.seconds, args.video.frames) {
         (Some(seconds), _) => source.time(Duration::from_secs_f64(seconds)),
         (None, Some(frames)) if limit.is_none() => source.frames(frames),
         _ => source,
@@ -59,19 +51,9 @@ pub(super) fn run(args: &CaptureArgs, node: &Path) -> Result<(), Failure> {
     let target = args.to.open(Sent { frame, description: None }, &token)?.ok_or_else(nobody)?;
     let is_stdout = target.is_stdout;
     let (mut sink, function) = target.into_parts();
-    let memory = source.memory().clone();
-    let describe = |summary: &Summary, source: &VideoSource| {
-        let (node, name, log) = (node, &*name, source.log());
-        let asked = video.frames;
-        let captured = Captured { node, name, format, rate, memory: &memory, log, summary, asked };
-        file.map_or(Ok(()), |path| report::describe(path, &captured)).map_err(|error| {
-            let what = format!("cannot write the description of the frames: {error}");
-            Failure::new(FAILED, what, "check the folder and its free space")
-        })
-    };
     // In case the process is killed.
-    describe(&Summary::default(), &source)?;
-    let mut meter = Meter::new("captured", common.quiet);
+    recording.describe(&recording.captured(&source, &Summary::default()))?;
+    let mut meter = Meter::new("captured", args.common.quiet);
     let stream = Stream::new(&mut source, &mut *sink, ring).cancel(token);
     let stream = stream.progress(move |state: State| meter.update(state));
     let stream = match limit {
@@ -81,32 +63,82 @@ pub(super) fn run(args: &CaptureArgs, node: &Path) -> Result<(), Failure> {
     let outcome = Outcome::of(stream.run());
     // A file is closed before it is described.
     drop((sink, function));
-    let summary = &outcome.summary;
-    let captured = Captured {
-        node,
-        name: &name,
-        format,
-        rate,
-        memory: &memory,
-        log: source.log(),
-        summary,
-        asked: video.frames,
+    recording.end(&source, outcome, is_stdout)
+}
+
+/// The device, set as asked, and a ring of its frames.
+fn set_up<'a>(
+    args: &'a CaptureArgs,
+    node: &'a Path,
+    file: Option<&'a Path>,
+) -> Result<(Recording<'a>, VideoSource, Ring), Failure> {
+    let device = VideoDevice::open(node)?;
+    device.set_format(args.video.pixel_format, args.video.size)?;
+    let rate = match args.video.fps {
+        Some(fps) => Some(device.set_rate(fps)?),
+        None => device.rate(),
     };
-    let nothing = summary.bytes == 0;
-    let described = match file {
-        Some(path) if nothing => {
-            // They would only be in the way of the next capture.
-            let _ = (fs::remove_file(path), fs::remove_file(report::path_of(path)));
-            Ok(())
+    let name = device.name().to_owned();
+    let mut source = VideoSource::new(device)?;
+    let ring = ring(&mut source, &args.common, rate)?;
+    let (format, memory) = (*source.format(), source.memory().clone());
+    Ok((Recording { args, node, file, name, format, rate, memory }, source, ring))
+}
+
+/// What is recorded, from where, into which file.
+struct Recording<'a> {
+    args: &'a CaptureArgs,
+    node: &'a Path,
+    /// `None` if the frames do not go to a file.
+    file: Option<&'a Path>,
+    name: String,
+    format: VideoFormat,
+    rate: Option<f64>,
+    memory: FrameMemory,
+}
+
+impl Recording<'_> {
+    fn captured<'s>(&'s self, source: &'s VideoSource, summary: &'s Summary) -> Captured<'s> {
+        Captured {
+            node: self.node,
+            name: &self.name,
+            format: self.format,
+            rate: self.rate,
+            memory: &self.memory,
+            log: source.log(),
+            summary,
+            asked: self.args.video.frames,
         }
-        _ => describe(summary, &source),
-    };
-    let failure = outcome.error.map(Failure::from);
-    let failure = failure.or_else(|| shortfall(args, &captured, source.has_reached_end()));
-    let path = file.filter(|_| !nothing).map(report::path_of);
-    let printed = report::print(args, &captured, path.as_deref(), is_stdout, failure.as_ref());
-    failure.map_or(printed, Err)?;
-    described
+    }
+
+    /// Writes the description beside the file.
+    fn describe(&self, captured: &Captured<'_>) -> Result<(), Failure> {
+        self.file.map_or(Ok(()), |path| report::describe(path, captured)).map_err(|error| {
+            let what = format!("cannot write the description of the frames: {error}");
+            Failure::new(FAILED, what, "check the folder and its free space")
+        })
+    }
+
+    /// Describes the file and prints the report. A file without a frame is removed.
+    fn end(&self, source: &VideoSource, outcome: Outcome, is_stdout: bool) -> Result<(), Failure> {
+        let captured = self.captured(source, &outcome.summary);
+        let nothing = outcome.summary.bytes == 0;
+        let described = match self.file {
+            Some(path) if nothing => {
+                // They would only be in the way of the next capture.
+                let _ = (fs::remove_file(path), fs::remove_file(report::path_of(path)));
+                Ok(())
+            }
+            _ => self.describe(&captured),
+        };
+        let failure = outcome.error.map(Failure::from);
+        let failure = failure.or_else(|| shortfall(self.args, &captured, source.has_reached_end()));
+        let path = self.file.filter(|_| !nothing).map(report::path_of);
+        let printed =
+            report::print(self.args, &captured, path.as_deref(), is_stdout, failure.as_ref());
+        failure.map_or(printed, Err)?;
+        described
+    }
 }
 
 /// A ring with the requested number of blocks, or one that suits the rate and the free memory.

@@ -29,7 +29,7 @@ pub(super) struct Captured<'a> {
     pub(super) memory: &'a FrameMemory,
     pub(super) log: &'a FrameLog,
     pub(super) summary: &'a Summary,
-    /// Number of frames that were asked for.
+    /// Number of requested frames.
     pub(super) asked: Option<u64>,
 }
 
@@ -88,7 +88,7 @@ struct Output<'a> {
     measured_rate: Option<f64>,
     memory: &'a FrameMemory,
     frames: u64,
-    /// The number of frames that `--frames` asked for.
+    /// The number of frames that `--frames` requested.
     asked_frames: Option<u64>,
     damaged_frames: u64,
     missing: &'a [Missing],

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Blocks that a device which is not coherent has attached (`kernel/sim/shadow_importer`): every byte
+//! that it writes arrives in files and pipes, and every byte from there reaches it. Blocks of the
+//! system heap, and of the kernel module where there is no heap.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dmabuf_dio::{Backend, DmaBuf, Loader};
+use dmabuf_dio_stream::{
+    Error, FdSink, FdSource, FileSink, FileSource, Filled, Ring, Sink, Source, Stream, Wait,
+};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+const DEVICE: &str = "/dev/shadow_importer";
+/// `EDU_IMPORT_READER` and `EDU_IMPORT_WRITER` of `edu_importer.h`.
+const READER: libc::Ioctl = (0xed << 8) + 1;
+const WRITER: libc::Ioctl = (0xed << 8) + 2;
+const FRAME: u64 = 8;
+/// Ends inside a disk block, and inside a block of the ring.
+const LENGTH: u64 = (3 << 20) + 4096 + 24;
+/// Blocks of a ring, and the bytes of each.
+const RINGS: [(usize, u64); 4] = [(2, 64 << 10), (4, 1 << 20), (3, 4096 + 24), (64, 16 << 10)];
+
+/// The device, which fills or empties blocks at once.
+struct Device {
+    import: libc::Ioctl,
+    /// A context of the device for each block.
+    blocks: Vec<File>,
+    queued: VecDeque<Filled>,
+    /// All that it read.
+    seen: Vec<u8>,
+    written: u64,
+}
+
+impl Device {
+    fn new(import: libc::Ioctl) -> Self {
+        Self { import, blocks: Vec::new(), queued: VecDeque::new(), seen: Vec::new(), written: 0 }
+    }
+
+    fn import(&mut self, ring: &Ring) {
+        for block in ring.blocks() {
+            let device = OpenOptions::new().read(true).write(true).open(DEVICE).expect("open");
+            // SAFETY: the call takes a number and no memory.
+            let result = unsafe { libc::ioctl(device.as_raw_fd(), self.import, block.as_raw_fd()) };
+            assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+            self.blocks.push(device);
+        }
+    }
+}
+
+impl Source for Device {
+    fn frame(&self) -> u64 {
+        FRAME
+    }
+
+    fn how(&self) -> String {
+        "by a device that is not coherent".into()
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>) -> Result<(), Error> {
+        self.import(ring);
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool, Error> {
+        let bytes = bytes.min(LENGTH - self.written) / FRAME * FRAME;
+        if bytes > 0 {
+            let content = content(self.written, bytes);
+            self.blocks[block].write_all_at(&content, 0).expect("the device writes");
+            self.written += bytes;
+            self.queued.push_back(Filled { block, bytes });
+        }
+        Ok(false)
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>, Error> {
+        Ok(self.queued.pop_front())
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        None
+    }
+
+    fn queued(&self) -> usize {
+        self.queued.len()
+    }
+
+    fn len(&self) -> Option<u64> {
+        Some(LENGTH)
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Sink for Device {
+    fn how(&self) -> String {
+        "by a device that is not coherent".into()
+    }
+
+    fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<(), Error> {
+        self.import(ring);
+        Ok(())
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<bool, Error> {
+        let start = self.seen.len();
+        self.seen.resize(start + filled.bytes as usize, 0);
+        self.blocks[filled.block].read_exact_at(&mut self.seen[start..], 0).expect("it reads");
+        self.queued.push_back(filled);
+        Ok(false)
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>, Error> {
+        Ok(self.queued.pop_front())
+    }
+
+    fn ready(&self) -> Option<Wait<'_>> {
+        None
+    }
+
+    fn queued(&self) -> usize {
+        self.queued.len()
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Bytes of the stream from `start` on: the numbers of its frames.
+fn content(start: u64, bytes: u64) -> Vec<u8> {
+    let first = start / FRAME;
+    (first..first + bytes / FRAME)
+        .flat_map(|number| (number ^ 0x5a5a_0000_5a5a).to_le_bytes())
+        .collect()
+}
+
+#[track_caller]
+fn assert_all(what: &str, found: &[u8]) {
+    let wanted = content(0, LENGTH);
+    assert_eq!(found.len(), wanted.len(), "{what}");
+    let differs = found.iter().zip(&wanted).position(|(one, other)| one != other);
+    assert_eq!(differs, None, "{what}");
+}
+
+fn folder() -> tempfile::TempDir {
+    let parent =
+        std::env::var_os("DMABUF_DIO_TEST_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    tempfile::tempdir_in(parent).expect("a folder")
+}
+
+fn pipe() -> (File, OwnedFd) {
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+    (read.into(), write)
+}
+
+/// Rings of each exporter.
+fn rings() -> Vec<(String, Ring)> {
+    let folder = folder();
+    let path = folder.path().join("zeros");
+    let mut rings = Vec::new();
+    for (count, size) in RINGS {
+        if DmaBuf::alloc(4096).is_ok() {
+            let ring = Ring::new(count, size).expect("blocks");
+            rings.push((format!("{count} of {size} bytes, system heap"), ring));
+        }
+        File::create(&path).expect("a file").set_len(size).expect("its length");
+        let load = |_| Loader::new(&path).backend(Backend::Module).load().expect("load").buf;
+        let ring = Ring::of((0..count).map(load).collect(), size).expect("blocks");
+        rings.push((format!("{count} of {size} bytes, module"), ring));
+    }
+    rings
+}
+
+/// Whether there is the device. `DMABUF_DIO_REQUIRE` says whether there has to be.
+fn is_there() -> bool {
+    let is_there = fs::exists(DEVICE).expect("a look at /dev");
+    let required = std::env::var("DMABUF_DIO_REQUIRE").unwrap_or_default();
+    assert!(is_there || !required.split(',').any(|name| name == "shadow"), "no {DEVICE}");
+    if !is_there {
+        println!("skipped: no {DEVICE}");
+    }
+    is_there
+}
+
+#[test]
+fn what_the_device_writes_is_in_the_file() {
+    if !is_there() {
+        return;
+    }
+    let folder = folder();
+    let path = folder.path().join("samples");
+    for (what, ring) in rings() {
+        let (mut source, mut sink) =
+            (Device::new(WRITER), FileSink::create(&path).expect("a file"));
+        let summary = Stream::new(&mut source, &mut sink, ring).run().expect("run");
+        println!("{what}: {}", summary.sink);
+        assert_eq!(summary.bytes, LENGTH, "{what}");
+        assert_all(&what, &fs::read(&path).expect("the file"));
+    }
+}
+
+#[test]
+fn what_is_in_the_file_the_device_reads() {
+    if !is_there() {
+        return;
+    }
+    let folder = folder();
+    let path = folder.path().join("samples");
+    fs::write(&path, content(0, LENGTH)).expect("written");
+    for (what, ring) in rings() {
+        let mut source = FileSource::open(&path, FRAME).expect("the file");
+        let mut sink = Device::new(READER);
+        let summary = Stream::new(&mut source, &mut sink, ring).run().expect("run");
+        println!("{what}: {}", summary.source);
+        assert_all(&what, &sink.seen);
+    }
+}
+
+#[test]
+fn through_pipes() {
+    if !is_there() {
+        return;
+    }
+    for (what, ring) in rings() {
+        let (mut from, to) = pipe();
+        let reader = std::thread::spawn(move || {
+            let mut found = Vec::new();
+            from.read_to_end(&mut found).expect("read");
+            found
+        });
+        let (mut source, mut sink) =
+            (Device::new(WRITER), FdSink::new(to, "the pipe", FRAME).expect("a sink"));
+        Stream::new(&mut source, &mut sink, ring).run().expect("run");
+        drop(sink);
+        assert_all(&what, &reader.join().expect("it reads"));
+    }
+    for (what, ring) in rings() {
+        let (from, to) = pipe();
+        let writer = std::thread::spawn(move || {
+            File::from(to).write_all(&content(0, LENGTH)).expect("written");
+        });
+        let (mut source, mut sink) =
+            (FdSource::new(from, "the pipe", FRAME).expect("a source"), Device::new(READER));
+        Stream::new(&mut source, &mut sink, ring).run().expect("run");
+        writer.join().expect("it writes");
+        assert_all(&what, &sink.seen);
+    }
+}
