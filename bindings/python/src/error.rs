@@ -112,6 +112,7 @@ fn path_of(error: &Error) -> Option<&Path> {
         | Error::Unsynced { path, .. }
         | Error::InFlight { path, .. }
         | Error::Target { path, .. }
+        | Error::OldFileGone { path, .. }
         | Error::Cancelled { path, .. } => Some(path),
         _ => None,
     }

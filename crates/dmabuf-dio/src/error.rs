@@ -279,6 +279,22 @@ pub enum Error {
         errno: Errno,
     },
 
+    /// The file system has removed the old file of this name, and then could not rename the finished
+    /// one: seen on SMB, where renaming over a file is not one operation.
+    #[error(
+        "{}: cannot rename the finished file to it: {errno}; the old file is gone, the new one is {}",
+        path.display(), kept.display()
+    )]
+    OldFileGone {
+        /// The target.
+        path: PathBuf,
+        /// The finished file, in the same folder.
+        kept: PathBuf,
+        /// The kernel's error number.
+        #[source]
+        errno: Errno,
+    },
+
     /// The selected backend, or every backend, is unavailable.
     #[error("{}", unavailable_text(*asked, *kind, refusals))]
     Unavailable {
@@ -377,6 +393,9 @@ impl Error {
             Self::Transfer { errno, .. } | Self::Target { errno, .. } => {
                 transfer_hint(*errno).into()
             }
+            Self::OldFileGone { path, kept, .. } => {
+                format!("mv {} {}", kept.display(), path.display())
+            }
             Self::Unsynced { direction, .. } => format!(
                 "{} before the device attaches the buffer, use a buffer from /dev/dma_heap/system, \
                  or boot a kernel with the fix in kernel/series",
@@ -424,6 +443,7 @@ impl Error {
             | Self::Buffer { errno, .. }
             | Self::Thread { errno }
             | Self::Heap { errno, .. }
+            | Self::OldFileGone { errno, .. }
             | Self::Target { errno, .. } => Some(*errno),
             Self::NoMemory { .. } => Some(Errno::from_raw(libc::ENOMEM)),
             Self::Unsynced { .. } => Some(Errno::from_raw(libc::EBUSY)),

@@ -19,16 +19,68 @@ pub(crate) fn is_nameless_tmpfs(fd: BorrowedFd<'_>) -> bool {
     nameless && is_tmpfs(fd)
 }
 
-/// Whether a descriptor is a file on a tmpfs.
-pub(crate) fn is_tmpfs(fd: BorrowedFd<'_>) -> bool {
-    const TMPFS_MAGIC: u64 = 0x0102_1994; // linux/magic.h
-    rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == TMPFS_MAGIC)
+/// The file systems that make a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileSystem {
+    Btrfs,
+    Fuse,
+    /// Its files have no pages: those are another file's.
+    Overlay,
+    /// Another machine has the files, or a server of this one: AFS, Ceph, NFS, SMB. Files on 9p tell
+    /// the type that they have there: see [`is_9p`].
+    Remote,
+    Tmpfs,
+    Other,
 }
 
-/// Whether a descriptor is a file on a FUSE file system.
-pub(crate) fn is_fuse(fd: BorrowedFd<'_>) -> bool {
-    const FUSE_SUPER_MAGIC: u64 = 0x6573_5546; // linux/magic.h
-    rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == FUSE_SUPER_MAGIC)
+impl FileSystem {
+    /// That of a file.
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> Self {
+        rustix::fs::fstatfs(fd).map_or(Self::Other, |fs| Self::with_magic(fs.f_type as u32))
+    }
+
+    /// That of a file in a folder. SMB asks the server by the file's name, which a file that is being
+    /// created may not have yet.
+    pub(crate) fn of_new(fd: BorrowedFd<'_>, path: &Path) -> Self {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let of_folder = |_| rustix::fs::statfs(folder.unwrap_or(Path::new(".")));
+        let found = rustix::fs::fstatfs(fd).or_else(of_folder);
+        found.map_or(Self::Other, |fs| Self::with_magic(fs.f_type as u32))
+    }
+
+    fn with_magic(number: u32) -> Self {
+        // linux/magic.h
+        match number {
+            0x9123_683e => Self::Btrfs,
+            0x6573_5546 => Self::Fuse,
+            0x794c_7630 => Self::Overlay,
+            0x5346_414f | 0x00c3_6400 | 0x6969 | 0xfe53_4d42 | 0xff53_4d42 => Self::Remote,
+            0x0102_1994 => Self::Tmpfs,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether another program or machine moves the data. The kernel does not count all that a
+    /// process reads and writes there.
+    pub(crate) fn is_served(self) -> bool {
+        matches!(self, Self::Fuse | Self::Remote)
+    }
+}
+
+/// Whether a descriptor is a file on 9p, by the list of mounts.
+pub(crate) fn is_9p(fd: BorrowedFd<'_>) -> bool {
+    let Ok(stat) = rustix::fs::fstat(fd) else { return false };
+    let device = format!("{}:{}", rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    mounts.lines().any(|line| {
+        line.split(' ').nth(2) == Some(&device)
+            && line.split_once(" - ").is_some_and(|(_, kind)| kind.starts_with("9p "))
+    })
+}
+
+/// Whether a descriptor is a file on a tmpfs.
+pub(crate) fn is_tmpfs(fd: BorrowedFd<'_>) -> bool {
+    FileSystem::of(fd) == FileSystem::Tmpfs
 }
 
 /// A field of `/proc/self/fdinfo`.

@@ -4,6 +4,7 @@
 use std::ops::{Bound, RangeBounds};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
+use std::time::Instant;
 
 use crate::backend::Backend;
 use crate::backend::choose::first_available;
@@ -74,7 +75,7 @@ impl<'f> Saver<'f> {
     /// # Errors
     ///
     /// After an error, the path still names its old file, unless only making the new file's name
-    /// durable failed. [`Error::Open`]; [`Error::Access`]; [`Error::NotAFile`];
+    /// durable failed, or with [`Error::OldFileGone`]. [`Error::Open`]; [`Error::Access`]; [`Error::NotAFile`];
     /// [`Error::DanglingLink`]; [`Error::EmptyRange`]; [`Error::RangeBeyondBuffer`];
     /// [`Error::RangeOverflow`]; [`Error::Setting`]; [`Error::Buffer`]; [`Error::Target`], for
     /// example with `ENOSPC`; [`Error::Transfer`]; [`Error::Unsynced`]; [`Error::InFlight`];
@@ -103,8 +104,12 @@ impl<'f> Saver<'f> {
         let run = first_available(&task, backends, |backend| {
             Ok((buf, table::transfer(backend, &task, buf, buf_offset)?))
         })?;
-        target.commit(self.offset, length)?;
-        Ok(run.report(&task, |buf| Some(buf.kind())).1)
+        target.make_durable(self.offset, length)?;
+        let mut facts = run.facts(&task, |buf| Some(buf.kind())).1;
+        let begin = Instant::now();
+        target.commit()?;
+        facts.cost.elapsed += begin.elapsed();
+        Ok(facts.report())
     }
 
     fn check_target(&self, target: &Target, length: u64) -> Result<()> {

@@ -64,7 +64,7 @@ pub(crate) fn first_available<C: Candidate, T>(
 ) -> Result<Run<T>> {
     // Measured once: for a small file this takes as long as the transfer, and a backend that
     // refuses has moved no data.
-    let before = Before::now(task.file.fd());
+    let before = Before::now(task.file.fd(), task.file.system);
     let asked = task.options.backend;
     let (backend, (value, moved), refusals) = choose(asked, candidates, try_one)?;
     Ok(Run { value, backend: Some(backend), moved, refusals, before })
@@ -75,7 +75,7 @@ pub(crate) fn alone<T>(
     task: &Task<'_>,
     transfer: impl FnOnce() -> Result<(T, Transferred)>,
 ) -> Result<(T, Report)> {
-    let before = Before::now(task.file.fd());
+    let before = Before::now(task.file.fd(), task.file.system);
     let (value, moved) = transfer()?;
     let run = Run { value, backend: None, moved, refusals: Vec::new(), before };
     Ok(run.report(task, |_| None))
@@ -84,6 +84,12 @@ pub(crate) fn alone<T>(
 impl<T> Run<T> {
     /// Reports the transfer up to now, and returns its result.
     pub(crate) fn report(self, task: &Task<'_>, kind: impl Fn(&T) -> Option<Kind>) -> (T, Report) {
+        let (value, facts) = self.facts(task, kind);
+        (value, facts.report())
+    }
+
+    /// What there is to report of the transfer up to now, and its result.
+    pub(crate) fn facts(self, task: &Task<'_>, kind: impl Fn(&T) -> Option<Kind>) -> (T, Facts) {
         let facts = Facts {
             operation: task.direction,
             backend: self.backend,
@@ -91,11 +97,12 @@ impl<T> Run<T> {
             bytes: task.length,
             unallocated: task.file.unallocated,
             why_buffered: task.file.why_buffered.clone(),
+            copies: task.file.copies(),
             moved: self.moved,
             refusals: self.refusals,
-            cost: self.before.until_now(task.file.fd(), task.direction),
+            cost: self.before.until_now(task.file.fd(), task.file.system, task.direction),
             dma: task.file.dma(|| not_kept(self.backend)),
         };
-        (self.value, facts.report())
+        (self.value, facts)
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The file side of a transfer: opened with `O_DIRECT`, and without it on demand.
 
+pub(crate) mod copies;
 pub(crate) mod dma;
 pub(crate) mod extent;
 pub(crate) mod queue;
@@ -16,7 +17,8 @@ use rustix::ioctl::{self, Opcode, opcode};
 use crate::direction::Direction;
 use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
-use crate::fd::{is_dmabuf, is_fuse, is_tmpfs, proc_link};
+use crate::fd::{FileSystem, is_dmabuf, proc_link};
+use crate::file::copies::Copies;
 use crate::file::dma::Dma;
 use crate::file::queue::Queue;
 use crate::memory::page::page_size;
@@ -49,6 +51,8 @@ pub struct File {
     buffered: OnceLock<rustix::io::Result<OwnedFd>>,
     pub(crate) align: Alignment,
     pub(crate) is_device: bool,
+    /// That of the file; a device is on none.
+    pub(crate) system: FileSystem,
     /// Bytes saved by holes and compression: reading them needs no storage access.
     pub(crate) unallocated: u64,
     /// The disk's device number: major, minor.
@@ -199,6 +203,8 @@ impl File {
         let (stat, align) = examine(&path, fd.as_fd(), direction)?;
         let is_device = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice;
         let saved = stat.stx_size.saturating_sub(stat.stx_blocks.saturating_mul(512));
+        let system =
+            if is_device { FileSystem::Other } else { FileSystem::of_new(fd.as_fd(), &path) };
         Ok(Self {
             path,
             fd,
@@ -206,6 +212,7 @@ impl File {
             buffered: OnceLock::new(),
             align: align.unwrap_or_else(Alignment::unknown),
             is_device,
+            system,
             unallocated: if is_device { 0 } else { saved },
             disk: if is_device {
                 (stat.stx_rdev_major, stat.stx_rdev_minor)
@@ -229,15 +236,12 @@ impl File {
 
     /// Whether the file is on tmpfs, where `O_DIRECT` has no effect.
     pub(crate) fn is_memory(&self) -> bool {
-        // The node of a block device is on a tmpfs as well.
-        let is_regular =
-            |stat: fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        fs::fstat(self.fd()).is_ok_and(is_regular) && is_tmpfs(self.fd())
+        self.system == FileSystem::Tmpfs
     }
 
     /// Whether the file is on FUSE.
     pub(crate) fn is_fuse(&self) -> bool {
-        is_fuse(self.fd())
+        self.system == FileSystem::Fuse
     }
 
     /// Returns [`fd`](Self::fd) or [`buffered`](Self::buffered).
@@ -281,6 +285,13 @@ impl File {
             self.disk.1,
             || if direct { not_kept() } else { Some(dma::not_lent()) },
         )
+    }
+
+    /// What copies the data although it is requested with `O_DIRECT`.
+    pub(crate) fn copies(&self) -> Option<Copies> {
+        self.is_direct()
+            .then(|| copies::of(self.fd(), self.system, self.direction, self.disk))
+            .flatten()
     }
 
     /// Without `/proc`, reopens the file by its path if that still names the same file.

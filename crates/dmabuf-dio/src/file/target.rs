@@ -35,6 +35,8 @@ struct Replace {
     /// can leave it behind.
     partial: PathBuf,
     linked: Cell<bool>,
+    /// Whether there was a file of that path.
+    is_new: bool,
 }
 
 impl Target {
@@ -64,10 +66,7 @@ impl Target {
     }
 
     fn create(path: &Path, mode: Option<u32>, direct: bool, length: u64) -> Result<Self> {
-        let step = |step: &'static str| {
-            let path = path.to_owned();
-            move |errno: Os| Error::Target { path, step, errno: errno.into_errno() }
-        };
+        let step = |step| move |errno| failed(path, step, errno);
         file::check_size(length).map_err(step("make it as long as the buffer"))?;
         let (folder, partial) =
             beside(path).ok_or(Os::ISDIR).map_err(step("create a file of that name"))?;
@@ -84,7 +83,8 @@ impl Target {
             }
             Err(errno) => return Err(step("create a file next to it")(errno)),
         };
-        let replace = Some(Replace { path: path.to_owned(), partial, linked: Cell::new(linked) });
+        let (path_of, linked, is_new) = (path.to_owned(), Cell::new(linked), mode.is_none());
+        let replace = Some(Replace { path: path_of, partial, linked, is_new });
         let target =
             Self { file: File::from_owned(path.to_owned(), fd, Direction::Save, direct)?, replace };
         if let Some(mode) = mode {
@@ -102,18 +102,14 @@ impl Target {
         self.replace.is_some()
     }
 
-    /// Makes the content durable and renames the file to its final name.
-    pub(crate) fn commit(&self, offset: u64, length: u64) -> Result<()> {
-        let path = self.file.path.clone();
-        let step = |step: &'static str| {
-            let path = path.clone();
-            move |errno: Os| Error::Target { path, step, errno: errno.into_errno() }
-        };
+    /// Makes the content durable, and gives the file its length.
+    pub(crate) fn make_durable(&self, offset: u64, length: u64) -> Result<()> {
         if self.replaces() {
-            fs::ftruncate(self.file.fd(), length).map_err(step("set its length"))?;
+            fs::ftruncate(self.file.fd(), length)
+                .map_err(|errno| failed(&self.file.path, "set its length", errno))?;
         }
         rustix::io::retry_on_intr(|| fs::fdatasync(self.file.fd()))
-            .map_err(step("make it durable"))?;
+            .map_err(|errno| failed(&self.file.path, "make it durable", errno))?;
         if self.file.is_direct() {
             // The partial blocks at the edges went through the page cache, which does not need them
             // any more.
@@ -123,18 +119,42 @@ impl Target {
                 let _ = fs::fadvise(self.file.fd(), start, len, Advice::DontNeed);
             }
         }
-        let Some(replace) = &self.replace else { return Ok(()) };
-        if !replace.linked.get() {
-            let fd = in_proc(&self.file.fd());
-            fs::linkat(fs::CWD, fd, fs::CWD, &replace.partial, AtFlags::SYMLINK_FOLLOW)
-                .map_err(step("name the finished file"))?;
-            replace.linked.set(true);
-        }
-        fs::rename(&replace.partial, &replace.path)
-            .map_err(step("rename the finished file to it"))?;
-        replace.linked.set(false);
-        sync_folder(&replace.path).map_err(step("make its name durable"))
+        Ok(())
     }
+
+    /// Closes the file and gives it its final name, durably.
+    pub(crate) fn commit(self) -> Result<()> {
+        self.commit_by(|from, to| fs::rename(from, to))
+    }
+
+    fn commit_by(self, rename: impl FnOnce(&Path, &Path) -> rustix::io::Result<()>) -> Result<()> {
+        let Self { file, replace } = self;
+        let Some(replace) = replace else { return Ok(()) };
+        let Replace { path, partial, linked, is_new } = &replace;
+        let step = |step| move |errno| failed(path, step, errno);
+        if !linked.get() {
+            fs::linkat(fs::CWD, in_proc(&file.fd()), fs::CWD, partial, AtFlags::SYMLINK_FOLLOW)
+                .map_err(step("name the finished file"))?;
+            linked.set(true);
+        }
+        // An SMB server may refuse to rename a file that is open. Linux then removes the file of the
+        // new name and tries again (cifs_rename2() in fs/smb/client/inode.c).
+        drop(file);
+        match rename(partial, path) {
+            Ok(()) => linked.set(false),
+            Err(errno) if !is_new && fs::stat(path).is_err() => {
+                linked.set(false);
+                let (path, kept, errno) = (path.clone(), partial.clone(), errno.into_errno());
+                return Err(Error::OldFileGone { path, kept, errno });
+            }
+            Err(errno) => return Err(failed(path, "rename the finished file to it", errno)),
+        }
+        sync_folder(path).map_err(step("make its name durable"))
+    }
+}
+
+fn failed(path: &Path, step: &'static str, errno: Os) -> Error {
+    Error::Target { path: path.to_owned(), step, errno: errno.into_errno() }
 }
 
 /// The `/proc` path of an unnamed open file.
@@ -211,6 +231,43 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 1);
     }
 
+    /// As SMB does: see `commit`.
+    #[test]
+    fn a_finished_file_is_kept_if_the_old_one_is_gone() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("file");
+        let refused = |from: &Path, to: &Path| {
+            assert_eq!(std::fs::metadata(from).expect("it has a name").len(), 5);
+            let open = std::fs::read_dir("/proc/self/fd").expect("list");
+            let open = open.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+            assert!(open.into_iter().all(|open| !open.starts_with(folder.path())), "it is closed");
+            let _ = std::fs::remove_file(to);
+            Err(Os::ACCESS)
+        };
+        let finished = || {
+            let target = Target::open(&Spec::Path(path.clone()), false, 4096).expect("open");
+            rustix::io::write(target.file.fd(), b"after").expect("write");
+            target.make_durable(0, 5).expect("durable");
+            target
+        };
+        std::fs::write(&path, "before").expect("write");
+        let error = finished().commit_by(refused).expect_err("refused");
+        let Error::OldFileGone { path: found, kept, errno } = &error else { panic!("{error}") };
+        assert_eq!((found, errno.raw()), (&path, libc::EACCES));
+        assert_eq!(std::fs::read(kept).expect("read"), b"after");
+        std::fs::remove_file(kept).expect("remove");
+
+        // Nothing is lost if there was no file, or if it is still there.
+        let error = finished().commit_by(refused).expect_err("refused");
+        assert!(matches!(error, Error::Target { .. }), "{error}");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0);
+        std::fs::write(&path, "before").expect("write");
+        let error = finished().commit_by(|_, _| Err(Os::ACCESS)).expect_err("refused");
+        assert!(matches!(error, Error::Target { .. }), "{error}");
+        assert_eq!(std::fs::read(&path).expect("read"), b"before");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 1);
+    }
+
     #[test]
     fn a_new_file_is_not_setuid_as_the_old_one_was() {
         use std::os::unix::fs::PermissionsExt as _;
@@ -221,7 +278,8 @@ mod tests {
             let permissions = std::fs::Permissions::from_mode(before);
             std::fs::set_permissions(&path, permissions).expect("chmod");
             let target = Target::open(&Spec::Path(path.clone()), false, 4096).expect("open");
-            target.commit(0, 4096).expect("commit");
+            target.make_durable(0, 4096).expect("durable");
+            target.commit().expect("commit");
             let found = std::fs::metadata(&path).expect("stat").permissions().mode();
             assert_eq!(found & 0o7777, after);
         }

@@ -142,6 +142,7 @@ impl<'f> Gatherer<'f> {
             unallocated: file.unallocated,
             direct: rules.are_direct(),
             why_buffered: file.why_buffered.clone(),
+            copies: file.copies(),
             dma: file.dma(|| not_kept(Some(backend))),
             segments,
             refusals,
@@ -149,7 +150,7 @@ impl<'f> Gatherer<'f> {
             note: (backend == Backend::Buffered).then(|| buffered::note(&buf)).flatten(),
         };
         Ok(Gathering {
-            cached: cached(file.fd()).unwrap_or(0),
+            cached: cached(file.fd(), file.system).unwrap_or(0),
             bounds: Bounds { buffer: buf.len(), spare, rules },
             file,
             buf,

@@ -125,7 +125,7 @@ impl Gathering {
         let end = self.file.end()?;
         let outcome = plan.finish((end < last).then_some(end));
         watch.set(bytes);
-        let cost = before.until_now(self.file.fd(), Direction::Load);
+        let cost = before.until_now(self.file.fd(), self.file.system, Direction::Load);
         self.cached = before.cached_after(&cost).unwrap_or(self.cached);
         Ok(Gathered { pieces, outcome, cost, setup: Arc::clone(&self.setup) })
     }
@@ -136,7 +136,7 @@ impl Gathering {
         /// Pages whose check, before and after, takes a hundredth of the time of a piece.
         const FEW: u64 = 8;
         if self.cached / page_size() <= FEW * pieces {
-            return Before::now(self.file.fd());
+            return Before::now(self.file.fd(), self.file.system);
         }
         Before::without_cache()
     }

@@ -7,6 +7,7 @@ use super::outcome::{Exception, Outcome};
 use super::piece::{Found, Piece, PieceError};
 use crate::backend::{Backend, Refusal};
 use crate::direction::Direction;
+use crate::file::copies::Copies;
 use crate::file::dma::Dma;
 use crate::kind::Kind;
 use crate::report::Report;
@@ -32,6 +33,7 @@ pub(super) struct Setup {
     /// Whether requests use direct I/O.
     pub(super) direct: bool,
     pub(super) why_buffered: Option<String>,
+    pub(super) copies: Option<Copies>,
     pub(super) dma: Option<Dma>,
     pub(super) segments: Option<u32>,
     pub(super) refusals: Vec<Refusal>,
@@ -129,6 +131,7 @@ impl Gathered<'_> {
             bytes: counts.moved,
             unallocated: setup.unallocated,
             why_buffered: setup.why_buffered.clone(),
+            copies: setup.copies,
             moved: Transferred {
                 direct: counts.direct,
                 segments: setup.segments,
@@ -180,7 +183,15 @@ mod tests {
     #[test]
     fn what_was_read_through_the_page_cache_after_all_is_noted() {
         let zero = Duration::ZERO;
-        let cost = Cost { elapsed: zero, cpu: zero, cache_growth: None, storage: None };
+        let cost = Cost {
+            elapsed: zero,
+            cpu: zero,
+            cached: None,
+            cache_growth: None,
+            storage: None,
+            served: false,
+            dirtied: None,
+        };
         let notes = |asked, direct| {
             let setup = Setup {
                 backend: Backend::Memfd,
@@ -188,6 +199,7 @@ mod tests {
                 unallocated: 0,
                 direct: asked,
                 why_buffered: None,
+                copies: None,
                 dma: None,
                 segments: None,
                 refusals: Vec::new(),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Builds a report from what a transfer did and cost.
 
-use super::Report;
-use super::measure::{Cost, judge, through_cache};
+use super::measure::{Cost, judge, past_dirty_pages, through_cache};
+use super::{Mode, Report};
 use crate::backend::{Backend, Refusal};
 use crate::direction::Direction;
+use crate::file::copies::Copies;
 use crate::file::dma::Dma;
 use crate::kind::Kind;
 use crate::transfer::task::Transferred;
@@ -18,6 +19,7 @@ pub(crate) struct Facts {
     pub(crate) bytes: u64,
     pub(crate) unallocated: u64,
     pub(crate) why_buffered: Option<String>,
+    pub(crate) copies: Option<Copies>,
     pub(crate) moved: Transferred,
     pub(crate) refusals: Vec<Refusal>,
     pub(crate) cost: Cost,
@@ -28,12 +30,21 @@ impl Facts {
     pub(crate) fn report(self) -> Report {
         let Self { operation, bytes, cost, moved, .. } = self;
         let asked = moved.direct.min(bytes);
-        let (mode, evidence) = judge(operation, bytes, asked, self.unallocated, &cost);
+        let (mut mode, evidence) = judge(operation, bytes, asked, self.unallocated, &cost);
+        let copies = self.copies.filter(|_| asked > 0);
+        if mode == Mode::Direct {
+            mode = match copies {
+                Some(Copies::Declined | Copies::Looped) => Mode::Buffered,
+                Some(Copies::Checksummed) => past_dirty_pages(bytes, &cost),
+                None => mode,
+            };
+        }
         // Requested is not done: file systems silently fall back to the page cache.
-        let copied = bytes - asked + moved.copied.min(asked);
+        let copied = if copies.is_some() { bytes } else { bytes - asked + moved.copied.min(asked) };
         let copied = copied.max(through_cache(mode, bytes, self.unallocated, &cost));
         let seconds = cost.elapsed.as_secs_f64();
         let mut notes = moved.notes;
+        notes.extend(copies.map(|copies| copies.note().to_owned()));
         if self.backend != Some(Backend::Buffered) {
             notes.extend(self.why_buffered.map(|why| format!("buffered: {why}")));
         }
@@ -72,24 +83,51 @@ mod tests {
     }
 
     fn report(elapsed: Duration, growth: i64, storage: u64, copied: u64) -> Report {
-        let facts = Facts {
+        facts(elapsed, growth, storage, copied).report()
+    }
+
+    fn facts(elapsed: Duration, growth: i64, storage: u64, copied: u64) -> Facts {
+        Facts {
             operation: Direction::Load,
             backend: Some(Backend::Memfd),
             buffer: Some(Kind::Memfd),
             bytes: 100_000,
             unallocated: 0,
             why_buffered: None,
+            copies: None,
             moved: Transferred { direct: 100_000, copied, ..Transferred::default() },
             refusals: Vec::new(),
             cost: Cost {
                 elapsed,
                 cpu: Duration::ZERO,
+                cached: Some(4096),
                 cache_growth: Some(growth),
                 storage: Some(storage),
+                served: false,
+                dirtied: None,
             },
             dma: None,
+        }
+    }
+
+    #[test]
+    fn copies_out_of_sight_are_reported() {
+        let report = |copies, asked, dirtied| {
+            let direct = facts(Duration::ZERO, 0, 100_000_000, 0);
+            let cost = Cost { dirtied, ..direct.cost };
+            let moved = Transferred { direct: asked, ..Transferred::default() };
+            let bytes = 100_000_000;
+            let report = Facts { bytes, copies, moved, cost, ..direct }.report();
+            (report.mode, report.copied_bytes == bytes, report.notes.len())
         };
-        facts.report()
+        let all = 100_000_000;
+        assert_eq!(report(None, all, None), (Mode::Direct, false, 0));
+        assert_eq!(report(Some(Copies::Looped), all, None), (Mode::Buffered, true, 1));
+        assert_eq!(report(Some(Copies::Declined), all, None), (Mode::Buffered, true, 1));
+        assert_eq!(report(Some(Copies::Looped), 0, None), (Mode::Buffered, true, 0));
+        let btrfs = Some(Copies::Checksummed);
+        assert_eq!(report(btrfs, all, Some(all)), (Mode::Buffered, true, 1));
+        assert_eq!(report(btrfs, all, None), (Mode::Unknown, true, 1));
     }
 
     #[test]

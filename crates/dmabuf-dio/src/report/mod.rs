@@ -16,7 +16,9 @@ use crate::kind::Kind;
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Mode {
-    /// Storage moved at least as many bytes, and the file's page cache did not grow.
+    /// Storage moved at least as many bytes, and the file's page cache did not grow. For files that
+    /// another program or machine serves (9p, AFS, Ceph, FUSE, NFS, SMB), where the kernel does not
+    /// count all of that: the page cache did not grow, and had nothing of a file that was read.
     Direct,
     /// The file's page cache grew, or no direct I/O was requested.
     Buffered,
@@ -68,7 +70,8 @@ pub struct Report {
     /// Bytes moved.
     pub bytes: u64,
     /// Bytes that the CPU copied: to or from the page cache, from a staging buffer, or out of whole
-    /// blocks at the ends of the range. It follows from `mode`, not from what was requested. If the
+    /// blocks at the ends of the range, and all of it if Btrfs copies what it has checksums of
+    /// before it writes it. It follows from `mode`, not from what was requested. If the
     /// mode is unknown, copies made by the file system are not included. The module may have copied
     /// up to a block more at each end.
     pub copied_bytes: u64,

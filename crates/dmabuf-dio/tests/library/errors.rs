@@ -145,6 +145,14 @@ fn what_is_to_be_done_depends_on_what_failed() {
         (Error::Access { path: "f".into(), direction: Direction::Save }, "without O_APPEND"),
         (Error::NotAFile { path: "f".into(), found: "a pipe" }, "a regular file"),
         (Error::DanglingLink { path: "a/l".into(), leads_to: "f".into() }, "rm a/l"),
+        (
+            Error::OldFileGone {
+                path: "f".into(),
+                kept: ".new".into(),
+                errno: Errno::from_raw(libc::EACCES),
+            },
+            "mv .new f",
+        ),
         (Error::EmptyFile { path: "f".into() }, "copy them first"),
         (Error::EmptyRange { path: "f".into(), direction }, "at least 1 byte"),
         (
