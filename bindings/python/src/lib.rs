@@ -4,13 +4,14 @@
 //! `content.rs` holds a buffer's memory and counts its views; `buffer.rs`, `view.rs` and
 //! `dlpack.rs` provide views to Python. `run.rs` makes every blocking call in a separate thread,
 //! while the calling thread runs signal handlers and callbacks. `error.rs` turns errors into
-//! Python's.
+//! Python's. `code.rs` has the extension's code in memory before the first load.
 
 #![cfg(target_os = "linux")]
 
 mod blocks;
 mod buffer;
 mod cancel;
+mod code;
 mod content;
 mod dlpack;
 mod doctor;
@@ -61,6 +62,7 @@ mod _native {
         // SAFETY: the interpreter is attached.
         let number = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
         if number == 0 {
+            crate::code::populate();
             return Ok(());
         }
         Err(PyImportError::new_err("dmabuf_dio does not support being used in a subinterpreter"))

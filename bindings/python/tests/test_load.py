@@ -339,3 +339,24 @@ def test_other_threads_run_during_a_load(file: Path) -> None:
         over.set()
         thread.join()
     assert during > 1000
+
+
+def test_the_import_maps_the_extensions_code() -> None:
+    """No load waits for it to come from the disk: each segment that is not written is in memory as a whole."""
+    program = """
+import dmabuf_dio._native as native
+segments = {}
+for line in open("/proc/self/smaps"):
+    words = line.split()
+    if "-" in words[0] and ":" not in words[0]:
+        mine = words[-1] == native.__file__ and "w" not in words[1]
+        name = words[0]
+    elif mine and words[0] in ("Size:", "Rss:"):
+        segments.setdefault(name, []).append(int(words[1]))
+print(len(segments), sum(size - resident for size, resident in segments.values()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    count, missing = map(int, done.stdout.split())
+    assert count >= 2
+    # The pages behind the last of a segment's file, and those that relocations were written to.
+    assert missing <= 16
