@@ -36,21 +36,20 @@ pub(crate) enum FileSystem {
 impl FileSystem {
     /// That of a file.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Self {
-        rustix::fs::fstatfs(fd).map_or(Self::Other, |fs| Self::with_magic(fs.f_type as u32))
+        Self::told_by(rustix::fs::fstatfs(fd))
     }
 
-    /// That of a file in a folder. SMB asks the server by the file's name, which a file that is being
-    /// created may not have yet.
-    pub(crate) fn of_new(fd: BorrowedFd<'_>, path: &Path) -> Self {
+    /// That of a file, or if it does not tell, of its folder: SMB asks the server by the file's name,
+    /// which a file that is being created may not have yet.
+    pub(crate) fn of_file_or_folder(fd: BorrowedFd<'_>, path: &Path) -> Self {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let of_folder = |_| rustix::fs::statfs(folder.unwrap_or(Path::new(".")));
-        let found = rustix::fs::fstatfs(fd).or_else(of_folder);
-        found.map_or(Self::Other, |fs| Self::with_magic(fs.f_type as u32))
+        Self::told_by(rustix::fs::fstatfs(fd).or_else(of_folder))
     }
 
-    fn with_magic(number: u32) -> Self {
+    fn told_by(found: rustix::io::Result<rustix::fs::StatFs>) -> Self {
         // linux/magic.h
-        match number {
+        match found.map_or(0, |fs| fs.f_type as u32) {
             0x9123_683e => Self::Btrfs,
             0x6573_5546 => Self::Fuse,
             0x794c_7630 => Self::Overlay,

@@ -203,8 +203,11 @@ impl File {
         let (stat, align) = examine(&path, fd.as_fd(), direction)?;
         let is_device = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice;
         let saved = stat.stx_size.saturating_sub(stat.stx_blocks.saturating_mul(512));
-        let system =
-            if is_device { FileSystem::Other } else { FileSystem::of_new(fd.as_fd(), &path) };
+        let system = if is_device {
+            FileSystem::Other
+        } else {
+            FileSystem::of_file_or_folder(fd.as_fd(), &path)
+        };
         Ok(Self {
             path,
             fd,

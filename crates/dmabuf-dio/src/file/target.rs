@@ -35,7 +35,7 @@ struct Replace {
     /// can leave it behind.
     partial: PathBuf,
     linked: Cell<bool>,
-    /// Whether there was a file of that path.
+    /// Whether there was no file of that path.
     is_new: bool,
 }
 

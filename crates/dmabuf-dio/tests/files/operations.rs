@@ -53,6 +53,12 @@ impl Place {
         self.content.len() as u64
     }
 
+    /// A call that moves all of the file.
+    fn whole(&self, file: &OwnedFd) -> dio::ReadWrite {
+        let (file_fd, length) = (file.as_raw_fd(), self.length());
+        dio::ReadWrite { file_fd, length, ..dio::ReadWrite::default() }
+    }
+
     /// A buffer longer than the file.
     fn buffer(&self) -> DmaBuf {
         let room = self.content.len().next_multiple_of(PIECE) + 4 * PIECE;
@@ -200,11 +206,7 @@ fn read(place: &Place) -> Cell {
     fill(&mut buf, BEFORE);
     let context = attached(&buf);
     let (file, is_direct) = Place::open(&place.source, OFlags::RDONLY);
-    let mut rw = dio::ReadWrite {
-        file_fd: file.as_raw_fd(),
-        length: place.length(),
-        ..dio::ReadWrite::default()
-    };
+    let mut rw = place.whole(&file);
     let (result, way) = place.observe(Direction::Load, || dio::read(context.as_fd(), &mut rw));
     result.map_err(|errno| errno.to_string())?;
     place.check_buffer(&buf)?;
@@ -299,11 +301,7 @@ fn write(place: &Place) -> Cell {
     write_cold(&place.target, &old);
     let context = attached(&buf);
     let (file, is_direct) = Place::open(&place.target, OFlags::RDWR);
-    let mut rw = dio::ReadWrite {
-        file_fd: file.as_raw_fd(),
-        length: place.length(),
-        ..dio::ReadWrite::default()
-    };
+    let mut rw = place.whole(&file);
     let (result, way) = place.observe(Direction::Save, || dio::write(context.as_fd(), &mut rw));
     result.map_err(|errno| errno.to_string())?;
     drop(file);
