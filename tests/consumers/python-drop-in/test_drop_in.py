@@ -77,6 +77,24 @@ def test_load_file(model):
     assert safetensors.torch.load_file(model)["large"][0, 0] == theirs["large"][0, 0]
 
 
+def test_the_import_maps_the_code_of_torch(model):
+    """A load does not wait for it to come from the disk."""
+    program = """
+import os, resource, sys
+import dmabuf_dio.torch
+mapped = {line.split()[-1] for line in open("/proc/self/maps") if line.rstrip().endswith(".so")}
+for path in mapped:
+    file = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)  # leaves what is mapped
+    os.close(file)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+dmabuf_dio.torch.load_file(sys.argv[1])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before)
+"""
+    done = subprocess.run([sys.executable, "-c", program, model], capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= 2
+
+
 def test_safe_open(model):
     with (
         dmabuf_dio.safe_open(model, framework="pt") as ours,
