@@ -5,7 +5,7 @@ import pathlib
 import tempfile
 import unittest
 
-from figures import cost, rates, small, small_tables, tables
+from figures import clock, cost, rates, small, small_tables, tables
 from tests.samples import COST, RATES, SMALL, keep
 
 
@@ -46,6 +46,13 @@ class Tables(unittest.TestCase):
         self.assertIn("| idle | 1,000 | 0.008 | 0 | 0 | 100 % |\n", text)
         self.assertIn("| idle | 62,500,000 | 500 | 0 | 93,750,000 (50.00 %) | 100 % |\n", text)
         self.assertIn("| busy | 62,500,000 | 500 | 1,875 (<0.01 %) |  | 100 % |\n", text)
+
+    def test_slower_and_faster_cpus(self) -> None:
+        self.assertAlmostEqual(clock.busy(1e6, 1), 1.024)
+        self.assertAlmostEqual(clock.busy(1e6, 2), 0.512)
+        # A GB has fewer MiB than a GiB.
+        self.assertAlmostEqual(clock.limit(1e6, 1), 1.048576)
+        self.assertAlmostEqual(clock.limit(1e6, 3), 3.145728)
 
     def test_regions_are_filled_and_filled_again(self) -> None:
         text = "a\n<!-- figures: one -->\nold\n<!-- end of figures -->\nb\n"
