@@ -13,7 +13,7 @@ use crate::measure::outcome::{Status, Trouble, io_failed};
 use crate::measure::time::Start;
 
 /// Most runs of `total` bytes in one.
-const MOST_TOTALS: u64 = 1024;
+const MOST_TOTALS: u64 = 4096;
 
 impl StreamBench<'_> {
     /// The cost of `total` bytes, without that of starting the program: a run of a block more, less a run
