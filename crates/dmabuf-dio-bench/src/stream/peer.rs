@@ -48,7 +48,12 @@ impl StreamBench<'_> {
     }
 
     /// Runs it once, and writes to the same places as the other rows.
-    fn peer(&self, row: StreamRow, file: &Path, bytes: u64) -> Result<StreamCosts, Trouble> {
+    pub(super) fn peer(
+        &self,
+        row: StreamRow,
+        file: &Path,
+        bytes: u64,
+    ) -> Result<StreamCosts, Trouble> {
         let Some(program) = &self.args.peer_iio_rwdev else {
             return Err(Trouble::new(Status::Unavailable, "no --peer-iio-rwdev PATH"));
         };

@@ -174,6 +174,7 @@ impl StreamBench<'_> {
             StreamMethod::DmaBuf => self.by_dmabufs(row, &file, total)?,
             StreamMethod::Fileio => self.by_read(row, &file, total, OFlags::empty())?,
             StreamMethod::FileioDirect => self.by_read(row, &file, total, OFlags::DIRECT)?,
+            StreamMethod::Rwdev if compare => self.peer(row, &file, total)?,
             StreamMethod::Rwdev => self.by_peer(row, &file, total)?,
         };
         if compare {
