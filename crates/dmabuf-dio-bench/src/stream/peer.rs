@@ -12,9 +12,13 @@ use crate::measure::clock::Unit;
 use crate::measure::outcome::{Status, Trouble, io_failed};
 use crate::measure::time::Start;
 
+/// Most runs of `total` bytes in one.
+const MOST_TOTALS: u64 = 1024;
+
 impl StreamBench<'_> {
     /// The cost of `total` bytes, without that of starting the program: a run of a block more, less a run
-    /// of one block.
+    /// of one block. As starting costs more in some runs than in others, the samples have to cost as much as
+    /// that, or there are four times as many.
     pub(super) fn by_peer(
         &self,
         row: StreamRow,
@@ -22,14 +26,22 @@ impl StreamBench<'_> {
         total: u64,
     ) -> Result<StreamCosts, Trouble> {
         let start = self.peer(row, file, row.block)?;
-        let all = self.peer(row, file, total + row.block)?;
-        let cost = StreamCosts {
-            wall_ms: all.wall_ms - start.wall_ms,
-            cpu_ms: all.cpu_ms - start.cpu_ms,
-            busy: all.busy - start.busy,
-        };
-        if cost.wall_ms > 0.0 && cost.cpu_ms >= 0.0 && cost.busy > 0.0 {
-            return Ok(cost);
+        let mut totals = 1;
+        loop {
+            let all = self.peer(row, file, totals * total + row.block)?;
+            let each = |all: f64, start: f64| (all - start) / totals as f64;
+            let cost = StreamCosts {
+                wall_ms: each(all.wall_ms, start.wall_ms),
+                cpu_ms: each(all.cpu_ms, start.cpu_ms),
+                busy: each(all.busy, start.busy),
+            };
+            if all.wall_ms >= 2.0 * start.wall_ms && all.busy >= 2.0 * start.busy {
+                return Ok(cost);
+            }
+            if totals == MOST_TOTALS {
+                break;
+            }
+            totals *= 4;
         }
         let what = "starting it took longer than the samples: choose a larger --total";
         Err(Trouble::new(Status::Unavailable, what))
