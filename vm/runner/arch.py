@@ -19,9 +19,16 @@ class Arch:
     iommu_arguments: tuple[str, ...]
     # Does the host run its programs? If not, the guest has a root of its own.
     native: bool
+    # Kernels that are built here: kbuild's name of the processor, and the image to boot
+    kbuild: str
+    image: str
     device_tree: bool = False
     compiler: str = ""           # the prefix of the compiler's name
     packages: tuple[str, ...] = field(default=())  # of the guest's own root
+
+    def make(self):
+        """The variables with which kbuild builds for it."""
+        return [f"ARCH={self.kbuild}", f"CROSS_COMPILE={self.compiler}"]
 
 
 AMD64 = Arch(
@@ -40,6 +47,9 @@ AMD64 = Arch(
     iommu_devices=("intel-iommu,intremap=off",),
     iommu_arguments=("intel_iommu=on", "iommu=nopt"),
     native=True,
+    kbuild="x86",
+    # QEMU boots it directly, so no compressed image is needed.
+    image="vmlinux",
 )
 
 ARM64 = Arch(
@@ -56,6 +66,8 @@ ARM64 = Arch(
     iommu_devices=(),
     iommu_arguments=(),
     native=False,
+    kbuild="arm64",
+    image="arch/arm64/boot/Image",
     device_tree=True,
     compiler="aarch64-linux-gnu-",
     packages=(

@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 import shutil
+from pathlib import Path
 
 from .commands import run, run_logged
 from .messages import Failure, say
@@ -13,10 +14,10 @@ from .paths import VM, cache, lock
 STAMP = "dmabuf-dio.stamp"
 
 
-def ensure(name, tree, fragments):
-    """The build directory of kernel `name`, with vmlinux and the files that module builds need."""
-    directory = cache(f"build-{name}{tree.label}")
-    paths = [VM / "configs" / fragment for fragment in fragments]
+def ensure(label, tree, names, arch):
+    """The build directory of a kernel, with its image and the files that module builds need."""
+    directory = cache(f"build-{label}{tree.label}")
+    paths = list(fragments(names, arch))
     digest = hashlib.sha256(tree.identity.encode())
     for path in paths:
         digest.update(path.read_bytes())
@@ -26,28 +27,36 @@ def ensure(name, tree, fragments):
         if not stamp.exists() or stamp.read_text() != wanted:
             directory.mkdir(exist_ok=True)
             stamp.unlink(missing_ok=True)
-            configure(tree.path, directory, paths)
-            compile_kernel(name, tree.path, directory)
+            configure(tree.path, directory, paths, arch)
+            compile_kernel(label, tree.path, directory, arch)
             stamp.write_text(wanted)
     return directory
 
 
-def make(source, directory):
+def fragments(names, arch):
+    """The files of a configuration: for all processors, and for this one."""
+    for name in names:
+        for path in (VM / "configs" / f"{name}.config", VM / "configs" / f"{name}-{arch.name}.config"):
+            if path.exists():
+                yield path
+
+
+def make(source, directory, arch):
     """Use ccache if it is installed: the kernels have much in common, and rebuilding after a deleted
     cache is fast."""
-    command = ["make", "-C", source, f"O={directory}"]
-    return [*command, "CC=ccache gcc"] if shutil.which("ccache") else command
+    command = ["make", "-C", source, f"O={directory}", *arch.make()]
+    return [*command, f"CC=ccache {arch.compiler}gcc"] if shutil.which("ccache") else command
 
 
-def configure(source, directory, fragments):
+def configure(source, directory, paths, arch):
     config = directory / ".config"
     before = config.read_bytes() if config.exists() else b""
-    command = make(source, directory)
+    command = make(source, directory, arch)
     run([*command, "-s", "tinyconfig"])
     run([str(source / "scripts/kconfig/merge_config.sh"), "-m", "-O", directory,
-         config, *fragments], cwd=source)
+         config, *paths], cwd=source)
     run([*command, "-s", "olddefconfig"])
-    check(config, fragments)
+    check(config, paths)
     if config.read_bytes() != before:
         say(f"configured {directory}")
 
@@ -63,11 +72,11 @@ def options(path):
     return found
 
 
-def check(config, fragments):
+def check(config, paths):
     """Kconfig silently drops an option whose dependency is missing; fail instead."""
     wanted = {}
-    for fragment in fragments:
-        wanted |= options(fragment)
+    for path in paths:
+        wanted |= options(path)
     got = options(config)
     wrong = [f"  {name}={value} became {got.get(name, 'n')}"
              for name, value in wanted.items() if got.get(name, "n") != value]
@@ -75,10 +84,11 @@ def check(config, fragments):
         raise Failure("these options have no effect in the kernel configuration:\n" + "\n".join(wrong))
 
 
-def compile_kernel(name, source, directory):
+def compile_kernel(label, source, directory, arch):
     jobs = os.cpu_count() or 1
     log = directory / "build.log"
     log.unlink(missing_ok=True)
-    say(f"building Linux {name} with {jobs} jobs, log: {log}")
-    # QEMU boots vmlinux directly, so no compressed image is needed.
-    run_logged(f"Linux {name}", [*make(source, directory), f"-j{jobs}", "vmlinux", "modules"], log)
+    say(f"building Linux {label} with {jobs} jobs, log: {log}")
+    # kbuild takes the last part of the image's path for a target.
+    targets = [Path(arch.image).name, "modules"]
+    run_logged(f"Linux {label}", [*make(source, directory, arch), f"-j{jobs}", *targets], log)

@@ -24,37 +24,53 @@ class Kernel:
 
     @property
     def series(self):
-        """Its name without Debian's flavour."""
-        return prebuilt.names(self.arch).get(self.name, (self.name,))[0]
+        """Its name without Debian's flavour and the size of a page."""
+        return prebuilt.names(self.arch).get(self.name, (re.sub(r"-\d+k\b", "", self.name),))[0]
 
     @property
     def label(self):
         """Its name, also among those of other architectures."""
-        return self.name if self.arch is AMD64 else f"{self.name}-{self.arch.name}"
+        return label(self.name, self.arch)
+
+
+def label(name, arch):
+    """The name of a kernel, also among those of other architectures."""
+    return name if arch is AMD64 else f"{name}-{arch.name}"
 
 
 @dataclass
 class Recipe:
-    """How a kernel is built: its source and its configuration fragments."""
+    """How a kernel is built: its source and its configuration, the names of files in configs/."""
     source: Source | Series
     fragments: list
 
+    def with_pages(self, size):
+        return Recipe(self.source, [*self.fragments, size])
 
+
+CHECKED = ["remote", "debug"]
+SERIES = Recipe(SERIES_7_3, ["guest", "7.3", "series"])
+SERIES_DEBUG = Recipe(SERIES_7_3, [*SERIES.fragments, *CHECKED])
 BUILT = {
-    "6.12-series": Recipe(SERIES_6_12, ["guest.config", "6.12.config"]),
-    "6.12-series-debug": Recipe(SERIES_6_12, ["guest.config", "6.12.config", "debug.config"]),
-    # With the configuration of 7.3-series: the baseline for measuring the patches
-    "7.3-plain": Recipe(LINUX_7_3, ["guest.config", "7.3.config"]),
-    "7.3-debug": Recipe(LINUX_7_3, ["guest.config", "7.3.config", "debug.config"]),
-    "7.3-series": Recipe(SERIES_7_3, ["guest.config", "7.3.config", "series.config"]),
-    "7.3-series-debug": Recipe(SERIES_7_3,
-                               ["guest.config", "7.3.config", "series.config", "remote.config",
-                                "debug.config"]),
-    # And with buffers that stay mapped for DMA
-    "7.3-mapped": Recipe(MAPPED_7_3, ["guest.config", "7.3.config", "series.config"]),
-    "7.3-mapped-debug": Recipe(MAPPED_7_3,
-                               ["guest.config", "7.3.config", "series.config", "remote.config",
-                                "debug.config"]),
+    "amd64": {
+        "6.12-series": Recipe(SERIES_6_12, ["guest", "6.12"]),
+        "6.12-series-debug": Recipe(SERIES_6_12, ["guest", "6.12", "debug"]),
+        # With the configuration of 7.3-series: the baseline for measuring the patches
+        "7.3-plain": Recipe(LINUX_7_3, ["guest", "7.3"]),
+        "7.3-debug": Recipe(LINUX_7_3, ["guest", "7.3", "debug"]),
+        "7.3-series": SERIES,
+        "7.3-series-debug": SERIES_DEBUG,
+        # And with buffers that stay mapped for DMA
+        "7.3-mapped": Recipe(MAPPED_7_3, SERIES.fragments),
+        "7.3-mapped-debug": Recipe(MAPPED_7_3, SERIES_DEBUG.fragments),
+    },
+    "arm64": {
+        "7.3-series": SERIES,
+        "7.3-series-16k": SERIES.with_pages("16k"),
+        "7.3-series-64k": SERIES.with_pages("64k"),
+        "7.3-series-debug": SERIES_DEBUG,
+        "7.3-series-64k-debug": SERIES_DEBUG.with_pages("64k"),
+    },
 }
 # The sources of Debian's builds
 PREBUILT_OF = {"6.12": LINUX_6_12, "7.2": LINUX_7_2, "7.3": LINUX_7_3}
@@ -62,15 +78,19 @@ PREBUILT_OF = {"6.12": LINUX_6_12, "7.2": LINUX_7_2, "7.3": LINUX_7_3}
 
 def names(arch):
     """The kernels of an architecture."""
-    return sorted([*prebuilt.names(arch), *(BUILT if arch is AMD64 else ())])
+    return sorted([*prebuilt.names(arch), *BUILT[arch.name]])
 
 
 NAMES = sorted({name for each in ALL.values() for name in names(each)})
 
 
 def source(name):
-    """The source of that kernel; for a prebuilt kernel, the one that Debian built it from."""
-    return BUILT[name].source if name in BUILT else PREBUILT_OF[(name or "7.3").partition("-")[0]]
+    """The source of that kernel, the same for all architectures; for a prebuilt kernel, the one that
+    Debian built it from."""
+    for built in BUILT.values():
+        if name in built:
+            return built[name].source
+    return PREBUILT_OF[(name or "7.3").partition("-")[0]]
 
 
 def ensure(name, arch=AMD64):
@@ -79,10 +99,10 @@ def ensure(name, arch=AMD64):
         raise Failure(f"unknown kernel '{name}' for {arch.name}: choose one of {', '.join(names(arch))}")
     if name in prebuilt.names(arch):
         return debian(name, arch)
-    recipe = BUILT[name]
-    directory = build.ensure(name, recipe.source.ensure(), recipe.fragments)
+    recipe = BUILT[arch.name][name]
+    directory = build.ensure(label(name, arch), recipe.source.ensure(), recipe.fragments, arch)
     release = (directory / "include/config/kernel.release").read_text().strip()
-    return Kernel(name, release, directory / "vmlinux", directory, debug="debug" in name)
+    return Kernel(name, release, directory / arch.image, directory, debug="debug" in name, arch=arch)
 
 
 def debian(name, arch):

@@ -106,7 +106,7 @@ def synchronise(copy, files):
 
 def build(kernel, copy, folder):
     place = copy / folder
-    command = [need("make"), "-s"]
+    command = [need("make"), "-s", *kernel.arch.make()]
     if (place / "Makefile").exists():
         command += ["-C", place, f"KDIR={kernel.build_dir}"]
     else:

@@ -35,7 +35,7 @@ def parse(arguments):
     add = parser.add_argument
     add("--kernel", choices=kernels.NAMES, required=True, help="Linux to run")
     add("--arch", choices=arch.ALL, default="amd64",
-        help="the processor (default: amd64); for arm64 there are Debian's kernels, pages of 4 and 16 KiB")
+        help="the processor (default: amd64)")
     add("--fs", choices=["ext4", "xfs", "f2fs"], default="ext4",
         help="file system on /mnt/data (default: ext4)")
     add("--device", choices=["nvme", "virtio"], default="nvme",
@@ -76,8 +76,8 @@ def parse(arguments):
                      f"{', '.join(kernels.names(options.arch))}")
     if options.reserved_memory and not options.arch.device_tree:
         parser.error(f"--reserved-memory needs a device tree, which {options.arch.name} does not have")
-    if options.profile and options.arch is not arch.AMD64:
-        parser.error("--profile needs a kernel that is built here, which only amd64 has")
+    if options.profile and (options.arch is not arch.AMD64 or options.kernel not in kernels.BUILT["amd64"]):
+        parser.error("--profile needs a kernel for amd64 that is built here")
     if options.icount and options.cpus not in (None, 1):
         parser.error("--icount counts on one processor: leave out --cpus")
     if options.profile and not options.icount:

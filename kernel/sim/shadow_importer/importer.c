@@ -183,6 +183,7 @@ static const struct file_operations importer_fops = {
 	.read = importer_read,
 	.write = importer_write,
 	.unlocked_ioctl = importer_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
 	.release = importer_release,
 };
 

@@ -3,16 +3,16 @@
 
 /// A system call, optionally only with a certain third argument.
 pub(crate) struct Call {
-    number: i64,
+    number: libc::c_long,
     third: Option<u32>,
 }
 
 impl Call {
-    pub(crate) const fn any(number: i64) -> Self {
+    pub(crate) const fn any(number: libc::c_long) -> Self {
         Self { number, third: None }
     }
 
-    pub(crate) const fn with(number: i64, third: i32) -> Self {
+    pub(crate) const fn with(number: libc::c_long, third: i32) -> Self {
         Self { number, third: Some(third as u32) }
     }
 }
