@@ -52,10 +52,10 @@ impl Disk {
 
     fn cut_power(&self) {
         // _IOR('X', 125, __u32), include/uapi/linux/ext4.h; 2 writes nothing to the log.
-        const SHUTDOWN: u32 = 0x8004_587d;
+        const SHUTDOWN: libc::c_ulong = 0x8004_587d;
         let (place, how) = (File::open(self.path()).expect("the mount point"), 2_u32);
         // SAFETY: reads a number, which outlives the call.
-        let status = unsafe { libc::ioctl(place.as_raw_fd(), SHUTDOWN as _, &raw const how) };
+        let status = unsafe { libc::ioctl(place.as_raw_fd(), SHUTDOWN, &raw const how) };
         assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
     }
 }
