@@ -35,7 +35,8 @@ impl StreamBench<'_> {
                 cpu_ms: each(all.cpu_ms, start.cpu_ms),
                 busy: each(all.busy, start.busy),
             };
-            if all.wall_ms >= 2.0 * start.wall_ms && all.busy >= 2.0 * start.busy {
+            let enough = all.wall_ms >= 2.0 * start.wall_ms && all.busy >= 2.0 * start.busy;
+            if enough && cost.cpu_ms >= 0.0 {
                 return Ok(cost);
             }
             if totals == MOST_TOTALS {
