@@ -93,7 +93,7 @@ pub enum DmaBufs {
 
 impl DmaBufs {
     /// Tries it, without a dma-buf. The device and the buffer are open for this instant, in which
-    /// another process gets `EBUSY`.
+    /// another process gets `EBUSY` ([`IioSource::open`](crate::IioSource::open) tries again).
     fn of(node: &Path, number: u32) -> Self {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let node = match rustix::fs::open(node, flags, Mode::empty()) {

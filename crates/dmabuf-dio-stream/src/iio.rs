@@ -23,6 +23,11 @@ use dmabuf_dio::DmaBuf;
 const COPIED: u64 = 256 << 10;
 /// How often to check that a device is still running.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long a device may be in use before opening it fails. Whoever lists devices opens each free
+/// one for an instant.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// How often that is tried.
+const AGAIN: Duration = Duration::from_millis(5);
 
 /// A buffer of a device. Closing it releases every block.
 #[derive(Debug)]
@@ -46,11 +51,15 @@ impl Buffer {
             let call = if output { "output samples" } else { "capture samples" };
             return Err(failed(call, Errno::OPNOTSUPP));
         }
-        let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        let node = rustix::fs::open(device.node(), flags, Mode::empty())
-            .map_err(|errno| failed("open", crate::from_os(errno)))?;
-        let fd = iio::get_fd(node.as_fd(), number as i32)
-            .map_err(|errno| failed("open the buffer", errno))?;
+        let patience = Instant::now() + PATIENCE;
+        let fd = loop {
+            match Self::open_fd(&device, number) {
+                Err(error) if error.errno() == Some(Errno::BUSY) && Instant::now() < patience => {
+                    std::thread::sleep(AGAIN);
+                }
+                result => break result?,
+            }
+        };
         // The buffer is ours now, but its last owner may have been killed: then it still runs.
         let enable = format!("buffer{number}/enable");
         if device.read(&enable)? == "1" {
@@ -64,6 +73,14 @@ impl Buffer {
         let enabled = device.counter(&enable);
         let (kept, looked) = (Cell::new(false), Cell::new(Instant::now()));
         Ok(Self { device, number, frame, fd, running: false, kept, enabled, looked })
+    }
+
+    fn open_fd(device: &Device, number: u32) -> Result<OwnedFd> {
+        let failed = |call: &str, errno: Errno| failed(device.name(), call, errno);
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let node = rustix::fs::open(device.node(), flags, Mode::empty())
+            .map_err(|errno| failed("open", crate::from_os(errno)))?;
+        iio::get_fd(node.as_fd(), number as i32).map_err(|errno| failed("open the buffer", errno))
     }
 
     fn enable(&mut self, on: bool) -> Result<()> {
@@ -253,8 +270,8 @@ impl IioSource {
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`]: `EACCES`, `EBUSY` if the buffer is in use, `EOPNOTSUPP` if it is an
-    /// output, `EINVAL` if there is no channel.
+    /// [`Error::Stream`]: `EACCES`, `EBUSY` if the buffer is in use for more than 300 ms,
+    /// `EOPNOTSUPP` if it is an output, `EINVAL` if there is no channel.
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
         let counter = device.counter("lost_frames");
         let fenced = Fenced::filling(Buffer::open(device, number, channels, false)?);

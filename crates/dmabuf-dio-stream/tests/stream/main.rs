@@ -263,6 +263,21 @@ fn bad_input() {
     assert!(matches!(none, Error::Stream { .. }), "{none}");
 }
 
+/// As while another program lists devices.
+#[test]
+fn a_device_that_is_in_use_for_an_instant_is_opened_after_it() {
+    let Some(devices) = Devices::get() else { return };
+    let adc = &devices.adc;
+    let other = std::fs::File::open(adc.node()).expect("the node");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(other);
+        });
+        IioSource::open(adc.clone(), 0, &adc.channels(0).expect("channels")).expect("the ADC");
+    });
+}
+
 #[test]
 fn a_device_without_dmabufs_is_copied_from_and_to() {
     let Some(devices) = Devices::get() else { return };
