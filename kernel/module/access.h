@@ -9,18 +9,13 @@
 #include "buffer.h"
 
 /*
- * The lock that serialises transfers on a dma-buf. Kernels whose exporters lend
- * have a mutex for this, which copy_file_range() takes as well. On others it is
- * the position lock of the dma-buf's struct file: a dma-buf has a single struct
- * file and no position, so nothing else uses that lock.
+ * The lock that serialises transfers on a dma-buf whose exporter has no file I/O
+ * of its own: the position lock of the dma-buf's struct file. A dma-buf has a
+ * single struct file and no position, so nothing else uses that lock.
  */
 static inline struct mutex *dio_access_lock(struct dma_buf *dmabuf)
 {
-#ifdef HAVE_DMA_BUF_LEND
-	return &dmabuf->file_io_lock;
-#else
 	return &dmabuf->file->f_pos_lock;
-#endif
 }
 
 /*
@@ -32,20 +27,7 @@ static inline struct mutex *dio_access_lock(struct dma_buf *dmabuf)
  */
 static inline void dio_access_set_storing(struct dma_buf *dmabuf, bool storing)
 {
-#ifdef HAVE_DMA_BUF_LEND
-	dmabuf->file_io_stores = storing;
-#else
 	dio_buffer_set_storing(dmabuf, storing);
-#endif
-}
-
-static inline bool dio_access_storing(const struct dma_buf *dmabuf)
-{
-#ifdef HAVE_DMA_BUF_LEND
-	return dmabuf->file_io_stores;
-#else
-	return dio_buffer_storing(dmabuf);
-#endif
 }
 
 int dio_access_take(struct dma_buf *dmabuf, enum dma_data_direction dir);

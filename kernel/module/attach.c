@@ -187,13 +187,15 @@ struct dio_attachment *dio_attach(int fd, u32 *refusal)
 	att->exporter = &dio_lender;
 	att->segs = dio_buffer_segments(att->dmabuf);
 	if (att->segs) {
+		/* Kernels without loans have none for our own either. */
+		dio_loan(att->dmabuf, &att->loan);
 		dio_buffer_premap(att->dmabuf);
 		return att;
 	}
 
 	att->segs = &att->table;
 	ret = dio_lends(att->dmabuf) ?
-		dio_borrow(att->dmabuf, &att->table, refusal) :
+		dio_borrow(att->dmabuf, &att->table, &att->loan, refusal) :
 		dio_borrow_mapping(att, refusal);
 	if (ret)
 		goto err_put;
@@ -236,7 +238,10 @@ static bool dio_unsynced(struct dio_attachment *att)
 /**
  * dio_attachment_begin - wait for fences and other transfers, begin CPU access
  * @att: the attachment
- * @dir: as for dma_buf_begin_cpu_access()
+ * @turn: filled in
+ * @rw: READ to store into the buffer, else WRITE
+ * @offset: where to start in it, bytes
+ * @length: bytes, at least 1; a loan is of the pages of this range only
  * @refusal: set to DMABUF_DIO_REFUSED_UNSYNCED with -EBUSY
  *
  * The begin of CPU access is not requested of an exporter that does not
@@ -245,12 +250,25 @@ static bool dio_unsynced(struct dio_attachment *att)
  *
  * Return: 0, -ERESTARTSYS if there is a signal, -EBUSY, or the exporter's error.
  */
-int dio_attachment_begin(struct dio_attachment *att,
-			 enum dma_data_direction dir, u32 *refusal)
+int dio_attachment_begin(struct dio_attachment *att, struct dio_turn *turn,
+			 int rw, u64 offset, u64 length, u32 *refusal)
 {
 	const struct dma_buf_ops *ops = att->dmabuf->ops;
+	enum dma_data_direction dir;
 	int ret;
 
+#ifdef HAVE_DMA_BUF_LOAN
+	if (att->loan)
+		return dma_buf_file_begin(att->dmabuf, att->loan, &turn->range,
+					  offset, length, rw);
+#endif
+	/*
+	 * The range may cover only part of the data that a device has written.
+	 * READ therefore needs both directions: otherwise, handing over its own
+	 * bytes would overwrite that data.
+	 */
+	dir = rw == WRITE ? DMA_FROM_DEVICE : DMA_BIDIRECTIONAL;
+	turn->dir = dir;
 	if (!att->exporter->unsynced && !att->exporter->locks)
 		return dio_access_begin(att->dmabuf, dir);
 
@@ -272,17 +290,24 @@ int dio_attachment_begin(struct dio_attachment *att,
 /**
  * dio_attachment_end - end CPU access, let the next transfer run
  * @att: the attachment, after a successful dio_attachment_begin()
- * @dir: as there
+ * @turn: as there
  * @refusal: set to DMABUF_DIO_REFUSED_UNSYNCED with -EBUSY
  *
  * Return: 0, or -EBUSY if a device was attached meanwhile that may not see the
  * stored data, or whose data may not have been read.
  */
-int dio_attachment_end(struct dio_attachment *att,
-		       enum dma_data_direction dir, u32 *refusal)
+int dio_attachment_end(struct dio_attachment *att, struct dio_turn *turn,
+		       u32 *refusal)
 {
 	bool unsynced = att->exporter->unsynced && dio_unsynced(att);
+	enum dma_data_direction dir = turn->dir;
 
+#ifdef HAVE_DMA_BUF_LOAN
+	if (att->loan) {
+		dma_buf_file_end(att->dmabuf, att->loan, &turn->range);
+		return 0;
+	}
+#endif
 	if (att->exporter->locks) {
 		dma_buf_end_cpu_access(att->dmabuf, dir);
 		dio_access_drop(att->dmabuf);

@@ -6,6 +6,7 @@
 #include <linux/fs.h>
 #include <linux/iosys-map.h>
 
+#include "lend.h"
 #include "segments.h"
 
 /* A dma-buf whose pages are borrowed */
@@ -15,6 +16,15 @@ struct dio_attachment {
 	struct dio_segments table;	/* of a buffer that is not ours */
 	struct iosys_map map;		/* of an exporter that does not lend */
 	const struct dio_exporter *exporter;
+	const struct dma_buf_file_ops *loan;	/* NULL: not by the kernel's loan */
+};
+
+/* One's turn on a range of a buffer, and access of the CPU to it */
+struct dio_turn {
+	enum dma_data_direction dir;
+#ifdef HAVE_DMA_BUF_LOAN
+	struct dma_buf_file_range range;
+#endif
 };
 
 /* Is the dma-buf's file open for writing? */
@@ -32,9 +42,9 @@ static inline bool dio_readable(const struct dio_attachment *att)
 struct dio_attachment *dio_attach(int fd, u32 *refusal);
 void dio_detach(struct dio_attachment *att);
 
-int dio_attachment_begin(struct dio_attachment *att,
-			 enum dma_data_direction dir, u32 *refusal);
-int dio_attachment_end(struct dio_attachment *att,
-		       enum dma_data_direction dir, u32 *refusal);
+int dio_attachment_begin(struct dio_attachment *att, struct dio_turn *turn,
+			 int rw, u64 offset, u64 length, u32 *refusal);
+int dio_attachment_end(struct dio_attachment *att, struct dio_turn *turn,
+		       u32 *refusal);
 
 #endif

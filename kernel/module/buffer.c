@@ -12,7 +12,6 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
-#include "access.h"
 #include "buffer.h"
 #include "compat.h"
 #include "lend.h"
@@ -237,14 +236,9 @@ static void dio_buffer_unmap(struct dma_buf_attachment *attachment,
 	struct dio_buffer_attachment *a = attachment->priv;
 	struct dma_buf *dmabuf = attachment->dmabuf;
 	struct dio_buffer *buf = dmabuf->priv;
-	unsigned long attrs = 0;
-
-	/* File I/O is storing newer data than the device has. */
-	if (dio_access_storing(dmabuf))
-		attrs = DMA_ATTR_SKIP_CPU_SYNC;
 
 	mutex_lock(&buf->lock);
-	dma_unmap_sgtable(a->dev, table, a->dir, attrs);
+	dio_unmap(dmabuf, buf->storing, a->dev, table, a->dir);
 	a->dir = DMA_NONE;
 	mutex_unlock(&buf->lock);
 }
@@ -261,13 +255,6 @@ void dio_buffer_set_storing(struct dma_buf *dmabuf, bool storing)
 	mutex_unlock(&buf->lock);
 }
 
-bool dio_buffer_storing(const struct dma_buf *dmabuf)
-{
-	const struct dio_buffer *buf = dmabuf->priv;
-
-	return buf->storing;
-}
-
 /*
  * Each mapping is synchronised in its own direction, even if the CPU only
  * writes: it may write a part, and the end of the access hands over everything.
@@ -281,8 +268,9 @@ static int dio_buffer_begin_cpu_access(struct dma_buf *dmabuf,
 
 	mutex_lock(&buf->lock);
 	list_for_each_entry(a, &buf->attachments, list)
-		if (a->dir != DMA_NONE && !buf->storing)
-			dma_sync_sgtable_for_cpu(a->dev, &a->table, a->dir);
+		if (a->dir != DMA_NONE)
+			dio_sync_rest(dmabuf, buf->storing, a->dev, &a->table,
+				      a->dir);
 	mutex_unlock(&buf->lock);
 	return 0;
 }
@@ -313,6 +301,25 @@ static int dio_buffer_end_cpu_access(struct dma_buf *dmabuf,
 	mutex_unlock(&buf->lock);
 	return 0;
 }
+
+#ifdef HAVE_DMA_BUF_LOAN
+/* A part of what dio_buffer_begin_cpu_access() and the end synchronise */
+void dio_buffer_sync(struct dma_buf *dmabuf, u64 offset, u64 length,
+		     enum dma_data_direction dir, bool to_device)
+{
+	struct dio_buffer *buf = dmabuf->priv;
+	struct dio_buffer_attachment *a;
+
+	mutex_lock(&buf->lock);
+	list_for_each_entry(a, &buf->attachments, list)
+		if (a->dir != DMA_NONE)
+			dma_buf_file_sync(a->dev, &a->table, offset, length,
+					  to_device ? dio_end_dir(a->dir, dir) :
+						      a->dir,
+					  to_device);
+	mutex_unlock(&buf->lock);
+}
+#endif
 
 static int dio_buffer_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 {
@@ -392,8 +399,8 @@ static const struct dma_buf_ops dio_buffer_ops = {
 	.vmap = dio_buffer_vmap,
 	.vunmap = dio_buffer_vunmap,
 	.release = dio_buffer_release,
-#ifdef HAVE_DMA_BUF_LEND
-	.lend = dio_buffer_lend,
+#ifdef HAVE_DMA_BUF_LOAN
+	.rw_file = dio_buffer_rw_file,
 #endif
 };
 

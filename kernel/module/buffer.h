@@ -29,7 +29,6 @@ void dio_buffer_premap(struct dma_buf *dmabuf);
 
 /* Whether file I/O is storing into the buffer, see access.h */
 void dio_buffer_set_storing(struct dma_buf *dmabuf, bool storing);
-bool dio_buffer_storing(const struct dma_buf *dmabuf);
 
 /* The table of one of our buffers; NULL for those of other exporters */
 const struct dio_segments *dio_buffer_segments(const struct dma_buf *dmabuf);

@@ -19,11 +19,17 @@ BDEV_ITER_IS_ALIGNED)
 	bool f(struct block_device *b, struct iov_iter *i)
 	{ return bdev_iter_is_aligned(b, i); }'
 	;;
-DMA_BUF_LEND)
-	# Exporters can lend their pages (patch series).
-	code='#include <linux/dma-buf.h>
-	int f(struct dma_buf *d, struct dma_buf_loan *l)
-	{ mutex_lock(&d->file_io_lock); return d->ops->lend(d, 0, 1, l); }'
+DMA_BUF_RW_FILE)
+	# Exporters can carry out file I/O (patch series).
+	code='#include <linux/dma-buf-file.h>
+	ssize_t f(struct dma_buf *d, const struct dma_buf_rw *r)
+	{ return d->ops->rw_file(d, r); }'
+	;;
+DMA_BUF_LOAN)
+	# Exporters that do so lend their pages to this module (patch series).
+	code='#include <linux/dma-buf-file.h>
+	int f(struct dma_buf *d, const struct dma_buf_file_ops **o)
+	{ return dma_buf_loan(d, o); }'
 	;;
 BIO_PREMAP)
 	# Tables of vectors can stay mapped for DMA (patch series).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Loans between exporters, on kernels whose dma-bufs have a callback for them
+ * Loans between exporters, on kernels whose exporters carry out file I/O
  */
 #include <linux/bvec.h>
 #include <linux/err.h>
@@ -17,7 +17,7 @@
 #include "exporter.h"
 #include "lend.h"
 
-#ifdef HAVE_DMA_BUF_LEND
+#ifdef HAVE_DMA_BUF_LOAN
 
 /* Bytes borrowed at a time: the table needs room for as many single pages. */
 #define DIO_LOAN	SZ_4M
@@ -37,7 +37,8 @@ static bool dio_vector_lendable(const struct bio_vec *bv)
 }
 
 static int dio_borrow_range(struct dma_buf *dmabuf, struct dio_segments *segs,
-			    struct dma_buf_loan *loan, u64 offset,
+			    const struct dma_buf_file_ops *ops,
+			    struct dma_buf_file_pages *pages, u64 offset,
 			    unsigned int length, u32 *refusal)
 {
 	unsigned int room = segs->nr + PFN_UP(length);
@@ -49,23 +50,30 @@ static int dio_borrow_range(struct dma_buf *dmabuf, struct dio_segments *segs,
 		if (ret)
 			return ret;
 	}
-	loan->vecs = segs->vec + segs->nr;
-	loan->nr = 0;
-	ret = dmabuf->ops->lend(dmabuf, offset, length, loan);
-	if (ret) {
-		if (ret == -EOPNOTSUPP)
-			*refusal = DMABUF_DIO_REFUSED_EXPORTER;
-		return ret;
-	}
-	for (i = 0; i < loan->nr; i++) {
-		if (!dio_vector_lendable(&loan->vecs[i])) {
+	pages->vecs = segs->vec + segs->nr;
+	pages->nr = 0;
+	ops->pages(dmabuf, offset, length, pages);
+	for (i = 0; i < pages->nr; i++) {
+		if (!dio_vector_lendable(&pages->vecs[i])) {
 			*refusal = DMABUF_DIO_REFUSED_PAGES;
 			return -EOPNOTSUPP;
 		}
 	}
-	segs->nr += loan->nr;
+	segs->nr += pages->nr;
 	segs->length += length;
 	return 0;
+}
+
+/**
+ * dio_loan - ask an exporter for a loan
+ * @dmabuf: a dma-buf
+ * @ops: set to what describes and synchronises its memory
+ *
+ * Return: 0 or -errno; EOPNOTSUPP if the exporter does not lend this buffer.
+ */
+int dio_loan(struct dma_buf *dmabuf, const struct dma_buf_file_ops **ops)
+{
+	return dma_buf_loan(dmabuf, ops);
 }
 
 /**
@@ -73,21 +81,29 @@ static int dio_borrow_range(struct dma_buf *dmabuf, struct dio_segments *segs,
  * @dmabuf: a dma-buf whose exporter lends. The caller holds a reference while
  *	it uses the table
  * @segs: filled in; dio_segments_free() frees it
+ * @ops: set as by dio_loan()
  * @refusal: set to DMABUF_DIO_REFUSED_* with -EOPNOTSUPP
  *
  * Return: 0 or -errno; EOPNOTSUPP if the exporter does not lend this buffer.
  */
-int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs, u32 *refusal)
+int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs,
+	       const struct dma_buf_file_ops **ops, u32 *refusal)
 {
-	struct dma_buf_loan loan = {};
+	struct dma_buf_file_pages pages = {};
 	unsigned int length;
 	u64 offset;
 	int ret;
 
+	ret = dio_loan(dmabuf, ops);
+	if (ret) {
+		if (ret == -EOPNOTSUPP)
+			*refusal = DMABUF_DIO_REFUSED_EXPORTER;
+		return ret;
+	}
 	for (offset = 0; offset < dmabuf->size; offset += length) {
 		length = min_t(u64, dmabuf->size - offset, DIO_LOAN);
-		ret = dio_borrow_range(dmabuf, segs, &loan, offset, length,
-				       refusal);
+		ret = dio_borrow_range(dmabuf, segs, *ops, &pages, offset,
+				       length, refusal);
 		if (ret) {
 			dio_segments_free(segs);
 			return ret;
@@ -98,14 +114,13 @@ int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs, u32 *refusal)
 	return 0;
 }
 
-/* The callback of our own buffers */
-int dio_buffer_lend(struct dma_buf *dmabuf, u64 offset, size_t length,
-		    struct dma_buf_loan *loan)
+static void dio_buffer_pages(struct dma_buf *dmabuf, u64 offset, size_t length,
+			     struct dma_buf_file_pages *pages)
 {
 	const struct dio_segments *segs = dio_buffer_segments(dmabuf);
 	struct dio_cursor cur = {
-		.index = (unsigned long)loan->pos,
-		.start = loan->pos_offset,
+		.index = (unsigned long)pages->pos,
+		.start = pages->pos_offset,
 	};
 	const struct bio_vec *bv;
 	u64 skip;
@@ -116,17 +131,35 @@ int dio_buffer_lend(struct dma_buf *dmabuf, u64 offset, size_t length,
 		bv = &segs->vec[cur.index];
 		skip = offset - cur.start;
 		part = min_t(u64, length, bv->bv_len - skip);
-		dma_buf_lend_add(loan, bv->bv_page, skip, part);
+		dma_buf_file_add(pages, bv->bv_page, skip, part);
 	}
-	loan->pos = (void *)(unsigned long)cur.index;
-	loan->pos_offset = cur.start;
-	return 0;
+	pages->pos = (void *)(unsigned long)cur.index;
+	pages->pos_offset = cur.start;
+}
+
+static const struct dma_buf_file_ops dio_buffer_file_ops = {
+	.pages = dio_buffer_pages,
+	.sync = dio_buffer_sync,
+};
+
+/* The callback of our own buffers */
+ssize_t dio_buffer_rw_file(struct dma_buf *dmabuf, const struct dma_buf_rw *rw)
+{
+	return dma_buf_file_rw(dmabuf, rw, &dio_buffer_file_ops);
 }
 
 #else
 
-int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs, u32 *refusal)
+int dio_loan(struct dma_buf *dmabuf, const struct dma_buf_file_ops **ops)
 {
+	return -EOPNOTSUPP;
+}
+
+/* Exporters with file I/O of their own that do not lend: copy_file_range() */
+int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs,
+	       const struct dma_buf_file_ops **ops, u32 *refusal)
+{
+	*refusal = DMABUF_DIO_REFUSED_EXPORTER;
 	return -EOPNOTSUPP;
 }
 

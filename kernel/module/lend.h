@@ -3,24 +3,62 @@
 #define DMABUF_DIO_LEND_H
 
 #include <linux/dma-buf.h>
+#include <linux/dma-mapping.h>
+#ifdef HAVE_DMA_BUF_LOAN
+#include <linux/dma-buf-file.h>
+#endif
 
 #include "segments.h"
 
-int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs, u32 *refusal);
+struct dma_buf_file_ops;
 
-#ifdef HAVE_DMA_BUF_LEND
+/*
+ * Does the exporter carry out file I/O itself? Then its pages are only borrowed
+ * by a loan, which takes turns with the file I/O of others.
+ */
 static inline bool dio_lends(const struct dma_buf *dmabuf)
 {
-	return dmabuf->ops->lend;
-}
-
-int dio_buffer_lend(struct dma_buf *dmabuf, u64 offset, size_t length,
-		    struct dma_buf_loan *loan);
+#ifdef HAVE_DMA_BUF_RW_FILE
+	return dmabuf->ops->rw_file;
 #else
-static inline bool dio_lends(const struct dma_buf *dmabuf)
-{
 	return false;
+#endif
 }
+
+int dio_loan(struct dma_buf *dmabuf, const struct dma_buf_file_ops **ops);
+int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs,
+	       const struct dma_buf_file_ops **ops, u32 *refusal);
+
+/* As dma_sync_sgtable_for_cpu(), except for what file I/O is storing into */
+static inline void dio_sync_rest(struct dma_buf *dmabuf, bool storing,
+				 struct device *dev, struct sg_table *table,
+				 enum dma_data_direction dir)
+{
+#ifdef HAVE_DMA_BUF_LOAN
+	dma_buf_file_sync_rest(dmabuf, dev, table, dir);
+#else
+	if (!storing)
+		dma_sync_sgtable_for_cpu(dev, table, dir);
+#endif
+}
+
+/* As dma_unmap_sgtable(), but the newer data of file I/O stays. */
+static inline void dio_unmap(struct dma_buf *dmabuf, bool storing,
+			     struct device *dev, struct sg_table *table,
+			     enum dma_data_direction dir)
+{
+#ifdef HAVE_DMA_BUF_LOAN
+	dma_buf_file_unmap(dmabuf, dev, table, dir);
+#else
+	dma_unmap_sgtable(dev, table, dir,
+			  storing ? DMA_ATTR_SKIP_CPU_SYNC : 0);
+#endif
+}
+
+#ifdef HAVE_DMA_BUF_LOAN
+ssize_t dio_buffer_rw_file(struct dma_buf *dmabuf, const struct dma_buf_rw *rw);
+void dio_buffer_sync(struct dma_buf *dmabuf, u64 offset, u64 length,
+		     enum dma_data_direction dir, bool to_device);
 #endif
 
 #endif

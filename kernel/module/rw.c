@@ -10,8 +10,8 @@
 int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 {
 	struct dio_attachment *att = dio_attached(ctx);
-	enum dma_data_direction dir;
 	struct dio_transfer *t;
+	struct dio_turn turn;
 	struct dio_call call;
 	u64 end;
 	int ret, err;
@@ -47,13 +47,8 @@ int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 	if (!arg->length)
 		goto out_exit;
 
-	/*
-	 * The range may cover only part of the data that a device has written.
-	 * READ therefore needs both directions: otherwise, handing over its own
-	 * bytes would overwrite that data.
-	 */
-	dir = rw == WRITE ? DMA_FROM_DEVICE : DMA_BIDIRECTIONAL;
-	ret = dio_attachment_begin(att, dir, &arg->refusal);
+	ret = dio_attachment_begin(att, &turn, rw, arg->buf_offset, arg->length,
+				   &arg->refusal);
 	if (ret)
 		goto out_exit;
 
@@ -64,7 +59,7 @@ int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 	arg->done = t->done;
 	arg->direct = t->direct;
 
-	err = dio_attachment_end(att, dir, &arg->refusal);
+	err = dio_attachment_end(att, &turn, &arg->refusal);
 	/* This error is the more serious: a device may not see the data. */
 	ret = err ?: ret;
 out_exit:
