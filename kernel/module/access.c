@@ -5,7 +5,7 @@
  * One transfer at a time: beginning CPU access may bring memory to the state
  * that a device saw, and so undo what another transfer has just stored and not
  * yet handed over. So may the end of a device's mapping, which the exporter is
- * kept from by dio_access_storing().
+ * kept from by dio_access_set_storing().
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
