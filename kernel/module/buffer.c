@@ -266,12 +266,14 @@ static int dio_buffer_begin_cpu_access(struct dma_buf *dmabuf,
 	struct dio_buffer *buf = dmabuf->priv;
 	struct dio_buffer_attachment *a;
 
+	dio_lock_ranges(dmabuf);
 	mutex_lock(&buf->lock);
 	list_for_each_entry(a, &buf->attachments, list)
 		if (a->dir != DMA_NONE)
 			dio_sync_rest(dmabuf, buf->storing, a->dev, &a->table,
 				      a->dir);
 	mutex_unlock(&buf->lock);
+	dio_unlock_ranges(dmabuf);
 	return 0;
 }
 

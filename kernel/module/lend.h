@@ -6,6 +6,7 @@
 #include <linux/dma-mapping.h>
 #ifdef HAVE_DMA_BUF_LOAN
 #include <linux/dma-buf-file.h>
+#include <linux/dma-resv.h>
 #endif
 
 #include "segments.h"
@@ -28,6 +29,21 @@ static inline bool dio_lends(const struct dma_buf *dmabuf)
 int dio_loan(struct dma_buf *dmabuf, const struct dma_buf_file_ops **ops);
 int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs,
 	       const struct dma_buf_file_ops **ops, u32 *refusal);
+
+/* The ranges that file I/O is storing into, for dio_sync_rest() */
+static inline void dio_lock_ranges(struct dma_buf *dmabuf)
+{
+#ifdef HAVE_DMA_BUF_LOAN
+	dma_resv_lock(dmabuf->resv, NULL);
+#endif
+}
+
+static inline void dio_unlock_ranges(struct dma_buf *dmabuf)
+{
+#ifdef HAVE_DMA_BUF_LOAN
+	dma_resv_unlock(dmabuf->resv);
+#endif
+}
 
 /* As dma_sync_sgtable_for_cpu(), except for what file I/O is storing into */
 static inline void dio_sync_rest(struct dma_buf *dmabuf, bool storing,

@@ -13,11 +13,21 @@ static void load(const char *command, const char *table)
 	expect(run_command("dmsetup --noudevsync %s dio-test <<'END'\n%sEND\n", command, table), 0);
 }
 
+void dm_stop(void)
+{
+	expect(run_command("dmsetup --noudevsync --nolockfs --noflush suspend dio-test"), 0);
+}
+
+void dm_go_on(void)
+{
+	expect(run_command("dmsetup --noudevsync --nolockfs resume dio-test"), 0);
+}
+
 static void reload(const char *table)
 {
 	load("reload", table);
 	/* Without flushing: requests in flight may fail, too. */
-	expect(run_command("dmsetup --noudevsync --nolockfs resume dio-test"), 0);
+	dm_go_on();
 }
 
 void dm_create(uint64_t bytes)

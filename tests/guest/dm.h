@@ -22,6 +22,9 @@ struct dm_part {
 	unsigned int ms;
 };
 void dm_delay(const struct dm_part *parts, unsigned int nr);
+/* Requests wait from dm_stop() until dm_go_on(). */
+void dm_stop(void);
+void dm_go_on(void);
 void dm_remove(void);
 /* Is the target "delay" available? */
 bool dm_delays(void);

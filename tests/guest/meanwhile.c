@@ -3,7 +3,8 @@
  * While a transfer stores into a buffer, a device maps and unmaps it and another process
  * begins and ends CPU access: the stored data survives. With a device that is not coherent
  * (DMABUF_DIO_IMPORTER=/dev/shadow_importer), or bounce buffers (swiotlb=force), either could
- * restore old data. Otherwise the device is QEMU's edu. timeout=300
+ * restore old data. Otherwise the device is QEMU's edu. What the device stores outside the
+ * range of a transfer survives as well, on kernels with file I/O on dma-bufs. timeout=300
  */
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -12,6 +13,7 @@
 #include <linux/dma-buf.h>
 
 #include "../../kernel/sim/edu_importer/edu_importer.h"
+#include "dm.h"
 #include "lib.h"
 
 #define LENGTH	KIB(256)	/* maximum size of one bounce buffer mapping */
@@ -115,6 +117,80 @@ static void meanwhile(struct buffer *buf, bool copy, void (*child)(const struct 
 	close(dev);
 }
 
+/* Into the second half of the buffer */
+static void store_half(const struct buffer *buf, bool copy)
+{
+	int file = file_open(DM_PATH, O_RDONLY | direct_flag(true));
+	struct dmabuf_dio_rw rw = {
+		.file_fd = file, .buf_offset = LENGTH / 2, .length = LENGTH / 2,
+	};
+	off_t from = 0, to = LENGTH / 2;
+
+	if (copy) {
+		expect(copy_file_range(file, &from, buf->fd, &to, LENGTH / 2, 0), LENGTH / 2);
+	} else {
+		expect(dio_read(dio_context(buf), &rw), 0);
+		expect(rw.done, LENGTH / 2);
+	}
+	_exit(0);
+}
+
+/*
+ * A device stores outside the range of a transfer that waits for the disk, and inside it, where
+ * the file wins; then the device unmaps, or another begins CPU access.
+ */
+static void outside(struct buffer *buf, bool copy, bool drop)
+{
+	unsigned char *page = malloc(PAGE);
+	int edu, status;
+	pid_t pid;
+
+	trying("%s, %s, a device stores outside the range, then %s", buffer_names[buf->kind],
+	       copy ? "copy_file_range" : "READ", drop ? "unmaps" : "others look");
+	buffer_begin(buf);
+	pattern_fill(buf->map, 0, LENGTH, 2);
+	buffer_end(buf);
+	edu = import(buf);
+
+	check(page);
+	dm_stop();
+	pid = spawn();
+	if (!pid)
+		store_half(buf, copy);
+	sleep_ms(300);
+	pattern_fill(page, 0, PAGE, 3);
+	expect(pwrite(edu, page, PAGE, 0), PAGE);
+	expect(pwrite(edu, page, PAGE, LENGTH / 2), PAGE);
+	if (drop)
+		check(!ioctl(edu, EDU_DROP, 0));
+	buffer_begin(buf);
+	pattern_check(buf->map, 0, PAGE, 3);
+	pattern_check(buf->map + PAGE, PAGE, LENGTH / 2 - PAGE, 2);
+	buffer_end(buf);
+	expect(waitpid(pid, &status, WNOHANG), 0);
+	dm_go_on();
+	reap(pid);
+
+	free(page);
+	close(edu);
+	buffer_begin(buf);
+	pattern_check(buf->map, 0, PAGE, 3);
+	pattern_check(buf->map + PAGE, PAGE, LENGTH / 2 - PAGE, 2);
+	pattern_check(buf->map + LENGTH / 2, 0, LENGTH / 2, 1);
+	buffer_end(buf);
+}
+
+static void outside_each_way(struct buffer *buf)
+{
+	int way;
+
+	file_pattern(raw_disk(), LENGTH, 1);
+	dm_create(LENGTH);
+	for (way = 0; way < 4; way++)
+		outside(buf, way & 1, way & 2);
+	dm_remove();
+}
+
 /* Does this kernel copy between files and dma-bufs? Then udmabuf and heaps check the flag. */
 static bool kernel_lends(const struct buffer *buf)
 {
@@ -164,6 +240,7 @@ int main(void)
 		if (lends) {
 			meanwhile(&buf, true, come_and_go);
 			meanwhile(&buf, true, look);
+			outside_each_way(&buf);
 		}
 		buffer_destroy(&buf);
 	}
