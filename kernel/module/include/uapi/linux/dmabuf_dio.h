@@ -63,8 +63,8 @@ struct dmabuf_dio_info {
  *
  * The module borrows only from exporters that do not move or free the pages
  * while the dma-buf exists: LOAD, the system and CMA heaps, udmabuf; those in
- * the module parameter "exporters"; and all that lend, on kernels that have a
- * callback for it. Other dma-bufs are refused before anything is mapped.
+ * the module parameter "exporters"; and all that lend, on kernels where exporters
+ * do. Other dma-bufs are refused before anything is mapped.
  *
  * Errors: EBADF (invalid fd), EINVAL (not a dma-buf), EBUSY (the context has a
  * buffer already), EOPNOTSUPP (see @refusal), ENOMEM.
@@ -127,15 +127,17 @@ struct dmabuf_dio_attach {
  * the difference between the two offsets must be aligned, see @align.
  *
  * The call waits for the fences on the buffer's reservation and brackets the
- * transfer with begin and end of CPU access. On one dma-buf, READ, WRITE and, on
- * kernels that support it for dma-bufs, copy_file_range() run one at a time.
+ * transfer with begin and end of CPU access. On one dma-buf, READ and WRITE run
+ * one at a time; on kernels that support copy_file_range() for dma-bufs, they and
+ * it do if they have a page in common and one of them stores into it.
  *
  * Data that a device stores anywhere in the buffer while READ runs may be lost,
- * and others that begin CPU access meanwhile do not see it. If a device needs
+ * and others that begin CPU access meanwhile do not see it; on these kernels only
+ * data that it stores into pages of READ's range. If a device needs
  * synchronisation (bounce buffers, non-coherent caches), then while READ runs it
  * must not unmap the buffer, and others must not begin CPU access: the exporters
  * of an unmodified kernel would overwrite the file's data with old data. Buffers
- * of LOAD, and of exporters that lend, are protected from this.
+ * of LOAD, and all on these kernels, are protected from this.
  *
  * Any signal, including those that stop or freeze a process, ends the call with
  * EINTR once the requests in flight are done, but not before some data has been
