@@ -8,14 +8,14 @@ import re
 import sys
 from collections.abc import Callable
 
-from . import clock, cost, letters, rates, small_tables, stream
+from . import arm64, clock, cost, letters, rates, small_tables, stream
 from .markdown import markdown
 from .results import Summary
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 SERIES = "cost-7.3-series.json"
 SHOWN = 128 * cost.MIB
-DOCUMENTS = ("docs/measuring.md", "docs/performance.md", "docs/small-reads.md", "docs/streams.md",
+DOCUMENTS = ("docs/measuring.md", "docs/performance.md", "docs/reach.md", "docs/small-reads.md", "docs/streams.md",
              *(f"kernel/series/{folder}/0000-cover-letter.patch"
                for folder in ("fixes", "copy-file-range", "small-reads", "heap-flag")))
 
@@ -122,6 +122,7 @@ def tables(results: pathlib.Path) -> dict[str, str]:
         "rates": rates.table(rates.read(results / "rates-7.3-series.json")),
         "summary": summary(found),
         "clock": clock.table(found),
+        "arm64": arm64.table(results),
         "ways": all_ways(found.size(SHOWN)),
         "sizes": by_size(found),
         "small": small_files(found),
