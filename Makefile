@@ -249,7 +249,7 @@ bench-small-cost: build
 ARM64_PROGRAM := target/aarch64-unknown-linux-gnu/release/dmabuf-dio-bench
 
 .PHONY: bench-arm64
-bench-arm64: ## instructions on arm64: transfers and small reads, on the kernel with the series
+bench-arm64: ## instructions on arm64 with the series: transfers, small reads; and their table (5 minutes)
 	@tools/install-packages packages-arm64.txt
 	@tools/collect-rust-tests arm64 bench
 	BENCH_PROGRAM=$(ARM64_PROGRAM) bench/record cost-arm64-7.3-series \
@@ -257,8 +257,9 @@ bench-arm64: ## instructions on arm64: transfers and small reads, on the kernel 
 		--only 'module: READ' --only 'module: slot, 8' --only 'module: LOAD' \
 		--only 'series: copy_file_range, heap' --only 'series: heap flag'
 	BENCH_PROGRAM=$(ARM64_PROGRAM) BENCH_WITH=bench/with-file-systems bench/record small-arm64-7.3-series \
-		"--arch arm64 --kernel 7.3-series $(SMALL) --icount" small $(SMALL_ON) --depths 32 --reads 4000 \
-		--runs 2 --no-fio --only 'io_uring, registered' --only 'io_uring, lent'
+		"--arch arm64 --kernel 7.3-series $(SMALL) --icount" small $(SMALL_ON) --depths 32 --reads 10000 \
+		--runs 3 --no-fio --only 'io_uring, registered' --only 'io_uring, lent'
+	cd bench && PYTHONDONTWRITEBYTECODE=1 python3 -m figures.tables
 
 .PHONY: charts
 charts: deps ## draw the charts from bench/results, fill the tables in documents and cover letters

@@ -8,7 +8,7 @@ from .markdown import markdown
 
 SIZE = 128 * cost.MIB
 DEPTH = 32
-READS = ("raw", "ext4", "xfs")
+READS = {"raw": "a block device", "ext4": "ext4", "xfs": "XFS"}
 # What a row shows, the way, and the limit for arm64; "load" is allocation and I/O in one
 WAYS = (
     ("READ", "module: READ", 6_500),
@@ -30,12 +30,12 @@ def table(results: pathlib.Path) -> str:
         rows.append((f"{what}, per MiB", f"{limit:,}" if limit else "", *(f"{value:,.0f}" for value in found),
                      f"{found[1] / found[0]:.2f}"))
     reads = [small.read(results / f"small-{name}7.3-series.json") for name in ("cost-", "arm64-")]
-    for target in READS:
+    for target, name in READS.items():
         here = [_read(each, target) for each in reads]
         of_raw = [value / _read(each, "raw") for value, each in zip(here, reads)]
         cells = [f"{value:,.0f}" if target == "raw" else f"{value:,.0f} ({ratio:.3f} of raw)"
                  for value, ratio in zip(here, of_raw)]
-        rows.append((f"4 KiB into lent pages, {target}", "" if target == "raw" else f"{MOST} of raw", *cells,
+        rows.append((f"4 KiB into lent pages, {name}", "" if target == "raw" else f"{MOST} of raw", *cells,
                      f"{here[1] / here[0]:.2f}"))
     return markdown(("instructions", "limit", "x86-64", "arm64", "of x86-64"), rows)
 

@@ -15,7 +15,7 @@ from .results import Summary
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 SERIES = "cost-7.3-series.json"
 SHOWN = 128 * cost.MIB
-DOCUMENTS = ("docs/measuring.md", "docs/performance.md", "docs/reach.md", "docs/small-reads.md", "docs/streams.md",
+DOCUMENTS = ("docs/measuring.md", "docs/performance.md", "docs/small-reads.md", "docs/streams.md",
              *(f"kernel/series/{folder}/0000-cover-letter.patch"
                for folder in ("fixes", "copy-file-range", "small-reads", "heap-flag")))
 
