@@ -76,8 +76,8 @@ def parse(arguments):
                      f"{', '.join(kernels.names(options.arch))}")
     if options.reserved_memory and not options.arch.device_tree:
         parser.error(f"--reserved-memory needs a device tree, which {options.arch.name} does not have")
-    if options.profile and options.arch is not arch.AMD64:
-        parser.error("--profile is for amd64 only: programs for other processors have no markers")
+    if options.profile and options.kernel not in kernels.BUILT[options.arch.name]:
+        parser.error(f"--profile needs a kernel that is built here, which {options.kernel} is not")
     if options.icount and options.cpus not in (None, 1):
         parser.error("--icount counts on one processor: leave out --cpus")
     if options.profile and not options.icount:
