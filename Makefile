@@ -156,7 +156,7 @@ lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, 
 
 # The results go to bench/results; the charts and the tables in the documents are generated from them.
 .PHONY: bench
-bench: bench-cost bench-table bench-load bench-compare bench-stream bench-rates bench-small charts ## all measurements, then the charts (one to two hours)
+bench: bench-cost bench-table bench-load bench-compare bench-stream bench-rates bench-small bench-iommu charts ## all measurements, then the charts (one to two hours)
 
 .PHONY: bench-cost
 bench-cost: bench-cost-series bench-cost-6.12 ## CPU cost of each method: instructions per MiB
@@ -260,6 +260,10 @@ bench-arm64: ## instructions on arm64 with the series: transfers, small reads; a
 		"--arch arm64 --kernel 7.3-series $(SMALL) --icount" small $(SMALL_ON) --depths 32 --reads 10000 \
 		--runs 3 --no-fio --only 'io_uring, registered' --only 'io_uring, lent'
 	cd bench && PYTHONDONTWRITEBYTECODE=1 python3 -m figures.tables
+
+.PHONY: bench-iommu
+bench-iommu: build ## instructions behind an IOMMU and without, buffers mapped once or with each request
+	bench/iommu
 
 .PHONY: charts
 charts: deps ## draw the charts from bench/results, fill the tables in documents and cover letters

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 from . import arm64, clock, cost, letters, rates, small_tables, stream
+from . import clock, cost, iommu, letters, rates, small_tables, stream
 from .markdown import markdown
 from .results import Summary
 
@@ -16,8 +17,9 @@ BENCH = pathlib.Path(__file__).resolve().parent.parent
 SERIES = "cost-7.3-series.json"
 SHOWN = 128 * cost.MIB
 DOCUMENTS = ("docs/measuring.md", "docs/performance.md", "docs/small-reads.md", "docs/streams.md",
-             *(f"kernel/series/{folder}/0000-cover-letter.patch"
-               for folder in ("fixes", "copy-file-range", "small-reads", "heap-flag")))
+             *(f"kernel/{folder}/0000-cover-letter.patch"
+               for folder in ("series/fixes", "series/copy-file-range", "series/small-reads",
+                              "series/heap-flag", "series-mapped")))
 
 # Rows of the summary and their names there; ours are bold.
 SUMMARY = (
@@ -128,6 +130,7 @@ def tables(results: pathlib.Path) -> dict[str, str]:
         "small": small_files(found),
         **small_tables.all_of(results),
         **letters.all_of(results),
+        **iommu.all_of(results),
         "debian": markdown(("`init_on_alloc`", "LOAD, instructions per MiB"),
                            [("1, as Debian boots it", load[0]), ("0", load[1])]),
     }

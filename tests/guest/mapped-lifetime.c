@@ -137,6 +137,20 @@ static void read_of_child(enum buffer_kind kind)
 		expect(dio_read(dev, &rw), 0);
 }
 
+static void copy_of_child(enum buffer_kind kind)
+{
+	struct buffer buf;
+
+	if (kind == BUFFER_LOAD)
+		kind = BUFFER_HEAP;
+	buffer_create(&buf, kind, LENGTH);
+	for (;;) {
+		off_t from = 0, to = 0;
+
+		expect(copy_file_range(disk, &from, buf.fd, &to, LENGTH, 0), LENGTH);
+	}
+}
+
 static void load_of_child(enum buffer_kind kind)
 {
 	(void)kind;
@@ -206,6 +220,7 @@ int main(void)
 			trying("process killed, %s", buffer_names[kinds[i]]);
 			killed(slot_of_child, kinds[i], round);
 			killed(read_of_child, kinds[i], round);
+			killed(copy_of_child, kinds[i], round);
 			killed(load_of_child, kinds[i], round);
 		}
 	}

@@ -179,6 +179,51 @@ static void load(int file)
 	close(dev);
 }
 
+static void copy(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t bytes)
+{
+	off_t in = from_at, out = to_at;
+
+	check(copy_file_range(from, &in, to, &out, bytes, 0) == (ssize_t)bytes);
+}
+
+/* The kernel's own copies: mapped once half of the buffer has been asked for */
+static void copies(enum buffer_kind kind, int file)
+{
+	struct buffer buf;
+
+	buffer_create(&buf, kind, LENGTH);
+	content(file, 8);
+	buffer_pattern(&buf, 9);
+	begin("copy_file_range, a part");
+	copy(file, 0, buf.fd, 0, LENGTH / 3 & ~(PAGE - 1));
+	expect(premap_now().tables, before.tables);
+	begin("copy_file_range, read");
+	copy(file, 0, buf.fd, 0, LENGTH);
+	used(LENGTH);
+	expect(premap_now().tables, before.tables + 1);
+	buffer_begin(&buf);
+	pattern_check(buf.map, 0, LENGTH, 8);
+	buffer_end(&buf);
+
+	buffer_pattern(&buf, 9);
+	begin("copy_file_range, from the middle, and on");
+	copy(file, LENGTH / 2, buf.fd, LENGTH / 2, LENGTH / 2 - PAGE);
+	copy(file, PAGE, buf.fd, PAGE, LENGTH / 2 - PAGE);
+	used(LENGTH - 2 * PAGE);
+	buffer_begin(&buf);
+	pattern_check(buf.map, 0, PAGE, 9);
+	pattern_check(buf.map + PAGE, PAGE, LENGTH - 2 * PAGE, 8);
+	pattern_check(buf.map + LENGTH - PAGE, LENGTH - PAGE, PAGE, 9);
+	buffer_end(&buf);
+
+	buffer_pattern(&buf, 10);
+	begin("copy_file_range, write");
+	copy(buf.fd, 0, file, 0, LENGTH);
+	used(LENGTH);
+	written(file, 10);
+	buffer_destroy(&buf);
+}
+
 static void through(const char *path)
 {
 	static const enum buffer_kind kinds[] = { BUFFER_HEAP, BUFFER_UDMABUF, BUFFER_LOAD };
@@ -194,6 +239,8 @@ static void through(const char *path)
 		slots(&buf, file);
 		joined(&buf, file);
 		buffer_destroy(&buf);
+		if (kinds[i] != BUFFER_LOAD)
+			copies(kinds[i], file);
 	}
 	load(file);
 	close(file);

@@ -101,6 +101,7 @@ pub(crate) fn all() -> Vec<CostCase> {
     add("module: slot, 8 MiB x 4", [0.0, 1.0], Box::new(|s, m| module::slot(s, m, 8 * MIB, 4)));
     add("module: LOAD", [0.0, 0.0], Box::new(module::load));
     add("series: copy_file_range, heap", [0.0, 1.0], Box::new(series::copy_to_heap));
+    add("series: copy_file_range, heap, again", [0.0, 1.0], Box::new(series::copy_again));
     add("series: copy_file_range, udmabuf", [0.0, 1.0], Box::new(series::copy_to_udmabuf));
     add("series: heap flag", [0.0, 0.0], Box::new(series::heap_flag));
     add("library: private memory", [0.0, 1.0], Box::new(library::load_private));

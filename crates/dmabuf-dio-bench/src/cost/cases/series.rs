@@ -13,29 +13,45 @@ use crate::disk::IoMode;
 use crate::measure::outcome::Trouble;
 use crate::measure::outcome::whole;
 
-fn copy_to(setup: &Setup<'_>, meter: &mut PhaseMeter<'_>, kind: BufferKind) -> Result<(), Trouble> {
+/// `before`: whether the buffer has been copied to before, so that a kernel may have kept it mapped.
+fn copy_to(
+    setup: &Setup<'_>,
+    meter: &mut PhaseMeter<'_>,
+    kind: BufferKind,
+    before: bool,
+) -> Result<(), Trouble> {
     let file = setup.disk.open(IoMode::Direct)?;
     let maker = Maker::new(kind)?;
     let mover = Mover::new(TransferMethod::CopyFileRange, Direction::Load)?;
-    let buffer = meter.allocation(|| maker.make(setup.len()))?;
+    let buffer = meter.allocation(|| {
+        let buffer = maker.make(setup.len())?;
+        if before {
+            mover.run(file, kind, std::slice::from_ref(&buffer))?;
+        }
+        Ok(buffer)
+    })?;
     meter.io(|| mover.run(file, kind, std::slice::from_ref(&buffer)))?;
     meter.compare(&buffer)?;
     meter.close(|| drop(buffer));
     Ok(())
 }
 
+pub(super) fn copy_again(setup: &mut Setup<'_>, meter: &mut PhaseMeter<'_>) -> Result<(), Trouble> {
+    copy_to(setup, meter, BufferKind::DmaBuf, true)
+}
+
 pub(super) fn copy_to_heap(
     setup: &mut Setup<'_>,
     meter: &mut PhaseMeter<'_>,
 ) -> Result<(), Trouble> {
-    copy_to(setup, meter, BufferKind::DmaBuf)
+    copy_to(setup, meter, BufferKind::DmaBuf, false)
 }
 
 pub(super) fn copy_to_udmabuf(
     setup: &mut Setup<'_>,
     meter: &mut PhaseMeter<'_>,
 ) -> Result<(), Trouble> {
-    copy_to(setup, meter, BufferKind::Udmabuf)
+    copy_to(setup, meter, BufferKind::Udmabuf, false)
 }
 
 pub(super) fn heap_flag(setup: &mut Setup<'_>, meter: &mut PhaseMeter<'_>) -> Result<(), Trouble> {
