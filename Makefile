@@ -264,6 +264,7 @@ bench-arm64: ## instructions on arm64 with the series: transfers, small reads; a
 .PHONY: bench-iommu
 bench-iommu: build ## instructions behind an IOMMU and without, buffers mapped once or with each request
 	bench/iommu
+	cd bench && PYTHONDONTWRITEBYTECODE=1 python3 -m figures.tables
 
 .PHONY: charts
 charts: deps ## draw the charts from bench/results, fill the tables in documents and cover letters

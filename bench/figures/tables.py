@@ -8,8 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 
-from . import arm64, clock, cost, letters, rates, small_tables, stream
-from . import clock, cost, iommu, letters, rates, small_tables, stream
+from . import arm64, clock, cost, iommu, letters, rates, small_tables, stream
 from .markdown import markdown
 from .results import Summary
 
