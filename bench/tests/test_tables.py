@@ -5,7 +5,7 @@ import pathlib
 import tempfile
 import unittest
 
-from figures import arm64, clock, cost, rates, small, small_tables, tables
+from figures import arm64, clock, cost, iommu, rates, small, small_tables, tables
 from tests.samples import COST, RATES, SMALL, keep, small_line, small_point, summary, way
 
 
@@ -56,6 +56,24 @@ class Tables(unittest.TestCase):
         self.assertIn("| LOAD, allocation included, per MiB | 9,000 | 8,000 | 8,000 | 1.00 |\n", text)
         self.assertIn("| 4 KiB into lent pages, ext4 | 1.05 of raw | 3,300 (1.100 of raw) |", text)
         self.assertEqual(len({line.count("|") for line in text.splitlines()}), 1, text)
+
+    def test_iommu(self) -> None:
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        for _, mode in iommu.COLUMNS:
+            strict = mode == "7.3-series-strict"
+            ways = [way(name, **{phase: 48000.0 if strict else 5000.0}) for _, name, phase in iommu.WAYS]
+            keep(folder / f"iommu-{mode}.json", COST | {"sizes": [
+                {"bytes": iommu.SHOWN, "per": "MiB", "reason": None, "ways": ways}]})
+            lines = [small_line(target, "io_uring", "lent",
+                                [small_point(iommu.DEPTH, 4500.0 if strict else 3000.0, 1000.0)])
+                     for target in iommu.LETTER_READS]
+            keep(folder / f"iommu-small-{mode}.json", SMALL | {"lines": lines})
+        found = iommu.all_of(folder)
+        self.assertIn("| READ | 5,000 | 5,000 (1.00) | 48,000 (9.60) | 5,000 (1.00) |", found["iommu"])
+        self.assertIn("| raw, io_uring, lent | 3,000 | 3,000 (1.00) | 4,500 (1.50) | 3,000 (1.00) |",
+                      found["iommu_small"])
+        self.assertIn("  read of 128 MiB, per MiB               5,000  48,000        5,000\n",
+                      found["iommu_letter"])
 
     def test_rates(self) -> None:
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
