@@ -206,7 +206,10 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	if (ret == -EINTR && !fatal_signal_pending(current)) {
 		/* If two calls were interrupted, only one of them is kept. */
 		load = xchg(&ctx->load, load);
-		/* A CANCEL before the exchange has not freed this one. */
+		/*
+		 * A CANCEL before the exchange has not freed this one. Pairs
+		 * with that in CANCEL: both are full barriers.
+		 */
 		if (READ_ONCE(ctx->cancelled)) {
 			dio_load_drop(xchg(&ctx->load, NULL));
 			ret = -ECANCELED;

@@ -157,6 +157,7 @@ static long dio_ioctl(struct file *file, unsigned int cmd, unsigned long uaddr)
 
 	if (cmd == DMABUF_DIO_IOC_CANCEL) {
 		WRITE_ONCE(ctx->cancelled, true);
+		/* Pairs with the exchange in dio_load(). */
 		dio_load_drop(xchg(&ctx->load, NULL));
 		return 0;
 	}

@@ -87,6 +87,7 @@ struct bio_premap *dio_premap_copy(const struct dio_segments *segs,
 				   const struct bio_vec *vec, unsigned int nr,
 				   unsigned int first)
 {
+	/* Pairs with dio_premap_part(): what it points to is complete. */
 	const struct dio_premap *part = READ_ONCE(segs->premap);
 
 	return part ? bio_premap_alias(part->map, vec, nr, first) : NULL;
