@@ -101,7 +101,8 @@ static void reserved(void)
 	expect(dio_call(dev, DMABUF_DIO_IOC_INFO, &info), -EINVAL);
 	info = (struct dmabuf_dio_info){ .features = -1, .max_depth = 7 };
 	expect(dio_call(dev, DMABUF_DIO_IOC_INFO, &info), 0);
-	check(!(info.features & ~(DMABUF_DIO_FEATURE_SLOTS | DMABUF_DIO_FEATURE_JOIN)));
+	check(!(info.features & ~(DMABUF_DIO_FEATURE_SLOTS | DMABUF_DIO_FEATURE_JOIN |
+				  DMABUF_DIO_FEATURE_PREMAP)));
 
 	attach.flags = 1;
 	expect(dio_call(fresh, DMABUF_DIO_IOC_ATTACH, &attach), -EINVAL);
