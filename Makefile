@@ -56,6 +56,11 @@ test-all: test-older test-debug test-uml test-python ## the other tests a change
 test-arm64: programs-arm64 ## tests of the module, the library and the importer on arm64, emulated (part of no other)
 	tests/matrix --arm64
 
+# Builds three kernels at first.
+.PHONY: test-all-arm64
+test-all-arm64: programs-arm64 series-programs-arm64 ## the rest on arm64: the series, pages of 64 KiB, streams (an hour or more)
+	tests/matrix --all-arm64
+
 .PHONY: test-32bit
 test-32bit: programs-32bit ## the tests of the module and the library as 32-bit programs on 64-bit kernels (part of no other)
 	tests/matrix --programs-32bit
@@ -248,6 +253,21 @@ bench-small-cost: build
 		small $(SMALL_ON) --depths 32,128 --reads 4000 --runs 2 --no-fio --only user --only registered; \
 	done
 
+ARM64_PROGRAM := target/aarch64-unknown-linux-gnu/release/dmabuf-dio-bench
+
+.PHONY: bench-arm64
+bench-arm64: ## instructions on arm64 with the series: transfers, small reads; and their table (5 minutes)
+	@tools/install-packages packages-arm64.txt
+	@tools/collect-rust-tests arm64 bench
+	BENCH_PROGRAM=$(ARM64_PROGRAM) bench/record cost-arm64-7.3-series \
+		"--arch arm64 --kernel 7.3-series --icount --memory 4096" cost --sizes 128M \
+		--only 'module: READ' --only 'module: slot, 8' --only 'module: LOAD' \
+		--only 'series: copy_file_range, heap' --only 'series: heap flag'
+	BENCH_PROGRAM=$(ARM64_PROGRAM) BENCH_WITH=bench/with-file-systems bench/record small-arm64-7.3-series \
+		"--arch arm64 --kernel 7.3-series $(SMALL) --icount" small $(SMALL_ON) --depths 32 --reads 10000 \
+		--runs 3 --no-fio --only 'io_uring, registered' --only 'io_uring, lent'
+	cd bench && PYTHONDONTWRITEBYTECODE=1 python3 -m figures.tables
+
 .PHONY: charts
 charts: deps ## draw the charts from bench/results, fill the tables in documents and cover letters
 	bench/charts/run
@@ -324,6 +344,13 @@ programs-i386 programs-armhf: programs-%: deps
 series-programs: deps
 	@$(MAKE) -C tests/small-reads --quiet O=$(CURDIR)/build/tests-small-reads
 	@tools/build-kselftests "$$(vm/kernel --sources 7.3-series)"
+
+.PHONY: series-programs-arm64
+series-programs-arm64: deps
+	@tools/install-packages packages-arm64.txt
+	@$(MAKE) -C tests/small-reads --quiet CC="aarch64-linux-gnu-gcc --sysroot=$$(vm/root arm64)" \
+		O=$(CURDIR)/build/arm64/tests-small-reads
+	@tools/build-kselftests "$$(vm/kernel --sources 7.3-series)" arm64
 
 .PHONY: series-programs-i386
 series-programs-i386: deps

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 
-from . import clock, cost, letters, rates, small_tables, stream
+from . import arm64, clock, cost, letters, rates, small_tables, stream
 from .markdown import markdown
 from .results import Summary
 
@@ -122,6 +122,7 @@ def tables(results: pathlib.Path) -> dict[str, str]:
         "rates": rates.table(rates.read(results / "rates-7.3-series.json")),
         "summary": summary(found),
         "clock": clock.table(found),
+        "arm64": arm64.table(results),
         "ways": all_ways(found.size(SHOWN)),
         "sizes": by_size(found),
         "small": small_files(found),

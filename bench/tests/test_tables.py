@@ -5,8 +5,8 @@ import pathlib
 import tempfile
 import unittest
 
-from figures import clock, cost, rates, small, small_tables, tables
-from tests.samples import COST, RATES, SMALL, keep
+from figures import arm64, clock, cost, rates, small, small_tables, tables
+from tests.samples import COST, RATES, SMALL, keep, small_line, small_point, summary, way
 
 
 class Tables(unittest.TestCase):
@@ -38,6 +38,24 @@ class Tables(unittest.TestCase):
                       small_tables.steps(found, found))
         self.assertIn("| ext4 | gather | 32 | 3,300 | 3,300 | +0.0 % |",
                       small_tables.switched(found, found))
+
+    def test_arm64(self) -> None:
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        ways = [way(name, **({"load": 8000.0} if "allocation" in what else {"io": 5000.0}))
+                for what, name, _ in arm64.WAYS]
+        printed = COST | {"sizes": [{"bytes": arm64.SIZE, "per": "MiB", "reason": None, "ways": ways}]}
+        keep(folder / "cost-7.3-series.json", printed)
+        ways[0]["io"] = summary(6000.0)
+        keep(folder / "cost-arm64-7.3-series.json", printed)
+        lines = [small_line(target, "io_uring", "lent", [small_point(32, per_read, 1000.0)])
+                 for target, per_read in (("raw", 3000.0), ("ext4", 3300.0), ("xfs", 3150.0))]
+        for name in ("small-cost", "small-arm64"):
+            keep(folder / f"{name}-7.3-series.json", SMALL | {"lines": lines})
+        text = arm64.table(folder)
+        self.assertIn("| READ, per MiB | 6,500 | 5,000 | 6,000 | 1.20 |\n", text)
+        self.assertIn("| LOAD, allocation included, per MiB | 9,000 | 8,000 | 8,000 | 1.00 |\n", text)
+        self.assertIn("| 4 KiB into lent pages, ext4 | 1.05 of raw | 3,300 (1.100 of raw) |", text)
+        self.assertEqual(len({line.count("|") for line in text.splitlines()}), 1, text)
 
     def test_rates(self) -> None:
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))

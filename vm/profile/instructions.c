@@ -3,8 +3,10 @@
  * A QEMU plugin that counts the instructions of each block of guest code, within
  * windows that a program in the guest opens and closes.
  *
- * The program opens and closes a window with an eight-byte no-op whose displacement
- * is the text "DIO" and a letter for the kind of window, or 0 to close it. Whenever
+ * The program opens and closes a window with an instruction without effect, which
+ * contains a letter for the kind of window, or 0 to close it: on x86-64 an eight-byte
+ * no-op whose displacement is the text "DIO" and the letter, on arm64 a move of "D"
+ * and the letter to the zero register, which no compiler makes. Whenever
  * a window closes, the counts of all windows so far are written: lines of a kind, an
  * address and a number. The number for address 0 is the number of windows of that
  * kind.
@@ -45,6 +47,22 @@ EXPORT int qemu_plugin_version = 1;
 
 /* nopl "DIO?"(%rax,%rax,1) */
 static const uint8_t marker[] = { 0x0f, 0x1f, 0x84, 0x00, 'D', 'I', 'O' };
+
+/* The letter of a marker, or -1 */
+static int letter(const uint8_t *bytes, size_t size)
+{
+	uint32_t word;
+
+	if (size == sizeof(marker) + 1 && !memcmp(bytes, marker, sizeof(marker)))
+		return bytes[sizeof(marker)];
+	if (size != sizeof(word))
+		return -1;
+	/* movz xzr, #"D?": 11010010100, 16 bits, 11111 */
+	word = bytes[0] | bytes[1] << 8 | bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+	if ((word & 0xffe0001f) != 0xd280001f || (word >> 13 & 0xff) != 'D')
+		return -1;
+	return word >> 5 & 0xff;
+}
 
 /* A piece of guest code; the same address may hold several in turn. */
 struct block {
@@ -139,17 +157,15 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	size_t i, nr = qemu_plugin_tb_n_insns(tb);
 	struct qemu_plugin_insn *insn;
-	const uint8_t *bytes;
 	int kind;
 
 	(void)id;
 	for (i = 0; i < nr; i++) {
 		insn = qemu_plugin_tb_get_insn(tb, i);
-		bytes = qemu_plugin_insn_data(insn);
-		if (qemu_plugin_insn_size(insn) != sizeof(marker) + 1 ||
-		    memcmp(bytes, marker, sizeof(marker)))
+		kind = letter(qemu_plugin_insn_data(insn), qemu_plugin_insn_size(insn));
+		if (kind < 0)
 			continue;
-		kind = bytes[sizeof(marker)] - 'a';
+		kind -= 'a';
 		qemu_plugin_register_vcpu_insn_exec_cb(insn,
 			kind >= 0 && kind < 26 ? window_opens : window_closes,
 			QEMU_PLUGIN_CB_NO_REGS, (void *)(intptr_t)kind);

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The device tree of a guest: QEMU's, with memory reserved as on boards."""
+"""The device tree of a guest: QEMU's, with what boards have."""
+
+import subprocess
 
 from .commands import run
 
@@ -15,9 +17,29 @@ RESERVED = {
 
 
 def write(path, emulator, machine, arguments):
-    """Write the device tree of `machine` to `path`. `arguments`: of the emulator, for processors and memory."""
+    """Write QEMU's device tree of `machine` to `path`. `arguments`: of the emulator, for processors and memory."""
     run([emulator, "-nodefaults", "-no-user-config", "-display", "none",
          "-machine", f"{machine},dumpdtb={path}", *arguments])
+
+
+def forget_coherence(path):
+    """DMA is no longer said to be coherent with the processor's caches. Linux then maintains them."""
+    for node in nodes(path, "/"):
+        # Of nodes that have it
+        subprocess.run(["fdtput", "-d", path, node, "dma-coherent"], stderr=subprocess.DEVNULL, check=False)
+
+
+def nodes(path, folder):
+    """The paths of all nodes below `folder`."""
+    names = subprocess.run(["fdtget", "-l", path, folder], stdout=subprocess.PIPE, check=True, text=True)
+    for name in names.stdout.split():
+        node = f"{folder.rstrip('/')}/{name}"
+        yield node
+        yield from nodes(path, node)
+
+
+def reserve_memory(path):
+    """RESERVED is reserved."""
     folder = "/reserved-memory"
     run(["fdtput", "-c", path, folder])
     for name in "#address-cells", "#size-cells":

@@ -28,10 +28,14 @@ def command(options, kernel, root, directory, initramfs, log, channels):
         "-append", " ".join(kernel_arguments(options, kernel)),
         "-serial", f"file:{log}",
     ]
-    if options.reserved_memory:
+    if options.reserved_memory or options.non_coherent:
         tree = directory / "device-tree"
         device_tree.write(tree, arch.emulator, machine,
                           ["-m", options.memory, *processor(options, kernel)])
+        if options.reserved_memory:
+            device_tree.reserve_memory(tree)
+        if options.non_coherent:
+            device_tree.forget_coherence(tree)
         arguments += ["-dtb", tree]
     if options.iommu:
         # Must precede the devices behind it.

@@ -55,6 +55,8 @@ def parse(arguments):
         help="address mask of the 'edu' PCI device (default: all 64 bits)")
     add("--reserved-memory", action="store_true",
         help="for arm64: reserve memory in the device tree, 4 MiB without a linear mapping and a CMA region of 64 MiB")
+    add("--non-coherent", action="store_true",
+        help="for arm64: a device tree that says that DMA is not coherent with caches, so that Linux maintains them")
     add("--append", action="append", default=[], metavar="ARGUMENTS",
         help="further kernel arguments, may be repeated")
     add("--put", action="append", default=[], metavar="FILE",
@@ -74,10 +76,11 @@ def parse(arguments):
     if options.kernel not in kernels.names(options.arch):
         parser.error(f"--kernel {options.kernel} is not there for {options.arch.name}: choose from "
                      f"{', '.join(kernels.names(options.arch))}")
-    if options.reserved_memory and not options.arch.device_tree:
-        parser.error(f"--reserved-memory needs a device tree, which {options.arch.name} does not have")
-    if options.profile and options.arch is not arch.AMD64:
-        parser.error("--profile is for amd64 only: programs for other processors have no markers")
+    if (options.reserved_memory or options.non_coherent) and not options.arch.device_tree:
+        parser.error("--reserved-memory and --non-coherent need a device tree, which "
+                     f"{options.arch.name} does not have")
+    if options.profile and options.kernel not in kernels.BUILT[options.arch.name]:
+        parser.error(f"--profile needs a kernel that is built here, which {options.kernel} is not")
     if options.icount and options.cpus not in (None, 1):
         parser.error("--icount counts on one processor: leave out --cpus")
     if options.profile and not options.icount:

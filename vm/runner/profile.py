@@ -3,6 +3,7 @@
 
 import bisect
 import collections
+import hashlib
 import subprocess
 
 from .commands import need
@@ -18,10 +19,11 @@ USER = "(user space, including the idle thread)"
 
 
 def plugin():
-    """The plugin, built if necessary."""
-    library = cache("profile", "instructions.so")
+    """The plugin, built if necessary; each version of its source has its own."""
+    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]
+    library = cache("profile", f"instructions-{digest}.so")
     with lock("profile"):
-        if not library.exists() or library.stat().st_mtime < SOURCE.stat().st_mtime:
+        if not library.exists():
             subprocess.run([need("gcc"), "-shared", "-fPIC", "-O2", "-fvisibility=hidden",
                             "-o", library, SOURCE], check=True)
     return library

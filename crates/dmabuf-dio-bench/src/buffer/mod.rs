@@ -176,6 +176,13 @@ impl Buffer {
         !matches!(self.memory, BufferFds::Memfd(_))
     }
 
+    /// The dma-buf, or a memfd that has none.
+    pub(crate) fn into_dmabuf(self) -> OwnedFd {
+        match self.memory {
+            BufferFds::DmaBuf(fd) | BufferFds::Memfd(fd) | BufferFds::Both { dmabuf: fd, .. } => fd,
+        }
+    }
+
     /// The target of the I/O: the memfd, if there is one.
     pub(crate) fn target(&self) -> BorrowedFd<'_> {
         match &self.memory {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The phases of a transfer.
 //!
-//! Marks the phases for the profiler of `vm/run --profile` by instructions without effect: eight-byte
-//! no-ops with a text as displacement (vm/profile/instructions.c).
+//! Marks the phases for the profiler of `vm/run --profile` by instructions without effect: on x86-64
+//! eight-byte no-ops with a text as displacement, on arm64 moves of a text to the zero register
+//! (vm/profile/instructions.c).
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use std::arch::asm;
 
 /// A part of a transfer.
@@ -27,7 +28,15 @@ macro_rules! marker {
     };
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+macro_rules! marker {
+    ($letter:literal) => {
+        // SAFETY: the instruction does nothing: the zero register stays zero.
+        unsafe { asm!("movz xzr, {}", const (b'D' as u16) << 8 | $letter as u16) }
+    };
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 macro_rules! marker {
     ($letter:literal) => {};
 }

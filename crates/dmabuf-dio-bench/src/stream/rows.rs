@@ -5,6 +5,7 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use dmabuf_dio::DmaBuf;
 use dmabuf_dio_cli::exit::Failure;
 use dmabuf_dio_stream::{Discard, Error, FileSink, IioSource, Ring, Sink, Stream, UsbSink};
 use rustix::fs::OFlags;
@@ -15,6 +16,7 @@ use super::device::Adc;
 use super::fileio::{DeviceReader, SinkWriter, first_wrong_frame, open};
 use super::results::StreamSample;
 use super::usb::Usb;
+use crate::buffer::{BufferKind, Maker};
 use crate::measure::clock::{Clock, Mark};
 use crate::measure::outcome::{Status, Trouble, os};
 use crate::measure::phase::{self, Phase};
@@ -36,6 +38,9 @@ pub(crate) enum StreamMethod {
     FileioDirect,
     #[serde(rename = "dma-buf")]
     DmaBuf,
+    /// dma-bufs over memfds, whose pages have 4 KiB.
+    #[serde(rename = "udmabuf")]
+    Udmabuf,
     /// libiio's program, with dma-bufs of its own.
     #[serde(rename = "iio_rwdev")]
     Rwdev,
@@ -64,15 +69,18 @@ impl StreamRow {
         let mut methods = vec![
             (Destination::Nothing, StreamMethod::Fileio),
             (Destination::Nothing, StreamMethod::DmaBuf),
+            (Destination::Nothing, StreamMethod::Udmabuf),
             (Destination::File, StreamMethod::Fileio),
             (Destination::File, StreamMethod::FileioDirect),
             (Destination::File, StreamMethod::DmaBuf),
+            (Destination::File, StreamMethod::Udmabuf),
             (Destination::Usb, StreamMethod::Fileio),
             (Destination::Usb, StreamMethod::DmaBuf),
+            (Destination::Usb, StreamMethod::Udmabuf),
         ];
         if peer {
             for (place, to) in
-                [(2, Destination::Nothing), (6, Destination::File), (9, Destination::Usb)]
+                [(3, Destination::Nothing), (8, Destination::File), (12, Destination::Usb)]
             {
                 methods.insert(place, (to, StreamMethod::Rwdev));
             }
@@ -103,6 +111,7 @@ impl StreamMethod {
             Self::Fileio => "read()",
             Self::FileioDirect => "read(), O_DIRECT",
             Self::DmaBuf => "dma-buf",
+            Self::Udmabuf => "udmabuf",
             Self::Rwdev => "iio_rwdev",
         }
     }
@@ -171,7 +180,7 @@ impl StreamBench<'_> {
         let total = most.min(self.args.total).max(row.block) / row.block * row.block;
         self.clock.settle();
         let spent = match row.method {
-            StreamMethod::DmaBuf => self.by_dmabufs(row, &file, total)?,
+            StreamMethod::DmaBuf | StreamMethod::Udmabuf => self.by_dmabufs(row, &file, total)?,
             StreamMethod::Fileio => self.by_read(row, &file, total, OFlags::empty())?,
             StreamMethod::FileioDirect => self.by_read(row, &file, total, OFlags::DIRECT)?,
             StreamMethod::Rwdev if compare => self.peer(row, &file, total)?,
@@ -191,6 +200,20 @@ impl StreamBench<'_> {
     /// Blocks of a ring.
     fn count(&self, row: StreamRow) -> u64 {
         (self.args.ring / row.block).clamp(COUNT, MOST)
+    }
+
+    fn ring(&self, row: StreamRow) -> Result<Ring, Trouble> {
+        let count = self.count(row);
+        if row.method == StreamMethod::DmaBuf {
+            return Ring::new(count as usize, row.block).map_err(trouble);
+        }
+        let maker = Maker::new(BufferKind::Udmabuf)?;
+        let block = |_| {
+            let fd = maker.make(row.block)?.into_dmabuf();
+            DmaBuf::from_fd(fd).map_err(|error| trouble(error.into()))
+        };
+        let blocks = (0..count).map(block).collect::<Result<_, _>>()?;
+        Ring::of(blocks, row.block).map_err(trouble)
     }
 
     pub(super) fn usb(&self) -> Result<PathBuf, Trouble> {
@@ -228,7 +251,7 @@ impl StreamBench<'_> {
             Destination::File => Box::new(FileSink::create(file).map_err(trouble)?),
             Destination::Usb => Box::new(UsbSink::open(self.usb()?).map_err(trouble)?),
         };
-        let ring = Ring::new(self.count(row) as usize, row.block).map_err(trouble)?;
+        let ring = self.ring(row)?;
         let mut meter = None;
         let begin = |_| {
             // The first call comes before the first sample.
