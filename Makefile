@@ -155,6 +155,8 @@ lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, 
 	bench/selftest
 
 # The results go to bench/results; the charts and the tables in the documents are generated from them.
+TABLES := cd bench && python3 -m figures.tables
+
 .PHONY: bench
 bench: bench-cost bench-table bench-load bench-compare bench-stream bench-rates bench-small bench-iommu charts ## all measurements, then the charts (one to two hours)
 
@@ -259,17 +261,17 @@ bench-arm64: ## instructions on arm64 with the series: transfers, small reads; a
 	BENCH_PROGRAM=$(ARM64_PROGRAM) BENCH_WITH=bench/with-file-systems bench/record small-arm64-7.3-series \
 		"--arch arm64 --kernel 7.3-series $(SMALL) --icount" small $(SMALL_ON) --depths 32 --reads 10000 \
 		--runs 3 --no-fio --only 'io_uring, registered' --only 'io_uring, lent'
-	cd bench && PYTHONDONTWRITEBYTECODE=1 python3 -m figures.tables
+	$(TABLES)
 
 .PHONY: bench-iommu
 bench-iommu: build ## instructions behind an IOMMU and without, buffers mapped once or with each request
 	bench/iommu
-	cd bench && PYTHONDONTWRITEBYTECODE=1 python3 -m figures.tables
+	$(TABLES)
 
 .PHONY: charts
 charts: deps ## draw the charts from bench/results, fill the tables in documents and cover letters
 	bench/charts/run
-	cd bench && python3 -m figures.tables
+	$(TABLES)
 
 .PHONY: bench-peers
 bench-peers: build ## compare with other loaders (downloads 2.5 GB, needs 4.5 GB of disk)

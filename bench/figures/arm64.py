@@ -7,7 +7,6 @@ from . import cost, small
 from .markdown import markdown
 
 SIZE = 128 * cost.MIB
-DEPTH = 32
 READS = {"raw": "a block device", "ext4": "ext4", "xfs": "XFS"}
 # What a row shows, the way, and the limit for arm64; "load" is allocation and I/O in one
 WAYS = (
@@ -17,7 +16,6 @@ WAYS = (
     ("`copy_file_range` into a system-heap buffer", "series: copy_file_range, heap", None),
     ("heap flag, allocation included", "series: heap flag", None),
 )
-LENT = "io_uring, lent"
 # Of a read from the raw device
 MOST = 1.05
 
@@ -31,8 +29,8 @@ def table(results: pathlib.Path) -> str:
                      f"{found[1] / found[0]:.2f}"))
     reads = [small.read(results / f"small-{name}7.3-series.json") for name in ("cost-", "arm64-")]
     for target, name in READS.items():
-        here = [_read(each, target) for each in reads]
-        of_raw = [value / _read(each, "raw") for value, each in zip(here, reads)]
+        here = [each.per_read(target) for each in reads]
+        of_raw = [value / each.per_read("raw") for value, each in zip(here, reads)]
         cells = [f"{value:,.0f}" if target == "raw" else f"{value:,.0f} ({ratio:.3f} of raw)"
                  for value, ratio in zip(here, of_raw)]
         rows.append((f"4 KiB into lent pages, {name}", "" if target == "raw" else f"{MOST} of raw", *cells,
@@ -43,7 +41,3 @@ def table(results: pathlib.Path) -> str:
 def _moved(found: cost.Cost, way: str) -> float:
     figures = found.size(SIZE).ways[way].figures
     return figures.get("io", figures.get("load")).median
-
-
-def _read(found: small.Small, target: str) -> float:
-    return found.point(target, LENT, DEPTH).per_read.median

@@ -2,14 +2,13 @@
 """The tables of `make bench-iommu`: what an IOMMU costs, with buffers mapped once or with each request."""
 
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from . import cost, small
 from .letters import columns, number
 from .markdown import markdown
 
 SHOWN = 128 * cost.MIB
-DEPTH = 32
 
 # Heading, and the part of the files' names that says kernel and mode; figures are compared with the first.
 COLUMNS = (
@@ -33,26 +32,29 @@ WAYS = (
 )
 
 
+Costs = Mapping[str, cost.Size]
+Reads = Mapping[str, small.Small]
+
+
 def _row(name: str, value: Callable[[str], float]) -> tuple[str, ...]:
-    base = value(COLUMNS[0][1])
-    cells = (f"{base:,.0f}", *(f"{found:,.0f} ({found / base:.2f})"
-                               for _, mode in COLUMNS[1:] if (found := value(mode))))
-    return (name, *cells)
+    base, *others = (value(mode) for _, mode in COLUMNS)
+    return (name, number(base), *(f"{number(found)} ({found / base:.2f})" for found in others))
 
 
-def per_mib(results: pathlib.Path) -> str:
-    found = {mode: cost.read(results / f"iommu-{mode}.json").size(SHOWN) for _, mode in COLUMNS}
-    rows = [_row(name, lambda mode, way=way, phase=phase: found[mode].ways[way].figures[phase].median)
+def _moved(found: cost.Size, way: str, phase: str) -> float:
+    return found.ways[way].figures[phase].median
+
+
+def per_mib(costs: Costs) -> str:
+    rows = [_row(name, lambda mode, way=way, phase=phase: _moved(costs[mode], way, phase))
             for name, way, phase in WAYS]
     return markdown(("instructions per MiB (of no IOMMU)", *(head for head, _ in COLUMNS)), rows)
 
 
-def per_read(results: pathlib.Path) -> str:
-    found = {mode: small.read(results / f"iommu-small-{mode}.json") for _, mode in COLUMNS}
-    rows = []
-    for line in found[COLUMNS[0][1]].lines:
-        rows.append(_row(f"{line.target}, {line.name}", lambda mode, line=line: found[mode].point(
-            line.target, line.name, DEPTH).per_read.median))
+def per_read(reads: Reads) -> str:
+    rows = [_row(f"{line.target}, {line.name}",
+                 lambda mode, line=line: reads[mode].per_read(line.target, line.name))
+            for line in reads[COLUMNS[0][1]].lines]
     return markdown(("instructions per read of 4 KiB (of no IOMMU)", *(head for head, _ in COLUMNS)), rows)
 
 
@@ -65,20 +67,19 @@ LETTER_WAYS = (
     ("allocate and read at once, per MiB", "module: LOAD", "load"),
 )
 LETTER_READS = ("raw", "ext4", "xfs")
-LENT = "io_uring, lent"
 
 
-def letter(results: pathlib.Path) -> str:
-    whole = [cost.read(results / f"iommu-{mode}.json").size(SHOWN) for mode in LETTER]
-    reads = [small.read(results / f"iommu-small-{mode}.json") for mode in LETTER]
-    rows = [(name, *(number(found.ways[way].figures[phase].median) for found in whole))
+def letter(costs: Costs, reads: Reads) -> str:
+    rows = [(name, *(number(_moved(costs[mode], way, phase)) for mode in LETTER))
             for name, way, phase in LETTER_WAYS]
-    rows += [(f"random 4 KiB, {DEPTH} in flight, {target}",
-              *(number(found.point(target, LENT, DEPTH).per_read.median) for found in reads))
+    rows += [(f"random 4 KiB, {small.DEPTH} in flight, {target}",
+              *(number(reads[mode].per_read(target)) for mode in LETTER))
              for target in LETTER_READS]
     return columns(("instructions", "no IOMMU", "strict", "this series"), rows)
 
 
 def all_of(results: pathlib.Path) -> dict[str, str]:
-    return {"iommu": per_mib(results), "iommu_small": per_read(results),
-            "iommu_letter": letter(results)}
+    costs = {mode: cost.read(results / f"iommu-{mode}.json").size(SHOWN) for _, mode in COLUMNS}
+    reads = {mode: small.read(results / f"iommu-small-{mode}.json") for _, mode in COLUMNS}
+    return {"iommu": per_mib(costs), "iommu_small": per_read(reads),
+            "iommu_letter": letter(costs, reads)}

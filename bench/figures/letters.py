@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from . import cost, load, small, table
 
 GIB = 1 << 30
-# Reads in flight
-DEPTH = 32
 
 # Rows of a table and their names in the letter
 COPY_COST = (
@@ -40,7 +38,6 @@ HEAP_COST = (
     ("series: copy_file_range, heap", "allocate, copy_file_range(), direct"),
     ("series: heap flag", "heap flag, direct, both at once"),
 )
-LENT = "io_uring, lent"
 REGISTERED = "io_uring, registered"
 
 
@@ -83,11 +80,11 @@ def copy_time(found: table.Table) -> str:
 def small_cost(before: small.Small, after: small.Small) -> str:
     """What a read costs on each target, and relative to the raw device."""
     rows = []
-    for memory, line in (("lent pages", LENT), ("registered memory", REGISTERED)):
+    for memory, line in (("lent pages", small.LENT), ("registered memory", REGISTERED)):
         for target in ("ext4", "xfs", "raw"):
             cells = []
             for found in (before, after):
-                here, raw = (found.point(on, line, DEPTH).per_read.median for on in (target, "raw"))
+                here, raw = (found.per_read(on, line) for on in (target, "raw"))
                 cells += [number(here), f"{here / raw:.3f}"]
             rows.append((f"{memory}, {target}", *cells))
     return columns(("instructions per read", "7.3", "of raw", "patched", "of raw"), rows)
@@ -95,9 +92,8 @@ def small_cost(before: small.Small, after: small.Small) -> str:
 
 def small_raw(before: small.Small, after: small.Small) -> str:
     """Without a file system."""
-    rows = [(name, *(number(found.point("raw", line, DEPTH).per_read.median)
-                     for found in (before, after)))
-            for line, name in ((LENT, "lent pages"), (REGISTERED, "registered memory"))]
+    rows = [(name, *(number(found.per_read("raw", line)) for found in (before, after)))
+            for line, name in ((small.LENT, "lent pages"), (REGISTERED, "registered memory"))]
     return columns(("instructions per read", "7.3", "patched"), rows)
 
 

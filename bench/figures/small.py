@@ -8,6 +8,11 @@ from . import results
 from .results import Summary
 
 
+# What tables of one column show: lent memory, and reads in flight
+LENT = "io_uring, lent"
+DEPTH = 32
+
+
 @dataclasses.dataclass(frozen=True)
 class Point:
     per_read: Summary
@@ -49,6 +54,10 @@ class Small:
         found = (line for line in self.lines if (line.target, line.name) == (target, name))
         line = next(found, None)
         return line.points.get(depth) if line else None
+
+    def per_read(self, target: str, name: str = LENT) -> float:
+        """The cost of a read with DEPTH in flight, which the results must have."""
+        return self.point(target, name, DEPTH).per_read.median
 
 
 def read(path: pathlib.Path) -> Small:

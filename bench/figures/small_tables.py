@@ -6,12 +6,10 @@ import pathlib
 from collections.abc import Callable
 
 from .markdown import markdown
-from .small import Point, Small, read
+from .small import DEPTH, Point, Small, read
 
 # The reference for speeds: the disk without a file system
 BASE = ("raw", "io_uring, registered")
-# The targets for which the steps of the patch series are shown
-DEPTH = 32
 
 
 def by_depth(found: Small, cell: Callable[[Point, int], str]) -> str:

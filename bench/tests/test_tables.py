@@ -65,7 +65,7 @@ class Tables(unittest.TestCase):
             keep(folder / f"iommu-{mode}.json", COST | {"sizes": [
                 {"bytes": iommu.SHOWN, "per": "MiB", "reason": None, "ways": ways}]})
             lines = [small_line(target, "io_uring", "lent",
-                                [small_point(iommu.DEPTH, 4500.0 if strict else 3000.0, 1000.0)])
+                                [small_point(small.DEPTH, 4500.0 if strict else 3000.0, 1000.0)])
                      for target in iommu.LETTER_READS]
             keep(folder / f"iommu-small-{mode}.json", SMALL | {"lines": lines})
         found = iommu.all_of(folder)

@@ -25,14 +25,19 @@ def write(path, emulator, machine, arguments):
 def forget_coherence(path):
     """DMA is no longer said to be coherent with the processor's caches. Linux then maintains them."""
     for node in nodes(path, "/"):
-        # Of nodes that have it
-        subprocess.run(["fdtput", "-d", path, node, "dma-coherent"], stderr=subprocess.DEVNULL, check=False)
+        if "dma-coherent" in names("-p", path, node):
+            run(["fdtput", "-d", path, node, "dma-coherent"])
+
+
+def names(kind, path, node):
+    """Of the properties ("-p") or the nodes ("-l") of a node."""
+    done = subprocess.run(["fdtget", kind, path, node], stdout=subprocess.PIPE, check=True, text=True)
+    return done.stdout.split()
 
 
 def nodes(path, folder):
     """The paths of all nodes below `folder`."""
-    names = subprocess.run(["fdtget", "-l", path, folder], stdout=subprocess.PIPE, check=True, text=True)
-    for name in names.stdout.split():
+    for name in names("-l", path, folder):
         node = f"{folder.rstrip('/')}/{name}"
         yield node
         yield from nodes(path, node)

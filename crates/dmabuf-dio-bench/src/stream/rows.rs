@@ -66,25 +66,24 @@ pub(crate) struct StreamRow {
 impl StreamRow {
     /// Every row, for blocks of these sizes.
     pub(crate) fn all(blocks: &[u64], peer: bool) -> Vec<Self> {
-        let mut methods = vec![
+        let methods: Vec<_> = [
             (Destination::Nothing, StreamMethod::Fileio),
             (Destination::Nothing, StreamMethod::DmaBuf),
             (Destination::Nothing, StreamMethod::Udmabuf),
+            (Destination::Nothing, StreamMethod::Rwdev),
             (Destination::File, StreamMethod::Fileio),
             (Destination::File, StreamMethod::FileioDirect),
             (Destination::File, StreamMethod::DmaBuf),
             (Destination::File, StreamMethod::Udmabuf),
+            (Destination::File, StreamMethod::Rwdev),
             (Destination::Usb, StreamMethod::Fileio),
             (Destination::Usb, StreamMethod::DmaBuf),
             (Destination::Usb, StreamMethod::Udmabuf),
-        ];
-        if peer {
-            for (place, to) in
-                [(3, Destination::Nothing), (8, Destination::File), (12, Destination::Usb)]
-            {
-                methods.insert(place, (to, StreamMethod::Rwdev));
-            }
-        }
+            (Destination::Usb, StreamMethod::Rwdev),
+        ]
+        .into_iter()
+        .filter(|(_, method)| peer || *method != StreamMethod::Rwdev)
+        .collect();
         let row = |block: u64| methods.iter().map(move |&(to, method)| Self { method, to, block });
         blocks.iter().flat_map(|block| row(*block)).collect()
     }
