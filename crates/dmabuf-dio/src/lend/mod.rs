@@ -51,4 +51,5 @@ pub(crate) use module::Context;
 pub use module::{Attached, MoveError, Moved};
 pub(crate) use ring::Flight;
 pub use ring::{Completion, Operation, Request, Ring, Span};
+pub(crate) use slots::registers_dma_bufs;
 pub(crate) use uring::create;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands by which the module fills a ring's table of buffers with attached dma-bufs.
 
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::time::Duration;
 
 use dmabuf_dio_sys::dio::{self, Join, Slot, UringCmd};
+use dmabuf_dio_sys::regbuf;
 use io_uring::{IoUring, cqueue, opcode, types};
 
 use super::error::{LendError, NotLent};
 use super::module::Attached;
-use super::uring::wait;
+use super::uring::{create, wait};
 use crate::errno::Errno;
 
 /// The user data of a command. No request has it.
@@ -25,6 +26,15 @@ pub(super) fn register_table(uring: &IoUring, entries: usize) -> Result<(), Lend
         of: "buffers",
         errno: Errno::from(&error),
     })
+}
+
+/// Why a ring does not register dma-bufs itself, without the module; `Ok` if it does.
+pub(crate) fn registers_dma_bufs() -> Result<(), Errno> {
+    let other = Errno::from_raw(libc::EIO);
+    let uring = create(1, false).map_err(|error| error.errno().unwrap_or(other))?;
+    register_table(&uring, 1).map_err(|error| error.errno().unwrap_or(other))?;
+    // SAFETY: the ring's descriptor is open as long as the ring.
+    regbuf::probe(unsafe { BorrowedFd::borrow_raw(uring.as_raw_fd()) })
 }
 
 /// Fills a buffer of a ring with a range of an attached one. Without `others` nothing is in flight,
