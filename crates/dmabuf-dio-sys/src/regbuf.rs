@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether `io_uring` registers dma-bufs without help, as "Add dmabuf read/write via io_uring"
+//! Whether `io_uring` registers dma-bufs without help, as "Add dmabuf read/write via `io_uring`"
 //! proposes. No released kernel does: nothing here has run on one.
 //!
 //! Layouts and numbers are those of patches 9 and 10 of version 3 (29 April 2026, message
