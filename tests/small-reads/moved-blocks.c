@@ -11,6 +11,7 @@
 #include <linux/fs.h>
 
 #include "model.h"
+#include "moves.h"
 #include "tight.h"
 
 static bool unsupported(int ret)
@@ -186,54 +187,39 @@ static bool remove_create(struct file *f)
 	return true;
 }
 
-/* Not in the uapi headers */
-struct move_extent {
-	uint32_t reserved;
-	uint32_t donor_fd;
-	uint64_t orig_start, donor_start, len, moved_len;
-};
-
-#define EXT4_IOC_MOVE_EXT	_IOWR('f', 15, struct move_extent)
-#define EXT4_IOC_SWAP_BOOT	_IO('f', 17)
-
 static bool move_extent(struct file *f)
 {
-	struct move_extent move = { 0 };
 	struct stat st;
+	int64_t moved;
 	int donor;
-	bool can;
 
 	if (strcmp(guest_fs(), "ext4"))
 		return false;
 	check(!fstat(f->fd, &st));
-	move.len = f->length / st.st_blksize;
 	donor = file_open("donor", O_RDWR | O_CREAT | O_TRUNC);
 	check(!ftruncate(donor, f->length));
 	if (fallocate(donor, 0, 0, f->length)) {
 		fd_pattern_write(donor, 0, f->length, 7);
 		check(!fsync(donor));
 	}
-	move.donor_fd = donor;
-	can = !ioctl(f->fd, EXT4_IOC_MOVE_EXT, &move);
-	if (can)
-		check(move.moved_len);
-	else if (errno == ENODATA)
-		can = true;		/* Linux 6.12 stops at a hole. */
-	else if (errno != EOPNOTSUPP && errno != EINVAL)
-		fail("EXT4_IOC_MOVE_EXT: %s", strerror(errno));
+	moved = move_blocks(f->fd, donor, 0, f->length / st.st_blksize);
+	check(moved);
+	/* Linux 6.12 stops at a hole. */
+	if (moved < 0 && moved != -ENODATA && moved != -EOPNOTSUPP && moved != -EINVAL)
+		fail("EXT4_IOC_MOVE_EXT: %s", strerror(-moved));
 	/* The donor now has the blocks. */
 	fd_pattern_write(donor, 0, f->length, 8);
 	check(!fsync(donor));
 	close(donor);
 	unlink("donor");
-	return can;
+	return moved > 0 || moved == -ENODATA;
 }
 
 static bool swap_boot(struct file *f)
 {
 	unsigned char *old = allocate(LARGE);
 
-	if (strcmp(guest_fs(), "ext4") || ioctl(f->fd, EXT4_IOC_SWAP_BOOT)) {
+	if (strcmp(guest_fs(), "ext4") || swap_with_boot(f->fd)) {
 		free(old);
 		return false;
 	}
@@ -241,43 +227,16 @@ static bool swap_boot(struct file *f)
 	check(!ftruncate(f->fd, f->length));
 	file_put(f, 0, f->length, DIRECT);
 	file_prime(f);
-	check(!ioctl(f->fd, EXT4_IOC_SWAP_BOOT));
+	expect(swap_with_boot(f->fd), 0);
 	memcpy(f->model, old, LARGE);
 	free(old);
 	return true;
 }
 
-struct xfs_time { long tv_sec; int tv_nsec; };
-
-struct swapext {
-	int64_t version, target, donor, offset, length;
-	char pad[16];
-	struct {
-		uint64_t ino;
-		uint16_t mode, nlink;
-		uint32_t uid, gid, rdev;
-		int32_t blksize;
-		int64_t size;
-		struct xfs_time atime, mtime, ctime;
-		int64_t blocks;
-		uint32_t xflags;
-		int32_t extsize, extents;
-		uint32_t gen;
-		uint16_t projid_lo, forkoff, projid_hi, sick, checked;
-		unsigned char zero[2];
-		uint32_t cowextsize, dmevmask;
-		uint16_t dmstate, aextents;
-	} stat;
-};
-
-#define XFS_IOC_SWAPEXT	_IOWR('X', 109, struct swapext)
-
 static bool swap_extents(struct file *f)
 {
-	struct swapext swap = { .length = f->length };
 	struct file donor;
-	struct stat st;
-	bool can;
+	int ret;
 
 	if (strcmp(guest_fs(), "xfs"))
 		return false;
@@ -286,15 +245,9 @@ static bool swap_extents(struct file *f)
 	check(!fsync(donor.fd));
 	file_prime(&donor);
 
-	check(!fstat(f->fd, &st));
-	swap.target = f->fd;
-	swap.donor = donor.fd;
-	swap.stat.ino = st.st_ino;
-	swap.stat.mtime = (struct xfs_time){ st.st_mtim.tv_sec, st.st_mtim.tv_nsec };
-	swap.stat.ctime = (struct xfs_time){ st.st_ctim.tv_sec, st.st_ctim.tv_nsec };
-	can = !ioctl(f->fd, XFS_IOC_SWAPEXT, &swap);
-	if (!can) {
-		printf("XFS_IOC_SWAPEXT: %s\n", strerror(errno));
+	ret = swap_files(f->fd, donor.fd, f->length);
+	if (ret) {
+		printf("XFS_IOC_SWAPEXT: %s\n", strerror(-ret));
 	} else {
 		unsigned char *model = f->model;
 
@@ -306,7 +259,7 @@ static bool swap_extents(struct file *f)
 		check(!ftruncate(donor.fd, f->length / 2));
 	}
 	file_remove(&donor);
-	return can;
+	return !ret;
 }
 
 static const struct {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Reads of whole files, many at once, by every method
+ * Direct reads and writes of whole files, many at once, by every method
  */
 #include <sys/syscall.h>
 
@@ -18,6 +18,7 @@ struct batch {
 	uint64_t position;		/* of block 0 */
 	size_t piece;
 	unsigned int first, count;
+	bool write;
 };
 
 void reader_create(struct reader *r)
@@ -41,14 +42,17 @@ void reader_destroy(struct reader *r)
 	free(r->data);
 }
 
-static void read_sync(struct reader *r, const struct batch *b, unsigned int i)
+static void move_sync(struct reader *r, const struct batch *b, unsigned int i)
 {
-	ssize_t ret = pread(b->fd, r->data + i * b->piece, b->piece, b->position + i * b->piece);
+	unsigned char *data = r->data + i * b->piece;
+	off_t position = b->position + i * b->piece;
+	ssize_t ret = b->write ? pwrite(b->fd, data, b->piece, position) :
+				 pread(b->fd, data, b->piece, position);
 
 	r->results[i] = ret < 0 ? -errno : ret;
 }
 
-static void read_aio(struct reader *r, const struct batch *b)
+static void move_aio(struct reader *r, const struct batch *b)
 {
 	struct iocb iocbs[DEPTH], *pointers[DEPTH];
 	struct io_event events[DEPTH];
@@ -61,7 +65,7 @@ static void read_aio(struct reader *r, const struct batch *b)
 		pointers[i] = &iocbs[i];
 		iocbs[i] = (struct iocb){
 			.aio_data = number,
-			.aio_lio_opcode = IOCB_CMD_PREAD,
+			.aio_lio_opcode = b->write ? IOCB_CMD_PWRITE : IOCB_CMD_PREAD,
 			.aio_fildes = b->fd,
 			.aio_buf = (uintptr_t)r->data + number * b->piece,
 			.aio_nbytes = b->piece,
@@ -85,7 +89,7 @@ static void read_aio(struct reader *r, const struct batch *b)
 	}
 }
 
-static void read_ring(struct reader *r, const struct batch *b, int op)
+static void move_ring(struct reader *r, const struct batch *b, int op)
 {
 	unsigned int i;
 
@@ -106,51 +110,67 @@ static void read_ring(struct reader *r, const struct batch *b, int op)
 	}
 }
 
-static void read_batch(struct reader *r, enum method method, const struct batch *b)
+static void move_batch(struct reader *r, enum method method, const struct batch *b)
 {
 	unsigned int i;
 
 	switch (method) {
 	case AIO:
-		read_aio(r, b);
+		move_aio(r, b);
 		break;
 	case RING:
-		read_ring(r, b, IORING_OP_READ);
+		move_ring(r, b, b->write ? IORING_OP_WRITE : IORING_OP_READ);
 		break;
 	case RING_FIXED:
-		read_ring(r, b, IORING_OP_READ_FIXED);
+		move_ring(r, b, b->write ? IORING_OP_WRITE_FIXED : IORING_OP_READ_FIXED);
 		break;
 	default:
 		for (i = b->first; i < b->first + b->count; i++)
-			read_sync(r, b, i);
+			move_sync(r, b, i);
 	}
+}
+
+static uint64_t move_direct(struct reader *r, unsigned int way, struct batch *b, uint64_t length)
+{
+	unsigned int i, pieces = length / b->piece;
+	enum method method = way_method(way);
+	uint64_t done = 0;
+
+	if (method >= RING && !r->has_ring)
+		method = AIO;
+	for (i = 0; i < pieces; i += DEPTH) {
+		b->first = i;
+		b->count = pieces - i < DEPTH ? pieces - i : DEPTH;
+		move_batch(r, method, b);
+	}
+	for (i = 0; i < pieces; i++) {
+		/* io_uring on older kernels does not always retry by itself. */
+		if (r->results[i] == -EAGAIN)
+			move_sync(r, b, i);
+		if (r->results[i] < 0)
+			fail("%s of %zu at %llu, %s: %s", b->write ? "write" : "read", b->piece,
+			     (unsigned long long)(b->position + i * b->piece),
+			     method_names[method], strerror(-r->results[i]));
+		done += r->results[i];
+	}
+	return done;
 }
 
 uint64_t read_direct(struct reader *r, unsigned int way, int fd, uint64_t position,
 		     uint64_t length)
 {
 	struct batch batch = { .fd = fd, .position = position, .piece = way_piece(way) };
-	unsigned int i, pieces = length / batch.piece;
-	enum method method = way_method(way);
-	uint64_t done = 0;
 
-	if (method >= RING && !r->has_ring)
-		method = AIO;
 	memset(r->data, 0, length);
-	for (i = 0; i < pieces; i += DEPTH) {
-		batch.first = i;
-		batch.count = pieces - i < DEPTH ? pieces - i : DEPTH;
-		read_batch(r, method, &batch);
-	}
-	for (i = 0; i < pieces; i++) {
-		/* io_uring on older kernels does not always retry by itself. */
-		if (r->results[i] == -EAGAIN)
-			read_sync(r, &batch, i);
-		if (r->results[i] < 0)
-			fail("read of %zu at %llu, %s: %s", batch.piece,
-			     (unsigned long long)(position + i * batch.piece),
-			     method_names[method], strerror(-r->results[i]));
-		done += r->results[i];
-	}
-	return done;
+	return move_direct(r, way, &batch, length);
+}
+
+void write_direct(struct reader *r, unsigned int way, int fd, uint64_t position,
+		  uint64_t length)
+{
+	struct batch batch = {
+		.fd = fd, .position = position, .piece = way_piece(way), .write = true,
+	};
+
+	expect(move_direct(r, way, &batch, length), length);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Reads of whole files, many at once, by every method
+ * Direct reads and writes of whole files, many at once, by every method
  */
 #ifndef TESTS_SMALL_READS_READER_H
 #define TESTS_SMALL_READS_READER_H
@@ -34,5 +34,8 @@ void reader_destroy(struct reader *r);
 /* Reads to r->data, with zeros beyond the end of the file; returns the length read. */
 uint64_t read_direct(struct reader *r, unsigned int way, int fd, uint64_t position,
 		     uint64_t length);
+/* Writes r->data, all of it. @length is a multiple of way_piece(@way) for both. */
+void write_direct(struct reader *r, unsigned int way, int fd, uint64_t position,
+		  uint64_t length);
 
 #endif
