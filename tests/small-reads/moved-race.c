@@ -5,6 +5,8 @@
  * names its file and version, so races between a read and a write are harmless. There are
  * two files, one whose blocks are freed and reallocated in place and one whose blocks move,
  * and a third that allocates the freed blocks. timeout=120
+ *
+ * SMALL_READS_SECONDS: how long, with a timeout of its own (default 10)
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,7 +18,6 @@
 #include "reader.h"
 #include "tight.h"
 
-#define SECONDS		10
 #define BLOCKS		704
 #define LENGTH		(BLOCKS * BLOCK)
 #define WORDS		(BLOCK / sizeof(uint64_t))
@@ -24,6 +25,7 @@
 enum { MINE = 1, MOVING, FOREIGN };
 
 static volatile bool stop;
+static int shared;			/* "mine", read by several threads */
 static _Atomic uint64_t oldest[BLOCKS];	/* that a read may still return */
 static _Atomic uint64_t newest[BLOCKS];
 
@@ -221,7 +223,6 @@ static void words_check(const uint64_t *words, unsigned int owner, unsigned int 
 
 static void *look(void *arg)
 {
-	int mine = file_open("mine", O_RDONLY | O_DIRECT);
 	int moving = file_open("moving", O_RDONLY | O_DIRECT);
 	uint64_t state = 1000 + (uintptr_t)arg;
 	uint64_t least[KIB(64) / BLOCK];
@@ -235,7 +236,7 @@ static void *look(void *arg)
 
 		for (i = 0; i < count; i++)
 			least[i] = oldest[first + i];
-		read_direct(r, way, mine, first * BLOCK, KIB(64));
+		read_direct(r, way, shared, first * BLOCK, KIB(64));
 		for (i = 0; i < count; i++)
 			words_check((uint64_t *)(r->data + i * BLOCK), MINE, first + i,
 				    least[i], newest[first + i], way);
@@ -246,7 +247,6 @@ static void *look(void *arg)
 	}
 	reader_destroy(r);
 	free(r);
-	close(mine);
 	close(moving);
 	return NULL;
 }
@@ -256,6 +256,7 @@ static void race(const char *variant)
 	void *(* const changers[])(void *) = { come_and_go, move_about, take, share };
 	pthread_t threads[ARRAY_SIZE(changers) + 2];
 	uint64_t *data = allocate(LENGTH);
+	const char *time = getenv("SMALL_READS_SECONDS");
 	unsigned int i, owner;
 
 	trying("%s: race", variant);
@@ -271,15 +272,17 @@ static void race(const char *variant)
 		check(!fsync(fd));
 		close(fd);
 	}
+	shared = file_open("mine", O_RDONLY | O_DIRECT);
 	stop = false;
 	for (i = 0; i < ARRAY_SIZE(threads); i++)
 		check(!pthread_create(&threads[i], NULL,
 				      i < ARRAY_SIZE(changers) ? changers[i] : look,
 				      (void *)(uintptr_t)i));
-	sleep_ms(SECONDS * 1000);
+	sleep_ms(1000 * (time ? atoi(time) : 10));
 	stop = true;
 	for (i = 0; i < ARRAY_SIZE(threads); i++)
 		check(!pthread_join(threads[i], NULL));
+	close(shared);
 	free(data);
 }
 

@@ -39,6 +39,18 @@ struct swapext {
 	} stat;
 };
 
+struct scrub {
+	uint32_t type, flags;
+	uint64_t ino;
+	uint32_t gen, agno;
+	uint64_t reserved[5];
+};
+
+#define DATA_FORK		12
+#define REPAIR			1
+#define FORCE_REBUILD		(1 << 8)
+
+#define XFS_IOC_SCRUB_METADATA	_IOWR('X', 60, struct scrub)
 #define XFS_IOC_SWAPEXT		_IOWR('X', 109, struct swapext)
 #define XFS_IOC_START_COMMIT	_IOR('X', 130, struct commit)
 #define XFS_IOC_COMMIT_RANGE	_IOW('X', 131, struct commit)
@@ -68,6 +80,13 @@ int swap_files(int fd, int donor, uint64_t length)
 	swap.stat.mtime = (struct xfs_time){ st.st_mtim.tv_sec, st.st_mtim.tv_nsec };
 	swap.stat.ctime = (struct xfs_time){ st.st_ctim.tv_sec, st.st_ctim.tv_nsec };
 	return ioctl(fd, XFS_IOC_SWAPEXT, &swap) ? -errno : 0;
+}
+
+int rebuild_mapping(int fd)
+{
+	struct scrub scrub = { .type = DATA_FORK, .flags = REPAIR | FORCE_REBUILD };
+
+	return ioctl(fd, XFS_IOC_SCRUB_METADATA, &scrub) ? -errno : 0;
 }
 
 int commit_begin(int fd, struct commit *commit)

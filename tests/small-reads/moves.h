@@ -14,6 +14,9 @@ int swap_with_boot(int fd);
 /* XFS: all of two files of @length */
 int swap_files(int fd, int donor, uint64_t length);
 
+/* XFS: the mapping is made again, from what is known of the blocks' owners. */
+int rebuild_mapping(int fd);
+
 /* XFS: as swap_files(), for as long as nobody has written the file since commit_begin() */
 struct commit {
 	int32_t donor;
