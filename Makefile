@@ -49,7 +49,7 @@ test-python-guest: test-python ## the same tests in guests, with dma-bufs and II
 	vm/run --kernel 6.12 --timeout 900 -- tests/python
 
 .PHONY: test-all
-test-all: test-older test-debug test-python ## the other tests a change has to pass: older kernel, debug kernel, Python
+test-all: test-older test-debug test-uml test-python ## the other tests a change has to pass: older kernel, debug kernel, Python
 	tools/lint-kernel 7.3-series-debug
 
 .PHONY: test-arm64
@@ -93,6 +93,13 @@ test-release: programs series-programs ## additional tests before a release: eac
 .PHONY: test-debug
 test-debug: programs series-programs ## part of test-all: the guest tests under KASAN, lockdep, kmemleak, DMABUF_DEBUG
 	tests/matrix --debug --jobs 2
+
+# For hours: make test-uml UML_SECONDS=3600, which is for each test on each file system
+UML_SECONDS ?= 10
+.PHONY: test-uml
+test-uml: deps ## part of test-all: direct reads of the series where blocks move, in User-Mode Linux
+	@$(MAKE) -C tests/small-reads --quiet O=$(CURDIR)/build/tests-small-reads
+	tests/uml/run $(UML_SECONDS)
 
 .PHONY: test-series
 test-series: programs series-programs series-programs-i386 ## the guest tests on the kernel used for measurements, and multi-gigabyte copies

@@ -72,7 +72,7 @@ static void *come_and_go(void *arg)
 		unsigned int first = random_below(&state, BLOCKS - count);
 		unsigned int what = random_below(&state, 5), i;
 
-		/* Many changes, or a pause in which readers fill the mapping cache */
+		/* Many changes, or a pause in which readers find the mapping unchanged */
 		if (++rounds % 64 == 0)
 			sleep_ms(20);
 		version++;
