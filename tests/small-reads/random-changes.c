@@ -317,11 +317,15 @@ static void move_in_xfs(struct subject *s, int donor, uint64_t *state)
 	struct stat st;
 	int ret = 0;
 
-	/* Who swaps has to make sure that nobody writes; who commits has not. */
-	if (swap)
-		check(!pthread_rwlock_rdlock(&s->lock));
-	else
+	/*
+	 * Who swaps has to make sure that nobody writes. Who commits has to when it begins: the
+	 * times of a file, by which XFS notices writes, change before a direct write, not after it.
+	 */
+	check(!pthread_rwlock_rdlock(&s->lock));
+	if (!swap) {
 		ret = commit_begin(s->fd, &commit);
+		check(!pthread_rwlock_unlock(&s->lock));
+	}
 	check(!fstat(s->fd, &st));
 	length = st.st_size;
 	if (ret || !length)

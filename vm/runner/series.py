@@ -32,7 +32,8 @@ class Series:
         patches = self.patches()
         digest = hashlib.sha256(tree.identity.encode())
         for path in patches:
-            digest.update(path.read_bytes())
+            # Without the description, which changes nothing in the tree
+            digest.update(path.read_bytes().partition(b"\ndiff --git ")[2])
         wanted = digest.hexdigest()
         target = cache("src", f"{self.name}{tree.label}")
         stamp = target / STAMP

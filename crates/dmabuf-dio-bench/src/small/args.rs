@@ -49,6 +49,10 @@ pub(crate) struct SmallArgs {
     #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u32).range(1..=10_000_000),
           default_value_t = 20_000)]
     pub(crate) reads: u32,
+    /// Append 4 KiB to the file, by a direct write, once in READS reads, and count that with them; lines
+    /// by fio and gather are left out
+    #[arg(long, value_name = "READS", value_parser = value_parser!(u32).range(1..))]
+    pub(crate) append_every: Option<u32>,
     /// Runs of each point; points alternate
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,

@@ -4,6 +4,7 @@
 use rustix::io::Errno as Os;
 
 use super::BLOCK;
+use super::appends::Appends;
 use super::memory::ReadBlocks;
 use super::target::Target;
 use crate::measure::outcome::Trouble;
@@ -65,6 +66,7 @@ pub(crate) struct Worker<'a> {
     pub(crate) engine: Box<dyn Engine + 'a>,
     pub(crate) depth: u32,
     pub(crate) polled: bool,
+    pub(crate) appends: Option<Appends>,
 }
 
 impl Worker<'_> {
@@ -78,6 +80,7 @@ impl Worker<'_> {
             while let Some(&block) = arrived.free.last() {
                 let Some(offset) = offsets.next() else { break };
                 arrived.free.pop();
+                self.appends.as_mut().map_or(Ok(()), Appends::before_read)?;
                 self.engine.queue(block, *offset)?;
             }
             let in_flight = depth - arrived.free.len() as u32;

@@ -2,6 +2,7 @@
 //! The table of the thread "iomap: add simple dio path for small direct I/O", for lent memory and
 //! for memory of the process.
 
+mod appends;
 pub(crate) mod args;
 mod engine;
 mod fio;
@@ -47,6 +48,7 @@ impl Small {
             runs: args.runs,
             reads: args.reads,
             size: args.size,
+            append_every: args.append_every,
             unit: clock.unit(),
             counted: clock.counted(),
             depths: args.depths.clone(),

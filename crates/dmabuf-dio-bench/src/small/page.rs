@@ -22,7 +22,10 @@ pub(crate) fn page(small: &Small) -> Page {
         Unit::Instructions => "Instructions per read",
         Unit::Nanoseconds => "CPU time per read, in nanoseconds",
     };
-    page.title(format!("{cost}, by requests in flight"));
+    let appends = small.append_every.map_or_else(String::new, |every| {
+        format!(" with its share of a block appended before every {every}th")
+    });
+    page.title(format!("{cost}{appends}, by requests in flight"));
     page.table(grid(small, |figures| figures.per_read.median));
     // Where instructions are counted, time is what they make of it.
     if small.unit == Unit::Nanoseconds {

@@ -26,6 +26,9 @@ pub(crate) struct Small {
     pub(crate) reads: u32,
     /// Bytes of the target that are read from.
     pub(crate) size: u64,
+    /// Reads per block that is appended to the target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) append_every: Option<u32>,
     pub(crate) unit: Unit,
     /// Whose work the cost includes.
     pub(crate) counted: &'static str,

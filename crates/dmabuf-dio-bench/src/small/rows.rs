@@ -4,6 +4,7 @@
 use dmabuf_dio_cli::exit::Failure;
 use serde::Serialize;
 
+use super::appends::Appends;
 use super::args::SmallArgs;
 use super::engine::{Engine, Worker};
 use super::fio::RandomFio;
@@ -64,6 +65,8 @@ pub(crate) struct ReadRow<'t> {
     pub(crate) by: IssuedBy,
     /// Bytes of the target that are read from.
     pub(crate) size: u64,
+    /// Reads per block that is appended.
+    pub(crate) append_every: Option<u32>,
 }
 
 const LINES: [(EngineKind, MemoryKind, IssuedBy); 14] = [
@@ -91,15 +94,21 @@ impl<'t> ReadRow<'t> {
 
     /// The requested lines.
     pub(crate) fn selected(targets: &'t [Target], args: &SmallArgs) -> Result<Vec<Self>, Failure> {
-        let lines = LINES.iter().filter(|(.., by)| !(args.no_fio && *by == IssuedBy::Fio));
+        // One call of gather makes all reads, and fio does not append.
+        let one_by_one = |engine| !matches!(engine, EngineKind::Gather | EngineKind::GatherPolled);
+        let lines = LINES.iter().filter(|(engine, _, by)| match (*by, args.append_every) {
+            (IssuedBy::Fio, appends) => !args.no_fio && appends.is_none(),
+            (IssuedBy::Us, appends) => appends.is_none() || one_by_one(*engine),
+        });
         let of = |target| {
-            let size = args.size;
+            let (size, append_every) = (args.size, args.append_every);
             lines.clone().map(move |&(engine, memory, by)| Self {
                 target,
                 engine,
                 memory,
                 by,
                 size,
+                append_every,
             })
         };
         let rows = targets.iter().flat_map(of).collect();
@@ -121,7 +130,9 @@ impl<'t> ReadRow<'t> {
                 return Ok(RowReader::Gather(Box::new(gather)));
             }
         };
-        Ok(RowReader::Worker(Worker { engine, depth, polled }))
+        let appends =
+            self.append_every.map(|every| Appends::new(self.target, every)).transpose()?;
+        Ok(RowReader::Worker(Worker { engine, depth, polled, appends }))
     }
 
     /// Reads from all offsets and compares. fio is not compared.

@@ -10,8 +10,7 @@ use rustix::fs::{Advice, OFlags, fadvise};
 
 use super::args::SmallArgs;
 use crate::disk::{DiskFile, IoMode};
-use crate::measure::outcome::Trouble;
-use crate::measure::outcome::{failed, io_failed};
+use crate::measure::outcome::{Status, Trouble, failed, io_failed};
 use crate::pattern::{Difference, Pattern};
 
 /// A file created for the measurement, or a block device.
@@ -72,6 +71,16 @@ impl Target {
         match &self.kind {
             TargetKind::File { file, .. } => file.open(IoMode::Direct),
             TargetKind::Device { direct, .. } => Ok(direct),
+        }
+    }
+
+    /// The file, to append to it.
+    pub(crate) fn growing(&self) -> Result<&Path, Trouble> {
+        match &self.kind {
+            TargetKind::File { .. } => Ok(&self.path),
+            TargetKind::Device { .. } => {
+                Err(Trouble::new(Status::Unavailable, "a block device does not grow"))
+            }
         }
     }
 

@@ -28,6 +28,11 @@ fn small_reads_are_compared() {
 
     let some = json(&folder, &[&common[..], &["--only", "libaio", "--no-fio"]].concat());
     assert_eq!(list(&some["lines"]).len(), 1);
+
+    let grown = json(&folder, &[&common[..], &["--append-every", "10"]].concat());
+    assert_eq!((&grown["append_every"], list(&grown["lines"]).len()), (&10.into(), 7));
+    let libaio = &list(&grown["lines"])[0]["points"];
+    has_figures(&list(libaio)[0], true);
     assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0, "nothing is left");
 }
 
