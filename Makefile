@@ -235,7 +235,7 @@ bench-small: build bench-small-cost ## small random reads: file systems, engines
 		"--kernel 7.3-series $(SMALL)" small $(SMALL_ON) --depths 32,128 --reads 5000
 	bench/record small-here here small --depths 1,32,128 --reads 10000
 
-# Instructions: all rows; without the patches; gather with many pieces; fio; 6.12 with its switch off and on
+# Instructions: all rows; without the patches; gather with many pieces; fio; files that grow; 6.12 with its switch off and on
 .PHONY: bench-small-cost
 bench-small-cost: build
 	BENCH_WITH=bench/with-file-systems bench/record small-cost-7.3-series \
@@ -249,6 +249,9 @@ bench-small-cost: build
 	BENCH_WITH=bench/with-file-systems bench/record small-fio-7.3-series \
 		"--kernel 7.3-series $(SMALL) --icount" small --on /mnt/ext4 --on /mnt/xfs --on /dev/raw \
 		--depths 32,128 --reads 20000 --runs 1 --only "io_uring, user" --only "io_uring, registered"
+	for kernel in 7.3-plain 7.3-series; do BENCH_WITH=bench/with-file-systems \
+		bench/record small-appends-$$kernel "--kernel $$kernel $(SMALL) --icount" small --on /mnt/ext4 --on /mnt/xfs \
+		--depths 32 --reads 10000 --append-every 10 --only "io_uring, registered" --no-fio; done
 	for on in 0 1; do BENCH_WITH=bench/with-file-systems \
 		bench/record small-cost-6.12-series-$$([ $$on = 1 ] && echo on || echo off) \
 		"--kernel 6.12-series $(SMALL) --icount --append iomap.simple_read=$$on" \

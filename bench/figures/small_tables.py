@@ -56,6 +56,15 @@ def steps(before: Small, after: Small) -> str:
     return markdown(("on", "by, memory", "7.3", "of raw", "with the series", "of raw"), rows)
 
 
+def appended(before: Small, after: Small) -> str:
+    """A read with its share of what is appended to the file meanwhile."""
+    rows = []
+    for line in (line for line in before.lines if DEPTH in line.points):
+        was, now = (found.per_read(line.target, line.name) for found in (before, after))
+        rows.append((line.target, line.name, f"{was:,.0f}", f"{now:,.0f}", f"{now - was:+,.0f}"))
+    return markdown(("on", "by, memory", "7.3", "with the series", "difference"), rows)
+
+
 def switched(off: Small, on: Small) -> str:
     """The effect of the short path on the cost of a read, Linux 6.12."""
     rows = []
@@ -80,6 +89,7 @@ def all_of(results: pathlib.Path) -> dict[str, str]:
         "small_speed": by_depth(guest, speed_of_base(guest)),
         "small_here": by_depth(found("here"), speed),
         "small_steps": steps(found("cost-7.3"), series),
+        "small_appends": appended(found("appends-7.3-plain"), found("appends-7.3-series")),
         "small_gather": by_depth(beside, cost),
         "small_6_12": switched(found("cost-6.12-series-off"), found("cost-6.12-series-on")),
     }

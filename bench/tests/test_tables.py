@@ -38,6 +38,8 @@ class Tables(unittest.TestCase):
                       small_tables.steps(found, found))
         self.assertIn("| ext4 | gather | 32 | 3,300 | 3,300 | +0.0 % |",
                       small_tables.switched(found, found))
+        self.assertIn("| raw | io_uring, registered | 3,000 | 3,000 | +0 |\n",
+                      small_tables.appended(found, found))
 
     def test_arm64(self) -> None:
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))

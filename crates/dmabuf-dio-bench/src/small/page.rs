@@ -23,7 +23,7 @@ pub(crate) fn page(small: &Small) -> Page {
         Unit::Nanoseconds => "CPU time per read, in nanoseconds",
     };
     let appends = small.append_every.map_or_else(String::new, |every| {
-        format!(" with its share of a block appended before every {every}th")
+        format!(" (4 KiB appended in {every} reads)")
     });
     page.title(format!("{cost}{appends}, by requests in flight"));
     page.table(grid(small, |figures| figures.per_read.median));
