@@ -61,7 +61,7 @@ def appended(before: Small, after: Small) -> str:
     rows = []
     for line in (line for line in before.lines if DEPTH in line.points):
         was, now = (found.per_read(line.target, line.name) for found in (before, after))
-        rows.append((line.target, line.name, f"{was:,.0f}", f"{now:,.0f}", f"{now - was:+,.0f}"))
+        rows.append((line.target, line.name, f"{was:,.0f}", f"{now:,.0f}", f"{round(now) - round(was):+,}"))
     return markdown(("on", "by, memory", "7.3", "with the series", "difference"), rows)
 
 
