@@ -22,9 +22,9 @@ pub(crate) fn page(small: &Small) -> Page {
         Unit::Instructions => "Instructions per read",
         Unit::Nanoseconds => "CPU time per read, in nanoseconds",
     };
-    let appends = small.append_every.map_or_else(String::new, |every| {
-        format!(" (4 KiB appended in {every} reads)")
-    });
+    let appends = small
+        .append_every
+        .map_or_else(String::new, |every| format!(" (4 KiB appended in {every} reads)"));
     page.title(format!("{cost}{appends}, by requests in flight"));
     page.table(grid(small, |figures| figures.per_read.median));
     // Where instructions are counted, time is what they make of it.
