@@ -105,6 +105,11 @@ test-uml: deps ## part of test-all: direct reads of the series where blocks move
 test-series: programs series-programs series-programs-i386 ## the guest tests on the kernel used for measurements, and multi-gigabyte copies
 	tests/matrix --series
 
+# Builds four kernels at first.
+.PHONY: test-pieces
+test-pieces: programs series-programs ## each piece of the series alone: kselftests, fixes, small reads (part of no other)
+	tests/matrix --pieces
+
 .PHONY: test-mapped
 test-mapped: programs ## the guest tests of kernel/series-mapped behind an IOMMU, on its debug kernel
 	tests/matrix --mapped

@@ -8,7 +8,7 @@ from pathlib import Path
 from . import build, prebuilt, vmlinux
 from .arch import ALL, AMD64, Arch
 from .messages import Failure
-from .series import MAPPED_7_3, SERIES_6_12, SERIES_7_3, Series
+from .series import ALONE_7_3, MAPPED_7_3, SERIES_6_12, SERIES_7_3, Series
 from .source import LINUX_6_12, LINUX_7_2, LINUX_7_3, Source
 
 
@@ -49,7 +49,8 @@ class Recipe:
 
 
 CHECKED = ["remote", "debug"]
-SERIES = Recipe(SERIES_7_3, ["guest", "7.3", "series"])
+ALONE = ["guest", "7.3", "series"]
+SERIES = Recipe(SERIES_7_3, [*ALONE, "file-io"])
 SERIES_DEBUG = Recipe(SERIES_7_3, [*SERIES.fragments, *CHECKED])
 BUILT = {
     "amd64": {
@@ -60,7 +61,12 @@ BUILT = {
         "7.3-debug": Recipe(LINUX_7_3, ["guest", "7.3", "debug"]),
         "7.3-series": SERIES,
         "7.3-series-debug": SERIES_DEBUG,
-        # And with buffers that stay mapped for DMA
+        # With one piece of the series, and no more of the others than it needs
+        "7.3-fixes": Recipe(ALONE_7_3["fixes"], ALONE),
+        "7.3-copy-file-range": Recipe(ALONE_7_3["copy-file-range"], SERIES.fragments),
+        "7.3-small-reads": Recipe(ALONE_7_3["small-reads"], ALONE),
+        "7.3-heap-flag": Recipe(ALONE_7_3["heap-flag"], SERIES.fragments),
+        # With all of it, and with buffers that stay mapped for DMA
         "7.3-mapped": Recipe(MAPPED_7_3, SERIES.fragments),
         "7.3-mapped-debug": Recipe(MAPPED_7_3, SERIES_DEBUG.fragments),
     },

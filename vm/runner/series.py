@@ -15,17 +15,17 @@ STAMP = ".dmabuf-dio-series"
 
 
 class Series:
-    """The patches in folders of kernel/, for one source; `name` is that of the patched tree."""
+    """Patches in folders of kernel/, by pattern, for one source; `name` is that of the patched tree."""
 
-    def __init__(self, folders, base, name):
-        self.folders = [REPO / "kernel" / folder for folder in folders]
+    def __init__(self, patterns, base, name):
+        self.patterns = patterns
         self.base = base
         self.name = name
 
     def patches(self):
         """The patches in order, without the cover letters (number 0)."""
-        return [path for folder in self.folders for path in sorted(folder.glob("*.patch"))
-                if not path.name.startswith("0000")]
+        return [path for pattern in self.patterns for path in sorted((REPO / "kernel").glob(pattern))
+                if path.suffix == ".patch" and not path.name.startswith("0000")]
 
     def ensure(self):
         tree = self.base.ensure()
@@ -51,14 +51,19 @@ class Series:
 
 
 def pieces():
-    """The folders of kernel/series, in the order in which their patches apply."""
+    """The folders of kernel/series, in the order in which their patches apply, each with the patterns of its
+    patches and, before, of those of other folders that it needs."""
     lines = (REPO / "kernel/series/order").read_text().splitlines()
-    return [f"series/{line.split()[0]}" for line in lines if line and not line.startswith("#")]
+    words = [line.split() for line in lines if line and not line.startswith("#")]
+    return {name: [f"series/{pattern}" for pattern in (*needs, f"{name}/*")] for name, *needs in words}
 
 
-SERIES_7_3 = Series(pieces(), source.LINUX_7_3, "linux-series")
-MAPPED_7_3 = Series([*pieces(), "series-mapped"], source.LINUX_7_3, "linux-mapped")
-SERIES_6_12 = Series(["series-6.12"], source.LINUX_6_12, "linux-series-6.12")
+ALL = [f"series/{name}/*" for name in pieces()]
+SERIES_7_3 = Series(ALL, source.LINUX_7_3, "linux-series")
+MAPPED_7_3 = Series([*ALL, "series-mapped/*"], source.LINUX_7_3, "linux-mapped")
+SERIES_6_12 = Series(["series-6.12/*"], source.LINUX_6_12, "linux-series-6.12")
+# Each piece alone, as its maintainers would take it
+ALONE_7_3 = {name: Series(patterns, source.LINUX_7_3, f"linux-{name}") for name, patterns in pieces().items()}
 
 
 def copy(path, target):

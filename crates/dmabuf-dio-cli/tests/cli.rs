@@ -214,7 +214,8 @@ fn schema_of_doctor_is_stable() {
     assert_eq!(keys(&facts), expected);
     let names: Vec<_> =
         facts["backends"].as_array().expect("a list").iter().map(|one| &one["backend"]).collect();
-    let expected = ["module", "slot", "heap", "copy_file_range", "udmabuf", "memfd", "buffered"];
+    let expected =
+        ["module", "slot", "heap", "copy_file_range", "registered", "udmabuf", "memfd", "buffered"];
     assert_eq!(names, expected);
     assert_eq!(facts["file"]["length"], 10_000);
     let facts: Value = serde_json::from_str(&ok(&["doctor", "--json"])).expect("JSON");

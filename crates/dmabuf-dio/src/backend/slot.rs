@@ -34,20 +34,7 @@ impl Driver for UringSlot {
     fn load(&self, task: &Task<'_>, _: Kind) -> Result<Fresh, Attempt> {
         // Checked first, so that a refusal costs no allocation.
         context()?;
-        let layout = task.layout()?;
-        let mut buf = system_heap::alloc(Backend::UringSlot, layout.buffer)?;
-        let direct = task.file.is_direct();
-        let len = if direct { layout.buffer } else { layout.data_offset + task.length };
-        let moved = self.transfer(task, &buf, Extent { file: layout.base, buf: 0, len })?;
-        let end = layout.data_offset + task.length;
-        if layout.data_offset > 0 || end < layout.buffer {
-            // The whole blocks at the ends also contain bytes outside the range.
-            let mut view = buf.map_mut()?;
-            view.fill_at(0, layout.data_offset, 0)?;
-            view.fill_at(end, layout.buffer - end, 0)?;
-            view.finish()?;
-        }
-        Ok(Fresh { buf, moved })
+        system_heap::load(self, task)
     }
 
     /// Transfers between a file and a range of an existing buffer.

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opens the system heap, or explains why it cannot.
+//! Buffers of the system heap, or why there are none.
 
 use std::os::fd::OwnedFd;
 
 use dmabuf_dio_sys::heap;
 
 use super::attempt::Attempt;
+use super::driver::Driver;
 use super::node::Node;
 use super::{Backend, Refusal};
 use crate::buf::DmaBuf;
 use crate::error::Error;
+use crate::file::extent::Extent;
+use crate::transfer::task::{Fresh, Task};
 
 const NODE: Node = Node {
     path: heap::SYSTEM,
@@ -29,6 +32,24 @@ pub(crate) fn alloc(backend: Backend, len: u64) -> Result<DmaBuf, Attempt> {
         Error::Heap { errno, .. } => NODE.refuse(backend, errno).into(),
         error => error.into(),
     })
+}
+
+/// Loads into a new buffer, in whole blocks if the file is direct.
+pub(crate) fn load(driver: &dyn Driver, task: &Task<'_>) -> Result<Fresh, Attempt> {
+    let layout = task.layout()?;
+    let mut buf = alloc(driver.backend(), layout.buffer)?;
+    let direct = task.file.is_direct();
+    let len = if direct { layout.buffer } else { layout.data_offset + task.length };
+    let moved = driver.transfer(task, &buf, Extent { file: layout.base, buf: 0, len })?;
+    let end = layout.data_offset + task.length;
+    if layout.data_offset > 0 || end < layout.buffer {
+        // The whole blocks at the ends also contain bytes outside the range.
+        let mut view = buf.map_mut()?;
+        view.fill_at(0, layout.data_offset, 0)?;
+        view.fill_at(end, layout.buffer - end, 0)?;
+        view.finish()?;
+    }
+    Ok(Fresh { buf, moved })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commands by which the module fills a ring's table of buffers with attached dma-bufs.
+//! Commands by which the module fills a ring's table of buffers with attached dma-bufs, and the call by which
+//! a kernel fills it without the module.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use io_uring::{IoUring, cqueue, opcode, types};
 use super::error::{LendError, NotLent};
 use super::module::Attached;
 use super::uring::{create, wait};
+use crate::buf::DmaBuf;
 use crate::errno::Errno;
 
 /// The user data of a command. No request has it.
@@ -35,6 +37,21 @@ pub(crate) fn registers_dma_bufs() -> Result<(), Errno> {
     register_table(&uring, 1).map_err(|error| error.errno().unwrap_or(other))?;
     // SAFETY: the ring's descriptor is open as long as the ring.
     regbuf::probe(unsafe { BorrowedFd::borrow_raw(uring.as_raw_fd()) })
+}
+
+/// Has the kernel fill a buffer of a ring with a whole dma-buf, for requests on `target` only.
+pub(super) fn register_dma_buf(
+    uring: &IoUring,
+    index: u32,
+    buf: &DmaBuf,
+    target: BorrowedFd<'_>,
+) -> Result<(), LendError> {
+    // SAFETY: the ring's descriptor is open as long as the ring.
+    let ring = unsafe { BorrowedFd::borrow_raw(uring.as_raw_fd()) };
+    regbuf::register(ring, index, buf.as_fd(), target).map_err(|errno| {
+        let (what, length) = ("io_uring does not register", buf.len());
+        LendError::Slot { what, index, length, errno }
+    })
 }
 
 /// Fills a buffer of a ring with a range of an attached one. Without `others` nothing is in flight,

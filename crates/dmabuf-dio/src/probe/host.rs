@@ -114,8 +114,8 @@ fn own_dma_bufs(answer: Result<(), Errno>) -> OwnDmaBufs {
     let errno = answer.err();
     let detail = match errno.map(Errno::raw) {
         None => {
-            "registers dma-bufs itself, and keeps them mapped: good for raw NVMe block devices with \
-             O_DIRECT, behind an IOMMU; no backend uses it yet"
+            "registers dma-bufs itself, and keeps them mapped, for raw NVMe block devices with \
+             O_DIRECT: backend registered"
         }
         Some(libc::EINVAL) => {
             "does not register dma-bufs itself: proposed for raw NVMe block devices, in no released \

@@ -94,7 +94,8 @@ pub struct HugePages {
 }
 
 /// Whether `io_uring` registers dma-bufs itself, without the kernel module, as is proposed for Linux
-/// ("Add dmabuf read/write via `io_uring`"). No released kernel does, and no backend uses it yet.
+/// ("Add dmabuf read/write via `io_uring`"). No released kernel does. [`Registered`](crate::Backend::Registered)
+/// uses it.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
