@@ -278,6 +278,32 @@ bench-arm64: ## instructions on arm64 with the series: transfers, small reads; a
 		--runs 3 --no-fio --only 'io_uring, registered' --only 'io_uring, lent'
 	$(TABLES)
 
+# Why direct I/O into a memfd is slow; udmabufs beside the heap in IIO
+.PHONY: bench-questions
+bench-questions: build ## questions that the threads left open: memfd, IIO with udmabufs, in instructions (10 minutes)
+	bench/record cost-memfd-7.3-series "--kernel 7.3-series --icount --memory 4096" \
+		cost --sizes 128M --only 'O_DIRECT pread'
+	BENCH_WITH=bench/with-huge-memfds bench/record cost-memfd-huge-7.3-series \
+		"--kernel 7.3-series --icount --memory 4096" cost --sizes 128M --only 'O_DIRECT pread'
+	bench/record stream-rings-7.3-series "--kernel 7.3-series --append cma=256M --memory 3072 --icount" \
+		stream --total 256M --blocks 64K,1M,16M --only 'udmabuf' --only 'dma-buf'
+	$(TABLES)
+
+# With QEMU's arm64, which executes the instructions that clean and invalidate caches, but has no caches
+COHERENT := cost --sizes 128M --only 'module: READ' --only 'module: slot, 8' --only 'module: LOAD' \
+	--only 'series: copy_file_range, heap' --only 'series: heap flag' --only 'read() into the mapping' \
+	--only 'memfd, faulted in: io_uring 1'
+
+.PHONY: bench-coherence
+bench-coherence: ## instructions on an arm64 machine whose DMA is coherent, and on one whose DMA is not (5 minutes)
+	@tools/install-packages packages-arm64.txt
+	@tools/collect-rust-tests arm64 bench
+	BENCH_PROGRAM=$(ARM64_PROGRAM) bench/record cost-coherent-arm64 \
+		"--arch arm64 --kernel 7.3-series --icount --memory 4096" $(COHERENT)
+	BENCH_PROGRAM=$(ARM64_PROGRAM) bench/record cost-not-coherent-arm64 \
+		"--arch arm64 --kernel 7.3-series --icount --memory 4096 --non-coherent" $(COHERENT)
+	$(TABLES)
+
 .PHONY: bench-iommu
 bench-iommu: build ## instructions behind an IOMMU and without, buffers mapped once or with each request
 	bench/iommu

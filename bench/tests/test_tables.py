@@ -5,8 +5,8 @@ import pathlib
 import tempfile
 import unittest
 
-from figures import arm64, clock, cost, iommu, rates, small, small_tables, tables
-from tests.samples import COST, RATES, SMALL, keep, small_line, small_point, summary, way
+from figures import arm64, clock, cost, iommu, questions, rates, small, small_tables, tables
+from tests.samples import COST, RATES, SMALL, STREAM, keep, small_line, small_point, stream_row, summary, way
 
 
 class Tables(unittest.TestCase):
@@ -76,6 +76,27 @@ class Tables(unittest.TestCase):
                       found["iommu_small"])
         self.assertIn("  read of 128 MiB, per MiB               5,000  48,000        5,000\n",
                       found["iommu_letter"])
+
+    def test_questions(self) -> None:
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+        def costs(name: str, ways: list[dict]) -> None:
+            keep(folder / name, COST | {"sizes": [
+                {"bytes": questions.SHOWN, "per": "MiB", "reason": None, "ways": ways}]})
+
+        for name, allocation in zip(questions.PAGES.values(), (1_131_072.0, 139_072.0)):
+            costs(name, [way(questions.INTO_MEMFD, allocation=allocation, io=170_000.0, close=8_000.0)
+                         | {"zeroed": 1.0}])
+        for name, more in zip(questions.COHERENCE, (0.0, 131_000.0)):
+            costs(name, [way(what, **{phase: 5_000.0 + more}) for _, what, phase in questions.WAYS])
+        keep(folder / "stream-rings-7.3-series.json", STREAM | {"rows": [
+            stream_row("nothing", "dma-buf", 16 << 20, 1_500.0), stream_row("file", "udmabuf", 16 << 20, 110_000.0),
+            stream_row("file", "dma-buf", 64 << 10, 99_000.0)]})
+        found = questions.all_of(folder)
+        self.assertIn("| allocation: zeroing | 131,072 | 131,072 |\n", found["memfd_pages"])
+        self.assertIn("LRU, page tables) | 1,000,000 | 8,000 |\n", found["memfd_pages"])
+        self.assertIn("| 16 MiB | 1,500 |  |  | 110,000 |\n| 64 KiB |  |  | 99,000 |  |\n", found["iio_rings"])
+        self.assertIn("| READ | 5,000 | 136,000 | 131,000 |\n", found["coherence"])
 
     def test_rates(self) -> None:
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
