@@ -19,6 +19,8 @@ void dio_segments_compact(struct dio_segments *segs)
 
 	if (!segs->nr)
 		return;
+	/* First: they must not change while they are being mapped. */
+	dio_premap_drop(segs);
 	for (i = 1; i < segs->nr; i++) {
 		const struct bio_vec *bv = &segs->vec[i];
 
@@ -28,8 +30,6 @@ void dio_segments_compact(struct dio_segments *segs)
 			*++last = *bv;
 	}
 	segs->nr = last - segs->vec + 1;
-	/* The vectors are others now. */
-	dio_premap_drop(segs);
 
 	/* If this fails, the table stays larger than needed. */
 	if (!dio_segments_reserve(&small, segs->nr)) {
