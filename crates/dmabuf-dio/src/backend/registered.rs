@@ -256,7 +256,8 @@ mod tests {
                     .chain(&bytes[(start + range.1) as usize..])
                     .all(|byte| *byte == 0)
             );
-            assert_eq!(moved.direct, range.1, "{range:?}");
+            // The block in which the range begins was requested, too.
+            assert!((range.1..range.1 + 4096).contains(&moved.direct), "{range:?}: {moved:?}");
         }
         let mut buf = DmaBuf::alloc(8 << 20).expect("a buffer");
         let new: Vec<u8> = (0..8 << 20_u32).map(|at| (at % 249) as u8).collect();
