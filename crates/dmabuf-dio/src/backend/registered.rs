@@ -88,7 +88,9 @@ impl Registered {
     }
 }
 
-const MODULE: &str = "load the kernel module: sudo modprobe dmabuf_dio";
+const KERNEL: &str =
+    "no released kernel does; the backend module needs no such kernel: sudo modprobe dmabuf_dio";
+const MODULE: &str = "use the backend module: sudo modprobe dmabuf_dio";
 
 fn unable(errno: Errno) -> Attempt {
     let reason = match errno.raw() {
@@ -96,7 +98,7 @@ fn unable(errno: Errno) -> Attempt {
         libc::EOPNOTSUPP => "this kernel is built without dma-bufs for io_uring",
         _ => "io_uring cannot be asked whether it registers dma-bufs itself",
     };
-    Backend::Registered.refuse(reason).errno(errno).remedy(MODULE).into()
+    Backend::Registered.refuse(reason).errno(errno).remedy(KERNEL).into()
 }
 
 fn refused(error: &LendError) -> Attempt {
