@@ -8,6 +8,9 @@
 
 #define LENGTH		MIB(1)
 #define PIECES		8
+#define SECTOR		512
+#define LARGEST		KIB(16)
+#define ROUNDS		100
 #define SGL		"/sys/module/nvme/parameters/sgl_threshold"
 
 /* What is moved at once: from and to one range of the disk, and to places in the buffer */
@@ -18,7 +21,7 @@ struct pieces {
 	} of[PIECES];
 };
 
-static const struct pieces all[] = {
+static const struct pieces some[] = {
 	{ "pages", { { 0, 4096 }, { 4096, 4096 }, { 65536, 4096 }, { 69632, 8192 } } },
 	{ "a page in two parts, then another", { { 0, 512 }, { 512, 3584 }, { 65536, 8192 } } },
 	{ "the last page of the buffer in two parts",
@@ -90,10 +93,41 @@ static bool try(struct io_uring *ring, struct buffer *buf, int disk, const struc
 	return requests < i;
 }
 
+static bool overlaps(const struct pieces *pieces, unsigned int nr, uint32_t at, uint32_t len)
+{
+	while (nr--) {
+		if (at < pieces->of[nr].at + pieces->of[nr].len && pieces->of[nr].at < at + len)
+			return true;
+	}
+	return false;
+}
+
+/* Of any size and at any place; half of them follow the one before in memory. */
+static void random_pieces(struct pieces *pieces, uint64_t *state)
+{
+	uint32_t at, len;
+	unsigned int nr;
+
+	for (nr = 0; nr < PIECES; nr++) {
+		bool follows = nr && random_below(state, 2);
+
+		do {
+			len = (random_below(state, LARGEST / SECTOR) + 1) * SECTOR;
+			at = follows ? pieces->of[nr - 1].at + pieces->of[nr - 1].len :
+				       random_below(state, LENGTH / SECTOR) * SECTOR;
+			follows = false;
+		} while (at + len > LENGTH || overlaps(pieces, nr, at, len));
+		pieces->of[nr].at = at;
+		pieces->of[nr].len = len;
+	}
+}
+
 int main(void)
 {
 	static const char * const thresholds[] = { "0", "512" };
+	struct pieces random = { .what = "at random" };
 	unsigned int i, j, merged = 0;
+	uint64_t state = 1;
 	struct io_uring ring;
 	struct buffer buf;
 	int disk, dev;
@@ -112,8 +146,12 @@ int main(void)
 	premap_expect_tables(1);
 	for (i = 0; i < ARRAY_SIZE(thresholds); i++) {
 		proc_write(SGL, thresholds[i]);
-		for (j = 0; j < ARRAY_SIZE(all); j++)
-			merged += try(&ring, &buf, disk, &all[j], i ? "SGL" : "PRP");
+		for (j = 0; j < ARRAY_SIZE(some); j++)
+			merged += try(&ring, &buf, disk, &some[j], i ? "SGL" : "PRP");
+		for (j = 0; j < ROUNDS; j++) {
+			random_pieces(&random, &state);
+			try(&ring, &buf, disk, &random, i ? "SGL" : "PRP");
+		}
 	}
 	proc_write(SGL, "32768");
 	/* Or this test shows nothing. */
