@@ -82,7 +82,7 @@ enum Translation {
     None,
     /// The driver takes addresses that are there already.
     Kept,
-    /// The driver maps each request, with the reason.
+    /// The driver, or the block layer, maps each request, with the reason.
     ByDriver(String),
 }
 
@@ -118,6 +118,13 @@ fn pci(device: &Path) -> Translation {
     let kind = fs::read_to_string(device.join("iommu_group/type")).unwrap_or_default();
     if !kind.starts_with("DMA") {
         return Translation::None;
+    }
+    // Such a device is the one that the kernel calls untrusted (drivers/pci/probe.c).
+    let removable = fs::read_to_string(device.join("removable")).unwrap_or_default();
+    if removable.trim() == "removable" {
+        return Translation::ByDriver(
+            "the disk is on a port for untrusted devices, which see only what they move".into(),
+        );
     }
     let driver = fs::read_link(device.join("driver")).unwrap_or_default();
     match driver.file_name().and_then(|name| name.to_str()) {
@@ -207,6 +214,14 @@ mod tests {
             sys.pci(device, "nvme", iommu);
             sys.disk(device, &format!("{device}/nvme1n1"));
             assert_eq!(sys.translation(&format!("{device}/nvme1n1")), Some(Translation::None));
+        }
+
+        for (device, removable) in [("pci0/e", "fixed\n"), ("pci0/f", "removable\n")] {
+            sys.pci(device, "nvme", Some("DMA"));
+            sys.disk(device, &format!("{device}/nvme2n1"));
+            fs::write(sys.path(device).join("removable"), removable).expect("a file");
+            let found = sys.translation(&format!("{device}/nvme2n1"));
+            assert_eq!(found == Some(Translation::Kept), removable == "fixed\n", "{found:?}");
         }
 
         fs::create_dir_all(sys.path("dm-0/slaves")).expect("a folder");
