@@ -209,15 +209,6 @@ err_free:
 	return ERR_PTR(ret);
 }
 
-void dio_detach(struct dio_attachment *att)
-{
-	dio_segments_free(&att->table);
-	if (att->map.vaddr)
-		dma_buf_vunmap_unlocked(att->dmabuf, &att->map);
-	dma_buf_put(att->dmabuf);
-	kfree(att);
-}
-
 /*
  * Is a device attached that needs synchronisation? A device may attach at any
  * time, so the result says nothing about the future.

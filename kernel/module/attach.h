@@ -5,6 +5,7 @@
 #include <linux/dma-buf.h>
 #include <linux/fs.h>
 #include <linux/iosys-map.h>
+#include <linux/workqueue.h>
 
 #include "lend.h"
 #include "segments.h"
@@ -17,6 +18,7 @@ struct dio_attachment {
 	struct iosys_map map;		/* of an exporter that does not lend */
 	const struct dio_exporter *exporter;
 	const struct dma_buf_file_ops *loan;	/* NULL: not by the kernel's loan */
+	struct delayed_work detach;	/* for dio_detach() */
 };
 
 /* One's turn on a range of a buffer, and access of the CPU to it */
@@ -40,7 +42,10 @@ static inline bool dio_readable(const struct dio_attachment *att)
 }
 
 struct dio_attachment *dio_attach(int fd, u32 *refusal);
+
 void dio_detach(struct dio_attachment *att);
+int dio_detach_init(void);
+void dio_detach_exit(void);
 
 int dio_attachment_begin(struct dio_attachment *att, struct dio_turn *turn,
 			 int rw, u64 offset, u64 length, u32 *refusal);

@@ -22,7 +22,7 @@ MODULE_PARM_DESC(exporters,
 static const struct dio_exporter dio_known[] = {
 	/* A buffer's memory is allocated and freed together with it. */
 	{ .vmap = "system_heap_vmap", .name = "system" },
-	{ .vmap = "cma_heap_vmap" },
+	{ .vmap = "cma_heap_vmap", .frees = true },
 	/* Folios of a memfd, pinned for the life of the dma-buf */
 	{ .vmap = "vmap_udmabuf", .name = "udmabuf", .unsynced = true },
 };

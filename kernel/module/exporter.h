@@ -14,6 +14,8 @@ struct dio_exporter {
 	bool unsynced;
 	/* Begin and end of CPU access may take the reservation lock. */
 	bool locks;
+	/* Its pages are freed with the dma-buf, whoever refers to them. */
+	bool frees;
 };
 
 const struct dio_exporter *dio_exporter_find(const struct dma_buf *dmabuf);

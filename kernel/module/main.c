@@ -227,15 +227,24 @@ static int __init dio_init(void)
 {
 	int ret;
 
-	ret = misc_register(&dio_device);
+	ret = dio_detach_init();
 	if (ret)
 		return ret;
+	ret = misc_register(&dio_device);
+	if (ret)
+		goto err_detach;
 
 	/* For dio_is_only_page(). The device itself does no DMA. */
 	ret = dma_coerce_mask_and_coherent(dio_device.this_device,
 					   DMA_BIT_MASK(64));
 	if (ret)
-		misc_deregister(&dio_device);
+		goto err_deregister;
+	return 0;
+
+err_deregister:
+	misc_deregister(&dio_device);
+err_detach:
+	dio_detach_exit();
 	return ret;
 }
 module_init(dio_init);
@@ -243,6 +252,7 @@ module_init(dio_init);
 static void __exit dio_exit(void)
 {
 	misc_deregister(&dio_device);
+	dio_detach_exit();
 }
 module_exit(dio_exit);
 

@@ -304,8 +304,8 @@ static int dio_query_alignment(struct dio_transfer *t)
 		offset_align = bdev_logical_block_size(I_BDEV(inode));
 		mem_align = bdev_dma_alignment(I_BDEV(inode)) + 1;
 	} else {
-		ret = vfs_getattr(&t->file->f_path, &stat, STATX_DIOALIGN,
-				  AT_STATX_SYNC_AS_STAT);
+		ret = vfs_getattr_nosec(&t->file->f_path, &stat, STATX_DIOALIGN,
+					AT_STATX_SYNC_AS_STAT);
 		if (ret)
 			return ret;
 		if (stat.result_mask & STATX_DIOALIGN) {

@@ -185,7 +185,7 @@ static void contiguous(void)
 	at = strstr(text, "CmaTotal:");
 	if (!at || strtoull(at + strlen("CmaTotal:"), NULL, 10) * 1024 < LENGTH)
 		return;
-	trying("pages of a CMA region, exporter named");
+	trying("pages of a CMA region");
 	fd = odd_try(LENGTH, ODD_CMA);
 	if (fd == -EOPNOTSUPP)
 		return;

@@ -42,6 +42,16 @@ int odd_try(size_t length, unsigned int oddities)
 	return ret < 0 ? -errno : ret;
 }
 
+void odd_hold(int fd)
+{
+	odd_call(ODD_HOLD, fd);
+}
+
+int odd_let_go(void)
+{
+	return odd_call(ODD_LET_GO, 0);
+}
+
 unsigned int odd_vmaps(int fd)
 {
 	return odd_call(ODD_VMAPS, fd);

@@ -16,6 +16,8 @@ int odd_try(size_t length, unsigned int oddities);	/* the same, or -errno */
 unsigned int odd_vmaps(int fd);		/* kernel mappings so far */
 int odd_touched(int fd);		/* pages the CPU accessed through the latest; -1: unknown */
 void odd_move(int fd);			/* into other pages */
+void odd_hold(int fd);			/* takes a reference to the first page, which odd_let_go() drops */
+int odd_let_go(void);			/* returns how many references there were */
 void odd_free(int fd);			/* nothing may be left */
 
 /* ATTACH of any dma-buf must be refused with EOPNOTSUPP and DMABUF_DIO_REFUSED_@reason. */

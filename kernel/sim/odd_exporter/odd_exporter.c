@@ -181,6 +181,12 @@ static int odd_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 	return 0;
 }
 
+/* The CMA heap is known by the name of this function. */
+static int cma_heap_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+	return odd_vmap(dmabuf, map);
+}
+
 static void odd_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
 {
 	struct odd_buffer *buf = dmabuf->priv;
@@ -249,6 +255,52 @@ static const struct dma_buf_ops odd_ops_no_vmap = {
 	.release = odd_release,
 };
 
+static const struct dma_buf_ops odd_ops_cma = {
+	.map_dma_buf = odd_map,
+	.unmap_dma_buf = odd_unmap,
+	.mmap = odd_mmap,
+	.vmap = cma_heap_vmap,
+	.vunmap = odd_vunmap,
+	.release = odd_release,
+};
+
+static const struct dma_buf_ops *odd_ops_of(unsigned int oddities)
+{
+	if (oddities & ODD_NO_VMAP)
+		return &odd_ops_no_vmap;
+	return oddities & ODD_CMA ? &odd_ops_cma : &odd_ops;
+}
+
+static bool odd_is_ours(const struct dma_buf *dmabuf)
+{
+	return dmabuf->ops == &odd_ops || dmabuf->ops == &odd_ops_no_vmap ||
+	       dmabuf->ops == &odd_ops_cma;
+}
+
+/* A page to which something else refers, as a packet of a network block device may */
+static struct page *odd_held;
+
+static long odd_hold(struct odd_buffer *buf)
+{
+	get_page(buf->pages[0]);
+	if (!cmpxchg(&odd_held, NULL, buf->pages[0]))
+		return 0;
+	put_page(buf->pages[0]);
+	return -EBUSY;
+}
+
+static long odd_let_go(void)
+{
+	struct page *page = xchg(&odd_held, NULL);
+	long count;
+
+	if (!page)
+		return -ENOENT;
+	count = page_ref_count(page);
+	put_page(page);
+	return count;
+}
+
 static long odd_create(const struct odd_create __user *arg)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(exp_info);
@@ -283,8 +335,7 @@ static long odd_create(const struct odd_create __user *arg)
 	}
 	mutex_init(&buf->lock);
 
-	exp_info.ops = create.oddities & ODD_NO_VMAP ? &odd_ops_no_vmap :
-						       &odd_ops;
+	exp_info.ops = odd_ops_of(create.oddities);
 	exp_info.size = (size_t)buf->nr << PAGE_SHIFT;
 	exp_info.flags = O_RDWR;
 	exp_info.priv = buf;
@@ -334,11 +385,13 @@ static long odd_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 
 	if (cmd == ODD_CREATE)
 		return odd_create((void __user *)arg);
+	if (cmd == ODD_LET_GO)
+		return odd_let_go();
 
 	dmabuf = dma_buf_get(arg);
 	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);
-	if (dmabuf->ops != &odd_ops && dmabuf->ops != &odd_ops_no_vmap) {
+	if (!odd_is_ours(dmabuf)) {
 		ret = -EINVAL;
 		goto out_put;
 	}
@@ -356,6 +409,9 @@ static long odd_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		break;
 	case ODD_FREE:
 		ret = odd_replace(dmabuf, NULL);
+		break;
+	case ODD_HOLD:
+		ret = odd_hold(buf);
 		break;
 	default:
 		ret = -ENOTTY;

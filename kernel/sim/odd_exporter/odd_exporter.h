@@ -18,8 +18,8 @@
  */
 #define ODD_UNMAPPED		16
 /*
- * The pages are of the default CMA region. EOPNOTSUPP if the kernel does not let modules
- * allocate there.
+ * The pages are of the default CMA region, and the module takes the dma-buf for one of the CMA
+ * heap. EOPNOTSUPP if the kernel does not let modules allocate there.
  */
 #define ODD_CMA			32
 
@@ -54,5 +54,9 @@ struct odd_create {
  * buffer whose index is in the first 64 bits of the command.
  */
 #define ODD_SLOT	_IO(0x0d, 5)
+
+#define ODD_HOLD	_IO(0x0d, 6)	/* takes a reference to the first page; one at a time */
+/* Drops that reference, and returns how many there were. It has no argument. */
+#define ODD_LET_GO	_IO(0x0d, 7)
 
 #endif

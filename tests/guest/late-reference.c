@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Something still refers to a page when the buffer is closed, as packets of a network block device
+ * may: memory of a CMA region is not freed before. timeout=60
+ */
+#include "odd.h"
+#include "ring.h"
+
+#define LENGTH	KIB(64)
+
+/* The buffer's reference and the one that was taken: nobody else has the page. */
+static void expect_let_go(void)
+{
+	sleep_ms(500);
+	expect(odd_let_go(), 2);
+	/* Then it is freed, or the modules cannot be unloaded. */
+	sleep_ms(500);
+}
+
+static void call(int file)
+{
+	int dev = dio_open(), fd = odd_buffer(LENGTH, ODD_CMA);
+
+	trying("READ");
+	expect(dio_attach(dev, fd), 0);
+	expect(dio_read(dev, &(struct dmabuf_dio_rw){ .file_fd = file, .length = LENGTH }), 0);
+	odd_hold(fd);
+	close(fd);
+	close(dev);
+	expect_let_go();
+}
+
+static void slot(int file)
+{
+	int dev = dio_open(), fd = odd_buffer(LENGTH, ODD_CMA);
+	struct io_uring ring;
+
+	trying("slot");
+	expect(dio_attach(dev, fd), 0);
+	ring_create(&ring, 1, 1);
+	expect(slot_register(&ring, dev, 0, 0, LENGTH, SLOT_BOTH), 0);
+	close(dev);
+	expect(slot_io(&ring, false, file, 0, 0, LENGTH, 0), LENGTH);
+	odd_hold(fd);
+	close(fd);
+	io_uring_queue_exit(&ring);
+	expect_let_go();
+}
+
+static void nothing(void)
+{
+	int dev = dio_open(), fd = odd_buffer(LENGTH, ODD_CMA);
+
+	trying("attached only");
+	expect(dio_attach(dev, fd), 0);
+	close(fd);
+	close(dev);
+}
+
+int main(void)
+{
+	int file, fd = odd_try(LENGTH, ODD_CMA);
+
+	if (fd < 0)
+		skip("no buffer of a CMA region: %s", strerror(-fd));
+	close(fd);
+	file_pattern("data", LENGTH, 1);
+	file = file_open("data", O_RDONLY | direct_flag(direct_possible()));
+	call(file);
+	if (dio_has_slots())
+		slot(file);
+	nothing();
+	close(file);
+	return 0;
+}
