@@ -47,6 +47,32 @@ static void slot(int file)
 	expect_let_go();
 }
 
+/* The heap's own buffer: its exporter lends, to the module or to copy_file_range() */
+static void heap(int file)
+{
+	struct buffer buf;
+	off_t in = 0, out = 0;
+	int way;
+
+	for (way = 0; way < 2; way++) {
+		if (buffer_try(&buf, BUFFER_CMA, LENGTH))
+			return;
+		trying("CMA heap, %s", way ? "copy_file_range" : "READ");
+		if (!way) {
+			int dev = dio_context(&buf);
+
+			expect(dio_read(dev, &(struct dmabuf_dio_rw){ .file_fd = file, .length = LENGTH }), 0);
+			close(dev);
+		} else if (copy_file_range(file, &in, buf.fd, &out, LENGTH, 0) != LENGTH) {
+			buffer_destroy(&buf);
+			return;
+		}
+		odd_hold(buf.fd);
+		buffer_destroy(&buf);
+		expect_let_go();
+	}
+}
+
 static void nothing(void)
 {
 	int dev = dio_open(), fd = odd_buffer(LENGTH, ODD_CMA);
@@ -70,6 +96,7 @@ int main(void)
 	if (dio_has_slots())
 		slot(file);
 	nothing();
+	heap(file);
 	close(file);
 	return 0;
 }

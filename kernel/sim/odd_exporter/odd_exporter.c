@@ -280,13 +280,24 @@ static bool odd_is_ours(const struct dma_buf *dmabuf)
 /* A page to which something else refers, as a packet of a network block device may */
 static struct page *odd_held;
 
-static long odd_hold(struct odd_buffer *buf)
+static long odd_hold(struct dma_buf *dmabuf)
 {
-	get_page(buf->pages[0]);
-	if (!cmpxchg(&odd_held, NULL, buf->pages[0]))
-		return 0;
-	put_page(buf->pages[0]);
-	return -EBUSY;
+	struct iosys_map map;
+	struct page *page;
+	long ret;
+
+	ret = dma_buf_vmap_unlocked(dmabuf, &map);
+	if (ret)
+		return ret;
+	page = is_vmalloc_addr(map.vaddr) ? vmalloc_to_page(map.vaddr) :
+					    virt_to_page(map.vaddr);
+	get_page(page);
+	if (cmpxchg(&odd_held, NULL, page)) {
+		put_page(page);
+		ret = -EBUSY;
+	}
+	dma_buf_vunmap_unlocked(dmabuf, &map);
+	return ret;
 }
 
 static long odd_let_go(void)
@@ -391,6 +402,10 @@ static long odd_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	dmabuf = dma_buf_get(arg);
 	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);
+	if (cmd == ODD_HOLD) {
+		ret = odd_hold(dmabuf);
+		goto out_put;
+	}
 	if (!odd_is_ours(dmabuf)) {
 		ret = -EINVAL;
 		goto out_put;
@@ -409,9 +424,6 @@ static long odd_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		break;
 	case ODD_FREE:
 		ret = odd_replace(dmabuf, NULL);
-		break;
-	case ODD_HOLD:
-		ret = odd_hold(buf);
 		break;
 	default:
 		ret = -ENOTTY;

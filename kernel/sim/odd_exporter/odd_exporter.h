@@ -55,7 +55,8 @@ struct odd_create {
  */
 #define ODD_SLOT	_IO(0x0d, 5)
 
-#define ODD_HOLD	_IO(0x0d, 6)	/* takes a reference to the first page; one at a time */
+/* Takes a reference to the first page of any dma-buf that has a vmap operation; one at a time */
+#define ODD_HOLD	_IO(0x0d, 6)
 /* Drops that reference, and returns how many there were. It has no argument. */
 #define ODD_LET_GO	_IO(0x0d, 7)
 
