@@ -37,7 +37,7 @@ static int is_required(uint32_t backend)
 {
 	const char *kernel = getenv("DMABUF_DIO_KERNEL");
 
-	if (backend >= DMABUF_DIO_BACKEND_MEMFD)
+	if (backend == DMABUF_DIO_BACKEND_MEMFD || backend == DMABUF_DIO_BACKEND_BUFFERED)
 		return 1;
 	if (!kernel)
 		return 0;
