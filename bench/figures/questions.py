@@ -27,8 +27,10 @@ WAYS = (
 
 
 def all_of(results: pathlib.Path) -> dict[str, str]:
-    return {"memfd_pages": memfd_pages(results), "iio_rings": iio_rings(results),
-            "coherence": coherence(results)}
+    there = {"memfd_pages": memfd_pages(results), "iio_rings": iio_rings(results)}
+    if all((results / name).exists() for name in COHERENCE):
+        there["coherence"] = coherence(results)
+    return there
 
 
 def memfd_pages(results: pathlib.Path) -> str:

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 
-from . import arm64, clock, cost, iommu, letters, rates, small_tables, stream
+from . import arm64, clock, cost, iommu, letters, questions, rates, small_tables, stream
 from .markdown import markdown
 from .results import Summary
 
@@ -130,6 +130,7 @@ def tables(results: pathlib.Path) -> dict[str, str]:
         **small_tables.all_of(results),
         **letters.all_of(results),
         **iommu.all_of(results),
+        **questions.all_of(results),
         "debian": markdown(("`init_on_alloc`", "LOAD, instructions per MiB"),
                            [("1, as Debian boots it", load[0]), ("0", load[1])]),
     }
