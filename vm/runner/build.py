@@ -9,21 +9,22 @@ from pathlib import Path
 
 from .commands import run, run_logged
 from .messages import Failure, say
-from .paths import VM, cache, lock
+from .paths import VM, lock
 
 STAMP = "dmabuf-dio.stamp"
 
 
 def ensure(label, tree, names, arch):
     """The build directory of a kernel, with its image and the files that module builds need."""
-    directory = cache(f"build-{label}{tree.label}")
+    # In the tree, so that kbuild names its files relative to it, and ccache finds what another tree has compiled
+    directory = tree.path / f"build-{label}"
     paths = list(fragments(names, arch))
     digest = hashlib.sha256(tree.identity.encode())
     for path in paths:
         digest.update(path.read_bytes())
     wanted = digest.hexdigest()
     stamp = directory / STAMP
-    with lock(directory.name):
+    with lock(f"{tree.path.name}-{directory.name}"):
         if not stamp.exists() or stamp.read_text() != wanted:
             directory.mkdir(exist_ok=True)
             stamp.unlink(missing_ok=True)
@@ -45,7 +46,9 @@ def make(source, directory, arch):
     """Use ccache if it is installed: the kernels have much in common, and rebuilding after a deleted
     cache is fast."""
     command = ["make", "-C", source, f"O={directory}", *arch.make()]
-    return [*command, f"CC=ccache {arch.compiler}gcc"] if shutil.which("ccache") else command
+    if not shutil.which("ccache"):
+        return command
+    return ["env", "CCACHE_NOHASHDIR=1", *command, f"CC=ccache {arch.compiler}gcc"]
 
 
 def configure(source, directory, paths, arch):

@@ -8,7 +8,7 @@ from pathlib import Path
 from . import build, prebuilt, vmlinux
 from .arch import ALL, AMD64, Arch
 from .messages import Failure
-from .series import ALONE_7_3, MAPPED_7_3, SERIES_6_12, SERIES_7_3, Series
+from .series import ALONE_7_3, MAPPED_7_3, PLAIN_7_3, SERIES_6_12, SERIES_7_3, Series
 from .source import LINUX_6_12, LINUX_7_2, LINUX_7_3, Source
 
 
@@ -57,8 +57,8 @@ BUILT = {
         "6.12-series": Recipe(SERIES_6_12, ["guest", "6.12"]),
         "6.12-series-debug": Recipe(SERIES_6_12, ["guest", "6.12", "debug"]),
         # With the configuration of 7.3-series: the baseline for measuring the patches
-        "7.3-plain": Recipe(LINUX_7_3, ["guest", "7.3"]),
-        "7.3-debug": Recipe(LINUX_7_3, ["guest", "7.3", "debug"]),
+        "7.3-plain": Recipe(PLAIN_7_3, ["guest", "7.3"]),
+        "7.3-debug": Recipe(PLAIN_7_3, ["guest", "7.3", "debug"]),
         "7.3-series": SERIES,
         "7.3-series-debug": SERIES_DEBUG,
         # With one piece of the series, and no more of the others than it needs

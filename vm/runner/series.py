@@ -44,6 +44,8 @@ class Series:
                 copy(tree.path, partial)
                 apply(patches, partial)
                 keep_times(patches, target, partial)
+                for build in target.glob("build-*"):
+                    build.rename(partial / build.name)
                 shutil.rmtree(target, ignore_errors=True)
                 partial.rename(target)
                 stamp.write_text(wanted)
@@ -58,6 +60,7 @@ def pieces():
     return {name: [f"series/{pattern}" for pattern in (*needs, f"{name}/*")] for name, *needs in words}
 
 
+PLAIN_7_3 = Series([], source.LINUX_7_3, "linux-plain")
 ALL = [f"series/{name}/*" for name in pieces()]
 SERIES_7_3 = Series(ALL, source.LINUX_7_3, "linux-series")
 MAPPED_7_3 = Series([*ALL, "series-mapped/*"], source.LINUX_7_3, "linux-mapped")

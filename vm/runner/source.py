@@ -14,7 +14,7 @@ from .paths import cache, lock
 
 
 class Tree:
-    """A kernel source tree; `label` is part of the build directory's name, `identity`
+    """A kernel source tree; `label` is part of the names of trees that are made from it by patches, `identity`
     changes when the tree has to be built again."""
 
     def __init__(self, path, label, identity):
