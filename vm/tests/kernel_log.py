@@ -52,6 +52,7 @@ arm-smmu-v3 arm-smmu-v3.0.auto: allocated 65536 entries for cmdq
 arm-smmu-v3 arm-smmu-v3.0.auto: allocated 32768 entries for evtq
 arm-smmu-v3 arm-smmu-v3.0.auto: msi_domain absent - falling back to wired irqs
 SMCCC: SOC_ID: ARCH_SOC_ID not implemented, skipping ....
+traps: copy-file-range[596] general protection fault ip:402d50 sp:7fff3dbbd028 error:802 in copy-file-range-large[2d50,401000+9c000]
 Lock dependency validator: Copyright (c) 2006 Red Hat, Inc., Ingo Molnar
 """
 
