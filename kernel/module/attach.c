@@ -260,13 +260,13 @@ int dio_attachment_begin(struct dio_attachment *att, struct dio_turn *turn,
 	 */
 	dir = rw == WRITE ? DMA_FROM_DEVICE : DMA_BIDIRECTIONAL;
 	turn->dir = dir;
-	if (!att->exporter->unsynced && !att->exporter->locks)
+	if (!att->exporter->locks)
 		return dio_access_begin(att->dmabuf, dir);
 
 	ret = dio_access_take(att->dmabuf, dir);
 	if (ret)
 		return ret;
-	if (att->exporter->locks) {
+	if (!att->exporter->unsynced) {
 		if (ops->begin_cpu_access)
 			ret = ops->begin_cpu_access(att->dmabuf, dir);
 	} else if (dio_unsynced(att)) {
@@ -300,12 +300,11 @@ int dio_attachment_end(struct dio_attachment *att, struct dio_turn *turn,
 	}
 #endif
 	if (att->exporter->locks) {
-		dma_buf_end_cpu_access(att->dmabuf, dir);
-		dio_access_drop(att->dmabuf);
-	} else if (att->exporter->unsynced && dir == DMA_FROM_DEVICE) {
+		/* udmabuf's own mapping receives the stored data. */
+		if (!att->exporter->unsynced || dir != DMA_FROM_DEVICE)
+			dma_buf_end_cpu_access(att->dmabuf, dir);
 		dio_access_drop(att->dmabuf);
 	} else {
-		/* udmabuf's own mapping receives the stored data. */
 		dio_access_end(att->dmabuf, dir);
 	}
 	if (unsynced) {

@@ -23,8 +23,12 @@ static const struct dio_exporter dio_known[] = {
 	/* A buffer's memory is allocated and freed together with it. */
 	{ .vmap = "system_heap_vmap", .name = "system" },
 	{ .vmap = "cma_heap_vmap", .frees = true },
-	/* Folios of a memfd, pinned for the life of the dma-buf */
-	{ .vmap = "vmap_udmabuf", .name = "udmabuf", .unsynced = true },
+	/*
+	 * Folios of a memfd, pinned for the life of the dma-buf. Linux 7.3's takes
+	 * no lock; one that reaches attached devices has to, and looks the same.
+	 */
+	{ .vmap = "vmap_udmabuf", .name = "udmabuf", .unsynced = true,
+	  .locks = true },
 };
 
 static const struct dio_exporter dio_named = { .locks = true };

@@ -59,6 +59,12 @@ bool guest_with_series(void)
 	return strstr(guest_kernel(), "series") || strstr(guest_kernel(), "mapped");
 }
 
+bool guest_with_fixes(void)
+{
+	return !strncmp(guest_kernel(), "7.3-", 4) &&
+	       (guest_with_series() || strstr(guest_kernel(), "fixes"));
+}
+
 /* Debian builds none for arm64. */
 bool guest_without_heaps(void)
 {
