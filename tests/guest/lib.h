@@ -163,6 +163,7 @@ bool guest_with_fixes(void);		/* at least kernel/series/fixes is */
 bool guest_without_heaps(void);		/* built by Debian, with all its modules */
 uint64_t memory_available(void);	/* after dropping caches */
 uint64_t memory_total(void);
+uint64_t memory_of_cma(void);
 /* Bytes of a huge page */
 uint64_t huge_page(void);
 void need_memory(uint64_t bytes);	/* or skip */

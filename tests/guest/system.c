@@ -93,6 +93,14 @@ uint64_t memory_total(void)
 	return meminfo("MemTotal:");
 }
 
+uint64_t memory_of_cma(void)
+{
+	char text[8192];
+
+	check(proc_read("/proc/meminfo", text, sizeof(text)));
+	return strstr(text, "CmaTotal:") ? meminfo("CmaTotal:") : 0;
+}
+
 /* Free pages on per-CPU lists, which can be many */
 static uint64_t memory_per_cpu(void)
 {
