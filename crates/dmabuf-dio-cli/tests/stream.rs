@@ -12,7 +12,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::iio::{FRAME, Setup, fails, frames, json, number, signal, start};
+use common::iio::{FRAME, Setup, fails, frames, json, number, signal, start, until_it_moves};
 use common::ok;
 use serde_json::Value;
 
@@ -131,7 +131,8 @@ fn ctrl_c_is_an_ordinary_end() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     let child = start(&["capture", "stream-adc", "--rate", "100k", "--to", &data, "--json"]);
-    thread::sleep(Duration::from_millis(1500));
+    until_it_moves("stream-adc");
+    thread::sleep(Duration::from_millis(700));
     signal(&child, "-INT");
     let output = child.wait_with_output().expect("its end");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -141,7 +142,7 @@ fn ctrl_c_is_an_ordinary_end() {
     assert_eq!(summary["lost_frames"], 0);
 
     let child = start(&["replay", &data, "--to", "stream-dac", "--cyclic", "--json"]);
-    thread::sleep(Duration::from_millis(500));
+    until_it_moves("stream-dac");
     signal(&child, "-INT");
     assert!(child.wait_with_output().expect("its end").status.success());
 }
@@ -397,7 +398,7 @@ fn bad_input() {
     }
 
     let first = start(&["capture", "stream-adc", "--rate", "1M", "--to", "none"]);
-    thread::sleep(Duration::from_millis(500));
+    until_it_moves("stream-adc");
     says(1, &["capture", "stream-adc", "--to", "none"], "in use by another program");
     signal(&first, "-INT");
     assert!(first.wait_with_output().expect("its end").status.success());

@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::iio::{FRAME, Setup, end_of, report, set, signal, start};
+use common::iio::{FRAME, Setup, end_of, report, set, signal, start, until_it_moves};
 use serde_json::Value;
 
 /// Frames that arrived and frames that were lost: those of so much time of the device.
@@ -65,7 +65,7 @@ fn more_lost_than_allowed_is_a_failure() {
         let arguments = ["capture", "stream-adc", "--rate", "100k", "--seconds", "1", "--json"];
         let to = ["--to", &data, "--force"];
         let child = start(&[&arguments[..], &to, more].concat());
-        thread::sleep(Duration::from_millis(600));
+        until_it_moves("stream-adc");
         set("stream-adc", "inject_loss", "1000");
         end_of(child)
     };
@@ -94,7 +94,8 @@ fn less_than_was_asked_for_is_a_failure() {
         let arguments =
             ["capture", "stream-adc", "--rate", "1M", "--json", "--to", &data, "--force"];
         let child = start(&[&arguments[..], &limit].concat());
-        thread::sleep(Duration::from_millis(1500));
+        until_it_moves("stream-adc");
+        thread::sleep(Duration::from_millis(700));
         signal(&child, "-INT");
         let (code, summary) = end_of(child);
         assert_eq!((code, &summary["complete"]), (1, &false.into()), "{summary}");

@@ -10,7 +10,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::iio::{Setup, end_of, fails, json, number, report, set, signal, start, sysfs};
+use common::iio::{
+    Setup, end_of, fails, json, number, report, set, signal, signal_now, start, sysfs,
+};
 use common::{ok, run};
 use serde_json::Value;
 
@@ -318,7 +320,7 @@ fn settings_are_put_back_at_the_end() {
     for wait in 0..30 {
         let child = start(&[&words[..], &["--force", "--json"]].concat());
         thread::sleep(Duration::from_millis(wait * 7));
-        signal(&child, "-INT");
+        signal_now(&child, "-INT");
         child.wait_with_output().expect("its end");
         as_before("interrupted");
     }

@@ -10,7 +10,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::iio::{FRAME, Setup, end_of, fails, json, number, numbered, set, signal, start};
+use common::iio::{
+    FRAME, Setup, end_of, fails, json, number, numbered, set, signal, start, until_it_moves,
+};
 use common::ok;
 use serde_json::Value;
 
@@ -152,7 +154,7 @@ fn what_is_said_of_a_conversion() {
     // By one block that repeats.
     let child =
         start(&[&replay[..], &["--format", "cf32", "--cyclic", "--rate", "1M", "--json"]].concat());
-    thread::sleep(Duration::from_millis(300));
+    until_it_moves("stream-dac");
     signal(&child, "-INT");
     let (code, report) = end_of(child);
     assert_eq!((code, &report["conversion"]["to_bytes"]), (0, &200_000.into()), "{report}");

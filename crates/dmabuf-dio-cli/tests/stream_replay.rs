@@ -6,7 +6,9 @@ mod common;
 use std::thread;
 use std::time::Duration;
 
-use common::iio::{FRAME, Setup, end_of, number, numbered, report, set, signal, start};
+use common::iio::{
+    FRAME, Setup, end_of, number, numbered, report, set, signal, start, until_it_moves,
+};
 use serde_json::Value;
 
 /// Sum of the frames in all reported gaps, each of which has to be an underrun.
@@ -62,7 +64,7 @@ fn underruns_of_a_cyclic_block_are_told() {
     numbered(&data, 10_000);
     let arguments = ["replay", &data, "--to", "stream-dac", "--cyclic", "--rate", "1M"];
     let child = start(&[&arguments[..], &["--max-loss", "100%", "--json"]].concat());
-    thread::sleep(Duration::from_millis(700));
+    until_it_moves("stream-dac");
     set("stream-dac", "inject_loss", "1234");
     thread::sleep(Duration::from_millis(300));
     signal(&child, "-INT");

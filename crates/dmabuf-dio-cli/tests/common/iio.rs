@@ -5,6 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -89,9 +91,53 @@ pub(crate) fn start(arguments: &[&str]) -> Child {
     program().args(arguments).stdout(out).stderr(errors).spawn().expect("started")
 }
 
+/// Sends a signal to a command, one that ends it (`-INT`, `-TERM`, `-HUP`) when it handles that.
 pub(crate) fn signal(child: &Child, name: &str) {
+    let number = match name {
+        "-HUP" => Some(libc::SIGHUP),
+        "-INT" => Some(libc::SIGINT),
+        "-TERM" => Some(libc::SIGTERM),
+        _ => None,
+    };
+    if let Some(number) = number {
+        within_a_minute("no handler", || handles(child, number).unwrap_or(true));
+    }
+    signal_now(child, name);
+}
+
+/// Sends a signal whatever the command is doing, perhaps not even its own code.
+pub(crate) fn signal_now(child: &Child, name: &str) {
     let status = Command::new("kill").arg(name).arg(child.id().to_string()).status();
     assert!(status.expect("kill").success());
+}
+
+/// Whether a process handles a signal (`SigCgt`, `proc_pid_status(5)`). `None` after its end.
+fn handles(child: &Child, signal: i32) -> Option<bool> {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    if field("State:")?.starts_with('Z') {
+        return None;
+    }
+    let mask = u64::from_str_radix(field("SigCgt:")?, 16).ok()?;
+    Some(mask & (1 << (signal - 1)) != 0)
+}
+
+/// Waits for a condition, as an emulated machine may take seconds to start a program.
+#[track_caller]
+fn within_a_minute(otherwise: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{otherwise}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until a device that was not in use moves samples.
+#[track_caller]
+pub(crate) fn until_it_moves(device: &str) {
+    within_a_minute("no samples", || {
+        number(device, "buffer0/enable") == 1 && number(device, "moved_frames") > 0
+    });
 }
 
 /// Runs a command, whatever its exit code. Returns the code and the report.
