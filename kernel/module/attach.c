@@ -284,8 +284,8 @@ int dio_attachment_begin(struct dio_attachment *att, struct dio_turn *turn,
  * @turn: as there
  * @refusal: set to DMABUF_DIO_REFUSED_UNSYNCED with -EBUSY
  *
- * Return: 0, or -EBUSY if a device was attached meanwhile that may not see the
- * stored data, or whose data may not have been read.
+ * Return: 0, or -EBUSY if a device is attached now that may not see the stored
+ * data, or whose data may not have been read. One that came and went is missed.
  */
 int dio_attachment_end(struct dio_attachment *att, struct dio_turn *turn,
 		       u32 *refusal)
