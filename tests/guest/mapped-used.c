@@ -29,7 +29,7 @@ static void used(uint64_t bytes)
 	uint64_t times = premap_now().used - before.used;
 
 	check(times * LARGEST >= bytes);
-	/* The block layer counts a request after it has completed the bios (__blk_mq_end_request()). */
+	/* __blk_mq_end_request() counts a request after it has completed the bios. */
 	for (int tries = 0; exact && tries < 100 && disk_requests() - requests != times; tries++)
 		usleep(10 * 1000);
 	if (exact)
