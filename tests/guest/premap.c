@@ -77,11 +77,14 @@ void premap_begin(int file)
 
 uint64_t disk_requests(void)
 {
-	unsigned long long reads, writes;
+	unsigned long long reads, writes, in_flight;
 	char path[128], text[512];
 
 	snprintf(path, sizeof(path), "/sys/block/%s/stat", strrchr(raw_disk(), '/') + 1);
-	check(proc_read(path, text, sizeof(text)));
-	check(sscanf(text, "%llu %*u %*u %*u %llu", &reads, &writes) == 2);
+	do {
+		check(proc_read(path, text, sizeof(text)));
+		check(sscanf(text, "%llu %*u %*u %*u %llu %*u %*u %*u %llu", &reads, &writes,
+			     &in_flight) == 3);
+	} while (in_flight && !usleep(1000));
 	return reads + writes;
 }

@@ -26,7 +26,10 @@ void premap_expect_tables(unsigned int tables);
  * @file, which is on it. Returns when that is done.
  */
 void premap_begin(int file);
-/* Completed requests of the raw disk */
+/*
+ * Completed requests of the raw disk. Waits until none is in flight: __blk_mq_end_request() counts
+ * a request after it has completed the bios.
+ */
 uint64_t disk_requests(void);
 
 #endif
