@@ -15,6 +15,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("bench/peers/memory", "needs the loaders that bench/peers/compare downloads"),
     ("pip", "builds the Python bindings; bindings/python/test installs the wheel"),
     ("tests/kselftests", "runs in a guest"),
+    ("tools/check-series", "needs the kernels' sources; `make lint` runs it"),
     ("tools/check-capi", "writes files of the repository; `make lint` runs it"),
     ("tools/collect-rust-tests", "builds the tests; `make programs` runs it"),
     (
