@@ -74,11 +74,10 @@ def processor(options, kernel):
 def host_processor(options):
     """What runs QEMU's threads on one of the host's processors under --icount.
 
-    QEMU 7.2's NVMe device stores up to where it has seen the shadow doorbell and reads it again,
-    as if without a barrier between the two (told from its state, not from its source). If the
-    guest stores the doorbell meanwhile, on another processor, each misses the other's store: the
-    device sleeps, and the guest sees no reason to wake it. Other guests recover after the I/O
-    timeout; here there is none (job.py).
+    QEMU 7.2 emulates in one thread without the guest's memory barriers (tcg_gen_mb() in its
+    tcg/tcg-op.c; 8.1 keeps them). The guest can then read the NVMe device's event index before
+    the device, on another processor, sees what the guest stored to the doorbell, and neither
+    wakes. Other guests recover after the I/O timeout; here there is none (job.py).
     """
     if not options.icount:
         return []
