@@ -12,9 +12,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::Arc;
 use std::thread::{sleep, spawn};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{folder, program};
+use common::{connected, folder, program};
 use dmabuf_dio::DmaBuf;
 use dmabuf_dio_stream::{Ending, FdSink, Filled, Gap, Loss, Ring, Sink as _};
 use serde_json::Value;
@@ -69,18 +69,6 @@ fn complete() -> Ending {
     Ending { complete: true, loss_known: true, error: None }
 }
 
-/// A connection to a command that is about to listen.
-fn until<T>(mut connect: impl FnMut() -> std::io::Result<T>) -> T {
-    let begin = Instant::now();
-    loop {
-        match connect() {
-            Ok(connection) => return connection,
-            Err(error) => assert!(begin.elapsed() < Duration::from_secs(20), "{error}"),
-        }
-        sleep(Duration::from_millis(10));
-    }
-}
-
 /// A port on which nobody listens.
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -101,9 +89,9 @@ fn gaps_of_the_sender_reach_report_and_description() {
         let mut child =
             start(&[&[from.as_str()][..], &to].concat(), Stdio::piped(), Stdio::piped());
         let sent = if from.starts_with("tcp") {
-            send(until(|| TcpStream::connect(("127.0.0.1", port))), 50, &complete())
+            send(connected(|| TcpStream::connect(("127.0.0.1", port))), 50, &complete())
         } else if from.starts_with("unix") {
-            send(until(|| UnixStream::connect(&socket)), 50, &complete())
+            send(connected(|| UnixStream::connect(&socket)), 50, &complete())
         } else {
             send(OwnedFd::from(child.stdin.take().expect("a pipe")), 50, &complete())
         };
@@ -338,7 +326,7 @@ fn ctrl_c_ends_it() {
     assert!(!data.exists() && !folder.path().join("socket").exists());
 
     let child = start(&[&from, "--raw", "--to", to], Stdio::null(), Stdio::null());
-    let mut peer = until(|| UnixStream::connect(folder.path().join("socket")));
+    let mut peer = connected(|| UnixStream::connect(folder.path().join("socket")));
     peer.write_all(&bytes(0..1000)).expect("written");
     sleep(Duration::from_millis(700));
     interrupt(&child);

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::iio::{
     Setup, end_of, fails, json, number, report, set, signal, signal_now, start, sysfs,
+    until_it_is_enabled, until_it_moves,
 };
 use common::{ok, run};
 use serde_json::Value;
@@ -302,15 +303,11 @@ fn settings_are_put_back_at_the_end() {
 
     for name in ["-INT", "-TERM", "-HUP"] {
         let child = start(&[&words[..], &["--force", "--json"]].concat());
-        let patience = Instant::now() + Duration::from_secs(20);
-        while value("stream-adc", "buffer0/enable") == "0" && Instant::now() < patience {
-            thread::sleep(Duration::from_millis(10));
-        }
+        until_it_moves("stream-adc");
         assert_eq!(
             (value("stream-phy", LO).as_str(), value("stream-phy", GAIN).as_str()),
             ("868000000", "3.500000 dB")
         );
-        thread::sleep(Duration::from_millis(300));
         signal(&child, name);
         let (code, _) = end_of(child);
         assert_eq!(code, 0);
@@ -409,10 +406,7 @@ fn a_device_that_needs_a_trigger() {
     // After Ctrl-C, too.
     let words = ["capture", "stream-sensor", "--to", &data, "--force", "--json", "--block", "32"];
     let child = start(&[&words[..], &["--trigger", timer]].concat());
-    let patience = Instant::now() + Duration::from_secs(20);
-    while value("stream-sensor", "buffer0/enable") == "0" && Instant::now() < patience {
-        thread::sleep(Duration::from_millis(10));
-    }
+    until_it_is_enabled("stream-sensor");
     assert_eq!(value("stream-sensor", "trigger/current_trigger"), timer);
     thread::sleep(Duration::from_millis(300));
     signal(&child, "-INT");

@@ -13,7 +13,7 @@ use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
 use common::iio::{FRAME, Setup, number, numbered, set, signal, start};
-use common::program;
+use common::{connected, program};
 use serde_json::Value;
 
 fn errors(output: &Output) -> String {
@@ -56,17 +56,6 @@ fn report_in(said: &str) -> Value {
     let begin = said.find('{').unwrap_or_else(|| panic!("no report: {said}"));
     let mut values = serde_json::Deserializer::from_str(&said[begin..]).into_iter();
     values.next().expect("a report").unwrap_or_else(|error| panic!("{error}: {said}"))
-}
-
-fn until<T>(mut connect: impl FnMut() -> std::io::Result<T>) -> T {
-    let begin = Instant::now();
-    loop {
-        match connect() {
-            Ok(connection) => return connection,
-            Err(error) => assert!(begin.elapsed() < Duration::from_secs(60), "{error}"),
-        }
-        sleep(Duration::from_millis(10));
-    }
 }
 
 /// Waits until a command says that it waits for its other end.
@@ -220,16 +209,16 @@ fn both_sockets_both_ways() {
     check(child, read_all(free.accept().expect("a connection").0));
     drop(free);
     let child = capture(&format!("tcp-listen://{place}"));
-    check(child, read_all(until(|| TcpStream::connect(place))));
+    check(child, read_all(connected(|| TcpStream::connect(place))));
     let child = capture(&format!("tcp-listen://:{}", place.port()));
-    check(child, read_all(until(|| TcpStream::connect(place))));
+    check(child, read_all(connected(|| TcpStream::connect(place))));
     let listener = UnixListener::bind(&path).expect("bound");
     let child = capture(&format!("unix:{path}"));
     check(child, read_all(listener.accept().expect("a connection").0));
     // A socket that nobody uses any more is replaced.
     drop(listener);
     let child = capture(&format!("unix-listen:{path}"));
-    check(child, read_all(until(|| UnixStream::connect(&path))));
+    check(child, read_all(connected(|| UnixStream::connect(&path))));
 }
 
 /// What the sender loses is in the receiver's report and description.
@@ -349,8 +338,10 @@ fn a_replay_of_another_programs_samples() {
         let mut child = command.spawn().expect("started");
         let feed: Box<dyn std::io::Write> = match from {
             "-" => Box::new(child.stdin.take().expect("a pipe")),
-            tcp if tcp.starts_with("tcp") => Box::new(until(|| TcpStream::connect(place))),
-            unix if unix.starts_with("unix") => Box::new(until(|| UnixStream::connect(&socket))),
+            tcp if tcp.starts_with("tcp") => Box::new(connected(|| TcpStream::connect(place))),
+            unix if unix.starts_with("unix") => {
+                Box::new(connected(|| UnixStream::connect(&socket)))
+            }
             fifo => Box::new(File::options().write(true).open(fifo).expect("open")),
         };
         let mut feed = feed;

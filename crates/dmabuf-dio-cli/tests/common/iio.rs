@@ -5,12 +5,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{folder, ok, program, run};
+use super::{folder, ok, program, run, within_a_minute};
 
 pub(crate) const FRAME: usize = 8;
 
@@ -122,22 +120,17 @@ fn handles(child: &Child, signal: i32) -> Option<bool> {
     Some(mask & (1 << (signal - 1)) != 0)
 }
 
-/// Waits for a condition, as an emulated machine may take seconds to start a program.
+/// Waits until a device that was not in use is enabled.
 #[track_caller]
-fn within_a_minute(otherwise: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{otherwise}");
-        thread::sleep(Duration::from_millis(5));
-    }
+pub(crate) fn until_it_is_enabled(device: &str) {
+    within_a_minute("not enabled", || number(device, "buffer0/enable") == 1);
 }
 
 /// Waits until a device that was not in use moves samples.
 #[track_caller]
 pub(crate) fn until_it_moves(device: &str) {
-    within_a_minute("no samples", || {
-        number(device, "buffer0/enable") == 1 && number(device, "moved_frames") > 0
-    });
+    until_it_is_enabled(device);
+    within_a_minute("no samples", || number(device, "moved_frames") > 0);
 }
 
 /// Runs a command, whatever its exit code. Returns the code and the report.

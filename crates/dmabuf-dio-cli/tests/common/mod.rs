@@ -11,6 +11,8 @@ use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -19,6 +21,27 @@ pub(crate) fn folder() -> TempDir {
     let parent = std::env::var_os("DMABUF_DIO_TEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
     tempfile::Builder::new().prefix("cli-").tempdir_in(parent).expect("a folder for the test")
+}
+
+/// Waits for a condition, as an emulated machine may take seconds to start a program.
+#[track_caller]
+pub(crate) fn within_a_minute(otherwise: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{otherwise}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A connection to a command that is about to listen.
+#[track_caller]
+pub(crate) fn connected<T>(mut connect: impl FnMut() -> std::io::Result<T>) -> T {
+    let mut connection = None;
+    within_a_minute("no connection", || {
+        connection = connect().ok();
+        connection.is_some()
+    });
+    connection.expect("waited for")
 }
 
 /// The command, without an inherited buffer, and with signals as a terminal's job has them.
