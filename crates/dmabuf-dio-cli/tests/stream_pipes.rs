@@ -10,10 +10,10 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::{JoinHandle, sleep, spawn};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::iio::{FRAME, Setup, number, numbered, set, signal, start};
-use common::{connected, program};
+use common::{connected, program, within_a_minute};
 use serde_json::Value;
 
 fn errors(output: &Output) -> String {
@@ -255,11 +255,9 @@ fn a_remote_receiver_learns_of_gaps() {
             (sender, receive())
         };
         // Once samples are there.
-        let begin = Instant::now();
-        while fs::metadata(&data).map_or(0, |facts| facts.len()) == 0 {
-            assert!(begin.elapsed() < Duration::from_secs(60), "nothing arrives");
-            sleep(Duration::from_millis(20));
-        }
+        within_a_minute("nothing arrives", || {
+            fs::metadata(&data).is_ok_and(|facts| facts.len() > 0)
+        });
         set("stream-adc", "inject_loss", "1234");
         let sender = sender.wait_with_output().expect("its end");
         assert!(sender.status.success(), "{}", errors(&sender));
@@ -302,11 +300,7 @@ fn a_receiver_notices_that_the_sender_was_killed() {
     until_it_waits(&mut receiver);
     let to = format!("unix:{socket}");
     let mut sender = start(&["capture", "stream-adc", "--rate", "1M", "--to", &to, "--framed"]);
-    let begin = Instant::now();
-    while fs::metadata(&data).map_or(0, |facts| facts.len()) == 0 {
-        assert!(begin.elapsed() < Duration::from_secs(60), "nothing arrives");
-        sleep(Duration::from_millis(20));
-    }
+    within_a_minute("nothing arrives", || fs::metadata(&data).is_ok_and(|facts| facts.len() > 0));
     signal(&sender, "-KILL");
     sender.wait().expect("its end");
     let output = receiver.wait_with_output().expect("its end");

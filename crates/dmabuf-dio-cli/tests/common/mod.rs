@@ -36,12 +36,13 @@ pub(crate) fn within_a_minute(otherwise: &str, mut holds: impl FnMut() -> bool) 
 /// A connection to a command that is about to listen.
 #[track_caller]
 pub(crate) fn connected<T>(mut connect: impl FnMut() -> std::io::Result<T>) -> T {
-    let mut connection = None;
-    within_a_minute("no connection", || {
-        connection = connect().ok();
-        connection.is_some()
-    });
-    connection.expect("waited for")
+    let mut last = connect();
+    let begin = Instant::now();
+    while last.is_err() && begin.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(5));
+        last = connect();
+    }
+    last.expect("a connection")
 }
 
 /// The command, without an inherited buffer, and with signals as a terminal's job has them.
