@@ -65,6 +65,11 @@ test-all-arm64: programs-arm64 series-programs-arm64 ## the rest on arm64: the s
 test-32bit: programs-32bit ## the tests of the module and the library as 32-bit programs on 64-bit kernels (part of no other)
 	tests/matrix --programs-32bit
 
+.PHONY: test-change
+test-change: programs series-programs ## what .ci/run adds to test: the quick parts of test-older and test-debug
+	@$(MAKE) programs-arm64 ARM64_TESTS="gather importer"
+	tests/matrix --change
+
 .PHONY: test-older
 test-older: programs
 	@$(MAKE) programs-arm64 ARM64_TESTS="gather importer"

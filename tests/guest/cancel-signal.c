@@ -26,7 +26,10 @@ static void wait_moved(uint64_t bytes)
 		sleep_ms(1);
 }
 
-/* The signal is seen after the second request. The third then takes seconds. */
+/*
+ * The signal is seen after the second request. The third then waits until the device is
+ * suspended, however slow the machine is.
+ */
 static void *signal_and_cancel(void *arg)
 {
 	wait_moved(CHUNK);
@@ -34,6 +37,8 @@ static void *signal_and_cancel(void *arg)
 	wait_moved(2 * CHUNK);
 	sleep_ms(100);
 	expect(dio_call(dev, DMABUF_DIO_IOC_CANCEL, NULL), 0);
+	dm_stop();
+	dm_go_on();
 	return arg;
 }
 
@@ -42,7 +47,7 @@ int main(void)
 	struct sigaction action = { .sa_handler = nothing };
 	const struct dm_part parts[] = {
 		{ .from = 0, .ms = 0 }, { .from = CHUNK, .ms = 1000 },
-		{ .from = 2 * CHUNK, .ms = 5000 },
+		{ .from = 2 * CHUNK, .ms = 100000 },
 	};
 	/* All memory is allocated before the first request. */
 	struct dmabuf_dio_load load = {
