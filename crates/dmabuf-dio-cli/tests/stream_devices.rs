@@ -8,13 +8,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::iio::{
     Setup, end_of, fails, json, number, report, set, signal, signal_now, start, sysfs,
     until_it_is_enabled, until_it_moves,
 };
-use common::{ok, run};
+use common::{ok, run, within_a_minute};
 use serde_json::Value;
 
 const LO: &str = "out_altvoltage0_RX_LO_frequency";
@@ -120,14 +120,11 @@ fn users_are_listed() {
     let Some(_setup) = Setup::get() else { return };
     let child = start(&["capture", "stream-adc", "--rate", "100k", "--to", "none", "--json"]);
     let pid = u64::from(child.id());
-    let patience = Instant::now() + Duration::from_secs(20);
-    let list = loop {
-        let list = json(&["devices"]);
-        if of(&list, "stream-adc")["buffers"][0]["enabled"] == true || Instant::now() > patience {
-            break list;
-        }
-        thread::sleep(Duration::from_millis(50));
-    };
+    let mut list = Value::Null;
+    within_a_minute("the capture does not begin", || {
+        list = json(&["devices"]);
+        of(&list, "stream-adc")["buffers"][0]["enabled"] == true
+    });
     let adc = of(&list, "stream-adc");
     assert_eq!(
         (&adc["users"][0]["pid"], &adc["users"][0]["holds"]),
