@@ -77,12 +77,14 @@ test-older: programs
 
 .PHONY: test-kernels
 test-kernels: programs ## what depends on the kernel, on further kernels of Debian (part of no other)
+	@$(MAKE) programs-arm64 ARM64_TESTS=importer
 	tests/matrix --kernels
 
 .PHONY: test-files
 test-files: programs ## every operation on every kind of file system and block device (part of no other)
 	@tools/install-packages packages-files.txt
 	tests/matrix --files
+
 # Downloads some 10 MB for each version, and keeps 250 MB of each in the cache.
 .PHONY: test-compile
 test-compile: deps ## compile the module for every kernel in Debian's suites, with a row for each (part of no other)

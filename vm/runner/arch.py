@@ -55,7 +55,7 @@ AMD64 = Arch(
 ARM64 = Arch(
     name="arm64",
     # The ending names the size of a page, if that is not 4 KiB.
-    flavours={"": "arm64", "-16k": "arm64-16k"},
+    flavours={"": "arm64", "-16k": "arm64-16k", "-rt": "rt-arm64"},
     emulator="qemu-system-aarch64",
     machine="virt,gic-version=3",
     # The architecture's own algorithm of pointer authentication takes half the time of emulation.
