@@ -60,7 +60,7 @@ static void device(struct buffer *buf)
 	check(!posix_fadvise(plain, 0, 0, POSIX_FADV_DONTNEED));
 	rw = (struct dmabuf_dio_rw){
 		.file_fd = disk, .file_offset = disk_size - KIB(100), .length = MIB(1),
-		.chunk = KIB(16),
+		.chunk = CHUNK_OF(KIB(16)),
 	};
 	buffer_pattern(buf, 2);
 	expect(dio_read(dev, &rw), 0);

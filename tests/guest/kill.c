@@ -21,8 +21,8 @@ static void child(int what)
 	int dev = dio_context(&buf);
 
 	for (;;) {
-		struct dmabuf_dio_rw rw = { .length = LENGTH, .chunk = KIB(16) };
-		struct dmabuf_dio_load load = { .length = LENGTH, .chunk = KIB(16) };
+		struct dmabuf_dio_rw rw = { .length = LENGTH, .chunk = CHUNK_OF(KIB(16)) };
+		struct dmabuf_dio_load load = { .length = LENGTH, .chunk = CHUNK_OF(KIB(16)) };
 
 		rw.file_fd = load.file_fd =
 			file_open(what == DO_WRITE ? "copy" : "data",

@@ -27,6 +27,8 @@
 /* 64 bits in 32-bit programs, too: its negative is a mask */
 #define PAGE		((uint64_t)sysconf(_SC_PAGESIZE))
 #define LARGEST_PAGE	KIB(64)
+/* The smallest chunk that is allowed and not smaller than @bytes */
+#define CHUNK_OF(bytes)	(PAGE > (bytes) ? PAGE : (bytes))
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
 #define EXIT_SKIP	77

@@ -61,6 +61,7 @@ int main(void)
 {
 	struct buffer buf;
 	int dev, file, fd;
+	char page[24];
 
 	file_pattern("data", MIB(2), 1);
 
@@ -105,10 +106,11 @@ int main(void)
 	works(0);
 
 	trying("parameters changed later");
-	proc_write("/sys/module/dmabuf_dio/parameters/chunk", "4096");
+	snprintf(page, sizeof(page), "%llu", (unsigned long long)PAGE);
+	proc_write("/sys/module/dmabuf_dio/parameters/chunk", page);
 	proc_write("/sys/module/dmabuf_dio/parameters/depth", "64");
 	proc_write("/sys/module/dmabuf_dio/parameters/gather", "0");
-	expect(info().default_chunk, 4096);
+	expect(info().default_chunk, PAGE);
 	works(0);
 
 	trying("bad parameters");

@@ -11,8 +11,17 @@ from .paths import cache
 
 # The libraries that linux-kbuild's programs need, with their dependencies
 LIBRARIES = ["libc6", "libelf1t64", "libzstd1", "zlib1g"]
-# Compiler options that a configuration may use and an older compiler lacks
-COMPILER_OPTIONS = {"CC_HAS_MIN_FUNCTION_ALIGNMENT": "-fmin-function-alignment=16"}
+# What a configuration says of the compiler and the assembler, and older ones lack: an option and a program that
+# they have to take
+COMPILER_FEATURES = {
+    "CC_HAS_MIN_FUNCTION_ALIGNMENT": ("-fmin-function-alignment=16", ""),
+    "CC_HAS_COUNTED_BY": ("-Werror", "struct { int n; char a[] __attribute__((counted_by(n))); } *s;"),
+    "CC_HAS_COUNTED_BY_PTR": ("-Werror", "struct { int n; char *a __attribute__((counted_by(n))); } s;"),
+    "CC_HAS_MULTIDIMENSIONAL_NONSTRING":
+        ("-Werror", 'char a[1][4] __attribute__((nonstring)) = { "four" };'),
+    "TOOLCHAIN_HAS_ZABHA": ("-march=rv64gc_zabha", ""),
+    "TOOLCHAIN_HAS_ZACAS": ("-march=rv64gc_zacas", ""),
+}
 
 
 def adapt(headers, prefix):
@@ -38,9 +47,10 @@ def choose_compiler(headers, prefix):
     if shutil.which(prefix + compiler):
         return
     variables.write_text(text.replace(compiler, "gcc"))
-    for name, flag in COMPILER_OPTIONS.items():
-        if subprocess.run([need(prefix + "gcc"), flag, "-E", "-x", "c", "/dev/null"], check=False,
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
+    for name, (option, program) in COMPILER_FEATURES.items():
+        if subprocess.run([need(prefix + "gcc"), option, "-c", "-o", "/dev/null", "-x", "c", "-"],
+                          input=program, text=True, check=False, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL).returncode:
             for file in ("include/config/auto.conf", "include/generated/autoconf.h"):
                 path = headers / file
                 path.write_text(re.sub(rf"^(#define )?CONFIG_{name}\b.*\n", "", path.read_text(),

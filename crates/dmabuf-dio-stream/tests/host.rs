@@ -441,7 +441,7 @@ fn blocks_have_to_suit() {
     assert_eq!(refused(Ring::of(vec![], 4096)), "blocks");
     assert_eq!(refused(Ring::of(vec![memfd()], 0)), "block");
     assert_eq!(refused(Ring::of(vec![memfd()], 2 << 30)), "block");
-    assert_eq!(refused(Ring::of(vec![memfd(), memfd()], 4097)), "range");
+    assert_eq!(refused(Ring::of(vec![memfd(), memfd()], memfd().len() + 1)), "range");
     let odd = Stream::new(&mut Device::new(1), &mut Discard::default(), ring(2, 1001)).run();
     let odd = odd.expect_err("no whole frames");
     assert!(matches!(odd.error, Error::Transfer(Buffer::Setting { name: "block", .. })), "{odd}");

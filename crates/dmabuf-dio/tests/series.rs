@@ -119,7 +119,8 @@ fn many_calls_at_odd_places_stay_direct() {
     }
     let folder = folder();
     let (path, expected) = file_of(&folder, (4 << 20) + 4321);
-    let loader = Loader::new(&path).backend(Backend::CopyFileRange).block_size(12_288).offset(777);
+    let size = 3 * common::page() as u64;
+    let loader = Loader::new(&path).backend(Backend::CopyFileRange).block_size(size).offset(777);
     let loaded = loader.load().expect("load");
     assert_direct(&loaded.report);
     let range = loaded.range();
@@ -131,7 +132,7 @@ fn many_calls_at_odd_places_stay_direct() {
     let target = folder.path().join("target");
     common::write_cold(&target, &vec![0x77; expected.len()]);
     let file = std::fs::File::options().read(true).write(true).open(&target).expect("open");
-    let saver = Saver::to_fd(file.as_fd()).backend(Backend::CopyFileRange).block_size(12_288);
+    let saver = Saver::to_fd(file.as_fd()).backend(Backend::CopyFileRange).block_size(size);
     let report = saver.offset(777).save(&loaded.buf, range).expect("save");
     assert_direct(&report);
     let mut wanted = expected.clone();

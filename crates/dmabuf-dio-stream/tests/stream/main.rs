@@ -329,7 +329,8 @@ fn what_is_not_in_a_block_is_refused() {
     }
     let block = dmabuf_dio::DmaBuf::alloc(8192).expect("a block");
     let channels = devices.dac.channels(0).expect("channels");
-    let repeat = Repeat::start(devices.dac.clone(), 0, &channels, block, 8192 + FRAME);
+    let beyond = block.len() + FRAME;
+    let repeat = Repeat::start(devices.dac.clone(), 0, &channels, block, beyond);
     assert!(matches!(repeat, Err(Error::Transfer(Buffer::RangeBeyondBuffer { .. }))));
 }
 

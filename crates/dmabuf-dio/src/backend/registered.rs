@@ -238,6 +238,7 @@ mod tests {
             println!("skipped: {}", refusal.reason);
             return;
         }
+        let page = rustix::param::page_size() as u64;
         let mut content: Vec<u8> =
             (0..LEN as u64).map(|at| (at * 31 % 253) as u8 ^ (at >> 12) as u8).collect();
         std::fs::OpenOptions::new()
@@ -254,7 +255,7 @@ mod tests {
             let loaded =
                 with_task(&disk, Direction::Load, range, |task| BY_MODULE.load(task, Kind::DmaBuf));
             let Fresh { buf, moved } = loaded.expect("loaded");
-            let start = range.0 % 4096;
+            let start = range.0 % page;
             let bytes = buf.map().expect("map").to_vec().expect("bytes");
             assert!(within(&bytes, (start, range.1)) == within(&content, range), "{range:?}");
             assert!(
@@ -263,14 +264,14 @@ mod tests {
                     .chain(&bytes[(start + range.1) as usize..])
                     .all(|byte| *byte == 0)
             );
-            // The block in which the range begins was requested, too.
-            assert!((range.1..range.1 + 4096).contains(&moved.direct), "{range:?}: {moved:?}");
+            // The page in which the range begins was requested, too.
+            assert!((range.1..range.1 + page).contains(&moved.direct), "{range:?}: {moved:?}");
         }
         let mut buf = DmaBuf::alloc(8 << 20).expect("a buffer");
         let new: Vec<u8> = (0..8 << 20_u32).map(|at| (at % 249) as u8).collect();
         buf.map_mut().expect("map").write_at(0, &new).expect("written");
         for (file, start, len) in
-            [(1 << 20, 0, 8 << 20), (5000, 5000 % 4096, 100_000), (9_000_777, 777, 3)]
+            [(1 << 20, 0, 8 << 20), (5000, 5000 % page, 100_000), (9_000_777, 777, 3)]
         {
             let extent = Extent { file, buf: start, len };
             with_task(&disk, Direction::Save, (file, len), |task| {

@@ -258,7 +258,7 @@ fn a_buffer_of_many_slots() {
 #[test]
 fn the_page_cache_is_looked_at_if_that_is_cheap() {
     let folder = folder();
-    let (path, content) = file_of(&folder, 1 << 20);
+    let (path, content) = file_of(&folder, 256 * common::page());
     each(1 << 20, |buf, backend| {
         std::fs::read(&path).expect("into the page cache");
         let mut gathering = Gatherer::new(&path).backend(backend).open(buf).expect("open");
