@@ -81,13 +81,18 @@ def test_nothing_is_lost_in_thousands_of_loads(small: Path, threads: int) -> Non
         gc.collect()
 
     loads(1200)
-    files, memory = len(os.listdir("/proc/self/fd")), resident()
-    loads(LOADS)
-    print(f"{LOADS} loads in {threads} threads: {resident() - memory} bytes more, {files} descriptors")
-    assert len(os.listdir("/proc/self/fd")) == files
+    files, growths = len(os.listdir("/proc/self/fd")), []
+    # What is lost is lost in each round. The allocator also grows by itself, an arena for each
+    # thread that meets another in it, but not for ever.
+    limit = max(LOADS * 400, 1 << 20)  # less than a tenth of a page for each load
+    while len(growths) < 5 and not any(growth < limit for growth in growths):
+        before = resident()
+        loads(LOADS)
+        growths.append(resident() - before)
+        assert len(os.listdir("/proc/self/fd")) == files
+    print(f"{LOADS} loads in {threads} threads: {growths} bytes more, {files} descriptors")
+    assert min(growths) < limit
     assert len(os.listdir("/proc/self/task")) <= 2
-    # Less than a tenth of a page for each.
-    assert resident() - memory < max(LOADS * 400, 1 << 20)
 
 
 def test_views_in_many_threads(file: Path, content: bytes) -> None:
