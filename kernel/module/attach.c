@@ -8,11 +8,13 @@
  * exporters are refused without being mapped. Pages are never taken from an
  * sg_table, which belongs to the attached devices.
  */
+#include <linux/dma-map-ops.h>
 #include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
 #include <linux/err.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
+#include <linux/swiotlb.h>
 #include <linux/vmalloc.h>
 
 #include <linux/dmabuf_dio.h>
@@ -226,6 +228,26 @@ static bool dio_unsynced(struct dio_attachment *att)
 	return found;
 }
 
+/*
+ * udmabuf maps its pages for a device of its own when CPU access begins first: it
+ * does not clean the caches then, but invalidates them. Where devices are not
+ * coherent by default, as on arm64, what the CPU has stored before would be lost.
+ * So it maps them now, for a device that reads, which invalidates nothing, and
+ * the end of CPU access cleans. Bounce buffers have copies instead, which later
+ * stores through the memfd would not reach.
+ */
+static void dio_map_own(struct dio_attachment *att)
+{
+	const struct dma_buf_ops *ops = att->dmabuf->ops;
+	struct device *dev = dio_device.this_device;
+
+	if (dev_is_dma_coherent(dev) || is_swiotlb_force_bounce(dev))
+		return;
+	/* Where that fails, CPU access can never begin. */
+	if (ops->begin_cpu_access)
+		ops->begin_cpu_access(att->dmabuf, DMA_TO_DEVICE);
+}
+
 /**
  * dio_attachment_begin - wait for fences and other transfers, begin CPU access
  * @att: the attachment
@@ -237,7 +259,7 @@ static bool dio_unsynced(struct dio_attachment *att)
  *
  * The begin of CPU access is not requested of an exporter that does not
  * synchronise devices: udmabuf would synchronise only a mapping of its own, and
- * so restore old data.
+ * so restore old data. See dio_map_own().
  *
  * Return: 0, -ERESTARTSYS if there is a signal, -EBUSY, or the exporter's error.
  */
@@ -272,6 +294,8 @@ int dio_attachment_begin(struct dio_attachment *att, struct dio_turn *turn,
 	} else if (dio_unsynced(att)) {
 		*refusal = DMABUF_DIO_REFUSED_UNSYNCED;
 		ret = -EBUSY;
+	} else if (rw == READ) {
+		dio_map_own(att);
 	}
 	if (ret)
 		dio_access_drop(att->dmabuf);

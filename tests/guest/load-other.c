@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Only the same LOAD continues one that a signal has ended: a different one on the context
- * starts from the beginning. timeout=300
+ * starts from the beginning.
  */
 #include <signal.h>
 #include <sys/mman.h>

@@ -9,7 +9,7 @@
  * What is asked for: the second is a single page, so that requests begin and end beyond it. Buffers
  * of huge pages are longer.
  */
-static size_t lengths[BUFFERS] = { LENGTH, 0, KIB(320), KIB(64) };
+static size_t lengths[BUFFERS] = { LENGTH, 0, KIB(320), KIB(128) };
 
 /* Where each begins in the slot, and the end */
 static uint64_t starts[BUFFERS + 1];

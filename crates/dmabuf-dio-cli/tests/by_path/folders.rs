@@ -79,7 +79,7 @@ fn the_listed_buffers_are_inherited() {
     let root = model(&folder);
     let script = "import hashlib, json, mmap, os, sys\n\
         for one in json.load(open(os.environ['DMABUF_DIO_FILES']))['files']:\n \
-        n = one['length']; m = mmap.mmap(one['fd'], (n + 4095) // 4096 * 4096 if one['buffer'] == 'dmabuf' else n, mmap.MAP_SHARED, mmap.PROT_READ)\n \
+        n = one['length']; m = mmap.mmap(one['fd'], -(-n // mmap.PAGESIZE) * mmap.PAGESIZE if one['buffer'] == 'dmabuf' else n, mmap.MAP_SHARED, mmap.PROT_READ)\n \
         assert m[:n] == open(one['path'], 'rb').read() == open(one['file'], 'rb').read()\n \
         print(one['buffer'])";
     let said = ok(&[text(&root), "--min-size", "1M", "-q", "--", "python3", "-c", script, "{}"]);

@@ -6,6 +6,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 
+use dmabuf_dio_sys::dmabuf::Access;
 use dmabuf_dio_sys::udmabuf::{self, Part};
 
 use super::attempt::Attempt;
@@ -106,7 +107,9 @@ pub(crate) fn over(memfd: &DmaBuf) -> Result<DmaBuf, Attempt> {
     } else {
         udmabuf::create_list(device.as_fd(), [Part { memfd: memfd.as_fd(), range: 0..whole }, last])
     };
-    Ok(DmaBuf::from_parts(fd.map_err(|errno| refuse_new(len, errno))?, len))
+    let buf = DmaBuf::from_parts(fd.map_err(|errno| refuse_new(len, errno))?, len);
+    clean(device.as_fd(), &buf);
+    Ok(buf)
 }
 
 /// A memfd of one page with the last bytes of another.
@@ -125,7 +128,27 @@ fn last_page(memfd: &DmaBuf, offset: u64, len: u64) -> Result<DmaBuf> {
 pub(crate) fn make(device: BorrowedFd<'_>, memfd: &DmaBuf) -> Result<DmaBuf, Attempt> {
     let fd = udmabuf::create(device, memfd.as_fd(), 0, memfd.len())
         .map_err(|errno| refuse_new(memfd.len(), errno))?;
-    Ok(DmaBuf::from_parts(fd, memfd.len()))
+    let buf = DmaBuf::from_parts(fd, memfd.len());
+    clean(device, &buf);
+    Ok(buf)
+}
+
+/// Writes what caches hold of a new udmabuf to its memory.
+///
+/// When CPU access to a udmabuf begins first, Linux without `kernel/series/fixes` maps it for a device of its own
+/// without cleaning the caches, and then invalidates them (`begin_cpu_udmabuf()` of 6.12 and 7.3). Where devices
+/// are not coherent by default, that loses what the CPU has stored. Access to write invalidates
+/// nothing, and its end cleans.
+fn clean(device: BorrowedFd<'_>, buf: &DmaBuf) {
+    // Devices are coherent there.
+    if cfg!(any(target_arch = "x86_64", target_arch = "x86")) {
+        return;
+    }
+    // Bounce buffers have copies instead, which later stores through the memfd would not reach.
+    if bounces(device).is_none() && buf.begin_cpu_access(Access::Write).is_ok() {
+        // It does what it has to, or there was nothing to do.
+        let _ = buf.end_cpu_access(Access::Write);
+    }
 }
 
 fn refuse_new(len: u64, errno: dmabuf_dio_sys::Errno) -> Refusal {
@@ -142,25 +165,28 @@ pub(crate) fn size_limit() -> Option<u64> {
 }
 
 /// Refuses a buffer to which CPU access cannot begin. Who loads into it would have no use for it.
+fn check_access(device: BorrowedFd<'_>, len: u64) -> Result<(), Refusal> {
+    match (len > BOUNCED).then(|| bounces(device)).flatten() {
+        Some(errno) => Err(refuse::no_access(Backend::Udmabuf, errno)),
+        None => Ok(()),
+    }
+}
+
+/// With which error CPU access to a long udmabuf fails, if it goes through bounce buffers.
 ///
 /// Looked up once, on a buffer of its own: the first access creates the bounce buffers of the udmabuf
 /// itself, and each later one replaces what is in the memory then by what was in it before.
-fn check_access(device: BorrowedFd<'_>, len: u64) -> Result<(), Refusal> {
+fn bounces(device: BorrowedFd<'_>) -> Option<Errno> {
     static FAILS: OnceLock<Option<Errno>> = OnceLock::new();
-    if len <= BOUNCED {
-        return Ok(());
-    }
-    match FAILS.get_or_init(|| failing_access(device)) {
-        Some(errno) => Err(refuse::no_access(Backend::Udmabuf, *errno)),
-        None => Ok(()),
-    }
+    *FAILS.get_or_init(|| failing_access(device))
 }
 
 /// `EIO` if CPU access to a udmabuf over contiguous memory cannot begin.
 fn failing_access(device: BorrowedFd<'_>) -> Option<Errno> {
     let huge = if huge_page() <= 4 << 20 { DmaBuf::memfd_huge(SAMPLE).ok() } else { None };
     let try_one = |memfd: &DmaBuf| {
-        let buf = make(device, memfd).ok()?;
+        let fd = udmabuf::create(device, memfd.as_fd(), 0, memfd.len()).ok()?;
+        let buf = DmaBuf::from_parts(fd, memfd.len());
         Some(CpuAccess::reading(&buf).and_then(CpuAccess::end))
     };
     // Not every kernel supports udmabufs of reserved huge pages.
