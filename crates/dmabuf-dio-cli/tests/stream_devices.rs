@@ -309,7 +309,8 @@ fn settings_are_put_back_at_the_end() {
         );
         signal(&child, name);
         let (code, summary) = end_of(child);
-        assert_eq!(code, 0, "{summary}");
+        // The signal may come before a block is full, which is an error.
+        assert!(code == 0 || (code == 1 && summary["frames"] == 0), "{summary}");
         as_before(name);
     }
     // At any moment.
