@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use common::{file, folder, ok, program, run, text};
+use common::{file, folder, ok, page_size, program, run, text};
 use serde_json::Value;
 
 /// Runs a command that has to fail with `code`. Returns its two lines on standard error.
@@ -181,7 +181,7 @@ fn schema_of_load_is_stable() {
     assert_eq!(report["schema"], 1);
     assert_eq!(report["operation"], "load");
     assert_eq!(report["bytes"], 5000);
-    assert_eq!(report["data_offset"], 904);
+    assert_eq!(report["data_offset"], 5000 % page_size());
     assert_eq!(
         keys(&report["verify"]),
         ["buffer_sha256", "file_sha256", "first_difference", "identical"]
@@ -389,7 +389,8 @@ fn command_gets_the_buffer_and_its_exit_code_counts() {
                   echo $DMABUF_DIO_OFFSET $DMABUF_DIO_LEN; exit 42";
     let output = run(&["load", text(&path), "--offset", "5000", "--", "sh", "-c", script]);
     assert_eq!(output.status.code(), Some(42));
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "904 5000\n", "only the command's");
+    let expected = format!("{} 5000\n", 5000 % page_size());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "only the command's");
     assert!(String::from_utf8_lossy(&output.stderr).contains("backend"), "the report");
 
     // A memfd can be read through /proc.
@@ -471,8 +472,11 @@ fn who_has_switched_huge_pages_off_is_told_so() {
         println!("skipped: reserved huge pages");
         return;
     }
-    let notes = report["notes"].to_string();
-    assert!(notes.contains("PR_SET_THP_DISABLE") && !notes.contains("echo"), "{notes}");
+    // Of a file that does not fill a huge page nothing is said. With pages of 64 KiB they have 512 MiB.
+    if page_size() < 65536 {
+        let notes = report["notes"].to_string();
+        assert!(notes.contains("PR_SET_THP_DISABLE") && !notes.contains("echo"), "{notes}");
+    }
     let facts = without_huge_pages(&["doctor", "--json"]);
     let remedy = facts["huge_pages"]["remedy"].as_str().expect("there are none");
     assert!(remedy.contains("PR_SET_THP_DISABLE"), "{remedy}");
@@ -548,13 +552,14 @@ fn interrupted_save_leaves_nothing() {
     let copy = folder.path().join("copy");
     std::fs::write(&copy, "before").expect("write");
     let script = format!(
-        "{} save {} --block-size 4K --queue-depth 1 & pid=$!
+        "{} save {} --block-size {} --queue-depth 1 & pid=$!
          while test -d /proc/$pid; do
              grep -q '^SigCgt:.*[4-7c-f]...$' /proc/$pid/status && break
          done
          sleep 0.1; kill -TERM $pid; wait $pid",
         env!("CARGO_BIN_EXE_dmabuf-dio"),
-        text(&copy)
+        text(&copy),
+        page_size()
     );
     let output = run(&["load", text(&path), "--quiet", "--", "sh", "-c", &script]);
     if output.status.success() {

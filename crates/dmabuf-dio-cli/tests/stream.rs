@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::iio::{FRAME, Setup, fails, frames, json, number, signal, start, until_it_moves};
-use common::ok;
+use common::{ok, page_size};
 use serde_json::Value;
 
 #[test]
@@ -357,7 +357,8 @@ fn bad_input() {
     says(1, &[&["capture", "stream-dac"], &to[..]].concat(), "the other direction");
     says(1, &capture(&["--buffer", "3"]), "buffer3");
     says(2, &capture(&["--channels", "voltage9"]), "voltage0,voltage1");
-    says(2, &capture(&["--block", "4100"]), "--block 8192");
+    let whole = format!("--block {}", 4100_u64.next_multiple_of(page_size()));
+    says(2, &capture(&["--block", "4100"]), &whole);
     says(2, &capture(&["--block", "0"]), "block cannot be 0");
     says(2, &capture(&["--block", "2G"]), "from 1 to 1 GiB");
     says(2, &capture(&["--blocks", "0"]), "blocks cannot be 0");

@@ -170,13 +170,16 @@ fn a_growing_ring_keeps_the_order() {
 #[test]
 fn the_ring_grows_up_to_a_limit() {
     let Some(_setup) = Setup::get() else { return };
-    for (more, blocks) in
-        [(&["--max-ring", "40M", "--max-loss", "100%"][..], 20), (&["--blocks", "4"], 4)]
-    {
+    for (more, bytes) in [
+        (&["--max-ring", "40M", "--max-loss", "100%"][..], Some(40 << 20)),
+        (&["--blocks", "4"], None),
+    ] {
         let (summary, _) = stalled("2M", more);
         let ring = &summary["ring"];
         assert!(summary["lost_frames"].as_u64() > Some(0), "{ring}");
         let at_end = ring["blocks_at_end"].as_u64().expect("a number");
+        let block = ring["block_bytes"].as_u64().expect("a number");
+        let blocks = bytes.map_or(4, |bytes: u64| bytes / block);
         assert!(at_end <= blocks && ring["most_blocks"].as_u64() == Some(at_end), "{ring}");
     }
     let short = ["--ring", "0.25", "--max-ring", "1G", "--samples", "1000", "--rate", "1M"];

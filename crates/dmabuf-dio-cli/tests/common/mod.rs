@@ -23,6 +23,12 @@ pub(crate) fn folder() -> TempDir {
     tempfile::Builder::new().prefix("cli-").tempdir_in(parent).expect("a folder for the test")
 }
 
+/// Bytes of a page of this machine.
+pub(crate) fn page_size() -> u64 {
+    // SAFETY: the call takes a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.try_into().expect("a positive number")
+}
+
 /// Waits for a condition, as an emulated machine may take seconds to start a program.
 #[track_caller]
 pub(crate) fn within_a_minute(otherwise: &str, mut holds: impl FnMut() -> bool) {
