@@ -166,6 +166,7 @@ bool guest_without_heaps(void);		/* built by Debian, with all its modules */
 uint64_t memory_available(void);	/* after dropping caches */
 uint64_t memory_total(void);
 uint64_t memory_of_cma(void);
+uint64_t memory_kept_free(void);
 /* Bytes of a huge page */
 uint64_t huge_page(void);
 void need_memory(uint64_t bytes);	/* or skip */

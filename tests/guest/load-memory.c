@@ -35,7 +35,7 @@ static void fragmented(void)
 	char *map;
 
 	/* The other free memory is smaller than the file. */
-	length = before - MIB(100);
+	length = before - MIB(100) - memory_kept_free();
 	if (length / 2 < LENGTH + MIB(64)) {
 		printf("memory is too small to be fragmented\n");
 		return;

@@ -125,6 +125,15 @@ uint64_t memory_available(void)
 	return meminfo("MemFree:") + memory_per_cpu();
 }
 
+/* What the kernel keeps free for itself: with huge pages of 512 MiB it raises this, and kills earlier. */
+uint64_t memory_kept_free(void)
+{
+	char text[32];
+
+	check(proc_read("/proc/sys/vm/min_free_kbytes", text, sizeof(text)));
+	return strtoull(text, NULL, 10) << 10;
+}
+
 void need_memory(uint64_t bytes)
 {
 	uint64_t available = memory_available();
