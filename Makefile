@@ -281,8 +281,8 @@ bench-arm64: ## instructions on arm64 with the series: transfers, small reads; a
 		--only 'module: READ' --only 'module: slot, 8' --only 'module: LOAD' \
 		--only 'series: copy_file_range, heap' --only 'series: heap flag'
 	BENCH_PROGRAM=$(ARM64_PROGRAM) BENCH_WITH=bench/with-file-systems bench/record small-arm64-7.3-series \
-		"--arch arm64 --kernel 7.3-series $(SMALL) --icount" small $(SMALL_ON) --depths 32 --reads 10000 \
-		--runs 3 --no-fio --only 'io_uring, registered' --only 'io_uring, lent'
+		"--arch arm64 --kernel 7.3-series $(SMALL) --icount" small $(SMALL_ON) --depths 32 --reads 20000 \
+		--runs 9 --no-fio --only 'io_uring, registered' --only 'io_uring, lent'
 	$(TABLES)
 
 # Why direct I/O into a memfd is slow; udmabufs beside the heap in IIO

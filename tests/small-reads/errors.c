@@ -34,12 +34,12 @@ static void one_by_one(void)
 			trying("%s, switch %d", way_names[way], on);
 			expect(read_by(way, file, memory, BLOCK, BROKEN * BLOCK), -EIO);
 			expect_path(hits_since(before), on ? SHORT : LONG, 1);
-			expect(hits_since(before).deferred, deferred);
+			expect_deferred(hits_since(before), deferred);
 			before = hits();
 			expect(read_by(way, file, memory, BLOCK, (BROKEN + 1) * BLOCK), BLOCK);
 			pattern_check(memory, (BROKEN + 1) * BLOCK, BLOCK, 1);
 			expect_path(hits_since(before), on ? SHORT : LONG, 1);
-			expect(hits_since(before).deferred, 0);
+			expect_deferred(hits_since(before), 0);
 		}
 	}
 	free(memory);
@@ -105,7 +105,7 @@ static void many(void (*read)(unsigned char *memory))
 	before = hits();
 	read(memory);
 	expect_path(hits_since(before), SHORT, BLOCKS);
-	expect(hits_since(before).deferred, 2);
+	expect_deferred(hits_since(before), 2);
 	free(memory);
 }
 

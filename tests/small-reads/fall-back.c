@@ -53,6 +53,7 @@ static void bad_memory(int fd)
 	static const enum way ways[] = { SYNC, AIO, URING };
 	char *memory = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *half = memory + PAGE - BLOCK / 2;
 	unsigned int i, on;
 
 	check(memory != MAP_FAILED);
@@ -70,8 +71,8 @@ static void bad_memory(int fd)
 			trying("%s, half the memory, switch %u", way_names[ways[i]], on);
 			before = hits();
 			memset(memory, 0, PAGE);
-			expect(read_by(ways[i], fd, memory + PAGE / 2, BLOCK, 0), -EFAULT);
-			bytes_check(memory + PAGE / 2, content, PAGE / 2);
+			expect(read_by(ways[i], fd, half, BLOCK, 0), -EFAULT);
+			bytes_check(half, content, BLOCK / 2);
 			expect_path(hits_since(before), on ? FELL_BACK : LONG, 1);
 		}
 	}

@@ -9,6 +9,8 @@ int main(void)
 
 	hits();
 	test_fs();
+	if (PAGE != BLOCK)
+		skip("blocks of f2fs are as large as pages, and 4 KiB");
 	pattern_fill(content, 4096, 4096, 1);
 	check(fs_format(raw_disk(), "f2fs", ""));
 	fs_mount(raw_disk(), "f2fs", NULL);

@@ -37,7 +37,7 @@ int main(void)
 		expect(read_by(way, direct, memory, 4096, at), 4096);
 		bytes_check(memory, content, 4096);
 		/* io_uring tries twice, the first time without blocking. */
-		check(hits_since(before).tried >= 1);
+		expect_mostly_short(hits_since(before));
 		expect(hits_since(before).ordinary, 0);
 		free(memory);
 	}

@@ -12,10 +12,15 @@
 
 #define BLOCK	4096
 
-/* small.c: the switch */
-void small_switch(bool on);
+/*
+ * small.c: the switch of 6.12-series. The short path of 7.3-series has none and is always
+ * taken where possible; what is tested there is the bytes and the results of reads.
+ */
+bool small_has_switch(void);
+void small_switch(bool on);	/* does nothing without a switch */
 
-/* small.c: which functions ran, counted by probes */
+/* small.c: which functions ran, counted by probes. Without a switch
+ * nothing is counted, and what is expected of counts is not checked. */
 struct hits {
 	uint64_t tried;		/* the short path, including fallbacks */
 	uint64_t ordinary;	/* __iomap_dio_rw() */
@@ -37,6 +42,10 @@ enum path {
 void expect_path_at(const char *file, int line, struct hits since, enum path path,
 		    unsigned int reads);
 #define expect_path(...)	expect_path_at(__FILE__, __LINE__, __VA_ARGS__)
+/* Of reads whose number is not known: some tried the short path, more than took the other */
+void expect_tried(struct hits since);
+void expect_mostly_short(struct hits since);
+void expect_deferred(struct hits since, unsigned int errors);
 
 /* small.c: interfaces for reading */
 enum way {

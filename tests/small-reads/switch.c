@@ -52,10 +52,13 @@ static void expect_switch(const char *want)
 
 int main(void)
 {
-	struct hits before = hits();
+	struct hits before;
 	pthread_t threads[3];
 	uintptr_t i;
 
+	if (!small_has_switch())
+		skip("this kernel has no switch for the short path");
+	before = hits();
 	test_fs();
 	proc_write(SWITCH, "0");
 	expect_switch("0\n");
@@ -73,7 +76,7 @@ int main(void)
 		check(!pthread_create(&threads[i], NULL, read_on, (void *)i));
 	for (i = 0; i < ARRAY_SIZE(threads); i++)
 		check(!pthread_join(threads[i], NULL));
-	check(hits_since(before).tried);
+	expect_tried(hits_since(before));
 	check(hits_since(before).ordinary);
 	return 0;
 }
