@@ -19,7 +19,7 @@ use crate::measure::outcome::{failed, io_failed};
 use crate::pattern::POISON;
 
 /// What the system heap allocates at once. A smaller dma-buf has one piece or several, as memory happens to be,
-/// and requests into any but the first cost io_uring 20 instructions more.
+/// and requests into any but the first cost `io_uring` 20 instructions more.
 const PIECE: u64 = 1 << 20;
 
 /// The kind of memory.
