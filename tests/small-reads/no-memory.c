@@ -115,7 +115,8 @@ int main(void)
 	trying("aio that must not wait");
 	refused = many_aio(true);
 	printf("%u of %u refused\n", refused, DEPTH);
-	check(refused && refused < DEPTH);
+	/* 7.3 may refuse all. */
+	check(refused && (refused < DEPTH || !small_has_switch()));
 	expect_path(hits_since(before), SHORT, DEPTH);
 	trying("aio that waits");
 	expect(many_aio(false), 0);
