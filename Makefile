@@ -431,11 +431,11 @@ uninstall: ## remove what make install has installed, with the same PREFIX, LIBD
 	@$(SOAPY) uninstall $(PLACES)
 
 .PHONY: module
-module: deps ## build dmabuf_dio.ko for the running kernel (needs its headers)
+module: ## build dmabuf_dio.ko for the running kernel (needs its headers)
 	$(MAKE) -C kernel/module modules
 
 .PHONY: dkms
-dkms: deps ## install the module with DKMS, which rebuilds it on kernel updates
+dkms: ## install the module with DKMS, which rebuilds it on kernel updates
 	tools/install-dkms
 
 .PHONY: deps

@@ -54,7 +54,7 @@ static uint64_t page_of(int pagemap, const char *address)
 	uint64_t entry = 0;
 
 	(void)*(volatile const char *)address;
-	need(pread(pagemap, &entry, 8, (uintptr_t)address / 4096 * 8) == 8, "pagemap");
+	need(pread(pagemap, &entry, 8, (uintptr_t)address / sysconf(_SC_PAGESIZE) * 8) == 8, "pagemap");
 	entry &= (1ULL << 55) - 1;
 	need(entry != 0, "page number");
 	return entry;

@@ -76,7 +76,7 @@ def record_files(logs: list[str]) -> None:
         where = place(log)
         if where is None:
             continue
-        kernel = where[1].split("+")[0]
+        kernel = where[1]
         kernels.add(kernel)
         for row in FILES.findall(log):
             name, _, cells = row.partition(" | ")

@@ -3,6 +3,8 @@
 # conftest.sh FEATURE COMPILER FLAGS... : prints "yes" if FEATURE compiles.
 feature=$1
 shift
+# Errors are expected in every test but the first.
+exec 3>/dev/null
 
 case $feature in
 CONTROL)
@@ -12,6 +14,7 @@ CONTROL)
 	#include <linux/io_uring/cmd.h>
 	int f(struct dma_buf *d, struct io_uring_cmd *c)
 	{ return d->size && c->file; }'
+	exec 3>&2
 	;;
 BDEV_ITER_IS_ALIGNED)
 	# Direct I/O requires every vector to consist of whole blocks (up to 7.2).
@@ -55,4 +58,4 @@ esac
 printf '%s\n' "$code" |
 	"$@" -Wno-missing-prototypes -Wno-missing-declarations \
 		-DKBUILD_MODNAME='"conftest"' -DKBUILD_BASENAME='"conftest"' \
-		-DMODULE -x c -c -o /dev/null - >/dev/null 2>&1 && echo yes
+		-DMODULE -x c -c -o /dev/null - >/dev/null 2>&3 && echo yes

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The kernels a guest can run."""
 
+import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +102,8 @@ def source(name):
 
 def ensure(name, arch=AMD64):
     """The kernel of that name, downloaded or built if it is not in the cache."""
+    if (host := platform.machine()) != "x86_64":
+        raise Failure(f"guests need an amd64 host, and this is {host}: run the tests without a guest (cargo test)")
     if name not in names(arch):
         raise Failure(f"unknown kernel '{name}' for {arch.name}: choose one of {', '.join(names(arch))}")
     if name in prebuilt.names(arch):

@@ -22,8 +22,8 @@ use crate::report::{as_dict, json};
 use crate::run::{self, Call, Watch};
 use crate::source::Source;
 
-/// The memory of one page of the spare bytes.
-const PAGE: u64 = 4096;
+/// Where the spare bytes begin: at a multiple of the block size of most disks. The library aligns further.
+const SPARE: u64 = 4096;
 
 /// Numbers: an array of 64-bit integers, or any sequence.
 pub(crate) struct Numbers(Vec<u64>);
@@ -233,7 +233,7 @@ pub(crate) fn gather(
             gatherer = gatherer.queue_depth(requests);
         }
         let room = gatherer.room(&pieces)?;
-        let spare = end.next_multiple_of(PAGE)..end.next_multiple_of(PAGE) + room;
+        let spare = end.next_multiple_of(SPARE)..end.next_multiple_of(SPARE) + room;
         let total = spare.end.max(1);
         let buf = if dmabuf { DmaBuf::alloc(total)? } else { DmaBuf::memfd(total)? };
         let mut gathering = gatherer.spare(spare).open(&buf)?;

@@ -494,7 +494,8 @@ fn transfer_hint(errno: Errno) -> &'static str {
         libc::ENOSPC | libc::EDQUOT => "free space on the file system",
         libc::EFBIG => "the file system or ulimit -f does not allow a file of that size",
         libc::EINVAL => {
-            "the kernel does not accept this alignment: choose offsets that are multiples of 4096"
+            "the kernel does not accept this alignment: choose offsets that are multiples of the block size of \
+             the file system and the disk, 4096 on most"
         }
         libc::ENOMEM => "free memory, or choose a smaller block size or queue depth",
         libc::EACCES | libc::EPERM => "check the permissions of the file and its directory",

@@ -29,9 +29,9 @@ const OTHER_MODULE: &str = "build and load the module that belongs to this relea
 /// The module's parameter that lists the exporters an administrator vouches for.
 const EXPORTERS: &str = "/sys/module/dmabuf_dio/parameters/exporters";
 
-/// A buffer that works everywhere.
-const HEAP_BUFFER: &str =
-    "allocate the buffer from /dev/dma_heap/system and import it into the device";
+/// Buffers that work. Debian's arm64 kernels, for example, have no heaps.
+const OTHER_BUFFER: &str = "allocate the buffer from /dev/dma_heap/system, or by dmabuf-dio load where there are \
+                            no heaps, and import it into the device";
 
 /// Why nothing can be lent to `backend`.
 pub(crate) fn lending(backend: Backend, error: &LendError) -> Attempt {
@@ -185,12 +185,18 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
         NotLent::Exporter => (
             format!(
                 "dmabuf_dio does not borrow from exporter {exporter}: it is not known that its \
-                     buffers stay in place"
+                     buffers stay in place and are mapped cached"
             ),
-            format!(
-                "{HEAP_BUFFER}; or, at your own risk, name the exporter: {}",
-                name_exporter(exporter, &named_exporters())
-            ),
+            // Copies by the CPU would lose data: docs/design.md.
+            if exporter.ends_with("-uncached") {
+                OTHER_BUFFER.to_owned()
+            } else {
+                format!(
+                    "{OTHER_BUFFER}; or, at your own risk, if it neither moves its buffers nor maps them \
+                     uncached, name the exporter: {}",
+                    name_exporter(exporter, &named_exporters())
+                )
+            },
         ),
         NotLent::Pages => (
             format!(
@@ -198,20 +204,20 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
                      that file I/O must not reference (uncounted or reserved pages, or memory of a \
                      device)"
             ),
-            HEAP_BUFFER.to_owned(),
+            OTHER_BUFFER.to_owned(),
         ),
         NotLent::Mapping => (
             format!(
                 "dmabuf_dio does not borrow this buffer of exporter {exporter}: the kernel's \
                      mapping does not map its pages (as with a udmabuf over huge pages before \
-                     Linux 7.3), or there is none"
+                     Linux 6.13), or there is none"
             ),
             if exporter == "udmabuf" {
                 "create the udmabuf from a memfd in small pages, or use a buffer from \
                      /dev/dma_heap/system"
                     .to_owned()
             } else {
-                HEAP_BUFFER.to_owned()
+                OTHER_BUFFER.to_owned()
             },
         ),
         NotLent::Unsynced => (
@@ -274,6 +280,8 @@ mod tests {
         reasons.dedup();
         assert_eq!(reasons.len(), all.len());
         assert_eq!((NotLent::from_number(0), NotLent::from_number(5)), (None, None));
+        let uncached = not_lent(Backend::Module, "system-uncached", NotLent::Exporter);
+        assert_eq!(uncached.remedy.as_deref(), Some(OTHER_BUFFER), "never to be named");
     }
 
     #[test]
@@ -381,7 +389,7 @@ mod tests {
     fn small_pages_help_where_a_udmabuf_of_huge_ones_is_refused() {
         let remedy = |exporter| not_lent(Backend::Module, exporter, NotLent::Mapping).remedy;
         assert!(remedy("udmabuf").is_some_and(|said| said.contains("memfd in small pages")));
-        assert_eq!(remedy("system").as_deref(), Some(HEAP_BUFFER));
+        assert_eq!(remedy("system").as_deref(), Some(OTHER_BUFFER));
     }
 
     #[test]

@@ -7,6 +7,9 @@ use super::sizes::PageSizes;
 /// The setting for huge pages of memfds.
 const SHMEM_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
+/// The remedy allows this many bytes of reserved huge pages, on demand.
+const RESERVED: u64 = 8 << 30;
+
 /// The active value of [`SHMEM_ENABLED`].
 pub(crate) fn shmem_enabled() -> Option<String> {
     let text = std::fs::read_to_string(SHMEM_ENABLED).ok()?;
@@ -30,7 +33,12 @@ pub(crate) fn shared_huge_remedy() -> String {
     } else if shmem_enabled().is_some() {
         format!("echo advise | sudo tee {SHMEM_ENABLED}")
     } else {
-        "sudo sysctl vm.nr_overcommit_hugepages=4096".into()
+        // Their size is part of the name; the plain setting is for the default size, which can be another.
+        let kib = huge_page() / 1024;
+        format!(
+            "echo {} | sudo tee /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_overcommit_hugepages",
+            (RESERVED / huge_page()).max(1)
+        )
     }
 }
 

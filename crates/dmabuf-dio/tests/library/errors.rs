@@ -52,7 +52,7 @@ fn each_number_has_its_hint() {
                 (libc::ENOSPC, "free space"),
                 (libc::EDQUOT, "free space"),
                 (libc::EFBIG, "a file of that size"),
-                (libc::EINVAL, "multiples of 4096"),
+                (libc::EINVAL, "multiples of the block size"),
                 (libc::ENOMEM, "smaller block size"),
                 (libc::EACCES, "permissions"),
                 (libc::EPERM, "permissions"),
