@@ -10,7 +10,7 @@ use dmabuf_dio::{DmaBuf, probe};
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::common::{file, folder, text};
+use crate::common::{file, folder, huge_page, text};
 use crate::{fails, ok};
 
 /// This program as the command: `consumer` below, with its arguments in variables.
@@ -64,7 +64,7 @@ fn consumer() {
     let buf = DmaBuf::from_fd(file.into()).expect("a buffer");
     let pages = buf.page_sizes().expect("page sizes");
     if huge.transparent || huge.collapsed {
-        let whole = stat.len() / (2 << 20) * (2 << 20);
+        let whole = stat.len() / huge_page() * huge_page();
         assert!(pages.huge_bytes >= whole, "{pages:?} of {}", stat.len());
     }
     println!("every byte is there");

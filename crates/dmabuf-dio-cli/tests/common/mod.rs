@@ -29,6 +29,12 @@ pub(crate) fn page_size() -> u64 {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.try_into().expect("a positive number")
 }
 
+/// Bytes of a huge page of this machine.
+pub(crate) fn huge_page() -> u64 {
+    let told = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
+    told.map_or(page_size() * page_size() / 8, |text| text.trim().parse().expect("a number"))
+}
+
 /// Waits for a condition, as an emulated machine may take seconds to start a program.
 #[track_caller]
 pub(crate) fn within_a_minute(otherwise: &str, mut holds: impl FnMut() -> bool) {
