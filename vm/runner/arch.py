@@ -74,7 +74,8 @@ ARM64 = Arch(
         # What the guest's scripts and tests run
         "base-files", "base-passwd", "bash", "busybox-static", "coreutils", "dash", "diffutils",
         "dmsetup", "e2fsprogs", "f2fs-tools", "findutils", "grep", "gzip", "iproute2", "kmod", "libc-bin",
-        "mawk", "mount", "procps", "psmisc", "python3", "sed", "tar", "util-linux", "xfsprogs",
+        "mawk", "mount", "procps", "psmisc", "python3", "sed", "tar", "util-linux", "v4l-utils",
+        "xfsprogs",
         # What the tests are built with
         "libc6-dev", "libdrm-dev", "libfuse3-dev", "liburing-dev",
     ),
