@@ -56,7 +56,7 @@ test-all: test-older test-debug test-uml test-python ## the other tests a change
 test-arm64: programs-arm64 ## tests of the module, the library and the importer on arm64, emulated (part of no other)
 	tests/matrix --arm64
 
-# Builds three kernels at first.
+# Builds four kernels at first.
 .PHONY: test-all-arm64
 test-all-arm64: programs-arm64 series-programs-arm64 ## the rest on arm64: the series, pages of 64 KiB, streams (an hour or more)
 	tests/matrix --all-arm64
