@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::iio::{Setup, frames, start};
-use common::{folder, page_size};
+use common::{folder, page_size, within_a_minute};
 
 /// A file system on `DMABUF_DIO_RAW_DISK`, whose content is disposable.
 struct Disk {
@@ -103,14 +103,19 @@ fn a_power_cut_leaves_a_prefix() {
     for (block, blocks) in [(small.as_str(), "64"), ("128K", "64"), ("1M", "32"), ("4M", "8")] {
         for _ in 0..2 {
             seed = seed.wrapping_mul(1_103_515_245).wrapping_add(12_345);
-            let delay = Duration::from_millis(200 + u64::from(seed >> 16) % 600);
+            let delay = Duration::from_millis(u64::from(seed >> 16) % 600);
             disk.format();
             disk.mount();
             let ring = ["--block", block, "--blocks", blocks];
             let capture =
                 ["capture", "stream-adc", "--rate", "0", "--samples", "100M", "--to", &data];
-            let child = start(&[&capture[..], &ring].concat());
+            let mut child = start(&[&capture[..], &ring].concat());
             writing_back(&disk, || {
+                // However long the program takes to start
+                within_a_minute("the capture does not begin", || {
+                    let begun = fs::metadata(&data).is_ok_and(|file| file.len() > 0);
+                    begun || child.try_wait().expect("a child").is_some()
+                });
                 thread::sleep(delay);
                 disk.cut_power();
             });
@@ -119,7 +124,7 @@ fn a_power_cut_leaves_a_prefix() {
             disk.mount();
             let got = if fs::exists(&data).expect("known") { frames(&data) } else { 0 };
             disk.unmount();
-            println!("blocks of {block}, power cut after {delay:?}: {got} frames");
+            println!("blocks of {block}, power cut {delay:?} after the first: {got} frames");
             most = most.max(got);
             // It may have been fast enough to be complete.
             let complete = output.status.success();
