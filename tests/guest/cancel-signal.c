@@ -27,12 +27,14 @@ static void wait_moved(uint64_t bytes)
 }
 
 /*
- * The signal is seen after the second request. The third then waits until the device is
- * suspended, however slow the machine is.
+ * The signal is seen while the second request runs, and not before the third is in flight, which
+ * a slow machine may submit after the first has ended. The third then waits until the device is
+ * suspended.
  */
 static void *signal_and_cancel(void *arg)
 {
 	wait_moved(CHUNK);
+	sleep_ms(1000);
 	check(!pthread_kill(loader, SIGUSR1));
 	wait_moved(2 * CHUNK);
 	sleep_ms(100);
@@ -46,7 +48,7 @@ int main(void)
 {
 	struct sigaction action = { .sa_handler = nothing };
 	const struct dm_part parts[] = {
-		{ .from = 0, .ms = 0 }, { .from = CHUNK, .ms = 1000 },
+		{ .from = 0, .ms = 0 }, { .from = CHUNK, .ms = 3000 },
 		{ .from = 2 * CHUNK, .ms = 100000 },
 	};
 	/* All memory is allocated before the first request. */
