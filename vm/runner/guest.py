@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 
-from . import disks, initramfs, job, kernel_log, kernels, machine, modules, profile, root as roots, streams
+from . import (disks, host_processor, initramfs, job, kernel_log, kernels, machine, modules, profile,
+               root as roots, streams)
 from .messages import say
 
 EMULATOR = 96
@@ -37,7 +38,9 @@ def run(options):
                         job.describe(options, kernel, root, module_directory, own_modules, first, size))
         log = directory / "kernel.log"
         try:
-            outcome, problem = boot(options, kernel, root, directory, log, terminal)
+            with (host_processor.reserve() if machine.emulated(options, kernel)
+                  else contextlib.nullcontext()) as processor:
+                outcome, problem = boot(options, kernel, root, directory, log, terminal, processor)
             if options.profile and outcome.status == 0:
                 lines = log.read_text(errors="replace").splitlines()
                 profile.write(options.profile, directory / "counts", kernel, lines)
@@ -56,14 +59,15 @@ def prepare_modules(options, kernel):
     return directory, built
 
 
-def boot(options, kernel, root, directory, log, terminal):
-    """Run the guest. Returns its outcome and QEMU's error output."""
+def boot(options, kernel, root, directory, log, terminal, processor):
+    """Run the guest, on this processor of the host unless it is None. Returns its outcome and
+    QEMU's error output."""
     ports = {name: streams.pair() for name in
              (["terminal"] if terminal else []) + ["status", "out", "err"]}
     ours = {name: pair[0] for name, pair in ports.items()}
     theirs = {name: pair[1] for name, pair in ports.items()}
     command = machine.command(options, kernel, root, directory, directory / "initramfs", log,
-                              theirs)
+                              theirs, processor)
     if options.verbose:
         say(shlex.join(command))
     errors = directory / "qemu-errors"

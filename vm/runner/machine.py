@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The QEMU command line of a guest."""
 
-import os
-import random
-
 from . import device_tree, disks, kvm, profile
 from .commands import need
 
@@ -18,13 +15,14 @@ KERNEL_ARGUMENTS = [
 ]
 
 
-def command(options, kernel, root, directory, initramfs, log, channels):
-    """`root`: the guest's own, or None; `channels` maps the names of output ports to connected sockets of ours."""
+def command(options, kernel, root, directory, initramfs, log, channels, host_processor):
+    """`root`: the guest's own, or None; `channels` maps the names of output ports to connected
+    sockets of ours; `host_processor`: the only one that QEMU runs on, or None."""
     arch = kernel.arch
     machine = arch.iommu_machine if options.iommu else arch.machine
     arguments = [
         # Kill QEMU when we exit for any reason.
-        need("setpriv"), "--pdeathsig", "KILL", *host_processor(options),
+        need("setpriv"), "--pdeathsig", "KILL", *confine(host_processor),
         need(arch.emulator), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
         "-machine", machine, "-m", str(options.memory), *processor(options, kernel),
         "-kernel", kernel.image, "-initrd", initramfs,
@@ -60,28 +58,22 @@ def command(options, kernel, root, directory, initramfs, log, channels):
 
 
 def processor(options, kernel):
-    emulated = ["-cpu", kernel.arch.processor]
+    model = ["-cpu", kernel.arch.processor]
     if options.icount:
-        return ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off",
-                *emulated, "-smp", "1"]
-    if kernel.arch.native and kvm.works(kernel.image):
+        return ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", *model, "-smp", "1"]
+    if not emulated(options, kernel):
         return ["-accel", "kvm", "-cpu", "host", "-smp", str(options.cpus)]
     # One thread for all processors: with one each, QEMU 7.2 lets a processor run code that
     # another has just patched, and the kernel occasionally dies of a breakpoint while booting.
-    return ["-accel", "tcg,thread=single", *emulated, "-smp", str(options.cpus)]
+    return ["-accel", "tcg,thread=single", *model, "-smp", str(options.cpus)]
 
 
-def host_processor(options):
-    """What runs QEMU's threads on one of the host's processors under --icount.
+def emulated(options, kernel):
+    return options.icount or not kernel.arch.native or not kvm.works(kernel.image)
 
-    QEMU 7.2 emulates in one thread without the guest's memory barriers (tcg_gen_mb() in its
-    tcg/tcg-op.c; 8.1 keeps them). The guest can then read the NVMe device's event index before
-    the device, on another processor, sees what the guest stored to the doorbell, and neither
-    wakes. Other guests recover after the I/O timeout; here there is none (job.py).
-    """
-    if not options.icount:
-        return []
-    return [need("taskset"), "--cpu-list", str(random.choice(sorted(os.sched_getaffinity(0))))]
+
+def confine(host_processor):
+    return [] if host_processor is None else [need("taskset"), "--cpu-list", str(host_processor)]
 
 
 def kernel_arguments(options, kernel):
