@@ -2,7 +2,6 @@
 /*
  * Which path a read took, and all the interfaces for reading
  */
-#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
@@ -35,8 +34,6 @@ static void probes_install(void)
 {
 	unsigned int i;
 
-	if (access(TRACING "kprobe_events", F_OK))
-		check(!mount("tracefs", TRACING, "tracefs", 0, NULL));
 	for (i = 0; i < ARRAY_SIZE(probes); i++) {
 		char text[128];
 		int fd = open(TRACING "kprobe_events", O_WRONLY | O_APPEND | O_CLOEXEC);

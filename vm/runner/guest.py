@@ -60,8 +60,8 @@ def prepare_modules(options, kernel):
 
 
 def boot(options, kernel, root, directory, log, terminal, processor):
-    """Run the guest, on this processor of the host unless it is None. Returns its outcome and
-    QEMU's error output."""
+    """Run the guest, on host processor `processor`, or on any if that is None. Returns its outcome
+    and QEMU's error output."""
     ports = {name: streams.pair() for name in
              (["terminal"] if terminal else []) + ["status", "out", "err"]}
     ours = {name: pair[0] for name, pair in ports.items()}

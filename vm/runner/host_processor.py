@@ -2,10 +2,11 @@
 """Which of the host's processors emulates a guest.
 
 QEMU 7.2 emulates in one thread without the guest's memory barriers (tcg_gen_mb() in its
-tcg/tcg-op.c; 8.1 keeps them), while its devices run in other threads. On another processor, the
-guest can read the NVMe device's event index before the device sees what the guest stored to the
-doorbell, and neither wakes the other: that request waits for its timeout. A processor that changes
-threads has completed its stores, so all of QEMU's threads run on one.
+tcg/tcg-op.c; 8.1 keeps them), while its devices run in other threads. If these ran on different
+processors, a guest could read the NVMe device's event index before the device sees what the guest
+stored to the doorbell, and neither would wake the other: nothing in that queue would go on until
+Linux resets the device, after two timeouts. Threads on one processor see each other's stores in
+order, so all of QEMU's threads run on one.
 """
 
 import contextlib
@@ -14,20 +15,49 @@ import itertools
 import os
 import random
 
-from .paths import cache
+from .paths import cache, lock
 
 
 @contextlib.contextmanager
 def reserve():
-    """The number of the processor with the fewest guests, which has one more until this is left."""
+    """The number of the processor with the fewest guests of this cache. Counts as a guest of that
+    processor until the block is left."""
+    with lock("processors"):
+        processor, slot = take()
+    with slot:
+        yield processor
+
+
+def take():
+    """That processor, and a file that is locked as long as the guest counts."""
     processors = list(os.sched_getaffinity(0))
     random.shuffle(processors)
-    for guests in itertools.count():
-        for processor in processors:
-            with open(cache("locks", f"processor-{processor}-{guests}.lock"), "w") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    continue
-                yield processor
-                return
+    processor = min(processors, key=guests)
+    free = (claim(slot(processor, number)) for number in itertools.count())
+    return processor, next(filter(None, free))
+
+
+def guests(processor):
+    count = 0
+    for path in cache("locks", "any").parent.glob(slot(processor, "*").name):
+        file = claim(path)
+        if file:
+            file.close()
+        else:
+            count += 1
+    return count
+
+
+def slot(processor, number):
+    return cache("locks", f"processor-{processor}-{number}.lock")
+
+
+def claim(path):
+    """The file, locked, or None if another holds it."""
+    file = open(path, "w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file

@@ -55,9 +55,9 @@ def settings(options, kernel, root, loaded_first, terminal_size):
         "scratch_directories": " ".join(path for path in SCRATCH if path != "/dev"),
         "file_system": options.fs,
         # Should QEMU's NVMe device lose a completion interrupt or a doorbell (host_processor.py
-        # prevents the loss that is known), Linux checks for completions after the I/O timeout, or
-        # resets the device. Under --icount idle time is skipped, so by the guest's clock a disk
-        # may take hours.
+        # prevents the only known cause), Linux looks for completions after the I/O timeout, and
+        # resets the device after a second one. Under --icount idle time is skipped, so by the
+        # guest's clock a disk may take hours.
         "raw_disks": " ".join(disks.raw_names(options.raw_disks)),
         "disk_timeout_ms": "100000000" if options.icount else "10000",
         "terminal": "rows {1} cols {0}".format(*terminal_size) if terminal_size else "",
