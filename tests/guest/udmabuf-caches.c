@@ -19,10 +19,7 @@ struct caches {
 /* Tracing clears these files when they are truncated, not when nothing is written to them. */
 static void clear(const char *path)
 {
-	int fd = open(path, O_WRONLY | O_TRUNC);
-
-	check(fd >= 0);
-	close(fd);
+	close(file_open(path, O_WRONLY | O_TRUNC));
 }
 
 /* In x2: enum dma_data_direction, where 1, to the device, invalidates nothing */
@@ -34,8 +31,8 @@ static void probe(void)
 		skip("this processor's caches are coherent");
 	if (access(TRACING "kprobe_events", W_OK))
 		skip("no kprobe events");
-	if (!access(TRACING "events/dio/enable", W_OK))	/* left by a run that failed */
-		proc_write(TRACING "events/dio/enable", "0");
+	/* Left by a run that failed, if there was one. What is enabled cannot be cleared. */
+	proc_try_write(TRACING "events/dio/enable", "0");
 	clear(TRACING "kprobe_events");
 	proc_write(TRACING "kprobe_events",
 		   "p:dio/clean arch_sync_dma_for_device size=%x1:u64 dir=%x2:u32\n"
@@ -82,7 +79,7 @@ int main(void)
 	check(fd >= 0);
 	file_pattern("data", LENGTH, 1);
 	rw.file_fd = file_open("data", O_RDONLY);
-	/* Into the page cache: the disk's own DMA would count, if its interrupt came during READ. */
+	/* Into the page cache: the disk's DMA would count, if its interrupt came during READ. */
 	fd_pattern_check(rw.file_fd, 0, LENGTH, 1);
 	dev = dio_open();
 	expect(dio_attach(dev, fd), 0);
