@@ -5,7 +5,7 @@
  * One transfer at a time: beginning CPU access may bring memory to the state
  * that a device saw, and so undo what another transfer has just stored and not
  * yet handed over. So may the end of a device's mapping, which the exporter is
- * kept from by dio_access_set_storing().
+ * kept from by dbx_access_set_storing().
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
@@ -15,7 +15,7 @@
 #include "access.h"
 
 /**
- * dio_access_take - wait for the fences on the reservation and for one's turn
+ * dbx_access_take - wait for the fences on the reservation and for one's turn
  * @dmabuf: the dma-buf, referenced by the caller
  * @dir: DMA_FROM_DEVICE to read the memory, else fences of readers count too
  *
@@ -24,11 +24,11 @@
  *
  * Return: 0, or -ERESTARTSYS if there is a signal, of whatever kind.
  */
-int dio_access_take(struct dma_buf *dmabuf, enum dma_data_direction dir)
+int dbx_access_take(struct dma_buf *dmabuf, enum dma_data_direction dir)
 {
 	enum dma_resv_usage usage =
 		dma_resv_usage_rw(dir != DMA_FROM_DEVICE);
-	struct mutex *lock = dio_access_lock(dmabuf);
+	struct mutex *lock = dbx_access_lock(dmabuf);
 	long ret;
 
 	for (;;) {
@@ -44,13 +44,13 @@ int dio_access_take(struct dma_buf *dmabuf, enum dma_data_direction dir)
 	}
 }
 
-void dio_access_drop(struct dma_buf *dmabuf)
+void dbx_access_drop(struct dma_buf *dmabuf)
 {
-	mutex_unlock(dio_access_lock(dmabuf));
+	mutex_unlock(dbx_access_lock(dmabuf));
 }
 
 /**
- * dio_access_begin - dio_access_take(), then begin CPU access
+ * dbx_access_begin - dbx_access_take(), then begin CPU access
  * @dmabuf: the dma-buf, referenced by the caller; its exporter does not take
  *	the reservation lock to begin and end CPU access
  * @dir: as for dma_buf_begin_cpu_access(), which would wait for fences again
@@ -58,13 +58,13 @@ void dio_access_drop(struct dma_buf *dmabuf)
  * Mappings come and go with the reservation locked: each is synchronised here
  * or made afterwards, and then told from the start that I/O is storing.
  *
- * Return: as dio_access_take(), or the exporter's error.
+ * Return: as dbx_access_take(), or the exporter's error.
  */
-int dio_access_begin(struct dma_buf *dmabuf, enum dma_data_direction dir)
+int dbx_access_begin(struct dma_buf *dmabuf, enum dma_data_direction dir)
 {
 	int ret;
 
-	ret = dio_access_take(dmabuf, dir);
+	ret = dbx_access_take(dmabuf, dir);
 	if (ret)
 		return ret;
 
@@ -72,24 +72,24 @@ int dio_access_begin(struct dma_buf *dmabuf, enum dma_data_direction dir)
 	if (dmabuf->ops->begin_cpu_access)
 		ret = dmabuf->ops->begin_cpu_access(dmabuf, dir);
 	if (!ret)
-		dio_access_set_storing(dmabuf, dir != DMA_FROM_DEVICE);
+		dbx_access_set_storing(dmabuf, dir != DMA_FROM_DEVICE);
 	dma_resv_unlock(dmabuf->resv);
 	if (ret)
-		dio_access_drop(dmabuf);
+		dbx_access_drop(dmabuf);
 	return ret;
 }
 
 /**
- * dio_access_end - end CPU access and one's turn
- * @dmabuf: the dma-buf, after a successful dio_access_begin()
+ * dbx_access_end - end CPU access and one's turn
+ * @dmabuf: the dma-buf, after a successful dbx_access_begin()
  * @dir: as there
  */
-void dio_access_end(struct dma_buf *dmabuf, enum dma_data_direction dir)
+void dbx_access_end(struct dma_buf *dmabuf, enum dma_data_direction dir)
 {
 	dma_resv_lock(dmabuf->resv, NULL);
 	if (dmabuf->ops->end_cpu_access)
 		dmabuf->ops->end_cpu_access(dmabuf, dir);
-	dio_access_set_storing(dmabuf, false);
+	dbx_access_set_storing(dmabuf, false);
 	dma_resv_unlock(dmabuf->resv);
-	dio_access_drop(dmabuf);
+	dbx_access_drop(dmabuf);
 }

@@ -13,7 +13,7 @@
  * of its own: the position lock of the dma-buf's struct file. A dma-buf has a
  * single struct file and no position, so nothing else uses that lock.
  */
-static inline struct mutex *dio_access_lock(struct dma_buf *dmabuf)
+static inline struct mutex *dbx_access_lock(struct dma_buf *dmabuf)
 {
 	return &dmabuf->file->f_pos_lock;
 }
@@ -25,15 +25,15 @@ static inline struct mutex *dio_access_lock(struct dma_buf *dmabuf)
  * copied back when the I/O began. The mark changes with the reservation locked.
  * Exporters that do not check it are not affected.
  */
-static inline void dio_access_set_storing(struct dma_buf *dmabuf, bool storing)
+static inline void dbx_access_set_storing(struct dma_buf *dmabuf, bool storing)
 {
-	dio_buffer_set_storing(dmabuf, storing);
+	dbx_buffer_set_storing(dmabuf, storing);
 }
 
-int dio_access_take(struct dma_buf *dmabuf, enum dma_data_direction dir);
-void dio_access_drop(struct dma_buf *dmabuf);
+int dbx_access_take(struct dma_buf *dmabuf, enum dma_data_direction dir);
+void dbx_access_drop(struct dma_buf *dmabuf);
 
-int dio_access_begin(struct dma_buf *dmabuf, enum dma_data_direction dir);
-void dio_access_end(struct dma_buf *dmabuf, enum dma_data_direction dir);
+int dbx_access_begin(struct dma_buf *dmabuf, enum dma_data_direction dir);
+void dbx_access_end(struct dma_buf *dmabuf, enum dma_data_direction dir);
 
 #endif

@@ -29,7 +29,7 @@
 #include "lend.h"
 #include "premap.h"
 
-static int dio_refuse(u32 *refusal, u32 why)
+static int dbx_refuse(u32 *refusal, u32 why)
 {
 	*refusal = why;
 	return -EOPNOTSUPP;
@@ -40,9 +40,9 @@ static int dio_refuse(u32 *refusal, u32 why)
  * buffer's page, or did the exporter map it in place of another? Exporters give
  * devices the right pages, so attach as a device and compare DMA addresses.
  */
-static bool dio_is_only_page(struct dma_buf *dmabuf, struct page *page)
+static bool dbx_is_only_page(struct dma_buf *dmabuf, struct page *page)
 {
-	struct device *dev = dio_device.this_device;
+	struct device *dev = dbx_device.this_device;
 	struct dma_buf_attachment *attachment;
 	struct sg_table *table;
 	bool same = false;
@@ -68,7 +68,7 @@ out_detach:
 	return same;
 }
 
-static int dio_walk_mapping(struct dio_attachment *att, u32 *refusal)
+static int dbx_walk_mapping(struct dbx_attachment *att, u32 *refusal)
 {
 	const void *vaddr = att->map.vaddr;
 	bool vmalloc = is_vmalloc_addr(vaddr);
@@ -79,14 +79,14 @@ static int dio_walk_mapping(struct dio_attachment *att, u32 *refusal)
 
 	if (att->map.is_iomem || !PAGE_ALIGNED(vaddr) ||
 	    (!vmalloc && !virt_addr_valid(vaddr)))
-		return dio_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
+		return dbx_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
 
 	for (offset = 0; offset < att->dmabuf->size; offset += PAGE_SIZE) {
 		struct page *page = vmalloc ? vmalloc_to_page(vaddr + offset) :
 					      virt_to_page(vaddr + offset);
 		unsigned long pfn;
 
-		ret = dio_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
+		ret = dbx_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
 		if (!page)
 			goto err_free;
 		pfn = page_to_pfn(page);
@@ -100,59 +100,59 @@ static int dio_walk_mapping(struct dio_attachment *att, u32 *refusal)
 
 		if (pfn != next_pfn || pfn >= checked) {
 			unsigned long count = pfn_valid(pfn) ?
-					      dio_pages_lendable(page) : 0;
+					      dbx_pages_lendable(page) : 0;
 
-			ret = dio_refuse(refusal, DMABUF_DIO_REFUSED_PAGES);
+			ret = dbx_refuse(refusal, DMABUF_DIO_REFUSED_PAGES);
 			if (!count)
 				goto err_free;
 			checked = pfn + count;
 			cond_resched();
 		}
-		if (!dio_segments_extend(&att->table, page)) {
-			ret = dio_segments_add(&att->table, page, PAGE_SIZE);
+		if (!dbx_segments_extend(&att->table, page)) {
+			ret = dbx_segments_add(&att->table, page, PAGE_SIZE);
 			if (ret)
 				goto err_free;
 		}
 		next_pfn = pfn + 1;
 		head = PageHead(page);
 	}
-	ret = dio_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
+	ret = dbx_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
 	if (head && (att->dmabuf->size > PAGE_SIZE ||
-		     !dio_is_only_page(att->dmabuf,
+		     !dbx_is_only_page(att->dmabuf,
 				       att->table.vec[0].bv_page)))
 		goto err_free;
 	*refusal = 0;
-	dio_segments_compact(&att->table);
+	dbx_segments_compact(&att->table);
 	return 0;
 
 err_free:
 	if (ret != -EOPNOTSUPP)
 		*refusal = 0;
-	dio_segments_free(&att->table);
+	dbx_segments_free(&att->table);
 	return ret;
 }
 
 /* The exporter of our own buffers and of all buffers that are lent */
-static const struct dio_exporter dio_lender;
+static const struct dbx_exporter dbx_lender;
 
 /* Borrows through the kernel mapping, kept for the life of the attachment */
-static int dio_borrow_mapping(struct dio_attachment *att, u32 *refusal)
+static int dbx_borrow_mapping(struct dbx_attachment *att, u32 *refusal)
 {
-	const struct dio_exporter *exporter = dio_exporter_find(att->dmabuf);
+	const struct dbx_exporter *exporter = dbx_exporter_find(att->dmabuf);
 	int ret;
 
 	if (!exporter)
-		return dio_refuse(refusal, DMABUF_DIO_REFUSED_EXPORTER);
+		return dbx_refuse(refusal, DMABUF_DIO_REFUSED_EXPORTER);
 	if (!att->dmabuf->ops->vmap || !att->dmabuf->size ||
 	    !PAGE_ALIGNED(att->dmabuf->size))
-		return dio_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
+		return dbx_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
 
 	/* The operation exists, so EINVAL means out of memory (udmabuf). */
 	ret = dma_buf_vmap_unlocked(att->dmabuf, &att->map);
 	if (ret)
 		return ret == -EINVAL ? -ENOMEM : ret;
 
-	ret = dio_walk_mapping(att, refusal);
+	ret = dbx_walk_mapping(att, refusal);
 	if (ret) {
 		dma_buf_vunmap_unlocked(att->dmabuf, &att->map);
 		return ret;
@@ -162,18 +162,18 @@ static int dio_borrow_mapping(struct dio_attachment *att, u32 *refusal)
 }
 
 /**
- * dio_attach - borrow the pages of a dma-buf
+ * dbx_attach - borrow the pages of a dma-buf
  * @fd: file descriptor of the dma-buf
  * @refusal: with -EOPNOTSUPP set to DMABUF_DIO_REFUSED_*
  *
  * The attachment holds a reference to the dma-buf and, if the exporter does not
- * lend, its kernel mapping. dio_detach() drops both.
+ * lend, its kernel mapping. dbx_detach() drops both.
  *
  * Return: the attachment or an ERR_PTR, see struct dmabuf_dio_attach.
  */
-struct dio_attachment *dio_attach(int fd, u32 *refusal)
+struct dbx_attachment *dbx_attach(int fd, u32 *refusal)
 {
-	struct dio_attachment *att;
+	struct dbx_attachment *att;
 	int ret;
 
 	att = kzalloc_obj(*att, GFP_KERNEL_ACCOUNT);
@@ -186,22 +186,22 @@ struct dio_attachment *dio_attach(int fd, u32 *refusal)
 		goto err_free;
 	}
 
-	att->exporter = &dio_lender;
-	att->segs = dio_buffer_segments(att->dmabuf);
+	att->exporter = &dbx_lender;
+	att->segs = dbx_buffer_segments(att->dmabuf);
 	if (att->segs) {
 		/* Kernels without loans have none for our own either. */
-		dio_loan(att->dmabuf, &att->loan);
-		dio_buffer_premap(att->dmabuf);
+		dbx_loan(att->dmabuf, &att->loan);
+		dbx_buffer_premap(att->dmabuf);
 		return att;
 	}
 
 	att->segs = &att->table;
-	ret = dio_lends(att->dmabuf) ?
-		dio_borrow(att->dmabuf, &att->table, &att->loan, refusal) :
-		dio_borrow_mapping(att, refusal);
+	ret = dbx_lends(att->dmabuf) ?
+		dbx_borrow(att->dmabuf, &att->table, &att->loan, refusal) :
+		dbx_borrow_mapping(att, refusal);
 	if (ret)
 		goto err_put;
-	dio_premap(&att->table);
+	dbx_premap(&att->table);
 	return att;
 
 err_put:
@@ -215,14 +215,14 @@ err_free:
  * Is a device attached that needs synchronisation? A device may attach at any
  * time, so the result says nothing about the future.
  */
-static bool dio_unsynced(struct dio_attachment *att)
+static bool dbx_unsynced(struct dbx_attachment *att)
 {
 	struct dma_buf_attachment *device;
 	bool found = false;
 
 	dma_resv_lock(att->dmabuf->resv, NULL);
 	list_for_each_entry(device, &att->dmabuf->attachments, node)
-		found |= device->dev != dio_device.this_device &&
+		found |= device->dev != dbx_device.this_device &&
 			 dma_dev_need_sync(device->dev);
 	dma_resv_unlock(att->dmabuf->resv);
 	return found;
@@ -236,10 +236,10 @@ static bool dio_unsynced(struct dio_attachment *att)
  * the end of CPU access cleans. Bounce buffers have copies instead, which later
  * stores through the memfd would not reach.
  */
-static void dio_map_own(struct dio_attachment *att)
+static void dbx_map_own(struct dbx_attachment *att)
 {
 	const struct dma_buf_ops *ops = att->dmabuf->ops;
-	struct device *dev = dio_device.this_device;
+	struct device *dev = dbx_device.this_device;
 
 	if (dev_is_dma_coherent(dev) || is_swiotlb_force_bounce(dev))
 		return;
@@ -249,7 +249,7 @@ static void dio_map_own(struct dio_attachment *att)
 }
 
 /**
- * dio_attachment_begin - wait for fences and other transfers, begin CPU access
+ * dbx_attachment_begin - wait for fences and other transfers, begin CPU access
  * @att: the attachment
  * @turn: filled in
  * @rw: READ to store into the buffer, else WRITE
@@ -259,11 +259,11 @@ static void dio_map_own(struct dio_attachment *att)
  *
  * The begin of CPU access is not requested of an exporter that does not
  * synchronise devices: udmabuf would synchronise only a mapping of its own, and
- * so restore old data. See dio_map_own().
+ * so restore old data. See dbx_map_own().
  *
  * Return: 0, -ERESTARTSYS if there is a signal, -EBUSY, or the exporter's error.
  */
-int dio_attachment_begin(struct dio_attachment *att, struct dio_turn *turn,
+int dbx_attachment_begin(struct dbx_attachment *att, struct dbx_turn *turn,
 			 int rw, u64 offset, u64 length, u32 *refusal)
 {
 	const struct dma_buf_ops *ops = att->dmabuf->ops;
@@ -283,38 +283,38 @@ int dio_attachment_begin(struct dio_attachment *att, struct dio_turn *turn,
 	dir = rw == WRITE ? DMA_FROM_DEVICE : DMA_BIDIRECTIONAL;
 	turn->dir = dir;
 	if (!att->exporter->locks)
-		return dio_access_begin(att->dmabuf, dir);
+		return dbx_access_begin(att->dmabuf, dir);
 
-	ret = dio_access_take(att->dmabuf, dir);
+	ret = dbx_access_take(att->dmabuf, dir);
 	if (ret)
 		return ret;
 	if (!att->exporter->unsynced) {
 		if (ops->begin_cpu_access)
 			ret = ops->begin_cpu_access(att->dmabuf, dir);
-	} else if (dio_unsynced(att)) {
+	} else if (dbx_unsynced(att)) {
 		*refusal = DMABUF_DIO_REFUSED_UNSYNCED;
 		ret = -EBUSY;
 	} else if (rw == READ) {
-		dio_map_own(att);
+		dbx_map_own(att);
 	}
 	if (ret)
-		dio_access_drop(att->dmabuf);
+		dbx_access_drop(att->dmabuf);
 	return ret;
 }
 
 /**
- * dio_attachment_end - end CPU access, let the next transfer run
- * @att: the attachment, after a successful dio_attachment_begin()
+ * dbx_attachment_end - end CPU access, let the next transfer run
+ * @att: the attachment, after a successful dbx_attachment_begin()
  * @turn: as there
  * @refusal: set to DMABUF_DIO_REFUSED_UNSYNCED with -EBUSY
  *
  * Return: 0, or -EBUSY if a device is attached now that may not see the stored
  * data, or whose data may not have been read. One that came and went is missed.
  */
-int dio_attachment_end(struct dio_attachment *att, struct dio_turn *turn,
+int dbx_attachment_end(struct dbx_attachment *att, struct dbx_turn *turn,
 		       u32 *refusal)
 {
-	bool unsynced = att->exporter->unsynced && dio_unsynced(att);
+	bool unsynced = att->exporter->unsynced && dbx_unsynced(att);
 	enum dma_data_direction dir = turn->dir;
 
 #ifdef HAVE_DMA_BUF_LOAN
@@ -327,9 +327,9 @@ int dio_attachment_end(struct dio_attachment *att, struct dio_turn *turn,
 		/* udmabuf's own mapping receives the stored data. */
 		if (!att->exporter->unsynced || dir != DMA_FROM_DEVICE)
 			dma_buf_end_cpu_access(att->dmabuf, dir);
-		dio_access_drop(att->dmabuf);
+		dbx_access_drop(att->dmabuf);
 	} else {
-		dio_access_end(att->dmabuf, dir);
+		dbx_access_end(att->dmabuf, dir);
 	}
 	if (unsynced) {
 		*refusal = DMABUF_DIO_REFUSED_UNSYNCED;

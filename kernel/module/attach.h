@@ -11,18 +11,18 @@
 #include "segments.h"
 
 /* A dma-buf whose pages are borrowed */
-struct dio_attachment {
+struct dbx_attachment {
 	struct dma_buf *dmabuf;
-	const struct dio_segments *segs;
-	struct dio_segments table;	/* of a buffer that is not ours */
+	const struct dbx_segments *segs;
+	struct dbx_segments table;	/* of a buffer that is not ours */
 	struct iosys_map map;		/* of an exporter that does not lend */
-	const struct dio_exporter *exporter;
+	const struct dbx_exporter *exporter;
 	const struct dma_buf_file_ops *loan;	/* NULL: not by the kernel's loan */
-	struct delayed_work detach;	/* for dio_detach() */
+	struct delayed_work detach;	/* for dbx_detach() */
 };
 
 /* One's turn on a range of a buffer, and access of the CPU to it */
-struct dio_turn {
+struct dbx_turn {
 	enum dma_data_direction dir;
 #ifdef HAVE_DMA_BUF_LOAN
 	struct dma_buf_file_range range;
@@ -30,26 +30,26 @@ struct dio_turn {
 };
 
 /* Is the dma-buf's file open for writing? */
-static inline bool dio_writable(const struct dio_attachment *att)
+static inline bool dbx_writable(const struct dbx_attachment *att)
 {
 	return att->dmabuf->file->f_mode & FMODE_WRITE;
 }
 
 /* Is it open for reading? Heaps allow O_WRONLY. */
-static inline bool dio_readable(const struct dio_attachment *att)
+static inline bool dbx_readable(const struct dbx_attachment *att)
 {
 	return att->dmabuf->file->f_mode & FMODE_READ;
 }
 
-struct dio_attachment *dio_attach(int fd, u32 *refusal);
+struct dbx_attachment *dbx_attach(int fd, u32 *refusal);
 
-void dio_detach(struct dio_attachment *att);
-int dio_detach_init(void);
-void dio_detach_exit(void);
+void dbx_detach(struct dbx_attachment *att);
+int dbx_detach_init(void);
+void dbx_detach_exit(void);
 
-int dio_attachment_begin(struct dio_attachment *att, struct dio_turn *turn,
+int dbx_attachment_begin(struct dbx_attachment *att, struct dbx_turn *turn,
 			 int rw, u64 offset, u64 length, u32 *refusal);
-int dio_attachment_end(struct dio_attachment *att, struct dio_turn *turn,
+int dbx_attachment_end(struct dbx_attachment *att, struct dbx_turn *turn,
 		       u32 *refusal);
 
 #endif

@@ -18,20 +18,20 @@
 #include "premap.h"
 
 /* Pages are not zeroed: the owner overwrites or zeroes every byte. */
-#define DIO_GFP		(GFP_HIGHUSER | __GFP_ACCOUNT | __GFP_NOWARN | __GFP_COMP)
+#define DBX_GFP		(GFP_HIGHUSER | __GFP_ACCOUNT | __GFP_NOWARN | __GFP_COMP)
 /* Large folios are preferred, but do not justify reclaim. */
-#define DIO_GFP_LARGE	((DIO_GFP | __GFP_NORETRY) & ~__GFP_RECLAIM)
+#define DBX_GFP_LARGE	((DBX_GFP | __GFP_NORETRY) & ~__GFP_RECLAIM)
 /* Single pages justify reclaim, but not the OOM killer. */
-#define DIO_GFP_PAGE	(DIO_GFP | __GFP_RETRY_MAYFAIL)
+#define DBX_GFP_PAGE	(DBX_GFP | __GFP_RETRY_MAYFAIL)
 
 /* Sizes that suit devices and IOMMUs, none above MAX_PAGE_ORDER, and a page */
-static const unsigned int dio_sizes[] = {
+static const unsigned int dbx_sizes[] = {
 	SZ_4M, SZ_2M, SZ_1M, SZ_64K, PAGE_SIZE
 };
 
-static const struct dma_buf_ops dio_buffer_ops;
+static const struct dma_buf_ops dbx_buffer_ops;
 
-struct dio_buffer_attachment {
+struct dbx_buffer_attachment {
 	struct device *dev;
 	struct sg_table table;
 	struct list_head list;
@@ -39,14 +39,14 @@ struct dio_buffer_attachment {
 };
 
 /**
- * dio_buffer_create - create a buffer without memory
+ * dbx_buffer_create - create a buffer without memory
  * @length: length in bytes, a multiple of the page size, not 0
  *
  * Return: the buffer or an ERR_PTR; ENOMEM if it exceeds the available memory.
  */
-struct dio_buffer *dio_buffer_create(u64 length)
+struct dbx_buffer *dbx_buffer_create(u64 length)
 {
-	struct dio_buffer *buf;
+	struct dbx_buffer *buf;
 	long available = si_mem_available();
 
 	/* Refuse now, instead of after reclaiming everything else. */
@@ -65,25 +65,25 @@ struct dio_buffer *dio_buffer_create(u64 length)
 }
 
 /**
- * dio_buffer_grow - add the largest folio that fits and is available
+ * dbx_buffer_grow - add the largest folio that fits and is available
  * @buf: a buffer shorter than its final length
  */
-int dio_buffer_grow(struct dio_buffer *buf)
+int dbx_buffer_grow(struct dbx_buffer *buf)
 {
 	u64 missing = buf->length - buf->segs.length;
 	unsigned int i;
 	int ret;
 
-	for (i = 0; i < ARRAY_SIZE(dio_sizes); i++) {
-		unsigned int order = get_order(dio_sizes[i]);
+	for (i = 0; i < ARRAY_SIZE(dbx_sizes); i++) {
+		unsigned int order = get_order(dbx_sizes[i]);
 		struct page *page;
 
 		if (order > buf->max_order || missing < PAGE_SIZE << order)
 			continue;
 
-		page = alloc_pages(order ? DIO_GFP_LARGE : DIO_GFP_PAGE, order);
+		page = alloc_pages(order ? DBX_GFP_LARGE : DBX_GFP_PAGE, order);
 		if (page) {
-			ret = dio_segments_add(&buf->segs, page,
+			ret = dbx_segments_add(&buf->segs, page,
 					       PAGE_SIZE << order);
 			if (ret)
 				__free_pages(page, order);
@@ -95,15 +95,15 @@ int dio_buffer_grow(struct dio_buffer *buf)
 }
 
 /**
- * dio_buffer_free - free a buffer's memory
+ * dbx_buffer_free - free a buffer's memory
  * @buf: not exported, not yet visible to user space, or being released
  */
-void dio_buffer_free(struct dio_buffer *buf)
+void dbx_buffer_free(struct dbx_buffer *buf)
 {
 	unsigned int i;
 
 	/* Before the pages belong to somebody else. */
-	dio_premap_drop(&buf->segs);
+	dbx_premap_drop(&buf->segs);
 	for (i = 0; i < buf->segs.nr; i++) {
 		struct page *page = buf->segs.vec[i].bv_page;
 		struct page *end = page + (buf->segs.vec[i].bv_len >> PAGE_SHIFT);
@@ -117,22 +117,22 @@ void dio_buffer_free(struct dio_buffer *buf)
 		}
 		cond_resched();
 	}
-	dio_segments_free(&buf->segs);
+	dbx_segments_free(&buf->segs);
 }
 
 /**
- * dio_buffer_destroy - free a buffer and its memory
+ * dbx_buffer_destroy - free a buffer and its memory
  * @buf: not exported, or being released
  */
-void dio_buffer_destroy(struct dio_buffer *buf)
+void dbx_buffer_destroy(struct dbx_buffer *buf)
 {
-	dio_buffer_free(buf);
+	dbx_buffer_free(buf);
 	mutex_destroy(&buf->lock);
 	kfree(buf);
 }
 
 /* Builds an sg_table with segments that the device supports. */
-static int dio_buffer_table(const struct dio_buffer *buf, struct device *dev,
+static int dbx_buffer_table(const struct dbx_buffer *buf, struct device *dev,
 			    struct sg_table *table)
 {
 	size_t max = min3((size_t)dma_get_max_seg_size(dev),
@@ -163,18 +163,18 @@ static int dio_buffer_table(const struct dio_buffer *buf, struct device *dev,
 	return 0;
 }
 
-static int dio_buffer_attach(struct dma_buf *dmabuf,
+static int dbx_buffer_attach(struct dma_buf *dmabuf,
 			     struct dma_buf_attachment *attachment)
 {
-	struct dio_buffer *buf = dmabuf->priv;
-	struct dio_buffer_attachment *a;
+	struct dbx_buffer *buf = dmabuf->priv;
+	struct dbx_buffer_attachment *a;
 	int ret;
 
 	a = kzalloc_obj(*a, GFP_KERNEL);
 	if (!a)
 		return -ENOMEM;
 
-	ret = dio_buffer_table(buf, attachment->dev, &a->table);
+	ret = dbx_buffer_table(buf, attachment->dev, &a->table);
 	if (ret) {
 		kfree(a);
 		return ret;
@@ -190,11 +190,11 @@ static int dio_buffer_attach(struct dma_buf *dmabuf,
 	return 0;
 }
 
-static void dio_buffer_detach(struct dma_buf *dmabuf,
+static void dbx_buffer_detach(struct dma_buf *dmabuf,
 			      struct dma_buf_attachment *attachment)
 {
-	struct dio_buffer_attachment *a = attachment->priv;
-	struct dio_buffer *buf = dmabuf->priv;
+	struct dbx_buffer_attachment *a = attachment->priv;
+	struct dbx_buffer *buf = dmabuf->priv;
 
 	mutex_lock(&buf->lock);
 	list_del(&a->list);
@@ -204,11 +204,11 @@ static void dio_buffer_detach(struct dma_buf *dmabuf,
 	kfree(a);
 }
 
-static struct sg_table *dio_buffer_map(struct dma_buf_attachment *attachment,
+static struct sg_table *dbx_buffer_map(struct dma_buf_attachment *attachment,
 				       enum dma_data_direction dir)
 {
-	struct dio_buffer_attachment *a = attachment->priv;
-	struct dio_buffer *buf = attachment->dmabuf->priv;
+	struct dbx_buffer_attachment *a = attachment->priv;
+	struct dbx_buffer *buf = attachment->dmabuf->priv;
 	int ret;
 
 	/*
@@ -229,26 +229,26 @@ static struct sg_table *dio_buffer_map(struct dma_buf_attachment *attachment,
 	return ret ? ERR_PTR(ret) : &a->table;
 }
 
-static void dio_buffer_unmap(struct dma_buf_attachment *attachment,
+static void dbx_buffer_unmap(struct dma_buf_attachment *attachment,
 			     struct sg_table *table,
 			     enum dma_data_direction dir)
 {
-	struct dio_buffer_attachment *a = attachment->priv;
+	struct dbx_buffer_attachment *a = attachment->priv;
 	struct dma_buf *dmabuf = attachment->dmabuf;
-	struct dio_buffer *buf = dmabuf->priv;
+	struct dbx_buffer *buf = dmabuf->priv;
 
 	mutex_lock(&buf->lock);
-	dio_unmap(dmabuf, buf->storing, a->dev, table, a->dir);
+	dbx_unmap(dmabuf, buf->storing, a->dev, table, a->dir);
 	a->dir = DMA_NONE;
 	mutex_unlock(&buf->lock);
 }
 
 /* Called with the reservation locked, like map and unmap. */
-void dio_buffer_set_storing(struct dma_buf *dmabuf, bool storing)
+void dbx_buffer_set_storing(struct dma_buf *dmabuf, bool storing)
 {
-	struct dio_buffer *buf = dmabuf->priv;
+	struct dbx_buffer *buf = dmabuf->priv;
 
-	if (dmabuf->ops != &dio_buffer_ops)
+	if (dmabuf->ops != &dbx_buffer_ops)
 		return;
 	mutex_lock(&buf->lock);
 	buf->storing = storing;
@@ -260,20 +260,20 @@ void dio_buffer_set_storing(struct dma_buf *dmabuf, bool storing)
  * writes: it may write a part, and the end of the access hands over everything.
  * While file I/O stores, nothing is copied back.
  */
-static int dio_buffer_begin_cpu_access(struct dma_buf *dmabuf,
+static int dbx_buffer_begin_cpu_access(struct dma_buf *dmabuf,
 				       enum dma_data_direction dir)
 {
-	struct dio_buffer *buf = dmabuf->priv;
-	struct dio_buffer_attachment *a;
+	struct dbx_buffer *buf = dmabuf->priv;
+	struct dbx_buffer_attachment *a;
 
-	dio_lock_ranges(dmabuf);
+	dbx_lock_ranges(dmabuf);
 	mutex_lock(&buf->lock);
 	list_for_each_entry(a, &buf->attachments, list)
 		if (a->dir != DMA_NONE)
-			dio_sync_rest(dmabuf, buf->storing, a->dev, &a->table,
+			dbx_sync_rest(dmabuf, buf->storing, a->dev, &a->table,
 				      a->dir);
 	mutex_unlock(&buf->lock);
-	dio_unlock_ranges(dmabuf);
+	dbx_unlock_ranges(dmabuf);
 	return 0;
 }
 
@@ -282,53 +282,53 @@ static int dio_buffer_begin_cpu_access(struct dma_buf *dmabuf,
  * stored newer data meanwhile. A bidirectional mapping may be synchronised in
  * one direction.
  */
-static enum dma_data_direction dio_end_dir(enum dma_data_direction mapped,
+static enum dma_data_direction dbx_end_dir(enum dma_data_direction mapped,
 					   enum dma_data_direction access)
 {
 	return mapped == DMA_BIDIRECTIONAL && access == DMA_FROM_DEVICE ?
 		DMA_FROM_DEVICE : mapped;
 }
 
-static int dio_buffer_end_cpu_access(struct dma_buf *dmabuf,
+static int dbx_buffer_end_cpu_access(struct dma_buf *dmabuf,
 				     enum dma_data_direction dir)
 {
-	struct dio_buffer *buf = dmabuf->priv;
-	struct dio_buffer_attachment *a;
+	struct dbx_buffer *buf = dmabuf->priv;
+	struct dbx_buffer_attachment *a;
 
 	mutex_lock(&buf->lock);
 	list_for_each_entry(a, &buf->attachments, list)
 		if (a->dir != DMA_NONE)
 			dma_sync_sgtable_for_device(a->dev, &a->table,
-						    dio_end_dir(a->dir, dir));
+						    dbx_end_dir(a->dir, dir));
 	mutex_unlock(&buf->lock);
 	return 0;
 }
 
 #ifdef HAVE_DMA_BUF_LOAN
-/* A part of what dio_buffer_begin_cpu_access() and the end synchronise */
-void dio_buffer_sync(struct dma_buf *dmabuf, u64 offset, u64 length,
+/* A part of what dbx_buffer_begin_cpu_access() and the end synchronise */
+void dbx_buffer_sync(struct dma_buf *dmabuf, u64 offset, u64 length,
 		     enum dma_data_direction dir, bool to_device)
 {
-	struct dio_buffer *buf = dmabuf->priv;
-	struct dio_buffer_attachment *a;
+	struct dbx_buffer *buf = dmabuf->priv;
+	struct dbx_buffer_attachment *a;
 
 	mutex_lock(&buf->lock);
 	list_for_each_entry(a, &buf->attachments, list)
 		if (a->dir != DMA_NONE)
 			dma_buf_file_sync(a->dev, &a->table, offset, length,
-					  to_device ? dio_end_dir(a->dir, dir) :
+					  to_device ? dbx_end_dir(a->dir, dir) :
 						      a->dir,
 					  to_device);
 	mutex_unlock(&buf->lock);
 }
 #endif
 
-static int dio_buffer_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
+static int dbx_buffer_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 {
-	struct dio_buffer *buf = dmabuf->priv;
+	struct dbx_buffer *buf = dmabuf->priv;
 	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
 	unsigned long addr = vma->vm_start;
-	struct dio_cursor cur = {};
+	struct dbx_cursor cur = {};
 
 	/* remap_pfn_range() maps contiguous memory only as private memory. */
 	if (!(vma->vm_flags & (VM_SHARED | VM_MAYSHARE)))
@@ -340,7 +340,7 @@ static int dio_buffer_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 		unsigned long skip, size;
 		int ret;
 
-		dio_segments_seek(&buf->segs, &cur, offset);
+		dbx_segments_seek(&buf->segs, &cur, offset);
 		bv = &buf->segs.vec[cur.index];
 		skip = offset - cur.start;
 		size = min(bv->bv_len - skip, vma->vm_end - addr);
@@ -356,9 +356,9 @@ static int dio_buffer_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 	return 0;
 }
 
-static int dio_buffer_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
+static int dbx_buffer_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 {
-	struct dio_buffer *buf = dmabuf->priv;
+	struct dbx_buffer *buf = dmabuf->priv;
 	unsigned long nr = 0;
 	struct page **pages;
 	unsigned int i, n;
@@ -380,61 +380,61 @@ static int dio_buffer_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 	return 0;
 }
 
-static void dio_buffer_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
+static void dbx_buffer_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
 {
 	vunmap(map->vaddr);
 }
 
-static void dio_buffer_release(struct dma_buf *dmabuf)
+static void dbx_buffer_release(struct dma_buf *dmabuf)
 {
-	dio_buffer_destroy(dmabuf->priv);
+	dbx_buffer_destroy(dmabuf->priv);
 }
 
-static const struct dma_buf_ops dio_buffer_ops = {
-	.attach = dio_buffer_attach,
-	.detach = dio_buffer_detach,
-	.map_dma_buf = dio_buffer_map,
-	.unmap_dma_buf = dio_buffer_unmap,
-	.begin_cpu_access = dio_buffer_begin_cpu_access,
-	.end_cpu_access = dio_buffer_end_cpu_access,
-	.mmap = dio_buffer_mmap,
-	.vmap = dio_buffer_vmap,
-	.vunmap = dio_buffer_vunmap,
-	.release = dio_buffer_release,
+static const struct dma_buf_ops dbx_buffer_ops = {
+	.attach = dbx_buffer_attach,
+	.detach = dbx_buffer_detach,
+	.map_dma_buf = dbx_buffer_map,
+	.unmap_dma_buf = dbx_buffer_unmap,
+	.begin_cpu_access = dbx_buffer_begin_cpu_access,
+	.end_cpu_access = dbx_buffer_end_cpu_access,
+	.mmap = dbx_buffer_mmap,
+	.vmap = dbx_buffer_vmap,
+	.vunmap = dbx_buffer_vunmap,
+	.release = dbx_buffer_release,
 #ifdef HAVE_DMA_BUF_LOAN
-	.rw_file = dio_buffer_rw_file,
+	.rw_file = dbx_buffer_rw_file,
 #endif
 };
 
 /**
- * dio_buffer_export - create the dma-buf of a buffer
+ * dbx_buffer_export - create the dma-buf of a buffer
  * @buf: owned by the dma-buf on success. Until every byte has been written and
- *	dio_segments_compact() was called, user space must not see the dma-buf
+ *	dbx_segments_compact() was called, user space must not see the dma-buf
  * @flags: O_RDONLY or O_RDWR
  */
-struct dma_buf *dio_buffer_export(struct dio_buffer *buf, int flags)
+struct dma_buf *dbx_buffer_export(struct dbx_buffer *buf, int flags)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(exp_info);
 
-	exp_info.ops = &dio_buffer_ops;
+	exp_info.ops = &dbx_buffer_ops;
 	exp_info.size = buf->length;
 	exp_info.flags = flags;
 	exp_info.priv = buf;
 	return dma_buf_export(&exp_info);
 }
 
-void dio_buffer_premap(struct dma_buf *dmabuf)
+void dbx_buffer_premap(struct dma_buf *dmabuf)
 {
-	struct dio_buffer *buf = dmabuf->priv;
+	struct dbx_buffer *buf = dmabuf->priv;
 
 	mutex_lock(&buf->lock);
-	dio_premap(&buf->segs);
+	dbx_premap(&buf->segs);
 	mutex_unlock(&buf->lock);
 }
 
-const struct dio_segments *dio_buffer_segments(const struct dma_buf *dmabuf)
+const struct dbx_segments *dbx_buffer_segments(const struct dma_buf *dmabuf)
 {
-	const struct dio_buffer *buf = dmabuf->priv;
+	const struct dbx_buffer *buf = dmabuf->priv;
 
-	return dmabuf->ops == &dio_buffer_ops ? &buf->segs : NULL;
+	return dmabuf->ops == &dbx_buffer_ops ? &buf->segs : NULL;
 }

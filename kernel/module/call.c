@@ -8,33 +8,33 @@
 
 #include "call.h"
 
-static void dio_call_count(struct dio_call *call)
+static void dbx_call_count(struct dbx_call *call)
 {
 	atomic64_add(call->transfer.done - call->counted, &call->ctx->moved);
 	call->counted = call->transfer.done;
 }
 
-static int dio_call_stopped(struct dio_transfer *t)
+static int dbx_call_stopped(struct dbx_transfer *t)
 {
-	struct dio_call *call = container_of(t, struct dio_call, transfer);
+	struct dbx_call *call = container_of(t, struct dbx_call, transfer);
 
-	dio_call_count(call);
+	dbx_call_count(call);
 	if (READ_ONCE(call->ctx->cancelled))
 		return -ECANCELED;
-	return dio_transfer_signalled(t);
+	return dbx_transfer_signalled(t);
 }
 
 /*
  * The CPU copies through the exporter's mapping, if there is one: it has the
  * caching that the exporter needs.
  */
-static int dio_call_lend(struct dio_transfer *t, unsigned int slot, u64 offset,
+static int dbx_call_lend(struct dbx_transfer *t, unsigned int slot, u64 offset,
 			 size_t count, bool direct, struct iov_iter *iter)
 {
-	struct dio_call *call = container_of(t, struct dio_call, transfer);
+	struct dbx_call *call = container_of(t, struct dbx_call, transfer);
 
 	if (direct || !call->map.iov_base)
-		return dio_lend_segments(t, slot, offset, count, direct, iter);
+		return dbx_lend_segments(t, slot, offset, count, direct, iter);
 
 	iov_iter_kvec(iter, t->rw == WRITE ? ITER_SOURCE : ITER_DEST,
 		      &call->map, 1, count);
@@ -43,7 +43,7 @@ static int dio_call_lend(struct dio_transfer *t, unsigned int slot, u64 offset,
 }
 
 /**
- * dio_call_init - prepare a transfer
+ * dbx_call_init - prepare a transfer
  * @call: to be filled in; the caller then sets segs, and map or grow if needed
  * @ctx: context of the call
  * @fd: the file
@@ -51,9 +51,9 @@ static int dio_call_lend(struct dio_transfer *t, unsigned int slot, u64 offset,
  * @chunk: bytes per request, 0 for the default
  * @depth: requests in flight, 0 for the default
  *
- * Takes a reference to the file, which dio_call_exit() drops.
+ * Takes a reference to the file, which dbx_call_exit() drops.
  */
-int dio_call_init(struct dio_call *call, struct dio_context *ctx, int fd,
+int dbx_call_init(struct dbx_call *call, struct dbx_context *ctx, int fd,
 		  int rw, u64 chunk, u32 depth)
 {
 	struct file *file;
@@ -66,28 +66,28 @@ int dio_call_init(struct dio_call *call, struct dio_context *ctx, int fd,
 		return -ECANCELED;
 
 	/* Defaults are module parameters and may be invalid, too. */
-	chunk = chunk ?: READ_ONCE(dio_default_chunk);
-	depth = depth ?: READ_ONCE(dio_default_depth);
-	if (!chunk || !PAGE_ALIGNED(chunk) || chunk > DIO_MAX_CHUNK ||
-	    !depth || depth > DIO_MAX_DEPTH)
+	chunk = chunk ?: READ_ONCE(dbx_default_chunk);
+	depth = depth ?: READ_ONCE(dbx_default_depth);
+	if (!chunk || !PAGE_ALIGNED(chunk) || chunk > DBX_MAX_CHUNK ||
+	    !depth || depth > DBX_MAX_DEPTH)
 		return -EINVAL;
 
 	file = fget(fd);
 	if (!file)
 		return -EBADF;
 
-	ret = dio_transfer_init(&call->transfer, file, rw, chunk, depth);
+	ret = dbx_transfer_init(&call->transfer, file, rw, chunk, depth);
 	if (ret) {
 		fput(file);
 		return ret;
 	}
-	call->transfer.lend = dio_call_lend;
-	call->transfer.stopped = dio_call_stopped;
+	call->transfer.lend = dbx_call_lend;
+	call->transfer.stopped = dbx_call_stopped;
 	return 0;
 }
 
-void dio_call_exit(struct dio_call *call)
+void dbx_call_exit(struct dbx_call *call)
 {
-	dio_call_count(call);
+	dbx_call_count(call);
 	fput(call->transfer.file);
 }

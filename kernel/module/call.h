@@ -8,19 +8,19 @@
 #include "transfer.h"
 
 /* Before 7.3, a bio counts its vectors in 16 bits. */
-#define DIO_MAX_CHUNK	SZ_128M
-#define DIO_MAX_DEPTH	64
+#define DBX_MAX_CHUNK	SZ_128M
+#define DBX_MAX_DEPTH	64
 
 /* A transfer requested by user space */
-struct dio_call {
-	struct dio_transfer transfer;
-	struct dio_context *ctx;
+struct dbx_call {
+	struct dbx_transfer transfer;
+	struct dbx_context *ctx;
 	struct kvec map;		/* the exporter's own mapping, if any */
 	u64 counted;			/* bytes already added to fdinfo */
 };
 
-int dio_call_init(struct dio_call *call, struct dio_context *ctx, int fd,
+int dbx_call_init(struct dbx_call *call, struct dbx_context *ctx, int fd,
 		  int rw, u64 chunk, u32 depth);
-void dio_call_exit(struct dio_call *call);
+void dbx_call_exit(struct dbx_call *call);
 
 #endif

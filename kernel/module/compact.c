@@ -8,23 +8,23 @@
 #include "premap.h"
 
 /**
- * dio_segments_compact - merge contiguous vectors and shrink the table
+ * dbx_segments_compact - merge contiguous vectors and shrink the table
  * @segs: the table; no request may be using it
  */
-void dio_segments_compact(struct dio_segments *segs)
+void dbx_segments_compact(struct dbx_segments *segs)
 {
 	struct bio_vec *last = segs->vec;
-	struct dio_segments small = {};
+	struct dbx_segments small = {};
 	unsigned int i;
 
 	if (!segs->nr)
 		return;
 	/* First: they must not change while they are being mapped. */
-	dio_premap_drop(segs);
+	dbx_premap_drop(segs);
 	for (i = 1; i < segs->nr; i++) {
 		const struct bio_vec *bv = &segs->vec[i];
 
-		if (dio_segments_adjoin(last, bv->bv_page, bv->bv_len))
+		if (dbx_segments_adjoin(last, bv->bv_page, bv->bv_len))
 			last->bv_len += bv->bv_len;
 		else
 			*++last = *bv;
@@ -32,11 +32,11 @@ void dio_segments_compact(struct dio_segments *segs)
 	segs->nr = last - segs->vec + 1;
 
 	/* If this fails, the table stays larger than needed. */
-	if (!dio_segments_reserve(&small, segs->nr)) {
+	if (!dbx_segments_reserve(&small, segs->nr)) {
 		memcpy(small.vec, segs->vec, segs->nr * sizeof(*small.vec));
 		small.nr = segs->nr;
 		small.length = segs->length;
-		dio_segments_free(segs);
+		dbx_segments_free(segs);
 		*segs = small;
 	}
 }

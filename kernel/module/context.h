@@ -12,45 +12,45 @@
 #include "attach.h"
 #include "segments.h"
 
-struct dio_load;
+struct dbx_load;
 
 /* An open file of the device */
-struct dio_context {
+struct dbx_context {
 	struct mutex lock;		/* serialises ATTACH, protects cursor */
-	struct dio_attachment *att;	/* set once, released with the file */
-	struct dio_cursor cursor;	/* where the last slot began */
-	struct dio_load *load;		/* interrupted by a signal; access by xchg() */
+	struct dbx_attachment *att;	/* set once, released with the file */
+	struct dbx_cursor cursor;	/* where the last slot began */
+	struct dbx_load *load;		/* interrupted by a signal; access by xchg() */
 	bool cancelled;			/* permanently */
 	atomic64_t moved;		/* bytes, for fdinfo */
 };
 
 /* The attachment, or NULL. Once set, it exists until the context is freed. */
-static inline struct dio_attachment *dio_attached(struct dio_context *ctx)
+static inline struct dbx_attachment *dbx_attached(struct dbx_context *ctx)
 {
 	/* Pairs with the release in ATTACH. */
 	return smp_load_acquire(&ctx->att);
 }
 
-extern struct miscdevice dio_device;
-extern unsigned long dio_default_chunk;
-extern unsigned long dio_default_gather;
-extern unsigned int dio_default_depth;
+extern struct miscdevice dbx_device;
+extern unsigned long dbx_default_chunk;
+extern unsigned long dbx_default_gather;
+extern unsigned int dbx_default_depth;
 
-int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg);
-int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
+int dbx_rw(struct dbx_context *ctx, int rw, struct dmabuf_dio_rw *arg);
+int dbx_load(struct dbx_context *ctx, struct dmabuf_dio_load *arg,
 	     struct dma_buf **dmabuf);
-void dio_load_drop(struct dio_load *load);
+void dbx_load_drop(struct dbx_load *load);
 
 #ifdef HAVE_IO_BUFFER_REGISTER_BVEC
-#define DIO_FEATURE_SLOTS	(DMABUF_DIO_FEATURE_SLOTS | DMABUF_DIO_FEATURE_JOIN)
+#define DBX_FEATURE_SLOTS	(DMABUF_DIO_FEATURE_SLOTS | DMABUF_DIO_FEATURE_JOIN)
 #else
-#define DIO_FEATURE_SLOTS	0
+#define DBX_FEATURE_SLOTS	0
 #endif
 #ifdef HAVE_BIO_PREMAP
-#define DIO_FEATURE_PREMAP	DMABUF_DIO_FEATURE_PREMAP
+#define DBX_FEATURE_PREMAP	DMABUF_DIO_FEATURE_PREMAP
 #else
-#define DIO_FEATURE_PREMAP	0
+#define DBX_FEATURE_PREMAP	0
 #endif
-int dio_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags);
+int dbx_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags);
 
 #endif

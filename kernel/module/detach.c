@@ -17,9 +17,9 @@
 #include "attach.h"
 #include "exporter.h"
 
-static struct workqueue_struct *dio_detach_queue;
+static struct workqueue_struct *dbx_detach_queue;
 
-static bool dio_in_use(const struct dio_segments *segs)
+static bool dbx_in_use(const struct dbx_segments *segs)
 {
 	unsigned int i, n;
 
@@ -35,61 +35,61 @@ static bool dio_in_use(const struct dio_segments *segs)
 	return false;
 }
 
-static void dio_give_back(struct dio_attachment *att)
+static void dbx_give_back(struct dbx_attachment *att)
 {
-	dio_segments_free(&att->table);
+	dbx_segments_free(&att->table);
 	if (att->map.vaddr)
 		dma_buf_vunmap_unlocked(att->dmabuf, &att->map);
 	dma_buf_put(att->dmabuf);
 	kfree(att);
 }
 
-static void dio_detach_later(struct dio_attachment *att)
+static void dbx_detach_later(struct dbx_attachment *att)
 {
-	queue_delayed_work(dio_detach_queue, &att->detach, HZ / 10);
+	queue_delayed_work(dbx_detach_queue, &att->detach, HZ / 10);
 }
 
-static void dio_detach_work(struct work_struct *work)
+static void dbx_detach_work(struct work_struct *work)
 {
-	struct dio_attachment *att = container_of(to_delayed_work(work),
-						  struct dio_attachment,
+	struct dbx_attachment *att = container_of(to_delayed_work(work),
+						  struct dbx_attachment,
 						  detach);
 
-	if (dio_in_use(&att->table)) {
-		dio_detach_later(att);
+	if (dbx_in_use(&att->table)) {
+		dbx_detach_later(att);
 		return;
 	}
-	dio_give_back(att);
+	dbx_give_back(att);
 	/* Whoever unloads the module now waits for this function to return. */
 	module_put(THIS_MODULE);
 }
 
 /**
- * dio_detach - give the pages back
+ * dbx_detach - give the pages back
  * @att: the attachment; no I/O uses it
  *
  * Drops the mapping and the reference to the dma-buf, at once or when nobody else
  * refers to its pages any more. Until then the module cannot be unloaded.
  */
-void dio_detach(struct dio_attachment *att)
+void dbx_detach(struct dbx_attachment *att)
 {
-	if (!att->exporter->frees || !dio_in_use(&att->table)) {
-		dio_give_back(att);
+	if (!att->exporter->frees || !dbx_in_use(&att->table)) {
+		dbx_give_back(att);
 		return;
 	}
-	/* The caller has a reference, dio_detach_work() drops this one. */
+	/* The caller has a reference, dbx_detach_work() drops this one. */
 	__module_get(THIS_MODULE);
-	INIT_DELAYED_WORK(&att->detach, dio_detach_work);
-	dio_detach_later(att);
+	INIT_DELAYED_WORK(&att->detach, dbx_detach_work);
+	dbx_detach_later(att);
 }
 
-int dio_detach_init(void)
+int dbx_detach_init(void)
 {
-	dio_detach_queue = alloc_workqueue("dmabuf_dio", WQ_UNBOUND, 0);
-	return dio_detach_queue ? 0 : -ENOMEM;
+	dbx_detach_queue = alloc_workqueue("dmabuf_dio", WQ_UNBOUND, 0);
+	return dbx_detach_queue ? 0 : -ENOMEM;
 }
 
-void dio_detach_exit(void)
+void dbx_detach_exit(void)
 {
-	destroy_workqueue(dio_detach_queue);
+	destroy_workqueue(dbx_detach_queue);
 }

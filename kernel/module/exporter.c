@@ -14,12 +14,12 @@
 
 #include "exporter.h"
 
-static char *dio_exporters = "";
-module_param_named(exporters, dio_exporters, charp, 0444);
+static char *dbx_exporters = "";
+module_param_named(exporters, dbx_exporters, charp, 0444);
 MODULE_PARM_DESC(exporters,
 		 "Further exporters to borrow from, separated by colons. At your own risk: they must not move or free exported pages, nor map them uncached");
 
-static const struct dio_exporter dio_known[] = {
+static const struct dbx_exporter dbx_known[] = {
 	/* A buffer's memory is allocated and freed together with it. */
 	{ .vmap = "system_heap_vmap", .name = "system" },
 	{ .vmap = "cma_heap_vmap", .frees = true },
@@ -31,13 +31,13 @@ static const struct dio_exporter dio_known[] = {
 	  .locks = true },
 };
 
-static const struct dio_exporter dio_named = { .locks = true };
+static const struct dbx_exporter dbx_named = { .locks = true };
 
 /* Did the administrator list @name? */
-static bool dio_is_named(const char *name)
+static bool dbx_is_named(const char *name)
 {
 	size_t length = strlen(name);
-	const char *list = dio_exporters;
+	const char *list = dbx_exporters;
 
 	for (;;) {
 		const char *end = strchrnul(list, ':');
@@ -55,7 +55,7 @@ static bool dio_is_named(const char *name)
  * Is @symbol, from sprint_symbol(), the start of the function @name? Compilers
  * may add a suffix to the name. The offset is followed by size and module.
  */
-static bool dio_is_symbol(const char *symbol, const char *name)
+static bool dbx_is_symbol(const char *symbol, const char *name)
 {
 	size_t length = strlen(name);
 
@@ -66,7 +66,7 @@ static bool dio_is_symbol(const char *symbol, const char *name)
 }
 
 /**
- * dio_exporter_find - find the exporter of a dma-buf
+ * dbx_exporter_find - find the exporter of a dma-buf
  * @dmabuf: the dma-buf
  *
  * Any driver can choose the name of a buffer, so exporters are identified by
@@ -74,18 +74,18 @@ static bool dio_is_symbol(const char *symbol, const char *name)
  *
  * Return: the exporter, or NULL if it is neither known nor named.
  */
-const struct dio_exporter *dio_exporter_find(const struct dma_buf *dmabuf)
+const struct dbx_exporter *dbx_exporter_find(const struct dma_buf *dmabuf)
 {
 	char symbol[KSYM_SYMBOL_LEN];
 	unsigned int i;
 
 	if (dmabuf->ops->vmap) {
 		sprint_symbol(symbol, (unsigned long)dmabuf->ops->vmap);
-		for (i = 0; i < ARRAY_SIZE(dio_known); i++)
-			if (dio_is_symbol(symbol, dio_known[i].vmap) &&
-			    (!dio_known[i].name ||
-			     !strcmp(dmabuf->exp_name, dio_known[i].name)))
-				return &dio_known[i];
+		for (i = 0; i < ARRAY_SIZE(dbx_known); i++)
+			if (dbx_is_symbol(symbol, dbx_known[i].vmap) &&
+			    (!dbx_known[i].name ||
+			     !strcmp(dmabuf->exp_name, dbx_known[i].name)))
+				return &dbx_known[i];
 	}
-	return dio_is_named(dmabuf->exp_name) ? &dio_named : NULL;
+	return dbx_is_named(dmabuf->exp_name) ? &dbx_named : NULL;
 }

@@ -7,7 +7,7 @@
 #include <linux/mm.h>
 
 /* An exporter whose buffers are borrowed through their kernel mapping */
-struct dio_exporter {
+struct dbx_exporter {
 	const char *vmap;	/* name of its vmap function */
 	const char *name;	/* name of its buffers, or NULL for any */
 	/* Begin and end of CPU access do not reach attached devices. */
@@ -18,10 +18,10 @@ struct dio_exporter {
 	bool frees;
 };
 
-const struct dio_exporter *dio_exporter_find(const struct dma_buf *dmabuf);
+const struct dbx_exporter *dbx_exporter_find(const struct dma_buf *dmabuf);
 
 /**
- * dio_pages_lendable - may this page be lent to the I/O path?
+ * dbx_pages_lendable - may this page be lent to the I/O path?
  * @page: a page of a buffer
  *
  * Pages without a reference count would be freed by the first put: tails of
@@ -31,7 +31,7 @@ const struct dio_exporter *dio_exporter_find(const struct dma_buf *dmabuf);
  * Return: the number of lendable pages from @page to the end of its folio, in
  * which all pages are alike; 0 if @page is not lendable.
  */
-static inline unsigned long dio_pages_lendable(struct page *page)
+static inline unsigned long dbx_pages_lendable(struct page *page)
 {
 	struct folio *folio = page_folio(page);
 

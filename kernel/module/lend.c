@@ -20,23 +20,23 @@
 #ifdef HAVE_DMA_BUF_LOAN
 
 /* Bytes borrowed at a time: the table needs room for as many single pages. */
-#define DIO_LOAN	SZ_4M
+#define DBX_LOAN	SZ_4M
 
-static bool dio_vector_lendable(const struct bio_vec *bv)
+static bool dbx_vector_lendable(const struct bio_vec *bv)
 {
 	struct page *page = bv->bv_page;
 	struct page *end = page + PFN_UP(bv->bv_len);
 	unsigned long count;
 
 	for (; page < end; page += count) {
-		count = dio_pages_lendable(page);
+		count = dbx_pages_lendable(page);
 		if (!count)
 			return false;
 	}
 	return true;
 }
 
-static int dio_borrow_range(struct dma_buf *dmabuf, struct dio_segments *segs,
+static int dbx_borrow_range(struct dma_buf *dmabuf, struct dbx_segments *segs,
 			    const struct dma_buf_file_ops *ops,
 			    struct dma_buf_file_pages *pages, u64 offset,
 			    unsigned int length, u32 *refusal)
@@ -46,7 +46,7 @@ static int dio_borrow_range(struct dma_buf *dmabuf, struct dio_segments *segs,
 	int ret;
 
 	if (room > segs->max) {
-		ret = dio_segments_reserve(segs, max(room, 2 * segs->max));
+		ret = dbx_segments_reserve(segs, max(room, 2 * segs->max));
 		if (ret)
 			return ret;
 	}
@@ -54,7 +54,7 @@ static int dio_borrow_range(struct dma_buf *dmabuf, struct dio_segments *segs,
 	pages->nr = 0;
 	ops->pages(dmabuf, offset, length, pages);
 	for (i = 0; i < pages->nr; i++) {
-		if (!dio_vector_lendable(&pages->vecs[i])) {
+		if (!dbx_vector_lendable(&pages->vecs[i])) {
 			*refusal = DMABUF_DIO_REFUSED_PAGES;
 			return -EOPNOTSUPP;
 		}
@@ -65,28 +65,28 @@ static int dio_borrow_range(struct dma_buf *dmabuf, struct dio_segments *segs,
 }
 
 /**
- * dio_loan - ask an exporter for a loan
+ * dbx_loan - ask an exporter for a loan
  * @dmabuf: a dma-buf
  * @ops: set to what describes and synchronises its memory
  *
  * Return: 0 or -errno; EOPNOTSUPP if the exporter does not lend this buffer.
  */
-int dio_loan(struct dma_buf *dmabuf, const struct dma_buf_file_ops **ops)
+int dbx_loan(struct dma_buf *dmabuf, const struct dma_buf_file_ops **ops)
 {
 	return dma_buf_loan(dmabuf, ops);
 }
 
 /**
- * dio_borrow - get the pages of a dma-buf from an exporter that lends
+ * dbx_borrow - get the pages of a dma-buf from an exporter that lends
  * @dmabuf: a dma-buf whose exporter lends. The caller holds a reference while
  *	it uses the table
- * @segs: filled in; dio_segments_free() frees it
- * @ops: set as by dio_loan()
+ * @segs: filled in; dbx_segments_free() frees it
+ * @ops: set as by dbx_loan()
  * @refusal: set to DMABUF_DIO_REFUSED_* with -EOPNOTSUPP
  *
  * Return: 0 or -errno; EOPNOTSUPP if the exporter does not lend this buffer.
  */
-int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs,
+int dbx_borrow(struct dma_buf *dmabuf, struct dbx_segments *segs,
 	       const struct dma_buf_file_ops **ops, u32 *refusal)
 {
 	struct dma_buf_file_pages pages = {};
@@ -94,31 +94,31 @@ int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs,
 	u64 offset;
 	int ret;
 
-	ret = dio_loan(dmabuf, ops);
+	ret = dbx_loan(dmabuf, ops);
 	if (ret) {
 		if (ret == -EOPNOTSUPP)
 			*refusal = DMABUF_DIO_REFUSED_EXPORTER;
 		return ret;
 	}
 	for (offset = 0; offset < dmabuf->size; offset += length) {
-		length = min_t(u64, dmabuf->size - offset, DIO_LOAN);
-		ret = dio_borrow_range(dmabuf, segs, *ops, &pages, offset,
+		length = min_t(u64, dmabuf->size - offset, DBX_LOAN);
+		ret = dbx_borrow_range(dmabuf, segs, *ops, &pages, offset,
 				       length, refusal);
 		if (ret) {
-			dio_segments_free(segs);
+			dbx_segments_free(segs);
 			return ret;
 		}
 		cond_resched();
 	}
-	dio_segments_compact(segs);
+	dbx_segments_compact(segs);
 	return 0;
 }
 
-static void dio_buffer_pages(struct dma_buf *dmabuf, u64 offset, size_t length,
+static void dbx_buffer_pages(struct dma_buf *dmabuf, u64 offset, size_t length,
 			     struct dma_buf_file_pages *pages)
 {
-	const struct dio_segments *segs = dio_buffer_segments(dmabuf);
-	struct dio_cursor cur = {
+	const struct dbx_segments *segs = dbx_buffer_segments(dmabuf);
+	struct dbx_cursor cur = {
 		.index = (unsigned long)pages->pos,
 		.start = pages->pos_offset,
 	};
@@ -127,7 +127,7 @@ static void dio_buffer_pages(struct dma_buf *dmabuf, u64 offset, size_t length,
 	size_t part;
 
 	for (; length; offset += part, length -= part) {
-		dio_segments_seek(segs, &cur, offset);
+		dbx_segments_seek(segs, &cur, offset);
 		bv = &segs->vec[cur.index];
 		skip = offset - cur.start;
 		part = min_t(u64, length, bv->bv_len - skip);
@@ -137,26 +137,26 @@ static void dio_buffer_pages(struct dma_buf *dmabuf, u64 offset, size_t length,
 	pages->pos_offset = cur.start;
 }
 
-static const struct dma_buf_file_ops dio_buffer_file_ops = {
-	.pages = dio_buffer_pages,
-	.sync = dio_buffer_sync,
+static const struct dma_buf_file_ops dbx_buffer_file_ops = {
+	.pages = dbx_buffer_pages,
+	.sync = dbx_buffer_sync,
 };
 
 /* The callback of our own buffers */
-ssize_t dio_buffer_rw_file(struct dma_buf *dmabuf, const struct dma_buf_rw *rw)
+ssize_t dbx_buffer_rw_file(struct dma_buf *dmabuf, const struct dma_buf_rw *rw)
 {
-	return dma_buf_file_rw(dmabuf, rw, &dio_buffer_file_ops);
+	return dma_buf_file_rw(dmabuf, rw, &dbx_buffer_file_ops);
 }
 
 #else
 
-int dio_loan(struct dma_buf *dmabuf, const struct dma_buf_file_ops **ops)
+int dbx_loan(struct dma_buf *dmabuf, const struct dma_buf_file_ops **ops)
 {
 	return -EOPNOTSUPP;
 }
 
 /* Exporters with file I/O of their own that do not lend: copy_file_range() */
-int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs,
+int dbx_borrow(struct dma_buf *dmabuf, struct dbx_segments *segs,
 	       const struct dma_buf_file_ops **ops, u32 *refusal)
 {
 	*refusal = DMABUF_DIO_REFUSED_EXPORTER;

@@ -17,7 +17,7 @@ struct dma_buf_file_ops;
  * Does the exporter carry out file I/O itself? Then its pages are only borrowed
  * by a loan, which takes turns with the file I/O of others.
  */
-static inline bool dio_lends(const struct dma_buf *dmabuf)
+static inline bool dbx_lends(const struct dma_buf *dmabuf)
 {
 #ifdef HAVE_DMA_BUF_RW_FILE
 	return dmabuf->ops->rw_file;
@@ -26,19 +26,19 @@ static inline bool dio_lends(const struct dma_buf *dmabuf)
 #endif
 }
 
-int dio_loan(struct dma_buf *dmabuf, const struct dma_buf_file_ops **ops);
-int dio_borrow(struct dma_buf *dmabuf, struct dio_segments *segs,
+int dbx_loan(struct dma_buf *dmabuf, const struct dma_buf_file_ops **ops);
+int dbx_borrow(struct dma_buf *dmabuf, struct dbx_segments *segs,
 	       const struct dma_buf_file_ops **ops, u32 *refusal);
 
-/* The ranges that file I/O is storing into, for dio_sync_rest() */
-static inline void dio_lock_ranges(struct dma_buf *dmabuf)
+/* The ranges that file I/O is storing into, for dbx_sync_rest() */
+static inline void dbx_lock_ranges(struct dma_buf *dmabuf)
 {
 #ifdef HAVE_DMA_BUF_LOAN
 	dma_resv_lock(dmabuf->resv, NULL);
 #endif
 }
 
-static inline void dio_unlock_ranges(struct dma_buf *dmabuf)
+static inline void dbx_unlock_ranges(struct dma_buf *dmabuf)
 {
 #ifdef HAVE_DMA_BUF_LOAN
 	dma_resv_unlock(dmabuf->resv);
@@ -46,7 +46,7 @@ static inline void dio_unlock_ranges(struct dma_buf *dmabuf)
 }
 
 /* As dma_sync_sgtable_for_cpu(), except for what file I/O is storing into */
-static inline void dio_sync_rest(struct dma_buf *dmabuf, bool storing,
+static inline void dbx_sync_rest(struct dma_buf *dmabuf, bool storing,
 				 struct device *dev, struct sg_table *table,
 				 enum dma_data_direction dir)
 {
@@ -59,7 +59,7 @@ static inline void dio_sync_rest(struct dma_buf *dmabuf, bool storing,
 }
 
 /* As dma_unmap_sgtable(), but the newer data of file I/O stays. */
-static inline void dio_unmap(struct dma_buf *dmabuf, bool storing,
+static inline void dbx_unmap(struct dma_buf *dmabuf, bool storing,
 			     struct device *dev, struct sg_table *table,
 			     enum dma_data_direction dir)
 {
@@ -72,8 +72,8 @@ static inline void dio_unmap(struct dma_buf *dmabuf, bool storing,
 }
 
 #ifdef HAVE_DMA_BUF_LOAN
-ssize_t dio_buffer_rw_file(struct dma_buf *dmabuf, const struct dma_buf_rw *rw);
-void dio_buffer_sync(struct dma_buf *dmabuf, u64 offset, u64 length,
+ssize_t dbx_buffer_rw_file(struct dma_buf *dmabuf, const struct dma_buf_rw *rw);
+void dbx_buffer_sync(struct dma_buf *dmabuf, u64 offset, u64 length,
 		     enum dma_data_direction dir, bool to_device);
 #endif
 

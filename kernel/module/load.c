@@ -21,7 +21,7 @@
  * with the context, and repeating the call continues it. After a stop or a
  * freeze the call is restarted automatically.
  */
-struct dio_load {
+struct dbx_load {
 	struct file *file;		/* referenced, for comparison */
 	u64 file_offset;
 	u64 length;
@@ -29,81 +29,81 @@ struct dio_load {
 	u64 done;
 	u64 direct;
 	struct dma_buf *dmabuf;		/* not yet visible to user space */
-	struct dio_buffer *buf;		/* its memory */
+	struct dbx_buffer *buf;		/* its memory */
 };
 
 /* A running LOAD */
-struct dio_load_call {
-	struct dio_call call;
-	struct dio_buffer *buf;
+struct dbx_load_call {
+	struct dbx_call call;
+	struct dbx_buffer *buf;
 };
 
-void dio_load_drop(struct dio_load *load)
+void dbx_load_drop(struct dbx_load *load)
 {
 	if (!load)
 		return;
 	if (load->dmabuf) {
 		/* Free memory now: the dma-buf is released only on return to user space. */
-		dio_buffer_free(load->buf);
+		dbx_buffer_free(load->buf);
 		dma_buf_put(load->dmabuf);
 	}
 	fput(load->file);
 	kfree(load);
 }
 
-static struct dio_load *dio_load_create(struct file *file,
+static struct dbx_load *dbx_load_create(struct file *file,
 					const struct dmabuf_dio_load *arg)
 {
-	struct dio_load *load;
+	struct dbx_load *load;
 	int ret;
 
 	load = kzalloc_obj(*load, GFP_KERNEL_ACCOUNT);
 	if (!load)
 		return ERR_PTR(-ENOMEM);
 
-	load->file = get_file(file);	/* dropped by dio_load_drop() */
+	load->file = get_file(file);	/* dropped by dbx_load_drop() */
 	load->file_offset = arg->file_offset;
 	load->length = arg->length;
 	load->flags = arg->fd_flags & O_ACCMODE;
-	load->buf = dio_buffer_create(PAGE_ALIGN(arg->length));
+	load->buf = dbx_buffer_create(PAGE_ALIGN(arg->length));
 	if (IS_ERR(load->buf)) {
 		ret = PTR_ERR(load->buf);
 		goto err_drop;
 	}
 	/* Export first: later, the memory cgroup may be at its limit. */
-	load->dmabuf = dio_buffer_export(load->buf, load->flags);
+	load->dmabuf = dbx_buffer_export(load->buf, load->flags);
 	if (IS_ERR(load->dmabuf)) {
 		ret = PTR_ERR(load->dmabuf);
 		load->dmabuf = NULL;
-		dio_buffer_destroy(load->buf);
+		dbx_buffer_destroy(load->buf);
 		goto err_drop;
 	}
 	return load;
 
 err_drop:
-	dio_load_drop(load);
+	dbx_load_drop(load);
 	return ERR_PTR(ret);
 }
 
 /* The interrupted load that this call continues, or a new one */
-static struct dio_load *dio_load_get(struct dio_context *ctx, struct file *file,
+static struct dbx_load *dbx_load_get(struct dbx_context *ctx, struct file *file,
 				     const struct dmabuf_dio_load *arg)
 {
-	struct dio_load *load = xchg(&ctx->load, NULL);
+	struct dbx_load *load = xchg(&ctx->load, NULL);
 
 	if (load && load->file == file && load->length == arg->length &&
 	    load->file_offset == arg->file_offset &&
 	    load->flags == (arg->fd_flags & O_ACCMODE))
 		return load;
 
-	dio_load_drop(load);
-	return dio_load_create(file, arg);
+	dbx_load_drop(load);
+	return dbx_load_create(file, arg);
 }
 
-static int dio_load_grow(struct dio_transfer *t, u64 end)
+static int dbx_load_grow(struct dbx_transfer *t, u64 end)
 {
-	struct dio_load_call *lc =
-		container_of(t, struct dio_load_call, call.transfer);
+	struct dbx_load_call *lc =
+		container_of(t, struct dbx_load_call, call.transfer);
 	int ret = 0;
 
 	end = min(end, lc->buf->length);
@@ -111,9 +111,9 @@ static int dio_load_grow(struct dio_transfer *t, u64 end)
 		cond_resched();
 		ret = t->stopped(t);
 		if (!ret)
-			ret = dio_buffer_grow(lc->buf);
+			ret = dbx_buffer_grow(lc->buf);
 		t->length = lc->buf->segs.length;
-		dio_premap_grown(&lc->buf->segs,
+		dbx_premap_grown(&lc->buf->segs,
 				 t->length == lc->buf->length);
 		/* The memory is kept for the call that continues. */
 		if (!ret && task_sigpending(current))
@@ -122,21 +122,21 @@ static int dio_load_grow(struct dio_transfer *t, u64 end)
 	return ret;
 }
 
-static int dio_load_run(struct dio_load_call *lc, struct dio_load *load,
+static int dbx_load_run(struct dbx_load_call *lc, struct dbx_load *load,
 			struct dmabuf_dio_load *arg)
 {
-	struct dio_transfer *t = &lc->call.transfer;
+	struct dbx_transfer *t = &lc->call.transfer;
 	int ret;
 
 	lc->buf = load->buf;
-	dio_premap_begin(&load->buf->segs, load->buf->length);
+	dbx_premap_begin(&load->buf->segs, load->buf->length);
 	t->segs = &load->buf->segs;
-	t->grow = dio_load_grow;
+	t->grow = dbx_load_grow;
 	t->length = load->buf->segs.length;
 	t->grow_until = load->buf->length;
-	t->gather = min(arg->gather ?: READ_ONCE(dio_default_gather),
+	t->gather = min(arg->gather ?: READ_ONCE(dbx_default_gather),
 			load->buf->length);
-	ret = dio_transfer_run(t, load->file_offset + load->done, load->done,
+	ret = dbx_transfer_run(t, load->file_offset + load->done, load->done,
 			       load->length - load->done);
 	load->done += t->done;
 	load->direct += t->direct;
@@ -149,14 +149,14 @@ static int dio_load_run(struct dio_load_call *lc, struct dio_load *load,
 	return ret;
 }
 
-static struct dma_buf *dio_load_finish(struct dio_load *load,
+static struct dma_buf *dbx_load_finish(struct dbx_load *load,
 				       struct dmabuf_dio_load *arg)
 {
 	struct dma_buf *dmabuf = load->dmabuf;
 
-	dio_segments_zero(&load->buf->segs, load->length,
+	dbx_segments_zero(&load->buf->segs, load->length,
 			  load->buf->segs.length - load->length);
-	dio_segments_compact(&load->buf->segs);
+	dbx_segments_compact(&load->buf->segs);
 	arg->segments = load->buf->segs.nr;
 	arg->buf_length = load->buf->length;
 	load->dmabuf = NULL;	/* owned by the caller */
@@ -164,16 +164,16 @@ static struct dma_buf *dio_load_finish(struct dio_load *load,
 }
 
 /**
- * dio_load - the LOAD call
+ * dbx_load - the LOAD call
  * @ctx: context of the call
  * @arg: in and out, except the fd
  * @dmabuf: the result, owned by the caller
  */
-int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
+int dbx_load(struct dbx_context *ctx, struct dmabuf_dio_load *arg,
 	     struct dma_buf **dmabuf)
 {
-	struct dio_load_call lc;
-	struct dio_load *load;
+	struct dbx_load_call lc;
+	struct dbx_load *load;
 	u64 end;
 	int ret;
 
@@ -191,18 +191,18 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	    end > LLONG_MAX - PAGE_SIZE || arg->length > SIZE_MAX - PAGE_SIZE)
 		return -EOVERFLOW;
 
-	ret = dio_call_init(&lc.call, ctx, arg->file_fd, READ, arg->chunk,
+	ret = dbx_call_init(&lc.call, ctx, arg->file_fd, READ, arg->chunk,
 			    arg->depth);
 	if (ret)
 		return ret;
 
-	load = dio_load_get(ctx, lc.call.transfer.file, arg);
+	load = dbx_load_get(ctx, lc.call.transfer.file, arg);
 	if (IS_ERR(load)) {
 		ret = PTR_ERR(load);
 		goto out_exit;
 	}
 
-	ret = dio_load_run(&lc, load, arg);
+	ret = dbx_load_run(&lc, load, arg);
 	if (ret == -EINTR && !fatal_signal_pending(current)) {
 		/* If two calls were interrupted, only one of them is kept. */
 		load = xchg(&ctx->load, load);
@@ -211,14 +211,14 @@ int dio_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 		 * with that in CANCEL: both are full barriers.
 		 */
 		if (READ_ONCE(ctx->cancelled)) {
-			dio_load_drop(xchg(&ctx->load, NULL));
+			dbx_load_drop(xchg(&ctx->load, NULL));
 			ret = -ECANCELED;
 		}
 	} else if (!ret) {
-		*dmabuf = dio_load_finish(load, arg);
+		*dmabuf = dbx_load_finish(load, arg);
 	}
-	dio_load_drop(load);
+	dbx_load_drop(load);
 out_exit:
-	dio_call_exit(&lc.call);
+	dbx_call_exit(&lc.call);
 	return ret;
 }

@@ -20,13 +20,13 @@
 #include "call.h"
 #include "compat.h"
 
-unsigned long dio_default_chunk = SZ_8M;
-unsigned long dio_default_gather = SZ_8M;
-unsigned int dio_default_depth = 4;
+unsigned long dbx_default_chunk = SZ_8M;
+unsigned long dbx_default_gather = SZ_8M;
+unsigned int dbx_default_depth = 4;
 
-static int dio_open(struct inode *inode, struct file *file)
+static int dbx_open(struct inode *inode, struct file *file)
 {
-	struct dio_context *ctx;
+	struct dbx_context *ctx;
 
 	ctx = kzalloc_obj(*ctx, GFP_KERNEL_ACCOUNT);
 	if (!ctx)
@@ -36,38 +36,38 @@ static int dio_open(struct inode *inode, struct file *file)
 	return 0;
 }
 
-static int dio_release(struct inode *inode, struct file *file)
+static int dbx_release(struct inode *inode, struct file *file)
 {
-	struct dio_context *ctx = file->private_data;
+	struct dbx_context *ctx = file->private_data;
 
-	dio_load_drop(ctx->load);
+	dbx_load_drop(ctx->load);
 	if (ctx->att)
-		dio_detach(ctx->att);
+		dbx_detach(ctx->att);
 	mutex_destroy(&ctx->lock);
 	kfree(ctx);
 	return 0;
 }
 
-static int dio_ioctl_info(struct dmabuf_dio_info *arg)
+static int dbx_ioctl_info(struct dmabuf_dio_info *arg)
 {
 	if (arg->reserved || arg->reserved2)
 		return -EINVAL;
 
 	*arg = (struct dmabuf_dio_info){
-		.features = DIO_FEATURE_SLOTS | DIO_FEATURE_PREMAP,
-		.max_depth = DIO_MAX_DEPTH,
-		.max_chunk = DIO_MAX_CHUNK,
-		.default_chunk = READ_ONCE(dio_default_chunk),
-		.default_gather = READ_ONCE(dio_default_gather),
-		.default_depth = READ_ONCE(dio_default_depth),
+		.features = DBX_FEATURE_SLOTS | DBX_FEATURE_PREMAP,
+		.max_depth = DBX_MAX_DEPTH,
+		.max_chunk = DBX_MAX_CHUNK,
+		.default_chunk = READ_ONCE(dbx_default_chunk),
+		.default_gather = READ_ONCE(dbx_default_gather),
+		.default_depth = READ_ONCE(dbx_default_depth),
 	};
 	return 0;
 }
 
-static int dio_ioctl_attach(struct dio_context *ctx,
+static int dbx_ioctl_attach(struct dbx_context *ctx,
 			    struct dmabuf_dio_attach *arg)
 {
-	struct dio_attachment *att;
+	struct dbx_attachment *att;
 	int ret = 0;
 
 	if (arg->flags || arg->refusal)
@@ -78,14 +78,14 @@ static int dio_ioctl_attach(struct dio_context *ctx,
 		ret = -EBUSY;
 		goto out_unlock;
 	}
-	att = dio_attach(arg->dmabuf_fd, &arg->refusal);
+	att = dbx_attach(arg->dmabuf_fd, &arg->refusal);
 	if (IS_ERR(att)) {
 		ret = PTR_ERR(att);
 		goto out_unlock;
 	}
 	arg->length = att->segs->length;
 	arg->segments = att->segs->nr;
-	/* Pairs with dio_attached(), which sees a complete attachment. */
+	/* Pairs with dbx_attached(), which sees a complete attachment. */
 	smp_store_release(&ctx->att, att);
 out_unlock:
 	mutex_unlock(&ctx->lock);
@@ -93,7 +93,7 @@ out_unlock:
 }
 
 /* The new fd becomes visible last, once nothing can fail any more. */
-static int dio_ioctl_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
+static int dbx_ioctl_load(struct dbx_context *ctx, struct dmabuf_dio_load *arg,
 			  void __user *uarg, size_t usize)
 {
 	struct dma_buf *dmabuf;
@@ -108,7 +108,7 @@ static int dio_ioctl_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	if (fd < 0)
 		return fd;
 
-	ret = dio_load(ctx, arg, &dmabuf);
+	ret = dbx_load(ctx, arg, &dmabuf);
 	if (!ret)
 		arg->dmabuf_fd = fd;
 	if (copy_to_user(uarg, arg, usize)) {
@@ -123,7 +123,7 @@ static int dio_ioctl_load(struct dio_context *ctx, struct dmabuf_dio_load *arg,
 	return ret;
 }
 
-static size_t dio_ioctl_size(unsigned int nr)
+static size_t dbx_ioctl_size(unsigned int nr)
 {
 	switch (nr) {
 	case _IOC_NR(DMABUF_DIO_IOC_INFO):
@@ -141,12 +141,12 @@ static size_t dio_ioctl_size(unsigned int nr)
 }
 
 /* Calls are identified by number: the size may be that of another version. */
-static long dio_ioctl(struct file *file, unsigned int cmd, unsigned long uaddr)
+static long dbx_ioctl(struct file *file, unsigned int cmd, unsigned long uaddr)
 {
-	struct dio_context *ctx = file->private_data;
+	struct dbx_context *ctx = file->private_data;
 	void __user *uarg = (void __user *)uaddr;
 	size_t usize = _IOC_SIZE(cmd);
-	size_t ksize = dio_ioctl_size(_IOC_NR(cmd));
+	size_t ksize = dbx_ioctl_size(_IOC_NR(cmd));
 	union {
 		struct dmabuf_dio_info info;
 		struct dmabuf_dio_attach attach;
@@ -157,8 +157,8 @@ static long dio_ioctl(struct file *file, unsigned int cmd, unsigned long uaddr)
 
 	if (cmd == DMABUF_DIO_IOC_CANCEL) {
 		WRITE_ONCE(ctx->cancelled, true);
-		/* Pairs with the exchange in dio_load(). */
-		dio_load_drop(xchg(&ctx->load, NULL));
+		/* Pairs with the exchange in dbx_load(). */
+		dbx_load_drop(xchg(&ctx->load, NULL));
 		return 0;
 	}
 	if (_IOC_TYPE(cmd) != DMABUF_DIO_IOC_MAGIC || !ksize ||
@@ -172,19 +172,19 @@ static long dio_ioctl(struct file *file, unsigned int cmd, unsigned long uaddr)
 
 	switch (_IOC_NR(cmd)) {
 	case _IOC_NR(DMABUF_DIO_IOC_INFO):
-		ret = dio_ioctl_info(&arg.info);
+		ret = dbx_ioctl_info(&arg.info);
 		break;
 	case _IOC_NR(DMABUF_DIO_IOC_ATTACH):
-		ret = dio_ioctl_attach(ctx, &arg.attach);
+		ret = dbx_ioctl_attach(ctx, &arg.attach);
 		break;
 	case _IOC_NR(DMABUF_DIO_IOC_READ):
-		ret = dio_rw(ctx, READ, &arg.rw);
+		ret = dbx_rw(ctx, READ, &arg.rw);
 		break;
 	case _IOC_NR(DMABUF_DIO_IOC_WRITE):
-		ret = dio_rw(ctx, WRITE, &arg.rw);
+		ret = dbx_rw(ctx, WRITE, &arg.rw);
 		break;
 	case _IOC_NR(DMABUF_DIO_IOC_LOAD):
-		return dio_ioctl_load(ctx, &arg.load, uarg, usize);
+		return dbx_ioctl_load(ctx, &arg.load, uarg, usize);
 	}
 
 	/* A failed call reports its progress, too. */
@@ -193,10 +193,10 @@ static long dio_ioctl(struct file *file, unsigned int cmd, unsigned long uaddr)
 	return ret;
 }
 
-static void dio_show_fdinfo(struct seq_file *m, struct file *file)
+static void dbx_show_fdinfo(struct seq_file *m, struct file *file)
 {
-	struct dio_context *ctx = file->private_data;
-	struct dio_attachment *att = dio_attached(ctx);
+	struct dbx_context *ctx = file->private_data;
+	struct dbx_attachment *att = dbx_attached(ctx);
 
 	seq_printf(m, "moved:\t%lld\n", atomic64_read(&ctx->moved));
 	if (att) {
@@ -206,55 +206,55 @@ static void dio_show_fdinfo(struct seq_file *m, struct file *file)
 	}
 }
 
-static const struct file_operations dio_fops = {
+static const struct file_operations dbx_fops = {
 	.owner = THIS_MODULE,
-	.open = dio_open,
-	.release = dio_release,
-	.unlocked_ioctl = dio_ioctl,
+	.open = dbx_open,
+	.release = dbx_release,
+	.unlocked_ioctl = dbx_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
-	.uring_cmd = dio_uring_cmd,
-	.show_fdinfo = dio_show_fdinfo,
+	.uring_cmd = dbx_uring_cmd,
+	.show_fdinfo = dbx_show_fdinfo,
 };
 
-struct miscdevice dio_device = {
+struct miscdevice dbx_device = {
 	.minor = MISC_DYNAMIC_MINOR,
 	.name = "dmabuf_dio",
-	.fops = &dio_fops,
+	.fops = &dbx_fops,
 	.mode = 0600,
 };
 
-static int __init dio_init(void)
+static int __init dbx_init(void)
 {
 	int ret;
 
-	ret = dio_detach_init();
+	ret = dbx_detach_init();
 	if (ret)
 		return ret;
-	ret = misc_register(&dio_device);
+	ret = misc_register(&dbx_device);
 	if (ret)
 		goto err_detach;
 
-	/* For dio_is_only_page(). The device itself does no DMA. */
-	ret = dma_coerce_mask_and_coherent(dio_device.this_device,
+	/* For dbx_is_only_page(). The device itself does no DMA. */
+	ret = dma_coerce_mask_and_coherent(dbx_device.this_device,
 					   DMA_BIT_MASK(64));
 	if (ret)
 		goto err_deregister;
 	return 0;
 
 err_deregister:
-	misc_deregister(&dio_device);
+	misc_deregister(&dbx_device);
 err_detach:
-	dio_detach_exit();
+	dbx_detach_exit();
 	return ret;
 }
-module_init(dio_init);
+module_init(dbx_init);
 
-static void __exit dio_exit(void)
+static void __exit dbx_exit(void)
 {
-	misc_deregister(&dio_device);
-	dio_detach_exit();
+	misc_deregister(&dbx_device);
+	dbx_detach_exit();
 }
-module_exit(dio_exit);
+module_exit(dbx_exit);
 
 /* The layouts are ABI. */
 static_assert(sizeof(struct dmabuf_dio_info) == 48);
@@ -277,11 +277,11 @@ static_assert(sizeof(struct dmabuf_dio_slot) == 24);
 static_assert(sizeof(struct dmabuf_dio_join) == 24);
 static_assert(sizeof(struct dmabuf_dio_uring_cmd) == 16);
 
-module_param_named(chunk, dio_default_chunk, ulong, 0644);
+module_param_named(chunk, dbx_default_chunk, ulong, 0644);
 MODULE_PARM_DESC(chunk, "Bytes per request, if the caller passes 0 (8 MiB)");
-module_param_named(depth, dio_default_depth, uint, 0644);
+module_param_named(depth, dbx_default_depth, uint, 0644);
 MODULE_PARM_DESC(depth, "Requests in flight, if the caller passes 0 (4)");
-module_param_named(gather, dio_default_gather, ulong, 0644);
+module_param_named(gather, dbx_default_gather, ulong, 0644);
 MODULE_PARM_DESC(gather, "Bytes LOAD allocates before its first read (8 MiB)");
 
 MODULE_DESCRIPTION("File I/O straight to and from the pages of a dma-buf");

@@ -10,98 +10,98 @@
 #include "premap.h"
 
 /* Of a table that grows, as much as a request takes is mapped at a time. */
-#define DIO_PREMAP_PART	SZ_8M
+#define DBX_PREMAP_PART	SZ_8M
 
 /* Vectors of a load of that size, if memory is not fragmented */
-#define DIO_PREMAP_VECTORS(length)	(64 + (length) / SZ_4M)
+#define DBX_PREMAP_VECTORS(length)	(64 + (length) / SZ_4M)
 
 /* A mapped part of a table, from one vector to another */
-struct dio_premap {
-	struct dio_premap *next;
+struct dbx_premap {
+	struct dbx_premap *next;
 	struct bio_premap *map;
 };
 
-static void dio_premap_part(struct dio_segments *segs, unsigned int first)
+static void dbx_premap_part(struct dbx_segments *segs, unsigned int first)
 {
-	struct dio_premap *part;
+	struct dbx_premap *part;
 
 	part = kmalloc_obj(*part, GFP_KERNEL_ACCOUNT);
 	if (!part)
 		return;
 	part->map = bio_premap_create(segs->vec + first, segs->nr - first);
 	part->next = segs->premap;
-	/* Pairs with dio_premap_copy(): others may use the table already. */
+	/* Pairs with dbx_premap_copy(): others may use the table already. */
 	smp_store_release(&segs->premap, part);
 }
 
 /**
- * dio_premap_begin - make room for a table that grows
+ * dbx_premap_begin - make room for a table that grows
  * @segs: the table
  * @length: bytes that the buffer will have
  *
  * What was mapped is not found any more once the table moves.
  */
-void dio_premap_begin(struct dio_segments *segs, u64 length)
+void dbx_premap_begin(struct dbx_segments *segs, u64 length)
 {
 	if (!segs->max && bio_premap_wanted())
-		dio_segments_reserve(segs, DIO_PREMAP_VECTORS(length));
+		dbx_segments_reserve(segs, DBX_PREMAP_VECTORS(length));
 }
 
 /**
- * dio_premap - keep a complete table mapped, if that is of use
+ * dbx_premap - keep a complete table mapped, if that is of use
  * @segs: the table, which stays as it is until it is freed
  */
-void dio_premap(struct dio_segments *segs)
+void dbx_premap(struct dbx_segments *segs)
 {
 	if (!segs->premap && bio_premap_wanted())
-		dio_premap_part(segs, 0);
+		dbx_premap_part(segs, 0);
 }
 
 /**
- * dio_premap_grown - the same for a table to which vectors were added
+ * dbx_premap_grown - the same for a table to which vectors were added
  * @segs: the table
  * @complete: is this all?
  */
-void dio_premap_grown(struct dio_segments *segs, bool complete)
+void dbx_premap_grown(struct dbx_segments *segs, bool complete)
 {
 	u64 length = segs->length - segs->premapped;
 
 	if (!bio_premap_wanted() ||
-	    length < (complete ? 1 : DIO_PREMAP_PART))
+	    length < (complete ? 1 : DBX_PREMAP_PART))
 		return;
-	dio_premap_part(segs, segs->premapped_nr);
+	dbx_premap_part(segs, segs->premapped_nr);
 	segs->premapped = segs->length;
 	segs->premapped_nr = segs->nr;
 }
 
 /**
- * dio_premap_copy - let a copy of vectors be used as they are
+ * dbx_premap_copy - let a copy of vectors be used as they are
  * @segs: a complete table
  * @vec: the copy, whose ends may have been cut
  * @nr: how many vectors it has
  * @first: which of the table's is the first
  *
- * Return: what dio_premap_drop_copy() takes, or NULL.
+ * Return: what dbx_premap_drop_copy() takes, or NULL.
  */
-struct bio_premap *dio_premap_copy(const struct dio_segments *segs,
+struct bio_premap *dbx_premap_copy(const struct dbx_segments *segs,
 				   const struct bio_vec *vec, unsigned int nr,
 				   unsigned int first)
 {
-	/* Pairs with dio_premap_part(): what it points to is complete. */
-	const struct dio_premap *part = READ_ONCE(segs->premap);
+	/* Pairs with dbx_premap_part(): what it points to is complete. */
+	const struct dbx_premap *part = READ_ONCE(segs->premap);
 
 	return part ? bio_premap_alias(part->map, vec, nr, first) : NULL;
 }
 
-void dio_premap_drop_copy(struct bio_premap *copy)
+void dbx_premap_drop_copy(struct bio_premap *copy)
 {
 	bio_premap_destroy(copy);
 }
 
 /* No request that uses the table is in flight, and its pages are not freed yet. */
-void dio_premap_drop(struct dio_segments *segs)
+void dbx_premap_drop(struct dbx_segments *segs)
 {
-	struct dio_premap *part;
+	struct dbx_premap *part;
 
 	while ((part = segs->premap)) {
 		segs->premap = part->next;

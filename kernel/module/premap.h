@@ -8,41 +8,41 @@ struct bio_premap;
 
 #ifdef HAVE_BIO_PREMAP
 
-void dio_premap_begin(struct dio_segments *segs, u64 length);
-void dio_premap(struct dio_segments *segs);
-void dio_premap_grown(struct dio_segments *segs, bool complete);
-struct bio_premap *dio_premap_copy(const struct dio_segments *segs,
+void dbx_premap_begin(struct dbx_segments *segs, u64 length);
+void dbx_premap(struct dbx_segments *segs);
+void dbx_premap_grown(struct dbx_segments *segs, bool complete);
+struct bio_premap *dbx_premap_copy(const struct dbx_segments *segs,
 				   const struct bio_vec *vec, unsigned int nr,
 				   unsigned int first);
-void dio_premap_drop_copy(struct bio_premap *copy);
-void dio_premap_drop(struct dio_segments *segs);
+void dbx_premap_drop_copy(struct bio_premap *copy);
+void dbx_premap_drop(struct dbx_segments *segs);
 
 #else
 
-static inline void dio_premap_begin(struct dio_segments *segs, u64 length)
+static inline void dbx_premap_begin(struct dbx_segments *segs, u64 length)
 {
 }
 
-static inline void dio_premap(struct dio_segments *segs)
+static inline void dbx_premap(struct dbx_segments *segs)
 {
 }
 
-static inline void dio_premap_grown(struct dio_segments *segs, bool complete)
+static inline void dbx_premap_grown(struct dbx_segments *segs, bool complete)
 {
 }
 
 static inline struct bio_premap *
-dio_premap_copy(const struct dio_segments *segs, const struct bio_vec *vec,
+dbx_premap_copy(const struct dbx_segments *segs, const struct bio_vec *vec,
 		unsigned int nr, unsigned int first)
 {
 	return NULL;
 }
 
-static inline void dio_premap_drop_copy(struct bio_premap *copy)
+static inline void dbx_premap_drop_copy(struct bio_premap *copy)
 {
 }
 
-static inline void dio_premap_drop(struct dio_segments *segs)
+static inline void dbx_premap_drop(struct dbx_segments *segs)
 {
 }
 

@@ -7,12 +7,12 @@
 
 #include "call.h"
 
-int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
+int dbx_rw(struct dbx_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 {
-	struct dio_attachment *att = dio_attached(ctx);
-	struct dio_transfer *t;
-	struct dio_turn turn;
-	struct dio_call call;
+	struct dbx_attachment *att = dbx_attached(ctx);
+	struct dbx_transfer *t;
+	struct dbx_turn turn;
+	struct dbx_call call;
 	u64 end;
 	int ret, err;
 
@@ -25,16 +25,16 @@ int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 		return -EINVAL;
 	if (!att)
 		return -ENOTCONN;
-	if (rw == READ && !dio_writable(att))
+	if (rw == READ && !dbx_writable(att))
 		return -EACCES;
-	if (rw == WRITE && !dio_readable(att))
+	if (rw == WRITE && !dbx_readable(att))
 		return -EACCES;
 	if (check_add_overflow(arg->buf_offset, arg->length, &end))
 		return -EOVERFLOW;
 	if (end > att->segs->length)
 		return -ERANGE;
 
-	ret = dio_call_init(&call, ctx, arg->file_fd, rw, arg->chunk,
+	ret = dbx_call_init(&call, ctx, arg->file_fd, rw, arg->chunk,
 			    arg->depth);
 	if (ret)
 		return ret;
@@ -47,22 +47,22 @@ int dio_rw(struct dio_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 	if (!arg->length)
 		goto out_exit;
 
-	ret = dio_attachment_begin(att, &turn, rw, arg->buf_offset, arg->length,
+	ret = dbx_attachment_begin(att, &turn, rw, arg->buf_offset, arg->length,
 				   &arg->refusal);
 	if (ret)
 		goto out_exit;
 
-	ret = dio_transfer_run(t, arg->file_offset, arg->buf_offset,
+	ret = dbx_transfer_run(t, arg->file_offset, arg->buf_offset,
 			       arg->length);
 	if (t->misaligned)
 		arg->align = t->align;
 	arg->done = t->done;
 	arg->direct = t->direct;
 
-	err = dio_attachment_end(att, &turn, &arg->refusal);
+	err = dbx_attachment_end(att, &turn, &arg->refusal);
 	/* This error is the more serious: a device may not see the data. */
 	ret = err ?: ret;
 out_exit:
-	dio_call_exit(&call);
+	dbx_call_exit(&call);
 	return ret;
 }

@@ -15,28 +15,28 @@
 #endif
 
 /* Enough for 256 MiB in large folios */
-#define DIO_SEGMENTS_MIN	64
+#define DBX_SEGMENTS_MIN	64
 
 /* Requests in flight may point into any of them. */
-struct dio_array {
-	struct dio_array *older;
+struct dbx_array {
+	struct dbx_array *older;
 	struct bio_vec vec[];
 };
 
 /**
- * dio_segments_reserve - make room for vectors
+ * dbx_segments_reserve - make room for vectors
  * @segs: the table, zeroed at first
  * @max: vectors that there is to be room for
  *
  * Those that are there are copied. Requests may go on using what they point at
- * until dio_segments_free().
+ * until dbx_segments_free().
  *
  * Return: 0 or -ENOMEM, also at the limit of a memory cgroup, where nobody is
  * killed for it.
  */
-int dio_segments_reserve(struct dio_segments *segs, unsigned int max)
+int dbx_segments_reserve(struct dbx_segments *segs, unsigned int max)
 {
-	struct dio_array *array;
+	struct dbx_array *array;
 
 	array = kvmalloc(struct_size(array, vec, max), GFP_KERNEL_ACCOUNT |
 			 __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
@@ -53,24 +53,24 @@ int dio_segments_reserve(struct dio_segments *segs, unsigned int max)
 }
 
 /**
- * dio_segments_add - add contiguous pages at the end
+ * dbx_segments_add - add contiguous pages at the end
  * @segs: the table, zeroed at first
  * @page: first page
  * @length: bytes
  *
  * Return: 0 or -ENOMEM.
  */
-int dio_segments_add(struct dio_segments *segs, struct page *page,
+int dbx_segments_add(struct dbx_segments *segs, struct page *page,
 		     unsigned int length)
 {
 	unsigned int max;
 	int ret;
 
 	if (segs->nr == segs->max) {
-		max = segs->max ? : DIO_SEGMENTS_MIN / 2;
+		max = segs->max ? : DBX_SEGMENTS_MIN / 2;
 		if (check_mul_overflow(max, 2, &max))
 			return -ENOMEM;
-		ret = dio_segments_reserve(segs, max);
+		ret = dbx_segments_reserve(segs, max);
 		if (ret)
 			return ret;
 	}
@@ -79,76 +79,76 @@ int dio_segments_add(struct dio_segments *segs, struct page *page,
 	return 0;
 }
 
-void dio_segments_free(struct dio_segments *segs)
+void dbx_segments_free(struct dbx_segments *segs)
 {
-	struct dio_array *array = segs->array;
+	struct dbx_array *array = segs->array;
 
 #ifdef HAVE_BIO_PREMAP
-	dio_premap_drop(segs);
+	dbx_premap_drop(segs);
 #endif
 	while (array) {
-		struct dio_array *older = array->older;
+		struct dbx_array *older = array->older;
 
 		kvfree(array);
 		array = older;
 	}
-	*segs = (struct dio_segments){};
+	*segs = (struct dbx_segments){};
 }
 
 /**
- * dio_segments_seek - move a cursor to the vector that holds @offset
+ * dbx_segments_seek - move a cursor to the vector that holds @offset
  * @segs: the table
  * @cur: where to start; a zeroed cursor stands at the beginning
  * @offset: bytes from the start of the buffer, less than its length
  */
-void dio_segments_seek(const struct dio_segments *segs, struct dio_cursor *cur,
+void dbx_segments_seek(const struct dbx_segments *segs, struct dbx_cursor *cur,
 		       u64 offset)
 {
 	if (offset < cur->start)
-		*cur = (struct dio_cursor){};
+		*cur = (struct dbx_cursor){};
 
 	while (offset - cur->start >= segs->vec[cur->index].bv_len)
 		cur->start += segs->vec[cur->index++].bv_len;
 }
 
 /**
- * dio_segments_iter - describe part of the buffer to the I/O path
+ * dbx_segments_iter - describe part of the buffer to the I/O path
  * @segs: the table; it must stay as it is until the I/O is done
- * @cur: cursor, as for dio_segments_seek()
+ * @cur: cursor, as for dbx_segments_seek()
  * @iter: filled in
  * @direction: ITER_DEST or ITER_SOURCE
  * @offset: bytes from the start of the buffer
  * @count: bytes, at least 1; @offset + @count is within the buffer
  */
-void dio_segments_iter(const struct dio_segments *segs, struct dio_cursor *cur,
+void dbx_segments_iter(const struct dbx_segments *segs, struct dbx_cursor *cur,
 		       struct iov_iter *iter, unsigned int direction,
 		       u64 offset, size_t count)
 {
-	struct dio_cursor last;
+	struct dbx_cursor last;
 
-	dio_segments_seek(segs, cur, offset);
+	dbx_segments_seek(segs, cur, offset);
 	last = *cur;
-	dio_segments_seek(segs, &last, offset + count - 1);
+	dbx_segments_seek(segs, &last, offset + count - 1);
 	iov_iter_bvec(iter, direction, segs->vec + cur->index,
 		      last.index - cur->index + 1, count);
 	iter->iov_offset = offset - cur->start;
 }
 
 /**
- * dio_segments_zero - zero part of the buffer
+ * dbx_segments_zero - zero part of the buffer
  * @segs: the table
  * @offset: where to start, bytes from the start of the buffer
  * @length: bytes; @offset + @length is within the buffer
  */
-void dio_segments_zero(const struct dio_segments *segs, u64 offset, u64 length)
+void dbx_segments_zero(const struct dbx_segments *segs, u64 offset, u64 length)
 {
-	struct dio_cursor cur = {};
+	struct dbx_cursor cur = {};
 	struct iov_iter iter;
 	size_t count;
 
 	for (; length; offset += count, length -= count) {
 		count = min_t(u64, length, SZ_1M);
-		dio_segments_iter(segs, &cur, &iter, ITER_DEST, offset, count);
+		dbx_segments_iter(segs, &cur, &iter, ITER_DEST, offset, count);
 		iov_iter_zero(count, &iter);
 		cond_resched();
 	}

@@ -11,35 +11,35 @@
  * every transfer borrows. Each vector starts on a page boundary and is
  * physically contiguous; only the last one may end inside a page.
  */
-struct dio_segments {
+struct dbx_segments {
 	struct bio_vec *vec;
 	unsigned int nr;
 	unsigned int max;
 	u64 length;
-	struct dio_array *array;	/* that vec is in, and older ones */
+	struct dbx_array *array;	/* that vec is in, and older ones */
 #ifdef HAVE_BIO_PREMAP
-	struct dio_premap *premap;	/* parts that are mapped for DMA */
+	struct dbx_premap *premap;	/* parts that are mapped for DMA */
 	u64 premapped;
 	unsigned int premapped_nr;
 #endif
 };
 
 /* Remembers where in the table the last look-up ended. */
-struct dio_cursor {
+struct dbx_cursor {
 	unsigned int index;
 	u64 start;
 };
 
-int dio_segments_reserve(struct dio_segments *segs, unsigned int max);
-int dio_segments_add(struct dio_segments *segs, struct page *page,
+int dbx_segments_reserve(struct dbx_segments *segs, unsigned int max);
+int dbx_segments_add(struct dbx_segments *segs, struct page *page,
 		     unsigned int length);
-void dio_segments_free(struct dio_segments *segs);
+void dbx_segments_free(struct dbx_segments *segs);
 
-void dio_segments_seek(const struct dio_segments *segs, struct dio_cursor *cur,
+void dbx_segments_seek(const struct dbx_segments *segs, struct dbx_cursor *cur,
 		       u64 offset);
-void dio_segments_iter(const struct dio_segments *segs, struct dio_cursor *cur,
+void dbx_segments_iter(const struct dbx_segments *segs, struct dbx_cursor *cur,
 		       struct iov_iter *iter, unsigned int direction,
 		       u64 offset, size_t count);
-void dio_segments_zero(const struct dio_segments *segs, u64 offset, u64 length);
+void dbx_segments_zero(const struct dbx_segments *segs, u64 offset, u64 length);
 
 #endif

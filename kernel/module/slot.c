@@ -22,46 +22,46 @@
 #include "premap.h"
 
 /* A buffer of a slot */
-struct dio_slot_part {
+struct dbx_slot_part {
 	struct file *file;		/* the context, which holds buffer and module */
 	struct bio_premap *premap;	/* of io_uring's copy of the vectors, or NULL */
 };
 
 /* A fixed buffer of a ring, from REGISTER or JOIN until its last request is done */
-struct dio_slot {
+struct dbx_slot {
 	struct hlist_node node;
 	const struct io_ring_ctx *ring;	/* for comparison only */
 	unsigned int index;
 	unsigned int nr;
-	struct dio_slot_part parts[] __counted_by(nr);
+	struct dbx_slot_part parts[] __counted_by(nr);
 };
 
 /* Our slots in all rings, as io_uring does not report who owns a slot */
-static DEFINE_HASHTABLE(dio_slots, 10);
-static DEFINE_SPINLOCK(dio_slots_lock);
+static DEFINE_HASHTABLE(dbx_slots, 10);
+static DEFINE_SPINLOCK(dbx_slots_lock);
 
-static const struct io_ring_ctx *dio_ring(struct io_uring_cmd *cmd)
+static const struct io_ring_ctx *dbx_ring(struct io_uring_cmd *cmd)
 {
 	return cmd_to_io_kiocb(cmd)->ctx;
 }
 
-static unsigned long dio_slot_key(const struct io_ring_ctx *ring,
+static unsigned long dbx_slot_key(const struct io_ring_ctx *ring,
 				  unsigned int index)
 {
 	return (unsigned long)ring / L1_CACHE_BYTES + index;
 }
 
-static void dio_slot_release(void *priv)
+static void dbx_slot_release(void *priv)
 {
-	struct dio_slot *slot = priv;
+	struct dbx_slot *slot = priv;
 
-	spin_lock(&dio_slots_lock);
+	spin_lock(&dbx_slots_lock);
 	hash_del(&slot->node);
-	spin_unlock(&dio_slots_lock);
+	spin_unlock(&dbx_slots_lock);
 	while (slot->nr) {
-		struct dio_slot_part *part = &slot->parts[slot->nr - 1];
+		struct dbx_slot_part *part = &slot->parts[slot->nr - 1];
 
-		dio_premap_drop_copy(part->premap);
+		dbx_premap_drop_copy(part->premap);
 		fput(part->file);
 		slot->nr--;
 	}
@@ -69,20 +69,20 @@ static void dio_slot_release(void *priv)
 }
 
 /* Called before the registration, which may release the slot at once. */
-static struct dio_slot *dio_slot_create(struct io_uring_cmd *cmd,
+static struct dbx_slot *dbx_slot_create(struct io_uring_cmd *cmd,
 					unsigned int index, unsigned int parts)
 {
-	struct dio_slot *slot;
+	struct dbx_slot *slot;
 
 	slot = kzalloc(struct_size(slot, parts, parts), GFP_KERNEL_ACCOUNT);
 	if (!slot)
 		return NULL;
 
-	slot->ring = dio_ring(cmd);
+	slot->ring = dbx_ring(cmd);
 	slot->index = index;
-	spin_lock(&dio_slots_lock);
-	hash_add(dio_slots, &slot->node, dio_slot_key(slot->ring, index));
-	spin_unlock(&dio_slots_lock);
+	spin_lock(&dbx_slots_lock);
+	hash_add(dbx_slots, &slot->node, dbx_slot_key(slot->ring, index));
+	spin_unlock(&dbx_slots_lock);
 	return slot;
 }
 
@@ -90,28 +90,28 @@ static struct dio_slot *dio_slot_create(struct io_uring_cmd *cmd,
  * Is the slot ours? It is known from before REGISTER fills it until io_uring has
  * released it, as UNREGISTER may fail.
  */
-static bool dio_slot_known(struct io_uring_cmd *cmd, unsigned int index)
+static bool dbx_slot_known(struct io_uring_cmd *cmd, unsigned int index)
 {
-	const struct io_ring_ctx *ring = dio_ring(cmd);
-	struct dio_slot *slot;
+	const struct io_ring_ctx *ring = dbx_ring(cmd);
+	struct dbx_slot *slot;
 	bool found = false;
 
-	spin_lock(&dio_slots_lock);
-	hash_for_each_possible(dio_slots, slot, node, dio_slot_key(ring, index)) {
+	spin_lock(&dbx_slots_lock);
+	hash_for_each_possible(dbx_slots, slot, node, dbx_slot_key(ring, index)) {
 		if (slot->ring == ring && slot->index == index) {
 			found = true;
 			break;
 		}
 	}
-	spin_unlock(&dio_slots_lock);
+	spin_unlock(&dbx_slots_lock);
 	return found;
 }
 
-/* The file's reference is dropped by dio_slot_release(). */
-static struct dio_slot_part *dio_slot_add(struct dio_slot *slot,
+/* The file's reference is dropped by dbx_slot_release(). */
+static struct dbx_slot_part *dbx_slot_add(struct dbx_slot *slot,
 					  struct file *file)
 {
-	struct dio_slot_part *part;
+	struct dbx_slot_part *part;
 
 	slot->nr++;
 	part = &slot->parts[slot->nr - 1];
@@ -119,19 +119,19 @@ static struct dio_slot_part *dio_slot_add(struct dio_slot *slot,
 	return part;
 }
 
-static bool dio_slot_flags_valid(u32 flags)
+static bool dbx_slot_flags_valid(u32 flags)
 {
 	return flags && !(flags & ~(DMABUF_DIO_SLOT_READ | DMABUF_DIO_SLOT_WRITE));
 }
 
 /* May a slot give these kinds of access to the buffer? */
-static int dio_slot_check(const struct dio_attachment *att, u32 flags)
+static int dbx_slot_check(const struct dbx_attachment *att, u32 flags)
 {
 	if (!att)
 		return -ENOTCONN;
-	if (flags & DMABUF_DIO_SLOT_READ && !dio_writable(att))
+	if (flags & DMABUF_DIO_SLOT_READ && !dbx_writable(att))
 		return -EACCES;
-	if (flags & DMABUF_DIO_SLOT_WRITE && !dio_readable(att))
+	if (flags & DMABUF_DIO_SLOT_WRITE && !dbx_readable(att))
 		return -EACCES;
 	/* Attached devices cannot be checked at each request. */
 	if (att->exporter->unsynced)
@@ -139,33 +139,33 @@ static int dio_slot_check(const struct dio_attachment *att, u32 flags)
 	return 0;
 }
 
-static u8 dio_slot_direction(u32 flags)
+static u8 dbx_slot_direction(u32 flags)
 {
 	return (flags & DMABUF_DIO_SLOT_READ ? IO_BUF_DEST : 0) |
 	       (flags & DMABUF_DIO_SLOT_WRITE ? IO_BUF_SOURCE : 0);
 }
 
-static int dio_slot_register(struct io_uring_cmd *cmd,
+static int dbx_slot_register(struct io_uring_cmd *cmd,
 			     const struct dmabuf_dio_slot *arg,
 			     unsigned int issue_flags)
 {
-	struct dio_context *ctx = cmd->file->private_data;
-	struct dio_attachment *att = dio_attached(ctx);
-	const struct dio_segments *segs;
-	struct dio_cursor cur, last;
-	struct dio_slot *slot;
+	struct dbx_context *ctx = cmd->file->private_data;
+	struct dbx_attachment *att = dbx_attached(ctx);
+	const struct dbx_segments *segs;
+	struct dbx_cursor cur, last;
+	struct dbx_slot *slot;
 	struct bio_vec *vec;
 	unsigned int nr;
 	u64 end;
 	int ret;
 
-	if (!dio_slot_flags_valid(arg->flags))
+	if (!dbx_slot_flags_valid(arg->flags))
 		return -EINVAL;
 	/* io_uring counts a buffer's bytes in an unsigned int. */
 	if (!arg->length || arg->length > UINT_MAX ||
 	    !PAGE_ALIGNED(arg->buf_offset))
 		return -EINVAL;
-	ret = dio_slot_check(att, arg->flags);
+	ret = dbx_slot_check(att, arg->flags);
 	if (ret)
 		return ret;
 	segs = att->segs;
@@ -175,11 +175,11 @@ static int dio_slot_register(struct io_uring_cmd *cmd,
 
 	/* Registering slots in ascending order takes a single walk in total. */
 	mutex_lock(&ctx->lock);
-	dio_segments_seek(segs, &ctx->cursor, arg->buf_offset);
+	dbx_segments_seek(segs, &ctx->cursor, arg->buf_offset);
 	cur = ctx->cursor;
 	mutex_unlock(&ctx->lock);
 	last = cur;
-	dio_segments_seek(segs, &last, end - 1);
+	dbx_segments_seek(segs, &last, end - 1);
 	nr = last.index - cur.index + 1;
 
 	vec = kvmalloc_array(nr, sizeof(*vec), GFP_KERNEL);
@@ -192,16 +192,16 @@ static int dio_slot_register(struct io_uring_cmd *cmd,
 		      vec[0].bv_page + ((arg->buf_offset - cur.start) >> PAGE_SHIFT),
 		      vec[0].bv_len - (arg->buf_offset - cur.start), 0);
 
-	slot = dio_slot_create(cmd, arg->index, 1);
+	slot = dbx_slot_create(cmd, arg->index, 1);
 	if (slot)
-		dio_slot_add(slot, get_file(cmd->file))->premap =
-			dio_premap_copy(segs, vec, nr, cur.index);
-	ret = slot ? io_buffer_register_bvec(cmd, vec, nr, dio_slot_release, slot,
-					     dio_slot_direction(arg->flags),
+		dbx_slot_add(slot, get_file(cmd->file))->premap =
+			dbx_premap_copy(segs, vec, nr, cur.index);
+	ret = slot ? io_buffer_register_bvec(cmd, vec, nr, dbx_slot_release, slot,
+					     dbx_slot_direction(arg->flags),
 					     arg->index, issue_flags) :
 		     -ENOMEM;
 	if (slot && ret)
-		dio_slot_release(slot);
+		dbx_slot_release(slot);
 	kvfree(vec);
 	return ret;
 }
@@ -210,10 +210,10 @@ static int dio_slot_register(struct io_uring_cmd *cmd,
  * Takes references to the contexts. Returns how many vectors their buffers have,
  * or an error; the caller releases the slot.
  */
-static int dio_join_contexts(struct io_uring_cmd *cmd, struct dio_slot *slot,
+static int dbx_join_contexts(struct io_uring_cmd *cmd, struct dbx_slot *slot,
 			     const s32 *fds, const struct dmabuf_dio_join *arg)
 {
-	const struct dio_attachment *att;
+	const struct dbx_attachment *att;
 	unsigned int i, nr = 0;
 	struct file *file;
 	u64 length = 0;
@@ -223,11 +223,11 @@ static int dio_join_contexts(struct io_uring_cmd *cmd, struct dio_slot *slot,
 		file = fget(fds[i]);
 		if (!file)
 			return -EBADF;
-		dio_slot_add(slot, file);
+		dbx_slot_add(slot, file);
 		if (file->f_op != cmd->file->f_op)
 			return -EINVAL;
-		att = dio_attached(file->private_data);
-		ret = dio_slot_check(att, arg->flags);
+		att = dbx_attached(file->private_data);
+		ret = dbx_slot_check(att, arg->flags);
 		if (ret)
 			return ret;
 		/* Every boundary stays page-aligned; io_uring counts in 32 bits. */
@@ -239,17 +239,17 @@ static int dio_join_contexts(struct io_uring_cmd *cmd, struct dio_slot *slot,
 	return nr;
 }
 
-static int dio_slot_join(struct io_uring_cmd *cmd,
+static int dbx_slot_join(struct io_uring_cmd *cmd,
 			 const struct dmabuf_dio_join *arg,
 			 unsigned int issue_flags)
 {
 	struct bio_vec *vec = NULL;
-	struct dio_slot *slot;
+	struct dbx_slot *slot;
 	unsigned int i, at = 0;
 	int ret, nr;
 	s32 *fds;
 
-	if (!dio_slot_flags_valid(arg->flags) || arg->reserved)
+	if (!dbx_slot_flags_valid(arg->flags) || arg->reserved)
 		return -EINVAL;
 	if (!arg->count || arg->count > DMABUF_DIO_JOIN_MAX)
 		return -EINVAL;
@@ -259,10 +259,10 @@ static int dio_slot_join(struct io_uring_cmd *cmd,
 		return PTR_ERR(fds);
 
 	ret = -ENOMEM;
-	slot = dio_slot_create(cmd, arg->index, arg->count);
+	slot = dbx_slot_create(cmd, arg->index, arg->count);
 	if (!slot)
 		goto out_free;
-	nr = dio_join_contexts(cmd, slot, fds, arg);
+	nr = dbx_join_contexts(cmd, slot, fds, arg);
 	ret = nr;
 	if (nr < 0)
 		goto out_release;
@@ -271,27 +271,27 @@ static int dio_slot_join(struct io_uring_cmd *cmd,
 	if (!vec)
 		goto out_release;
 	for (i = 0; i < arg->count; i++) {
-		struct dio_slot_part *part = &slot->parts[i];
-		const struct dio_segments *segs =
-			dio_attached(part->file->private_data)->segs;
+		struct dbx_slot_part *part = &slot->parts[i];
+		const struct dbx_segments *segs =
+			dbx_attached(part->file->private_data)->segs;
 
 		memcpy(&vec[at], segs->vec, segs->nr * sizeof(*vec));
-		part->premap = dio_premap_copy(segs, &vec[at], segs->nr, 0);
+		part->premap = dbx_premap_copy(segs, &vec[at], segs->nr, 0);
 		at += segs->nr;
 	}
-	ret = io_buffer_register_bvec(cmd, vec, nr, dio_slot_release, slot,
-				      dio_slot_direction(arg->flags), arg->index,
+	ret = io_buffer_register_bvec(cmd, vec, nr, dbx_slot_release, slot,
+				      dbx_slot_direction(arg->flags), arg->index,
 				      issue_flags);
 out_release:
 	if (ret)
-		dio_slot_release(slot);
+		dbx_slot_release(slot);
 out_free:
 	kvfree(vec);
 	kfree(fds);
 	return ret;
 }
 
-static int dio_slot_unregister(struct io_uring_cmd *cmd,
+static int dbx_slot_unregister(struct io_uring_cmd *cmd,
 			       const struct dmabuf_dio_slot *arg,
 			       unsigned int issue_flags)
 {
@@ -299,14 +299,14 @@ static int dio_slot_unregister(struct io_uring_cmd *cmd,
 
 	if (arg->buf_offset || arg->length || arg->flags)
 		return -EINVAL;
-	if (!dio_slot_known(cmd, arg->index))
+	if (!dbx_slot_known(cmd, arg->index))
 		return -EBUSY;
 	ret = io_buffer_unregister(cmd, arg->index, issue_flags);
 	/* The slot is empty: something else has removed the buffer. */
 	return ret == -EINVAL ? -EBUSY : ret;
 }
 
-int dio_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
+int dbx_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 {
 	const struct dmabuf_dio_uring_cmd *uc =
 		io_uring_sqe_cmd(cmd->sqe, struct dmabuf_dio_uring_cmd);
@@ -332,11 +332,11 @@ int dio_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 
 	switch (cmd->cmd_op) {
 	case DMABUF_DIO_URING_REGISTER:
-		return dio_slot_register(cmd, &arg.slot, issue_flags);
+		return dbx_slot_register(cmd, &arg.slot, issue_flags);
 	case DMABUF_DIO_URING_UNREGISTER:
-		return dio_slot_unregister(cmd, &arg.slot, issue_flags);
+		return dbx_slot_unregister(cmd, &arg.slot, issue_flags);
 	case DMABUF_DIO_URING_JOIN:
-		return dio_slot_join(cmd, &arg.join, issue_flags);
+		return dbx_slot_join(cmd, &arg.join, issue_flags);
 	default:
 		return -ENOTTY;
 	}
@@ -344,7 +344,7 @@ int dio_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 
 #else
 
-int dio_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
+int dbx_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 {
 	return -EOPNOTSUPP;
 }

@@ -18,7 +18,7 @@
 
 #include "transfer.h"
 
-struct dio_request {
+struct dbx_request {
 	struct kiocb iocb;
 	struct completion completion;
 	size_t length;
@@ -26,9 +26,9 @@ struct dio_request {
 	bool queued;
 };
 
-static void dio_request_complete(struct kiocb *iocb, long ret)
+static void dbx_request_complete(struct kiocb *iocb, long ret)
 {
-	struct dio_request *req = container_of(iocb, struct dio_request, iocb);
+	struct dbx_request *req = container_of(iocb, struct dbx_request, iocb);
 
 	/* The submitter took the freeze protection, see vfs_iocb_iter_write(). */
 	if (iocb->ki_flags & IOCB_WRITE)
@@ -38,7 +38,7 @@ static void dio_request_complete(struct kiocb *iocb, long ret)
 }
 
 /* Starts a request; req->completion fires exactly once. */
-static void dio_request_start(struct dio_transfer *t, struct dio_request *req,
+static void dbx_request_start(struct dbx_transfer *t, struct dbx_request *req,
 			      struct iov_iter *iter, loff_t pos, bool direct)
 {
 	ssize_t ret;
@@ -47,11 +47,11 @@ static void dio_request_start(struct dio_transfer *t, struct dio_request *req,
 	req->length = iov_iter_count(iter);
 
 	init_sync_kiocb(&req->iocb, t->file);
-	req->iocb.ki_complete = dio_request_complete;
+	req->iocb.ki_complete = dbx_request_complete;
 	req->iocb.ki_pos = pos;
 	if (!direct)
 		req->iocb.ki_flags &= ~IOCB_DIRECT;
-	/* Not at first, see dio_transfer_init(), but anybody may set it. */
+	/* Not at first, see dbx_transfer_init(), but anybody may set it. */
 	req->iocb.ki_flags &= ~IOCB_APPEND;
 
 	if (t->rw == WRITE) {
@@ -69,7 +69,7 @@ static void dio_request_start(struct dio_transfer *t, struct dio_request *req,
 }
 
 /* The pages are in use until the request is done, whoever has been signalled. */
-static ssize_t dio_request_wait(struct dio_request *req)
+static ssize_t dbx_request_wait(struct dbx_request *req)
 {
 	if (wait_for_completion_interruptible(&req->completion))
 		wait_for_completion(&req->completion);
@@ -87,7 +87,7 @@ static ssize_t dio_request_wait(struct dio_request *req)
 }
 
 /* What has moved is one piece from the start of the range. */
-static void dio_count(struct dio_transfer *t, const struct dio_request *req,
+static void dbx_count(struct dbx_transfer *t, const struct dbx_request *req,
 		      size_t count, bool direct)
 {
 	t->done += count;
@@ -102,7 +102,7 @@ static void dio_count(struct dio_transfer *t, const struct dio_request *req,
 }
 
 /* Lends what may first have to be allocated. */
-static int dio_lend(struct dio_transfer *t, unsigned int slot, u64 offset,
+static int dbx_lend(struct dbx_transfer *t, unsigned int slot, u64 offset,
 		    size_t count, bool direct, struct iov_iter *iter)
 {
 	u64 end = max(offset + count, t->gather);
@@ -117,7 +117,7 @@ static int dio_lend(struct dio_transfer *t, unsigned int slot, u64 offset,
 }
 
 /**
- * dio_lend_segments - lend from a table
+ * dbx_lend_segments - lend from a table
  * @t: the transfer, with the table in segs
  * @slot: not needed, as the table stays where it is
  * @offset: bytes from the start of the buffer
@@ -125,17 +125,17 @@ static int dio_lend(struct dio_transfer *t, unsigned int slot, u64 offset,
  * @direct: not needed, as the CPU finds the bytes in the same pages
  * @iter: filled in
  */
-int dio_lend_segments(struct dio_transfer *t, unsigned int slot, u64 offset,
+int dbx_lend_segments(struct dbx_transfer *t, unsigned int slot, u64 offset,
 		      size_t count, bool direct, struct iov_iter *iter)
 {
-	dio_segments_iter(t->segs, &t->cursor, iter,
+	dbx_segments_iter(t->segs, &t->cursor, iter,
 			  t->rw == WRITE ? ITER_SOURCE : ITER_DEST,
 			  offset, count);
 	return 0;
 }
 
 /* Uses the time until @req is done to find memory for later ones. */
-static int dio_grow_meanwhile(struct dio_transfer *t, struct dio_request *req)
+static int dbx_grow_meanwhile(struct dbx_transfer *t, struct dbx_request *req)
 {
 	int ret = 0;
 
@@ -146,8 +146,8 @@ static int dio_grow_meanwhile(struct dio_transfer *t, struct dio_request *req)
 }
 
 /* Is there a request to reap before another is started, so that signals are seen? */
-static bool dio_reap_first(const struct dio_transfer *t,
-			   struct dio_request *reqs, unsigned int head,
+static bool dbx_reap_first(const struct dbx_transfer *t,
+			   struct dbx_request *reqs, unsigned int head,
 			   unsigned int tail)
 {
 	return head - tail == t->depth ||
@@ -160,7 +160,7 @@ static bool dio_reap_first(const struct dio_transfer *t,
  * Returns 0 with everything or a short count in t->done, or -errno; nothing is
  * in flight any more in either case.
  */
-static int dio_run_requests(struct dio_transfer *t, struct dio_request *reqs,
+static int dbx_run_requests(struct dbx_transfer *t, struct dbx_request *reqs,
 			    u64 pos, u64 buf_offset, u64 length, bool direct)
 {
 	unsigned int head = 0, tail = 0;
@@ -169,25 +169,25 @@ static int dio_run_requests(struct dio_transfer *t, struct dio_request *reqs,
 	int err = 0;
 
 	for (;;) {
-		struct dio_request *req;
+		struct dbx_request *req;
 		struct iov_iter iter;
 		ssize_t ret;
 
 		while (!stop && started < length &&
-		       !dio_reap_first(t, reqs, head, tail)) {
+		       !dbx_reap_first(t, reqs, head, tail)) {
 			size_t count = min(t->chunk, length - started);
 			unsigned int slot = head % t->depth;
 
 			err = t->stopped(t);
 			if (!err)
-				err = dio_lend(t, slot, buf_offset + started,
+				err = dbx_lend(t, slot, buf_offset + started,
 					       count, direct, &iter);
 			if (err) {
 				stop = true;
 				break;
 			}
 
-			dio_request_start(t, &reqs[slot], &iter, pos + started,
+			dbx_request_start(t, &reqs[slot], &iter, pos + started,
 					  direct);
 			head++;
 			started += count;
@@ -199,15 +199,15 @@ static int dio_run_requests(struct dio_transfer *t, struct dio_request *reqs,
 
 		req = &reqs[tail++ % t->depth];
 		if (!stop) {
-			err = dio_grow_meanwhile(t, req);
+			err = dbx_grow_meanwhile(t, req);
 			stop = err;
 		}
 
-		ret = dio_request_wait(req);
+		ret = dbx_request_wait(req);
 		if (gap)
 			continue;
 		if (ret > 0)
-			dio_count(t, req, ret, direct);
+			dbx_count(t, req, ret, direct);
 		if (ret != req->length) {
 			gap = true;
 			stop = true;
@@ -222,12 +222,12 @@ static int dio_run_requests(struct dio_transfer *t, struct dio_request *reqs,
  * block into a page of ours, so that the page cache stays out of it and the
  * buffer is changed within the range only.
  */
-static int dio_read_block(struct dio_transfer *t, u64 pos, u64 buf_offset,
+static int dbx_read_block(struct dbx_transfer *t, u64 pos, u64 buf_offset,
 			  size_t length)
 {
 	unsigned int skip = pos & (t->block - 1);
 	unsigned int order = get_order(t->block);
-	struct dio_request req;
+	struct dbx_request req;
 	struct iov_iter iter;
 	struct page *page;
 	struct bio_vec bv;
@@ -240,14 +240,14 @@ static int dio_read_block(struct dio_transfer *t, u64 pos, u64 buf_offset,
 
 	bvec_set_page(&bv, page, t->block, 0);
 	iov_iter_bvec(&iter, ITER_DEST, &bv, 1, t->block);
-	dio_request_start(t, &req, &iter, pos - skip, true);
-	ret = dio_request_wait(&req);
+	dbx_request_start(t, &req, &iter, pos - skip, true);
+	ret = dbx_request_wait(&req);
 	if (ret > skip) {
 		size_t count = min_t(size_t, length, ret - skip);
 
-		ret = dio_lend(t, 0, buf_offset, count, false, &iter);
+		ret = dbx_lend(t, 0, buf_offset, count, false, &iter);
 		if (!ret)
-			dio_count(t, &req,
+			dbx_count(t, &req,
 				  copy_to_iter(page_address(page) + skip,
 					       count, &iter), true);
 	}
@@ -260,40 +260,40 @@ static int dio_read_block(struct dio_transfer *t, u64 pos, u64 buf_offset,
  * on where a direct read ended inside a block: at the end of the file, or
  * because the file system returns what it likes.
  */
-static int dio_run_edge(struct dio_transfer *t, struct dio_request *reqs,
+static int dbx_run_edge(struct dbx_transfer *t, struct dbx_request *reqs,
 			u64 pos, u64 buf_offset, size_t length)
 {
 	u64 before = t->done;
 	int ret;
 
 	if (t->rw == READ) {
-		ret = dio_read_block(t, pos, buf_offset, length);
+		ret = dbx_read_block(t, pos, buf_offset, length);
 		if (ret || t->done != before)
 			return ret;
 	}
-	return dio_run_requests(t, reqs, pos, buf_offset, length, false);
+	return dbx_run_requests(t, reqs, pos, buf_offset, length, false);
 }
 
 /* As much of the range as can go in one way */
-static int dio_run_part(struct dio_transfer *t, struct dio_request *reqs,
+static int dbx_run_part(struct dbx_transfer *t, struct dbx_request *reqs,
 			u64 pos, u64 buf_offset, u64 length)
 {
 	unsigned int skip;
 
 	if (!t->block)
-		return dio_run_requests(t, reqs, pos, buf_offset, length, false);
+		return dbx_run_requests(t, reqs, pos, buf_offset, length, false);
 
 	skip = pos & (t->block - 1);
 	if (!skip && length >= t->block)
-		return dio_run_requests(t, reqs, pos, buf_offset,
+		return dbx_run_requests(t, reqs, pos, buf_offset,
 					ALIGN_DOWN(length, t->block), true);
 
-	return dio_run_edge(t, reqs, pos, buf_offset,
+	return dbx_run_edge(t, reqs, pos, buf_offset,
 			    min_t(u64, length, t->block - skip));
 }
 
 /* The unit of O_DIRECT in the file, and what it asks of memory addresses. */
-static int dio_query_alignment(struct dio_transfer *t)
+static int dbx_query_alignment(struct dbx_transfer *t)
 {
 	struct inode *inode = t->file->f_mapping->host;
 	unsigned int offset_align = 0, mem_align = 0;
@@ -333,20 +333,20 @@ static int dio_query_alignment(struct dio_transfer *t)
 }
 
 /**
- * dio_transfer_init - look at the file and the caller's wishes
+ * dbx_transfer_init - look at the file and the caller's wishes
  * @t: to be filled in; the caller then sets lend and stopped, and grow if needed
  * @file: the file, which the caller keeps until the transfer is over
  * @rw: READ or WRITE
  * @chunk: bytes per request
  * @depth: requests in flight
  */
-int dio_transfer_init(struct dio_transfer *t, struct file *file, int rw,
+int dbx_transfer_init(struct dbx_transfer *t, struct file *file, int rw,
 		      u64 chunk, unsigned int depth)
 {
 	umode_t mode = file_inode(file)->i_mode;
 	int ret;
 
-	*t = (struct dio_transfer){
+	*t = (struct dbx_transfer){
 		.file = file,
 		.rw = rw,
 		.chunk = chunk,
@@ -363,7 +363,7 @@ int dio_transfer_init(struct dio_transfer *t, struct file *file, int rw,
 		return -EBADF;
 
 	if (file->f_flags & O_DIRECT) {
-		ret = dio_query_alignment(t);
+		ret = dbx_query_alignment(t);
 		if (ret)
 			return ret;
 		t->chunk = ALIGN(t->chunk, t->block);
@@ -372,7 +372,7 @@ int dio_transfer_init(struct dio_transfer *t, struct file *file, int rw,
 }
 
 /**
- * dio_transfer_signalled - what the @stopped of a caller in user space asks
+ * dbx_transfer_signalled - what the @stopped of a caller in user space asks
  * @t: the transfer
  *
  * Stop signals and the freezer are signals, too. Whoever calls again behind
@@ -380,7 +380,7 @@ int dio_transfer_init(struct dio_transfer *t, struct file *file, int rw,
  *
  * Return: 0 or -EINTR.
  */
-int dio_transfer_signalled(const struct dio_transfer *t)
+int dbx_transfer_signalled(const struct dbx_transfer *t)
 {
 	/* Work that io_uring has for the task is no signal. */
 	if (fatal_signal_pending(current) || (t->done && task_sigpending(current)))
@@ -389,7 +389,7 @@ int dio_transfer_signalled(const struct dio_transfer *t)
 }
 
 /* Does direct I/O have a part in it that memory is not aligned for? */
-static bool dio_misaligned(const struct dio_transfer *t, u64 pos,
+static bool dbx_misaligned(const struct dbx_transfer *t, u64 pos,
 			   u64 buf_offset, u64 length)
 {
 	u64 head = ALIGN(pos, t->block) - pos;
@@ -399,13 +399,13 @@ static bool dio_misaligned(const struct dio_transfer *t, u64 pos,
 }
 
 /* A file that is read has an end; one that takes nothing has to say why. */
-static int dio_end(const struct dio_transfer *t)
+static int dbx_end(const struct dbx_transfer *t)
 {
 	return t->rw == READ ? 0 : -EIO;
 }
 
 /**
- * dio_transfer_run - move a range
+ * dbx_transfer_run - move a range
  * @t: the transfer
  * @file_offset: start in the file
  * @buf_offset: start in the buffer; the range lies within the buffer
@@ -417,16 +417,16 @@ static int dio_end(const struct dio_transfer *t)
  * Return: 0 if everything was moved or a file that is read ended, else -errno;
  * t->done holds the bytes moved in every case.
  */
-int dio_transfer_run(struct dio_transfer *t, u64 file_offset, u64 buf_offset,
+int dbx_transfer_run(struct dbx_transfer *t, u64 file_offset, u64 buf_offset,
 		     u64 length)
 {
-	struct dio_request *reqs;
+	struct dbx_request *reqs;
 	u64 end, before;
 	int ret = 0;
 
 	if (check_add_overflow(file_offset, length, &end) || end > LLONG_MAX)
 		return -EOVERFLOW;
-	if (t->block && dio_misaligned(t, file_offset, buf_offset, length)) {
+	if (t->block && dbx_misaligned(t, file_offset, buf_offset, length)) {
 		t->misaligned = true;
 		return -EINVAL;
 	}
@@ -437,10 +437,10 @@ int dio_transfer_run(struct dio_transfer *t, u64 file_offset, u64 buf_offset,
 
 	while (t->done < length) {
 		before = t->done;
-		ret = dio_run_part(t, reqs, file_offset + before,
+		ret = dbx_run_part(t, reqs, file_offset + before,
 				   buf_offset + before, length - before);
 		if (!ret && t->done < length)
-			ret = t->done == before ? dio_end(t) : t->stopped(t);
+			ret = t->done == before ? dbx_end(t) : t->stopped(t);
 		if (ret || t->done == before)
 			break;
 	}

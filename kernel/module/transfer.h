@@ -7,7 +7,7 @@
 #include "segments.h"
 
 /* A range on its way between a file and the pages of a buffer. */
-struct dio_transfer {
+struct dbx_transfer {
 	struct file *file;		/* held by the caller */
 	int rw;				/* READ: file to buffer, WRITE: back */
 	u64 chunk;			/* bytes per request, a multiple of pages */
@@ -19,22 +19,22 @@ struct dio_transfer {
 	 * at has to stay until the next call for the same @slot, which is less
 	 * than depth.
 	 */
-	int (*lend)(struct dio_transfer *t, unsigned int slot, u64 offset,
+	int (*lend)(struct dbx_transfer *t, unsigned int slot, u64 offset,
 		    size_t count, bool direct, struct iov_iter *iter);
-	const struct dio_segments *segs;	/* for dio_lend_segments() */
-	struct dio_cursor cursor;
+	const struct dbx_segments *segs;	/* for dbx_lend_segments() */
+	struct dbx_cursor cursor;
 
 	/*
 	 * Has the caller been signalled, say? 0 or -errno, which ends the
 	 * transfer once what is in flight is done.
 	 */
-	int (*stopped)(struct dio_transfer *t);
+	int (*stopped)(struct dbx_transfer *t);
 
 	/*
 	 * For a buffer that is still being allocated: makes it reach @end, or
 	 * one step further if it does already, and sets length; 0 or -errno.
 	 */
-	int (*grow)(struct dio_transfer *t, u64 end);
+	int (*grow)(struct dbx_transfer *t, u64 end);
 	u64 length;			/* of the buffer so far */
 	u64 grow_until;			/* of the finished buffer */
 	u64 gather;			/* let it reach this before the first request */
@@ -46,16 +46,16 @@ struct dio_transfer {
 	bool misaligned;		/* what EINVAL is about */
 };
 
-int dio_transfer_init(struct dio_transfer *t, struct file *file, int rw,
+int dbx_transfer_init(struct dbx_transfer *t, struct file *file, int rw,
 		      u64 chunk, unsigned int depth);
-int dio_transfer_run(struct dio_transfer *t, u64 file_offset, u64 buf_offset,
+int dbx_transfer_run(struct dbx_transfer *t, u64 file_offset, u64 buf_offset,
 		     u64 length);
 
 /* A lender for buffers that have a table of their pages. */
-int dio_lend_segments(struct dio_transfer *t, unsigned int slot, u64 offset,
+int dbx_lend_segments(struct dbx_transfer *t, unsigned int slot, u64 offset,
 		      size_t count, bool direct, struct iov_iter *iter);
 
 /* For @stopped: any signal ends a transfer, but not before something has moved. */
-int dio_transfer_signalled(const struct dio_transfer *t);
+int dbx_transfer_signalled(const struct dbx_transfer *t);
 
 #endif
