@@ -1,95 +1,144 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Taking turns on a dma-buf
+ * Taking turns on a dma-buf whose exporter has no file I/O of its own
  *
- * One transfer at a time: beginning CPU access may bring memory to the state
- * that a device saw, and so undo what another transfer has just stored and not
- * yet handed over. So may the end of a device's mapping, which the exporter is
- * kept from by dbx_access_set_storing().
+ * Where a device needs synchronisation, beginning CPU access brings memory to
+ * the state that the device saw, and so undoes what another transfer has stored
+ * and not yet handed over. Only then does a transfer wait for those in flight:
+ * it would be at the mercy of their files, which may never answer (FUSE).
  */
 #include <linux/dma-buf.h>
+#include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
-#include <linux/mutex.h>
 #include <linux/sched.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
 
-#include "access.h"
+#include "attach.h"
+#include "buffer.h"
+
+/* Transfers in flight on all buffers */
+static LIST_HEAD(dbx_turns);
+static DEFINE_SPINLOCK(dbx_turns_lock);
+static DECLARE_WAIT_QUEUE_HEAD(dbx_turn_over);
+
+/* Fails if it is to be the only one on the buffer and another is in flight. */
+static bool dbx_turn_take(struct dbx_turn *turn, bool alone)
+{
+	const struct dbx_turn *other;
+	bool taken = true;
+
+	spin_lock(&dbx_turns_lock);
+	if (alone)
+		list_for_each_entry(other, &dbx_turns, list)
+			taken &= other->dmabuf != turn->dmabuf;
+	if (taken)
+		list_add(&turn->list, &dbx_turns);
+	spin_unlock(&dbx_turns_lock);
+	return taken;
+}
+
+static void dbx_turn_leave(struct dbx_turn *turn)
+{
+	spin_lock(&dbx_turns_lock);
+	list_del(&turn->list);
+	spin_unlock(&dbx_turns_lock);
+	wake_up_all(&dbx_turn_over);
+}
 
 /**
- * dbx_access_take - wait for the fences on the reservation and for one's turn
- * @dmabuf: the dma-buf, referenced by the caller
- * @dir: DMA_FROM_DEVICE to read the memory, else fences of readers count too
+ * dbx_access_needs_sync - is a device attached that needs synchronisation?
+ * @dmabuf: the dma-buf, with the reservation locked
  *
- * Nobody waits for a fence while it is their turn: what signals the fence may
- * be a transfer that has to have its turn first.
+ * A device may attach at any time, so this says nothing about the future.
+ */
+bool dbx_access_needs_sync(struct dma_buf *dmabuf)
+{
+	struct dma_buf_attachment *device;
+
+	dma_resv_assert_held(dmabuf->resv);
+	list_for_each_entry(device, &dmabuf->attachments, node)
+		if (dma_dev_need_sync(device->dev))
+			return true;
+	return false;
+}
+
+/**
+ * dbx_access_wait - wait for the fences that are on the reservation
+ * @turn: dmabuf and dir are set: DMA_FROM_DEVICE to read the memory, else
+ *	fences of readers count too
+ *
+ * Once, as dma_buf_begin_cpu_access() does: devices may always add another.
  *
  * Return: 0, or -ERESTARTSYS if there is a signal, of whatever kind.
  */
-int dbx_access_take(struct dma_buf *dmabuf, enum dma_data_direction dir)
+int dbx_access_wait(const struct dbx_turn *turn)
 {
-	enum dma_resv_usage usage =
-		dma_resv_usage_rw(dir != DMA_FROM_DEVICE);
-	struct mutex *lock = dbx_access_lock(dmabuf);
-	long ret;
+	long ret = dma_resv_wait_timeout(turn->dmabuf->resv,
+					 dma_resv_usage_rw(turn->dir != DMA_FROM_DEVICE),
+					 true, MAX_SCHEDULE_TIMEOUT);
 
-	for (;;) {
-		ret = dma_resv_wait_timeout(dmabuf->resv, usage, true,
-					    MAX_SCHEDULE_TIMEOUT);
-		if (ret < 0)
-			return ret;
-		if (mutex_lock_interruptible(lock))
-			return -ERESTARTSYS;
-		if (dma_resv_test_signaled(dmabuf->resv, usage))
-			return 0;
-		mutex_unlock(lock);
-	}
-}
-
-void dbx_access_drop(struct dma_buf *dmabuf)
-{
-	mutex_unlock(dbx_access_lock(dmabuf));
+	return min(ret, 0);
 }
 
 /**
- * dbx_access_begin - dbx_access_take(), then begin CPU access
- * @dmabuf: the dma-buf, referenced by the caller; its exporter does not take
- *	the reservation lock to begin and end CPU access
- * @dir: as for dma_buf_begin_cpu_access(), which would wait for fences again
+ * dbx_access_begin - dbx_access_wait(), wait for one's turn, begin CPU access
+ * @turn: as for dbx_access_wait(); stays in use until dbx_access_end()
+ * @locks: the exporter may lock the reservation to begin and end CPU access, and
+ *	devices that are not attached may need synchronisation
  *
  * Mappings come and go with the reservation locked: each is synchronised here
  * or made afterwards, and then told from the start that I/O is storing.
  *
- * Return: as dbx_access_take(), or the exporter's error.
+ * Return: 0, -ERESTARTSYS if there is a signal, or the exporter's error.
  */
-int dbx_access_begin(struct dma_buf *dmabuf, enum dma_data_direction dir)
+int dbx_access_begin(struct dbx_turn *turn, bool locks)
 {
+	struct dma_buf *dmabuf = turn->dmabuf;
 	int ret;
 
-	ret = dbx_access_take(dmabuf, dir);
+	ret = dbx_access_wait(turn);
 	if (ret)
 		return ret;
-
-	dma_resv_lock(dmabuf->resv, NULL);
+	if (dma_resv_lock_interruptible(dmabuf->resv, NULL))
+		return -ERESTARTSYS;
+	if (!dbx_turn_take(turn, locks || dbx_access_needs_sync(dmabuf))) {
+		dma_resv_unlock(dmabuf->resv);
+		ret = wait_event_interruptible(dbx_turn_over,
+					       dbx_turn_take(turn, true));
+		if (ret)
+			return ret;
+		dma_resv_lock(dmabuf->resv, NULL);
+	}
+	if (locks)
+		dma_resv_unlock(dmabuf->resv);
 	if (dmabuf->ops->begin_cpu_access)
-		ret = dmabuf->ops->begin_cpu_access(dmabuf, dir);
-	if (!ret)
-		dbx_access_set_storing(dmabuf, dir != DMA_FROM_DEVICE);
-	dma_resv_unlock(dmabuf->resv);
+		ret = dmabuf->ops->begin_cpu_access(dmabuf, turn->dir);
+	if (!ret && turn->dir != DMA_FROM_DEVICE)
+		dbx_buffer_storing(dmabuf, 1);
+	if (!locks)
+		dma_resv_unlock(dmabuf->resv);
 	if (ret)
-		dbx_access_drop(dmabuf);
+		dbx_turn_leave(turn);
 	return ret;
 }
 
 /**
  * dbx_access_end - end CPU access and one's turn
- * @dmabuf: the dma-buf, after a successful dbx_access_begin()
- * @dir: as there
+ * @turn: after a successful dbx_access_begin()
+ * @locks: as there
  */
-void dbx_access_end(struct dma_buf *dmabuf, enum dma_data_direction dir)
+void dbx_access_end(struct dbx_turn *turn, bool locks)
 {
-	dma_resv_lock(dmabuf->resv, NULL);
+	struct dma_buf *dmabuf = turn->dmabuf;
+
+	if (!locks)
+		dma_resv_lock(dmabuf->resv, NULL);
 	if (dmabuf->ops->end_cpu_access)
-		dmabuf->ops->end_cpu_access(dmabuf, dir);
-	dbx_access_set_storing(dmabuf, false);
-	dma_resv_unlock(dmabuf->resv);
-	dbx_access_drop(dmabuf);
+		dmabuf->ops->end_cpu_access(dmabuf, turn->dir);
+	if (turn->dir != DMA_FROM_DEVICE)
+		dbx_buffer_storing(dmabuf, -1);
+	if (!locks)
+		dma_resv_unlock(dmabuf->resv);
+	dbx_turn_leave(turn);
 }

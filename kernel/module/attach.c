@@ -19,10 +19,8 @@
 
 #include <linux/dmabuf_dio.h>
 
-#include "access.h"
 #include "attach.h"
 #include "buffer.h"
-#include "compact.h"
 #include "compat.h"
 #include "context.h"
 #include "exporter.h"
@@ -33,39 +31,6 @@ static int dbx_refuse(u32 *refusal, u32 why)
 {
 	*refusal = why;
 	return -EOPNOTSUPP;
-}
-
-/*
- * For a buffer of a single page that is the first of a large folio: is that the
- * buffer's page, or did the exporter map it in place of another? Exporters give
- * devices the right pages, so attach as a device and compare DMA addresses.
- */
-static bool dbx_is_only_page(struct dma_buf *dmabuf, struct page *page)
-{
-	struct device *dev = dbx_device.this_device;
-	struct dma_buf_attachment *attachment;
-	struct sg_table *table;
-	bool same = false;
-	dma_addr_t addr;
-
-	if (!dev->dma_mask)
-		return false;
-	attachment = dma_buf_attach(dmabuf, dev);
-	if (IS_ERR(attachment))
-		return false;
-	table = dma_buf_map_attachment_unlocked(attachment, DMA_TO_DEVICE);
-	if (IS_ERR(table))
-		goto out_detach;
-
-	addr = dma_map_page(dev, page, 0, PAGE_SIZE, DMA_TO_DEVICE);
-	if (!dma_mapping_error(dev, addr)) {
-		same = addr == sg_dma_address(table->sgl);
-		dma_unmap_page(dev, addr, PAGE_SIZE, DMA_TO_DEVICE);
-	}
-	dma_buf_unmap_attachment_unlocked(attachment, table, DMA_TO_DEVICE);
-out_detach:
-	dma_buf_detach(dmabuf, attachment);
-	return same;
 }
 
 static int dbx_walk_mapping(struct dbx_attachment *att, u32 *refusal)
@@ -93,22 +58,30 @@ static int dbx_walk_mapping(struct dbx_attachment *att, u32 *refusal)
 		/*
 		 * Linux 6.12's udmabuf maps the first page of a large folio in
 		 * place of each of its pages. In a correct mapping, the first
-		 * page is followed by the second.
+		 * page is followed by the second; if the buffer ends there, the
+		 * mapping may be of either kind.
 		 */
 		if (head && pfn != next_pfn)
 			goto err_free;
 
 		if (pfn != next_pfn || pfn >= checked) {
-			unsigned long count = pfn_valid(pfn) ?
-					      dbx_pages_lendable(page) : 0;
+			unsigned long count;
 
+			ret = -EINTR;
+			if (fatal_signal_pending(current))
+				goto err_free;
 			ret = dbx_refuse(refusal, DMABUF_DIO_REFUSED_PAGES);
+			count = pfn_valid(pfn) ?
+				dbx_pages_lendable(page, refusal) : 0;
 			if (!count)
 				goto err_free;
 			checked = pfn + count;
 			cond_resched();
 		}
-		if (!dbx_segments_extend(&att->table, page)) {
+		ret = dbx_refuse(refusal, DMABUF_DIO_REFUSED_POISONED);
+		if (PageHWPoison(page))
+			goto err_free;
+		if (!dbx_segments_extend(&att->table, page, PAGE_SIZE)) {
 			ret = dbx_segments_add(&att->table, page, PAGE_SIZE);
 			if (ret)
 				goto err_free;
@@ -117,9 +90,7 @@ static int dbx_walk_mapping(struct dbx_attachment *att, u32 *refusal)
 		head = PageHead(page);
 	}
 	ret = dbx_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
-	if (head && (att->dmabuf->size > PAGE_SIZE ||
-		     !dbx_is_only_page(att->dmabuf,
-				       att->table.vec[0].bv_page)))
+	if (head)
 		goto err_free;
 	*refusal = 0;
 	dbx_segments_compact(&att->table);
@@ -189,8 +160,9 @@ struct dbx_attachment *dbx_attach(int fd, u32 *refusal)
 	att->exporter = &dbx_lender;
 	att->segs = dbx_buffer_segments(att->dmabuf);
 	if (att->segs) {
-		/* Kernels without loans have none for our own either. */
-		dbx_loan(att->dmabuf, &att->loan);
+#ifdef HAVE_DMA_BUF_LOAN
+		dma_buf_loan(att->dmabuf, &att->loan);
+#endif
 		dbx_buffer_premap(att->dmabuf);
 		return att;
 	}
@@ -201,7 +173,7 @@ struct dbx_attachment *dbx_attach(int fd, u32 *refusal)
 		dbx_borrow_mapping(att, refusal);
 	if (ret)
 		goto err_put;
-	dbx_premap(&att->table);
+	dbx_premap(&att->table, true);
 	return att;
 
 err_put:
@@ -211,19 +183,15 @@ err_free:
 	return ERR_PTR(ret);
 }
 
-/*
- * Is a device attached that needs synchronisation? A device may attach at any
- * time, so the result says nothing about the future.
- */
-static bool dbx_unsynced(struct dbx_attachment *att)
+/* Is a device attached to a buffer whose exporter would not synchronise it? */
+static bool dbx_unsynced(const struct dbx_attachment *att)
 {
-	struct dma_buf_attachment *device;
-	bool found = false;
+	bool found;
 
+	if (!att->exporter->unsynced)
+		return false;
 	dma_resv_lock(att->dmabuf->resv, NULL);
-	list_for_each_entry(device, &att->dmabuf->attachments, node)
-		found |= device->dev != dbx_device.this_device &&
-			 dma_dev_need_sync(device->dev);
+	found = dbx_access_needs_sync(att->dmabuf);
 	dma_resv_unlock(att->dmabuf->resv);
 	return found;
 }
@@ -234,22 +202,26 @@ static bool dbx_unsynced(struct dbx_attachment *att)
  * coherent by default, as on arm64, what the CPU has stored before would be lost.
  * So it maps them now, for a device that reads, which invalidates nothing, and
  * the end of CPU access cleans. Bounce buffers have copies instead, which later
- * stores through the memfd would not reach.
+ * stores through the memfd would not reach. Two first begins at once would leak a
+ * table in udmabuf.
  */
 static void dbx_map_own(struct dbx_attachment *att)
 {
 	const struct dma_buf_ops *ops = att->dmabuf->ops;
 	struct device *dev = dbx_device.this_device;
+	static DEFINE_MUTEX(lock);
 
 	if (dev_is_dma_coherent(dev) || is_swiotlb_force_bounce(dev))
 		return;
 	/* Where that fails, CPU access can never begin. */
+	mutex_lock(&lock);
 	if (ops->begin_cpu_access)
 		ops->begin_cpu_access(att->dmabuf, DMA_TO_DEVICE);
+	mutex_unlock(&lock);
 }
 
 /**
- * dbx_attachment_begin - wait for fences and other transfers, begin CPU access
+ * dbx_attachment_begin - wait for fences and one's turn, begin CPU access
  * @att: the attachment
  * @turn: filled in
  * @rw: READ to store into the buffer, else WRITE
@@ -259,17 +231,17 @@ static void dbx_map_own(struct dbx_attachment *att)
  *
  * The begin of CPU access is not requested of an exporter that does not
  * synchronise devices: udmabuf would synchronise only a mapping of its own, and
- * so restore old data. See dbx_map_own().
+ * so restore old data. See dbx_map_own(). So nobody needs a turn there.
  *
  * Return: 0, -ERESTARTSYS if there is a signal, -EBUSY, or the exporter's error.
  */
 int dbx_attachment_begin(struct dbx_attachment *att, struct dbx_turn *turn,
 			 int rw, u64 offset, u64 length, u32 *refusal)
 {
-	const struct dma_buf_ops *ops = att->dmabuf->ops;
-	enum dma_data_direction dir;
 	int ret;
 
+	if (rw == READ)
+		WRITE_ONCE(att->stored, true);
 #ifdef HAVE_DMA_BUF_LOAN
 	if (att->loan)
 		return dma_buf_file_begin(att->dmabuf, att->loan, &turn->range,
@@ -280,30 +252,25 @@ int dbx_attachment_begin(struct dbx_attachment *att, struct dbx_turn *turn,
 	 * READ therefore needs both directions: otherwise, handing over its own
 	 * bytes would overwrite that data.
 	 */
-	dir = rw == WRITE ? DMA_FROM_DEVICE : DMA_BIDIRECTIONAL;
-	turn->dir = dir;
-	if (!att->exporter->locks)
-		return dbx_access_begin(att->dmabuf, dir);
+	turn->dir = rw == WRITE ? DMA_FROM_DEVICE : DMA_BIDIRECTIONAL;
+	turn->dmabuf = att->dmabuf;
+	if (!att->exporter->unsynced)
+		return dbx_access_begin(turn, att->exporter->locks);
 
-	ret = dbx_access_take(att->dmabuf, dir);
+	ret = dbx_access_wait(turn);
 	if (ret)
 		return ret;
-	if (!att->exporter->unsynced) {
-		if (ops->begin_cpu_access)
-			ret = ops->begin_cpu_access(att->dmabuf, dir);
-	} else if (dbx_unsynced(att)) {
+	if (dbx_unsynced(att)) {
 		*refusal = DMABUF_DIO_REFUSED_UNSYNCED;
-		ret = -EBUSY;
-	} else if (rw == READ) {
-		dbx_map_own(att);
+		return -EBUSY;
 	}
-	if (ret)
-		dbx_access_drop(att->dmabuf);
-	return ret;
+	if (rw == READ)
+		dbx_map_own(att);
+	return 0;
 }
 
 /**
- * dbx_attachment_end - end CPU access, let the next transfer run
+ * dbx_attachment_end - end CPU access and one's turn
  * @att: the attachment, after a successful dbx_attachment_begin()
  * @turn: as there
  * @refusal: set to DMABUF_DIO_REFUSED_UNSYNCED with -EBUSY
@@ -314,8 +281,7 @@ int dbx_attachment_begin(struct dbx_attachment *att, struct dbx_turn *turn,
 int dbx_attachment_end(struct dbx_attachment *att, struct dbx_turn *turn,
 		       u32 *refusal)
 {
-	bool unsynced = att->exporter->unsynced && dbx_unsynced(att);
-	enum dma_data_direction dir = turn->dir;
+	bool unsynced = dbx_unsynced(att);
 
 #ifdef HAVE_DMA_BUF_LOAN
 	if (att->loan) {
@@ -323,14 +289,11 @@ int dbx_attachment_end(struct dbx_attachment *att, struct dbx_turn *turn,
 		return 0;
 	}
 #endif
-	if (att->exporter->locks) {
-		/* udmabuf's own mapping receives the stored data. */
-		if (!att->exporter->unsynced || dir != DMA_FROM_DEVICE)
-			dma_buf_end_cpu_access(att->dmabuf, dir);
-		dbx_access_drop(att->dmabuf);
-	} else {
-		dbx_access_end(att->dmabuf, dir);
-	}
+	if (!att->exporter->unsynced)
+		dbx_access_end(turn, att->exporter->locks);
+	/* udmabuf's own mapping receives the stored data. */
+	else if (turn->dir != DMA_FROM_DEVICE)
+		dma_buf_end_cpu_access(att->dmabuf, turn->dir);
 	if (unsynced) {
 		*refusal = DMABUF_DIO_REFUSED_UNSYNCED;
 		return -EBUSY;

@@ -4,6 +4,7 @@
  * exported as a dma-buf
  */
 #include <linux/dma-mapping.h>
+#include <linux/dma-resv.h>
 #include <linux/err.h>
 #include <linux/highmem.h>
 #include <linux/iosys-map.h>
@@ -14,6 +15,7 @@
 
 #include "buffer.h"
 #include "compat.h"
+#include "context.h"
 #include "lend.h"
 #include "premap.h"
 
@@ -23,6 +25,9 @@
 #define DBX_GFP_LARGE	((DBX_GFP | __GFP_NORETRY) & ~__GFP_RECLAIM)
 /* Single pages justify reclaim, but not the OOM killer. */
 #define DBX_GFP_PAGE	(DBX_GFP | __GFP_RETRY_MAYFAIL)
+
+/* Pages that all unfinished buffers are still to allocate */
+static atomic_long_t dbx_promised;
 
 /* Sizes that suit devices and IOMMUs, none above MAX_PAGE_ORDER, and a page */
 static const unsigned int dbx_sizes[] = {
@@ -38,25 +43,44 @@ struct dbx_buffer_attachment {
 	enum dma_data_direction dir;	/* DMA_NONE: not mapped */
 };
 
+/* Is so much memory available beside the reserve? Others would be killed for more. */
+static bool dbx_available(unsigned long pages, unsigned long reserve)
+{
+	long available = si_mem_available();
+
+	return available >= 0 && pages <= available &&
+	       reserve >> PAGE_SHIFT <= available - pages;
+}
+
+static void dbx_promise_end(struct dbx_buffer *buf, unsigned long pages)
+{
+	buf->promised -= pages;
+	atomic_long_sub(pages, &dbx_promised);
+}
+
 /**
  * dbx_buffer_create - create a buffer without memory
  * @length: length in bytes, a multiple of the page size, not 0
  *
- * Return: the buffer or an ERR_PTR; ENOMEM if it exceeds the available memory.
+ * Return: the buffer or an ERR_PTR; ENOMEM if it exceeds the memory that is
+ * available beside the reserve and what other buffers are still to allocate.
  */
 struct dbx_buffer *dbx_buffer_create(u64 length)
 {
 	struct dbx_buffer *buf;
-	long available = si_mem_available();
-
-	/* Refuse now, instead of after reclaiming everything else. */
-	if (available < 0 || length >> PAGE_SHIFT > available)
-		return ERR_PTR(-ENOMEM);
 
 	buf = kzalloc_obj(*buf, GFP_KERNEL_ACCOUNT);
 	if (!buf)
 		return ERR_PTR(-ENOMEM);
 
+	/* Refuse now, instead of after reclaiming everything else. */
+	buf->promised = length >> PAGE_SHIFT;
+	if (!dbx_available(atomic_long_add_return(buf->promised, &dbx_promised),
+			   READ_ONCE(dbx_reserve))) {
+		dbx_promise_end(buf, buf->promised);
+		kfree(buf);
+		return ERR_PTR(-ENOMEM);
+	}
 	buf->length = length;
 	buf->max_order = MAX_PAGE_ORDER;
 	mutex_init(&buf->lock);
@@ -74,6 +98,11 @@ int dbx_buffer_grow(struct dbx_buffer *buf)
 	unsigned int i;
 	int ret;
 
+	/* Others allocate, too: now and then look whether half of the reserve is left. */
+	if (IS_ALIGNED(buf->segs.length, dbx_sizes[0]) &&
+	    !dbx_available(0, READ_ONCE(dbx_reserve) / 2))
+		return -ENOMEM;
+
 	for (i = 0; i < ARRAY_SIZE(dbx_sizes); i++) {
 		unsigned int order = get_order(dbx_sizes[i]);
 		struct page *page;
@@ -87,6 +116,8 @@ int dbx_buffer_grow(struct dbx_buffer *buf)
 					       PAGE_SIZE << order);
 			if (ret)
 				__free_pages(page, order);
+			else
+				dbx_promise_end(buf, 1UL << order);
 			return ret;
 		}
 		buf->max_order = order ? order - 1 : 0;
@@ -102,6 +133,7 @@ void dbx_buffer_free(struct dbx_buffer *buf)
 {
 	unsigned int i;
 
+	dbx_promise_end(buf, buf->promised);
 	/* Before the pages belong to somebody else. */
 	dbx_premap_drop(&buf->segs);
 	for (i = 0; i < buf->segs.nr; i++) {
@@ -243,15 +275,14 @@ static void dbx_buffer_unmap(struct dma_buf_attachment *attachment,
 	mutex_unlock(&buf->lock);
 }
 
-/* Called with the reservation locked, like map and unmap. */
-void dbx_buffer_set_storing(struct dma_buf *dmabuf, bool storing)
+void dbx_buffer_storing(struct dma_buf *dmabuf, int change)
 {
 	struct dbx_buffer *buf = dmabuf->priv;
 
 	if (dmabuf->ops != &dbx_buffer_ops)
 		return;
 	mutex_lock(&buf->lock);
-	buf->storing = storing;
+	buf->storing += change;
 	mutex_unlock(&buf->lock);
 }
 
@@ -266,14 +297,19 @@ static int dbx_buffer_begin_cpu_access(struct dma_buf *dmabuf,
 	struct dbx_buffer *buf = dmabuf->priv;
 	struct dbx_buffer_attachment *a;
 
-	dbx_lock_ranges(dmabuf);
+	/* It guards the ranges that file I/O is storing into. */
+#ifdef HAVE_DMA_BUF_LOAN
+	dma_resv_lock(dmabuf->resv, NULL);
+#endif
 	mutex_lock(&buf->lock);
 	list_for_each_entry(a, &buf->attachments, list)
 		if (a->dir != DMA_NONE)
 			dbx_sync_rest(dmabuf, buf->storing, a->dev, &a->table,
 				      a->dir);
 	mutex_unlock(&buf->lock);
-	dbx_unlock_ranges(dmabuf);
+#ifdef HAVE_DMA_BUF_LOAN
+	dma_resv_unlock(dmabuf->resv);
+#endif
 	return 0;
 }
 
@@ -428,7 +464,7 @@ void dbx_buffer_premap(struct dma_buf *dmabuf)
 	struct dbx_buffer *buf = dmabuf->priv;
 
 	mutex_lock(&buf->lock);
-	dbx_premap(&buf->segs);
+	dbx_premap(&buf->segs, true);
 	mutex_unlock(&buf->lock);
 }
 

@@ -12,10 +12,11 @@
 struct dbx_buffer {
 	struct dbx_segments segs;
 	u64 length;			/* of the finished buffer, whole pages */
+	unsigned long promised;		/* pages that are still to be allocated */
 	unsigned int max_order;		/* larger folios are not available */
 	struct mutex lock;		/* protects the fields below */
 	struct list_head attachments;
-	bool storing;			/* file I/O is storing, see access.h */
+	unsigned int storing;		/* how many transfers are, see below */
 };
 
 struct dbx_buffer *dbx_buffer_create(u64 length);
@@ -27,8 +28,13 @@ void dbx_buffer_destroy(struct dbx_buffer *buf);
 /* Keeps one of our buffers mapped for DMA from now on, if that is of use. */
 void dbx_buffer_premap(struct dma_buf *dmabuf);
 
-/* Whether file I/O is storing into the buffer, see access.h */
-void dbx_buffer_set_storing(struct dma_buf *dmabuf, bool storing);
+/*
+ * Counts, for one of our buffers, the transfers that are storing into it. Meanwhile
+ * no data of a device is copied back to memory, neither when the device unmaps nor
+ * when others begin CPU access: what it had stored before was copied back when the
+ * first transfer began. Called with the reservation locked.
+ */
+void dbx_buffer_storing(struct dma_buf *dmabuf, int change);
 
 /* The table of one of our buffers; NULL for those of other exporters */
 const struct dbx_segments *dbx_buffer_segments(const struct dma_buf *dmabuf);

@@ -11,11 +11,14 @@
 #define DBX_MAX_CHUNK	SZ_128M
 #define DBX_MAX_DEPTH	64
 
+struct dbx_buffer;
+
 /* A transfer requested by user space */
 struct dbx_call {
 	struct dbx_transfer transfer;
 	struct dbx_context *ctx;
 	struct kvec map;		/* the exporter's own mapping, if any */
+	struct dbx_buffer *buf;		/* that LOAD is filling */
 	u64 counted;			/* bytes already added to fdinfo */
 };
 

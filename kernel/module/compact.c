@@ -1,11 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Compacting a finished table
+ * Tables with as few vectors as the memory allows
  */
+#include <linux/mm.h>
+#include <linux/sizes.h>
 #include <linux/string.h>
 
-#include "compact.h"
+#include "lend.h"
 #include "premap.h"
+
+/* bv_len is an unsigned int; stay well below its maximum. */
+#define DBX_SEGMENT_MAX	SZ_1G
+
+/**
+ * dbx_segments_extend - extend the last vector by pages that follow it in memory
+ * @segs: the table
+ * @page: first page
+ * @length: bytes, whole pages
+ *
+ * Return: false if they do not follow it, or it would be too long.
+ */
+bool dbx_segments_extend(struct dbx_segments *segs, const struct page *page,
+			 unsigned int length)
+{
+	struct bio_vec *last = segs->vec + segs->nr - 1;
+	unsigned int pages;
+
+	if (!segs->nr || last->bv_len + length > DBX_SEGMENT_MAX)
+		return false;
+	/* Adjacent in memory and, without vmemmap, in the array of struct page */
+	pages = last->bv_len >> PAGE_SHIFT;
+	if (last->bv_page + pages != page ||
+	    page_to_pfn(last->bv_page) + pages != page_to_pfn(page))
+		return false;
+	last->bv_len += length;
+	segs->length += length;
+	return true;
+}
 
 /**
  * dbx_segments_compact - merge contiguous vectors and shrink the table
@@ -13,23 +44,23 @@
  */
 void dbx_segments_compact(struct dbx_segments *segs)
 {
-	struct bio_vec *last = segs->vec;
 	struct dbx_segments small = {};
-	unsigned int i;
+	unsigned int i, nr = segs->nr;
 
-	if (!segs->nr)
+	if (!nr)
 		return;
 	/* First: they must not change while they are being mapped. */
 	dbx_premap_drop(segs);
-	for (i = 1; i < segs->nr; i++) {
-		const struct bio_vec *bv = &segs->vec[i];
+	segs->nr = 1;
+	segs->length = segs->vec[0].bv_len;
+	for (i = 1; i < nr; i++) {
+		const struct bio_vec bv = segs->vec[i];
 
-		if (dbx_segments_adjoin(last, bv->bv_page, bv->bv_len))
-			last->bv_len += bv->bv_len;
-		else
-			*++last = *bv;
+		if (dbx_segments_extend(segs, bv.bv_page, bv.bv_len))
+			continue;
+		segs->vec[segs->nr++] = bv;
+		segs->length += bv.bv_len;
 	}
-	segs->nr = last - segs->vec + 1;
 
 	/* If this fails, the table stays larger than needed. */
 	if (!dbx_segments_reserve(&small, segs->nr)) {

@@ -35,8 +35,31 @@ static bool dbx_in_use(const struct dbx_segments *segs)
 	return false;
 }
 
+/* What DMA stores leaves no trace in the folios of a file, which reclaim would drop. */
+static void dbx_mark_dirty(const struct dbx_segments *segs)
+{
+	unsigned int i;
+
+	for (i = 0; i < segs->nr; i++) {
+		struct page *page = segs->vec[i].bv_page;
+		struct page *end = page + (segs->vec[i].bv_len >> PAGE_SHIFT);
+
+		while (page < end) {
+			struct folio *folio = page_folio(page);
+
+			if (folio_mapping(folio))
+				set_page_dirty_lock(page);
+			page += folio_nr_pages(folio) -
+				folio_page_idx(folio, page);
+		}
+		cond_resched();
+	}
+}
+
 static void dbx_give_back(struct dbx_attachment *att)
 {
+	if (att->stored && !att->loan)
+		dbx_mark_dirty(&att->table);
 	dbx_segments_free(&att->table);
 	if (att->map.vaddr)
 		dma_buf_vunmap_unlocked(att->dmabuf, &att->map);

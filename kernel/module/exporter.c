@@ -14,10 +14,10 @@
 
 #include "exporter.h"
 
-static char *dbx_exporters = "";
-module_param_named(exporters, dbx_exporters, charp, 0444);
+static char *dbx_exporters[16];
+module_param_array_named(exporters, dbx_exporters, charp, NULL, 0444);
 MODULE_PARM_DESC(exporters,
-		 "Further exporters to borrow from, separated by colons. At your own risk: they must not move or free exported pages, nor map them uncached");
+		 "Further exporters to borrow from, separated by commas. At your own risk: they must not move or free exported pages, nor map them uncached");
 
 static const struct dbx_exporter dbx_known[] = {
 	/* A buffer's memory is allocated and freed together with it. */
@@ -32,24 +32,6 @@ static const struct dbx_exporter dbx_known[] = {
 };
 
 static const struct dbx_exporter dbx_named = { .locks = true };
-
-/* Did the administrator list @name? */
-static bool dbx_is_named(const char *name)
-{
-	size_t length = strlen(name);
-	const char *list = dbx_exporters;
-
-	for (;;) {
-		const char *end = strchrnul(list, ':');
-
-		if (length && end - list == length &&
-		    !memcmp(list, name, length))
-			return true;
-		if (!*end)
-			return false;
-		list = end + 1;
-	}
-}
 
 /*
  * Is @symbol, from sprint_symbol(), the start of the function @name? Compilers
@@ -87,5 +69,8 @@ const struct dbx_exporter *dbx_exporter_find(const struct dma_buf *dmabuf)
 			     !strcmp(dmabuf->exp_name, dbx_known[i].name)))
 				return &dbx_known[i];
 	}
-	return dbx_is_named(dmabuf->exp_name) ? &dbx_named : NULL;
+	for (i = 0; i < ARRAY_SIZE(dbx_exporters); i++)
+		if (dbx_exporters[i] && !strcmp(dmabuf->exp_name, dbx_exporters[i]))
+			return &dbx_named;
+	return NULL;
 }

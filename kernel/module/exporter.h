@@ -5,6 +5,9 @@
 #include <linux/dma-buf.h>
 #include <linux/memremap.h>
 #include <linux/mm.h>
+#include <linux/pagemap.h>
+
+#include <linux/dmabuf_dio.h>
 
 /* An exporter whose buffers are borrowed through their kernel mapping */
 struct dbx_exporter {
@@ -23,20 +26,32 @@ const struct dbx_exporter *dbx_exporter_find(const struct dma_buf *dmabuf);
 /**
  * dbx_pages_lendable - may this page be lent to the I/O path?
  * @page: a page of a buffer
+ * @refusal: set to the reason if it may not
  *
- * Pages without a reference count would be freed by the first put: tails of
- * allocations without __GFP_COMP, everything from dma_alloc_*(). Reserved pages
- * may lack a linear mapping, like "no-map" memory of a device tree.
+ * A folio of a file that is not uptodate, as fallocate() leaves them in a memfd,
+ * shows old memory, and its first access through the file zeroes it, even while it
+ * is pinned; it may have been punched out of the file since. Pages without a
+ * reference count would be freed by the first put: tails of allocations without
+ * __GFP_COMP, everything from dma_alloc_*(). Reserved pages may lack a linear
+ * mapping, like "no-map" memory of a device tree.
  *
  * Return: the number of lendable pages from @page to the end of its folio, in
  * which all pages are alike; 0 if @page is not lendable.
  */
-static inline unsigned long dbx_pages_lendable(struct page *page)
+static inline unsigned long dbx_pages_lendable(struct page *page, u32 *refusal)
 {
 	struct folio *folio = page_folio(page);
 
+	*refusal = DMABUF_DIO_REFUSED_PAGES;
 	if (is_zone_device_page(page) || PageReserved(page) ||
 	    folio_test_slab(folio) || !folio_ref_count(folio))
+		return 0;
+	*refusal = DMABUF_DIO_REFUSED_UNFILLED;
+	if ((folio_mapping(folio) || folio_test_swapbacked(folio)) &&
+	    !folio_test_uptodate(folio))
+		return 0;
+	*refusal = DMABUF_DIO_REFUSED_POISONED;
+	if (folio_contain_hwpoisoned_page(folio))
 		return 0;
 	return folio_nr_pages(folio) - folio_page_idx(folio, page);
 }

@@ -13,7 +13,6 @@
 #include <linux/dmabuf_dio.h>
 
 #include "buffer.h"
-#include "compact.h"
 #include "exporter.h"
 #include "lend.h"
 
@@ -22,14 +21,14 @@
 /* Bytes borrowed at a time: the table needs room for as many single pages. */
 #define DBX_LOAN	SZ_4M
 
-static bool dbx_vector_lendable(const struct bio_vec *bv)
+static bool dbx_vector_lendable(const struct bio_vec *bv, u32 *refusal)
 {
 	struct page *page = bv->bv_page;
 	struct page *end = page + PFN_UP(bv->bv_len);
 	unsigned long count;
 
 	for (; page < end; page += count) {
-		count = dbx_pages_lendable(page);
+		count = dbx_pages_lendable(page, refusal);
 		if (!count)
 			return false;
 	}
@@ -54,10 +53,8 @@ static int dbx_borrow_range(struct dma_buf *dmabuf, struct dbx_segments *segs,
 	pages->nr = 0;
 	ops->pages(dmabuf, offset, length, pages);
 	for (i = 0; i < pages->nr; i++) {
-		if (!dbx_vector_lendable(&pages->vecs[i])) {
-			*refusal = DMABUF_DIO_REFUSED_PAGES;
+		if (!dbx_vector_lendable(&pages->vecs[i], refusal))
 			return -EOPNOTSUPP;
-		}
 	}
 	segs->nr += pages->nr;
 	segs->length += length;
@@ -65,23 +62,11 @@ static int dbx_borrow_range(struct dma_buf *dmabuf, struct dbx_segments *segs,
 }
 
 /**
- * dbx_loan - ask an exporter for a loan
- * @dmabuf: a dma-buf
- * @ops: set to what describes and synchronises its memory
- *
- * Return: 0 or -errno; EOPNOTSUPP if the exporter does not lend this buffer.
- */
-int dbx_loan(struct dma_buf *dmabuf, const struct dma_buf_file_ops **ops)
-{
-	return dma_buf_loan(dmabuf, ops);
-}
-
-/**
  * dbx_borrow - get the pages of a dma-buf from an exporter that lends
  * @dmabuf: a dma-buf whose exporter lends. The caller holds a reference while
  *	it uses the table
  * @segs: filled in; dbx_segments_free() frees it
- * @ops: set as by dbx_loan()
+ * @ops: set to what describes and synchronises its memory
  * @refusal: set to DMABUF_DIO_REFUSED_* with -EOPNOTSUPP
  *
  * Return: 0 or -errno; EOPNOTSUPP if the exporter does not lend this buffer.
@@ -94,7 +79,7 @@ int dbx_borrow(struct dma_buf *dmabuf, struct dbx_segments *segs,
 	u64 offset;
 	int ret;
 
-	ret = dbx_loan(dmabuf, ops);
+	ret = dma_buf_loan(dmabuf, ops);
 	if (ret) {
 		if (ret == -EOPNOTSUPP)
 			*refusal = DMABUF_DIO_REFUSED_EXPORTER;
@@ -149,11 +134,6 @@ ssize_t dbx_buffer_rw_file(struct dma_buf *dmabuf, const struct dma_buf_rw *rw)
 }
 
 #else
-
-int dbx_loan(struct dma_buf *dmabuf, const struct dma_buf_file_ops **ops)
-{
-	return -EOPNOTSUPP;
-}
 
 /* Exporters with file I/O of their own that do not lend: copy_file_range() */
 int dbx_borrow(struct dma_buf *dmabuf, struct dbx_segments *segs,

@@ -6,12 +6,15 @@
 #include <linux/dma-mapping.h>
 #ifdef HAVE_DMA_BUF_LOAN
 #include <linux/dma-buf-file.h>
-#include <linux/dma-resv.h>
 #endif
 
 #include "segments.h"
 
 struct dma_buf_file_ops;
+
+bool dbx_segments_extend(struct dbx_segments *segs, const struct page *page,
+			 unsigned int length);
+void dbx_segments_compact(struct dbx_segments *segs);
 
 /*
  * Does the exporter carry out file I/O itself? Then its pages are only borrowed
@@ -26,24 +29,8 @@ static inline bool dbx_lends(const struct dma_buf *dmabuf)
 #endif
 }
 
-int dbx_loan(struct dma_buf *dmabuf, const struct dma_buf_file_ops **ops);
 int dbx_borrow(struct dma_buf *dmabuf, struct dbx_segments *segs,
 	       const struct dma_buf_file_ops **ops, u32 *refusal);
-
-/* The ranges that file I/O is storing into, for dbx_sync_rest() */
-static inline void dbx_lock_ranges(struct dma_buf *dmabuf)
-{
-#ifdef HAVE_DMA_BUF_LOAN
-	dma_resv_lock(dmabuf->resv, NULL);
-#endif
-}
-
-static inline void dbx_unlock_ranges(struct dma_buf *dmabuf)
-{
-#ifdef HAVE_DMA_BUF_LOAN
-	dma_resv_unlock(dmabuf->resv);
-#endif
-}
 
 /* As dma_sync_sgtable_for_cpu(), except for what file I/O is storing into */
 static inline void dbx_sync_rest(struct dma_buf *dmabuf, bool storing,

@@ -8,11 +8,12 @@
 #include <linux/overflow.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
+#include <linux/seq_file.h>
 #include <linux/slab.h>
+#include <linux/spinlock.h>
 
 #include "buffer.h"
 #include "call.h"
-#include "compact.h"
 #include "compat.h"
 #include "premap.h"
 
@@ -32,26 +33,58 @@ struct dbx_load {
 	struct dbx_buffer *buf;		/* its memory */
 };
 
-/* A running LOAD */
-struct dbx_load_call {
-	struct dbx_call call;
-	struct dbx_buffer *buf;
-};
-
-void dbx_load_drop(struct dbx_load *load)
+/* The load has ended, one way or another, or it never began. */
+static void dbx_load_settle(struct dbx_context *ctx, struct dbx_load *load)
 {
+	atomic64_sub(load->length, &ctx->loading);
+	atomic64_sub(load->buf->segs.length, &ctx->held);
+	load->dmabuf = NULL;
+}
+
+static void dbx_load_drop(struct dbx_context *ctx, struct dbx_load *load)
+{
+	struct dma_buf *dmabuf;
+
 	if (!load)
 		return;
-	if (load->dmabuf) {
+	dmabuf = load->dmabuf;
+	if (dmabuf) {
+		dbx_load_settle(ctx, load);
 		/* Free memory now: the dma-buf is released only on return to user space. */
 		dbx_buffer_free(load->buf);
-		dma_buf_put(load->dmabuf);
+		dma_buf_put(dmabuf);
 	}
 	fput(load->file);
 	kfree(load);
 }
 
-static struct dbx_load *dbx_load_create(struct file *file,
+/* Leaves a load, or none, with the context; returns the one that was there. */
+static struct dbx_load *dbx_load_swap(struct dbx_context *ctx,
+				      struct dbx_load *load)
+{
+	spin_lock(&ctx->load_lock);
+	swap(ctx->load, load);
+	spin_unlock(&ctx->load_lock);
+	return load;
+}
+
+void dbx_load_drop_paused(struct dbx_context *ctx)
+{
+	dbx_load_drop(ctx, dbx_load_swap(ctx, NULL));
+}
+
+void dbx_load_show(struct dbx_context *ctx, struct seq_file *m)
+{
+	seq_printf(m, "loading:\t%lld\n", atomic64_read(&ctx->loading));
+	seq_printf(m, "held:\t%lld\n", atomic64_read(&ctx->held));
+	spin_lock(&ctx->load_lock);
+	/* Its file keeps a file system mounted. */
+	if (ctx->load)
+		seq_printf(m, "paused:\t%pD4\n", ctx->load->file);
+	spin_unlock(&ctx->load_lock);
+}
+
+static struct dbx_load *dbx_load_create(struct dbx_context *ctx, struct file *file,
 					const struct dmabuf_dio_load *arg)
 {
 	struct dbx_load *load;
@@ -78,10 +111,11 @@ static struct dbx_load *dbx_load_create(struct file *file,
 		dbx_buffer_destroy(load->buf);
 		goto err_drop;
 	}
+	atomic64_add(load->length, &ctx->loading);
 	return load;
 
 err_drop:
-	dbx_load_drop(load);
+	dbx_load_drop(ctx, load);
 	return ERR_PTR(ret);
 }
 
@@ -89,46 +123,47 @@ err_drop:
 static struct dbx_load *dbx_load_get(struct dbx_context *ctx, struct file *file,
 				     const struct dmabuf_dio_load *arg)
 {
-	struct dbx_load *load = xchg(&ctx->load, NULL);
+	struct dbx_load *load = dbx_load_swap(ctx, NULL);
 
 	if (load && load->file == file && load->length == arg->length &&
 	    load->file_offset == arg->file_offset &&
 	    load->flags == (arg->fd_flags & O_ACCMODE))
 		return load;
 
-	dbx_load_drop(load);
-	return dbx_load_create(file, arg);
+	dbx_load_drop(ctx, load);
+	return dbx_load_create(ctx, file, arg);
 }
 
 static int dbx_load_grow(struct dbx_transfer *t, u64 end)
 {
-	struct dbx_load_call *lc =
-		container_of(t, struct dbx_load_call, call.transfer);
+	struct dbx_call *call = container_of(t, struct dbx_call, transfer);
+	struct dbx_buffer *buf = call->buf;
+	u64 before = buf->segs.length;
 	int ret = 0;
 
-	end = min(end, lc->buf->length);
-	while (!ret && lc->buf->segs.length < end) {
+	end = min(end, buf->length);
+	while (!ret && buf->segs.length < end) {
 		cond_resched();
 		ret = t->stopped(t);
 		if (!ret)
-			ret = dbx_buffer_grow(lc->buf);
-		t->length = lc->buf->segs.length;
-		dbx_premap_grown(&lc->buf->segs,
-				 t->length == lc->buf->length);
+			ret = dbx_buffer_grow(buf);
+		t->length = buf->segs.length;
+		dbx_premap(&buf->segs, t->length == buf->length);
 		/* The memory is kept for the call that continues. */
 		if (!ret && task_sigpending(current))
 			ret = -EINTR;
 	}
+	atomic64_add(buf->segs.length - before, &call->ctx->held);
 	return ret;
 }
 
-static int dbx_load_run(struct dbx_load_call *lc, struct dbx_load *load,
+static int dbx_load_run(struct dbx_call *call, struct dbx_load *load,
 			struct dmabuf_dio_load *arg)
 {
-	struct dbx_transfer *t = &lc->call.transfer;
+	struct dbx_transfer *t = &call->transfer;
 	int ret;
 
-	lc->buf = load->buf;
+	call->buf = load->buf;
 	dbx_premap_begin(&load->buf->segs, load->buf->length);
 	t->segs = &load->buf->segs;
 	t->grow = dbx_load_grow;
@@ -149,7 +184,7 @@ static int dbx_load_run(struct dbx_load_call *lc, struct dbx_load *load,
 	return ret;
 }
 
-static struct dma_buf *dbx_load_finish(struct dbx_load *load,
+static struct dma_buf *dbx_load_finish(struct dbx_context *ctx, struct dbx_load *load,
 				       struct dmabuf_dio_load *arg)
 {
 	struct dma_buf *dmabuf = load->dmabuf;
@@ -159,7 +194,7 @@ static struct dma_buf *dbx_load_finish(struct dbx_load *load,
 	dbx_segments_compact(&load->buf->segs);
 	arg->segments = load->buf->segs.nr;
 	arg->buf_length = load->buf->length;
-	load->dmabuf = NULL;	/* owned by the caller */
+	dbx_load_settle(ctx, load);	/* the caller owns the dma-buf */
 	return dmabuf;
 }
 
@@ -172,7 +207,7 @@ static struct dma_buf *dbx_load_finish(struct dbx_load *load,
 int dbx_load(struct dbx_context *ctx, struct dmabuf_dio_load *arg,
 	     struct dma_buf **dmabuf)
 {
-	struct dbx_load_call lc;
+	struct dbx_call call;
 	struct dbx_load *load;
 	u64 end;
 	int ret;
@@ -191,34 +226,31 @@ int dbx_load(struct dbx_context *ctx, struct dmabuf_dio_load *arg,
 	    end > LLONG_MAX - PAGE_SIZE || arg->length > SIZE_MAX - PAGE_SIZE)
 		return -EOVERFLOW;
 
-	ret = dbx_call_init(&lc.call, ctx, arg->file_fd, READ, arg->chunk,
+	ret = dbx_call_init(&call, ctx, arg->file_fd, READ, arg->chunk,
 			    arg->depth);
 	if (ret)
 		return ret;
 
-	load = dbx_load_get(ctx, lc.call.transfer.file, arg);
+	load = dbx_load_get(ctx, call.transfer.file, arg);
 	if (IS_ERR(load)) {
 		ret = PTR_ERR(load);
 		goto out_exit;
 	}
 
-	ret = dbx_load_run(&lc, load, arg);
+	ret = dbx_load_run(&call, load, arg);
 	if (ret == -EINTR && !fatal_signal_pending(current)) {
 		/* If two calls were interrupted, only one of them is kept. */
-		load = xchg(&ctx->load, load);
-		/*
-		 * A CANCEL before the exchange has not freed this one. Pairs
-		 * with that in CANCEL: both are full barriers.
-		 */
+		load = dbx_load_swap(ctx, load);
+		/* A CANCEL that took the lock before has not freed this one. */
 		if (READ_ONCE(ctx->cancelled)) {
-			dbx_load_drop(xchg(&ctx->load, NULL));
+			dbx_load_drop_paused(ctx);
 			ret = -ECANCELED;
 		}
 	} else if (!ret) {
-		*dmabuf = dbx_load_finish(load, arg);
+		*dmabuf = dbx_load_finish(ctx, load, arg);
 	}
-	dbx_load_drop(load);
+	dbx_load_drop(ctx, load);
 out_exit:
-	dbx_call_exit(&lc.call);
+	dbx_call_exit(&call);
 	return ret;
 }

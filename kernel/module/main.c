@@ -6,12 +6,14 @@
  */
 #include <linux/build_bug.h>
 #include <linux/dma-buf.h>
-#include <linux/dma-mapping.h>
 #include <linux/err.h>
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
+#include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/nospec.h>
+#include <linux/rcupdate.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/stddef.h>
@@ -23,6 +25,7 @@
 unsigned long dbx_default_chunk = SZ_8M;
 unsigned long dbx_default_gather = SZ_8M;
 unsigned int dbx_default_depth = 4;
+unsigned long dbx_reserve = ULONG_MAX;
 
 static int dbx_open(struct inode *inode, struct file *file)
 {
@@ -32,6 +35,7 @@ static int dbx_open(struct inode *inode, struct file *file)
 	if (!ctx)
 		return -ENOMEM;
 	mutex_init(&ctx->lock);
+	spin_lock_init(&ctx->load_lock);
 	file->private_data = ctx;
 	return 0;
 }
@@ -40,7 +44,7 @@ static int dbx_release(struct inode *inode, struct file *file)
 {
 	struct dbx_context *ctx = file->private_data;
 
-	dbx_load_drop(ctx->load);
+	dbx_load_drop_paused(ctx);
 	if (ctx->att)
 		dbx_detach(ctx->att);
 	mutex_destroy(&ctx->lock);
@@ -73,7 +77,8 @@ static int dbx_ioctl_attach(struct dbx_context *ctx,
 	if (arg->flags || arg->refusal)
 		return -EINVAL;
 
-	mutex_lock(&ctx->lock);
+	if (mutex_lock_killable(&ctx->lock))
+		return -EINTR;
 	if (ctx->att) {
 		ret = -EBUSY;
 		goto out_unlock;
@@ -123,22 +128,13 @@ static int dbx_ioctl_load(struct dbx_context *ctx, struct dmabuf_dio_load *arg,
 	return ret;
 }
 
-static size_t dbx_ioctl_size(unsigned int nr)
-{
-	switch (nr) {
-	case _IOC_NR(DMABUF_DIO_IOC_INFO):
-		return sizeof(struct dmabuf_dio_info);
-	case _IOC_NR(DMABUF_DIO_IOC_ATTACH):
-		return sizeof(struct dmabuf_dio_attach);
-	case _IOC_NR(DMABUF_DIO_IOC_READ):
-	case _IOC_NR(DMABUF_DIO_IOC_WRITE):
-		return sizeof(struct dmabuf_dio_rw);
-	case _IOC_NR(DMABUF_DIO_IOC_LOAD):
-		return sizeof(struct dmabuf_dio_load);
-	default:
-		return 0;
-	}
-}
+static const size_t dbx_ioctl_sizes[] = {
+	[_IOC_NR(DMABUF_DIO_IOC_INFO)] = sizeof(struct dmabuf_dio_info),
+	[_IOC_NR(DMABUF_DIO_IOC_ATTACH)] = sizeof(struct dmabuf_dio_attach),
+	[_IOC_NR(DMABUF_DIO_IOC_READ)] = sizeof(struct dmabuf_dio_rw),
+	[_IOC_NR(DMABUF_DIO_IOC_WRITE)] = sizeof(struct dmabuf_dio_rw),
+	[_IOC_NR(DMABUF_DIO_IOC_LOAD)] = sizeof(struct dmabuf_dio_load),
+};
 
 /* Calls are identified by number: the size may be that of another version. */
 static long dbx_ioctl(struct file *file, unsigned int cmd, unsigned long uaddr)
@@ -146,7 +142,8 @@ static long dbx_ioctl(struct file *file, unsigned int cmd, unsigned long uaddr)
 	struct dbx_context *ctx = file->private_data;
 	void __user *uarg = (void __user *)uaddr;
 	size_t usize = _IOC_SIZE(cmd);
-	size_t ksize = dbx_ioctl_size(_IOC_NR(cmd));
+	unsigned int nr = _IOC_NR(cmd);
+	size_t ksize;
 	union {
 		struct dmabuf_dio_info info;
 		struct dmabuf_dio_attach attach;
@@ -157,20 +154,22 @@ static long dbx_ioctl(struct file *file, unsigned int cmd, unsigned long uaddr)
 
 	if (cmd == DMABUF_DIO_IOC_CANCEL) {
 		WRITE_ONCE(ctx->cancelled, true);
-		/* Pairs with the exchange in dbx_load(). */
-		dbx_load_drop(xchg(&ctx->load, NULL));
+		/* Its lock orders this before dbx_load() looks. */
+		dbx_load_drop_paused(ctx);
 		return 0;
 	}
-	if (_IOC_TYPE(cmd) != DMABUF_DIO_IOC_MAGIC || !ksize ||
+	if (_IOC_TYPE(cmd) != DMABUF_DIO_IOC_MAGIC ||
+	    nr >= ARRAY_SIZE(dbx_ioctl_sizes) ||
 	    _IOC_DIR(cmd) != (_IOC_READ | _IOC_WRITE))
 		return -ENOTTY;
 
+	ksize = dbx_ioctl_sizes[array_index_nospec(nr, ARRAY_SIZE(dbx_ioctl_sizes))];
 	ret = copy_struct_from_user(&arg, ksize, uarg, usize);
 	if (ret)
 		return ret;
 	usize = min(usize, ksize);
 
-	switch (_IOC_NR(cmd)) {
+	switch (nr) {
 	case _IOC_NR(DMABUF_DIO_IOC_INFO):
 		ret = dbx_ioctl_info(&arg.info);
 		break;
@@ -199,6 +198,7 @@ static void dbx_show_fdinfo(struct seq_file *m, struct file *file)
 	struct dbx_attachment *att = dbx_attached(ctx);
 
 	seq_printf(m, "moved:\t%lld\n", atomic64_read(&ctx->moved));
+	dbx_load_show(ctx, m);
 	if (att) {
 		seq_printf(m, "size:\t%zu\n", att->dmabuf->size);
 		seq_printf(m, "exp_name:\t%s\n", att->dmabuf->exp_name);
@@ -225,26 +225,18 @@ struct miscdevice dbx_device = {
 
 static int __init dbx_init(void)
 {
+	u64 memory = (u64)totalram_pages() << PAGE_SHIFT;
 	int ret;
 
+	if (dbx_reserve == ULONG_MAX)
+		dbx_reserve = min(clamp(memory / 16, SZ_128M, SZ_1G), memory / 4);
 	ret = dbx_detach_init();
 	if (ret)
 		return ret;
+	/* Last: others can use it at once. */
 	ret = misc_register(&dbx_device);
 	if (ret)
-		goto err_detach;
-
-	/* For dbx_is_only_page(). The device itself does no DMA. */
-	ret = dma_coerce_mask_and_coherent(dbx_device.this_device,
-					   DMA_BIT_MASK(64));
-	if (ret)
-		goto err_deregister;
-	return 0;
-
-err_deregister:
-	misc_deregister(&dbx_device);
-err_detach:
-	dbx_detach_exit();
+		dbx_detach_exit();
 	return ret;
 }
 module_init(dbx_init);
@@ -253,26 +245,16 @@ static void __exit dbx_exit(void)
 {
 	misc_deregister(&dbx_device);
 	dbx_detach_exit();
+	/* Whoever dropped the last reference may still be in dbx_slot_release(). */
+	synchronize_rcu_tasks();
 }
 module_exit(dbx_exit);
 
 /* The layouts are ABI. */
 static_assert(sizeof(struct dmabuf_dio_info) == 48);
-static_assert(offsetof(struct dmabuf_dio_info, max_chunk) == 16);
-static_assert(offsetof(struct dmabuf_dio_info, default_depth) == 40);
 static_assert(sizeof(struct dmabuf_dio_attach) == 24);
-static_assert(offsetof(struct dmabuf_dio_attach, length) == 8);
-static_assert(offsetof(struct dmabuf_dio_attach, refusal) == 20);
 static_assert(sizeof(struct dmabuf_dio_rw) == 72);
-static_assert(offsetof(struct dmabuf_dio_rw, length) == 24);
-static_assert(offsetof(struct dmabuf_dio_rw, depth) == 40);
-static_assert(offsetof(struct dmabuf_dio_rw, done) == 48);
-static_assert(offsetof(struct dmabuf_dio_rw, refusal) == 64);
 static_assert(sizeof(struct dmabuf_dio_load) == 88);
-static_assert(offsetof(struct dmabuf_dio_load, file_offset) == 16);
-static_assert(offsetof(struct dmabuf_dio_load, dmabuf_fd) == 48);
-static_assert(offsetof(struct dmabuf_dio_load, done) == 64);
-static_assert(offsetof(struct dmabuf_dio_load, align) == 80);
 static_assert(sizeof(struct dmabuf_dio_slot) == 24);
 static_assert(sizeof(struct dmabuf_dio_join) == 24);
 static_assert(sizeof(struct dmabuf_dio_uring_cmd) == 16);
@@ -283,6 +265,8 @@ module_param_named(depth, dbx_default_depth, uint, 0644);
 MODULE_PARM_DESC(depth, "Requests in flight, if the caller passes 0 (4)");
 module_param_named(gather, dbx_default_gather, ulong, 0644);
 MODULE_PARM_DESC(gather, "Bytes LOAD allocates before its first read (8 MiB)");
+module_param_named(reserve, dbx_reserve, ulong, 0644);
+MODULE_PARM_DESC(reserve, "Bytes of available memory LOAD leaves to others (a sixteenth of the memory, 128 MiB to 1 GiB, at most a quarter)");
 
 MODULE_DESCRIPTION("File I/O straight to and from the pages of a dma-buf");
 MODULE_VERSION("0.1.0");

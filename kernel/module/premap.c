@@ -48,21 +48,11 @@ void dbx_premap_begin(struct dbx_segments *segs, u64 length)
 }
 
 /**
- * dbx_premap - keep a complete table mapped, if that is of use
- * @segs: the table, which stays as it is until it is freed
- */
-void dbx_premap(struct dbx_segments *segs)
-{
-	if (!segs->premap && bio_premap_wanted())
-		dbx_premap_part(segs, 0);
-}
-
-/**
- * dbx_premap_grown - the same for a table to which vectors were added
- * @segs: the table
+ * dbx_premap - keep what was added to a table mapped, if that is of use
+ * @segs: the table, whose vectors stay as they are until it is freed
  * @complete: is this all?
  */
-void dbx_premap_grown(struct dbx_segments *segs, bool complete)
+void dbx_premap(struct dbx_segments *segs, bool complete)
 {
 	u64 length = segs->length - segs->premapped;
 
@@ -108,4 +98,6 @@ void dbx_premap_drop(struct dbx_segments *segs)
 		bio_premap_destroy(part->map);
 		kfree(part);
 	}
+	segs->premapped = 0;
+	segs->premapped_nr = 0;
 }

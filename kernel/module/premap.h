@@ -9,8 +9,7 @@ struct bio_premap;
 #ifdef HAVE_BIO_PREMAP
 
 void dbx_premap_begin(struct dbx_segments *segs, u64 length);
-void dbx_premap(struct dbx_segments *segs);
-void dbx_premap_grown(struct dbx_segments *segs, bool complete);
+void dbx_premap(struct dbx_segments *segs, bool complete);
 struct bio_premap *dbx_premap_copy(const struct dbx_segments *segs,
 				   const struct bio_vec *vec, unsigned int nr,
 				   unsigned int first);
@@ -23,11 +22,7 @@ static inline void dbx_premap_begin(struct dbx_segments *segs, u64 length)
 {
 }
 
-static inline void dbx_premap(struct dbx_segments *segs)
-{
-}
-
-static inline void dbx_premap_grown(struct dbx_segments *segs, bool complete)
+static inline void dbx_premap(struct dbx_segments *segs, bool complete)
 {
 }
 

@@ -25,9 +25,7 @@ int dbx_rw(struct dbx_context *ctx, int rw, struct dmabuf_dio_rw *arg)
 		return -EINVAL;
 	if (!att)
 		return -ENOTCONN;
-	if (rw == READ && !dbx_writable(att))
-		return -EACCES;
-	if (rw == WRITE && !dbx_readable(att))
+	if (!dbx_allowed(att, rw))
 		return -EACCES;
 	if (check_add_overflow(arg->buf_offset, arg->length, &end))
 		return -EOVERFLOW;

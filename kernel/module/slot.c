@@ -54,17 +54,16 @@ static unsigned long dbx_slot_key(const struct io_ring_ctx *ring,
 static void dbx_slot_release(void *priv)
 {
 	struct dbx_slot *slot = priv;
+	unsigned int i;
 
 	spin_lock(&dbx_slots_lock);
 	hash_del(&slot->node);
 	spin_unlock(&dbx_slots_lock);
-	while (slot->nr) {
-		struct dbx_slot_part *part = &slot->parts[slot->nr - 1];
-
-		dbx_premap_drop_copy(part->premap);
-		fput(part->file);
-		slot->nr--;
+	for (i = 0; i < slot->nr; i++) {
+		dbx_premap_drop_copy(slot->parts[i].premap);
+		fput(slot->parts[i].file);
 	}
+	/* Nothing below sleeps: see dbx_exit(). */
 	kfree(slot);
 }
 
@@ -125,17 +124,18 @@ static bool dbx_slot_flags_valid(u32 flags)
 }
 
 /* May a slot give these kinds of access to the buffer? */
-static int dbx_slot_check(const struct dbx_attachment *att, u32 flags)
+static int dbx_slot_check(struct dbx_attachment *att, u32 flags)
 {
 	if (!att)
 		return -ENOTCONN;
-	if (flags & DMABUF_DIO_SLOT_READ && !dbx_writable(att))
-		return -EACCES;
-	if (flags & DMABUF_DIO_SLOT_WRITE && !dbx_readable(att))
+	if ((flags & DMABUF_DIO_SLOT_READ && !dbx_allowed(att, READ)) ||
+	    (flags & DMABUF_DIO_SLOT_WRITE && !dbx_allowed(att, WRITE)))
 		return -EACCES;
 	/* Attached devices cannot be checked at each request. */
 	if (att->exporter->unsynced)
 		return -EOPNOTSUPP;
+	if (flags & DMABUF_DIO_SLOT_READ)
+		WRITE_ONCE(att->stored, true);
 	return 0;
 }
 
@@ -143,6 +143,22 @@ static u8 dbx_slot_direction(u32 flags)
 {
 	return (flags & DMABUF_DIO_SLOT_READ ? IO_BUF_DEST : 0) |
 	       (flags & DMABUF_DIO_SLOT_WRITE ? IO_BUF_SOURCE : 0);
+}
+
+/* Frees the vectors, which io_uring copies, and if that fails the slot. */
+static int dbx_slot_publish(struct io_uring_cmd *cmd, struct dbx_slot *slot,
+			    struct bio_vec *vec, unsigned int nr, u32 flags,
+			    unsigned int issue_flags)
+{
+	int ret;
+
+	ret = io_buffer_register_bvec(cmd, vec, nr, dbx_slot_release, slot,
+				      dbx_slot_direction(flags), slot->index,
+				      issue_flags);
+	if (ret)
+		dbx_slot_release(slot);
+	kvfree(vec);
+	return ret;
 }
 
 static int dbx_slot_register(struct io_uring_cmd *cmd,
@@ -193,17 +209,13 @@ static int dbx_slot_register(struct io_uring_cmd *cmd,
 		      vec[0].bv_len - (arg->buf_offset - cur.start), 0);
 
 	slot = dbx_slot_create(cmd, arg->index, 1);
-	if (slot)
-		dbx_slot_add(slot, get_file(cmd->file))->premap =
-			dbx_premap_copy(segs, vec, nr, cur.index);
-	ret = slot ? io_buffer_register_bvec(cmd, vec, nr, dbx_slot_release, slot,
-					     dbx_slot_direction(arg->flags),
-					     arg->index, issue_flags) :
-		     -ENOMEM;
-	if (slot && ret)
-		dbx_slot_release(slot);
-	kvfree(vec);
-	return ret;
+	if (!slot) {
+		kvfree(vec);
+		return -ENOMEM;
+	}
+	dbx_slot_add(slot, get_file(cmd->file))->premap =
+		dbx_premap_copy(segs, vec, nr, cur.index);
+	return dbx_slot_publish(cmd, slot, vec, nr, arg->flags, issue_flags);
 }
 
 /*
@@ -213,7 +225,7 @@ static int dbx_slot_register(struct io_uring_cmd *cmd,
 static int dbx_join_contexts(struct io_uring_cmd *cmd, struct dbx_slot *slot,
 			     const s32 *fds, const struct dmabuf_dio_join *arg)
 {
-	const struct dbx_attachment *att;
+	struct dbx_attachment *att;
 	unsigned int i, nr = 0;
 	struct file *file;
 	u64 length = 0;
@@ -243,8 +255,8 @@ static int dbx_slot_join(struct io_uring_cmd *cmd,
 			 const struct dmabuf_dio_join *arg,
 			 unsigned int issue_flags)
 {
-	struct bio_vec *vec = NULL;
 	struct dbx_slot *slot;
+	struct bio_vec *vec;
 	unsigned int i, at = 0;
 	int ret, nr;
 	s32 *fds;
@@ -265,11 +277,11 @@ static int dbx_slot_join(struct io_uring_cmd *cmd,
 	nr = dbx_join_contexts(cmd, slot, fds, arg);
 	ret = nr;
 	if (nr < 0)
-		goto out_release;
+		goto err_release;
 	ret = -ENOMEM;
 	vec = kvmalloc_array(nr, sizeof(*vec), GFP_KERNEL);
 	if (!vec)
-		goto out_release;
+		goto err_release;
 	for (i = 0; i < arg->count; i++) {
 		struct dbx_slot_part *part = &slot->parts[i];
 		const struct dbx_segments *segs =
@@ -279,14 +291,12 @@ static int dbx_slot_join(struct io_uring_cmd *cmd,
 		part->premap = dbx_premap_copy(segs, &vec[at], segs->nr, 0);
 		at += segs->nr;
 	}
-	ret = io_buffer_register_bvec(cmd, vec, nr, dbx_slot_release, slot,
-				      dbx_slot_direction(arg->flags), arg->index,
-				      issue_flags);
-out_release:
-	if (ret)
-		dbx_slot_release(slot);
+	ret = dbx_slot_publish(cmd, slot, vec, nr, arg->flags, issue_flags);
+	goto out_free;
+
+err_release:
+	dbx_slot_release(slot);
 out_free:
-	kvfree(vec);
 	kfree(fds);
 	return ret;
 }

@@ -37,7 +37,9 @@ struct vgem_fence_signal {
 
 static int timeline = -1, card = -1;
 static unsigned int value;
-static __u32 attached;
+/* vgem's fences that are not signalled yet, the oldest at @oldest */
+static __u32 attached[16];
+static unsigned int oldest, next;
 
 void fence_prepare(void)
 {
@@ -67,7 +69,8 @@ static int vgem_fence(void)
 
 	check(fd >= 0);
 	check(!ioctl(card, VGEM_IOC_FENCE_ATTACH, &attach));
-	attached = attach.fence;
+	check(next - oldest < ARRAY_SIZE(attached));
+	attached[next++ % ARRAY_SIZE(attached)] = attach.fence;
 	check(!ioctl(fd, DMA_BUF_IOCTL_EXPORT_SYNC_FILE, &export));
 	close(fd);
 	return export.fd;
@@ -84,11 +87,14 @@ void fence_add(struct buffer *buf, unsigned int flags)
 
 void fence_signal(void)
 {
-	struct vgem_fence_signal signal = { .fence = attached };
+	struct vgem_fence_signal signal = {};
 	__u32 one = 1;
 
-	if (timeline >= 0)
+	if (timeline >= 0) {
 		check(!ioctl(timeline, SW_SYNC_IOC_INC, &one));
-	else
-		check(!ioctl(card, VGEM_IOC_FENCE_SIGNAL, &signal));
+		return;
+	}
+	check(oldest != next);
+	signal.fence = attached[oldest++ % ARRAY_SIZE(attached)];
+	check(!ioctl(card, VGEM_IOC_FENCE_SIGNAL, &signal));
 }

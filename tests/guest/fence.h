@@ -12,7 +12,7 @@
 void fence_prepare(void);
 /* Puts a new fence on @buf. @flags: DMA_BUF_SYNC_READ or DMA_BUF_SYNC_WRITE */
 void fence_add(struct buffer *buf, unsigned int flags);
-/* Signals the last one; vgem's fences time out after ten seconds. */
+/* Signals the oldest one; vgem's fences time out after ten seconds. */
 void fence_signal(void);
 
 #endif

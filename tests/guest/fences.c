@@ -92,6 +92,33 @@ static void leaves_turn(struct buffer *buf)
 	close(writer.rw.file_fd);
 }
 
+/* A device that always has the next fence there before it signals the last */
+static void queue(struct buffer *buf)
+{
+	struct job reader = { .rw = { .length = LENGTH } };
+	unsigned int rounds;
+	pthread_t thread;
+	bool ended;
+
+	trying("%s, READ beside fences that never end", buffer_names[buf->kind]);
+	reader.rw.file_fd = file_open("data", O_RDONLY);
+	fence_add(buf, DMA_BUF_SYNC_WRITE);
+	check(!pthread_create(&thread, NULL, run, &reader));
+	for (rounds = 0; rounds < 5000; rounds++) {
+		ended = __atomic_load_n(&reader.ended, __ATOMIC_ACQUIRE);
+		if (ended)
+			break;
+		fence_add(buf, DMA_BUF_SYNC_WRITE);
+		fence_signal();
+		sleep_ms(1);
+	}
+	fence_signal();
+	check(!pthread_join(thread, NULL));
+	check(ended);
+	expect(reader.ret, 0);
+	close(reader.rw.file_fd);
+}
+
 static void handler(int number)
 {
 	(void)number;
@@ -140,6 +167,7 @@ static void fences(struct buffer *buf)
 	/* Others may read concurrently with WRITE. */
 	waits(buf, true, DMA_BUF_SYNC_READ, false);
 	leaves_turn(buf);
+	queue(buf);
 	interrupted(buf);
 	close(dev);
 }

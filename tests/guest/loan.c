@@ -271,9 +271,9 @@ int main(void)
 	unknown();
 	vgem();
 	with_exporters(ODD_NAME, named);
-	with_exporters("one:" ODD_NAME ":other", one_among_others);
+	with_exporters("one," ODD_NAME ",other", one_among_others);
 	with_exporters("", still_unknown);
-	with_exporters("odd:" ODD_NAME "2:odd_exporte:dd_exporter", still_unknown);
+	with_exporters("odd," ODD_NAME "2,odd_exporte,dd_exporter", still_unknown);
 	unknown();
 	return 0;
 }

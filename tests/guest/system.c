@@ -125,6 +125,12 @@ uint64_t memory_available(void)
 	return meminfo("MemFree:") + memory_per_cpu();
 }
 
+uint64_t memory_estimated(void)
+{
+	memory_available();
+	return meminfo("MemAvailable:");
+}
+
 /* What the kernel keeps free for itself: with huge pages of 512 MiB it raises this, and kills earlier. */
 uint64_t memory_kept_free(void)
 {

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Transfers on a dma-buf are serialised, including READ by another context and, on kernels
- * that support it, copy_file_range(). Any signal ends the wait.
+ * A READ that its disk never ends keeps nobody from the buffer, unless the exporter could not
+ * bring memory up to date otherwise: where a device that needs synchronisation is attached, calls
+ * wait for those that began before. On kernels that support copy_file_range() for dma-bufs, calls
+ * and copies wait for each other if they have a page in common. Any signal ends the wait.
  */
 #include <pthread.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 
+#include "../../kernel/sim/edu_importer/edu_importer.h"
 #include "dm.h"
 #include "lib.h"
 
 #define LENGTH	MIB(1)
 #define CHUNK	(LENGTH / 2)
+#define DEVICE	"/dev/shadow_importer"
 
 struct slow_read {
 	int dev;
@@ -76,7 +81,14 @@ static void handler(int number)
 	(void)number;
 }
 
-static void beside(struct buffer *buf, int (*transfer)(const struct buffer *buf, int file))
+static void start(pthread_t *thread, struct slow_read *slow)
+{
+	check(!pthread_create(thread, NULL, slow_read, slow));
+	while (dio_moved(slow->dev) < CHUNK)
+		sleep_ms(1);
+}
+
+static void waits(struct buffer *buf, int (*transfer)(const struct buffer *buf, int file))
 {
 	struct sigaction action = { .sa_handler = handler };
 	struct slow_read slow = { .dev = dio_context(buf) };
@@ -90,10 +102,8 @@ static void beside(struct buffer *buf, int (*transfer)(const struct buffer *buf,
 	sigaddset(&alarm_only, SIGALRM);
 	/* This thread handles the signals. */
 	check(!pthread_sigmask(SIG_BLOCK, &alarm_only, &before));
-	check(!pthread_create(&thread, NULL, slow_read, &slow));
+	start(&thread, &slow);
 	check(!pthread_sigmask(SIG_SETMASK, &before, NULL));
-	while (dio_moved(slow.dev) < CHUNK)
-		sleep_ms(1);
 
 	ualarm(100 * 1000, 0);
 	expect(transfer(buf, file), -EINTR);
@@ -114,16 +124,55 @@ static void beside(struct buffer *buf, int (*transfer)(const struct buffer *buf,
 	close(file);
 }
 
+/* Both directions, in a part that has been stored and in one that has not been */
+static void goes_on(struct buffer *buf)
+{
+	struct slow_read slow = { .dev = dio_context(buf) };
+	int file = file_open("data", O_RDWR), copy = file_open("copy", O_RDWR | O_CREAT | O_TRUNC);
+	struct dmabuf_dio_rw rw = { .file_fd = copy, .length = CHUNK };
+	int dev = dio_context(buf);
+	pthread_t thread, waker;
+
+	trying("%s, beside a READ that does not end", buffer_names[buf->kind]);
+	buffer_pattern(buf, 2);
+	start(&thread, &slow);
+	expect(by_read(buf, file), 0);
+	expect(dio_write(dev, &rw), 0);
+	expect(rw.done, CHUNK);
+	fd_pattern_check(copy, 0, CHUNK, 1);
+	pattern_check(buf->map + CHUNK, 0, PAGE, 7);
+	expect(__atomic_load_n(&slow.ended, __ATOMIC_ACQUIRE), 0);
+
+	check(!pthread_create(&waker, NULL, wake, NULL));
+	check(!pthread_join(waker, NULL));
+	check(!pthread_join(thread, NULL));
+	pattern_check(buf->map, 0, LENGTH, 1);
+	close(slow.dev);
+	close(dev);
+	close(copy);
+	close(file);
+}
+
 static void turns(struct buffer *buf)
 {
-	const char *kernel = getenv("DMABUF_DIO_KERNEL");
+	int device;
 
-	trying("%s, READ", buffer_names[buf->kind]);
-	beside(buf, by_read);
-	if (!kernel || !strstr(kernel, "series"))
+	if (guest_with_series()) {
+		trying("%s, READ", buffer_names[buf->kind]);
+		waits(buf, by_read);
+		trying("%s, copy_file_range", buffer_names[buf->kind]);
+		waits(buf, by_copy);
 		return;
-	trying("%s, copy_file_range", buffer_names[buf->kind]);
-	beside(buf, by_copy);
+	}
+	goes_on(buf);
+	/* READ is refused where udmabuf has such a device. */
+	if (access(DEVICE, F_OK) || buf->kind == BUFFER_UDMABUF || buf->kind == BUFFER_HUGE)
+		return;
+	trying("%s, with a device that is not coherent", buffer_names[buf->kind]);
+	device = open(DEVICE, O_RDWR | O_CLOEXEC);
+	check(device >= 0 && !ioctl(device, EDU_IMPORT, buf->fd));
+	waits(buf, by_read);
+	close(device);
 }
 
 int main(void)

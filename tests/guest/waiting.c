@@ -4,10 +4,14 @@
  * at once, and runs in the end. timeout=200
  */
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
+#include "../../kernel/sim/edu_importer/edu_importer.h"
 #include "slow.h"
+
+#define DEVICE	"/dev/shadow_importer"
 
 static struct slow slow;
 
@@ -78,7 +82,7 @@ int main(void)
 	struct dmabuf_dio_rw rw;
 	pid_t holder, waiter;
 	uint64_t length;
-	int status;
+	int status, device = -1;
 
 	file_pattern("page", PAGE, 7);
 	if (!slow_begin(&slow, SLOW_WRITE, SLOW_DISK))
@@ -86,6 +90,13 @@ int main(void)
 				 direct_possible() ? SLOW_DIRECT : SLOW_BUFFERED));
 	slow.depth = 1;
 	length = slow.length - PAGE;
+	/* Others wait for a page in common, or where a device needs synchronisation. */
+	if (!guest_with_series()) {
+		device = open(DEVICE, O_RDWR | O_CLOEXEC);
+		if (device < 0)
+			skip("no %s", DEVICE);
+		check(!ioctl(device, EDU_IMPORT, slow.buf.fd));
+	}
 	holder = spawn();
 	if (!holder) {
 		slow_work(&slow);
@@ -124,6 +135,8 @@ int main(void)
 	expect(rw.done, PAGE);
 	reap(waiter);
 	reap(holder);
+	if (device >= 0)
+		close(device);
 	pattern_check(slow.buf.map, 0, PAGE, 7);
 	pattern_check(slow.buf.map + PAGE, PAGE, slow.length - PAGE, 2);
 	slow_end(&slow);

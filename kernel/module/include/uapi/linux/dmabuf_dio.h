@@ -67,7 +67,7 @@ struct dmabuf_dio_info {
  * do. Other dma-bufs are refused before anything is mapped.
  *
  * Errors: EBADF (invalid fd), EINVAL (not a dma-buf), EBUSY (the context has a
- * buffer already), EOPNOTSUPP (see @refusal), ENOMEM.
+ * buffer already), EOPNOTSUPP (see @refusal), EINTR (killed), ENOMEM.
  */
 struct dmabuf_dio_attach {
 	__s32 dmabuf_fd;
@@ -85,8 +85,8 @@ struct dmabuf_dio_attach {
  */
 #define DMABUF_DIO_REFUSED_PAGES	2
 /*
- * There is no kernel mapping, or it does not map the buffer's pages: Linux
- * 6.12's udmabuf over huge pages
+ * There is no kernel mapping, or it may not map the buffer's pages: Linux 6.12's
+ * udmabuf over huge pages, and any over just the first page of one
  */
 #define DMABUF_DIO_REFUSED_MAPPING	3
 /*
@@ -94,6 +94,14 @@ struct dmabuf_dio_attach {
  * buffers, non-coherent caches), which this kernel's udmabuf does not do.
  */
 #define DMABUF_DIO_REFUSED_UNSYNCED	4
+/*
+ * Memory of a file (a udmabuf's memfd) that was allocated, by fallocate(), but
+ * never filled: its first access through the file would zero it. Write to it, or
+ * use MADV_POPULATE_WRITE, before the udmabuf is created.
+ */
+#define DMABUF_DIO_REFUSED_UNFILLED	5
+/* A page has a hardware memory error. */
+#define DMABUF_DIO_REFUSED_POISONED	6
 
 /**
  * struct dmabuf_dio_rw - transfer a range between a file and the attached buffer
@@ -126,18 +134,21 @@ struct dmabuf_dio_attach {
  * blocks are read through a bounce page, or written through the page cache. Only
  * the difference between the two offsets must be aligned, see @align.
  *
- * The call waits for the fences on the buffer's reservation and brackets the
- * transfer with begin and end of CPU access. On one dma-buf, READ and WRITE run
- * one at a time; on kernels that support copy_file_range() for dma-bufs, they and
- * it do if they have a page in common and one of them stores into it.
+ * The call waits for the fences that are on the buffer's reservation and brackets
+ * the transfer with begin and end of CPU access. While a device that needs
+ * synchronisation (bounce buffers, non-coherent caches) is attached, it waits for
+ * all READ and WRITE calls on that dma-buf, of whatever process, that began before;
+ * otherwise they run at the same time. On kernels that support copy_file_range()
+ * for dma-bufs, calls and copies wait for each other only if they have a page in
+ * common and one of them stores into it.
  *
  * Data that a device stores anywhere in the buffer while READ runs may be lost,
  * and others that begin CPU access meanwhile do not see it; on these kernels only
  * data that it stores into pages of READ's range. If a device needs
- * synchronisation (bounce buffers, non-coherent caches), then while READ runs it
- * must not unmap the buffer, and others must not begin CPU access: the exporters
- * of an unmodified kernel would overwrite the file's data with old data. Buffers
- * of LOAD, and all on these kernels, are protected from this.
+ * synchronisation, then while READ runs it must not unmap the buffer, and others
+ * must not begin CPU access: the exporters of an unmodified kernel would overwrite
+ * the file's data with old data. Buffers of LOAD, and all on these kernels, are
+ * protected from this.
  *
  * Any signal, including those that stop or freeze a process, ends the call with
  * EINTR once the requests in flight are done, but not before some data has been
@@ -202,8 +213,9 @@ struct dmabuf_dio_rw {
  * and closing the context free the memory.
  *
  * Errors: as for READ, and ENODATA (the file ends before the range does), EINVAL
- * (@length is 0), ENOMEM (more than the available memory; the OOM killer is not
- * invoked), EMFILE.
+ * (@length is 0), ENOMEM (more than is available beside the module parameter
+ * "reserve" and what other loads are still to allocate; allocating the buffer never
+ * invokes the OOM killer), EMFILE.
  */
 struct dmabuf_dio_load {
 	__s32 file_fd;
