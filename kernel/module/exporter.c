@@ -15,7 +15,8 @@
 #include "exporter.h"
 
 static char *dbx_exporters[16];
-module_param_array_named(exporters, dbx_exporters, charp, NULL, 0444);
+static unsigned int dbx_exporters_nr;
+module_param_array_named(exporters, dbx_exporters, charp, &dbx_exporters_nr, 0444);
 MODULE_PARM_DESC(exporters,
 		 "Further exporters to borrow from, separated by commas. At your own risk: they must not move or free exported pages, nor map them uncached");
 
@@ -69,8 +70,8 @@ const struct dbx_exporter *dbx_exporter_find(const struct dma_buf *dmabuf)
 			     !strcmp(dmabuf->exp_name, dbx_known[i].name)))
 				return &dbx_known[i];
 	}
-	for (i = 0; i < ARRAY_SIZE(dbx_exporters); i++)
-		if (dbx_exporters[i] && !strcmp(dmabuf->exp_name, dbx_exporters[i]))
+	for (i = 0; i < dbx_exporters_nr; i++)
+		if (!strcmp(dmabuf->exp_name, dbx_exporters[i]))
 			return &dbx_named;
 	return NULL;
 }

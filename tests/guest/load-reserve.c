@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * LOAD leaves the reserve to others, counts loads that run or are paused together, and says in
- * fdinfo what they hold. timeout=300
+ * fdinfo what they hold.
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -9,11 +9,13 @@
 
 #include "lib.h"
 
+#define PARAMETER	"/sys/module/dmabuf_dio/parameters/reserve"
+
 static uint64_t reserve(void)
 {
 	char text[32];
 
-	check(proc_read("/sys/module/dmabuf_dio/parameters/reserve", text, sizeof(text)));
+	check(proc_read(PARAMETER, text, sizeof(text)));
 	return strtoull(text, NULL, 10);
 }
 
@@ -58,38 +60,35 @@ static void pause_load(int dev, int file, uint64_t length)
 	} while (!in_fdinfo(dev, "held:\t"));
 }
 
-/* LOAD takes nearly all that it may; whoever grows by less than the reserve is not killed. */
+/* So that all but @bytes belong to others */
+static void leave(uint64_t bytes)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%llu",
+		 (unsigned long long)(memory_estimated() - bytes));
+	proc_write(PARAMETER, text);
+}
+
 static void leaves_room(int dev, int file)
 {
-	uint64_t available = memory_estimated(), grow = reserve() / 2;
-	uint64_t length = (available - reserve() - MIB(32)) & -PAGE;
-	char *map;
-	pid_t pid;
 	int fd;
 
-	trying("%llu of %llu MiB", (unsigned long long)(length >> 20),
-	       (unsigned long long)(available >> 20));
-	expect(load(dev, file, available - reserve() / 4, &fd), -ENOMEM);
-	expect(load(dev, file, length, &fd), 0);
-	pid = spawn();
-	if (!pid) {
-		map = mmap(NULL, grow, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		check(map != MAP_FAILED);
-		memset(map, 1, grow);
-		exit(0);
-	}
-	reap(pid);
+	trying("LOAD leaves the reserve");
+	leave(MIB(192));
+	expect(load(dev, file, MIB(256), &fd), -ENOMEM);
+	expect(load(dev, file, MIB(128), &fd), 0);
 	close(fd);
 }
 
 static void together(int dev, int file)
 {
-	uint64_t length = (memory_estimated() - reserve()) / 10 * 7 & -PAGE;
+	uint64_t length = MIB(128);
 	int other = dio_open(), fd;
 	char path[64], text[1024];
 
 	trying("a paused load counts");
-	check(length > MIB(16));
+	leave(MIB(192));
 	pause_load(other, file, length);
 	expect(in_fdinfo(other, "loading:\t"), length);
 	check(in_fdinfo(other, "held:\t") <= length);
@@ -120,13 +119,16 @@ int main(void)
 {
 	struct sigaction action = { .sa_handler = handler };
 	int dev = dio_open(), file;
+	char before[32];
 
 	check(!sigaction(SIGALRM, &action, NULL));
 	check(reserve() >= MIB(64) && reserve() <= GIB(1));
-	file_sparse("large", memory_total());
+	snprintf(before, sizeof(before), "%llu", (unsigned long long)reserve());
+	file_sparse("large", MIB(256));
 	file = file_open("large", O_RDONLY | direct_flag(direct_possible()));
 	leaves_room(dev, file);
 	together(dev, file);
+	proc_write(PARAMETER, before);
 	close(file);
 	close(dev);
 	return 0;

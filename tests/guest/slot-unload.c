@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The module is unloaded as soon as nobody uses it, while the kernel thread that has ended a ring
+ * may still be on its way out of it
+ */
+#include "ring.h"
+
+#define LENGTH	MIB(2)
+
+/* Nothing but the ring has the slot, and the process ends with it. */
+static void leave_slot(void)
+{
+	int dev = dio_open(), file = file_open("data", O_RDONLY);
+	int fd = dio_load_fd(dev, file, 0, LENGTH);
+	struct io_uring ring;
+
+	expect(dio_attach(dev, fd), 0);
+	ring_create(&ring, 8, 1);
+	expect(slot_register(&ring, dev, 0, 0, LENGTH, SLOT_BOTH), 0);
+	exit(0);
+}
+
+int main(void)
+{
+	unsigned int round, tries;
+	pid_t pid;
+	int ret;
+
+	need_slots();
+	file_pattern("data", LENGTH, 1);
+	for (round = 0; round < 10; round++) {
+		trying("round %u", round);
+		pid = spawn();
+		if (!pid)
+			leave_slot();
+		reap(pid);
+		for (tries = 0; (ret = module_remove("dmabuf_dio")) && tries < 100000; tries++)
+			expect(ret, -EAGAIN);
+		expect(ret, 0);
+		sleep_ms(100);
+		expect(module_insert("dmabuf_dio", ""), 0);
+	}
+	return 0;
+}
