@@ -229,6 +229,22 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
                  transfer, or a kernel with the fix in kernel/series"
                 .to_owned(),
         ),
+        NotLent::Unfilled => (
+            format!(
+                "dmabuf_dio does not borrow this buffer of exporter {exporter}: its memfd has pages \
+                     that were only allocated (fallocate) and never written, which the first access \
+                     through the memfd zeroes"
+            ),
+            "write these pages, or touch them with MADV_POPULATE_WRITE, before creating the udmabuf"
+                .to_owned(),
+        ),
+        NotLent::Poisoned => (
+            format!(
+                "dmabuf_dio does not borrow this buffer of exporter {exporter}: a page of the buffer \
+                     has a hardware memory error"
+            ),
+            "create a new buffer: the kernel no longer uses that page".to_owned(),
+        ),
     };
     Refusal { not_lent: Some(why), ..backend.refuse(reason).remedy(remedy) }
 }
@@ -265,7 +281,14 @@ mod tests {
 
     #[test]
     fn every_number_has_its_own_words() {
-        let all = [NotLent::Exporter, NotLent::Pages, NotLent::Mapping, NotLent::Unsynced];
+        let all = [
+            NotLent::Exporter,
+            NotLent::Pages,
+            NotLent::Mapping,
+            NotLent::Unsynced,
+            NotLent::Unfilled,
+            NotLent::Poisoned,
+        ];
         let mut reasons = Vec::new();
         for (number, why) in (1..).zip(all) {
             assert_eq!(NotLent::from_number(number), Some(why));
@@ -273,13 +296,13 @@ mod tests {
             assert_eq!((refusal.backend, refusal.not_lent), (Backend::Module, Some(why)));
             assert!(refusal.reason.contains("exporter vgem"), "{refusal}");
             let remedy = refusal.remedy.expect("what would work instead");
-            assert!(remedy.contains("/dev/dma_heap/system"), "{remedy}");
+            assert_ne!(remedy.contains("/dev/dma_heap/system"), why.is_of_the_memory(), "{remedy}");
             assert_eq!(remedy.contains("exporters=vgem"), why == NotLent::Exporter, "{remedy}");
             reasons.push(refusal.reason);
         }
         reasons.dedup();
         assert_eq!(reasons.len(), all.len());
-        assert_eq!((NotLent::from_number(0), NotLent::from_number(5)), (None, None));
+        assert_eq!((NotLent::from_number(0), NotLent::from_number(7)), (None, None));
         let uncached = not_lent(Backend::Module, "system-uncached", NotLent::Exporter);
         assert_eq!(uncached.remedy.as_deref(), Some(OTHER_BUFFER), "never to be named");
     }
