@@ -184,6 +184,9 @@ impl Memory {
     }
 
     /// Memory of this process in pieces, registered if the limit on locked memory allows it.
+    ///
+    /// Requests for registered memory do not mark pages of a memfd dirty, and clean ones may be
+    /// dropped later. Registering does, if nothing has read the pages through this mapping before.
     pub(crate) fn registered(uring: &IoUring, mapping: &Arc<Mapping>, cut: Cut) -> Self {
         let buffers: Vec<_> = cut.pieces(0..mapping.len()).collect();
         let vector = |&(at, length): &(u64, u64)| libc::iovec {
