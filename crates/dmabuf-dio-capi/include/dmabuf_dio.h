@@ -128,11 +128,6 @@
 #define DMABUF_DIO_BACKEND_BUFFERED 7
 
 /**
- * Backend: a dma-buf that io_uring registers itself, for raw block devices, as proposed for Linux.
- */
-#define DMABUF_DIO_BACKEND_REGISTERED 8
-
-/**
  * Mode of a transfer: unknown, because the kernel's counters are not sufficient.
  */
 #define DMABUF_DIO_MODE_UNKNOWN 0

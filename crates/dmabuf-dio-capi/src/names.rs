@@ -43,8 +43,6 @@ pub const DMABUF_DIO_BACKEND_UDMABUF: u32 = 5;
 pub const DMABUF_DIO_BACKEND_MEMFD: u32 = 6;
 /// Backend: pread(2) and pwrite(2) on a mapping, through the page cache.
 pub const DMABUF_DIO_BACKEND_BUFFERED: u32 = 7;
-/// Backend: a dma-buf that io_uring registers itself, for raw block devices, as proposed for Linux.
-pub const DMABUF_DIO_BACKEND_REGISTERED: u32 = 8;
 
 /// Mode of a transfer: unknown, because the kernel's counters are not sufficient.
 pub const DMABUF_DIO_MODE_UNKNOWN: u32 = 0;
@@ -81,7 +79,6 @@ pub extern "C" fn dmabuf_dio_backend_name(backend: u32) -> *const c_char {
         DMABUF_DIO_BACKEND_UDMABUF => c"udmabuf",
         DMABUF_DIO_BACKEND_MEMFD => c"memfd",
         DMABUF_DIO_BACKEND_BUFFERED => c"buffered",
-        DMABUF_DIO_BACKEND_REGISTERED => c"registered",
         _ => return std::ptr::null(),
     };
     name.as_ptr()
@@ -97,7 +94,6 @@ pub(crate) fn backend(number: u32) -> Outcome<Option<Backend>> {
         DMABUF_DIO_BACKEND_UDMABUF => Backend::Udmabuf,
         DMABUF_DIO_BACKEND_MEMFD => Backend::Memfd,
         DMABUF_DIO_BACKEND_BUFFERED => Backend::Buffered,
-        DMABUF_DIO_BACKEND_REGISTERED => Backend::Registered,
         _ => return Err(unknown("backend", number, "DMABUF_DIO_BACKEND_*")),
     }))
 }
@@ -112,7 +108,6 @@ pub(crate) fn number_of(backend: Option<Backend>) -> u32 {
         Some(Backend::Udmabuf) => DMABUF_DIO_BACKEND_UDMABUF,
         Some(Backend::Memfd) => DMABUF_DIO_BACKEND_MEMFD,
         Some(Backend::Buffered) => DMABUF_DIO_BACKEND_BUFFERED,
-        Some(Backend::Registered) => DMABUF_DIO_BACKEND_REGISTERED,
         _ => 0,
     }
 }

@@ -154,9 +154,6 @@ fn memory(lines: &mut Lines, system: &System) {
             lines.line("", format!("     try: {remedy}"));
         }
     }
-    let own = &ring.dma_bufs;
-    let errno = own.errno.map_or_else(String::new, |errno| format!(": {errno}"));
-    lines.line("", format!("{}  {}{errno}", yes(own.available), own.detail));
 }
 
 fn facts(lines: &mut Lines, file: &FileFacts) {

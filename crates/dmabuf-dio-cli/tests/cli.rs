@@ -214,26 +214,11 @@ fn schema_of_doctor_is_stable() {
     assert_eq!(keys(&facts), expected);
     let names: Vec<_> =
         facts["backends"].as_array().expect("a list").iter().map(|one| &one["backend"]).collect();
-    let expected =
-        ["module", "slot", "heap", "copy_file_range", "registered", "udmabuf", "memfd", "buffered"];
+    let expected = ["module", "slot", "heap", "copy_file_range", "udmabuf", "memfd", "buffered"];
     assert_eq!(names, expected);
     assert_eq!(facts["file"]["length"], 10_000);
     let facts: Value = serde_json::from_str(&ok(&["doctor", "--json"])).expect("JSON");
     assert_eq!(facts["file"], Value::Null);
-}
-
-/// No kernel that this runs on registers dma-bufs itself.
-#[test]
-fn doctor_says_whether_io_uring_registers_dma_bufs() {
-    let facts: Value = serde_json::from_str(&ok(&["doctor", "--json"])).expect("JSON");
-    let own = &facts["io_uring"]["dma_bufs"];
-    assert_eq!(keys(own), ["available", "detail", "errno"]);
-    assert_eq!(own["available"], false);
-    if facts["io_uring"]["available"] == true {
-        assert_eq!(own["errno"], "EINVAL", "a table of empty buffers needs Linux 5.19");
-    }
-    let row = format!("no   {}: ", own["detail"].as_str().expect("words"));
-    assert!(ok(&["doctor"]).contains(&row), "{row}");
 }
 
 /// `doctor` lists the exporters if the module is loaded, and only then.

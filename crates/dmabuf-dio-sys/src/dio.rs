@@ -45,6 +45,11 @@ pub const REFUSED_MAPPING: u32 = 3;
 /// [`ReadWrite::refusal`], with `EBUSY`: a device that needs synchronisation has attached the
 /// udmabuf, and this kernel's udmabuf does not synchronise it.
 pub const REFUSED_UNSYNCED: u32 = 4;
+/// [`Attach::refusal`], with `EOPNOTSUPP`: the udmabuf's memfd has pages that were only allocated, by
+/// `fallocate(2)`. The first access through the memfd zeroes them, whatever has been stored by then.
+pub const REFUSED_UNFILLED: u32 = 5;
+/// [`Attach::refusal`], with `EOPNOTSUPP`: a page of the buffer has a hardware memory error.
+pub const REFUSED_POISONED: u32 = 6;
 
 /// What the module can do: `struct dmabuf_dio_info`.
 #[repr(C)]

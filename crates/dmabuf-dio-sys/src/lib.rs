@@ -13,7 +13,6 @@
 //! | [`iio`] | buffers of an IIO device, with dma-bufs as blocks of samples |
 //! | [`v4l2`] | capture devices of V4L2, with dma-bufs as frames |
 //! | [`functionfs`] | endpoints of a USB function, which accept dma-bufs |
-//! | [`regbuf`] | dma-bufs that `io_uring` registers itself, as proposed |
 //! | [`cachestat`] | `cachestat(2)`: how much of a file is in the page cache |
 //!
 //! Every call borrows its file descriptors and returns owned ones. Errors are the kernel's
@@ -28,7 +27,6 @@ pub mod dmabuf;
 pub mod functionfs;
 pub mod heap;
 pub mod iio;
-pub mod regbuf;
 pub mod sync_file;
 pub mod udmabuf;
 pub mod v4l2;

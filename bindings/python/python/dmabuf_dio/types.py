@@ -23,7 +23,7 @@ Kind: TypeAlias = Literal["dmabuf", "memfd", "any", "private"]
 # Of one file: also a file in memory with a dma-buf over its pages.
 FileKind: TypeAlias = Union[Kind, Literal["file"]]
 Backend: TypeAlias = Literal[
-    "module", "slot", "heap", "copy_file_range", "registered", "udmabuf", "memfd", "buffered"
+    "module", "slot", "heap", "copy_file_range", "udmabuf", "memfd", "buffered"
 ]
 Progress: TypeAlias = Callable[[int, int], object]
 # An array of 64-bit integers, or a sequence.

@@ -79,7 +79,6 @@ const OWN: &[OwnMethod] = &[
     own("udmabuf", "dmabuf-dio udmabuf", LoadMethod::Library(Backend::Udmabuf), HUGE),
     own("module", "dmabuf-dio module", LoadMethod::Library(Backend::Module), HUGE),
     own("slot", "dmabuf-dio slot", LoadMethod::Library(Backend::UringSlot), HUGE),
-    own("registered", "dmabuf-dio registered", LoadMethod::Library(Backend::Registered), HUGE),
     own("heap", "dmabuf-dio heap", LoadMethod::Library(Backend::Heap), HUGE),
     own(
         "copy_file_range",

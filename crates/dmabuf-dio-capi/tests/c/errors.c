@@ -40,7 +40,7 @@ static void numbers(void)
 	expect(dmabuf_dio_load("small", &options, &buffer, NULL), -EINVAL);
 	check(strstr(dmabuf_dio_error_message(), "flags"));
 	options.flags = 0;
-	options.backend = DMABUF_DIO_BACKEND_REGISTERED + 1;
+	options.backend = DMABUF_DIO_BACKEND_BUFFERED + 1;
 	expect(dmabuf_dio_load("small", &options, &buffer, NULL), -EINVAL);
 	options.backend = 0;
 	options.kind = DMABUF_DIO_KIND_FILE + 1;

@@ -67,7 +67,7 @@ static void backends(void)
 		dmabuf_dio_buffer_free(buffer);
 		ranges(backend);
 	}
-	expect(backend, DMABUF_DIO_BACKEND_REGISTERED + 1);
+	expect(backend, DMABUF_DIO_BACKEND_BUFFERED + 1);
 }
 
 static void kinds(void)

@@ -35,7 +35,8 @@ impl Driver for Buffered {
         extent: Extent,
     ) -> Result<Transferred, Attempt> {
         move_through(task, buf, extent)?;
-        Ok(Transferred { notes: note(buf).into_iter().collect(), ..Transferred::default() })
+        let notes = note(buf, task.direction).into_iter().collect();
+        Ok(Transferred { notes, ..Transferred::default() })
     }
 
     fn reach(&self, buf: &DmaBuf) -> Result<Reach, Attempt> {
@@ -71,10 +72,17 @@ const UNSYNCED: &str = "the buffer is a udmabuf: unless this kernel's udmabuf sy
      in kernel/series), those that are not coherent, or behind bounce buffers, may miss the \
      transferred data";
 
+/// What follows it if data was stored, which marks no page of the memfd dirty (docs/design.md).
+const UNMARKED: &str = "; and if its memfd outlives it, the data may be lost in pages that were neither \
+     written nor populated (MADV_POPULATE_WRITE) before the udmabuf was created";
+
 /// The note for an existing buffer, if any.
-pub(crate) fn note(buf: &DmaBuf) -> Option<String> {
+pub(crate) fn note(buf: &DmaBuf, direction: Direction) -> Option<String> {
     let is_udmabuf = buf.kind() == Kind::DmaBuf && buf.exporter().as_deref() == Some("udmabuf");
-    is_udmabuf.then(|| UNSYNCED.to_owned())
+    is_udmabuf.then(|| match direction {
+        Direction::Load => format!("{UNSYNCED}{UNMARKED}"),
+        Direction::Save => UNSYNCED.to_owned(),
+    })
 }
 
 /// Transfers through a mapping of the buffer.

@@ -6,6 +6,7 @@ use super::kept::not_kept;
 use super::{Backend, Refusal};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
+use crate::lend::NotLent;
 use crate::report::Report;
 use crate::report::facts::Facts;
 use crate::report::measure::Before;
@@ -40,6 +41,9 @@ impl Candidate for (Backend, Kind) {
 
 /// Returns the first available candidate and the refusals of those before it. `asked` is the
 /// backend that the caller selected, if any.
+///
+/// Where the buffer's memory itself is refused, no other candidate is tried: its data would be lost,
+/// or is no data. That refusal is then the first one, whose remedy the error names.
 pub(crate) fn choose<C: Candidate, T>(
     asked: Option<Backend>,
     candidates: &[C],
@@ -49,6 +53,12 @@ pub(crate) fn choose<C: Candidate, T>(
     for &candidate in candidates {
         match try_one(candidate) {
             Ok(value) => return Ok((candidate.backend(), value, refusals)),
+            Err(Attempt::Refused(refusal))
+                if refusal.not_lent.is_some_and(NotLent::is_of_the_memory) =>
+            {
+                refusals.insert(0, refusal);
+                break;
+            }
             Err(Attempt::Refused(refusal)) => refusals.push(refusal),
             Err(Attempt::Failed(error)) => return Err(error),
         }
@@ -104,5 +114,45 @@ impl<T> Run<T> {
             dma: task.file.dma(|| not_kept(self.backend)),
         };
         (self.value, facts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is tried, and how it ends, if the module refuses a buffer for this reason.
+    fn tried(why: NotLent) -> (Vec<Backend>, Result<Backend>) {
+        let mut tried = Vec::new();
+        let result = choose(None, Backend::for_gathering(Kind::DmaBuf), |backend| {
+            tried.push(backend);
+            match backend {
+                Backend::UringSlot => {
+                    Err(backend.refuse("no slots").remedy("another kernel").into())
+                }
+                Backend::Module => {
+                    let refusal = backend.refuse("not borrowed").remedy("another buffer");
+                    Err(Refusal { not_lent: Some(why), ..refusal }.into())
+                }
+                _ => Ok(()),
+            }
+        });
+        (tried, result.map(|(backend, (), _)| backend))
+    }
+
+    #[test]
+    fn memory_that_is_refused_is_not_used_otherwise() {
+        for why in [NotLent::Exporter, NotLent::Pages, NotLent::Mapping, NotLent::Unsynced] {
+            assert_eq!(tried(why).1.expect("by another backend"), Backend::Buffered, "{why:?}");
+        }
+        for why in [NotLent::Unfilled, NotLent::Poisoned] {
+            let (tried, result) = tried(why);
+            assert_eq!(tried, [Backend::UringSlot, Backend::Module]);
+            let error = result.expect_err("no backend");
+            assert_eq!(error.hint(), "another buffer");
+            let Error::Unavailable { asked: None, refusals, .. } = error else { panic!("{error}") };
+            assert_eq!(refusals[0].not_lent, Some(why));
+            assert_eq!(refusals[1].backend, Backend::UringSlot);
+        }
     }
 }

@@ -13,7 +13,6 @@ pub(crate) fn not_kept(backend: Option<Backend>) -> Option<String> {
         Some(Backend::Module | Backend::UringSlot) => {
             (!kernel_keeps()).then(|| "this kernel cannot keep buffers mapped".into())
         }
-        Some(Backend::Registered) => None,
         _ => Some(not_lent()),
     }
 }

@@ -17,7 +17,6 @@ mod copy_file_range;
 mod heap;
 mod memfd;
 mod module;
-mod registered;
 mod slot;
 pub(crate) mod udmabuf;
 
@@ -48,9 +47,6 @@ pub enum Backend {
     /// `copy_file_range(2)` between the file and a dma-buf, on a kernel with the patch series.
     #[cfg_attr(feature = "serde", serde(rename = "copy_file_range"))]
     CopyFileRange,
-    /// The dma-buf as a buffer that `io_uring` registers itself, for raw block devices whose driver imports
-    /// it, as proposed for Linux. No released kernel does.
-    Registered,
     /// Like [`Memfd`](Self::Memfd), followed by a dma-buf over its pages from `/dev/udmabuf`.
     Udmabuf,
     /// A memfd, filled by `io_uring` with `O_DIRECT`: directly if it gets huge pages, else through
@@ -68,12 +64,11 @@ pub enum Backend {
 
 impl Backend {
     /// All backends.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::Module,
         Self::UringSlot,
         Self::Heap,
         Self::CopyFileRange,
-        Self::Registered,
         Self::Udmabuf,
         Self::Memfd,
         Self::Buffered,
@@ -86,7 +81,6 @@ impl Backend {
             Self::UringSlot => "slot",
             Self::Heap => "heap",
             Self::CopyFileRange => "copy_file_range",
-            Self::Registered => "registered",
             Self::Udmabuf => "udmabuf",
             Self::Memfd => "memfd",
             Self::Buffered => "buffered",
@@ -100,7 +94,6 @@ impl Backend {
             Self::UringSlot => "The dma-buf's pages as io_uring fixed buffers, lent by the module",
             Self::Heap => "The system heap reads the file while it allocates (patch series)",
             Self::CopyFileRange => "copy_file_range(2) with a dma-buf (patch series)",
-            Self::Registered => "A dma-buf that io_uring registers itself (proposed for Linux)",
             Self::Udmabuf => "A memfd, and a dma-buf created from it",
             Self::Memfd => "A memfd, filled by io_uring",
             Self::Buffered => "pread and pwrite, through the page cache",
@@ -116,7 +109,6 @@ impl Backend {
                 Self::UringSlot,
                 Self::Heap,
                 Self::CopyFileRange,
-                Self::Registered,
                 Self::Udmabuf,
                 Self::Buffered,
             ],
@@ -128,13 +120,7 @@ impl Backend {
     /// in which they are tried.
     pub const fn for_existing(kind: Kind) -> &'static [Self] {
         match kind {
-            Kind::DmaBuf => &[
-                Self::Module,
-                Self::UringSlot,
-                Self::CopyFileRange,
-                Self::Registered,
-                Self::Buffered,
-            ],
+            Kind::DmaBuf => &[Self::Module, Self::UringSlot, Self::CopyFileRange, Self::Buffered],
             Kind::Memfd => &[Self::Memfd, Self::Buffered],
         }
     }

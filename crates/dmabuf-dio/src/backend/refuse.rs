@@ -229,6 +229,22 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
                  transfer, or a kernel with the fix in kernel/series"
                 .to_owned(),
         ),
+        NotLent::Unfilled => (
+            format!(
+                "dmabuf_dio does not borrow this buffer of exporter {exporter}: its memfd has pages \
+                     that were only allocated (fallocate) and never written, which the first access \
+                     through the memfd zeroes"
+            ),
+            "write these pages, or touch them with MADV_POPULATE_WRITE, before creating the udmabuf"
+                .to_owned(),
+        ),
+        NotLent::Poisoned => (
+            format!(
+                "dmabuf_dio does not borrow this buffer of exporter {exporter}: a page of the buffer \
+                     has a hardware memory error"
+            ),
+            "create a new buffer: the kernel no longer uses that page".to_owned(),
+        ),
     };
     Refusal { not_lent: Some(why), ..backend.refuse(reason).remedy(remedy) }
 }
@@ -237,13 +253,13 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
 fn name_exporter(exporter: &str, named: &[String]) -> String {
     let plain = |name: &&str| {
         !name.is_empty()
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.,@".contains(&byte))
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.@".contains(&byte))
     };
     let all: Vec<&str> = named.iter().map(String::as_str).chain([exporter]).collect();
     if !all.iter().all(plain) {
         return "see the parameter exporters of dmabuf_dio".to_owned();
     }
-    let load = format!("modprobe dmabuf_dio exporters={}", all.join(":"));
+    let load = format!("modprobe dmabuf_dio exporters={}", all.join(","));
     format!("modprobe -r dmabuf_dio && {load}")
 }
 
@@ -253,10 +269,7 @@ pub(crate) fn named_exporters() -> Vec<String> {
 }
 
 fn names(text: &str) -> Vec<String> {
-    let text = text.trim();
-    // The kernel prints this for a string that was never set.
-    let text = if text == "(null)" { "" } else { text };
-    text.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    text.trim().split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -265,7 +278,14 @@ mod tests {
 
     #[test]
     fn every_number_has_its_own_words() {
-        let all = [NotLent::Exporter, NotLent::Pages, NotLent::Mapping, NotLent::Unsynced];
+        let all = [
+            NotLent::Exporter,
+            NotLent::Pages,
+            NotLent::Mapping,
+            NotLent::Unsynced,
+            NotLent::Unfilled,
+            NotLent::Poisoned,
+        ];
         let mut reasons = Vec::new();
         for (number, why) in (1..).zip(all) {
             assert_eq!(NotLent::from_number(number), Some(why));
@@ -273,13 +293,13 @@ mod tests {
             assert_eq!((refusal.backend, refusal.not_lent), (Backend::Module, Some(why)));
             assert!(refusal.reason.contains("exporter vgem"), "{refusal}");
             let remedy = refusal.remedy.expect("what would work instead");
-            assert!(remedy.contains("/dev/dma_heap/system"), "{remedy}");
+            assert_ne!(remedy.contains("/dev/dma_heap/system"), why.is_of_the_memory(), "{remedy}");
             assert_eq!(remedy.contains("exporters=vgem"), why == NotLent::Exporter, "{remedy}");
             reasons.push(refusal.reason);
         }
         reasons.dedup();
         assert_eq!(reasons.len(), all.len());
-        assert_eq!((NotLent::from_number(0), NotLent::from_number(5)), (None, None));
+        assert_eq!((NotLent::from_number(0), NotLent::from_number(7)), (None, None));
         let uncached = not_lent(Backend::Module, "system-uncached", NotLent::Exporter);
         assert_eq!(uncached.remedy.as_deref(), Some(OTHER_BUFFER), "never to be named");
     }
@@ -288,7 +308,7 @@ mod tests {
     fn the_command_keeps_those_that_are_named() {
         let named = ["carveout".to_owned(), "vendor-heap".to_owned()];
         let command = name_exporter("drm", &named);
-        assert!(command.ends_with("modprobe dmabuf_dio exporters=carveout:vendor-heap:drm"));
+        assert!(command.ends_with("modprobe dmabuf_dio exporters=carveout,vendor-heap,drm"));
         // Names with a special meaning to a shell must not appear in a command.
         for odd in ["a b", "$(reboot)", "x;y", "unknown: no /proc", ""] {
             assert!(!name_exporter(odd, &[]).contains("modprobe"), "{odd}");
@@ -298,9 +318,8 @@ mod tests {
     #[test]
     fn the_parameter_is_a_list() {
         assert_eq!(names("\n"), [""; 0]);
-        assert_eq!(names("(null)\n"), [""; 0]);
         assert_eq!(names("vgem\n"), ["vgem"]);
-        assert_eq!(names("vgem::drm:\n"), ["vgem", "drm"]);
+        assert_eq!(names("vgem,,drm\n"), ["vgem", "drm"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use super::attempt::Attempt;
 use super::driver::{Driver, Reach};
 use super::{Backend, Refusal};
-use super::{buffered, copy_file_range, heap, memfd, module, refuse, registered, slot, udmabuf};
+use super::{buffered, copy_file_range, heap, memfd, module, refuse, slot, udmabuf};
 use crate::buf::DmaBuf;
 use crate::file::extent::Extent;
 use crate::kind::Kind;
@@ -18,7 +18,6 @@ fn driver(backend: Backend) -> &'static dyn Driver {
         Backend::UringSlot => &slot::UringSlot,
         Backend::Heap => &heap::Heap,
         Backend::CopyFileRange => &copy_file_range::CopyFileRange,
-        Backend::Registered => &registered::BY_KERNEL,
         Backend::Udmabuf => &udmabuf::Udmabuf,
         Backend::Memfd => &memfd::Memfd,
         Backend::Buffered => &buffered::Buffered,

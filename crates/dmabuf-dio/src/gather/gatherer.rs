@@ -147,7 +147,9 @@ impl<'f> Gatherer<'f> {
             segments,
             refusals,
             why_unpolled,
-            note: (backend == Backend::Buffered).then(|| buffered::note(&buf)).flatten(),
+            note: (backend == Backend::Buffered)
+                .then(|| buffered::note(&buf, Direction::Load))
+                .flatten(),
         };
         Ok(Gathering {
             cached: cached(file.fd(), file.system).unwrap_or(0),

@@ -17,6 +17,11 @@ pub enum NotLent {
     Mapping,
     /// This kernel's udmabuf does not synchronise the devices that have it attached.
     Unsynced,
+    /// The udmabuf's memfd has pages that were only allocated, by `fallocate(2)`. The first access
+    /// through the memfd zeroes them, whatever has been stored by then.
+    Unfilled,
+    /// A page of the buffer has a hardware memory error.
+    Poisoned,
 }
 
 impl NotLent {
@@ -28,8 +33,15 @@ impl NotLent {
             dio::REFUSED_PAGES => Some(Self::Pages),
             dio::REFUSED_MAPPING => Some(Self::Mapping),
             dio::REFUSED_UNSYNCED => Some(Self::Unsynced),
+            dio::REFUSED_UNFILLED => Some(Self::Unfilled),
+            dio::REFUSED_POISONED => Some(Self::Poisoned),
             _ => None,
         }
+    }
+
+    /// Whether the memory itself is unusable, so that other ways to access it would lose data, too.
+    pub(crate) fn is_of_the_memory(self) -> bool {
+        matches!(self, Self::Unfilled | Self::Poisoned)
     }
 }
 

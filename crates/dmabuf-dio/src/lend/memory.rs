@@ -2,7 +2,6 @@
 //! The memory of a ring's requests: a table of buffers.
 
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use dmabuf_dio_sys::dio::{self, Slot};
@@ -10,7 +9,7 @@ use io_uring::{IoUring, cqueue};
 
 use super::error::LendError;
 use super::module::{Attached, Context};
-use super::slots::{no_room, register, register_dma_buf, register_joined, register_table};
+use super::slots::{no_room, register, register_joined, register_table};
 use crate::buf::DmaBuf;
 use crate::direction::Direction;
 use crate::memory::Mapping;
@@ -36,7 +35,7 @@ impl Cut {
 /// The memory of a ring. Requests name its buffers by index.
 #[derive(Debug)]
 pub(crate) enum Memory {
-    /// Pages of dma-bufs: the module, or the kernel itself, holds them as long as a buffer is registered.
+    /// Pages of dma-bufs: the module holds them as long as a buffer is registered.
     Lent { buffers: Vec<Lent>, most: usize },
     /// Memory of this process: start and length of each buffer in it.
     Process { mapping: Arc<Mapping>, buffers: Vec<(u64, u64)>, registered: bool },
@@ -91,18 +90,6 @@ impl Memory {
         let lent = ranges.iter().enumerate();
         let buffers: Vec<_> = lent.map(|(slot, range)| Lent::alone(slot, range.2)).collect();
         Ok(Self::Lent { most: buffers.len(), buffers })
-    }
-
-    /// Has the kernel register a whole dma-buf without the module, as the only buffer, for requests on
-    /// `target`. The dma-buf may be closed afterwards.
-    pub(crate) fn registered_dma_buf(
-        uring: &IoUring,
-        buf: &DmaBuf,
-        target: BorrowedFd<'_>,
-    ) -> Result<Self, LendError> {
-        register_table(uring, 1)?;
-        register_dma_buf(uring, 0, buf, target)?;
-        Ok(Self::Lent { buffers: vec![Lent::alone(0, buf.len())], most: 1 })
     }
 
     /// Registers whole blocks, each as one buffer, in a table with room for `most`. Small ones
@@ -197,6 +184,9 @@ impl Memory {
     }
 
     /// Memory of this process in pieces, registered if the limit on locked memory allows it.
+    ///
+    /// Requests for registered memory do not mark pages of a memfd dirty, and clean ones may be
+    /// dropped later. Registering does, if nothing has read the pages through this mapping before.
     pub(crate) fn registered(uring: &IoUring, mapping: &Arc<Mapping>, cut: Cut) -> Self {
         let buffers: Vec<_> = cut.pieces(0..mapping.len()).collect();
         let vector = |&(at, length): &(u64, u64)| libc::iovec {

@@ -18,7 +18,7 @@
 //!   that follow it in the same slot ([`Ring::goes_on`]). Requests name files by their index in the
 //!   ring, which holds a reference to each.
 //! - *How long.* The module holds the pages of a dma-buf as long as the ring has them registered (a
-//!   slot of several buffers holds all of them; a kernel that registers dma-bufs itself does the same), and the kernel holds the ring as long as requests
+//!   slot of several buffers holds all of them), and the kernel holds the ring as long as requests
 //!   are in flight, so nothing has to wait. Memory of this process is shared with the ring
 //!   ([`Arc`]), and the ring keeps its share until nothing is in flight: [`Ring`] waits for that on
 //!   drop. If the kernel repeatedly refuses to wait, the end of the requests is unknown: the memory
@@ -51,5 +51,4 @@ pub(crate) use module::Context;
 pub use module::{Attached, MoveError, Moved};
 pub(crate) use ring::Flight;
 pub use ring::{Completion, Operation, Request, Ring, Span};
-pub(crate) use slots::registers_dma_bufs;
 pub(crate) use uring::create;

@@ -222,6 +222,8 @@ mod tests {
             (dio::REFUSED_PAGES, NotLent::Pages),
             (dio::REFUSED_MAPPING, NotLent::Mapping),
             (dio::REFUSED_UNSYNCED, NotLent::Unsynced),
+            (dio::REFUSED_UNFILLED, NotLent::Unfilled),
+            (dio::REFUSED_POISONED, NotLent::Poisoned),
         ] {
             let error = not_attached(&buf, Errno::OPNOTSUPP, number);
             let errno = Errno::OPNOTSUPP;

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commands by which the module fills a ring's table of buffers with attached dma-bufs, and the call by which
-//! a kernel fills it without the module.
+//! Commands by which the module fills a ring's table of buffers with attached dma-bufs.
 
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::Duration;
 
 use dmabuf_dio_sys::dio::{self, Join, Slot, UringCmd};
-use dmabuf_dio_sys::regbuf;
 use io_uring::{IoUring, cqueue, opcode, types};
 
 use super::error::{LendError, NotLent};
 use super::module::Attached;
-use super::uring::{create, wait};
-use crate::buf::DmaBuf;
+use super::uring::wait;
 use crate::errno::Errno;
 
 /// The user data of a command. No request has it.
@@ -27,30 +24,6 @@ pub(super) fn register_table(uring: &IoUring, entries: usize) -> Result<(), Lend
         entries,
         of: "buffers",
         errno: Errno::from(&error),
-    })
-}
-
-/// Why a ring does not register dma-bufs itself, without the module; `Ok` if it does.
-pub(crate) fn registers_dma_bufs() -> Result<(), Errno> {
-    let other = Errno::from_raw(libc::EIO);
-    let uring = create(1, false).map_err(|error| error.errno().unwrap_or(other))?;
-    register_table(&uring, 1).map_err(|error| error.errno().unwrap_or(other))?;
-    // SAFETY: the ring's descriptor is open as long as the ring.
-    regbuf::probe(unsafe { BorrowedFd::borrow_raw(uring.as_raw_fd()) })
-}
-
-/// Has the kernel fill a buffer of a ring with a whole dma-buf, for requests on `target` only.
-pub(super) fn register_dma_buf(
-    uring: &IoUring,
-    index: u32,
-    buf: &DmaBuf,
-    target: BorrowedFd<'_>,
-) -> Result<(), LendError> {
-    // SAFETY: the ring's descriptor is open as long as the ring.
-    let ring = unsafe { BorrowedFd::borrow_raw(uring.as_raw_fd()) };
-    regbuf::register(ring, index, buf.as_fd(), target).map_err(|errno| {
-        let (what, length) = ("io_uring does not register", buf.len());
-        LendError::Slot { what, index, length, errno }
     })
 }
 

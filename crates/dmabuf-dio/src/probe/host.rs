@@ -5,11 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use dmabuf_dio_sys::{dio, heap, udmabuf};
 
-use super::{Device, HugePages, IoUring, OwnDmaBufs};
+use super::{Device, HugePages, IoUring};
 use crate::backend::{Backend, refuse, udmabuf as udmabuf_backend};
 use crate::buf::DmaBuf;
-use crate::errno::Errno;
-use crate::lend::registers_dma_bufs;
 use crate::memory::Mapping;
 use crate::memory::huge;
 use crate::memory::page::huge_page;
@@ -106,46 +104,5 @@ pub(crate) fn io_uring() -> IoUring {
         disabled,
         refusal,
         memlock: rustix::process::getrlimit(rustix::process::Resource::Memlock).current,
-        dma_bufs: own_dma_bufs(registers_dma_bufs()),
-    }
-}
-
-fn own_dma_bufs(answer: Result<(), Errno>) -> OwnDmaBufs {
-    let errno = answer.err();
-    let detail = match errno.map(Errno::raw) {
-        None => {
-            "registers dma-bufs itself, and keeps them mapped, for raw NVMe block devices with \
-             O_DIRECT: backend registered"
-        }
-        Some(libc::EINVAL) => {
-            "does not register dma-bufs itself: proposed for raw NVMe block devices, in no released \
-             kernel"
-        }
-        Some(libc::EOPNOTSUPP) => {
-            "does not register dma-bufs itself: this kernel is built without that"
-        }
-        Some(_) => "cannot be asked whether it registers dma-bufs itself",
-    };
-    OwnDmaBufs { available: errno.is_none(), detail: detail.into(), errno }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_answer_about_own_dma_bufs_has_its_words() {
-        let has = own_dma_bufs(Ok(()));
-        assert!(has.available && has.errno.is_none() && has.detail.contains("NVMe"), "{has:?}");
-        for (number, words) in [
-            (libc::EINVAL, "in no released kernel"),
-            (libc::EOPNOTSUPP, "built without"),
-            (libc::EPERM, "cannot be asked"),
-        ] {
-            let errno = Errno::from_raw(number);
-            let not = own_dma_bufs(Err(errno));
-            assert!(!not.available && not.errno == Some(errno), "{not:?}");
-            assert!(not.detail.contains(words), "{not:?}");
-        }
     }
 }

@@ -93,21 +93,6 @@ pub struct HugePages {
     pub remedy: Option<String>,
 }
 
-/// Whether `io_uring` registers dma-bufs itself, without the kernel module, as is proposed for Linux
-/// ("Add dmabuf read/write via `io_uring`"). No released kernel does. [`Registered`](crate::Backend::Registered)
-/// uses it.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct OwnDmaBufs {
-    /// Whether it does.
-    pub available: bool,
-    /// What it is good for, or why it is not there.
-    pub detail: String,
-    /// The kernel's error number, if it is not there.
-    pub errno: Option<Errno>,
-}
-
 /// Whether `io_uring` can be used.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -122,8 +107,6 @@ pub struct IoUring {
     /// The limit on locked memory in bytes; `None` if unlimited. It does not apply to processes
     /// with `CAP_IPC_LOCK`, such as those of root.
     pub memlock: Option<u64>,
-    /// Whether it registers dma-bufs itself.
-    pub dma_bufs: OwnDmaBufs,
 }
 
 /// What a system offers.

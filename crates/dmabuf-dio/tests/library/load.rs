@@ -329,7 +329,6 @@ fn the_buffer_is_what_the_backend_promises() {
             | Backend::UringSlot
             | Backend::Heap
             | Backend::CopyFileRange
-            | Backend::Registered
             | Backend::Udmabuf => {
                 assert_eq!(kind, Kind::DmaBuf);
                 assert!(loaded.buf.exporter().is_some());

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is stored into a memfd stays when everything else that has its pages is closed. DMA into a
+//! page does not mark it dirty; a page that is clean is dropped when memory is needed, and is zero
+//! then. Dropping the caches drops every such page at once.
+//!
+//! A program of its own: others measure the caches. Only in guests, for the same reason.
+
+mod common;
+
+use std::os::fd::AsFd as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use common::{assert_same, available, bytes, content, file_of, folder, huge, page, takes};
+use dmabuf_dio::gather::{Gatherer, Piece};
+use dmabuf_dio::lend::NotLent;
+use dmabuf_dio::{Backend, DmaBuf, Error, Kind, Loader};
+use dmabuf_dio_sys::udmabuf;
+use rustix::fs::{FallocateFlags, fallocate};
+
+const LEN: usize = (1 << 20) + 1234;
+
+/// One test at a time, as each drops the caches; `None` on machines that are not guests of tests.
+fn alone() -> Option<MutexGuard<'static, ()>> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    if std::env::var_os("DMABUF_DIO_KERNEL").is_none() {
+        println!("skipped: the caches of this machine are not dropped");
+        return None;
+    }
+    Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Takes away every page that is clean and not in use.
+fn drop_caches() {
+    std::fs::write("/proc/sys/vm/drop_caches", "3").expect("caches dropped");
+}
+
+/// What was done with the pages of a memfd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pages {
+    /// Nothing: there are none.
+    Missing,
+    /// Only `fallocate()`: dirty, but neither zeroed nor known to hold anything.
+    Allocated,
+    /// Only read: zeroed, clean.
+    Read,
+    /// Allocated and mapped for writing: zeroed, dirty.
+    Populated,
+    /// Written by the CPU.
+    Written,
+}
+
+const ALL: [Pages; 5] =
+    [Pages::Missing, Pages::Allocated, Pages::Read, Pages::Populated, Pages::Written];
+
+fn memfd(pages: Pages, len: u64) -> DmaBuf {
+    let mut buf = DmaBuf::memfd(len).expect("a memfd");
+    match pages {
+        Pages::Missing => {}
+        Pages::Allocated => {
+            fallocate(&buf, FallocateFlags::empty(), 0, buf.len()).expect("allocated");
+        }
+        Pages::Read => assert!(buf.page_sizes().is_some()),
+        Pages::Populated => populate(&buf),
+        Pages::Written => common::fill(&mut buf, 0x5a),
+    }
+    buf
+}
+
+fn populate(buf: &DmaBuf) {
+    let mapping = buf.mapping(true).expect("mapped");
+    let (start, len) = (mapping.as_ptr().cast(), mapping.len() as usize);
+    // SAFETY: this advice keeps the content, and the range is that of a mapping.
+    let result = unsafe { libc::madvise(start, len, libc::MADV_POPULATE_WRITE) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+fn udmabuf_over(memfd: &DmaBuf) -> DmaBuf {
+    let device = udmabuf::open().expect("udmabuf");
+    let fd = udmabuf::create(device.as_fd(), memfd.as_fd(), 0, memfd.len()).expect("a udmabuf");
+    DmaBuf::from_fd(fd).expect("a dma-buf")
+}
+
+/// That clean pages are dropped, or the other tests would prove nothing.
+#[test]
+fn clean_pages_are_dropped() {
+    let Some(_alone) = alone() else { return };
+    for (pages, kept) in [(Pages::Read, false), (Pages::Populated, true), (Pages::Written, true)] {
+        let buf = memfd(pages, LEN as u64);
+        drop_caches();
+        let blocks = rustix::fs::fstat(&buf).expect("stat").st_blocks as u64 * 512;
+        assert_eq!(blocks, if kept { buf.len() } else { 0 }, "{pages:?}");
+    }
+}
+
+#[test]
+fn what_is_loaded_into_a_new_memfd_stays() {
+    let Some(_alone) = alone() else { return };
+    let folder = folder();
+    for len in [page() + 1, huge() + 5] {
+        let (path, wanted) = file_of(&folder, len);
+        for &backend in Backend::for_new(Kind::Memfd) {
+            for in_huge in [true, false] {
+                let what = format!("{len} bytes by {backend}, huge pages: {in_huge}");
+                let loader = Loader::new(&path).backend(backend).huge_pages(in_huge);
+                let loaded = loader.kind(Kind::Memfd).load().expect(&what);
+                drop_caches();
+                assert_same(&what, &bytes(&loaded.buf)[..len], &wanted);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_loaded_into_an_existing_memfd_stays() {
+    let Some(_alone) = alone() else { return };
+    let folder = folder();
+    let (path, wanted) = file_of(&folder, LEN);
+    for pages in ALL {
+        for &backend in Backend::for_existing(Kind::Memfd) {
+            for piece in [64 << 10, 16 << 20] {
+                let what = format!("{pages:?}, {backend}, {piece} at a time");
+                let buf = memfd(pages, LEN as u64 + 8192);
+                let loader = Loader::new(&path).backend(backend).block_size(piece);
+                loader.load_into(&buf, 4096).expect(&what);
+                drop_caches();
+                assert_same(&what, &bytes(&buf)[4096..][..LEN], &wanted);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_gathered_into_a_memfd_stays() {
+    let Some(_alone) = alone() else { return };
+    let folder = folder();
+    let (path, content) = file_of(&folder, LEN);
+    let pieces = [(40_960, 0), (0, 8192), (614_400, 61_440), (4096, 258_048)];
+    let pieces =
+        pieces.map(|(file_offset, buf_offset)| Piece { file_offset, buf_offset, len: 4096 });
+    let check = |what: &str, buf: &DmaBuf| {
+        drop_caches();
+        let found = bytes(buf);
+        for piece in &pieces {
+            let there = &found[piece.buf_offset as usize..][..4096];
+            assert_same(what, there, &content[piece.file_offset as usize..][..4096]);
+        }
+    };
+    for pages in ALL {
+        for &backend in Backend::for_gathering(Kind::Memfd) {
+            let what = format!("{pages:?}, {backend}");
+            let buf = memfd(pages, 262_144);
+            let mut gathering = Gatherer::new(&path).backend(backend).open(&buf).expect(&what);
+            gathering.read(&pieces).expect(&what);
+            check(&format!("{what}, open"), &buf);
+            // Its pages are registered no more.
+            drop(gathering);
+            check(&what, &buf);
+        }
+    }
+}
+
+#[test]
+fn what_a_view_writes_stays() {
+    let Some(_alone) = alone() else { return };
+    for pages in ALL {
+        let mut buf = memfd(pages, LEN as u64);
+        let wanted = content(buf.len() as usize, 3);
+        let mut view = buf.map_mut().expect("map");
+        // Pages that are read first are mapped for writing, and clean.
+        view.to_vec().expect("read");
+        view.write_at(0, &wanted).expect("written");
+        view.finish().expect("finish");
+        drop_caches();
+        assert_same(&format!("{pages:?}"), &bytes(&buf), &wanted);
+    }
+}
+
+/// The file in memory and the dma-buf over its pages, which is filled by every backend that can and
+/// then closed.
+#[test]
+fn what_is_stored_into_the_dma_buf_of_a_file_stays_in_the_file() {
+    let Some(_alone) = alone() else { return };
+    if !available(Backend::Udmabuf) {
+        return;
+    }
+    let backends = Backend::for_existing(Kind::DmaBuf).iter().copied();
+    let backends: Vec<_> = backends.filter(|backend| available(*backend)).collect();
+    let folder = folder();
+    for len in [page() + 1, huge() + 5] {
+        let (path, before) = file_of(&folder, len);
+        let other = folder.path().join("other");
+        let wanted = content(len, 77);
+        common::write_cold(&other, &wanted);
+        for source in [Backend::Memfd, Backend::Buffered] {
+            for in_huge in [true, false] {
+                for &backend in &backends {
+                    let what = format!("{len} bytes by {source}, {in_huge}, then {backend}");
+                    let loader = Loader::new(&path).backend(source).huge_pages(in_huge);
+                    let mut loaded = loader.load_file().expect(&what);
+                    drop_caches();
+                    assert_same(&what, &bytes(&loaded.file), &before);
+                    let shared = loaded.shared_len() as usize;
+                    let Ok(buf) = &mut loaded.dmabuf else { panic!("{what}: no dma-buf") };
+                    match Loader::new(&other).backend(backend).load_into(buf, 0) {
+                        Ok(_) => {}
+                        Err(Error::Unavailable { .. }) => continue,
+                        Err(error) => panic!("{what}: {error}"),
+                    }
+                    drop(loaded.dmabuf);
+                    drop_caches();
+                    assert_same(&what, &bytes(&loaded.file)[..shared], &wanted[..shared]);
+                }
+            }
+        }
+    }
+}
+
+/// A udmabuf of the library has no memfd any more: nothing is left to drop its pages from.
+#[test]
+fn a_udmabuf_keeps_its_pages() {
+    let Some(_alone) = alone() else { return };
+    if !available(Backend::Udmabuf) {
+        return;
+    }
+    let folder = folder();
+    let (path, wanted) = file_of(&folder, LEN);
+    for in_huge in [true, false] {
+        let loader = Loader::new(&path).backend(Backend::Udmabuf).huge_pages(in_huge);
+        let loaded = loader.load().expect("load");
+        drop_caches();
+        assert_same("a udmabuf", &bytes(&loaded.buf)[..LEN], &wanted);
+    }
+}
+
+/// Whether this module looks at the pages that it borrows: it refuses those that were only
+/// allocated, and marks those dirty that it gives back.
+fn looks_at_pages() -> bool {
+    if !available(Backend::Module) {
+        return false;
+    }
+    let refusal = refusal_of(&udmabuf_over(&memfd(Pages::Allocated, 1 << 20)));
+    let looks = refusal == Some(NotLent::Unfilled);
+    if !looks {
+        println!("skipped: this module does not look at the pages that it borrows: {refusal:?}");
+    }
+    looks
+}
+
+/// Why the module does not borrow a buffer; `None` if it does.
+fn refusal_of(buf: &DmaBuf) -> Option<NotLent> {
+    let folder = folder();
+    let (path, _) = file_of(&folder, 4096);
+    match Loader::new(path).backend(Backend::Module).load_into(buf, 0) {
+        Err(Error::Unavailable { refusals, .. }) => refusals[0].not_lent,
+        result => {
+            result.expect("load");
+            None
+        }
+    }
+}
+
+/// Udmabufs of others, over memfds that they keep.
+#[test]
+fn what_is_stored_into_a_udmabuf_of_others_stays_in_the_memfd() {
+    let Some(_alone) = alone() else { return };
+    if !available(Backend::Udmabuf) {
+        return;
+    }
+    let module_looks = looks_at_pages();
+    let folder = folder();
+    let (path, wanted) = file_of(&folder, LEN);
+    for pages in ALL.into_iter().filter(|pages| *pages != Pages::Allocated) {
+        for &backend in Backend::for_existing(Kind::DmaBuf) {
+            let memfd = memfd(pages, LEN as u64);
+            let buf = udmabuf_over(&memfd);
+            if !takes(backend, &buf) {
+                continue;
+            }
+            match Loader::new(&path).backend(backend).load_into(&buf, 0) {
+                Ok(_) => {}
+                Err(Error::Unavailable { .. }) => continue,
+                Err(error) => panic!("{pages:?}, {backend}: {error}"),
+            }
+            drop(buf);
+            drop_caches();
+            let found = bytes(&memfd);
+            let stays = found[..LEN] == wanted;
+            println!("{pages:?}, by {backend}: {}", if stays { "stays" } else { "lost" });
+            let dirty = matches!(pages, Pages::Populated | Pages::Written);
+            // The module marks what it borrowed; nobody marks what the CPU stores through the
+            // udmabuf's mapping (docs/design.md).
+            if dirty || backend == Backend::Module && module_looks {
+                assert_same(&format!("{pages:?}, by {backend}"), &found[..LEN], &wanted);
+            }
+        }
+    }
+}
+
+/// The first access through the memfd zeroes such pages: no backend may store into them.
+#[test]
+fn nothing_is_stored_into_pages_that_were_only_allocated() {
+    let Some(_alone) = alone() else { return };
+    if !available(Backend::Udmabuf) || !looks_at_pages() {
+        return;
+    }
+    let folder = folder();
+    let (path, wanted) = file_of(&folder, LEN);
+    let memfd = memfd(Pages::Allocated, LEN as u64);
+    let buf = udmabuf_over(&memfd);
+    let gathered = Gatherer::new(&path).open(&buf).map(|gathering| gathering.backend());
+    let loaded = Loader::new(&path).load_into(&buf, 0).map(|report| report.backend);
+    let copy = folder.path().join("copy");
+    let saved = dmabuf_dio::Saver::new(&copy).save(&buf, ..).map(|report| report.backend);
+    for error in [
+        gathered.expect_err("not gathered"),
+        loaded.expect_err("not loaded"),
+        saved.expect_err("not saved"),
+    ] {
+        assert!(error.to_string().contains("fallocate"), "{error}");
+        assert!(error.hint().contains("MADV_POPULATE_WRITE"), "{}", error.hint());
+        let Error::Unavailable { refusals, .. } = error else { panic!("{error}") };
+        assert_eq!(refusals[0].not_lent, Some(NotLent::Unfilled));
+    }
+    // As the remedy says.
+    drop(buf);
+    populate(&memfd);
+    let buf = udmabuf_over(&memfd);
+    Loader::new(&path).load_into(&buf, 0).expect("load");
+    drop(buf);
+    drop_caches();
+    assert_same("populated", &bytes(&memfd)[..LEN], &wanted);
+}
