@@ -17,25 +17,37 @@
 #include "attach.h"
 #include "buffer.h"
 
-/* Transfers in flight on all buffers */
+/* Transfers on all buffers, in the order in which they came */
 static LIST_HEAD(dbx_turns);
 static DEFINE_SPINLOCK(dbx_turns_lock);
 static DECLARE_WAIT_QUEUE_HEAD(dbx_turn_over);
 
-/* Fails if it is to be the only one on the buffer and another is in flight. */
+static void dbx_turn_wish(struct dbx_turn *turn)
+{
+	turn->runs = false;
+	spin_lock(&dbx_turns_lock);
+	list_add_tail(&turn->list, &dbx_turns);
+	spin_unlock(&dbx_turns_lock);
+}
+
+/* @alone: not beside others on the buffer, nor before those that wait already */
 static bool dbx_turn_take(struct dbx_turn *turn, bool alone)
 {
 	const struct dbx_turn *other;
-	bool taken = true;
+	bool runs = true, earlier = true;
 
 	spin_lock(&dbx_turns_lock);
-	if (alone)
-		list_for_each_entry(other, &dbx_turns, list)
-			taken &= other->dmabuf != turn->dmabuf;
-	if (taken)
-		list_add(&turn->list, &dbx_turns);
+	list_for_each_entry(other, &dbx_turns, list) {
+		if (!alone)
+			break;
+		if (other == turn)
+			earlier = false;
+		else if (other->dmabuf == turn->dmabuf && (other->runs || earlier))
+			runs = false;
+	}
+	turn->runs = runs;
 	spin_unlock(&dbx_turns_lock);
-	return taken;
+	return runs;
 }
 
 static void dbx_turn_leave(struct dbx_turn *turn)
@@ -100,16 +112,21 @@ int dbx_access_begin(struct dbx_turn *turn, bool locks)
 	ret = dbx_access_wait(turn);
 	if (ret)
 		return ret;
-	if (dma_resv_lock_interruptible(dmabuf->resv, NULL))
-		return -ERESTARTSYS;
-	if (!dbx_turn_take(turn, locks || dbx_access_needs_sync(dmabuf))) {
+	dbx_turn_wish(turn);
+	for (;;) {
+		ret = -ERESTARTSYS;
+		if (dma_resv_lock_interruptible(dmabuf->resv, NULL))
+			goto out_leave;
+		if (dbx_turn_take(turn, locks || dbx_access_needs_sync(dmabuf)))
+			break;
 		dma_resv_unlock(dmabuf->resv);
-		ret = wait_event_interruptible(dbx_turn_over,
-					       dbx_turn_take(turn, true));
-		if (ret)
-			return ret;
-		dma_resv_lock(dmabuf->resv, NULL);
+		/* The device may go without a notice. */
+		if (wait_event_interruptible_timeout(dbx_turn_over,
+						     dbx_turn_take(turn, true),
+						     HZ) < 0)
+			goto out_leave;
 	}
+	ret = 0;
 	if (locks)
 		dma_resv_unlock(dmabuf->resv);
 	if (dmabuf->ops->begin_cpu_access)
@@ -118,8 +135,10 @@ int dbx_access_begin(struct dbx_turn *turn, bool locks)
 		dbx_buffer_storing(dmabuf, 1);
 	if (!locks)
 		dma_resv_unlock(dmabuf->resv);
-	if (ret)
-		dbx_turn_leave(turn);
+	if (!ret)
+		return 0;
+out_leave:
+	dbx_turn_leave(turn);
 	return ret;
 }
 

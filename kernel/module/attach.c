@@ -202,22 +202,30 @@ static bool dbx_unsynced(const struct dbx_attachment *att)
  * coherent by default, as on arm64, what the CPU has stored before would be lost.
  * So it maps them now, for a device that reads, which invalidates nothing, and
  * the end of CPU access cleans. Bounce buffers have copies instead, which later
- * stores through the memfd would not reach. Two first begins at once would leak a
- * table in udmabuf.
+ * stores through the memfd would not reach.
  */
+static DEFINE_MUTEX(dbx_own_lock);	/* udmabuf has none for its mapping */
+
 static void dbx_map_own(struct dbx_attachment *att)
 {
 	const struct dma_buf_ops *ops = att->dmabuf->ops;
 	struct device *dev = dbx_device.this_device;
-	static DEFINE_MUTEX(lock);
 
 	if (dev_is_dma_coherent(dev) || is_swiotlb_force_bounce(dev))
 		return;
 	/* Where that fails, CPU access can never begin. */
-	mutex_lock(&lock);
+	mutex_lock(&dbx_own_lock);
 	if (ops->begin_cpu_access)
 		ops->begin_cpu_access(att->dmabuf, DMA_TO_DEVICE);
-	mutex_unlock(&lock);
+	mutex_unlock(&dbx_own_lock);
+}
+
+/* udmabuf's own mapping receives the stored data. */
+static void dbx_end_own(struct dbx_attachment *att, enum dma_data_direction dir)
+{
+	mutex_lock(&dbx_own_lock);
+	dma_buf_end_cpu_access(att->dmabuf, dir);
+	mutex_unlock(&dbx_own_lock);
 }
 
 /**
@@ -291,9 +299,8 @@ int dbx_attachment_end(struct dbx_attachment *att, struct dbx_turn *turn,
 #endif
 	if (!att->exporter->unsynced)
 		dbx_access_end(turn, att->exporter->locks);
-	/* udmabuf's own mapping receives the stored data. */
 	else if (turn->dir != DMA_FROM_DEVICE)
-		dma_buf_end_cpu_access(att->dmabuf, turn->dir);
+		dbx_end_own(att, turn->dir);
 	if (unsynced) {
 		*refusal = DMABUF_DIO_REFUSED_UNSYNCED;
 		return -EBUSY;

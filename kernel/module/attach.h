@@ -15,6 +15,7 @@ struct dbx_turn {
 	struct dma_buf *dmabuf;		/* referenced by the caller */
 	enum dma_data_direction dir;
 	struct list_head list;
+	bool runs;			/* else it waits */
 #ifdef HAVE_DMA_BUF_LOAN
 	struct dma_buf_file_range range;
 #endif

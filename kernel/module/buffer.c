@@ -11,7 +11,9 @@
 #include <linux/mm.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
+#include <linux/spinlock.h>
 #include <linux/vmalloc.h>
+#include <linux/vmstat.h>
 
 #include "buffer.h"
 #include "compat.h"
@@ -27,7 +29,8 @@
 #define DBX_GFP_PAGE	(DBX_GFP | __GFP_RETRY_MAYFAIL)
 
 /* Pages that all unfinished buffers are still to allocate */
-static atomic_long_t dbx_promised;
+static unsigned long dbx_promised;
+static DEFINE_SPINLOCK(dbx_promised_lock);
 
 /* Sizes that suit devices and IOMMUs, none above MAX_PAGE_ORDER, and a page */
 static const unsigned int dbx_sizes[] = {
@@ -43,19 +46,41 @@ struct dbx_buffer_attachment {
 	enum dma_data_direction dir;	/* DMA_NONE: not mapped */
 };
 
-/* Is so much memory available beside the reserve? Others would be killed for more. */
+/*
+ * Is so much memory available beside the reserve? Others would be killed for more.
+ * Free pages of CMA are no use, as they are only lent for movable memory.
+ */
 static bool dbx_available(unsigned long pages, unsigned long reserve)
 {
-	long available = si_mem_available();
+	long available = si_mem_available() -
+			 global_zone_page_state(NR_FREE_CMA_PAGES);
 
 	return available >= 0 && pages <= available &&
 	       reserve >> PAGE_SHIFT <= available - pages;
 }
 
+/* A request that is refused must not be seen by others. */
+static bool dbx_promise(struct dbx_buffer *buf, unsigned long pages)
+{
+	bool available;
+
+	spin_lock(&dbx_promised_lock);
+	available = pages <= ULONG_MAX - dbx_promised &&
+		    dbx_available(dbx_promised + pages, READ_ONCE(dbx_reserve));
+	if (available) {
+		dbx_promised += pages;
+		buf->promised = pages;
+	}
+	spin_unlock(&dbx_promised_lock);
+	return available;
+}
+
 static void dbx_promise_end(struct dbx_buffer *buf, unsigned long pages)
 {
+	spin_lock(&dbx_promised_lock);
+	dbx_promised -= pages;
+	spin_unlock(&dbx_promised_lock);
 	buf->promised -= pages;
-	atomic_long_sub(pages, &dbx_promised);
 }
 
 /**
@@ -74,10 +99,7 @@ struct dbx_buffer *dbx_buffer_create(u64 length)
 		return ERR_PTR(-ENOMEM);
 
 	/* Refuse now, instead of after reclaiming everything else. */
-	buf->promised = length >> PAGE_SHIFT;
-	if (!dbx_available(atomic_long_add_return(buf->promised, &dbx_promised),
-			   READ_ONCE(dbx_reserve))) {
-		dbx_promise_end(buf, buf->promised);
+	if (!dbx_promise(buf, length >> PAGE_SHIFT)) {
 		kfree(buf);
 		return ERR_PTR(-ENOMEM);
 	}

@@ -42,18 +42,17 @@ static inline unsigned long dbx_pages_lendable(struct page *page, u32 *refusal)
 {
 	struct folio *folio = page_folio(page);
 
-	*refusal = DMABUF_DIO_REFUSED_PAGES;
 	if (is_zone_device_page(page) || PageReserved(page) ||
 	    folio_test_slab(folio) || !folio_ref_count(folio))
-		return 0;
-	*refusal = DMABUF_DIO_REFUSED_UNFILLED;
-	if ((folio_mapping(folio) || folio_test_swapbacked(folio)) &&
-	    !folio_test_uptodate(folio))
-		return 0;
-	*refusal = DMABUF_DIO_REFUSED_POISONED;
-	if (folio_contain_hwpoisoned_page(folio))
-		return 0;
-	return folio_nr_pages(folio) - folio_page_idx(folio, page);
+		*refusal = DMABUF_DIO_REFUSED_PAGES;
+	else if ((folio_mapping(folio) || folio_test_swapbacked(folio)) &&
+		 !folio_test_uptodate(folio))
+		*refusal = DMABUF_DIO_REFUSED_UNFILLED;
+	else if (folio_contain_hwpoisoned_page(folio))
+		*refusal = DMABUF_DIO_REFUSED_POISONED;
+	else
+		return folio_nr_pages(folio) - folio_page_idx(folio, page);
+	return 0;
 }
 
 #endif

@@ -7,7 +7,7 @@
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/pfn.h>
-#include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include <linux/dmabuf_dio.h>
@@ -87,8 +87,9 @@ int dbx_borrow(struct dma_buf *dmabuf, struct dbx_segments *segs,
 	}
 	for (offset = 0; offset < dmabuf->size; offset += length) {
 		length = min_t(u64, dmabuf->size - offset, DBX_LOAN);
-		ret = dbx_borrow_range(dmabuf, segs, *ops, &pages, offset,
-				       length, refusal);
+		ret = fatal_signal_pending(current) ? -EINTR :
+			dbx_borrow_range(dmabuf, segs, *ops, &pages, offset,
+					 length, refusal);
 		if (ret) {
 			dbx_segments_free(segs);
 			return ret;

@@ -36,7 +36,7 @@ struct dbx_load {
 /* The load has ended, one way or another, or it never began. */
 static void dbx_load_settle(struct dbx_context *ctx, struct dbx_load *load)
 {
-	atomic64_sub(load->length, &ctx->loading);
+	atomic64_sub(load->buf->length, &ctx->loading);
 	atomic64_sub(load->buf->segs.length, &ctx->held);
 	load->dmabuf = NULL;
 }
@@ -79,8 +79,11 @@ void dbx_load_show(struct dbx_context *ctx, struct seq_file *m)
 	seq_printf(m, "held:\t%lld\n", atomic64_read(&ctx->held));
 	spin_lock(&ctx->load_lock);
 	/* Its file keeps a file system mounted. */
-	if (ctx->load)
-		seq_printf(m, "paused:\t%pD4\n", ctx->load->file);
+	if (ctx->load) {
+		seq_puts(m, "paused:\t");
+		seq_file_path(m, ctx->load->file, " \t\n\\");
+		seq_putc(m, '\n');
+	}
 	spin_unlock(&ctx->load_lock);
 }
 
@@ -111,7 +114,7 @@ static struct dbx_load *dbx_load_create(struct dbx_context *ctx, struct file *fi
 		dbx_buffer_destroy(load->buf);
 		goto err_drop;
 	}
-	atomic64_add(load->length, &ctx->loading);
+	atomic64_add(load->buf->length, &ctx->loading);
 	return load;
 
 err_drop:
@@ -138,7 +141,6 @@ static int dbx_load_grow(struct dbx_transfer *t, u64 end)
 {
 	struct dbx_call *call = container_of(t, struct dbx_call, transfer);
 	struct dbx_buffer *buf = call->buf;
-	u64 before = buf->segs.length;
 	int ret = 0;
 
 	end = min(end, buf->length);
@@ -147,13 +149,13 @@ static int dbx_load_grow(struct dbx_transfer *t, u64 end)
 		ret = t->stopped(t);
 		if (!ret)
 			ret = dbx_buffer_grow(buf);
+		atomic64_add(buf->segs.length - t->length, &call->ctx->held);
 		t->length = buf->segs.length;
 		dbx_premap(&buf->segs, t->length == buf->length);
 		/* The memory is kept for the call that continues. */
 		if (!ret && task_sigpending(current))
 			ret = -EINTR;
 	}
-	atomic64_add(buf->segs.length - before, &call->ctx->held);
 	return ret;
 }
 

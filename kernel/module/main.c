@@ -245,7 +245,10 @@ static void __exit dbx_exit(void)
 {
 	misc_deregister(&dbx_device);
 	dbx_detach_exit();
-	/* Whoever dropped the last reference may still be in dbx_slot_release(). */
+	/*
+	 * Tasks that were preempted at the end of dbx_slot_release() or
+	 * dbx_request_complete() leave the module before they sleep.
+	 */
 	synchronize_rcu_tasks();
 }
 module_exit(dbx_exit);

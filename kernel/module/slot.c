@@ -54,6 +54,7 @@ static unsigned long dbx_slot_key(const struct io_ring_ctx *ring,
 static void dbx_slot_release(void *priv)
 {
 	struct dbx_slot *slot = priv;
+	struct file *last;
 	unsigned int i;
 
 	spin_lock(&dbx_slots_lock);
@@ -61,10 +62,14 @@ static void dbx_slot_release(void *priv)
 	spin_unlock(&dbx_slots_lock);
 	for (i = 0; i < slot->nr; i++) {
 		dbx_premap_drop_copy(slot->parts[i].premap);
-		fput(slot->parts[i].file);
+		if (i)
+			fput(slot->parts[i].file);
 	}
-	/* Nothing below sleeps: see dbx_exit(). */
+	last = slot->nr ? slot->parts[0].file : NULL;
 	kfree(slot);
+	/* At the end, as the module may go now: see dbx_exit(). */
+	if (last)
+		fput(last);
 }
 
 /* Called before the registration, which may release the slot at once. */

@@ -39,8 +39,11 @@ int dio_call(int dev, unsigned long request, void *arg)
 int dio_attach(int dev, int dmabuf_fd)
 {
 	struct dmabuf_dio_attach attach = { .dmabuf_fd = dmabuf_fd };
+	int ret = dio_call(dev, DMABUF_DIO_IOC_ATTACH, &attach);
 
-	return dio_call(dev, DMABUF_DIO_IOC_ATTACH, &attach);
+	if (!ret)
+		expect(attach.refusal, 0);
+	return ret;
 }
 
 int dio_context(const struct buffer *buf)

@@ -153,6 +153,44 @@ static void goes_on(struct buffer *buf)
 	close(file);
 }
 
+static int import(const struct buffer *buf)
+{
+	int device = open(DEVICE, O_RDWR | O_CLOEXEC);
+
+	check(device >= 0 && !ioctl(device, EDU_IMPORT, buf->fd));
+	return device;
+}
+
+static void *read_page(void *arg)
+{
+	int file = file_open("data", O_RDONLY);
+
+	expect(by_read(arg, file), 0);
+	close(file);
+	return arg;
+}
+
+/* Whoever waits because of a device goes on when the device goes. */
+static void device_goes(struct buffer *buf)
+{
+	struct slow_read slow = { .dev = dio_context(buf) };
+	pthread_t thread, waker, waiter;
+	int device = import(buf);
+
+	trying("%s, the device goes", buffer_names[buf->kind]);
+	start(&thread, &slow);
+	check(!pthread_create(&waiter, NULL, read_page, buf));
+	sleep_ms(300);
+	close(device);
+	check(!pthread_join(waiter, NULL));
+	expect(__atomic_load_n(&slow.ended, __ATOMIC_ACQUIRE), 0);
+
+	check(!pthread_create(&waker, NULL, wake, NULL));
+	check(!pthread_join(waker, NULL));
+	check(!pthread_join(thread, NULL));
+	close(slow.dev);
+}
+
 static void turns(struct buffer *buf)
 {
 	int device;
@@ -169,10 +207,10 @@ static void turns(struct buffer *buf)
 	if (access(DEVICE, F_OK) || buf->kind == BUFFER_UDMABUF || buf->kind == BUFFER_HUGE)
 		return;
 	trying("%s, with a device that is not coherent", buffer_names[buf->kind]);
-	device = open(DEVICE, O_RDWR | O_CLOEXEC);
-	check(device >= 0 && !ioctl(device, EDU_IMPORT, buf->fd));
+	device = import(buf);
 	waits(buf, by_read);
 	close(device);
+	device_goes(buf);
 }
 
 int main(void)

@@ -69,6 +69,8 @@ fn module(table: &mut Table) {
     table.value("DMABUF_DIO_REFUSED_PAGES", u64::from(dio::REFUSED_PAGES));
     table.value("DMABUF_DIO_REFUSED_MAPPING", u64::from(dio::REFUSED_MAPPING));
     table.value("DMABUF_DIO_REFUSED_UNSYNCED", u64::from(dio::REFUSED_UNSYNCED));
+    table.value("DMABUF_DIO_REFUSED_UNFILLED", u64::from(dio::REFUSED_UNFILLED));
+    table.value("DMABUF_DIO_REFUSED_POISONED", u64::from(dio::REFUSED_POISONED));
     table.value("DMABUF_DIO_SLOT_READ", u64::from(dio::SLOT_READ));
     table.value("DMABUF_DIO_SLOT_WRITE", u64::from(dio::SLOT_WRITE));
     table.value(&format!("!strcmp(DMABUF_DIO_DEVICE, \"{}\")", dio::DEVICE), 1);

@@ -86,7 +86,7 @@ struct dmabuf_dio_attach {
 #define DMABUF_DIO_REFUSED_PAGES	2
 /*
  * There is no kernel mapping, or it may not map the buffer's pages: Linux 6.12's
- * udmabuf over huge pages, and any over just the first page of one
+ * udmabuf over huge pages, and any buffer that ends with the first page of one
  */
 #define DMABUF_DIO_REFUSED_MAPPING	3
 /*
@@ -96,11 +96,11 @@ struct dmabuf_dio_attach {
 #define DMABUF_DIO_REFUSED_UNSYNCED	4
 /*
  * Memory of a file (a udmabuf's memfd) that was allocated, by fallocate(), but
- * never filled: its first access through the file would zero it. Write to it, or
- * use MADV_POPULATE_WRITE, before the udmabuf is created.
+ * never filled: the first write to the file there, or access by a mapping of it,
+ * would zero it. Write to it, or use MADV_POPULATE_WRITE, before ATTACH.
  */
 #define DMABUF_DIO_REFUSED_UNFILLED	5
-/* A page has a hardware memory error. */
+/* A page, or another of its huge page, has a hardware memory error. */
 #define DMABUF_DIO_REFUSED_POISONED	6
 
 /**
