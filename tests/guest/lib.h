@@ -164,7 +164,7 @@ bool guest_with_fixes(void);		/* at least kernel/series/fixes is */
 /* Has the kernel no dma-heaps at all? */
 bool guest_without_heaps(void);		/* built by Debian, with all its modules */
 uint64_t memory_available(void);	/* after dropping caches */
-uint64_t memory_estimated(void);	/* the kernel's MemAvailable, after that */
+uint64_t memory_estimated(void);	/* the kernel's MemAvailable, after that, without CMA */
 uint64_t memory_total(void);
 uint64_t memory_of_cma(void);
 uint64_t memory_kept_free(void);

@@ -125,10 +125,16 @@ uint64_t memory_available(void)
 	return meminfo("MemFree:") + memory_per_cpu();
 }
 
+/* Kernels without CMA have no such line. */
+static uint64_t memory_of_cma_free(void)
+{
+	return memory_of_cma() ? meminfo("CmaFree:") : 0;
+}
+
 uint64_t memory_estimated(void)
 {
 	memory_available();
-	return meminfo("MemAvailable:");
+	return meminfo("MemAvailable:") - memory_of_cma_free();
 }
 
 /* What the kernel keeps free for itself: with huge pages of 512 MiB it raises this, and kills earlier. */
