@@ -26,13 +26,13 @@ struct dbx_array {
 /**
  * dbx_segments_reserve - make room for vectors
  * @segs: the table, zeroed at first
- * @max: vectors that there is to be room for
+ * @max: number of vectors to make room for
  *
- * Those that are there are copied. Requests may go on using what they point at
+ * The present vectors are copied. Requests in flight may use the older copies
  * until dbx_segments_free().
  *
- * Return: 0 or -ENOMEM, also at the limit of a memory cgroup, where nobody is
- * killed for it.
+ * Return: 0 or -ENOMEM, also at the limit of a memory cgroup: the OOM killer is
+ * not invoked.
  */
 int dbx_segments_reserve(struct dbx_segments *segs, unsigned int max)
 {
@@ -96,9 +96,9 @@ void dbx_segments_free(struct dbx_segments *segs)
 }
 
 /**
- * dbx_segments_seek - move a cursor to the vector that holds @offset
+ * dbx_segments_seek - move a cursor to the vector that contains @offset
  * @segs: the table
- * @cur: where to start; a zeroed cursor stands at the beginning
+ * @cur: where to start; a zeroed cursor is at the beginning
  * @offset: bytes from the start of the buffer, less than its length
  */
 void dbx_segments_seek(const struct dbx_segments *segs, struct dbx_cursor *cur,

@@ -7,16 +7,16 @@
 #include <linux/uio.h>
 
 /*
- * The pages of a buffer in buffer order: what the exporter lends and what
- * every transfer borrows. Each vector starts on a page boundary and is
- * physically contiguous; only the last one may end inside a page.
+ * The pages of a buffer in buffer order, which the exporter lends and every
+ * transfer borrows. Each vector starts on a page boundary and is physically
+ * contiguous; only the last one may end inside a page.
  */
 struct dbx_segments {
 	struct bio_vec *vec;
 	unsigned int nr;
 	unsigned int max;
 	u64 length;
-	struct dbx_array *array;	/* that vec is in, and older ones */
+	struct dbx_array *array;	/* contains vec; links to older ones */
 #ifdef HAVE_BIO_PREMAP
 	struct dbx_premap *premap;	/* parts that are mapped for DMA */
 	u64 premapped;
@@ -24,7 +24,7 @@ struct dbx_segments {
 #endif
 };
 
-/* Remembers where in the table the last look-up ended. */
+/* The place in the table where the last look-up ended */
 struct dbx_cursor {
 	unsigned int index;
 	u64 start;

@@ -30,11 +30,31 @@ static void dbx_request_complete(struct kiocb *iocb, long ret)
 {
 	struct dbx_request *req = container_of(iocb, struct dbx_request, iocb);
 
-	/* The submitter took the freeze protection, see vfs_iocb_iter_write(). */
+	/* dbx_request_call() took the freeze protection. */
 	if (iocb->ki_flags & IOCB_WRITE)
 		kiocb_end_write(iocb);
 	req->result = ret;
 	complete(&req->completion);
+}
+
+/*
+ * As vfs_iocb_iter_read() and vfs_iocb_iter_write(), which check each request
+ * and notify of it: dbx_transfer_run() does that once for the whole range.
+ */
+static ssize_t dbx_request_call(struct dbx_transfer *t, struct kiocb *iocb,
+				struct iov_iter *iter)
+{
+	ssize_t ret;
+
+	if (t->rw == READ)
+		return t->file->f_op->read_iter(iocb, iter);
+
+	iocb->ki_flags |= IOCB_WRITE;
+	kiocb_start_write(iocb);
+	ret = t->file->f_op->write_iter(iocb, iter);
+	if (ret != -EIOCBQUEUED)
+		kiocb_end_write(iocb);
+	return ret;
 }
 
 /* Starts a request; req->completion fires exactly once. */
@@ -54,13 +74,7 @@ static void dbx_request_start(struct dbx_transfer *t, struct dbx_request *req,
 	/* Not at first, see dbx_transfer_init(), but anybody may set it. */
 	req->iocb.ki_flags &= ~IOCB_APPEND;
 
-	if (t->rw == WRITE) {
-		req->iocb.ki_flags |= IOCB_WRITE;
-		ret = vfs_iocb_iter_write(t->file, &req->iocb, iter);
-	} else {
-		ret = vfs_iocb_iter_read(t->file, &req->iocb, iter);
-	}
-
+	ret = dbx_request_call(t, &req->iocb, iter);
 	req->queued = ret == -EIOCBQUEUED;
 	if (!req->queued) {
 		req->result = ret;
@@ -68,7 +82,7 @@ static void dbx_request_start(struct dbx_transfer *t, struct dbx_request *req,
 	}
 }
 
-/* The pages are in use until the request is done, whoever has been signalled. */
+/* The pages are in use until the request is done, even if a signal arrives. */
 static ssize_t dbx_request_wait(struct dbx_request *req)
 {
 	if (wait_for_completion_interruptible(&req->completion))
@@ -79,29 +93,22 @@ static ssize_t dbx_request_wait(struct dbx_request *req)
 	case -ERESTARTNOINTR:
 	case -ERESTARTNOHAND:
 	case -ERESTART_RESTARTBLOCK:
-		/* What others have done cannot be restarted with this one. */
+		/* A restart would repeat what other requests have done. */
 		return -EINTR;
 	default:
 		return req->result;
 	}
 }
 
-/* What has moved is one piece from the start of the range. */
-static void dbx_count(struct dbx_transfer *t, const struct dbx_request *req,
-		      size_t count, bool direct)
+/* Requests are counted in file order, so t->done never covers a gap. */
+static void dbx_count(struct dbx_transfer *t, size_t count, bool direct)
 {
 	t->done += count;
 	if (direct)
 		t->direct += count;
-
-	/* The VFS tells of what was done at once. */
-	if (req->queued && t->rw == WRITE)
-		fsnotify_modify(t->file);
-	else if (req->queued)
-		fsnotify_access(t->file);
 }
 
-/* Lends what may first have to be allocated. */
+/* Lends memory that may have to be allocated first. */
 static int dbx_lend(struct dbx_transfer *t, unsigned int slot, u64 offset,
 		    size_t count, bool direct, struct iov_iter *iter)
 {
@@ -145,7 +152,7 @@ static int dbx_grow_meanwhile(struct dbx_transfer *t, struct dbx_request *req)
 	return ret;
 }
 
-/* Is there a request to reap before another is started, so that signals are seen? */
+/* A finished request is reaped before another is started, so that signals are seen. */
 static bool dbx_reap_first(const struct dbx_transfer *t,
 			   struct dbx_request *reqs, unsigned int head,
 			   unsigned int tail)
@@ -191,7 +198,7 @@ static int dbx_run_requests(struct dbx_transfer *t, struct dbx_request *reqs,
 					  direct);
 			head++;
 			started += count;
-			/* What failed at once is not followed by more. */
+			/* Start no more after a request that failed at once. */
 			stop = !reqs[slot].queued && reqs[slot].result != count;
 		}
 		if (head == tail)
@@ -207,7 +214,7 @@ static int dbx_run_requests(struct dbx_transfer *t, struct dbx_request *reqs,
 		if (gap)
 			continue;
 		if (ret > 0)
-			dbx_count(t, req, ret, direct);
+			dbx_count(t, ret, direct);
 		if (ret != req->length) {
 			gap = true;
 			stop = true;
@@ -218,9 +225,8 @@ static int dbx_run_requests(struct dbx_transfer *t, struct dbx_request *reqs,
 }
 
 /*
- * What does not fill a block cannot go by O_DIRECT. Reading fetches the whole
- * block into a page of ours, so that the page cache stays out of it and the
- * buffer is changed within the range only.
+ * O_DIRECT cannot move part of a block. Read the whole block into a page of our
+ * own: this bypasses the page cache, and the buffer changes only within the range.
  */
 static int dbx_read_block(struct dbx_transfer *t, u64 pos, u64 buf_offset,
 			  size_t length)
@@ -247,18 +253,17 @@ static int dbx_read_block(struct dbx_transfer *t, u64 pos, u64 buf_offset,
 
 		ret = dbx_lend(t, 0, buf_offset, count, false, &iter);
 		if (!ret)
-			dbx_count(t, &req,
-				  copy_to_iter(page_address(page) + skip,
-					       count, &iter), true);
+			dbx_count(t, copy_to_iter(page_address(page) + skip,
+						  count, &iter), true);
 	}
 	__free_pages(page, order);
 	return min_t(ssize_t, ret, 0);
 }
 
 /*
- * Part of a block. Writing it is what the page cache is for, and so is reading
- * on where a direct read ended inside a block: at the end of the file, or
- * because the file system returns what it likes.
+ * Moves part of a block. Writes use the page cache. So do reads that continue
+ * where a direct read ended inside a block: at the end of the file, or because
+ * the file system returned less than it was asked for.
  */
 static int dbx_run_edge(struct dbx_transfer *t, struct dbx_request *reqs,
 			u64 pos, u64 buf_offset, size_t length)
@@ -274,7 +279,7 @@ static int dbx_run_edge(struct dbx_transfer *t, struct dbx_request *reqs,
 	return dbx_run_requests(t, reqs, pos, buf_offset, length, false);
 }
 
-/* As much of the range as can go in one way */
+/* Moves the first part of the range, as much as can be moved in the same way. */
 static int dbx_run_part(struct dbx_transfer *t, struct dbx_request *reqs,
 			u64 pos, u64 buf_offset, u64 length)
 {
@@ -292,7 +297,7 @@ static int dbx_run_part(struct dbx_transfer *t, struct dbx_request *reqs,
 			    min_t(u64, length, t->block - skip));
 }
 
-/* The unit of O_DIRECT in the file, and what it asks of memory addresses. */
+/* Finds out how O_DIRECT has to be aligned, in the file and in memory. */
 static int dbx_query_alignment(struct dbx_transfer *t)
 {
 	struct inode *inode = t->file->f_mapping->host;
@@ -333,8 +338,8 @@ static int dbx_query_alignment(struct dbx_transfer *t)
 }
 
 /**
- * dbx_transfer_init - look at the file and the caller's wishes
- * @t: to be filled in; the caller then sets lend and stopped, and grow if needed
+ * dbx_transfer_init - prepare a transfer
+ * @t: filled in; the caller then sets lend and stopped, and grow if needed
  * @file: the file, which the caller keeps until the transfer is over
  * @rw: READ or WRITE
  * @chunk: bytes per request
@@ -358,6 +363,10 @@ int dbx_transfer_init(struct dbx_transfer *t, struct file *file, int rw,
 		return -EINVAL;
 	if (!(file->f_mode & (rw == WRITE ? FMODE_WRITE : FMODE_READ)))
 		return -EBADF;
+	/* Not every file of /proc and the like has both. */
+	if (!(file->f_mode & (rw == WRITE ? FMODE_PWRITE : FMODE_PREAD)) ||
+	    (rw == WRITE ? !file->f_op->write_iter : !file->f_op->read_iter))
+		return -EINVAL;
 	/* An appending file would ignore the offset. */
 	if (rw == WRITE && (file->f_flags & O_APPEND))
 		return -EBADF;
@@ -372,23 +381,23 @@ int dbx_transfer_init(struct dbx_transfer *t, struct file *file, int rw,
 }
 
 /**
- * dbx_transfer_signalled - what the @stopped of a caller in user space asks
+ * dbx_transfer_signalled - a @stopped for transfers on behalf of user space
  * @t: the transfer
  *
- * Stop signals and the freezer are signals, too. Whoever calls again behind
- * what was done gets on, however often it is signalled.
+ * Stop signals and the freezer count as signals. A caller that continues after
+ * what was done makes progress, however often it is signalled.
  *
  * Return: 0 or -EINTR.
  */
 int dbx_transfer_signalled(const struct dbx_transfer *t)
 {
-	/* Work that io_uring has for the task is no signal. */
+	/* Task work, such as that of io_uring, is not a signal. */
 	if (fatal_signal_pending(current) || (t->done && task_sigpending(current)))
 		return -EINTR;
 	return 0;
 }
 
-/* Does direct I/O have a part in it that memory is not aligned for? */
+/* Is a part of the range moved by direct I/O for which memory is not aligned? */
 static bool dbx_misaligned(const struct dbx_transfer *t, u64 pos,
 			   u64 buf_offset, u64 length)
 {
@@ -398,7 +407,26 @@ static bool dbx_misaligned(const struct dbx_transfer *t, u64 pos,
 	       (pos ^ buf_offset) & (t->align - 1);
 }
 
-/* A file that is read has an end; one that takes nothing has to say why. */
+/* Once for a range, however many requests it takes */
+static int dbx_permitted(const struct dbx_transfer *t, loff_t pos, u64 length)
+{
+	if (t->by_vfs)
+		return 0;
+	return rw_verify_area(t->rw, t->file, &pos,
+			      min_t(u64, length, SSIZE_MAX));
+}
+
+static void dbx_notify(const struct dbx_transfer *t)
+{
+	if (t->by_vfs || !t->done)
+		return;
+	if (t->rw == WRITE)
+		fsnotify_modify(t->file);
+	else
+		fsnotify_access(t->file);
+}
+
+/* A read of 0 bytes is the end of the file; a write of 0 bytes is an error. */
 static int dbx_end(const struct dbx_transfer *t)
 {
 	return t->rw == READ ? 0 : -EIO;
@@ -411,8 +439,7 @@ static int dbx_end(const struct dbx_transfer *t)
  * @buf_offset: start in the buffer; the range lies within the buffer
  * @length: bytes to move
  *
- * A short result is not the end of a file, wherever it ends: only a result of
- * zero is.
+ * A short result is not the end of the file: only a result of 0 is.
  *
  * Return: 0 if everything was moved or a file that is read ended, else -errno;
  * t->done holds the bytes moved in every case.
@@ -422,7 +449,7 @@ int dbx_transfer_run(struct dbx_transfer *t, u64 file_offset, u64 buf_offset,
 {
 	struct dbx_request *reqs;
 	u64 end, before;
-	int ret = 0;
+	int ret;
 
 	if (check_add_overflow(file_offset, length, &end) || end > LLONG_MAX)
 		return -EOVERFLOW;
@@ -431,7 +458,13 @@ int dbx_transfer_run(struct dbx_transfer *t, u64 file_offset, u64 buf_offset,
 		return -EINVAL;
 	}
 
-	reqs = kcalloc(t->depth, sizeof(*reqs), GFP_KERNEL);
+	ret = dbx_permitted(t, file_offset, length);
+	if (ret)
+		return ret;
+
+	/* Must not invoke the OOM killer, not even that of a memory cgroup. */
+	reqs = kcalloc(t->depth, sizeof(*reqs), GFP_KERNEL_ACCOUNT |
+		       __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
 	if (!reqs)
 		return -ENOMEM;
 
@@ -446,5 +479,6 @@ int dbx_transfer_run(struct dbx_transfer *t, u64 file_offset, u64 buf_offset,
 	}
 
 	kfree(reqs);
+	dbx_notify(t);
 	return ret;
 }

@@ -52,6 +52,11 @@ int odd_let_go(void)
 	return odd_call(ODD_LET_GO, 0);
 }
 
+void odd_lock(int fd)
+{
+	odd_call(ODD_LOCK, fd);
+}
+
 unsigned int odd_vmaps(int fd)
 {
 	return odd_call(ODD_VMAPS, fd);

@@ -6,8 +6,10 @@
  * mapping, no kernel mapping at all
  */
 #include <linux/cma.h>
+#include <linux/delay.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-map-ops.h>
+#include <linux/dma-resv.h>
 #include <linux/err.h>
 #include <linux/highmem.h>
 #include <linux/io_uring/cmd.h>
@@ -312,6 +314,14 @@ static long odd_let_go(void)
 	return count;
 }
 
+static long odd_lock(struct dma_buf *dmabuf)
+{
+	dma_resv_lock(dmabuf->resv, NULL);
+	msleep_interruptible(10 * MSEC_PER_SEC);
+	dma_resv_unlock(dmabuf->resv);
+	return 0;
+}
+
 static long odd_create(const struct odd_create __user *arg)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(exp_info);
@@ -404,6 +414,10 @@ static long odd_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		return PTR_ERR(dmabuf);
 	if (cmd == ODD_HOLD) {
 		ret = odd_hold(dmabuf);
+		goto out_put;
+	}
+	if (cmd == ODD_LOCK) {
+		ret = odd_lock(dmabuf);
 		goto out_put;
 	}
 	if (!odd_is_ours(dmabuf)) {

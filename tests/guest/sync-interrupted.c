@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * With the series the heaps and udmabuf lock the reservation to begin and to end CPU access. While somebody else
+ * holds that lock, a signal ends the wait of the begin; the end waits, as otherwise data would be lost.
+ * timeout=120
+ */
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+#include <linux/dma-buf.h>
+
+#include "odd.h"
+
+#define LENGTH	KIB(64)
+
+static void on_signal(int number)
+{
+	(void)number;
+}
+
+static void handle(int number)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+
+	check(!sigaction(number, &action, NULL));
+}
+
+/* Locks the reservation in another process, until unlock(). */
+static pid_t lock(int fd)
+{
+	pid_t pid = spawn();
+
+	if (!pid) {
+		handle(SIGUSR1);
+		odd_lock(fd);
+		exit(0);
+	}
+	sleep_ms(300);
+	return pid;
+}
+
+static void unlock(pid_t pid)
+{
+	check(!kill(pid, SIGUSR1));
+	reap(pid);
+}
+
+/* One attempt with a signal after 300 ms; 0 or -errno */
+static int sync_alarmed(int fd, uint64_t flags)
+{
+	struct itimerval timer = { .it_value.tv_usec = 300000 };
+	struct dma_buf_sync sync = { .flags = flags | DMA_BUF_SYNC_RW };
+	int ret;
+
+	check(!setitimer(ITIMER_REAL, &timer, NULL));
+	ret = ioctl(fd, DMA_BUF_IOCTL_SYNC, &sync) ? -errno : 0;
+	timer = (struct itimerval){};
+	check(!setitimer(ITIMER_REAL, &timer, NULL));
+	return ret;
+}
+
+static void begin(int fd)
+{
+	double start = seconds();
+	pid_t holder = lock(fd);
+
+	expect(sync_alarmed(fd, DMA_BUF_SYNC_START), -EINTR);
+	check(seconds() - start < 5);
+	unlock(holder);
+	expect(sync_alarmed(fd, DMA_BUF_SYNC_START), 0);
+	expect(sync_alarmed(fd, DMA_BUF_SYNC_END), 0);
+}
+
+static void killed(int fd)
+{
+	double start = seconds();
+	pid_t holder = lock(fd), pid = spawn();
+
+	if (!pid) {
+		buffer_sync(fd, DMA_BUF_SYNC_START | DMA_BUF_SYNC_RW);
+		exit(0);
+	}
+	sleep_ms(300);
+	check(!kill(pid, SIGKILL));
+	reap_killed(pid);
+	check(seconds() - start < 5);
+	unlock(holder);
+}
+
+static void end(int fd)
+{
+	pid_t holder, pid;
+
+	expect(sync_alarmed(fd, DMA_BUF_SYNC_START), 0);
+	holder = lock(fd);
+	pid = spawn();
+	if (!pid) {
+		expect(sync_alarmed(fd, DMA_BUF_SYNC_END), 0);
+		exit(0);
+	}
+	sleep_ms(1000);
+	expect(waitpid(pid, NULL, WNOHANG), 0);
+	unlock(holder);
+	reap(pid);
+}
+
+int main(void)
+{
+	static const enum buffer_kind kinds[] = { BUFFER_HEAP, BUFFER_CMA, BUFFER_UDMABUF };
+	unsigned int i, tested = 0;
+	struct buffer buf;
+
+	if (!guest_with_series())
+		skip("this kernel's heaps do not lock the reservation");
+	handle(SIGALRM);
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (buffer_try(&buf, kinds[i], LENGTH))
+			continue;
+		trying("%s, begin", buffer_names[buf.kind]);
+		begin(buf.fd);
+		trying("%s, killed", buffer_names[buf.kind]);
+		killed(buf.fd);
+		trying("%s, end", buffer_names[buf.kind]);
+		end(buf.fd);
+		buffer_destroy(&buf);
+		tested++;
+	}
+	check(tested);
+	return 0;
+}
