@@ -2,7 +2,7 @@
 /*
  * Fixes of functionfs in kernel/series/usb: fences that outlive the endpoint, dma-bufs after the
  * gadget was unbound and after its controller was removed, also from behind an IOMMU (--iommu).
- * Steps 1 and 3 need KASAN or slab_debug=P to show. The last step is of kernel/series/udmabuf: it
+ * Steps 1 and 3 need KASAN or slab_debug=P to show, step 4 DMA_API_DEBUG. The last step is of kernel/series/udmabuf: it
  * needs somebody who waits with the reservation locked. timeout=60
  *
  * fixes-ffs [STEP]: one step only. Skipped on other kernels, which oops.
@@ -292,7 +292,10 @@ static bool find_device(char *name, size_t size)
 	return found;
 }
 
-/* A device that was removed has no IOMMU group any more. */
+/*
+ * A device that was removed has no IOMMU any more to unmap from. DMA_API_DEBUG reports what it still
+ * has mapped then.
+ */
 static void behind_iommu(bool only)
 {
 	char name[64], parameter[96], remove[96];
