@@ -17,7 +17,7 @@ SERIES = "cost-7.3-series.json"
 SHOWN = 128 * cost.MIB
 DOCUMENTS = ("docs/measuring.md", "docs/performance.md", "docs/small-reads.md", "docs/streams.md",
              *(f"kernel/{folder}/0000-cover-letter.patch"
-               for folder in ("series/fixes", "series/copy-file-range", "series/small-reads",
+               for folder in ("series/block", "series/copy-file-range", "series/small-reads",
                               "series/heap-flag", "series-mapped")))
 
 # Rows of the summary and their names there; ours are bold.

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fixes of functionfs in kernel/series: fences that outlive the endpoint, dma-bufs after the gadget
- * was unbound and after its controller was removed. The first and the last need KASAN or
- * slab_debug=P to show. timeout=60
+ * Fixes of functionfs in kernel/series/usb: fences that outlive the endpoint, dma-bufs after the
+ * gadget was unbound and after its controller was removed, also from behind an IOMMU (--iommu).
+ * Steps 1 and 3 need KASAN or slab_debug=P to show, step 4 DMA_API_DEBUG. The last step is of kernel/series/udmabuf: it
+ * needs somebody who waits with the reservation locked. timeout=60
  *
  * fixes-ffs [STEP]: one step only. Skipped on other kernels, which oops.
  */
+#include <glob.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -15,7 +18,7 @@
 #include <linux/sync_file.h>
 #include <linux/usb/functionfs.h>
 
-#include "lib.h"
+#include "fence.h"
 
 /* From linux/usb/functionfs.h; distributions ship it without these */
 struct transfer {
@@ -81,6 +84,8 @@ static const struct {
 	.name = "fixes",
 };
 
+static const char *controller_name = "usb_sink";
+static enum buffer_kind kind = BUFFER_HEAP;
 static int control, endpoint;
 static struct buffer block;
 
@@ -116,7 +121,7 @@ static void arrived(void)
 
 static void bind(void)
 {
-	proc_write(GADGET "/UDC", "usb_sink");
+	proc_write(GADGET "/UDC", controller_name);
 	/* Waits for the host. */
 	check(ioctl(endpoint, FUNCTIONFS_ENDPOINT_REVMAP) >= 0);
 }
@@ -143,7 +148,7 @@ static void begin(void)
 	endpoint = open("ffs/ep1", O_RDWR | O_CLOEXEC);
 	check(endpoint >= 0);
 	bind();
-	buffer_create(&block, BUFFER_HEAP, LENGTH);
+	buffer_create(&block, kind, LENGTH);
 }
 
 static void end(void)
@@ -199,11 +204,14 @@ static void unbound(void)
 
 	trying("a transfer after unbind");
 	unbind();
-	expect(transfer(), -ENODEV);
+	expect(transfer(), -EPERM);
 	expect(attach(), -EPERM);
+	expect(detach(), -EPERM);
 
 	trying("a transfer after the next bind");
 	bind();
+	expect(transfer(), -EPERM);
+	expect(attach(), 0);
 	expect(transfer(), 0);
 	arrived();
 
@@ -215,9 +223,31 @@ static void unbound(void)
 	proc_write(HOST "/rate", "0");
 
 	trying("detach after unbind");
-	expect(detach(), 0);
 	expect(detach(), -EPERM);
 	bind();
+	expect(transfer(), -EPERM);
+	end();
+}
+
+/* It waits for the endpoint, which is disabled, while the gadget is unbound and bound again. */
+static void waiting(void)
+{
+	pid_t child;
+
+	begin();
+	trying("unbind while a transfer waits for its endpoint");
+	proc_write(HOST "/plugged", "0");
+	expect(attach(), 0);
+	child = spawn();
+	if (!child) {
+		expect(transfer(), -EPERM);
+		exit(0);
+	}
+	sleep_ms(500);
+	unbind();
+	proc_write(HOST "/plugged", "1");
+	bind();
+	reap(child);
 	expect(transfer(), -EPERM);
 	end();
 }
@@ -230,13 +260,103 @@ static void controller(void)
 	unbind();
 	expect(module_remove("usb_sink"), 0);
 	sleep_ms(500);
-	expect(detach(), 0);
+	expect(detach(), -EPERM);
 	expect(module_insert("usb_sink", ""), 0);
 	bind();
 	expect(attach(), 0);
 	expect(transfer(), 0);
 	arrived();
 	end();
+}
+
+/* QEMU's edu device, if it is behind an IOMMU */
+static bool find_device(char *name, size_t size)
+{
+	bool found = false;
+	char id[16];
+	glob_t all;
+	size_t i;
+
+	if (glob("/sys/bus/pci/devices/*/iommu_group", 0, NULL, &all))
+		return false;
+	for (i = 0; i < all.gl_pathc && !found; i++) {
+		char *path = all.gl_pathv[i], file[256];
+
+		*strrchr(path, '/') = 0;
+		snprintf(file, sizeof(file), "%s/device", path);
+		found = proc_read(file, id, sizeof(id)) && !strcmp(id, "0x11e8\n");
+		if (found)
+			snprintf(name, size, "%s", strrchr(path, '/') + 1);
+	}
+	globfree(&all);
+	return found;
+}
+
+/*
+ * A device that was removed has no IOMMU any more to unmap from. DMA_API_DEBUG reports what it still
+ * has mapped then.
+ */
+static void behind_iommu(bool only)
+{
+	char name[64], parameter[96], remove[96];
+
+	if (!find_device(name, sizeof(name))) {
+		if (only)
+			skip("no edu device behind an IOMMU");
+		return;
+	}
+	snprintf(parameter, sizeof(parameter), "controller=%s", name);
+	snprintf(remove, sizeof(remove), "/sys/bus/pci/devices/%s/remove", name);
+	expect(module_remove("usb_sink"), 0);
+	expect(module_insert("usb_sink", parameter), 0);
+	controller_name = name;
+	begin();
+	expect(attach(), 0);
+	trying("a controller behind an IOMMU that goes while a dma-buf is attached");
+	unbind();
+	expect(module_remove("usb_sink"), 0);
+	proc_write(remove, "1");
+	expect(detach(), -EPERM);
+	proc_write("/sys/bus/pci/rescan", "1");
+	expect(module_insert("usb_sink", ""), 0);
+	controller_name = "usb_sink";
+	bind();
+	end();
+}
+
+static void on_alarm(int number)
+{
+	(void)number;
+}
+
+/* Functionfs waits for the fence with the reservation locked. */
+static void signals(void)
+{
+	struct sigaction action = { .sa_handler = on_alarm };
+	struct dma_buf_sync sync = { DMA_BUF_SYNC_END | DMA_BUF_SYNC_RW };
+	pid_t child;
+
+	fence_prepare();
+	kind = BUFFER_UDMABUF;
+	begin();
+	expect(attach(), 0);
+	fence_add(&block, DMA_BUF_SYNC_WRITE);
+	child = spawn();
+	if (!child) {
+		expect(transfer(), 0);
+		exit(0);
+	}
+	sleep_ms(500);
+	trying("a signal while the end of CPU access waits");
+	check(!sigaction(SIGALRM, &action, NULL));
+	alarm(1);
+	expect(ioctl(block.fd, DMA_BUF_IOCTL_SYNC, &sync) ? -errno : 0, -EINTR);
+	fence_signal();
+	reap(child);
+	arrived();
+	expect(ioctl(block.fd, DMA_BUF_IOCTL_SYNC, &sync), 0);
+	end();
+	kind = BUFFER_HEAP;
 }
 
 int main(int argc, char **argv)
@@ -251,5 +371,11 @@ int main(int argc, char **argv)
 		unbound();
 	if (!step || step == 3)
 		controller();
+	if (!step || step == 4)
+		behind_iommu(step);
+	if (!step || step == 5)
+		waiting();
+	if (!step || step == 6)
+		signals();
 	return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fixes of industrialio in kernel/series: what write() tells, where read() begins, blocks that the
+ * Fixes of industrialio in kernel/series/iio: what write() tells, where read() begins, blocks that the
  * driver refuses, read() and write() while dma-bufs are in use. timeout=60
  *
  * fixes-iio [STEP]: one step only. Skipped on other kernels: one step oopses.

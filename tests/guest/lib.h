@@ -160,7 +160,7 @@ void unmap(void *map, size_t length);
 const char *guest_kernel(void);		/* its name in vm/run, or "" */
 bool guest_of_debian(void);
 bool guest_with_series(void);		/* kernel/series is applied */
-bool guest_with_fixes(void);		/* at least kernel/series/fixes is */
+bool guest_with_fixes(void);		/* at least the fixes of kernel/series are */
 /* Has the kernel no dma-heaps at all? */
 bool guest_without_heaps(void);		/* built by Debian, with all its modules */
 uint64_t memory_available(void);	/* after dropping caches */

@@ -9,7 +9,7 @@ from pathlib import Path
 from . import build, prebuilt, vmlinux
 from .arch import ALL, AMD64, Arch
 from .messages import Failure
-from .series import ALONE_7_3, MAPPED_7_3, PLAIN_7_3, SERIES_6_12, SERIES_7_3, Series
+from .series import ALONE_7_3, FIXES_7_3, MAPPED_7_3, PLAIN_7_3, SERIES_6_12, SERIES_7_3, Series
 from .source import LINUX_6_12, LINUX_7_2, LINUX_7_3, Source
 
 
@@ -62,8 +62,9 @@ BUILT = {
         "7.3-debug": Recipe(PLAIN_7_3, ["guest", "7.3", "debug"]),
         "7.3-series": SERIES,
         "7.3-series-debug": SERIES_DEBUG,
+        # With all fixes of the series, which are five mails
+        "7.3-fixes": Recipe(FIXES_7_3, ALONE),
         # With one piece of the series, and no more of the others than it needs
-        "7.3-fixes": Recipe(ALONE_7_3["fixes"], ALONE),
         "7.3-copy-file-range": Recipe(ALONE_7_3["copy-file-range"], SERIES.fragments),
         "7.3-small-reads": Recipe(ALONE_7_3["small-reads"], ALONE),
         "7.3-heap-flag": Recipe(ALONE_7_3["heap-flag"], SERIES.fragments),

@@ -69,7 +69,7 @@ fn a_udmabuf_is_clean_before_it_is_invalidated() {
             buf.end_cpu_access(Access::Read).expect("ended");
             look();
             println!("{what}, {len} bytes: {cleaned} cleaned, then {invalidated} invalidated");
-            // Kernels with kernel/series/fixes do nothing for a device that is not attached.
+            // Kernels with kernel/series/udmabuf do nothing for a device that is not attached.
             if invalidated != 0 {
                 assert!(invalidated >= len && cleaned >= invalidated, "{what}: {cleaned}");
             }

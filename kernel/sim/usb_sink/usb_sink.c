@@ -13,6 +13,10 @@
  * dma-bufs. Like hardware, it uses the DMA addresses of a request and not the
  * pages of the dma-buf's table. It therefore works only on machines on which
  * devices use physical addresses.
+ *
+ * The parameter controller names a PCI device that takes its place as the
+ * controller's device, for which dma-bufs are mapped. It may be behind an IOMMU;
+ * nothing can be transferred then.
  */
 #include <linux/cleanup.h>
 #include <linux/delay.h>
@@ -21,6 +25,7 @@
 #include <linux/kthread.h>
 #include <linux/math64.h>
 #include <linux/module.h>
+#include <linux/pci.h>
 #include <linux/platform_device.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
@@ -29,6 +34,10 @@
 #include <linux/usb/gadget.h>
 
 #define SINK_FRAME	8
+
+static char *controller;
+module_param(controller, charp, 0444);
+MODULE_PARM_DESC(controller, "Name of a PCI device to use as the controller's");
 
 /* Bytes copied at a time, with interrupts off */
 #define SINK_STEP	SZ_64K
@@ -52,6 +61,7 @@ struct sink_ep {
 
 struct sink {
 	struct usb_gadget gadget;
+	struct device *device;		/* the controller's */
 	struct usb_gadget_driver *driver;
 	struct sink_ep ep0;
 	struct sink_ep in;
@@ -558,12 +568,25 @@ static int sink_probe(struct platform_device *pdev)
 	sink_ep_init(sink, &sink->out, "ep2out-bulk", (struct usb_ep_caps) {
 		.type_bulk = 1, .dir_out = 1 });
 
+	sink->device = controller ?
+		bus_find_device_by_name(&pci_bus_type, NULL, controller) :
+		get_device(&pdev->dev);
+	if (!sink->device)
+		return -ENODEV;
 	sink->thread = kthread_run(sink_thread, sink, "usb_sink");
-	if (IS_ERR(sink->thread))
-		return PTR_ERR(sink->thread);
-	ret = usb_add_gadget_udc(&pdev->dev, &sink->gadget);
+	if (IS_ERR(sink->thread)) {
+		ret = PTR_ERR(sink->thread);
+		goto err_device;
+	}
+	ret = usb_add_gadget_udc(sink->device, &sink->gadget);
 	if (ret)
-		kthread_stop(sink->thread);
+		goto err_thread;
+	return 0;
+
+err_thread:
+	kthread_stop(sink->thread);
+err_device:
+	put_device(sink->device);
 	return ret;
 }
 
@@ -573,6 +596,7 @@ static void sink_remove(struct platform_device *pdev)
 
 	usb_del_gadget_udc(&sink->gadget);
 	kthread_stop(sink->thread);
+	put_device(sink->device);
 }
 
 static struct platform_driver sink_driver = {

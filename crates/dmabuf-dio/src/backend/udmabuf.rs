@@ -135,7 +135,7 @@ pub(crate) fn make(device: BorrowedFd<'_>, memfd: &DmaBuf) -> Result<DmaBuf, Att
 
 /// Writes what caches hold of a new udmabuf to its memory.
 ///
-/// When CPU access to a udmabuf begins first, Linux without `kernel/series/fixes` maps it for a device of its own
+/// When CPU access to a udmabuf begins first, Linux without `kernel/series/udmabuf` maps it for a device of its own
 /// without cleaning the caches, and then invalidates them (`begin_cpu_udmabuf()` of 6.12 and 7.3). Where devices
 /// are not coherent by default, that loses what the CPU has stored. Access to write invalidates
 /// nothing, and its end cleans.
