@@ -270,6 +270,15 @@ bench-small-cost: build
 		small $(SMALL_ON) --depths 32,128 --reads 4000 --runs 2 --no-fio --only user --only registered; \
 	done
 
+# What an indirect call costs shows in instructions only with retpolines.
+.PHONY: bench-small-retpoline
+bench-small-retpoline: build ## instructions of small reads on kernels with retpolines, without and with the series (5 minutes)
+	for kernel in 7.3-plain 7.3-series; do BENCH_WITH=bench/with-file-systems \
+		bench/record small-retpoline-$$kernel "--kernel $$kernel-retpoline $(SMALL) --icount" small \
+		--on /mnt/ext4 --on /mnt/xfs --on /dev/raw --depths 32 --reads 10000 --no-fio \
+		--only "io_uring, registered" --only "io_uring, lent"; done
+	$(TABLES)
+
 ARM64_PROGRAM := target/aarch64-unknown-linux-gnu/release/dmabuf-dio-bench
 
 .PHONY: bench-arm64

@@ -89,6 +89,7 @@ def all_of(results: pathlib.Path) -> dict[str, str]:
         "small_speed": by_depth(guest, speed_of_base(guest)),
         "small_here": by_depth(found("here"), speed),
         "small_steps": steps(found("cost-7.3"), series),
+        "small_retpoline": steps(found("retpoline-7.3-plain"), found("retpoline-7.3-series")),
         "small_appends": appended(found("appends-7.3-plain"), found("appends-7.3-series")),
         "small_gather": by_depth(beside, cost),
         "small_6_12": switched(found("cost-6.12-series-off"), found("cost-6.12-series-on")),

@@ -2,13 +2,16 @@
 /*
  * A caller of iomap_dio_rw() for tests. User space chooses flags, operations and
  * mapping, also those that no file system uses for reads, and sees the arguments of
- * ->iomap_end, which file systems do not show.
+ * ->iomap_end, which file systems do not show. It also sees whether pages are still pinned when
+ * an asynchronous read of any file completes.
  */
 #include <linux/blkdev.h>
+#include <linux/completion.h>
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/iomap.h>
 #include <linux/miscdevice.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
@@ -103,6 +106,78 @@ static int caller_read(struct file *file, struct iomap_call *call)
 	return 0;
 }
 
+struct caller_async {
+	struct kiocb iocb;
+	struct folio *folio;
+	struct completion done;
+	ssize_t result;
+	bool pinned;
+};
+
+static void caller_complete(struct kiocb *iocb, long result)
+{
+	struct caller_async *async = container_of(iocb, struct caller_async, iocb);
+
+	async->result = result;
+	async->pinned = folio_maybe_dma_pinned(async->folio);
+	complete(&async->done);
+}
+
+static int caller_read_async(struct file *file, struct iomap_async *call)
+{
+	struct caller_async async = {};
+	struct iov_iter iter;
+	struct page *page;
+	ssize_t ret;
+
+	if (!(file->f_flags & O_DIRECT) || !file->f_op->read_iter)
+		return -EINVAL;
+	ret = import_ubuf(ITER_DEST, u64_to_user_ptr(call->memory), call->length, &iter);
+	if (ret)
+		return ret;
+	/* A reference, which is no pin */
+	ret = get_user_pages_fast(call->memory, 1, FOLL_WRITE, &page);
+	if (ret != 1)
+		return ret < 0 ? ret : -EFAULT;
+
+	async.folio = page_folio(page);
+	init_completion(&async.done);
+	init_sync_kiocb(&async.iocb, file);
+	async.iocb.ki_complete = caller_complete;
+	async.iocb.ki_pos = call->position;
+	ret = file->f_op->read_iter(&async.iocb, &iter);
+	call->queued = ret == -EIOCBQUEUED;
+	if (call->queued) {
+		call->pinned_before = folio_maybe_dma_pinned(async.folio);
+		wait_for_completion(&async.done);
+		ret = async.result;
+	}
+	call->result = ret;
+	call->pinned = async.pinned;
+	put_page(page);
+	return 0;
+}
+
+static long caller_async_ioctl(struct iomap_async __user *user)
+{
+	struct iomap_async call;
+	struct file *file;
+	int ret;
+
+	if (copy_from_user(&call, user, sizeof(call)))
+		return -EFAULT;
+	call.pinned_before = 0;
+
+	file = fget(call.file_fd);
+	if (!file)
+		return -EBADF;
+	ret = caller_read_async(file, &call);
+	fput(file);
+	if (ret)
+		return ret;
+	return copy_to_user(user, &call, sizeof(call)) ? -EFAULT : 0;
+}
+
 static long caller_ioctl(struct file *unused, unsigned int cmd, unsigned long arg)
 {
 	struct iomap_call __user *user = (void __user *)arg;
@@ -110,6 +185,8 @@ static long caller_ioctl(struct file *unused, unsigned int cmd, unsigned long ar
 	struct file *file;
 	int ret;
 
+	if (cmd == IOMAP_ASYNC)
+		return caller_async_ioctl((void __user *)arg);
 	if (cmd != IOMAP_CALL)
 		return -ENOTTY;
 	if (copy_from_user(&call, user, sizeof(call)))

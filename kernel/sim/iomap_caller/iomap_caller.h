@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
 /*
- * /dev/iomap_caller: direct reads through iomap_dio_rw() with chosen arguments
+ * /dev/iomap_caller: direct reads through iomap_dio_rw() with chosen arguments, and the
+ * state of memory when an asynchronous read completes
  */
 #ifndef IOMAP_CALLER_H
 #define IOMAP_CALLER_H
@@ -32,5 +33,21 @@ struct iomap_call {
 };
 
 #define IOMAP_CALL	_IOWR('i', 1, struct iomap_call)
+
+/* An asynchronous read by the file's own ->read_iter(), into memory of the caller */
+struct iomap_async {
+	__s32 file_fd;
+	__u32 queued;		/* result: it was queued, not done at once */
+	__u64 memory;
+	__u64 length;
+	__u64 position;
+	__s64 result;
+
+	/* Whether the first page is pinned: once the read is queued, when ->ki_complete() is called */
+	__u32 pinned_before;
+	__u32 pinned;
+};
+
+#define IOMAP_ASYNC	_IOWR('i', 2, struct iomap_async)
 
 #endif
