@@ -3,6 +3,7 @@
  * Our own buffers: memory that is filled before user space can see it, then
  * exported as a dma-buf
  */
+#include <linux/cleanup.h>
 #include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
 #include <linux/err.h>
@@ -84,33 +85,6 @@ static void dbx_promise_end(struct dbx_buffer *buf, unsigned long pages)
 }
 
 /**
- * dbx_buffer_create - create a buffer without memory
- * @length: length in bytes, a multiple of the page size, not 0
- *
- * Return: the buffer or an ERR_PTR; ENOMEM if it exceeds the memory that is
- * available beside the reserve and what other buffers are still to allocate.
- */
-struct dbx_buffer *dbx_buffer_create(u64 length)
-{
-	struct dbx_buffer *buf;
-
-	buf = kzalloc_obj(*buf, GFP_KERNEL_ACCOUNT);
-	if (!buf)
-		return ERR_PTR(-ENOMEM);
-
-	/* Refuse now, instead of after reclaiming everything else. */
-	if (!dbx_promise(buf, length >> PAGE_SHIFT)) {
-		kfree(buf);
-		return ERR_PTR(-ENOMEM);
-	}
-	buf->length = length;
-	buf->max_order = MAX_PAGE_ORDER;
-	mutex_init(&buf->lock);
-	INIT_LIST_HEAD(&buf->attachments);
-	return buf;
-}
-
-/**
  * dbx_buffer_grow - add the largest folio that fits and is available
  * @buf: a buffer shorter than its final length
  */
@@ -149,7 +123,7 @@ int dbx_buffer_grow(struct dbx_buffer *buf)
 
 /**
  * dbx_buffer_free - free a buffer's memory
- * @buf: not exported, not yet visible to user space, or being released
+ * @buf: not yet visible to user space, or being released
  */
 void dbx_buffer_free(struct dbx_buffer *buf)
 {
@@ -172,17 +146,6 @@ void dbx_buffer_free(struct dbx_buffer *buf)
 		cond_resched();
 	}
 	dbx_segments_free(&buf->segs);
-}
-
-/**
- * dbx_buffer_destroy - free a buffer and its memory
- * @buf: not exported, or being released
- */
-void dbx_buffer_destroy(struct dbx_buffer *buf)
-{
-	dbx_buffer_free(buf);
-	mutex_destroy(&buf->lock);
-	kfree(buf);
 }
 
 /* Builds an sg_table with segments that the device supports. */
@@ -238,9 +201,8 @@ static int dbx_buffer_attach(struct dma_buf *dmabuf,
 	a->dir = DMA_NONE;
 	attachment->priv = a;
 
-	mutex_lock(&buf->lock);
+	guard(mutex)(&buf->lock);
 	list_add(&a->list, &buf->attachments);
-	mutex_unlock(&buf->lock);
 	return 0;
 }
 
@@ -275,12 +237,12 @@ static struct sg_table *dbx_buffer_map(struct dma_buf_attachment *attachment,
 	 * Map and record it under one lock: otherwise, an end of CPU access in
 	 * between would skip this mapping.
 	 */
-	mutex_lock(&buf->lock);
+	guard(mutex)(&buf->lock);
 	ret = dma_map_sgtable(a->dev, &a->table, dir, 0);
-	if (!ret)
-		a->dir = dir;
-	mutex_unlock(&buf->lock);
-	return ret ? ERR_PTR(ret) : &a->table;
+	if (ret)
+		return ERR_PTR(ret);
+	a->dir = dir;
+	return &a->table;
 }
 
 static void dbx_buffer_unmap(struct dma_buf_attachment *attachment,
@@ -291,10 +253,9 @@ static void dbx_buffer_unmap(struct dma_buf_attachment *attachment,
 	struct dma_buf *dmabuf = attachment->dmabuf;
 	struct dbx_buffer *buf = dmabuf->priv;
 
-	mutex_lock(&buf->lock);
+	guard(mutex)(&buf->lock);
 	dbx_unmap(dmabuf, buf->storing, a->dev, table, a->dir);
 	a->dir = DMA_NONE;
-	mutex_unlock(&buf->lock);
 }
 
 void dbx_buffer_storing(struct dma_buf *dmabuf, int change)
@@ -303,9 +264,8 @@ void dbx_buffer_storing(struct dma_buf *dmabuf, int change)
 
 	if (dmabuf->ops != &dbx_buffer_ops)
 		return;
-	mutex_lock(&buf->lock);
+	guard(mutex)(&buf->lock);
 	buf->storing += change;
-	mutex_unlock(&buf->lock);
 }
 
 /*
@@ -320,18 +280,16 @@ static int dbx_buffer_begin_cpu_access(struct dma_buf *dmabuf,
 	struct dbx_buffer_attachment *a;
 
 	/* It guards the ranges that file I/O is storing into. */
-#ifdef HAVE_DMA_BUF_LOAN
-	dma_resv_lock(dmabuf->resv, NULL);
-#endif
+	if (__is_defined(HAVE_DMA_BUF_LOAN))
+		dma_resv_lock(dmabuf->resv, NULL);
 	mutex_lock(&buf->lock);
 	list_for_each_entry(a, &buf->attachments, list)
 		if (a->dir != DMA_NONE)
 			dbx_sync_rest(dmabuf, buf->storing, a->dev, &a->table,
 				      a->dir);
 	mutex_unlock(&buf->lock);
-#ifdef HAVE_DMA_BUF_LOAN
-	dma_resv_unlock(dmabuf->resv);
-#endif
+	if (__is_defined(HAVE_DMA_BUF_LOAN))
+		dma_resv_unlock(dmabuf->resv);
 	return 0;
 }
 
@@ -353,12 +311,11 @@ static int dbx_buffer_end_cpu_access(struct dma_buf *dmabuf,
 	struct dbx_buffer *buf = dmabuf->priv;
 	struct dbx_buffer_attachment *a;
 
-	mutex_lock(&buf->lock);
+	guard(mutex)(&buf->lock);
 	list_for_each_entry(a, &buf->attachments, list)
 		if (a->dir != DMA_NONE)
 			dma_sync_sgtable_for_device(a->dev, &a->table,
 						    dbx_end_dir(a->dir, dir));
-	mutex_unlock(&buf->lock);
 	return 0;
 }
 
@@ -370,14 +327,13 @@ void dbx_buffer_sync(struct dma_buf *dmabuf, u64 offset, u64 length,
 	struct dbx_buffer *buf = dmabuf->priv;
 	struct dbx_buffer_attachment *a;
 
-	mutex_lock(&buf->lock);
+	guard(mutex)(&buf->lock);
 	list_for_each_entry(a, &buf->attachments, list)
 		if (a->dir != DMA_NONE)
 			dma_buf_file_sync(a->dev, &a->table, offset, length,
 					  to_device ? dbx_end_dir(a->dir, dir) :
 						      a->dir,
 					  to_device);
-	mutex_unlock(&buf->lock);
 }
 #endif
 
@@ -443,6 +399,13 @@ static void dbx_buffer_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
 	vunmap(map->vaddr);
 }
 
+static void dbx_buffer_destroy(struct dbx_buffer *buf)
+{
+	dbx_buffer_free(buf);
+	mutex_destroy(&buf->lock);
+	kfree(buf);
+}
+
 static void dbx_buffer_release(struct dma_buf *dmabuf)
 {
 	dbx_buffer_destroy(dmabuf->priv);
@@ -465,29 +428,53 @@ static const struct dma_buf_ops dbx_buffer_ops = {
 };
 
 /**
- * dbx_buffer_export - create the dma-buf of a buffer
- * @buf: owned by the dma-buf on success. Until every byte has been written and
- *	dbx_segments_compact() was called, user space must not see the dma-buf
+ * dbx_buffer_create - create a buffer without memory, and its dma-buf
+ * @length: length in bytes, a multiple of the page size, not 0
  * @flags: O_RDONLY or O_RDWR
+ *
+ * Until every byte has been written and dbx_segments_compact() was called, user
+ * space must not see the dma-buf, which owns the buffer.
+ *
+ * Return: the buffer or an ERR_PTR; ENOMEM if it exceeds the memory that is
+ * available beside the reserve and what other buffers are still to allocate.
  */
-struct dma_buf *dbx_buffer_export(struct dbx_buffer *buf, int flags)
+struct dbx_buffer *dbx_buffer_create(u64 length, int flags)
 {
 	DEFINE_DMA_BUF_EXPORT_INFO(exp_info);
+	struct dbx_buffer *buf;
+	int ret = -ENOMEM;
 
+	buf = kzalloc_obj(*buf, GFP_KERNEL_ACCOUNT);
+	if (!buf)
+		return ERR_PTR(ret);
+	buf->length = length;
+	buf->max_order = MAX_PAGE_ORDER;
+	mutex_init(&buf->lock);
+	INIT_LIST_HEAD(&buf->attachments);
+
+	/* Refuse now, instead of after reclaiming everything else. */
+	if (!dbx_promise(buf, length >> PAGE_SHIFT))
+		goto err_destroy;
 	exp_info.ops = &dbx_buffer_ops;
-	exp_info.size = buf->length;
+	exp_info.size = length;
 	exp_info.flags = flags;
 	exp_info.priv = buf;
-	return dma_buf_export(&exp_info);
+	/* Export now: later, the memory cgroup may be at its limit. */
+	buf->dmabuf = dma_buf_export(&exp_info);
+	if (!IS_ERR(buf->dmabuf))
+		return buf;
+	ret = PTR_ERR(buf->dmabuf);
+err_destroy:
+	dbx_buffer_destroy(buf);
+	return ERR_PTR(ret);
 }
 
 void dbx_buffer_premap(struct dma_buf *dmabuf)
 {
 	struct dbx_buffer *buf = dmabuf->priv;
 
-	mutex_lock(&buf->lock);
+	guard(mutex)(&buf->lock);
 	dbx_premap(&buf->segs, true);
-	mutex_unlock(&buf->lock);
 }
 
 const struct dbx_segments *dbx_buffer_segments(const struct dma_buf *dmabuf)

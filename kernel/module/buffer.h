@@ -8,8 +8,9 @@
 
 #include "segments.h"
 
-/* Memory allocated by this module, a dma-buf once it has been exported */
+/* Memory allocated by this module */
 struct dbx_buffer {
+	struct dma_buf *dmabuf;		/* which owns this */
 	struct dbx_segments segs;
 	u64 length;			/* of the finished buffer, whole pages */
 	unsigned long promised;		/* pages that are still to be allocated */
@@ -19,11 +20,9 @@ struct dbx_buffer {
 	unsigned int storing;		/* how many transfers are, see below */
 };
 
-struct dbx_buffer *dbx_buffer_create(u64 length);
+struct dbx_buffer *dbx_buffer_create(u64 length, int flags);
 int dbx_buffer_grow(struct dbx_buffer *buf);
-struct dma_buf *dbx_buffer_export(struct dbx_buffer *buf, int flags);
 void dbx_buffer_free(struct dbx_buffer *buf);
-void dbx_buffer_destroy(struct dbx_buffer *buf);
 
 /* Keeps one of our buffers mapped for DMA from now on, if that is of use. */
 void dbx_buffer_premap(struct dma_buf *dmabuf);

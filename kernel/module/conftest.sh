@@ -45,9 +45,7 @@ IO_BUFFER_REGISTER_BVEC)
 	code='#include <linux/io_uring/cmd.h>
 	int f(struct io_uring_cmd *c, const struct bio_vec *v, void (*r)(void *))
 	{ return io_buffer_register_bvec(c, v, 1u, r, v ? c : 0,
-					 IO_BUF_DEST | IO_BUF_SOURCE, 0u, 0u); }
-	int g(struct io_uring_cmd *c)
-	{ return io_buffer_unregister(c, 0u, 0u); }'
+					 IO_BUF_DEST | IO_BUF_SOURCE, 0u, 0u); }'
 	;;
 *)
 	echo "conftest.sh: unknown feature $feature" >&2

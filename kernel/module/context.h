@@ -3,7 +3,6 @@
 #define DMABUF_DIO_CONTEXT_H
 
 #include <linux/atomic.h>
-#include <linux/io_uring/cmd.h>
 #include <linux/miscdevice.h>
 #include <linux/mutex.h>
 
@@ -13,6 +12,7 @@
 #include "segments.h"
 
 struct dbx_load;
+struct io_uring_cmd;
 struct seq_file;
 
 /* An open file of the device */
@@ -47,17 +47,6 @@ int dbx_load(struct dbx_context *ctx, struct dmabuf_dio_load *arg,
 	     struct dma_buf **dmabuf);
 void dbx_load_drop_paused(struct dbx_context *ctx);
 void dbx_load_show(struct dbx_context *ctx, struct seq_file *m);
-
-#ifdef HAVE_IO_BUFFER_REGISTER_BVEC
-#define DBX_FEATURE_SLOTS	(DMABUF_DIO_FEATURE_SLOTS | DMABUF_DIO_FEATURE_JOIN)
-#else
-#define DBX_FEATURE_SLOTS	0
-#endif
-#ifdef HAVE_BIO_PREMAP
-#define DBX_FEATURE_PREMAP	DMABUF_DIO_FEATURE_PREMAP
-#else
-#define DBX_FEATURE_PREMAP	0
-#endif
 int dbx_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags);
 
 #endif

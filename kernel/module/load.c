@@ -29,30 +29,29 @@ struct dbx_load {
 	unsigned int flags;		/* of the dma-buf */
 	u64 done;
 	u64 direct;
-	struct dma_buf *dmabuf;		/* not yet visible to user space */
-	struct dbx_buffer *buf;		/* its memory */
+	struct dbx_buffer *buf;		/* not yet visible to user space, or NULL */
 };
 
-/* The load has ended, one way or another, or it never began. */
+/* The load has ended, one way or another. */
 static void dbx_load_settle(struct dbx_context *ctx, struct dbx_load *load)
 {
 	atomic64_sub(load->buf->length, &ctx->loading);
 	atomic64_sub(load->buf->segs.length, &ctx->held);
-	load->dmabuf = NULL;
+	load->buf = NULL;
 }
 
 static void dbx_load_drop(struct dbx_context *ctx, struct dbx_load *load)
 {
-	struct dma_buf *dmabuf;
+	struct dbx_buffer *buf;
 
 	if (!load)
 		return;
-	dmabuf = load->dmabuf;
-	if (dmabuf) {
+	buf = load->buf;
+	if (buf) {
 		dbx_load_settle(ctx, load);
 		/* Free memory now: the dma-buf is released only on return to user space. */
-		dbx_buffer_free(load->buf);
-		dma_buf_put(dmabuf);
+		dbx_buffer_free(buf);
+		dma_buf_put(buf->dmabuf);
 	}
 	fput(load->file);
 	kfree(load);
@@ -90,36 +89,25 @@ void dbx_load_show(struct dbx_context *ctx, struct seq_file *m)
 static struct dbx_load *dbx_load_create(struct dbx_context *ctx, struct file *file,
 					const struct dmabuf_dio_load *arg)
 {
+	int flags = arg->fd_flags & O_ACCMODE;
+	struct dbx_buffer *buf;
 	struct dbx_load *load;
-	int ret;
 
+	buf = dbx_buffer_create(PAGE_ALIGN(arg->length), flags);
+	if (IS_ERR(buf))
+		return ERR_CAST(buf);
 	load = kzalloc_obj(*load, GFP_KERNEL_ACCOUNT);
-	if (!load)
+	if (!load) {
+		dma_buf_put(buf->dmabuf);
 		return ERR_PTR(-ENOMEM);
-
+	}
 	load->file = get_file(file);	/* dropped by dbx_load_drop() */
 	load->file_offset = arg->file_offset;
 	load->length = arg->length;
-	load->flags = arg->fd_flags & O_ACCMODE;
-	load->buf = dbx_buffer_create(PAGE_ALIGN(arg->length));
-	if (IS_ERR(load->buf)) {
-		ret = PTR_ERR(load->buf);
-		goto err_drop;
-	}
-	/* Export first: later, the memory cgroup may be at its limit. */
-	load->dmabuf = dbx_buffer_export(load->buf, load->flags);
-	if (IS_ERR(load->dmabuf)) {
-		ret = PTR_ERR(load->dmabuf);
-		load->dmabuf = NULL;
-		dbx_buffer_destroy(load->buf);
-		goto err_drop;
-	}
-	atomic64_add(load->buf->length, &ctx->loading);
+	load->flags = flags;
+	load->buf = buf;
+	atomic64_add(buf->length, &ctx->loading);
 	return load;
-
-err_drop:
-	dbx_load_drop(ctx, load);
-	return ERR_PTR(ret);
 }
 
 /* The interrupted load that this call continues, or a new one */
@@ -189,15 +177,15 @@ static int dbx_load_run(struct dbx_call *call, struct dbx_load *load,
 static struct dma_buf *dbx_load_finish(struct dbx_context *ctx, struct dbx_load *load,
 				       struct dmabuf_dio_load *arg)
 {
-	struct dma_buf *dmabuf = load->dmabuf;
+	struct dbx_buffer *buf = load->buf;
 
-	dbx_segments_zero(&load->buf->segs, load->length,
-			  load->buf->segs.length - load->length);
-	dbx_segments_compact(&load->buf->segs);
-	arg->segments = load->buf->segs.nr;
-	arg->buf_length = load->buf->length;
+	dbx_segments_zero(&buf->segs, load->length,
+			  buf->segs.length - load->length);
+	dbx_segments_compact(&buf->segs);
+	arg->segments = buf->segs.nr;
+	arg->buf_length = buf->length;
 	dbx_load_settle(ctx, load);	/* the caller owns the dma-buf */
-	return dmabuf;
+	return buf->dmabuf;
 }
 
 /**

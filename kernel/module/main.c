@@ -58,7 +58,10 @@ static int dbx_ioctl_info(struct dmabuf_dio_info *arg)
 		return -EINVAL;
 
 	*arg = (struct dmabuf_dio_info){
-		.features = DBX_FEATURE_SLOTS | DBX_FEATURE_PREMAP,
+		.features = (__is_defined(HAVE_IO_BUFFER_REGISTER_BVEC) ?
+			     DMABUF_DIO_FEATURE_SLOTS | DMABUF_DIO_FEATURE_JOIN : 0) |
+			    (__is_defined(HAVE_BIO_PREMAP) ?
+			     DMABUF_DIO_FEATURE_PREMAP : 0),
 		.max_depth = DBX_MAX_DEPTH,
 		.max_chunk = DBX_MAX_CHUNK,
 		.default_chunk = READ_ONCE(dbx_default_chunk),
@@ -72,29 +75,22 @@ static int dbx_ioctl_attach(struct dbx_context *ctx,
 			    struct dmabuf_dio_attach *arg)
 {
 	struct dbx_attachment *att;
-	int ret = 0;
 
 	if (arg->flags || arg->refusal)
 		return -EINVAL;
 
 	if (mutex_lock_killable(&ctx->lock))
 		return -EINTR;
-	if (ctx->att) {
-		ret = -EBUSY;
-		goto out_unlock;
+	att = ctx->att ? ERR_PTR(-EBUSY) :
+			 dbx_attach(arg->dmabuf_fd, &arg->refusal);
+	if (!IS_ERR(att)) {
+		arg->length = att->segs->length;
+		arg->segments = att->segs->nr;
+		/* Pairs with dbx_attached(), which sees a complete attachment. */
+		smp_store_release(&ctx->att, att);
 	}
-	att = dbx_attach(arg->dmabuf_fd, &arg->refusal);
-	if (IS_ERR(att)) {
-		ret = PTR_ERR(att);
-		goto out_unlock;
-	}
-	arg->length = att->segs->length;
-	arg->segments = att->segs->nr;
-	/* Pairs with dbx_attached(), which sees a complete attachment. */
-	smp_store_release(&ctx->att, att);
-out_unlock:
 	mutex_unlock(&ctx->lock);
-	return ret;
+	return PTR_ERR_OR_ZERO(att);
 }
 
 /* The new fd becomes visible last, once nothing can fail any more. */
@@ -212,7 +208,9 @@ static const struct file_operations dbx_fops = {
 	.release = dbx_release,
 	.unlocked_ioctl = dbx_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
+#ifdef HAVE_IO_BUFFER_REGISTER_BVEC
 	.uring_cmd = dbx_uring_cmd,
+#endif
 	.show_fdinfo = dbx_show_fdinfo,
 };
 

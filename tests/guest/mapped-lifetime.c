@@ -34,30 +34,15 @@ static void results(struct io_uring *ring)
 /* While requests use the slot */
 static void unregister_meanwhile(struct io_uring *ring, int dev)
 {
-	struct dmabuf_dio_slot slot = { .index = 0 };
-	struct dmabuf_dio_uring_cmd cmd = { .arg = (uintptr_t)&slot, .size = sizeof(slot) };
-	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
-	unsigned int i;
-
-	check(sqe);
-	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, dev, NULL, 0, 0);
-	sqe->cmd_op = DMABUF_DIO_URING_UNREGISTER;
-	memcpy(sqe->cmd, &cmd, sizeof(cmd));
-	sqe->user_data = LENGTH;
-	expect(io_uring_submit(ring), 1);
+	expect(slot_unregister(ring, 0), 1);
 	close(dev);
-	for (i = 0; i <= LENGTH / PIECE; i++) {
-		uint64_t of;
-		int ret = ring_result(ring, &of);
-
-		expect(ret, of == LENGTH ? 0 : PIECE);
-	}
+	results(ring);
 }
 
 static void slot_begin(struct io_uring *ring, struct buffer *buf, int *dev)
 {
 	*dev = dio_context(buf);
-	ring_create(ring, LENGTH / PIECE + 1, 1);
+	ring_create(ring, LENGTH / PIECE, 1);
 	expect(slot_register(ring, *dev, 0, 0, LENGTH, SLOT_BOTH), 0);
 	queue_all(ring);
 }
@@ -68,7 +53,7 @@ static void unregistered(struct buffer *buf)
 	struct io_uring ring;
 	int dev;
 
-	trying("slot unregistered, %s", buffer_names[buf->kind]);
+	trying("slot removed, %s", buffer_names[buf->kind]);
 	buffer_pattern(buf, 9);
 	slot_begin(&ring, buf, &dev);
 	unregister_meanwhile(&ring, dev);

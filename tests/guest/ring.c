@@ -70,11 +70,11 @@ int slot_register(struct io_uring *ring, int dev, unsigned int index,
 	return ring_command(ring, dev, DMABUF_DIO_URING_REGISTER, &slot, sizeof(slot));
 }
 
-int slot_unregister(struct io_uring *ring, int dev, unsigned int index)
+int slot_unregister(struct io_uring *ring, unsigned int index)
 {
-	struct dmabuf_dio_slot slot = { .index = index };
+	struct iovec none = {};
 
-	return ring_command(ring, dev, DMABUF_DIO_URING_UNREGISTER, &slot, sizeof(slot));
+	return io_uring_register_buffers_update_tag(ring, index, &none, NULL, 1);
 }
 
 void slot_queue(struct io_uring *ring, bool write, int file, unsigned int index,

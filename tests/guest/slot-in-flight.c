@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A slot is unregistered, or its ring and fds are closed, while requests use it: the
+ * A slot is removed, or its ring and fds are closed, while requests use it: the
  * requests complete, and the memory is freed only after them.
  */
 #include <sys/syscall.h>
@@ -26,40 +26,19 @@ static void unregistered(struct buffer *buf)
 {
 	int file = file_open("data", O_RDONLY | direct_flag(direct));
 	int dev = dio_context(buf);
-	struct dmabuf_dio_slot slot = { .index = 0 };
-	struct dmabuf_dio_uring_cmd cmd = { .arg = (uintptr_t)&slot, .size = sizeof(slot) };
-	unsigned int i, round, reads;
+	unsigned int i, round;
 	struct io_uring ring;
 
 	ring_create(&ring, 128, 1);
 	for (round = 0; round < 4; round++) {
-		struct io_uring_sqe *sqe;
-
 		trying("%s, %s, unregister, round %u", buffer_names[buf->kind],
 		       direct ? "direct" : "buffered", round);
 		buffer_pattern(buf, 2);
 		expect(slot_register(&ring, dev, 0, 0, LENGTH, SLOT_BOTH), 0);
 		queue_all(&ring, false, file);
-		sqe = io_uring_get_sqe(&ring);
-		io_uring_prep_rw(IORING_OP_URING_CMD, sqe, dev, NULL, 0, 0);
-		sqe->cmd_op = DMABUF_DIO_URING_UNREGISTER;
-		sqe->user_data = 1000;
-		memcpy(sqe->cmd, &cmd, sizeof(cmd));
-		expect(io_uring_submit(&ring), 1);
-
-		reads = 0;
-		for (i = 0; i < COUNT + 1; i++) {
-			uint64_t who;
-			int ret = ring_result(&ring, &who);
-
-			if (who == 1000) {
-				expect(ret, 0);
-			} else {
-				expect(ret, PIECE);
-				reads++;
-			}
-		}
-		expect(reads, COUNT);
+		expect(slot_unregister(&ring, 0), 1);
+		for (i = 0; i < COUNT; i++)
+			expect(ring_result(&ring, NULL), PIECE);
 		pattern_check(buf->map, 0, LENGTH, 1);
 		expect(slot_io(&ring, false, file, 0, 0, PAGE, 0), -EFAULT);
 	}

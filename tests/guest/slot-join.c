@@ -49,7 +49,7 @@ static void refused(struct io_uring *ring, int dev, const int *contexts)
 	many[1] = empty;
 	expect(join(ring, dev, many, 2, SLOT_BOTH, 0), -ENOTCONN);
 	/* Nothing of that has left a slot behind. */
-	expect(slot_unregister(ring, dev, 0), -EBUSY);
+	expect(slot_io(ring, false, other, 0, 0, 1, 0), -EFAULT);
 	close(other);
 	close(empty);
 }
@@ -155,7 +155,7 @@ static void joined(struct buffer *first)
 	borders(&ring, buffers, false);
 	if (direct_possible())
 		borders(&ring, buffers, true);
-	expect(slot_unregister(&ring, dev, 0), 0);
+	expect(slot_unregister(&ring, 0), 1);
 	io_uring_queue_exit(&ring);
 	for (i = 1; i < BUFFERS; i++)
 		buffer_destroy(buffers[i]);
@@ -178,13 +178,13 @@ static void limits(void)
 	ring_create(&ring, 8, 1);
 	expect(join(&ring, dev, contexts, DMABUF_DIO_JOIN_MAX, SLOT_BOTH, 0), -EINVAL);
 	expect(join(&ring, dev, contexts, DMABUF_DIO_JOIN_MAX - 1, SLOT_BOTH, 0), 0);
-	expect(slot_unregister(&ring, dev, 0), 0);
+	expect(slot_unregister(&ring, 0), 1);
 	expect(join(&ring, dev, contexts, 2, DMABUF_DIO_SLOT_WRITE, 0), 0);
 	expect(slot_io(&ring, false, file, 0, 0, PAGE, 0), -EFAULT);
-	expect(slot_unregister(&ring, dev, 0), 0);
+	expect(slot_unregister(&ring, 0), 1);
 	expect(join(&ring, dev, contexts, 2, DMABUF_DIO_SLOT_READ, 0), 0);
 	expect(slot_io(&ring, true, file, 0, 0, PAGE, 0), -EFAULT);
-	expect(slot_unregister(&ring, dev, 0), 0);
+	expect(slot_unregister(&ring, 0), 1);
 
 	/* A buffer that its owner may not write */
 	load.file_fd = file;
@@ -193,7 +193,7 @@ static void limits(void)
 	expect(dio_attach(contexts[1], load.dmabuf_fd), 0);
 	expect(join(&ring, dev, contexts, 2, SLOT_BOTH, 0), -EACCES);
 	expect(join(&ring, dev, contexts, 2, DMABUF_DIO_SLOT_WRITE, 0), 0);
-	expect(slot_unregister(&ring, dev, 0), 0);
+	expect(slot_unregister(&ring, 0), 1);
 	close(contexts[1]);
 	close(load.dmabuf_fd);
 	io_uring_queue_exit(&ring);

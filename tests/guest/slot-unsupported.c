@@ -14,7 +14,6 @@ int main(void)
 	dev = dio_context(&buf);
 	ring_create(&ring, 8, 4);
 	expect(slot_register(&ring, dev, 0, 0, PAGE, SLOT_BOTH), -EOPNOTSUPP);
-	expect(slot_unregister(&ring, dev, 0), -EOPNOTSUPP);
 	expect(ring_command(&ring, dev, 0, NULL, 0), -EOPNOTSUPP);
 	io_uring_queue_exit(&ring);
 	return 0;

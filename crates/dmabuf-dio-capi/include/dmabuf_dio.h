@@ -1208,23 +1208,13 @@ int dmabuf_dio_attach(const struct dmabuf_dio_buffer *buffer);
  * `io_uring_register_buffers_sparse` makes. `range` must not change until the completion, whose result
  * is 0; `-EINVAL`, `-ERANGE` for the range; `-EBUSY` if the entry of the table is in use; `-EACCES` if
  * the buffer cannot be written; `-EOPNOTSUPP`; `-ENOMEM`. Requests on the registered buffer then use
- * an offset in the range in place of an address.
+ * an offset in the range in place of an address. It stays until its entry of the table is emptied, by
+ * `io_uring_register_buffers_update_tag` with an address of null and a length of 0, or the ring is
+ * closed, and its last request is done.
  *
  * Returns 0; `-EFAULT` for a null pointer.
  */
 int dmabuf_dio_prep_register(struct io_uring_sqe *sqe, int device, const struct dmabuf_dio_lent_range *range);
-
-/**
- * Fills in a submission queue entry that removes a registered buffer of `dmabuf_dio_prep_register`
- * from the ring, once no request uses it. Only `index` of `range` may be set, the other fields must be
- * 0. `range` must not change until the completion, whose result is 0; `-EBUSY` if the entry of the
- * table is not the module's. This is not needed before the ring is closed.
- *
- * Returns 0; `-EFAULT` for a null pointer.
- */
-int dmabuf_dio_prep_unregister(struct io_uring_sqe *sqe,
-                               int device,
-                               const struct dmabuf_dio_lent_range *range);
 
 /**
  * Stores handles of the IIO devices of this system, in the order of their numbers, in `devices`, which

@@ -11,7 +11,7 @@ use dmabuf_dio_sys::dio;
 use io_uring::{opcode, squeue, types};
 
 use crate::buffer::Buffer;
-use crate::failure::{Failure, Outcome, guard};
+use crate::failure::{Failure, guard};
 use crate::pointers::shared;
 
 /// Direction of a lent range: from files into the buffer, `IORING_OP_READ_FIXED`.
@@ -81,7 +81,9 @@ pub unsafe extern "C" fn dmabuf_dio_attach(buffer: *const Buffer) -> c_int {
 /// `io_uring_register_buffers_sparse` makes. `range` must not change until the completion, whose result
 /// is 0; `-EINVAL`, `-ERANGE` for the range; `-EBUSY` if the entry of the table is in use; `-EACCES` if
 /// the buffer cannot be written; `-EOPNOTSUPP`; `-ENOMEM`. Requests on the registered buffer then use
-/// an offset in the range in place of an address.
+/// an offset in the range in place of an address. It stays until its entry of the table is emptied, by
+/// `io_uring_register_buffers_update_tag` with an address of null and a length of 0, or the ring is
+/// closed, and its last request is done.
 ///
 /// Returns 0; `-EFAULT` for a null pointer.
 #[unsafe(no_mangle)]
@@ -90,45 +92,24 @@ pub unsafe extern "C" fn dmabuf_dio_prep_register(
     device: c_int,
     range: *const LentRange,
 ) -> c_int {
-    // SAFETY: as the header demands.
-    guard(|| unsafe { prepare(sqe, device, range, dio::URING_REGISTER) })
-}
-
-/// Fills in a submission queue entry that removes a registered buffer of `dmabuf_dio_prep_register`
-/// from the ring, once no request uses it. Only `index` of `range` may be set, the other fields must be
-/// 0. `range` must not change until the completion, whose result is 0; `-EBUSY` if the entry of the
-/// table is not the module's. This is not needed before the ring is closed.
-///
-/// Returns 0; `-EFAULT` for a null pointer.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dmabuf_dio_prep_unregister(
-    sqe: *mut Sqe,
-    device: c_int,
-    range: *const LentRange,
-) -> c_int {
-    // SAFETY: as the header demands.
-    guard(|| unsafe { prepare(sqe, device, range, dio::URING_UNREGISTER) })
-}
-
-/// # Safety
-///
-/// `sqe` is null or has 64 bytes.
-unsafe fn prepare(sqe: *mut Sqe, device: c_int, range: *const LentRange, call: u32) -> Outcome {
-    if sqe.is_null() {
-        return Err(Failure::null("sqe"));
-    }
-    if range.is_null() {
-        return Err(Failure::null("range"));
-    }
-    let command = dio::UringCmd {
-        arg: range as u64,
-        size: size_of::<LentRange>() as u32,
-        ..dio::UringCmd::default()
-    };
-    let entry = opcode::UringCmd16::new(types::Fd(device), call).cmd(command.to_bytes()).build();
-    // SAFETY: both have 64 bytes; the caller's need not be aligned.
-    unsafe { sqe.cast::<squeue::Entry>().write_unaligned(entry) };
-    Ok(0)
+    guard(|| {
+        if sqe.is_null() {
+            return Err(Failure::null("sqe"));
+        }
+        if range.is_null() {
+            return Err(Failure::null("range"));
+        }
+        let command = dio::UringCmd {
+            arg: range as u64,
+            size: size_of::<LentRange>() as u32,
+            ..dio::UringCmd::default()
+        };
+        let entry = opcode::UringCmd16::new(types::Fd(device), dio::URING_REGISTER);
+        let entry = entry.cmd(command.to_bytes()).build();
+        // SAFETY: both have 64 bytes; the caller's need not be aligned.
+        unsafe { sqe.cast::<squeue::Entry>().write_unaligned(entry) };
+        Ok(0)
+    })
 }
 
 #[cfg(test)]

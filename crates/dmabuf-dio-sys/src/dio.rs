@@ -20,7 +20,7 @@ use crate::layout::pin_layout;
 /// Path of the device node.
 pub const DEVICE: &str = "/dev/dmabuf_dio";
 
-/// [`Info::features`]: `REGISTER` and `UNREGISTER` of `io_uring` slots work.
+/// [`Info::features`]: `io_uring` slots: [`URING_REGISTER`].
 pub const FEATURE_SLOTS: u64 = 1 << 0;
 /// A slot can cover several buffers: [`Join`].
 pub const FEATURE_JOIN: u64 = 1 << 1;
@@ -258,10 +258,9 @@ pub const IOC_WRITE: u32 = opcode::read_write::<ReadWrite>(MAGIC, 3);
 pub const IOC_LOAD: u32 = opcode::read_write::<Load>(MAGIC, 4);
 /// Number of the ioctl that [`cancel`] makes.
 pub const IOC_CANCEL: u32 = opcode::none(MAGIC, 5);
-/// `cmd_op` of the `IORING_OP_URING_CMD` that fills a slot.
+/// `cmd_op` of the `IORING_OP_URING_CMD` that fills a slot. `IORING_REGISTER_BUFFERS_UPDATE` empties
+/// it.
 pub const URING_REGISTER: u32 = opcode::write::<Slot>(MAGIC, 0x80) as u32;
-/// `cmd_op` of the `IORING_OP_URING_CMD` that empties a slot.
-pub const URING_UNREGISTER: u32 = opcode::write::<Slot>(MAGIC, 0x81) as u32;
 /// `cmd_op` of the `IORING_OP_URING_CMD` that fills a slot with several buffers.
 pub const URING_JOIN: u32 = opcode::write::<Join>(MAGIC, 0x82) as u32;
 

@@ -59,7 +59,6 @@ fn module(table: &mut Table) {
     table.value("DMABUF_DIO_IOC_LOAD", u64::from(dio::IOC_LOAD));
     table.value("DMABUF_DIO_IOC_CANCEL", u64::from(dio::IOC_CANCEL));
     table.value("DMABUF_DIO_URING_REGISTER", u64::from(dio::URING_REGISTER));
-    table.value("DMABUF_DIO_URING_UNREGISTER", u64::from(dio::URING_UNREGISTER));
     table.value("DMABUF_DIO_URING_JOIN", u64::from(dio::URING_JOIN));
     table.value("DMABUF_DIO_FEATURE_SLOTS", dio::FEATURE_SLOTS);
     table.value("DMABUF_DIO_FEATURE_JOIN", dio::FEATURE_JOIN);

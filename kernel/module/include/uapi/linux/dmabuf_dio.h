@@ -258,22 +258,19 @@ struct dmabuf_dio_load {
  * @flags:	in: DMABUF_DIO_SLOT_*, at least one direction
  *
  * For READ_FIXED and WRITE_FIXED, buf_index is @index and addr is an offset into
- * the slot, from 0. The slot keeps the buffer alive after the device and dma-buf
- * fds are closed, until it is unregistered or the ring is freed. Bracket I/O on a
- * slot with DMA_BUF_IOCTL_SYNC, as for a mapping. As there, devices that need
- * synchronisation must not unmap the buffer meanwhile, and others must not begin
- * CPU access.
+ * the slot, from 0. Bracket I/O on a slot with DMA_BUF_IOCTL_SYNC, as for a
+ * mapping. As there, devices that need synchronisation must not unmap the buffer
+ * meanwhile, and others must not begin CPU access.
  *
- * UNREGISTER uses @index only; the other fields must be zero. It removes slots
- * that REGISTER created on this ring, from any context. A ring that got a slot by
- * IORING_REGISTER_CLONE_BUFFERS keeps it until IORING_REGISTER_BUFFERS_UPDATE
- * removes it or the ring is freed.
+ * The slot keeps the buffer alive after the device and dma-buf fds are closed, until
+ * IORING_REGISTER_BUFFERS_UPDATE empties the index (address NULL, length 0) or the
+ * ring is freed, and the last request is done. A ring that got the slot by
+ * IORING_REGISTER_CLONE_BUFFERS keeps it as well.
  *
  * Errors, in the CQE: ENOTCONN, EACCES, EINVAL, ERANGE, EBUSY (the index is in
- * use, or is not a slot made by REGISTER), EOPNOTSUPP (the kernel lacks this
- * interface, or its udmabuf does not synchronise devices, see
- * DMABUF_DIO_REFUSED_UNSYNCED: use READ and WRITE), E2BIG (see struct
- * dmabuf_dio_uring_cmd), ENOMEM.
+ * use), EOPNOTSUPP (the kernel lacks this interface, or its udmabuf does not
+ * synchronise devices, see DMABUF_DIO_REFUSED_UNSYNCED: use READ and WRITE), E2BIG
+ * (see struct dmabuf_dio_uring_cmd), ENOTTY (unknown command), ENOMEM.
  */
 struct dmabuf_dio_slot {
 	__u64 buf_offset;
@@ -327,7 +324,6 @@ struct dmabuf_dio_uring_cmd {
 
 /* sqe->cmd_op of IORING_OP_URING_CMD on a context */
 #define DMABUF_DIO_URING_REGISTER	_IOW(DMABUF_DIO_IOC_MAGIC, 0x80, struct dmabuf_dio_slot)
-#define DMABUF_DIO_URING_UNREGISTER	_IOW(DMABUF_DIO_IOC_MAGIC, 0x81, struct dmabuf_dio_slot)
 #define DMABUF_DIO_URING_JOIN		_IOW(DMABUF_DIO_IOC_MAGIC, 0x82, struct dmabuf_dio_join)
 
 #endif /* _UAPI_LINUX_DMABUF_DIO_H */
