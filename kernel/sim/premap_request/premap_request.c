@@ -123,7 +123,7 @@ static int mapper_call(struct file *file, struct premap_request *call)
 	dev = mapper_device(bdev);
 	if (!dev)
 		return -ENODEV;
-	m = kzalloc(sizeof(*m), GFP_KERNEL);
+	m = kzalloc_obj(*m);
 	if (!m)
 		return -ENOMEM;
 	ret = mapper_create(m, bdev);
