@@ -117,14 +117,12 @@ def heap_cost(found: cost.Cost) -> str:
 
 
 def all_of(results: pathlib.Path) -> dict[str, str]:
-    small_73, small_series, retpoline_73, retpoline_series = (
-        small.read(results / f"small-{name}.json")
-        for name in ("cost-7.3", "cost-7.3-series", "retpoline-7.3-plain", "retpoline-7.3-series"))
+    small_73, small_series = (small.read(results / f"small-cost-{name}.json")
+                              for name in ("7.3", "7.3-series"))
     return {
         "letter_copy_cost": copy_cost(cost.read(results / "cost-7.3-series.json")),
         "letter_copy_time": copy_time(table.read(results / "table-read-7.3-series.json")),
         "letter_small_cost": small_cost(small_73, small_series),
-        "letter_small_retpoline": small_cost(retpoline_73, retpoline_series),
         "letter_small_raw": small_raw(small_73, small_series),
         "letter_heap_time": heap_time(load.read(results / "load-7.3-series.json")),
         "letter_heap_cost": heap_cost(cost.read(results / "cost-heap-flag-7.3-series.json")),

@@ -42,8 +42,8 @@ def speed_of_base(found: Small) -> Callable[[Point, int], str]:
     return cell
 
 
-def steps(before: Small, after: Small) -> str:
-    """The effect of the patch series on the cost of a read."""
+def steps(before: Small, after: Small, names: tuple[str, str] = ("7.3", "with the series")) -> str:
+    """What a read costs in two cases, by default without and with the patch series."""
     rows = []
     for line in before.lines:
         cells = []
@@ -53,7 +53,7 @@ def steps(before: Small, after: Small) -> str:
                 ratio = here.per_read.median / raw.per_read.median
                 cells += [cost(here, DEPTH), f"{ratio:.3f}"]
         rows.append((line.target, line.name, *cells))
-    return markdown(("on", "by, memory", "7.3", "of raw", "with the series", "of raw"), rows)
+    return markdown(("on", "by, memory", names[0], "of raw", names[1], "of raw"), rows)
 
 
 def appended(before: Small, after: Small) -> str:
@@ -89,7 +89,7 @@ def all_of(results: pathlib.Path) -> dict[str, str]:
         "small_speed": by_depth(guest, speed_of_base(guest)),
         "small_here": by_depth(found("here"), speed),
         "small_steps": steps(found("cost-7.3"), series),
-        "small_retpoline": steps(found("retpoline-7.3-plain"), found("retpoline-7.3-series")),
+        "small_retpoline": steps(found("retpoline-off"), found("retpoline-on"), ("ordinary calls", "retpolines")),
         "small_appends": appended(found("appends-7.3-plain"), found("appends-7.3-series")),
         "small_gather": by_depth(beside, cost),
         "small_6_12": switched(found("cost-6.12-series-off"), found("cost-6.12-series-on")),

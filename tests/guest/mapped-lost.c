@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A request of which the addresses are gone before it is mapped completely fails, and is not cut off where
+ * A request whose addresses disappear while it is being mapped fails, and is not cut off where
  * they end. Needs kernel/sim/premap_request.
  */
 #include <sys/ioctl.h>

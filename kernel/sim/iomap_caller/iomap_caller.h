@@ -43,7 +43,7 @@ struct iomap_async {
 	__u64 position;
 	__s64 result;
 
-	/* Whether the first page is pinned: once the read is queued, when ->ki_complete() is called */
+	/* Whether the first page is pinned once the read is queued, and in ->ki_complete() */
 	__u32 pinned_before;
 	__u32 pinned;
 };

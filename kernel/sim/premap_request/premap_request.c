@@ -58,13 +58,20 @@ static int mapper_create(struct mapper *m, struct block_device *bdev)
 		bio_init(&m->bios[i], bdev, &m->vecs[i], 0, REQ_OP_READ);
 		m->bios[i].bi_iter.bi_size = PAGE_SIZE;
 		bio_set_flag(&m->bios[i], BIO_CLONED);
-		if (i)
-			m->bios[i - 1].bi_next = &m->bios[i];
 		m->rq.__data_len += PAGE_SIZE;
 	}
-	m->rq.bio = &m->bios[0];
-	m->rq.biotail = &m->bios[BIOS - 1];
 	return 0;
+}
+
+static bool mapper_start(struct mapper *m, struct device *dev, int first)
+{
+	struct bio *last = &m->bios[!first];
+
+	m->rq.bio = &m->bios[first];
+	m->rq.bio->bi_next = last;
+	m->rq.biotail = last;
+	last->bi_next = NULL;
+	return blk_rq_dma_map_iter_start(&m->rq, dev, &m->state, &m->iter);
 }
 
 static void mapper_destroy(struct mapper *m)
@@ -80,15 +87,19 @@ static void mapper_destroy(struct mapper *m)
 
 static int mapper_map(struct mapper *m, struct device *dev, struct premap_request *call)
 {
+	int first = 0;
 	bool more;
 
-	more = blk_rq_dma_map_iter_start(&m->rq, dev, &m->state, &m->iter);
+	more = mapper_start(m, dev, first);
+	/* Addresses that happen to follow each other are one segment. Backwards they are not. */
+	if (more && m->iter.len > PAGE_SIZE)
+		more = mapper_start(m, dev, ++first);
 	/* Nothing undoes a mapping, and with addresses from a table there is none. */
 	if (WARN_ON_ONCE(!more || m->iter.p2pdma.map != PCI_P2PDMA_MAP_BUS_ADDR))
 		return -ENXIO;
 	if (call->lose) {
-		bio_premap_destroy(m->tables[BIOS - 1]);
-		m->tables[BIOS - 1] = NULL;
+		bio_premap_destroy(m->tables[!first]);
+		m->tables[!first] = NULL;
 	}
 	do {
 		call->segments++;
@@ -112,7 +123,7 @@ static int mapper_call(struct file *file, struct premap_request *call)
 	dev = mapper_device(bdev);
 	if (!dev)
 		return -ENODEV;
-	m = kzalloc(sizeof(*m), GFP_KERNEL);
+	m = kzalloc_obj(*m);
 	if (!m)
 		return -ENOMEM;
 	ret = mapper_create(m, bdev);

@@ -9,7 +9,7 @@
 #include <linux/types.h>
 
 struct premap_request {
-	__s32 disk_fd;		/* a block device that tables are mapped for; nothing is read from it */
+	__s32 disk_fd;		/* a block device that tables are mapped for; it is not read */
 	__u32 lose;		/* remove the second table while the request is being mapped */
 
 	/* The result, of a request of two bios, of a page each, from two tables */
