@@ -21,7 +21,8 @@ static void handler(int number)
 /* Leaves a LOAD in the context that a signal ends after @ms; returns the length of what it has loaded */
 static uint64_t interrupted(int file, uint64_t length, uint64_t gather, int ms)
 {
-	struct itimerval timer = { .it_value = { 0, ms * 1000 } };
+	/* Again and again: on a busy machine the first may come before the call. */
+	struct itimerval timer = { { 0, ms * 1000 }, { 0, ms * 1000 } }, none = {};
 	struct dmabuf_dio_load load = {
 		.file_fd = file, .fd_flags = O_RDWR, .length = length, .chunk = PAGE, .depth = 1,
 		.gather = gather,
@@ -29,6 +30,7 @@ static uint64_t interrupted(int file, uint64_t length, uint64_t gather, int ms)
 
 	check(!setitimer(ITIMER_REAL, &timer, NULL));
 	expect(dio_load(dev, &load), -EINTR);
+	check(!setitimer(ITIMER_REAL, &none, NULL));
 	check(load.done < length);
 	return load.done;
 }

@@ -46,16 +46,18 @@ static void handler(int number)
 /* Interrupted after it has allocated something */
 static void pause_load(int dev, int file, uint64_t length)
 {
-	struct itimerval timer = {};
+	struct itimerval timer = {}, none = {};
 	struct dmabuf_dio_load load = {
 		.file_fd = file, .fd_flags = O_RDWR, .length = length, .chunk = PAGE, .depth = 1,
 	};
 	int ms = 10;
 
 	do {
-		timer.it_value.tv_usec = ms * 1000;
+		/* Again and again: on a busy machine the first may come before the call. */
+		timer.it_interval.tv_usec = timer.it_value.tv_usec = ms * 1000;
 		check(!setitimer(ITIMER_REAL, &timer, NULL));
 		expect(dio_load(dev, &load), -EINTR);
+		check(!setitimer(ITIMER_REAL, &none, NULL));
 		ms += ms < 500 ? ms : 0;
 	} while (!in_fdinfo(dev, "held:\t"));
 }

@@ -26,7 +26,9 @@ static void read_at(int fd, size_t length, uint64_t position, size_t shift, bool
 	       slow ? ", slow disk" : "");
 	memset(memory, 0x5a, LENGTH + PAGE);
 	check(!ioctl(caller, IOMAP_ASYNC, &call));
-	expect(call.queued, 1);
+	/* Several pieces may all be done by the time that the last one is submitted. */
+	if (slow)
+		expect(call.queued, 1);
 	expect(call.result, (ssize_t)length);
 	/* Or this test shows nothing. A fast disk may be done by then. */
 	if (slow)
