@@ -46,7 +46,7 @@ int main(void)
 {
 	const uint32_t both = DMABUF_DIO_ACCESS_READ | DMABUF_DIO_ACCESS_WRITE;
 	struct dmabuf_dio_lent_range range[2];
-	struct iovec none = { 0 };
+	struct iovec none = { NULL, 0 };
 	struct dmabuf_dio_buffer *buffer, *memfd = memfd_of(4096, 0);
 	struct dmabuf_dio_map *map;
 	struct io_uring ring;
