@@ -100,6 +100,9 @@ static void queue(struct buffer *buf)
 	pthread_t thread;
 	bool ended;
 
+	/* With CONFIG_DEBUG_MUTEXES each fence makes a new list, with which the kernel's own wait begins again. */
+	if (strstr(guest_kernel(), "debug"))
+		return;
 	trying("%s, READ beside fences that never end", buffer_names[buf->kind]);
 	reader.rw.file_fd = file_open("data", O_RDONLY);
 	fence_add(buf, DMA_BUF_SYNC_WRITE);
