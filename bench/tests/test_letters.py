@@ -69,7 +69,9 @@ class Letters(unittest.TestCase):
         series = pathlib.Path(__file__).parents[2] / "kernel/series"
         for path in series.glob("*/0000-cover-letter.patch"):
             text = path.read_text()
-            self.assertIn("<!-- figures: letter_", text, path)
+            # The others are about faults.
+            if path.parent.name in ("block", "copy-file-range", "heap-flag", "small-reads"):
+                self.assertIn("<!-- figures: letter_", text, path)
             lines = text.partition("\n\n")[2].splitlines()
             self.assertLessEqual(max(map(len, lines)), 80, path)
 
