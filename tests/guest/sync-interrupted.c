@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * With the series the heaps and udmabuf lock the reservation to begin and to end CPU access. While somebody else
- * holds that lock, a signal ends the wait of the begin; the end waits, as otherwise data would be lost.
+ * holds that lock, a signal ends the wait of the begin, and of udmabuf's end; the end of the heaps waits.
  * timeout=120
  */
 #include <signal.h>
