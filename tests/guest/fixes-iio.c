@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fixes of industrialio in kernel/series/iio: what write() tells, where read() begins, blocks that the
- * driver refuses, read() and write() while dma-bufs are in use. timeout=60
+ * Fixes of industrialio in kernel/series/iio: what write() tells, where read() begins, blocks that
+ * the driver refuses, read() and write() while dma-bufs are in use. timeout=60
  *
  * fixes-iio [STEP]: one step only. Skipped on other kernels: one step oopses.
  */

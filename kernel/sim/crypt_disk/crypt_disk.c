@@ -63,7 +63,7 @@ static int crypt_read(struct block_device *bdev, unsigned int offset)
 	/* XTS refuses two halves that are equal. */
 	for (i = 0; i < sizeof(raw); i++)
 		raw[i] = i;
-	key = kzalloc_obj(*key, GFP_KERNEL);
+	key = kzalloc_obj(*key);
 	page = alloc_page(GFP_KERNEL);
 	if (!key || !page)
 		goto out_free;
@@ -113,7 +113,7 @@ static int crypt_read_at(const char *text, const struct kernel_param *param)
 		return ret;
 	if (offset % 4 || offset > PAGE_SIZE - UNIT)
 		return -EINVAL;
-	profile = kzalloc_obj(*profile, GFP_KERNEL);
+	profile = kzalloc_obj(*profile);
 	if (!profile)
 		return -ENOMEM;
 	ret = blk_crypto_profile_init(profile, 1);
