@@ -63,7 +63,6 @@ BUILT = {
         "7.3-series": SERIES,
         "7.3-series-debug": SERIES_DEBUG,
         # To measure what indirect calls cost
-        "7.3-plain-retpoline": Recipe(PLAIN_7_3, ["guest", "7.3", "retpoline"]),
         "7.3-series-retpoline": Recipe(SERIES_7_3, [*SERIES.fragments, "retpoline"]),
         # With all fixes of the series, which are five mails
         "7.3-fixes": Recipe(FIXES_7_3, ALONE),
