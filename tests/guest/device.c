@@ -69,15 +69,20 @@ int dio_load(int dev, struct dmabuf_dio_load *load)
 	return dio_call(dev, DMABUF_DIO_IOC_LOAD, load);
 }
 
-uint64_t dio_moved(int dev)
+uint64_t dio_fdinfo(int dev, const char *name)
 {
-	char path[64], text[512], *line;
+	char path[64], text[1024], *line;
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", dev);
 	check(proc_read(path, text, sizeof(text)));
-	line = strstr(text, "moved:");
+	line = strstr(text, name);
 	check(line);
-	return strtoull(line + strlen("moved:"), NULL, 10);
+	return strtoull(line + strlen(name), NULL, 10);
+}
+
+uint64_t dio_moved(int dev)
+{
+	return dio_fdinfo(dev, "moved:");
 }
 
 bool dio_has_slots(void)

@@ -148,6 +148,7 @@ int dio_context(const struct buffer *buf);	/* open and attached */
 int dio_read(int dev, struct dmabuf_dio_rw *rw);
 int dio_write(int dev, struct dmabuf_dio_rw *rw);
 int dio_load(int dev, struct dmabuf_dio_load *load);
+uint64_t dio_fdinfo(int dev, const char *name);	/* a number, which must be there */
 uint64_t dio_moved(int dev);		/* bytes so far, from its fdinfo */
 bool dio_has_slots(void);
 bool udmabuf_is_wrong(void);
@@ -182,6 +183,8 @@ int run_command(const char *format, ...)
 const char *raw_disk(void);		/* or skip */
 /* The first of PATH0, PATH1, ... for which is() holds, opened; or -ENODEV */
 int open_numbered(const char *path, int count, bool (*is)(int fd));
+/* SIGALRM again and again, as on a busy machine the first may come before the call; 0: no more */
+void alarm_every(unsigned int ms);
 /* Forks; returns 0 in the child, which must call exit(). */
 pid_t spawn(void);
 void reap(pid_t pid);			/* its exit status must be 0 */

@@ -5,7 +5,6 @@
  */
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/time.h>
 
 #include "lib.h"
 
@@ -21,16 +20,14 @@ static void handler(int number)
 /* Leaves a LOAD in the context that a signal ends after @ms; returns the length of what it has loaded */
 static uint64_t interrupted(int file, uint64_t length, uint64_t gather, int ms)
 {
-	/* Again and again: on a busy machine the first may come before the call. */
-	struct itimerval timer = { { 0, ms * 1000 }, { 0, ms * 1000 } }, none = {};
 	struct dmabuf_dio_load load = {
 		.file_fd = file, .fd_flags = O_RDWR, .length = length, .chunk = PAGE, .depth = 1,
 		.gather = gather,
 	};
 
-	check(!setitimer(ITIMER_REAL, &timer, NULL));
+	alarm_every(ms);
 	expect(dio_load(dev, &load), -EINTR);
-	check(!setitimer(ITIMER_REAL, &none, NULL));
+	alarm_every(0);
 	check(load.done < length);
 	return load.done;
 }

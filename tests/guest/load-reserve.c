@@ -4,8 +4,6 @@
  * fdinfo what they hold.
  */
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/time.h>
 
 #include "lib.h"
 
@@ -17,16 +15,6 @@ static uint64_t reserve(void)
 
 	check(proc_read(PARAMETER, text, sizeof(text)));
 	return strtoull(text, NULL, 10);
-}
-
-static uint64_t in_fdinfo(int dev, const char *name)
-{
-	char path[64], text[1024], *at;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", dev);
-	check(proc_read(path, text, sizeof(text)));
-	at = strstr(text, name);
-	return at ? strtoull(at + strlen(name), NULL, 10) : 0;
 }
 
 static int load(int dev, int file, uint64_t length, int *fd)
@@ -46,20 +34,17 @@ static void handler(int number)
 /* Interrupted after it has allocated something */
 static void pause_load(int dev, int file, uint64_t length)
 {
-	struct itimerval timer = {}, none = {};
 	struct dmabuf_dio_load load = {
 		.file_fd = file, .fd_flags = O_RDWR, .length = length, .chunk = PAGE, .depth = 1,
 	};
 	int ms = 10;
 
 	do {
-		/* Again and again: on a busy machine the first may come before the call. */
-		timer.it_interval.tv_usec = timer.it_value.tv_usec = ms * 1000;
-		check(!setitimer(ITIMER_REAL, &timer, NULL));
+		alarm_every(ms);
 		expect(dio_load(dev, &load), -EINTR);
-		check(!setitimer(ITIMER_REAL, &none, NULL));
+		alarm_every(0);
 		ms += ms < 500 ? ms : 0;
-	} while (!in_fdinfo(dev, "held:\t"));
+	} while (!dio_fdinfo(dev, "held:"));
 }
 
 /* So that all but @bytes belong to others */
@@ -92,20 +77,20 @@ static void together(int dev, int file)
 	trying("a paused load counts");
 	leave(MIB(192));
 	pause_load(other, file, length);
-	expect(in_fdinfo(other, "loading:\t"), length);
-	check(in_fdinfo(other, "held:\t") <= length);
+	expect(dio_fdinfo(other, "loading:"), length);
+	check(dio_fdinfo(other, "held:") <= length);
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", other);
 	check(proc_read(path, text, sizeof(text)));
-	check(strstr(text, "paused:\t") && strstr(text, "/large\n"));
+	check(strstr(text, "paused:") && strstr(text, "/large\n"));
 	expect(load(dev, file, length, &fd), -ENOMEM);
 
 	trying("and does no more when it is cancelled");
 	expect(dio_call(other, DMABUF_DIO_IOC_CANCEL, NULL), 0);
-	expect(in_fdinfo(other, "loading:\t"), 0);
-	expect(in_fdinfo(other, "held:\t"), 0);
+	expect(dio_fdinfo(other, "loading:"), 0);
+	expect(dio_fdinfo(other, "held:"), 0);
 	expect(load(dev, file, length, &fd), 0);
-	expect(in_fdinfo(dev, "loading:\t"), 0);
-	expect(in_fdinfo(dev, "held:\t"), 0);
+	expect(dio_fdinfo(dev, "loading:"), 0);
+	expect(dio_fdinfo(dev, "held:"), 0);
 	close(fd);
 	close(other);
 

@@ -6,7 +6,6 @@
  */
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 
 #include <linux/dma-buf.h>
@@ -47,17 +46,15 @@ static void unlock(pid_t pid)
 	reap(pid);
 }
 
-/* One attempt with a signal after 300 ms; 0 or -errno */
+/* One attempt with a signal every 300 ms; 0 or -errno */
 static int sync_alarmed(int fd, uint64_t flags)
 {
-	struct itimerval timer = { .it_value.tv_usec = 300000 };
 	struct dma_buf_sync sync = { .flags = flags | DMA_BUF_SYNC_RW };
 	int ret;
 
-	check(!setitimer(ITIMER_REAL, &timer, NULL));
+	alarm_every(300);
 	ret = ioctl(fd, DMA_BUF_IOCTL_SYNC, &sync) ? -errno : 0;
-	timer = (struct itimerval){};
-	check(!setitimer(ITIMER_REAL, &timer, NULL));
+	alarm_every(0);
 	return ret;
 }
 

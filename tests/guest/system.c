@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 #include "lib.h"
@@ -205,6 +206,14 @@ const char *raw_disk(void)
 	if (!path || access(path, F_OK))
 		skip("DMABUF_DIO_RAW_DISK names no disk");
 	return path;
+}
+
+void alarm_every(unsigned int ms)
+{
+	struct itimerval timer = { .it_value = { ms / 1000, ms % 1000 * 1000 } };
+
+	timer.it_interval = timer.it_value;
+	check(!setitimer(ITIMER_REAL, &timer, NULL));
 }
 
 pid_t spawn(void)

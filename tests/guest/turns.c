@@ -105,8 +105,9 @@ static void waits(struct buffer *buf, int (*transfer)(const struct buffer *buf, 
 	start(&thread, &slow);
 	check(!pthread_sigmask(SIG_SETMASK, &before, NULL));
 
-	ualarm(100 * 1000, 0);
+	alarm_every(100);
 	expect(transfer(buf, file), -EINTR);
+	alarm_every(0);
 	cancelled(buf, file);
 	expect(__atomic_load_n(&slow.ended, __ATOMIC_ACQUIRE), 0);
 

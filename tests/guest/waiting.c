@@ -5,7 +5,6 @@
  */
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 
 #include "../../kernel/sim/edu_importer/edu_importer.h"
@@ -32,15 +31,17 @@ static void nothing(int number)
 	(void)number;
 }
 
-/* A signal after 100 ms; @flags decides whether the call is restarted. */
+/* A signal every 100 ms; @flags decides whether the call is restarted. */
 static int interrupted(int flags, struct dmabuf_dio_rw *rw)
 {
-	struct itimerval timer = { {}, { 0, 100000 } };
 	struct sigaction action = { .sa_handler = nothing, .sa_flags = flags };
+	int ret;
 
 	check(!sigaction(SIGALRM, &action, NULL));
-	check(!setitimer(ITIMER_REAL, &timer, NULL));
-	return read_page(rw);
+	alarm_every(100);
+	ret = read_page(rw);
+	alarm_every(0);
+	return ret;
 }
 
 static void child_waits(void)
