@@ -276,7 +276,7 @@ fn doctor_shows_whom_an_administrator_named() {
         String::from_utf8(output.stdout).expect("text")
     };
     let risk = "also, at the administrator's risk: ";
-    let report = doctor("carveout:vendor-heap\n", "");
+    let report = doctor("carveout,vendor-heap\n", "");
     assert!(report.contains(&format!("{risk}carveout, vendor-heap\n")), "{report}");
     let facts: Value = serde_json::from_str(&doctor("carveout\n", "--json")).expect("JSON");
     assert_eq!(facts["lending"]["exporters"], serde_json::json!(["carveout"]));
