@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Pages of a memfd that were allocated and never filled: ATTACH refuses a udmabuf over them, as
- * they show old memory and the first access through the memfd zeroes what READ has stored. What
+ * they show old memory and the first write to it, or access by a mapping, zeroes what READ has stored. What
  * is filled by any of the ways that the refusal names is accepted.
  */
 #include <sys/mman.h>

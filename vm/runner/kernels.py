@@ -64,7 +64,7 @@ BUILT = {
         "7.3-series-debug": SERIES_DEBUG,
         # To measure what indirect calls cost
         "7.3-series-retpoline": Recipe(SERIES_7_3, [*SERIES.fragments, "retpoline"]),
-        # With all fixes of the series, which are five mails
+        # With all fixes of the series, which are five patch sets
         "7.3-fixes": Recipe(FIXES_7_3, ALONE),
         # With one piece of the series, and no more of the others than it needs
         "7.3-copy-file-range": Recipe(ALONE_7_3["copy-file-range"], SERIES.fragments),
