@@ -352,7 +352,7 @@ pub fn load(context: BorrowedFd<'_>, load: &mut Load) -> Result<OwnedFd> {
 
 /// Cancels the [`read()`], [`write()`] and [`load()`] calls that run on the context: they fail with
 /// `ECANCELED` once their requests in flight have completed. Does not wait for them. All later
-/// calls of these on this context fail, too.
+/// such calls on this context fail, too.
 ///
 /// # Errors
 ///
