@@ -48,8 +48,10 @@ static inline unsigned long dbx_pages_lendable(struct page *page, u32 *refusal)
 	else if (!folio_test_uptodate(folio) &&
 		 (folio_test_swapbacked(folio) || folio_mapping(folio)))
 		*refusal = DMABUF_DIO_REFUSED_UNFILLED;
-	else if (folio_test_large(folio) && folio_contain_hwpoisoned_page(folio))
+	else if (folio_contain_hwpoisoned_page(folio))
 		*refusal = DMABUF_DIO_REFUSED_POISONED;
+	else if (!folio_test_large(folio))
+		return 1;
 	else
 		return folio_nr_pages(folio) - folio_page_idx(folio, page);
 	return 0;

@@ -29,7 +29,10 @@ const OTHER_MODULE: &str = "build and load the module that belongs to this relea
 /// The module's parameter that lists the exporters an administrator vouches for.
 const EXPORTERS: &str = "/sys/module/dmabuf_dio/parameters/exporters";
 
-/// The most names that it takes.
+/// The module's parameter with the bytes that its loads leave to others.
+const RESERVE: &str = "/sys/module/dmabuf_dio/parameters/reserve";
+
+/// The most names that `EXPORTERS` takes: `dbx_exporters[]` in kernel/module/exporter.c.
 const MOST_EXPORTERS: usize = 16;
 
 /// Buffers that work. Debian's arm64 kernels, for example, have no heaps.
@@ -273,6 +276,11 @@ pub(crate) fn named_exporters() -> Vec<String> {
     names(&std::fs::read_to_string(EXPORTERS).unwrap_or_default())
 }
 
+/// The bytes that the module's loads leave to others; `None` if the parameter is missing.
+pub(crate) fn reserve() -> Option<u64> {
+    std::fs::read_to_string(RESERVE).ok()?.trim().parse().ok()
+}
+
 fn names(text: &str) -> Vec<String> {
     text.trim().split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
@@ -280,6 +288,12 @@ fn names(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_module_takes_as_many_names() {
+        let source = include_str!("../../../../kernel/module/exporter.c");
+        assert!(source.contains(&format!("dbx_exporters[{MOST_EXPORTERS}];")));
+    }
 
     #[test]
     fn every_number_has_its_own_words() {
