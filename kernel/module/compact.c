@@ -46,21 +46,20 @@ void dbx_segments_compact(struct dbx_segments *segs)
 {
 	struct dbx_segments small = {};
 	unsigned int i, nr = segs->nr;
+	u64 length = segs->length;
 
 	if (!nr)
 		return;
 	/* First: they must not change while they are being mapped. */
 	dbx_premap_drop(segs);
 	segs->nr = 1;
-	segs->length = segs->vec[0].bv_len;
 	for (i = 1; i < nr; i++) {
 		const struct bio_vec bv = segs->vec[i];
 
-		if (dbx_segments_extend(segs, bv.bv_page, bv.bv_len))
-			continue;
-		segs->vec[segs->nr++] = bv;
-		segs->length += bv.bv_len;
+		if (!dbx_segments_extend(segs, bv.bv_page, bv.bv_len))
+			segs->vec[segs->nr++] = bv;
 	}
+	segs->length = length;
 
 	/* If this fails, the table stays larger than needed. */
 	if (!dbx_segments_reserve(&small, segs->nr)) {
