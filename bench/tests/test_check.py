@@ -24,13 +24,15 @@ def load(data: dict) -> dict:
 
 
 class Check(unittest.TestCase):
-    def check(self, now: dict) -> tuple[int, str]:
+    def check(self, *now: dict) -> tuple[int, str]:
         with tempfile.TemporaryDirectory() as folder:
-            paths = [pathlib.Path(folder) / name for name in ("baseline", "now")]
-            for path, data in zip(paths, (BASELINE, now)):
+            again = pathlib.Path(folder) / "options"
+            paths = [pathlib.Path(folder) / f"{number}" for number in range(len(now) + 1)]
+            for path, data in zip(paths, (BASELINE, *now)):
                 keep(path, data)
             with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
-                status = check.main([str(path) for path in paths])
+                status = check.main([*map(str, paths), "--again", str(again)])
+            self.again = again.read_text().splitlines() if again.exists() else []
         return status, out.getvalue()
 
     def setUp(self) -> None:
@@ -56,6 +58,16 @@ class Check(unittest.TestCase):
         self.assertEqual(self.check(self.now)[0], 0)
         load(self.now)["close"] = summary(1151.0)
         self.assertEqual(self.check(self.now)[0], 1)
+
+    def test_what_is_worse_can_be_measured_again(self) -> None:
+        load(self.now)["load"] = summary(8401.0)
+        self.assertEqual(self.check(self.now)[0], 1)
+        self.assertEqual(self.again, ["--sizes=134217728", "--only=module: LOAD"])
+        second = copy.deepcopy(self.now)
+        second["sizes"] = second["sizes"][1:]
+        self.assertEqual(self.check(self.now, second)[0], 1)
+        load({"sizes": [{}, *second["sizes"]]})["load"] = summary(8001.0)
+        self.assertEqual(self.check(self.now, second)[0], 0)
 
     def test_better_is_mentioned(self) -> None:
         load(self.now)["load"] = summary(7000.0)
