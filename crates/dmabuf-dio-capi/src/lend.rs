@@ -53,8 +53,9 @@ const _: () = assert!(size_of::<squeue::Entry>() == size_of::<Sqe>());
 /// them between `dmabuf_dio_access_begin` and `dmabuf_dio_access_end`.
 ///
 /// Returns the descriptor; `-ENOENT` if the module is not loaded; `-EACCES` if this user may not open
-/// it; `-EOPNOTSUPP` if this kernel cannot lend pages to rings, or the module does not borrow from this
-/// exporter; `-EINVAL` for a memfd; `-ENOMEM`; `-EMFILE`.
+/// it; `-EOPNOTSUPP` if this kernel cannot lend pages to rings, or the module does not borrow this
+/// buffer: its exporter is none that it knows, or its memory was never filled or has a hardware error;
+/// `-EINVAL` for a memfd; `-ENOMEM`; `-EMFILE`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_attach(buffer: *const Buffer) -> c_int {
     guard(|| {
