@@ -9,7 +9,7 @@ use dmabuf_dio::PrivateMemory;
 use dmabuf_dio_tensors::{Array, Error, Memory, Metadata, Value, View};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
+use pyo3::types::{PyByteArray, PyDict, PyIterator, PyList, PyTuple};
 
 use crate::buffer::Buffer;
 use crate::cancel::CancelToken;
@@ -51,6 +51,13 @@ impl TensorInfo {
     #[getter]
     fn nbytes(&self) -> u64 {
         self.0.len()
+    }
+
+    /// Elements and bytes of the smallest unit of the type, as of a `Tensor`.
+    #[getter]
+    fn block(&self) -> (u64, u64) {
+        let block = self.0.dtype.block();
+        (block.elements, block.bytes)
     }
 
     /// Index of the file in `Model.files`.
@@ -96,6 +103,13 @@ impl Model {
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         as_dict(py, self.0.metadata())
+    }
+
+    /// The same; `None` if the header has none, not even empty ones.
+    #[getter]
+    fn _metadata<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let metadata = self.0.metadata();
+        metadata.is_present().then(|| as_dict(py, metadata)).transpose()
     }
 
     /// The names of the tensors, in the order of their bytes.
@@ -205,6 +219,20 @@ impl Model {
         });
         let buffers = buffers.collect::<PyResult<_>>()?;
         Ok(Tensors::new(buffers, views, seconds))
+    }
+
+    /// Reads bytes of a tensor through the page cache, for which little has to be set up. Returns None
+    /// if not `wait` and they are not in it.
+    #[pyo3(signature = (tensor, wait, start = 0, length = None))]
+    fn _read<'py>(
+        &self,
+        py: Python<'py>,
+        tensor: PyRef<'py, TensorInfo>,
+        wait: bool,
+        start: u64,
+        length: Option<u64>,
+    ) -> PyResult<Option<Bound<'py, PyByteArray>>> {
+        crate::small::read(py, &self.0, &tensor.0, wait, start, length)
     }
 
     /// Loads all tensors into writable memory of this process. Returns what `make` makes of them: it is

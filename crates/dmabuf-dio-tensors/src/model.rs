@@ -205,7 +205,7 @@ impl Model {
     /// Keys and values of the first file; [`ModelFile::metadata`] has those of the others. For an
     /// index without tensors there are none.
     pub fn metadata(&self) -> &Metadata {
-        const NONE: &Metadata = &Metadata::new(Vec::new());
+        const NONE: &Metadata = &Metadata::new(None);
         self.files.first().map_or(NONE, |first| &first.metadata)
     }
 }

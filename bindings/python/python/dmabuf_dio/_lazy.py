@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import os
 from threading import Lock
-from typing import TYPE_CHECKING
-from weakref import ref
+from typing import TYPE_CHECKING, Union
+from weakref import WeakSet, ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -13,26 +14,41 @@ if TYPE_CHECKING:
 
     from ._native import Model, Tensor, TensorInfo, Tensors
 
+    # A tensor's memory: a part of what was loaded together, or bytes of its own.
+    Memory = Union[Tensor, bytearray]
+
+# Bytes for which it pays to set up a load. Fewer are read through the page cache, by one system call.
+WORTH_A_LOAD = 4 << 20
+# So many tensors are read one by one.
+FEW = 16
+
 
 class Lazy:
-    """Tensors that were loaded stay loaded as long as this object exists.
+    """Tensors are read when they are requested.
 
-    - A tensor requested by name is loaded alone. If the one before it in the file is loaded, those after it are
-      loaded with it, as many bytes as were requested so far: a program that reads the whole file needs few loads,
-      and one that uses some tensors reads at most twice their bytes.
-    - A tensor that is sliced is loaded together with all others of which slices exist: transformers creates
-      one of each tensor before it uses the first.
+    - A small tensor is read alone. One that is worth a load is loaded alone, unless the page cache has it.
+    - Once a program has requested tensors in the order of the file that together were worth a load, those that follow
+      are loaded ahead, as many bytes as it has requested in a row: it needs few loads, and reads at most twice what it
+      uses.
+
+    `shares`: as safetensors does for torch, a tensor has one memory as long as this object exists. A tensor that is
+    sliced is then loaded together with all others of which slices exist: transformers creates one of each tensor before
+    it uses the first. Otherwise nothing that was handed out is handed out again.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, shares: bool) -> None:
         self.model = model
+        self._shares = shares
         self._names = model.keys()
         self._position = {name: number for number, name in enumerate(self._names)}
-        self._loaded: dict[str, Tensor] = {}
-        self._asked = 0
+        self._loaded: dict[str, Memory] = {}
+        # What was requested in a row: the place of the next tensor, and the bytes so far.
+        self._next = 0
+        self._row = 0
         # Slices end in any thread, also one that has the lock: no WeakSet, which must not change while it is read.
         self._slices: set[ref[HasName]] = set()
         self._lock = Lock()
+        _files.add(self)
 
     def info(self, name: str) -> TensorInfo:
         """The header's description of a tensor. Raises KeyError."""
@@ -40,25 +56,38 @@ class Lazy:
 
     def announce(self, piece: HasName) -> None:
         """A slice of a tensor may be used as long as `piece` exists."""
-        with self._lock:
-            self._slices.add(ref(piece, self._slices.discard))
+        if self._shares:
+            with self._lock:
+                self._slices.add(ref(piece, self._slices.discard))
 
-    def tensor(self, name: str) -> Tensor:
-        """A tensor. Raises KeyError."""
+    def tensor(self, name: str) -> tuple[TensorInfo, Memory]:
+        """A tensor and its memory. Raises KeyError."""
+        info = self.model[name]
         with self._lock:
-            if name not in self._loaded:
-                self._load(self._following(name))
-            return self._hand_out(name)
+            return info, self._hand_out(name, info)
 
-    def sliced(self, name: str) -> Tensor:
-        """A tensor of which a slice is used."""
+    def sliced(self, name: str, info: TensorInfo, rows: tuple[int, int]) -> tuple[Memory, tuple[int, int] | None]:
+        """The memory that has these rows of a tensor, and which rows it has; None: it has all."""
         with self._lock:
-            if name not in self._loaded:
-                pieces = [piece() for piece in self._slices.copy()]
-                self._load({name, *(piece.name for piece in pieces if piece is not None)})
-            return self._hand_out(name)
+            if self._shares:
+                if name not in self._loaded:
+                    pieces = [piece() for piece in self._slices.copy()]
+                    self._load({name, *(piece.name for piece in pieces if piece is not None)})
+                return self._loaded[name], None
+            first, last = rows
+            size = info.nbytes // info.shape[0] if info.shape and info.shape[0] else 0
+            # The rows of packed types need not be whole bytes.
+            if info.block[0] == 1 and (last - first) * size < info.nbytes:
+                part = self.model._read(info, True, first * size, (last - first) * size)  # pyright: ignore[reportPrivateUsage]
+                assert part is not None
+                return part, rows
+            return self._hand_out(name, info), None
 
-    def all(self, convert: Callable[[Tensor], Any], reads: Callable[[Tensor], bool]) -> dict[str, Any]:
+    def all(
+        self,
+        convert: Callable[[TensorInfo | Tensor, Memory], Any],
+        reads: Callable[[Tensor], bool],
+    ) -> dict[str, Any]:
         """What `convert` makes of each tensor, in the order of their bytes.
 
         Where nothing is loaded yet, most is made while the disk reads: `reads` says of which tensors `convert`
@@ -67,44 +96,89 @@ class Lazy:
 
         def begin(tensors: Tensors) -> tuple[dict[str, Tensor], dict[str, Any]]:
             items = dict(tensors.items())
-            return items, {name: None if reads(tensor) else convert(tensor) for name, tensor in items.items()}
+            return items, {
+                name: None if reads(tensor) else convert(tensor, tensor) for name, tensor in items.items()
+            }
 
         with self._lock:
-            begun = None if self._loaded else self.model._load_with(begin)  # pyright: ignore[reportPrivateUsage]
-            if begun is None:
+            if self._shares and self._loaded:
                 self._load(self._names)
-                return {name: convert(self._loaded[name]) for name in self._names}
-            self._loaded, made = begun
+                return {name: convert(self.model[name], self._loaded[name]) for name in self._names}
+            begun = self.model._load_with(begin)  # pyright: ignore[reportPrivateUsage]
+            if begun is None:
+                loaded = dict(self.model.load(only=None, kind="private", writable=True).items())
+                begun = loaded, dict.fromkeys(loaded)
+            loaded, made = begun
+            if self._shares:
+                self._loaded.update(loaded)
             for name, value in made.items():
                 if value is None:
-                    made[name] = convert(self._loaded[name])
+                    made[name] = convert(loaded[name], loaded[name])
             return made
 
-    def _hand_out(self, name: str) -> Tensor:
-        tensor = self._loaded[name]
-        self._asked += tensor.nbytes
-        return tensor
-
-    def _following(self, name: str) -> list[str]:
+    def _hand_out(self, name: str, info: TensorInfo) -> Memory:
         position = self._position[name]
-        names, room = [name], self._asked
-        if position == 0 or self._names[position - 1] not in self._loaded:
-            return names
-        for following in self._names[position + 1 :]:
+        if position != self._next:
+            self._row = 0
+        found = self._loaded.get(name)
+        if found is None:
+            found = self._fetch(name, info, position)
+        if self._shares:
+            self._loaded[name] = found
+        else:
+            self._loaded.pop(name, None)
+        self._next = position + 1
+        self._row += info.nbytes
+        return found
+
+    def _fetch(self, name: str, info: TensorInfo, position: int) -> Memory:
+        is_small = max(info.nbytes, self._row) < WORTH_A_LOAD
+        found = self.model._read(info, is_small)  # pyright: ignore[reportPrivateUsage]
+        if found is not None:
+            return found
+        names, room = [name], self._row
+        for number in range(position + 1, len(self._names)):
+            following = self._names[number]
             room -= self.model[following].nbytes
             if room < 0 or following in self._loaded:
                 break
             names.append(following)
-        return names
+        loaded = self._load_only(names)
+        self._loaded.update(loaded)
+        return loaded[name]
 
     def _load(self, names: Iterable[str]) -> None:
         missing = [name for name in names if name not in self._loaded]
-        if missing:
-            only = missing if len(missing) < len(self._names) else None
-            self._loaded.update(self.model.load(only=only, kind="private", writable=True).items())
+        infos = [self.model[name] for name in missing] if len(missing) <= FEW else []
+        if infos and sum(info.nbytes for info in infos) < WORTH_A_LOAD:
+            for name, info in zip(missing, infos, strict=True):
+                found = self.model._read(info, True)  # pyright: ignore[reportPrivateUsage]
+                assert found is not None
+                self._loaded[name] = found
+        elif missing:
+            self._loaded.update(self._load_only(missing))
+
+    def _load_only(self, names: list[str]) -> dict[str, Tensor]:
+        only = names if len(names) < len(self._names) else None
+        return dict(self.model.load(only=only, kind="private", writable=True).items())
+
+    def _in_child(self) -> None:
+        # A thread of the parent may have it.
+        self._lock = Lock()
 
 
 class HasName:
     """An object that represents a tensor."""
 
     name: str
+
+
+_files: WeakSet[Lazy] = WeakSet()
+
+
+def _after_fork() -> None:
+    for file in list(_files):
+        file._in_child()  # pyright: ignore[reportPrivateUsage]
+
+
+os.register_at_fork(after_in_child=_after_fork)
