@@ -3,6 +3,7 @@
 
 use std::ffi::c_int;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
@@ -13,7 +14,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
 use crate::error::raise_tensors;
-use crate::load::fits;
 
 /// What one call is asked for; the kernel moves less than 2 GiB.
 const MOST: usize = 1 << 30;
@@ -24,15 +24,14 @@ pub(crate) fn read<'py>(
     py: Python<'py>,
     model: &Arc<Model>,
     tensor: &Tensor,
+    range: Range<u64>,
     wait: bool,
-    start: u64,
-    length: Option<u64>,
 ) -> PyResult<Option<Bound<'py, PyByteArray>>> {
-    let length = length.unwrap_or_else(|| tensor.len().saturating_sub(start));
-    let file = model.files().get(tensor.file);
-    let Some(file) = file.filter(|_| fits(start, length, tensor.len())) else {
+    let Some(length) = range.end.checked_sub(range.start).filter(|_| range.end <= tensor.len())
+    else {
         return Err(PyValueError::new_err("the range exceeds the tensor"));
     };
+    let file = &model.files()[tensor.file];
     let size = length as usize;
     // SAFETY: without bytes to copy from, the array has undefined content until it is read into below.
     let (array, place) = unsafe {
@@ -41,7 +40,7 @@ pub(crate) fn read<'py>(
         let place = ffi::PyByteArray_AsString(array.as_ptr()).expose_provenance();
         (array, place)
     };
-    let offset = tensor.range.start + start;
+    let offset = tensor.range.start + range.start;
     let (fd, kept) = (file.file().as_raw_fd(), Arc::clone(model));
     let flags = if wait { 0 } else { libc::RWF_NOWAIT };
     let mut done = 0;

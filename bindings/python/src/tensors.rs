@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 
 use dmabuf_dio::PrivateMemory;
 use dmabuf_dio_tensors::{Array, Error, Memory, Metadata, Value, View};
-use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyIterator, PyList, PyTuple};
 
@@ -18,6 +18,7 @@ use crate::error::raise_tensors;
 use crate::load::{Wanted, seal};
 use crate::report::Report;
 use crate::run::{self, Watch};
+use crate::small;
 use crate::source::path;
 use crate::tensor::Tensor;
 
@@ -29,51 +30,61 @@ pub(crate) struct Model(Arc<dmabuf_dio_tensors::Model>);
 /// The description of a tensor in its header.
 #[pyclass(module = "dmabuf_dio", frozen)]
 #[derive(Debug)]
-pub(crate) struct TensorInfo(dmabuf_dio_tensors::Tensor);
+pub(crate) struct TensorInfo {
+    model: Arc<dmabuf_dio_tensors::Model>,
+    number: usize,
+}
+
+impl TensorInfo {
+    fn tensor(&self) -> &dmabuf_dio_tensors::Tensor {
+        &self.model.tensors()[self.number]
+    }
+}
 
 #[pymethods]
 impl TensorInfo {
     #[getter]
     fn name(&self) -> &str {
-        &self.0.name
+        &self.tensor().name
     }
 
     #[getter]
     fn dtype(&self) -> &'static str {
-        self.0.dtype.name()
+        self.tensor().dtype.name()
     }
 
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, &self.0.shape)
+        PyTuple::new(py, &self.tensor().shape)
     }
 
     #[getter]
     fn nbytes(&self) -> u64 {
-        self.0.len()
+        self.tensor().len()
     }
 
     /// Elements and bytes of the smallest unit of the type, as of a `Tensor`.
     #[getter]
     fn block(&self) -> (u64, u64) {
-        let block = self.0.dtype.block();
+        let block = self.tensor().dtype.block();
         (block.elements, block.bytes)
     }
 
     /// Index of the file in `Model.files`.
     #[getter]
     fn file(&self) -> usize {
-        self.0.file
+        self.tensor().file
     }
 
     /// Offset in the file, in bytes.
     #[getter]
     fn offset(&self) -> u64 {
-        self.0.range.start
+        self.tensor().range.start
     }
 
     fn __repr__(&self) -> String {
-        format!("<dmabuf_dio.TensorInfo: {:?}, {}, {:?}>", self.0.name, self.0.dtype, self.0.shape)
+        let tensor = self.tensor();
+        format!("<dmabuf_dio.TensorInfo: {:?}, {}, {:?}>", tensor.name, tensor.dtype, tensor.shape)
     }
 }
 
@@ -134,8 +145,8 @@ impl Model {
     }
 
     fn __getitem__(&self, name: &str) -> PyResult<TensorInfo> {
-        let found = self.0.tensor(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
-        Ok(TensorInfo(found.clone()))
+        let number = self.0.index_of(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
+        Ok(TensorInfo { model: Arc::clone(&self.0), number })
     }
 
     /// Loads all tensors, or those named by `only`: nothing else is read except small gaps.
@@ -221,18 +232,31 @@ impl Model {
         Ok(Tensors::new(buffers, views, seconds))
     }
 
-    /// Reads bytes of a tensor through the page cache, for which little has to be set up. Returns None
-    /// if not `wait` and they are not in it.
-    #[pyo3(signature = (tensor, wait, start = 0, length = None))]
-    fn _read<'py>(
+    /// A tensor by its place among `keys()`, and its bytes, read through the page cache: that needs no
+    /// setting up. No bytes if there are `most` or more, and they are not in the page cache.
+    fn _small<'py>(
         &self,
         py: Python<'py>,
-        tensor: PyRef<'py, TensorInfo>,
-        wait: bool,
+        number: usize,
+        most: u64,
+    ) -> PyResult<(TensorInfo, Option<Bound<'py, PyByteArray>>)> {
+        let found = self.0.tensors().get(number);
+        let tensor = found.ok_or_else(|| PyIndexError::new_err("there is no such tensor"))?;
+        let wait = tensor.len() < most;
+        let bytes = small::read(py, &self.0, tensor, 0..tensor.len(), wait)?;
+        Ok((TensorInfo { model: Arc::clone(&self.0), number }, bytes))
+    }
+
+    /// Bytes of a tensor, read through the page cache.
+    fn _part<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
         start: u64,
-        length: Option<u64>,
+        end: u64,
     ) -> PyResult<Option<Bound<'py, PyByteArray>>> {
-        crate::small::read(py, &self.0, &tensor.0, wait, start, length)
+        let tensor = self.0.tensor(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
+        small::read(py, &self.0, tensor, start..end, true)
     }
 
     /// Loads all tensors into writable memory of this process. Returns what `make` makes of them: it is

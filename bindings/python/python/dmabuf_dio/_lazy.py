@@ -62,9 +62,9 @@ class Lazy:
 
     def tensor(self, name: str) -> tuple[TensorInfo, Memory]:
         """A tensor and its memory. Raises KeyError."""
-        info = self.model[name]
+        position = self._position[name]
         with self._lock:
-            return info, self._hand_out(name, info)
+            return self._hand_out(name, position)
 
     def sliced(self, name: str, info: TensorInfo, rows: tuple[int, int]) -> tuple[Memory, tuple[int, int] | None]:
         """The memory that has these rows of a tensor, and which rows it has; None: it has all."""
@@ -75,13 +75,12 @@ class Lazy:
                     self._load({name, *(piece.name for piece in pieces if piece is not None)})
                 return self._loaded[name], None
             first, last = rows
-            size = info.nbytes // info.shape[0] if info.shape and info.shape[0] else 0
+            shape = info.shape
             # The rows of packed types need not be whole bytes.
-            if info.block[0] == 1 and (last - first) * size < info.nbytes:
-                part = self.model._read(info, True, first * size, (last - first) * size)  # pyright: ignore[reportPrivateUsage]
-                assert part is not None
-                return part, rows
-            return self._hand_out(name, info), None
+            if info.block[0] == 1 and info.nbytes and shape and last - first < shape[0]:
+                size = info.nbytes // shape[0]
+                return self.model._part(name, first * size, last * size), rows  # pyright: ignore[reportPrivateUsage]
+            return self._hand_out(name, self._position[name])[1], None
 
     def all(
         self,
@@ -116,26 +115,26 @@ class Lazy:
                     made[name] = convert(loaded[name], loaded[name])
             return made
 
-    def _hand_out(self, name: str, info: TensorInfo) -> Memory:
-        position = self._position[name]
+    def _hand_out(self, name: str, position: int) -> tuple[TensorInfo, Memory]:
         if position != self._next:
             self._row = 0
         found = self._loaded.get(name)
         if found is None:
-            found = self._fetch(name, info, position)
+            most = WORTH_A_LOAD if self._row < WORTH_A_LOAD else 0
+            info, found = self.model._small(position, most)  # pyright: ignore[reportPrivateUsage]
+            if found is None:
+                found = self._load_ahead(name, position)
+        else:
+            info = self.model[name]
         if self._shares:
             self._loaded[name] = found
         else:
             self._loaded.pop(name, None)
         self._next = position + 1
         self._row += info.nbytes
-        return found
+        return info, found
 
-    def _fetch(self, name: str, info: TensorInfo, position: int) -> Memory:
-        is_small = max(info.nbytes, self._row) < WORTH_A_LOAD
-        found = self.model._read(info, is_small)  # pyright: ignore[reportPrivateUsage]
-        if found is not None:
-            return found
+    def _load_ahead(self, name: str, position: int) -> Memory:
         names, room = [name], self._row
         for number in range(position + 1, len(self._names)):
             following = self._names[number]
@@ -149,12 +148,10 @@ class Lazy:
 
     def _load(self, names: Iterable[str]) -> None:
         missing = [name for name in names if name not in self._loaded]
-        infos = [self.model[name] for name in missing] if len(missing) <= FEW else []
-        if infos and sum(info.nbytes for info in infos) < WORTH_A_LOAD:
-            for name, info in zip(missing, infos, strict=True):
-                found = self.model._read(info, True)  # pyright: ignore[reportPrivateUsage]
-                assert found is not None
-                self._loaded[name] = found
+        sizes = [self.model[name].nbytes for name in missing] if len(missing) <= FEW else [WORTH_A_LOAD]
+        if sum(sizes) < WORTH_A_LOAD:
+            for name, size in zip(missing, sizes, strict=True):
+                self._loaded[name] = self.model._part(name, 0, size)  # pyright: ignore[reportPrivateUsage]
         elif missing:
             self._loaded.update(self._load_only(missing))
 

@@ -10,10 +10,12 @@ from ._lazy import HasName, Lazy
 from ._native import Model
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from os import PathLike
     from types import TracebackType
 
 if TYPE_CHECKING:
+    Convert = Callable[..., Any]
 
     class SafetensorError(Exception): ...
 else:
@@ -52,6 +54,7 @@ class safe_open:
             raise SafetensorError(f'backend "{backend}" is invalid (expected one of: "mmap", "pread")')
         self._torch = framework in _TORCH
         self._device = _device(device, self._torch)
+        self._convert = _convert(self._torch)
         try:
             self._file: Lazy | None = Lazy(Model(filename), shares=self._torch and backend == "mmap")
         except ValueError as error:
@@ -88,32 +91,24 @@ class safe_open:
             info, memory = self._opened().tensor(name)
         except KeyError:
             raise _missing(name) from None
-        if not self._torch:
-            from .numpy import as_array
-
-            return as_array(info, memory)
-        from .torch import as_tensor
-
-        tensor = as_tensor(info, memory)
-        return tensor if self._device is None else tensor.to(self._device)
+        value = self._convert(info, memory)
+        return value if self._device is None else value.to(self._device)
 
     def get_tensors(self) -> dict[str, Any]:
         """All tensors, in the order of their bytes."""
         file = self._opened()
         if not self._torch:
-            from .numpy import as_array
+            return file.all(self._convert, lambda _: False)
+        from .torch import copies
 
-            return file.all(as_array, lambda _: False)
-        from .torch import as_tensor, copies
-
-        tensors = file.all(as_tensor, copies)
+        tensors = file.all(self._convert, copies)
         if self._device is None:
             return tensors
         return {name: tensor.to(self._device) for name, tensor in tensors.items()}
 
     def get_slice(self, name: str) -> PySafeSlice:
         """A tensor to be sliced. For torch its first use loads it, and all others of which slices exist by then."""
-        return PySafeSlice(self._opened(), name, self._torch, self._device)
+        return PySafeSlice(self._opened(), name, self._torch, self._device, self._convert)
 
     def __reduce__(self) -> Any:
         raise _unpicklable("safe_open")
@@ -129,13 +124,14 @@ class safe_open:
 class PySafeSlice(HasName):
     """A tensor of a file. Slicing it returns a tensor, even after the file is closed."""
 
-    def __init__(self, file: Lazy, name: str, for_torch: bool, device: Any) -> None:
+    def __init__(self, file: Lazy, name: str, for_torch: bool, device: Any, convert: Convert) -> None:
         try:
             self._info = file.info(name)
         except KeyError:
             raise _missing(name) from None
         self._file = file
         self._torch = for_torch
+        self._convert = convert
         self._device = device
         self.name = name
         file.announce(self)
@@ -157,15 +153,11 @@ class PySafeSlice(HasName):
         else:
             shape = (rows[1] - rows[0], *self._info.shape[1:])
         if self._torch:
-            from .torch import as_tensor
-
-            part: Any = as_tensor(self._info, memory, shape)[checked].contiguous()
+            part: Any = self._convert(self._info, memory, shape)[checked].contiguous()
             return part if self._device is None else part.to(self._device)
         import numpy
 
-        from .numpy import as_array
-
-        whole = as_array(self._info, memory, shape)
+        whole = self._convert(self._info, memory, shape)
         array: Any = numpy.asarray(whole[checked])
         # Memory that is not used is not kept.
         return array if array.flags.c_contiguous and array.nbytes == whole.nbytes else array.copy()
@@ -175,6 +167,17 @@ class PySafeSlice(HasName):
 
 
 PySafeSlice.__module__ = "builtins"
+
+
+def _convert(for_torch: bool) -> Convert:
+    """What makes the framework's object of a tensor and its memory."""
+    if for_torch:
+        from .torch import as_tensor
+
+        return as_tensor
+    from .numpy import as_array
+
+    return as_array
 
 
 def _unpicklable(name: str) -> TypeError:

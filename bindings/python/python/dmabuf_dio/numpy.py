@@ -52,14 +52,17 @@ def as_array(
 
     Raises ImportError for a type that needs the package ml_dtypes, if that is missing.
     """
-    dtype = _DTYPES.get(tensor.dtype)
+    name = tensor.dtype
+    dtype = _DTYPES.get(name)
     shape = tensor.shape if shape is None else shape
-    if dtype is None and tensor.dtype in _MORE:
+    if dtype is None and name in _MORE:
         import ml_dtypes  # type: ignore[import-not-found, unused-ignore]  # pyright: ignore
 
-        dtype = getattr(ml_dtypes, _MORE[tensor.dtype])  # pyright: ignore
+        dtype = getattr(ml_dtypes, _MORE[name])  # pyright: ignore
     if dtype is None:
         dtype, shape = numpy.uint8, byte_shape(tensor)
+    if type(memory) is bytearray:
+        return numpy.ndarray(shape, dtype, memory)
     if 0 in shape:
         return numpy.empty(shape, dtype)
     return numpy.frombuffer(tensor if memory is None else memory, dtype).reshape(shape)  # type: ignore[arg-type, unused-ignore]
