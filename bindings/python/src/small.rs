@@ -72,6 +72,19 @@ pub(crate) fn read<'py>(
     Ok(Some(array))
 }
 
+/// Whether the page cache has the first, the middle and the last byte of a tensor.
+pub(crate) fn is_cached(model: &Model, tensor: &Tensor) -> bool {
+    let fd = model.files()[tensor.file].file().as_raw_fd();
+    let Some(last) = tensor.len().checked_sub(1) else { return true };
+    [0, last / 2, last].into_iter().all(|at| {
+        let mut byte = 0_u8;
+        let place = (&raw mut byte).expose_provenance();
+        // SAFETY: there is one byte.
+        unsafe { read_at(fd, place, 1, tensor.range.start + at, libc::RWF_NOWAIT) }
+            .is_ok_and(|got| got == 1)
+    })
+}
+
 /// # Safety
 ///
 /// `count` bytes at `place` may be written.

@@ -2,6 +2,8 @@
 //! `Model` and `Tensors`: tensors of safetensors and GGUF files.
 
 use std::collections::HashMap;
+use std::ffi::c_int;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -245,6 +247,22 @@ impl Model {
         let wait = tensor.len() < most;
         let bytes = small::read(py, &self.0, tensor, 0..tensor.len(), wait)?;
         Ok((TensorInfo { model: Arc::clone(&self.0), number }, bytes))
+    }
+
+    /// A tensor by its place among `keys()`, and whether to map it: it has less than `most` bytes, or the
+    /// page cache seems to have it.
+    fn _mappable(&self, number: usize, most: u64) -> PyResult<(TensorInfo, bool)> {
+        let found = self.0.tensors().get(number);
+        let tensor = found.ok_or_else(|| PyIndexError::new_err("there is no such tensor"))?;
+        let maps = tensor.len() < most || small::is_cached(&self.0, tensor);
+        Ok((TensorInfo { model: Arc::clone(&self.0), number }, maps))
+    }
+
+    /// The descriptor of a file, which belongs to the model.
+    fn _fd(&self, file: usize) -> PyResult<c_int> {
+        let file = self.0.files().get(file);
+        let file = file.ok_or_else(|| PyIndexError::new_err("there is no such file"))?;
+        Ok(file.file().as_raw_fd())
     }
 
     /// Bytes of a tensor, read through the page cache.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from mmap import MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap
 from threading import Lock
 from typing import TYPE_CHECKING, Union
 from weakref import WeakSet, ref
@@ -14,12 +15,12 @@ if TYPE_CHECKING:
 
     from ._native import Model, Tensor, TensorInfo, Tensors
 
-    # A tensor's memory: a part of what was loaded together, or bytes of its own.
-    Memory = Union[Tensor, bytearray]
+    # A tensor's memory: a part of what was loaded together, or bytes of its own, or of the mapped file.
+    Memory = Union[Tensor, bytearray, memoryview]
 
-# Bytes for which it pays to set up a load. Fewer are read through the page cache, by one system call.
+# Bytes for which it pays to set up a load. Fewer come from the page cache, read by one system call or mapped.
 WORTH_A_LOAD = 4 << 20
-# So many tensors are read one by one.
+# So many slices are mapped one by one.
 FEW = 16
 
 
@@ -31,7 +32,8 @@ class Lazy:
       are loaded ahead, as many bytes as it has requested in a row: it needs few loads, and reads at most twice what it
       uses.
 
-    `shares`: as safetensors does for torch, a tensor has one memory as long as this object exists. A tensor that is
+    `shares`: as safetensors does for torch, a tensor has one memory as long as this object exists, and what would be read
+    through the page cache is mapped, copied when it is written. A tensor that is
     sliced is then loaded together with all others of which slices exist: transformers creates one of each tensor before
     it uses the first. Otherwise nothing that was handed out is handed out again.
     """
@@ -42,6 +44,8 @@ class Lazy:
         self._names = model.keys()
         self._position = {name: number for number, name in enumerate(self._names)}
         self._loaded: dict[str, Memory] = {}
+        # The files, for tensors that are shared.
+        self._maps: dict[int, memoryview] = {}
         # What was requested in a row: the place of the next tensor, and the bytes so far.
         self._next = 0
         self._row = 0
@@ -121,7 +125,11 @@ class Lazy:
         found = self._loaded.get(name)
         if found is None:
             most = WORTH_A_LOAD if self._row < WORTH_A_LOAD else 0
-            info, found = self.model._small(position, most)  # pyright: ignore[reportPrivateUsage]
+            if self._shares:
+                info, maps = self.model._mappable(position, most)  # pyright: ignore[reportPrivateUsage]
+                found = self._map(info) if maps else None
+            else:
+                info, found = self.model._small(position, most)  # pyright: ignore[reportPrivateUsage]
             if found is None:
                 found = self._load_ahead(name, position)
         else:
@@ -150,14 +158,27 @@ class Lazy:
         missing = [name for name in names if name not in self._loaded]
         sizes = [self.model[name].nbytes for name in missing] if len(missing) <= FEW else [WORTH_A_LOAD]
         if sum(sizes) < WORTH_A_LOAD:
-            for name, size in zip(missing, sizes, strict=True):
-                self._loaded[name] = self.model._part(name, 0, size)  # pyright: ignore[reportPrivateUsage]
+            for name in missing:
+                self._loaded[name] = self._map(self.model[name])
         elif missing:
             self._loaded.update(self._load_only(missing))
 
     def _load_only(self, names: list[str]) -> dict[str, Tensor]:
         only = names if len(names) < len(self._names) else None
         return dict(self.model.load(only=only, kind="private", writable=True).items())
+
+    def _map(self, info: TensorInfo) -> Memory:
+        first, last = info.offset, info.offset + info.nbytes
+        if first == last:
+            return bytearray()
+        mapped = self._maps.get(info.file)
+        if mapped is None:
+            fd = self.model._fd(info.file)  # pyright: ignore[reportPrivateUsage]
+            self._maps[info.file] = mapped = memoryview(mmap(fd, 0, MAP_PRIVATE, PROT_READ | PROT_WRITE))
+        if last > len(mapped):
+            raise ValueError(f"{self.model.files[info.file]}: the range exceeds the file")
+        # torch wants elements that are aligned.
+        return mapped[first:last] if first % info.block[1] == 0 else bytearray(mapped[first:last])
 
     def _in_child(self) -> None:
         # A thread of the parent may have it.

@@ -153,7 +153,10 @@ class PySafeSlice(HasName):
         else:
             shape = (rows[1] - rows[0], *self._info.shape[1:])
         if self._torch:
-            part: Any = self._convert(self._info, memory, shape)[checked].contiguous()
+            part: Any = self._convert(self._info, memory, shape)[checked]
+            if found is not None:
+                # Memory that is not used is not kept.
+                part = part.contiguous()
             return part if self._device is None else part.to(self._device)
         import numpy
 

@@ -44,7 +44,7 @@ _MORE = {
 
 
 def as_array(
-    tensor: Tensor | TensorInfo, memory: Tensor | bytearray | None = None, shape: tuple[int, ...] | None = None
+    tensor: Tensor | TensorInfo, memory: Tensor | bytearray | memoryview | None = None, shape: tuple[int, ...] | None = None
 ) -> numpy.ndarray[Any, numpy.dtype[Any]]:
     """A tensor as an array that shares its memory. Packed and quantised types are bytes.
 

@@ -45,7 +45,7 @@ _DTYPES = {name: getattr(torch, theirs) for name, theirs in _NAMES.items() if ha
 
 
 def as_tensor(
-    tensor: Tensor | TensorInfo, memory: Tensor | bytearray | None = None, shape: tuple[int, ...] | None = None
+    tensor: Tensor | TensorInfo, memory: Tensor | bytearray | memoryview | None = None, shape: tuple[int, ...] | None = None
 ) -> torch.Tensor:
     """A tensor as one of torch that shares its memory, which has to be writable.
 
@@ -62,7 +62,7 @@ def as_tensor(
     if 0 in shape:
         return torch.empty(shape, dtype=dtype)
     source: Any = tensor if memory is None else memory
-    if not isinstance(source, bytearray):
+    if not isinstance(source, (bytearray, memoryview)):
         if not source.buffer.writable:
             raise BufferError("torch has no read-only tensors: load with writable=True")
         if copies(source):
