@@ -73,19 +73,19 @@ class safe_open:
         # What was handed out keeps its memory.
         self._file = None
 
-    def keys(self) -> list[str]:
+    def keys(self, /) -> list[str]:
         """The names of the tensors, sorted."""
         return sorted(self._opened().model.keys())
 
-    def offset_keys(self) -> list[str]:
+    def offset_keys(self, /) -> list[str]:
         """The names of the tensors, in the order of their bytes."""
         return self._opened().model.keys()
 
-    def metadata(self) -> dict[str, str] | None:
+    def metadata(self, /) -> dict[str, str] | None:
         """The metadata of the header."""
         return self._opened().model._metadata  # pyright: ignore[reportPrivateUsage]
 
-    def get_tensor(self, name: str) -> Any:
+    def get_tensor(self, /, name: str) -> Any:
         """A tensor. To read a whole file, the order of `offset_keys()` is best."""
         try:
             info, memory = self._opened().tensor(name)
@@ -94,7 +94,7 @@ class safe_open:
         value = self._convert(info, memory)
         return value if self._device is None else value.to(self._device)
 
-    def get_tensors(self) -> dict[str, Any]:
+    def get_tensors(self, /) -> dict[str, Any]:
         """All tensors, in the order of their bytes."""
         file = self._opened()
         if not self._torch:
@@ -106,7 +106,7 @@ class safe_open:
             return tensors
         return {name: tensor.to(self._device) for name, tensor in tensors.items()}
 
-    def get_slice(self, name: str) -> PySafeSlice:
+    def get_slice(self, /, name: str) -> PySafeSlice:
         """A tensor to be sliced. For torch its first use loads it, and all others of which slices exist by then."""
         return PySafeSlice(self._opened(), name, self._torch, self._device, self._convert)
 
