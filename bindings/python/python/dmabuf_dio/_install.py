@@ -39,6 +39,9 @@ def _class_in_place_of(original: Any) -> type:
         def __instancecheck__(cls, instance: object) -> bool:
             return super().__instancecheck__(instance) or isinstance(instance, original)
 
+        def __repr__(cls) -> str:
+            return repr(original)
+
     def new(cls: Any, filename: Any, framework: str, device: Any = "cpu", *, backend: str = "mmap") -> Any:
         if framework not in ("np", "numpy", "pt", "torch", "pytorch"):
             return original(filename, framework, device, backend=backend)
@@ -52,6 +55,7 @@ def _class_in_place_of(original: Any) -> type:
         "__doc__": original.__doc__,
         "__module__": original.__module__,
         "__qualname__": getattr(original, "__qualname__", "safe_open"),
+        "__repr__": lambda self: f"<{_full_name(original)} object at {id(self):#x}>",
         "__class__": property(lambda _: original),
     }
     for name, function in vars(safe_open).items():

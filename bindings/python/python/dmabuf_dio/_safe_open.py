@@ -168,6 +168,9 @@ class PySafeSlice(HasName):
     def __reduce__(self) -> Any:
         raise _unpicklable("PySafeSlice")
 
+    def __repr__(self) -> str:
+        return f"<builtins.PySafeSlice object at {id(self):#x}>"
+
 
 PySafeSlice.__module__ = "builtins"
 
