@@ -42,7 +42,7 @@ pub(crate) fn read<'py>(
     };
     let offset = tensor.range.start + range.start;
     let (fd, kept) = (file.file().as_raw_fd(), Arc::clone(model));
-    let flags = if wait { 0 } else { libc::RWF_NOWAIT };
+    let mut flags = libc::RWF_NOWAIT;
     let mut done = 0;
     while done < size {
         let count = (size - done).min(MOST);
@@ -51,6 +51,7 @@ pub(crate) fn read<'py>(
         let got = py.detach(|| unsafe { read_at(fd, place + done, count, at, flags) });
         match got {
             Ok(0) if !wait => return Ok(None),
+            Ok(0) if flags != 0 => flags = 0,
             Ok(0) => {
                 let end = file.file().metadata().map_or(at, |facts| facts.len());
                 let path = file.path().to_owned();
@@ -62,6 +63,10 @@ pub(crate) fn read<'py>(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => py.check_signals()?,
             // Not there, or a file system that does not say so.
             Err(_) if !wait => return Ok(None),
+            Err(_) if flags != 0 => {
+                flags = 0;
+                read_around(fd, at, count as u64);
+            }
             Err(source) => {
                 let path = file.path().to_owned();
                 return Err(raise_tensors(py, &Error::Read { path, source }));
@@ -70,6 +75,18 @@ pub(crate) fn read<'py>(
     }
     drop(kept);
     Ok(Some(array))
+}
+
+/// Begins to read what is around a range, as the kernel does for a mapping: with the next request of a
+/// program it may be there.
+fn read_around(fd: c_int, at: u64, len: u64) {
+    const AROUND: u64 = 128 << 10;
+    let start = at / AROUND * AROUND;
+    let end = (at + len).next_multiple_of(AROUND);
+    // SAFETY: an advice about an open file.
+    unsafe {
+        libc::posix_fadvise64(fd, start as i64, (end - start) as i64, libc::POSIX_FADV_WILLNEED)
+    };
 }
 
 /// Whether the page cache has the first, the middle and the last byte of a tensor.

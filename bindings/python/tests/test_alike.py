@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # pyright: basic
+# mypy: disable-error-code="misc, assignment, call-arg"
 """What a program can tell of the drop-in, beside safetensors; torch is in tests/consumers."""
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ def test_what_is_put_in_place_looks_the_same(model: Path) -> None:
     def all_looks() -> list[object]:
         file: Any = safetensors.safe_open(model, "np")
         piece = file.get_slice("w")
-        seen = [looks(what) for what in (safetensors.safe_open, safetensors.numpy.load_file, file, piece)]
+        seen: list[object] = [looks(what) for what in (safetensors.safe_open, safetensors.numpy.load_file, file, piece)]
         for what, methods in (
             (file, ("get_tensor", "get_tensors", "get_slice", "keys", "offset_keys", "metadata")),
             (safetensors.safe_open, ("get_tensor", "keys")),

@@ -47,7 +47,7 @@ def _class_in_place_of(original: Any) -> type:
             return original(filename, framework, device, backend=backend)
         return object.__new__(cls)
 
-    def no_subclass(cls: type, **_: object) -> None:
+    def no_subclass(cls: Any, **_: object) -> None:
         raise TypeError(f"type '{_full_name(original)}' is not an acceptable base type")
 
     content: dict[str, Any] = {
@@ -67,7 +67,7 @@ def _class_in_place_of(original: Any) -> type:
             copy.__doc__ = theirs.__doc__
             copy.__qualname__ = getattr(theirs, "__qualname__", copy.__qualname__)
     made = Meta(getattr(original, "__name__", "safe_open"), (safe_open,), content)
-    made.__init_subclass__ = classmethod(no_subclass)  # type: ignore[assignment, method-assign]
+    made.__init_subclass__ = classmethod(no_subclass)  # type: ignore
     made.__signature__ = _signature(original)  # type: ignore[attr-defined]  # pyright: ignore
     return made
 
@@ -114,13 +114,13 @@ def _load_file(framework: str, original: Callable[..., Any], opens: Any) -> Call
     # A function of its own for every install(): programs may use this package's by name, too.
     if framework == "numpy":
 
-        def load_file(filename: Any, *, backend: str = "mmap") -> Any:
+        def load_file(filename: Any, *, backend: str = "mmap") -> Any:  # pyright: ignore
             with opens(filename, framework, backend=backend) as file:
                 return file.get_tensors()
 
     else:
 
-        def load_file(filename: Any, device: Any = "cpu", *, backend: str = "mmap") -> Any:  # type: ignore[misc]
+        def load_file(filename: Any, device: Any = "cpu", *, backend: str = "mmap") -> Any:  # type: ignore[misc]  # pyright: ignore
             with opens(filename, framework, device, backend=backend) as file:
                 return file.get_tensors()
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Bytes for which it pays to set up a load. Fewer come from the page cache, read by one system call or mapped.
 WORTH_A_LOAD = 4 << 20
+# Less than this is never loaded ahead: the kernel reads ahead of reads in a row.
+ALONE = 64 << 10
 # So many slices are mapped one by one.
 FEW = 16
 
@@ -124,7 +126,7 @@ class Lazy:
             self._row = 0
         found = self._loaded.get(name)
         if found is None:
-            most = WORTH_A_LOAD if self._row < WORTH_A_LOAD else 0
+            most = WORTH_A_LOAD if self._row < WORTH_A_LOAD else ALONE
             if self._shares:
                 info, maps = self.model._mappable(position, most)  # pyright: ignore[reportPrivateUsage]
                 found = self._map(info) if maps else None

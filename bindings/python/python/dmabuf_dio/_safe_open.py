@@ -210,7 +210,7 @@ def _shifted(index: tuple[Any, ...], by: int) -> tuple[Any, ...]:
         return index
     first, *others = index
     if isinstance(first, slice):
-        return (slice(first.start + by, first.stop + by, first.step), *others)
+        return (slice(first.start + by, first.stop + by, first.step), *others)  # pyright: ignore
     return (first + by, *others)
 
 
