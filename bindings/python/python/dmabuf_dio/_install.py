@@ -55,7 +55,7 @@ def _class_in_place_of(original: Any) -> type:
         "__doc__": original.__doc__,
         "__module__": original.__module__,
         "__qualname__": getattr(original, "__qualname__", "safe_open"),
-        "__repr__": lambda self: f"<{_full_name(original)} object at {id(self):#x}>",
+        "__repr__": lambda self: f"<{_full_name(original)} object at {id(self):#x}>",  # pyright: ignore
         "__class__": property(lambda _: original),
     }
     for name, function in vars(safe_open).items():
