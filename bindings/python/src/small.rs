@@ -26,6 +26,7 @@ pub(crate) fn read<'py>(
     tensor: &Tensor,
     range: Range<u64>,
     wait: bool,
+    around: bool,
 ) -> PyResult<Option<Bound<'py, PyByteArray>>> {
     let Some(length) = range.end.checked_sub(range.start).filter(|_| range.end <= tensor.len())
     else {
@@ -65,7 +66,9 @@ pub(crate) fn read<'py>(
             Err(_) if !wait => return Ok(None),
             Err(_) if flags != 0 => {
                 flags = 0;
-                read_around(fd, at, count as u64);
+                if around {
+                    read_around(fd, at, count as u64);
+                }
             }
             Err(source) => {
                 let path = file.path().to_owned();

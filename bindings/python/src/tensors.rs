@@ -236,16 +236,18 @@ impl Model {
 
     /// A tensor by its place among `keys()`, and its bytes, read through the page cache: that needs no
     /// setting up. No bytes if there are `most` or more, and they are not in the page cache.
+    /// `around`: what is near them is read with them.
     fn _small<'py>(
         &self,
         py: Python<'py>,
         number: usize,
         most: u64,
+        around: bool,
     ) -> PyResult<(TensorInfo, Option<Bound<'py, PyByteArray>>)> {
         let found = self.0.tensors().get(number);
         let tensor = found.ok_or_else(|| PyIndexError::new_err("there is no such tensor"))?;
         let wait = tensor.len() < most;
-        let bytes = small::read(py, &self.0, tensor, 0..tensor.len(), wait)?;
+        let bytes = small::read(py, &self.0, tensor, 0..tensor.len(), wait, around)?;
         Ok((TensorInfo { model: Arc::clone(&self.0), number }, bytes))
     }
 
@@ -274,7 +276,7 @@ impl Model {
         end: u64,
     ) -> PyResult<Option<Bound<'py, PyByteArray>>> {
         let tensor = self.0.tensor(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
-        small::read(py, &self.0, tensor, start..end, true)
+        small::read(py, &self.0, tensor, start..end, true, true)
     }
 
     /// Loads all tensors into writable memory of this process. Returns what `make` makes of them: it is

@@ -120,8 +120,8 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[list[str] | None]:
             told.append(only)
             return self.model.load(only=only, **options)
 
-        def _small(self, number: int, most: int) -> Any:
-            info, found = self.model._small(number, most)
+        def _small(self, number: int, most: int, around: bool) -> Any:
+            info, found = self.model._small(number, most, around)
             return info, found if info.nbytes < most else None
 
         def _load_with(self, make: Any) -> Any:

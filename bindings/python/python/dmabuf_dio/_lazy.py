@@ -131,7 +131,7 @@ class Lazy:
                 info, maps = self.model._mappable(position, most)  # pyright: ignore[reportPrivateUsage]
                 found = self._map(info) if maps else None
             else:
-                info, found = self.model._small(position, most)  # pyright: ignore[reportPrivateUsage]
+                info, found = self.model._small(position, most, position != self._next)  # pyright: ignore[reportPrivateUsage]
             if found is None:
                 found = self._load_ahead(name, position)
         else:

@@ -58,6 +58,7 @@ pub fn parse(mut file: impl Read, len: u64) -> Result<Header, HeaderError> {
 #[derive(Default)]
 struct Fields {
     /// Twice an option: whether the key occurs, and whether it is null.
+    #[allow(clippy::option_option, reason = "absent and null are two things")]
     metadata: Option<Option<Vec<(String, Value)>>>,
     tensors: Vec<(String, TensorInfo)>,
     /// The reason of a failure, which serde's error cannot carry.
