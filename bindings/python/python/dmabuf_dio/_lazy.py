@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 # Bytes for which it pays to set up a load. Fewer come from the page cache, read by one system call or mapped.
 WORTH_A_LOAD = 4 << 20
-# Less than this is never loaded ahead: the kernel reads ahead of reads in a row.
+# Less than this is never loaded ahead: the kernel reads ahead of reads in a row. Of what is mapped, nothing is that is
+# not worth a load by itself: the kernel reads ahead of faults, too, and has no memory to zero.
 ALONE = 64 << 10
 # So many slices are mapped one by one.
 FEW = 16
@@ -126,11 +127,11 @@ class Lazy:
             self._row = 0
         found = self._loaded.get(name)
         if found is None:
-            most = WORTH_A_LOAD if self._row < WORTH_A_LOAD else ALONE
             if self._shares:
-                info, maps = self.model._mappable(position, most)  # pyright: ignore[reportPrivateUsage]
+                info, maps = self.model._mappable(position, WORTH_A_LOAD)  # pyright: ignore[reportPrivateUsage]
                 found = self._map(info) if maps else None
             else:
+                most = WORTH_A_LOAD if self._row < WORTH_A_LOAD else ALONE
                 info, found = self.model._small(position, most, position != self._next)  # pyright: ignore[reportPrivateUsage]
             if found is None:
                 found = self._load_ahead(name, position)
