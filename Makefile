@@ -211,6 +211,10 @@ bench-table: build ## the table of the copy_file_range thread, in a guest
 bench-load: build ## the table of the heap-flag thread, in a guest
 	bench/record load-7.3-series "--kernel 7.3-series --memory 8192" load --runs 3
 
+.PHONY: bench-tensors
+bench-tensors: deps ## single tensors in Python, beside safetensors: time and CPU time of each request
+	@bench/peers/tensors
+
 .PHONY: bench-compare
 bench-compare: build ## compare with every other method: on this machine's disk, then in a guest
 	bench/record compare here compare

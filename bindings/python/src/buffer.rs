@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use dmabuf_dio::{DmaBuf, Kind};
 use pyo3::exceptions::PyValueError;
@@ -14,6 +14,7 @@ use pyo3::types::PyCapsule;
 use crate::content::{Content, Transfer, View, let_go};
 use crate::dlpack::{self, DataType, Shaped, Wanted};
 use crate::error::{note, raise};
+use crate::lock::Lock;
 use crate::report::Report;
 use crate::source::duplicate;
 use crate::view::{self, Part};
@@ -22,7 +23,7 @@ use crate::view::{self, Part};
 #[pyclass(module = "dmabuf_dio", frozen, weakref)]
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    slot: Mutex<Slot>,
+    slot: Lock<Slot>,
     form: Form,
     len: u64,
     report: Option<Py<Report>>,
@@ -59,13 +60,13 @@ enum Slot {
 impl Buffer {
     pub(crate) fn new(content: Arc<Content>, report: Option<Py<Report>>) -> Self {
         let (form, len) = (Form::of(&content), content.len());
-        Self { slot: Mutex::new(Slot::Open(content)), form, len, report }
+        Self { slot: Lock::new(Slot::Open(content)), form, len, report }
     }
 
     /// What `use_it` returns for the content. The buffer is not closed meanwhile: a view or
     /// transfer that `use_it` begins is one that `close()` finds. It must not wait for anything.
     fn with<T>(&self, use_it: impl FnOnce(&Arc<Content>) -> T) -> PyResult<T> {
-        match &*self.slot.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.slot.lock() {
             Slot::Open(content) => Ok(use_it(content)),
             Slot::Closed(_) => Err(PyValueError::new_err("the buffer is closed")),
         }
@@ -254,12 +255,12 @@ impl Buffer {
     /// Whether the buffer was closed.
     #[getter]
     fn closed(&self) -> bool {
-        matches!(&*self.slot.lock().unwrap_or_else(PoisonError::into_inner), Slot::Closed(_))
+        matches!(&*self.slot.lock(), Slot::Closed(_))
     }
 
     /// Frees the memory. Raises `BufferError` while anything uses it, and says what.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.slot.lock();
         let Slot::Open(content) = &*slot else { return Ok(()) };
         if let Some(trouble) = content.in_use() {
             drop(slot);
@@ -350,7 +351,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let slot = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let slot = self.slot.get_mut();
         let_go(std::mem::replace(slot, Slot::Closed(None)));
     }
 }

@@ -7,17 +7,19 @@
 //! GIL: a view may end in any thread.
 //!
 //! Views and transfers are counted in `users`, whose lock is held only briefly, so that threads
-//! that hold the GIL may wait for it. Mapping the memory and CPU access may block: they have a
-//! separate lock, `ground`. If both are needed, `ground` is locked first.
+//! that hold the GIL may wait for it. Mapping the memory and CPU access may block: threads take
+//! turns at it, and what comes of it is in `ground`. No lock is held when the turn is waited for.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use dmabuf_dio::lend::{Access, Mapping};
 use dmabuf_dio::{DmaBuf, Error, Kind, PrivateMemory, Refusal};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
+
+use crate::lock::{Guard, Lock, Turn};
 
 /// How many views an exception names.
 const NAMED: usize = 5;
@@ -30,8 +32,9 @@ pub(crate) struct Content {
     start: u64,
     len: u64,
     writable: bool,
-    users: Mutex<Users>,
-    ground: Mutex<Ground>,
+    users: Lock<Users>,
+    turn: Turn,
+    ground: Lock<Ground>,
 }
 
 #[derive(Debug)]
@@ -150,8 +153,9 @@ impl Content {
             start,
             len,
             writable,
-            users: Mutex::default(),
-            ground: Mutex::default(),
+            users: Lock::default(),
+            turn: Turn::default(),
+            ground: Lock::default(),
         })
     }
 
@@ -184,13 +188,8 @@ impl Content {
         self.writable
     }
 
-    fn users(&self) -> MutexGuard<'_, Users> {
-        self.users.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Not to be asked for with `users` held. May block for as long as devices use the buffer.
-    fn ground(&self) -> MutexGuard<'_, Ground> {
-        self.ground.lock().unwrap_or_else(PoisonError::into_inner)
+    fn users(&self) -> Guard<'_, Users> {
+        self.users.lock()
     }
 
     /// Counts a view from now on. `pins`: the memory is used for as long as the buffer lives.
@@ -206,23 +205,27 @@ impl Content {
         Ok(View { content: Arc::clone(self), number })
     }
 
-    /// Maps the buffer, once: the address of the content.
-    fn map(&self, buf: &DmaBuf, ground: &mut Ground) -> Result<Address, Trouble> {
-        if ground.mapping.is_none() {
+    /// Maps the buffer, once: the address of the content. To be called in turn.
+    fn map(&self, buf: &DmaBuf) -> Result<Address, Trouble> {
+        let is_mapped = self.ground.lock().mapping.is_some();
+        if !is_mapped {
             let mapping = buf.mapping(self.writable).map_err(Trouble::Failed)?;
             if mapping.shrinks() {
                 return Err(Trouble::Shrinks);
             }
-            ground.mapping = Some(mapping);
+            self.ground.lock().mapping = Some(mapping);
         }
+        let ground = self.ground.lock();
         let first = ground.mapping.as_ref().and_then(|mapping| NonNull::new(mapping.as_ptr()));
         let first = first.ok_or(Trouble::Shrinks)?;
         // SAFETY: the content lies in the buffer, all of which is mapped.
         Ok(Address(unsafe { first.add(self.start as usize) }))
     }
 
-    fn end_access(&self, ground: &mut Ground) {
-        if let (Some((access, process)), Some(buf)) = (ground.access.take(), self.buf()) {
+    /// To be called in turn.
+    fn end_access(&self) {
+        let access = self.ground.lock().access.take();
+        if let (Some((access, process)), Some(buf)) = (access, self.buf()) {
             if process == std::process::id() {
                 // Nobody is left who could be told.
                 let _ = buf.end_cpu_access(access);
@@ -237,7 +240,7 @@ impl Content {
 
     /// Whether CPU access is under way. May block as [`View::open`].
     pub(crate) fn is_accessed(&self) -> bool {
-        self.ground().access.is_some()
+        self.turn.with(|| self.ground.lock().access.is_some())
     }
 
     /// Begins a transfer into the memory, which excludes views and other transfers.
@@ -279,9 +282,7 @@ impl Content {
 
 impl Drop for Content {
     fn drop(&mut self) {
-        let mut ground =
-            std::mem::take(self.ground.get_mut().unwrap_or_else(PoisonError::into_inner));
-        self.end_access(&mut ground);
+        self.end_access();
     }
 }
 
@@ -313,16 +314,16 @@ impl View {
             Store::Private(memory) => {
                 NonNull::new(memory.as_ptr()).map(Address).ok_or(Trouble::Shrinks)
             }
-            Store::Shared(buf) | Store::File(buf, _) => {
-                let mut ground = content.ground();
-                let first = content.map(buf, &mut ground)?;
-                if ground.access.is_none() && buf.kind() == Kind::DmaBuf {
+            Store::Shared(buf) | Store::File(buf, _) => content.turn.with(|| {
+                let first = content.map(buf)?;
+                let is_accessed = content.ground.lock().access.is_some();
+                if !is_accessed && buf.kind() == Kind::DmaBuf {
                     let access = if content.writable { Access::ReadWrite } else { Access::Read };
                     buf.begin_cpu_access(access).map_err(Trouble::Failed)?;
-                    ground.access = Some((access, std::process::id()));
+                    content.ground.lock().access = Some((access, std::process::id()));
                 }
                 Ok(first)
-            }
+            }),
         }
     }
 }
@@ -330,15 +331,16 @@ impl View {
 impl Drop for View {
     fn drop(&mut self) {
         let content = &*self.content;
-        let mut ground = content.ground();
-        let mut users = content.users();
-        users.views.remove(&self.number);
-        let last = users.views.is_empty() && !users.pinned;
-        drop(users);
-        // One that begins meanwhile waits for the ground.
-        if last {
-            content.end_access(&mut ground);
-        }
+        // One that begins meanwhile waits for its turn.
+        content.turn.with(|| {
+            let mut users = content.users();
+            users.views.remove(&self.number);
+            let last = users.views.is_empty() && !users.pinned;
+            drop(users);
+            if last {
+                content.end_access();
+            }
+        });
     }
 }
 
@@ -357,8 +359,7 @@ impl Transfer {
     /// Waits until the CPU access of views that have ended is over: to be called before bytes move into the
     /// memory. May block as [`View::open`].
     pub(crate) fn settle(&self) {
-        let mut ground = self.content.ground();
-        self.content.end_access(&mut ground);
+        self.content.turn.with(|| self.content.end_access());
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use dmabuf_dio::gather::{Found, Gathering, Piece, PieceError};
@@ -18,6 +17,7 @@ use crate::cancel::CancelToken;
 use crate::content::Content;
 use crate::error::{raise, raise_piece};
 use crate::load::fits;
+use crate::lock::Lock;
 use crate::report::{as_dict, json};
 use crate::run::{self, Call, Watch};
 use crate::source::Source;
@@ -253,7 +253,7 @@ pub(crate) struct Gatherer {
     buffer: Py<Buffer>,
     path: Option<PathBuf>,
     /// To the thread that has the ring; `None` once closed.
-    jobs: Mutex<Option<Sender<Job>>>,
+    jobs: Lock<Option<Sender<Job>>>,
     /// Cancelled by an exception in a wait, which ends the use of the ring.
     cancel: dmabuf_dio::CancelToken,
     /// A child of fork(2) has no such thread.
@@ -330,7 +330,7 @@ impl Gatherer {
         Ok(Self {
             buffer: buffer.unbind(),
             path: name,
-            jobs: Mutex::new(Some(jobs)),
+            jobs: Lock::new(Some(jobs)),
             cancel,
             process: std::process::id(),
             backend,
@@ -394,7 +394,7 @@ impl Gatherer {
             finish(outcome);
         });
         {
-            let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            let jobs = self.jobs.lock();
             let jobs =
                 jobs.as_ref().ok_or_else(|| PyValueError::new_err("the Gatherer is closed"))?;
             jobs.send(job).map_err(|_| PyRuntimeError::new_err("the Gatherer's thread is gone"))?;
@@ -409,7 +409,7 @@ impl Gatherer {
 
     /// Frees the ring.
     fn close(&self) {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.jobs.lock().take();
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

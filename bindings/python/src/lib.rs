@@ -4,7 +4,8 @@
 //! `content.rs` holds a buffer's memory and counts its views; `buffer.rs`, `view.rs` and
 //! `dlpack.rs` provide views to Python. `run.rs` makes every blocking call in a separate thread,
 //! while the calling thread runs signal handlers and callbacks. `error.rs` turns errors into
-//! Python's. `code.rs` has the extension's code in memory before the first load.
+//! Python's. `lock.rs` has locks that a child of
+//! fork(2) finds free. `small.rs` reads what is not worth a load. `code.rs` has the extension's code in memory before the first load.
 
 #![cfg(target_os = "linux")]
 
@@ -18,9 +19,11 @@ mod doctor;
 mod error;
 mod gather;
 mod load;
+mod lock;
 mod report;
 mod run;
 mod save;
+mod small;
 mod source;
 mod tensor;
 mod tensors;
@@ -62,6 +65,7 @@ mod _native {
         // SAFETY: the interpreter is attached.
         let number = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
         if number == 0 {
+            crate::lock::watch_forks();
             crate::code::populate();
             return Ok(());
         }

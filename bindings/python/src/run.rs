@@ -73,6 +73,8 @@ pub(crate) struct Call<T> {
     /// Closed when the call ends: the other thread has the only senders.
     wakes: Receiver<()>,
     result: Arc<Mutex<Option<thread::Result<T>>>>,
+    /// A child of fork(2), which a callback may call, has no other thread.
+    process: u32,
 }
 
 impl<T: Send + 'static> Call<T> {
@@ -105,15 +107,16 @@ impl<T: Send + 'static> Call<T> {
     fn with(cancel: CancelToken) -> (Self, Control) {
         let (wake, wakes) = mpsc::channel();
         let told = Arc::new(Told { done: AtomicU64::new(NOTHING), total: AtomicU64::new(0) });
-        let call =
-            Self { cancel: cancel.clone(), told: Arc::clone(&told), wakes, result: Arc::default() };
+        let (told_here, process) = (Arc::clone(&told), std::process::id());
+        let result = Arc::default();
+        let call = Self { cancel: cancel.clone(), told: told_here, wakes, result, process };
         (call, Control { cancel, told, wake })
     }
 
     /// Waits for the end. A signal handler or a callback that raises cancels the call, and its
     /// exception is raised once the call has ended.
     pub(crate) fn wait(self, py: Python<'_>, watch: &Watch<'_>) -> PyResult<T> {
-        let Self { cancel, told, wakes, result } = self;
+        let Self { cancel, told, wakes, result, process } = self;
         let progress = watch.progress.as_ref().map(|callback| callback.clone().unbind());
         let token = watch.cancel.clone();
         let raised = py.detach(move || {
@@ -138,6 +141,11 @@ impl<T: Send + 'static> Call<T> {
                         Ok(())
                     });
                     seen = done;
+                    if std::process::id() != process {
+                        // The other thread may have been using it.
+                        std::mem::forget(wakes);
+                        break outcome.err();
+                    }
                     if let Err(error) = outcome {
                         cancel.cancel();
                         raised = Some(error);
@@ -148,6 +156,10 @@ impl<T: Send + 'static> Call<T> {
                 }
             }
         });
+        if std::process::id() != process {
+            std::mem::forget(result);
+            return Err(raised.unwrap_or_else(gone));
+        }
         let outcome = result.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (raised, outcome) {
             (Some(error), outcome) => {
@@ -157,11 +169,24 @@ impl<T: Send + 'static> Call<T> {
             }
             (None, Some(Ok(value))) => Ok(value),
             (None, Some(Err(panic))) => std::panic::resume_unwind(panic),
-            (None, None) => Err(PyOSError::new_err((
-                libc::ECANCELED,
-                "the thread that makes the call is gone: use the object in the process that created it",
-            ))),
+            (None, None) => Err(gone()),
         }
+    }
+}
+
+fn gone() -> PyErr {
+    PyOSError::new_err((
+        libc::ECANCELED,
+        "the thread that makes the call is gone: use the object in the process that created it",
+    ))
+}
+
+/// Waits for a thread that has nothing left to do. A child of fork(2) has no such thread.
+fn join(py: Python<'_>, thread: thread::JoinHandle<()>, process: u32) {
+    if std::process::id() == process {
+        py.detach(|| thread.join().ok());
+    } else {
+        std::mem::forget(thread);
     }
 }
 
@@ -172,10 +197,10 @@ pub(crate) fn call<T: Send + 'static>(
     work: impl FnOnce(&Control) -> T + Send + 'static,
 ) -> PyResult<T> {
     let (call, run) = Call::new(work);
+    let process = call.process;
     let thread = start(run)?;
     let result = call.wait(py, watch);
-    // It has nothing left to do.
-    py.detach(|| thread.join().ok());
+    join(py, thread, process);
     result
 }
 
@@ -190,13 +215,14 @@ pub(crate) fn call_with<T: Send + 'static, M: Send + 'static, R>(
 ) -> PyResult<(T, Option<R>)> {
     let (sender, sent) = mpsc::channel();
     let (call, run) = Call::new(move |control| work(control, sender));
+    let process = call.process;
     let thread = start(run)?;
     let made = py.detach(move || sent.recv()).ok().map(meanwhile);
     if let Some(Err(_)) = &made {
         call.cancel.cancel();
     }
     let result = call.wait(py, watch);
-    py.detach(|| thread.join().ok());
+    join(py, thread, process);
     let made = made.transpose()?;
     Ok((result?, made))
 }

@@ -2,14 +2,16 @@
 //! `Model` and `Tensors`: tensors of safetensors and GGUF files.
 
 use std::collections::HashMap;
+use std::ffi::c_int;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use dmabuf_dio::PrivateMemory;
 use dmabuf_dio_tensors::{Array, Error, Memory, Metadata, Value, View};
-use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyKeyError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
+use pyo3::types::{PyByteArray, PyDict, PyIterator, PyList, PyTuple};
 
 use crate::buffer::Buffer;
 use crate::cancel::CancelToken;
@@ -18,6 +20,7 @@ use crate::error::raise_tensors;
 use crate::load::{Wanted, seal};
 use crate::report::Report;
 use crate::run::{self, Watch};
+use crate::small;
 use crate::source::path;
 use crate::tensor::Tensor;
 
@@ -29,44 +32,61 @@ pub(crate) struct Model(Arc<dmabuf_dio_tensors::Model>);
 /// The description of a tensor in its header.
 #[pyclass(module = "dmabuf_dio", frozen)]
 #[derive(Debug)]
-pub(crate) struct TensorInfo(dmabuf_dio_tensors::Tensor);
+pub(crate) struct TensorInfo {
+    model: Arc<dmabuf_dio_tensors::Model>,
+    number: usize,
+}
+
+impl TensorInfo {
+    fn tensor(&self) -> &dmabuf_dio_tensors::Tensor {
+        &self.model.tensors()[self.number]
+    }
+}
 
 #[pymethods]
 impl TensorInfo {
     #[getter]
     fn name(&self) -> &str {
-        &self.0.name
+        &self.tensor().name
     }
 
     #[getter]
     fn dtype(&self) -> &'static str {
-        self.0.dtype.name()
+        self.tensor().dtype.name()
     }
 
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, &self.0.shape)
+        PyTuple::new(py, &self.tensor().shape)
     }
 
     #[getter]
     fn nbytes(&self) -> u64 {
-        self.0.len()
+        self.tensor().len()
+    }
+
+    /// Elements and bytes of the smallest unit of the type, as of a `Tensor`.
+    #[getter]
+    fn block(&self) -> (u64, u64) {
+        let block = self.tensor().dtype.block();
+        (block.elements, block.bytes)
     }
 
     /// Index of the file in `Model.files`.
     #[getter]
     fn file(&self) -> usize {
-        self.0.file
+        self.tensor().file
     }
 
     /// Offset in the file, in bytes.
     #[getter]
     fn offset(&self) -> u64 {
-        self.0.range.start
+        self.tensor().range.start
     }
 
     fn __repr__(&self) -> String {
-        format!("<dmabuf_dio.TensorInfo: {:?}, {}, {:?}>", self.0.name, self.0.dtype, self.0.shape)
+        let tensor = self.tensor();
+        format!("<dmabuf_dio.TensorInfo: {:?}, {}, {:?}>", tensor.name, tensor.dtype, tensor.shape)
     }
 }
 
@@ -98,6 +118,13 @@ impl Model {
         as_dict(py, self.0.metadata())
     }
 
+    /// The same; `None` if the header has none, not even empty ones.
+    #[getter]
+    fn _metadata<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let metadata = self.0.metadata();
+        metadata.is_present().then(|| as_dict(py, metadata)).transpose()
+    }
+
     /// The names of the tensors, in the order of their bytes.
     fn keys(&self) -> Vec<&str> {
         self.0.tensors().iter().map(|tensor| tensor.name.as_str()).collect()
@@ -120,8 +147,8 @@ impl Model {
     }
 
     fn __getitem__(&self, name: &str) -> PyResult<TensorInfo> {
-        let found = self.0.tensor(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
-        Ok(TensorInfo(found.clone()))
+        let number = self.0.index_of(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
+        Ok(TensorInfo { model: Arc::clone(&self.0), number })
     }
 
     /// Loads all tensors, or those named by `only`: nothing else is read except small gaps.
@@ -205,6 +232,51 @@ impl Model {
         });
         let buffers = buffers.collect::<PyResult<_>>()?;
         Ok(Tensors::new(buffers, views, seconds))
+    }
+
+    /// A tensor by its place among `keys()`, and its bytes, read through the page cache: that needs no
+    /// setting up. No bytes if there are `most` or more, and they are not in the page cache.
+    /// `around`: what is near them is read with them.
+    fn _small<'py>(
+        &self,
+        py: Python<'py>,
+        number: usize,
+        most: u64,
+        around: bool,
+    ) -> PyResult<(TensorInfo, Option<Bound<'py, PyByteArray>>)> {
+        let found = self.0.tensors().get(number);
+        let tensor = found.ok_or_else(|| PyIndexError::new_err("there is no such tensor"))?;
+        let wait = tensor.len() < most;
+        let bytes = small::read(py, &self.0, tensor, 0..tensor.len(), wait, around)?;
+        Ok((TensorInfo { model: Arc::clone(&self.0), number }, bytes))
+    }
+
+    /// A tensor by its place among `keys()`, and whether to map it: it has less than `most` bytes, or the
+    /// page cache seems to have it.
+    fn _mappable(&self, number: usize, most: u64) -> PyResult<(TensorInfo, bool)> {
+        let found = self.0.tensors().get(number);
+        let tensor = found.ok_or_else(|| PyIndexError::new_err("there is no such tensor"))?;
+        let maps = tensor.len() < most || small::is_cached(&self.0, tensor);
+        Ok((TensorInfo { model: Arc::clone(&self.0), number }, maps))
+    }
+
+    /// The descriptor of a file, which belongs to the model.
+    fn _fd(&self, file: usize) -> PyResult<c_int> {
+        let file = self.0.files().get(file);
+        let file = file.ok_or_else(|| PyIndexError::new_err("there is no such file"))?;
+        Ok(file.file().as_raw_fd())
+    }
+
+    /// Bytes of a tensor, read through the page cache.
+    fn _part<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        start: u64,
+        end: u64,
+    ) -> PyResult<Option<Bound<'py, PyByteArray>>> {
+        let tensor = self.0.tensor(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
+        small::read(py, &self.0, tensor, start..end, true, true)
     }
 
     /// Loads all tensors into writable memory of this process. Returns what `make` makes of them: it is

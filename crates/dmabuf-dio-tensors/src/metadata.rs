@@ -4,31 +4,41 @@
 /// Keys and typed values of a header, in its order: `__metadata__` of safetensors, whose values are
 /// strings, or the key-values of GGUF. No key occurs twice.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Metadata(Vec<(String, Value)>);
+pub struct Metadata(Option<Vec<(String, Value)>>);
 
 impl Metadata {
-    pub(crate) const fn new(entries: Vec<(String, Value)>) -> Self {
+    pub(crate) const fn new(entries: Option<Vec<(String, Value)>>) -> Self {
         Self(entries)
+    }
+
+    fn entries(&self) -> &[(String, Value)] {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    /// Whether the header has metadata, be it empty. A GGUF file always has; in a safetensors file
+    /// `__metadata__` may be absent or null.
+    pub fn is_present(&self) -> bool {
+        self.0.is_some()
     }
 
     /// The value of a key. Takes time proportional to the number of keys.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.0.iter().find(|(found, _)| found == key).map(|(_, value)| value)
+        self.entries().iter().find(|(found, _)| found == key).map(|(_, value)| value)
     }
 
     /// Keys and values, in the order of the header.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value))
+        self.entries().iter().map(|(key, value)| (key.as_str(), value))
     }
 
     /// Number of keys.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.entries().len()
     }
 
     /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries().is_empty()
     }
 }
 

@@ -232,8 +232,8 @@ impl Model {
         self.index_of(name).map(|index| &self.tensors[index])
     }
 
-    /// The index of a tensor in [`tensors`](Self::tensors).
-    pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
+    /// The index of the tensor of this name in [`tensors`](Self::tensors).
+    pub fn index_of(&self, name: &str) -> Option<usize> {
         let by_name = |index: &u32| self.tensors[*index as usize].name.as_str().cmp(name);
         let found = self.by_name.binary_search_by(by_name).ok()?;
         Some(self.by_name[found] as usize)
@@ -242,7 +242,7 @@ impl Model {
     /// Keys and values of the first file; [`ModelFile::metadata`] has those of the others. For an
     /// index without tensors there are none.
     pub fn metadata(&self) -> &Metadata {
-        const NONE: &Metadata = &Metadata::new(Vec::new());
+        const NONE: &Metadata = &Metadata::new(None);
         self.files.first().map_or(NONE, |first| &first.metadata)
     }
 }

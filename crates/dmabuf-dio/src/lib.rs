@@ -61,6 +61,7 @@ mod error;
 mod fd;
 mod file;
 mod kind;
+mod known;
 mod load;
 mod loaded_file;
 mod memory;

@@ -18,9 +18,9 @@ opened = []
 
 
 class Counted(_safe_open.Lazy):
-    def __init__(self, model):
+    def __init__(self, model, shares):
         opened.append(model)
-        super().__init__(model)
+        super().__init__(model, shares)
 
 
 def pytest_configure(config):

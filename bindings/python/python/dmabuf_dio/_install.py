@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from functools import wraps
 from threading import Lock
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ._safe_open import safe_open
@@ -18,17 +21,65 @@ _installed: list[tuple[object, object]] = []
 _changing = Lock()
 
 
-class _SafeOpen(safe_open):
-    """The class that install() puts in place. Files for other frameworks are opened by safetensors."""
+def _after_fork() -> None:
+    global _changing
+    # A thread of the parent may have it.
+    _changing = Lock()
 
-    original: Any = None
 
-    def __new__(
-        cls, filename: Any, framework: str, device: Any = "cpu", *, backend: str = "mmap"
-    ) -> Any:
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _class_in_place_of(original: Any) -> type:
+    """The class that install() puts in place: it looks like the original, whose objects count as its own, and its
+    objects as the original's. Files for other frameworks are opened by safetensors.
+    """
+
+    class Meta(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            return super().__instancecheck__(instance) or isinstance(instance, original)
+
+        def __repr__(cls) -> str:
+            return repr(original)
+
+    def new(cls: Any, filename: Any, framework: str, device: Any = "cpu", *, backend: str = "mmap") -> Any:
         if framework not in ("np", "numpy", "pt", "torch", "pytorch"):
-            return cls.original(filename, framework, device, backend=backend)
-        return super().__new__(cls)
+            return original(filename, framework, device, backend=backend)
+        return object.__new__(cls)
+
+    def no_subclass(cls: Any, **_: object) -> None:
+        raise TypeError(f"type '{_full_name(original)}' is not an acceptable base type")
+
+    content: dict[str, Any] = {
+        "__new__": new,
+        "__doc__": original.__doc__,
+        "__module__": original.__module__,
+        "__qualname__": getattr(original, "__qualname__", "safe_open"),
+        "__repr__": lambda self: f"<{_full_name(original)} object at {id(self):#x}>",  # pyright: ignore
+        "__class__": property(lambda _: original),
+    }
+    for name, function in vars(safe_open).items():
+        theirs = getattr(original, name, None)
+        if isinstance(function, FunctionType) and not name.startswith("_") and theirs is not None:
+            content[name] = copy = FunctionType(
+                function.__code__, function.__globals__, name, function.__defaults__, function.__closure__
+            )
+            copy.__doc__ = theirs.__doc__
+            copy.__qualname__ = getattr(theirs, "__qualname__", copy.__qualname__)
+    made = Meta(getattr(original, "__name__", "safe_open"), (safe_open,), content)
+    made.__init_subclass__ = classmethod(no_subclass)  # type: ignore
+    made.__signature__ = _signature(original)  # type: ignore[attr-defined]  # pyright: ignore
+    return made
+
+
+def _full_name(what: Any) -> str:
+    return f"{what.__module__}.{what.__qualname__}"
+
+
+def _signature(what: Any) -> Any:
+    from inspect import signature
+
+    return signature(what)
 
 
 def install() -> None:
@@ -41,15 +92,15 @@ def install() -> None:
             return
         import safetensors
 
-        _SafeOpen.original = safetensors.safe_open
-        pairs: list[tuple[object, object]] = [(safetensors.safe_open, _SafeOpen)]
+        ours: Any = _class_in_place_of(safetensors.safe_open)
+        pairs: list[tuple[object, object]] = [(safetensors.safe_open, ours)]
         # The others use safe_open. A module that is imported later imports ours.
         for name in ("numpy", "torch"):
             module = sys.modules.get(f"safetensors.{name}")
             if module is not None:
-                pairs.append((module.load_file, _load_file(name)))
+                pairs.append((module.load_file, _load_file(name, module.load_file, ours)))
         _replace(pairs)
-        _installed.extend((ours, original) for original, ours in pairs)
+        _installed.extend((after, before) for before, after in pairs)
 
 
 def uninstall() -> None:
@@ -59,13 +110,24 @@ def uninstall() -> None:
         _installed.clear()
 
 
-def _load_file(framework: str) -> Callable[..., Any]:
+def _load_file(framework: str, original: Callable[..., Any], opens: Any) -> Callable[..., Any]:
     # A function of its own for every install(): programs may use this package's by name, too.
-    def load_file(filename: Any, device: Any = "cpu", *, backend: str = "mmap") -> Any:
-        with _SafeOpen(filename, framework, device, backend=backend) as file:
-            return file.get_tensors()
+    if framework == "numpy":
 
-    return load_file
+        def load_file(filename: Any, *, backend: str = "mmap") -> Any:  # pyright: ignore
+            with opens(filename, framework, backend=backend) as file:
+                return file.get_tensors()
+
+    else:
+
+        def load_file(filename: Any, device: Any = "cpu", *, backend: str = "mmap") -> Any:  # type: ignore[misc]  # pyright: ignore
+            with opens(filename, framework, device, backend=backend) as file:
+                return file.get_tensors()
+
+    # Pickled as the original is: by module and name, under which it is found.
+    ours: Any = wraps(original)(load_file)
+    del ours.__wrapped__
+    return ours  # type: ignore[no-any-return]
 
 
 def _replace(pairs: list[tuple[object, object]]) -> None:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
+from mmap import MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap
 from threading import Lock
-from typing import TYPE_CHECKING
-from weakref import ref
+from typing import TYPE_CHECKING, Union
+from weakref import WeakSet, ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -13,26 +15,46 @@ if TYPE_CHECKING:
 
     from ._native import Model, Tensor, TensorInfo, Tensors
 
+    # A tensor's memory: a part of what was loaded together, or bytes of its own, or of the mapped file.
+    Memory = Union[Tensor, bytearray, memoryview]
+
+# Bytes for which it pays to set up a load. Fewer come from the page cache, read by one system call or mapped.
+WORTH_A_LOAD = 4 << 20
+# Less than this is never loaded ahead: the kernel reads ahead of reads in a row.
+ALONE = 64 << 10
+# So many slices are mapped one by one.
+FEW = 16
+
 
 class Lazy:
-    """Tensors that were loaded stay loaded as long as this object exists.
+    """Tensors are read when they are requested.
 
-    - A tensor requested by name is loaded alone. If the one before it in the file is loaded, those after it are
-      loaded with it, as many bytes as were requested so far: a program that reads the whole file needs few loads,
-      and one that uses some tensors reads at most twice their bytes.
-    - A tensor that is sliced is loaded together with all others of which slices exist: transformers creates
-      one of each tensor before it uses the first.
+    - A small tensor is read alone. One that is worth a load is loaded alone, unless the page cache has it.
+    - Once a program has requested tensors in the order of the file that together were worth a load, those that follow
+      are loaded ahead, as many bytes as it has requested in a row: it needs few loads, and reads at most twice what it
+      uses.
+
+    `shares`: as safetensors does for torch, a tensor has one memory as long as this object exists, and what would be read
+    through the page cache is mapped, copied when it is written. A tensor that is
+    sliced is then loaded together with all others of which slices exist: transformers creates one of each tensor before
+    it uses the first. Otherwise nothing that was handed out is handed out again.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, shares: bool) -> None:
         self.model = model
+        self._shares = shares
         self._names = model.keys()
         self._position = {name: number for number, name in enumerate(self._names)}
-        self._loaded: dict[str, Tensor] = {}
-        self._asked = 0
+        self._loaded: dict[str, Memory] = {}
+        # The files, for tensors that are shared.
+        self._maps: dict[int, memoryview] = {}
+        # What was requested in a row: the place of the next tensor, and the bytes so far.
+        self._next = 0
+        self._row = 0
         # Slices end in any thread, also one that has the lock: no WeakSet, which must not change while it is read.
         self._slices: set[ref[HasName]] = set()
         self._lock = Lock()
+        _files.add(self)
 
     def info(self, name: str) -> TensorInfo:
         """The header's description of a tensor. Raises KeyError."""
@@ -40,25 +62,37 @@ class Lazy:
 
     def announce(self, piece: HasName) -> None:
         """A slice of a tensor may be used as long as `piece` exists."""
-        with self._lock:
-            self._slices.add(ref(piece, self._slices.discard))
+        if self._shares:
+            with self._lock:
+                self._slices.add(ref(piece, self._slices.discard))
 
-    def tensor(self, name: str) -> Tensor:
-        """A tensor. Raises KeyError."""
+    def tensor(self, name: str) -> tuple[TensorInfo, Memory]:
+        """A tensor and its memory. Raises KeyError."""
+        position = self._position[name]
         with self._lock:
-            if name not in self._loaded:
-                self._load(self._following(name))
-            return self._hand_out(name)
+            return self._hand_out(name, position)
 
-    def sliced(self, name: str) -> Tensor:
-        """A tensor of which a slice is used."""
+    def sliced(self, name: str, info: TensorInfo, rows: tuple[int, int]) -> tuple[Memory, tuple[int, int] | None]:
+        """The memory that has these rows of a tensor, and which rows it has; None: it has all."""
         with self._lock:
-            if name not in self._loaded:
-                pieces = [piece() for piece in self._slices.copy()]
-                self._load({name, *(piece.name for piece in pieces if piece is not None)})
-            return self._hand_out(name)
+            if self._shares:
+                if name not in self._loaded:
+                    pieces = [piece() for piece in self._slices.copy()]
+                    self._load({name, *(piece.name for piece in pieces if piece is not None)})
+                return self._loaded[name], None
+            first, last = rows
+            shape = info.shape
+            # The rows of packed types need not be whole bytes.
+            if info.block[0] == 1 and info.nbytes and shape and last - first < shape[0]:
+                size = info.nbytes // shape[0]
+                return self.model._part(name, first * size, last * size), rows  # pyright: ignore[reportPrivateUsage]
+            return self._hand_out(name, self._position[name])[1], None
 
-    def all(self, convert: Callable[[Tensor], Any], reads: Callable[[Tensor], bool]) -> dict[str, Any]:
+    def all(
+        self,
+        convert: Callable[[TensorInfo | Tensor, Memory], Any],
+        reads: Callable[[Tensor], bool],
+    ) -> dict[str, Any]:
         """What `convert` makes of each tensor, in the order of their bytes.
 
         Where nothing is loaded yet, most is made while the disk reads: `reads` says of which tensors `convert`
@@ -67,44 +101,104 @@ class Lazy:
 
         def begin(tensors: Tensors) -> tuple[dict[str, Tensor], dict[str, Any]]:
             items = dict(tensors.items())
-            return items, {name: None if reads(tensor) else convert(tensor) for name, tensor in items.items()}
+            return items, {
+                name: None if reads(tensor) else convert(tensor, tensor) for name, tensor in items.items()
+            }
 
         with self._lock:
-            begun = None if self._loaded else self.model._load_with(begin)  # pyright: ignore[reportPrivateUsage]
-            if begun is None:
+            if self._shares and self._loaded:
                 self._load(self._names)
-                return {name: convert(self._loaded[name]) for name in self._names}
-            self._loaded, made = begun
+                return {name: convert(self.model[name], self._loaded[name]) for name in self._names}
+            begun = self.model._load_with(begin)  # pyright: ignore[reportPrivateUsage]
+            if begun is None:
+                loaded = dict(self.model.load(only=None, kind="private", writable=True).items())
+                begun = loaded, dict.fromkeys(loaded)
+            loaded, made = begun
+            if self._shares:
+                self._loaded.update(loaded)
             for name, value in made.items():
                 if value is None:
-                    made[name] = convert(self._loaded[name])
+                    made[name] = convert(loaded[name], loaded[name])
             return made
 
-    def _hand_out(self, name: str) -> Tensor:
-        tensor = self._loaded[name]
-        self._asked += tensor.nbytes
-        return tensor
+    def _hand_out(self, name: str, position: int) -> tuple[TensorInfo, Memory]:
+        if position != self._next:
+            self._row = 0
+        found = self._loaded.get(name)
+        if found is None:
+            most = WORTH_A_LOAD if self._row < WORTH_A_LOAD else ALONE
+            if self._shares:
+                info, maps = self.model._mappable(position, most)  # pyright: ignore[reportPrivateUsage]
+                found = self._map(info) if maps else None
+            else:
+                info, found = self.model._small(position, most, position != self._next)  # pyright: ignore[reportPrivateUsage]
+            if found is None:
+                found = self._load_ahead(name, position)
+        else:
+            info = self.model[name]
+        if self._shares:
+            self._loaded[name] = found
+        else:
+            self._loaded.pop(name, None)
+        self._next = position + 1
+        self._row += info.nbytes
+        return info, found
 
-    def _following(self, name: str) -> list[str]:
-        position = self._position[name]
-        names, room = [name], self._asked
-        if position == 0 or self._names[position - 1] not in self._loaded:
-            return names
-        for following in self._names[position + 1 :]:
+    def _load_ahead(self, name: str, position: int) -> Memory:
+        names, room = [name], self._row
+        for number in range(position + 1, len(self._names)):
+            following = self._names[number]
             room -= self.model[following].nbytes
             if room < 0 or following in self._loaded:
                 break
             names.append(following)
-        return names
+        loaded = self._load_only(names)
+        self._loaded.update(loaded)
+        return loaded[name]
 
     def _load(self, names: Iterable[str]) -> None:
         missing = [name for name in names if name not in self._loaded]
-        if missing:
-            only = missing if len(missing) < len(self._names) else None
-            self._loaded.update(self.model.load(only=only, kind="private", writable=True).items())
+        sizes = [self.model[name].nbytes for name in missing] if len(missing) <= FEW else [WORTH_A_LOAD]
+        if sum(sizes) < WORTH_A_LOAD:
+            for name in missing:
+                self._loaded[name] = self._map(self.model[name])
+        elif missing:
+            self._loaded.update(self._load_only(missing))
+
+    def _load_only(self, names: list[str]) -> dict[str, Tensor]:
+        only = names if len(names) < len(self._names) else None
+        return dict(self.model.load(only=only, kind="private", writable=True).items())
+
+    def _map(self, info: TensorInfo) -> Memory:
+        first, last = info.offset, info.offset + info.nbytes
+        if first == last:
+            return bytearray()
+        mapped = self._maps.get(info.file)
+        if mapped is None:
+            fd = self.model._fd(info.file)  # pyright: ignore[reportPrivateUsage]
+            self._maps[info.file] = mapped = memoryview(mmap(fd, 0, MAP_PRIVATE, PROT_READ | PROT_WRITE))
+        if last > len(mapped):
+            raise ValueError(f"{self.model.files[info.file]}: the range exceeds the file")
+        # torch wants elements that are aligned.
+        return mapped[first:last] if first % info.block[1] == 0 else bytearray(mapped[first:last])
+
+    def _in_child(self) -> None:
+        # A thread of the parent may have it.
+        self._lock = Lock()
 
 
 class HasName:
     """An object that represents a tensor."""
 
     name: str
+
+
+_files: WeakSet[Lazy] = WeakSet()
+
+
+def _after_fork() -> None:
+    for file in list(_files):
+        file._in_child()  # pyright: ignore[reportPrivateUsage]
+
+
+os.register_at_fork(after_in_child=_after_fork)

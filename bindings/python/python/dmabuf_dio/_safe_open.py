@@ -10,12 +10,12 @@ from ._lazy import HasName, Lazy
 from ._native import Model
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from os import PathLike
     from types import TracebackType
 
-    from ._native import Tensor
-
 if TYPE_CHECKING:
+    Convert = Callable[..., Any]
 
     class SafetensorError(Exception): ...
 else:
@@ -35,8 +35,9 @@ _TORCH = ("pt", "torch", "pytorch")
 class safe_open:
     """Opens a safetensors file: its header now, its tensors when they are requested.
 
-    Tensors are in memory of this process, writable. Those that were loaded together share it; it is freed with the
-    last of them.
+    Tensors are in memory of this process, writable. Those that were loaded together share an allocation, which is freed
+    with the last of them. As with safetensors, a request gives memory that no other request gave, except for torch:
+    there a tensor has one memory as long as the file is open, unless backend is "pread".
     """
 
     def __init__(
@@ -53,8 +54,9 @@ class safe_open:
             raise SafetensorError(f'backend "{backend}" is invalid (expected one of: "mmap", "pread")')
         self._torch = framework in _TORCH
         self._device = _device(device, self._torch)
+        self._convert = _convert(self._torch)
         try:
-            self._file: Lazy | None = Lazy(Model(filename))
+            self._file: Lazy | None = Lazy(Model(filename), shares=self._torch and backend == "mmap")
         except ValueError as error:
             raise SafetensorError(f"Error while deserializing header: {error}") from error
 
@@ -71,43 +73,45 @@ class safe_open:
         # What was handed out keeps its memory.
         self._file = None
 
-    def keys(self) -> list[str]:
+    def keys(self, /) -> list[str]:
         """The names of the tensors, sorted."""
         return sorted(self._opened().model.keys())
 
-    def offset_keys(self) -> list[str]:
+    def offset_keys(self, /) -> list[str]:
         """The names of the tensors, in the order of their bytes."""
         return self._opened().model.keys()
 
-    def metadata(self) -> dict[str, str] | None:
+    def metadata(self, /) -> dict[str, str] | None:
         """The metadata of the header."""
-        return self._opened().model.metadata or None
+        return self._opened().model._metadata  # pyright: ignore[reportPrivateUsage]
 
-    def get_tensor(self, name: str) -> Any:
+    def get_tensor(self, /, name: str) -> Any:
         """A tensor. To read a whole file, the order of `offset_keys()` is best."""
         try:
-            tensor = self._opened().tensor(name)
+            info, memory = self._opened().tensor(name)
         except KeyError:
             raise _missing(name) from None
-        return _placed(tensor, self._torch, self._device)
+        value = self._convert(info, memory)
+        return value if self._device is None else value.to(self._device)
 
-    def get_tensors(self) -> dict[str, Any]:
+    def get_tensors(self, /) -> dict[str, Any]:
         """All tensors, in the order of their bytes."""
         file = self._opened()
         if not self._torch:
-            from .numpy import as_array
+            return file.all(self._convert, lambda _: False)
+        from .torch import copies
 
-            return file.all(as_array, lambda _: False)
-        from .torch import as_tensor, copies
-
-        tensors = file.all(as_tensor, copies)
+        tensors = file.all(self._convert, copies)
         if self._device is None:
             return tensors
         return {name: tensor.to(self._device) for name, tensor in tensors.items()}
 
-    def get_slice(self, name: str) -> Slice:
-        """A tensor to be sliced. Its first use loads it, and all others of which slices exist by then."""
-        return Slice(self._opened(), name, self._torch, self._device)
+    def get_slice(self, /, name: str) -> PySafeSlice:
+        """A tensor to be sliced. For torch its first use loads it, and all others of which slices exist by then."""
+        return PySafeSlice(self._opened(), name, self._torch, self._device, self._convert)
+
+    def __reduce__(self) -> Any:
+        raise _unpicklable("safe_open")
 
     def _opened(self) -> Lazy:
         # Another thread may close it meanwhile.
@@ -117,16 +121,17 @@ class safe_open:
         return file
 
 
-class Slice(HasName):
+class PySafeSlice(HasName):
     """A tensor of a file. Slicing it returns a tensor, even after the file is closed."""
 
-    def __init__(self, file: Lazy, name: str, for_torch: bool, device: Any) -> None:
+    def __init__(self, file: Lazy, name: str, for_torch: bool, device: Any, convert: Convert) -> None:
         try:
             self._info = file.info(name)
         except KeyError:
             raise _missing(name) from None
         self._file = file
         self._torch = for_torch
+        self._convert = convert
         self._device = device
         self.name = name
         file.announce(self)
@@ -141,20 +146,72 @@ class Slice(HasName):
 
     def __getitem__(self, index: Any) -> Any:
         checked = _checked(index, self.get_shape())
-        tensor = self._file.sliced(self.name)
+        checked, rows = _rows(checked, self._info.shape)
+        memory, found = self._file.sliced(self.name, self._info, rows)
+        if found is None:
+            checked, shape = (_shifted(checked, rows[0]), self._info.shape)
+        else:
+            shape = (rows[1] - rows[0], *self._info.shape[1:])
         if self._torch:
-            part: Any = tensor.torch()[checked].contiguous()
+            part: Any = self._convert(self._info, memory, shape)[checked]
+            if found is not None:
+                # Memory that is not used is not kept.
+                part = part.contiguous()
             return part if self._device is None else part.to(self._device)
         import numpy
 
-        array: Any = numpy.asarray(tensor.numpy()[checked])
-        return array if array.flags.c_contiguous else array.copy()
+        whole = self._convert(self._info, memory, shape)
+        array: Any = numpy.asarray(whole[checked])
+        # Memory that is not used is not kept.
+        return array if array.flags.c_contiguous and array.nbytes == whole.nbytes else array.copy()
+
+    def __reduce__(self) -> Any:
+        raise _unpicklable("PySafeSlice")
+
+    def __repr__(self) -> str:
+        return f"<builtins.PySafeSlice object at {id(self):#x}>"
 
 
-def _placed(tensor: Tensor, for_torch: bool, device: Any) -> Any:
-    if not for_torch:
-        return tensor.numpy()
-    return tensor.torch() if device is None else tensor.torch().to(device)
+PySafeSlice.__module__ = "builtins"
+
+
+def _convert(for_torch: bool) -> Convert:
+    """What makes the framework's object of a tensor and its memory."""
+    if for_torch:
+        from .torch import as_tensor
+
+        return as_tensor
+    from .numpy import as_array
+
+    return as_array
+
+
+def _unpicklable(name: str) -> TypeError:
+    return TypeError(f"cannot pickle 'builtins.{name}' object")
+
+
+def _rows(index: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[tuple[Any, ...], tuple[int, int]]:
+    """The rows that an index needs, and the index among them: what is outermost is a row."""
+    size = shape[0] if shape else 1
+    if not shape or not index or index[0] is Ellipsis:
+        return index, (0, size)
+    first, *others = index
+    if not isinstance(first, slice):
+        first %= size
+        return (0, *others), (first, first + 1)
+    start, stop, step = first.indices(size)
+    stop = max(start, stop)
+    return (slice(0, stop - start, step), *others), (start, stop)
+
+
+def _shifted(index: tuple[Any, ...], by: int) -> tuple[Any, ...]:
+    """The index among all rows."""
+    if not by:
+        return index
+    first, *others = index
+    if isinstance(first, slice):
+        return (slice(first.start + by, first.stop + by, first.step), *others)  # pyright: ignore
+    return (first + by, *others)
 
 
 def _missing(name: str) -> SafetensorError:

@@ -12,7 +12,7 @@ from ._safe_open import safe_open
 if TYPE_CHECKING:
     from os import PathLike
 
-    from ._native import Tensor
+    from ._native import Tensor, TensorInfo
 
 __all__ = ["as_array", "load_file"]
 
@@ -43,25 +43,32 @@ _MORE = {
 }
 
 
-def as_array(tensor: Tensor) -> numpy.ndarray[Any, numpy.dtype[Any]]:
+def as_array(
+    tensor: Tensor | TensorInfo, memory: Tensor | bytearray | memoryview | None = None, shape: tuple[int, ...] | None = None
+) -> numpy.ndarray[Any, numpy.dtype[Any]]:
     """A tensor as an array that shares its memory. Packed and quantised types are bytes.
+
+    `memory`: where its bytes are, if not in itself; `shape`: that of a part of it.
 
     Raises ImportError for a type that needs the package ml_dtypes, if that is missing.
     """
-    dtype = _DTYPES.get(tensor.dtype)
-    shape = tensor.shape
-    if dtype is None and tensor.dtype in _MORE:
+    name = tensor.dtype
+    dtype = _DTYPES.get(name)
+    shape = tensor.shape if shape is None else shape
+    if dtype is None and name in _MORE:
         import ml_dtypes  # type: ignore[import-not-found, unused-ignore]  # pyright: ignore
 
-        dtype = getattr(ml_dtypes, _MORE[tensor.dtype])  # pyright: ignore
+        dtype = getattr(ml_dtypes, _MORE[name])  # pyright: ignore
     if dtype is None:
         dtype, shape = numpy.uint8, byte_shape(tensor)
-    if tensor.nbytes == 0:
+    if type(memory) is bytearray:
+        return numpy.ndarray(shape, dtype, memory)
+    if 0 in shape:
         return numpy.empty(shape, dtype)
-    return numpy.frombuffer(tensor, dtype).reshape(shape)
+    return numpy.frombuffer(tensor if memory is None else memory, dtype).reshape(shape)  # type: ignore[arg-type, unused-ignore]
 
 
-def byte_shape(tensor: Tensor) -> tuple[int, ...]:
+def byte_shape(tensor: Tensor | TensorInfo) -> tuple[int, ...]:
     """The shape of a packed or quantised tensor in bytes: its last dimension counts bytes."""
     elements, size = tensor.block
     *outer, last = tensor.shape or (1,)

@@ -13,7 +13,7 @@ from ._safe_open import safe_open
 if TYPE_CHECKING:
     from os import PathLike
 
-    from ._native import Tensor
+    from ._native import Tensor, TensorInfo
 
 __all__ = ["as_tensor", "load_file"]
 
@@ -44,25 +44,29 @@ _NAMES = {
 _DTYPES = {name: getattr(torch, theirs) for name, theirs in _NAMES.items() if hasattr(torch, theirs)}
 
 
-def as_tensor(tensor: Tensor) -> torch.Tensor:
+def as_tensor(
+    tensor: Tensor | TensorInfo, memory: Tensor | bytearray | memoryview | None = None, shape: tuple[int, ...] | None = None
+) -> torch.Tensor:
     """A tensor as one of torch that shares its memory, which has to be writable.
 
     Packed and quantised types that torch lacks are bytes. Where the file has a tensor that is not aligned to its
-    type, the result is a copy.
+    type, the result is a copy. `memory`: where its bytes are, if not in itself; `shape`: that of a part of it.
     """
     dtype = _DTYPES.get(tensor.dtype)
-    shape: tuple[int, ...] = tensor.shape
+    shape = tensor.shape if shape is None else shape
     elements, _ = tensor.block
     if dtype is None or elements > 1:
         from .numpy import byte_shape
 
         dtype, shape = dtype or torch.uint8, byte_shape(tensor)
-    if tensor.nbytes == 0:
+    if 0 in shape:
         return torch.empty(shape, dtype=dtype)
-    buffer = tensor.buffer
-    if buffer is not None and not buffer.writable:
-        raise BufferError("torch has no read-only tensors: load with writable=True")
-    source: Any = bytearray(tensor) if copies(tensor) else tensor
+    source: Any = tensor if memory is None else memory
+    if not isinstance(source, (bytearray, memoryview)):
+        if not source.buffer.writable:
+            raise BufferError("torch has no read-only tensors: load with writable=True")
+        if copies(source):
+            source = bytearray(source)
     return torch.frombuffer(source, dtype=dtype).reshape(shape)
 
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dmabuf_dio_stream::{FileSource, Filled, IioSource, Source, frame_bytes};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use super::{Blocks, Problem, pause};
@@ -67,6 +68,7 @@ impl Reading {
 #[pyclass(module = "dmabuf_dio", frozen)]
 pub(crate) struct BlockReader {
     reading: Mutex<Option<Reading>>,
+    process: u32,
     frame: u64,
     block_size: u64,
     channels: Vec<String>,
@@ -77,6 +79,20 @@ impl BlockReader {
     /// Must be locked without holding the GIL: its holder may wait for the GIL.
     fn reading(&self) -> MutexGuard<'_, Option<Reading>> {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A child of fork(2) has no part in the stream: a thread of its parent may have it locked.
+    fn is_ours(&self) -> bool {
+        std::process::id() == self.process
+    }
+
+    fn check_process(&self) -> PyResult<()> {
+        if self.is_ours() {
+            return Ok(());
+        }
+        Err(PyRuntimeError::new_err(
+            "a stream belongs to the process that created it: create another after fork()",
+        ))
     }
 }
 
@@ -117,6 +133,7 @@ pub(crate) fn capture(
         };
         Ok(BlockReader {
             reading: Mutex::new(Some(reading)),
+            process: std::process::id(),
             frame,
             block_size: size,
             channels: channels.into_iter().map(|channel| channel.name).collect(),
@@ -153,7 +170,8 @@ pub(crate) fn read_blocks(
         started: false,
     };
     let reading = Mutex::new(Some(reading));
-    Ok(BlockReader { reading, frame, block_size: size, channels: Vec::new(), rate: None })
+    let process = std::process::id();
+    Ok(BlockReader { reading, process, frame, block_size: size, channels: Vec::new(), rate: None })
 }
 
 #[pymethods]
@@ -184,6 +202,7 @@ impl BlockReader {
     /// How data gets into a block, as text.
     #[getter]
     fn how(&self, py: Python<'_>) -> PyResult<String> {
+        self.check_process()?;
         let how = py.detach(|| self.reading().as_ref().map(|reading| reading.source.how()));
         how.ok_or_else(|| Problem::Closed.raise(py))
     }
@@ -191,6 +210,7 @@ impl BlockReader {
     /// Number of frames that the device reports as lost; `None` if it does not report them.
     #[getter]
     fn lost_frames(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        self.check_process()?;
         let lost = py.detach(|| match self.reading().as_mut() {
             Some(Reading { lost, ended: true, .. }) => Ok(*lost),
             Some(reading) => Ok(reading.source.lost()?),
@@ -204,6 +224,7 @@ impl BlockReader {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
+        self.check_process()?;
         let next = py.detach(|| match self.reading().as_mut() {
             Some(reading) => reading.next(),
             None => Err(Problem::Closed),
@@ -214,6 +235,9 @@ impl BlockReader {
 
     /// Stops the device. Blocks that the program holds stay valid.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.is_ours() {
+            return Ok(());
+        }
         let stopped = py.detach(|| match self.reading().take() {
             Some(mut reading) if reading.started => reading.source.stop(),
             _ => Ok(()),

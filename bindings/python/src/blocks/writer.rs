@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dmabuf_dio_stream::{FileSink, Filled, IioSink, Sink, frame_bytes};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::{Blocks, Problem, pause};
@@ -80,6 +80,7 @@ impl Writing {
 #[pyclass(module = "dmabuf_dio", frozen)]
 pub(crate) struct BlockWriter {
     writing: Mutex<Option<Writing>>,
+    process: u32,
     frame: u64,
     block_size: u64,
 }
@@ -98,12 +99,27 @@ impl BlockWriter {
             Ok(Writing { sink, blocks, free, done: 0 })
         });
         let writing = made.map_err(|error: Problem| error.raise(py))?;
-        Ok(Self { writing: Mutex::new(Some(writing)), frame, block_size })
+        let (writing, process) = (Mutex::new(Some(writing)), std::process::id());
+        Ok(Self { writing, process, frame, block_size })
     }
 
     /// Must be locked without holding the GIL: its holder may wait for the GIL.
     fn writing(&self) -> MutexGuard<'_, Option<Writing>> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A child of fork(2) has no part in the stream: a thread of its parent may have it locked.
+    fn is_ours(&self) -> bool {
+        std::process::id() == self.process
+    }
+
+    fn check_process(&self) -> PyResult<()> {
+        if self.is_ours() {
+            return Ok(());
+        }
+        Err(PyRuntimeError::new_err(
+            "a stream belongs to the process that created it: create another after fork()",
+        ))
     }
 }
 
@@ -169,6 +185,7 @@ impl BlockWriter {
     /// How data gets out of a block, as text.
     #[getter]
     fn how(&self, py: Python<'_>) -> PyResult<String> {
+        self.check_process()?;
         let how = py.detach(|| self.writing().as_ref().map(|writing| writing.sink.how()));
         how.ok_or_else(|| Problem::Closed.raise(py))
     }
@@ -178,6 +195,7 @@ impl BlockWriter {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Buffer> {
+        self.check_process()?;
         let next = py.detach(|| match self.writing().as_mut() {
             Some(writing) => writing.next(),
             None => Err(Problem::Closed),
@@ -189,6 +207,7 @@ impl BlockWriter {
     /// The block is closed.
     #[pyo3(signature = (block, length = None))]
     fn put(&self, py: Python<'_>, block: &Bound<'_, Buffer>, length: Option<u64>) -> PyResult<()> {
+        self.check_process()?;
         let content = block.get().content()?;
         let length = length.unwrap_or(content.len());
         if length == 0 || length > content.len() || length % self.frame.max(1) != 0 {
@@ -214,6 +233,9 @@ impl BlockWriter {
 
     /// Waits until all blocks are delivered and, in a file, durable. Returns the number of bytes.
     fn close(&self, py: Python<'_>) -> PyResult<u64> {
+        if !self.is_ours() {
+            return Ok(0);
+        }
         let finished = py.detach(|| match self.writing().take() {
             Some(writing) => writing.finish(),
             None => Ok(0),

@@ -63,7 +63,7 @@ pub fn parse(file: impl Read, len: u64) -> Result<Header, HeaderError> {
         entries.push((key, value));
     }
     check_unique("key", entries.iter().map(|(key, _)| key.as_str()).collect())?;
-    let metadata = Metadata::new(entries);
+    let metadata = Metadata::new(Some(entries));
     let alignment = alignment(&metadata)?;
 
     file.check(tensors, LEAST_TENSOR)?;

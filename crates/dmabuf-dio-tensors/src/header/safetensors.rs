@@ -58,7 +58,9 @@ pub fn parse(mut file: impl Read, len: u64) -> Result<Header, HeaderError> {
 /// What the JSON has, unchecked.
 #[derive(Default)]
 struct Fields {
-    metadata: Option<Vec<(String, Value)>>,
+    /// Twice an option: whether the key occurs, and whether it is null.
+    #[allow(clippy::option_option, reason = "absent and null are two things")]
+    metadata: Option<Option<Vec<(String, Value)>>>,
     tensors: Vec<(String, TensorInfo)>,
     /// The reason of a failure, which serde's error cannot carry.
     problem: Option<Malformed>,
@@ -115,8 +117,9 @@ fn check(mut fields: Fields, start: u64, len: u64) -> Result<Header, Malformed> 
     if end != len {
         return Err(Malformed::Rest { end, len });
     }
-    let metadata = fields.metadata.unwrap_or_default();
-    check_unique("key", metadata.iter().map(|(key, _)| key.as_str()).collect())?;
+    let metadata = fields.metadata.flatten();
+    let keys = metadata.iter().flatten().map(|(key, _)| key.as_str());
+    check_unique("key", keys.collect())?;
     let metadata = Metadata::new(metadata);
     Ok(Header { format: Format::Safetensors, metadata, tensors })
 }
@@ -169,7 +172,7 @@ impl<'de> Visitor<'de> for Object<'_> {
                     (Some(_), _) => Malformed::Duplicate { what: "key", name: key },
                     (None, Some(Pairs { too_many: true, .. })) => too_many("keys:", MAX_KEYS),
                     (None, pairs) => {
-                        fields.metadata = pairs.map(|pairs| pairs.pairs);
+                        fields.metadata = Some(pairs.map(|pairs| pairs.pairs));
                         continue;
                     }
                 };

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a buffer stays mapped for a disk behind an IOMMU, if the disk's driver can use that.
 
-use std::sync::OnceLock;
-
 use super::Backend;
 use crate::file::dma::not_lent;
+use crate::known::Known;
 use crate::lend::Context;
 
 /// Why a buffer does not stay mapped if `backend` moves the data; `None` if it does.
@@ -20,12 +19,12 @@ pub(crate) fn not_kept(backend: Option<Backend>) -> Option<String> {
 /// Whether the module and the kernel keep buffers mapped. Asked until there is a module, then kept:
 /// this is on the way of every report.
 fn kernel_keeps() -> bool {
-    static KEEPS: OnceLock<bool> = OnceLock::new();
+    static KEEPS: Known = Known::new();
     if let Some(keeps) = KEEPS.get() {
-        return *keeps;
+        return keeps == 1;
     }
     let Ok(module) = Context::open() else { return false };
-    *KEEPS.get_or_init(|| module.keeps_mapped())
+    KEEPS.get_or_find(|| module.keeps_mapped().into()) == 1
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //! The dma-buf is created last: that pins every page, and allocates missing ones one at a time.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::OnceLock;
 
 use dmabuf_dio_sys::dmabuf::Access;
 use dmabuf_dio_sys::udmabuf::{self, Part};
@@ -19,6 +18,7 @@ use crate::buf::cpu_access::CpuAccess;
 use crate::errno::Errno;
 use crate::error::Result;
 use crate::kind::Kind;
+use crate::known::Known;
 use crate::memory::page::{huge_page, page_size};
 use crate::transfer::task::{Fresh, Task};
 
@@ -177,8 +177,9 @@ fn check_access(device: BorrowedFd<'_>, len: u64) -> Result<(), Refusal> {
 /// Looked up once, on a buffer of its own: the first access creates the bounce buffers of the udmabuf
 /// itself, and each later one replaces what is in the memory then by what was in it before.
 fn bounces(device: BorrowedFd<'_>) -> Option<Errno> {
-    static FAILS: OnceLock<Option<Errno>> = OnceLock::new();
-    *FAILS.get_or_init(|| failing_access(device))
+    static FAILS: Known = Known::new();
+    let found = FAILS.get_or_find(|| failing_access(device).map_or(0, |errno| errno.raw() as u64));
+    (found != 0).then(|| Errno::from_raw(found as i32))
 }
 
 /// `EIO` if CPU access to a udmabuf over contiguous memory cannot begin.

@@ -3,7 +3,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+
+use crate::known::Known;
 
 /// How often memory is mapped for a disk that does DMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +70,14 @@ pub(crate) fn not_lent() -> String {
 /// Whether devices are behind an IOMMU; `None` without sysfs. Looked up once: groups of disks are
 /// there since the kernel found its IOMMU, and this is on the way of every small file.
 fn has_iommu() -> Option<bool> {
-    static FOUND: OnceLock<Option<bool>> = OnceLock::new();
-    *FOUND.get_or_init(|| match fs::read_dir("/sys/kernel/iommu_groups") {
-        Ok(mut groups) => Some(groups.any(|group| group.is_ok())),
-        Err(_) => Path::new("/sys/kernel").exists().then_some(false),
-    })
+    static FOUND: Known = Known::new();
+    const UNKNOWN: u64 = 2;
+    let found = FOUND.get_or_find(|| match fs::read_dir("/sys/kernel/iommu_groups") {
+        Ok(mut groups) => groups.any(|group| group.is_ok()).into(),
+        Err(_) if Path::new("/sys/kernel").exists() => 0,
+        Err(_) => UNKNOWN,
+    });
+    (found != UNKNOWN).then_some(found == 1)
 }
 
 /// What a disk's driver does about an IOMMU.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pages and their sizes.
 
-use std::sync::OnceLock;
+use crate::known::Known;
 
 /// The size of a huge page that is one entry of a page middle directory, in bytes: 2 MiB with pages
 /// of 4 KiB, 32 MiB with 16 KiB, 512 MiB with 64 KiB.
 pub(crate) fn huge_page() -> u64 {
-    static SIZE: OnceLock<u64> = OnceLock::new();
-    *SIZE.get_or_init(|| {
+    static SIZE: Known = Known::new();
+    SIZE.get_or_find(|| {
         let told = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
         told.map_or_else(|_| directory(page_size()), |text| parse(&text, page_size()))
     })
