@@ -42,9 +42,11 @@ pub(crate) fn raise_tensors(py: Python<'_>, error: &dmabuf_dio_tensors::Error) -
             os_error(py, number, &text, Some(path))
         }
         Model::NotAFile { path } => os_error(py, libc::EINVAL, "not a regular file", Some(path)),
-        Model::NoModel { path } => {
-            let prefix = format!("{}: ", path.display());
-            os_error(py, libc::ENOENT, text.strip_prefix(&prefix).unwrap_or(&text), Some(path))
+        Model::NoModel { path, .. }
+        | Model::MissingParts { path, .. }
+        | Model::MissingFiles { path, .. } => {
+            let text = text.split_once(": ").map_or(&*text, |(_, text)| text);
+            os_error(py, libc::ENOENT, text, Some(path))
         }
         Model::NoTensor { name } => Ok(PyKeyError::new_err(name.clone())),
         _ => Ok(PyValueError::new_err(text)),

@@ -56,9 +56,13 @@ class safe_open:
         self._device = _device(device, self._torch)
         self._convert = _convert(self._torch)
         try:
-            self._file: Lazy | None = Lazy(Model(filename), shares=self._torch and backend == "mmap")
+            model = Model(filename)
         except ValueError as error:
-            raise SafetensorError(f"Error while deserializing header: {error}") from error
+            raise _unreadable(str(error), getattr(error, "__notes__", [])) from error
+        if model.format != "safetensors":
+            # Programs find out by the error which format a file has.
+            raise _unreadable(f"{model.files[0]}: a {model.format} file", ["open it with dmabuf_dio.open()"])
+        self._file: Lazy | None = Lazy(model, shares=self._torch and backend == "mmap")
 
     def __enter__(self) -> safe_open:
         self._opened()
@@ -212,6 +216,13 @@ def _shifted(index: tuple[Any, ...], by: int) -> tuple[Any, ...]:
     if isinstance(first, slice):
         return (slice(first.start + by, first.stop + by, first.step), *others)  # pyright: ignore
     return (first + by, *others)
+
+
+def _unreadable(text: str, hints: list[str]) -> SafetensorError:
+    error = SafetensorError(f"Error while deserializing header: {text}")
+    for hint in hints:
+        error.add_note(hint)
+    return error
 
 
 def _missing(name: str) -> SafetensorError:

@@ -31,11 +31,13 @@ pub fn parse(mut file: impl Read, len: u64) -> Result<Header, HeaderError> {
     })
 }
 
-/// What the file is instead, unless its first bytes are those of safetensors.
+/// What the file is instead, unless its first bytes are those of safetensors: the length of a header, and
+/// the header, which is an object. The length alone may be that of compressed data.
 fn other(head: &[u8], len: u64) -> Option<Mistaken> {
-    if let Some(prefix) = head.first_chunk() {
+    if let Some((prefix, json)) = head.split_first_chunk() {
         let header = u64::from_le_bytes(*prefix);
-        if (1..=safetensors::MAX_HEADER).contains(&header) {
+        let begins = json.first().is_none_or(|byte| *byte == b'{');
+        if begins && (1..=safetensors::MAX_HEADER).contains(&header) {
             return None;
         }
     }
