@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from ._safe_open import safe_open
+from ._safe_open import PartialBytes, safe_open
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -48,6 +48,8 @@ def as_array(
 ) -> numpy.ndarray[Any, numpy.dtype[Any]]:
     """A tensor as an array that shares its memory. Packed and quantised types are bytes.
 
+    Raises ValueError for a packed type whose last dimension is not whole bytes.
+
     Of a big-endian GGUF file they are big-endian, except that a type of ml_dtypes is a copy.
 
     `memory`: where its bytes are, if not in itself; `shape`: that of a part of it.
@@ -86,11 +88,17 @@ def swapped(memory: Any, size: int) -> bytearray:
 
 
 def byte_shape(tensor: Tensor | TensorInfo) -> tuple[int, ...]:
-    """The shape of a packed or quantised tensor in bytes: its last dimension counts bytes."""
+    """The shape of a packed or quantised tensor in bytes: its last dimension counts bytes.
+
+    Raises ValueError if that dimension is not whole bytes.
+    """
     elements, size = tensor.block
     *outer, last = tensor.shape or (1,)
     if last % elements:
-        return (tensor.nbytes,)
+        raise PartialBytes(
+            f"{tensor.dtype} requires that the last dimension be divisible by {elements}: got {list(tensor.shape)};"
+            " memoryview() has the bytes"
+        )
     return (*outer, last // elements * size)
 
 

@@ -51,6 +51,8 @@ def as_tensor(
 
     Packed and quantised types that torch lacks are bytes. Where the file has a tensor that is not aligned to its
     type, or is big-endian, the result is a copy. `memory`: where its bytes are, if not in itself; `shape`: that of a part of it.
+
+    Raises ValueError for a packed type whose last dimension is not whole bytes.
     """
     dtype = _DTYPES.get(tensor.dtype)
     shape = tensor.shape if shape is None else shape
