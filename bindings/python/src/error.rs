@@ -4,20 +4,22 @@
 
 use std::path::Path;
 
-use dmabuf_dio::{Direction, Error, Refusal};
+use dmabuf_dio::{Direction, Error};
 use pyo3::exceptions::{
     PyBufferError, PyEOFError, PyKeyError, PyMemoryError, PyOSError, PyValueError,
 };
 use pyo3::prelude::*;
 
+use crate::report::Refusal;
+
 /// The exception for an error of the library.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let exception = exception(py, error).unwrap_or_else(|error| error);
     note(py, &exception, &pythonic(&error.hint()));
-    if let Error::Unavailable { refusals, .. } = error {
-        for line in remedies(refusals) {
-            note(py, &exception, &line);
-        }
+    if let refusals @ [_, ..] = error.refusals() {
+        let refusals: Vec<_> = refusals.iter().cloned().map(Refusal).collect();
+        // Without the reasons the exception is still the right one.
+        let _ = exception.value(py).setattr("refusals", refusals);
     }
     exception
 }
@@ -124,20 +126,6 @@ fn path_of(error: &Error) -> Option<&Path> {
 pub(crate) fn note(py: Python<'_>, error: &PyErr, text: &str) {
     // Without the note the exception is still the right one.
     let _ = error.value(py).call_method1("add_note", (text,));
-}
-
-/// What would make each backend available. The text of the exception has the reasons.
-fn remedies(refusals: &[Refusal]) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    let told =
-        refusals.iter().filter_map(|refusal| Some((refusal.backend, refusal.remedy.as_ref()?)));
-    for (backend, remedy) in told {
-        match lines.iter_mut().find(|line| line.ends_with(remedy.as_str())) {
-            Some(line) => *line = format!("{backend}, {line}"),
-            None => lines.push(format!("{backend}: {remedy}")),
-        }
-    }
-    lines
 }
 
 /// A hint with the names that the calls have in Python.

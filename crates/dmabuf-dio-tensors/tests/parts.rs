@@ -101,9 +101,9 @@ fn a_gguf_file_among_shards_is_an_error() {
 fn a_stale_index_says_which_files_it_wants() {
     let folder = folder();
     let index = folder.path().join("model.safetensors.index.json");
-    let map: String =
-        (1..=14).map(|n| format!(r#""{n}": "model-{n:05}-of-00014.safetensors","#)).collect();
-    write(&index, format!(r#"{{"weight_map": {{{}}}}}"#, map.trim_end_matches(',')).as_bytes());
+    let map: Vec<_> =
+        (1..=14).map(|n| format!(r#""{n}": "model-{n:05}-of-00014.safetensors""#)).collect();
+    write(&index, format!(r#"{{"weight_map": {{{}}}}}"#, map.join(",")).as_bytes());
     for path in [folder.path(), &index] {
         let error = Model::open(path).expect_err("no file");
         let Error::MissingFiles { missing, beside: None, path } = &error else { panic!("{error}") };

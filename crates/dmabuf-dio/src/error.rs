@@ -298,7 +298,7 @@ pub enum Error {
         errno: Errno,
     },
 
-    /// The selected backend, or every backend, is unavailable.
+    /// The selected backend, or every backend, is unavailable. [`Error::refusals`] has the reasons.
     #[error("{}", unavailable_text(*asked, *kind, refusals))]
     Unavailable {
         /// The selected backend; `None` if any was allowed.
@@ -336,16 +336,13 @@ fn available_text(available: Option<u64>, reserve: Option<u64>) -> String {
 }
 
 fn unavailable_text(asked: Option<Backend>, kind: Option<Kind>, refusals: &[Refusal]) -> String {
-    let reasons: Vec<String> =
-        refusals.iter().map(|refusal| format!("{}: {}", refusal.backend, refusal.reason)).collect();
-    let reasons = reasons.join("; ");
     match (asked, kind) {
         (Some(backend), _) => match refusals.first() {
             Some(refusal) => format!("backend {backend} is not available: {}", refusal.reason),
             None => format!("backend {backend} is not available"),
         },
-        (None, Some(kind)) => format!("no {kind} can be created here ({reasons})"),
-        (None, None) => format!("no backend is available ({reasons})"),
+        (None, Some(kind)) => format!("no {kind} can be created here"),
+        (None, None) => "no backend is available".into(),
     }
 }
 
@@ -353,7 +350,7 @@ fn unavailable_hint(kind: Option<Kind>, refusals: &[Refusal]) -> String {
     let remedy = refusals.iter().find_map(|refusal| refusal.remedy.clone());
     match (remedy, kind) {
         (Some(remedy), None) => remedy,
-        (Some(remedy), Some(_)) => format!("{remedy}, or {ANY_KIND}"),
+        (Some(remedy), Some(kind)) => format!("{ANY_KIND}; or for a {kind}: {remedy}"),
         (None, None) => "choose another backend, or let the library choose".into(),
         (None, Some(_)) => ANY_KIND.into(),
     }
@@ -446,6 +443,15 @@ impl Error {
             Self::Setting { name, need, .. } => format!("choose another {name}: {need}"),
             Self::Unavailable { kind, refusals, .. } => unavailable_hint(*kind, refusals),
             Self::Cancelled { .. } => "start again".into(),
+        }
+    }
+
+    /// Why each backend that was tried is not available, with what would make it available.
+    pub fn refusals(&self) -> &[Refusal] {
+        match self {
+            Self::Unavailable { refusals, .. } => refusals,
+            Self::Piece { error, .. } => error.refusals(),
+            _ => &[],
         }
     }
 

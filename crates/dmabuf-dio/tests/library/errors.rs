@@ -132,8 +132,8 @@ fn what_failed_is_said_in_one_line() {
             Error::Unavailable { asked: Some(Backend::Heap), kind: None, refusals: vec![] },
             "backend heap is not available",
         ),
-        (unavailable(None), "no backend is available ()"),
-        (unavailable(Some(Kind::DmaBuf)), "no dma-buf can be created here ()"),
+        (unavailable(None), "no backend is available"),
+        (unavailable(Some(Kind::DmaBuf)), "no dma-buf can be created here"),
     ];
     for (error, text) in texts {
         assert_eq!(error.to_string(), text);
