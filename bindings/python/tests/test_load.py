@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -370,9 +371,9 @@ print(len(segments), sum(size - resident for size, resident in segments.values()
 
 @pytest.mark.parametrize("kind", ["memfd", "dmabuf"])
 @pytest.mark.parametrize("length", [1 << 44, 1 << 60, (1 << 63) - 4096, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
-def test_buffers_of_absurd_lengths(length: int, kind: Kind) -> None:
+def test_buffers_of_absurd_lengths(length: int, kind: Literal["memfd", "dmabuf"]) -> None:
     with pytest.raises((MemoryError, OSError, ValueError)) as raised:
-        dmabuf_dio.Buffer.alloc(length, kind="memfd" if kind == "memfd" else "dmabuf")
+        Buffer.alloc(length, kind=kind)
     assert raised.value.__notes__
     if kind == "memfd" and length < 1 << 62:
         assert isinstance(raised.value, MemoryError)

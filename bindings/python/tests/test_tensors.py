@@ -235,6 +235,6 @@ def test_slices_of_packed_types(folder: Path) -> None:
         piece = file.get_slice("x")
         assert (piece[:] == whole).all() and (piece[1:] == whole[1:]).all() and (piece[1, 2] == whole[1, 2]).all()
         assert (piece[0, ..., :] == whole[0]).all() and (piece[..., 0:4] == whole).all()
-        for refused in (lambda: piece[..., 1], lambda: piece[..., 0:2], lambda: piece[0, 1, 2:], lambda: piece[0, 1, 1, ...]):
+        for index in ((..., 1), (..., slice(0, 2)), (0, 1, slice(2, None)), (0, 1, 1, ...)):
             with pytest.raises(SafetensorError, match="share bytes"):
-                refused()
+                piece[index]
