@@ -63,6 +63,7 @@ mod fd;
 mod file;
 mod kind;
 mod known;
+mod limit;
 mod load;
 mod loaded_file;
 mod memory;

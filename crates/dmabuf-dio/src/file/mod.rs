@@ -435,7 +435,7 @@ pub(crate) fn check_range(offset: u64, length: u64) -> Result<()> {
 /// Fails with `EFBIG` if this process may not have a file of `end` bytes, memfds included: the
 /// kernel would send `SIGXFSZ`, which kills the process (`RLIMIT_FSIZE` in getrlimit(2)).
 pub(crate) fn check_size(end: u64) -> rustix::io::Result<()> {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    let limit = crate::limit::current(rustix::process::Resource::Fsize);
     if limit.is_some_and(|limit| end > limit) { Err(rustix::io::Errno::FBIG) } else { Ok(()) }
 }
 
