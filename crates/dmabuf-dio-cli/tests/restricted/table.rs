@@ -152,7 +152,7 @@ pub(crate) fn check(usual: &Row, rows: Vec<Row>) {
     let lines: Vec<_> = other.iter().map(|row| row.line(usual)).collect();
     let names: Vec<_> = as_usual.iter().map(|row| &*row.what).collect();
     let lines = format!(
-        "| missing | load | view | gather | by path | `dmabuf-dio load FILE -- cat {{}}` | what is said |\n\
+        "| missing | load | view | gather | by path | command | what is said |\n\
          |---|---|---|---|---|---|---|\n{}\nNothing changes without: {}.\n",
         lines.concat(),
         names.join(", ")
