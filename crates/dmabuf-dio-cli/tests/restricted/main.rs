@@ -44,6 +44,7 @@ const OTHERS: &[(&str, Surroundings)] = &[
     ("files of at most 512 KiB", Surroundings::Limits(SHORT_FILES)),
     ("40 MiB of addresses", Surroundings::Limits(LITTLE_SPACE)),
     ("nobody, 16 open files and processes, no locked memory", Surroundings::Nobody(LOW)),
+    ("memfds that can be executed (`vm.memfd_noexec=2`)", Surroundings::NoExecutable),
     ("a user namespace without names", Surroundings::UserNamespace),
 ];
 

@@ -21,6 +21,8 @@ pub(crate) enum Surroundings {
     Limits(&'static [(libc::__rlimit_resource_t, u64)]),
     /// As Limits, and nobody's rights.
     Nobody(&'static [(libc::__rlimit_resource_t, u64)]),
+    /// A PID namespace in which memfds cannot be executed: `vm.memfd_noexec` = 2.
+    NoExecutable,
     /// A user namespace in which nobody has a name.
     UserNamespace,
 }
@@ -50,6 +52,7 @@ impl Surroundings {
                 check(unsafe { libc::setuid(NOBODY) })?;
                 limit(limits)
             }
+            Self::NoExecutable => no_executable(),
             // SAFETY: the call takes a number.
             Self::UserNamespace => check(unsafe { libc::unshare(libc::CLONE_NEWUSER) }),
         }
@@ -66,6 +69,29 @@ fn limit(limits: &[(libc::__rlimit_resource_t, u64)]) -> io::Result<()> {
         // SAFETY: the limit exists.
         check(unsafe { libc::setrlimit(*resource, &raw const limit) })
     })
+}
+
+/// Continues in the first process of a new PID namespace, which has this setting of its own.
+fn no_executable() -> io::Result<()> {
+    // SAFETY: the calls take numbers, and strings that end with a zero.
+    unsafe {
+        check(libc::unshare(libc::CLONE_NEWPID))?;
+        match libc::fork() {
+            0 => {}
+            -1 => return Err(io::Error::last_os_error()),
+            child => {
+                // Whoever waits for the program to start has it from the child.
+                libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
+                let mut status = 0;
+                libc::waitpid(child, &raw mut status, 0);
+                libc::_exit(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 125 });
+            }
+        }
+        let setting = libc::open(c"/proc/sys/vm/memfd_noexec".as_ptr(), libc::O_WRONLY);
+        let written = libc::write(setting, c"2".as_ptr().cast(), 1);
+        libc::close(setting);
+        check(if written == 1 { 0 } else { -1 })
+    }
 }
 
 /// Mounts an empty file system over a folder, for this process only.
