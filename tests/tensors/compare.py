@@ -138,9 +138,9 @@ def gguf_tensors() -> list[tuple[str, numpy.ndarray, GGMLQuantizationType, list[
     return tensors
 
 
-def gguf_file(program: str, folder: pathlib.Path, split: int) -> None:
+def gguf_file(program: str, folder: pathlib.Path, split: int, order: gguf.GGUFEndian = gguf.GGUFEndian.LITTLE) -> None:
     path = folder / "q.gguf"
-    writer = gguf.GGUFWriter(path, "llama", split_max_tensors=split)
+    writer = gguf.GGUFWriter(path, "llama", split_max_tensors=split, endianess=order)
     writer.add_name("größe")
     writer.add_context_length(4096)
     writer.add_token_list(["<s>", "", "ß", "x" * 300] * 1000)
@@ -151,7 +151,10 @@ def gguf_file(program: str, folder: pathlib.Path, split: int) -> None:
         # The plain types by arrays of theirs, the others as bytes
         plain = {"F32": "F32", "F16": "F16", "F64": "F64", "I8": "I8", "I16": "I16", "I32": "I32", "I64": "I64"}
         if dtype.name in plain:
-            writer.add_tensor(name, content.view(PLAIN[dtype.name]))
+            # The writer swaps in place.
+            writer.add_tensor(name, content.view(PLAIN[dtype.name]).copy())
+            if order == gguf.GGUFEndian.BIG:
+                content = content.view(PLAIN[dtype.name]).byteswap()
         else:
             writer.add_tensor(name, content, raw_dtype=dtype)
         wanted[name] = dtype.name, shape, content.tobytes()
@@ -162,7 +165,7 @@ def gguf_file(program: str, folder: pathlib.Path, split: int) -> None:
     if split:
         path = next(folder.glob("q-00001-of-*.gguf"))
     ours = found(program, path)
-    same(f"GGUF{', split' if split else ''}", wanted, ours)
+    same(f"GGUF, {order.name.lower()}-endian{', split' if split else ''}", wanted, ours)
     text = subprocess.run([program, path], check=True, stdout=subprocess.PIPE, text=True).stdout
     for key in ('general.name = String("größe")', "llama.context_length = U32(4096)",
                 'tokenizer.ggml.scores = Array(F32([0.5, -1.0]))', "general.some = Bool(true)"):
@@ -197,8 +200,10 @@ def main() -> None:
         test(program, folder / name)
     refused(program, folder / "files")
     for split in 0, 7:
-        (folder / f"gguf-{split}").mkdir()
-        gguf_file(program, folder / f"gguf-{split}", split)
+        for order in gguf.GGUFEndian:
+            here = folder / f"gguf-{split}-{order.name}"
+            here.mkdir()
+            gguf_file(program, here, split, order)
 
 
 if __name__ == "__main__":

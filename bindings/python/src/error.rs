@@ -4,20 +4,22 @@
 
 use std::path::Path;
 
-use dmabuf_dio::{Direction, Error, Refusal};
+use dmabuf_dio::{Direction, Error};
 use pyo3::exceptions::{
     PyBufferError, PyEOFError, PyKeyError, PyMemoryError, PyOSError, PyValueError,
 };
 use pyo3::prelude::*;
 
+use crate::report::Refusal;
+
 /// The exception for an error of the library.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let exception = exception(py, error).unwrap_or_else(|error| error);
     note(py, &exception, &pythonic(&error.hint()));
-    if let Error::Unavailable { refusals, .. } = error {
-        for line in remedies(refusals) {
-            note(py, &exception, &line);
-        }
+    if let refusals @ [_, ..] = error.refusals() {
+        let refusals: Vec<_> = refusals.iter().cloned().map(Refusal).collect();
+        // Without the reasons the exception is still the right one.
+        let _ = exception.value(py).setattr("refusals", refusals);
     }
     exception
 }
@@ -42,9 +44,11 @@ pub(crate) fn raise_tensors(py: Python<'_>, error: &dmabuf_dio_tensors::Error) -
             os_error(py, number, &text, Some(path))
         }
         Model::NotAFile { path } => os_error(py, libc::EINVAL, "not a regular file", Some(path)),
-        Model::NoModel { path } => {
-            let prefix = format!("{}: ", path.display());
-            os_error(py, libc::ENOENT, text.strip_prefix(&prefix).unwrap_or(&text), Some(path))
+        Model::NoModel { path, .. }
+        | Model::MissingParts { path, .. }
+        | Model::MissingFiles { path, .. } => {
+            let text = text.split_once(": ").map_or(&*text, |(_, text)| text);
+            os_error(py, libc::ENOENT, text, Some(path))
         }
         Model::NoTensor { name } => Ok(PyKeyError::new_err(name.clone())),
         _ => Ok(PyValueError::new_err(text)),
@@ -122,20 +126,6 @@ fn path_of(error: &Error) -> Option<&Path> {
 pub(crate) fn note(py: Python<'_>, error: &PyErr, text: &str) {
     // Without the note the exception is still the right one.
     let _ = error.value(py).call_method1("add_note", (text,));
-}
-
-/// What would make each backend available. The text of the exception has the reasons.
-fn remedies(refusals: &[Refusal]) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    let told =
-        refusals.iter().filter_map(|refusal| Some((refusal.backend, refusal.remedy.as_ref()?)));
-    for (backend, remedy) in told {
-        match lines.iter_mut().find(|line| line.ends_with(remedy.as_str())) {
-            Some(line) => *line = format!("{backend}, {line}"),
-            None => lines.push(format!("{backend}: {remedy}")),
-        }
-    }
-    lines
 }
 
 /// A hint with the names that the calls have in Python.

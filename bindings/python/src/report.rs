@@ -13,7 +13,7 @@ pub(crate) struct Report(pub(crate) dmabuf_dio::Report);
 /// Why a backend was not available.
 #[pyclass(module = "dmabuf_dio", frozen)]
 #[derive(Debug)]
-pub(crate) struct Refusal(dmabuf_dio::Refusal);
+pub(crate) struct Refusal(pub(crate) dmabuf_dio::Refusal);
 
 /// A value as `json.loads` would return it.
 pub(crate) fn as_dict<'py>(py: Python<'py>, value: &str) -> PyResult<Bound<'py, PyDict>> {

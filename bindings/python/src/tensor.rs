@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use dmabuf_dio_tensors::{Dtype, View};
+use dmabuf_dio_tensors::{ByteOrder, Dtype, View};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -66,6 +66,12 @@ impl Tensor {
     fn block(&self) -> (u64, u64) {
         let block = self.view.dtype.block();
         (block.elements, block.bytes)
+    }
+
+    /// `"little"`, or `"big"` in a big-endian GGUF file.
+    #[getter]
+    fn byte_order(&self) -> &'static str {
+        self.view.byte_order.name()
     }
 
     /// The buffer; `None` for a tensor without bytes.
@@ -136,6 +142,11 @@ impl Tensor {
                 self.view.dtype
             ))
         })?;
+        if self.view.byte_order == ByteOrder::Big && dtype.bits > 8 {
+            return Err(PyBufferError::new_err(
+                "the tensor is big-endian, which DLPack cannot say: use numpy() or torch()",
+            ));
+        }
         let Some(buffer) = &self.buffer else {
             return Err(PyBufferError::new_err("the tensor has no bytes: create an empty one"));
         };

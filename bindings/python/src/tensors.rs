@@ -11,7 +11,7 @@ use dmabuf_dio::PrivateMemory;
 use dmabuf_dio_tensors::{Array, Error, Memory, Metadata, Value, View};
 use pyo3::exceptions::{PyIndexError, PyKeyError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyDict, PyIterator, PyList, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyTuple};
 
 use crate::buffer::Buffer;
 use crate::cancel::CancelToken;
@@ -70,6 +70,12 @@ impl TensorInfo {
     fn block(&self) -> (u64, u64) {
         let block = self.tensor().dtype.block();
         (block.elements, block.bytes)
+    }
+
+    /// `"little"`, or `"big"` in a big-endian GGUF file.
+    #[getter]
+    fn byte_order(&self) -> &'static str {
+        self.tensor().byte_order.name()
     }
 
     /// Index of the file in `Model.files`.
@@ -430,8 +436,17 @@ fn as_object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>>
         Value::F64(number) => number.into_pyobject(py)?.into_any(),
         Value::Bool(value) => value.into_pyobject(py)?.to_owned().into_any(),
         Value::String(text) => text.into_pyobject(py)?.into_any(),
+        Value::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
         Value::Array(array) => as_list(py, array)?.into_any(),
         _ => py.None().into_bound(py),
+    })
+}
+
+/// `str`, or `bytes` where they are not UTF-8.
+fn string<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match std::str::from_utf8(bytes) {
+        Ok(text) => text.into_pyobject(py)?.into_any(),
+        Err(_) => PyBytes::new(py, bytes).into_any(),
     })
 }
 
@@ -449,7 +464,10 @@ fn as_list<'py>(py: Python<'py>, array: &Array) -> PyResult<Bound<'py, PyList>> 
         Array::F32(items) => PyList::new(py, items),
         Array::F64(items) => PyList::new(py, items),
         Array::Bool(items) => PyList::new(py, items),
-        Array::String(items) => PyList::new(py, items.iter()),
+        Array::String(items) => {
+            let items = items.iter().map(|item| string(py, item));
+            PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)
+        }
         _ => Ok(PyList::empty(py)),
     }
 }

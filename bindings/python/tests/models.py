@@ -37,31 +37,39 @@ def index(folder: Path, shards: dict[str, dict[str, Tensor]]) -> Path:
     return path
 
 
-def gguf(path: Path, tensors: dict[str, tuple[int, list[int], bytes]], metadata: dict[str, object]) -> Path:
+def gguf(
+    path: Path, tensors: dict[str, tuple[int, list[int], bytes]], metadata: dict[str, object], order: str = "<"
+) -> Path:
     """A GGUF file, version 3: tensors by number of the type, shape (the outermost first) and data."""
 
-    def text(value: str) -> bytes:
-        return struct.pack("<Q", len(value.encode())) + value.encode()
+    def pack(form: str, *values: object) -> bytes:
+        return struct.pack(order + form, *values)
 
-    out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
+    def text(value: str | bytes) -> bytes:
+        data = value.encode() if isinstance(value, str) else value
+        return pack("Q", len(data)) + data
+
+    out = b"GGUF" + pack("IQQ", 3, len(tensors), len(metadata))
     for key, value in metadata.items():
         out += text(key)
-        if isinstance(value, str):
-            out += struct.pack("<I", 8) + text(value)
+        if isinstance(value, (str, bytes)):
+            out += pack("I", 8) + text(value)
         elif isinstance(value, bool):
-            out += struct.pack("<I?", 7, value)
+            out += pack("I?", 7, value)
         elif isinstance(value, int):
-            out += struct.pack("<II", 4, value)
+            out += pack("II", 4, value)
         elif isinstance(value, float):
-            out += struct.pack("<If", 6, value)
+            out += pack("If", 6, value)
+        elif isinstance(value, list) and isinstance(value[0], (str, bytes)):
+            words = cast("list[str | bytes]", value)
+            out += pack("IIQ", 9, 8, len(words)) + b"".join(map(text, words))
         else:
             assert isinstance(value, list)
             numbers = cast("list[int]", value)
-            out += struct.pack("<IIQ", 9, 5, len(numbers)) + struct.pack(f"<{len(numbers)}i", *numbers)
+            out += pack("IIQ", 9, 5, len(numbers)) + pack(f"{len(numbers)}i", *numbers)
     at, data = 0, b""
     for name, (kind, shape, content) in tensors.items():
-        out += text(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *reversed(shape))
-        out += struct.pack("<IQ", kind, at)
+        out += text(name) + pack("I", len(shape)) + pack(f"{len(shape)}Q", *reversed(shape)) + pack("IQ", kind, at)
         content += bytes(-len(content) % 32)
         data += content
         at += len(content)

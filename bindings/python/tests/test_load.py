@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -195,7 +196,13 @@ def test_a_dmabuf_or_an_error(file: Path) -> None:
     with pytest.raises(OSError, match="no dma-buf can be created here") as raised:
         dmabuf_dio.load(file)
     assert raised.value.errno == errno.EOPNOTSUPP
-    assert 'kind="any"' in raised.value.__notes__[0]
+    # One line, one that says what to do, and the reasons for those who ask.
+    assert str(raised.value) == f"[Errno {errno.EOPNOTSUPP}] no dma-buf can be created here"
+    (note,) = raised.value.__notes__
+    assert 'kind="any"' in note
+    refusals: list[Any] = getattr(raised.value, "refusals")
+    assert [refusal.backend for refusal in refusals][:2] == ["module", "slot"]
+    assert all(refusal.reason for refusal in refusals)
     with dmabuf_dio.load(file, kind="any") as buffer:
         assert buffer.kind == "memfd"
 
@@ -360,3 +367,13 @@ print(len(segments), sum(size - resident for size, resident in segments.values()
     assert count >= 2
     # The pages behind the last of a segment's file, and those that relocations were written to.
     assert missing <= 16
+
+
+@pytest.mark.parametrize("kind", ["memfd", "dmabuf"])
+@pytest.mark.parametrize("length", [1 << 44, 1 << 60, (1 << 63) - 4096, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+def test_buffers_of_absurd_lengths(length: int, kind: Literal["memfd", "dmabuf"]) -> None:
+    with pytest.raises((MemoryError, OSError, ValueError)) as raised:
+        Buffer.alloc(length, kind=kind)
+    assert raised.value.__notes__
+    if kind == "memfd" and length < 1 << 62:
+        assert isinstance(raised.value, MemoryError)

@@ -11,6 +11,7 @@ from pathlib import Path
 import models
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 
 import dmabuf_dio
 from dmabuf_dio.types import Kind
@@ -204,3 +205,36 @@ def test_tensors_for_devices(model: Path, tensors: dict[str, models.Tensor]) -> 
     buffer.close()
     with pytest.raises(ValueError, match="closed"):
         memoryview(tensor)
+
+
+@pytest.mark.parametrize("dtype,shape,size", [("F4", [8, 1], 4), ("F4", [2, 3], 3), ("F6_E2M3", [8, 2], 12), ("F4", [0, 1], 0)])
+def test_packed_types_that_are_not_whole_bytes(dtype: str, shape: list[int], size: int, folder: Path) -> None:
+    data = RANDOM.randbytes(size)
+    path = models.safetensors(folder / "packed.safetensors", {"x": (dtype, shape, data)})
+    tensor = dmabuf_dio.load_tensors(path, kind="private")["x"]
+    with pytest.raises(ValueError, match=r"last dimension be divisible by [24]: got \["):
+        tensor.numpy()
+    assert bytes(tensor) == data
+    with dmabuf_dio.safe_open(path, "np") as file:
+        piece = file.get_slice("x")
+        for index in (slice(None), ...):
+            with pytest.raises(SafetensorError, match="last dimension be divisible"):
+                piece[index]
+        with pytest.raises(SafetensorError, match="last dimension be divisible"):
+            file.get_tensor("x")
+        with pytest.raises(SafetensorError, match="last dimension be divisible"):
+            file.get_tensors()
+
+
+def test_slices_of_packed_types(folder: Path) -> None:
+    """Elements share bytes: rows can be sliced, and what cannot be is refused."""
+    data = RANDOM.randbytes(12)
+    path = models.safetensors(folder / "fp4.safetensors", {"x": ("F4", [2, 3, 4], data)})
+    whole = np.frombuffer(data, np.uint8).reshape(2, 3, 2)
+    with dmabuf_dio.safe_open(path, "np") as file:
+        piece = file.get_slice("x")
+        assert (piece[:] == whole).all() and (piece[1:] == whole[1:]).all() and (piece[1, 2] == whole[1, 2]).all()
+        assert (piece[0, ..., :] == whole[0]).all() and (piece[..., 0:4] == whole).all()
+        for index in ((..., 1), (..., slice(0, 2)), (0, 1, slice(2, None)), (0, 1, 1, ...)):
+            with pytest.raises(SafetensorError, match="share bytes"):
+                piece[index]

@@ -680,6 +680,12 @@ const char *dmabuf_dio_error_message(void);
 const char *dmabuf_dio_error_hint(void);
 
 /**
+ * Returns why each backend is not available, a line for each, if that was the last failure; else an empty
+ * string. It is valid as long as the message.
+ */
+const char *dmabuf_dio_error_reasons(void);
+
+/**
  * Returns how many bytes the last failed call of this thread had moved contiguously from the start of
  * its range; 0 if it was not a transfer.
  */

@@ -22,6 +22,13 @@ pub extern "C" fn dmabuf_dio_error_hint() -> *const c_char {
     failure::last_hint()
 }
 
+/// Returns why each backend is not available, a line for each, if that was the last failure; else an empty
+/// string. It is valid as long as the message.
+#[unsafe(no_mangle)]
+pub extern "C" fn dmabuf_dio_error_reasons() -> *const c_char {
+    failure::last_reasons()
+}
+
 /// Returns how many bytes the last failed call of this thread had moved contiguously from the start of
 /// its range; 0 if it was not a transfer.
 #[unsafe(no_mangle)]

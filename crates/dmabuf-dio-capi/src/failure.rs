@@ -18,13 +18,15 @@ pub(crate) struct Failure {
     pub(crate) errno: i32,
     pub(crate) message: String,
     pub(crate) hint: String,
+    /// Lines: why each backend is not available.
+    reasons: String,
     /// Bytes moved, without a gap, from the start of the range.
     done: u64,
 }
 
 impl Failure {
     pub(crate) fn new(errno: i32, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { errno, message: message.into(), hint: hint.into(), done: 0 }
+        Self { errno, message: message.into(), hint: hint.into(), reasons: String::new(), done: 0 }
     }
 
     pub(crate) fn invalid(message: impl Into<String>, hint: impl Into<String>) -> Self {
@@ -41,7 +43,8 @@ impl From<Error> for Failure {
         // The library's hint names the setting as Rust programs know it.
         let hint = error.hint().replace("Loader::any_kind()", "DMABUF_DIO_KIND_ANY");
         let failure = Self::new(number(&error), error.to_string(), hint);
-        Self { done: done(&error), ..failure }
+        let reasons: Vec<_> = error.refusals().iter().map(ToString::to_string).collect();
+        Self { done: done(&error), reasons: reasons.join("\n"), ..failure }
     }
 }
 
@@ -99,6 +102,7 @@ fn done(error: &Error) -> u64 {
 struct Last {
     message: CString,
     hint: CString,
+    reasons: CString,
     done: u64,
 }
 
@@ -114,7 +118,8 @@ fn remember(failure: &Failure) {
     // Without the thread's storage, as at its end, there is nowhere to keep it.
     let _ = LAST.try_with(|last| {
         let (message, hint) = (text(&failure.message), text(&failure.hint));
-        last.replace(Last { message, hint, done: failure.done });
+        let reasons = text(&failure.reasons);
+        last.replace(Last { message, hint, reasons, done: failure.done });
     });
 }
 
@@ -124,6 +129,10 @@ pub(crate) fn last_message() -> *const c_char {
 
 pub(crate) fn last_hint() -> *const c_char {
     LAST.try_with(|last| last.borrow().hint.as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+pub(crate) fn last_reasons() -> *const c_char {
+    LAST.try_with(|last| last.borrow().reasons.as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 pub(crate) fn last_done() -> u64 {

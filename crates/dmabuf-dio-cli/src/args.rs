@@ -163,7 +163,7 @@ pub(crate) struct CommonArgs {
     /// Open FILE without `O_DIRECT`
     #[arg(long)]
     pub(crate) buffered: bool,
-    /// Print the report as JSON
+    /// Print the report as JSON, or why no backend is available
     #[arg(long)]
     pub(crate) json: bool,
     /// Print all details of the transfer, and why other backends were not used

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Failures of the programs: two lines on standard error and an exit code.
+//! Failures of the programs: two lines on standard error and an exit code. Who asks for details gets the
+//! reasons of all backends, too.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use dmabuf_dio::Error;
+use dmabuf_dio::{Error, Refusal};
+use serde::Serialize;
 
+use crate::args::CommonArgs;
+use crate::show::{json, refused};
 use crate::signals;
 
 /// The transfer failed.
@@ -35,12 +39,46 @@ pub struct Failure {
     code: u8,
     what: String,
     hint: String,
+    refusals: Vec<Refusal>,
+    details: Details,
+}
+
+/// What is printed beside the two lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Details {
+    None,
+    /// Lines on standard error.
+    Text,
+    /// JSON on standard output, or on standard error.
+    Json {
+        output: bool,
+    },
+}
+
+/// Why no backend is available, as JSON.
+#[derive(Debug, Serialize)]
+struct Output<'a> {
+    schema: u32,
+    error: &'a str,
+    hint: &'a str,
+    refusals: &'a [Refusal],
 }
 
 impl Failure {
     /// A failure with an exit code.
     pub fn new(code: u8, what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { code, what: what.into(), hint: hint.into() }
+        let (what, hint) = (what.into(), hint.into());
+        Self { code, what, hint, refusals: Vec::new(), details: Details::None }
+    }
+
+    /// The failure with what these options ask for. `output`: whether standard output is free.
+    pub(crate) fn with_details(self, common: &CommonArgs, output: bool) -> Self {
+        let details = match (common.json, common.verbose) {
+            (true, _) => Details::Json { output },
+            (false, true) => Details::Text,
+            (false, false) => Details::None,
+        };
+        Self { details, ..self }
     }
 
     /// Fails if a signal was caught. See [`signals::token`].
@@ -66,7 +104,29 @@ impl Failure {
         if !self.hint.is_empty() {
             say(&format!("{:1$}  {2}", "", program.len(), self.hint));
         }
+        match self.details {
+            // Other failures may come after a report.
+            _ if self.refusals.is_empty() => {}
+            Details::None => {}
+            Details::Text => {
+                for refusal in &self.refusals {
+                    say(&format!("not used    {}", refused(refusal)));
+                }
+            }
+            Details::Json { output } => self.print_json(output),
+        }
         self.code.into()
+    }
+
+    fn print_json(&self, output: bool) {
+        let Self { what, hint, refusals, .. } = self;
+        let Ok(text) = json(&Output { schema: 1, error: what, hint, refusals }) else { return };
+        // The exit code stays that of the failure.
+        let _ = if output {
+            std::io::stdout().write_all(text.as_bytes())
+        } else {
+            std::io::stderr().write_all(text.as_bytes())
+        };
     }
 }
 
@@ -82,7 +142,8 @@ impl From<Error> for Failure {
         if let Error::Setting { name, .. } = &error {
             hint = format!("--{}: {hint}", name.replace('_', "-"));
         }
-        Self::new(code, error.to_string(), hint)
+        let refusals = error.refusals().to_vec();
+        Self { refusals, ..Self::new(code, error.to_string(), hint) }
     }
 }
 

@@ -6,6 +6,7 @@
 mod args;
 mod by_path;
 mod completions;
+mod dashes;
 mod devices;
 mod doctor;
 pub mod exit;
@@ -23,7 +24,7 @@ mod video;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
 
 use crate::args::{Cli, Command};
 
@@ -34,11 +35,14 @@ pub fn command_line() -> clap::Command {
 
 /// Runs `dmabuf-dio` with the arguments of this process.
 pub fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let result = match dashes::parse().command {
         Command::Doctor(args) => doctor::run(&args).map(|()| 0),
         Command::Devices(args) => devices::run(&args).map(|()| 0),
-        Command::Load(args) => load::run(&args),
-        Command::Save(args) => save::run(&args).map(|()| 0),
+        Command::Load(args) => load::run(&args)
+            .map_err(|failure| failure.with_details(&args.common, args.command.is_empty())),
+        Command::Save(args) => {
+            save::run(&args).map(|()| 0).map_err(|failure| failure.with_details(&args.common, true))
+        }
         Command::Capture(args) => stream::capture::run(&args).map(|()| 0),
         Command::Replay(args) => stream::replay::run(&args).map(|()| 0),
         Command::Receive(args) => stream::receive::run(&args).map(|()| 0),

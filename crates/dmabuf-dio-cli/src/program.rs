@@ -52,7 +52,13 @@ fn places(name: &OsStr) -> Vec<PathBuf> {
 
 fn runnable(path: &Path) -> rustix::io::Result<()> {
     // For the effective user, as for execve(2).
-    rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)?;
+    match rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS) {
+        // Old profiles of containers block faccessat2(2): execve(2) will tell.
+        Err(Errno::PERM) => {
+            path.metadata().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        }
+        result => result?,
+    }
     if path.is_dir() { Err(Errno::ISDIR) } else { Ok(()) }
 }
 
@@ -68,6 +74,13 @@ fn why(name: &str, error: &io::Error) -> Failure {
     Failure::new(
         CANNOT_RUN,
         format!("{name}: cannot be run: {error}"),
-        "check its permissions: it must be a program or a script",
+        match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => "allow more open files: ulimit -n",
+            Some(libc::EAGAIN) => {
+                "allow more processes: ulimit -u, and pids.max of the control group"
+            }
+            Some(libc::ENOMEM) => "free memory, or raise ulimit -v",
+            _ => "check its permissions: it must be a program or a script",
+        },
     )
 }

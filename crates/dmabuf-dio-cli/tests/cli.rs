@@ -426,8 +426,29 @@ fn unavailable_backend_is_3() {
         } else {
             let said = fails(3, &arguments);
             assert!(said.contains(name), "{said}");
+            // The reasons, for those who ask
+            let verbose = run(&[&arguments[..], &["--verbose"]].concat());
+            let errors = String::from_utf8_lossy(&verbose.stderr);
+            assert!(errors.starts_with(&said), "{errors}");
+            assert!(errors.contains(&format!("not used    {name}: ")), "{errors}");
+            let json = run(&[&arguments[..], &["--json"]].concat());
+            assert_eq!(json.status.code(), Some(3));
+            let found: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+            assert_eq!(keys(&found), ["error", "hint", "refusals", "schema"]);
+            assert_eq!(found["refusals"][0]["backend"], name);
         }
     }
+}
+
+#[test]
+fn a_command_without_dashes_is_told_how_to_write_it() {
+    let folder = folder();
+    let (path, _) = file(&folder, 10_000);
+    let said = fails(2, &["load", text(&path), "cat", "-n", "{}"]);
+    assert!(
+        said.ends_with(&format!("write: dmabuf-dio load {} -- cat -n {{}}\n", text(&path))),
+        "{said}"
+    );
 }
 
 /// Runs the command with transparent huge pages disabled.

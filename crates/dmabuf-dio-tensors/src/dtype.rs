@@ -9,7 +9,7 @@ use crate::ggml::GgmlType;
 /// The type of a tensor's elements. `Display` prints [`name`](Self::name).
 ///
 /// The plain types of both formats are the same variants: an `F32` of a GGUF file is
-/// [`F32`](Self::F32). All are little-endian.
+/// [`F32`](Self::F32). Their byte order is [`Tensor::byte_order`](crate::Tensor::byte_order).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Dtype {

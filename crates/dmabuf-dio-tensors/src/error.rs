@@ -2,7 +2,7 @@
 //! The errors, with hints on how to resolve them.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::malformed::Malformed;
 
@@ -41,6 +41,28 @@ pub enum Error {
     NoModel {
         /// The folder.
         path: PathBuf,
+        /// A file of a format that is not read.
+        other: Option<String>,
+    },
+    /// Parts of a model in several files are missing.
+    #[error("{}: of the {count} parts of the model these are missing: {}", shown(path), missing.join(", "))]
+    MissingParts {
+        /// The folder.
+        path: PathBuf,
+        /// Names of some of them.
+        missing: Vec<String>,
+        /// How many parts the model has.
+        count: u32,
+    },
+    /// An index names files that do not exist.
+    #[error("{}: it names files that are missing: {}", path.display(), missing.join(", "))]
+    MissingFiles {
+        /// The index.
+        path: PathBuf,
+        /// Names of some of them.
+        missing: Vec<String>,
+        /// A safetensors file in the folder that the index does not name.
+        beside: Option<String>,
     },
     /// A folder has several models.
     #[error("{}: several models: {}", path.display(), found.join(", "))]
@@ -83,7 +105,7 @@ impl Error {
     pub fn hint(&self) -> String {
         match self {
             Self::Open { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                "check the path; an index needs every file that it names".into()
+                "check the path".into()
             }
             Self::Open { source, .. } if source.raw_os_error() == Some(EMFILE) => {
                 "allow more open files: ulimit -n".into()
@@ -91,13 +113,28 @@ impl Error {
             Self::Open { .. } => "check the path and its permissions: ls -l".into(),
             Self::Read { .. } => "see dmesg for errors of the storage device".into(),
             Self::NotAFile { .. } => "name a .safetensors, .gguf or index file, or a folder".into(),
+            Self::NoModel { other: Some(name), .. } => format!(
+                "download the model as safetensors or GGUF, or convert it: the format of {name} is not read"
+            ),
+            Self::MissingParts { .. } => "download them into the same folder".into(),
+            Self::MissingFiles { beside: Some(name), .. } => format!(
+                "if {name} beside it is the whole model, name that file or remove the index; otherwise download \
+                 the missing files"
+            ),
+            Self::MissingFiles { .. } => "download them into the folder of the index".into(),
             Self::NoModel { .. } => "name the folder that has the weights, or a file".into(),
             Self::Ambiguous { .. } => "name the file instead of the folder".into(),
+            Self::Malformed { reason: Malformed::NotAModel { found }, .. } => found.hint(),
             Self::Malformed { reason, .. } => hint_of(reason).into(),
             Self::NoTensor { .. } => "list the names: Model::tensors".into(),
             Self::Load { source, .. } | Self::Buffer(source) => source.hint(),
         }
     }
+}
+
+/// A folder for a message: the working directory has no name in a path.
+fn shown(folder: &Path) -> std::path::Display<'_> {
+    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }.display()
 }
 
 const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
@@ -107,12 +144,16 @@ fn hint_of(reason: &Malformed) -> &'static str {
         Malformed::Truncated { .. } | Malformed::OutOfFile { .. } | Malformed::Rest { .. } => {
             "download the file again: it is incomplete or damaged"
         }
-        Malformed::Version { .. } => "convert the file to GGUF version 3, little-endian",
+        Malformed::Version { .. } => "download the model again, or convert it to GGUF version 3",
         Malformed::Split(_) => {
             "name the first file (-00001-of-...), and keep all parts in the same folder under their own names"
         }
         Malformed::NotThere { .. } | Malformed::NoWeightMap | Malformed::Outside { .. } => {
             "download the model again: index and files do not match"
+        }
+        Malformed::TooLarge { what: "a header of bytes:", .. } => {
+            "check that the file is a safetensors or GGUF file, and download it again if it is: other formats are not \
+             read"
         }
         _ => "the file was not written as its format requires: do not use it",
     }

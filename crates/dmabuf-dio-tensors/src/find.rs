@@ -1,47 +1,54 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which file of a folder is the model, and which files belong to a split one.
+//! Which files of a folder are the model.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::index::MAX_FILES;
+use crate::split::Split;
 
 /// The names that Hugging Face's libraries look for first.
 const INDEX: &str = "model.safetensors.index.json";
 const SINGLE: &str = "model.safetensors";
 
-/// The file that a folder's model begins with. The first of these that exists:
-/// `model.safetensors.index.json`, `model.safetensors`, the only other index, the only other
-/// safetensors file, the only GGUF file or first file of a split one.
-pub(crate) fn in_folder(folder: &Path) -> Result<PathBuf> {
-    let mut sorts: [Vec<String>; 3] = Default::default();
+/// Names that an error has at most.
+const NAMED: usize = 10;
+
+/// Ends of names of models in formats that are not read.
+const OTHERS: [&str; 8] = [".bin", ".pt", ".pth", ".ckpt", ".onnx", ".h5", ".msgpack", ".tflite"];
+
+/// What a folder has.
+pub(crate) enum Found {
+    /// An index, a single file, or the first part of a split GGUF model.
+    File(PathBuf),
+    /// All shards of a safetensors model that has no index.
+    Shards(Vec<PathBuf>),
+}
+
+/// The model of a folder. The first of these that exists: `model.safetensors.index.json`,
+/// `model.safetensors`, the only other index, the only other safetensors file or set of shards, the only
+/// GGUF file or split model.
+pub(crate) fn in_folder(folder: &Path) -> Result<Found> {
+    let mut sorts: [Sort; 3] = Default::default();
+    let mut other = None;
     let error = |source| Error::Open { path: folder.to_owned(), source };
     for entry in std::fs::read_dir(folder).map_err(error)? {
         let name = entry.map_err(error)?.file_name();
         let Some(name) = name.to_str() else { continue };
-        let sort = match name {
-            INDEX | SINGLE => return Ok(folder.join(pick(folder))),
-            _ if name.ends_with(".safetensors.index.json") => 0,
-            _ if name.ends_with(".safetensors") => 1,
-            _ if name.strip_suffix(".gguf").is_some()
-                && Split::of(name).is_none_or(|split| split.number == 1) =>
-            {
-                2
-            }
-            _ => continue,
-        };
-        // Enough to name them in an error.
-        if sorts[sort].len() < 10 {
-            sorts[sort].push(name.to_owned());
+        match name {
+            INDEX | SINGLE => return Ok(Found::File(folder.join(pick(folder)))),
+            _ if name.ends_with(".safetensors.index.json") => sorts[0].add(name, None),
+            _ if name.ends_with(".safetensors") => sorts[1].add(name, Split::of_safetensors(name)),
+            _ if name.strip_suffix(".gguf").is_some() => sorts[2].add(name, Split::of_gguf(name)),
+            _ if OTHERS.iter().any(|end| name.ends_with(end)) => other = Some(name.to_owned()),
+            _ => {}
         }
     }
-    match sorts.into_iter().find(|names| !names.is_empty()) {
-        None => Err(Error::NoModel { path: folder.to_owned() }),
-        Some(names) if names.len() == 1 => Ok(folder.join(&names[0])),
-        Some(mut found) => {
-            found.sort_unstable();
-            Err(Error::Ambiguous { path: folder.to_owned(), found })
-        }
+    match sorts.into_iter().find(|sort| !sort.is_empty()) {
+        Some(sort) => sort.only(folder),
+        None => Err(Error::NoModel { path: folder.to_owned(), other }),
     }
 }
 
@@ -50,61 +57,95 @@ fn pick(folder: &Path) -> &'static str {
     if folder.join(INDEX).exists() { INDEX } else { SINGLE }
 }
 
-/// The name of a part of a split GGUF model: `NAME-00001-of-00003.gguf`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Split<'n> {
-    prefix: &'n str,
-    /// From 1.
-    pub(crate) number: u32,
-    pub(crate) count: u32,
+/// Files of one sort.
+#[derive(Default)]
+struct Sort {
+    /// Files that are no parts.
+    single: Vec<String>,
+    /// By the name of the last part: the numbers that are there.
+    sets: BTreeMap<String, BTreeSet<u32>>,
 }
 
-impl<'n> Split<'n> {
-    pub(crate) fn of(name: &'n str) -> Option<Self> {
-        let (rest, count) = five_digits(name.strip_suffix(".gguf")?)?;
-        let (prefix, number) = five_digits(rest.strip_suffix("-of")?)?;
-        (1..=count).contains(&number).then_some(Self { prefix, number, count })
+impl Sort {
+    fn add(&mut self, name: &str, split: Option<Split<'_>>) {
+        match split.filter(|split| u64::from(split.count) <= MAX_FILES) {
+            Some(split) => {
+                let last = split.name(split.count);
+                if self.sets.len() < NAMED || self.sets.contains_key(&last) {
+                    self.sets.entry(last).or_default().insert(split.number);
+                }
+            }
+            None if self.single.len() < NAMED => self.single.push(name.to_owned()),
+            None => {}
+        }
     }
 
-    /// The name of part `number`, from 1.
-    pub(crate) fn name(&self, number: u32) -> String {
-        format!("{}-{number:05}-of-{:05}.gguf", self.prefix, self.count)
+    fn is_empty(&self) -> bool {
+        self.single.is_empty() && self.sets.is_empty()
+    }
+
+    /// The only model.
+    fn only(mut self, folder: &Path) -> Result<Found> {
+        match (&self.single[..], self.sets.len()) {
+            ([name], 0) => return Ok(Found::File(folder.join(name))),
+            ([], 1) => {}
+            _ => {
+                let mut found = self.single;
+                found.extend(self.sets.into_keys());
+                found.sort_unstable();
+                found.truncate(NAMED);
+                return Err(Error::Ambiguous { path: folder.to_owned(), found });
+            }
+        }
+        let (last, numbers) = self.sets.pop_first().unwrap_or_default();
+        let gguf = Split::of_gguf(&last);
+        let Some(split) = gguf.or_else(|| Split::of_safetensors(&last)) else {
+            return Err(Error::NoModel { path: folder.to_owned(), other: None });
+        };
+        complete(folder, &split, |number| numbers.contains(&number))?;
+        Ok(match gguf {
+            Some(split) => Found::File(folder.join(split.name(1))),
+            None => Found::Shards(
+                (1..=split.count).map(|number| folder.join(split.name(number))).collect(),
+            ),
+        })
     }
 }
 
-/// Splits `-00007` off the end.
-fn five_digits(text: &str) -> Option<(&str, u32)> {
-    let (rest, digits) = text.split_at_checked(text.len().checked_sub(5)?)?;
-    let rest = rest.strip_suffix('-')?;
-    let all = digits.bytes().all(|byte| byte.is_ascii_digit());
-    all.then(|| digits.parse().ok()).flatten().map(|number| (rest, number))
+/// Fails, with their names, if parts of a model are missing.
+pub(crate) fn complete(
+    folder: &Path,
+    split: &Split<'_>,
+    is_there: impl Fn(u32) -> bool,
+) -> Result<()> {
+    let missing = (1..=split.count).filter(|number| !is_there(*number));
+    let names = missing.map(|number| split.name(number));
+    missing_files(names.collect()).map_or(Ok(()), |missing| {
+        Err(Error::MissingParts { path: folder.to_owned(), missing, count: split.count })
+    })
+}
+
+/// Some of the names and how many more there are, for an error; `None` without names.
+pub(crate) fn missing_files(mut names: Vec<String>) -> Option<Vec<String>> {
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    if more > 0 {
+        names.push(format!("and {more} more"));
+    }
+    (!names.is_empty()).then_some(names)
+}
+
+/// A safetensors file beside an index that does not name it.
+pub(crate) fn beside(folder: &Path, named: &[String]) -> Option<String> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let names = std::fs::read_dir(folder).ok()?.filter_map(|entry| {
+        let name = entry.ok()?.file_name().into_string().ok()?;
+        (name.ends_with(".safetensors") && !named.contains(&name)).then_some(name)
+    });
+    names.min_by_key(|name| (name != SINGLE, name.clone()))
 }
 
 /// Whether a path is that of an index.
 pub(crate) fn is_index(path: &Path) -> bool {
     path.extension() == Some(OsStr::new("json"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_know_their_siblings() {
-        let split = Split::of("a-b-00002-of-00012.gguf").expect("a part");
-        assert_eq!((split.number, split.count), (2, 12));
-        assert_eq!(split.name(12), "a-b-00012-of-00012.gguf");
-        for name in [
-            "a-00000-of-00001.gguf",
-            "a-00002-of-00001.gguf",
-            "a-0001-of-00001.gguf",
-            "a-00001-of-+0001.gguf",
-            "00001-of-00002.gguf",
-            "a-00001-of-00002.bin",
-            "ß.gguf",
-            ".gguf",
-        ] {
-            assert_eq!(Split::of(name), None, "{name}");
-        }
-    }
 }

@@ -49,6 +49,7 @@
 pub mod header;
 
 mod block;
+mod byte_order;
 mod dtype;
 mod error;
 mod find;
@@ -60,16 +61,19 @@ mod loaded;
 mod malformed;
 mod metadata;
 mod meter;
+mod mistaken;
 mod model;
 mod one_range;
 mod open;
 mod plan;
 mod settings;
 mod shared;
+mod split;
 mod tensor;
 mod workers;
 
 pub use block::Block;
+pub use byte_order::ByteOrder;
 pub use dtype::Dtype;
 pub use error::{Error, Result};
 pub use format::Format;
@@ -79,6 +83,7 @@ pub use loaded::{Buffer, Loaded, Memory, View};
 pub use malformed::Malformed;
 pub use metadata::{Array, Metadata, Strings, Value};
 pub use meter::Progress;
+pub use mistaken::Mistaken;
 pub use model::{Model, ModelFile};
 pub use one_range::OneRange;
 pub use tensor::Tensor;

@@ -270,5 +270,6 @@ pub(crate) fn view(tensor: &Tensor) -> View {
         buffer: None,
         offset: 0,
         len: tensor.len(),
+        byte_order: tensor.byte_order,
     }
 }

@@ -3,6 +3,7 @@
 
 use dmabuf_dio::{DmaBuf, Private, Report};
 
+use crate::byte_order::ByteOrder;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 
@@ -57,6 +58,8 @@ pub struct View {
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
+    /// The order of the bytes of a number, as in the file.
+    pub byte_order: ByteOrder,
 }
 
 impl Buffer {

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is wrong with a header or an index.
 
+use crate::mistaken::Mistaken;
+
 /// What is wrong with a header or an index. Names in it are shortened to 100 bytes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
+    /// The file is something else, which is known.
+    #[error("not a model but {found}")]
+    NotAModel {
+        /// What it is.
+        found: Mistaken,
+    },
     /// The file ends before the header does.
     #[error("the file ends before its header: it has {len} bytes and {needed} are needed")]
     Truncated {
@@ -89,7 +97,7 @@ pub enum Malformed {
     #[error("{0}")]
     Safetensors(#[source] safetensors::SafeTensorError),
     /// The version of a GGUF file.
-    #[error("GGUF version {version:#x}; 2 and 3 are known, little-endian")]
+    #[error("GGUF version {version}; 2 and 3 are known")]
     Version {
         /// The version as read.
         version: u32,

@@ -56,6 +56,8 @@ pub enum Value {
     F32(f32),
     Bool(bool),
     String(String),
+    /// A string of GGUF that is not UTF-8.
+    Bytes(Vec<u8>),
     Array(Array),
     U64(u64),
     I64(i64),
@@ -106,18 +108,19 @@ impl Value {
     }
 }
 
-/// Strings, stored contiguously: a vocabulary has hundreds of thousands.
+/// Strings, stored contiguously: a vocabulary has hundreds of thousands. GGUF does not promise UTF-8:
+/// tokens may be parts of characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strings {
-    text: String,
+    bytes: Vec<u8>,
     ends: Vec<u32>,
 }
 
 impl Strings {
-    /// Appends a string. The header's limit keeps the text below 4 GiB.
-    pub(crate) fn push(&mut self, text: &str) {
-        self.text.push_str(text);
-        self.ends.push(self.text.len() as u32);
+    /// Appends a string. The header's limit keeps the bytes below 4 GiB.
+    pub(crate) fn push(&mut self, string: &[u8]) {
+        self.bytes.extend_from_slice(string);
+        self.ends.push(self.bytes.len() as u32);
     }
 
     /// Number of strings.
@@ -130,15 +133,15 @@ impl Strings {
         self.ends.is_empty()
     }
 
-    /// The string at `index`, from 0.
-    pub fn get(&self, index: usize) -> Option<&str> {
+    /// The bytes of the string at `index`, from 0.
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)? as usize;
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
-        Some(&self.text[start..end])
+        Some(&self.bytes[start..end])
     }
 
-    /// All strings in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+    /// The bytes of all strings in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (0..self.len()).map(|index| self.get(index).unwrap_or_default())
     }
 }
@@ -150,10 +153,11 @@ mod tests {
     #[test]
     fn strings_keep_their_limits() {
         let mut strings = Strings::default();
-        for text in ["", "a", "", "ß", "xyz"] {
-            strings.push(text);
+        let all: [&[u8]; 5] = [b"", b"a", b"", b"\xff\xfe", b"xyz"];
+        for bytes in all {
+            strings.push(bytes);
         }
-        assert_eq!(strings.iter().collect::<Vec<_>>(), ["", "a", "", "ß", "xyz"]);
+        assert_eq!(strings.iter().collect::<Vec<_>>(), all);
         assert_eq!((strings.len(), strings.get(5)), (5, None));
     }
 

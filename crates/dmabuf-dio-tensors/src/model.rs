@@ -2,16 +2,19 @@
 //! An opened model.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::find::{self, Split};
+use crate::find::{self, Found};
 use crate::format::Format;
 use crate::header::{self, Header, MAX_TENSORS};
 use crate::index::{Index, MAX_FILES, MAX_INDEX};
 use crate::malformed::{Malformed, short};
 use crate::metadata::Metadata;
+use crate::mistaken::{HEAD, Mistaken};
 use crate::open::{self, malformed};
+use crate::split::Split;
 use crate::tensor::Tensor;
 
 /// A model whose headers were read and checked. Its tensors are loaded by [`loader`](Self::loader).
@@ -72,16 +75,20 @@ impl Model {
     ///   index names belong to the model;
     /// - a split GGUF model by its first file, `NAME-00001-of-0000N.gguf`;
     /// - a folder: `model.safetensors.index.json`, else `model.safetensors`, else the only index,
-    ///   else the only safetensors file, else the only GGUF model in it.
+    ///   else the only safetensors file or set of shards (`NAME-00001-of-0000N.safetensors`), else the
+    ///   only GGUF model in it.
     ///
     /// # Errors
     ///
     /// [`Error::Open`]; [`Error::Read`]; [`Error::NotAFile`]; [`Error::NoModel`];
-    /// [`Error::Ambiguous`]; [`Error::Malformed`].
+    /// [`Error::Ambiguous`]; [`Error::MissingParts`]; [`Error::MissingFiles`]; [`Error::Malformed`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         if path.is_dir() {
-            return Self::open_file(&find::in_folder(path)?);
+            return match find::in_folder(path)? {
+                Found::File(file) => Self::open_file(&file),
+                Found::Shards(files) => Self::open_shards(&files),
+            };
         }
         Self::open_file(path)
     }
@@ -98,12 +105,26 @@ impl Model {
     }
 
     fn open_index(path: &Path) -> Result<Self> {
-        let index = Index::parse(&open::read(path, MAX_INDEX)?);
-        let index = index.map_err(|reason| malformed(path, reason))?;
+        let bytes = open::read(path, MAX_INDEX)?;
+        let index = Index::parse(&bytes).map_err(|reason| {
+            let found = Mistaken::of(&bytes[..bytes.len().min(HEAD)], bytes.len() as u64);
+            malformed(
+                path,
+                match found {
+                    None | Some(Mistaken::Json | Mistaken::Index) => reason,
+                    Some(found) => Malformed::NotAModel { found },
+                },
+            )
+        })?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let (mut files, mut tensors) = (Vec::new(), Vec::new());
         for (number, name) in index.files.iter().enumerate() {
-            let (file, header) = ModelFile::open(&folder.join(name))?;
+            let (file, header) = match ModelFile::open(&folder.join(name)) {
+                Err(Error::Open { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                    return Err(missing(path, folder, &index));
+                }
+                other => other?,
+            };
             if header.format != Format::Safetensors {
                 let what = "a GGUF file in an index of safetensors:";
                 return Err(malformed(&file.path, Malformed::Split(what)));
@@ -125,9 +146,27 @@ impl Model {
         }
     }
 
+    fn open_shards(paths: &[PathBuf]) -> Result<Self> {
+        let (mut files, mut tensors) = (Vec::new(), Vec::new());
+        for path in paths {
+            let (file, header) = ModelFile::open(path)?;
+            if header.format != Format::Safetensors {
+                return Err(malformed(
+                    path,
+                    Malformed::Split("a GGUF file among shards of safetensors"),
+                ));
+            }
+            let number = files.len();
+            tensors.extend(header.tensors.into_iter().map(|one| Tensor { file: number, ..one }));
+            check_count(path, &tensors)?;
+            files.push(file);
+        }
+        Self::new(Format::Safetensors, files, tensors)
+    }
+
     fn open_split(path: &Path, first: ModelFile, header: Header) -> Result<Self> {
         let wrong = |path: &Path, what| malformed(path, Malformed::Split(what));
-        let Some(split) = path.file_name().and_then(|name| Split::of(name.to_str()?)) else {
+        let Some(split) = path.file_name().and_then(|name| Split::of_gguf(name.to_str()?)) else {
             return Err(wrong(path, "its name is not NAME-00001-of-0000N.gguf"));
         };
         if split.number != 1 {
@@ -138,6 +177,8 @@ impl Model {
             let reason = Malformed::TooLarge { what, value, limit: MAX_FILES };
             return Err(malformed(path, reason));
         }
+        let folder = path.parent().unwrap_or(Path::new(""));
+        find::complete(folder, &split, |number| folder.join(split.name(number)).exists())?;
         let total = first.number_of("split.tensors.count");
         let (mut files, mut tensors) = (Vec::new(), Vec::new());
         let mut part = Some((first, header));
@@ -153,11 +194,7 @@ impl Model {
             let file_index = files.len();
             tensors
                 .extend(header.tensors.into_iter().map(|one| Tensor { file: file_index, ..one }));
-            if tensors.len() as u64 > MAX_TENSORS {
-                let (what, value) = ("tensors:", tensors.len() as u64);
-                let reason = Malformed::TooLarge { what, value, limit: MAX_TENSORS };
-                return Err(malformed(path, reason));
-            }
+            check_count(path, &tensors)?;
             files.push(file);
         }
         if total.is_some_and(|total| total != tensors.len() as u64) {
@@ -207,6 +244,26 @@ impl Model {
     pub fn metadata(&self) -> &Metadata {
         const NONE: &Metadata = &Metadata::new(None);
         self.files.first().map_or(NONE, |first| &first.metadata)
+    }
+}
+
+fn check_count(path: &Path, tensors: &[Tensor]) -> Result<()> {
+    let (what, value) = ("tensors:", tensors.len() as u64);
+    if value > MAX_TENSORS {
+        return Err(malformed(path, Malformed::TooLarge { what, value, limit: MAX_TENSORS }));
+    }
+    Ok(())
+}
+
+/// The error of an index that names files that are not there.
+fn missing(path: &Path, folder: &Path, index: &Index) -> Error {
+    let names =
+        index.files.iter().filter(|name| !folder.join(name).exists()).map(|name| short(name));
+    let missing = find::missing_files(names.collect()).unwrap_or_default();
+    Error::MissingFiles {
+        path: path.to_owned(),
+        missing,
+        beside: find::beside(folder, &index.files),
     }
 }
 

@@ -48,11 +48,13 @@ pub(crate) fn runs(wanted: &[&Tensor], gap: u64) -> Vec<Run> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::byte_order::ByteOrder;
     use crate::dtype::Dtype;
 
     fn tensor(file: usize, range: Range<u64>) -> Tensor {
         let shape = vec![range.end - range.start];
-        Tensor { name: String::new(), dtype: Dtype::U8, shape, file, range }
+        let byte_order = ByteOrder::Little;
+        Tensor { name: String::new(), dtype: Dtype::U8, shape, file, range, byte_order }
     }
 
     #[test]

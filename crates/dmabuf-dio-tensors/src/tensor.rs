@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use crate::byte_order::ByteOrder;
 use crate::dtype::Dtype;
 
 /// A tensor, as its header describes it.
@@ -20,6 +21,8 @@ pub struct Tensor {
     pub file: usize,
     /// The bytes in the file. The start need not be aligned to the type.
     pub range: Range<u64>,
+    /// The order of the bytes of a number. It is loaded as it is: nothing converts it.
+    pub byte_order: ByteOrder,
 }
 
 impl Tensor {

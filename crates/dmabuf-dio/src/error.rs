@@ -240,6 +240,10 @@ pub enum Error {
         errno: Errno,
     },
 
+    /// A file in memory is to have a path, which is in /proc, and /proc is not mounted.
+    #[error("a path to memory is in /proc, which is not mounted")]
+    NoProc,
+
     /// The environment does not describe a buffer.
     #[error("{variable} {}", found.as_ref().map_or_else(|| "is not set".into(), |text| format!("is not a number: {text}")))]
     Environment {
@@ -298,7 +302,7 @@ pub enum Error {
         errno: Errno,
     },
 
-    /// The selected backend, or every backend, is unavailable.
+    /// The selected backend, or every backend, is unavailable. [`Error::refusals`] has the reasons.
     #[error("{}", unavailable_text(*asked, *kind, refusals))]
     Unavailable {
         /// The selected backend; `None` if any was allowed.
@@ -336,16 +340,13 @@ fn available_text(available: Option<u64>, reserve: Option<u64>) -> String {
 }
 
 fn unavailable_text(asked: Option<Backend>, kind: Option<Kind>, refusals: &[Refusal]) -> String {
-    let reasons: Vec<String> =
-        refusals.iter().map(|refusal| format!("{}: {}", refusal.backend, refusal.reason)).collect();
-    let reasons = reasons.join("; ");
     match (asked, kind) {
         (Some(backend), _) => match refusals.first() {
             Some(refusal) => format!("backend {backend} is not available: {}", refusal.reason),
             None => format!("backend {backend} is not available"),
         },
-        (None, Some(kind)) => format!("no {kind} can be created here ({reasons})"),
-        (None, None) => format!("no backend is available ({reasons})"),
+        (None, Some(kind)) => format!("no {kind} can be created here"),
+        (None, None) => "no backend is available".into(),
     }
 }
 
@@ -353,7 +354,7 @@ fn unavailable_hint(kind: Option<Kind>, refusals: &[Refusal]) -> String {
     let remedy = refusals.iter().find_map(|refusal| refusal.remedy.clone());
     match (remedy, kind) {
         (Some(remedy), None) => remedy,
-        (Some(remedy), Some(_)) => format!("{remedy}, or {ANY_KIND}"),
+        (Some(remedy), Some(kind)) => format!("{ANY_KIND}; or for a {kind}: {remedy}"),
         (None, None) => "choose another backend, or let the library choose".into(),
         (None, Some(_)) => ANY_KIND.into(),
     }
@@ -429,7 +430,15 @@ impl Error {
                 "pass the descriptor of a dma-buf, or one from memfd_create(2)".into()
             }
             Self::ReadOnlyBuffer => "export or open the buffer with O_RDWR".into(),
+            Self::Buffer { call: "create", errno } if is_blocked(*errno) => {
+                "allow the system calls memfd_create, ftruncate and fcntl, for example in the seccomp profile of \
+                 the container"
+                    .into()
+            }
             Self::Buffer { errno, .. } => buffer_hint(*errno).into(),
+            Self::NoProc => {
+                "mount it: mount -t proc proc /proc; or load into a buffer, which has a descriptor".into()
+            }
             Self::Heap { errno, .. } if errno.raw() == libc::EACCES => {
                 "run as root, or give this user read permission on it in /dev/dma_heap".into()
             }
@@ -449,6 +458,15 @@ impl Error {
         }
     }
 
+    /// Why each backend that was tried is not available, with what would make it available.
+    pub fn refusals(&self) -> &[Refusal] {
+        match self {
+            Self::Unavailable { refusals, .. } => refusals,
+            Self::Piece { error, .. } => error.refusals(),
+            _ => &[],
+        }
+    }
+
     /// The kernel's error number, if there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
@@ -461,6 +479,7 @@ impl Error {
             | Self::OldFileGone { errno, .. }
             | Self::Target { errno, .. } => Some(*errno),
             Self::NoMemory { .. } => Some(Errno::from_raw(libc::ENOMEM)),
+            Self::NoProc => Some(Errno::from_raw(libc::ENOENT)),
             Self::Unsynced { .. } => Some(Errno::from_raw(libc::EBUSY)),
             Self::Piece { error, .. } => error.errno(),
             Self::Unavailable { refusals, .. } => refusals.first().and_then(|first| first.errno),
@@ -485,12 +504,24 @@ impl From<Error> for std::io::Error {
     }
 }
 
+/// Whether it may be a filter of system calls that refuses.
+fn is_blocked(errno: Errno) -> bool {
+    matches!(errno.raw(), libc::EPERM | libc::ENOSYS)
+}
+
+/// For `ENOSYS`.
+const BLOCKED: &str = "allow the system call, for example in the seccomp profile of the container; otherwise this kernel \
+                       lacks it";
+
 fn open_hint(errno: Errno, path: &std::path::Path) -> String {
     match errno.raw() {
         libc::ENOENT | libc::ENOTDIR => "check the path".into(),
-        libc::EACCES | libc::EPERM => {
-            format!("check its permissions: ls -l {}", path.display())
-        }
+        libc::EACCES => format!("check its permissions: ls -l {}", path.display()),
+        libc::EPERM => format!(
+            "check its permissions: ls -l {}; in a container, its seccomp profile, too",
+            path.display()
+        ),
+        libc::ENOSYS => BLOCKED.into(),
         libc::EISDIR => "name a regular file or a block device".into(),
         libc::EMFILE | libc::ENFILE => "allow more open files: ulimit -n".into(),
         libc::EROFS => "mount the file system writable".into(),
@@ -513,7 +544,11 @@ fn transfer_hint(errno: Errno) -> &'static str {
              the file system and the disk, 4096 on most"
         }
         libc::ENOMEM => "free memory, or choose a smaller block size or queue depth",
-        libc::EACCES | libc::EPERM => "check the permissions of the file and its directory",
+        libc::EACCES => "check the permissions of the file and its directory",
+        libc::EPERM => {
+            "check the permissions of the file and its directory; in a container, its seccomp profile, too"
+        }
+        libc::ENOSYS => BLOCKED,
         libc::EROFS => "mount the file system writable",
         libc::ENOENT | libc::ENOTDIR => "the folder must exist: check the path",
         libc::EISDIR => "name a file in an existing folder, without a trailing slash",
@@ -526,7 +561,11 @@ fn transfer_hint(errno: Errno) -> &'static str {
 fn buffer_hint(errno: Errno) -> &'static str {
     match errno.raw() {
         libc::ENOMEM => "free memory, or raise vm.max_map_count",
-        libc::EACCES | libc::EPERM => "the descriptor's access mode does not allow it",
+        libc::EACCES => "the descriptor's access mode does not allow it",
+        libc::EPERM => {
+            "the descriptor's access mode or a seal does not allow it, or in a container its seccomp profile"
+        }
+        libc::ENOSYS => BLOCKED,
         libc::EMFILE | libc::ENFILE => "allow more open files: ulimit -n",
         libc::EFAULT => SHRUNK,
         libc::EFBIG => "raise the limit on the length of files, memfds included: ulimit -f",

@@ -10,7 +10,8 @@
 //! # fn main() -> Result<(), dmabuf_dio::Error> {
 //! use dmabuf_dio::{Loader, Saver};
 //!
-//! let loaded = Loader::new("model.safetensors").load()?;
+//! // A dma-buf, or a memfd where there is none; without any_kind() that is an error.
+//! let loaded = Loader::new("model.safetensors").any_kind().load()?;
 //! println!("{}", loaded.report); // 548105171 bytes by module, direct: 0.182 s, 3.01 GB/s
 //!
 //! // The descriptor goes to whatever imports it: a GPU, a camera, another process.
@@ -62,6 +63,7 @@ mod fd;
 mod file;
 mod kind;
 mod known;
+mod limit;
 mod load;
 mod loaded_file;
 mod memory;

@@ -188,10 +188,13 @@ impl<'f> Loader<'f> {
     ///
     /// # Errors
     ///
-    /// As for [`load`](Self::load). [`Error::Unavailable`] only if a [`backend`](Self::backend) is
+    /// As for [`load`](Self::load); [`Error::NoProc`]. [`Error::Unavailable`] only if a [`backend`](Self::backend) is
     /// selected that does not load into memfds, or cannot be used here. It is not an error if no
     /// dma-buf can be created: see [`LoadedFile::dmabuf`].
     pub fn load_file(&self) -> Result<LoadedFile> {
+        if matches!(rustix::fs::stat("/proc/self/fd"), Err(rustix::io::Errno::NOENT)) {
+            return Err(Error::NoProc);
+        }
         let mut loader = self.clone();
         loader.options.kind = Wanted::File;
         let loaded = loader.load()?;

@@ -169,6 +169,60 @@ def test_a_tensor_that_is_not_aligned(tmp_path):
         assert bits(file.get_tensor("b")).numpy().tobytes() == data
 
 
+def single(path, dtype, shape, data):
+    header = json.dumps({"a": {"dtype": dtype, "shape": shape, "data_offsets": [0, len(data)]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + data)
+    return path
+
+
+@pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="this torch has no packed type")
+@pytest.mark.parametrize("shape", [[8, 1], [2, 3], [4, 1, 1], [0, 1], [4], [2, 3, 2], [2, 0]])
+def test_packed_types(shape, tmp_path):
+    """As safetensors: a shape in bytes, or refused where rows are not whole bytes."""
+    count = 1
+    for size in shape:
+        count *= size
+    path = single(tmp_path / "packed.safetensors", "F4", shape, os.urandom(count // 2))
+
+    def found(open_, ask):
+        with open_(path, "pt") as file:
+            try:
+                tensor = ask(file)
+                return tensor.dtype, tensor.shape, bits(tensor).tolist() if tensor.numel() else []
+            except safetensors.SafetensorError as error:
+                return error
+
+    for ask in (lambda file: file.get_tensor("a"), lambda file: file.get_tensors()["a"]):
+        ours, theirs = found(dmabuf_dio.safe_open, ask), found(safetensors.safe_open, ask)
+        if isinstance(theirs, Exception):
+            assert isinstance(ours, safetensors.SafetensorError) and str(shape) in str(ours), ours
+        else:
+            assert ours == theirs
+
+
+def test_big_endian(tmp_path):
+    """torch has one byte order: a copy."""
+
+    def text(value):
+        return struct.pack(">Q", len(value)) + value
+
+    tensors = {"f": (0, torch.randn(3, 4)), "b": (30, torch.randn(5).bfloat16()), "i": (24, torch.arange(3).to(torch.int8))}
+    out, data = b"GGUF" + struct.pack(">IQQ", 3, len(tensors), 0), b""
+    for name, (kind, tensor) in tensors.items():
+        out += text(name.encode()) + struct.pack(">I", tensor.dim()) + struct.pack(f">{tensor.dim()}Q", *reversed(tensor.shape))
+        out += struct.pack(">IQ", kind, len(data))
+        data += bytes(bits(tensor).view(-1, tensor.element_size()).flip(1).flatten().tolist())
+        data += bytes(-len(data) % 32)
+    path = tmp_path / "big.gguf"
+    path.write_bytes(out + bytes(-len(out) % 32) + data)
+    loaded = dmabuf_dio.load_tensors(path, kind="private", writable=True)
+    for name, (_, tensor) in tensors.items():
+        found = loaded[name].torch()
+        assert found.dtype == tensor.dtype and torch.equal(bits(found), bits(tensor)), name
+    with pytest.raises(BufferError, match="big-endian"):
+        torch.from_dlpack(loaded["f"])
+
+
 def test_a_tensor_of_torch_keeps_the_buffer_open(model):
     content = model.read_bytes()
     buffer = dmabuf_dio.load(model, kind="private", writable=True)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
+    from ._native import TensorInfo
+
 if TYPE_CHECKING:
     Convert = Callable[..., Any]
 
@@ -26,6 +28,10 @@ else:
 
         class SafetensorError(Exception):
             """The exception of safetensors, if safetensors is not installed."""
+
+
+class PartialBytes(ValueError):
+    """A tensor of a packed type whose last dimension is not whole bytes."""
 
 
 _NUMPY = ("np", "numpy")
@@ -56,9 +62,13 @@ class safe_open:
         self._device = _device(device, self._torch)
         self._convert = _convert(self._torch)
         try:
-            self._file: Lazy | None = Lazy(Model(filename), shares=self._torch and backend == "mmap")
+            model = Model(filename)
         except ValueError as error:
-            raise SafetensorError(f"Error while deserializing header: {error}") from error
+            raise _unreadable(str(error), getattr(error, "__notes__", [])) from error
+        if model.format != "safetensors":
+            # Programs find out by the error which format a file has.
+            raise _unreadable(f"{model.files[0]}: a {model.format} file", ["open it with dmabuf_dio.open()"])
+        self._file: Lazy | None = Lazy(model, shares=self._torch and backend == "mmap")
 
     def __enter__(self) -> safe_open:
         self._opened()
@@ -91,17 +101,22 @@ class safe_open:
             info, memory = self._opened().tensor(name)
         except KeyError:
             raise _missing(name) from None
-        value = self._convert(info, memory)
+        try:
+            value = self._convert(info, memory)
+        except PartialBytes as error:
+            raise SafetensorError(str(error)) from None
         return value if self._device is None else value.to(self._device)
 
     def get_tensors(self, /) -> dict[str, Any]:
         """All tensors, in the order of their bytes."""
         file = self._opened()
-        if not self._torch:
-            return file.all(self._convert, lambda _: False)
-        from .torch import copies
-
-        tensors = file.all(self._convert, copies)
+        reads: Callable[[Any], bool] = _never
+        if self._torch:
+            from .torch import copies as reads
+        try:
+            tensors = file.all(self._convert, reads)
+        except PartialBytes as error:
+            raise SafetensorError(str(error)) from None
         if self._device is None:
             return tensors
         return {name: tensor.to(self._device) for name, tensor in tensors.items()}
@@ -146,6 +161,8 @@ class PySafeSlice(HasName):
 
     def __getitem__(self, index: Any) -> Any:
         checked = _checked(index, self.get_shape())
+        if self._info.block[0] > 1:
+            _check_packed(checked, self._info)
         checked, rows = _rows(checked, self._info.shape)
         memory, found = self._file.sliced(self.name, self._info, rows)
         if found is None:
@@ -212,6 +229,36 @@ def _shifted(index: tuple[Any, ...], by: int) -> tuple[Any, ...]:
     if isinstance(first, slice):
         return (slice(first.start + by, first.stop + by, first.step), *others)  # pyright: ignore
     return (first + by, *others)
+
+
+def _unreadable(text: str, hints: list[str]) -> SafetensorError:
+    error = SafetensorError(f"Error while deserializing header: {text}")
+    for hint in hints:
+        error.add_note(hint)
+    return error
+
+
+def _never(_: Any) -> bool:
+    return False
+
+
+def _check_packed(index: tuple[Any, ...], info: TensorInfo) -> None:
+    """An error unless the index has all of the last dimension, whose elements share bytes."""
+    from .numpy import byte_shape
+
+    try:
+        byte_shape(info)
+    except PartialBytes as error:
+        raise SafetensorError(str(error)) from None
+    shape = info.shape
+    given = [item for item in index if item is not Ellipsis]
+    if given and (len(given) == len(shape) or (len(given) < len(index) and index[-1] is not Ellipsis)):
+        last = given[-1]
+        if not isinstance(last, slice) or last.indices(shape[-1]) != (0, shape[-1], 1):
+            raise SafetensorError(
+                f"Error during slicing {_written(index)} with shape {list(shape)}: elements of {info.dtype} share bytes,"
+                " so that the last dimension cannot be sliced"
+            )
 
 
 def _missing(name: str) -> SafetensorError:

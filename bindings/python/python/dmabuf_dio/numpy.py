@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from ._safe_open import safe_open
+from ._safe_open import PartialBytes, safe_open
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -48,6 +48,10 @@ def as_array(
 ) -> numpy.ndarray[Any, numpy.dtype[Any]]:
     """A tensor as an array that shares its memory. Packed and quantised types are bytes.
 
+    Raises ValueError for a packed type whose last dimension is not whole bytes.
+
+    Of a big-endian GGUF file they are big-endian, except that a type of ml_dtypes is a copy.
+
     `memory`: where its bytes are, if not in itself; `shape`: that of a part of it.
 
     Raises ImportError for a type that needs the package ml_dtypes, if that is missing.
@@ -61,6 +65,13 @@ def as_array(
         dtype = getattr(ml_dtypes, _MORE[name])  # pyright: ignore
     if dtype is None:
         dtype, shape = numpy.uint8, byte_shape(tensor)
+    if tensor.byte_order == "big" and tensor.block[0] == 1:
+        dtype = numpy.dtype(dtype)
+        if name in _MORE:
+            # These types have one byte order.
+            memory = swapped(tensor if memory is None else memory, dtype.itemsize)
+        else:
+            dtype = dtype.newbyteorder(">")
     if type(memory) is bytearray:
         return numpy.ndarray(shape, dtype, memory)
     if 0 in shape:
@@ -68,12 +79,26 @@ def as_array(
     return numpy.frombuffer(tensor if memory is None else memory, dtype).reshape(shape)  # type: ignore[arg-type, unused-ignore]
 
 
+def swapped(memory: Any, size: int) -> bytearray:
+    """A copy with the bytes of each element in the opposite order."""
+    copy = bytearray(memory)
+    for byte in range(size):
+        copy[byte::size] = memoryview(memory)[size - 1 - byte :: size]
+    return copy
+
+
 def byte_shape(tensor: Tensor | TensorInfo) -> tuple[int, ...]:
-    """The shape of a packed or quantised tensor in bytes: its last dimension counts bytes."""
+    """The shape of a packed or quantised tensor in bytes: its last dimension counts bytes.
+
+    Raises ValueError if that dimension is not whole bytes.
+    """
     elements, size = tensor.block
     *outer, last = tensor.shape or (1,)
     if last % elements:
-        return (tensor.nbytes,)
+        raise PartialBytes(
+            f"{tensor.dtype} requires that the last dimension be divisible by {elements}: got {list(tensor.shape)};"
+            " memoryview() has the bytes"
+        )
     return (*outer, last // elements * size)
 
 

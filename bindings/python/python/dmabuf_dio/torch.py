@@ -50,7 +50,9 @@ def as_tensor(
     """A tensor as one of torch that shares its memory, which has to be writable.
 
     Packed and quantised types that torch lacks are bytes. Where the file has a tensor that is not aligned to its
-    type, the result is a copy. `memory`: where its bytes are, if not in itself; `shape`: that of a part of it.
+    type, or is big-endian, the result is a copy. `memory`: where its bytes are, if not in itself; `shape`: that of a part of it.
+
+    Raises ValueError for a packed type whose last dimension is not whole bytes.
     """
     dtype = _DTYPES.get(tensor.dtype)
     shape = tensor.shape if shape is None else shape
@@ -62,6 +64,10 @@ def as_tensor(
     if 0 in shape:
         return torch.empty(shape, dtype=dtype)
     source: Any = tensor if memory is None else memory
+    if _swaps(tensor):
+        from .numpy import swapped
+
+        source = swapped(source, tensor.block[1])
     if not isinstance(source, (bytearray, memoryview)):
         if not source.buffer.writable:
             raise BufferError("torch has no read-only tensors: load with writable=True")
@@ -71,8 +77,14 @@ def as_tensor(
 
 
 def copies(tensor: Tensor) -> bool:
-    """Whether as_tensor() copies the bytes: the file has them where their type is not aligned."""
-    return tensor.offset % tensor.block[1] != 0
+    """Whether as_tensor() copies the bytes: the file has them where their type is not aligned, or is big-endian."""
+    return tensor.offset % tensor.block[1] != 0 or _swaps(tensor)
+
+
+def _swaps(tensor: Tensor | TensorInfo) -> bool:
+    """Whether the bytes of each element are in the other order than torch's. Blocks stay as they are."""
+    elements, size = tensor.block
+    return tensor.byte_order == "big" and elements == 1 and size > 1
 
 
 def load_file(

@@ -82,6 +82,9 @@ static void kinds(void)
 	if (status) {
 		expect(status, -EOPNOTSUPP);
 		check(strstr(dmabuf_dio_error_hint(), "DMABUF_DIO_KIND_ANY"));
+		/* One line; the reasons are given to those who ask. */
+		check(!strchr(dmabuf_dio_error_message(), '\n') && !strstr(dmabuf_dio_error_message(), "module:"));
+		check(strstr(dmabuf_dio_error_reasons(), "module: ") && strstr(dmabuf_dio_error_reasons(), "\nbuffered: "));
 		check(!getenv("DMABUF_DIO_KERNEL"));
 	} else {
 		expect(dmabuf_dio_buffer_kind(buffer), DMABUF_DIO_KIND_DMABUF);

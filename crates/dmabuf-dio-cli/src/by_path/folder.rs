@@ -36,7 +36,13 @@ impl Folder {
             Failure::new(
                 FAILED,
                 format!("{}: cannot create a folder for links: {error}", parent.display()),
-                "name another folder: TMPDIR=FOLDER, and unset XDG_RUNTIME_DIR",
+                match error.raw_os_error() {
+                    Some(libc::EPERM | libc::ENOSYS) => {
+                        "allow the system calls mkdir, flock and symlink, for example in the seccomp profile of the \
+                         container, or name another folder: TMPDIR=FOLDER, and unset XDG_RUNTIME_DIR"
+                    }
+                    _ => "name another folder: TMPDIR=FOLDER, and unset XDG_RUNTIME_DIR",
+                },
             )
         })
     }
@@ -86,7 +92,17 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if !remove(&self.path) {
+        if remove(&self.path) {
+            return;
+        }
+        // None of its links may have been listed.
+        let listed = fs::read_dir(&self.path).and_then(|mut list| list.next().transpose());
+        if let Err(error) = listed {
+            say(&format!(
+                "dmabuf-dio: {0}: cannot remove its links: {error}\n            remove the folder: rm -r {0}",
+                self.path.display()
+            ));
+        } else {
             say(&format!(
                 "dmabuf-dio: COMMAND has written files into {0}\n            \
                  they were kept: move them elsewhere, then: rm -r {0}",

@@ -148,7 +148,11 @@ fn hand_over(
     ready: &[Ready<'_>],
 ) -> Result<DmaBuf, Failure> {
     let failed = |what: String| {
-        Failure::new(FAILED, format!("cannot pass on the buffers: {what}"), "see dmesg")
+        Failure::new(
+            FAILED,
+            format!("cannot pass on the buffers: {what}"),
+            "allow the system calls fcntl and memfd_create, for example in the seccomp profile of the container",
+        )
     };
     let mut files = Vec::new();
     for one in ready {

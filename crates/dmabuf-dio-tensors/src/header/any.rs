@@ -7,19 +7,39 @@ use super::gguf;
 use super::parsed::{Header, HeaderError};
 use super::safetensors;
 use crate::malformed::Malformed;
+use crate::mistaken::{HEAD, Mistaken};
 
 /// Parses the header of a safetensors or GGUF file of `len` bytes, which `file` reads from its
 /// start. GGUF files begin with `GGUF`; all others are taken for safetensors.
 ///
 /// # Errors
 ///
-/// [`HeaderError`].
+/// [`HeaderError`]; [`Malformed::NotAModel`] if it is another kind of file that is known.
 pub fn parse(mut file: impl Read, len: u64) -> Result<Header, HeaderError> {
-    let mut magic = [0; 4];
-    if len < 8 {
-        return Err(Malformed::Truncated { len, needed: 8 }.into());
+    let mut head = Vec::new();
+    file.by_ref().take(len.min(HEAD as u64)).read_to_end(&mut head)?;
+    let whole = head.as_slice().chain(file);
+    if head.starts_with(&gguf::MAGIC) {
+        return gguf::parse(whole, len);
     }
-    file.read_exact(&mut magic)?;
-    let whole = magic.as_slice().chain(file);
-    if magic == gguf::MAGIC { gguf::parse(whole, len) } else { safetensors::parse(whole, len) }
+    safetensors::parse(whole, len).map_err(|error| match error {
+        HeaderError::Malformed(reason) => match other(&head, len) {
+            Some(found) => Malformed::NotAModel { found }.into(),
+            None => reason.into(),
+        },
+        error @ HeaderError::Read(_) => error,
+    })
+}
+
+/// What the file is instead, unless its first bytes are those of safetensors: the length of a header, and
+/// the header, which is an object. The length alone may be that of compressed data.
+fn other(head: &[u8], len: u64) -> Option<Mistaken> {
+    if let Some((prefix, json)) = head.split_first_chunk() {
+        let header = u64::from_le_bytes(*prefix);
+        let begins = json.first().is_none_or(|byte| *byte == b'{');
+        if begins && (1..=safetensors::MAX_HEADER).contains(&header) {
+            return None;
+        }
+    }
+    Mistaken::of(head, len)
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads little-endian values and knows how far it may go.
+//! Reads values in the file's byte order and knows how far it may go.
 
 use std::io::Read;
 
 use super::parsed::HeaderError;
+use crate::byte_order::ByteOrder;
 use crate::malformed::Malformed;
 
 /// The longest header of a GGUF file.
@@ -15,15 +16,25 @@ pub(super) struct Cursor<R> {
     at: u64,
     /// Length of the file.
     len: u64,
+    order: ByteOrder,
 }
 
 impl<R: Read> Cursor<R> {
     pub(super) fn new(file: R, len: u64) -> Self {
-        Self { file, at: 0, len }
+        Self { file, at: 0, len, order: ByteOrder::Little }
     }
 
     pub(super) fn at(&self) -> u64 {
         self.at
+    }
+
+    pub(super) fn order(&self) -> ByteOrder {
+        self.order
+    }
+
+    /// The byte order of what is read from now on.
+    pub(super) fn set_order(&mut self, order: ByteOrder) {
+        self.order = order;
     }
 
     /// Fails if `count` items of at least `size` bytes each cannot follow.
@@ -57,22 +68,37 @@ impl<R: Read> Cursor<R> {
         Ok(bytes)
     }
 
+    /// The bytes of a number, the lowest first.
+    pub(super) fn number<const N: usize>(&mut self) -> Result<[u8; N], HeaderError> {
+        let mut bytes = self.array()?;
+        if self.order == ByteOrder::Big {
+            bytes.reverse();
+        }
+        Ok(bytes)
+    }
+
     pub(super) fn u32(&mut self) -> Result<u32, HeaderError> {
-        self.array().map(u32::from_le_bytes)
+        self.number().map(u32::from_le_bytes)
     }
 
     pub(super) fn u64(&mut self) -> Result<u64, HeaderError> {
-        self.array().map(u64::from_le_bytes)
+        self.number().map(u64::from_le_bytes)
     }
 
-    /// A string preceded by its length, which is at most `limit` bytes.
-    pub(super) fn string(&mut self, limit: u64) -> Result<String, HeaderError> {
+    /// The bytes of a string preceded by its length, which is at most `limit` bytes.
+    pub(super) fn string(&mut self, limit: u64) -> Result<Vec<u8>, HeaderError> {
         let len = self.u64()?;
         if len > limit {
             return Err(Malformed::TooLarge { what: "a name of bytes:", value: len, limit }.into());
         }
-        let start = self.at;
-        let text = String::from_utf8(self.bytes(len)?);
+        self.bytes(len)
+    }
+
+    /// A string that has to be text.
+    pub(super) fn text(&mut self, limit: u64) -> Result<String, HeaderError> {
+        let bytes = self.string(limit)?;
+        let start = self.at - bytes.len() as u64;
+        let text = String::from_utf8(bytes);
         let wrong = |at: usize| Malformed::Utf8 { at: start + at as u64 };
         Ok(text.map_err(|error| wrong(error.utf8_error().valid_up_to()))?)
     }

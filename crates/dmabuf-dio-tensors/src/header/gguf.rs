@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The header of a GGUF file, versions 2 and 3, little-endian, as docs/gguf.md of ggml has it.
+//! The header of a GGUF file, versions 2 and 3, as docs/gguf.md of ggml has it. Nothing but the version
+//! tells the byte order: the other one makes it large.
 //!
 //! Where the document leaves a choice, it is GGML's own (`gguf_init_from_file`): no arrays of
 //! arrays, at most four dimensions, tensors without holes.
@@ -9,6 +10,7 @@ use std::io::Read;
 use super::cursor::Cursor;
 use super::gguf_value::value;
 use super::parsed::{Header, HeaderError, MAX_KEYS, MAX_TENSORS, check_names, check_unique};
+use crate::byte_order::ByteOrder;
 use crate::dtype::Dtype;
 use crate::format::Format;
 use crate::malformed::{Malformed, short};
@@ -42,7 +44,12 @@ pub fn parse(file: impl Read, len: u64) -> Result<Header, HeaderError> {
         let name = String::new();
         return Err(Malformed::Unknown { what: "magic", value: magic.into(), name }.into());
     }
-    let version = file.u32()?;
+    let mut version = file.u32()?;
+    // As gguf-py decides.
+    if version.trailing_zeros() >= 16 && version != 0 {
+        version = version.swap_bytes();
+        file.set_order(ByteOrder::Big);
+    }
     if !(2..=3).contains(&version) {
         return Err(Malformed::Version { version }.into());
     }
@@ -51,7 +58,7 @@ pub fn parse(file: impl Read, len: u64) -> Result<Header, HeaderError> {
     file.check(keys, LEAST_KEY)?;
     let mut entries = Vec::new();
     for _ in 0..keys {
-        let key = file.string(MAX_NAME)?;
+        let key = file.text(MAX_NAME)?;
         let value = value(&mut file, &key)?;
         entries.push((key, value));
     }
@@ -91,7 +98,7 @@ fn alignment(metadata: &Metadata) -> Result<u64, Malformed> {
 
 /// Reads a tensor. Its range is relative to the data yet.
 fn tensor<R: Read>(file: &mut Cursor<R>) -> Result<Tensor, HeaderError> {
-    let name = file.string(MAX_NAME)?;
+    let name = file.text(MAX_NAME)?;
     let unknown = |what, value: u32| {
         HeaderError::from(Malformed::Unknown { what, value: value.into(), name: short(&name) })
     };
@@ -117,7 +124,7 @@ fn tensor<R: Read>(file: &mut Cursor<R>) -> Result<Tensor, HeaderError> {
         end: u64::MAX,
         len: 0,
     })?;
-    Ok(Tensor { name, dtype, shape, file: 0, range: offset..end })
+    Ok(Tensor { name, dtype, shape, file: 0, range: offset..end, byte_order: file.order() })
 }
 
 /// Moves the ranges to their places in the file, and checks them.

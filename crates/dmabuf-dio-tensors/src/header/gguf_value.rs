@@ -26,19 +26,23 @@ const F64: u32 = 12;
 /// Reads the type and the value of a key.
 pub(super) fn value<R: Read>(file: &mut Cursor<R>, key: &str) -> Result<Value, HeaderError> {
     Ok(match file.u32()? {
-        U8 => Value::U8(file.array().map(u8::from_le_bytes)?),
-        I8 => Value::I8(file.array().map(i8::from_le_bytes)?),
-        U16 => Value::U16(file.array().map(u16::from_le_bytes)?),
-        I16 => Value::I16(file.array().map(i16::from_le_bytes)?),
+        U8 => Value::U8(file.number().map(u8::from_le_bytes)?),
+        I8 => Value::I8(file.number().map(i8::from_le_bytes)?),
+        U16 => Value::U16(file.number().map(u16::from_le_bytes)?),
+        I16 => Value::I16(file.number().map(i16::from_le_bytes)?),
         U32 => Value::U32(file.u32()?),
-        I32 => Value::I32(file.array().map(i32::from_le_bytes)?),
-        F32 => Value::F32(file.array().map(f32::from_le_bytes)?),
+        I32 => Value::I32(file.number().map(i32::from_le_bytes)?),
+        F32 => Value::F32(file.number().map(f32::from_le_bytes)?),
         BOOL => Value::Bool(flag(file.array::<1>()?[0], key)?),
-        STRING => Value::String(file.string(MAX_HEADER)?),
+        // Most are text; nothing here needs them to be.
+        STRING => match String::from_utf8(file.string(MAX_HEADER)?) {
+            Ok(text) => Value::String(text),
+            Err(error) => Value::Bytes(error.into_bytes()),
+        },
         ARRAY => Value::Array(array(file, key)?),
         U64 => Value::U64(file.u64()?),
-        I64 => Value::I64(file.array().map(i64::from_le_bytes)?),
-        F64 => Value::F64(file.array().map(f64::from_le_bytes)?),
+        I64 => Value::I64(file.number().map(i64::from_le_bytes)?),
+        F64 => Value::F64(file.number().map(f64::from_le_bytes)?),
         other => return Err(unknown("value type", other.into(), key)),
     })
 }
@@ -81,7 +85,7 @@ fn numbers<R: Read, T, const N: usize>(
     from: impl Fn([u8; N]) -> T,
 ) -> Result<Vec<T>, HeaderError> {
     file.check(count, N as u64)?;
-    (0..count).map(|_| file.array().map(&from)).collect()
+    (0..count).map(|_| file.number().map(&from)).collect()
 }
 
 fn flag(byte: u8, key: &str) -> Result<bool, HeaderError> {

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use super::parsed::{Header, HeaderError, MAX_KEYS, MAX_TENSORS, check_names, check_unique};
+use crate::byte_order::ByteOrder;
 use crate::dtype::Dtype;
 use crate::format::Format;
 use crate::malformed::{Malformed, short};
@@ -20,7 +21,7 @@ use crate::metadata::{Metadata, Value};
 use crate::tensor::Tensor;
 
 /// The longest header, as in the `safetensors` crate.
-const MAX_HEADER: u64 = 100_000_000;
+pub(super) const MAX_HEADER: u64 = 100_000_000;
 const MAX_DIMENSIONS: usize = 64;
 /// The length before the header.
 const PREFIX: u64 = 8;
@@ -105,6 +106,7 @@ fn check(mut fields: Fields, start: u64, len: u64) -> Result<Header, Malformed> 
             shape,
             file: 0,
             range: start + from..end,
+            byte_order: ByteOrder::Little,
         });
     }
     check_places(&tensors, start)?;

@@ -117,32 +117,59 @@ pub(crate) struct Gguf {
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) tensors: Vec<Vec<u8>>,
     pub(crate) data: Vec<u8>,
+    pub(crate) big_endian: bool,
 }
 
 impl Default for Gguf {
     fn default() -> Self {
-        Self { version: 3, alignment: 32, keys: vec![], tensors: vec![], data: vec![] }
+        Self {
+            version: 3,
+            alignment: 32,
+            keys: vec![],
+            tensors: vec![],
+            data: vec![],
+            big_endian: false,
+        }
     }
 }
 
-/// A string of GGUF.
+/// A string of a little-endian GGUF file.
 pub(crate) fn string(text: impl AsRef<[u8]>) -> Vec<u8> {
     let text = text.as_ref();
     [&(text.len() as u64).to_le_bytes(), text].concat()
 }
 
 impl Gguf {
+    pub(crate) fn big_endian() -> Self {
+        Self { big_endian: true, ..Self::default() }
+    }
+
+    /// A number in the byte order of the file, from its little-endian bytes.
+    pub(crate) fn number<const N: usize>(&self, mut bytes: [u8; N]) -> [u8; N] {
+        if self.big_endian {
+            bytes.reverse();
+        }
+        bytes
+    }
+
+    pub(crate) fn string(&self, text: impl AsRef<[u8]>) -> Vec<u8> {
+        let text = text.as_ref();
+        [&self.number((text.len() as u64).to_le_bytes()), text].concat()
+    }
+
+    /// `value` is in the byte order of the file.
     pub(crate) fn key(mut self, name: &str, kind: u32, value: &[u8]) -> Self {
-        self.keys.push([&string(name)[..], &kind.to_le_bytes(), value].concat());
+        let kind = self.number(kind.to_le_bytes());
+        self.keys.push([&self.string(name)[..], &kind, value].concat());
         self
     }
 
     pub(crate) fn raw_tensor(mut self, name: &str, shape: &[u64], kind: u32, offset: u64) -> Self {
-        let mut bytes = string(name);
-        bytes.extend((shape.len() as u32).to_le_bytes());
-        bytes.extend(shape.iter().rev().flat_map(|dim| dim.to_le_bytes()));
-        bytes.extend(kind.to_le_bytes());
-        bytes.extend(offset.to_le_bytes());
+        let mut bytes = self.string(name);
+        bytes.extend(self.number((shape.len() as u32).to_le_bytes()));
+        bytes.extend(shape.iter().rev().flat_map(|dim| self.number(dim.to_le_bytes())));
+        bytes.extend(self.number(kind.to_le_bytes()));
+        bytes.extend(self.number(offset.to_le_bytes()));
         self.tensors.push(bytes);
         self
     }
@@ -156,9 +183,9 @@ impl Gguf {
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = b"GGUF".to_vec();
-        bytes.extend(self.version.to_le_bytes());
-        bytes.extend((self.tensors.len() as u64).to_le_bytes());
-        bytes.extend((self.keys.len() as u64).to_le_bytes());
+        bytes.extend(self.number(self.version.to_le_bytes()));
+        bytes.extend(self.number((self.tensors.len() as u64).to_le_bytes()));
+        bytes.extend(self.number((self.keys.len() as u64).to_le_bytes()));
         bytes.extend(self.keys.concat());
         bytes.extend(self.tensors.concat());
         bytes.resize(bytes.len().next_multiple_of(self.alignment as usize), 0);

@@ -179,7 +179,7 @@ pub(crate) fn call(backend: Backend, errno: Errno) -> Refusal {
 
 /// The limit on locked memory, for messages.
 fn memlock() -> String {
-    match rustix::process::getrlimit(rustix::process::Resource::Memlock).current {
+    match crate::limit::current(rustix::process::Resource::Memlock) {
         Some(bytes) => format!("{} KiB", bytes / 1024),
         None => "unlimited".into(),
     }

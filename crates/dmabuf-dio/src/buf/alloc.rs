@@ -77,10 +77,11 @@ impl DmaBuf {
     ///
     /// # Errors
     ///
-    /// [`Error::Buffer`] if the kernel refuses.
+    /// [`Error::NoMemory`] if that is more than there is; [`Error::Buffer`] if the kernel refuses.
     pub fn memfd(len: u64) -> Result<Self> {
         let len =
             round_up(len, page_size()).ok_or(Error::RangeOverflow { offset: 0, length: len })?;
+        available::ensure(len, Charged::Us)?;
         Self::create_memfd(len, MemfdFlags::empty(), SealFlags::SHRINK)
             .map_err(|errno| Error::Buffer { call: "create", errno: errno.into_errno() })
     }

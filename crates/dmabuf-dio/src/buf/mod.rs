@@ -281,9 +281,11 @@ fn kind_of(fd: BorrowedFd<'_>) -> Result<Kind> {
         return Ok(Kind::DmaBuf);
     }
     match proc_link(fd) {
-        Some(link) if link.starts_with("/memfd:") || is_nameless_tmpfs(fd) => Ok(Kind::Memfd),
+        Some(link) if link.starts_with("/memfd:") => Ok(Kind::Memfd),
+        // Also without /proc
+        _ if is_nameless_tmpfs(fd) => Ok(Kind::Memfd),
         Some(link) => Err(Error::NotABuffer { found: link }),
-        None => Err(Error::NotABuffer { found: "unknown: /proc is not mounted".into() }),
+        None => Err(Error::NotABuffer { found: "unknown, as /proc/self/fd cannot be read".into() }),
     }
 }
 

@@ -4,6 +4,7 @@
 pub(crate) mod copies;
 pub(crate) mod dma;
 pub(crate) mod extent;
+pub(crate) mod facts;
 pub(crate) mod queue;
 pub(crate) mod target;
 
@@ -11,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
+use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::ioctl::{self, Opcode, opcode};
 
 use crate::direction::Direction;
@@ -20,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::fd::{FileSystem, is_dmabuf, proc_link};
 use crate::file::copies::Copies;
 use crate::file::dma::Dma;
+use crate::file::facts::Facts;
 use crate::file::queue::Queue;
 use crate::memory::page::page_size;
 
@@ -200,9 +202,8 @@ impl File {
         direction: Direction,
         why_buffered: Option<String>,
     ) -> Result<Self> {
-        let (stat, align) = examine(&path, fd.as_fd(), direction)?;
-        let is_device = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice;
-        let saved = stat.stx_size.saturating_sub(stat.stx_blocks.saturating_mul(512));
+        let facts = examine(&path, fd.as_fd(), direction)?;
+        let is_device = facts.file_type == FileType::BlockDevice;
         let system = if is_device {
             FileSystem::Other
         } else {
@@ -213,15 +214,11 @@ impl File {
             fd,
             why_buffered,
             buffered: OnceLock::new(),
-            align: align.unwrap_or_else(Alignment::unknown),
+            align: facts.align.unwrap_or_else(Alignment::unknown),
             is_device,
             system,
-            unallocated: if is_device { 0 } else { saved },
-            disk: if is_device {
-                (stat.stx_rdev_major, stat.stx_rdev_minor)
-            } else {
-                (stat.stx_dev_major, stat.stx_dev_minor)
-            },
+            unallocated: if is_device { 0 } else { facts.saved },
+            disk: if is_device { facts.device } else { facts.on },
             queue: OnceLock::new(),
             direction,
         })
@@ -385,29 +382,15 @@ fn reopen(fd: BorrowedFd<'_>, direction: Direction, flags: OFlags) -> rustix::io
     }
 }
 
-fn examine(
-    path: &Path,
-    fd: BorrowedFd<'_>,
-    direction: Direction,
-) -> Result<(Statx, Option<Alignment>)> {
-    let wanted = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
-    let stat = fs::statx(fd, "", AtFlags::EMPTY_PATH, wanted).map_err(|errno| Error::Open {
+/// Checks that it is a file, and returns what is known of it.
+fn examine(path: &Path, fd: BorrowedFd<'_>, direction: Direction) -> Result<Facts> {
+    let facts = Facts::of(fd).map_err(|errno| Error::Open {
         path: path.to_owned(),
         direction,
         errno: errno.into_errno(),
     })?;
-    check_type(path, FileType::from_raw_mode(stat.stx_mode.into()))?;
-    Ok((stat, alignment(&stat)))
-}
-
-/// The `O_DIRECT` alignment from `statx(2)`: since Linux 6.1, on most file systems.
-pub(crate) fn alignment(stat: &Statx) -> Option<Alignment> {
-    let said = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN);
-    let align = Alignment {
-        offset: stat.stx_dio_offset_align.into(),
-        memory: stat.stx_dio_mem_align.into(),
-    };
-    (said && align.offset.is_power_of_two() && align.memory.is_power_of_two()).then_some(align)
+    check_type(path, facts.file_type)?;
+    Ok(facts)
 }
 
 fn check_fd(path: &Path, fd: BorrowedFd<'_>, direction: Direction) -> Result<()> {
@@ -452,7 +435,7 @@ pub(crate) fn check_range(offset: u64, length: u64) -> Result<()> {
 /// Fails with `EFBIG` if this process may not have a file of `end` bytes, memfds included: the
 /// kernel would send `SIGXFSZ`, which kills the process (`RLIMIT_FSIZE` in getrlimit(2)).
 pub(crate) fn check_size(end: u64) -> rustix::io::Result<()> {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    let limit = crate::limit::current(rustix::process::Resource::Fsize);
     if limit.is_some_and(|limit| end > limit) { Err(rustix::io::Errno::FBIG) } else { Ok(()) }
 }
 
@@ -575,26 +558,6 @@ mod tests {
             let read = again(Direction::Load, OFlags::empty()).map(|_| ());
             assert_eq!(read, Err(rustix::io::Errno::ACCESS));
         });
-    }
-
-    #[test]
-    fn the_alignment_is_what_the_kernel_says_if_it_makes_sense() {
-        let file = tempfile::tempfile().expect("a file");
-        let wanted = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
-        let mut stat = fs::statx(&file, "", AtFlags::EMPTY_PATH, wanted).expect("statx");
-        let (_, found) = examine(Path::new("file"), file.as_fd(), Direction::Load).expect("facts");
-        assert_eq!(found, alignment(&stat));
-        stat.stx_mask |= StatxFlags::DIOALIGN.bits();
-        for (offset, memory, makes_sense) in
-            [(512, 4, true), (0, 0, false), (512, 0, false), (0, 4, false), (3, 4, false)]
-        {
-            (stat.stx_dio_offset_align, stat.stx_dio_mem_align) = (offset, memory);
-            let align = Alignment { offset: offset.into(), memory: memory.into() };
-            assert_eq!(alignment(&stat), makes_sense.then_some(align));
-        }
-        (stat.stx_dio_offset_align, stat.stx_dio_mem_align) = (512, 4);
-        stat.stx_mask &= !StatxFlags::DIOALIGN.bits();
-        assert_eq!(alignment(&stat), None, "it says nothing");
     }
 
     #[test]

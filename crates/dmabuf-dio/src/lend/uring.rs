@@ -28,13 +28,21 @@ pub(super) fn create_shared(entries: u32) -> Result<IoUring, LendError> {
     checked(IoUring::new(entries))
 }
 
-/// [`wait`] needs `IORING_ENTER_EXT_ARG`, which came with Linux 5.11.
+/// [`wait`] needs `IORING_ENTER_EXT_ARG`, which came with Linux 5.11. Submits nothing once: profiles of containers
+/// may allow the call that creates a ring, and none that uses it.
 fn checked(uring: std::io::Result<IoUring>) -> Result<IoUring, LendError> {
     let uring = uring.map_err(|error| LendError::Ring { errno: Errno::from(&error) })?;
     if !uring.params().is_feature_ext_arg() {
         return Err(LendError::Ring { errno: Errno::from_raw(libc::EOPNOTSUPP) });
     }
-    Ok(uring)
+    match uring.submitter().submit() {
+        Err(error)
+            if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOSYS)) =>
+        {
+            Err(LendError::Ring { errno: Errno::from(&error) })
+        }
+        _ => Ok(uring),
+    }
 }
 
 /// Submits what is queued and blocks until completions arrive, a signal, or [`TICK`] has passed.

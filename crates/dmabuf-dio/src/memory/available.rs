@@ -36,13 +36,22 @@ pub(crate) fn ensure(wanted: u64, charged: Charged) -> Result<()> {
 /// The memory that is free or can be freed, in bytes, and that this process may use if it is
 /// charged for it; `None` if the kernel does not report it.
 pub(crate) fn available(charged: Charged) -> Option<u64> {
-    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    let Ok(meminfo) = fs::read_to_string("/proc/meminfo") else { return Some(of_the_machine()) };
     let swap = field_kib(&meminfo, "SwapFree").unwrap_or(0) * 1024;
     let available = field_kib(&meminfo, "MemAvailable")? * 1024 + swap;
     Some(match charged {
         Charged::Us => available.min(ours(&meminfo, swap).unwrap_or(u64::MAX)),
         Charged::Nobody => available,
     })
+}
+
+/// All memory of this machine and its free swap, in bytes: without /proc nothing says how much of it is
+/// available, but more there cannot be.
+#[allow(clippy::useless_conversion, reason = "the fields have 32 bits in a 32-bit program")]
+fn of_the_machine() -> u64 {
+    let system = rustix::system::sysinfo();
+    let units = u64::from(system.totalram).saturating_add(system.freeswap.into());
+    units.saturating_mul(system.mem_unit.max(1).into())
 }
 
 /// The memory that the kernel module counts as available, in bytes: without swap, and without what
@@ -179,6 +188,10 @@ mod tests {
         let all = ensure(1 << 60, Charged::Nobody);
         assert!(matches!(all, Err(Error::NoMemory { available: Some(1..), .. })));
         assert!(ensure(4096, Charged::Us).is_ok());
+        // What is reported without /proc
+        assert!(
+            available(Charged::Us).is_some_and(|left| (LITTLE..=of_the_machine()).contains(&left))
+        );
     }
 
     /// A tree of groups: the folder, its limit, its usage.

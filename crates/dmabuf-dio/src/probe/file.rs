@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use dmabuf_dio_sys::cachestat::cachestat;
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{Mode, OFlags};
 
 use super::FileFacts;
 use crate::backend::Backend;
@@ -13,25 +13,24 @@ use crate::backend::kept::not_kept;
 use crate::direction::Direction;
 use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
-use crate::file::{Alignment, File, Spec, alignment};
+use crate::file::facts::Facts;
+use crate::file::{Alignment, File, Spec};
 use crate::memory::page::page_size;
 
 pub(crate) fn facts(path: &Path) -> Result<FileFacts> {
     let file = File::open(&Spec::Path(path.to_owned()), Direction::Load, false)?;
-    let wanted = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
-    let stat = rustix::fs::statx(file.fd(), "", AtFlags::EMPTY_PATH, wanted).map_err(|errno| {
-        Error::Open { path: path.to_owned(), direction: Direction::Load, errno: errno.into_errno() }
+    let stat = Facts::of(file.fd()).map_err(|errno| Error::Open {
+        path: path.to_owned(),
+        direction: Direction::Load,
+        errno: errno.into_errno(),
     })?;
-    let align = alignment(&stat);
+    let align = stat.align;
     let opened =
         rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty());
     let o_direct_open = opened.as_ref().err().map(|errno| errno.into_errno());
     let o_direct_read = opened.ok().and_then(|fd| read_block(&fd, align));
-    let file_system = if file.is_device {
-        Some("block device".into())
-    } else {
-        file_system(stat.stx_dev_major, stat.stx_dev_minor)
-    };
+    let file_system =
+        if file.is_device { Some("block device".into()) } else { file_system(stat.on) };
     Ok(FileFacts {
         path: path.display().to_string(),
         length: file.end()?,
@@ -56,7 +55,7 @@ fn read_block(fd: &OwnedFd, align: Option<Alignment>) -> Option<Errno> {
 }
 
 /// Type of the file system on a device.
-fn file_system(major: u32, minor: u32) -> Option<String> {
+fn file_system((major, minor): (u32, u32)) -> Option<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let device = format!("{major}:{minor}");
     mounts.lines().find_map(|line| {

@@ -103,6 +103,6 @@ pub(crate) fn io_uring() -> IoUring {
         available: refusal.is_none(),
         disabled,
         refusal,
-        memlock: rustix::process::getrlimit(rustix::process::Resource::Memlock).current,
+        memlock: crate::limit::current(rustix::process::Resource::Memlock),
     }
 }

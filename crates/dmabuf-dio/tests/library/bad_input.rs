@@ -430,7 +430,10 @@ fn a_full_disk_leaves_the_target_as_it_was() {
     let target = folder.path().join("target");
     std::fs::write(&target, "before").expect("write");
     // The buffer has holes, the file would not: no tmpfs has that much room.
-    let buf = DmaBuf::memfd(1 << 44).expect("a memfd");
+    let memfd =
+        rustix::fs::memfd_create("holes", rustix::fs::MemfdFlags::CLOEXEC).expect("a memfd");
+    rustix::fs::ftruncate(&memfd, 1 << 44).expect("holes");
+    let buf = DmaBuf::from_fd(memfd).expect("a buffer");
     let error = Saver::new(&target).save(&buf, ..).expect_err("full");
     assert!(matches!(error, Error::Target { .. } | Error::Transfer { .. }), "{error}");
     assert_eq!(std::fs::read(&target).expect("read"), b"before");

@@ -42,6 +42,8 @@ fn each_number_has_its_hint() {
                 (libc::ENFILE, "ulimit -n"),
                 (libc::EROFS, "writable"),
                 (libc::ETXTBSY, "a running program"),
+                (libc::EPERM, "seccomp"),
+                (libc::ENOSYS, "allow the system call"),
                 (libc::EILSEQ, "the file system it is on"),
             ],
         ),
@@ -56,6 +58,8 @@ fn each_number_has_its_hint() {
                 (libc::ENOMEM, "smaller block size"),
                 (libc::EACCES, "permissions"),
                 (libc::EPERM, "permissions"),
+                (libc::EPERM, "seccomp"),
+                (libc::ENOSYS, "allow the system call"),
                 (libc::EROFS, "writable"),
                 (libc::EBUSY, "lsof"),
                 (libc::EILSEQ, "dmesg"),
@@ -132,8 +136,8 @@ fn what_failed_is_said_in_one_line() {
             Error::Unavailable { asked: Some(Backend::Heap), kind: None, refusals: vec![] },
             "backend heap is not available",
         ),
-        (unavailable(None), "no backend is available ()"),
-        (unavailable(Some(Kind::DmaBuf)), "no dma-buf can be created here ()"),
+        (unavailable(None), "no backend is available"),
+        (unavailable(Some(Kind::DmaBuf)), "no dma-buf can be created here"),
     ];
     for (error, text) in texts {
         assert_eq!(error.to_string(), text);
@@ -255,6 +259,9 @@ fn hints_that_others_begin_like() {
         (transfer(libc::EFAULT), "F_SEAL_SHRINK"),
         (buffer(libc::EFAULT), "F_SEAL_SHRINK"),
         (buffer(libc::EFBIG), "ulimit -f"),
+        (buffer(libc::ENOSYS), "allow the system call"),
+        (Error::Buffer { call: "create", errno: Errno::from_raw(libc::EPERM) }, "memfd_create"),
+        (Error::NoProc, "mount -t proc"),
     ] {
         assert!(error.hint().contains(hint), "{error}: {}", error.hint());
     }
