@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ranges of a transfer, and the parts of them that direct I/O can move.
 
-use crate::file::Alignment;
+use crate::file::alignment::Alignment;
 
 /// A range of bytes in the file and its counterpart in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

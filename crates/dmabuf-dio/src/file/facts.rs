@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{self, AtFlags, FileType, Stat, Statx, StatxFlags};
 
-use crate::file::Alignment;
+use crate::file::alignment::Alignment;
 
 /// What is known of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

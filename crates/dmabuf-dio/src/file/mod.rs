@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The file side of a transfer: opened with `O_DIRECT`, and without it on demand.
 
+pub(crate) mod alignment;
 pub(crate) mod copies;
 pub(crate) mod dma;
 pub(crate) mod extent;
@@ -19,28 +20,11 @@ use crate::direction::Direction;
 use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
 use crate::fd::{FileSystem, is_dmabuf, proc_link};
+pub use crate::file::alignment::Alignment;
 use crate::file::copies::Copies;
 use crate::file::dma::Dma;
 use crate::file::facts::Facts;
 use crate::file::queue::Queue;
-use crate::memory::page::page_size;
-
-/// The alignment that `O_DIRECT` requires, in bytes; both values are powers of two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Alignment {
-    /// Alignment of file offsets and lengths.
-    pub offset: u64,
-    /// Alignment of memory addresses.
-    pub memory: u64,
-}
-
-impl Alignment {
-    /// An alignment that suits every device, for file systems that do not report one.
-    pub(crate) fn unknown() -> Self {
-        Self { offset: page_size(), memory: page_size() }
-    }
-}
 
 /// An open regular file or block device, with `O_DIRECT` where possible.
 #[derive(Debug)]
