@@ -449,7 +449,6 @@ fn what_is_refused() {
         (2, node, &["--rate", "10"], &["--fps"]),
         (2, node, &["--format", "ci16"], &["--pixel-format"]),
         (2, node, &["--channels", "x"], &["--channels is for IIO"]),
-        (2, node, &["--overrun", "drop"], &["--overrun drop"]),
         (1, "/dev/video99", &[], &["no IIO device"]),
         (2, node, &["--size", "wide"], &["1920x1080"]),
     ] {

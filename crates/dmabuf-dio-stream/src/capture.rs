@@ -104,7 +104,7 @@ impl Capture {
             source,
             places: vec![Place::Idle; ring.len()],
             ring,
-            ledger: Ledger::new(Loss::Lost, frame),
+            ledger: Ledger::new(Loss::Lost),
             frame,
             running: false,
             bytes: 0,
@@ -161,7 +161,7 @@ impl Capture {
         if !self.places.contains(&Place::Idle) {
             return Err(no_block());
         }
-        self.ledger = Ledger::new(Loss::Lost, self.frame);
+        self.ledger = Ledger::new(Loss::Lost);
         (self.bytes, self.unsure) = (0, 0);
         self.losses = Losses { known: true, ..Losses::default() };
         let mut started = Ok(());

@@ -39,7 +39,6 @@ pub struct Gap {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     kind: Loss,
-    frame: u64,
     /// Bytes that the device may still hold of those that it has returned.
     behind: u64,
     /// Bytes queued.
@@ -54,15 +53,13 @@ pub(super) struct Ledger {
     dry: Option<(u64, u64)>,
     losses: Vec<Gap>,
     waits: bool,
-    /// Start and length of returned data that was dropped.
-    drops: Vec<(u64, u64)>,
     /// What the source knows to be missing in its data.
     told_of: Vec<Gap>,
 }
 
 impl Ledger {
-    pub(super) fn new(kind: Loss, frame: u64) -> Self {
-        Self { kind, frame: frame.max(1), ..Self::default() }
+    pub(super) fn new(kind: Loss) -> Self {
+        Self { kind, ..Self::default() }
     }
 
     /// Sets how many of the returned bytes the device may still hold.
@@ -128,14 +125,6 @@ impl Ledger {
         self.taken - bytes
     }
 
-    /// Records that a returned block is not passed on.
-    pub(super) fn dropped(&mut self, start: u64, bytes: u64) {
-        match self.drops.last_mut() {
-            Some((at, length)) if *at + *length == start => *length += bytes,
-            _ => self.drops.push((start, bytes)),
-        }
-    }
-
     /// Sets what is missing in the source's data. It is no loss of the source.
     pub(super) fn set_told(&mut self, gaps: &[Gap]) {
         if self.told_of != gaps {
@@ -152,8 +141,7 @@ impl Ledger {
     /// Total lost frames, and at how many positions.
     pub(super) fn totals(&self) -> (u64, usize) {
         let lost: u64 = self.losses.iter().filter_map(|gap| gap.frames).sum();
-        let dropped: u64 = self.drops.iter().map(|(_, bytes)| bytes / self.frame).sum();
-        (lost + dropped, self.losses.len() + self.drops.len())
+        (lost, self.losses.len())
     }
 
     /// Lost frames at and before a position in the bytes queued.
@@ -182,26 +170,9 @@ impl Ledger {
 
     /// The gaps in the sink's data, `bytes` in all. `at_end`: also the one after the last byte.
     pub(super) fn gaps(&self, bytes: u64, at_end: bool) -> Vec<Gap> {
-        let passed_on = |place: u64| {
-            let dropped: u64 = self
-                .drops
-                .iter()
-                .take_while(|(start, _)| *start < place)
-                .map(|(start, length)| (*length).min(place - start))
-                .sum();
-            place - dropped
-        };
-        let losses = self.losses.iter().chain(&self.told_of).map(|gap| Gap {
-            at: passed_on(gap.at),
-            to: passed_on(gap.to),
-            ..*gap
-        });
-        let drops = self.drops.iter().map(|(start, length)| {
-            let at = passed_on(*start);
-            Gap { kind: self.kind, at, to: at, frames: Some(length / self.frame) }
-        });
-        let within = losses.chain(drops).filter(|gap| gap.at < bytes || at_end && gap.at == bytes);
-        let mut all: Vec<_> = within.map(|gap| Gap { to: gap.to.min(bytes), ..gap }).collect();
+        let losses = self.losses.iter().chain(&self.told_of);
+        let within = losses.filter(|gap| gap.at < bytes || at_end && gap.at == bytes);
+        let mut all: Vec<_> = within.map(|gap| Gap { to: gap.to.min(bytes), ..*gap }).collect();
         all.sort_by_key(|gap| (gap.at, gap.to));
         let mut gaps: Vec<Gap> = Vec::new();
         for gap in all {
@@ -228,7 +199,7 @@ mod tests {
 
     /// A source of which four blocks of 80 bytes, ten frames each, were requested.
     fn four() -> Ledger {
-        let mut ledger = Ledger::new(Loss::Lost, 8);
+        let mut ledger = Ledger::new(Loss::Lost);
         for _ in 0..4 {
             ledger.queued(80, false);
         }
@@ -299,7 +270,7 @@ mod tests {
     /// Bytes that are written are not output yet.
     #[test]
     fn lost_by_a_device_that_buffers() {
-        let mut ledger = Ledger::new(Loss::Underrun, 8);
+        let mut ledger = Ledger::new(Loss::Underrun);
         ledger.set_behind(100);
         for _ in 0..4 {
             ledger.queued(80, false);
@@ -324,34 +295,6 @@ mod tests {
         assert_eq!(ledger.gaps(400, false), [gap(320, 320, None)]);
     }
 
-    #[test]
-    fn what_is_dropped_moves_what_follows() {
-        let mut ledger = four();
-        for drop in [false, true, true, false] {
-            let start = ledger.taken(80);
-            if drop {
-                ledger.dropped(start, 80);
-            }
-        }
-        ledger.queued(80, true);
-        ledger.reading(Some(2), false, false);
-        assert_eq!(ledger.gaps(240, false), [gap(80, 80, 20), gap(160, 160, 2)]);
-        assert_eq!(ledger.totals(), (22, 2));
-    }
-
-    #[test]
-    fn drop_and_loss_in_one_place_are_one_gap() {
-        let mut ledger = four();
-        for _ in 0..3 {
-            ledger.taken(80);
-        }
-        let start = ledger.taken(80);
-        ledger.dropped(start, 80);
-        ledger.queued(80, true);
-        ledger.reading(Some(2), false, false);
-        assert_eq!(ledger.gaps(320, false), [gap(240, 240, 12)]);
-    }
-
     /// The summary of a stream that delivered `bytes`.
     fn told(ledger: &Ledger, bytes: u64) -> Vec<Gap> {
         ledger.gaps(bytes, false)
@@ -366,20 +309,6 @@ mod tests {
         ledger.queued(80, true);
         ledger.reading(None, false, false);
         assert_eq!((ledger.totals(), told(&ledger, 400)), ((0, 1), vec![gap(320, 320, None)]));
-    }
-
-    #[test]
-    fn a_loss_between_two_dropped_blocks() {
-        let mut ledger = four();
-        ledger.taken(80);
-        let start = ledger.taken(80);
-        ledger.dropped(start, 80);
-        ledger.reading(Some(0), false, false);
-        let start = ledger.taken(80);
-        ledger.dropped(start, 80);
-        ledger.reading(Some(3), false, false);
-        // Somewhere from byte 160, which is where the dropped ones were: 80 in the sink's data.
-        assert_eq!(told(&ledger, 160), [gap(80, 160, 23)]);
     }
 
     #[test]

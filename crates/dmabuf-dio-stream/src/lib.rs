@@ -49,7 +49,6 @@ mod fd_source;
 mod fenced;
 mod file;
 mod fileio;
-mod framing;
 mod gaps;
 mod iio;
 mod lent;
@@ -81,7 +80,6 @@ pub use facts::{BufferFacts, ChannelFacts, DeviceFacts, DmaBufs};
 pub use fd_sink::FdSink;
 pub use fd_source::FdSource;
 pub use file::{FileSink, FileSource};
-pub use framing::Ending;
 pub use gaps::{Gap, Loss};
 pub use iio::{IioSink, IioSource, Repeat};
 pub use pump::{Interrupted, Overrun, State, Stream, Summary};
@@ -202,7 +200,7 @@ pub trait Source {
     }
 
     /// What is missing in the data that it delivers, by offset in that data, apart from
-    /// [`lost`](Self::lost): the gaps that a sender reports.
+    /// [`lost`](Self::lost): the frames that a video device numbers and does not deliver.
     fn gaps(&self) -> &[Gap] {
         &[]
     }
@@ -324,18 +322,6 @@ pub trait Sink {
     fn behind(&self) -> u64 {
         0
     }
-
-    /// Whether it passes on [gaps](Self::gaps).
-    fn wants_gaps(&self) -> bool {
-        false
-    }
-
-    /// Reports all gaps known so far in the data that the sink received, about every 100 ms, and
-    /// before the [end](Self::ending).
-    fn gaps(&mut self, _gaps: &[Gap]) {}
-
-    /// Reports how the stream ends. Called once, before [`finish`](Self::finish).
-    fn ending(&mut self, _ending: &Ending) {}
 
     /// Makes the taken blocks' data durable, if the sink supports that. Called once, even after an
     /// error.

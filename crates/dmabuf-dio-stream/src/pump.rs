@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use dmabuf_dio::Errno;
 
 use crate::error::{Error, Result};
-use crate::framing::Ending;
 use crate::gaps::{Gap, Ledger, Loss};
 use crate::ring::{Ring, RingUse};
 use crate::wait::{TICK, Wait, wait_for_any};
@@ -30,9 +29,6 @@ pub enum Overrun {
     /// Wait for the sink. Meanwhile a device loses samples; a file does not.
     #[default]
     Block,
-    /// Drop the newest full block when the source has only one left. Needs a ring of at
-    /// least three: with two the source always has only one left.
-    Drop,
     /// End the stream at the first loss.
     Fail,
 }
@@ -209,19 +205,16 @@ impl<'s> Stream<'s> {
             limit: limit.map(|limit| limit / frame * frame),
             span: self.time.and_then(|time| time.frames?.checked_mul(frame)),
             frame,
-            ledger: Ledger::new(Loss::Lost, frame),
-            output: Ledger::new(Loss::Underrun, frame),
+            ledger: Ledger::new(Loss::Lost),
+            output: Ledger::new(Loss::Underrun),
             stream: self,
             bytes: 0,
-            given: 0,
             asked: 0,
-            requested: 0,
             over: false,
             grows: false,
             overflowed: false,
             begun: None,
             told: None,
-            told_gaps: Instant::now(),
             counted: Instant::now(),
         };
         let mut result = run.go();
@@ -244,14 +237,9 @@ impl<'s> Stream<'s> {
         }
         // While the sink still counts.
         let _ = run.count_output(true);
-        run.tell_gaps(true);
+        run.ledger.set_told(run.stream.source.gaps());
         let asked = run.limit.is_some() || run.stream.time.is_some();
         let complete = result.is_ok() && (run.over || !asked && run.bytes > 0);
-        run.stream.sink.ending(&Ending {
-            complete,
-            loss_known: run.stream.source.tells_losses() && run.stream.sink.tells_losses(),
-            error: result.as_ref().err().map(ToString::to_string),
-        });
         let finished = run.stream.sink.finish();
         let mut summary = run.summary();
         summary.complete = complete && finished.is_ok();
@@ -271,13 +259,10 @@ struct Run<'s> {
     /// What the source lost, and what the sink lacked.
     ledger: Ledger,
     output: Ledger,
-    /// Bytes that the sink has finished, and that it was given.
+    /// Bytes that the sink has finished.
     bytes: u64,
-    given: u64,
-    /// Bytes requested from the source and not dropped.
+    /// Bytes requested from the source.
     asked: u64,
-    /// Bytes requested from the source, dropped ones included.
-    requested: u64,
     /// The ring can get more blocks.
     grows: bool,
     /// A loss ends the stream.
@@ -287,8 +272,6 @@ struct Run<'s> {
     /// When the source was started, and the CPU time until then.
     begun: Option<(Instant, Duration)>,
     told: Option<Instant>,
-    /// When gaps were last passed from the source to the sink.
-    told_gaps: Instant,
     /// When the counters were last read.
     counted: Instant,
 }
@@ -300,15 +283,6 @@ impl Run<'_> {
         if size % self.stream.source.frame().max(1) != 0 {
             let need = "a multiple of the frame size";
             return Err(dmabuf_dio::Error::Setting { name: "block", value: size, need }.into());
-        }
-        if self.stream.overrun == Overrun::Drop && ring.len() < 3 {
-            let need = "at least 3: one block is filled, one is emptied, and one can be dropped";
-            return Err(dmabuf_dio::Error::Setting {
-                name: "blocks",
-                value: ring.len() as u64,
-                need,
-            }
-            .into());
         }
         self.stream.source.attach(&ring)?;
         let expected = self.limit.into_iter().chain(self.span).min();
@@ -330,7 +304,7 @@ impl Run<'_> {
                 self.count_output(false)?;
             }
             self.tell();
-            self.tell_gaps(false);
+            self.ledger.set_told(self.stream.source.gaps());
             let ended = self.stream.source.has_ended();
             self.over |= if ended {
                 self.limit.is_none() && self.stream.time.is_none()
@@ -461,11 +435,10 @@ impl Run<'_> {
             blocks = rest;
             let mut batch = Vec::with_capacity(some.len());
             for &block in some {
-                let to_cut = self.stream.cut.map_or(u64::MAX, |cut| cut - self.requested % cut);
+                let to_cut = self.stream.cut.map_or(u64::MAX, |cut| cut - self.asked % cut);
                 let bytes = self.stream.ring.size().min(self.left()).min(to_cut);
                 if bytes > 0 {
                     self.asked += bytes;
-                    self.requested += bytes;
                     batch.push(Filled { block, bytes });
                 }
             }
@@ -510,7 +483,6 @@ impl Run<'_> {
     /// Gives a full block to the sink.
     fn output(&mut self, filled: Filled) -> Result<()> {
         let was_dry = self.stream.sink.queue(filled)?;
-        self.given += filled.bytes;
         self.output.queued(filled.bytes, was_dry);
         if was_dry && !self.output.waits() { self.count_output(false) } else { Ok(()) }
     }
@@ -529,36 +501,13 @@ impl Run<'_> {
                 Err(error) => break Err(error),
             }
         };
-        // The source needs another block when this one is full.
-        let short = self.stream.source.queued() <= 1 && !self.all_asked_for() && end.is_ok();
-        let drop =
-            short && self.stream.overrun == Overrun::Drop && !self.stream.cancel.is_cancelled();
-        let last = full.len().wrapping_sub(1);
-        for (number, filled) in full.into_iter().enumerate() {
+        for filled in full {
             let start = self.ledger.taken(filled.bytes);
-            if drop && number == last {
-                self.ledger.dropped(start, filled.bytes);
-                self.asked -= filled.bytes;
-                self.fill(filled.block)?;
-            } else if let Some(filled) = self.in_time(start, filled) {
+            if let Some(filled) = self.in_time(start, filled) {
                 self.output(filled)?;
             }
         }
         end
-    }
-
-    /// Reports to the sink what is missing in the data that it has received, at intervals. `last`:
-    /// all of it.
-    fn tell_gaps(&mut self, last: bool) {
-        if !last && self.told_gaps.elapsed() < TICK {
-            return;
-        }
-        self.told_gaps = Instant::now();
-        self.ledger.set_told(self.stream.source.gaps());
-        if self.stream.sink.wants_gaps() {
-            let gaps = if last { self.gaps() } else { self.ledger.gaps(self.given, true) };
-            self.stream.sink.gaps(&gaps);
-        }
     }
 
     /// Waits until there may be something to do.

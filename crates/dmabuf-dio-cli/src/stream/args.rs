@@ -34,11 +34,10 @@ of libiio-utils for debug attributes, attributes that cannot be read, and device
 TO is one of
   FILE           the raw samples, and a SigMF description of them in another file:
                  capture.sigmf-meta for capture.sigmf-data
-  NAME.sigmf     a SigMF archive, a tar file of both
   - or a FIFO    the raw samples, for another program; the report goes to standard error
   tcp://HOST:PORT, tcp-listen://[HOST]:PORT
   unix:PATH, unix-listen:PATH
-                 the raw samples; with --framed, for dmabuf-dio receive
+                 the raw samples, for nc, socat or another program
   ffs:FOLDER     a new USB function: the mount point of a functionfs instance
   ffs:FOLDER/ep1 an endpoint of another program's function
   none           discards the samples, to test the device
@@ -63,12 +62,12 @@ Examples:
   dmabuf-dio capture cf-ad9361-lpc --rate 30.72M --to capture.sigmf-data --seconds 10
   dmabuf-dio capture iio:device0 --channels voltage0,voltage1 --to tcp://192.168.1.5:5000
   dmabuf-dio capture adc --to - | sha256sum
-  dmabuf-dio capture adc --to tcp-listen://:5000 --framed --report capture.json
+  dmabuf-dio capture adc --to tcp-listen://:5000 --report capture.json
   dmabuf-dio capture adc --to samples.bin --samples 1000000 --overrun fail --json
   dmabuf-dio capture cf-ad9361-lpc --to x.sigmf-data --restore \\
     --set ad9361-phy/RX_LO.frequency=868M --set ad9361-phy/in_voltage0.hardwaregain=40
   dmabuf-dio capture accelerometer --to x.bin --trigger timer --set timer/sampling_frequency=100
-  dmabuf-dio capture cf-ad9361-lpc --format cf32 --to capture.sigmf --seconds 10
+  dmabuf-dio capture cf-ad9361-lpc --format cf32 --to capture.sigmf-data --seconds 10
   dmabuf-dio capture adc --rotate 60s --to capture.sigmf-data
   dmabuf-dio capture /dev/video0 --to frames.raw --frames 300 --size 1920x1080 --pixel-format NV12 --fps 30
   dmabuf-dio capture /dev/video0 --pixel-format MJPG --to - | ffplay -f mjpeg -
@@ -95,9 +94,6 @@ pub(crate) struct CaptureArgs {
     /// Describe channels as in-phase and quadrature pairs
     #[arg(long)]
     pub(crate) iq: bool,
-    /// Also send gaps and a description to a dmabuf-dio receiver; other programs cannot read this
-    #[arg(long)]
-    pub(crate) framed: bool,
     /// Centre frequency for the description
     #[arg(long, value_name = "HERTZ", value_parser = parse_rate)]
     pub(crate) frequency: Option<f64>,
@@ -141,9 +137,6 @@ pub(crate) struct ReplayArgs {
     /// Repeat FILE until Ctrl-C or --seconds
     #[arg(long, conflicts_with_all = ["samples", "block", "blocks", "ring", "max_ring"])]
     pub(crate) cyclic: bool,
-    /// The samples come from dmabuf-dio capture --framed
-    #[arg(long, conflicts_with = "cyclic")]
-    pub(crate) framed: bool,
     /// Format of the samples in FILE, as for `capture` [default: from its description]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<SampleType>,
@@ -205,8 +198,6 @@ pub(crate) struct StreamArgs {
 pub(crate) enum Policy {
     /// Wait for TO; the device loses samples meanwhile
     Block,
-    /// Drop whole blocks
-    Drop,
     /// Stop at the first loss
     Fail,
 }
@@ -215,7 +206,6 @@ impl From<Policy> for Overrun {
     fn from(policy: Policy) -> Self {
         match policy {
             Policy::Block => Self::Block,
-            Policy::Drop => Self::Drop,
             Policy::Fail => Self::Fail,
         }
     }

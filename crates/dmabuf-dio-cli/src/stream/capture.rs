@@ -14,9 +14,8 @@ use super::meter::Meter;
 use super::recording::{self, Recording};
 use super::report::{self, Report};
 use super::sigmf::Sidecar;
-use super::target::Sent;
 use super::video;
-use crate::exit::{FAILED, Failure, USAGE, say};
+use crate::exit::{FAILED, Failure, say};
 use crate::signals;
 
 pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
@@ -27,11 +26,6 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let common = &args.common;
     // Checks that change nothing come first.
     let file = recording::file(args)?;
-    if args.framed && !args.to.takes_framing() {
-        let what = format!("--framed cannot be used with {}", args.to);
-        let hint = "a file has a description: leave out --framed; or name a pipe or a socket";
-        return Err(Failure::new(USAGE, what, hint));
-    }
     let mut chosen = Chosen::find(&args.device, common)?;
     let samples = Samples::of(args, &chosen)?;
     chosen.other_frame = samples.conversion.as_ref().map(|_| samples.frame);
@@ -53,9 +47,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let sink: Box<dyn Sink + '_> = if let Some(sink) = recording.sink(samples.frame)? {
         sink
     } else {
-        let describe = || Sidecar::for_receiver(&chosen, &samples, frequency);
-        let sent = Sent { frame: samples.frame, description: args.framed.then(describe) };
-        let target = args.to.open(sent, &token)?.ok_or_else(nobody)?;
+        let target = args.to.open(samples.frame, &token)?.ok_or_else(nobody)?;
         is_stdout = target.is_stdout;
         let (sink, ours) = target.into_parts();
         function = ours;
@@ -81,7 +73,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let converted = converting.as_ref().map(ConvertingSink::converted);
     // Files are closed before they are described.
     drop((plain, converting, function));
-    let described = recording.end(&outcome.summary, chosen.frame(), samples.frame);
+    let described = recording.end(&outcome.summary, chosen.frame());
     let described = described.map_err(|error| say(&format!("dmabuf-dio: {}", error.what())));
     let nothing = outcome.summary.bytes == 0 && !outcome.summary.complete;
     let path = recording.description().filter(|_| !nothing);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `dmabuf-dio capture`, `dmabuf-dio replay` and `dmabuf-dio receive`.
+//! `dmabuf-dio capture` and `dmabuf-dio replay`.
 
 mod address;
 mod archive;
@@ -9,8 +9,6 @@ mod device;
 mod format;
 mod input;
 mod meter;
-pub(crate) mod receive;
-mod received;
 mod recording;
 pub(crate) mod replay;
 mod report;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The files of a capture: samples with a description beside them, an archive of both, or several
-//! pairs.
+//! The files of a capture: samples with a description beside them, or several pairs.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use dmabuf_dio_stream::{FileSink, Sink, Summary};
+use dmabuf_dio_stream::{Sink, Summary};
 
-use super::archive::{self, Archive};
+use super::archive;
 use super::args::CaptureArgs;
 use super::device::Chosen;
 use super::rotate::{self, Piece, Series};
@@ -20,7 +19,6 @@ pub(crate) enum Recording<'a> {
     /// Nothing: the samples do not go to a file.
     Stream,
     Pair(&'a Sidecar),
-    Archive(Archive<'a>, &'a Sidecar),
     Series(Series<'a>),
 }
 
@@ -34,11 +32,13 @@ pub(crate) fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
         return Ok(None);
     };
     refuse_description(path)?;
+    if archive::is_archive(path) {
+        let what = format!("{} is the name of an archive, which is not written", path.display());
+        let hint = "write --to NAME.sigmf-data, then pack both files: tar cf NAME.sigmf \
+                    NAME.sigmf-meta NAME.sigmf-data";
+        return Err(Failure::new(USAGE, what, hint));
+    }
     if args.rotate.is_some() {
-        if archive::is_archive(path) {
-            let what = "--rotate writes pairs of files, not archives";
-            return Err(Failure::new(USAGE, what, "choose another name: NAME.sigmf-data"));
-        }
         if !args.force {
             rotate::refuse_to_replace(path, false)?;
         }
@@ -48,30 +48,7 @@ pub(crate) fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
     if path.exists() && !path.is_file() {
         return Ok(None);
     }
-    if archive::is_archive(path) {
-        Archive::new(path).map_err(|error| {
-            let what = format!("{}: no archive can have this name: {error}", path.display());
-            Failure::new(USAGE, what, "choose a shorter one")
-        })?;
-    } else {
-        refuse_to_replace(&sigmf::path_of(path), args.force)?;
-    }
-    Ok(Some(path))
-}
-
-/// The same for samples that a sender describes: no archives.
-pub(super) fn pair(to: &Target, force: bool) -> Result<Option<&Path>, Failure> {
-    let Target::File(path) = to else { return Ok(None) };
-    refuse_description(path)?;
-    if archive::is_archive(path) {
-        let what = format!("{}: archives are written by capture only", path.display());
-        return Err(Failure::new(USAGE, what, "choose a file for the samples: NAME.sigmf-data"));
-    }
-    refuse_to_replace(path, force)?;
-    if path.exists() && !path.is_file() {
-        return Ok(None);
-    }
-    refuse_to_replace(&sigmf::path_of(path), force)?;
+    refuse_to_replace(&sigmf::path_of(path), args.force)?;
     Ok(Some(path))
 }
 
@@ -110,10 +87,6 @@ impl<'a> Recording<'a> {
             let frames = rotate.frames(chosen, frame)?;
             return Ok(Self::Series(Series::new(path, args.force, sidecar, frames)));
         }
-        if archive::is_archive(path) {
-            let archive = Archive::new(path).map_err(|error| cannot(path, &error))?;
-            return Ok(Self::Archive(archive, sidecar));
-        }
         Ok(Self::Pair(sidecar))
     }
 
@@ -121,9 +94,6 @@ impl<'a> Recording<'a> {
     pub(crate) fn sink(&self, frame: u64) -> Result<Option<Box<dyn Sink + '_>>, Failure> {
         Ok(match self {
             Self::Stream | Self::Pair(_) => None,
-            Self::Archive(archive, _) => {
-                Some(Box::new(FileSink::create_at(archive.path(), archive::START)?))
-            }
             Self::Series(series) => {
                 series.remove_earlier()?;
                 Some(Box::new(series.sink(frame)))
@@ -139,10 +109,6 @@ impl<'a> Recording<'a> {
             Self::Pair(sidecar) => {
                 sidecar.write(&[], 0).map_err(|error| cannot(&sidecar.path, &error))
             }
-            Self::Archive(archive, sidecar) => sidecar
-                .in_archive(&[], 0)
-                .and_then(|text| archive.begin(&text))
-                .map_err(|error| cannot(archive.path(), &error)),
         }
     }
 
@@ -154,9 +120,9 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Writes the descriptions. `unit` and `frame` are the sizes of a frame in the summary and in
-    /// the file. Without any samples, removes the files: they would only obstruct the next capture.
-    pub(crate) fn end(&self, summary: &Summary, unit: u64, frame: u64) -> Result<(), Failure> {
+    /// Writes the descriptions. `unit` is the size of a frame in the summary. Without any samples,
+    /// removes the files: they would only obstruct the next capture.
+    pub(crate) fn end(&self, summary: &Summary, unit: u64) -> Result<(), Failure> {
         let (gaps, bytes) = (&summary.gaps, summary.bytes);
         let nothing = bytes == 0 && !summary.complete;
         match self {
@@ -169,14 +135,6 @@ impl<'a> Recording<'a> {
             Self::Pair(sidecar) => {
                 sidecar.write(gaps, bytes).map_err(|error| cannot(&sidecar.path, &error))
             }
-            Self::Archive(archive, _) if nothing => {
-                let _ = std::fs::remove_file(archive.path());
-                Ok(())
-            }
-            Self::Archive(archive, sidecar) => sidecar
-                .in_archive(gaps, bytes)
-                .and_then(|text| archive.finish(&text, bytes / unit * frame))
-                .map_err(|error| cannot(archive.path(), &error)),
             Self::Series(series) => series
                 .describe(gaps, bytes, unit)
                 .map_err(|error| cannot(&series.first().with_extension("sigmf-meta"), &error)),
@@ -188,7 +146,6 @@ impl<'a> Recording<'a> {
         match self {
             Self::Stream => None,
             Self::Pair(sidecar) => Some(sidecar.path.clone()),
-            Self::Archive(archive, _) => Some(archive.path().to_owned()),
             Self::Series(series) => Some(sigmf::path_of(&series.first())),
         }
     }

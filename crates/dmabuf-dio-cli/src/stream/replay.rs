@@ -44,10 +44,6 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     if let Some(from) = from {
         return play_stream(args, &from, &mut chosen, token);
     }
-    if args.framed {
-        let what = format!("{} is a file, and has no framing", args.file.display());
-        return Err(Failure::new(USAGE, what, "leave out --framed"));
-    }
     let (found, described) = find(args)?;
     let conversion = format::of_replay(args, described.as_ref(), &chosen)?;
     let frame = file_frame(conversion.as_ref(), &mut chosen);
@@ -91,25 +87,9 @@ fn play_stream(
     if let Some(rate) = args.common.rate {
         chosen.set_rate(rate)?;
     }
-    if !args.framed {
-        let conversion = format::of_replay(args, None, chosen)?;
-        let frame = file_frame(conversion.as_ref(), chosen);
-        let source = input::raw(from, frame, &token)?;
-        return play(args, Box::new(source), conversion, sink, chosen, token);
-    }
-    let (source, text) = input::framed(from, &token)?;
-    let described = Described::parse(&text);
-    let conversion = format::of_replay(args, described.as_ref(), chosen)?;
+    let conversion = format::of_replay(args, None, chosen)?;
     let frame = file_frame(conversion.as_ref(), chosen);
-    if frame != source.frame() {
-        let what = format!("{from} sends frames of {} bytes, not of {frame}", source.frame());
-        return Err(Failure::new(USAGE, what, "choose other channels (--channels) or a --format"));
-    }
-    if let Some(rate) = described.and_then(|described| described.rate) {
-        if args.common.rate.is_none() {
-            set_described_rate(chosen, rate);
-        }
-    }
+    let source = input::raw(from, frame, &token)?;
     play(args, Box::new(source), conversion, sink, chosen, token)
 }
 

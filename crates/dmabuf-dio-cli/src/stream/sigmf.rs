@@ -87,26 +87,10 @@ impl Sidecar {
         self.first * self.unit
     }
 
-    /// The same without names of its own: in an archive, files are called after it.
-    pub(crate) fn in_archive(&self, gaps: &[Gap], bytes: u64) -> io::Result<String> {
-        let data = self.data.with_extension(DATA);
-        show::json(&Self { data, ..self.clone() }.value(gaps, bytes))
-    }
-
     /// Writes the description and replaces an existing one atomically. `bytes` is the end of the
     /// sample file in the recording, as the device has it.
     pub(crate) fn write(&self, gaps: &[Gap], bytes: u64) -> io::Result<()> {
         replace(&self.path, &self.value(gaps, bytes))
-    }
-
-    /// The description for a receiver, who learns of gaps by other means.
-    pub(super) fn for_receiver(
-        chosen: &Chosen,
-        samples: &Samples,
-        frequency: Option<f64>,
-    ) -> String {
-        let data = Path::new("received").with_extension(DATA);
-        Self::new(&data, chosen, samples, frequency).value(&[], 0).to_string()
     }
 
     fn value(&self, gaps: &[Gap], bytes: u64) -> Value {
@@ -264,11 +248,8 @@ pub(crate) struct Described {
 
 impl Described {
     pub(crate) fn of(data: &Path) -> Option<Self> {
-        Self::parse(&fs::read_to_string(path_of(data)).ok()?)
-    }
-
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        Some(Self::of_value(&serde_json::from_str(text).ok()?))
+        let text = fs::read_to_string(path_of(data)).ok()?;
+        Some(Self::of_value(&serde_json::from_str(&text).ok()?))
     }
 
     /// As above, of the content.

@@ -19,7 +19,6 @@ use super::capture::{Outcome, nobody, room_for};
 use super::device::{numbers, open_files};
 use super::meter::Meter;
 use super::recording::frames_file;
-use super::target::Sent;
 use crate::exit::{FAILED, Failure};
 use crate::signals;
 use report::Captured;
@@ -48,7 +47,7 @@ pub(super) fn run(args: &CaptureArgs, node: &Path) -> Result<(), Failure> {
     let mut source = if args.overrun == Policy::Fail { source.strict() } else { source };
     let token = signals::token();
     let frame = if format.compressed { 1 } else { format.frame_bytes.into() };
-    let target = args.to.open(Sent { frame, description: None }, &token)?.ok_or_else(nobody)?;
+    let target = args.to.open(frame, &token)?.ok_or_else(nobody)?;
     let is_stdout = target.is_stdout;
     let (mut sink, function) = target.into_parts();
     // In case the process is killed.
