@@ -374,6 +374,8 @@ impl Source for IioSource {
 pub struct IioSink {
     blocks: Blocks,
     counter: Counter,
+    /// Frames that were added to what it got.
+    padding: u64,
 }
 
 impl IioSink {
@@ -389,17 +391,43 @@ impl IioSink {
         let counter = device.counter("lost_frames");
         let fenced = Fenced::emptying(Buffer::open(device, number, channels, true)?);
         let blocks = Blocks { fenced, fileio: None, align: 1, output: true };
-        Ok(Self { blocks, counter })
+        Ok(Self { blocks, counter, padding: 0 })
+    }
+
+    /// Fills a block up to a length that the device's DMA can move, with the frame before: others
+    /// would be steps in the output.
+    fn pad(&mut self, filled: Filled) -> Result<()> {
+        let (frame, end) = (self.blocks.fenced.port.frame, filled.bytes);
+        let padded = Filled { bytes: end.next_multiple_of(self.blocks.align), ..filled };
+        if end % frame != 0 || padded.bytes == end {
+            return Ok(());
+        }
+        let mut block = self.blocks.fenced.block(padded)?.try_clone()?;
+        let mut last = vec![0; frame as usize];
+        let view = block.map()?;
+        view.read_at(end - frame, &mut last)?;
+        view.finish()?;
+        let mut view = block.map_mut()?;
+        for at in (end..padded.bytes).step_by(frame as usize) {
+            view.write_at(at, &last)?;
+            self.padding += 1;
+        }
+        view.finish()?;
+        Ok(())
     }
 }
 
 impl Sink for IioSink {
     fn how(&self) -> String {
-        let end = match self.blocks.fileio {
-            Some(_) => "; samples in its last two buffers at the end are not output",
-            None => "",
+        let end = match (&self.blocks.fileio, self.padding) {
+            (Some(_), _) => "; samples in its last two buffers at the end are not output".into(),
+            (None, 0) => String::new(),
+            (None, frames) => format!(
+                "; its last frame is output {frames} times more, as its DMA moves multiples of {} bytes",
+                self.blocks.align
+            ),
         };
-        self.blocks.how() + end
+        self.blocks.how() + &end
     }
 
     fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<()> {
@@ -414,12 +442,7 @@ impl Sink for IioSink {
         let runs = self.blocks.fenced.port.running;
         let was_idle = match &mut self.blocks.fileio {
             None => {
-                let name = self.blocks.fenced.port.name();
-                if filled.bytes % self.blocks.align != 0 {
-                    let call =
-                        format!("output a length that is not a multiple of {}", self.blocks.align);
-                    return Err(failed(name, call, Errno::INVAL));
-                }
+                self.pad(filled)?;
                 self.blocks.fenced.queue_and_look(&[filled], self.blocks.align)?
             }
             Some(fileio) => {
