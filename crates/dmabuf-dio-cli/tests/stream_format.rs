@@ -258,6 +258,61 @@ fn losses_in_a_recording_that_is_cut() {
     assert!(lost > 0 && all, "{lost}, told {told}, {gap}");
 }
 
+/// A description that cannot be read or honoured is not passed over: nothing is output, unless `--force`
+/// is given, which says what it overrides.
+#[test]
+fn descriptions_that_cannot_be_honoured() {
+    let Some(setup) = Setup::get() else { return };
+    let (data, meta) = (setup.path("x.sigmf-data"), setup.path("x.sigmf-meta"));
+    json(&["capture", "stream-adc", "--rate", "1M", "--samples", "1000", "--to", &data]);
+    let sound = fs::read_to_string(&meta).expect("a description");
+    let replay = ["replay", &data, "--to", "stream-dac"];
+    let with = |key: &str, value: Value| {
+        let mut all: Value = serde_json::from_str(&sound).expect("JSON");
+        all["global"][key] = value;
+        all.to_string().into_bytes()
+    };
+    let later = sound.replace("\"core:sample_start\": 0", "\"core:sample_start\": 7");
+    let needed = serde_json::json!([{ "name": "antenna", "version": "1.0.0", "optional": false }]);
+    for (bytes, why) in [
+        (sound.replacen('}', "},", 1).into_bytes(), "not JSON"),
+        (sound.as_bytes()[..sound.len() / 2].to_vec(), "not JSON"),
+        (Vec::new(), "empty"),
+        ([sound.as_bytes(), &[0xfc]].concat(), "not UTF-8"),
+        (with("core:sample_rate", "1000000".into()), "not a rate"),
+        (with("core:sample_rate", 2e12.into()), "described rate"),
+        (with("core:extensions", needed), "antenna"),
+        (with("core:sha512", "00".into()), "core:sha512 differs"),
+        (with("core:dataset", "y.bin".into()), "another file, y.bin"),
+        (later.into_bytes(), "sample 7"),
+    ] {
+        fs::write(&meta, &bytes).expect("written");
+        let output = common::run(&replay);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(why), "{why}: {said}");
+        let output = common::run(&[&replay[..], &["--force"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{why}: {said}");
+        assert!(said.contains(why) || said.contains("keeps its rate"), "{why}: {said}");
+        assert_eq!(number("stream-dac", "moved_frames"), 1000, "{why}");
+        assert_eq!(number("stream-dac", "wrong_frames"), 0, "{why}");
+    }
+    // What can be honoured is: a byte order mark, no bytes before the samples, half a frame per second.
+    let mark = [b"\xef\xbb\xbf", sound.as_bytes()].concat();
+    let none = sound
+        .replace("\"core:sample_start\": 0", "\"core:sample_start\": 0, \"core:header_bytes\": 0");
+    for (bytes, rate) in [
+        (mark, 1e6),
+        (none.into_bytes(), 1e6),
+        (with("core:sample_rate", 2_000_000.5.into()), 2_000_001.0),
+    ] {
+        fs::write(&meta, bytes).expect("written");
+        let report = json(&replay);
+        assert_eq!((&report["frames"], &report["rate"]), (&1000.into(), &rate.into()));
+        assert_eq!(number("stream-dac", "wrong_frames"), 0);
+    }
+}
+
 /// An archive that tar packs from a capture is replayed; its end may be missing.
 #[test]
 fn archives() {

@@ -129,7 +129,17 @@ impl Chosen {
             || "the rate may belong to another device: iio_attr -c lists them".to_owned(),
             |rates| format!("supported rates: {rates}"),
         );
-        if let Err(error) = self.device.set_rate(self.buffer, wanted) {
+        // Most drivers take whole numbers only.
+        let set = match self.device.set_rate(self.buffer, wanted) {
+            Err(_) if wanted.fract() != 0.0 && wanted >= 1.0 => {
+                let whole = wanted.round();
+                self.device.set_rate(self.buffer, whole).inspect(|()| {
+                    say(&format!("dmabuf-dio: the rate is {whole} instead of {wanted}"));
+                })
+            }
+            set => set,
+        };
+        if let Err(error) = set {
             return Err(Failure::new(FAILED, error.to_string(), rates));
         }
         self.look_at_rate();

@@ -9,6 +9,7 @@ mod device;
 mod format;
 mod input;
 mod meter;
+mod promises;
 mod recording;
 pub(crate) mod replay;
 mod report;

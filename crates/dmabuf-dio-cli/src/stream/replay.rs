@@ -19,6 +19,7 @@ use super::device::Chosen;
 use super::format;
 use super::input;
 use super::meter::Meter;
+use super::promises;
 use super::report::{self, Report};
 use super::sigmf::{self, Described};
 use crate::exit::{FAILED, Failure, USAGE, say};
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     chosen.set_up(common.quiet)?;
     match (common.rate, described.and_then(|described| described.rate)) {
         (Some(rate), _) => chosen.set_rate(rate)?,
-        (None, Some(rate)) => set_described_rate(&mut chosen, rate),
+        (None, Some(rate)) => set_described_rate(args, &mut chosen, rate)?,
         (None, None) => {}
     }
     if args.cyclic {
@@ -143,25 +144,56 @@ fn end<'a>(
 /// whether the end is missing. And their description.
 #[allow(clippy::type_complexity, reason = "one use")]
 fn find(args: &ReplayArgs) -> Result<(Option<(u64, u64, bool)>, Option<Described>), Failure> {
-    if !archive::is_archive(&args.file) {
-        return Ok((None, Described::of(&args.file)));
+    let (part, value) = if archive::is_archive(&args.file) {
+        let found = archive::find(&args.file).map_err(|error| {
+            let what = format!("{}: cannot read the archive: {error}", args.file.display());
+            Failure::new(FAILED, what, "it must be an uncompressed tar file as SigMF specifies it")
+        })?;
+        if found.cut {
+            let (file, bytes) = (args.file.display(), found.bytes);
+            say(&format!("dmabuf-dio: {file} ends early, its {bytes} bytes of samples are output"));
+        }
+        (Some((found.start, found.bytes, found.cut)), found.description)
+    } else {
+        let path = sigmf::path_of(&args.file);
+        let read = match std::fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((None, None)),
+            read => read.map_err(|error| error.to_string()),
+        };
+        match read.and_then(|bytes| promises::parse(&bytes)) {
+            Ok(value) => (None, value),
+            Err(why) => {
+                refuse(args, &format!("{}: {why}", path.display()))?;
+                return Ok((None, None));
+            }
+        }
+    };
+    let range = part.map_or((0, u64::MAX), |(start, bytes, _)| (start, start + bytes));
+    for why in promises::broken(&value, &args.file, range, args.common.rate.is_none())? {
+        refuse(args, &format!("the description of {}: {why}", args.file.display()))?;
     }
-    let found = archive::find(&args.file).map_err(|error| {
-        let what = format!("{}: cannot read the archive: {error}", args.file.display());
-        Failure::new(FAILED, what, "it must be an uncompressed tar file as SigMF specifies it")
-    })?;
-    if found.cut {
-        let (file, bytes) = (args.file.display(), found.bytes);
-        say(&format!("dmabuf-dio: {file} ends early, its {bytes} bytes of samples are output"));
-    }
-    Ok((Some((found.start, found.bytes, found.cut)), Some(Described::of_value(&found.description))))
+    Ok((part, Some(Described::of_value(&value))))
 }
 
-/// Sets the described rate. If that fails, prints a warning and keeps the device's rate.
-fn set_described_rate(chosen: &mut Chosen, rate: f64) {
-    if let Err(failure) = chosen.set_rate(rate) {
-        say(&format!("dmabuf-dio: {}; the device keeps its rate", failure.what()));
+/// Refuses what a description says and cannot be honoured. With `--force`, says what is overridden.
+fn refuse(args: &ReplayArgs, why: &str) -> Result<(), Failure> {
+    if args.force {
+        say(&format!("dmabuf-dio: --force overrides {why}"));
+        return Ok(());
     }
+    let hint = "correct the description, or output the bytes unchanged: --force";
+    Err(Failure::new(USAGE, why, hint))
+}
+
+/// Sets the described rate, if the device has a rate.
+fn set_described_rate(args: &ReplayArgs, chosen: &mut Chosen, rate: f64) -> Result<(), Failure> {
+    let Err(failure) = chosen.set_rate(rate) else { return Ok(()) };
+    if args.force || chosen.rate.is_none() {
+        say(&format!("dmabuf-dio: {}; the device keeps its rate", failure.what()));
+        return Ok(());
+    }
+    let what = format!("the described rate, {rate}, cannot be set: {}", failure.what());
+    Err(Failure::new(FAILED, what, "choose another: --rate; or keep the device's rate: --force"))
 }
 
 /// Hands the whole file to the device in one block, which the device repeats.

@@ -247,15 +247,9 @@ pub(crate) struct Described {
 }
 
 impl Described {
-    pub(crate) fn of(data: &Path) -> Option<Self> {
-        let text = fs::read_to_string(path_of(data)).ok()?;
-        Some(Self::of_value(&serde_json::from_str(&text).ok()?))
-    }
-
-    /// As above, of the content.
     pub(crate) fn of_value(value: &Value) -> Self {
         let global = value["global"].clone();
-        let rate = global["core:sample_rate"].as_f64();
+        let rate = global["core:sample_rate"].as_f64().filter(|rate| *rate > 0.0);
         Self { rate, global, captures: value["captures"].clone() }
     }
 
@@ -266,11 +260,12 @@ impl Described {
         channels: &[Channel],
         frame: u64,
     ) -> Result<Option<Layout>, String> {
+        let has = |bytes: &Value| !bytes.is_null() && *bytes != 0;
         let headers = self
             .captures
             .as_array()
-            .is_some_and(|all| all.iter().any(|part| !part["core:header_bytes"].is_null()));
-        if headers || !self.global["core:trailing_bytes"].is_null() {
+            .is_some_and(|all| all.iter().any(|part| has(&part["core:header_bytes"])));
+        if headers || has(&self.global["core:trailing_bytes"]) {
             return Err("it contains other bytes besides samples".into());
         }
         let formats: Vec<Format> = channels.iter().map(|channel| channel.format).collect();
@@ -375,6 +370,11 @@ mod tests {
         }
     }
 
+    fn described(data: &Path) -> Described {
+        let bytes = fs::read(path_of(data)).expect("a description");
+        Described::of_value(&serde_json::from_slice(&bytes).expect("JSON"))
+    }
+
     #[test]
     fn types_of_samples() {
         let two = channels(&["in_voltage0", "in_voltage1"], 16, Encoding::Signed);
@@ -427,14 +427,13 @@ mod tests {
         assert_eq!(starts, [at(0, 0), at(100, 107), at(300, 310), at(400, 410)]);
         assert_eq!(value["annotations"][1]["core:sample_count"], 100);
 
-        let described = Described::of(&data).expect("a description");
+        let described = described(&data);
         let layout = described.layout(&two, 4).expect("it fits");
         let wanted = Layout::of(&[two[0].format, two[1].format]);
         assert_eq!((described.rate, layout), (Some(1e6), Some(wanted)));
         let four = channels(&["a", "b", "c", "d"], 16, Encoding::Unsigned);
         let why = described.layout(&four, 8).expect_err("two are not four");
         assert_eq!(why, "it has ru16_le x 2, the device needs ru16_le x 4");
-        assert!(Described::of(&folder.path().join("other.bin")).is_none());
     }
 
     /// Every frame of a recording with gaps is in one of its files, and each description has its own
@@ -501,7 +500,7 @@ mod tests {
             let channels: Vec<_> = formats.iter().map(channel).collect();
             let sidecar = sidecar(&data, channels.clone(), layout.frame());
             sidecar.write(&[], 0).expect("written");
-            let described = Described::of(&data).expect("a description");
+            let described = described(&data);
             assert_eq!(described.formats().is_none(), plain, "{layout}");
             assert_eq!(described.layout(&channels, layout.frame()), Ok(Some(layout.clone())));
             // A device of another format with as many values.
@@ -515,5 +514,13 @@ mod tests {
         let layout = described.layout(&two, 4).expect("fits").expect("known");
         assert_eq!(layout.to_string(), "le:f32/32>>0 x 2");
         assert!(described.layout(&two[..1], 2).is_err());
+        for (more, fits) in [("0", true), ("8", false)] {
+            let text = format!(
+                r#"{{"global": {{"core:datatype": "cf32_le", "core:trailing_bytes": {more}}},
+                "captures": [{{"core:header_bytes": {more}}}]}}"#
+            );
+            let described = Described::of_value(&serde_json::from_str(&text).expect("JSON"));
+            assert_eq!(described.layout(&two, 4).is_ok(), fits, "{more}");
+        }
     }
 }
