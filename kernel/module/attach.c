@@ -39,19 +39,19 @@ static int dbx_walk_mapping(struct dbx_attachment *att, u32 *refusal)
 	bool vmalloc = is_vmalloc_addr(vaddr);
 	unsigned long next_pfn = 0, checked = 0;
 	bool head = false;
+	int ret = -EOPNOTSUPP;
 	u64 offset;
-	int ret;
 
+	*refusal = DMABUF_DIO_REFUSED_MAPPING;
 	if (att->map.is_iomem || !PAGE_ALIGNED(vaddr) ||
 	    (!vmalloc && !virt_addr_valid(vaddr)))
-		return dbx_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
+		return ret;
 
 	for (offset = 0; offset < att->dmabuf->size; offset += PAGE_SIZE) {
 		struct page *page = vmalloc ? vmalloc_to_page(vaddr + offset) :
 					      virt_to_page(vaddr + offset);
 		unsigned long pfn;
 
-		ret = dbx_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
 		if (!page)
 			goto err_free;
 		pfn = page_to_pfn(page);
@@ -65,31 +65,32 @@ static int dbx_walk_mapping(struct dbx_attachment *att, u32 *refusal)
 			goto err_free;
 
 		if (pfn != next_pfn || pfn >= checked) {
-			unsigned long count;
-
-			ret = -EINTR;
-			if (fatal_signal_pending(current))
+			if (!pfn_valid(pfn)) {
+				*refusal = DMABUF_DIO_REFUSED_PAGES;
 				goto err_free;
-			ret = dbx_refuse(refusal, DMABUF_DIO_REFUSED_PAGES);
-			count = pfn_valid(pfn) ?
-				dbx_pages_lendable(page, refusal) : 0;
-			if (!count)
+			}
+			checked = dbx_pages_lendable(page, refusal);
+			if (!checked)
 				goto err_free;
-			checked = pfn + count;
-			cond_resched();
+			checked += pfn;
 		}
-		ret = dbx_refuse(refusal, DMABUF_DIO_REFUSED_POISONED);
-		if (PageHWPoison(page))
-			goto err_free;
 		if (!dbx_segments_extend(&att->table, page, PAGE_SIZE)) {
 			ret = dbx_segments_add(&att->table, page, PAGE_SIZE);
 			if (ret)
 				goto err_free;
+			ret = -EOPNOTSUPP;
 		}
 		next_pfn = pfn + 1;
 		head = PageHead(page);
+
+		if (IS_ALIGNED(offset, SZ_1M)) {
+			cond_resched();
+			if (fatal_signal_pending(current)) {
+				ret = -EINTR;
+				goto err_free;
+			}
+		}
 	}
-	ret = dbx_refuse(refusal, DMABUF_DIO_REFUSED_MAPPING);
 	if (head)
 		goto err_free;
 	*refusal = 0;

@@ -18,7 +18,7 @@ static char *dbx_exporters[16];
 static unsigned int dbx_exporters_nr;
 module_param_array_named(exporters, dbx_exporters, charp, &dbx_exporters_nr, 0444);
 MODULE_PARM_DESC(exporters,
-		 "Further exporters to borrow from, separated by commas. At your own risk: they must not move or free exported pages, nor map them uncached");
+		 "Up to 16 further exporters to borrow from, separated by commas. At your own risk: they must not move or free exported pages, nor map them uncached, and must synchronise attached devices on CPU access");
 
 static const struct dbx_exporter dbx_known[] = {
 	/* A buffer's memory is allocated and freed together with it. */

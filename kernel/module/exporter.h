@@ -29,8 +29,8 @@ const struct dbx_exporter *dbx_exporter_find(const struct dma_buf *dmabuf);
  * @refusal: set to the reason if it may not
  *
  * A folio of a file that is not uptodate, as fallocate() leaves them in a memfd,
- * shows old memory, and its first access through the file zeroes it, even while it
- * is pinned; it may have been punched out of the file since. Pages without a
+ * shows old memory, and the first write to the file, or access by a mapping of it,
+ * zeroes it, even while it is pinned; it may have been punched out since. Pages without a
  * reference count would be freed by the first put: tails of allocations without
  * __GFP_COMP, everything from dma_alloc_*(). Reserved pages may lack a linear
  * mapping, like "no-map" memory of a device tree.
@@ -45,11 +45,13 @@ static inline unsigned long dbx_pages_lendable(struct page *page, u32 *refusal)
 	if (is_zone_device_page(page) || PageReserved(page) ||
 	    folio_test_slab(folio) || !folio_ref_count(folio))
 		*refusal = DMABUF_DIO_REFUSED_PAGES;
-	else if ((folio_mapping(folio) || folio_test_swapbacked(folio)) &&
-		 !folio_test_uptodate(folio))
+	else if (!folio_test_uptodate(folio) &&
+		 (folio_test_swapbacked(folio) || folio_mapping(folio)))
 		*refusal = DMABUF_DIO_REFUSED_UNFILLED;
 	else if (folio_contain_hwpoisoned_page(folio))
 		*refusal = DMABUF_DIO_REFUSED_POISONED;
+	else if (!folio_test_large(folio))
+		return 1;
 	else
 		return folio_nr_pages(folio) - folio_page_idx(folio, page);
 	return 0;

@@ -267,7 +267,7 @@ MODULE_PARM_DESC(depth, "Requests in flight, if the caller passes 0 (4)");
 module_param_named(gather, dbx_default_gather, ulong, 0644);
 MODULE_PARM_DESC(gather, "Bytes LOAD allocates before its first read (8 MiB)");
 module_param_named(reserve, dbx_reserve, ulong, 0644);
-MODULE_PARM_DESC(reserve, "Bytes of available memory LOAD leaves to others (a sixteenth of the memory, 128 MiB to 1 GiB, at most a quarter)");
+MODULE_PARM_DESC(reserve, "Bytes of available memory LOAD leaves to others (default: a sixteenth of the memory, but 128 MiB to 1 GiB, and at most a quarter)");
 
 MODULE_DESCRIPTION("File I/O straight to and from the pages of a dma-buf");
 MODULE_VERSION("0.1.0");

@@ -349,8 +349,9 @@ static void signals(void)
 	sleep_ms(500);
 	trying("a signal while the end of CPU access waits");
 	check(!sigaction(SIGALRM, &action, NULL));
-	alarm(1);
+	alarm_every(1000);
 	expect(ioctl(block.fd, DMA_BUF_IOCTL_SYNC, &sync) ? -errno : 0, -EINTR);
+	alarm_every(0);
 	fence_signal();
 	reap(child);
 	arrived();

@@ -49,7 +49,7 @@ static void memory_for_both(void)
 	 * All memory is allocated before anything is read. To find out how much is free takes a
 	 * slow machine a second.
 	 */
-	for (; available - memory_available() < available / 2; ms += ms < 400 ? ms : 0)
+	for (; memory_available() > available / 2; ms += ms < 400 ? ms : 0)
 		interrupted(load.file_fd, length, length, ms);
 	expect(dio_load(dev, &load), 0);
 	close(load.dmabuf_fd);

@@ -4,6 +4,7 @@
  * fdinfo what they hold.
  */
 #include <signal.h>
+#include <sys/wait.h>
 
 #include "lib.h"
 
@@ -15,6 +16,23 @@ static uint64_t reserve(void)
 
 	check(proc_read(PARAMETER, text, sizeof(text)));
 	return strtoull(text, NULL, 10);
+}
+
+static void set_reserve(uint64_t bytes)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
+	proc_write(PARAMETER, text);
+}
+
+/* The parameter's documented default */
+static uint64_t sane(void)
+{
+	uint64_t total = memory_total(), bytes = total / 16;
+
+	bytes = bytes < MIB(128) ? MIB(128) : bytes > GIB(1) ? GIB(1) : bytes;
+	return bytes < total / 4 ? bytes : total / 4;
 }
 
 static int load(int dev, int file, uint64_t length, int *fd)
@@ -50,11 +68,7 @@ static void pause_load(int dev, int file, uint64_t length)
 /* So that all but @bytes belong to others */
 static void leave(uint64_t bytes)
 {
-	char text[32];
-
-	snprintf(text, sizeof(text), "%llu",
-		 (unsigned long long)(memory_estimated() - bytes));
-	proc_write(PARAMETER, text);
+	set_reserve(memory_estimated() - bytes);
 }
 
 static void leaves_room(int dev, int file)
@@ -102,21 +116,59 @@ static void together(int dev, int file)
 	close(fd);
 }
 
-int main(void)
+/* Others have taken what a load was promised: it ends, and gives back what it has. */
+static void meanwhile(int dev, int file)
+{
+	uint64_t before = memory_available();
+	int fd;
+
+	trying("a load goes on while half of the reserve is left");
+	leave(MIB(192));
+	pause_load(dev, file, MIB(128));
+	set_reserve(memory_estimated());
+	expect(load(dev, file, MIB(128), &fd), 0);
+	close(fd);
+
+	trying("and ends when less is left");
+	leave(MIB(192));
+	pause_load(dev, file, MIB(128));
+	set_reserve(2 * memory_estimated() + MIB(128));
+	expect(load(dev, file, MIB(128), &fd), -ENOMEM);
+	expect(dio_fdinfo(dev, "loading:"), 0);
+	expect(dio_fdinfo(dev, "held:"), 0);
+	expect_memory_back(before, MIB(16));
+}
+
+static void all(void)
 {
 	struct sigaction action = { .sa_handler = handler };
 	int dev = dio_open(), file;
-	char before[32];
 
 	check(!sigaction(SIGALRM, &action, NULL));
-	check(reserve() >= MIB(64) && reserve() <= GIB(1));
-	snprintf(before, sizeof(before), "%llu", (unsigned long long)reserve());
 	file_sparse("large", MIB(256));
 	file = file_open("large", O_RDONLY | direct_flag(direct_possible()));
 	leaves_room(dev, file);
 	together(dev, file);
-	proc_write(PARAMETER, before);
+	meanwhile(dev, file);
 	close(file);
 	close(dev);
-	return 0;
+}
+
+/* In a process of its own, as the tests that follow need the parameter */
+int main(void)
+{
+	uint64_t before = reserve();
+	int status;
+	pid_t pid;
+
+	expect(before, sane());
+	pid = spawn();
+	if (!pid) {
+		all();
+		exit(0);
+	}
+	check(waitpid(pid, &status, 0) == pid);
+	set_reserve(before);
+	check(WIFEXITED(status));
+	return WEXITSTATUS(status);
 }

@@ -19,7 +19,7 @@ void odd_move(int fd);			/* into other pages */
 void odd_hold(int fd);			/* takes a reference to the first page, which odd_let_go() drops */
 int odd_let_go(void);			/* returns how many references there were */
 void odd_free(int fd);			/* nothing may be left */
-void odd_lock(int fd);			/* the reservation, for ten seconds or until a signal */
+void odd_lock(int fd);			/* the reservation, for a minute or until a signal */
 
 /* ATTACH of any dma-buf must be refused with EOPNOTSUPP and DMABUF_DIO_REFUSED_@reason. */
 void expect_refused_at(const char *file, int line, int fd, unsigned int reason);

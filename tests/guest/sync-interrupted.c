@@ -36,7 +36,7 @@ static pid_t lock(int fd)
 		odd_lock(fd);
 		exit(0);
 	}
-	sleep_ms(300);
+	wait_for_state(pid, 'S');
 	return pid;
 }
 
@@ -77,7 +77,7 @@ static void killed(int fd)
 		buffer_sync(fd, DMA_BUF_SYNC_START | DMA_BUF_SYNC_RW);
 		exit(0);
 	}
-	sleep_ms(300);
+	wait_for_state(pid, 'S');
 	check(!kill(pid, SIGKILL));
 	reap_killed(pid);
 	expect(waitpid(holder, NULL, WNOHANG), 0);
@@ -102,7 +102,7 @@ static void end(int fd, bool waits)
 		expect(sync_alarmed(fd, DMA_BUF_SYNC_END), 0);
 		exit(0);
 	}
-	sleep_ms(1000);
+	wait_for_state(pid, 'D');
 	expect(waitpid(pid, NULL, WNOHANG), 0);
 	unlock(holder);
 	reap(pid);

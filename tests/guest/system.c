@@ -216,6 +216,21 @@ void alarm_every(unsigned int ms)
 	check(!setitimer(ITIMER_REAL, &timer, NULL));
 }
 
+void wait_for_state(pid_t pid, char state)
+{
+	char path[64], text[512], *name_end;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	for (;;) {
+		check(proc_read(path, text, sizeof(text)));
+		name_end = strrchr(text, ')');
+		check(name_end);
+		if (name_end[2] == state)
+			return;
+		sleep_ms(1);
+	}
+}
+
 pid_t spawn(void)
 {
 	pid_t parent = getpid();

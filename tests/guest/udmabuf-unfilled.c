@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Pages of a memfd that were allocated and never filled: ATTACH refuses a udmabuf over them, as
- * they show old memory and the first access through the memfd zeroes what READ has stored. What
+ * they show old memory and the first write to it, or access by a mapping, zeroes what READ has stored. What
  * is filled by any of the ways that the refusal names is accepted.
  */
 #include <sys/mman.h>
@@ -10,11 +10,12 @@
 
 #define LENGTH	MIB(4)
 
-enum filling { NOT, BUT_ONE_PAGE, WRITTEN, POPULATED, BY_UDMABUF, PUNCHED, FILLINGS };
+enum filling { NOT, BUT_ONE_PAGE, WRITTEN, POPULATED, BY_UDMABUF, PUNCHED, WRITTEN_LATER, FILLINGS };
 
 static const char * const fillings[FILLINGS] = {
 	"fallocate", "fallocate, and all but a page written", "fallocate, written",
 	"fallocate, MADV_POPULATE_WRITE", "nothing", "fallocate, and punched later",
+	"fallocate, written after UDMABUF_CREATE",
 };
 
 #ifndef MADV_POPULATE_WRITE
@@ -69,6 +70,15 @@ static void transfers(int memfd, int fd)
 	close(file);
 }
 
+static void write_all(int memfd)
+{
+	unsigned char *map = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+
+	check(map != MAP_FAILED);
+	pattern_fill(map, 0, LENGTH, 2);
+	unmap(map, LENGTH);
+}
+
 /* The kernel's pages show old memory, so they must not reach a file either. */
 static void one(enum filling filling, unsigned int flags)
 {
@@ -88,6 +98,8 @@ static void one(enum filling filling, unsigned int flags)
 	check(fd >= 0);
 	if (filling == PUNCHED)
 		fd_punch(memfd, 0, LENGTH);
+	if (filling == WRITTEN_LATER)
+		write_all(memfd);
 	if (zeroed ? filling == PUNCHED :
 		     filling == NOT || filling == BUT_ONE_PAGE || filling == PUNCHED) {
 		if (!zeroed)

@@ -53,21 +53,6 @@ static void child_waits(void)
 	exit(0);
 }
 
-static void wait_for(pid_t pid, char wanted)
-{
-	char path[64], text[512], *state;
-	double start = seconds();
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	do {
-		if (seconds() - start > 20)
-			fail("the process does not come to %c", wanted);
-		check(proc_read(path, text, sizeof(text)));
-		state = strrchr(text, ')');
-		check(state);
-	} while (state[2] != wanted);
-}
-
 /* The running transfer is not over yet, so the others really waited. */
 static void still(uint64_t limit)
 {
@@ -125,7 +110,7 @@ int main(void)
 		child_waits();
 	sleep_ms(100);
 	check(!kill(waiter, SIGSTOP));
-	wait_for(waiter, 'T');
+	wait_for_state(waiter, 'T');
 	still(length);
 	check(!kill(waiter, SIGCONT));
 	check(!waitpid(waiter, &status, WNOHANG));

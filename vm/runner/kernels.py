@@ -49,23 +49,23 @@ class Recipe:
         return Recipe(self.source, [*self.fragments, size])
 
 
-CHECKED = ["remote", "debug"]
+CHECKED = ["remote", "debug", "encrypted"]
 ALONE = ["guest", "7.3", "series"]
 SERIES = Recipe(SERIES_7_3, [*ALONE, "file-io"])
 SERIES_DEBUG = Recipe(SERIES_7_3, [*SERIES.fragments, *CHECKED])
 BUILT = {
     "amd64": {
-        "6.12-series": Recipe(SERIES_6_12, ["guest", "6.12"]),
-        "6.12-series-debug": Recipe(SERIES_6_12, ["guest", "6.12", "debug"]),
+        "6.12-series": Recipe(SERIES_6_12, ["guest", "6.12", "encrypted"]),
+        "6.12-series-debug": Recipe(SERIES_6_12, ["guest", "6.12", "debug", "encrypted"]),
         # With the configuration of 7.3-series: the baseline for measuring the patches
         "7.3-plain": Recipe(PLAIN_7_3, ["guest", "7.3"]),
-        "7.3-debug": Recipe(PLAIN_7_3, ["guest", "7.3", "debug"]),
+        "7.3-debug": Recipe(PLAIN_7_3, ["guest", "7.3", "debug", "encrypted"]),
         "7.3-series": SERIES,
         "7.3-series-debug": SERIES_DEBUG,
         # To measure what indirect calls cost
         "7.3-series-retpoline": Recipe(SERIES_7_3, [*SERIES.fragments, "retpoline"]),
-        # With all fixes of the series, which are five mails
-        "7.3-fixes": Recipe(FIXES_7_3, ALONE),
+        # With all fixes of the series, which are five patch sets
+        "7.3-fixes": Recipe(FIXES_7_3, [*ALONE, "encrypted"]),
         # With one piece of the series, and no more of the others than it needs
         "7.3-copy-file-range": Recipe(ALONE_7_3["copy-file-range"], SERIES.fragments),
         "7.3-small-reads": Recipe(ALONE_7_3["small-reads"], ALONE),

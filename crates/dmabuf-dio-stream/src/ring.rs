@@ -66,7 +66,9 @@ impl Ring {
             size.next_multiple_of(rustix::param::page_size() as u64).saturating_mul(count as u64);
         match available() {
             Some(bytes) if wanted > bytes.saturating_sub(RESERVE) => {
-                return Err(Error::NoMemory { wanted, available: Some(bytes) }.into());
+                return Err(
+                    Error::NoMemory { wanted, available: Some(bytes), reserve: None }.into()
+                );
             }
             _ => {}
         }

@@ -47,7 +47,8 @@ fn a_cut_frame_can_be_cut_off() {
 
 #[test]
 fn the_errors_of_transfers_are_passed_on() {
-    let memory = Error::from(dmabuf_dio::Error::NoMemory { wanted: 1, available: None });
+    let memory =
+        Error::from(dmabuf_dio::Error::NoMemory { wanted: 1, available: None, reserve: None });
     assert!(memory.hint().contains("smaller blocks"), "{}", memory.hint());
     let inner = || dmabuf_dio::Error::ReadOnlyBuffer;
     let error = Error::from(inner());

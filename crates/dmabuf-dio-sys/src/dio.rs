@@ -46,7 +46,7 @@ pub const REFUSED_MAPPING: u32 = 3;
 /// udmabuf, and this kernel's udmabuf does not synchronise it.
 pub const REFUSED_UNSYNCED: u32 = 4;
 /// [`Attach::refusal`], with `EOPNOTSUPP`: the udmabuf's memfd has pages that were only allocated, by
-/// `fallocate(2)`. The first access through the memfd zeroes them, whatever has been stored by then.
+/// `fallocate(2)`. The first write to the memfd, or access by a mapping, zeroes them, whatever has been stored by then.
 pub const REFUSED_UNFILLED: u32 = 5;
 /// [`Attach::refusal`], with `EOPNOTSUPP`: a page of the buffer has a hardware memory error.
 pub const REFUSED_POISONED: u32 = 6;
@@ -352,7 +352,7 @@ pub fn load(context: BorrowedFd<'_>, load: &mut Load) -> Result<OwnedFd> {
 
 /// Cancels the [`read()`], [`write()`] and [`load()`] calls that run on the context: they fail with
 /// `ECANCELED` once their requests in flight have completed. Does not wait for them. All later
-/// calls on this context fail, too.
+/// such calls on this context fail, too.
 ///
 /// # Errors
 ///

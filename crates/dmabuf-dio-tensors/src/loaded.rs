@@ -105,7 +105,8 @@ impl Loaded {
     pub fn to_vec(&self, name: &str) -> Result<Vec<u8>> {
         let view = self.view(name).ok_or_else(|| Error::NoTensor { name: name.to_owned() })?;
         // Only in 32-bit programs are there tensors that no memory can hold.
-        let too_long = |_| dmabuf_dio::Error::NoMemory { wanted: view.len, available: None };
+        let too_long =
+            |_| dmabuf_dio::Error::NoMemory { wanted: view.len, available: None, reserve: None };
         let len = isize::try_from(view.len).map_err(too_long).map_err(Error::Buffer)?;
         let mut bytes = vec![0; len.unsigned_abs()];
         if let Some(buffer) = view.buffer {

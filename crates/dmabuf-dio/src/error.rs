@@ -198,12 +198,15 @@ pub enum Error {
     },
 
     /// There is not enough memory for the buffer.
-    #[error("not enough memory for a buffer of {wanted} bytes{}", available_text(*available))]
+    #[error("not enough memory for a buffer of {wanted} bytes{}", available_text(*available, *reserve))]
     NoMemory {
         /// Length of the buffer.
         wanted: u64,
         /// Available bytes, if that was the reason.
         available: Option<u64>,
+        /// Bytes of those that the kernel module leaves to others, if it refused: its parameter
+        /// `reserve` (docs/design.md). Loads that run or are paused count, too.
+        reserve: Option<u64>,
     },
 
     /// A file descriptor is neither a dma-buf nor a memfd.
@@ -321,8 +324,15 @@ pub enum Error {
     },
 }
 
-fn available_text(available: Option<u64>) -> String {
-    available.map_or_else(String::new, |bytes| format!(": {bytes} bytes are available"))
+fn available_text(available: Option<u64>, reserve: Option<u64>) -> String {
+    match (available, reserve) {
+        (Some(bytes), None) => format!(": {bytes} bytes are available"),
+        (Some(bytes), Some(reserve)) => format!(
+            ": {bytes} bytes are available, less {reserve} that dmabuf_dio leaves to others and \
+             what running and paused loads still need"
+        ),
+        (None, _) => String::new(),
+    }
 }
 
 fn unavailable_text(asked: Option<Backend>, kind: Option<Kind>, refusals: &[Refusal]) -> String {
@@ -406,6 +416,11 @@ impl Error {
             ),
             Self::InFlight { .. } => {
                 "exit the process; until then do not use the buffer or the file".into()
+            }
+            Self::NoMemory { reserve: Some(_), .. } => {
+                "free memory, load the file in ranges (offset and length), or lower the parameter \
+                 reserve of dmabuf_dio"
+                    .into()
             }
             Self::NoMemory { .. } => {
                 "free memory, or load the file in ranges (offset and length)".into()

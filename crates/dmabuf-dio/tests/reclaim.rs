@@ -294,7 +294,7 @@ fn what_is_stored_into_a_udmabuf_of_others_stays_in_the_memfd() {
     }
 }
 
-/// The first access through the memfd zeroes such pages: no backend may store into them.
+/// The first write to the memfd, or access by a mapping, zeroes such pages: no backend may store into them.
 #[test]
 fn nothing_is_stored_into_pages_that_were_only_allocated() {
     let Some(_alone) = alone() else { return };

@@ -317,7 +317,7 @@ static long odd_let_go(void)
 static long odd_lock(struct dma_buf *dmabuf)
 {
 	dma_resv_lock(dmabuf->resv, NULL);
-	msleep_interruptible(10 * MSEC_PER_SEC);
+	msleep_interruptible(60 * MSEC_PER_SEC);
 	dma_resv_unlock(dmabuf->resv);
 	return 0;
 }

@@ -60,7 +60,7 @@ struct odd_create {
 /* Drops that reference, and returns how many there were. It has no argument. */
 #define ODD_LET_GO	_IO(0x0d, 7)
 
-/* Locks the reservation of any dma-buf for ten seconds, or until a signal arrives */
+/* Locks the reservation of any dma-buf for a minute, or until a signal arrives */
 #define ODD_LOCK	_IO(0x0d, 8)
 
 #endif

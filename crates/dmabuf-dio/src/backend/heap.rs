@@ -107,7 +107,7 @@ fn asked_of_storage(thread: i32) -> Option<u64> {
 /// Interprets the error of a call.
 fn explain(task: &Task<'_>, errno: Errno, wanted: u64) -> Attempt {
     match errno {
-        Errno::NOMEM => Error::NoMemory { wanted, available: None }.into(),
+        Errno::NOMEM => Error::NoMemory { wanted, available: None, reserve: None }.into(),
         Errno::INTR => task.cancelled(0).into(),
         Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS | Errno::PERM => {
             // Is it the kernel or this file?
@@ -130,7 +130,9 @@ fn try_out() -> Result<(), Attempt> {
     let (fd, read) =
         heap::alloc_read_file(device.as_fd(), len, sample.fd.as_fd(), 0).map_err(|errno| {
             match errno {
-                Errno::NOMEM => Error::NoMemory { wanted: len, available: None }.into(),
+                Errno::NOMEM => {
+                    Error::NoMemory { wanted: len, available: None, reserve: None }.into()
+                }
                 _ => Attempt::from(refuse_flag(errno)),
             }
         })?;

@@ -17,6 +17,7 @@ use crate::file::File;
 use crate::file::extent::Extent;
 use crate::kind::Kind;
 use crate::lend::{self, Attached, Context, LendError, MoveError, NotLent};
+use crate::memory::available;
 use crate::threads;
 use crate::transfer::task::{Fresh, Task, Transferred};
 
@@ -61,7 +62,8 @@ impl Driver for Module {
                 return Err(refuse::call(Backend::Module, errno).into());
             }
             Err(Errno::NOMEM) => {
-                return Err(Error::NoMemory { wanted: layout.buffer, available: None }.into());
+                let (available, reserve) = (available::for_the_kernel(), refuse::reserve());
+                return Err(Error::NoMemory { wanted: layout.buffer, available, reserve }.into());
             }
             Err(errno) => {
                 let done = request.done.saturating_sub(layout.data_offset);

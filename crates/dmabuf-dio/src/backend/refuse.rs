@@ -29,6 +29,12 @@ const OTHER_MODULE: &str = "build and load the module that belongs to this relea
 /// The module's parameter that lists the exporters an administrator vouches for.
 const EXPORTERS: &str = "/sys/module/dmabuf_dio/parameters/exporters";
 
+/// The module's parameter with the bytes that its loads leave to others.
+const RESERVE: &str = "/sys/module/dmabuf_dio/parameters/reserve";
+
+/// The most names that `EXPORTERS` takes: `dbx_exporters[]` in kernel/module/exporter.c.
+const MOST_EXPORTERS: usize = 16;
+
 /// Buffers that work. Debian's arm64 kernels, for example, have no heaps.
 const OTHER_BUFFER: &str = "allocate the buffer from /dev/dma_heap/system, or by dmabuf-dio load where there are \
                             no heaps, and import it into the device";
@@ -210,7 +216,7 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
             format!(
                 "dmabuf_dio does not borrow this buffer of exporter {exporter}: the kernel's \
                      mapping does not map its pages (as with a udmabuf over huge pages before \
-                     Linux 6.13), or there is none"
+                     Linux 6.13), the last page is the first of a huge page, or there is no mapping"
             ),
             if exporter == "udmabuf" {
                 "create the udmabuf from a memfd in small pages, or use a buffer from \
@@ -232,18 +238,20 @@ fn not_lent(backend: Backend, exporter: &str, why: NotLent) -> Refusal {
         NotLent::Unfilled => (
             format!(
                 "dmabuf_dio does not borrow this buffer of exporter {exporter}: its memfd has pages \
-                     that were only allocated (fallocate) and never written, which the first access \
-                     through the memfd zeroes"
+                     that were only allocated (fallocate) and never written, which the first write to \
+                     the memfd, or access by a mapping of it, zeroes"
             ),
             "write these pages, or touch them with MADV_POPULATE_WRITE, before creating the udmabuf"
                 .to_owned(),
         ),
         NotLent::Poisoned => (
             format!(
-                "dmabuf_dio does not borrow this buffer of exporter {exporter}: a page of the buffer \
-                     has a hardware memory error"
+                "dmabuf_dio does not borrow this buffer of exporter {exporter}: a page of its memory, \
+                     or of a huge page that it shares, has a hardware memory error"
             ),
-            "create a new buffer: the kernel no longer uses that page".to_owned(),
+            "copy what is intact to a new memfd or heap buffer, and create the buffer from that: the \
+             page stays where it is"
+                .to_owned(),
         ),
     };
     Refusal { not_lent: Some(why), ..backend.refuse(reason).remedy(remedy) }
@@ -256,16 +264,21 @@ fn name_exporter(exporter: &str, named: &[String]) -> String {
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.@".contains(&byte))
     };
     let all: Vec<&str> = named.iter().map(String::as_str).chain([exporter]).collect();
-    if !all.iter().all(plain) {
+    if !all.iter().all(plain) || all.len() > MOST_EXPORTERS {
         return "see the parameter exporters of dmabuf_dio".to_owned();
     }
-    let load = format!("modprobe dmabuf_dio exporters={}", all.join(","));
-    format!("modprobe -r dmabuf_dio && {load}")
+    let load = format!("sudo modprobe dmabuf_dio exporters={}", all.join(","));
+    format!("sudo modprobe -r dmabuf_dio && {load}")
 }
 
 /// The exporters in the module's parameter; none if it is empty or missing.
 pub(crate) fn named_exporters() -> Vec<String> {
     names(&std::fs::read_to_string(EXPORTERS).unwrap_or_default())
+}
+
+/// The bytes that the module's loads leave to others; `None` if the parameter is missing.
+pub(crate) fn reserve() -> Option<u64> {
+    std::fs::read_to_string(RESERVE).ok()?.trim().parse().ok()
 }
 
 fn names(text: &str) -> Vec<String> {
@@ -275,6 +288,12 @@ fn names(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_module_takes_as_many_names() {
+        let source = include_str!("../../../../kernel/module/exporter.c");
+        assert!(source.contains(&format!("dbx_exporters[{MOST_EXPORTERS}];")));
+    }
 
     #[test]
     fn every_number_has_its_own_words() {

@@ -42,7 +42,7 @@ impl DmaBuf {
         let device = heap::open(&format!("{}/{name}", heap::DIRECTORY)).map_err(error)?;
         available::ensure(len, Charged::Nobody)?;
         let fd = heap::alloc(device.as_fd(), len).map_err(|errno| match errno {
-            Errno::NOMEM => Error::NoMemory { wanted: len, available: None },
+            Errno::NOMEM => Error::NoMemory { wanted: len, available: None, reserve: None },
             _ => Error::Buffer { call: "allocate", errno },
         })?;
         Ok(Self::from_parts(fd, len.next_multiple_of(page_size())))

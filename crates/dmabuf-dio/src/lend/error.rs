@@ -17,8 +17,8 @@ pub enum NotLent {
     Mapping,
     /// This kernel's udmabuf does not synchronise the devices that have it attached.
     Unsynced,
-    /// The udmabuf's memfd has pages that were only allocated, by `fallocate(2)`. The first access
-    /// through the memfd zeroes them, whatever has been stored by then.
+    /// The udmabuf's memfd has pages that were only allocated, by `fallocate(2)`. The first write
+    /// to the memfd, or access by a mapping of it, zeroes them, whatever has been stored by then.
     Unfilled,
     /// A page of the buffer has a hardware memory error.
     Poisoned,

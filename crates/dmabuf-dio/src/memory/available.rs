@@ -27,7 +27,7 @@ pub(crate) fn ensure(wanted: u64, charged: Charged) -> Result<()> {
     }
     match available(charged) {
         Some(available) if wanted > available => {
-            Err(Error::NoMemory { wanted, available: Some(available) })
+            Err(Error::NoMemory { wanted, available: Some(available), reserve: None })
         }
         _ => Ok(()),
     }
@@ -43,6 +43,14 @@ pub(crate) fn available(charged: Charged) -> Option<u64> {
         Charged::Us => available.min(ours(&meminfo, swap).unwrap_or(u64::MAX)),
         Charged::Nobody => available,
     })
+}
+
+/// The memory that the kernel module counts as available, in bytes: without swap, and without what
+/// is free in CMA areas, which only movable memory may use.
+pub(crate) fn for_the_kernel() -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    let cma = field_kib(&meminfo, "CmaFree").unwrap_or(0);
+    Some(field_kib(&meminfo, "MemAvailable")?.saturating_sub(cma) * 1024)
 }
 
 /// The memory left to this process, if something limits it.

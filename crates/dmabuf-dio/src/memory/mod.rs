@@ -364,8 +364,10 @@ pub(crate) fn cannot_populate(errno: rustix::io::Errno) -> bool {
 /// away. `EFAULT` means that a touch would raise `SIGBUS`: they were taken away, or there are none.
 pub(crate) fn populate_error(errno: rustix::io::Errno, wanted: u64, shrinks: bool) -> Error {
     match errno {
-        rustix::io::Errno::NOMEM => Error::NoMemory { wanted, available: None },
-        rustix::io::Errno::FAULT if !shrinks => Error::NoMemory { wanted, available: None },
+        rustix::io::Errno::NOMEM => Error::NoMemory { wanted, available: None, reserve: None },
+        rustix::io::Errno::FAULT if !shrinks => {
+            Error::NoMemory { wanted, available: None, reserve: None }
+        }
         _ => Error::Buffer { call: "allocate the pages of", errno: errno.into_errno() },
     }
 }

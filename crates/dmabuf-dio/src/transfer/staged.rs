@@ -109,7 +109,11 @@ impl Stage<'_> {
                 Err(Os::INTR) => {}
                 // Memory is the only resource that a memfd can lack.
                 Err(Os::NOMEM | Os::NOSPC) => {
-                    return Err(Error::NoMemory { wanted: self.buf.len(), available: None });
+                    return Err(Error::NoMemory {
+                        wanted: self.buf.len(),
+                        available: None,
+                        reserve: None,
+                    });
                 }
                 Err(errno) => {
                     return Err(Error::Buffer { call: "write", errno: errno.into_errno() });

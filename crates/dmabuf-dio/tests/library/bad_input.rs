@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use crate::common::{backends, buffers, bytes, dmabuf, file_of, fill, folder};
-use dmabuf_dio::{CancelToken, Direction, DmaBuf, Error, Loader, Saver};
+use dmabuf_dio::{Backend, CancelToken, Direction, DmaBuf, Error, Loader, Saver};
 
 /// Loads with every backend and passes each error to `check`.
 fn every_error(
@@ -331,6 +331,10 @@ fn more_than_there_is_memory() {
             matches!(error, Error::NoMemory { .. }) || too_large_for_udmabuf,
             "{backend}: {error}"
         );
+        if backend == Backend::Module {
+            assert!(error.to_string().contains("dmabuf_dio leaves"), "{error}");
+            assert!(error.hint().contains("reserve of dmabuf_dio"), "{}", error.hint());
+        }
     }
 }
 

@@ -108,12 +108,17 @@ fn what_failed_is_said_in_one_line() {
             "file: writing failed at byte 4096, after 96 of 8192 bytes: EIO (Input/output error)",
         ),
         (
-            Error::NoMemory { wanted: 10, available: None },
+            Error::NoMemory { wanted: 10, available: None, reserve: None },
             "not enough memory for a buffer of 10 bytes",
         ),
         (
-            Error::NoMemory { wanted: 10, available: Some(9) },
+            Error::NoMemory { wanted: 10, available: Some(9), reserve: None },
             "not enough memory for a buffer of 10 bytes: 9 bytes are available",
+        ),
+        (
+            Error::NoMemory { wanted: 10, available: Some(9), reserve: Some(4) },
+            "not enough memory for a buffer of 10 bytes: 9 bytes are available, less 4 that dmabuf_dio \
+             leaves to others and what running and paused loads still need",
         ),
         (
             Error::ShortFile { path: path(), offset: 3, length: 10, end: 7, done: 4 },
@@ -173,7 +178,8 @@ fn what_is_to_be_done_depends_on_what_failed() {
             Error::InFlight { path, direction, errno: Errno::from_raw(libc::EIO) },
             "exit the process",
         ),
-        (Error::NoMemory { wanted: 1, available: None }, "in ranges"),
+        (Error::NoMemory { wanted: 1, available: None, reserve: None }, "in ranges"),
+        (Error::NoMemory { wanted: 1, available: None, reserve: Some(1) }, "the parameter reserve"),
         (Error::NotABuffer { found: "a pipe".into() }, "memfd_create"),
         (setting(), "choose another queue_depth: from 1 to 1024"),
         (unavailable(None), "choose another backend"),
@@ -190,7 +196,10 @@ fn what_is_to_be_done_depends_on_what_failed() {
 #[test]
 fn numbers_are_those_of_the_kernel_or_none() {
     let errno = |error: &Error| error.errno().map(Errno::raw);
-    assert_eq!(errno(&Error::NoMemory { wanted: 1, available: None }), Some(libc::ENOMEM));
+    assert_eq!(
+        errno(&Error::NoMemory { wanted: 1, available: None, reserve: None }),
+        Some(libc::ENOMEM)
+    );
     let inner = Box::new(transfer(libc::EIO));
     assert_eq!(errno(&Error::Piece { number: 1, error: inner }), Some(libc::EIO));
     assert_eq!(errno(&Error::ReadOnlyBuffer), None);

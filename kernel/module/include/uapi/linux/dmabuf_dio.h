@@ -97,7 +97,8 @@ struct dmabuf_dio_attach {
 /*
  * Memory of a file (a udmabuf's memfd) that was allocated, by fallocate(), but
  * never filled: the first write to the file there, or access by a mapping of it,
- * would zero it. Write to it, or use MADV_POPULATE_WRITE, before ATTACH.
+ * would zero it. Write to it, or use MADV_POPULATE_WRITE, and create the udmabuf
+ * afterwards. Reading the file does not fill it.
  */
 #define DMABUF_DIO_REFUSED_UNFILLED	5
 /* A page, or another of its huge page, has a hardware memory error. */
@@ -138,17 +139,19 @@ struct dmabuf_dio_attach {
  * the transfer with begin and end of CPU access. While a device that needs
  * synchronisation (bounce buffers, non-coherent caches) is attached, it waits for
  * all READ and WRITE calls on that dma-buf, of whatever process, that began before;
- * otherwise they run at the same time. On kernels that support copy_file_range()
+ * otherwise they run at the same time. Calls on buffers of exporters that the module
+ * parameter "exporters" names always wait for each other. On kernels that support copy_file_range()
  * for dma-bufs, calls and copies wait for each other only if they have a page in
  * common and one of them stores into it.
  *
  * Data that a device stores anywhere in the buffer while READ runs may be lost,
- * and others that begin CPU access meanwhile do not see it; on these kernels only
- * data that it stores into pages of READ's range. If a device needs
+ * and others that begin CPU access meanwhile do not see it; on kernels with
+ * copy_file_range() for dma-bufs only data that it stores into pages of READ's
+ * range. If a device needs
  * synchronisation, then while READ runs it must not unmap the buffer, and others
  * must not begin CPU access: the exporters of an unmodified kernel would overwrite
- * the file's data with old data. Buffers of LOAD, and all on these kernels, are
- * protected from this.
+ * the file's data with old data. Buffers of LOAD are protected from this, and all
+ * buffers on kernels with copy_file_range() for dma-bufs.
  *
  * Any signal, including those that stop or freeze a process, ends the call with
  * EINTR once the requests in flight are done, but not before some data has been
@@ -162,9 +165,10 @@ struct dmabuf_dio_attach {
  * with EBUSY: @done bytes have been transferred, but the device may not see them.
  * A device that attaches and detaches during the call is not noticed.
  *
- * Errors: ENOTCONN (no buffer attached), EACCES (READ into a dma-buf whose fd is
- * read-only), EBADF (invalid fd, not open for the direction, or O_APPEND for
- * WRITE), EISDIR, EINVAL (not a regular file or block device, flags, chunk,
+ * Errors: ENOTCONN (no buffer attached), EACCES (the dma-buf's fd is read-only for
+ * READ, or write-only for WRITE), EBADF (invalid fd, not open for the direction, or O_APPEND for
+ * WRITE), EISDIR, EINVAL (not a regular file or block device, or one that the kernel
+ * cannot read or write at an offset, as in /proc, flags, chunk,
  * depth, alignment), EOVERFLOW (the range wraps or exceeds the largest file
  * offset), ERANGE (range beyond the buffer), EBUSY (see @refusal), EINTR,
  * ECANCELED (see DMABUF_DIO_IOC_CANCEL), and the errors of the file system: EIO,
@@ -214,8 +218,9 @@ struct dmabuf_dio_rw {
  *
  * Errors: as for READ, and ENODATA (the file ends before the range does), EINVAL
  * (@length is 0), ENOMEM (more than is available beside the module parameter
- * "reserve" and what other loads are still to allocate; allocating the buffer never
- * invokes the OOM killer), EMFILE.
+ * "reserve" and what other loads are still to allocate, or others have taken half
+ * of the reserve meanwhile; allocating the buffer never invokes the OOM killer),
+ * EMFILE.
  */
 struct dmabuf_dio_load {
 	__s32 file_fd;
@@ -245,7 +250,7 @@ struct dmabuf_dio_load {
 /*
  * Cancels the context permanently. READ, WRITE and LOAD calls that are running
  * end with ECANCELED once their requests in flight are done; calls that wait for
- * fences or for another transfer, after that wait; later calls, at once.
+ * fences or for another transfer, after that wait; later ones, at once.
  */
 #define DMABUF_DIO_IOC_CANCEL	_IO(DMABUF_DIO_IOC_MAGIC, 5)
 
@@ -267,7 +272,7 @@ struct dmabuf_dio_load {
  * ring is freed, and the last request is done. A ring that got the slot by
  * IORING_REGISTER_CLONE_BUFFERS keeps it as well.
  *
- * Errors, in the CQE: ENOTCONN, EACCES, EINVAL, ERANGE, EBUSY (the index is in
+ * Errors, in the CQE: ENOTCONN, EACCES, EFAULT, EINVAL, ERANGE, EBUSY (the index is in
  * use), EOPNOTSUPP (the kernel lacks this interface, or its udmabuf does not
  * synchronise devices, see DMABUF_DIO_REFUSED_UNSYNCED: use READ and WRITE), E2BIG
  * (see struct dmabuf_dio_uring_cmd), ENOTTY (unknown command), ENOMEM.
@@ -299,7 +304,7 @@ struct dmabuf_dio_slot {
  * it keeps all its buffers alive. The context that the command is sent to need
  * not be one of them.
  *
- * Errors, in the CQE: as for REGISTER, and EBADF (invalid fd in @contexts),
+ * Errors, in the CQE: as for REGISTER, EFAULT also for @contexts, EBADF (invalid fd),
  * EINVAL (an fd that is not a context, lengths).
  */
 struct dmabuf_dio_join {
