@@ -390,6 +390,7 @@ fn bad_input() {
     says(1, &[&["capture", "stream-dac"], &to[..]].concat(), "the other direction");
     says(1, &capture(&["--buffer", "3"]), "buffer3");
     says(2, &capture(&["--channels", "voltage9"]), "voltage0,voltage1");
+    says(2, &capture(&["--channels", "voltage2,voltage0"]), "--channels voltage0,voltage2");
     let whole = format!("--block {}", 4100_u64.next_multiple_of(page_size()));
     says(2, &capture(&["--block", "4100"]), &whole);
     says(2, &capture(&["--block", "0"]), "block cannot be 0");

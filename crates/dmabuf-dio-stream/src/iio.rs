@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::Errno;
-use dmabuf_dio_sys::iio;
+use dmabuf_dio_sys::dmabuf::{self, Access};
+use dmabuf_dio_sys::{iio, sync_file};
 use rustix::fs::{Mode, OFlags};
 
 use crate::device::{Channel, Counter, Device, frame_bytes};
@@ -135,6 +136,12 @@ impl Buffer {
         let _ = self.device.write(&format!("buffer{}/length", self.number), &frames.to_string());
     }
 
+    /// A block's size must be a multiple of this, in bytes: of the frame and the device's DMA
+    /// alignment.
+    fn align(&self) -> u64 {
+        self.device.block_align(self.number, self.frame)
+    }
+
     /// Size of the kernel's buffers for `read()` and `write()`, together.
     fn kernel_bytes(&self) -> u64 {
         let frames = self.device.read(&format!("buffer{}/length", self.number));
@@ -224,8 +231,7 @@ impl Blocks {
 
     fn check_align(&mut self, ring: &Ring) -> Result<()> {
         let buffer = &self.fenced.port;
-        let device = buffer.device.length_align(buffer.number);
-        self.align = buffer.frame * device / gcd(buffer.frame, device);
+        self.align = buffer.align();
         if ring.size() % self.align != 0 {
             let call = format!("use blocks that are not multiples of {} bytes", self.align);
             return Err(failed(buffer.device.name(), call, Errno::INVAL));
@@ -244,13 +250,6 @@ impl Blocks {
     fn len(&self) -> usize {
         self.fileio.as_ref().map_or_else(|| self.fenced.len(), Fileio::len)
     }
-}
-
-fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b > 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }
 
 /// Samples of an ADC.
@@ -347,8 +346,9 @@ impl Source for IioSource {
         if self.blocks.fileio.is_some() { Ok(false) } else { self.blocks.fenced.is_idle() }
     }
 
+    /// A queued block is no proof: a device may lose frames inside.
     fn tells_losses(&self) -> bool {
-        self.blocks.fileio.is_none() || self.counter.read().is_some()
+        self.counter.read().is_some()
     }
 
     fn lost(&mut self) -> Result<Option<u64>> {
@@ -483,8 +483,9 @@ impl Sink for IioSink {
         fenced.is_idle()
     }
 
+    /// A queued block is no proof: a device may lose frames inside.
     fn tells_losses(&self) -> bool {
-        self.blocks.fileio.is_none() || self.counter.read().is_some()
+        self.counter.read().is_some()
     }
 
     fn lost(&mut self) -> Result<Option<u64>> {
@@ -510,17 +511,21 @@ pub struct Repeat {
     buffer: Buffer,
     counter: Counter,
     block: DmaBuf,
+    /// The device's fence, which is not signalled before the device is stopped. It fails if the
+    /// driver has refused the block, which neither queueing nor enabling does.
+    fence: OwnedFd,
 }
 
 impl Repeat {
-    /// Starts with the first `bytes` bytes of a dma-buf, which must be whole frames.
+    /// Starts with the first `bytes` bytes of a dma-buf, a multiple of the frame and of what
+    /// the device's DMA needs ([`Device::block_align`]).
     ///
     /// # Errors
     ///
     /// As for [`IioSink::open`]; [`Error::Stream`] with `EPERM` or `ENOTTY` if the device does not
-    /// support dma-bufs; [`Setting`](dmabuf_dio::Error::Setting) for a length that is not a
-    /// multiple of the frame; [`RangeBeyondBuffer`](dmabuf_dio::Error::RangeBeyondBuffer) if the
-    /// buffer is shorter.
+    /// support dma-bufs, and with the driver's error if it refuses the block;
+    /// [`Setting`](dmabuf_dio::Error::Setting) for a length that is 0 or not such a multiple;
+    /// [`RangeBeyondBuffer`](dmabuf_dio::Error::RangeBeyondBuffer) if the buffer is shorter.
     pub fn start(
         device: Device,
         number: u32,
@@ -530,8 +535,8 @@ impl Repeat {
     ) -> Result<Self> {
         let counter = device.counter("lost_frames");
         let mut buffer = Buffer::open(device, number, channels, true)?;
-        if bytes == 0 || bytes % buffer.frame != 0 {
-            let need = "a multiple of the frame size";
+        if bytes == 0 || bytes % buffer.align() != 0 {
+            let need = "a multiple of the frame size and of the alignment of the device's DMA";
             return Err(dmabuf_dio::Error::Setting { name: "bytes", value: bytes, need }.into());
         }
         block.check_range(0, bytes)?;
@@ -542,8 +547,29 @@ impl Repeat {
         let queued = iio::enqueue(buffer.fd.as_fd(), block.as_fd(), bytes, iio::CYCLIC);
         call("queue a block", queued)?;
         buffer.kept.set(true);
+        // Before the driver gets the block: later the fence would not tell that it was refused.
+        let fence = dmabuf::export_sync_file(block.as_fd(), Access::Write);
+        let fence = fence.map_err(|errno| failed(buffer.device.name(), "get a fence", errno))?;
         buffer.enable(true)?;
-        Ok(Self { buffer, counter, block })
+        let repeat = Self { buffer, counter, block, fence };
+        repeat.check()?;
+        Ok(repeat)
+    }
+
+    /// Fails if the device does not output the block: the driver has refused it, or the device was
+    /// stopped or is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`] with the driver's error, or `ENODEV`.
+    pub fn check(&self) -> Result<()> {
+        let name = self.buffer.device.name();
+        match sync_file::status(self.fence.as_fd()) {
+            Err(Errno::INTR) => Err(failed(name, "go on", Errno::NODEV)),
+            Err(errno) => Err(failed(name, "output the block", errno)),
+            Ok(_) if !self.buffer.is_running() => Err(failed(name, "go on", Errno::NODEV)),
+            Ok(_) => Ok(()),
+        }
     }
 
     /// The number of frames that the device could not output since its start; `None` if it does

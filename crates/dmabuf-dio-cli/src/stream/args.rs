@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use dmabuf_dio_stream::convert::SampleType;
-use dmabuf_dio_stream::{Gap, Overrun};
+use dmabuf_dio_stream::{Gap, Overrun, Summary};
 
+use super::report;
 use super::rotate::Rotate;
 use super::setup::SetupArgs;
 use super::target::Target;
@@ -176,9 +177,10 @@ pub(crate) struct StreamArgs {
     /// Memory that the blocks may grow to while TO is slow [default: half of the free memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_ring: Option<u64>,
-    /// Exit with 1 if more was lost: frames (1000, 1M) or a percentage (0.1%)
-    #[arg(long, value_name = "NUMBER", value_parser = MaxLoss::parse, default_value = "0")]
-    pub(crate) max_loss: MaxLoss,
+    /// Exit with 1 if more was lost: frames (1000, 1M) or a percentage (0.1%); also if the device
+    /// does not report losses, except with 100% [default: 0, of what is known]
+    #[arg(long, value_name = "NUMBER", value_parser = MaxLoss::parse)]
+    pub(crate) max_loss: Option<MaxLoss>,
     /// Index of the device's buffer
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) buffer: u32,
@@ -191,6 +193,25 @@ pub(crate) struct StreamArgs {
     /// Print errors only
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) quiet: bool,
+}
+
+impl StreamArgs {
+    /// Why a stream of `frames` frames has lost more than it may; `None` if it has not. What nobody
+    /// knows is too much only for a limit that was given.
+    pub(crate) fn exceeds_loss(&self, summary: &Summary, frames: u64) -> Option<String> {
+        let limit = self.max_loss.unwrap_or(MaxLoss::Frames(0));
+        let lost = report::lost(summary);
+        if !limit.allows(&summary.gaps, frames) {
+            return Some(format!("more was lost than --max-loss {limit}: {lost}"));
+        }
+        let any = matches!(limit, MaxLoss::Part(part) if part >= 1.0);
+        let unknown = self.max_loss.is_some() && !summary.loss_known && !any;
+        unknown.then(|| {
+            format!(
+                "whether more was lost than --max-loss {limit} is not known: nothing reports it"
+            )
+        })
+    }
 }
 
 /// The value of `--overrun`.

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     drop((plain, converting, function));
     let described = recording.end(&outcome.summary, chosen.frame());
     let described = described.map_err(|error| say(&format!("dmabuf-dio: {}", error.what())));
-    let nothing = outcome.summary.bytes == 0 && !outcome.summary.complete;
+    let nothing = outcome.summary.bytes == 0;
     let path = recording.description().filter(|_| !nothing);
     let pieces = recording.pieces(outcome.summary.bytes / chosen.frame());
     let end = Report {
@@ -186,11 +186,13 @@ pub(crate) fn shortfall(args: &StreamArgs, end: &Report<'_>, summary: &Summary) 
         };
         return Some(Failure::new(FAILED, format!("only {frames} frames{of} were moved"), hint));
     }
-    if args.max_loss.allows(&summary.gaps, frames) {
-        return None;
+    if frames == 0 && signals::caught().is_none() {
+        let what = "no frame was moved";
+        let hint =
+            "there were none: check the device's trigger and its clock, or the file or sender";
+        return Some(Failure::new(FAILED, what, hint));
     }
-    let lost = report::lost(summary);
-    let what = format!("more was lost than --max-loss {}: {lost}", args.max_loss);
+    let what = args.exceeds_loss(summary, frames)?;
     let hint =
         "choose a lower rate, more or larger blocks, or a faster file or receiver; or allow it";
     Some(Failure::new(FAILED, what, hint))

@@ -52,7 +52,7 @@ impl Drop for Chosen {
 impl Chosen {
     /// Finds the device.
     pub(crate) fn find(name: &str, args: &StreamArgs) -> Result<Self, Failure> {
-        let device = Device::find(name).ok_or_else(|| unknown(name))?;
+        let device = one(name)?.ok_or_else(|| unknown(name))?;
         let channels = channels(&device, args)?;
         let setup = Setup::check(&args.setup, &device, args.buffer)?;
         let mut chosen = Self {
@@ -294,7 +294,32 @@ fn channels(device: &Device, args: &StreamArgs) -> Result<Vec<Channel>, Failure>
     let wanted = |channel: &Channel| {
         args.channels.iter().any(|name| channel.name == *name || short(&channel.name) == *name)
     };
-    Ok(all.into_iter().filter(wanted).collect())
+    let found: Vec<_> = all.into_iter().filter(wanted).collect();
+    let is_at = |(channel, name): (&Channel, &String)| {
+        channel.name == *name || short(&channel.name) == *name
+    };
+    if found.len() != args.channels.len() || !found.iter().zip(&args.channels).all(is_at) {
+        let names: Vec<_> = found.iter().map(|channel| short(&channel.name)).collect();
+        let what = format!("{} has its channels in another order, each once", device.name());
+        let hint = format!("name them as they are in a frame: --channels {}", names.join(","));
+        return Err(Failure::new(USAGE, what, hint));
+    }
+    Ok(found)
+}
+
+/// The device of this name, if there is one. Fails if there are several.
+pub(crate) fn one(name: &str) -> Result<Option<Device>, Failure> {
+    let mut all = Device::matching(name);
+    if all.len() < 2 {
+        return Ok(all.pop());
+    }
+    let choice = |device: &Device| match device.read("label") {
+        Ok(label) if label != name => format!("{} ({label})", device.id()),
+        _ => device.id().to_owned(),
+    };
+    let choices: Vec<_> = all.iter().map(choice).collect();
+    let what = format!("{} devices are called {name}", all.len());
+    Err(Failure::new(USAGE, what, format!("choose one of them: {}", choices.join(", "))))
 }
 
 /// There is no device of this name.

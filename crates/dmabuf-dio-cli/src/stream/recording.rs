@@ -124,7 +124,7 @@ impl<'a> Recording<'a> {
     /// removes the files: they would only obstruct the next capture.
     pub(crate) fn end(&self, summary: &Summary, unit: u64) -> Result<(), Failure> {
         let (gaps, bytes) = (&summary.gaps, summary.bytes);
-        let nothing = bytes == 0 && !summary.complete;
+        let nothing = bytes == 0;
         match self {
             Self::Stream => Ok(()),
             Self::Pair(sidecar) if nothing => {

@@ -26,6 +26,8 @@ use crate::exit::{FAILED, Failure, USAGE, say};
 use crate::show::name_of;
 use crate::signals;
 
+/// Bytes that are copied at a time.
+const COPIED: u64 = 1 << 20;
 /// The label for frames that the device could not output.
 const UNDERRUNS: &str = "underruns";
 
@@ -55,6 +57,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         None => FileSource::open(&args.file, frame)?,
         Some((start, bytes)) => FileSource::open_part(&args.file, frame, start, bytes)?,
     };
+    if source.is_empty() {
+        return Err(nothing(&args.file.display().to_string()));
+    }
     let sink = IioSink::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
     chosen.set_up(common.quiet)?;
     match (common.rate, described.and_then(|described| described.rate)) {
@@ -68,6 +73,15 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         return result.and(chosen.put_back());
     }
     play(args, Box::new(source), conversion, sink, &mut chosen, token)
+}
+
+/// There is no sample to output.
+fn nothing(from: &str) -> Failure {
+    Failure::new(
+        FAILED,
+        format!("{from} has no samples: nothing was output"),
+        "choose another file",
+    )
 }
 
 /// Bytes per frame at the other end, which `chosen` has to know, too.
@@ -226,20 +240,29 @@ fn cycle(
         let what = "the device needs a dma-buf, but this system has only memfds";
         return Err(Failure::new(FAILED, what, "dmabuf-dio doctor says why"));
     }
+    let (buf, times) = whole_cycle(loaded.buf, length, chosen)?;
+    length *= times;
+    let again = if times > 1 {
+        let align = chosen.device.block_align(chosen.buffer, 1);
+        format!(": {times} times the file, as the DMA transfers multiples of {align} bytes")
+    } else {
+        String::new()
+    };
     let mut summary = Summary {
-        source: format!("{}, one block", name_of(&loaded.report)),
+        source: format!("{}, one block{again}", name_of(&loaded.report)),
         sink: "IIO, dma-buf, cyclic".into(),
-        bytes: length,
+        bytes: length / times,
         ring: RingUse { block_bytes: length, blocks_at_start: 1, blocks_at_end: 1, most_blocks: 1 },
         ..Summary::default()
     };
     let (begin, cpu) = (Instant::now(), cpu_time());
     let device = chosen.device.clone();
-    let repeat = Repeat::start(device, chosen.buffer, &chosen.channels, loaded.buf, length)?;
+    let repeat = Repeat::start(device, chosen.buffer, &chosen.channels, buf, length)?;
     chosen.keep();
     let deadline = args.common.seconds.map(Duration::from_secs_f64);
     while !token.is_cancelled() && deadline.is_none_or(|deadline| begin.elapsed() < deadline) {
         std::thread::sleep(Duration::from_millis(20));
+        repeat.check()?;
     }
     // The device repeats the block by itself: only its own counter tells what it missed, not where.
     let lost = repeat.lost();
@@ -257,6 +280,38 @@ fn cycle(
     let failure = shortfall(&args.common, &end, &summary);
     let printed = report::print(&args.common, &end, &summary, failure.as_ref());
     failure.map_or(printed, Err)
+}
+
+/// As many copies of the first `bytes` bytes one after the other as fill whole transfers of the
+/// device's DMA, which repeats them without a seam. Returns their number, too.
+fn whole_cycle(from: DmaBuf, bytes: u64, chosen: &Chosen) -> Result<(DmaBuf, u64), Failure> {
+    let align = chosen.device.block_align(chosen.buffer, chosen.frame());
+    let (mut divisor, mut rest) = (align, bytes);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    let times = align / divisor;
+    if times == 1 {
+        return Ok((from, 1));
+    }
+    let whole = bytes.checked_mul(times).ok_or_else(|| {
+        let what =
+            format!("{bytes} bytes cannot be repeated: the DMA transfers multiples of {align}");
+        Failure::new(FAILED, what, "choose a length that is such a multiple")
+    })?;
+    let mut to = DmaBuf::alloc(whole)?;
+    let (input, mut output) = (from.map()?, to.map_mut()?);
+    let mut piece = vec![0; bytes.min(COPIED) as usize];
+    for at in (0..bytes).step_by(COPIED as usize) {
+        let piece = &mut piece[..COPIED.min(bytes - at) as usize];
+        input.read_at(at, piece)?;
+        for copy in 0..times {
+            output.write_at(copy * bytes + at, piece)?;
+        }
+    }
+    output.finish()?;
+    input.finish()?;
+    Ok((to, times))
 }
 
 /// Converts the whole of a buffer.

@@ -174,11 +174,7 @@ fn shortfall(args: &CaptureArgs, captured: &Captured<'_>, at_end: bool) -> Optio
         };
         return Some(Failure::new(FAILED, format!("only {frames} frames{of} were captured"), hint));
     }
-    if args.common.max_loss.allows(&summary.gaps, frames) {
-        return None;
-    }
-    let lost = super::report::lost(summary);
-    let what = format!("more was lost than --max-loss {}: {lost}", args.common.max_loss);
+    let what = args.common.exceeds_loss(summary, frames)?;
     let hint = match captured.memory {
         FrameMemory::Heap(_) => {
             "choose a smaller --size or --fps, a longer --ring or a faster file; or allow it"
