@@ -362,6 +362,30 @@ fn timer() -> Option<&'static str> {
 }
 
 #[test]
+fn two_devices_of_one_name() {
+    let Some(_setup) = Setup::get() else { return };
+    if sysfs("stream-twin").is_none() {
+        return println!("skipped: no simulated sensor");
+    }
+    let to = ["--to", "none", "--samples", "1"];
+    for words in [
+        &[&["capture", "stream-twin"], &to[..]].concat()[..],
+        &["devices", "stream-twin"],
+        &["replay", "/dev/null", "--to", "stream-twin"],
+        &capture(&["--set", "stream-twin/x=1"]),
+    ] {
+        let said = fails(2, words);
+        assert!(said.contains("2 devices are called stream-twin"), "{words:?}: {said}");
+        assert!(said.matches("iio:device").count() == 2, "{words:?}: {said}");
+    }
+    let list = json(&["devices"]);
+    let all = list["devices"].as_array().expect("a list");
+    let twin = all.iter().find(|one| one["name"] == "stream-twin").expect("a twin");
+    let one = json(&["devices", twin["id"].as_str().expect("an id")]);
+    assert_eq!(one["devices"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
 fn a_device_that_needs_a_trigger() {
     let Some(setup) = Setup::get() else { return };
     let Some(timer) = timer() else { return };

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::iio::{end_of, fails, report, signal, start};
-use common::{folder, ok, program};
+use common::{folder, ok, program, within_a_minute};
 use serde_json::Value;
 
 /// After so many frames the picture is the same again: it moves by an 80th of its width.
@@ -394,12 +394,24 @@ fn ctrl_c_kill_and_a_full_disk_leave_whole_frames() {
     let _ = fs::remove_file(&data);
     let mut child = start(&[&options[..], &json].concat());
     wait_for(&data, 15 * pictures.len());
+    let described = || -> Option<Value> {
+        serde_json::from_slice(&fs::read(format!("{data}.json")).ok()?).ok()
+    };
+    within_a_minute("nothing is described", || {
+        described().is_some_and(|told| told["frames"].as_u64() > Some(10))
+    });
     child.kill().expect("killed");
     child.wait().expect("its end");
     let bytes = fs::read(&data).expect("a prefix");
     for part in bytes.chunks(pictures.len()) {
         assert!(pictures.0.iter().any(|one| one.starts_with(part)), "{} bytes", part.len());
     }
+    // The frames that are described are there; behind them there may be more.
+    let told = described().expect("a description");
+    assert_eq!(told["complete"], false);
+    let known = told["bytes"].as_u64().expect("a number");
+    fs::File::options().write(true).open(&data).and_then(|file| file.set_len(known)).expect("cut");
+    check(&data, &pictures);
     // A disk of 3 MB, which 86,400 bytes 37 times fill.
     let disk = setup.path("disk");
     fs::create_dir(&disk).expect("a folder");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use dmabuf_dio::Errno;
 
 use crate::error::Result;
-use crate::gaps::{Gap, Ledger, Loss};
+use crate::gaps::{Gap, Ledger, Loss, Reading};
 use crate::ring::Ring;
 use crate::{Filled, Source, failed};
 
@@ -244,7 +244,7 @@ impl Capture {
 
     /// Reads how much the source has lost so far.
     fn count(&mut self) -> Result<()> {
-        let lost = self.source.lost()?;
+        let lost = Reading::of_source(&mut *self.source)?;
         let dry = self.source.is_dry()?;
         self.ledger.reading(lost, dry, !self.running);
         Ok(())

@@ -258,6 +258,10 @@ impl Sink for ConvertingSink<'_> {
         self.inner.lost()
     }
 
+    fn has_lost(&mut self) -> Result<Option<bool>> {
+        self.inner.has_lost()
+    }
+
     fn behind(&self) -> u64 {
         let (frame, out_frame) = self.frames();
         self.inner.behind() / out_frame * frame
@@ -391,6 +395,10 @@ impl Source for ConvertingSource<'_> {
 
     fn lost(&mut self) -> Result<Option<u64>> {
         self.inner.lost()
+    }
+
+    fn has_lost(&mut self) -> Result<Option<bool>> {
+        self.inner.has_lost()
     }
 
     fn stop(&mut self) -> Result<()> {

@@ -267,6 +267,12 @@ impl Device {
         (frame / a).saturating_mul(align)
     }
 
+    /// Whether the device tree names it as compatible with one of these.
+    pub(super) fn is_compatible(&self, prefix: &str) -> bool {
+        let names = fs::read(self.folder.join("of_node/compatible")).unwrap_or_default();
+        names.split(|byte| *byte == 0).any(|name| name.starts_with(prefix.as_bytes()))
+    }
+
     /// Opens a counter attribute.
     pub(super) fn counter(&self, attribute: &str) -> Counter {
         Counter(fs::File::open(self.folder.join(attribute)).ok())

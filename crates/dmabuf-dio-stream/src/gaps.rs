@@ -8,6 +8,9 @@
 //!
 //! For a device that outputs blocks the same holds: without a block it has nothing to output.
 
+use crate::error::Result;
+use crate::{Sink, Source};
+
 /// Which end of a stream lost frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
@@ -32,6 +35,32 @@ pub struct Gap {
     pub to: u64,
     /// Number of lost frames; `None` if the device does not report it.
     pub frames: Option<u64>,
+}
+
+/// What a device says of its losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// Frames since its start.
+    Count(u64),
+    /// Whether there were any since the last reading.
+    Noted(bool),
+    Nothing,
+}
+
+impl Reading {
+    pub(super) fn of_source(source: &mut dyn Source) -> Result<Self> {
+        let lost = source.lost()?;
+        lost.map_or_else(|| source.has_lost().map(Self::noted), |lost| Ok(Self::Count(lost)))
+    }
+
+    pub(super) fn of_sink(sink: &mut dyn Sink) -> Result<Self> {
+        let lost = sink.lost()?;
+        lost.map_or_else(|| sink.has_lost().map(Self::noted), |lost| Ok(Self::Count(lost)))
+    }
+
+    fn noted(noted: Option<bool>) -> Self {
+        noted.map_or(Self::Nothing, Self::Noted)
+    }
 }
 
 /// Losses by their position in the bytes queued to a device: requested from a source, or given to a
@@ -80,16 +109,27 @@ impl Ledger {
         self.dry = Some((first, self.queued));
     }
 
-    /// Records a reading of the device's counter. `dry`: the device has no block at the moment.
-    /// `last`: it will get no more blocks, so losses from here on do not count.
-    pub(super) fn reading(&mut self, lost: Option<u64>, dry: bool, last: bool) {
+    /// Records what the device says. `dry`: it has no block at the moment. `last`: it will get no more
+    /// blocks, so losses from here on do not count.
+    pub(super) fn reading(&mut self, lost: Reading, dry: bool, last: bool) {
+        let (lost, noted) = match lost {
+            Reading::Count(lost) => (Some(lost), None),
+            Reading::Noted(noted) => (None, Some(noted)),
+            Reading::Nothing => (None, None),
+        };
         let (resolved, kind) = (self.dry, self.kind);
         if dry {
             self.was_dry();
         }
-        let nothing = lost.is_some_and(|lost| lost <= self.told);
+        let nothing = noted == Some(false) || lost.is_some_and(|lost| lost <= self.told);
         match (lost, self.dry, resolved) {
             _ if nothing => {}
+            (None, place, _) if noted == Some(true) => {
+                let (at, to) = place.unwrap_or((self.since, self.queued));
+                if !(last && at == self.queued) {
+                    self.losses.push(Gap { kind, at, to, frames: None });
+                }
+            }
             (Some(lost), place, _) => {
                 // It always had blocks to fill, so the loss is its own.
                 let (at, to) = place.unwrap_or((self.since, self.queued));
@@ -203,7 +243,7 @@ mod tests {
         for _ in 0..4 {
             ledger.queued(80, false);
         }
-        ledger.reading(Some(0), false, false);
+        ledger.reading(Reading::Count(0), false, false);
         ledger
     }
 
@@ -211,7 +251,7 @@ mod tests {
     fn nothing_lost() {
         let mut ledger = four();
         ledger.taken(80);
-        ledger.reading(Some(0), false, false);
+        ledger.reading(Reading::Count(0), false, false);
         assert_eq!((ledger.totals(), ledger.gaps(80, false)), ((0, 0), vec![]));
     }
 
@@ -221,9 +261,9 @@ mod tests {
         for _ in 0..4 {
             ledger.taken(80);
         }
-        ledger.reading(Some(3), true, false);
+        ledger.reading(Reading::Count(3), true, false);
         ledger.queued(80, true);
-        ledger.reading(Some(5), false, false);
+        ledger.reading(Reading::Count(5), false, false);
         ledger.taken(80);
         assert_eq!(ledger.gaps(400, false), [gap(320, 320, 5)]);
         assert_eq!(ledger.totals(), (5, 2));
@@ -238,7 +278,7 @@ mod tests {
         for _ in 0..4 {
             ledger.taken(80);
         }
-        ledger.reading(Some(3), true, true);
+        ledger.reading(Reading::Count(3), true, true);
         assert_eq!((ledger.totals(), ledger.gaps(320, false)), ((0, 0), vec![]));
     }
 
@@ -250,10 +290,10 @@ mod tests {
         }
         ledger.queued(80, true);
         // By now that block is full too.
-        ledger.reading(Some(7), true, false);
+        ledger.reading(Reading::Count(7), true, false);
         ledger.taken(80);
         ledger.queued(80, true);
-        ledger.reading(Some(8), false, false);
+        ledger.reading(Reading::Count(8), false, false);
         assert_eq!(ledger.gaps(480, false), [gap(320, 400, 8)]);
     }
 
@@ -261,9 +301,9 @@ mod tests {
     fn lost_by_the_device_itself() {
         let mut ledger = four();
         ledger.taken(80);
-        ledger.reading(Some(0), false, false);
+        ledger.reading(Reading::Count(0), false, false);
         ledger.taken(80);
-        ledger.reading(Some(9), false, false);
+        ledger.reading(Reading::Count(9), false, false);
         assert_eq!(ledger.gaps(320, false), [gap(80, 320, 9)]);
     }
 
@@ -278,9 +318,9 @@ mod tests {
         for _ in 0..2 {
             ledger.taken(80);
         }
-        ledger.reading(Some(0), false, false);
+        ledger.reading(Reading::Count(0), false, false);
         ledger.taken(80);
-        ledger.reading(Some(9), false, false);
+        ledger.reading(Reading::Count(9), false, false);
         let wanted = Gap { kind: Loss::Underrun, ..gap(60, 320, 9) };
         assert_eq!(ledger.gaps(320, false), [wanted]);
     }
@@ -288,11 +328,27 @@ mod tests {
     #[test]
     fn a_device_that_does_not_count() {
         let mut ledger = four();
-        ledger.reading(None, false, false);
+        ledger.reading(Reading::Nothing, false, false);
         ledger.queued(80, true);
-        ledger.reading(None, false, false);
-        ledger.reading(None, true, false);
+        ledger.reading(Reading::Nothing, false, false);
+        ledger.reading(Reading::Nothing, true, false);
         assert_eq!(ledger.gaps(400, false), [gap(320, 320, None)]);
+    }
+
+    #[test]
+    fn a_device_that_notes_losses() {
+        let mut ledger = four();
+        ledger.reading(Reading::Noted(false), false, false);
+        ledger.taken(80);
+        // Without a block, and yet nothing was lost: its buffer was long enough.
+        ledger.reading(Reading::Noted(false), true, false);
+        ledger.queued(80, true);
+        ledger.reading(Reading::Noted(false), false, false);
+        assert_eq!(ledger.totals(), (0, 0));
+        ledger.taken(80);
+        ledger.reading(Reading::Noted(true), false, false);
+        assert_eq!(ledger.gaps(400, false), [gap(80, 400, None)]);
+        assert!(ledger.is_uncounted());
     }
 
     /// The summary of a stream that delivered `bytes`.
@@ -303,11 +359,11 @@ mod tests {
     #[test]
     fn a_device_that_waits_for_a_block_loses_nothing_yet() {
         let mut ledger = four();
-        ledger.reading(None, true, false);
-        ledger.reading(None, true, false);
+        ledger.reading(Reading::Nothing, true, false);
+        ledger.reading(Reading::Nothing, true, false);
         assert_eq!(ledger.totals(), (0, 0));
         ledger.queued(80, true);
-        ledger.reading(None, false, false);
+        ledger.reading(Reading::Nothing, false, false);
         assert_eq!((ledger.totals(), told(&ledger, 400)), ((0, 1), vec![gap(320, 320, None)]));
     }
 
@@ -315,7 +371,7 @@ mod tests {
     fn no_gap_ends_behind_the_data() {
         let mut ledger = four();
         ledger.taken(80);
-        ledger.reading(Some(9), false, false);
+        ledger.reading(Reading::Count(9), false, false);
         assert_eq!(told(&ledger, 240), [gap(0, 240, 9)]);
     }
 }

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::fenced::{Fenced, Port};
 use crate::fileio::Fileio;
 use crate::ring::Ring;
+use crate::status::Status;
 use crate::wait::Wait;
 use crate::{Filled, Sink, Source, failed};
 use dmabuf_dio::DmaBuf;
@@ -252,6 +253,13 @@ impl Blocks {
     }
 }
 
+/// What a device noted before it had a block is no loss.
+fn clear(status: Option<&Status>) {
+    if let Some(status) = status {
+        status.clear();
+    }
+}
+
 /// Samples of an ADC.
 ///
 /// The device writes them into the blocks by DMA. A device that does not support dma-bufs, or a
@@ -260,22 +268,24 @@ impl Blocks {
 pub struct IioSource {
     blocks: Blocks,
     counter: Counter,
+    status: Option<Status>,
 }
 
 impl IioSource {
     /// Opens buffer `number` of a device, for samples of these channels.
     ///
-    /// A device may report the frames lost since its start in an attribute `lost_frames`.
+    /// A device may report the frames lost since its start in an attribute `lost_frames`. Cores of
+    /// Analog Devices note that there were any; only root can read that.
     ///
     /// # Errors
     ///
     /// [`Error::Stream`]: `EACCES`, `EBUSY` if the buffer is in use for more than 300 ms,
     /// `EOPNOTSUPP` if it is an output, `EINVAL` if there is no channel.
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
-        let counter = device.counter("lost_frames");
+        let (counter, status) = (device.counter("lost_frames"), Status::of(&device, false));
         let fenced = Fenced::filling(Buffer::open(device, number, channels, false)?);
         let blocks = Blocks { fenced, fileio: None, align: 1, output: false };
-        Ok(Self { blocks, counter })
+        Ok(Self { blocks, counter, status })
     }
 }
 
@@ -293,7 +303,10 @@ impl Source for IioSource {
     }
 
     fn start(&mut self) -> Result<()> {
-        self.blocks.fenced.port.enable(true)
+        self.blocks.fenced.port.enable(true)?;
+        // Until now it had no block.
+        clear(self.status.as_ref());
+        Ok(())
     }
 
     fn attach_more(&mut self, block: usize) -> Result<bool> {
@@ -348,11 +361,15 @@ impl Source for IioSource {
 
     /// A queued block is no proof: a device may lose frames inside.
     fn tells_losses(&self) -> bool {
-        self.counter.read().is_some()
+        self.counter.read().is_some() || self.status.is_some()
     }
 
     fn lost(&mut self) -> Result<Option<u64>> {
         Ok(self.counter.read())
+    }
+
+    fn has_lost(&mut self) -> Result<Option<bool>> {
+        Ok(self.status.as_ref().and_then(Status::take))
     }
 
     fn stop(&mut self) -> Result<()> {
@@ -374,6 +391,7 @@ impl Source for IioSource {
 pub struct IioSink {
     blocks: Blocks,
     counter: Counter,
+    status: Option<Status>,
     /// Frames that were added to what it got.
     padding: u64,
 }
@@ -388,10 +406,10 @@ impl IioSink {
     ///
     /// As for [`IioSource::open`], with `EOPNOTSUPP` if the buffer is an input.
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
-        let counter = device.counter("lost_frames");
+        let (counter, status) = (device.counter("lost_frames"), Status::of(&device, true));
         let fenced = Fenced::emptying(Buffer::open(device, number, channels, true)?);
         let blocks = Blocks { fenced, fileio: None, align: 1, output: true };
-        Ok(Self { blocks, counter, padding: 0 })
+        Ok(Self { blocks, counter, status, padding: 0 })
     }
 
     /// Fills a block up to a length that the device's DMA can move, with the frame before: others
@@ -452,6 +470,9 @@ impl Sink for IioSink {
         };
         // With the first block queued there is something to output.
         self.blocks.fenced.port.enable(true)?;
+        if !runs {
+            clear(self.status.as_ref());
+        }
         Ok(runs && was_idle)
     }
 
@@ -485,13 +506,18 @@ impl Sink for IioSink {
 
     /// A queued block is no proof: a device may lose frames inside.
     fn tells_losses(&self) -> bool {
-        self.counter.read().is_some()
+        self.counter.read().is_some() || self.status.is_some()
     }
 
     fn lost(&mut self) -> Result<Option<u64>> {
         let lost = self.counter.read();
         // Until it runs the device has the count of the time before.
         Ok(if self.blocks.fenced.port.running { lost } else { lost.map(|_| 0) })
+    }
+
+    fn has_lost(&mut self) -> Result<Option<bool>> {
+        let lost = self.status.as_ref().and_then(Status::take);
+        Ok(lost.map(|lost| lost && self.blocks.fenced.port.running))
     }
 
     fn behind(&self) -> u64 {
@@ -510,6 +536,7 @@ impl Sink for IioSink {
 pub struct Repeat {
     buffer: Buffer,
     counter: Counter,
+    status: Option<Status>,
     block: DmaBuf,
     /// The device's fence, which is not signalled before the device is stopped. It fails if the
     /// driver has refused the block, which neither queueing nor enabling does.
@@ -533,7 +560,7 @@ impl Repeat {
         block: DmaBuf,
         bytes: u64,
     ) -> Result<Self> {
-        let counter = device.counter("lost_frames");
+        let (counter, status) = (device.counter("lost_frames"), Status::of(&device, true));
         let mut buffer = Buffer::open(device, number, channels, true)?;
         if bytes == 0 || bytes % buffer.align() != 0 {
             let need = "a multiple of the frame size and of the alignment of the device's DMA";
@@ -551,7 +578,8 @@ impl Repeat {
         let fence = dmabuf::export_sync_file(block.as_fd(), Access::Write);
         let fence = fence.map_err(|errno| failed(buffer.device.name(), "get a fence", errno))?;
         buffer.enable(true)?;
-        let repeat = Self { buffer, counter, block, fence };
+        clear(status.as_ref());
+        let repeat = Self { buffer, counter, status, block, fence };
         repeat.check()?;
         Ok(repeat)
     }
@@ -576,6 +604,12 @@ impl Repeat {
     /// not report them.
     pub fn lost(&self) -> Option<u64> {
         self.counter.read()
+    }
+
+    /// Whether the device could not output frames since the last call, if it notes that, but not how
+    /// many.
+    pub fn has_lost(&self) -> Option<bool> {
+        self.status.as_ref().and_then(Status::take)
     }
 
     /// Stops the output and returns the buffer.

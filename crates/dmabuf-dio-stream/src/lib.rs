@@ -57,6 +57,7 @@ mod ring;
 mod rotate;
 mod settings;
 mod socket;
+mod status;
 #[cfg(test)]
 mod sysfs;
 mod trigger;
@@ -82,7 +83,7 @@ pub use fd_source::FdSource;
 pub use file::{FileSink, FileSource};
 pub use gaps::{Gap, Loss};
 pub use iio::{IioSink, IioSource, Repeat};
-pub use pump::{Interrupted, Overrun, State, Stream, Summary};
+pub use pump::{Begin, Interrupted, Known, Overrun, State, Stream, Summary};
 pub use ring::{Ring, RingUse, available};
 pub use rotate::RotatingSink;
 pub use settings::{Left, Setting, Settings};
@@ -205,6 +206,11 @@ pub trait Source {
         &[]
     }
 
+    /// What a video device says of its frames.
+    fn frame_log(&self) -> Option<&FrameLog> {
+        None
+    }
+
     /// Whether frames are being lost at the moment because every queued block is full. Always
     /// `false` for a source that waits for a block.
     ///
@@ -228,6 +234,16 @@ pub trait Source {
     /// [`Error::Stream`].
     fn lost(&mut self) -> Result<Option<u64>> {
         Ok(Some(0))
+    }
+
+    /// Whether frames were lost since the last call, if the source notes that, but not how many. Asked
+    /// only if [`lost`](Self::lost) does not tell.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    fn has_lost(&mut self) -> Result<Option<bool>> {
+        Ok(None)
     }
 
     /// Stops the flow of samples. Full blocks can still be taken; the other queued blocks do not
@@ -316,6 +332,15 @@ pub trait Sink {
     /// [`Error::Stream`].
     fn lost(&mut self) -> Result<Option<u64>> {
         Ok(Some(0))
+    }
+
+    /// As [`Source::has_lost`]: whether it had nothing to output.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    fn has_lost(&mut self) -> Result<Option<bool>> {
+        Ok(None)
     }
 
     /// Bytes of taken blocks that the sink may not have output yet; known once a ring is attached.

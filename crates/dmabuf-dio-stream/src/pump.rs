@@ -3,13 +3,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use dmabuf_dio::Errno;
 
 use crate::error::{Error, Result};
-use crate::gaps::{Gap, Ledger, Loss};
+use crate::gaps::{Gap, Ledger, Loss, Reading};
 use crate::ring::{Ring, RingUse};
+use crate::v4l2::FrameLog;
 use crate::wait::{TICK, Wait, wait_for_any};
 use crate::{Filled, Sink, Source, failed};
 use dmabuf_dio::CancelToken;
@@ -55,11 +56,52 @@ pub struct Summary {
     pub gaps: Vec<Gap>,
     /// Whether source and sink can detect lost frames. If not, there may be further gaps.
     pub loss_known: bool,
+    /// When the samples began; `None` if there are none.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub begin: Option<Begin>,
     /// Seconds from the start of the source to the end.
     pub seconds: f64,
     /// CPU time of all threads of this process during that time, in seconds; `None` if the source
     /// was not started.
     pub cpu_seconds: Option<f64>,
+}
+
+/// When the samples of a stream began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begin {
+    /// When the source was started.
+    pub started: SystemTime,
+    /// When its first block was full.
+    pub arrived: SystemTime,
+    /// The length of that block in bytes.
+    pub bytes: u64,
+}
+
+impl Begin {
+    /// When the first sample came, for a device of so many bytes per second. Without a rate only the
+    /// arrival of the first block is known, which is later.
+    pub fn first_sample(&self, bytes_per_second: Option<f64>) -> SystemTime {
+        let seconds = bytes_per_second.map_or(0.0, |rate| self.bytes as f64 / rate);
+        let length = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let first = self.arrived.checked_sub(length).unwrap_or(self.arrived);
+        first.max(self.started)
+    }
+}
+
+/// What is known of the data of a stream while it runs.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Known<'s> {
+    /// Bytes delivered to the sink. What is known to be missing in them is in `gaps`.
+    pub bytes: u64,
+    /// As [`Summary::gaps`], up to these bytes.
+    pub gaps: Vec<Gap>,
+    /// As [`Summary::loss_known`].
+    pub loss_known: bool,
+    /// When the samples began.
+    pub begin: Option<Begin>,
+    /// The frames of a video device.
+    pub frames: Option<&'s FrameLog>,
 }
 
 /// The progress of a stream.
@@ -104,6 +146,7 @@ impl std::error::Error for Interrupted {
 }
 
 type Callback<'s> = dyn FnMut(State) + 's;
+type Recorder<'s> = dyn FnMut(&Known<'_>) + 's;
 
 /// How long a stream lasts.
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +169,7 @@ pub struct Stream<'s> {
     cut: Option<u64>,
     cancel: CancelToken,
     progress: Option<Box<Callback<'s>>>,
+    recorder: Option<Box<Recorder<'s>>>,
 }
 
 impl<'s> Stream<'s> {
@@ -134,7 +178,8 @@ impl<'s> Stream<'s> {
         let ring = Arc::new(ring);
         let (overrun, cancel) = (Overrun::default(), CancelToken::new());
         let (limit, time, cut) = (None, None, None);
-        Self { source, sink, ring, overrun, limit, time, cut, cancel, progress: None }
+        let (progress, recorder) = (None, None);
+        Self { source, sink, ring, overrun, limit, time, cut, cancel, progress, recorder }
     }
 
     /// What to do if the sink is slower than the source. Default: [`Overrun::Block`].
@@ -187,6 +232,14 @@ impl<'s> Stream<'s> {
         self
     }
 
+    /// Tells what is known of the data about every 100 ms, for a record that is kept if the process is
+    /// killed. Called from the thread that runs the stream: it must not take long.
+    #[must_use]
+    pub fn record(mut self, recorder: impl FnMut(&Known<'_>) + 's) -> Self {
+        self.recorder = Some(Box::new(recorder));
+        self
+    }
+
     /// Runs until the limit, the end of the source, a cancellation or an error; blocks until then.
     /// By then all data given to the sink has been delivered. If the sink itself failed, the
     /// summary says how much was.
@@ -214,7 +267,10 @@ impl<'s> Stream<'s> {
             grows: false,
             overflowed: false,
             begun: None,
+            started: None,
+            begin: None,
             told: None,
+            recorded: None,
             counted: Instant::now(),
         };
         let mut result = run.go();
@@ -271,7 +327,11 @@ struct Run<'s> {
     over: bool,
     /// When the source was started, and the CPU time until then.
     begun: Option<(Instant, Duration)>,
+    started: Option<SystemTime>,
+    /// Once there is a sample.
+    begin: Option<Begin>,
     told: Option<Instant>,
+    recorded: Option<Instant>,
     /// When the counters were last read.
     counted: Instant,
 }
@@ -292,6 +352,7 @@ impl Run<'_> {
         self.grows = ring.most() > ring.len() && !self.stream.source.waits();
         self.begun = Some((Instant::now(), cpu_time()));
         self.tell();
+        self.started = Some(SystemTime::now());
         self.stream.source.start()?;
         loop {
             self.take_back()?;
@@ -305,6 +366,7 @@ impl Run<'_> {
             }
             self.tell();
             self.ledger.set_told(self.stream.source.gaps());
+            self.record()?;
             let ended = self.stream.source.has_ended();
             self.over |= if ended {
                 self.limit.is_none() && self.stream.time.is_none()
@@ -459,7 +521,7 @@ impl Run<'_> {
 
     /// Reads how much the source has lost so far.
     fn count(&mut self) -> Result<()> {
-        let lost = self.stream.source.lost()?;
+        let lost = Reading::of_source(self.stream.source)?;
         // In this order: later losses are left for the next reading.
         let dry = self.stream.source.is_dry()?;
         self.ledger.reading(lost, dry, self.all_asked_for());
@@ -473,7 +535,7 @@ impl Run<'_> {
 
     /// Reads how many frames the sink has lacked so far. `last`: it gets no more blocks.
     fn count_output(&mut self, last: bool) -> Result<()> {
-        let lost = self.stream.sink.lost()?;
+        let lost = Reading::of_sink(self.stream.sink)?;
         let dry = self.stream.sink.is_dry()?;
         self.output.reading(lost, dry, last);
         self.counted = Instant::now();
@@ -501,6 +563,10 @@ impl Run<'_> {
                 Err(error) => break Err(error),
             }
         };
+        if let (None, Some(started), Some(first)) = (self.begin, self.started, full.first()) {
+            let arrived = SystemTime::now();
+            self.begin = Some(Begin { started, arrived, bytes: first.bytes });
+        }
         for filled in full {
             let start = self.ledger.taken(filled.bytes);
             if let Some(filled) = self.in_time(start, filled) {
@@ -545,6 +611,33 @@ impl Run<'_> {
         }
     }
 
+    /// Tells what is known of the data.
+    fn record(&mut self) -> Result<()> {
+        if self.stream.recorder.is_none()
+            || self.recorded.is_some_and(|recorded| recorded.elapsed() < TICK)
+        {
+            return Ok(());
+        }
+        // Up to here all losses are known then.
+        self.count()?;
+        self.recorded = Some(Instant::now());
+        let known = Known {
+            bytes: self.bytes,
+            gaps: self.ledger.gaps(self.bytes, false),
+            loss_known: self.tells_losses(),
+            begin: self.begin,
+            frames: self.stream.source.frame_log(),
+        };
+        if let Some(recorder) = &mut self.stream.recorder {
+            recorder(&known);
+        }
+        Ok(())
+    }
+
+    fn tells_losses(&self) -> bool {
+        self.stream.source.tells_losses() && self.stream.sink.tells_losses()
+    }
+
     /// Elapsed time and CPU time since the start of the source.
     fn took(&self) -> Option<(Duration, Duration)> {
         self.begun.map(|(begun, cpu)| (begun.elapsed(), cpu_time().saturating_sub(cpu)))
@@ -580,7 +673,8 @@ impl Run<'_> {
             bytes: self.bytes,
             ring: self.stream.ring.usage(),
             complete: false,
-            loss_known: self.stream.source.tells_losses() && self.stream.sink.tells_losses(),
+            loss_known: self.tells_losses(),
+            begin: self.begin,
             lost_frames: gaps.iter().filter_map(|gap| gap.frames).fold(0, u64::saturating_add),
             gaps,
             seconds: took.map_or(0.0, |(elapsed, _)| elapsed.as_secs_f64()),

@@ -5,6 +5,7 @@
  * "stream-sensor" pushes a frame each time its trigger fires: two channels of
  * 16 bits, the number of the frame since the buffer was enabled and its
  * complement, and a timestamp. Without a trigger it cannot be enabled.
+ * Two devices without samples are both called "stream-twin".
  */
 #include <linux/iio/buffer.h>
 #include <linux/iio/iio.h>
@@ -72,10 +73,28 @@ static const struct iio_buffer_setup_ops sensor_setup = {
 
 static const struct iio_info sensor_info = {};
 
+static int sensor_twin(struct device *dev)
+{
+	struct iio_dev *indio_dev = devm_iio_device_alloc(dev, 0);
+
+	if (!indio_dev)
+		return -ENOMEM;
+	indio_dev->name = "stream-twin";
+	indio_dev->info = &sensor_info;
+	indio_dev->modes = INDIO_DIRECT_MODE;
+	return devm_iio_device_register(dev, indio_dev);
+}
+
 static int sensor_probe(struct platform_device *pdev)
 {
 	struct iio_dev *indio_dev;
 	int ret;
+
+	ret = sensor_twin(&pdev->dev);
+	if (!ret)
+		ret = sensor_twin(&pdev->dev);
+	if (ret)
+		return ret;
 
 	indio_dev = devm_iio_device_alloc(&pdev->dev, sizeof(struct sensor));
 	if (!indio_dev)

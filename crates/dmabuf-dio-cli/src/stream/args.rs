@@ -2,6 +2,7 @@
 //! The command lines of `dmabuf-dio capture` and `dmabuf-dio replay`.
 
 use std::fmt;
+use std::fs::File;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -13,6 +14,7 @@ use super::rotate::Rotate;
 use super::setup::SetupArgs;
 use super::target::Target;
 use super::video::args::VideoArgs;
+use crate::exit::Failure;
 use crate::size::{parse_count, parse_rate, parse_size};
 
 pub(super) const EXIT_CODES: &str = "\
@@ -196,6 +198,21 @@ pub(crate) struct StreamArgs {
 }
 
 impl StreamArgs {
+    /// Fails if the report cannot be written, before there is anything to report.
+    pub(crate) fn check_report(&self) -> Result<(), Failure> {
+        let Some(path) = &self.report else { return Ok(()) };
+        let existed = path.exists();
+        if existed && !path.is_file() && !path.is_dir() {
+            // Opening a FIFO would wait for its reader.
+            return Ok(());
+        }
+        let opened = File::options().append(true).create(true).open(path);
+        if !existed && opened.is_ok() {
+            let _ = std::fs::remove_file(path);
+        }
+        opened.map(drop).map_err(|error| report::cannot_write(path, &error))
+    }
+
     /// Why a stream of `frames` frames has lost more than it may; `None` if it has not. What nobody
     /// knows is too much only for a limit that was given.
     pub(crate) fn exceeds_loss(&self, summary: &Summary, frames: u64) -> Option<String> {

@@ -13,13 +13,14 @@ use super::format::Samples;
 use super::meter::Meter;
 use super::recording::{self, Recording};
 use super::report::{self, Report};
-use super::sigmf::Sidecar;
+use super::sigmf::{Content, Sidecar};
 use super::video;
 use crate::exit::{FAILED, Failure, say};
 use crate::signals;
 
 pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
-    if let Some(node) = video::find(&args.device) {
+    args.common.check_report()?;
+    if let Some(node) = video::find(&args.device)? {
         return video::run(args, &node);
     }
     video::args::refuse_video(args)?;
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let token = signals::token();
     let frequency = args.frequency.or_else(|| chosen.setup.oscillator());
     let sidecar = file.map(|path| Sidecar::new(path, &chosen, &samples, frequency));
-    let recording = Recording::new(args, file.zip(sidecar.as_ref()), &chosen, samples.frame)?;
+    let recording = Recording::new(args, file.zip(sidecar), &chosen, samples.frame)?;
     let (mut function, mut is_stdout) = (None, false);
     let sink: Box<dyn Sink + '_> = if let Some(sink) = recording.sink(samples.frame)? {
         sink
@@ -65,15 +66,20 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
         (None, None) => return Err(Failure::new(FAILED, "there is no sink", "")),
     };
     let meter = Meter::new("captured", common.quiet);
+    let notes = recording.notes()?;
     let mut stream = Stream::new(&mut source, sink, ring).overrun(args.overrun.into());
     if let Some(frames) = recording.cut() {
         stream = stream.cut(frames.saturating_mul(chosen.frame()));
     }
+    if let Some(notes) = &notes {
+        stream = stream.record(|known| notes.offer(|| Content::so_far(known)));
+    }
     let outcome = run_stream(stream, common, &chosen, token, meter);
+    drop(notes);
     let converted = converting.as_ref().map(ConvertingSink::converted);
     // Files are closed before they are described.
     drop((plain, converting, function));
-    let described = recording.end(&outcome.summary, chosen.frame());
+    let described = recording.end(&outcome.summary);
     let described = described.map_err(|error| say(&format!("dmabuf-dio: {}", error.what())));
     let nothing = outcome.summary.bytes == 0;
     let path = recording.description().filter(|_| !nothing);

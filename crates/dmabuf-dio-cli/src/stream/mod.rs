@@ -9,8 +9,10 @@ mod device;
 mod format;
 mod input;
 mod meter;
+mod notes;
 mod promises;
 mod recording;
+mod repair;
 pub(crate) mod replay;
 mod report;
 mod rotate;
@@ -19,4 +21,5 @@ mod sigmf;
 mod target;
 mod video;
 
-pub(crate) use device::unknown as unknown_device;
+pub(crate) use device::{one as one_device, unknown as unknown_device};
+pub(crate) use video::find as find_video;

@@ -1,25 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The files of a capture: samples with a description beside them, or several pairs.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use dmabuf_dio_stream::{Sink, Summary};
+use rustix::fs::FlockOperation;
 
 use super::archive;
 use super::args::CaptureArgs;
 use super::device::Chosen;
+use super::notes::Notes;
 use super::rotate::{self, Piece, Series};
-use super::sigmf::{self, Sidecar};
+use super::sigmf::{self, Content, Sidecar};
 use super::target::{Target, refuse_to_replace};
 use crate::exit::{FAILED, Failure, USAGE};
 
 /// What a capture writes beside its samples.
-pub(crate) enum Recording<'a> {
+pub(crate) enum Recording {
     /// Nothing: the samples do not go to a file.
     Stream,
-    Pair(&'a Sidecar),
-    Series(Series<'a>),
+    Pair(Box<Pair>),
+    Series(Series),
+}
+
+/// A file of samples and its description.
+pub(crate) struct Pair {
+    sidecar: Sidecar,
+    /// An existing description is replaced.
+    force: bool,
+    /// Kept until the end.
+    _lock: Option<File>,
 }
 
 /// The file that gets a description. Existing files are replaced only with `--force`.
@@ -49,7 +61,24 @@ pub(crate) fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
         return Ok(None);
     }
     refuse_to_replace(&sigmf::path_of(path), args.force)?;
+    sigmf::refuse_other(path)?;
     Ok(Some(path))
+}
+
+/// Keeps a file of samples from other captures, and from being completed by a replay, until the result
+/// is dropped or the process is killed. `None` if the file system cannot do that.
+pub(super) fn lock(path: &Path) -> Result<Option<File>, Failure> {
+    // It keeps its content until the sink opens it.
+    let file = File::options().write(true).create(true).truncate(false).open(path);
+    let Ok(file) = file else { return Ok(None) };
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let what = format!("{} is being written by another capture", path.display());
+            Err(Failure::new(FAILED, what, "choose another name, or stop the other capture"))
+        }
+        Err(_) => Ok(None),
+    }
 }
 
 /// The file of a capture that gets a description of another kind, at `description` of its path.
@@ -74,11 +103,12 @@ fn refuse_description(path: &Path) -> Result<(), Failure> {
     Err(Failure::new(USAGE, what, "choose one for the samples: NAME.sigmf-data"))
 }
 
-impl<'a> Recording<'a> {
-    /// `file` and its description; `frame` is the size of a frame in it.
+impl Recording {
+    /// `file` and its description; `frame` is the size of a frame in it. Another capture cannot write
+    /// it from now on.
     pub(crate) fn new(
         args: &CaptureArgs,
-        file: Option<(&'a Path, &'a Sidecar)>,
+        file: Option<(&Path, Sidecar)>,
         chosen: &Chosen,
         frame: u64,
     ) -> Result<Self, Failure> {
@@ -87,7 +117,8 @@ impl<'a> Recording<'a> {
             let frames = rotate.frames(chosen, frame)?;
             return Ok(Self::Series(Series::new(path, args.force, sidecar, frames)));
         }
-        Ok(Self::Pair(sidecar))
+        let (force, lock) = (args.force, lock(path)?);
+        Ok(Self::Pair(Box::new(Pair { sidecar, force, _lock: lock })))
     }
 
     /// The sink for frames of `frame` bytes, if it is not that of the target.
@@ -103,13 +134,31 @@ impl<'a> Recording<'a> {
 
     /// Writes a first description, in case the process is killed.
     pub(crate) fn begin(&self) -> Result<(), Failure> {
-        match self {
-            // Each file gets its own when it begins.
-            Self::Stream | Self::Series(_) => Ok(()),
-            Self::Pair(sidecar) => {
-                sidecar.write(&[], 0).map_err(|error| cannot(&sidecar.path, &error))
+        // Each file of a series gets its own when it begins.
+        let Self::Pair(pair) = self else { return Ok(()) };
+        let Pair { sidecar, force, .. } = &**pair;
+        let nothing = Content::nothing_yet();
+        let written = if *force { sidecar.write(&nothing) } else { sidecar.create(&nothing) };
+        written.map_err(|error| {
+            // It was created just now.
+            let _ = std::fs::remove_file(sidecar.data());
+            cannot(&sidecar.path, &error)
+        })
+    }
+
+    /// What writes the descriptions while the stream runs.
+    pub(crate) fn notes(&self) -> Result<Option<Notes<Content>>, Failure> {
+        Ok(match self {
+            Self::Stream => None,
+            Self::Pair(pair) => {
+                let sidecar = pair.sidecar.clone();
+                Some(Notes::start(move |content| sidecar.write(&content))?)
             }
-        }
+            Self::Series(series) => {
+                let pieces = series.pieces_so_far();
+                Some(Notes::start(move |content| pieces.describe(&content))?)
+            }
+        })
     }
 
     /// Frames per file, if the recording is cut.
@@ -120,24 +169,25 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Writes the descriptions. `unit` is the size of a frame in the summary. Without any samples,
-    /// removes the files: they would only obstruct the next capture.
-    pub(crate) fn end(&self, summary: &Summary, unit: u64) -> Result<(), Failure> {
-        let (gaps, bytes) = (&summary.gaps, summary.bytes);
-        let nothing = bytes == 0;
+    /// Writes the descriptions. Without any samples, removes the files: they would only obstruct the
+    /// next capture.
+    pub(crate) fn end(&self, summary: &Summary) -> Result<(), Failure> {
         match self {
             Self::Stream => Ok(()),
-            Self::Pair(sidecar) if nothing => {
-                let _ = std::fs::remove_file(sidecar.data());
-                let _ = std::fs::remove_file(&sidecar.path);
-                Ok(())
-            }
-            Self::Pair(sidecar) => {
-                sidecar.write(gaps, bytes).map_err(|error| cannot(&sidecar.path, &error))
+            Self::Pair(pair) => {
+                let sidecar = &pair.sidecar;
+                if summary.bytes == 0 {
+                    let _ = std::fs::remove_file(sidecar.data());
+                    let _ = std::fs::remove_file(&sidecar.path);
+                    return Ok(());
+                }
+                let written = sidecar.write(&Content::of(summary));
+                written.map_err(|error| cannot(&sidecar.path, &error))
             }
             Self::Series(series) => series
-                .describe(gaps, bytes, unit)
-                .map_err(|error| cannot(&series.first().with_extension("sigmf-meta"), &error)),
+                .pieces_so_far()
+                .describe(&Content::of(summary))
+                .map_err(|error| cannot(&sigmf::path_of(&series.first()), &error)),
         }
     }
 
@@ -145,7 +195,7 @@ impl<'a> Recording<'a> {
     pub(crate) fn description(&self) -> Option<PathBuf> {
         match self {
             Self::Stream => None,
-            Self::Pair(sidecar) => Some(sidecar.path.clone()),
+            Self::Pair(pair) => Some(pair.sidecar.path.clone()),
             Self::Series(series) => Some(sigmf::path_of(&series.first())),
         }
     }

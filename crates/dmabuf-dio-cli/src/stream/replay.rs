@@ -20,6 +20,7 @@ use super::format;
 use super::input;
 use super::meter::Meter;
 use super::promises;
+use super::repair;
 use super::report::{self, Report};
 use super::sigmf::{self, Described};
 use crate::exit::{FAILED, Failure, USAGE, say};
@@ -33,6 +34,7 @@ const UNDERRUNS: &str = "underruns";
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let common = &args.common;
+    common.check_report()?;
     if sigmf::is_description(&args.file) {
         let what = format!("{} is a description and has no samples", args.file.display());
         return Err(Failure::new(USAGE, what, "name the file that it describes: NAME.sigmf-data"));
@@ -170,6 +172,7 @@ fn find(args: &ReplayArgs) -> Result<(Option<(u64, u64, bool)>, Option<Described
         (Some((found.start, found.bytes, found.cut)), found.description)
     } else {
         let path = sigmf::path_of(&args.file);
+        repair::repair(&args.file);
         let read = match std::fs::read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((None, None)),
             read => read.map_err(|error| error.to_string()),
@@ -266,12 +269,13 @@ fn cycle(
     }
     // The device repeats the block by itself: only its own counter tells what it missed, not where.
     let lost = repeat.lost();
+    let noted = repeat.has_lost();
     repeat.stop()?;
     summary.seconds = begin.elapsed().as_secs_f64();
     summary.cpu_seconds = Some(cpu_time().saturating_sub(cpu).as_secs_f64());
-    summary.loss_known = lost.is_some();
+    summary.loss_known = lost.is_some() || noted.is_some();
     summary.lost_frames = lost.unwrap_or(0);
-    if summary.lost_frames > 0 {
+    if summary.lost_frames > 0 || lost.is_none() && noted == Some(true) {
         summary.gaps.push(Gap { kind: Loss::Underrun, at: 0, to: length, frames: lost });
     }
     let end = end(args, chosen, converted.as_ref());

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use dmabuf_dio_stream::convert::{Layout, SampleType};
-use dmabuf_dio_stream::{Channel, Format, Gap};
+use dmabuf_dio_stream::{Begin, Channel, Format, Gap, Known, Summary};
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 
 use super::device::Chosen;
 use super::format::Samples;
+use crate::exit::{Failure, USAGE};
 use crate::show;
 
 const VERSION: &str = "1.2.0";
@@ -19,7 +22,11 @@ pub(crate) const DATA: &str = "sigmf-data";
 pub(crate) const META: &str = "sigmf-meta";
 /// The formats of a frame's values, where SigMF's type does not say all about them: `le:s12/16>>0`.
 const FORMATS: &str = "dmabuf_dio:formats";
-const VERSION_OF_FORMATS: &str = "1.0.0";
+/// The capture has not ended, or was killed: losses are described up to this frame.
+pub(super) const UNFINISHED: &str = "dmabuf_dio:unfinished";
+/// `false` if nothing reports losses: there may be further gaps.
+const LOSS_KNOWN: &str = "dmabuf_dio:loss_known";
+const VERSION_OF_OURS: &str = "1.1.0";
 
 /// The description of a file of samples.
 #[derive(Clone, Debug)]
@@ -34,9 +41,38 @@ pub(crate) struct Sidecar {
     rate: Option<f64>,
     iq: bool,
     frequency: Option<f64>,
-    start: SystemTime,
     /// The first frame in the file, of those of the recording.
     first: u64,
+}
+
+/// What is known of the samples of a recording.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Content {
+    pub(crate) gaps: Vec<Gap>,
+    /// Bytes, as the device has them.
+    pub(crate) bytes: u64,
+    /// Whether all gaps are known.
+    pub(crate) loss_known: bool,
+    pub(crate) begin: Option<Begin>,
+    /// More samples may follow, of which nothing is known.
+    pub(crate) unfinished: bool,
+}
+
+impl Content {
+    /// Before the first sample.
+    pub(crate) fn nothing_yet() -> Self {
+        Self { loss_known: true, unfinished: true, ..Self::default() }
+    }
+
+    pub(crate) fn so_far(known: &Known<'_>) -> Self {
+        let Known { bytes, loss_known, begin, .. } = *known;
+        Self { gaps: known.gaps.clone(), bytes, loss_known, begin, unfinished: true }
+    }
+
+    pub(crate) fn of(summary: &Summary) -> Self {
+        let Summary { bytes, loss_known, begin, .. } = *summary;
+        Self { gaps: summary.gaps.clone(), bytes, loss_known, begin, unfinished: false }
+    }
 }
 
 /// Path of the description of a file.
@@ -50,7 +86,7 @@ pub(crate) fn is_description(path: &Path) -> bool {
 }
 
 impl Sidecar {
-    /// A description of a file whose samples begin now. `frequency` is the centre frequency.
+    /// The description of a file. `frequency` is the centre frequency.
     pub(crate) fn new(
         data: &Path,
         chosen: &Chosen,
@@ -67,7 +103,6 @@ impl Sidecar {
             rate: chosen.rate,
             iq: samples.iq,
             frequency,
-            start: SystemTime::now(),
             first: 0,
         }
     }
@@ -82,18 +117,28 @@ impl Sidecar {
         Self { path: path_of(data), data: data.to_owned(), first, ..self.clone() }
     }
 
+    /// Bytes of a frame of the device.
+    pub(crate) fn unit(&self) -> u64 {
+        self.unit
+    }
+
     /// Where the file begins in the recording, in bytes.
     pub(crate) fn first(&self) -> u64 {
         self.first * self.unit
     }
 
-    /// Writes the description and replaces an existing one atomically. `bytes` is the end of the
-    /// sample file in the recording, as the device has it.
-    pub(crate) fn write(&self, gaps: &[Gap], bytes: u64) -> io::Result<()> {
-        replace(&self.path, &self.value(gaps, bytes))
+    /// Writes the description and replaces an existing one atomically.
+    pub(crate) fn write(&self, content: &Content) -> io::Result<()> {
+        replace(&self.path, &self.value(content))
     }
 
-    fn value(&self, gaps: &[Gap], bytes: u64) -> Value {
+    /// Writes a description that does not exist yet, atomically.
+    pub(crate) fn create(&self, content: &Content) -> io::Result<()> {
+        create(&self.path, &self.value(content))
+    }
+
+    fn value(&self, content: &Content) -> Value {
+        let Content { ref gaps, bytes, loss_known, begin, unfinished } = *content;
         let (datatype, channels) = datatype(&self.channels, self.frame, self.iq);
         let names: Vec<_> = self.channels.iter().map(describe).collect();
         let formats: Vec<_> = self.channels.iter().map(|one| one.format.to_string()).collect();
@@ -104,39 +149,50 @@ impl Sidecar {
         put("num_channels", json!(channels));
         put("recorder", json!(concat!("dmabuf-dio ", env!("CARGO_PKG_VERSION"))));
         put("hw", json!(self.device));
-        put("description", json!(format!("Channels: {}", names.join(", "))));
+        let more = if loss_known { "" } else { ". Whether samples are missing is not known" };
+        put("description", json!(format!("Channels: {}{more}", names.join(", "))));
         if let Some(rate) = self.rate {
             put("sample_rate", json!(rate));
         }
         if let Some(name) = dataset(&self.data) {
             put("dataset", name);
         }
+        let mut ours = Vec::new();
         if !is_plain(&self.channels) {
-            global.insert(FORMATS.into(), json!(formats));
+            ours.push((FORMATS, json!(formats)));
+        }
+        if !loss_known {
+            ours.push((LOSS_KNOWN, json!(false)));
+        }
+        if unfinished {
+            ours.push((UNFINISHED, json!(bytes.saturating_sub(self.first()) / self.unit)));
+        }
+        if !ours.is_empty() {
             let extension =
-                json!({ "name": "dmabuf_dio", "version": VERSION_OF_FORMATS, "optional": true });
+                json!({ "name": "dmabuf_dio", "version": VERSION_OF_OURS, "optional": true });
             global.insert("core:extensions".into(), json!([extension]));
         }
+        global.extend(ours.into_iter().map(|(name, value)| (name.to_owned(), value)));
         json!({
             "global": global,
-            "captures": self.captures(gaps, bytes),
+            "captures": self.captures(gaps, bytes, begin),
             "annotations": self.place().annotations(gaps, bytes),
         })
     }
 
     /// A segment per gap, with its index in the file and its index counting lost samples, as far as
     /// their number is known.
-    fn captures(&self, gaps: &[Gap], bytes: u64) -> Vec<Value> {
+    fn captures(&self, gaps: &[Gap], bytes: u64, begin: Option<Begin>) -> Vec<Value> {
         let first = self.first.saturating_add(self.place().lost(gaps));
-        let mut begin = json!({
-            "core:sample_start": 0,
-            "core:global_index": first,
-            "core:datetime": humantime::format_rfc3339_micros(self.time(first)).to_string(),
-        });
-        if let Some(frequency) = self.frequency {
-            begin["core:frequency"] = json!(frequency);
+        let mut segment = json!({ "core:sample_start": 0, "core:global_index": first });
+        if let Some(begin) = begin {
+            let time = humantime::format_rfc3339_micros(self.time(begin, first));
+            segment["core:datetime"] = json!(time.to_string());
         }
-        self.place().captures(begin, gaps, bytes)
+        if let Some(frequency) = self.frequency {
+            segment["core:frequency"] = json!(frequency);
+        }
+        self.place().captures(segment, gaps, bytes)
     }
 
     fn place(&self) -> Place {
@@ -144,11 +200,30 @@ impl Sidecar {
     }
 
     /// When a frame of the device was captured.
-    fn time(&self, index: u64) -> SystemTime {
-        let seconds = self.rate.filter(|rate| *rate > 0.0).map(|rate| index as f64 / rate);
-        let after = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        after.and_then(|after| self.start.checked_add(after)).unwrap_or(self.start)
+    fn time(&self, begin: Begin, index: u64) -> SystemTime {
+        let rate = self.rate.filter(|rate| *rate > 0.0);
+        let start = begin.first_sample(rate.map(|rate| rate * self.unit as f64));
+        let after = rate.and_then(|rate| Duration::try_from_secs_f64(index as f64 / rate).ok());
+        after.and_then(|after| start.checked_add(after)).unwrap_or(start)
     }
+}
+
+/// Fails if the description of this name is that of another file of samples, which it would no longer
+/// describe.
+pub(super) fn refuse_other(data: &Path) -> Result<(), Failure> {
+    let path = path_of(data);
+    let Ok(Ok(value)) = fs::read(&path).map(|bytes| super::promises::parse(&bytes)) else {
+        return Ok(());
+    };
+    let other = match value["global"]["core:dataset"].as_str() {
+        Some(name) => data.with_file_name(name),
+        None => data.with_extension(DATA),
+    };
+    if other == data || !other.exists() {
+        return Ok(());
+    }
+    let what = format!("{} describes another file, {}", path.display(), other.display());
+    Err(Failure::new(USAGE, what, "choose a name that differs in more than what follows the dot"))
 }
 
 /// The name of a file of samples that SigMF readers do not find by the name of its description.
@@ -164,12 +239,36 @@ pub(super) fn replace(path: &Path, value: &Value) -> io::Result<()> {
 
 /// The same for a text.
 pub(super) fn replace_text(path: &Path, text: &str) -> io::Result<()> {
+    put(path, ".partial", text, |partial| fs::rename(partial, path))
+}
+
+/// Writes a description that does not exist yet.
+fn create(path: &Path, value: &Value) -> io::Result<()> {
+    let text = show::json(value)?;
+    // Another process may be about to write the same.
+    let end = format!(".{}.partial", std::process::id());
+    put(path, &end, &text, |partial| {
+        match rustix::fs::renameat_with(CWD, partial, CWD, path, RenameFlags::NOREPLACE) {
+            // Not every file system supports this.
+            Err(Errno::INVAL | Errno::NOSYS) => fs::rename(partial, path),
+            result => Ok(result?),
+        }
+    })
+}
+
+/// Writes a text to a file beside `path`, with `end` behind its name, and makes it that file by `name`.
+fn put(
+    path: &Path,
+    end: &str,
+    text: &str,
+    name: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<()> {
     let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
+    partial.push(end);
     let partial = PathBuf::from(partial);
     let written = fs::write(&partial, text)
         .and_then(|()| fs::File::open(&partial)?.sync_all())
-        .and_then(|()| fs::rename(&partial, path));
+        .and_then(|()| name(&partial));
     if written.is_err() {
         let _ = fs::remove_file(&partial);
     }
@@ -365,9 +464,12 @@ mod tests {
             rate: Some(1e6),
             iq: false,
             frequency: Some(2.4e9),
-            start: SystemTime::now(),
             first: 0,
         }
+    }
+
+    fn content(gaps: &[Gap], bytes: u64) -> Content {
+        Content { gaps: gaps.to_vec(), bytes, loss_known: true, ..Content::default() }
     }
 
     fn described(data: &Path) -> Described {
@@ -411,7 +513,7 @@ mod tests {
             gap(1600, 1600, None),
             gap(1990, 2000, Some(1)),
         ];
-        sidecar.write(&gaps, 2000).expect("written");
+        sidecar.write(&content(&gaps, 2000)).expect("written");
         assert_eq!(sidecar.path, folder.path().join("samples.sigmf-meta"));
         let text = fs::read_to_string(&sidecar.path).expect("read");
         let value: Value = serde_json::from_str(&text).expect("JSON");
@@ -448,8 +550,8 @@ mod tests {
             |at: u64, to: u64, frames| Gap { kind: Loss::Lost, at: at * 8, to: to * 8, frames };
         let gaps = [gap(50, 50, Some(7)), gap(90, 110, Some(3)), gap(200, 200, Some(5))];
         let of = |first, end: u64| {
-            let value =
-                whole.part(&folder.path().join("y.sigmf-data"), first).value(&gaps, end * 8);
+            let part = whole.part(&folder.path().join("y.sigmf-data"), first);
+            let value = part.value(&content(&gaps, end * 8));
             let starts: Vec<_> = value["captures"]
                 .as_array()
                 .expect("a list")
@@ -499,7 +601,7 @@ mod tests {
                 |format: &Format| Channel { name: "in_x".into(), index: 0, format: *format };
             let channels: Vec<_> = formats.iter().map(channel).collect();
             let sidecar = sidecar(&data, channels.clone(), layout.frame());
-            sidecar.write(&[], 0).expect("written");
+            sidecar.write(&content(&[], 0)).expect("written");
             let described = described(&data);
             assert_eq!(described.formats().is_none(), plain, "{layout}");
             assert_eq!(described.layout(&channels, layout.frame()), Ok(Some(layout.clone())));

@@ -385,6 +385,10 @@ impl Source for VideoSource {
         self.log.gaps()
     }
 
+    fn frame_log(&self) -> Option<&FrameLog> {
+        Some(&self.log)
+    }
+
     fn tells_losses(&self) -> bool {
         self.log.has_numbers()
     }
