@@ -498,3 +498,37 @@ fn devices_are_listed() {
     let doctor = ok(&["doctor"]);
     assert!(doctor.contains(&format!("yes  {} vivid: dma-bufs: yes", setup.single)), "{doctor}");
 }
+
+/// A device that neither imports dma-bufs nor exports its buffers: `kernel/sim/v4l2_plain`.
+#[test]
+fn a_device_that_knows_no_dmabufs() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("frames.raw");
+    let all = devices();
+    let Some(plain) = all.iter().find(|one| one["name"] == "plain-camera") else {
+        let required = std::env::var("DMABUF_DIO_REQUIRE").unwrap_or_default();
+        assert!(!required.contains("video"), "there has to be a simulated device");
+        return println!("skipped: no simulated device");
+    };
+    assert_eq!(plain["dma_bufs"]["state"], "no", "{plain}");
+    let options =
+        ["capture", "plain-camera", "--to", &data, "--frames", "40", "--max-loss", "100%"];
+    for more in [&[][..], &["--blocks", "4", "--force"]] {
+        let (code, summary) = report(&[&options[..], more].concat());
+        assert_eq!(
+            (code, &summary["memory"], &summary["frames"]),
+            (0, &"mapped".into(), &40.into())
+        );
+        let source = summary["source"].as_str().expect("a text");
+        assert!(source.contains("copied by the CPU") && source.contains("export"), "{source}");
+        let text = fs::read(format!("{data}.json")).expect("a description");
+        let told: Value = serde_json::from_slice(&text).expect("JSON");
+        let bytes = fs::read(&data).expect("frames");
+        assert_eq!(bytes.len() as u64, 40 * 160 * 90 * 2);
+        let listed = told["listed"].as_array().expect("a list");
+        for (frame, one) in bytes.chunks_exact(160 * 90 * 2).zip(listed) {
+            let number = u32::try_from(one[0].as_u64().expect("a number")).expect("small");
+            assert!(frame.chunks_exact(4).all(|word| word == number.to_le_bytes()), "{one}");
+        }
+    }
+}

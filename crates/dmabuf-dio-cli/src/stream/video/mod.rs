@@ -221,7 +221,7 @@ fn shortfall(args: &CaptureArgs, captured: &Captured<'_>, at_end: bool) -> Optio
         FrameMemory::Heap(_) => {
             "choose a smaller --size or --fps, a longer --ring or a faster file; or allow it"
         }
-        FrameMemory::Driver => {
+        FrameMemory::Driver | FrameMemory::Mapped => {
             "choose a smaller --size or --fps: frames are copied to the file; or allow it"
         }
     };
