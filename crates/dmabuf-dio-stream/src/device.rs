@@ -209,18 +209,31 @@ impl Device {
         Attribute::all(&self.name, &self.folder)
     }
 
-    /// Frames per second of a buffer; `None` if the device does not report it.
+    /// Frames per second of a buffer; `None` if nothing reports it. If a trigger drives the device that
+    /// is not its own, it is the trigger's frequency.
     pub fn rate(&self, buffer: u32) -> Option<f64> {
-        self.read(&self.rate_attribute(buffer)?).ok()?.parse().ok()
+        self.rate_in(Path::new(DEVICES), buffer)
     }
 
-    /// Sets the frames per second. The device may choose a similar rate: see [`rate`](Self::rate).
+    fn rate_in(&self, root: &Path, buffer: u32) -> Option<f64> {
+        let text = match self.driver_in(root) {
+            Some(trigger) => trigger.attribute(RATE).ok()?.read().ok()?,
+            None => self.read(&self.rate_attribute(buffer)?).ok()?,
+        };
+        text.parse().ok()
+    }
+
+    /// Sets the frames per second, of the trigger that drives the device if it is not its own. The device
+    /// may choose a similar rate: see [`rate`](Self::rate).
     ///
     /// # Errors
     ///
     /// [`Error::Stream`]: `ENOENT` if the device has no rate, `EINVAL` if it does not support this
     /// one.
     pub fn set_rate(&self, buffer: u32, hertz: f64) -> Result<()> {
+        if let Some(trigger) = self.driver_in(Path::new(DEVICES)) {
+            return trigger.attribute(RATE)?.write(&format!("{hertz}"));
+        }
         let attribute = self.rate_attribute(buffer).unwrap_or_else(|| RATE.into());
         self.write(&attribute, &format!("{hertz}"))
     }

@@ -23,6 +23,10 @@ use dmabuf_dio::DmaBuf;
 
 /// Maximum bytes copied at a time.
 const COPIED: u64 = 256 << 10;
+/// What a FIFO of the kernel holds: seconds, frames at least, and bytes at most.
+const HELD: f64 = 4.0;
+const FIFO: u64 = 4096;
+const MOST_HELD: u64 = 4 << 20;
 /// How often to check that a device is still running.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a device may be in use before opening it fails. Whoever lists devices opens each free
@@ -129,10 +133,19 @@ impl Buffer {
         }
     }
 
-    /// Sets the number of frames of the kernel's two buffers for `read()` and `write()`, together,
-    /// for blocks of `bytes`. Samples in a partly filled kernel buffer are lost.
+    /// Sets the number of frames that the kernel holds for `read()` and `write()`, for blocks of
+    /// `bytes`: with DMA in two buffers together, of which a partly filled one is lost at the end, and
+    /// otherwise in a FIFO, which drops frames without a word if it is full.
     fn set_length(&self, bytes: u64) {
-        let frames = 2 * (bytes.min(COPIED) / self.frame).max(1);
+        let two = 2 * (bytes.min(COPIED) / self.frame).max(1);
+        let frames = if self.device.has_dma(self.number) {
+            two
+        } else {
+            let rate = self.device.rate(self.number);
+            let held =
+                rate.map_or(FIFO, |rate| (HELD * rate) as u64).clamp(FIFO, MOST_HELD / self.frame);
+            two.max(held)
+        };
         // A device that rejects the length keeps its own.
         let _ = self.device.write(&format!("buffer{}/length", self.number), &frames.to_string());
     }

@@ -176,7 +176,11 @@ impl Chosen {
     /// Block size in bytes.
     pub(crate) fn block(&self, args: &StreamArgs) -> Result<u64, Failure> {
         let size = args.block.unwrap_or_else(|| {
-            let size = suitable(self.frame(), self.rate);
+            let size = match self.rate {
+                // Nobody knows how often its trigger fires: each frame is delivered when it comes.
+                None if self.has_trigger() => self.frame(),
+                rate => suitable(self.frame(), rate),
+            };
             self.other_frame.map_or(size, |other| both_whole(size, self.frame(), other))
         });
         if size > 0 && size % self.frame() != 0 {
@@ -189,6 +193,10 @@ impl Chosen {
             ));
         }
         Ok(size)
+    }
+
+    fn has_trigger(&self) -> bool {
+        self.device.trigger().is_ok_and(|trigger| trigger.is_some())
     }
 
     /// For example `cf-ad9361-lpc: in_voltage0; frames of 2 bytes, 30720000 per second`.
