@@ -6,12 +6,9 @@ mod common;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::process::Command;
-use std::time::SystemTime;
 
 use common::iio::{
-    FRAME, Setup, end_of, fails, json, set, signal, signal_now, start, sysfs, until_it_is_enabled,
-    until_it_moves,
+    FRAME, Setup, end_of, fails, json, set, signal, signal_now, start, until_it_moves,
 };
 use common::{run, within_a_minute};
 use serde_json::Value;
@@ -127,7 +124,7 @@ fn files_that_are_complete_are_described() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("x.sigmf-data");
     let path = |number: u32, kind: &str| setup.path(&format!("x-{number:06}.sigmf-{kind}"));
-    let words = ["capture", "stream-adc", "--rate", "200k", "--rotate", "160K", "--to", &data];
+    let words = ["capture", "stream-adc", "--rate", "200k", "--rotate", "320K", "--to", &data];
     let mut child = start(&words);
     within_a_minute("not three files", || Path::new(&path(2, "meta")).exists());
     set("stream-adc", "inject_loss", "77");
@@ -142,7 +139,7 @@ fn files_that_are_complete_are_described() {
     child.wait().expect("its end");
     let all: Vec<_> = (0..).map_while(|number| described(path(number, "meta"))).collect();
     let finished = all.iter().take_while(|value| is_finished(value)).count();
-    assert!(finished > 6 && finished + 3 >= all.len(), "{finished} of {}", all.len());
+    assert!(finished > 6 && finished < all.len(), "{finished} of {}", all.len());
     assert!(all[finished..].iter().all(|value| !is_finished(value)), "{all:?}");
     // Each says how many frames there were before it, with those that are missing.
     let mut before = 0;
@@ -172,40 +169,4 @@ fn a_report_that_cannot_be_written_is_noticed_first() {
     let bad = ["capture", "no-such-device", "--to", &data, "--report", &report];
     fails(1, &bad);
     assert!(!Path::new(&report).exists(), "an empty report");
-}
-
-/// The time of a description is that of the first sample.
-#[test]
-fn the_time_is_that_of_the_first_sample() {
-    let Some(setup) = Setup::get() else { return };
-    let root = Path::new("/sys/bus/iio/devices");
-    let _ = Command::new("modprobe").arg("iio-trig-sysfs").status();
-    if sysfs("stream-sensor").is_none() || !root.join("iio_sysfs_trigger").exists() {
-        return println!("skipped: no sensor, or no trigger for it");
-    }
-    fs::write(root.join("iio_sysfs_trigger/add_trigger"), "7").expect("a trigger");
-    let is_ours = |path: &Path| {
-        fs::read_to_string(path.join("name")).is_ok_and(|name| name.trim() == "sysfstrig7")
-    };
-    let mut all = fs::read_dir(root).expect("devices").flatten().map(|entry| entry.path());
-    let trigger = all.find(|path| is_ours(path)).expect("our trigger");
-    let data = setup.path("samples.bin");
-    let words = ["capture", "stream-sensor", "--trigger", "sysfstrig7", "--samples", "8", "--json"];
-    let child = start(&[&words[..], &["--block", "16", "--to", &data]].concat());
-    until_it_is_enabled("stream-sensor");
-    std::thread::sleep(std::time::Duration::from_millis(50));
-    let before = SystemTime::now();
-    for _ in 0..8 {
-        fs::write(trigger.join("trigger_now"), "1").expect("fired");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    let (code, summary) = end_of(child);
-    let after = SystemTime::now();
-    fs::write(root.join("iio_sysfs_trigger/remove_trigger"), "7").expect("removed");
-    assert_eq!((code, &summary["frames"]), (0, &8.into()), "{summary}");
-    let meta = described(setup.path("samples.sigmf-meta")).expect("a description");
-    let text = meta["captures"][0]["core:datetime"].as_str().expect("a time");
-    let before = humantime::format_rfc3339_micros(before).to_string();
-    let after = humantime::format_rfc3339_micros(after).to_string();
-    assert!(*before <= *text && *text <= *after, "{before} <= {text} <= {after}");
 }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use crate::exit::{FAILED, Failure};
 
-/// The time between two descriptions, at least. It is longer if it takes long to write one: this many
-/// times as long.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The time between two descriptions, at least and at most. It depends on how long it takes to write one:
+/// this many times as long.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 const TIMES: u32 = 10;
 
 /// A thread that writes descriptions, so that the stream does not wait for the disk.
@@ -35,7 +35,7 @@ impl<T: Send + 'static> Notes<T> {
             while let Ok(content) = receiver.recv() {
                 let begin = Instant::now();
                 let _ = write(content);
-                let pause = PAUSE.max(begin.elapsed() * TIMES);
+                let pause = (begin.elapsed() * TIMES).clamp(PAUSE.0, PAUSE.1);
                 // Nothing comes now: this is the end or the time.
                 if receiver
                     .recv_timeout(pause)
