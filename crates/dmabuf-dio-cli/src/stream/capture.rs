@@ -181,6 +181,12 @@ pub(crate) fn shortfall(args: &StreamArgs, end: &Report<'_>, summary: &Summary) 
         let what = "interrupted before the first block was full: no frame was moved";
         return Some(Failure::new(FAILED, what, "wait longer, or choose smaller blocks: --block"));
     }
+    if frames == 0 && signals::caught().is_none() {
+        let what = "no frame was moved";
+        let hint =
+            "there were none: check the device's trigger and its clock, or the file or sender";
+        return Some(Failure::new(FAILED, what, hint));
+    }
     if !summary.complete && (args.samples.is_some() || args.seconds.is_some()) {
         let asked = end.chosen.frames(args);
         let of = asked.map_or_else(String::new, |asked| format!(" of {asked}"));
@@ -191,12 +197,6 @@ pub(crate) fn shortfall(args: &StreamArgs, end: &Report<'_>, summary: &Summary) 
              trigger, and the sender"
         };
         return Some(Failure::new(FAILED, format!("only {frames} frames{of} were moved"), hint));
-    }
-    if frames == 0 && signals::caught().is_none() {
-        let what = "no frame was moved";
-        let hint =
-            "there were none: check the device's trigger and its clock, or the file or sender";
-        return Some(Failure::new(FAILED, what, hint));
     }
     let what = args.exceeds_loss(summary, frames)?;
     let hint =
