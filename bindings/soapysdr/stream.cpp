@@ -209,6 +209,15 @@ struct dmabuf_dio_capture_figures Receiver::figures() const
 	return figures;
 }
 
+int Receiver::failed()
+{
+	if (error != dio::message()) {
+		error = dio::message();
+		::failed();
+	}
+	return SOAPY_SDR_STREAM_ERROR;
+}
+
 void Receiver::finish()
 {
 	if (has_block && dmabuf_dio_capture_release(capture.get(), block.number) < 0)
@@ -235,8 +244,15 @@ int Receiver::next(int &flags, long long &timeNs, long timeoutUs)
 		int status = dmabuf_dio_capture_next(capture.get(), std::max(timeoutUs, 0L), &block);
 		if (status == -ETIMEDOUT)
 			return SOAPY_SDR_TIMEOUT;
-		if (status < 0)
-			return failed();
+		if (status < 0) {
+			bool again = error == dio::message();
+			failed();
+			// The program may try again at once: so it does not use a whole CPU.
+			if (again)
+				std::this_thread::sleep_for(std::chrono::microseconds(std::min(timeoutUs, 100000L)));
+			return SOAPY_SDR_STREAM_ERROR;
+		}
+		error.clear();
 		has_block = true;
 		done = 0;
 		if (block.gap) {

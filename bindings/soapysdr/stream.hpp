@@ -11,6 +11,8 @@ struct Receiver {
 	int next(int &flags, long long &timeNs, long timeoutUs);
 	// Gives the block back, if there is one.
 	void finish();
+	// Logs the error, unless it was the last one, too.
+	int failed();
 	// The time of a frame of the block, if it is known.
 	void stamp(uint64_t position, int &flags, long long &timeNs) const;
 
@@ -25,6 +27,9 @@ struct Receiver {
 	double rate = 0;
 	// The device tells its losses.
 	bool counted = false;
+
+	// The last error, until a block comes
+	std::string error;
 
 	bool has_block = false;
 	dmabuf_dio_block block{};

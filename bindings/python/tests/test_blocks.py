@@ -98,6 +98,12 @@ def test_devices() -> None:
         pytest.skip("needs the IIO devices of kernel/sim")
     with pytest.raises(ValueError, match='no channel "x"'):
         dmabuf_dio.capture("stream-adc", channels=["x"])
+    # The order of a frame cannot be chosen.
+    with pytest.raises(ValueError, match="as they are in a frame.*in_voltage0, in_voltage1"):
+        dmabuf_dio.capture("stream-adc", channels=["in_voltage1", "in_voltage0"])
+    if "stream-twin" in names:
+        with pytest.raises(ValueError, match="2 devices are called.*iio:device"):
+            dmabuf_dio.capture("stream-twin")
     with dmabuf_dio.capture("stream-adc", rate=100_000, length=1 << 20, block_size=1 << 16) as blocks:
         samples = [np.frombuffer(bytes(block), "<u8") for block in blocks]
         # The simulated device counts frames.

@@ -4,10 +4,12 @@
 #include <SoapySDR/Device.hpp>
 #include <SoapySDR/Errors.hpp>
 #include <SoapySDR/Formats.hpp>
+#include <SoapySDR/Logger.hpp>
 
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -271,6 +273,37 @@ static void settings()
 	expect(device->readSetting("voltage0.sampling_frequency") == "100000", "an attribute");
 }
 
+static int logged;
+
+static void count(const SoapySDRLogLevel level, const char *)
+{
+	logged += level <= SOAPY_SDR_ERROR;
+}
+
+// A device that goes away is told once, however often the program reads.
+static void gone()
+{
+	Radio radio;
+	std::vector<uint16_t> samples(2 * 100);
+	void *buffers[] = { samples.data() };
+	int flags;
+	long long timeNs;
+	radio.open("CU16", { 0 });
+	std::ofstream("/sys/bus/platform/drivers/iio_stream/unbind") << "iio_stream";
+	SoapySDR::registerLogHandler(count);
+	int errors = 0;
+	// What had come before may still be read.
+	for (int calls = 0; errors < 20; calls++) {
+		expect(calls < 100000, "it fails");
+		errors += radio.device->readStream(radio.stream, buffers, 100, flags, timeNs, 10000) ==
+			SOAPY_SDR_STREAM_ERROR;
+	}
+	SoapySDR::registerLogHandler(nullptr);
+	radio.close();
+	std::ofstream("/sys/bus/platform/drivers/iio_stream/bind") << "iio_stream";
+	expect(logged == 1, std::to_string(logged) + " messages");
+}
+
 static void throws(const std::string &what, const std::function<void()> &call)
 {
 	try {
@@ -305,7 +338,7 @@ int main(int count, char **arguments) try {
 	const std::map<std::string, void (*)()> tests = {
 		{ "one-channel", one_channel }, { "two-channels", two_channels }, { "real-channels", real_channels },
 		{ "direct", direct }, { "overflow", overflow }, { "again", again },
-		{ "settings", settings }, { "refusals", refusals },
+		{ "gone", gone }, { "settings", settings }, { "refusals", refusals },
 	};
 	for (const auto &[name, test] : tests)
 		if (count == 1)

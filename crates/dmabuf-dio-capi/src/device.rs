@@ -112,7 +112,13 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, argument: &str) -> Outcome<&'
 
 /// Finds a device by name, label or number.
 pub(crate) fn find(name: &str) -> Outcome<stream::Device> {
-    stream::Device::find(name).ok_or_else(|| {
+    let mut all = stream::Device::matching(name);
+    if all.len() > 1 {
+        let ids: Vec<_> = all.iter().map(stream::Device::id).collect();
+        let hint = format!("choose one of them: {}", ids.join(", "));
+        return Err(Failure::invalid(format!("{} devices are called {name}", ids.len()), hint));
+    }
+    all.pop().ok_or_else(|| {
         let message = format!("there is no IIO device {name}");
         Failure::new(libc::ENODEV, message, "list the devices: dmabuf-dio devices")
     })

@@ -11,7 +11,6 @@ use dmabuf_dio::Backend;
 use crate::devices::DevicesArgs;
 use crate::size::parse_size;
 use crate::stream::args::{CaptureArgs, ReplayArgs};
-use crate::stream::receive::ReceiveArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -41,7 +40,6 @@ pub(crate) enum Command {
     Save(SaveArgs),
     Capture(CaptureArgs),
     Replay(ReplayArgs),
-    Receive(ReceiveArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }

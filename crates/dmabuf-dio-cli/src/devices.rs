@@ -7,13 +7,13 @@ use clap::Args;
 use dmabuf_dio::Errno;
 use dmabuf_dio_stream::{
     Available, BufferFacts, Channel, Device, DeviceFacts, DmaBufs, Encoding, Format, Holds,
-    Trigger, User, VideoDevice, VideoFacts,
+    Trigger, User, VideoFacts,
 };
 use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::show::{Lines, json};
-use crate::stream::unknown_device;
+use crate::stream::{find_video, one_device, unknown_device};
 use crate::video;
 
 /// Width of the labels.
@@ -69,9 +69,9 @@ struct AttributeFacts {
 pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
     let mut video = VideoFacts::all();
     let mut devices = DeviceFacts::all();
-    let wanted = args.device.as_ref().and_then(|name| Device::find(name));
+    let wanted = args.device.as_ref().map_or(Ok(None), |name| one_device(name))?;
     if let (Some(name), None) = (&args.device, &wanted) {
-        let node = VideoDevice::find(name).ok_or_else(|| unknown_device(name))?;
+        let node = find_video(name)?.ok_or_else(|| unknown_device(name))?;
         video.retain(|facts| facts.node == node);
         devices.clear();
     } else if let Some(device) = &wanted {

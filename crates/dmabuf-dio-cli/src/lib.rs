@@ -45,7 +45,6 @@ pub fn main() -> ExitCode {
         }
         Command::Capture(args) => stream::capture::run(&args).map(|()| 0),
         Command::Replay(args) => stream::replay::run(&args).map(|()| 0),
-        Command::Receive(args) => stream::receive::run(&args).map(|()| 0),
         Command::Completions(args) => completions::run(&args).map(|()| 0),
         Command::Man(args) => man::run(&args).map(|()| 0),
     };

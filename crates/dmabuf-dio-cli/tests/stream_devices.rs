@@ -362,10 +362,34 @@ fn timer() -> Option<&'static str> {
 }
 
 #[test]
+fn two_devices_of_one_name() {
+    let Some(_setup) = Setup::get() else { return };
+    if sysfs("stream-twin").is_none() {
+        return println!("skipped: no simulated sensor");
+    }
+    let to = ["--to", "none", "--samples", "1"];
+    for words in [
+        &[&["capture", "stream-twin"], &to[..]].concat()[..],
+        &["devices", "stream-twin"],
+        &["replay", "/dev/null", "--to", "stream-twin"],
+        &capture(&["--set", "stream-twin/x=1"]),
+    ] {
+        let said = fails(2, words);
+        assert!(said.contains("2 devices are called stream-twin"), "{words:?}: {said}");
+        assert!(said.matches("iio:device").count() == 2, "{words:?}: {said}");
+    }
+    let list = json(&["devices"]);
+    let all = list["devices"].as_array().expect("a list");
+    let twin = all.iter().find(|one| one["name"] == "stream-twin").expect("a twin");
+    let one = json(&["devices", twin["id"].as_str().expect("an id")]);
+    assert_eq!(one["devices"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
 fn a_device_that_needs_a_trigger() {
     let Some(setup) = Setup::get() else { return };
     let Some(timer) = timer() else { return };
-    let data = setup.path("samples.bin");
+    let (data, meta) = (setup.path("samples.bin"), setup.path("samples.sigmf-meta"));
     set("stream-sensor", "trigger/current_trigger", "\n");
     let words = ["capture", "stream-sensor", "--to", &data, "--samples", "200", "--block", "32"];
     let said = fails(1, &words);
@@ -376,6 +400,13 @@ fn a_device_that_needs_a_trigger() {
     let adc = ["capture", "stream-adc", "--to", "none", "--samples", "10", "--trigger", timer];
     assert!(fails(2, &adc).contains("does not use triggers"));
 
+    // One that does not fire within the time: no success, and no file.
+    let never = ["capture", "stream-sensor", "--to", &data, "--seconds", "0.5", "--trigger", timer];
+    let slow = format!("{timer}/sampling_frequency=0.01");
+    let said = fails(1, &[&never[..], &["--set", &slow]].concat());
+    assert!(said.contains("no frame was moved") && said.contains("trigger"), "{said}");
+    assert!(!Path::new(&data).exists() && !Path::new(&meta).exists(), "{said}");
+
     let set_rate = format!("{timer}/sampling_frequency=500");
     let with = ["--trigger", timer, "--set", &set_rate];
     let (code, summary) = report(&[&words[..], &with].concat());
@@ -384,6 +415,13 @@ fn a_device_that_needs_a_trigger() {
         (0, &200.into(), &timer.into()),
         "{summary}"
     );
+    // It has no counter: nobody knows whether it lost any.
+    assert_eq!(summary["loss_known"], false, "{summary}");
+    for (limit, wanted) in [("0", 1), ("50%", 1), ("100%", 0)] {
+        let more = ["--force", "--max-loss", limit];
+        let (code, summary) = report(&[&words[..], &with, &more].concat());
+        assert_eq!((code, &summary["complete"]), (wanted, &true.into()), "{summary}");
+    }
     let bytes = fs::read(&data).expect("the samples");
     assert_eq!(bytes.len(), 200 * 4);
     for (number, frame) in (0_u16..).zip(bytes.chunks_exact(4)) {

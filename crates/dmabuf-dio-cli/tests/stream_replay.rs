@@ -3,12 +3,14 @@
 
 mod common;
 
+use std::fs;
 use std::thread;
 use std::time::Duration;
 
 use common::iio::{
-    FRAME, Setup, end_of, number, numbered, report, set, signal, start, until_it_moves,
+    FRAME, Setup, end_of, fails, number, numbered, report, set, signal, start, until_it_moves,
 };
+use common::within_a_minute;
 use serde_json::Value;
 
 /// Sum of the frames in all reported gaps, each of which has to be an underrun.
@@ -73,6 +75,38 @@ fn underruns_of_a_cyclic_block_are_told() {
     assert_eq!((code, &summary["lost_frames"], told(&summary)), (0, &1234.into(), 1234));
     let cpu = summary["cpu_seconds"].as_f64().expect("measured");
     assert!(cpu > 0.0, "{summary}");
+}
+
+/// The DMA transfers multiples of 8 bytes: a frame of 2 bytes is repeated in whole transfers, and a
+/// file without a frame is no success.
+#[test]
+fn a_cyclic_file_of_any_length_is_output() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("samples.bin");
+    let words = ["replay", &data, "--to", "stream-dac", "--channels", "voltage0", "--rate", "1M"];
+    let cyclic = [&words[..], &["--cyclic", "--json"]].concat();
+    let bytes: Vec<u8> = (0..1001_u16).flat_map(u16::to_le_bytes).collect();
+    fs::write(&data, bytes).expect("written");
+    let child = start(&cyclic);
+    until_it_moves("stream-dac");
+    within_a_minute("it does not repeat", || number("stream-dac", "moved_frames") > 10_000);
+    signal(&child, "-INT");
+    let (code, summary) = end_of(child);
+    assert_eq!((code, &summary["bytes"]), (0, &2002.into()), "{summary}");
+    // Only each jump back to the first frame is wrong.
+    let (wrong, moved) =
+        (number("stream-dac", "wrong_frames"), number("stream-dac", "moved_frames"));
+    let jumps = moved / 1001 - 1..=moved / 1001;
+    assert!(jumps.contains(&wrong), "{wrong} of {moved}");
+    assert!(summary["source"].as_str().is_some_and(|text| text.contains("4 times")), "{summary}");
+
+    fs::write(&data, b"").expect("written");
+    for more in [&["--cyclic", "--seconds", "0.1"][..], &[]] {
+        let said = fails(1, &[&words[..], more].concat());
+        assert!(said.contains("nothing was output"), "{said}");
+    }
+    let said = fails(1, &["replay", "-", "--to", "stream-dac"]);
+    assert!(said.contains("no frame was moved"), "{said}");
 }
 
 /// Signals interrupt the calls of `write()` at any moment: no frame is output twice or left out.

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::iio::{end_of, fails, report, signal, start};
-use common::{folder, ok, program};
+use common::{folder, ok, program, within_a_minute};
 use serde_json::Value;
 
 /// After so many frames the picture is the same again: it moves by an 80th of its width.
@@ -394,12 +394,24 @@ fn ctrl_c_kill_and_a_full_disk_leave_whole_frames() {
     let _ = fs::remove_file(&data);
     let mut child = start(&[&options[..], &json].concat());
     wait_for(&data, 15 * pictures.len());
+    let described = || -> Option<Value> {
+        serde_json::from_slice(&fs::read(format!("{data}.json")).ok()?).ok()
+    };
+    within_a_minute("nothing is described", || {
+        described().is_some_and(|told| told["frames"].as_u64() > Some(10))
+    });
     child.kill().expect("killed");
     child.wait().expect("its end");
     let bytes = fs::read(&data).expect("a prefix");
     for part in bytes.chunks(pictures.len()) {
         assert!(pictures.0.iter().any(|one| one.starts_with(part)), "{} bytes", part.len());
     }
+    // The frames that are described are there; behind them there may be more.
+    let told = described().expect("a description");
+    assert_eq!(told["complete"], false);
+    let known = told["bytes"].as_u64().expect("a number");
+    fs::File::options().write(true).open(&data).and_then(|file| file.set_len(known)).expect("cut");
+    check(&data, &pictures);
     // A disk of 3 MB, which 86,400 bytes 37 times fill.
     let disk = setup.path("disk");
     fs::create_dir(&disk).expect("a folder");
@@ -449,7 +461,6 @@ fn what_is_refused() {
         (2, node, &["--rate", "10"], &["--fps"]),
         (2, node, &["--format", "ci16"], &["--pixel-format"]),
         (2, node, &["--channels", "x"], &["--channels is for IIO"]),
-        (2, node, &["--overrun", "drop"], &["--overrun drop"]),
         (1, "/dev/video99", &[], &["no IIO device"]),
         (2, node, &["--size", "wide"], &["1920x1080"]),
     ] {
@@ -486,4 +497,38 @@ fn devices_are_listed() {
     assert!(human.contains("dma-bufs    yes") && human.contains("1920x1080"), "{human}");
     let doctor = ok(&["doctor"]);
     assert!(doctor.contains(&format!("yes  {} vivid: dma-bufs: yes", setup.single)), "{doctor}");
+}
+
+/// A device that neither imports dma-bufs nor exports its buffers: `kernel/sim/v4l2_plain`.
+#[test]
+fn a_device_that_knows_no_dmabufs() {
+    let Some(setup) = Setup::get() else { return };
+    let data = setup.path("frames.raw");
+    let all = devices();
+    let Some(plain) = all.iter().find(|one| one["name"] == "plain-camera") else {
+        let required = std::env::var("DMABUF_DIO_REQUIRE").unwrap_or_default();
+        assert!(!required.contains("video"), "there has to be a simulated device");
+        return println!("skipped: no simulated device");
+    };
+    assert_eq!(plain["dma_bufs"]["state"], "no", "{plain}");
+    let options =
+        ["capture", "plain-camera", "--to", &data, "--frames", "40", "--max-loss", "100%"];
+    for more in [&[][..], &["--blocks", "4", "--force"]] {
+        let (code, summary) = report(&[&options[..], more].concat());
+        assert_eq!(
+            (code, &summary["memory"], &summary["frames"]),
+            (0, &"mapped".into(), &40.into())
+        );
+        let source = summary["source"].as_str().expect("a text");
+        assert!(source.contains("copied by the CPU") && source.contains("export"), "{source}");
+        let text = fs::read(format!("{data}.json")).expect("a description");
+        let told: Value = serde_json::from_slice(&text).expect("JSON");
+        let bytes = fs::read(&data).expect("frames");
+        assert_eq!(bytes.len() as u64, 40 * 160 * 90 * 2);
+        let listed = told["listed"].as_array().expect("a list");
+        for (frame, one) in bytes.chunks_exact(160 * 90 * 2).zip(listed) {
+            let number = u32::try_from(one[0].as_u64().expect("a number")).expect("small");
+            assert!(frame.chunks_exact(4).all(|word| word == number.to_le_bytes()), "{one}");
+        }
+    }
 }

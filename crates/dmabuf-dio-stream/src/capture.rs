@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use dmabuf_dio::Errno;
 
 use crate::error::Result;
-use crate::gaps::{Gap, Ledger, Loss};
+use crate::gaps::{Gap, Ledger, Loss, Reading};
 use crate::ring::Ring;
 use crate::{Filled, Source, failed};
 
@@ -104,7 +104,7 @@ impl Capture {
             source,
             places: vec![Place::Idle; ring.len()],
             ring,
-            ledger: Ledger::new(Loss::Lost, frame),
+            ledger: Ledger::new(Loss::Lost),
             frame,
             running: false,
             bytes: 0,
@@ -161,7 +161,7 @@ impl Capture {
         if !self.places.contains(&Place::Idle) {
             return Err(no_block());
         }
-        self.ledger = Ledger::new(Loss::Lost, self.frame);
+        self.ledger = Ledger::new(Loss::Lost);
         (self.bytes, self.unsure) = (0, 0);
         self.losses = Losses { known: true, ..Losses::default() };
         let mut started = Ok(());
@@ -244,7 +244,7 @@ impl Capture {
 
     /// Reads how much the source has lost so far.
     fn count(&mut self) -> Result<()> {
-        let lost = self.source.lost()?;
+        let lost = Reading::of_source(&mut *self.source)?;
         let dry = self.source.is_dry()?;
         self.ledger.reading(lost, dry, !self.running);
         Ok(())

@@ -14,7 +14,7 @@ use crate::convert::{Converter, Layout};
 use crate::error::Result;
 use crate::ring::{Claim, Ring};
 use crate::wait::Wait;
-use crate::{Ending, Filled, Gap, Sink, Source, attached};
+use crate::{Filled, Gap, Sink, Source, attached};
 
 /// The adapter has blocks for this many bytes, in these bounds of their number.
 const BYTES: u64 = 16 << 20;
@@ -258,22 +258,13 @@ impl Sink for ConvertingSink<'_> {
         self.inner.lost()
     }
 
+    fn has_lost(&mut self) -> Result<Option<bool>> {
+        self.inner.has_lost()
+    }
+
     fn behind(&self) -> u64 {
         let (frame, out_frame) = self.frames();
         self.inner.behind() / out_frame * frame
-    }
-
-    fn wants_gaps(&self) -> bool {
-        self.inner.wants_gaps()
-    }
-
-    fn gaps(&mut self, gaps: &[Gap]) {
-        let (frame, out_frame) = self.frames();
-        self.inner.gaps(&scaled(gaps, frame, out_frame));
-    }
-
-    fn ending(&mut self, ending: &Ending) {
-        self.inner.ending(ending);
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -404,6 +395,10 @@ impl Source for ConvertingSource<'_> {
 
     fn lost(&mut self) -> Result<Option<u64>> {
         self.inner.lost()
+    }
+
+    fn has_lost(&mut self) -> Result<Option<bool>> {
+        self.inner.has_lost()
     }
 
     fn stop(&mut self) -> Result<()> {

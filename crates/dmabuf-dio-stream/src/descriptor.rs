@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno as Os;
-use rustix::net::{AddressFamily, SendFlags};
+use rustix::net::AddressFamily;
 
 use crate::error::Result;
 use crate::failed;
@@ -120,32 +120,12 @@ impl Descriptor {
         none_for_now(written).map_err(as_gone)
     }
 
-    /// Writes some bytes that more will follow; 0 if none is accepted at the moment.
-    pub(super) fn write_bytes(&self, bytes: &[u8]) -> Result<usize, Errno> {
-        if !self.is_ready()? {
-            return Ok(0);
-        }
-        if self.is_socket() {
-            return send_bytes(self.fd.as_fd(), bytes);
-        }
-        let written = rustix::io::write(&self.fd, bytes).map_err(crate::from_os);
-        none_for_now(written.map(|bytes| bytes as u64)).map(|bytes| bytes as usize)
-    }
-
     /// Reads some bytes. `None`: there is nothing at the moment; 0: there will be no more.
     pub(super) fn read(&self, to: &Mapping, at: u64, bytes: u64) -> Result<Option<u64>, Errno> {
         if !self.is_ready()? {
             return Ok(None);
         }
         some_if_any(to.receive(at, bytes.min(MOST), self.fd.as_fd()))
-    }
-
-    pub(super) fn read_bytes(&self, bytes: &mut [u8]) -> Result<Option<u64>, Errno> {
-        if !self.is_ready()? {
-            return Ok(None);
-        }
-        let read = rustix::io::read(&self.fd, bytes).map_err(crate::from_os);
-        some_if_any(read.map(|bytes| bytes as u64))
     }
 
     fn is_ready(&self) -> Result<bool, Errno> {
@@ -174,13 +154,6 @@ impl AsFd for Descriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
-}
-
-/// Sends bytes that more will follow, without blocking; 0 if none is accepted at the moment.
-pub(super) fn send_bytes(to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT | SendFlags::MORE;
-    let sent = rustix::net::send(to, bytes, flags).map_err(crate::from_os);
-    none_for_now(sent.map(|bytes| bytes as u64)).map(|bytes| bytes as usize).map_err(as_gone)
 }
 
 /// Whether a peer closes or resets a connection depends on what it has not read.
@@ -235,7 +208,8 @@ mod tests {
         assert!(!own.polls);
         assert_eq!(rustix::fs::fcntl_getfl(&write).expect("flags"), before);
         drop(read);
-        assert_eq!(own.write_bytes(b"x"), Err(Errno::PIPE));
+        let memory = DmaBuf::memfd(4096).expect("a memfd").mapping(true).expect("a view");
+        assert_eq!(own.write(&memory, 0, 1), Err(Errno::PIPE));
     }
 
     /// Where the pipe cannot be opened again, each write has room, or none is made.
@@ -255,11 +229,12 @@ mod tests {
         assert!(all > 60_000, "{all}");
         let reader = Descriptor::new("p", read, Use::Read).expect("p");
         let reader = Descriptor { polls: true, ..reader };
-        let mut bytes = vec![1; 2 << 20];
-        assert_eq!(reader.read_bytes(&mut bytes), Ok(Some(all)));
-        assert_eq!(reader.read_bytes(&mut bytes), Ok(None));
+        let memory = DmaBuf::memfd(2 << 20).expect("a memfd").mapping(true).expect("a view");
+        let read = || reader.read(&memory, 0, 2 << 20);
+        assert_eq!(read(), Ok(Some(all)));
+        assert_eq!(read(), Ok(None));
         drop(pipe);
-        assert_eq!(reader.read_bytes(&mut bytes), Ok(Some(0)));
+        assert_eq!(read(), Ok(Some(0)));
     }
 
     #[test]

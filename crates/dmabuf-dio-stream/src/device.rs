@@ -142,18 +142,33 @@ impl Device {
             .collect()
     }
 
-    /// The device with this name, label or number: `stream-adc`, `iio:device0`, `0`.
+    /// The device with this name, label or number: `stream-adc`, `iio:device0`, `0`. Of several, the
+    /// first: see [`matching`](Self::matching).
     pub fn find(wanted: &str) -> Option<Self> {
         Self::find_in(Path::new(DEVICES), wanted)
     }
 
     pub(super) fn find_in(root: &Path, wanted: &str) -> Option<Self> {
+        Self::matching_in(root, wanted).into_iter().next()
+    }
+
+    /// All devices with this name or label; only the one with this number, if there is one.
+    pub fn matching(wanted: &str) -> Vec<Self> {
+        Self::matching_in(Path::new(DEVICES), wanted)
+    }
+
+    fn matching_in(root: &Path, wanted: &str) -> Vec<Self> {
         let number = wanted.strip_prefix("iio:device").unwrap_or(wanted);
-        Self::all_in(root).into_iter().find(|device| {
+        let id = format!("iio:device{number}");
+        let mut all = Self::all_in(root);
+        if let Some(place) = all.iter().position(|device| device.folder.ends_with(&id)) {
+            return vec![all.swap_remove(place)];
+        }
+        all.retain(|device| {
             device.name == wanted
-                || device.folder.ends_with(format!("iio:device{number}"))
                 || read(&device.folder.join("label")).is_ok_and(|label| label == wanted)
-        })
+        });
+        all
     }
 
     /// The name that the device reports.
@@ -194,18 +209,31 @@ impl Device {
         Attribute::all(&self.name, &self.folder)
     }
 
-    /// Frames per second of a buffer; `None` if the device does not report it.
+    /// Frames per second of a buffer; `None` if nothing reports it. If a trigger drives the device that
+    /// is not its own, it is the trigger's frequency.
     pub fn rate(&self, buffer: u32) -> Option<f64> {
-        self.read(&self.rate_attribute(buffer)?).ok()?.parse().ok()
+        self.rate_in(Path::new(DEVICES), buffer)
     }
 
-    /// Sets the frames per second. The device may choose a similar rate: see [`rate`](Self::rate).
+    fn rate_in(&self, root: &Path, buffer: u32) -> Option<f64> {
+        let text = match self.driver_in(root) {
+            Some(trigger) => trigger.attribute(RATE).ok()?.read().ok()?,
+            None => self.read(&self.rate_attribute(buffer)?).ok()?,
+        };
+        text.parse().ok()
+    }
+
+    /// Sets the frames per second, of the trigger that drives the device if it is not its own. The device
+    /// may choose a similar rate: see [`rate`](Self::rate).
     ///
     /// # Errors
     ///
     /// [`Error::Stream`]: `ENOENT` if the device has no rate, `EINVAL` if it does not support this
     /// one.
     pub fn set_rate(&self, buffer: u32, hertz: f64) -> Result<()> {
+        if let Some(trigger) = self.driver_in(Path::new(DEVICES)) {
+            return trigger.attribute(RATE)?.write(&format!("{hertz}"));
+        }
         let attribute = self.rate_attribute(buffer).unwrap_or_else(|| RATE.into());
         self.write(&attribute, &format!("{hertz}"))
     }
@@ -238,6 +266,24 @@ impl Device {
     pub(super) fn length_align(&self, buffer: u32) -> u64 {
         let align = self.read(&format!("buffer{buffer}/{ALIGN}"));
         align.ok().and_then(|align| align.parse().ok()).filter(|align| *align > 0).unwrap_or(1)
+    }
+
+    /// The size of a block of frames of `frame` bytes must be a multiple of this, in bytes: of the
+    /// frame, and of what the device's DMA needs, if the device reports it.
+    pub fn block_align(&self, buffer: u32, frame: u64) -> u64 {
+        let (frame, align) = (frame.max(1), self.length_align(buffer));
+        let (mut a, mut b) = (frame, align);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        // The alignment may be anything.
+        (frame / a).saturating_mul(align)
+    }
+
+    /// Whether the device tree names it as compatible with one of these.
+    pub(super) fn is_compatible(&self, prefix: &str) -> bool {
+        let names = fs::read(self.folder.join("of_node/compatible")).unwrap_or_default();
+        names.split(|byte| *byte == 0).any(|name| name.starts_with(prefix.as_bytes()))
     }
 
     /// Opens a counter attribute.
@@ -359,6 +405,22 @@ mod tests {
     fn channel(index: u32, format: &str) -> Channel {
         let format = Format::parse(format).expect("a format");
         Channel { name: format!("in_voltage{index}"), index, format }
+    }
+
+    #[test]
+    fn devices_of_one_name_are_all_found() {
+        let fake = crate::sysfs::Fake::new(3, &[("name", "adc\n"), ("label", "left\n")]);
+        fake.add("iio:device10", &[("name", "adc\n"), ("label", "right\n")]);
+        fake.add("iio:device11", &[("name", "10\n")]);
+        let ids = |wanted: &str| -> Vec<String> {
+            let found = Device::matching_in(fake.root(), wanted);
+            found.iter().map(|device| device.id().to_owned()).collect()
+        };
+        assert_eq!(ids("adc"), ["iio:device3", "iio:device10"]);
+        assert_eq!(ids("right"), ["iio:device10"]);
+        assert_eq!(ids("iio:device3"), ["iio:device3"]);
+        assert_eq!(ids("10"), ["iio:device10"], "a number before a name");
+        assert!(ids("dac").is_empty());
     }
 
     #[test]

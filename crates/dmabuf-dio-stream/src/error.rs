@@ -54,21 +54,6 @@ pub enum Error {
         frame: u64,
     },
 
-    /// A sender does not use the framing that was expected.
-    #[error("{name}: the sender does not use the framing of dmabuf-dio")]
-    NotFramed {
-        /// Where the bytes came from.
-        name: String,
-    },
-
-    /// A sender ended early. What arrived before was passed on.
-    #[error("{name}: the sender ended early: {reason}")]
-    Sender {
-        /// Where the samples came from.
-        name: String,
-        /// The sender's own message, or else what is known.
-        reason: String,
-    },
     /// A setting was refused before anything was changed.
     #[error("{device}: cannot set {attribute}: {reason}")]
     Setting {
@@ -211,11 +196,6 @@ impl Error {
                 "check that the sender has the same channels, and that it was not interrupted"
                     .into()
             }
-            Self::NotFramed { .. } => {
-                "start the sender with capture --framed, or receive raw samples: receive --raw"
-                    .into()
-            }
-            Self::Sender { .. } => "see the sender's messages".into(),
             Self::Setting { reason, .. } => reason.hint(),
             Self::NotSet { errno, left, .. } if left.is_empty() => {
                 format!("all settings are as before; {}", setting_hint(*errno))
@@ -242,8 +222,6 @@ impl Error {
             Self::Stream { errno, .. } | Self::NotSet { errno, .. } => Some(*errno),
             Self::CutFrame { .. }
             | Self::CutStream { .. }
-            | Self::NotFramed { .. }
-            | Self::Sender { .. }
             | Self::Setting { .. }
             | Self::NotPutBack { .. }
             | Self::Video { .. }
@@ -257,10 +235,9 @@ impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::Transfer(error) => error.into(),
-            Error::CutFrame { .. } | Error::CutStream { .. } | Error::NotFramed { .. } => {
+            Error::CutFrame { .. } | Error::CutStream { .. } => {
                 Self::new(std::io::ErrorKind::InvalidData, error)
             }
-            Error::Sender { .. } => Self::new(std::io::ErrorKind::UnexpectedEof, error),
             Error::Stream { errno, .. } | Error::NotSet { errno, .. } => {
                 Self::new(Self::from(errno).kind(), error)
             }

@@ -4,19 +4,13 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
 
-use dmabuf_dio::Errno;
 use dmabuf_dio::lend::{Access, Mapping};
-use rustix::event::Timespec;
 
 use crate::descriptor::{Descriptor, Use};
 use crate::error::{Error, Result};
-use crate::framing::{Ending, Outbound};
-use crate::gaps::Gap;
-use crate::pump::PATIENCE;
 use crate::ring::{Claim, Ring};
-use crate::wait::{TICK, Wait};
+use crate::wait::Wait;
 use crate::{Filled, Sink, attached, failed};
 
 /// Bytes written before the source gets its turn.
@@ -32,7 +26,6 @@ pub struct FdSink {
     to: Descriptor,
     piece: u64,
     frame: u64,
-    framing: Option<Outbound>,
     ring: Option<Arc<Ring>>,
     mappings: Vec<Mapping>,
     queued: VecDeque<Claim>,
@@ -56,7 +49,6 @@ impl FdSink {
             piece: to.piece(frame),
             to,
             frame,
-            framing: None,
             ring: None,
             mappings: Vec::new(),
             queued: VecDeque::new(),
@@ -65,36 +57,8 @@ impl FdSink {
         })
     }
 
-    /// Sends the samples in a framing that tells the receiver of gaps and of the end:
-    /// [`FdSource::framed`](crate::FdSource::framed). `description` describes the samples, in JSON,
-    /// in at most 1 MiB.
-    #[must_use]
-    pub fn framed(mut self, description: &str) -> Self {
-        self.framing = Some(Outbound::new(self.frame, description));
-        self
-    }
-
-    /// Writes what precedes the samples. Returns whether all of it is written.
-    fn flush(&mut self) -> Result<bool> {
-        let Some(framing) = &mut self.framing else { return Ok(true) };
-        while !framing.pending().is_empty() {
-            match self.to.write_bytes(framing.pending()) {
-                Ok(0) => return Ok(false),
-                Ok(written) => framing.advance(written),
-                Err(errno) => return Err(failed(&self.to.name, "write", errno)),
-            }
-        }
-        Ok(true)
-    }
-
     /// Writes some of the first block. `false`: nothing is accepted at the moment.
     fn write_some(&mut self, claim: Claim) -> Result<bool> {
-        if let Some(framing) = &mut self.framing {
-            framing.begin(claim.bytes());
-        }
-        if !self.flush()? {
-            return Ok(false);
-        }
         let ring = attached(self.ring.as_ref(), &self.to.name)?;
         let block = ring.block(claim.block());
         if self.done == 0 {
@@ -114,9 +78,6 @@ impl FdSink {
     fn finished(&mut self) -> Option<Filled> {
         let claim = self.queued.pop_front()?;
         let done = std::mem::take(&mut self.done);
-        if let Some(framing) = self.framing.as_mut().filter(|_| done == claim.bytes()) {
-            framing.all_sent();
-        }
         let bytes = done / self.frame * self.frame;
         (bytes > 0).then(|| claim.first(bytes).filled())
     }
@@ -132,8 +93,7 @@ impl Sink for FdSink {
             ring.blocks().iter().map(|block| Ok(block.mapping(false)?)).collect();
         self.mappings = mappings?;
         self.ring = Some(Arc::clone(ring));
-        // A receiver prepares with the description.
-        self.flush().map(|_| ())
+        Ok(())
     }
 
     fn attach_more(&mut self, block: usize) -> Result<bool> {
@@ -183,34 +143,9 @@ impl Sink for FdSink {
         self.queued.len()
     }
 
-    fn wants_gaps(&self) -> bool {
-        self.framing.is_some()
-    }
-
-    fn gaps(&mut self, gaps: &[Gap]) {
-        if let Some(framing) = &mut self.framing {
-            framing.set_gaps(gaps);
-        }
-    }
-
-    fn ending(&mut self, ending: &Ending) {
-        if let Some(framing) = &mut self.framing {
-            framing.end(ending);
-        }
-    }
-
     fn finish(&mut self) -> Result<()> {
         if let Some(error) = self.error.take() {
             return Err(error);
-        }
-        let begin = Instant::now();
-        while self.queued.is_empty() && !self.flush()? {
-            if begin.elapsed() > PATIENCE {
-                return Err(failed(&self.to.name, "accept the end", Errno::TIMEDOUT));
-            }
-            let tick = Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) };
-            let polled = self.to.poll(tick);
-            polled.map_err(|errno| failed(&self.to.name, "poll", errno))?;
         }
         self.to.end();
         Ok(())

@@ -5,16 +5,12 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
-use dmabuf_dio::CancelToken;
 use dmabuf_dio::lend::{Access, Mapping};
-use rustix::event::Timespec;
 
 use crate::descriptor::{Descriptor, Use};
 use crate::error::{Error, Result};
-use crate::framing::{Ending, Expected, Inbound, PRELUDE, prelude};
-use crate::gaps::Gap;
 use crate::ring::{Claim, Ring};
-use crate::wait::{TICK, Wait};
+use crate::wait::Wait;
 use crate::{Filled, Source, attached, failed};
 
 /// Bytes read before the sink gets its turn.
@@ -22,16 +18,10 @@ const TURN: u64 = 1 << 20;
 
 /// Reads blocks from a pipe, a FIFO, a socket or a character device: read(2) into the block, never
 /// blocking. It ends when the other end closes.
-///
-/// With framing, the stream's [`Summary`](crate::Summary) contains the sender's gaps, and whether
-/// the sender sent everything that was requested of it.
 #[derive(Debug)]
 pub struct FdSource {
     from: Descriptor,
     frame: u64,
-    framing: Option<Inbound>,
-    /// What has arrived of a record.
-    record: Vec<u8>,
     ring: Option<Arc<Ring>>,
     mappings: Vec<Mapping>,
     queued: VecDeque<Claim>,
@@ -60,8 +50,6 @@ impl FdSource {
         Ok(Self {
             from: Descriptor::new(&name.into(), fd.into(), Use::Read)?,
             frame: frame.max(1),
-            framing: None,
-            record: Vec::new(),
             ring: None,
             mappings: Vec::new(),
             queued: VecDeque::new(),
@@ -70,93 +58,17 @@ impl FdSource {
         })
     }
 
-    /// Receives from [`FdSink::framed`](crate::FdSink::framed) or
-    /// [`SocketSink::framed`](crate::SocketSink::framed), and returns the description of the samples,
-    /// too. Blocks until that has arrived; `None` if `cancel` was cancelled before.
-    ///
-    /// # Errors
-    ///
-    /// As for [`new`](Self::new); [`Error::NotFramed`]; [`Error::Sender`] if the sender closed before.
-    pub fn framed(
-        fd: impl Into<OwnedFd>,
-        name: impl Into<String>,
-        cancel: &CancelToken,
-    ) -> Result<Option<(Self, String)>> {
-        let mut source = Self::new(fd, name, 1)?;
-        let mut start = [0; PRELUDE];
-        if !source.read_exact(&mut start, cancel)? {
-            return Ok(None);
-        }
-        let (frame, length) = prelude(&source.from.name, &start)?;
-        let mut description = vec![0; length];
-        if !source.read_exact(&mut description, cancel)? {
-            return Ok(None);
-        }
-        source.frame = frame;
-        source.framing = Some(Inbound::new(&source.from.name, frame));
-        Ok(Some((source, String::from_utf8_lossy(&description).into_owned())))
-    }
-
-    /// Reads all of it. `false`: cancelled before.
-    fn read_exact(&self, bytes: &mut [u8], cancel: &CancelToken) -> Result<bool> {
-        let failed = |what: &str, errno| failed(&self.from.name, what, errno);
-        let mut done = 0;
-        while done < bytes.len() {
-            match self.from.read_bytes(&mut bytes[done..]) {
-                Ok(Some(0)) => return Err(self.early("before its first sample")),
-                Ok(Some(read)) => done += read as usize,
-                Ok(None) => {
-                    let tick = Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) };
-                    self.from.poll(tick).map_err(|errno| failed("poll", errno))?;
-                }
-                Err(errno) => return Err(failed("read", errno)),
-            }
-            if cancel.is_cancelled() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn early(&self, place: &str) -> Error {
-        let reason = format!("the connection was closed {place}");
-        Error::Sender { name: self.from.name.clone(), reason }
-    }
-
     /// What the end of the data means.
     fn closed(&self) -> Option<Error> {
-        match &self.framing {
-            Some(Inbound { ending: Some(Ending { complete: true, .. }), .. }) => None,
-            Some(Inbound { ending: Some(ending), .. }) => {
-                let reason = ending.error.clone();
-                let reason =
-                    reason.unwrap_or_else(|| "it sent less than was requested of it".into());
-                Some(Error::Sender { name: self.from.name.clone(), reason })
-            }
-            Some(_) => Some(self.early("before the stream's end")),
-            None if self.done % self.frame > 0 => Some(Error::CutStream {
-                name: self.from.name.clone(),
-                excess: self.done % self.frame,
-                frame: self.frame,
-            }),
-            None => None,
-        }
+        let (name, frame) = (self.from.name.clone(), self.frame);
+        let excess = self.done % frame;
+        (excess > 0).then_some(Error::CutStream { name, excess, frame })
     }
 
-    /// Reads something into the first block, or a record. `false`: there is nothing at the moment, or
+    /// Reads something into the first block. `false`: there is nothing at the moment, or
     /// any more.
     fn read_some(&mut self, claim: Claim) -> Result<bool> {
-        let mut space = claim.bytes() - self.done;
-        if let Some(framing) = &mut self.framing {
-            match framing.expected {
-                Expected::Data(left) => space = space.min(left),
-                Expected::Nothing => {
-                    self.state = State::Ending(self.closed());
-                    return Ok(false);
-                }
-                _ => return self.read_record(),
-            }
-        }
+        let space = claim.bytes() - self.done;
         let ring = attached(self.ring.as_ref(), &self.from.name)?;
         let block = ring.block(claim.block());
         block.begin_cpu_access(Access::Write)?;
@@ -170,30 +82,6 @@ impl FdSource {
             }
             Some(bytes) => {
                 self.done += bytes;
-                if let Some(framing) = &mut self.framing {
-                    framing.moved(bytes);
-                }
-                Ok(true)
-            }
-        }
-    }
-
-    fn read_record(&mut self) -> Result<bool> {
-        let Some(framing) = &mut self.framing else { return Ok(false) };
-        let (have, wanted) = (self.record.len(), framing.wanted());
-        self.record.resize(wanted, 0);
-        let read = self.from.read_bytes(&mut self.record[have..]);
-        self.record.truncate(have + read.as_ref().map_or(0, |read| read.unwrap_or(0)) as usize);
-        match read.map_err(|errno| failed(&self.from.name, "read", errno))? {
-            None => Ok(false),
-            Some(0) => {
-                self.state = State::Ending(self.closed());
-                Ok(false)
-            }
-            Some(_) => {
-                if self.record.len() == wanted {
-                    framing.collected(&std::mem::take(&mut self.record))?;
-                }
                 Ok(true)
             }
         }
@@ -280,15 +168,6 @@ impl Source for FdSource {
 
     fn has_ended(&self) -> bool {
         matches!(self.state, State::Ended)
-    }
-
-    fn gaps(&self) -> &[Gap] {
-        self.framing.as_ref().map_or(&[], |framing| &framing.gaps)
-    }
-
-    fn tells_losses(&self) -> bool {
-        let ending = self.framing.as_ref().and_then(|framing| framing.ending.as_ref());
-        ending.is_none_or(|ending| ending.loss_known)
     }
 
     /// Whole frames that have arrived are kept.

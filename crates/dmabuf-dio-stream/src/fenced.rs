@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dmabuf_dio::Errno;
+use dmabuf_dio::{DmaBuf, Errno};
 use dmabuf_dio_sys::dmabuf::{self, Access};
 use dmabuf_dio_sys::sync_file;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -230,6 +230,12 @@ impl<P: Port> Fenced<P> {
             last.done = Some(fence);
         }
         Ok(was_idle)
+    }
+
+    /// A block that has room for this.
+    pub(super) fn block(&self, filled: Filled) -> Result<&DmaBuf> {
+        let ring = attached(self.ring.as_ref(), self.port.name())?;
+        Ok(ring.block(ring.claim(filled)?.block()))
     }
 
     fn claim(&self, filled: Filled) -> Result<Claim> {

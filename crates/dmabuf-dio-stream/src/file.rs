@@ -243,18 +243,7 @@ impl FileSink {
     ///
     /// [`Error::Transfer`].
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
-        Self::create_at(path, 0)
-    }
-
-    /// As [`create`](Self::create), for data that begin at byte `start`. What is before is the
-    /// caller's to write, after this call. The data are written with `O_DIRECT` only if `start` is a
-    /// multiple of what the file system needs for that: 4096 suffices almost everywhere.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Transfer`].
-    pub fn create_at(path: impl Into<PathBuf>, start: u64) -> Result<Self> {
-        Ok(Self(Blocks::new(File::create(path)?, Direction::Save, start)))
+        Ok(Self(Blocks::new(File::create(path)?, Direction::Save, 0)))
     }
 
     /// Ends the transfers. Returns what remains to be done, which may take long: the same as

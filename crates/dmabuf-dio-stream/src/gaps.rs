@@ -8,6 +8,9 @@
 //!
 //! For a device that outputs blocks the same holds: without a block it has nothing to output.
 
+use crate::error::Result;
+use crate::{Sink, Source};
+
 /// Which end of a stream lost frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
@@ -34,12 +37,37 @@ pub struct Gap {
     pub frames: Option<u64>,
 }
 
+/// What a device says of its losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// Frames since its start.
+    Count(u64),
+    /// Whether there were any since the last reading.
+    Noted(bool),
+    Nothing,
+}
+
+impl Reading {
+    pub(super) fn of_source(source: &mut dyn Source) -> Result<Self> {
+        let lost = source.lost()?;
+        lost.map_or_else(|| source.has_lost().map(Self::noted), |lost| Ok(Self::Count(lost)))
+    }
+
+    pub(super) fn of_sink(sink: &mut dyn Sink) -> Result<Self> {
+        let lost = sink.lost()?;
+        lost.map_or_else(|| sink.has_lost().map(Self::noted), |lost| Ok(Self::Count(lost)))
+    }
+
+    fn noted(noted: Option<bool>) -> Self {
+        noted.map_or(Self::Nothing, Self::Noted)
+    }
+}
+
 /// Losses by their position in the bytes queued to a device: requested from a source, or given to a
 /// sink.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     kind: Loss,
-    frame: u64,
     /// Bytes that the device may still hold of those that it has returned.
     behind: u64,
     /// Bytes queued.
@@ -54,15 +82,13 @@ pub(super) struct Ledger {
     dry: Option<(u64, u64)>,
     losses: Vec<Gap>,
     waits: bool,
-    /// Start and length of returned data that was dropped.
-    drops: Vec<(u64, u64)>,
     /// What the source knows to be missing in its data.
     told_of: Vec<Gap>,
 }
 
 impl Ledger {
-    pub(super) fn new(kind: Loss, frame: u64) -> Self {
-        Self { kind, frame: frame.max(1), ..Self::default() }
+    pub(super) fn new(kind: Loss) -> Self {
+        Self { kind, ..Self::default() }
     }
 
     /// Sets how many of the returned bytes the device may still hold.
@@ -83,16 +109,27 @@ impl Ledger {
         self.dry = Some((first, self.queued));
     }
 
-    /// Records a reading of the device's counter. `dry`: the device has no block at the moment.
-    /// `last`: it will get no more blocks, so losses from here on do not count.
-    pub(super) fn reading(&mut self, lost: Option<u64>, dry: bool, last: bool) {
+    /// Records what the device says. `dry`: it has no block at the moment. `last`: it will get no more
+    /// blocks, so losses from here on do not count.
+    pub(super) fn reading(&mut self, lost: Reading, dry: bool, last: bool) {
+        let (lost, noted) = match lost {
+            Reading::Count(lost) => (Some(lost), None),
+            Reading::Noted(noted) => (None, Some(noted)),
+            Reading::Nothing => (None, None),
+        };
         let (resolved, kind) = (self.dry, self.kind);
         if dry {
             self.was_dry();
         }
-        let nothing = lost.is_some_and(|lost| lost <= self.told);
+        let nothing = noted == Some(false) || lost.is_some_and(|lost| lost <= self.told);
         match (lost, self.dry, resolved) {
             _ if nothing => {}
+            (None, place, _) if noted == Some(true) => {
+                let (at, to) = place.unwrap_or((self.since, self.queued));
+                if !(last && at == self.queued) {
+                    self.losses.push(Gap { kind, at, to, frames: None });
+                }
+            }
             (Some(lost), place, _) => {
                 // It always had blocks to fill, so the loss is its own.
                 let (at, to) = place.unwrap_or((self.since, self.queued));
@@ -128,14 +165,6 @@ impl Ledger {
         self.taken - bytes
     }
 
-    /// Records that a returned block is not passed on.
-    pub(super) fn dropped(&mut self, start: u64, bytes: u64) {
-        match self.drops.last_mut() {
-            Some((at, length)) if *at + *length == start => *length += bytes,
-            _ => self.drops.push((start, bytes)),
-        }
-    }
-
     /// Sets what is missing in the source's data. It is no loss of the source.
     pub(super) fn set_told(&mut self, gaps: &[Gap]) {
         if self.told_of != gaps {
@@ -152,8 +181,7 @@ impl Ledger {
     /// Total lost frames, and at how many positions.
     pub(super) fn totals(&self) -> (u64, usize) {
         let lost: u64 = self.losses.iter().filter_map(|gap| gap.frames).sum();
-        let dropped: u64 = self.drops.iter().map(|(_, bytes)| bytes / self.frame).sum();
-        (lost + dropped, self.losses.len() + self.drops.len())
+        (lost, self.losses.len())
     }
 
     /// Lost frames at and before a position in the bytes queued.
@@ -182,26 +210,9 @@ impl Ledger {
 
     /// The gaps in the sink's data, `bytes` in all. `at_end`: also the one after the last byte.
     pub(super) fn gaps(&self, bytes: u64, at_end: bool) -> Vec<Gap> {
-        let passed_on = |place: u64| {
-            let dropped: u64 = self
-                .drops
-                .iter()
-                .take_while(|(start, _)| *start < place)
-                .map(|(start, length)| (*length).min(place - start))
-                .sum();
-            place - dropped
-        };
-        let losses = self.losses.iter().chain(&self.told_of).map(|gap| Gap {
-            at: passed_on(gap.at),
-            to: passed_on(gap.to),
-            ..*gap
-        });
-        let drops = self.drops.iter().map(|(start, length)| {
-            let at = passed_on(*start);
-            Gap { kind: self.kind, at, to: at, frames: Some(length / self.frame) }
-        });
-        let within = losses.chain(drops).filter(|gap| gap.at < bytes || at_end && gap.at == bytes);
-        let mut all: Vec<_> = within.map(|gap| Gap { to: gap.to.min(bytes), ..gap }).collect();
+        let losses = self.losses.iter().chain(&self.told_of);
+        let within = losses.filter(|gap| gap.at < bytes || at_end && gap.at == bytes);
+        let mut all: Vec<_> = within.map(|gap| Gap { to: gap.to.min(bytes), ..*gap }).collect();
         all.sort_by_key(|gap| (gap.at, gap.to));
         let mut gaps: Vec<Gap> = Vec::new();
         for gap in all {
@@ -228,11 +239,11 @@ mod tests {
 
     /// A source of which four blocks of 80 bytes, ten frames each, were requested.
     fn four() -> Ledger {
-        let mut ledger = Ledger::new(Loss::Lost, 8);
+        let mut ledger = Ledger::new(Loss::Lost);
         for _ in 0..4 {
             ledger.queued(80, false);
         }
-        ledger.reading(Some(0), false, false);
+        ledger.reading(Reading::Count(0), false, false);
         ledger
     }
 
@@ -240,7 +251,7 @@ mod tests {
     fn nothing_lost() {
         let mut ledger = four();
         ledger.taken(80);
-        ledger.reading(Some(0), false, false);
+        ledger.reading(Reading::Count(0), false, false);
         assert_eq!((ledger.totals(), ledger.gaps(80, false)), ((0, 0), vec![]));
     }
 
@@ -250,9 +261,9 @@ mod tests {
         for _ in 0..4 {
             ledger.taken(80);
         }
-        ledger.reading(Some(3), true, false);
+        ledger.reading(Reading::Count(3), true, false);
         ledger.queued(80, true);
-        ledger.reading(Some(5), false, false);
+        ledger.reading(Reading::Count(5), false, false);
         ledger.taken(80);
         assert_eq!(ledger.gaps(400, false), [gap(320, 320, 5)]);
         assert_eq!(ledger.totals(), (5, 2));
@@ -267,7 +278,7 @@ mod tests {
         for _ in 0..4 {
             ledger.taken(80);
         }
-        ledger.reading(Some(3), true, true);
+        ledger.reading(Reading::Count(3), true, true);
         assert_eq!((ledger.totals(), ledger.gaps(320, false)), ((0, 0), vec![]));
     }
 
@@ -279,10 +290,10 @@ mod tests {
         }
         ledger.queued(80, true);
         // By now that block is full too.
-        ledger.reading(Some(7), true, false);
+        ledger.reading(Reading::Count(7), true, false);
         ledger.taken(80);
         ledger.queued(80, true);
-        ledger.reading(Some(8), false, false);
+        ledger.reading(Reading::Count(8), false, false);
         assert_eq!(ledger.gaps(480, false), [gap(320, 400, 8)]);
     }
 
@@ -290,16 +301,16 @@ mod tests {
     fn lost_by_the_device_itself() {
         let mut ledger = four();
         ledger.taken(80);
-        ledger.reading(Some(0), false, false);
+        ledger.reading(Reading::Count(0), false, false);
         ledger.taken(80);
-        ledger.reading(Some(9), false, false);
+        ledger.reading(Reading::Count(9), false, false);
         assert_eq!(ledger.gaps(320, false), [gap(80, 320, 9)]);
     }
 
     /// Bytes that are written are not output yet.
     #[test]
     fn lost_by_a_device_that_buffers() {
-        let mut ledger = Ledger::new(Loss::Underrun, 8);
+        let mut ledger = Ledger::new(Loss::Underrun);
         ledger.set_behind(100);
         for _ in 0..4 {
             ledger.queued(80, false);
@@ -307,9 +318,9 @@ mod tests {
         for _ in 0..2 {
             ledger.taken(80);
         }
-        ledger.reading(Some(0), false, false);
+        ledger.reading(Reading::Count(0), false, false);
         ledger.taken(80);
-        ledger.reading(Some(9), false, false);
+        ledger.reading(Reading::Count(9), false, false);
         let wanted = Gap { kind: Loss::Underrun, ..gap(60, 320, 9) };
         assert_eq!(ledger.gaps(320, false), [wanted]);
     }
@@ -317,39 +328,27 @@ mod tests {
     #[test]
     fn a_device_that_does_not_count() {
         let mut ledger = four();
-        ledger.reading(None, false, false);
+        ledger.reading(Reading::Nothing, false, false);
         ledger.queued(80, true);
-        ledger.reading(None, false, false);
-        ledger.reading(None, true, false);
+        ledger.reading(Reading::Nothing, false, false);
+        ledger.reading(Reading::Nothing, true, false);
         assert_eq!(ledger.gaps(400, false), [gap(320, 320, None)]);
     }
 
     #[test]
-    fn what_is_dropped_moves_what_follows() {
+    fn a_device_that_notes_losses() {
         let mut ledger = four();
-        for drop in [false, true, true, false] {
-            let start = ledger.taken(80);
-            if drop {
-                ledger.dropped(start, 80);
-            }
-        }
+        ledger.reading(Reading::Noted(false), false, false);
+        ledger.taken(80);
+        // Without a block, and yet nothing was lost: its buffer was long enough.
+        ledger.reading(Reading::Noted(false), true, false);
         ledger.queued(80, true);
-        ledger.reading(Some(2), false, false);
-        assert_eq!(ledger.gaps(240, false), [gap(80, 80, 20), gap(160, 160, 2)]);
-        assert_eq!(ledger.totals(), (22, 2));
-    }
-
-    #[test]
-    fn drop_and_loss_in_one_place_are_one_gap() {
-        let mut ledger = four();
-        for _ in 0..3 {
-            ledger.taken(80);
-        }
-        let start = ledger.taken(80);
-        ledger.dropped(start, 80);
-        ledger.queued(80, true);
-        ledger.reading(Some(2), false, false);
-        assert_eq!(ledger.gaps(320, false), [gap(240, 240, 12)]);
+        ledger.reading(Reading::Noted(false), false, false);
+        assert_eq!(ledger.totals(), (0, 0));
+        ledger.taken(80);
+        ledger.reading(Reading::Noted(true), false, false);
+        assert_eq!(ledger.gaps(400, false), [gap(80, 400, None)]);
+        assert!(ledger.is_uncounted());
     }
 
     /// The summary of a stream that delivered `bytes`.
@@ -360,33 +359,19 @@ mod tests {
     #[test]
     fn a_device_that_waits_for_a_block_loses_nothing_yet() {
         let mut ledger = four();
-        ledger.reading(None, true, false);
-        ledger.reading(None, true, false);
+        ledger.reading(Reading::Nothing, true, false);
+        ledger.reading(Reading::Nothing, true, false);
         assert_eq!(ledger.totals(), (0, 0));
         ledger.queued(80, true);
-        ledger.reading(None, false, false);
+        ledger.reading(Reading::Nothing, false, false);
         assert_eq!((ledger.totals(), told(&ledger, 400)), ((0, 1), vec![gap(320, 320, None)]));
-    }
-
-    #[test]
-    fn a_loss_between_two_dropped_blocks() {
-        let mut ledger = four();
-        ledger.taken(80);
-        let start = ledger.taken(80);
-        ledger.dropped(start, 80);
-        ledger.reading(Some(0), false, false);
-        let start = ledger.taken(80);
-        ledger.dropped(start, 80);
-        ledger.reading(Some(3), false, false);
-        // Somewhere from byte 160, which is where the dropped ones were: 80 in the sink's data.
-        assert_eq!(told(&ledger, 160), [gap(80, 160, 23)]);
     }
 
     #[test]
     fn no_gap_ends_behind_the_data() {
         let mut ledger = four();
         ledger.taken(80);
-        ledger.reading(Some(9), false, false);
+        ledger.reading(Reading::Count(9), false, false);
         assert_eq!(told(&ledger, 240), [gap(0, 240, 9)]);
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::Errno;
-use dmabuf_dio_sys::iio;
+use dmabuf_dio_sys::dmabuf::{self, Access};
+use dmabuf_dio_sys::{iio, sync_file};
 use rustix::fs::{Mode, OFlags};
 
 use crate::device::{Channel, Counter, Device, frame_bytes};
@@ -15,12 +16,17 @@ use crate::error::{Error, Result};
 use crate::fenced::{Fenced, Port};
 use crate::fileio::Fileio;
 use crate::ring::Ring;
+use crate::status::Status;
 use crate::wait::Wait;
 use crate::{Filled, Sink, Source, failed};
 use dmabuf_dio::DmaBuf;
 
 /// Maximum bytes copied at a time.
 const COPIED: u64 = 256 << 10;
+/// What a FIFO of the kernel holds: seconds, frames at least, and bytes at most.
+const HELD: f64 = 4.0;
+const FIFO: u64 = 4096;
+const MOST_HELD: u64 = 4 << 20;
 /// How often to check that a device is still running.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a device may be in use before opening it fails. Whoever lists devices opens each free
@@ -127,12 +133,27 @@ impl Buffer {
         }
     }
 
-    /// Sets the number of frames of the kernel's two buffers for `read()` and `write()`, together,
-    /// for blocks of `bytes`. Samples in a partly filled kernel buffer are lost.
+    /// Sets the number of frames that the kernel holds for `read()` and `write()`, for blocks of
+    /// `bytes`: with DMA in two buffers together, of which a partly filled one is lost at the end, and
+    /// otherwise in a FIFO, which drops frames without a word if it is full.
     fn set_length(&self, bytes: u64) {
-        let frames = 2 * (bytes.min(COPIED) / self.frame).max(1);
+        let two = 2 * (bytes.min(COPIED) / self.frame).max(1);
+        let frames = if self.device.has_dma(self.number) {
+            two
+        } else {
+            let rate = self.device.rate(self.number);
+            let held =
+                rate.map_or(FIFO, |rate| (HELD * rate) as u64).clamp(FIFO, MOST_HELD / self.frame);
+            two.max(held)
+        };
         // A device that rejects the length keeps its own.
         let _ = self.device.write(&format!("buffer{}/length", self.number), &frames.to_string());
+    }
+
+    /// A block's size must be a multiple of this, in bytes: of the frame and the device's DMA
+    /// alignment.
+    fn align(&self) -> u64 {
+        self.device.block_align(self.number, self.frame)
     }
 
     /// Size of the kernel's buffers for `read()` and `write()`, together.
@@ -224,8 +245,7 @@ impl Blocks {
 
     fn check_align(&mut self, ring: &Ring) -> Result<()> {
         let buffer = &self.fenced.port;
-        let device = buffer.device.length_align(buffer.number);
-        self.align = buffer.frame * device / gcd(buffer.frame, device);
+        self.align = buffer.align();
         if ring.size() % self.align != 0 {
             let call = format!("use blocks that are not multiples of {} bytes", self.align);
             return Err(failed(buffer.device.name(), call, Errno::INVAL));
@@ -246,11 +266,11 @@ impl Blocks {
     }
 }
 
-fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b > 0 {
-        (a, b) = (b, a % b);
+/// What a device noted before it had a block is no loss.
+fn clear(status: Option<&Status>) {
+    if let Some(status) = status {
+        status.clear();
     }
-    a
 }
 
 /// Samples of an ADC.
@@ -261,22 +281,24 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
 pub struct IioSource {
     blocks: Blocks,
     counter: Counter,
+    status: Option<Status>,
 }
 
 impl IioSource {
     /// Opens buffer `number` of a device, for samples of these channels.
     ///
-    /// A device may report the frames lost since its start in an attribute `lost_frames`.
+    /// A device may report the frames lost since its start in an attribute `lost_frames`. Cores of
+    /// Analog Devices note that there were any; only root can read that.
     ///
     /// # Errors
     ///
     /// [`Error::Stream`]: `EACCES`, `EBUSY` if the buffer is in use for more than 300 ms,
     /// `EOPNOTSUPP` if it is an output, `EINVAL` if there is no channel.
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
-        let counter = device.counter("lost_frames");
+        let (counter, status) = (device.counter("lost_frames"), Status::of(&device, false));
         let fenced = Fenced::filling(Buffer::open(device, number, channels, false)?);
         let blocks = Blocks { fenced, fileio: None, align: 1, output: false };
-        Ok(Self { blocks, counter })
+        Ok(Self { blocks, counter, status })
     }
 }
 
@@ -294,7 +316,10 @@ impl Source for IioSource {
     }
 
     fn start(&mut self) -> Result<()> {
-        self.blocks.fenced.port.enable(true)
+        self.blocks.fenced.port.enable(true)?;
+        // Until now it had no block.
+        clear(self.status.as_ref());
+        Ok(())
     }
 
     fn attach_more(&mut self, block: usize) -> Result<bool> {
@@ -347,12 +372,17 @@ impl Source for IioSource {
         if self.blocks.fileio.is_some() { Ok(false) } else { self.blocks.fenced.is_idle() }
     }
 
+    /// A queued block is no proof: a device may lose frames inside.
     fn tells_losses(&self) -> bool {
-        self.blocks.fileio.is_none() || self.counter.read().is_some()
+        self.counter.read().is_some() || self.status.is_some()
     }
 
     fn lost(&mut self) -> Result<Option<u64>> {
         Ok(self.counter.read())
+    }
+
+    fn has_lost(&mut self) -> Result<Option<bool>> {
+        Ok(self.status.as_ref().and_then(Status::take))
     }
 
     fn stop(&mut self) -> Result<()> {
@@ -374,6 +404,9 @@ impl Source for IioSource {
 pub struct IioSink {
     blocks: Blocks,
     counter: Counter,
+    status: Option<Status>,
+    /// Frames that were added to what it got.
+    padding: u64,
 }
 
 impl IioSink {
@@ -386,20 +419,46 @@ impl IioSink {
     ///
     /// As for [`IioSource::open`], with `EOPNOTSUPP` if the buffer is an input.
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
-        let counter = device.counter("lost_frames");
+        let (counter, status) = (device.counter("lost_frames"), Status::of(&device, true));
         let fenced = Fenced::emptying(Buffer::open(device, number, channels, true)?);
         let blocks = Blocks { fenced, fileio: None, align: 1, output: true };
-        Ok(Self { blocks, counter })
+        Ok(Self { blocks, counter, status, padding: 0 })
+    }
+
+    /// Fills a block up to a length that the device's DMA can move, with the frame before: others
+    /// would be steps in the output.
+    fn pad(&mut self, filled: Filled) -> Result<()> {
+        let (frame, end) = (self.blocks.fenced.port.frame, filled.bytes);
+        let padded = Filled { bytes: end.next_multiple_of(self.blocks.align), ..filled };
+        if end % frame != 0 || padded.bytes == end {
+            return Ok(());
+        }
+        let mut block = self.blocks.fenced.block(padded)?.try_clone()?;
+        let mut last = vec![0; frame as usize];
+        let view = block.map()?;
+        view.read_at(end - frame, &mut last)?;
+        view.finish()?;
+        let mut view = block.map_mut()?;
+        for at in (end..padded.bytes).step_by(frame as usize) {
+            view.write_at(at, &last)?;
+            self.padding += 1;
+        }
+        view.finish()?;
+        Ok(())
     }
 }
 
 impl Sink for IioSink {
     fn how(&self) -> String {
-        let end = match self.blocks.fileio {
-            Some(_) => "; samples in its last two buffers at the end are not output",
-            None => "",
+        let end = match (&self.blocks.fileio, self.padding) {
+            (Some(_), _) => "; samples in its last two buffers at the end are not output".into(),
+            (None, 0) => String::new(),
+            (None, frames) => format!(
+                "; its last frame is output {frames} times more, as its DMA moves multiples of {} bytes",
+                self.blocks.align
+            ),
         };
-        self.blocks.how() + end
+        self.blocks.how() + &end
     }
 
     fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<()> {
@@ -414,12 +473,7 @@ impl Sink for IioSink {
         let runs = self.blocks.fenced.port.running;
         let was_idle = match &mut self.blocks.fileio {
             None => {
-                let name = self.blocks.fenced.port.name();
-                if filled.bytes % self.blocks.align != 0 {
-                    let call =
-                        format!("output a length that is not a multiple of {}", self.blocks.align);
-                    return Err(failed(name, call, Errno::INVAL));
-                }
+                self.pad(filled)?;
                 self.blocks.fenced.queue_and_look(&[filled], self.blocks.align)?
             }
             Some(fileio) => {
@@ -429,6 +483,9 @@ impl Sink for IioSink {
         };
         // With the first block queued there is something to output.
         self.blocks.fenced.port.enable(true)?;
+        if !runs {
+            clear(self.status.as_ref());
+        }
         Ok(runs && was_idle)
     }
 
@@ -460,14 +517,20 @@ impl Sink for IioSink {
         fenced.is_idle()
     }
 
+    /// A queued block is no proof: a device may lose frames inside.
     fn tells_losses(&self) -> bool {
-        self.blocks.fileio.is_none() || self.counter.read().is_some()
+        self.counter.read().is_some() || self.status.is_some()
     }
 
     fn lost(&mut self) -> Result<Option<u64>> {
         let lost = self.counter.read();
         // Until it runs the device has the count of the time before.
         Ok(if self.blocks.fenced.port.running { lost } else { lost.map(|_| 0) })
+    }
+
+    fn has_lost(&mut self) -> Result<Option<bool>> {
+        let lost = self.status.as_ref().and_then(Status::take);
+        Ok(lost.map(|lost| lost && self.blocks.fenced.port.running))
     }
 
     fn behind(&self) -> u64 {
@@ -486,18 +549,23 @@ impl Sink for IioSink {
 pub struct Repeat {
     buffer: Buffer,
     counter: Counter,
+    status: Option<Status>,
     block: DmaBuf,
+    /// The device's fence, which is not signalled before the device is stopped. It fails if the
+    /// driver has refused the block, which neither queueing nor enabling does.
+    fence: OwnedFd,
 }
 
 impl Repeat {
-    /// Starts with the first `bytes` bytes of a dma-buf, which must be whole frames.
+    /// Starts with the first `bytes` bytes of a dma-buf, a multiple of the frame and of what
+    /// the device's DMA needs ([`Device::block_align`]).
     ///
     /// # Errors
     ///
     /// As for [`IioSink::open`]; [`Error::Stream`] with `EPERM` or `ENOTTY` if the device does not
-    /// support dma-bufs; [`Setting`](dmabuf_dio::Error::Setting) for a length that is not a
-    /// multiple of the frame; [`RangeBeyondBuffer`](dmabuf_dio::Error::RangeBeyondBuffer) if the
-    /// buffer is shorter.
+    /// support dma-bufs, and with the driver's error if it refuses the block;
+    /// [`Setting`](dmabuf_dio::Error::Setting) for a length that is 0 or not such a multiple;
+    /// [`RangeBeyondBuffer`](dmabuf_dio::Error::RangeBeyondBuffer) if the buffer is shorter.
     pub fn start(
         device: Device,
         number: u32,
@@ -505,10 +573,10 @@ impl Repeat {
         block: DmaBuf,
         bytes: u64,
     ) -> Result<Self> {
-        let counter = device.counter("lost_frames");
+        let (counter, status) = (device.counter("lost_frames"), Status::of(&device, true));
         let mut buffer = Buffer::open(device, number, channels, true)?;
-        if bytes == 0 || bytes % buffer.frame != 0 {
-            let need = "a multiple of the frame size";
+        if bytes == 0 || bytes % buffer.align() != 0 {
+            let need = "a multiple of the frame size and of the alignment of the device's DMA";
             return Err(dmabuf_dio::Error::Setting { name: "bytes", value: bytes, need }.into());
         }
         block.check_range(0, bytes)?;
@@ -519,14 +587,42 @@ impl Repeat {
         let queued = iio::enqueue(buffer.fd.as_fd(), block.as_fd(), bytes, iio::CYCLIC);
         call("queue a block", queued)?;
         buffer.kept.set(true);
+        // Before the driver gets the block: later the fence would not tell that it was refused.
+        let fence = dmabuf::export_sync_file(block.as_fd(), Access::Write);
+        let fence = fence.map_err(|errno| failed(buffer.device.name(), "get a fence", errno))?;
         buffer.enable(true)?;
-        Ok(Self { buffer, counter, block })
+        clear(status.as_ref());
+        let repeat = Self { buffer, counter, status, block, fence };
+        repeat.check()?;
+        Ok(repeat)
+    }
+
+    /// Fails if the device does not output the block: the driver has refused it, or the device was
+    /// stopped or is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`] with the driver's error, or `ENODEV`.
+    pub fn check(&self) -> Result<()> {
+        let name = self.buffer.device.name();
+        match sync_file::status(self.fence.as_fd()) {
+            Err(Errno::INTR) => Err(failed(name, "go on", Errno::NODEV)),
+            Err(errno) => Err(failed(name, "output the block", errno)),
+            Ok(_) if !self.buffer.is_running() => Err(failed(name, "go on", Errno::NODEV)),
+            Ok(_) => Ok(()),
+        }
     }
 
     /// The number of frames that the device could not output since its start; `None` if it does
     /// not report them.
     pub fn lost(&self) -> Option<u64> {
         self.counter.read()
+    }
+
+    /// Whether the device could not output frames since the last call, if it notes that, but not how
+    /// many.
+    pub fn has_lost(&self) -> Option<bool> {
+        self.status.as_ref().and_then(Status::take)
     }
 
     /// Stops the output and returns the buffer.

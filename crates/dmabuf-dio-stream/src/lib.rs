@@ -49,7 +49,6 @@ mod fd_source;
 mod fenced;
 mod file;
 mod fileio;
-mod framing;
 mod gaps;
 mod iio;
 mod lent;
@@ -58,6 +57,7 @@ mod ring;
 mod rotate;
 mod settings;
 mod socket;
+mod status;
 #[cfg(test)]
 mod sysfs;
 mod trigger;
@@ -81,10 +81,9 @@ pub use facts::{BufferFacts, ChannelFacts, DeviceFacts, DmaBufs};
 pub use fd_sink::FdSink;
 pub use fd_source::FdSource;
 pub use file::{FileSink, FileSource};
-pub use framing::Ending;
 pub use gaps::{Gap, Loss};
 pub use iio::{IioSink, IioSource, Repeat};
-pub use pump::{Interrupted, Overrun, State, Stream, Summary};
+pub use pump::{Begin, Interrupted, Known, Overrun, State, Stream, Summary};
 pub use ring::{Ring, RingUse, available};
 pub use rotate::RotatingSink;
 pub use settings::{Left, Setting, Settings};
@@ -202,9 +201,14 @@ pub trait Source {
     }
 
     /// What is missing in the data that it delivers, by offset in that data, apart from
-    /// [`lost`](Self::lost): the gaps that a sender reports.
+    /// [`lost`](Self::lost): the frames that a video device numbers and does not deliver.
     fn gaps(&self) -> &[Gap] {
         &[]
+    }
+
+    /// What a video device says of its frames.
+    fn frame_log(&self) -> Option<&FrameLog> {
+        None
     }
 
     /// Whether frames are being lost at the moment because every queued block is full. Always
@@ -230,6 +234,16 @@ pub trait Source {
     /// [`Error::Stream`].
     fn lost(&mut self) -> Result<Option<u64>> {
         Ok(Some(0))
+    }
+
+    /// Whether frames were lost since the last call, if the source notes that, but not how many. Asked
+    /// only if [`lost`](Self::lost) does not tell.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    fn has_lost(&mut self) -> Result<Option<bool>> {
+        Ok(None)
     }
 
     /// Stops the flow of samples. Full blocks can still be taken; the other queued blocks do not
@@ -320,22 +334,19 @@ pub trait Sink {
         Ok(Some(0))
     }
 
+    /// As [`Source::has_lost`]: whether it had nothing to output.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`].
+    fn has_lost(&mut self) -> Result<Option<bool>> {
+        Ok(None)
+    }
+
     /// Bytes of taken blocks that the sink may not have output yet; known once a ring is attached.
     fn behind(&self) -> u64 {
         0
     }
-
-    /// Whether it passes on [gaps](Self::gaps).
-    fn wants_gaps(&self) -> bool {
-        false
-    }
-
-    /// Reports all gaps known so far in the data that the sink received, about every 100 ms, and
-    /// before the [end](Self::ending).
-    fn gaps(&mut self, _gaps: &[Gap]) {}
-
-    /// Reports how the stream ends. Called once, before [`finish`](Self::finish).
-    fn ending(&mut self, _ending: &Ending) {}
 
     /// Makes the taken blocks' data durable, if the sink supports that. Called once, even after an
     /// error.

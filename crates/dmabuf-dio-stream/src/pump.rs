@@ -3,14 +3,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use dmabuf_dio::Errno;
 
 use crate::error::{Error, Result};
-use crate::framing::Ending;
-use crate::gaps::{Gap, Ledger, Loss};
+use crate::gaps::{Gap, Ledger, Loss, Reading};
 use crate::ring::{Ring, RingUse};
+use crate::v4l2::FrameLog;
 use crate::wait::{TICK, Wait, wait_for_any};
 use crate::{Filled, Sink, Source, failed};
 use dmabuf_dio::CancelToken;
@@ -30,9 +30,6 @@ pub enum Overrun {
     /// Wait for the sink. Meanwhile a device loses samples; a file does not.
     #[default]
     Block,
-    /// Drop the newest full block when the source has only one left. Needs a ring of at
-    /// least three: with two the source always has only one left.
-    Drop,
     /// End the stream at the first loss.
     Fail,
 }
@@ -59,11 +56,52 @@ pub struct Summary {
     pub gaps: Vec<Gap>,
     /// Whether source and sink can detect lost frames. If not, there may be further gaps.
     pub loss_known: bool,
+    /// When the samples began; `None` if there are none.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub begin: Option<Begin>,
     /// Seconds from the start of the source to the end.
     pub seconds: f64,
     /// CPU time of all threads of this process during that time, in seconds; `None` if the source
     /// was not started.
     pub cpu_seconds: Option<f64>,
+}
+
+/// When the samples of a stream began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begin {
+    /// When the source was started.
+    pub started: SystemTime,
+    /// When its first block was full.
+    pub arrived: SystemTime,
+    /// The length of that block in bytes.
+    pub bytes: u64,
+}
+
+impl Begin {
+    /// When the first sample came, for a device of so many bytes per second. Without a rate only the
+    /// arrival of the first block is known, which is later.
+    pub fn first_sample(&self, bytes_per_second: Option<f64>) -> SystemTime {
+        let seconds = bytes_per_second.map_or(0.0, |rate| self.bytes as f64 / rate);
+        let length = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let first = self.arrived.checked_sub(length).unwrap_or(self.arrived);
+        first.max(self.started)
+    }
+}
+
+/// What is known of the data of a stream while it runs.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Known<'s> {
+    /// Bytes delivered to the sink. What is known to be missing in them is in `gaps`.
+    pub bytes: u64,
+    /// As [`Summary::gaps`], up to these bytes.
+    pub gaps: Vec<Gap>,
+    /// As [`Summary::loss_known`].
+    pub loss_known: bool,
+    /// When the samples began.
+    pub begin: Option<Begin>,
+    /// The frames of a video device.
+    pub frames: Option<&'s FrameLog>,
 }
 
 /// The progress of a stream.
@@ -108,6 +146,7 @@ impl std::error::Error for Interrupted {
 }
 
 type Callback<'s> = dyn FnMut(State) + 's;
+type Recorder<'s> = dyn FnMut(&Known<'_>) + 's;
 
 /// How long a stream lasts.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +169,7 @@ pub struct Stream<'s> {
     cut: Option<u64>,
     cancel: CancelToken,
     progress: Option<Box<Callback<'s>>>,
+    recorder: Option<Box<Recorder<'s>>>,
 }
 
 impl<'s> Stream<'s> {
@@ -138,7 +178,8 @@ impl<'s> Stream<'s> {
         let ring = Arc::new(ring);
         let (overrun, cancel) = (Overrun::default(), CancelToken::new());
         let (limit, time, cut) = (None, None, None);
-        Self { source, sink, ring, overrun, limit, time, cut, cancel, progress: None }
+        let (progress, recorder) = (None, None);
+        Self { source, sink, ring, overrun, limit, time, cut, cancel, progress, recorder }
     }
 
     /// What to do if the sink is slower than the source. Default: [`Overrun::Block`].
@@ -191,6 +232,14 @@ impl<'s> Stream<'s> {
         self
     }
 
+    /// Tells what is known of the data about every 100 ms, for a record that is kept if the process is
+    /// killed. Called from the thread that runs the stream: it must not take long.
+    #[must_use]
+    pub fn record(mut self, recorder: impl FnMut(&Known<'_>) + 's) -> Self {
+        self.recorder = Some(Box::new(recorder));
+        self
+    }
+
     /// Runs until the limit, the end of the source, a cancellation or an error; blocks until then.
     /// By then all data given to the sink has been delivered. If the sink itself failed, the
     /// summary says how much was.
@@ -209,19 +258,19 @@ impl<'s> Stream<'s> {
             limit: limit.map(|limit| limit / frame * frame),
             span: self.time.and_then(|time| time.frames?.checked_mul(frame)),
             frame,
-            ledger: Ledger::new(Loss::Lost, frame),
-            output: Ledger::new(Loss::Underrun, frame),
+            ledger: Ledger::new(Loss::Lost),
+            output: Ledger::new(Loss::Underrun),
             stream: self,
             bytes: 0,
-            given: 0,
             asked: 0,
-            requested: 0,
             over: false,
             grows: false,
             overflowed: false,
             begun: None,
+            started: None,
+            begin: None,
             told: None,
-            told_gaps: Instant::now(),
+            recorded: None,
             counted: Instant::now(),
         };
         let mut result = run.go();
@@ -244,14 +293,9 @@ impl<'s> Stream<'s> {
         }
         // While the sink still counts.
         let _ = run.count_output(true);
-        run.tell_gaps(true);
+        run.ledger.set_told(run.stream.source.gaps());
         let asked = run.limit.is_some() || run.stream.time.is_some();
         let complete = result.is_ok() && (run.over || !asked && run.bytes > 0);
-        run.stream.sink.ending(&Ending {
-            complete,
-            loss_known: run.stream.source.tells_losses() && run.stream.sink.tells_losses(),
-            error: result.as_ref().err().map(ToString::to_string),
-        });
         let finished = run.stream.sink.finish();
         let mut summary = run.summary();
         summary.complete = complete && finished.is_ok();
@@ -271,13 +315,10 @@ struct Run<'s> {
     /// What the source lost, and what the sink lacked.
     ledger: Ledger,
     output: Ledger,
-    /// Bytes that the sink has finished, and that it was given.
+    /// Bytes that the sink has finished.
     bytes: u64,
-    given: u64,
-    /// Bytes requested from the source and not dropped.
+    /// Bytes requested from the source.
     asked: u64,
-    /// Bytes requested from the source, dropped ones included.
-    requested: u64,
     /// The ring can get more blocks.
     grows: bool,
     /// A loss ends the stream.
@@ -286,9 +327,11 @@ struct Run<'s> {
     over: bool,
     /// When the source was started, and the CPU time until then.
     begun: Option<(Instant, Duration)>,
+    started: Option<SystemTime>,
+    /// Once there is a sample.
+    begin: Option<Begin>,
     told: Option<Instant>,
-    /// When gaps were last passed from the source to the sink.
-    told_gaps: Instant,
+    recorded: Option<Instant>,
     /// When the counters were last read.
     counted: Instant,
 }
@@ -301,15 +344,6 @@ impl Run<'_> {
             let need = "a multiple of the frame size";
             return Err(dmabuf_dio::Error::Setting { name: "block", value: size, need }.into());
         }
-        if self.stream.overrun == Overrun::Drop && ring.len() < 3 {
-            let need = "at least 3: one block is filled, one is emptied, and one can be dropped";
-            return Err(dmabuf_dio::Error::Setting {
-                name: "blocks",
-                value: ring.len() as u64,
-                need,
-            }
-            .into());
-        }
         self.stream.source.attach(&ring)?;
         let expected = self.limit.into_iter().chain(self.span).min();
         self.stream.sink.attach(&ring, expected)?;
@@ -318,6 +352,7 @@ impl Run<'_> {
         self.grows = ring.most() > ring.len() && !self.stream.source.waits();
         self.begun = Some((Instant::now(), cpu_time()));
         self.tell();
+        self.started = Some(SystemTime::now());
         self.stream.source.start()?;
         loop {
             self.take_back()?;
@@ -330,7 +365,8 @@ impl Run<'_> {
                 self.count_output(false)?;
             }
             self.tell();
-            self.tell_gaps(false);
+            self.ledger.set_told(self.stream.source.gaps());
+            self.record()?;
             let ended = self.stream.source.has_ended();
             self.over |= if ended {
                 self.limit.is_none() && self.stream.time.is_none()
@@ -461,11 +497,10 @@ impl Run<'_> {
             blocks = rest;
             let mut batch = Vec::with_capacity(some.len());
             for &block in some {
-                let to_cut = self.stream.cut.map_or(u64::MAX, |cut| cut - self.requested % cut);
+                let to_cut = self.stream.cut.map_or(u64::MAX, |cut| cut - self.asked % cut);
                 let bytes = self.stream.ring.size().min(self.left()).min(to_cut);
                 if bytes > 0 {
                     self.asked += bytes;
-                    self.requested += bytes;
                     batch.push(Filled { block, bytes });
                 }
             }
@@ -486,7 +521,7 @@ impl Run<'_> {
 
     /// Reads how much the source has lost so far.
     fn count(&mut self) -> Result<()> {
-        let lost = self.stream.source.lost()?;
+        let lost = Reading::of_source(self.stream.source)?;
         // In this order: later losses are left for the next reading.
         let dry = self.stream.source.is_dry()?;
         self.ledger.reading(lost, dry, self.all_asked_for());
@@ -500,7 +535,7 @@ impl Run<'_> {
 
     /// Reads how many frames the sink has lacked so far. `last`: it gets no more blocks.
     fn count_output(&mut self, last: bool) -> Result<()> {
-        let lost = self.stream.sink.lost()?;
+        let lost = Reading::of_sink(self.stream.sink)?;
         let dry = self.stream.sink.is_dry()?;
         self.output.reading(lost, dry, last);
         self.counted = Instant::now();
@@ -510,7 +545,6 @@ impl Run<'_> {
     /// Gives a full block to the sink.
     fn output(&mut self, filled: Filled) -> Result<()> {
         let was_dry = self.stream.sink.queue(filled)?;
-        self.given += filled.bytes;
         self.output.queued(filled.bytes, was_dry);
         if was_dry && !self.output.waits() { self.count_output(false) } else { Ok(()) }
     }
@@ -529,36 +563,17 @@ impl Run<'_> {
                 Err(error) => break Err(error),
             }
         };
-        // The source needs another block when this one is full.
-        let short = self.stream.source.queued() <= 1 && !self.all_asked_for() && end.is_ok();
-        let drop =
-            short && self.stream.overrun == Overrun::Drop && !self.stream.cancel.is_cancelled();
-        let last = full.len().wrapping_sub(1);
-        for (number, filled) in full.into_iter().enumerate() {
+        if let (None, Some(started), Some(first)) = (self.begin, self.started, full.first()) {
+            let arrived = SystemTime::now();
+            self.begin = Some(Begin { started, arrived, bytes: first.bytes });
+        }
+        for filled in full {
             let start = self.ledger.taken(filled.bytes);
-            if drop && number == last {
-                self.ledger.dropped(start, filled.bytes);
-                self.asked -= filled.bytes;
-                self.fill(filled.block)?;
-            } else if let Some(filled) = self.in_time(start, filled) {
+            if let Some(filled) = self.in_time(start, filled) {
                 self.output(filled)?;
             }
         }
         end
-    }
-
-    /// Reports to the sink what is missing in the data that it has received, at intervals. `last`:
-    /// all of it.
-    fn tell_gaps(&mut self, last: bool) {
-        if !last && self.told_gaps.elapsed() < TICK {
-            return;
-        }
-        self.told_gaps = Instant::now();
-        self.ledger.set_told(self.stream.source.gaps());
-        if self.stream.sink.wants_gaps() {
-            let gaps = if last { self.gaps() } else { self.ledger.gaps(self.given, true) };
-            self.stream.sink.gaps(&gaps);
-        }
     }
 
     /// Waits until there may be something to do.
@@ -596,6 +611,33 @@ impl Run<'_> {
         }
     }
 
+    /// Tells what is known of the data.
+    fn record(&mut self) -> Result<()> {
+        if self.stream.recorder.is_none()
+            || self.recorded.is_some_and(|recorded| recorded.elapsed() < TICK)
+        {
+            return Ok(());
+        }
+        // Up to here all losses are known then.
+        self.count()?;
+        self.recorded = Some(Instant::now());
+        let known = Known {
+            bytes: self.bytes,
+            gaps: self.ledger.gaps(self.bytes, false),
+            loss_known: self.tells_losses(),
+            begin: self.begin,
+            frames: self.stream.source.frame_log(),
+        };
+        if let Some(recorder) = &mut self.stream.recorder {
+            recorder(&known);
+        }
+        Ok(())
+    }
+
+    fn tells_losses(&self) -> bool {
+        self.stream.source.tells_losses() && self.stream.sink.tells_losses()
+    }
+
     /// Elapsed time and CPU time since the start of the source.
     fn took(&self) -> Option<(Duration, Duration)> {
         self.begun.map(|(begun, cpu)| (begun.elapsed(), cpu_time().saturating_sub(cpu)))
@@ -631,7 +673,8 @@ impl Run<'_> {
             bytes: self.bytes,
             ring: self.stream.ring.usage(),
             complete: false,
-            loss_known: self.stream.source.tells_losses() && self.stream.sink.tells_losses(),
+            loss_known: self.tells_losses(),
+            begin: self.begin,
             lost_frames: gaps.iter().filter_map(|gap| gap.frames).fold(0, u64::saturating_add),
             gaps,
             seconds: took.map_or(0.0, |(elapsed, _)| elapsed.as_secs_f64()),

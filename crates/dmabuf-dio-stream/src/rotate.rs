@@ -20,8 +20,7 @@ type Open<'s> = dyn FnMut(u64, u64) -> Result<FileSink> + 's;
 ///
 /// A block belongs to one file, so the source must end a block where a file ends: see
 /// [`Stream::cut`](crate::Stream::cut). A file also ends after a block that is shorter than the
-/// ring's blocks, because the position of the next one would not be aligned for `O_DIRECT`; with
-/// [`Overrun::Drop`](crate::Overrun::Drop), files from which a block was dropped are shorter.
+/// ring's blocks, because the position of the next one would not be aligned for `O_DIRECT`.
 ///
 /// The next file is opened when its first block arrives. A separate thread truncates a finished
 /// file to its length and makes it durable, so that the stream continues meanwhile.

@@ -5,19 +5,15 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
 
 use rustix::net::AddressFamily;
 
-use crate::descriptor::{as_gone, send_bytes};
+use crate::descriptor::as_gone;
 use crate::error::Result;
 use crate::fd_sink::FdSink;
-use crate::framing::{Ending, Outbound};
-use crate::gaps::Gap;
 use crate::lent::lend;
-use crate::pump::PATIENCE;
 use crate::ring::{Claim, Ring};
-use crate::wait::{TICK, Wait, wait_for_any};
+use crate::wait::Wait;
 use crate::{Filled, Sink, attached, failed};
 use dmabuf_dio::lend::{Access, Completion, Operation, Request, Ring as LentRing, Span};
 use dmabuf_dio::{Direction, Errno, Refusal};
@@ -31,8 +27,6 @@ use dmabuf_dio::{Direction, Errno, Refusal};
 pub struct SocketSink {
     name: String,
     fd: Arc<OwnedFd>,
-    /// Bytes of a frame, and the description of the samples.
-    framing: Option<(u64, String)>,
     ring: Option<Arc<Ring>>,
     how: Option<Method>,
 }
@@ -49,27 +43,13 @@ impl SocketSink {
     /// a Unix socket, it becomes non-blocking.
     pub fn new(socket: impl Into<OwnedFd>, name: impl Into<String>) -> Self {
         let fd = Arc::new(socket.into());
-        Self { name: name.into(), fd, framing: None, ring: None, how: None }
-    }
-
-    /// Sends the samples, in frames of `frame` bytes, in a framing that tells the receiver of gaps
-    /// and of the end: [`FdSource::framed`](crate::FdSource::framed). `description` describes the
-    /// samples, in JSON, in at most 1 MiB.
-    #[must_use]
-    pub fn framed(mut self, frame: u64, description: impl Into<String>) -> Self {
-        self.framing = Some((frame.max(1), description.into()));
-        self
+        Self { name: name.into(), fd, ring: None, how: None }
     }
 
     /// Sends from mappings.
     fn copying(&self) -> Result<FdSink> {
         let fd = self.fd.try_clone().map_err(|error| failed(&self.name, "use", (&error).into()))?;
-        let frame = self.framing.as_ref().map_or(1, |(frame, _)| *frame);
-        let sink = FdSink::new(fd, &*self.name, frame)?;
-        Ok(match &self.framing {
-            Some((_, description)) => sink.framed(description),
-            None => sink,
-        })
+        FdSink::new(fd, &*self.name, 1)
     }
 }
 
@@ -92,15 +72,7 @@ impl Sink for SocketSink {
             _ => Err("only TCP sends pages without a copy".into()),
         };
         self.how = Some(match lent {
-            Ok(lent) => {
-                let framing = self.framing.as_ref();
-                let framing = framing.map(|(frame, text)| Outbound::new(*frame, text));
-                let mut sending = Sending::new(lent, ring, &self.fd, self.name.clone());
-                sending.framing = framing;
-                // A receiver prepares with the description.
-                sending.flush()?;
-                Method::Lent(Box::new(sending))
-            }
+            Ok(lent) => Method::Lent(Box::new(Sending::new(lent, ring, self.name.clone()))),
             Err(why) => {
                 let mut sink = Box::new(self.copying()?);
                 sink.attach(ring, expected)?;
@@ -154,38 +126,9 @@ impl Sink for SocketSink {
         }
     }
 
-    fn wants_gaps(&self) -> bool {
-        self.framing.is_some()
-    }
-
-    fn gaps(&mut self, gaps: &[Gap]) {
-        match &mut self.how {
-            None => {}
-            Some(Method::Lent(sending)) => {
-                if let Some(framing) = &mut sending.framing {
-                    framing.set_gaps(gaps);
-                }
-            }
-            Some(Method::Copy(sink, _)) => sink.gaps(gaps),
-        }
-    }
-
-    fn ending(&mut self, ending: &Ending) {
-        match &mut self.how {
-            None => {}
-            Some(Method::Lent(sending)) => {
-                if let Some(framing) = &mut sending.framing {
-                    framing.end(ending);
-                }
-            }
-            Some(Method::Copy(sink, _)) => sink.ending(ending),
-        }
-    }
-
     fn finish(&mut self) -> Result<()> {
         let finished = match &mut self.how {
-            None => Ok(()),
-            Some(Method::Lent(sending)) => sending.finish(),
+            None | Some(Method::Lent(_)) => Ok(()),
             Some(Method::Copy(sink, _)) => sink.finish(),
         };
         // Tells the peer that this was all, unless it is gone.
@@ -210,13 +153,9 @@ struct Outgoing {
 struct Sending {
     ring: LentRing,
     blocks: Arc<Ring>,
-    fd: Arc<OwnedFd>,
     name: String,
-    framing: Option<Outbound>,
     queue: VecDeque<Outgoing>,
     busy: bool,
-    /// Framing is pending that the socket has not accepted.
-    full: bool,
     /// Number of returned blocks.
     gone: u64,
     sends: u64,
@@ -224,57 +163,12 @@ struct Sending {
 }
 
 impl Sending {
-    fn new(ring: LentRing, blocks: &Arc<Ring>, fd: &Arc<OwnedFd>, name: String) -> Self {
-        let (blocks, fd, queue) = (Arc::clone(blocks), Arc::clone(fd), VecDeque::new());
-        Self {
-            ring,
-            blocks,
-            fd,
-            name,
-            framing: None,
-            queue,
-            busy: false,
-            full: false,
-            gone: 0,
-            sends: 0,
-            copied: 0,
-        }
-    }
-
-    /// Sends what precedes the samples. Returns whether all of it is sent.
-    fn flush(&mut self) -> Result<bool> {
-        self.full = false;
-        let Some(framing) = &mut self.framing else { return Ok(true) };
-        while !framing.pending().is_empty() {
-            match send_bytes(self.fd.as_fd(), framing.pending()) {
-                Ok(0) => {
-                    self.full = true;
-                    return Ok(false);
-                }
-                Ok(sent) => framing.advance(sent),
-                Err(errno) => return Err(failed(&self.name, "send", errno)),
-            }
-        }
-        Ok(true)
-    }
-
-    /// Sends the end, unless samples are missing before it.
-    fn finish(&mut self) -> Result<()> {
-        let begin = Instant::now();
-        while self.queue.is_empty() && !self.flush()? {
-            if begin.elapsed() > PATIENCE {
-                return Err(failed(&self.name, "accept the end", Errno::TIMEDOUT));
-            }
-            let wait = vec![Wait::writable(self.fd.as_fd())];
-            wait_for_any(wait, TICK).map_err(|errno| failed(&self.name, "poll", errno))?;
-        }
-        Ok(())
+    fn new(ring: LentRing, blocks: &Arc<Ring>, name: String) -> Self {
+        let (blocks, queue) = (Arc::clone(blocks), VecDeque::new());
+        Self { ring, blocks, name, queue, busy: false, gone: 0, sends: 0, copied: 0 }
     }
 
     fn ready(&self) -> Option<Wait<'_>> {
-        if self.full {
-            return Some(Wait::writable(self.fd.as_fd()));
-        }
         (!self.queue.is_empty()).then(|| Wait::readable(self.ring.as_fd()))
     }
 
@@ -301,12 +195,6 @@ impl Sending {
         let waits = |part: &Outgoing| part.sent < part.claim.bytes();
         let Some(place) = self.queue.iter().position(waits) else { return Ok(()) };
         if self.busy {
-            return Ok(());
-        }
-        if let Some(framing) = &mut self.framing {
-            framing.begin(self.queue[place].claim.bytes());
-        }
-        if !self.flush()? {
             return Ok(());
         }
         let part = &mut self.queue[place];
@@ -338,11 +226,6 @@ impl Sending {
             Ok(0) => Err(failed(&self.name, "send", Errno::PIPE)),
             Ok(sent) => {
                 part.sent += sent;
-                if part.sent == part.claim.bytes() {
-                    if let Some(framing) = &mut self.framing {
-                        framing.all_sent();
-                    }
-                }
                 Ok(())
             }
             Err(errno) if matches!(errno.raw(), libc::EAGAIN | libc::EINTR) => Ok(()),

@@ -47,6 +47,12 @@ impl Trigger {
             .collect()
     }
 
+    /// Whether it is a part of the same hardware as a device: it fires at the device's rate.
+    fn is_of(&self, device: &Path) -> bool {
+        let hardware = |path: &Path| Some(fs::canonicalize(path).ok()?.parent()?.to_owned());
+        hardware(&self.folder).is_some_and(|own| Some(own) == hardware(device))
+    }
+
     /// Finds an attribute by its name: `sampling_frequency` of a timer.
     ///
     /// # Errors
@@ -65,6 +71,14 @@ impl Device {
     /// [`Error::Stream`]: `ENOENT` if the device does not use triggers.
     pub fn trigger(&self) -> Result<Option<String>> {
         Ok(Some(self.read(CURRENT)?).filter(|name| !name.is_empty()))
+    }
+
+    /// The trigger in use, unless it is the device's own.
+    pub(crate) fn driver_in(&self, root: &Path) -> Option<Trigger> {
+        let name = self.trigger().ok()??;
+        let all = Trigger::all_in(root);
+        let used = all.into_iter().find(|trigger| trigger.name == name);
+        used.filter(|trigger| !trigger.is_of(self.folder()))
     }
 
     /// Makes the device take samples when this trigger fires, or without one.

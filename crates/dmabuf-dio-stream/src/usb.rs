@@ -114,13 +114,22 @@ impl Endpoint {
     }
 }
 
+impl Endpoint {
+    /// The kernel has the same error for a controller that does not support dma-bufs, and for a host
+    /// that is gone.
+    fn or_no_host(&self, errno: Errno) -> Errno {
+        let is_gone = errno == Errno::PERM && functionfs::is_enabled(self.file.as_fd()).is_err();
+        if is_gone { Errno::SHUTDOWN } else { errno }
+    }
+}
+
 impl Port for Endpoint {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn attach(&self, dmabuf: BorrowedFd<'_>) -> dmabuf_dio_sys::Result<()> {
-        functionfs::attach(self.file.as_fd(), dmabuf)
+        functionfs::attach(self.file.as_fd(), dmabuf).map_err(|errno| self.or_no_host(errno))
     }
 
     fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> dmabuf_dio_sys::Result<()> {
@@ -132,7 +141,7 @@ impl Port for Endpoint {
                 // The block's last device is about to release it.
                 Err(Errno::BUSY) => std::thread::sleep(Duration::from_millis(1)),
                 Err(Errno::AGAIN) => return Err(Errno::SHUTDOWN),
-                result => return result,
+                result => return result.map_err(|errno| self.or_no_host(errno)),
             }
         }
         transfer()

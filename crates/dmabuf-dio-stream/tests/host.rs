@@ -327,13 +327,13 @@ fn a_socket_gets_every_byte() {
 /// The summary reports everything the sink misses, place by place.
 #[test]
 fn what_a_slow_sink_misses_is_told_with_its_place() {
-    for (overrun, count) in [(Overrun::Block, 2), (Overrun::Block, 5), (Overrun::Drop, 4)] {
+    for count in [2, 5] {
         let (mut source, mut sink) = (Device::new(2), Keeper::new(7));
         let stream = Stream::new(&mut source, &mut sink, ring(count, 4096));
-        let summary = stream.limit(40 * 4096).overrun(overrun).run().expect("run");
-        assert_eq!((summary.bytes, sink.bytes.len()), (40 * 4096, 40 * 4096), "{overrun:?}");
+        let summary = stream.limit(40 * 4096).run().expect("run");
+        assert_eq!((summary.bytes, sink.bytes.len()), (40 * 4096, 40 * 4096), "{count} blocks");
         let found = sink.gaps();
-        assert!(!found.is_empty(), "{overrun:?}");
+        assert!(!found.is_empty(), "{count} blocks");
         let mut left = found.iter().peekable();
         for gap in &summary.gaps {
             let mut frames = 0;
@@ -342,9 +342,9 @@ fn what_a_slow_sink_misses_is_told_with_its_place() {
             }
             let after_the_last = gap.to >= summary.bytes;
             let told = gap.frames.expect("counted");
-            assert!(told == frames || after_the_last && told > frames, "{overrun:?}: {gap:?}");
+            assert!(told == frames || after_the_last && told > frames, "{count} blocks: {gap:?}");
         }
-        assert_eq!(left.next(), None, "{overrun:?}: found and not told, of {:?}", summary.gaps);
+        assert_eq!(left.next(), None, "{count} blocks: found and not told, of {:?}", summary.gaps);
         assert!(summary.lost_frames >= found.iter().map(|(_, frames)| frames).sum());
     }
 }
@@ -353,16 +353,16 @@ fn what_a_slow_sink_misses_is_told_with_its_place() {
 /// or told.
 #[test]
 fn time_passes_while_frames_are_lost() {
-    for (overrun, count) in [(Overrun::Block, 2), (Overrun::Block, 5), (Overrun::Drop, 4)] {
+    for count in [2, 5] {
         let (mut source, mut sink) = (Device::new(2), Keeper::new(7));
-        let stream = Stream::new(&mut source, &mut sink, ring(count, 4096)).overrun(overrun);
+        let stream = Stream::new(&mut source, &mut sink, ring(count, 4096));
         let summary = stream.time(Some(10_000), 0.001).run().expect("run");
         let last = sink.bytes.chunks_exact(FRAME as usize).last().expect("some");
         let end = u64::from_le_bytes(last.try_into().expect("a frame")) + 1;
         let missing: u64 = sink.gaps().iter().map(|(_, frames)| frames).sum();
-        assert!(summary.complete && missing > 0 && end <= 10_000, "{overrun:?}: {end}");
-        assert_eq!(summary.bytes / FRAME + summary.lost_frames, 10_000, "{overrun:?}");
-        assert_eq!(missing + 10_000 - end, summary.lost_frames, "{overrun:?}");
+        assert!(summary.complete && missing > 0 && end <= 10_000, "{count} blocks: {end}");
+        assert_eq!(summary.bytes / FRAME + summary.lost_frames, 10_000, "{count} blocks");
+        assert_eq!(missing + 10_000 - end, summary.lost_frames, "{count} blocks");
     }
 }
 
@@ -445,13 +445,6 @@ fn blocks_have_to_suit() {
     let odd = Stream::new(&mut Device::new(1), &mut Discard::default(), ring(2, 1001)).run();
     let odd = odd.expect_err("no whole frames");
     assert!(matches!(odd.error, Error::Transfer(Buffer::Setting { name: "block", .. })), "{odd}");
-    let (mut source, mut sink) = (Device::new(1), Discard::default());
-    let alone = Stream::new(&mut source, &mut sink, ring(1, 4096)).overrun(Overrun::Drop).run();
-    let alone = alone.expect_err("one cannot be dropped");
-    assert!(
-        matches!(alone.error, Error::Transfer(Buffer::Setting { name: "blocks", .. })),
-        "{alone}"
-    );
 }
 
 /// A device that never lacks a block.
@@ -487,25 +480,6 @@ fn what_is_lost_after_each_block_is_told_after_each() {
         wanted.splice(..2, [both]);
     }
     assert_eq!(told, wanted);
-}
-
-/// The newest full block is dropped before the device has none, so it loses nothing itself.
-#[test]
-fn a_dropped_block_keeps_the_device_supplied() {
-    for count in [3, 5] {
-        let (mut source, mut sink) = (Device::new(2), Keeper::new(7));
-        let stream = Stream::new(&mut source, &mut sink, ring(count, 4096));
-        let summary = stream.limit(40 * 4096).overrun(Overrun::Drop).run().expect("run");
-        assert_eq!((summary.bytes, source.lost), (40 * 4096, 0), "{count} blocks");
-        let told: Vec<_> = summary.gaps.iter().map(|gap| (gap.at, gap.frames)).collect();
-        let found: Vec<_> = sink.gaps().into_iter().map(|(at, lost)| (at, Some(lost))).collect();
-        assert!(told == found && !found.is_empty(), "{count} blocks: {told:?}, found {found:?}");
-    }
-    // Of two blocks every full one would be dropped.
-    let (mut source, mut sink) = (Device::new(2), Keeper::new(7));
-    let stream = Stream::new(&mut source, &mut sink, ring(2, 4096)).overrun(Overrun::Drop);
-    let refused = stream.limit(4096).run().expect_err("too few");
-    assert!(matches!(refused.error, Error::Transfer(Buffer::Setting { value: 2, .. })));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Streams to and from other programs: pipes and sockets, raw and with framing. They need no device.
+//! Streams to and from other programs: pipes and sockets. They need no device.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use dmabuf_dio::{CancelToken, DmaBuf, Errno};
 use dmabuf_dio_stream::{
-    Error, FdSink, FdSource, Filled, Gap, Interrupted, Loss, Ring, Sink, SocketSink, Source,
-    Stream, Summary, Wait,
+    Error, FdSink, FdSource, Filled, Interrupted, Ring, Sink, Source, Stream, Summary, Wait,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -39,24 +38,17 @@ fn pipe() -> (File, OwnedFd) {
     (read.into(), write)
 }
 
-/// Fills blocks at once, and loses frames before some of them if it has no other.
+/// Fills blocks at once.
 struct Device {
     frame: u64,
     ring: Option<Arc<Ring>>,
     queued: VecDeque<(usize, u64)>,
-    filled: u64,
-    lossy: fn(u64) -> u64,
-    lost: u64,
     next: u64,
-    fails_after: u64,
-    pause: Duration,
 }
 
 impl Device {
     fn new(frame: u64) -> Self {
-        let (ring, queued, filled, lost, next) = (None, VecDeque::new(), 0, 0, 0);
-        let (fails_after, pause) = (u64::MAX, Duration::ZERO);
-        Self { frame, ring, queued, filled, lossy: |_| 0, lost, next, fails_after, pause }
+        Self { frame, ring: None, queued: VecDeque::new(), next: 0 }
     }
 }
 
@@ -80,26 +72,17 @@ impl Source for Device {
 
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool, Error> {
         let was_dry = self.queued.is_empty();
-        if was_dry {
-            self.lost += (self.lossy)(self.filled);
-        }
         self.queued.push_back((block, bytes));
         Ok(was_dry)
     }
 
     fn take(&mut self) -> Result<Option<Filled>, Error> {
-        if self.filled == self.fails_after {
-            let (device, call) = ("the device".into(), "go on".into());
-            return Err(Error::Stream { device, call, errno: Errno::from_raw(libc::ENODEV) });
-        }
         let Some((block, length)) = self.queued.pop_front() else { return Ok(None) };
-        std::thread::sleep(self.pause);
         let mut memory =
             self.ring.as_ref().expect("attached").block(block).try_clone().expect("fd");
         let content = bytes(self.next..self.next + length);
         memory.map_mut().expect("a view").write_at(0, &content).expect("written");
         self.next += length;
-        self.filled += 1;
         Ok(Some(Filled { block, bytes: length }))
     }
 
@@ -112,7 +95,7 @@ impl Source for Device {
     }
 
     fn lost(&mut self) -> Result<Option<u64>, Error> {
-        Ok(Some(self.lost))
+        Ok(Some(0))
     }
 
     fn stop(&mut self) -> Result<(), Error> {
@@ -185,20 +168,13 @@ fn reader(mut from: File) -> JoinHandle<Vec<u8>> {
 
 /// Sends `limit` bytes of a device to a sink, and closes it.
 fn send(mut device: Device, mut sink: impl Sink, size: u64, limit: u64) -> Outcome {
-    // With one block, the place of a loss is known.
-    let blocks = if (device.lossy)(3) > 0 { 1 } else { 4 };
-    Stream::new(&mut device, &mut sink, ring(blocks, size)).limit(limit).run()
+    Stream::new(&mut device, &mut sink, ring(4, size)).limit(limit).run()
 }
 
 fn receive(mut source: FdSource, size: u64) -> (Outcome, Vec<u8>) {
     let mut sink = Keeper::default();
     let outcome = Stream::new(&mut source, &mut sink, ring(3, size)).run();
     (outcome, sink.bytes)
-}
-
-fn framed(from: impl Into<OwnedFd>) -> (FdSource, String) {
-    let source = FdSource::framed(from, "the sender", &CancelToken::new());
-    source.expect("framed").expect("not cancelled")
 }
 
 fn raw(errno: Option<Errno>) -> Option<i32> {
@@ -323,148 +299,4 @@ fn a_cancelled_stream_keeps_what_has_arrived() {
     let summary = stream.run().expect("in order");
     assert!(at.elapsed() < Duration::from_secs(20) && sink.bytes == bytes(0..1000));
     assert_eq!(summary.bytes, 1000);
-}
-
-fn lossy(block: u64) -> u64 {
-    if block % 7 == 3 { block } else { 0 }
-}
-
-/// The receiver's summary has the gaps of the sender's, and its samples.
-#[test]
-fn a_receiver_learns_of_gaps() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("its number");
-    for way in ["pipe", "unix", "tcp"] {
-        let limit = 2_400_000;
-        let device = || Device { lossy, ..Device::new(8) };
-        let (sender, source) = match way {
-            "pipe" => {
-                let (read, write) = pipe();
-                let sink = FdSink::new(write, "r", 8).expect("a pipe").framed("about");
-                (spawn(move || send(device(), sink, 24_000, limit)), framed(read))
-            }
-            "unix" => {
-                let (ours, theirs) = UnixStream::pair().expect("a pair");
-                let sink = FdSink::new(ours, "r", 8).expect("a socket").framed("about");
-                (spawn(move || send(device(), sink, 24_000, limit)), framed(theirs))
-            }
-            _ => {
-                let socket = TcpStream::connect(address).expect("connected");
-                let sink = SocketSink::new(socket, "r").framed(8, "about");
-                let sender = spawn(move || send(device(), sink, 24_000, limit));
-                (sender, framed(listener.accept().expect("accepted").0))
-            }
-        };
-        let (source, description) = source;
-        assert_eq!((description.as_str(), source.frame(), source.len()), ("about", 8, None));
-        assert!(source.waits());
-        let (outcome, got) = receive(source, 40_000);
-        let (sent, received) = (sender.join().expect("run"), outcome.expect("all of it"));
-        let sent = sent.expect("sent");
-        assert!(got == bytes(0..limit), "{way}: {}", got.len());
-        assert!(!sent.gaps.is_empty() && sent.lost_frames > 100, "{way}: {:?}", sent.gaps);
-        assert_eq!((&received.gaps, received.lost_frames), (&sent.gaps, sent.lost_frames), "{way}");
-        assert!(received.complete && received.loss_known);
-    }
-}
-
-/// What a sender sends, in bytes.
-fn recorded(device: Device, limit: u64) -> (Vec<u8>, Outcome) {
-    let (read, write) = pipe();
-    let reader = reader(read);
-    let frame = device.frame;
-    let sink = FdSink::new(write, "r", frame).expect("a pipe").framed("{}");
-    let outcome = send(device, sink, 4000 / frame * frame, limit);
-    (reader.join().expect("no panic"), outcome)
-}
-
-fn replayed(bytes: &[u8]) -> (Outcome, Vec<u8>) {
-    let (read, write) = pipe();
-    let copy = bytes.to_vec();
-    let writer = spawn(move || {
-        let _ = File::from(write).write_all(&copy);
-    });
-    let result = receive(framed(read).0, 4096);
-    writer.join().expect("no panic");
-    result
-}
-
-/// Wherever a sender is killed, a receiver has whole frames from the start, and knows that the end is
-/// missing.
-#[test]
-fn a_sender_that_is_cut_off_is_noticed() {
-    // Gaps are told every 100 ms.
-    let pause = Duration::from_millis(20);
-    let (all, outcome) = recorded(Device { lossy, pause, ..Device::new(8) }, 80_000);
-    let gaps = outcome.expect("sent").gaps;
-    assert!(all.len() > 80_000);
-    let (mut seed, mut told) = (1_u32, 0);
-    for _ in 0..60 {
-        seed = seed.wrapping_mul(1_103_515_245).wrapping_add(12_345);
-        let cut = 18 + (seed >> 8) as usize % (all.len() - 18);
-        let (outcome, got) = replayed(&all[..cut]);
-        let ended = outcome.expect_err("the end is missing");
-        assert!(matches!(ended.error, Error::Sender { .. }), "cut at {cut}: {ended}");
-        assert!(got.len() % 8 == 0 && got == bytes(0..got.len() as u64), "cut at {cut}");
-        assert!(got.len() + 16 * 40 + 32 * 40 > cut, "cut at {cut}: {}", got.len());
-        assert_eq!((ended.summary.bytes, ended.summary.complete), (got.len() as u64, false));
-        assert!(ended.summary.gaps.iter().all(|gap| gap.to <= got.len() as u64), "cut at {cut}");
-        told += ended.summary.gaps.len();
-    }
-    assert!(told > 0, "gaps are told before the end");
-    let (outcome, got) = replayed(&all);
-    assert!(got == bytes(0..80_000));
-    assert_eq!(outcome.expect("all").gaps, gaps);
-}
-
-#[test]
-fn a_sender_says_why_it_ended_early() {
-    let device = Device { fails_after: 5, ..Device::new(8) };
-    let (all, outcome) = recorded(device, 80_000);
-    assert!(outcome.is_err());
-    let (outcome, got) = replayed(&all);
-    let ended = outcome.expect_err("it failed");
-    assert!(ended.error.to_string().contains("the device: cannot go on"), "{ended}");
-    assert!(got == bytes(0..5 * 4000));
-    assert!(ended.error.hint().contains("sender"));
-}
-
-#[test]
-fn other_senders_are_refused() {
-    for start in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"dbufdio2abcdefgh", b"dbufdio1"] {
-        let (read, write) = pipe();
-        File::from(write).write_all(start).expect("written");
-        let refused = FdSource::framed(read, "them", &CancelToken::new()).expect_err("refused");
-        let early = start.len() < 16;
-        let as_expected = matches!(refused, Error::NotFramed { .. }) != early
-            && matches!(refused, Error::Sender { .. }) == early;
-        assert!(as_expected, "{refused}");
-    }
-    let (read, _write) = pipe();
-    let token = CancelToken::new();
-    token.cancel();
-    assert!(FdSource::framed(read, "them", &token).expect("no error").is_none());
-}
-
-/// Gaps that a sender tells move with blocks that are dropped here, and may have no number.
-#[test]
-fn gaps_of_an_unknown_length_stay_unknown() {
-    let gap = Gap { kind: Loss::Lost, at: 4000, to: 8000, frames: None };
-    let (read, write) = pipe();
-    let mut sink = FdSink::new(write, "r", 8).expect("a pipe").framed("");
-    let blocks = Arc::new(ring(1, 4000));
-    sink.attach(&blocks, None).expect("attached");
-    for number in 0..4 {
-        if number == 2 {
-            sink.gaps(&[gap]);
-        }
-        sink.queue(Filled { block: 0, bytes: 4000 }).expect("queued");
-        assert!(sink.take().expect("written").is_some());
-    }
-    sink.ending(&dmabuf_dio_stream::Ending { complete: true, ..Default::default() });
-    sink.finish().expect("finished");
-    drop(sink);
-    let (outcome, got) = receive(framed(read).0, 4000);
-    let summary = outcome.expect("all");
-    assert_eq!((got.len(), summary.gaps, summary.loss_known), (16_000, vec![gap], false));
 }

@@ -6,13 +6,15 @@
 //! multi-planar with one plane.
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
 
 use rustix::fs::OFlags;
 use rustix::ioctl::{self, opcode};
+use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::Result;
 use crate::call::{self, ioctl};
 use crate::layout::pin_layout;
+use crate::{Errno, Result};
 
 /// Pixel formats are four characters: `YUYV`, `NV12`. The first is in the lowest byte.
 pub type FourCc = u32;
@@ -436,6 +438,8 @@ pub const IOC_G_FMT: u32 = opcode::read_write::<RawFormat>(b'V', 4);
 pub const IOC_S_FMT: u32 = opcode::read_write::<RawFormat>(b'V', 5);
 /// Number of the ioctl that [`request_buffers`] makes.
 pub const IOC_REQBUFS: u32 = opcode::read_write::<RequestBuffers>(b'V', 8);
+/// Number of the ioctl that [`MappedBuffer::new`] makes.
+pub const IOC_QUERYBUF: u32 = opcode::read_write::<RawBuffer>(b'V', 9);
 /// Number of the ioctl that [`queue`] makes.
 pub const IOC_QBUF: u32 = opcode::read_write::<RawBuffer>(b'V', 15);
 /// Number of the ioctl that [`export`] makes.
@@ -612,6 +616,75 @@ fn with_plane(
     }
     call(&mut buffer)?;
     Ok((buffer, plane))
+}
+
+/// The memory of a buffer of [`MEMORY_MMAP`], of one plane, mapped to be read.
+#[derive(Debug)]
+pub struct MappedBuffer {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread.
+unsafe impl Send for MappedBuffer {}
+
+impl MappedBuffer {
+    /// Maps buffer number `index`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: there is no such buffer, or it cannot be mapped. `ENOMEM`.
+    pub fn new(device: BorrowedFd<'_>, kind: u32, index: u32) -> Result<Self> {
+        let (buffer, plane) = with_plane(kind, MEMORY_MMAP, |buffer| {
+            buffer.index = index;
+            // SAFETY: IOC_QUERYBUF reads and writes a `struct v4l2_buffer`, and its `length` planes.
+            unsafe { ioctl(device, ioctl::Updater::<IOC_QUERYBUF, _>::new(buffer)) }
+        })?;
+        let (length, place) = if kind == CAPTURE_MPLANE {
+            (plane.length, plane.m)
+        } else {
+            (buffer.length, buffer.m)
+        };
+        // SAFETY: for this kind of memory, the driver has filled in the offset.
+        let offset = unsafe { place.offset };
+        let length = length as usize;
+        let (prot, flags) = (ProtFlags::READ, MapFlags::SHARED);
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let start = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), length, prot, flags, device, offset.into())
+        };
+        let start = start.map_err(|errno| Errno::from_raw(errno.raw_os_error()))?;
+        let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Self { start, length })
+    }
+
+    /// Copies the bytes from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: they are not all in the buffer.
+    pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> Result<()> {
+        if offset.checked_add(out.len()).is_none_or(|end| end > self.length) {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: the range is in the mapping, and `out` is not. Whoever writes to it meanwhile, no
+        // reference to it is made.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                self.start.as_ptr().add(offset),
+                out.as_mut_ptr(),
+                out.len(),
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Drop for MappedBuffer {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing refers to it any more.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
+    }
 }
 
 /// Gives the driver buffer number `index` to fill. `dmabuf` is its memory, unless the driver has

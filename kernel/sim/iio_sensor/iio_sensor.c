@@ -4,7 +4,9 @@
  *
  * "stream-sensor" pushes a frame each time its trigger fires: two channels of
  * 16 bits, the number of the frame since the buffer was enabled and its
- * complement, and a timestamp. Without a trigger it cannot be enabled.
+ * complement, and a timestamp. Without a trigger it cannot be enabled. Its own
+ * rate, 13 Hz, is that of a trigger which it does not have.
+ * Two devices without samples are both called "stream-twin".
  */
 #include <linux/iio/buffer.h>
 #include <linux/iio/iio.h>
@@ -32,6 +34,7 @@ struct sensor {
 		.storagebits = 16,					\
 		.endianness = IIO_LE,					\
 	},								\
+	.info_mask_shared_by_all = BIT(IIO_CHAN_INFO_SAMP_FREQ),	\
 }
 
 static const struct iio_chan_spec sensor_channels[] = {
@@ -70,12 +73,40 @@ static const struct iio_buffer_setup_ops sensor_setup = {
 	.preenable = sensor_preenable,
 };
 
-static const struct iio_info sensor_info = {};
+static int sensor_read_raw(struct iio_dev *indio_dev,
+			   struct iio_chan_spec const *channel, int *val,
+			   int *val2, long mask)
+{
+	*val = 13;
+	return mask == IIO_CHAN_INFO_SAMP_FREQ ? IIO_VAL_INT : -EINVAL;
+}
+
+static const struct iio_info sensor_info = {
+	.read_raw = sensor_read_raw,
+};
+
+static int sensor_twin(struct device *dev)
+{
+	struct iio_dev *indio_dev = devm_iio_device_alloc(dev, 0);
+
+	if (!indio_dev)
+		return -ENOMEM;
+	indio_dev->name = "stream-twin";
+	indio_dev->info = &sensor_info;
+	indio_dev->modes = INDIO_DIRECT_MODE;
+	return devm_iio_device_register(dev, indio_dev);
+}
 
 static int sensor_probe(struct platform_device *pdev)
 {
 	struct iio_dev *indio_dev;
 	int ret;
+
+	ret = sensor_twin(&pdev->dev);
+	if (!ret)
+		ret = sensor_twin(&pdev->dev);
+	if (ret)
+		return ret;
 
 	indio_dev = devm_iio_device_alloc(&pdev->dev, sizeof(struct sensor));
 	if (!indio_dev)

@@ -21,10 +21,13 @@
  * before the first one and after the last it has nothing to output. Writing
  * inject_loss loses some frames. Writing scan_type ("be:s12/16>>4") changes the
  * format that the channels report, of 16 bits in memory; the bytes stay the
- * same. If sparse is set, only the first frame of each block is written or
+ * same. Writing reports chooses what the device says of lost frames: 2 their
+ * number, 1 only that there were any, in the status register of a backend as
+ * that of Analog Devices' cores (debugfs), 0 nothing. If sparse is set, only the first frame of each block is written or
  * checked, so that the device's CPU time does not affect measurements.
  */
 #include <linux/cleanup.h>
+#include <linux/debugfs.h>
 #include <linux/delay.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
@@ -48,6 +51,9 @@ MODULE_PARM_DESC(reset_dequeue, "Begin read() with the first block; kernel/serie
 #define STREAM_RATE_DEFAULT	1000000
 #define STREAM_RATE_MAX		1000000000
 #define STREAM_TICK_US		500
+#define STREAM_STATUS		0x88	/* the register */
+#define STREAM_UNDERFLOW	BIT(0)
+#define STREAM_OVERFLOW		BIT(2)
 #define STREAM_ALIGN		8	/* of blocks, as required by some DMA controllers */
 
 /* An attached dma-buf, identified by its block */
@@ -81,6 +87,9 @@ struct stream {
 	u32 rate;
 	bool sparse;
 	u64 inject;
+	u32 reports;
+	u32 address;			/* of the register that is read next */
+	u32 status;			/* queue.list_lock */
 	u64 lost;			/* queue.list_lock */
 	u64 starved;			/* by a DAC since its last block, same lock */
 	u64 wrong;
@@ -204,11 +213,19 @@ static u64 stream_due(struct stream *stream)
 	return due;
 }
 
+/* With list_lock held */
+static void stream_note(struct stream *stream, u64 count)
+{
+	stream->lost += count;
+	if (count)
+		stream->status |= stream->input ? STREAM_OVERFLOW : STREAM_UNDERFLOW;
+}
+
 static void stream_lose(struct stream *stream, u64 count)
 {
 	stream->next += stream->input ? count : 0;
 	guard(spinlock_irqsave)(&stream->queue.list_lock);
-	stream->lost += count;
+	stream_note(stream, count);
 }
 
 /* There was no block for @count frames. */
@@ -222,7 +239,7 @@ static void stream_starve(struct stream *stream, u64 count)
 		if (list_empty(&stream->active))
 			stream->starved += count;
 		else
-			stream->lost += count;
+			stream_note(stream, count);
 	}
 }
 
@@ -289,7 +306,7 @@ static int stream_submit(struct iio_dma_buffer_queue *queue,
 	if (!block->fileio && block->bytes_used % STREAM_ALIGN)
 		return -EINVAL;
 	scoped_guard(spinlock_irqsave, &queue->list_lock) {
-		stream->lost += stream->starved;
+		stream_note(stream, stream->starved);
 		stream->starved = 0;
 		list_add_tail(&block->head, &stream->active);
 	}
@@ -519,6 +536,7 @@ static int stream_write_raw(struct iio_dev *indio_dev,
 enum stream_attribute {
 	STREAM_SPARSE_MODE,
 	STREAM_INJECT,
+	STREAM_REPORTS,
 	STREAM_LOST,
 	STREAM_WRONG,
 	STREAM_DONE,
@@ -538,7 +556,12 @@ static ssize_t stream_show(struct device *dev, struct device_attribute *attr,
 	case STREAM_INJECT:
 		value = stream->inject;
 		break;
+	case STREAM_REPORTS:
+		value = stream->reports;
+		break;
 	case STREAM_LOST:
+		if (stream->reports != 2)
+			return -EOPNOTSUPP;
 		scoped_guard(spinlock_irqsave, &stream->queue.list_lock)
 			value = stream->lost;
 		break;
@@ -565,6 +588,8 @@ static ssize_t stream_store(struct device *dev, struct device_attribute *attr,
 	guard(mutex)(&stream->lock);
 	if (to_iio_dev_attr(attr)->address == STREAM_INJECT)
 		stream->inject = value;
+	else if (to_iio_dev_attr(attr)->address == STREAM_REPORTS)
+		stream->reports = value;
 	else
 		stream->sparse = value;
 	return len;
@@ -608,6 +633,7 @@ static ssize_t scan_type_store(struct device *dev, struct device_attribute *attr
 static IIO_DEVICE_ATTR_RW(scan_type, 0);
 static IIO_DEVICE_ATTR(sparse, 0644, stream_show, stream_store, STREAM_SPARSE_MODE);
 static IIO_DEVICE_ATTR(inject_loss, 0644, stream_show, stream_store, STREAM_INJECT);
+static IIO_DEVICE_ATTR(reports, 0644, stream_show, stream_store, STREAM_REPORTS);
 static IIO_DEVICE_ATTR(lost_frames, 0444, stream_show, NULL, STREAM_LOST);
 static IIO_DEVICE_ATTR(wrong_frames, 0444, stream_show, NULL, STREAM_WRONG);
 static IIO_DEVICE_ATTR(moved_frames, 0444, stream_show, NULL, STREAM_DONE);
@@ -616,6 +642,7 @@ static struct attribute *stream_attributes[] = {
 	&iio_dev_attr_scan_type.dev_attr.attr,
 	&iio_dev_attr_sparse.dev_attr.attr,
 	&iio_dev_attr_inject_loss.dev_attr.attr,
+	&iio_dev_attr_reports.dev_attr.attr,
 	&iio_dev_attr_lost_frames.dev_attr.attr,
 	&iio_dev_attr_wrong_frames.dev_attr.attr,
 	&iio_dev_attr_moved_frames.dev_attr.attr,
@@ -626,8 +653,94 @@ static const struct attribute_group stream_group = {
 	.attrs = stream_attributes,
 };
 
+/* The registers of a backend, as in drivers/iio/industrialio-backend.c */
+
+static ssize_t stream_registers_read(struct file *file, char __user *to,
+				     size_t count, loff_t *pos)
+{
+	struct stream *stream = file->private_data;
+	char text[20];
+	int len;
+
+	if (stream->reports != 1 || stream->address != STREAM_STATUS)
+		return -EINVAL;
+	scoped_guard(spinlock_irqsave, &stream->queue.list_lock)
+		len = scnprintf(text, sizeof(text), "0x%X\n", stream->status);
+	return simple_read_from_buffer(to, count, pos, text, len);
+}
+
+static ssize_t stream_registers_write(struct file *file, const char __user *from,
+				      size_t count, loff_t *pos)
+{
+	struct stream *stream = file->private_data;
+	unsigned int value;
+	char text[80];
+	ssize_t len;
+
+	if (*pos || count >= sizeof(text))
+		return -ENOSPC;
+	len = simple_write_to_buffer(text, sizeof(text) - 1, pos, from, count);
+	if (len < 0)
+		return len;
+	text[len] = 0;
+	switch (sscanf(text, "%i %i", &stream->address, &value)) {
+	case 1:
+		return count;
+	case 2:
+		if (stream->address != STREAM_STATUS)
+			return -EINVAL;
+		scoped_guard(spinlock_irqsave, &stream->queue.list_lock)
+			stream->status &= ~value;
+		return count;
+	default:
+		return -EINVAL;
+	}
+}
+
+static const struct file_operations stream_registers = {
+	.owner = THIS_MODULE,
+	.open = simple_open,
+	.read = stream_registers_read,
+	.write = stream_registers_write,
+};
+
+static ssize_t stream_backend_read(struct file *file, char __user *to,
+				   size_t count, loff_t *pos)
+{
+	struct stream *stream = file->private_data;
+	const char *name = stream->reports == 1 ? "axi-simulated\n" : "none\n";
+
+	return simple_read_from_buffer(to, count, pos, name, strlen(name));
+}
+
+static const struct file_operations stream_backend = {
+	.owner = THIS_MODULE,
+	.open = simple_open,
+	.read = stream_backend_read,
+};
+
+/* The device itself has no registers, but without this no folder in debugfs. */
+static int stream_reg_access(struct iio_dev *indio_dev, unsigned int reg,
+			     unsigned int value, unsigned int *read)
+{
+	return -EOPNOTSUPP;
+}
+
+static void stream_debugfs(struct iio_dev *indio_dev, struct stream *stream)
+{
+	struct dentry *folder = iio_get_debugfs_dentry(indio_dev);
+
+	if (!folder)
+		return;
+	folder = debugfs_create_dir("backend0", folder);
+	debugfs_create_file("name", 0400, folder, stream, &stream_backend);
+	debugfs_create_file("direct_reg_access", 0600, folder, stream,
+			    &stream_registers);
+}
+
 static const struct iio_info stream_info = {
 	.attrs = &stream_group,
+	.debugfs_reg_access = stream_reg_access,
 	.read_raw = stream_read_raw,
 	.write_raw = stream_write_raw,
 };
@@ -684,6 +797,7 @@ static int stream_probe_one(struct device *dev, const char *name, bool input,
 	init_waitqueue_head(&stream->wake);
 	stream->input = input;
 	stream->rate = STREAM_RATE_DEFAULT;
+	stream->reports = 2;
 	stream->thread = kthread_run(stream_thread, stream, "%s", name);
 	if (IS_ERR(stream->thread)) {
 		ret = PTR_ERR(stream->thread);
@@ -706,7 +820,11 @@ static int stream_probe_one(struct device *dev, const char *name, bool input,
 	ret = iio_device_attach_buffer(indio_dev, &stream->queue.buffer);
 	if (ret)
 		return ret;
-	return devm_iio_device_register(dev, indio_dev);
+	ret = devm_iio_device_register(dev, indio_dev);
+	if (ret)
+		return ret;
+	stream_debugfs(indio_dev, stream);
+	return 0;
 }
 
 static int stream_probe(struct platform_device *pdev)

@@ -113,7 +113,16 @@ fn device(
     channels: Option<Vec<String>>,
     rate: Option<f64>,
 ) -> Result<(Device, Vec<Channel>), PyErr> {
-    let device = Device::find(name).ok_or_else(|| {
+    let mut found = Device::matching(name);
+    if found.len() > 1 {
+        let ids: Vec<_> = found.iter().map(Device::id).collect();
+        return Err(PyValueError::new_err(format!(
+            "{} devices are called {name:?}: choose one of {}",
+            ids.len(),
+            ids.join(", ")
+        )));
+    }
+    let device = found.pop().ok_or_else(|| {
         PyOSError::new_err((libc::ENODEV, "there is no IIO device of this name", name.to_owned()))
     })?;
     let raised = |error: Error| Python::attach(|py| raise_stream(py, &error));
@@ -129,7 +138,16 @@ fn device(
                     known.join(", ")
                 )));
             }
-            all.into_iter().filter(|channel| names.contains(&channel.name)).collect()
+            let chosen: Vec<Channel> =
+                all.into_iter().filter(|channel| names.contains(&channel.name)).collect();
+            let order: Vec<&str> = chosen.iter().map(|channel| &*channel.name).collect();
+            if order != names {
+                return Err(PyValueError::new_err(format!(
+                    "name the channels as they are in a frame, each once: {}",
+                    order.join(", ")
+                )));
+            }
+            chosen
         }
     };
     if let Some(rate) = rate {

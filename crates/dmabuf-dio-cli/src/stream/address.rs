@@ -112,8 +112,7 @@ impl Address {
             Self::Standard => Some(standard(used)?),
             Self::Tcp(address) => {
                 let socket = TcpStream::connect(address).map_err(|error| {
-                    let hint = "write tcp://HOST:PORT of a listener: nc -l -p PORT > samples, or \
-                                dmabuf-dio receive tcp-listen://:PORT --to samples";
+                    let hint = "write tcp://HOST:PORT of a listener: nc -l -p PORT > samples";
                     Failure::new(FAILED, format!("{name}: cannot connect: {error}"), hint)
                 })?;
                 Some((kept_alive(socket), name))

@@ -2,16 +2,19 @@
 //! The command lines of `dmabuf-dio capture` and `dmabuf-dio replay`.
 
 use std::fmt;
+use std::fs::File;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use dmabuf_dio_stream::convert::SampleType;
-use dmabuf_dio_stream::{Gap, Overrun};
+use dmabuf_dio_stream::{Gap, Overrun, Summary};
 
+use super::report;
 use super::rotate::Rotate;
 use super::setup::SetupArgs;
 use super::target::Target;
 use super::video::args::VideoArgs;
+use crate::exit::Failure;
 use crate::size::{parse_count, parse_rate, parse_size};
 
 pub(super) const EXIT_CODES: &str = "\
@@ -34,11 +37,10 @@ of libiio-utils for debug attributes, attributes that cannot be read, and device
 TO is one of
   FILE           the raw samples, and a SigMF description of them in another file:
                  capture.sigmf-meta for capture.sigmf-data
-  NAME.sigmf     a SigMF archive, a tar file of both
   - or a FIFO    the raw samples, for another program; the report goes to standard error
   tcp://HOST:PORT, tcp-listen://[HOST]:PORT
   unix:PATH, unix-listen:PATH
-                 the raw samples; with --framed, for dmabuf-dio receive
+                 the raw samples, for nc, socat or another program
   ffs:FOLDER     a new USB function: the mount point of a functionfs instance
   ffs:FOLDER/ep1 an endpoint of another program's function
   none           discards the samples, to test the device
@@ -63,12 +65,12 @@ Examples:
   dmabuf-dio capture cf-ad9361-lpc --rate 30.72M --to capture.sigmf-data --seconds 10
   dmabuf-dio capture iio:device0 --channels voltage0,voltage1 --to tcp://192.168.1.5:5000
   dmabuf-dio capture adc --to - | sha256sum
-  dmabuf-dio capture adc --to tcp-listen://:5000 --framed --report capture.json
+  dmabuf-dio capture adc --to tcp-listen://:5000 --report capture.json
   dmabuf-dio capture adc --to samples.bin --samples 1000000 --overrun fail --json
   dmabuf-dio capture cf-ad9361-lpc --to x.sigmf-data --restore \\
     --set ad9361-phy/RX_LO.frequency=868M --set ad9361-phy/in_voltage0.hardwaregain=40
   dmabuf-dio capture accelerometer --to x.bin --trigger timer --set timer/sampling_frequency=100
-  dmabuf-dio capture cf-ad9361-lpc --format cf32 --to capture.sigmf --seconds 10
+  dmabuf-dio capture cf-ad9361-lpc --format cf32 --to capture.sigmf-data --seconds 10
   dmabuf-dio capture adc --rotate 60s --to capture.sigmf-data
   dmabuf-dio capture /dev/video0 --to frames.raw --frames 300 --size 1920x1080 --pixel-format NV12 --fps 30
   dmabuf-dio capture /dev/video0 --pixel-format MJPG --to - | ffplay -f mjpeg -
@@ -95,9 +97,6 @@ pub(crate) struct CaptureArgs {
     /// Describe channels as in-phase and quadrature pairs
     #[arg(long)]
     pub(crate) iq: bool,
-    /// Also send gaps and a description to a dmabuf-dio receiver; other programs cannot read this
-    #[arg(long)]
-    pub(crate) framed: bool,
     /// Centre frequency for the description
     #[arg(long, value_name = "HERTZ", value_parser = parse_rate)]
     pub(crate) frequency: Option<f64>,
@@ -141,9 +140,6 @@ pub(crate) struct ReplayArgs {
     /// Repeat FILE until Ctrl-C or --seconds
     #[arg(long, conflicts_with_all = ["samples", "block", "blocks", "ring", "max_ring"])]
     pub(crate) cyclic: bool,
-    /// The samples come from dmabuf-dio capture --framed
-    #[arg(long, conflicts_with = "cyclic")]
-    pub(crate) framed: bool,
     /// Format of the samples in FILE, as for `capture` [default: from its description]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<SampleType>,
@@ -183,9 +179,10 @@ pub(crate) struct StreamArgs {
     /// Memory that the blocks may grow to while TO is slow [default: half of the free memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_ring: Option<u64>,
-    /// Exit with 1 if more was lost: frames (1000, 1M) or a percentage (0.1%)
-    #[arg(long, value_name = "NUMBER", value_parser = MaxLoss::parse, default_value = "0")]
-    pub(crate) max_loss: MaxLoss,
+    /// Exit with 1 if more was lost: frames (1000, 1M) or a percentage (0.1%); also if the device
+    /// does not report losses, except with 100% [default: 0, of what is known]
+    #[arg(long, value_name = "NUMBER", value_parser = MaxLoss::parse)]
+    pub(crate) max_loss: Option<MaxLoss>,
     /// Index of the device's buffer
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) buffer: u32,
@@ -200,13 +197,45 @@ pub(crate) struct StreamArgs {
     pub(crate) quiet: bool,
 }
 
+impl StreamArgs {
+    /// Fails if the report cannot be written, before there is anything to report.
+    pub(crate) fn check_report(&self) -> Result<(), Failure> {
+        let Some(path) = &self.report else { return Ok(()) };
+        let existed = path.exists();
+        if existed && !path.is_file() && !path.is_dir() {
+            // Opening a FIFO would wait for its reader.
+            return Ok(());
+        }
+        let opened = File::options().append(true).create(true).open(path);
+        if !existed && opened.is_ok() {
+            let _ = std::fs::remove_file(path);
+        }
+        opened.map(drop).map_err(|error| report::cannot_write(path, &error))
+    }
+
+    /// Why a stream of `frames` frames has lost more than it may; `None` if it has not. What nobody
+    /// knows is too much only for a limit that was given.
+    pub(crate) fn exceeds_loss(&self, summary: &Summary, frames: u64) -> Option<String> {
+        let limit = self.max_loss.unwrap_or(MaxLoss::Frames(0));
+        let lost = report::lost(summary);
+        if !limit.allows(&summary.gaps, frames) {
+            return Some(format!("more was lost than --max-loss {limit}: {lost}"));
+        }
+        let any = matches!(limit, MaxLoss::Part(part) if part >= 1.0);
+        let unknown = self.max_loss.is_some() && !summary.loss_known && !any;
+        unknown.then(|| {
+            format!(
+                "whether more was lost than --max-loss {limit} is not known: nothing reports it"
+            )
+        })
+    }
+}
+
 /// The value of `--overrun`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Policy {
     /// Wait for TO; the device loses samples meanwhile
     Block,
-    /// Drop whole blocks
-    Drop,
     /// Stop at the first loss
     Fail,
 }
@@ -215,7 +244,6 @@ impl From<Policy> for Overrun {
     fn from(policy: Policy) -> Self {
         match policy {
             Policy::Block => Self::Block,
-            Policy::Drop => Self::Drop,
             Policy::Fail => Self::Fail,
         }
     }

@@ -13,25 +13,20 @@ use super::format::Samples;
 use super::meter::Meter;
 use super::recording::{self, Recording};
 use super::report::{self, Report};
-use super::sigmf::Sidecar;
-use super::target::Sent;
+use super::sigmf::{Content, Sidecar};
 use super::video;
-use crate::exit::{FAILED, Failure, USAGE, say};
+use crate::exit::{FAILED, Failure, say};
 use crate::signals;
 
 pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
-    if let Some(node) = video::find(&args.device) {
+    args.common.check_report()?;
+    if let Some(node) = video::find(&args.device)? {
         return video::run(args, &node);
     }
     video::args::refuse_video(args)?;
     let common = &args.common;
     // Checks that change nothing come first.
     let file = recording::file(args)?;
-    if args.framed && !args.to.takes_framing() {
-        let what = format!("--framed cannot be used with {}", args.to);
-        let hint = "a file has a description: leave out --framed; or name a pipe or a socket";
-        return Err(Failure::new(USAGE, what, hint));
-    }
     let mut chosen = Chosen::find(&args.device, common)?;
     let samples = Samples::of(args, &chosen)?;
     chosen.other_frame = samples.conversion.as_ref().map(|_| samples.frame);
@@ -48,14 +43,12 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let token = signals::token();
     let frequency = args.frequency.or_else(|| chosen.setup.oscillator());
     let sidecar = file.map(|path| Sidecar::new(path, &chosen, &samples, frequency));
-    let recording = Recording::new(args, file.zip(sidecar.as_ref()), &chosen, samples.frame)?;
+    let recording = Recording::new(args, file.zip(sidecar), &chosen, samples.frame)?;
     let (mut function, mut is_stdout) = (None, false);
     let sink: Box<dyn Sink + '_> = if let Some(sink) = recording.sink(samples.frame)? {
         sink
     } else {
-        let describe = || Sidecar::for_receiver(&chosen, &samples, frequency);
-        let sent = Sent { frame: samples.frame, description: args.framed.then(describe) };
-        let target = args.to.open(sent, &token)?.ok_or_else(nobody)?;
+        let target = args.to.open(samples.frame, &token)?.ok_or_else(nobody)?;
         is_stdout = target.is_stdout;
         let (sink, ours) = target.into_parts();
         function = ours;
@@ -73,17 +66,22 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
         (None, None) => return Err(Failure::new(FAILED, "there is no sink", "")),
     };
     let meter = Meter::new("captured", common.quiet);
+    let notes = recording.notes()?;
     let mut stream = Stream::new(&mut source, sink, ring).overrun(args.overrun.into());
     if let Some(frames) = recording.cut() {
         stream = stream.cut(frames.saturating_mul(chosen.frame()));
     }
+    if let Some(notes) = &notes {
+        stream = stream.record(|known| notes.offer(|| Content::so_far(known)));
+    }
     let outcome = run_stream(stream, common, &chosen, token, meter);
+    drop(notes);
     let converted = converting.as_ref().map(ConvertingSink::converted);
     // Files are closed before they are described.
     drop((plain, converting, function));
-    let described = recording.end(&outcome.summary, chosen.frame(), samples.frame);
+    let described = recording.end(&outcome.summary);
     let described = described.map_err(|error| say(&format!("dmabuf-dio: {}", error.what())));
-    let nothing = outcome.summary.bytes == 0 && !outcome.summary.complete;
+    let nothing = outcome.summary.bytes == 0;
     let path = recording.description().filter(|_| !nothing);
     let pieces = recording.pieces(outcome.summary.bytes / chosen.frame());
     let end = Report {
@@ -183,6 +181,12 @@ pub(crate) fn shortfall(args: &StreamArgs, end: &Report<'_>, summary: &Summary) 
         let what = "interrupted before the first block was full: no frame was moved";
         return Some(Failure::new(FAILED, what, "wait longer, or choose smaller blocks: --block"));
     }
+    if frames == 0 && signals::caught().is_none() {
+        let what = "no frame was moved";
+        let hint =
+            "there were none: check the device's trigger and its clock, or the file or sender";
+        return Some(Failure::new(FAILED, what, hint));
+    }
     if !summary.complete && (args.samples.is_some() || args.seconds.is_some()) {
         let asked = end.chosen.frames(args);
         let of = asked.map_or_else(String::new, |asked| format!(" of {asked}"));
@@ -194,11 +198,7 @@ pub(crate) fn shortfall(args: &StreamArgs, end: &Report<'_>, summary: &Summary) 
         };
         return Some(Failure::new(FAILED, format!("only {frames} frames{of} were moved"), hint));
     }
-    if args.max_loss.allows(&summary.gaps, frames) {
-        return None;
-    }
-    let lost = report::lost(summary);
-    let what = format!("more was lost than --max-loss {}: {lost}", args.max_loss);
+    let what = args.exceeds_loss(summary, frames)?;
     let hint =
         "choose a lower rate, more or larger blocks, or a faster file or receiver; or allow it";
     Some(Failure::new(FAILED, what, hint))

@@ -52,7 +52,7 @@ impl Drop for Chosen {
 impl Chosen {
     /// Finds the device.
     pub(crate) fn find(name: &str, args: &StreamArgs) -> Result<Self, Failure> {
-        let device = Device::find(name).ok_or_else(|| unknown(name))?;
+        let device = one(name)?.ok_or_else(|| unknown(name))?;
         let channels = channels(&device, args)?;
         let setup = Setup::check(&args.setup, &device, args.buffer)?;
         let mut chosen = Self {
@@ -129,7 +129,17 @@ impl Chosen {
             || "the rate may belong to another device: iio_attr -c lists them".to_owned(),
             |rates| format!("supported rates: {rates}"),
         );
-        if let Err(error) = self.device.set_rate(self.buffer, wanted) {
+        // Most drivers take whole numbers only.
+        let set = match self.device.set_rate(self.buffer, wanted) {
+            Err(_) if wanted.fract() != 0.0 && wanted >= 1.0 => {
+                let whole = wanted.round();
+                self.device.set_rate(self.buffer, whole).inspect(|()| {
+                    say(&format!("dmabuf-dio: the rate is {whole} instead of {wanted}"));
+                })
+            }
+            set => set,
+        };
+        if let Err(error) = set {
             return Err(Failure::new(FAILED, error.to_string(), rates));
         }
         self.look_at_rate();
@@ -166,7 +176,11 @@ impl Chosen {
     /// Block size in bytes.
     pub(crate) fn block(&self, args: &StreamArgs) -> Result<u64, Failure> {
         let size = args.block.unwrap_or_else(|| {
-            let size = suitable(self.frame(), self.rate);
+            let size = match self.rate {
+                // Nobody knows how often its trigger fires: each frame is delivered when it comes.
+                None if self.has_trigger() => self.frame(),
+                rate => suitable(self.frame(), rate),
+            };
             self.other_frame.map_or(size, |other| both_whole(size, self.frame(), other))
         });
         if size > 0 && size % self.frame() != 0 {
@@ -179,6 +193,10 @@ impl Chosen {
             ));
         }
         Ok(size)
+    }
+
+    fn has_trigger(&self) -> bool {
+        self.device.trigger().is_ok_and(|trigger| trigger.is_some())
     }
 
     /// For example `cf-ad9361-lpc: in_voltage0; frames of 2 bytes, 30720000 per second`.
@@ -284,7 +302,32 @@ fn channels(device: &Device, args: &StreamArgs) -> Result<Vec<Channel>, Failure>
     let wanted = |channel: &Channel| {
         args.channels.iter().any(|name| channel.name == *name || short(&channel.name) == *name)
     };
-    Ok(all.into_iter().filter(wanted).collect())
+    let found: Vec<_> = all.into_iter().filter(wanted).collect();
+    let is_at = |(channel, name): (&Channel, &String)| {
+        channel.name == *name || short(&channel.name) == *name
+    };
+    if found.len() != args.channels.len() || !found.iter().zip(&args.channels).all(is_at) {
+        let names: Vec<_> = found.iter().map(|channel| short(&channel.name)).collect();
+        let what = format!("{} has its channels in another order, each once", device.name());
+        let hint = format!("name them as they are in a frame: --channels {}", names.join(","));
+        return Err(Failure::new(USAGE, what, hint));
+    }
+    Ok(found)
+}
+
+/// The device of this name, if there is one. Fails if there are several.
+pub(crate) fn one(name: &str) -> Result<Option<Device>, Failure> {
+    let mut all = Device::matching(name);
+    if all.len() < 2 {
+        return Ok(all.pop());
+    }
+    let choice = |device: &Device| match device.read("label") {
+        Ok(label) if label != name => format!("{} ({label})", device.id()),
+        _ => device.id().to_owned(),
+    };
+    let choices: Vec<_> = all.iter().map(choice).collect();
+    let what = format!("{} devices are called {name}", all.len());
+    Err(Failure::new(USAGE, what, format!("choose one of them: {}", choices.join(", "))))
 }
 
 /// There is no device of this name.

@@ -7,7 +7,7 @@ use dmabuf_dio_stream::{Channel, Format};
 use super::args::{CaptureArgs, ReplayArgs};
 use super::device::Chosen;
 use super::sigmf::{self, Described};
-use crate::exit::{Failure, USAGE};
+use crate::exit::{Failure, USAGE, say};
 
 /// The samples in the file of a capture.
 pub(crate) struct Samples {
@@ -82,7 +82,17 @@ pub(crate) fn of_replay(
     let file = if let Some(sample) = args.format {
         layouts(chosen, sample)?.1
     } else {
-        let Some(described) = described.filter(|_| !args.force) else { return Ok(None) };
+        let Some(described) = described else { return Ok(None) };
+        if args.force {
+            let overridden = match described.layout(&chosen.channels, chosen.frame()) {
+                Ok(Some(layout)) if layout != wanted => format!("it has {layout}"),
+                Ok(_) => return Ok(None),
+                Err(why) => why,
+            };
+            let file = args.file.display();
+            say(&format!("dmabuf-dio: --force overrides the description of {file}: {overridden}"));
+            return Ok(None);
+        }
         match described.layout(&chosen.channels, chosen.frame()) {
             Ok(None) => return Ok(None),
             Ok(Some(layout)) => layout,

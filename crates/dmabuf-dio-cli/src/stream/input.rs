@@ -24,9 +24,3 @@ pub(crate) fn raw(from: &Address, frame: u64, cancel: &CancelToken) -> Result<Fd
     let (fd, name) = from.open(Use::Read, cancel)?.ok_or_else(nobody)?;
     Ok(FdSource::new(fd, name, frame)?)
 }
-
-/// Waits for a sender that uses the framing. Returns the description of the samples, too.
-pub(crate) fn framed(from: &Address, cancel: &CancelToken) -> Result<(FdSource, String), Failure> {
-    let (fd, name) = from.open(Use::Read, cancel)?.ok_or_else(nobody)?;
-    FdSource::framed(fd, name, cancel)?.ok_or_else(nobody)
-}

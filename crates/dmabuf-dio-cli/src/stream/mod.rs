@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `dmabuf-dio capture`, `dmabuf-dio replay` and `dmabuf-dio receive`.
+//! `dmabuf-dio capture` and `dmabuf-dio replay`.
 
 mod address;
 mod archive;
@@ -9,9 +9,10 @@ mod device;
 mod format;
 mod input;
 mod meter;
-pub(crate) mod receive;
-mod received;
+mod notes;
+mod promises;
 mod recording;
+mod repair;
 pub(crate) mod replay;
 mod report;
 mod rotate;
@@ -20,4 +21,5 @@ mod sigmf;
 mod target;
 mod video;
 
-pub(crate) use device::unknown as unknown_device;
+pub(crate) use device::{one as one_device, unknown as unknown_device};
+pub(crate) use video::find as find_video;

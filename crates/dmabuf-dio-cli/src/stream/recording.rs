@@ -1,27 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The files of a capture: samples with a description beside them, an archive of both, or several
-//! pairs.
+//! The files of a capture: samples with a description beside them, or several pairs.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use dmabuf_dio_stream::{FileSink, Sink, Summary};
+use dmabuf_dio_stream::{Sink, Summary};
+use rustix::fs::FlockOperation;
 
-use super::archive::{self, Archive};
+use super::archive;
 use super::args::CaptureArgs;
 use super::device::Chosen;
+use super::notes::Notes;
 use super::rotate::{self, Piece, Series};
-use super::sigmf::{self, Sidecar};
+use super::sigmf::{self, Content, Sidecar};
 use super::target::{Target, refuse_to_replace};
 use crate::exit::{FAILED, Failure, USAGE};
 
 /// What a capture writes beside its samples.
-pub(crate) enum Recording<'a> {
+pub(crate) enum Recording {
     /// Nothing: the samples do not go to a file.
     Stream,
-    Pair(&'a Sidecar),
-    Archive(Archive<'a>, &'a Sidecar),
-    Series(Series<'a>),
+    Pair(Box<Pair>),
+    Series(Series),
+}
+
+/// A file of samples and its description.
+pub(crate) struct Pair {
+    sidecar: Sidecar,
+    /// An existing description is replaced.
+    force: bool,
+    /// Kept until the end.
+    _lock: Option<File>,
 }
 
 /// The file that gets a description. Existing files are replaced only with `--force`.
@@ -34,11 +44,13 @@ pub(crate) fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
         return Ok(None);
     };
     refuse_description(path)?;
+    if archive::is_archive(path) {
+        let what = format!("{} is the name of an archive, which is not written", path.display());
+        let hint = "write --to NAME.sigmf-data, then pack both files: tar cf NAME.sigmf \
+                    NAME.sigmf-meta NAME.sigmf-data";
+        return Err(Failure::new(USAGE, what, hint));
+    }
     if args.rotate.is_some() {
-        if archive::is_archive(path) {
-            let what = "--rotate writes pairs of files, not archives";
-            return Err(Failure::new(USAGE, what, "choose another name: NAME.sigmf-data"));
-        }
         if !args.force {
             rotate::refuse_to_replace(path, false)?;
         }
@@ -48,31 +60,25 @@ pub(crate) fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
     if path.exists() && !path.is_file() {
         return Ok(None);
     }
-    if archive::is_archive(path) {
-        Archive::new(path).map_err(|error| {
-            let what = format!("{}: no archive can have this name: {error}", path.display());
-            Failure::new(USAGE, what, "choose a shorter one")
-        })?;
-    } else {
-        refuse_to_replace(&sigmf::path_of(path), args.force)?;
-    }
+    refuse_to_replace(&sigmf::path_of(path), args.force)?;
+    sigmf::refuse_other(path)?;
     Ok(Some(path))
 }
 
-/// The same for samples that a sender describes: no archives.
-pub(super) fn pair(to: &Target, force: bool) -> Result<Option<&Path>, Failure> {
-    let Target::File(path) = to else { return Ok(None) };
-    refuse_description(path)?;
-    if archive::is_archive(path) {
-        let what = format!("{}: archives are written by capture only", path.display());
-        return Err(Failure::new(USAGE, what, "choose a file for the samples: NAME.sigmf-data"));
+/// Keeps a file of samples from other captures, and from being completed by a replay, until the result
+/// is dropped or the process is killed. `None` if the file system cannot do that.
+pub(super) fn lock(path: &Path) -> Result<Option<File>, Failure> {
+    // It keeps its content until the sink opens it.
+    let file = File::options().write(true).create(true).truncate(false).open(path);
+    let Ok(file) = file else { return Ok(None) };
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let what = format!("{} is being written by another capture", path.display());
+            Err(Failure::new(FAILED, what, "choose another name, or stop the other capture"))
+        }
+        Err(_) => Ok(None),
     }
-    refuse_to_replace(path, force)?;
-    if path.exists() && !path.is_file() {
-        return Ok(None);
-    }
-    refuse_to_replace(&sigmf::path_of(path), force)?;
-    Ok(Some(path))
 }
 
 /// The file of a capture that gets a description of another kind, at `description` of its path.
@@ -97,11 +103,12 @@ fn refuse_description(path: &Path) -> Result<(), Failure> {
     Err(Failure::new(USAGE, what, "choose one for the samples: NAME.sigmf-data"))
 }
 
-impl<'a> Recording<'a> {
-    /// `file` and its description; `frame` is the size of a frame in it.
+impl Recording {
+    /// `file` and its description; `frame` is the size of a frame in it. Another capture cannot write
+    /// it from now on.
     pub(crate) fn new(
         args: &CaptureArgs,
-        file: Option<(&'a Path, &'a Sidecar)>,
+        file: Option<(&Path, Sidecar)>,
         chosen: &Chosen,
         frame: u64,
     ) -> Result<Self, Failure> {
@@ -110,20 +117,14 @@ impl<'a> Recording<'a> {
             let frames = rotate.frames(chosen, frame)?;
             return Ok(Self::Series(Series::new(path, args.force, sidecar, frames)));
         }
-        if archive::is_archive(path) {
-            let archive = Archive::new(path).map_err(|error| cannot(path, &error))?;
-            return Ok(Self::Archive(archive, sidecar));
-        }
-        Ok(Self::Pair(sidecar))
+        let (force, lock) = (args.force, lock(path)?);
+        Ok(Self::Pair(Box::new(Pair { sidecar, force, _lock: lock })))
     }
 
     /// The sink for frames of `frame` bytes, if it is not that of the target.
     pub(crate) fn sink(&self, frame: u64) -> Result<Option<Box<dyn Sink + '_>>, Failure> {
         Ok(match self {
             Self::Stream | Self::Pair(_) => None,
-            Self::Archive(archive, _) => {
-                Some(Box::new(FileSink::create_at(archive.path(), archive::START)?))
-            }
             Self::Series(series) => {
                 series.remove_earlier()?;
                 Some(Box::new(series.sink(frame)))
@@ -133,17 +134,31 @@ impl<'a> Recording<'a> {
 
     /// Writes a first description, in case the process is killed.
     pub(crate) fn begin(&self) -> Result<(), Failure> {
-        match self {
-            // Each file gets its own when it begins.
-            Self::Stream | Self::Series(_) => Ok(()),
-            Self::Pair(sidecar) => {
-                sidecar.write(&[], 0).map_err(|error| cannot(&sidecar.path, &error))
+        // Each file of a series gets its own when it begins.
+        let Self::Pair(pair) = self else { return Ok(()) };
+        let Pair { sidecar, force, .. } = &**pair;
+        let nothing = Content::nothing_yet();
+        let written = if *force { sidecar.write(&nothing) } else { sidecar.create(&nothing) };
+        written.map_err(|error| {
+            // It was created just now.
+            let _ = std::fs::remove_file(sidecar.data());
+            cannot(&sidecar.path, &error)
+        })
+    }
+
+    /// What writes the descriptions while the stream runs.
+    pub(crate) fn notes(&self) -> Result<Option<Notes<Content>>, Failure> {
+        Ok(match self {
+            Self::Stream => None,
+            Self::Pair(pair) => {
+                let sidecar = pair.sidecar.clone();
+                Some(Notes::start(move |content| sidecar.write(&content))?)
             }
-            Self::Archive(archive, sidecar) => sidecar
-                .in_archive(&[], 0)
-                .and_then(|text| archive.begin(&text))
-                .map_err(|error| cannot(archive.path(), &error)),
-        }
+            Self::Series(series) => {
+                let pieces = series.pieces_so_far();
+                Some(Notes::start(move |content| pieces.describe(&content))?)
+            }
+        })
     }
 
     /// Frames per file, if the recording is cut.
@@ -154,32 +169,25 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Writes the descriptions. `unit` and `frame` are the sizes of a frame in the summary and in
-    /// the file. Without any samples, removes the files: they would only obstruct the next capture.
-    pub(crate) fn end(&self, summary: &Summary, unit: u64, frame: u64) -> Result<(), Failure> {
-        let (gaps, bytes) = (&summary.gaps, summary.bytes);
-        let nothing = bytes == 0 && !summary.complete;
+    /// Writes the descriptions. Without any samples, removes the files: they would only obstruct the
+    /// next capture.
+    pub(crate) fn end(&self, summary: &Summary) -> Result<(), Failure> {
         match self {
             Self::Stream => Ok(()),
-            Self::Pair(sidecar) if nothing => {
-                let _ = std::fs::remove_file(sidecar.data());
-                let _ = std::fs::remove_file(&sidecar.path);
-                Ok(())
+            Self::Pair(pair) => {
+                let sidecar = &pair.sidecar;
+                if summary.bytes == 0 {
+                    let _ = std::fs::remove_file(sidecar.data());
+                    let _ = std::fs::remove_file(&sidecar.path);
+                    return Ok(());
+                }
+                let written = sidecar.write(&Content::of(summary));
+                written.map_err(|error| cannot(&sidecar.path, &error))
             }
-            Self::Pair(sidecar) => {
-                sidecar.write(gaps, bytes).map_err(|error| cannot(&sidecar.path, &error))
-            }
-            Self::Archive(archive, _) if nothing => {
-                let _ = std::fs::remove_file(archive.path());
-                Ok(())
-            }
-            Self::Archive(archive, sidecar) => sidecar
-                .in_archive(gaps, bytes)
-                .and_then(|text| archive.finish(&text, bytes / unit * frame))
-                .map_err(|error| cannot(archive.path(), &error)),
             Self::Series(series) => series
-                .describe(gaps, bytes, unit)
-                .map_err(|error| cannot(&series.first().with_extension("sigmf-meta"), &error)),
+                .pieces_so_far()
+                .describe(&Content::of(summary))
+                .map_err(|error| cannot(&sigmf::path_of(&series.first()), &error)),
         }
     }
 
@@ -187,8 +195,7 @@ impl<'a> Recording<'a> {
     pub(crate) fn description(&self) -> Option<PathBuf> {
         match self {
             Self::Stream => None,
-            Self::Pair(sidecar) => Some(sidecar.path.clone()),
-            Self::Archive(archive, _) => Some(archive.path().to_owned()),
+            Self::Pair(pair) => Some(pair.sidecar.path.clone()),
             Self::Series(series) => Some(sigmf::path_of(&series.first())),
         }
     }

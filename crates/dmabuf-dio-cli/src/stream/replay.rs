@@ -19,17 +19,22 @@ use super::device::Chosen;
 use super::format;
 use super::input;
 use super::meter::Meter;
+use super::promises;
+use super::repair;
 use super::report::{self, Report};
 use super::sigmf::{self, Described};
 use crate::exit::{FAILED, Failure, USAGE, say};
 use crate::show::name_of;
 use crate::signals;
 
+/// Bytes that are copied at a time.
+const COPIED: u64 = 1 << 20;
 /// The label for frames that the device could not output.
 const UNDERRUNS: &str = "underruns";
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let common = &args.common;
+    common.check_report()?;
     if sigmf::is_description(&args.file) {
         let what = format!("{} is a description and has no samples", args.file.display());
         return Err(Failure::new(USAGE, what, "name the file that it describes: NAME.sigmf-data"));
@@ -44,10 +49,6 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     if let Some(from) = from {
         return play_stream(args, &from, &mut chosen, token);
     }
-    if args.framed {
-        let what = format!("{} is a file, and has no framing", args.file.display());
-        return Err(Failure::new(USAGE, what, "leave out --framed"));
-    }
     let (found, described) = find(args)?;
     let conversion = format::of_replay(args, described.as_ref(), &chosen)?;
     let frame = file_frame(conversion.as_ref(), &mut chosen);
@@ -58,11 +59,14 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         None => FileSource::open(&args.file, frame)?,
         Some((start, bytes)) => FileSource::open_part(&args.file, frame, start, bytes)?,
     };
+    if source.is_empty() {
+        return Err(nothing(&args.file.display().to_string()));
+    }
     let sink = IioSink::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
     chosen.set_up(common.quiet)?;
     match (common.rate, described.and_then(|described| described.rate)) {
         (Some(rate), _) => chosen.set_rate(rate)?,
-        (None, Some(rate)) => set_described_rate(&mut chosen, rate),
+        (None, Some(rate)) => set_described_rate(args, &mut chosen, rate)?,
         (None, None) => {}
     }
     if args.cyclic {
@@ -71,6 +75,15 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         return result.and(chosen.put_back());
     }
     play(args, Box::new(source), conversion, sink, &mut chosen, token)
+}
+
+/// There is no sample to output.
+fn nothing(from: &str) -> Failure {
+    Failure::new(
+        FAILED,
+        format!("{from} has no samples: nothing was output"),
+        "choose another file",
+    )
 }
 
 /// Bytes per frame at the other end, which `chosen` has to know, too.
@@ -91,25 +104,9 @@ fn play_stream(
     if let Some(rate) = args.common.rate {
         chosen.set_rate(rate)?;
     }
-    if !args.framed {
-        let conversion = format::of_replay(args, None, chosen)?;
-        let frame = file_frame(conversion.as_ref(), chosen);
-        let source = input::raw(from, frame, &token)?;
-        return play(args, Box::new(source), conversion, sink, chosen, token);
-    }
-    let (source, text) = input::framed(from, &token)?;
-    let described = Described::parse(&text);
-    let conversion = format::of_replay(args, described.as_ref(), chosen)?;
+    let conversion = format::of_replay(args, None, chosen)?;
     let frame = file_frame(conversion.as_ref(), chosen);
-    if frame != source.frame() {
-        let what = format!("{from} sends frames of {} bytes, not of {frame}", source.frame());
-        return Err(Failure::new(USAGE, what, "choose other channels (--channels) or a --format"));
-    }
-    if let Some(rate) = described.and_then(|described| described.rate) {
-        if args.common.rate.is_none() {
-            set_described_rate(chosen, rate);
-        }
-    }
+    let source = input::raw(from, frame, &token)?;
     play(args, Box::new(source), conversion, sink, chosen, token)
 }
 
@@ -163,25 +160,57 @@ fn end<'a>(
 /// whether the end is missing. And their description.
 #[allow(clippy::type_complexity, reason = "one use")]
 fn find(args: &ReplayArgs) -> Result<(Option<(u64, u64, bool)>, Option<Described>), Failure> {
-    if !archive::is_archive(&args.file) {
-        return Ok((None, Described::of(&args.file)));
+    let (part, value) = if archive::is_archive(&args.file) {
+        let found = archive::find(&args.file).map_err(|error| {
+            let what = format!("{}: cannot read the archive: {error}", args.file.display());
+            Failure::new(FAILED, what, "it must be an uncompressed tar file as SigMF specifies it")
+        })?;
+        if found.cut {
+            let (file, bytes) = (args.file.display(), found.bytes);
+            say(&format!("dmabuf-dio: {file} ends early, its {bytes} bytes of samples are output"));
+        }
+        (Some((found.start, found.bytes, found.cut)), found.description)
+    } else {
+        let path = sigmf::path_of(&args.file);
+        repair::repair(&args.file);
+        let read = match std::fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((None, None)),
+            read => read.map_err(|error| error.to_string()),
+        };
+        match read.and_then(|bytes| promises::parse(&bytes)) {
+            Ok(value) => (None, value),
+            Err(why) => {
+                refuse(args, &format!("{}: {why}", path.display()))?;
+                return Ok((None, None));
+            }
+        }
+    };
+    let range = part.map_or((0, u64::MAX), |(start, bytes, _)| (start, start + bytes));
+    for why in promises::broken(&value, &args.file, range, args.common.rate.is_none())? {
+        refuse(args, &format!("the description of {}: {why}", args.file.display()))?;
     }
-    let found = archive::find(&args.file).map_err(|error| {
-        let what = format!("{}: cannot read the archive: {error}", args.file.display());
-        Failure::new(FAILED, what, "it must be an uncompressed tar file as SigMF specifies it")
-    })?;
-    if found.cut {
-        let (file, bytes) = (args.file.display(), found.bytes);
-        say(&format!("dmabuf-dio: {file} ends early, its {bytes} bytes of samples are output"));
-    }
-    Ok((Some((found.start, found.bytes, found.cut)), Some(Described::of_value(&found.description))))
+    Ok((part, Some(Described::of_value(&value))))
 }
 
-/// Sets the described rate. If that fails, prints a warning and keeps the device's rate.
-fn set_described_rate(chosen: &mut Chosen, rate: f64) {
-    if let Err(failure) = chosen.set_rate(rate) {
-        say(&format!("dmabuf-dio: {}; the device keeps its rate", failure.what()));
+/// Refuses what a description says and cannot be honoured. With `--force`, says what is overridden.
+fn refuse(args: &ReplayArgs, why: &str) -> Result<(), Failure> {
+    if args.force {
+        say(&format!("dmabuf-dio: --force overrides {why}"));
+        return Ok(());
     }
+    let hint = "correct the description, or output the bytes unchanged: --force";
+    Err(Failure::new(USAGE, why, hint))
+}
+
+/// Sets the described rate, if the device has a rate.
+fn set_described_rate(args: &ReplayArgs, chosen: &mut Chosen, rate: f64) -> Result<(), Failure> {
+    let Err(failure) = chosen.set_rate(rate) else { return Ok(()) };
+    if args.force || chosen.rate.is_none() {
+        say(&format!("dmabuf-dio: {}; the device keeps its rate", failure.what()));
+        return Ok(());
+    }
+    let what = format!("the described rate, {rate}, cannot be set: {}", failure.what());
+    Err(Failure::new(FAILED, what, "choose another: --rate; or keep the device's rate: --force"))
 }
 
 /// Hands the whole file to the device in one block, which the device repeats.
@@ -214,29 +243,39 @@ fn cycle(
         let what = "the device needs a dma-buf, but this system has only memfds";
         return Err(Failure::new(FAILED, what, "dmabuf-dio doctor says why"));
     }
+    let (buf, times) = whole_cycle(loaded.buf, length, chosen)?;
+    length *= times;
+    let again = if times > 1 {
+        let align = chosen.device.block_align(chosen.buffer, 1);
+        format!(": {times} times the file, as the DMA transfers multiples of {align} bytes")
+    } else {
+        String::new()
+    };
     let mut summary = Summary {
-        source: format!("{}, one block", name_of(&loaded.report)),
+        source: format!("{}, one block{again}", name_of(&loaded.report)),
         sink: "IIO, dma-buf, cyclic".into(),
-        bytes: length,
+        bytes: length / times,
         ring: RingUse { block_bytes: length, blocks_at_start: 1, blocks_at_end: 1, most_blocks: 1 },
         ..Summary::default()
     };
     let (begin, cpu) = (Instant::now(), cpu_time());
     let device = chosen.device.clone();
-    let repeat = Repeat::start(device, chosen.buffer, &chosen.channels, loaded.buf, length)?;
+    let repeat = Repeat::start(device, chosen.buffer, &chosen.channels, buf, length)?;
     chosen.keep();
     let deadline = args.common.seconds.map(Duration::from_secs_f64);
     while !token.is_cancelled() && deadline.is_none_or(|deadline| begin.elapsed() < deadline) {
         std::thread::sleep(Duration::from_millis(20));
+        repeat.check()?;
     }
     // The device repeats the block by itself: only its own counter tells what it missed, not where.
     let lost = repeat.lost();
+    let noted = repeat.has_lost();
     repeat.stop()?;
     summary.seconds = begin.elapsed().as_secs_f64();
     summary.cpu_seconds = Some(cpu_time().saturating_sub(cpu).as_secs_f64());
-    summary.loss_known = lost.is_some();
+    summary.loss_known = lost.is_some() || noted.is_some();
     summary.lost_frames = lost.unwrap_or(0);
-    if summary.lost_frames > 0 {
+    if summary.lost_frames > 0 || lost.is_none() && noted == Some(true) {
         summary.gaps.push(Gap { kind: Loss::Underrun, at: 0, to: length, frames: lost });
     }
     let end = end(args, chosen, converted.as_ref());
@@ -245,6 +284,38 @@ fn cycle(
     let failure = shortfall(&args.common, &end, &summary);
     let printed = report::print(&args.common, &end, &summary, failure.as_ref());
     failure.map_or(printed, Err)
+}
+
+/// As many copies of the first `bytes` bytes one after the other as fill whole transfers of the
+/// device's DMA, which repeats them without a seam. Returns their number, too.
+fn whole_cycle(from: DmaBuf, bytes: u64, chosen: &Chosen) -> Result<(DmaBuf, u64), Failure> {
+    let align = chosen.device.block_align(chosen.buffer, chosen.frame());
+    let (mut divisor, mut rest) = (align, bytes);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    let times = align / divisor;
+    if times == 1 {
+        return Ok((from, 1));
+    }
+    let whole = bytes.checked_mul(times).ok_or_else(|| {
+        let what =
+            format!("{bytes} bytes cannot be repeated: the DMA transfers multiples of {align}");
+        Failure::new(FAILED, what, "choose a length that is such a multiple")
+    })?;
+    let mut to = DmaBuf::alloc(whole)?;
+    let (input, mut output) = (from.map()?, to.map_mut()?);
+    let mut piece = vec![0; bytes.min(COPIED) as usize];
+    for at in (0..bytes).step_by(COPIED as usize) {
+        let piece = &mut piece[..COPIED.min(bytes - at) as usize];
+        input.read_at(at, piece)?;
+        for copy in 0..times {
+            output.write_at(copy * bytes + at, piece)?;
+        }
+    }
+    output.finish()?;
+    input.finish()?;
+    Ok((to, times))
 }
 
 /// Converts the whole of a buffer.

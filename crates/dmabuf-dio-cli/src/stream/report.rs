@@ -124,10 +124,8 @@ pub(super) fn put(
     human: &dyn Fn() -> String,
 ) -> Result<(), Failure> {
     let written = printed.file.map_or(Ok(()), |path| {
-        json_text().and_then(|text| fs::write(path, text)).map_err(|error| {
-            let what = format!("{}: cannot write the report: {error}", path.display());
-            Failure::new(FAILED, what, "check the folder and its free space")
-        })
+        let written = json_text().and_then(|text| fs::write(path, text));
+        written.map_err(|error| cannot_write(path, &error))
     });
     if !printed.quiet {
         let text = if printed.json { json_text()? } else { human() };
@@ -139,6 +137,11 @@ pub(super) fn put(
         }
     }
     written
+}
+
+pub(super) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    let what = format!("{}: cannot write the report: {error}", path.display());
+    Failure::new(FAILED, what, "check the folder and its free space")
 }
 
 /// Where a report goes.

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Recordings that are cut into files: `--rotate`.
 
-use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fmt;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dmabuf_dio::Errno;
-use dmabuf_dio_stream::{Error, FileSink, Gap, RotatingSink};
+use dmabuf_dio_stream::{Error, FileSink, RotatingSink};
 use serde::Serialize;
 
 use super::device::Chosen;
-use super::sigmf::{self, Sidecar};
+use super::recording;
+use super::sigmf::{self, Content, Sidecar};
 use crate::exit::{FAILED, Failure, USAGE};
 use crate::size::parse_size;
 
@@ -58,14 +61,29 @@ impl Rotate {
 }
 
 /// The files of a recording.
-pub(crate) struct Series<'a> {
-    first: &'a Path,
+pub(crate) struct Series {
     force: bool,
-    sidecar: &'a Sidecar,
     /// Frames per file.
     frames: u64,
-    /// Frames before each file.
-    starts: RefCell<Vec<u64>>,
+    pieces: Pieces,
+}
+
+/// The files that there are so far, and their descriptions.
+#[derive(Clone)]
+pub(crate) struct Pieces {
+    first: PathBuf,
+    sidecar: Sidecar,
+    begun: Arc<Mutex<Vec<Begun>>>,
+}
+
+/// A file that was begun.
+struct Begun {
+    /// Frames before it.
+    start: u64,
+    /// Its description is complete.
+    is_described: bool,
+    /// Kept until then.
+    lock: Option<File>,
 }
 
 /// A file of a recording, for `--json`.
@@ -82,9 +100,10 @@ impl fmt::Display for Piece {
     }
 }
 
-impl<'a> Series<'a> {
-    pub(crate) fn new(first: &'a Path, force: bool, sidecar: &'a Sidecar, frames: u64) -> Self {
-        Self { first, force, sidecar, frames, starts: RefCell::default() }
+impl Series {
+    pub(crate) fn new(first: &Path, force: bool, sidecar: Sidecar, frames: u64) -> Self {
+        let pieces = Pieces { first: first.into(), sidecar, begun: Arc::default() };
+        Self { force, frames, pieces }
     }
 
     /// Frames per file.
@@ -94,69 +113,92 @@ impl<'a> Series<'a> {
 
     /// The first file.
     pub(crate) fn first(&self) -> PathBuf {
-        name(self.first, 0)
+        name(&self.pieces.first, 0)
     }
 
     /// Removes the files of an earlier recording of this name, with `--force`.
     pub(crate) fn remove_earlier(&self) -> Result<(), Failure> {
-        refuse_to_replace(self.first, self.force)
+        refuse_to_replace(&self.pieces.first, self.force)
     }
 
     /// The sink that opens a file after the other, with frames of `frame` bytes, and writes a first
     /// description of each.
     pub(crate) fn sink(&self, frame: u64) -> RotatingSink<'_> {
         RotatingSink::new(self.frames.saturating_mul(frame), move |number, bytes| {
-            let data = name(self.first, number);
-            // Those of an earlier recording have been removed.
-            if data.exists() || sigmf::path_of(&data).exists() {
-                return Err(cannot("create", &data, Errno::EXIST));
-            }
-            let sink = FileSink::create(&data)?;
-            let start = bytes / frame;
-            let part = self.sidecar.part(&data, start);
-            // In case the process is killed.
-            part.write(&[], part.first())
-                .map_err(|error| cannot("write", &part.path, Errno::from(&error)))?;
-            self.starts.borrow_mut().push(start);
-            Ok(sink)
+            self.pieces.begin(number, bytes / frame)
         })
     }
 
-    /// Where each file begins and ends, in frames.
-    fn parts(&self, frames: u64) -> Vec<(PathBuf, u64, u64)> {
-        let starts = self.starts.borrow();
-        let ends = starts.iter().skip(1).copied().chain([frames]);
-        let parts = (0..).zip(starts.iter().zip(ends));
-        parts
-            .map(|(number, (start, end))| {
-                (name(self.first, number), (*start).min(frames), end.min(frames))
-            })
-            .collect()
-    }
-
-    /// Writes the descriptions, for a stream that moved `bytes` bytes of frames of `unit` bytes, and
-    /// removes files without samples.
-    pub(crate) fn describe(&self, gaps: &[Gap], bytes: u64, unit: u64) -> std::io::Result<()> {
-        for (data, start, end) in self.parts(bytes / unit) {
-            let part = self.sidecar.part(&data, start);
-            if start == end {
-                let _ = std::fs::remove_file(&data);
-                let _ = std::fs::remove_file(&part.path);
-            } else {
-                part.write(gaps, end * unit)?;
-            }
-        }
-        Ok(())
+    /// What describes the files.
+    pub(crate) fn pieces_so_far(&self) -> Pieces {
+        self.pieces.clone()
     }
 
     /// The files with samples.
     pub(crate) fn pieces(&self, frames: u64) -> Vec<Piece> {
-        let piece = |(data, start, end): (PathBuf, u64, u64)| Piece {
-            file: data.display().to_string(),
-            first_frame: start,
-            frames: end - start,
+        let begun = self.pieces.begun();
+        let parts = (0..).zip(begun.iter().enumerate()).map(|(number, (index, one))| {
+            let end = begun.get(index + 1).map_or(frames, |next| next.start.min(frames));
+            Piece {
+                file: name(&self.pieces.first, number).display().to_string(),
+                first_frame: one.start,
+                frames: end.saturating_sub(one.start),
+            }
+        });
+        parts.filter(|piece| piece.frames > 0).collect()
+    }
+}
+
+impl Pieces {
+    fn begun(&self) -> MutexGuard<'_, Vec<Begun>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates file `number`, with frame `start` first.
+    fn begin(&self, number: u64, start: u64) -> Result<FileSink, Error> {
+        let data = name(&self.first, number);
+        // Those of an earlier recording have been removed.
+        if data.exists() || sigmf::path_of(&data).exists() {
+            return Err(cannot("create", &data, Errno::EXIST));
+        }
+        let lock = recording::lock(&data).map_err(|_| cannot("create", &data, Errno::EXIST))?;
+        let sink = FileSink::create(&data)?;
+        let part = self.sidecar.part(&data, start);
+        // In case the process is killed.
+        part.create(&Content { bytes: part.first(), ..Content::nothing_yet() })
+            .map_err(|error| cannot("write", &part.path, Errno::from(&error)))?;
+        self.begun().push(Begun { start, is_described: false, lock });
+        Ok(sink)
+    }
+
+    /// Writes the descriptions of the files that are not complete, and removes files without samples
+    /// at the end of the recording.
+    pub(crate) fn describe(&self, content: &Content) -> io::Result<()> {
+        let unit = self.sidecar.unit();
+        let known = content.bytes / unit;
+        let open: Vec<_> = {
+            let begun = self.begun();
+            let next = |index: usize| begun.get(index + 1).map(|next| next.start);
+            let all = begun.iter().enumerate().filter(|(_, one)| !one.is_described);
+            all.map(|(index, one)| (index, one.start, next(index))).collect()
         };
-        self.parts(frames).into_iter().map(piece).filter(|piece| piece.frames > 0).collect()
+        for (index, start, next) in open {
+            let data = name(&self.first, index as u64);
+            let part = self.sidecar.part(&data, start);
+            let end = next.map_or(known, |next| next.min(known)).max(start);
+            if start == end && !content.unfinished {
+                let _ = std::fs::remove_file(&data);
+                let _ = std::fs::remove_file(&part.path);
+                continue;
+            }
+            // Nothing is added to a file once all before the next one has arrived.
+            let unfinished = content.unfinished && next.is_none_or(|next| known < next);
+            part.write(&Content { bytes: end * unit, unfinished, ..content.clone() })?;
+            if let Some(one) = self.begun().get_mut(index).filter(|_| !unfinished) {
+                (one.is_described, one.lock) = (true, None);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -189,6 +231,7 @@ pub(crate) fn refuse_to_replace(first: &Path, force: bool) -> Result<(), Failure
             let hint = "choose another name, or replace all of its files: --force";
             return Err(Failure::new(USAGE, what, hint));
         }
+        sigmf::refuse_other(&data)?;
         for path in [data, description] {
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

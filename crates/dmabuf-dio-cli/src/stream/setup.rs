@@ -63,7 +63,7 @@ impl Wanted {
 }
 
 fn attribute_of(owner: &str, attribute: &str) -> Result<Attribute, Failure> {
-    if let Some(device) = Device::find(owner) {
+    if let Some(device) = super::device::one(owner)? {
         return Ok(device.attribute(attribute)?);
     }
     match Trigger::all().into_iter().find(|trigger| trigger.name == owner) {

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use dmabuf_dio_stream::convert::{Layout, SampleType};
-use dmabuf_dio_stream::{Channel, Format, Gap};
+use dmabuf_dio_stream::{Begin, Channel, Format, Gap, Known, Summary};
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 
 use super::device::Chosen;
 use super::format::Samples;
+use crate::exit::{Failure, USAGE};
 use crate::show;
 
 const VERSION: &str = "1.2.0";
@@ -19,7 +22,11 @@ pub(crate) const DATA: &str = "sigmf-data";
 pub(crate) const META: &str = "sigmf-meta";
 /// The formats of a frame's values, where SigMF's type does not say all about them: `le:s12/16>>0`.
 const FORMATS: &str = "dmabuf_dio:formats";
-const VERSION_OF_FORMATS: &str = "1.0.0";
+/// The capture has not ended, or was killed: losses are described up to this frame.
+pub(super) const UNFINISHED: &str = "dmabuf_dio:unfinished";
+/// `false` if nothing reports losses: there may be further gaps.
+const LOSS_KNOWN: &str = "dmabuf_dio:loss_known";
+const VERSION_OF_OURS: &str = "1.1.0";
 
 /// The description of a file of samples.
 #[derive(Clone, Debug)]
@@ -34,9 +41,38 @@ pub(crate) struct Sidecar {
     rate: Option<f64>,
     iq: bool,
     frequency: Option<f64>,
-    start: SystemTime,
     /// The first frame in the file, of those of the recording.
     first: u64,
+}
+
+/// What is known of the samples of a recording.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Content {
+    pub(crate) gaps: Vec<Gap>,
+    /// Bytes, as the device has them.
+    pub(crate) bytes: u64,
+    /// Whether all gaps are known.
+    pub(crate) loss_known: bool,
+    pub(crate) begin: Option<Begin>,
+    /// More samples may follow, of which nothing is known.
+    pub(crate) unfinished: bool,
+}
+
+impl Content {
+    /// Before the first sample.
+    pub(crate) fn nothing_yet() -> Self {
+        Self { loss_known: true, unfinished: true, ..Self::default() }
+    }
+
+    pub(crate) fn so_far(known: &Known<'_>) -> Self {
+        let Known { bytes, loss_known, begin, .. } = *known;
+        Self { gaps: known.gaps.clone(), bytes, loss_known, begin, unfinished: true }
+    }
+
+    pub(crate) fn of(summary: &Summary) -> Self {
+        let Summary { bytes, loss_known, begin, .. } = *summary;
+        Self { gaps: summary.gaps.clone(), bytes, loss_known, begin, unfinished: false }
+    }
 }
 
 /// Path of the description of a file.
@@ -50,7 +86,7 @@ pub(crate) fn is_description(path: &Path) -> bool {
 }
 
 impl Sidecar {
-    /// A description of a file whose samples begin now. `frequency` is the centre frequency.
+    /// The description of a file. `frequency` is the centre frequency.
     pub(crate) fn new(
         data: &Path,
         chosen: &Chosen,
@@ -67,7 +103,6 @@ impl Sidecar {
             rate: chosen.rate,
             iq: samples.iq,
             frequency,
-            start: SystemTime::now(),
             first: 0,
         }
     }
@@ -82,34 +117,28 @@ impl Sidecar {
         Self { path: path_of(data), data: data.to_owned(), first, ..self.clone() }
     }
 
+    /// Bytes of a frame of the device.
+    pub(crate) fn unit(&self) -> u64 {
+        self.unit
+    }
+
     /// Where the file begins in the recording, in bytes.
     pub(crate) fn first(&self) -> u64 {
         self.first * self.unit
     }
 
-    /// The same without names of its own: in an archive, files are called after it.
-    pub(crate) fn in_archive(&self, gaps: &[Gap], bytes: u64) -> io::Result<String> {
-        let data = self.data.with_extension(DATA);
-        show::json(&Self { data, ..self.clone() }.value(gaps, bytes))
+    /// Writes the description and replaces an existing one atomically.
+    pub(crate) fn write(&self, content: &Content) -> io::Result<()> {
+        replace(&self.path, &self.value(content))
     }
 
-    /// Writes the description and replaces an existing one atomically. `bytes` is the end of the
-    /// sample file in the recording, as the device has it.
-    pub(crate) fn write(&self, gaps: &[Gap], bytes: u64) -> io::Result<()> {
-        replace(&self.path, &self.value(gaps, bytes))
+    /// Writes a description that does not exist yet, atomically.
+    pub(crate) fn create(&self, content: &Content) -> io::Result<()> {
+        create(&self.path, &self.value(content))
     }
 
-    /// The description for a receiver, who learns of gaps by other means.
-    pub(super) fn for_receiver(
-        chosen: &Chosen,
-        samples: &Samples,
-        frequency: Option<f64>,
-    ) -> String {
-        let data = Path::new("received").with_extension(DATA);
-        Self::new(&data, chosen, samples, frequency).value(&[], 0).to_string()
-    }
-
-    fn value(&self, gaps: &[Gap], bytes: u64) -> Value {
+    fn value(&self, content: &Content) -> Value {
+        let Content { ref gaps, bytes, loss_known, begin, unfinished } = *content;
         let (datatype, channels) = datatype(&self.channels, self.frame, self.iq);
         let names: Vec<_> = self.channels.iter().map(describe).collect();
         let formats: Vec<_> = self.channels.iter().map(|one| one.format.to_string()).collect();
@@ -120,39 +149,50 @@ impl Sidecar {
         put("num_channels", json!(channels));
         put("recorder", json!(concat!("dmabuf-dio ", env!("CARGO_PKG_VERSION"))));
         put("hw", json!(self.device));
-        put("description", json!(format!("Channels: {}", names.join(", "))));
+        let more = if loss_known { "" } else { ". Whether samples are missing is not known" };
+        put("description", json!(format!("Channels: {}{more}", names.join(", "))));
         if let Some(rate) = self.rate {
             put("sample_rate", json!(rate));
         }
         if let Some(name) = dataset(&self.data) {
             put("dataset", name);
         }
+        let mut ours = Vec::new();
         if !is_plain(&self.channels) {
-            global.insert(FORMATS.into(), json!(formats));
+            ours.push((FORMATS, json!(formats)));
+        }
+        if !loss_known {
+            ours.push((LOSS_KNOWN, json!(false)));
+        }
+        if unfinished {
+            ours.push((UNFINISHED, json!(bytes.saturating_sub(self.first()) / self.unit)));
+        }
+        if !ours.is_empty() {
             let extension =
-                json!({ "name": "dmabuf_dio", "version": VERSION_OF_FORMATS, "optional": true });
+                json!({ "name": "dmabuf_dio", "version": VERSION_OF_OURS, "optional": true });
             global.insert("core:extensions".into(), json!([extension]));
         }
+        global.extend(ours.into_iter().map(|(name, value)| (name.to_owned(), value)));
         json!({
             "global": global,
-            "captures": self.captures(gaps, bytes),
+            "captures": self.captures(gaps, bytes, begin),
             "annotations": self.place().annotations(gaps, bytes),
         })
     }
 
     /// A segment per gap, with its index in the file and its index counting lost samples, as far as
     /// their number is known.
-    fn captures(&self, gaps: &[Gap], bytes: u64) -> Vec<Value> {
+    fn captures(&self, gaps: &[Gap], bytes: u64, begin: Option<Begin>) -> Vec<Value> {
         let first = self.first.saturating_add(self.place().lost(gaps));
-        let mut begin = json!({
-            "core:sample_start": 0,
-            "core:global_index": first,
-            "core:datetime": humantime::format_rfc3339_micros(self.time(first)).to_string(),
-        });
-        if let Some(frequency) = self.frequency {
-            begin["core:frequency"] = json!(frequency);
+        let mut segment = json!({ "core:sample_start": 0, "core:global_index": first });
+        if let Some(begin) = begin {
+            let time = humantime::format_rfc3339_micros(self.time(begin, first));
+            segment["core:datetime"] = json!(time.to_string());
         }
-        self.place().captures(begin, gaps, bytes)
+        if let Some(frequency) = self.frequency {
+            segment["core:frequency"] = json!(frequency);
+        }
+        self.place().captures(segment, gaps, bytes)
     }
 
     fn place(&self) -> Place {
@@ -160,11 +200,30 @@ impl Sidecar {
     }
 
     /// When a frame of the device was captured.
-    fn time(&self, index: u64) -> SystemTime {
-        let seconds = self.rate.filter(|rate| *rate > 0.0).map(|rate| index as f64 / rate);
-        let after = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        after.and_then(|after| self.start.checked_add(after)).unwrap_or(self.start)
+    fn time(&self, begin: Begin, index: u64) -> SystemTime {
+        let rate = self.rate.filter(|rate| *rate > 0.0);
+        let start = begin.first_sample(rate.map(|rate| rate * self.unit as f64));
+        let after = rate.and_then(|rate| Duration::try_from_secs_f64(index as f64 / rate).ok());
+        after.and_then(|after| start.checked_add(after)).unwrap_or(start)
     }
+}
+
+/// Fails if the description of this name is that of another file of samples, which it would no longer
+/// describe.
+pub(super) fn refuse_other(data: &Path) -> Result<(), Failure> {
+    let path = path_of(data);
+    let Ok(Ok(value)) = fs::read(&path).map(|bytes| super::promises::parse(&bytes)) else {
+        return Ok(());
+    };
+    let other = match value["global"]["core:dataset"].as_str() {
+        Some(name) => data.with_file_name(name),
+        None => data.with_extension(DATA),
+    };
+    if other == data || !other.exists() {
+        return Ok(());
+    }
+    let what = format!("{} describes another file, {}", path.display(), other.display());
+    Err(Failure::new(USAGE, what, "choose a name that differs in more than what follows the dot"))
 }
 
 /// The name of a file of samples that SigMF readers do not find by the name of its description.
@@ -180,12 +239,36 @@ pub(super) fn replace(path: &Path, value: &Value) -> io::Result<()> {
 
 /// The same for a text.
 pub(super) fn replace_text(path: &Path, text: &str) -> io::Result<()> {
+    put(path, ".partial", text, |partial| fs::rename(partial, path))
+}
+
+/// Writes a description that does not exist yet.
+fn create(path: &Path, value: &Value) -> io::Result<()> {
+    let text = show::json(value)?;
+    // Another process may be about to write the same.
+    let end = format!(".{}.partial", std::process::id());
+    put(path, &end, &text, |partial| {
+        match rustix::fs::renameat_with(CWD, partial, CWD, path, RenameFlags::NOREPLACE) {
+            // Not every file system supports this.
+            Err(Errno::INVAL | Errno::NOSYS) => fs::rename(partial, path),
+            result => Ok(result?),
+        }
+    })
+}
+
+/// Writes a text to a file beside `path`, with `end` behind its name, and makes it that file by `name`.
+fn put(
+    path: &Path,
+    end: &str,
+    text: &str,
+    name: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<()> {
     let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
+    partial.push(end);
     let partial = PathBuf::from(partial);
     let written = fs::write(&partial, text)
         .and_then(|()| fs::File::open(&partial)?.sync_all())
-        .and_then(|()| fs::rename(&partial, path));
+        .and_then(|()| name(&partial));
     if written.is_err() {
         let _ = fs::remove_file(&partial);
     }
@@ -263,18 +346,9 @@ pub(crate) struct Described {
 }
 
 impl Described {
-    pub(crate) fn of(data: &Path) -> Option<Self> {
-        Self::parse(&fs::read_to_string(path_of(data)).ok()?)
-    }
-
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        Some(Self::of_value(&serde_json::from_str(text).ok()?))
-    }
-
-    /// As above, of the content.
     pub(crate) fn of_value(value: &Value) -> Self {
         let global = value["global"].clone();
-        let rate = global["core:sample_rate"].as_f64();
+        let rate = global["core:sample_rate"].as_f64().filter(|rate| *rate > 0.0);
         Self { rate, global, captures: value["captures"].clone() }
     }
 
@@ -285,11 +359,12 @@ impl Described {
         channels: &[Channel],
         frame: u64,
     ) -> Result<Option<Layout>, String> {
+        let has = |bytes: &Value| !bytes.is_null() && *bytes != 0;
         let headers = self
             .captures
             .as_array()
-            .is_some_and(|all| all.iter().any(|part| !part["core:header_bytes"].is_null()));
-        if headers || !self.global["core:trailing_bytes"].is_null() {
+            .is_some_and(|all| all.iter().any(|part| has(&part["core:header_bytes"])));
+        if headers || has(&self.global["core:trailing_bytes"]) {
             return Err("it contains other bytes besides samples".into());
         }
         let formats: Vec<Format> = channels.iter().map(|channel| channel.format).collect();
@@ -389,9 +464,17 @@ mod tests {
             rate: Some(1e6),
             iq: false,
             frequency: Some(2.4e9),
-            start: SystemTime::now(),
             first: 0,
         }
+    }
+
+    fn content(gaps: &[Gap], bytes: u64) -> Content {
+        Content { gaps: gaps.to_vec(), bytes, loss_known: true, ..Content::default() }
+    }
+
+    fn described(data: &Path) -> Described {
+        let bytes = fs::read(path_of(data)).expect("a description");
+        Described::of_value(&serde_json::from_slice(&bytes).expect("JSON"))
     }
 
     #[test]
@@ -430,7 +513,7 @@ mod tests {
             gap(1600, 1600, None),
             gap(1990, 2000, Some(1)),
         ];
-        sidecar.write(&gaps, 2000).expect("written");
+        sidecar.write(&content(&gaps, 2000)).expect("written");
         assert_eq!(sidecar.path, folder.path().join("samples.sigmf-meta"));
         let text = fs::read_to_string(&sidecar.path).expect("read");
         let value: Value = serde_json::from_str(&text).expect("JSON");
@@ -446,14 +529,13 @@ mod tests {
         assert_eq!(starts, [at(0, 0), at(100, 107), at(300, 310), at(400, 410)]);
         assert_eq!(value["annotations"][1]["core:sample_count"], 100);
 
-        let described = Described::of(&data).expect("a description");
+        let described = described(&data);
         let layout = described.layout(&two, 4).expect("it fits");
         let wanted = Layout::of(&[two[0].format, two[1].format]);
         assert_eq!((described.rate, layout), (Some(1e6), Some(wanted)));
         let four = channels(&["a", "b", "c", "d"], 16, Encoding::Unsigned);
         let why = described.layout(&four, 8).expect_err("two are not four");
         assert_eq!(why, "it has ru16_le x 2, the device needs ru16_le x 4");
-        assert!(Described::of(&folder.path().join("other.bin")).is_none());
     }
 
     /// Every frame of a recording with gaps is in one of its files, and each description has its own
@@ -468,8 +550,8 @@ mod tests {
             |at: u64, to: u64, frames| Gap { kind: Loss::Lost, at: at * 8, to: to * 8, frames };
         let gaps = [gap(50, 50, Some(7)), gap(90, 110, Some(3)), gap(200, 200, Some(5))];
         let of = |first, end: u64| {
-            let value =
-                whole.part(&folder.path().join("y.sigmf-data"), first).value(&gaps, end * 8);
+            let part = whole.part(&folder.path().join("y.sigmf-data"), first);
+            let value = part.value(&content(&gaps, end * 8));
             let starts: Vec<_> = value["captures"]
                 .as_array()
                 .expect("a list")
@@ -519,8 +601,8 @@ mod tests {
                 |format: &Format| Channel { name: "in_x".into(), index: 0, format: *format };
             let channels: Vec<_> = formats.iter().map(channel).collect();
             let sidecar = sidecar(&data, channels.clone(), layout.frame());
-            sidecar.write(&[], 0).expect("written");
-            let described = Described::of(&data).expect("a description");
+            sidecar.write(&content(&[], 0)).expect("written");
+            let described = described(&data);
             assert_eq!(described.formats().is_none(), plain, "{layout}");
             assert_eq!(described.layout(&channels, layout.frame()), Ok(Some(layout.clone())));
             // A device of another format with as many values.
@@ -534,5 +616,13 @@ mod tests {
         let layout = described.layout(&two, 4).expect("fits").expect("known");
         assert_eq!(layout.to_string(), "le:f32/32>>0 x 2");
         assert!(described.layout(&two[..1], 2).is_err());
+        for (more, fits) in [("0", true), ("8", false)] {
+            let text = format!(
+                r#"{{"global": {{"core:datatype": "cf32_le", "core:trailing_bytes": {more}}},
+                "captures": [{{"core:header_bytes": {more}}}]}}"#
+            );
+            let described = Described::of_value(&serde_json::from_str(&text).expect("JSON"));
+            assert_eq!(described.layout(&two, 4).is_ok(), fits, "{more}");
+        }
     }
 }

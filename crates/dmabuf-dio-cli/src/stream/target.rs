@@ -77,27 +77,10 @@ impl Open {
     }
 }
 
-/// The samples that a target receives.
-pub(crate) struct Sent {
-    /// Bytes of a frame.
-    pub(crate) frame: u64,
-    /// The description for a receiver, if it gets the framing.
-    pub(crate) description: Option<String>,
-}
-
 impl Target {
-    /// Whether a target can be sent the framing.
-    pub(crate) fn takes_framing(&self) -> bool {
-        matches!(self, Self::To(_))
-    }
-
-    /// Opens the destination and waits for a USB host or another reader. `None` if that was
-    /// interrupted.
-    pub(crate) fn open(
-        &self,
-        samples: Sent,
-        cancel: &CancelToken,
-    ) -> Result<Option<Open>, Failure> {
+    /// Opens the destination of frames of `frame` bytes, and waits for a USB host or another reader.
+    /// `None` if that was interrupted.
+    pub(crate) fn open(&self, frame: u64, cancel: &CancelToken) -> Result<Option<Open>, Failure> {
         let (mut function, mut is_stdout) = (None, false);
         let sink: Box<dyn Sink> = match self {
             Self::None => Box::new(Discard::default()),
@@ -105,7 +88,7 @@ impl Target {
             Self::To(address) => {
                 let Some((fd, name)) = address.open(Use::Write, cancel)? else { return Ok(None) };
                 is_stdout = *address == Address::Standard || address::is_stdout(&fd);
-                connected(fd, name, samples)?
+                connected(fd, name, frame)?
             }
             Self::Usb(path) if path.is_dir() => {
                 let mut ours = Function::new(path)?;
@@ -125,21 +108,12 @@ impl Target {
 }
 
 /// A sink to a descriptor: TCP takes pages without a copy.
-fn connected(fd: OwnedFd, name: String, samples: Sent) -> Result<Box<dyn Sink>, Failure> {
-    let Sent { frame, description } = samples;
+fn connected(fd: OwnedFd, name: String, frame: u64) -> Result<Box<dyn Sink>, Failure> {
     let domain = rustix::net::sockopt::socket_domain(&fd);
     if matches!(domain, Ok(AddressFamily::INET | AddressFamily::INET6)) {
-        let sink = SocketSink::new(fd, name);
-        return Ok(Box::new(match description {
-            Some(description) => sink.framed(frame, description),
-            None => sink,
-        }));
+        return Ok(Box::new(SocketSink::new(fd, name)));
     }
-    let sink = FdSink::new(fd, name, frame)?;
-    Ok(Box::new(match description {
-        Some(description) => sink.framed(&description),
-        None => sink,
-    }))
+    Ok(Box::new(FdSink::new(fd, name, frame)?))
 }
 
 /// Fails if the path exists, unless `force` is set.

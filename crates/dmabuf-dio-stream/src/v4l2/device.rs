@@ -191,16 +191,25 @@ impl VideoDevice {
     }
 
     /// The node of the capture device of this name: a path (`/dev/video0`, `/dev/v4l/by-id/...`), a
-    /// node without its folder (`video0`), or the name that the device reports.
+    /// node without its folder (`video0`), or the name that the device reports. Of several, the first:
+    /// see [`matching`](Self::matching).
     pub fn find(name: &str) -> Option<PathBuf> {
+        Self::matching(name).into_iter().next()
+    }
+
+    /// The nodes of all capture devices that report this name; only the one of this path, if there is
+    /// one.
+    pub fn matching(name: &str) -> Vec<PathBuf> {
         let all = nodes();
         let same = |node: &PathBuf| {
             node.file_name().is_some_and(|file| file == name)
                 || fs::canonicalize(name).is_ok_and(|path| path == *node)
         };
-        let by_path = all.iter().find(|node| same(node)).cloned();
-        let reports = |node: &&PathBuf| VideoDevice::open(*node).is_ok_and(|one| one.name == name);
-        by_path.or_else(|| all.iter().find(reports).cloned())
+        if let Some(node) = all.iter().find(|node| same(node)) {
+            return vec![node.clone()];
+        }
+        let reports = |node: &PathBuf| VideoDevice::open(node).is_ok_and(|one| one.name == name);
+        all.into_iter().filter(reports).collect()
     }
 
     /// Its node in `/dev`.

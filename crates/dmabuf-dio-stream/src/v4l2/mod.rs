@@ -15,8 +15,9 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dmabuf_dio::lend::{Access, Mapping};
 use dmabuf_dio::{DmaBuf, Errno};
-use dmabuf_dio_sys::v4l2::{self, Dequeued};
+use dmabuf_dio_sys::v4l2::{self, Dequeued, MappedBuffer};
 
 pub use device::{FrameSizes, OfferedFormat, VideoDevice, VideoFacts};
 pub use format::{PixelFormat, VideoFormat};
@@ -34,6 +35,8 @@ const MOST_BUFFERS: usize = 32;
 /// How much longer than its own time a capture may last, if the device gives no frames.
 const SLACK: Duration = Duration::from_secs(10);
 const HEAPS: &str = "/dev/dma_heap";
+/// Bytes that are copied at a time.
+const COPIED: usize = 64 << 10;
 
 /// The memory of frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +47,9 @@ pub enum FrameMemory {
     /// The driver's own buffers, exported as dma-bufs, because it cannot use the memory of any heap
     /// here or cannot import dma-bufs. Their pages are not lent, so the CPU copies them to a file.
     Driver,
+    /// Dma-bufs of the system heap, into which the CPU copies each frame from the driver's own buffers,
+    /// because it can neither import nor export dma-bufs.
+    Mapped,
 }
 
 /// Frames of a capture device.
@@ -57,6 +63,9 @@ pub struct VideoSource {
     ring: Option<Arc<Ring>>,
     /// The blocks in the driver's buffers.
     slots: Vec<Option<usize>>,
+    /// The driver's buffers and the blocks, if frames are copied.
+    buffers: Vec<MappedBuffer>,
+    mappings: Vec<Mapping>,
     /// Blocks that the driver has no buffer for.
     waiting: VecDeque<usize>,
     /// Frames that were full when the device was stopped.
@@ -87,6 +96,8 @@ impl VideoSource {
             refused: None,
             ring: None,
             slots: Vec::new(),
+            buffers: Vec::new(),
+            mappings: Vec::new(),
             waiting: VecDeque::new(),
             full: VecDeque::new(),
             log: FrameLog::new(),
@@ -146,8 +157,8 @@ impl VideoSource {
 
     /// A ring of `count` blocks, up to `most` later, in memory that the device can use: from the
     /// system heap, else from another heap (contiguous memory, for a device without an IOMMU), else
-    /// the driver's own buffers. Only a ring from the system heap can grow. The driver decides how
-    /// many buffers of its own it has.
+    /// the driver's own buffers, else from the system heap, into which each frame is copied. Only a ring
+    /// from the system heap can grow. The driver decides how many buffers of its own it has.
     ///
     /// # Errors
     ///
@@ -174,15 +185,59 @@ impl VideoSource {
                 Err(error) => reasons.push(format!("heap {heap}: {error}")),
             }
         }
-        let ring = self.own_ring(count, size).map_err(|error| match error {
+        match self.own_ring(count, size) {
+            Ok(ring) => {
+                (self.memory, self.refused) = (FrameMemory::Driver, Some(reasons.join("; ")));
+                return Ok(ring);
+            }
+            Err(error) if error.errno() == Some(Errno::BUSY) => return Err(error),
+            Err(error) => reasons.push(format!("its own: {error}")),
+        }
+        self.map_buffers(count).map_err(|error| match error {
             Error::Stream { errno, .. } if errno != Errno::BUSY => {
-                let what = format!("it cannot use memory of any heap ({})", reasons.join("; "));
+                let what = format!("it cannot use memory of any kind ({})", reasons.join("; "));
                 self.device.refused(what, "update its driver, or capture with v4l2-ctl")
             }
             error => error,
         })?;
-        (self.memory, self.refused) = (FrameMemory::Driver, Some(reasons.join("; ")));
-        Ok(ring)
+        (self.memory, self.refused) = (FrameMemory::Mapped, Some(reasons.join("; ")));
+        Ring::new(count, size)?.growing(most)
+    }
+
+    /// Maps the driver's own buffers.
+    fn map_buffers(&mut self, count: usize) -> Result<()> {
+        let (fd, kind) = (self.device.fd(), self.device.kind);
+        let wanted = count.min(MOST_BUFFERS) as u32;
+        let got = v4l2::request_buffers(fd, kind, v4l2::MEMORY_MMAP, wanted)
+            .map_err(|errno| self.device.failed("allocate buffers", errno))?;
+        let map = |index| {
+            let mapped = MappedBuffer::new(fd, kind, index);
+            mapped.map_err(|errno| self.device.failed("map a buffer", errno))
+        };
+        self.buffers = (0..got.count).map(map).collect::<Result<_>>()?;
+        Ok(())
+    }
+
+    /// Copies a frame from a buffer of the driver to a block.
+    fn copy(&self, from: u32, block: usize, bytes: u64) -> Result<()> {
+        let missing = || self.device.failed("tell which buffer is full", Errno::IO);
+        let ring = attached(self.ring.as_ref(), self.device.name())?;
+        let from = self.buffers.get(from as usize).ok_or_else(missing)?;
+        let (mapping, block) = (self.mappings.get(block).ok_or_else(missing)?, ring.block(block));
+        block.begin_cpu_access(Access::Write)?;
+        let mut piece = vec![0; COPIED.min(bytes as usize)];
+        let result = (0..bytes as usize).step_by(COPIED).try_for_each(|at| {
+            let piece = &mut piece[..COPIED.min(bytes as usize - at)];
+            from.copy_to(at, piece).map_err(|errno| self.device.failed("copy a frame", errno))?;
+            Ok(mapping.copy_from(at as u64, piece)?)
+        });
+        block.end_cpu_access(Access::Write)?;
+        result
+    }
+
+    fn give_back(&self, index: u32) -> Result<()> {
+        v4l2::queue(self.device.fd(), self.device.kind, index, None)
+            .map_err(|errno| self.device.failed("queue a buffer", errno))
     }
 
     /// Whether the device can fill a block.
@@ -208,12 +263,19 @@ impl VideoSource {
                 exported.map_err(|errno| self.device.failed("export a buffer", errno))?;
             Ok(DmaBuf::from_fd(exported)?)
         };
-        Ring::of((0..got.count).map(block).collect::<Result<_>>()?, size)
+        let blocks: Result<_> = (0..got.count).map(block).collect();
+        if blocks.is_err() {
+            let _ = v4l2::request_buffers(fd, kind, v4l2::MEMORY_MMAP, 0);
+        }
+        Ring::of(blocks?, size)
     }
 
     /// Gives blocks to the driver, as many as it has buffers.
     fn feed(&mut self) -> Result<()> {
         let Some(ring) = &self.ring else { return Ok(()) };
+        if self.memory == FrameMemory::Mapped {
+            return Ok(());
+        }
         while let Some(&block) = self.waiting.front() {
             // A buffer that gets its former block again need not be attached again.
             let own = self.slots.get(block).is_some_and(Option::is_none).then_some(block);
@@ -221,7 +283,7 @@ impl VideoSource {
             let Some(index) = own.or_else(any) else { return Ok(()) };
             let dmabuf = match self.memory {
                 FrameMemory::Heap(_) => Some(ring.block(block).as_fd()),
-                FrameMemory::Driver => None,
+                FrameMemory::Driver | FrameMemory::Mapped => None,
             };
             v4l2::queue(self.device.fd(), self.device.kind, index as u32, dmabuf)
                 .map_err(|errno| self.device.failed("queue a block", errno))?;
@@ -233,17 +295,25 @@ impl VideoSource {
 
     /// The next frame that is whole, if the driver has filled one.
     fn next(&mut self) -> Result<Option<Filled>> {
+        let is_copied = self.memory == FrameMemory::Mapped;
         while !self.ended {
+            if is_copied && self.waiting.is_empty() {
+                return Ok(None);
+            }
             let memory = match self.memory {
                 FrameMemory::Heap(_) => v4l2::MEMORY_DMABUF,
-                FrameMemory::Driver => v4l2::MEMORY_MMAP,
+                FrameMemory::Driver | FrameMemory::Mapped => v4l2::MEMORY_MMAP,
             };
             let one = match v4l2::dequeue(self.device.fd(), self.device.kind, memory) {
                 Ok(one) => one,
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(errno) => return Err(self.device.failed("take a frame", errno)),
             };
-            let slot = self.slots.get_mut(one.index as usize).and_then(Option::take);
+            let slot = if is_copied {
+                self.waiting.pop_front()
+            } else {
+                self.slots.get_mut(one.index as usize).and_then(Option::take)
+            };
             let Some(block) = slot else {
                 return Err(self.device.failed("tell which block is full", Errno::IO));
             };
@@ -254,16 +324,24 @@ impl VideoSource {
             let gaps = self.log.gaps().len();
             if self.log.record(&one, !self.format.compressed) == Verdict::Damaged {
                 self.waiting.push_front(block);
+                if is_copied {
+                    self.give_back(one.index)?;
+                }
                 self.feed()?;
                 continue;
             }
             if self.is_strict && self.log.gaps().len() > gaps {
                 return Err(self.overflow());
             }
+            let size = u64::from(self.format.frame_bytes);
+            let filled = Filled { block, bytes: u64::from(one.bytes).min(size) };
+            if is_copied {
+                self.copy(one.index, block, filled.bytes)?;
+                self.give_back(one.index)?;
+            }
             self.feed()?;
             self.ended = self.most.is_some_and(|most| self.log.frames() >= most);
-            let size = u64::from(self.format.frame_bytes);
-            return Ok(Some(Filled { block, bytes: u64::from(one.bytes).min(size) }));
+            return Ok(Some(filled));
         }
         Ok(None)
     }
@@ -308,6 +386,7 @@ impl Source for VideoSource {
         match &self.memory {
             FrameMemory::Heap(heap) => format!("V4L2, dma-bufs of the heap {heap}{why}"),
             FrameMemory::Driver => format!("V4L2, dma-bufs of the driver{why}"),
+            FrameMemory::Mapped => format!("V4L2, copied by the CPU{why}"),
         }
     }
 
@@ -325,17 +404,27 @@ impl Source for VideoSource {
                 got.count as usize
             }
             FrameMemory::Driver => ring.len(),
+            FrameMemory::Mapped => {
+                let mappings = (0..ring.len()).map(|block| ring.block(block).mapping(true));
+                self.mappings = mappings.collect::<Result<_, _>>()?;
+                0
+            }
         };
         self.slots = vec![None; count];
         self.ring = Some(Arc::clone(ring));
         Ok(())
     }
 
-    fn attach_more(&mut self, _: usize) -> Result<bool> {
-        Ok(matches!(self.memory, FrameMemory::Heap(_)))
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        if self.memory == FrameMemory::Mapped {
+            let ring = attached(self.ring.as_ref(), self.device.name())?;
+            self.mappings.push(ring.block(block).mapping(true)?);
+        }
+        Ok(self.memory != FrameMemory::Driver)
     }
 
     fn start(&mut self) -> Result<()> {
+        (0..self.buffers.len()).try_for_each(|index| self.give_back(index as u32))?;
         v4l2::stream_on(self.device.fd(), self.device.kind).map_err(|errno| match errno.raw() {
             libc::ENOSPC => self.device.refused(
                 format!("cannot start: {errno}: the bus has no bandwidth left"),
@@ -367,7 +456,8 @@ impl Source for VideoSource {
     }
 
     fn ready(&self) -> Option<Wait<'_>> {
-        let some = self.slots.iter().any(Option::is_some);
+        let mapped = self.memory == FrameMemory::Mapped && !self.waiting.is_empty();
+        let some = mapped || self.slots.iter().any(Option::is_some);
         some.then(|| Wait::readable(self.device.fd()))
     }
 
@@ -383,6 +473,10 @@ impl Source for VideoSource {
     /// What the driver left out, by the numbers of the frames.
     fn gaps(&self) -> &[Gap] {
         self.log.gaps()
+    }
+
+    fn frame_log(&self) -> Option<&FrameLog> {
+        Some(&self.log)
     }
 
     fn tells_losses(&self) -> bool {

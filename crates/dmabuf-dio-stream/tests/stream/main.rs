@@ -115,7 +115,7 @@ impl Sink for Slow {
 fn what_is_lost_is_told_with_its_place() {
     let Some(devices) = Devices::get() else { return };
     let adc = &devices.adc;
-    for overrun in [Overrun::Block, Overrun::Drop, Overrun::Fail] {
+    for overrun in [Overrun::Block, Overrun::Fail] {
         adc.write("sampling_frequency", "1000000").expect("rate");
         let mut source = devices.source();
         // A block of 2 ms takes the sink 20 ms.

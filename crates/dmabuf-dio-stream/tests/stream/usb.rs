@@ -5,9 +5,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use dmabuf_dio::CancelToken;
-use dmabuf_dio_stream::{Function, Ring, Stream, UsbSink};
+use dmabuf_dio_stream::{Function, Ring, Sink as _, Stream, UsbSink};
 
 use crate::devices::{Devices, skip};
 
@@ -120,4 +121,11 @@ fn a_usb_host_that_goes_away() {
     let ring = Ring::new(4, 64 << 10).expect("blocks");
     let stream = Stream::new(&mut source, &mut sink, ring).limit(1 << 20);
     assert_eq!(stream.run().expect("run").bytes, 1 << 20);
+    // Without a gadget there is no host, whatever the controller supports.
+    drop((source, sink));
+    gadget.bind("\n");
+    let mut sink = UsbSink::open(function.endpoint()).expect("an endpoint");
+    let ring = Arc::new(Ring::new(4, 64 << 10).expect("blocks"));
+    let error = sink.attach(&ring, None).expect_err("nobody is there");
+    assert!(error.hint().contains("no host"), "{error}: {}", error.hint());
 }

@@ -6,7 +6,7 @@ use dmabuf_dio_stream::PixelFormat;
 
 use crate::exit::{Failure, USAGE};
 use crate::size::{parse_count, parse_rate};
-use crate::stream::args::{CaptureArgs, Policy};
+use crate::stream::args::CaptureArgs;
 
 /// Options for video devices.
 #[derive(Debug, Args)]
@@ -56,10 +56,6 @@ pub(super) fn refuse_iio(args: &CaptureArgs) -> Result<(), Failure> {
     if common.rate.is_some() {
         return Err(Failure::new(USAGE, "--rate is for IIO devices", "write --fps"));
     }
-    if args.overrun == Policy::Drop {
-        let what = "--overrun drop is for IIO devices: a video device drops whole frames anyway";
-        return Err(Failure::new(USAGE, what, "leave it out"));
-    }
     let option = first(&[
         ("--channels", !common.channels.is_empty()),
         ("--set", !common.setup.set.is_empty()),
@@ -71,7 +67,6 @@ pub(super) fn refuse_iio(args: &CaptureArgs) -> Result<(), Failure> {
         ("--iq", args.iq),
         ("--frequency", args.frequency.is_some()),
         ("--rotate", args.rotate.is_some()),
-        ("--framed", args.framed),
     ]);
     let Some(option) = option else { return Ok(()) };
     let hint = match option {

@@ -10,23 +10,32 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dmabuf_dio_stream::{
-    Device, FrameMemory, Ring, State, Stream, Summary, VideoDevice, VideoFormat, VideoSource,
-    available,
+    Device, FrameLog, FrameMemory, Known, Ring, State, Stream, Summary, VideoDevice, VideoFormat,
+    VideoSource, available,
 };
 
 use super::args::{CaptureArgs, Policy, StreamArgs};
 use super::capture::{Outcome, nobody, room_for};
 use super::device::{numbers, open_files};
 use super::meter::Meter;
-use super::recording::frames_file;
-use super::target::Sent;
-use crate::exit::{FAILED, Failure};
+use super::notes::Notes;
+use super::recording::{self, frames_file};
+use crate::exit::{FAILED, Failure, USAGE};
 use crate::signals;
 use report::Captured;
 
-/// The node of a video device, unless the name is one of an IIO device.
-pub(super) fn find(name: &str) -> Option<PathBuf> {
-    if Device::find(name).is_some() { None } else { VideoDevice::find(name) }
+/// The node of a video device, unless the name is one of an IIO device. Fails if several have it.
+pub(crate) fn find(name: &str) -> Result<Option<PathBuf>, Failure> {
+    if Device::find(name).is_some() {
+        return Ok(None);
+    }
+    let mut all = VideoDevice::matching(name);
+    if all.len() < 2 {
+        return Ok(all.pop());
+    }
+    let nodes: Vec<_> = all.iter().map(|node| node.display().to_string()).collect();
+    let what = format!("{} devices are called {name}", all.len());
+    Err(Failure::new(USAGE, what, format!("choose one of them: {}", nodes.join(", "))))
 }
 
 pub(super) fn run(args: &CaptureArgs, node: &Path) -> Result<(), Failure> {
@@ -48,11 +57,13 @@ pub(super) fn run(args: &CaptureArgs, node: &Path) -> Result<(), Failure> {
     let mut source = if args.overrun == Policy::Fail { source.strict() } else { source };
     let token = signals::token();
     let frame = if format.compressed { 1 } else { format.frame_bytes.into() };
-    let target = args.to.open(Sent { frame, description: None }, &token)?.ok_or_else(nobody)?;
+    let _lock = file.map(recording::lock).transpose()?;
+    let target = args.to.open(frame, &token)?.ok_or_else(nobody)?;
     let is_stdout = target.is_stdout;
     let (mut sink, function) = target.into_parts();
     // In case the process is killed.
-    recording.describe(&recording.captured(&source, &Summary::default()))?;
+    recording.describe(&recording.captured(source.log(), &Summary::default()))?;
+    let notes = recording.notes()?;
     let mut meter = Meter::new("captured", args.common.quiet);
     let stream = Stream::new(&mut source, &mut *sink, ring).cancel(token);
     let stream = stream.progress(move |state: State| meter.update(state));
@@ -60,7 +71,16 @@ pub(super) fn run(args: &CaptureArgs, node: &Path) -> Result<(), Failure> {
         Some(bytes) => stream.limit(bytes),
         None => stream,
     };
+    let stream = match &notes {
+        Some(notes) => stream.record(|known| {
+            if let Some(log) = known.frames {
+                notes.offer(|| (log.clone(), so_far(known)));
+            }
+        }),
+        None => stream,
+    };
     let outcome = Outcome::of(stream.run());
+    drop(notes);
     // A file is closed before it is described.
     drop((sink, function));
     recording.end(&source, outcome, is_stdout)
@@ -97,18 +117,39 @@ struct Recording<'a> {
     memory: FrameMemory,
 }
 
+/// What the description says while the capture runs.
+fn so_far(known: &Known<'_>) -> Summary {
+    let Known { bytes, loss_known, .. } = *known;
+    let lost_frames = known.gaps.iter().filter_map(|gap| gap.frames).sum();
+    Summary { bytes, loss_known, lost_frames, gaps: known.gaps.clone(), ..Summary::default() }
+}
+
 impl Recording<'_> {
-    fn captured<'s>(&'s self, source: &'s VideoSource, summary: &'s Summary) -> Captured<'s> {
+    fn captured<'s>(&'s self, log: &'s FrameLog, summary: &'s Summary) -> Captured<'s> {
         Captured {
             node: self.node,
             name: &self.name,
             format: self.format,
             rate: self.rate,
             memory: &self.memory,
-            log: source.log(),
+            log,
             summary,
             asked: self.args.video.frames,
         }
+    }
+
+    /// What writes the description while the capture runs.
+    fn notes(&self) -> Result<Option<Notes<(FrameLog, Summary)>>, Failure> {
+        let Some(path) = self.file.map(Path::to_owned) else { return Ok(None) };
+        let (node, name, memory) = (self.node.to_owned(), self.name.clone(), self.memory.clone());
+        let (format, rate, asked) = (self.format, self.rate, self.args.video.frames);
+        let write = move |(log, summary): (FrameLog, Summary)| {
+            let (node, name, memory) = (&*node, &*name, &memory);
+            let (log, summary) = (&log, &summary);
+            let captured = Captured { node, name, format, rate, memory, log, summary, asked };
+            report::describe(&path, &captured)
+        };
+        Notes::start(write).map(Some)
     }
 
     /// Writes the description beside the file.
@@ -121,7 +162,7 @@ impl Recording<'_> {
 
     /// Describes the file and prints the report. A file without a frame is removed.
     fn end(&self, source: &VideoSource, outcome: Outcome, is_stdout: bool) -> Result<(), Failure> {
-        let captured = self.captured(source, &outcome.summary);
+        let captured = self.captured(source.log(), &outcome.summary);
         let nothing = outcome.summary.bytes == 0;
         let described = match self.file {
             Some(path) if nothing => {
@@ -175,16 +216,12 @@ fn shortfall(args: &CaptureArgs, captured: &Captured<'_>, at_end: bool) -> Optio
         };
         return Some(Failure::new(FAILED, format!("only {frames} frames{of} were captured"), hint));
     }
-    if args.common.max_loss.allows(&summary.gaps, frames) {
-        return None;
-    }
-    let lost = super::report::lost(summary);
-    let what = format!("more was lost than --max-loss {}: {lost}", args.common.max_loss);
+    let what = args.common.exceeds_loss(summary, frames)?;
     let hint = match captured.memory {
         FrameMemory::Heap(_) => {
             "choose a smaller --size or --fps, a longer --ring or a faster file; or allow it"
         }
-        FrameMemory::Driver => {
+        FrameMemory::Driver | FrameMemory::Mapped => {
             "choose a smaller --size or --fps: frames are copied to the file; or allow it"
         }
     };
