@@ -17,6 +17,7 @@ import safetensors.numpy
 
 import dmabuf_dio
 from dmabuf_dio import Buffer
+from dmabuf_dio.types import Backend
 
 
 def child(work: Callable[[], object]) -> None:
@@ -158,19 +159,24 @@ def test_while_views_begin_and_end() -> None:
             thread.join()
 
 
-def test_in_a_callback(file: Path) -> None:
-    """The child goes on in the callback, and has no thread that loads."""
+@pytest.mark.parametrize("backend", ["memfd", "buffered"])
+@pytest.mark.parametrize("length", [4096, 300_001])
+def test_in_a_callback(file: Path, length: int, backend: Backend) -> None:
+    """The child goes on in the callback, and has no thread that loads. While it stays there, the parent seals the memory."""
     parent = os.getpid()
     children: list[int] = []
+    ends = os.pipe()
 
     def progress(done: int, total: int) -> None:
         if not children:
             children.append(os.fork())
             if children[0] == 0:
                 signal.alarm(60)
+                os.read(ends[0], 1)
 
     try:
-        buffer = dmabuf_dio.load(file, kind="memfd", progress=progress)
+        buffer = dmabuf_dio.load(file, kind="memfd", length=length, backend=backend, progress=progress)
+        os.write(ends[1], b"!")
     except OSError as error:
         if os.getpid() != parent:
             os._exit(0 if "gone" in str(error) else 2)
@@ -178,7 +184,7 @@ def test_in_a_callback(file: Path) -> None:
     finally:
         if os.getpid() != parent:
             os._exit(3)
-    assert bytes(buffer) == file.read_bytes()
+    assert bytes(buffer) == file.read_bytes()[:length]
     assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
 
 

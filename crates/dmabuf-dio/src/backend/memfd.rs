@@ -91,6 +91,7 @@ pub(super) fn load(backend: Backend, task: &Task<'_>, purpose: Purpose) -> Resul
         huge
     };
     let (buf, mut moved) = if let Some((buf, mapping)) = mapped {
+        mapping.keep_from_children();
         let moved = mapped::load(task, ring, &Arc::new(mapping), layout)?;
         (buf, moved)
     } else {

@@ -289,6 +289,13 @@ impl Mapping {
         let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.len, advice) };
     }
 
+    /// Leaves it out of the memory of children: one forked while a memfd is being filled would
+    /// otherwise keep it mapped for writing, and the memfd could not be sealed.
+    pub(crate) fn keep_from_children(&self) {
+        // SAFETY: this advice changes nothing in this process. Nothing in a child uses the mapping.
+        let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.len, Advice::LinuxDontFork) };
+    }
+
     /// Collapses small pages into huge ones as memory is allocated, if the kernel does so for the
     /// first one. Since Linux 6.1 it does so for any process, whatever `shmem_enabled` says:
     /// `MADV_COLLAPSE` in madvise(2). Returns whether it did.
