@@ -23,8 +23,9 @@
  * format that the channels report, of 16 bits in memory; the bytes stay the
  * same. Writing reports chooses what the device says of lost frames: 2 their
  * number, 1 only that there were any, in the status register of a backend as
- * that of Analog Devices' cores (debugfs), 0 nothing. If sparse is set, only the first frame of each block is written or
- * checked, so that the device's CPU time does not affect measurements.
+ * that of Analog Devices' cores (debugfs), 0 nothing. If sparse is set, only
+ * the first frame of each block is written or checked, so that the device's CPU
+ * time does not affect measurements.
  */
 #include <linux/cleanup.h>
 #include <linux/debugfs.h>
@@ -676,6 +677,7 @@ static ssize_t stream_registers_write(struct file *file, const char __user *from
 	unsigned int value;
 	char text[80];
 	ssize_t len;
+	int found;
 
 	if (*pos || count >= sizeof(text))
 		return -ENOSPC;
@@ -683,18 +685,14 @@ static ssize_t stream_registers_write(struct file *file, const char __user *from
 	if (len < 0)
 		return len;
 	text[len] = 0;
-	switch (sscanf(text, "%i %i", &stream->address, &value)) {
-	case 1:
-		return count;
-	case 2:
-		if (stream->address != STREAM_STATUS)
-			return -EINVAL;
+	found = sscanf(text, "%i %i", &stream->address, &value);
+	if (found < 1 || (found == 2 && stream->address != STREAM_STATUS))
+		return -EINVAL;
+	if (found == 2) {
 		scoped_guard(spinlock_irqsave, &stream->queue.list_lock)
 			stream->status &= ~value;
-		return count;
-	default:
-		return -EINVAL;
 	}
+	return count;
 }
 
 static const struct file_operations stream_registers = {

@@ -30,7 +30,7 @@ struct plain {
 	struct v4l2_device v4l2;
 	struct video_device video;
 	struct vb2_queue queue;
-	struct mutex lock;
+	struct mutex lock;		/* of the queue and the device */
 	spinlock_t list_lock;		/* of the list */
 	struct list_head list;
 	struct delayed_work work;
