@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
     findings = compare(baseline, *now)
     for finding in findings.better:
         print(f"better: {finding}")
-    if findings.better:
+    if findings.better and len(now) == 1:
         print(f"The baseline can be renewed with: cp {args.now[0]} {args.baseline}")
     for finding in findings.worse:
         print(f"WORSE: {finding}")

@@ -73,6 +73,9 @@ static int dbx_walk_mapping(struct dbx_attachment *att, u32 *refusal)
 			if (!checked)
 				goto err_free;
 			checked += pfn;
+		} else if (PageHWPoison(page)) {
+			*refusal = DMABUF_DIO_REFUSED_POISONED;
+			goto err_free;
 		}
 		if (!dbx_segments_extend(&att->table, page, PAGE_SIZE)) {
 			ret = dbx_segments_add(&att->table, page, PAGE_SIZE);

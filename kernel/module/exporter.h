@@ -36,7 +36,8 @@ const struct dbx_exporter *dbx_exporter_find(const struct dma_buf *dmabuf);
  * mapping, like "no-map" memory of a device tree.
  *
  * Return: the number of lendable pages from @page to the end of its folio, in
- * which all pages are alike; 0 if @page is not lendable.
+ * which all pages are alike; 0 if @page is not lendable. In memory that is not on
+ * an LRU list, like that of heaps, a memory error is noted in its page only.
  */
 static inline unsigned long dbx_pages_lendable(struct page *page, u32 *refusal)
 {
@@ -52,6 +53,8 @@ static inline unsigned long dbx_pages_lendable(struct page *page, u32 *refusal)
 		*refusal = DMABUF_DIO_REFUSED_POISONED;
 	else if (!folio_test_large(folio))
 		return 1;
+	else if (PageHWPoison(page))
+		*refusal = DMABUF_DIO_REFUSED_POISONED;
 	else
 		return folio_nr_pages(folio) - folio_page_idx(folio, page);
 	return 0;

@@ -55,9 +55,9 @@ static int dbx_borrow_range(struct dma_buf *dmabuf, struct dbx_segments *segs,
 	for (i = 0; i < pages->nr; i++) {
 		if (!dbx_vector_lendable(&pages->vecs[i], refusal))
 			return -EOPNOTSUPP;
+		segs->length += pages->vecs[i].bv_len;
 	}
 	segs->nr += pages->nr;
-	segs->length += length;
 	return 0;
 }
 

@@ -185,8 +185,8 @@ const char *raw_disk(void);		/* or skip */
 int open_numbered(const char *path, int count, bool (*is)(int fd));
 /* SIGALRM again and again, as on a busy machine the first may come before the call; 0: no more */
 void alarm_every(unsigned int ms);
-/* Forks; returns 0 in the child, which must call exit(). */
 void wait_for_state(pid_t pid, char state);	/* proc_pid_stat(5): 'S', 'D', 'T' */
+/* Forks; returns 0 in the child, which must call exit(). */
 pid_t spawn(void);
 void reap(pid_t pid);			/* its exit status must be 0 */
 void reap_killed(pid_t pid);		/* it must have died of SIGKILL */

@@ -61,7 +61,7 @@ static void pause_load(int dev, int file, uint64_t length)
 		alarm_every(ms);
 		expect(dio_load(dev, &load), -EINTR);
 		alarm_every(0);
-		ms += ms < 500 ? ms : 0;
+		ms += ms < 80 ? ms : 0;
 	} while (!dio_fdinfo(dev, "held:"));
 }
 
@@ -133,6 +133,8 @@ static void meanwhile(int dev, int file)
 	leave(MIB(192));
 	pause_load(dev, file, MIB(128));
 	set_reserve(2 * memory_estimated() + MIB(128));
+	/* The reserve is looked at before each 4 MiB. */
+	check(dio_fdinfo(dev, "held:") <= MIB(124));
 	expect(load(dev, file, MIB(128), &fd), -ENOMEM);
 	expect(dio_fdinfo(dev, "loading:"), 0);
 	expect(dio_fdinfo(dev, "held:"), 0);
@@ -161,6 +163,7 @@ int main(void)
 	int status;
 	pid_t pid;
 
+	need_memory(MIB(512));
 	expect(before, sane());
 	pid = spawn();
 	if (!pid) {

@@ -206,7 +206,15 @@ static bool attachable(int fd)
 static void named(void)
 {
 	unsigned int i;
+	int fd;
 
+	trying("a memory error in the tail of a folio, exporter named");
+	fd = odd_try(ODD_UNIT * PAGE, ODD_POISONED);
+	if (fd != -EOPNOTSUPP) {
+		check(fd >= 0);
+		expect_refused(fd, POISONED);
+		close(fd);
+	}
 	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
 		unsigned int oddities = kinds[i].oddities;
 		int fd = odd_pattern(oddities, 1);

@@ -103,6 +103,7 @@ static void end(int fd, bool waits)
 		exit(0);
 	}
 	wait_for_state(pid, 'D');
+	sleep_ms(700);		/* signals came meanwhile */
 	expect(waitpid(pid, NULL, WNOHANG), 0);
 	unlock(holder);
 	reap(pid);

@@ -227,6 +227,8 @@ void wait_for_state(pid_t pid, char state)
 		check(name_end);
 		if (name_end[2] == state)
 			return;
+		if (name_end[2] == 'Z')
+			fail("the process ended and did not come to %c", state);
 		sleep_ms(1);
 	}
 }

@@ -8,7 +8,7 @@
 
 #include "odd.h"
 
-#define LENGTH	MIB(1)
+#define LENGTH	(32 * PAGE)
 #define BAD	(17 * PAGE)
 
 int main(void)

@@ -160,12 +160,14 @@ def test_while_views_begin_and_end() -> None:
 
 
 @pytest.mark.parametrize("backend", ["memfd", "buffered"])
-@pytest.mark.parametrize("length", [4096, 300_001])
-def test_in_a_callback(file: Path, length: int, backend: Backend) -> None:
+@pytest.mark.parametrize("length", [4096, 300_001, (4 << 20) + 4096])
+def test_in_a_callback(folder: Path, length: int, backend: Backend) -> None:
     """The child goes on in the callback, and has no thread that loads. While it stays there, the parent seals the memory."""
     parent = os.getpid()
     children: list[int] = []
     ends = os.pipe()
+    file = folder / "loaded-while-forking"
+    file.write_bytes(os.urandom(length))
 
     def progress(done: int, total: int) -> None:
         if not children:

@@ -289,7 +289,7 @@ struct io_uring_sqe;
  *
  * Called once at the start, then at least every 100 ms while data moves. The calls may come from
  * another thread, but never two at a time; the count never decreases. The function must return
- * normally, not by an exception or longjmp(3).
+ * normally, not by an exception or longjmp(3). A child that it forks must not return from it.
  */
 typedef int (*dmabuf_dio_progress)(uint64_t done, uint64_t total, void *data);
 

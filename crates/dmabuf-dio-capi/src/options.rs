@@ -52,7 +52,7 @@ pub const DMABUF_DIO_POLLED: u32 = 4;
 ///
 /// Called once at the start, then at least every 100 ms while data moves. The calls may come from
 /// another thread, but never two at a time; the count never decreases. The function must return
-/// normally, not by an exception or longjmp(3).
+/// normally, not by an exception or longjmp(3). A child that it forks must not return from it.
 pub type ProgressCallback =
     Option<unsafe extern "C" fn(done: u64, total: u64, data: *mut c_void) -> c_int>;
 

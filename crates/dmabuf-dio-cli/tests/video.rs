@@ -183,15 +183,20 @@ impl Pictures {
     /// and the numbers since then should.
     #[track_caller]
     fn check<'a>(&self, frames: impl Iterator<Item = (u64, &'a [u8])>) {
-        let (mut start, mut before, mut twice) = (None, None, 0);
+        let (mut start, mut before, mut twice, mut unseen) = (None, None, 0, 0);
         for (number, frame) in frames {
-            // vivid may give a number twice; the picture moves even so.
+            // vivid may give a number twice; the picture moves even so. It may drop one of the two.
             twice += u64::from(before.replace(number) == Some(number));
             let place = || self.0.iter().position(|one| one.starts_with(frame));
             let (first, at) =
                 *start.get_or_insert_with(|| (number, place().expect("a picture") as u64));
-            let picture = &self.0[((at + number - first + twice) % PERIOD) as usize];
-            assert!(picture.starts_with(frame), "number {number}, of {first} on, is another");
+            let is = |twice| {
+                self.0[((at + number - first + twice) % PERIOD) as usize].starts_with(frame)
+            };
+            if unseen == 0 && !is(twice) && is(twice + 1) {
+                (twice, unseen) = (twice + 1, 1);
+            }
+            assert!(is(twice), "number {number}, of {first} on, is another");
         }
     }
 }

@@ -346,12 +346,22 @@ fn unavailable_text(asked: Option<Backend>, kind: Option<Kind>, refusals: &[Refu
             None => format!("backend {backend} is not available"),
         },
         (None, Some(kind)) => format!("no {kind} can be created here"),
-        (None, None) => "no backend is available".into(),
+        (None, None) => match decisive(refusals) {
+            Some(refusal) => format!("no backend is available: {}", refusal.reason),
+            None => "no backend is available".into(),
+        },
     }
 }
 
+/// The refusal whose remedy helps: memory that is unusable is so for all backends.
+fn decisive(refusals: &[Refusal]) -> Option<&Refusal> {
+    let of_the_memory = refusals.iter().find(|refusal| refusal.is_of_the_memory());
+    let with_remedy = refusals.iter().find(|refusal| refusal.remedy.is_some());
+    of_the_memory.or(with_remedy).or(refusals.first())
+}
+
 fn unavailable_hint(kind: Option<Kind>, refusals: &[Refusal]) -> String {
-    let remedy = refusals.iter().find_map(|refusal| refusal.remedy.clone());
+    let remedy = decisive(refusals).and_then(|refusal| refusal.remedy.clone());
     match (remedy, kind) {
         (Some(remedy), None) => remedy,
         (Some(remedy), Some(kind)) => format!("{ANY_KIND}; or for a {kind}: {remedy}"),

@@ -110,6 +110,7 @@ macro_rules! transfer_methods {
 
         /// Reports progress: once at the start, then at least every 100 ms while data moves. Calls
         /// may come from another thread, but never concurrently; the count never decreases.
+        /// A child that it forks must not return from it.
         #[must_use]
         pub fn progress(
             mut self,

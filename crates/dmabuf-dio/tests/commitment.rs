@@ -32,12 +32,14 @@ fn a_page_that_cannot_be_had() {
     let committed = meminfo.lines().find_map(|line| line.strip_prefix("Committed_AS:"));
     let committed =
         committed.and_then(|line| line.trim().strip_suffix(" kB")).expect("Committed_AS");
+    let mut buf = DmaBuf::memfd(64 << 20).expect("memfd");
     let _restored = Restored(fs::read_to_string(MODE).expect("mode"));
     let limit: u64 = committed.parse().expect("a number");
     fs::write(LIMIT, (limit + (24 << 10)).to_string()).expect("limit");
     fs::write(MODE, "2").expect("mode");
 
-    let mut buf = DmaBuf::memfd(64 << 20).expect("memfd");
+    let another = DmaBuf::memfd(64 << 20).expect_err("more than may be promised");
+    assert!(matches!(another, Error::NoMemory { available: Some(_), .. }), "{another}");
     let mut map = buf.map_mut().expect("map");
     let mut out = [1; 4096];
     map.read_at(0, &mut out).expect("the first page");

@@ -26,7 +26,7 @@
 #include "odd_exporter.h"
 
 #define ODD_ALL		(ODD_UNCOUNTED | ODD_RESERVED | ODD_NO_VMAP | \
-			 ODD_WRITE_COMBINED | ODD_UNMAPPED | ODD_CMA)
+			 ODD_WRITE_COMBINED | ODD_UNMAPPED | ODD_CMA | ODD_POISONED)
 #define ODD_MAX_PAGES	(SZ_256M >> PAGE_SHIFT)
 
 static ulong odd_unmapped;
@@ -44,7 +44,7 @@ struct odd_buffer {
 
 static unsigned int odd_order(const struct odd_buffer *buf)
 {
-	return buf->oddities & ODD_UNCOUNTED ? ilog2(ODD_UNIT) : 0;
+	return buf->oddities & (ODD_UNCOUNTED | ODD_POISONED) ? ilog2(ODD_UNIT) : 0;
 }
 
 #ifdef HAVE_CMA_ALLOC
@@ -79,6 +79,8 @@ static void odd_free_pages(const struct odd_buffer *buf, struct page **pages)
 	if (buf->oddities & ODD_RESERVED)
 		for (i = 0; i < buf->nr && pages[i]; i++)
 			ClearPageReserved(pages[i]);
+	if (buf->oddities & ODD_POISONED && pages[buf->nr - 1])
+		ClearPageHWPoison(pages[buf->nr - 1]);
 	if (buf->oddities & ODD_CMA) {
 		odd_cma_free(pages[0], buf->nr);
 	} else if (!(buf->oddities & ODD_UNMAPPED)) {
@@ -90,6 +92,8 @@ static void odd_free_pages(const struct odd_buffer *buf, struct page **pages)
 
 static struct page **odd_alloc_pages(const struct odd_buffer *buf)
 {
+	gfp_t flags = GFP_KERNEL | __GFP_ZERO |
+		      (buf->oddities & ODD_POISONED ? __GFP_COMP : 0);
 	unsigned int i, order = odd_order(buf);
 	struct page **pages;
 	struct page *page;
@@ -117,9 +121,9 @@ static struct page **odd_alloc_pages(const struct odd_buffer *buf)
 			pages[i] = page + i;
 	}
 	for (i = 0; !(buf->oddities & (ODD_UNMAPPED | ODD_CMA)) && i < buf->nr; i++) {
-		/* Not compound, so that only the first page has a reference count */
+		/* Unless compound, only the first page has a reference count. */
 		page = i & ((1 << order) - 1) ? pages[i - 1] + 1 :
-			alloc_pages(GFP_KERNEL | __GFP_ZERO, order);
+			alloc_pages(flags, order);
 		if (!page) {
 			odd_free_pages(buf, pages);
 			return NULL;
@@ -128,6 +132,8 @@ static struct page **odd_alloc_pages(const struct odd_buffer *buf)
 			SetPageReserved(page);
 		pages[i] = page;
 	}
+	if (buf->oddities & ODD_POISONED)
+		SetPageHWPoison(pages[buf->nr - 1]);
 	return pages;
 }
 
@@ -339,6 +345,10 @@ static long odd_create(const struct odd_create __user *arg)
 	if (create.oddities & ODD_CMA &&
 	    create.oddities & (ODD_UNCOUNTED | ODD_UNMAPPED))
 		return -EINVAL;
+	if (create.oddities & ODD_POISONED && create.oddities != ODD_POISONED)
+		return -EINVAL;
+	if (create.oddities & ODD_POISONED && !IS_ENABLED(CONFIG_MEMORY_FAILURE))
+		return -EOPNOTSUPP;
 #ifndef HAVE_CMA_ALLOC
 	if (create.oddities & ODD_CMA)
 		return -EOPNOTSUPP;

@@ -22,6 +22,11 @@
  * heap. EOPNOTSUPP if the kernel does not let modules allocate there.
  */
 #define ODD_CMA			32
+/*
+ * The pages are those of large folios, and the last one has a hardware memory error. EOPNOTSUPP
+ * if the kernel does not handle memory errors.
+ */
+#define ODD_POISONED		64
 
 /* Lengths of buffers are multiples of this, in pages. */
 #define ODD_UNIT		4

@@ -6,7 +6,6 @@ use super::kept::not_kept;
 use super::{Backend, Refusal};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
-use crate::lend::NotLent;
 use crate::report::Report;
 use crate::report::facts::Facts;
 use crate::report::measure::Before;
@@ -53,9 +52,7 @@ pub(crate) fn choose<C: Candidate, T>(
     for &candidate in candidates {
         match try_one(candidate) {
             Ok(value) => return Ok((candidate.backend(), value, refusals)),
-            Err(Attempt::Refused(refusal))
-                if refusal.not_lent.is_some_and(NotLent::is_of_the_memory) =>
-            {
+            Err(Attempt::Refused(refusal)) if refusal.is_of_the_memory() => {
                 refusals.insert(0, refusal);
                 break;
             }
@@ -120,6 +117,7 @@ impl<T> Run<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lend::NotLent;
 
     /// What is tried, and how it ends, if the module refuses a buffer for this reason.
     fn tried(why: NotLent) -> (Vec<Backend>, Result<Backend>) {

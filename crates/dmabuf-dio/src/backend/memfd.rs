@@ -114,11 +114,13 @@ pub(super) fn allocate(len: u64) -> Result<DmaBuf> {
 /// Maps all pages of a new memfd, with room for its last huge page.
 fn map(buf: &DmaBuf) -> Result<Mapping> {
     let pages = buf.len().next_multiple_of(page_size());
-    Ok(buf.vouch_for(if pages < huge_page() {
+    let mapping = buf.vouch_for(if pages < huge_page() {
         Mapping::new(buf.as_fd(), pages, true)?
     } else {
         Mapping::in_huge_pages(buf.as_fd(), pages)?
-    }))
+    });
+    mapping.keep_from_children();
+    Ok(mapping)
 }
 
 /// Transfers between a file and a range of an existing memfd.
@@ -180,6 +182,7 @@ mod tests {
         ] {
             let buf = allocate(len).expect("a memfd");
             let mapping = map(&buf).expect("mapped");
+            mapping.advise(true);
             assert_eq!(mapping.len(), len.next_multiple_of(page_size()));
             assert_eq!(mapped(mapping.as_ptr()).unwrap_or(wanted), wanted, "{len}");
         }

@@ -211,6 +211,11 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// Whether the buffer's memory is unusable, so that no backend helps.
+    pub(crate) fn is_of_the_memory(&self) -> bool {
+        self.not_lent.is_some_and(NotLent::is_of_the_memory)
+    }
+
     pub(crate) fn errno(mut self, errno: impl IntoErrno) -> Self {
         self.errno = Some(errno.into_errno());
         self

@@ -286,14 +286,24 @@ impl Mapping {
         }
         let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // SAFETY: this advice changes neither content nor validity of the mapping.
-        let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.len, advice) };
+        let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.whole(), advice) };
+    }
+
+    /// Bytes that are mapped from the start on, which may be more than its length: advice for a part
+    /// would split the mapping, and its last huge page.
+    fn whole(&self) -> usize {
+        match &self.origin {
+            Origin::Mapped(base, size) => size - (self.start.addr().get() - base.addr().get()),
+            Origin::Allocated(_) => self.len,
+        }
     }
 
     /// Leaves it out of the memory of children: one forked while a memfd is being filled would
     /// otherwise keep it mapped for writing, and the memfd could not be sealed.
     pub(crate) fn keep_from_children(&self) {
-        // SAFETY: this advice changes nothing in this process. Nothing in a child uses the mapping.
-        let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.len, Advice::LinuxDontFork) };
+        // SAFETY: this advice changes nothing in this process. In a child nothing uses the mapping: it
+        // has no thread that loads, and a callback must not return in it.
+        let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.whole(), Advice::LinuxDontFork) };
     }
 
     /// Collapses small pages into huge ones as memory is allocated, if the kernel does so for the
