@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `load()` and `load_into()`.
 
+use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 
-use dmabuf_dio::{Backend, DmaBuf, Error, Kind, Loader};
+use dmabuf_dio::{Backend, DmaBuf, Errno, Error, Kind, Loader};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -123,9 +124,23 @@ fn make(
     Ok((content, loaded.report))
 }
 
-/// Seals a memfd unless it is to be writable.
+/// Seals a memfd that was just loaded, unless it is to be writable.
 pub(crate) fn seal(buf: &mut DmaBuf, writable: bool) -> Result<(), Error> {
-    if !writable && buf.kind() == Kind::Memfd { buf.seal() } else { Ok(()) }
+    if writable || buf.kind() != Kind::Memfd {
+        return Ok(());
+    }
+    let sealed = buf.seal();
+    // A child that another thread forked meanwhile has it mapped, and does not write to it.
+    if matches!(&sealed, Err(error) if error.errno() == Some(Errno::BUSY)) {
+        // SAFETY: the call takes numbers only.
+        let added =
+            unsafe { libc::fcntl(buf.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_FUTURE_WRITE) };
+        if added == 0 {
+            *buf = DmaBuf::from_fd(buf.try_clone()?.into_fd())?;
+            return Ok(());
+        }
+    }
+    sealed
 }
 
 /// Loads a file, or a range of it, into a new buffer.

@@ -9,6 +9,7 @@ use rustix::fs::SealFlags;
 use crate::backend::udmabuf;
 use crate::backend::{Backend, Refusal};
 use crate::buf::DmaBuf;
+use crate::errno::Errno;
 use crate::error::Result;
 use crate::fd::proc_path;
 use crate::memory::page::page_size;
@@ -76,16 +77,21 @@ impl LoadedFile {
     ///
     /// With a dma-buf, `F_SEAL_FUTURE_WRITE` is used: the kernel refuses `F_SEAL_WRITE` for memory
     /// that is pinned. Then existing writable mappings of the file stay writable, and so does the
-    /// dma-buf, for anyone who has its descriptor.
+    /// dma-buf, for anyone who has its descriptor. It is also used if the file is mapped for
+    /// writing, as in a child that was forked while it was loaded.
     ///
     /// # Errors
     ///
-    /// [`Error::Buffer`](crate::Error::Buffer) with `EBUSY` while the file is mapped for writing,
-    /// if there is no dma-buf.
+    /// [`Error::Buffer`](crate::Error::Buffer).
     pub fn seal(&mut self) -> Result<()> {
         match self.dmabuf {
             Ok(_) => self.file.add_seal(SealFlags::FUTURE_WRITE),
-            Err(_) => self.file.seal(),
+            Err(_) => match self.file.seal() {
+                Err(error) if error.errno() == Some(Errno::BUSY) => {
+                    self.file.add_seal(SealFlags::FUTURE_WRITE)
+                }
+                sealed => sealed,
+            },
         }
     }
 }

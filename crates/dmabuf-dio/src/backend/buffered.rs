@@ -90,7 +90,6 @@ fn move_through(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<()> {
     match task.direction {
         Direction::Load => {
             let view = buf.map_shared()?;
-            view.mapping().keep_from_children();
             run(task, view.mapping(), extent)?;
             view.finish()
         }

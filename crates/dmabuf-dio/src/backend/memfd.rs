@@ -91,7 +91,6 @@ pub(super) fn load(backend: Backend, task: &Task<'_>, purpose: Purpose) -> Resul
         huge
     };
     let (buf, mut moved) = if let Some((buf, mapping)) = mapped {
-        mapping.keep_from_children();
         let moved = mapped::load(task, ring, &Arc::new(mapping), layout)?;
         (buf, moved)
     } else {
@@ -114,13 +113,11 @@ pub(super) fn allocate(len: u64) -> Result<DmaBuf> {
 /// Maps all pages of a new memfd, with room for its last huge page.
 fn map(buf: &DmaBuf) -> Result<Mapping> {
     let pages = buf.len().next_multiple_of(page_size());
-    let mapping = buf.vouch_for(if pages < huge_page() {
+    Ok(buf.vouch_for(if pages < huge_page() {
         Mapping::new(buf.as_fd(), pages, true)?
     } else {
         Mapping::in_huge_pages(buf.as_fd(), pages)?
-    });
-    mapping.keep_from_children();
-    Ok(mapping)
+    }))
 }
 
 /// Transfers between a file and a range of an existing memfd.

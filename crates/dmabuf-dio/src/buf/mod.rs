@@ -205,8 +205,8 @@ impl DmaBuf {
     ///
     /// # Errors
     ///
-    /// [`Error::Buffer`]: `EBUSY` while it is mapped for writing; `EPERM` if it does not allow
-    /// sealing; `EINVAL` for a dma-buf.
+    /// [`Error::Buffer`]: `EBUSY` while it is mapped for writing, also in a child that was forked
+    /// while it was loaded; `EPERM` if it does not allow sealing; `EINVAL` for a dma-buf.
     pub fn seal(&mut self) -> Result<()> {
         self.add_seal(SealFlags::WRITE)
     }

@@ -298,14 +298,6 @@ impl Mapping {
         }
     }
 
-    /// Leaves it out of the memory of children: one forked while a memfd is being filled would
-    /// otherwise keep it mapped for writing, and the memfd could not be sealed.
-    pub(crate) fn keep_from_children(&self) {
-        // SAFETY: this advice changes nothing in this process. In a child nothing uses the mapping: it
-        // has no thread that loads, and a callback must not return in it.
-        let _ = unsafe { mm::madvise(self.as_ptr().cast(), self.whole(), Advice::LinuxDontFork) };
-    }
-
     /// Collapses small pages into huge ones as memory is allocated, if the kernel does so for the
     /// first one. Since Linux 6.1 it does so for any process, whatever `shmem_enabled` says:
     /// `MADV_COLLAPSE` in madvise(2). Returns whether it did.
