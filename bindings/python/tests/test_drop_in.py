@@ -102,6 +102,7 @@ def test_the_interface(model: Path) -> None:
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[list[str] | None]:
     """What every load was asked for. Nothing is in the page cache, and 4000 bytes are worth a load."""
     monkeypatch.setattr(_lazy, "WORTH_A_LOAD", 4000)
+    monkeypatch.setattr(_lazy, "WORTH_A_LOAD_ALONE", 4000)
     monkeypatch.setattr(_lazy, "ALONE", 0)
     told: list[list[str] | None] = []
     opened = dmabuf_dio.Model

@@ -435,7 +435,8 @@ struct dmabuf_dio_figures {
    */
   uint64_t storage_bytes;
   /**
-   * Growth of the file's page cache in bytes, negative if it shrank; `INT64_MIN` if unknown.
+   * Growth of the page cache of the file's range in bytes, negative if it shrank; `INT64_MIN` if
+   * unknown.
    */
   int64_t page_cache_grown;
   /**

@@ -46,7 +46,8 @@ pub struct Figures {
     pub copied_bytes: u64,
     /// Bytes read from or written to storage, or `DMABUF_DIO_UNKNOWN`.
     pub storage_bytes: u64,
-    /// Growth of the file's page cache in bytes, negative if it shrank; `INT64_MIN` if unknown.
+    /// Growth of the page cache of the file's range in bytes, negative if it shrank; `INT64_MIN` if
+    /// unknown.
     pub page_cache_grown: i64,
     /// Page size of most of the buffer's memory in bytes, or `DMABUF_DIO_UNKNOWN`.
     pub page_size: u64,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Bytes for which it pays to set up a load. Fewer come from the page cache, read by one system call or mapped.
 WORTH_A_LOAD = 4 << 20
+# Bytes of a tensor that is worth a load by itself, requested out of the file's order: nothing can be loaded ahead of it.
+WORTH_A_LOAD_ALONE = 16 << 20
 # Less than this is never loaded ahead: the kernel reads ahead of reads in a row. Of what is mapped, nothing is that is
 # not worth a load by itself: the kernel reads ahead of faults, too, and has no memory to zero.
 ALONE = 64 << 10
@@ -123,16 +125,19 @@ class Lazy:
             return made
 
     def _hand_out(self, name: str, position: int) -> tuple[TensorInfo, Memory]:
-        if position != self._next:
+        in_order = position == self._next
+        if not in_order:
             self._row = 0
+        most = WORTH_A_LOAD if in_order else WORTH_A_LOAD_ALONE
         found = self._loaded.get(name)
         if found is None:
             if self._shares:
-                info, maps = self.model._mappable(position, WORTH_A_LOAD)  # pyright: ignore[reportPrivateUsage]
+                info, maps = self.model._mappable(position, most)  # pyright: ignore[reportPrivateUsage]
                 found = self._map(info) if maps else None
             else:
-                most = WORTH_A_LOAD if self._row < WORTH_A_LOAD else ALONE
-                info, found = self.model._small(position, most, position != self._next)  # pyright: ignore[reportPrivateUsage]
+                if self._row >= WORTH_A_LOAD:
+                    most = ALONE
+                info, found = self.model._small(position, most, not in_order)  # pyright: ignore[reportPrivateUsage]
             if found is None:
                 found = self._load_ahead(name, position)
         else:

@@ -71,7 +71,7 @@ pub(crate) fn first_available<C: Candidate, T>(
 ) -> Result<Run<T>> {
     // Measured once: for a small file this takes as long as the transfer, and a backend that
     // refuses has moved no data.
-    let before = Before::now(task.file.fd(), task.file.system);
+    let before = Before::now(task.file.fd(), task.file.system, task.offset..task.end());
     let asked = task.options.backend;
     let (backend, (value, moved), refusals) = choose(asked, candidates, try_one)?;
     Ok(Run { value, backend: Some(backend), moved, refusals, before })
@@ -82,7 +82,7 @@ pub(crate) fn alone<T>(
     task: &Task<'_>,
     transfer: impl FnOnce() -> Result<(T, Transferred)>,
 ) -> Result<(T, Report)> {
-    let before = Before::now(task.file.fd(), task.file.system);
+    let before = Before::now(task.file.fd(), task.file.system, task.offset..task.end());
     let (value, moved) = transfer()?;
     let run = Run { value, backend: None, moved, refusals: Vec::new(), before };
     Ok(run.report(task, |_| None))

@@ -152,7 +152,7 @@ impl<'f> Gatherer<'f> {
                 .flatten(),
         };
         Ok(Gathering {
-            cached: cached(file.fd(), file.system).unwrap_or(0),
+            cached: cached(file.fd(), file.system, 0..u64::MAX).unwrap_or(0),
             bounds: Bounds { buffer: buf.len(), spare, rules },
             file,
             buf,

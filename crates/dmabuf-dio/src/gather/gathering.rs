@@ -136,7 +136,7 @@ impl Gathering {
         /// Pages whose check, before and after, takes a hundredth of the time of a piece.
         const FEW: u64 = 8;
         if self.cached / page_size() <= FEW * pieces {
-            return Before::now(self.file.fd(), self.file.system);
+            return Before::now(self.file.fd(), self.file.system, 0..u64::MAX);
         }
         Before::without_cache()
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a transfer cost, and whether it really was direct.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use crate::memory::page::page_size;
 /// Counters before a transfer.
 #[derive(Debug)]
 pub(crate) struct Before {
+    range: Range<u64>,
     cached: Option<u64>,
     dirtied: Option<u64>,
     usage: Usage,
@@ -28,9 +30,9 @@ pub(crate) struct Before {
 pub(crate) struct Cost {
     pub(crate) elapsed: Duration,
     pub(crate) cpu: Duration,
-    /// Bytes of the file in the page cache before; `None` if unknown.
+    /// Bytes of the range in the page cache before; `None` if unknown.
     pub(crate) cached: Option<u64>,
-    /// Growth of the file's page cache in bytes; negative if it shrank.
+    /// Growth of that in bytes; negative if it shrank.
     pub(crate) cache_growth: Option<i64>,
     /// Bytes that the process read from or wrote to storage.
     pub(crate) storage: Option<u64>,
@@ -41,17 +43,20 @@ pub(crate) struct Cost {
 }
 
 impl Before {
-    pub(crate) fn now(file: BorrowedFd<'_>, system: FileSystem) -> Self {
+    /// For a transfer of a range of a file.
+    pub(crate) fn now(file: BorrowedFd<'_>, system: FileSystem, range: Range<u64>) -> Self {
         let dirtied = (system == FileSystem::Btrfs).then(dirtied).flatten();
-        Self { cached: cached(file, system), dirtied, ..Self::without_cache() }
+        let cached = cached(file, system, range.clone());
+        Self { range, cached, dirtied, ..Self::without_cache() }
     }
 
-    /// The same, without checking the page cache: that takes longer the more of the file is cached.
+    /// The same, without checking the page cache: that takes longer the more of the range is cached.
     pub(crate) fn without_cache() -> Self {
-        Self { cached: None, dirtied: None, usage: Usage::now(), start: Instant::now() }
+        let (usage, start) = (Usage::now(), Instant::now());
+        Self { range: 0..0, cached: None, dirtied: None, usage, start }
     }
 
-    /// Bytes of the file in the page cache afterwards, if measured.
+    /// Bytes of the range in the page cache afterwards, if measured.
     pub(crate) fn cached_after(&self, cost: &Cost) -> Option<u64> {
         self.cached
             .zip(cost.cache_growth)
@@ -74,9 +79,9 @@ impl Before {
             elapsed,
             cpu: usage.cpu.saturating_sub(self.usage.cpu),
             cached: self.cached,
-            cache_growth: self
-                .cached
-                .and_then(|before| Some(cached(file, system)? as i64 - before as i64)),
+            cache_growth: self.cached.and_then(|before| {
+                Some(cached(file, system, self.range.clone())? as i64 - before as i64)
+            }),
             // Kernels without this accounting report 0, too.
             storage: (storage > 0 || Path::new("/proc/self/io").exists()).then_some(storage),
             served: system.is_served() || storage == 0 && self.cached == Some(0) && is_9p(file),
@@ -111,33 +116,39 @@ impl Usage {
     }
 }
 
-/// Bytes of the file in the page cache; `None` if unknown.
-pub(crate) fn cached(file: BorrowedFd<'_>, system: FileSystem) -> Option<u64> {
+/// Bytes of a range of a file in the page cache, in whole pages; `None` if unknown.
+pub(crate) fn cached(file: BorrowedFd<'_>, system: FileSystem, range: Range<u64>) -> Option<u64> {
+    if range.is_empty() {
+        return Some(0);
+    }
     // A mapping is of the file that has the pages, of which cachestat(2) does not know.
     if system == FileSystem::Overlay {
-        return cached_by_mincore(file);
+        return cached_by_mincore(file, range);
     }
-    match cachestat(file, 0, 0) {
+    match cachestat(file, range.start, range.end - range.start) {
         Ok(stat) => Some(stat.cached * page_size()),
-        Err(Errno::NOSYS) => cached_by_mincore(file),
+        Err(Errno::NOSYS) => cached_by_mincore(file, range),
         Err(_) => None,
     }
 }
 
 /// For kernels before 6.5, and overlayfs. Without write permission on the file, `mincore` reports
 /// every page as present, so nothing is known.
-fn cached_by_mincore(file: BorrowedFd<'_>) -> Option<u64> {
+fn cached_by_mincore(file: BorrowedFd<'_>, range: Range<u64>) -> Option<u64> {
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
     rustix::fs::access(&*path, rustix::fs::Access::WRITE_OK).ok()?;
-    let len = rustix::fs::fstat(file).ok()?.st_size as u64;
-    if len == 0 {
+    let end = range.end.min(rustix::fs::fstat(file).ok()?.st_size as u64);
+    let start = range.start / page_size() * page_size();
+    if end <= start {
         return Some(0);
     }
-    let mapping = Mapping::new(file.as_fd(), len, false).ok()?;
-    let mut pages = vec![0_u8; len.div_ceil(page_size()) as usize];
+    let mapping = Mapping::new(file.as_fd(), end, false).ok()?;
+    let mut pages = vec![0_u8; (end - start).div_ceil(page_size()) as usize];
     // SAFETY: the range is mapped, and the vector has a byte for each of its pages.
-    let result =
-        unsafe { libc::mincore(mapping.as_ptr().cast(), len as usize, pages.as_mut_ptr()) };
+    let result = unsafe {
+        let first = mapping.as_ptr().add(start as usize);
+        libc::mincore(first.cast(), (end - start) as usize, pages.as_mut_ptr())
+    };
     (result == 0).then(|| pages.iter().filter(|page| **page & 1 == 1).count() as u64 * page_size())
 }
 
@@ -155,7 +166,7 @@ pub(crate) fn judge(
     let told = |value: Option<u64>| value.map_or_else(|| "?".into(), |bytes| bytes.to_string());
     let evidence = format!(
         "{asked} of {bytes} bytes requested with O_DIRECT; storage {} {} bytes; \
-         page cache of the file {}",
+         page cache of the range {}",
         match direction {
             Direction::Load => "delivered",
             Direction::Save => "received",
@@ -302,7 +313,7 @@ mod tests {
     #[test]
     fn cost_of_nothing() {
         let file = tempfile::tempfile().expect("temporary file");
-        let cost = Before::now(file.as_fd(), FileSystem::Other).until_now(
+        let cost = Before::now(file.as_fd(), FileSystem::Other, 0..4096).until_now(
             file.as_fd(),
             FileSystem::Other,
             Direction::Load,
@@ -311,20 +322,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_page_cache_is_counted() {
+    fn pages_of_the_range_in_the_page_cache_are_counted() {
         let file = tempfile::tempfile().expect("a file");
-        assert_eq!(cached_by_mincore(file.as_fd()), Some(0));
-        std::io::Write::write_all(&mut &file, &vec![1; 2 * page_size() as usize + 1])
-            .expect("written");
-        let pages = Some(3 * page_size());
-        assert_eq!(
-            (cached_by_mincore(file.as_fd()), cached(file.as_fd(), FileSystem::Other)),
-            (pages, pages)
-        );
-        let before = Before { cached: Some(page_size()), ..Before::without_cache() };
-        let cost = before.until_now(file.as_fd(), FileSystem::Other, Direction::Load);
-        assert_eq!(cost.cache_growth, Some(2 * page_size() as i64));
-        assert_eq!(before.cached_after(&cost), pages);
+        let (page, other) = (page_size(), FileSystem::Other);
+        assert_eq!(cached_by_mincore(file.as_fd(), 0..page), Some(0));
+        std::io::Write::write_all(&mut &file, &vec![1; 2 * page as usize + 1]).expect("written");
+        for (range, pages) in [
+            (0..2 * page + 1, 3),
+            (0..u64::MAX, 3),
+            (0..page, 1),
+            (page - 1..page + 1, 2),
+            (2 * page..9 * page, 1),
+            (3 * page..9 * page, 0),
+            (page..page, 0),
+        ] {
+            let found = cached(file.as_fd(), other, range.clone());
+            assert_eq!(found, Some(pages * page), "{range:?}");
+            if !range.is_empty() {
+                assert_eq!(cached_by_mincore(file.as_fd(), range.clone()), found, "{range:?}");
+            }
+        }
+        let before = Before { cached: Some(page), range: 0..3 * page, ..Before::without_cache() };
+        let cost = before.until_now(file.as_fd(), other, Direction::Load);
+        assert_eq!(cost.cache_growth, Some(2 * page as i64));
+        assert_eq!(before.cached_after(&cost), Some(3 * page));
         assert_eq!(Before::without_cache().cached_after(&cost), None);
     }
 }

@@ -16,11 +16,11 @@ use crate::kind::Kind;
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Mode {
-    /// Storage moved at least as many bytes, and the file's page cache did not grow. For files that
+    /// Storage moved at least as many bytes, and the page cache did not grow. For files that
     /// another program or machine serves (9p, AFS, Ceph, FUSE, NFS, SMB), where the kernel does not
     /// count all of that: the page cache did not grow, and had nothing of a file that was read.
     Direct,
-    /// The file's page cache grew, or no direct I/O was requested.
+    /// The page cache of the file's range grew, or no direct I/O was requested.
     Buffered,
     /// Part of the data went through the page cache.
     Mixed,
@@ -51,8 +51,8 @@ impl fmt::Display for Mode {
 
 /// What a transfer did and what it cost.
 ///
-/// Storage and CPU time are counted for the whole process, the page cache for the whole file. The
-/// figures include concurrent activity of other threads and processes.
+/// Storage and CPU time are counted for the whole process, the page cache for the range of the file,
+/// in whole pages (for a gather: the whole file). The figures include concurrent activity of other threads and processes.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -82,7 +82,8 @@ pub struct Report {
     pub cpu_seconds: f64,
     /// Rate: `bytes` per `seconds`, in units of 10^9.
     pub gb_per_second: f64,
-    /// Growth of the file's page cache in bytes, negative if it shrank; `None` if unknown.
+    /// Growth of the page cache of the file's range in bytes, negative if it shrank; `None` if
+    /// unknown.
     pub page_cache_grown: Option<i64>,
     /// Bytes read from or written to storage; `None` if the kernel does not count them.
     pub storage_bytes: Option<u64>,
