@@ -212,8 +212,8 @@ bench-load: build ## the table of the heap-flag thread, in a guest
 	bench/record load-7.3-series "--kernel 7.3-series --memory 8192" load --runs 3
 
 .PHONY: bench-tensors
-bench-tensors: deps ## single tensors in Python, beside safetensors: time and CPU time of each request
-	@bench/peers/tensors
+bench-tensors: deps ## single tensors in Python, beside safetensors: time and CPU time of each request (FRAMEWORK=pt: with torch)
+	@bench/peers/tensors $(FRAMEWORK)
 
 .PHONY: bench-compare
 bench-compare: build ## compare with every other method: on this machine's disk, then in a guest
