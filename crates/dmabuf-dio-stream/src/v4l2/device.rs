@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_capture_device() {
+    fn other_files_are_no_capture_device() {
         for (path, errno) in [("/dev/null", Errno::NOTTY), ("/dev/video-none", Errno::NOENT)] {
             let error = VideoDevice::open(path).expect_err("no device");
             assert_eq!(error.errno(), Some(errno), "{path}");
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn names_end_with_a_zero() {
+    fn names_end_at_the_first_zero() {
         assert_eq!((text(b"vivid\0\0x"), text(b"full")), ("vivid".into(), "full".into()));
     }
 }
