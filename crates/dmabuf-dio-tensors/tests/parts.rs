@@ -98,7 +98,7 @@ fn a_gguf_file_among_shards_is_an_error() {
 }
 
 #[test]
-fn a_stale_index_says_which_files_it_wants() {
+fn stale_index_error_names_the_missing_files() {
     let folder = folder();
     let index = folder.path().join("model.safetensors.index.json");
     let map: Vec<_> =

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn markdown_has_the_same_number_of_cells_everywhere() {
+    fn markdown_rows_have_equal_cell_counts() {
         let text = grid().markdown();
         let counts: Vec<_> =
             text.lines().map(|line| line.replace("\\|", "").matches('|').count()).collect();
