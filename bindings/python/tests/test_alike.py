@@ -109,7 +109,7 @@ SLICES = ["[0]", "[-1]", "[0:1]", "[1:]", "[...]", "[:]", "[::2]", "[1:3:2]", "[
 
 
 @pytest.mark.parametrize("backend", ["mmap", "pread"])
-def test_in_place_use_changes_nothing_else(model: Path, backend: str) -> None:
+def test_in_place_changes_reach_no_later_request(model: Path, backend: str) -> None:
     """Whatever is returned is changed; everything requested then is what safetensors gives."""
 
     def asked(file: Any) -> Iterator[Callable[[], Any]]:

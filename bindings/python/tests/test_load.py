@@ -348,7 +348,7 @@ def test_other_threads_run_during_a_load(file: Path) -> None:
     assert during > 1000
 
 
-def test_the_import_maps_the_extensions_code() -> None:
+def test_import_maps_the_code_of_the_extension() -> None:
     """No load waits for it to come from the disk: each segment that is not written is in memory as a whole."""
     program = """
 import dmabuf_dio._native as native

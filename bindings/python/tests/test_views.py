@@ -76,7 +76,7 @@ def test_numpy_arrays_are_views(buffer: Buffer, content: bytes) -> None:
     buffer.close()
 
 
-def test_an_array_without_a_view_is_found(buffer: Buffer, content: bytes) -> None:
+def test_array_without_a_view_prevents_close(buffer: Buffer, content: bytes) -> None:
     """numpy.ndarray() gives its view back and goes on using the memory."""
     array = np.ndarray((100,), np.uint8, memoryview(buffer))
     with pytest.raises(BufferError, match="1 view lives: a memoryview or array taken at .*test_views.py"):

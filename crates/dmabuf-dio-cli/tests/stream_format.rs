@@ -173,7 +173,7 @@ fn continues(path: &str, first: u64, count: u64) {
 }
 
 #[test]
-fn recordings_are_cut_by_time_and_size() {
+fn recordings_are_rotated_by_time_and_size() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.sigmf-data");
     let name = |number: u64, end: &str| setup.path(&format!("samples-{number:06}.sigmf-{end}"));

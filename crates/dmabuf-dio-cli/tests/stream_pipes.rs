@@ -264,7 +264,7 @@ fn replay_reads_samples_from_another_program() {
 
 /// A capture on one side, a replay on the other.
 #[test]
-fn a_capture_is_replayed_elsewhere() {
+fn captured_stream_is_replayed_over_a_socket() {
     let Some(setup) = Setup::get() else { return };
     let socket = setup.path("socket");
     let double = &["--format", "f64_be"][..];

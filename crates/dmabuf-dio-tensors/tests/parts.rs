@@ -64,7 +64,7 @@ fn shards_without_an_index_are_one_model() {
 }
 
 #[test]
-fn several_sets_are_several_models() {
+fn several_shard_sets_are_several_models() {
     let folder = folder();
     shards(folder.path(), &["a-00001-of-00002.safetensors", "a-00002-of-00002.safetensors"]);
     write(&folder.path().join("b.safetensors"), &safetensors(&[Sample::new("b", Dtype::U8, &[3])]));

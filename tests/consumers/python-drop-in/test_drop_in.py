@@ -241,7 +241,7 @@ def test_a_tensor_of_torch_keeps_the_buffer_open(model):
         dmabuf_dio.load_tensors(model, kind="private")["large"].torch()
 
 
-def test_no_memory_is_doubled(tmp_path):
+def test_load_does_not_double_memory(tmp_path):
     path = tmp_path / "large.safetensors"
     length = 256 << 20
     safetensors.torch.save_file({str(number): torch.zeros(length // 64, dtype=torch.uint8) for number in range(64)}, path)

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_under_their_names_and_reasons_are_wrapped() {
+    fn grid_aligns_figures_and_wraps_reasons() {
         let text = grid().text();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "# name ms   %");

@@ -84,7 +84,7 @@ fn programs_read_the_file_by_path() {
 }
 
 #[test]
-fn a_range_is_a_file_of_its_own() {
+fn loaded_range_is_a_file_of_its_own() {
     let folder = folder();
     let (path, bytes) = file(&folder, 100_000);
     let part = folder.path().join("part");

@@ -11,7 +11,7 @@ use crate::common::{self, file, folder, text};
 use crate::{load, model, ok, private, run};
 
 #[test]
-fn a_folder_is_mirrored() {
+fn loaded_folder_mirrors_the_original() {
     let folder = folder();
     let root = model(&folder);
     let script = "diff -r $1 $2 && find $1 -type l -lname '/proc/*' | wc -l && cat $DMABUF_DIO_FILES && echo $DMABUF_DIO_FD";

@@ -50,7 +50,7 @@ fn kill(child: &Child, signal: i32) {
 }
 
 #[test]
-fn signals_are_passed_on() {
+fn signals_are_passed_on_to_the_command() {
     let folder = folder();
     let (path, _) = file(&folder, 5000);
     for signal in

@@ -437,7 +437,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_times_per_frame() {
+    fn rates_convert_from_time_per_frame() {
         for (rate, numerator, denominator) in [
             (30.0, 1, 30),
             (29.97, 1001, 30_000),

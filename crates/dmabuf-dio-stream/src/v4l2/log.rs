@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_frames_are_missing() {
+    fn damaged_frames_count_as_missing() {
         let mut log = FrameLog::new();
         for (sequence, bytes, flags, verdict) in [
             (0, 10, FLAG_ERROR, Verdict::Damaged),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_frames_have_places() {
+    fn compressed_frames_have_offsets() {
         let log = log(&[(0, 10), (1, 30), (2, 7)], false);
         let places: Vec<_> = log.listed().iter().map(|frame| (frame.offset, frame.bytes)).collect();
         assert_eq!(places, [(0, 10), (10, 30), (40, 7)]);

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extent_ends_in_the_buffer_where_its_last_byte_is() {
+    fn buffer_end_is_offset_plus_length() {
         assert_eq!(extent(7, 100, 30).buf_end(), 130);
         assert_eq!(extent(7, 100, 0).buf_end(), 100);
     }

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_blocks_are_read_where_there_is_room_for_them() {
+    fn reads_round_up_to_whole_blocks_if_they_fit() {
         with_task(Direction::Load, 700, 1000, |task| {
             let layout = task.layout().expect("it fits");
             let (start, end) = (layout.base, layout.data_offset + 1000);

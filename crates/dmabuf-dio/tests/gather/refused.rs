@@ -39,7 +39,7 @@ fn unreadable_file_fails_its_pieces() {
 }
 
 #[test]
-fn other_errors_have_hints() {
+fn piece_errors_have_hints() {
     let end =
         PieceError::EndOfFile { found: dmabuf_dio::gather::Found { start: 0, len: 0 }, end: 1 };
     assert!(end.hint().starts_with("request less"));
