@@ -165,7 +165,7 @@ def test_hub_name_is_loaded(vllm, shards):
         assert call["ignore_patterns"] == ["original/**/*"]
 
 
-def test_loader_implements_all_abstract_methods(vllm):
+def test_base_loader_has_only_the_known_abstract_methods(vllm):
     from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 
     assert BaseModelLoader.__abstractmethods__ == {"download_model", "load_weights"}

@@ -473,7 +473,7 @@ fn device_stopped_without_a_block_is_noticed() {
 
 /// Blocks queued to a device that never ran do not reach its next user.
 #[test]
-fn unfilled_blocks_do_not_reach_the_next_user() {
+fn blocks_queued_in_vain_do_not_reach_the_next_user() {
     let Some(devices) = Devices::get() else { return };
     let ring = Arc::new(Ring::new(2, 16 << 10).expect("blocks"));
     let mut source = devices.source();

@@ -218,7 +218,7 @@ fn kernel_refuses_write_seals_beside_a_dma_buf() {
 }
 
 #[test]
-fn loaded_range_is_at_the_start_of_the_file() {
+fn range_loads_at_the_start_of_the_memory_file() {
     let folder = folder();
     let (page, huge) = (page(), huge());
     let end = huge + (3 << 20) + 99;
