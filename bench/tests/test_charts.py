@@ -33,27 +33,27 @@ class Charts(unittest.TestCase):
             charts.main(self.folder, self.folder / to)
         return {path.name: path.read_bytes() for path in (self.folder / to).iterdir()}
 
-    def test_all_are_drawn_and_twice_the_same(self) -> None:
+    def test_every_chart_is_drawn_and_redrawing_is_stable(self) -> None:
         first = self.draw("first")
         self.assertEqual(set(first), {f"{name}.svg" for name in NAMES})
         self.assertEqual(first, self.draw("second"))
 
-    def test_other_figures_are_another_chart(self) -> None:
+    def test_changed_figures_change_only_their_chart(self) -> None:
         first = self.draw("first")
         changed = json.dumps(LOAD).replace("100.0", "90.0")
         keep(self.folder / "load-7.3-series.json", json.loads(changed))
         second = self.draw("second")
         self.assertEqual({name for name in first if first[name] != second[name]}, {"load.svg"})
 
-    def test_several_files_are_told(self) -> None:
+    def test_charts_of_several_files_differ(self) -> None:
         first = self.draw("first")
         self.assertNotEqual(first["compare-four.svg"], first["compare-large.svg"])
 
-    def test_what_is_not_there_is_not_drawn(self) -> None:
+    def test_missing_results_draw_no_chart(self) -> None:
         (self.folder / "compare.json").unlink()
         self.assertNotIn("compare.svg", self.draw("first"))
 
-    def test_results_are_understood(self) -> None:
+    def test_result_files_are_parsed(self) -> None:
         size = compare.read(self.folder / "compare.json").sizes[0]
         self.assertEqual((size.ceiling, [way.name for way in size.ways if way.is_ours]),
                          ((1 << 30) / 0.25 / 1e9, ["dmabuf-dio memfd"]))

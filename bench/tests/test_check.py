@@ -38,11 +38,11 @@ class Check(unittest.TestCase):
     def setUp(self) -> None:
         self.now = copy.deepcopy(BASELINE)
 
-    def test_the_same_is_good(self) -> None:
+    def test_equal_figures_pass(self) -> None:
         status, text = self.check(self.now)
         self.assertEqual((status, text), (0, "7 figures, 0 worse, 0 better by more than 5%\n"))
 
-    def test_worse_is_red_and_named(self) -> None:
+    def test_worse_figure_fails_and_is_named(self) -> None:
         load(self.now)["load"] = summary(8401.0)
         status, text = self.check(self.now)
         self.assertEqual(status, 1)
@@ -50,7 +50,7 @@ class Check(unittest.TestCase):
                       text)
         self.assertIn("7 figures, 1 worse", text)
 
-    def test_small_differences_are_noise(self) -> None:
+    def test_small_differences_pass(self) -> None:
         load(self.now)["load"] = summary(8399.0)
         # More than 5 %, but too few instructions
         load(self.now)["close"] = summary(1149.0)
@@ -59,7 +59,7 @@ class Check(unittest.TestCase):
         load(self.now)["close"] = summary(1151.0)
         self.assertEqual(self.check(self.now)[0], 1)
 
-    def test_what_is_worse_can_be_measured_again(self) -> None:
+    def test_worse_figures_are_measured_again(self) -> None:
         load(self.now)["load"] = summary(8401.0)
         self.assertEqual(self.check(self.now)[0], 1)
         self.assertEqual(self.again, ["--sizes=134217728", "--only=module: LOAD"])
@@ -69,14 +69,14 @@ class Check(unittest.TestCase):
         load({"sizes": [{}, *second["sizes"]]})["load"] = summary(8001.0)
         self.assertEqual(self.check(self.now, second)[0], 0)
 
-    def test_better_is_mentioned(self) -> None:
+    def test_better_figure_is_mentioned(self) -> None:
         load(self.now)["load"] = summary(7000.0)
         status, text = self.check(self.now)
         self.assertEqual(status, 0)
         self.assertIn("better: module: LOAD, 128 MiB, load: 8,000 before, now 7,000", text)
         self.assertIn("The baseline can be renewed with: cp ", text)
 
-    def test_what_is_missing_is_red(self) -> None:
+    def test_missing_figure_fails(self) -> None:
         without_way, without_size, without_phase, left_out = (
             copy.deepcopy(BASELINE) for _ in range(4))
         del without_way["sizes"][1]["ways"][0]
@@ -91,16 +91,16 @@ class Check(unittest.TestCase):
             self.assertEqual(status, 1, words)
             self.assertIn(words, text)
 
-    def test_what_is_new_is_good(self) -> None:
+    def test_new_figure_passes(self) -> None:
         self.now["sizes"][1]["ways"].append(load(self.now) | {"name": "another"})
         self.assertEqual(self.check(self.now)[0], 0)
 
-    def test_nothing_compared_and_other_units_are_red(self) -> None:
+    def test_empty_comparison_and_other_units_fail(self) -> None:
         self.assertEqual(self.check(self.now | {"unit": "nanoseconds"})[0], 1)
         with unittest.mock.patch.dict(BASELINE, {"sizes": []}):
             self.assertEqual(self.check(self.now)[0], 1)
 
-    def test_other_results_are_refused(self) -> None:
+    def test_results_of_other_benchmarks_are_refused(self) -> None:
         with self.assertRaisesRegex(ValueError, "bench cost"):
             self.check(self.now | {"bench": "load"})
 

@@ -23,7 +23,7 @@ def kept(printed: dict) -> dict:
 
 
 class Compact(unittest.TestCase):
-    def test_a_table(self) -> None:
+    def test_table_results_are_compacted(self) -> None:
         self.assertEqual(kept(TABLE), {
             "schema": 2, "bench": "table", "command": "bench", "runs": 3, "parts": [
                 {"direction": "read", "rows": [
@@ -33,7 +33,7 @@ class Compact(unittest.TestCase):
                     {"number": 2, "name": "c_f_r", "status": "unavailable", "reason": "no",
                      "notes": ["why"]}]}]})
 
-    def test_a_line_is_a_run(self) -> None:
+    def test_each_run_has_one_line(self) -> None:
         lines = compact.text(kept(TABLE)).splitlines()
         self.assertEqual(lines, [
             '{"schema": 2,', ' "bench": "table",', ' "command": "bench",', ' "runs": 3,', ' "parts": [',
@@ -43,15 +43,15 @@ class Compact(unittest.TestCase):
             '    {"io_ms": 2.0, "close_ms": 2.0}]},',
             '   {"number": 2, "name": "c_f_r", "status": "unavailable", "reason": "no", "notes": ["why"]}]}]}'])
 
-    def test_what_is_nested_comes_last(self) -> None:
+    def test_nested_values_come_last(self) -> None:
         text = compact.text({"rows": [{"runs": [{"a": 1}], "name": "b"}]})
         self.assertEqual(text, '{"rows": [\n  {"name": "b", "runs": [\n   {"a": 1}]}]}\n')
 
-    def test_text_is_json_of_the_same(self) -> None:
+    def test_text_parses_back_to_the_same_data(self) -> None:
         for printed in (COMPARE, COST, LOAD, SMALL, STREAM, TABLE):
             self.assertEqual(json.loads(compact.text(kept(printed))), kept(printed))
 
-    def test_what_follows_from_the_runs_goes(self) -> None:
+    def test_derived_values_are_dropped(self) -> None:
         row = {"name": "a", "seconds": VALUES, "gb_per_s": VALUES, "cpu_seconds_per_gib": VALUES, "ratio": 0.5}
         size = COMPARE["sizes"][0] | {"rows": [row]}
         found = kept(COMPARE | {"sizes": [size]})["sizes"][0]
@@ -59,14 +59,14 @@ class Compact(unittest.TestCase):
             {"name": "a", "runs": [{"seconds": 3.0}, {"seconds": 1.0}, {"seconds": 2.0}]}])
         self.assertEqual(found["base"], {"name": "fio", "is_ceiling": True})
 
-    def test_noise_goes_and_digits_stay(self) -> None:
+    def test_rounding_noise_is_dropped_and_digits_kept(self) -> None:
         values = VALUES | {"values": [0.00017900000000000026, 1234567.89012, 3.0]}
         row = {"name": "a", "io_ms": values}
         found = kept({"schema": 1, "bench": "load", "sizes": [{"rows": [row]}]})
         self.assertEqual([run["io_ms"] for run in found["sizes"][0]["rows"][0]["runs"]],
                          [0.000179, 1234567.89012, 3.0])
 
-    def test_what_cannot_be_told_apart_by_run_is_refused(self) -> None:
+    def test_unequal_run_counts_are_refused(self) -> None:
         row = {"name": "a", "io_ms": VALUES, "close_ms": VALUES | {"values": [1.0]}}
         with self.assertRaises(ValueError):
             kept({"schema": 1, "bench": "table", "parts": [{"rows": [row]}]})
@@ -75,12 +75,12 @@ class Compact(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "schema 2"):
             kept(kept(COST))
 
-    def test_the_program(self) -> None:
+    def test_command_line_program_compacts_stdin(self) -> None:
         done = subprocess.run([BENCH / "compact", "vm/run", "a b"], input=json.dumps(TABLE), text=True,
                               capture_output=True, check=True)
         self.assertEqual(json.loads(done.stdout), kept(TABLE) | {"command": "vm/run 'a b'"})
 
-    def test_results_are_kept_so(self) -> None:
+    def test_kept_results_are_in_compact_form(self) -> None:
         files = sorted((BENCH / "results").iterdir())
         self.assertTrue(files)
         for path in files:

@@ -46,7 +46,7 @@ class Letters(unittest.TestCase):
         self.assertIn("system heap, read() into the mapping       200  200     10   100%   20\n", text)
         self.assertIn("udmabuf, read() into the mapping           200  300     10    67%   20\n", text)
 
-    def test_loads_are_those_that_all_sizes_have(self) -> None:
+    def test_loads_missing_at_one_size_are_left_out(self) -> None:
         printed = copy.deepcopy(LOAD)
         size = printed["sizes"][0]
         size["bytes"] = 1 << 30
@@ -57,7 +57,7 @@ class Letters(unittest.TestCase):
         self.assertIn("allocate, read() into the mapping    100         50\n", text)
         self.assertNotIn("huge", text)
 
-    def test_a_load_is_allocation_and_reading(self) -> None:
+    def test_load_time_is_allocation_plus_reading(self) -> None:
         ways = [way(name, allocation=200000.0, io=1000.0, close=7.0) for name, _ in letters.HEAP_COST[:-1]]
         ways.append(way("series: heap flag", load=8000.0, close=7.0))
         sizes = [{"bytes": 1 << 30, "per": "MiB", "reason": None, "ways": ways}]

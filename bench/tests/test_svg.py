@@ -65,14 +65,14 @@ class Svg(unittest.TestCase):
         self.assertIn('<path class="fill page" d="M0 72H144V0H0z"/>', text)
         self.assertNotIn(".orange", text)
 
-    def test_other_colours_are_refused(self) -> None:
+    def test_unknown_colours_are_refused(self) -> None:
         with self.assertRaises(KeyError):
             draw(lambda axes: axes.axhline(36, color="#123456"))
 
-    def test_no_two_names_have_one_colour(self) -> None:
+    def test_each_name_has_its_own_colour(self) -> None:
         self.assertEqual(len({light for light, _ in style.COLOURS.values()}), len(style.COLOURS))
 
-    def test_text_is_text(self) -> None:
+    def test_text_becomes_escaped_text_elements(self) -> None:
         text = draw(lambda axes: axes.text(72, 36, "a & b", ha="right", color=style.QUIET, weight="bold"),
                     lambda axes: axes.text(10, 10, "up", rotation=90))
         self.assertIn("<title>a &lt; b</title>", text)
@@ -86,7 +86,7 @@ class Svg(unittest.TestCase):
         self.assertIn('d="M0 54H144V18H0z"', text)
         self.assertNotIn("fill sky", text)
 
-    def test_neighbours_are_one_element(self) -> None:
+    def test_adjacent_elements_are_merged(self) -> None:
         text = draw(lambda axes: axes.barh([10, 50], 72, height=10, color=style.BLUE),
                     lambda axes: axes.plot([0, 72], [0, 36], "o-", color=style.TEAL, markersize=4,
                                            markeredgewidth=0, linewidth=2))
@@ -109,7 +109,7 @@ class Drawn(unittest.TestCase):
             self.assertLessEqual(names, {"svg", "title", "style", "path", "g", "text"}, path)
             self.assertNotRegex(path.read_text(), r"\bid=|nan|inf\b")
 
-    def test_texts_are_in_the_picture_and_apart(self) -> None:
+    def test_texts_are_inside_the_picture_and_do_not_overlap(self) -> None:
         for path in sorted(DRAWN.iterdir()):
             root = ElementTree.parse(path).getroot()
             width, height = map(float, root.get("viewBox").split()[2:])

@@ -26,7 +26,7 @@ class Tables(unittest.TestCase):
         self.assertIn("| series: heap flag | this kernel lacks it |", text)
         self.assertIn("| module: LOAD | 8,900 | 8,900 |\n", tables.by_size(self.cost))
 
-    def test_small_reads(self) -> None:
+    def test_small_reads_table_is_filled(self) -> None:
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         keep(folder / "small.json", SMALL)
         found = small.read(folder / "small.json")
@@ -41,7 +41,7 @@ class Tables(unittest.TestCase):
         self.assertIn("| raw | io_uring, registered | 3,000 | 3,000 | +0 |\n",
                       small_tables.appended(found, found))
 
-    def test_arm64(self) -> None:
+    def test_arm64_table_is_filled(self) -> None:
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         ways = [way(name, **({"load": 8000.0} if "allocation" in what else {"io": 5000.0}))
                 for what, name, _ in arm64.WAYS]
@@ -59,7 +59,7 @@ class Tables(unittest.TestCase):
         self.assertIn("| 4 KiB into lent pages, ext4 | 1.05 of raw | 3,300 (1.100 of raw) |", text)
         self.assertEqual(len({line.count("|") for line in text.splitlines()}), 1, text)
 
-    def test_iommu(self) -> None:
+    def test_iommu_table_is_filled(self) -> None:
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         for _, mode in iommu.COLUMNS:
             strict = mode == "7.3-series-strict"
@@ -77,7 +77,7 @@ class Tables(unittest.TestCase):
         self.assertIn("  read of 128 MiB, per MiB               5,000  48,000        5,000\n",
                       found["iommu_letter"])
 
-    def test_questions(self) -> None:
+    def test_questions_table_is_filled(self) -> None:
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
 
         def costs(name: str, ways: list[dict]) -> None:
@@ -98,7 +98,7 @@ class Tables(unittest.TestCase):
         self.assertIn("| 16 MiB | 1,500 |  |  | 110,000 |\n| 64 KiB |  |  | 99,000 |  |\n", found["iio_rings"])
         self.assertIn("| READ | 5,000 | 136,000 | 131,000 |\n", found["coherence"])
 
-    def test_rates(self) -> None:
+    def test_rates_table_is_filled(self) -> None:
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         keep(folder / "rates.json", RATES)
         text = rates.table(rates.read(folder / "rates.json"))
@@ -106,14 +106,14 @@ class Tables(unittest.TestCase):
         self.assertIn("| idle | 62,500,000 | 500 | 0 | 93,750,000 (50.00 %) | 100 % |\n", text)
         self.assertIn("| busy | 62,500,000 | 500 | 1,875 (<0.01 %) |  | 100 % |\n", text)
 
-    def test_slower_and_faster_cpus(self) -> None:
+    def test_clock_limit_scales_with_cpu_speed(self) -> None:
         self.assertAlmostEqual(clock.busy(1e6, 1), 1.024)
         self.assertAlmostEqual(clock.busy(1e6, 2), 0.512)
         # A GB has fewer MiB than a GiB.
         self.assertAlmostEqual(clock.limit(1e6, 1), 1.048576)
         self.assertAlmostEqual(clock.limit(1e6, 3), 3.145728)
 
-    def test_regions_are_filled_and_filled_again(self) -> None:
+    def test_regions_can_be_filled_twice(self) -> None:
         text = "a\n<!-- figures: one -->\nold\n<!-- end of figures -->\nb\n"
         filled = tables.fill(text, {"one": "| new |\n"})
         self.assertEqual(filled,

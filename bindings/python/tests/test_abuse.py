@@ -37,7 +37,7 @@ def small(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("threads", [1, 6])
-def test_nothing_is_lost_in_thousands_of_loads(small: Path, threads: int) -> None:
+def test_thousands_of_loads_leak_nothing(small: Path, threads: int) -> None:
     """Files, memory and capsules: DMABUF_DIO_LOADS=10000 for as many."""
     content = small.read_bytes()
     kinds: list[Kind] = ["memfd", "private"]
@@ -96,7 +96,7 @@ def test_nothing_is_lost_in_thousands_of_loads(small: Path, threads: int) -> Non
     assert len(os.listdir("/proc/self/task")) <= 2
 
 
-def test_views_in_many_threads(file: Path, content: bytes) -> None:
+def test_views_in_many_threads_block_close_and_load(file: Path, content: bytes) -> None:
     """Views come and go in eight threads, while another tries to close and to overwrite."""
     with dmabuf_dio.load(file, kind="memfd", writable=True) as buffer:
         over = threading.Event()
@@ -133,7 +133,7 @@ def test_views_in_many_threads(file: Path, content: bytes) -> None:
         assert refused > 0
 
 
-def test_loads_in_many_threads(file: Path, content: bytes) -> None:
+def test_loads_in_many_threads_are_correct(file: Path, content: bytes) -> None:
     wrong: list[object] = []
 
     def load() -> None:
@@ -150,7 +150,7 @@ def test_loads_in_many_threads(file: Path, content: bytes) -> None:
     assert not wrong
 
 
-def test_objects_that_threads_share(small: Path, folder: Path) -> None:
+def test_objects_shared_by_threads_stay_correct(small: Path, folder: Path) -> None:
     """Six threads use the same buffers, close them, replace them: no crash, no wrong byte, no other errors than documented.
 
     It lasts DMABUF_DIO_STRESS seconds: what free-threaded Python has to stand."""
@@ -228,7 +228,7 @@ def test_objects_that_threads_share(small: Path, folder: Path) -> None:
     assert set(used) == {action.__name__ for action in actions}, used
 
 
-def test_no_byte_changes_under_a_view(small: Path, file: Path) -> None:
+def test_later_loads_change_no_byte_of_a_view(small: Path, file: Path) -> None:
     """Many loads beside views that stay: nothing is used again before its last view is gone."""
     views = [np.from_dlpack(dmabuf_dio.load(small, kind="private")) for _ in range(50)]
     tensors = [memoryview(dmabuf_dio.load(small, kind="memfd")) for _ in range(50)]
@@ -256,7 +256,7 @@ def run(program: str, *arguments: object) -> str:
     return done.stdout
 
 
-def test_a_child_has_what_its_parent_loaded(small: Path) -> None:
+def test_forked_child_keeps_loaded_buffers(small: Path) -> None:
     """After fork(): views stay, loads work; shared memory is shared, private memory is copied on write."""
     assert "ok" in run(
         """
@@ -311,7 +311,7 @@ print("ok")
     )
 
 
-def test_views_live_until_the_interpreter_ends(small: Path) -> None:
+def test_views_may_live_until_the_interpreter_ends(small: Path) -> None:
     assert "ok" in run(
         """
 import sys, threading, dmabuf_dio, numpy
@@ -327,7 +327,7 @@ print("ok")
     )
 
 
-def test_a_file_that_shrinks_during_the_load(folder: Path) -> None:
+def test_file_shrinking_during_load_raises_an_error(folder: Path) -> None:
     path = folder / "shrinks"
     for _ in range(10):
         path.write_bytes(bytes(4 << 20))
@@ -341,7 +341,7 @@ def test_a_file_that_shrinks_during_the_load(folder: Path) -> None:
         shrinker.join()
 
 
-def test_a_buffer_that_is_closed_while_it_is_saved(file: Path, folder: Path, content: bytes) -> None:
+def test_closing_a_buffer_during_save_is_refused(file: Path, folder: Path, content: bytes) -> None:
     buffer = Buffer.alloc(len(content), kind="memfd")
     dmabuf_dio.load_into(file, buffer)
 

@@ -84,7 +84,7 @@ def found(open_: Any, path: Path) -> object:
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_empty_absent_and_null_parts_of_headers(name: str, folder: Path) -> None:
+def test_unusual_headers_read_as_by_safetensors(name: str, folder: Path) -> None:
     header, data = HEADERS[name]
     path = folder / "header.safetensors"
     path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + data)
@@ -109,7 +109,7 @@ SLICES = ["[0]", "[-1]", "[0:1]", "[1:]", "[...]", "[:]", "[::2]", "[1:3:2]", "[
 
 
 @pytest.mark.parametrize("backend", ["mmap", "pread"])
-def test_in_place_use_changes_nothing_else(model: Path, backend: str) -> None:
+def test_in_place_changes_reach_no_later_request(model: Path, backend: str) -> None:
     """Whatever is returned is changed; everything requested then is what safetensors gives."""
 
     def asked(file: Any) -> Iterator[Callable[[], Any]]:
@@ -166,7 +166,7 @@ def looks(what: Any) -> list[object]:
     return seen
 
 
-def test_what_is_put_in_place_looks_the_same(model: Path) -> None:
+def test_installed_objects_look_like_the_originals(model: Path) -> None:
     originals = [safetensors.safe_open]
 
     def all_looks() -> list[object]:
@@ -195,7 +195,7 @@ def test_what_is_put_in_place_looks_the_same(model: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_pools_load(model: Path, method: str) -> None:
+def test_process_pools_load_with_installed_functions(model: Path, method: str) -> None:
     """Functions and what they return are pickled; a spawned child has the originals."""
     theirs = safetensors.numpy.load_file(model)
 
@@ -208,7 +208,7 @@ def test_pools_load(model: Path, method: str) -> None:
         assert all(np.array_equal(arrays[name], array) for name, array in theirs.items())
 
 
-def test_a_small_tensor_costs_one_read(folder: Path) -> None:
+def test_small_tensor_takes_one_read(folder: Path) -> None:
     """Of many in any order: no load is set up, no file is opened, nothing else is read."""
     path = folder / "many-small.safetensors"
     count, size = 20_000, 64

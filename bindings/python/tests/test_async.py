@@ -13,7 +13,7 @@ import pytest
 import dmabuf_dio
 
 
-def test_loads_together(file: Path, content: bytes) -> None:
+def test_concurrent_async_loads_are_correct(file: Path, content: bytes) -> None:
     told: list[tuple[int, int]] = []
     threads: set[int] = set()
 

@@ -72,7 +72,7 @@ def test_a_file_is_written_through_a_few_blocks(folder: Path, content: bytes) ->
     assert path.read_bytes() == content
 
 
-def test_frames(file: Path, folder: Path) -> None:
+def test_blocks_hold_whole_frames(file: Path, folder: Path) -> None:
     with pytest.raises(ValueError, match="not a whole number of frames"):
         dmabuf_dio.read_blocks(file, frame=4096)
     with pytest.raises(ValueError, match="multiple of the frame"):
@@ -86,7 +86,7 @@ def test_frames(file: Path, folder: Path) -> None:
         dmabuf_dio.read_blocks(file, blocks=0)
 
 
-def test_devices() -> None:
+def test_capture_of_a_device_gives_blocks() -> None:
     names = [
         (folder / "name").read_text().strip()
         for folder in Path("/sys/bus/iio/devices").glob("iio:device*")

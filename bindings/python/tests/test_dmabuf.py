@@ -88,7 +88,7 @@ def test_a_dmabuf_has_no_path(buffer: Buffer) -> None:
     buffer.close()
 
 
-def test_the_guest_has_the_device() -> None:
+def test_guest_has_udmabuf_device() -> None:
     if os.environ.get("DMABUF_DIO_REQUIRE"):
         assert os.path.exists("/dev/udmabuf")
 
@@ -115,7 +115,7 @@ def test_a_file_in_memory_is_a_dmabuf(file: Path, content: bytes, length: int | 
                 assert bytes(dmabuf)[4096:4099] == b"new"
 
 
-def test_saved_and_loaded_into(buffer: Buffer, file: Path, folder: Path, content: bytes) -> None:
+def test_dmabuf_is_saved_and_loaded_into(buffer: Buffer, file: Path, folder: Path, content: bytes) -> None:
     dmabuf_dio.save(buffer, folder / "copy")
     assert (folder / "copy").read_bytes() == content
     with Buffer.alloc(len(content)) as other:

@@ -16,7 +16,7 @@ DOCUMENTS = [ROOT / "docs/python.md", ROOT / "README.md", ROOT / "bindings/pytho
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.parent.name + "-" + path.name)
-def test_examples(document: Path, folder: Path, content: bytes) -> None:
+def test_document_examples_run(document: Path, folder: Path, content: bytes) -> None:
     examples = re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL)
     assert examples
     here = folder / f"examples-{DOCUMENTS.index(document)}"

@@ -42,7 +42,7 @@ def model(folder: Path, arrays: dict[str, Any]) -> Path:
     return path
 
 
-def test_load_file(model: Path, arrays: dict[str, Any]) -> None:
+def test_load_file_matches_safetensors(model: Path, arrays: dict[str, Any]) -> None:
     ours, theirs = dmabuf_dio.numpy.load_file(model), safetensors.numpy.load_file(model)
     assert list(ours) == list(theirs)
     for name, array in arrays.items():
@@ -63,7 +63,7 @@ WRONG = ["[[0,1]]", "[:,[0]]", "[None]", "[6]", "[-7]", "[0,0,0,0]", "['x']", "[
 SAME_WORDS = ["[[0,1]]", "[6]", "[-7]", "[:7]", "[0,:7]"]
 
 
-def test_the_interface(model: Path) -> None:
+def test_safe_open_matches_safetensors(model: Path) -> None:
     with (
         dmabuf_dio.safe_open(model, framework="np") as ours,
         safetensors.safe_open(model, framework="np") as theirs,
@@ -133,7 +133,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[list[str] | None]:
     return told
 
 
-def test_what_is_not_asked_for_is_not_loaded(folder: Path, loads: list[list[str] | None]) -> None:
+def test_only_requested_tensors_are_loaded(folder: Path, loads: list[list[str] | None]) -> None:
     path = folder / "many.safetensors"
     arrays = {f"{number:03}": np.full(1000, number, np.int32) for number in range(100)}
     safetensors.numpy.save_file(arrays, path)
@@ -205,7 +205,7 @@ def test_arrays_are_made_while_the_file_is_read(folder: Path) -> None:
     assert memoryview(tensors["000"]).nbytes == arrays["000"].nbytes
 
 
-def test_a_file_that_is_cut_off_gives_nothing(folder: Path, arrays: dict[str, Any]) -> None:
+def test_truncated_file_gives_no_tensors(folder: Path, arrays: dict[str, Any]) -> None:
     path = folder / "cut.safetensors"
     safetensors.numpy.save_file(arrays, path)
     whole = path.read_bytes()
@@ -244,7 +244,7 @@ def test_threads_share_a_file(model: Path, arrays: dict[str, Any]) -> None:
             assert all(np.array_equal(array, arrays[name]) for name, array in found)
 
 
-def test_errors_are_those_of_safetensors(model: Path, folder: Path) -> None:
+def test_errors_match_safetensors(model: Path, folder: Path) -> None:
     broken = folder / "broken.safetensors"
     broken.write_bytes(b"\x01\x02")
     for open_ in (dmabuf_dio.safe_open, safetensors.safe_open):
@@ -277,7 +277,7 @@ def program() -> Iterator[types.ModuleType]:
     del sys.modules["a_program"]
 
 
-def test_install_and_uninstall(model: Path, program: types.ModuleType, arrays: dict[str, Any]) -> None:
+def test_install_replaces_and_uninstall_restores(model: Path, program: types.ModuleType, arrays: dict[str, Any]) -> None:
     names = [
         (safetensors, "safe_open"),
         (safetensors.numpy, "safe_open"),
@@ -325,7 +325,7 @@ def facade() -> types.ModuleType:
     return module
 
 
-def test_vllm(folder: Path, monkeypatch: pytest.MonkeyPatch, arrays: dict[str, Any]) -> None:
+def test_vllm_plugin_loads_a_model(folder: Path, monkeypatch: pytest.MonkeyPatch, arrays: dict[str, Any]) -> None:
     """The plugin, against a stub of vLLM's loaders. tests/consumers/vllm has it with vLLM's own."""
     registered: dict[str, Any] = {}
     shards = folder / "vllm"

@@ -73,7 +73,7 @@ class Slow:
 
 
 @pytest.mark.parametrize("request_", ["file.get_tensor('a')", "file.get_tensors()", "file.get_slice('a')[0:5]"])
-def test_while_a_thread_loads_from_the_file(model: Path, request_: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fork_during_a_load_from_the_file_works(model: Path, request_: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Slow.opened = dmabuf_dio.Model
     monkeypatch.setattr("dmabuf_dio._safe_open.Model", Slow)
     file: Any = dmabuf_dio.safe_open(model, "np")
@@ -94,7 +94,7 @@ def test_while_a_thread_loads_from_the_file(model: Path, request_: str, monkeypa
         thread.join()
 
 
-def test_while_threads_load(model: Path) -> None:
+def test_fork_while_threads_load_works(model: Path) -> None:
     """The same without a hand in it."""
     over = threading.Event()
     file: Any = dmabuf_dio.safe_open(model, "np")
@@ -116,7 +116,7 @@ def test_while_threads_load(model: Path) -> None:
             thread.join()
 
 
-def test_while_install_is_under_way() -> None:
+def test_fork_during_install_works() -> None:
     from dmabuf_dio import _install
 
     def work() -> None:
@@ -127,7 +127,7 @@ def test_while_install_is_under_way() -> None:
         child(work)
 
 
-def test_while_views_begin_and_end() -> None:
+def test_fork_while_views_begin_and_end_works() -> None:
     """Their locks are held without the GIL."""
     buffer = Buffer.alloc(1 << 16, kind="memfd")
     over = threading.Event()
@@ -161,7 +161,7 @@ def test_while_views_begin_and_end() -> None:
 
 @pytest.mark.parametrize("backend", ["memfd", "buffered"])
 @pytest.mark.parametrize("length", [4096, 300_001, (4 << 20) + 4096])
-def test_in_a_callback(folder: Path, length: int, backend: Backend) -> None:
+def test_fork_in_a_progress_callback_works(folder: Path, length: int, backend: Backend) -> None:
     """The child goes on in the callback, and has no thread that loads. While it stays there, the parent seals the memory."""
     parent = os.getpid()
     children: list[int] = []
@@ -190,7 +190,7 @@ def test_in_a_callback(folder: Path, length: int, backend: Backend) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
 
 
-def test_a_stream_is_the_parents(file: Path, folder: Path) -> None:
+def test_child_cannot_use_the_stream_of_its_parent(file: Path, folder: Path) -> None:
     reader = dmabuf_dio.read_blocks(file, block_size=4096)
     writer = dmabuf_dio.write_blocks(folder / "fork-out", block_size=4096)
     block = next(writer)

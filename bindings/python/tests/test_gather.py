@@ -16,7 +16,7 @@ from dmabuf_dio import Buffer, Gatherer
 from dmabuf_dio.types import Numbers
 
 
-def test_rows_of_a_table(file: Path, content: bytes) -> None:
+def test_equal_rows_are_gathered(file: Path, content: bytes) -> None:
     offsets = np.array([0, 8192, 4096, 1 << 20, 0], dtype=np.int64)
     gathered = dmabuf_dio.gather(file, offsets, 4096, kind="memfd")
     assert len(gathered) == 5
@@ -38,7 +38,7 @@ def as_unsigned(numbers: list[int]) -> Numbers:
 
 
 @pytest.mark.parametrize("make", [list[int], as_array, as_unsigned])
-def test_any_pieces(file: Path, content: bytes, make: Callable[[list[int]], Numbers]) -> None:
+def test_pieces_of_any_length_are_gathered(file: Path, content: bytes, make: Callable[[list[int]], Numbers]) -> None:
     offsets, lengths = [7, 511, 4096, len(content) - 3], [1, 2, 8192, 3]
     gathered = dmabuf_dio.gather(file, make(offsets), make(lengths), kind="memfd")
     for number, (offset, length) in enumerate(zip(offsets, lengths, strict=True)):
@@ -49,7 +49,7 @@ def test_any_pieces(file: Path, content: bytes, make: Callable[[list[int]], Numb
     assert len(list(gathered)) == 4
 
 
-def test_a_piece_that_fails_leaves_the_others(file: Path, content: bytes) -> None:
+def test_failed_piece_leaves_the_others_valid(file: Path, content: bytes) -> None:
     gathered = dmabuf_dio.gather(file, [0, len(content) + 4096], [10, 10], kind="memfd")
     assert gathered[0] == content[:10]
     with pytest.raises(EOFError, match="piece 1") as raised:
@@ -60,7 +60,7 @@ def test_a_piece_that_fails_leaves_the_others(file: Path, content: bytes) -> Non
     assert list(gathered.starts)[1] == -1
 
 
-def test_arguments(file: Path) -> None:
+def test_wrong_arguments_are_refused(file: Path) -> None:
     with pytest.raises(ValueError, match="2 offsets and 1 lengths"):
         dmabuf_dio.gather(file, [0, 1], [1], kind="memfd")
     with pytest.raises(ValueError, match="negative"):
@@ -73,7 +73,7 @@ def test_arguments(file: Path) -> None:
         dmabuf_dio.gather(file.parent / "missing", [0], 1, kind="memfd")
 
 
-def test_a_gatherer_is_used_again(file: Path, content: bytes) -> None:
+def test_gatherer_can_be_used_again(file: Path, content: bytes) -> None:
     buffer = Buffer.alloc(1 << 16, kind="memfd")
     with Gatherer(file, buffer, spare=(1 << 15, 1 << 15)) as gatherer:
         assert gatherer.alignment[0] >= 1
@@ -97,7 +97,7 @@ def test_a_gatherer_is_used_again(file: Path, content: bytes) -> None:
         gatherer.read([0], [0], 4096)
 
 
-def test_after_a_fork(file: Path) -> None:
+def test_gatherer_is_refused_after_a_fork(file: Path) -> None:
     buffer = Buffer.alloc(1 << 16, kind="memfd")
     gatherer = Gatherer(file, buffer)
     child = os.fork()

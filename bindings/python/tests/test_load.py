@@ -27,7 +27,7 @@ KINDS: list[FileKind] = ["memfd", "file", "private", "any"]
 @pytest.mark.parametrize(
     ("offset", "length"), [(0, None), (4096, 8192), (1, None), (4097, 1), (1 << 20, 3 << 20)]
 )
-def test_every_byte(
+def test_every_byte_is_loaded(
     file: Path, content: bytes, kind: FileKind, offset: int, length: int | None
 ) -> None:
     wanted = content[offset : None if length is None else offset + length]
@@ -42,7 +42,7 @@ def test_every_byte(
             assert os.pread(buffer.fd, len(wanted), buffer.offset) == wanted
 
 
-def test_sources(file: Path, content: bytes) -> None:
+def test_load_takes_path_file_and_descriptor(file: Path, content: bytes) -> None:
     with file.open("rb") as opened:
         opened.seek(5)
         for source in (str(file), os.fsencode(file), file, opened, opened.fileno()):
@@ -63,7 +63,7 @@ def test_a_memfd_has_a_path(file: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize(("offset", "length"), [(0, None), (4096, 8192), (3, 4099), (1, 1)])
-def test_a_file_in_memory(file: Path, content: bytes, offset: int, length: int | None) -> None:
+def test_file_kind_has_a_path_and_is_read_only(file: Path, content: bytes, offset: int, length: int | None) -> None:
     """The content and nothing else by path; its dma-buf where there is one, else the reason why not."""
     wanted = content[offset : None if length is None else offset + length]
     with dmabuf_dio.load(file, kind="file", offset=offset, length=length) as buffer:
@@ -82,7 +82,7 @@ def test_a_file_in_memory(file: Path, content: bytes, offset: int, length: int |
             assert raised.value.__notes__
 
 
-def test_a_file_in_memory_that_is_written(file: Path, content: bytes) -> None:
+def test_writable_file_kind_can_be_written(file: Path, content: bytes) -> None:
     with dmabuf_dio.load(file, kind="file", writable=True) as buffer:
         with memoryview(buffer) as view:
             view[:3] = b"new"
@@ -98,7 +98,7 @@ def test_private_memory_has_no_descriptor(file: Path) -> None:
                 getattr(buffer, use)
 
 
-def test_progress_is_told_in_this_thread(file: Path, content: bytes) -> None:
+def test_progress_is_called_in_the_loading_thread(file: Path, content: bytes) -> None:
     told: list[tuple[int, int]] = []
     threads: set[int] = set()
 
@@ -112,7 +112,7 @@ def test_progress_is_told_in_this_thread(file: Path, content: bytes) -> None:
     assert threads == {threading.get_ident()}
 
 
-def test_a_callback_that_raises_ends_the_load(file: Path) -> None:
+def test_raising_progress_callback_ends_the_load(file: Path) -> None:
     def progress(done: int, total: int) -> None:
         raise ZeroDivisionError
 
@@ -123,7 +123,7 @@ def test_a_callback_that_raises_ends_the_load(file: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_cancelled(file: Path) -> None:
+def test_cancelled_load_raises_an_error(file: Path) -> None:
     token = dmabuf_dio.CancelToken()
     token.cancel()
     assert token.cancelled
@@ -146,7 +146,7 @@ def test_cancelled(file: Path) -> None:
         ("content/x", NotADirectoryError, errno.ENOTDIR),
     ],
 )
-def test_errors_of_the_system(
+def test_system_errors_raise_their_exceptions(
     file: Path, path: str, kind: type[OSError], number: int
 ) -> None:
     wanted = str(file.parent / path)
@@ -157,7 +157,7 @@ def test_errors_of_the_system(
     assert raised.value.__notes__  # what to do
 
 
-def test_errors_of_arguments(file: Path, content: bytes, folder: Path) -> None:
+def test_wrong_arguments_raise_errors(file: Path, content: bytes, folder: Path) -> None:
     empty = folder / "empty"
     empty.touch()
     with pytest.raises(ValueError, match="empty"):
@@ -183,7 +183,7 @@ def test_errors_of_arguments(file: Path, content: bytes, folder: Path) -> None:
     assert raised.value.errno == errno.EBADF
 
 
-def test_a_dmabuf_or_an_error(file: Path) -> None:
+def test_default_load_gives_a_dmabuf_or_an_error(file: Path) -> None:
     if any(
         backend["available"]
         for backend in dmabuf_dio.doctor()["backends"]
@@ -207,7 +207,7 @@ def test_a_dmabuf_or_an_error(file: Path) -> None:
         assert buffer.kind == "memfd"
 
 
-def test_saved(file: Path, folder: Path, content: bytes) -> None:
+def test_save_writes_the_buffer_or_a_part(file: Path, folder: Path, content: bytes) -> None:
     copy = folder / "copy"
     with dmabuf_dio.load(file, kind="memfd") as buffer:
         report = dmabuf_dio.save(buffer, copy)
@@ -228,7 +228,7 @@ def test_saved(file: Path, folder: Path, content: bytes) -> None:
         assert copy.read_bytes() == content[4097 : 4097 + 9000]
 
 
-def test_loaded_into(file: Path, content: bytes) -> None:
+def test_load_into_changes_only_its_range(file: Path, content: bytes) -> None:
     with Buffer.alloc(1 << 20, kind="memfd") as buffer:
         assert buffer.report is None
         report = dmabuf_dio.load_into(file, buffer, at=8192, offset=4096, length=5000)
@@ -248,7 +248,7 @@ def test_loaded_into(file: Path, content: bytes) -> None:
             dmabuf_dio.load_into(file, buffer)
 
 
-def test_part_of_a_descriptor(file: Path, content: bytes) -> None:
+def test_buffer_over_part_of_a_memfd_stays_inside_it(file: Path, content: bytes) -> None:
     """A buffer that is a part of a memfd reaches no byte outside of it."""
     with Buffer.alloc(1 << 16, kind="memfd") as whole:
         part = Buffer.from_fd(whole.fd, offset=4096, length=100, writable=True)
@@ -264,7 +264,7 @@ def test_part_of_a_descriptor(file: Path, content: bytes) -> None:
             Buffer.from_fd(opened.fileno())
 
 
-def test_a_memfd_that_may_shrink_is_not_mapped() -> None:
+def test_unsealed_memfd_is_not_mapped() -> None:
     fd = os.memfd_create("unsealable")
     os.ftruncate(fd, 8192)
     buffer = Buffer.from_fd(fd)
@@ -273,7 +273,7 @@ def test_a_memfd_that_may_shrink_is_not_mapped() -> None:
     os.close(fd)
 
 
-def test_doctor(file: Path) -> None:
+def test_doctor_describes_backends_and_file(file: Path) -> None:
     found = dmabuf_dio.doctor(file)
     assert found["schema"] == 1
     assert {backend["backend"] for backend in found["backends"]} >= {"memfd", "buffered"}
@@ -303,7 +303,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c(file: Path) -> None:
+def test_ctrl_c_interrupts_a_load(file: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, file], stdout=subprocess.PIPE, text=True, timeout=60
     )
@@ -348,7 +348,7 @@ def test_other_threads_run_during_a_load(file: Path) -> None:
     assert during > 1000
 
 
-def test_the_import_maps_the_extensions_code() -> None:
+def test_import_maps_the_code_of_the_extension() -> None:
     """No load waits for it to come from the disk: each segment that is not written is in memory as a whole."""
     program = """
 import dmabuf_dio._native as native
@@ -371,7 +371,7 @@ print(len(segments), sum(size - resident for size, resident in segments.values()
 
 @pytest.mark.parametrize("kind", ["memfd", "dmabuf"])
 @pytest.mark.parametrize("length", [1 << 44, 1 << 60, (1 << 63) - 4096, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
-def test_buffers_of_absurd_lengths(length: int, kind: Literal["memfd", "dmabuf"]) -> None:
+def test_absurd_buffer_lengths_raise_errors(length: int, kind: Literal["memfd", "dmabuf"]) -> None:
     with pytest.raises((MemoryError, OSError, ValueError)) as raised:
         Buffer.alloc(length, kind=kind)
     assert raised.value.__notes__

@@ -26,7 +26,7 @@ MISTAKEN = {
 
 
 @pytest.mark.parametrize("content", MISTAKEN)
-def test_the_exception_says_what_it_is(content: bytes, folder: Path) -> None:
+def test_exception_names_the_mistaken_format(content: bytes, folder: Path) -> None:
     what, remedy = MISTAKEN[content]
     path = folder / "mistaken.safetensors"
     path.write_bytes(content)
@@ -71,7 +71,7 @@ def test_text_that_is_not_utf8_is_bytes(folder: Path) -> None:
         assert bytes(loaded["a"]) == data
 
 
-def test_big_endian(folder: Path) -> None:
+def test_big_endian_tensors_are_read(folder: Path) -> None:
     numbers = np.arange(-6, 6, dtype=">f4").reshape(3, 4)
     halves = np.arange(5, dtype=">i2")
     blocks = random.Random(5).randbytes(18 * 2)
@@ -104,7 +104,7 @@ def test_big_endian(folder: Path) -> None:
     assert little["numbers"].byte_order == "little"
 
 
-def test_swapped() -> None:
+def test_swapped_reverses_bytes_of_each_element() -> None:
     from dmabuf_dio.numpy import swapped
 
     data = bytes(range(24))
@@ -112,7 +112,7 @@ def test_swapped() -> None:
         assert swapped(data, size) == np.frombuffer(data, f">u{size}").astype(f"<u{size}").tobytes()
 
 
-def test_shards_without_an_index(folder: Path) -> None:
+def test_shards_without_index_load_as_one_model(folder: Path) -> None:
     shards = folder / "globbed"
     shards.mkdir()
     for number in (1, 2):
@@ -126,7 +126,7 @@ def test_shards_without_an_index(folder: Path) -> None:
     assert "download" in raised.value.__notes__[0]
 
 
-def test_a_stale_index_names_the_file_that_it_wants(folder: Path) -> None:
+def test_stale_index_error_names_the_missing_file(folder: Path) -> None:
     stale = folder / "stale"
     stale.mkdir()
     index = models.index(stale, {"model-00001-of-00001.safetensors": {"a": ("U8", [1], b"x")}})

@@ -52,7 +52,7 @@ def model(folder: Path, tensors: dict[str, models.Tensor]) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["memfd", "private", "any"])
-def test_every_byte(model: Path, tensors: dict[str, models.Tensor], kind: Kind) -> None:
+def test_every_tensor_has_its_bytes(model: Path, tensors: dict[str, models.Tensor], kind: Kind) -> None:
     opened = dmabuf_dio.open(model)
     assert (opened.format, len(opened)) == ("safetensors", len(tensors))
     assert opened.metadata == {"format": "pt", "ä": "ö"}
@@ -72,7 +72,7 @@ def test_every_byte(model: Path, tensors: dict[str, models.Tensor], kind: Kind) 
         assert [name for name, _ in loaded.items()] == loaded.keys()
 
 
-def test_only_some(model: Path, tensors: dict[str, models.Tensor]) -> None:
+def test_only_selected_tensors_are_read(model: Path, tensors: dict[str, models.Tensor]) -> None:
     with dmabuf_dio.load_tensors(model, only=["scalar", "layer.I8"], kind="memfd", gap=0) as loaded:
         assert loaded.keys() == ["layer.I8", "scalar"]
         for name in loaded:
@@ -85,7 +85,7 @@ def test_only_some(model: Path, tensors: dict[str, models.Tensor]) -> None:
         dmabuf_dio.load_tensors(model, only=["nothing"], kind="memfd")
 
 
-def test_arrays(model: Path, tensors: dict[str, models.Tensor]) -> None:
+def test_tensors_become_numpy_arrays(model: Path, tensors: dict[str, models.Tensor]) -> None:
     loaded = dmabuf_dio.load_tensors(model, kind="private")
     for name in ("large", "layer.F16", "layer.I64", "layer.C64", "scalar", "empty"):
         array = loaded[name].numpy()
@@ -109,7 +109,7 @@ def test_arrays(model: Path, tensors: dict[str, models.Tensor]) -> None:
     assert view.tobytes() == tensors["layer.U8"][2]
 
 
-def test_a_tensor_that_is_not_aligned(folder: Path) -> None:
+def test_unaligned_tensor_is_copied_by_numpy(folder: Path) -> None:
     data = RANDOM.randbytes(400)
     path = models.safetensors(folder / "odd.safetensors", {"x": ("I8", [1], b"x"), "y": ("F32", [100], data)})
     tensor = dmabuf_dio.load_tensors(path, kind="private")["y"]
@@ -118,7 +118,7 @@ def test_a_tensor_that_is_not_aligned(folder: Path) -> None:
         tensor.__dlpack__(max_version=(1, 0))
 
 
-def test_shards(folder: Path, tensors: dict[str, models.Tensor]) -> None:
+def test_sharded_model_loads_as_one(folder: Path, tensors: dict[str, models.Tensor]) -> None:
     shards = folder / "shards"
     shards.mkdir()
     names = list(tensors)
@@ -138,7 +138,7 @@ def test_shards(folder: Path, tensors: dict[str, models.Tensor]) -> None:
             assert len(loaded.buffers) == 2
 
 
-def test_gguf(folder: Path) -> None:
+def test_gguf_model_loads_with_metadata(folder: Path) -> None:
     blocks, plain = RANDOM.randbytes(4 * 18 * 3), RANDOM.randbytes(5 * 64 * 4)
     path = models.gguf(
         folder / "model.gguf",
@@ -157,7 +157,7 @@ def test_gguf(folder: Path) -> None:
         assert loaded["plain"].numpy().dtype == np.float32
 
 
-def test_hostile(folder: Path, model: Path) -> None:
+def test_damaged_files_raise_errors(folder: Path, model: Path) -> None:
     cut = folder / "cut.safetensors"
     cut.write_bytes(model.read_bytes()[:-1])
     with pytest.raises(ValueError, match="the file has") as raised:
@@ -175,7 +175,7 @@ def test_hostile(folder: Path, model: Path) -> None:
         dmabuf_dio.open(bare)
 
 
-def test_progress_and_cancel(model: Path) -> None:
+def test_tensor_load_reports_progress_and_cancels(model: Path) -> None:
     told: list[tuple[int, int]] = []
     dmabuf_dio.load_tensors(model, kind="memfd", progress=lambda done, total: told.append((done, total))).close()
     assert told and told[-1][0] == told[-1][1] > 2_800_000
@@ -193,7 +193,7 @@ def test_progress_and_cancel(model: Path) -> None:
     assert (raised.value.errno, raised.value.filename) == (errno.ECANCELED, str(model))
 
 
-def test_tensors_for_devices(model: Path, tensors: dict[str, models.Tensor]) -> None:
+def test_tensor_offset_lies_in_the_descriptor(model: Path, tensors: dict[str, models.Tensor]) -> None:
     """A tensor has a place in the buffer's descriptor, and is no view of it."""
     import os
 
@@ -208,7 +208,7 @@ def test_tensors_for_devices(model: Path, tensors: dict[str, models.Tensor]) -> 
 
 
 @pytest.mark.parametrize("dtype,shape,size", [("F4", [8, 1], 4), ("F4", [2, 3], 3), ("F6_E2M3", [8, 2], 12), ("F4", [0, 1], 0)])
-def test_packed_types_that_are_not_whole_bytes(dtype: str, shape: list[int], size: int, folder: Path) -> None:
+def test_packed_rows_of_partial_bytes_are_refused(dtype: str, shape: list[int], size: int, folder: Path) -> None:
     data = RANDOM.randbytes(size)
     path = models.safetensors(folder / "packed.safetensors", {"x": (dtype, shape, data)})
     tensor = dmabuf_dio.load_tensors(path, kind="private")["x"]
@@ -226,7 +226,7 @@ def test_packed_types_that_are_not_whole_bytes(dtype: str, shape: list[int], siz
             file.get_tensors()
 
 
-def test_slices_of_packed_types(folder: Path) -> None:
+def test_packed_types_are_sliced_by_rows(folder: Path) -> None:
     """Elements share bytes: rows can be sliced, and what cannot be is refused."""
     data = RANDOM.randbytes(12)
     path = models.safetensors(folder / "fp4.safetensors", {"x": ("F4", [2, 3, 4], data)})

@@ -51,7 +51,7 @@ def together(*works: Callable[[], object]) -> list[object]:
     return results
 
 
-def test_who_only_asks_is_no_user() -> None:
+def test_reading_attributes_does_not_block_close() -> None:
     """A buffer without views is closed, whatever other threads ask it meanwhile."""
     shared = [Buffer.alloc(4096, kind="memfd")]
     over = threading.Event()
@@ -76,7 +76,7 @@ def test_who_only_asks_is_no_user() -> None:
     assert together(ask, ask, close) == [None, None, None]
 
 
-def test_a_view_or_the_end() -> None:
+def test_view_racing_close_fails_or_prevents_it() -> None:
     """A view that begins while the buffer is closed: either of them fails. Two seconds of that."""
     meet = threading.Barrier(2)
     end = time.monotonic() + 2
@@ -120,7 +120,7 @@ def test_a_view_or_the_end() -> None:
     assert not wrong, (len(wrong), rounds, wrong[:3])
 
 
-def test_no_load_begins_under_an_array_without_a_view(folder: Path) -> None:
+def test_load_is_refused_under_an_array_without_a_view(folder: Path) -> None:
     """numpy.ndarray() keeps no view. Each load changes every byte: an array that stands sees none of it."""
     files = [folder / f"filled-with-{value}" for value in (1, 2)]
     for value, path in enumerate(files, 1):
@@ -161,7 +161,7 @@ def test_no_load_begins_under_an_array_without_a_view(folder: Path) -> None:
     assert looks
 
 
-def test_a_block_is_put_once(folder: Path) -> None:
+def test_two_threads_put_a_block_once(folder: Path) -> None:
     """Two threads put the same block: one is told that it is none any more, and the file has it once."""
     path, rounds = folder / "put-twice", 200
     with dmabuf_dio.write_blocks(path, block_size=4096, blocks=3) as out:
@@ -178,7 +178,7 @@ def test_a_block_is_put_once(folder: Path) -> None:
     assert path.read_bytes() == b"".join(number.to_bytes(4, "little") * 1024 for number in range(rounds))
 
 
-def test_blocks_that_two_threads_take(folder: Path) -> None:
+def test_two_threads_take_each_block_once(folder: Path) -> None:
     """Each block once, whole, in order for each thread."""
     path, blocks = folder / "taken", 400
     path.write_bytes(b"".join(number.to_bytes(4, "little") * 1024 for number in range(blocks)))
@@ -196,7 +196,7 @@ def test_blocks_that_two_threads_take(folder: Path) -> None:
     assert all(mine == sorted(mine) for mine in taken)
 
 
-def test_slices_that_end_while_others_load(folder: Path) -> None:
+def test_slices_may_end_while_others_load(folder: Path) -> None:
     names = [f"{number:03}" for number in range(200)]
     path = folder / "slices.safetensors"
     models.safetensors(path, {name: ("U8", [4], name.encode() + b"!") for name in names})
@@ -225,7 +225,7 @@ def test_slices_that_end_while_others_load(folder: Path) -> None:
     assert together(come_and_go, come_and_go, use) == [None, None, None]
 
 
-def test_a_second_install_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_install_waits_for_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """install() in a thread while another is at it: the originals are known once, and come back."""
     theirs: Any = types.ModuleType("safetensors")
 

@@ -52,7 +52,7 @@ def test_leaving_a_view_behind_is_an_error(file: Path) -> None:
     buffer.close()
 
 
-def test_the_exception_under_way_is_the_one_that_is_seen(file: Path) -> None:
+def test_close_keeps_the_exception_under_way(file: Path) -> None:
     buffer = dmabuf_dio.load(file, kind="memfd")
     views: list[memoryview] = []
     with pytest.raises(ZeroDivisionError) as raised:
@@ -63,7 +63,7 @@ def test_the_exception_under_way_is_the_one_that_is_seen(file: Path) -> None:
     assert not buffer.closed
 
 
-def test_numpy(buffer: Buffer, content: bytes) -> None:
+def test_numpy_arrays_are_views(buffer: Buffer, content: bytes) -> None:
     array = np.frombuffer(buffer, dtype=np.uint8)
     assert not array.flags.writeable
     assert array.tobytes() == content
@@ -76,7 +76,7 @@ def test_numpy(buffer: Buffer, content: bytes) -> None:
     buffer.close()
 
 
-def test_an_array_without_a_view_is_found(buffer: Buffer, content: bytes) -> None:
+def test_array_without_a_view_prevents_close(buffer: Buffer, content: bytes) -> None:
     """numpy.ndarray() gives its view back and goes on using the memory."""
     array = np.ndarray((100,), np.uint8, memoryview(buffer))
     with pytest.raises(BufferError, match="1 view lives: a memoryview or array taken at .*test_views.py"):
@@ -105,7 +105,7 @@ def test_views_outlive_the_name(file: Path, content: bytes) -> None:
         assert array.tobytes() == tensor.tobytes() == content
 
 
-def test_dlpack(buffer: Buffer, content: bytes) -> None:
+def test_dlpack_tensors_are_views(buffer: Buffer, content: bytes) -> None:
     assert buffer.__dlpack_device__() == (1, 0)
     tensor = np.from_dlpack(buffer)
     assert not tensor.flags.writeable
@@ -155,7 +155,7 @@ class Versioned(ctypes.Structure):
     ]
 
 
-def test_the_versioned_struct(file: Path, content: bytes) -> None:
+def test_dlpack_capsule_has_the_versioned_struct(file: Path, content: bytes) -> None:
     buffer = dmabuf_dio.load(file, kind="memfd")
     capsule = buffer.__dlpack__(max_version=(1, 1))
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -180,7 +180,7 @@ def test_the_versioned_struct(file: Path, content: bytes) -> None:
     buffer.close()
 
 
-def test_writable(file: Path, content: bytes) -> None:
+def test_writable_buffers_have_writable_views(file: Path, content: bytes) -> None:
     for kind in KINDS:
         with dmabuf_dio.load(file, kind=kind, writable=True) as buffer:
             assert buffer.writable
@@ -197,7 +197,7 @@ def test_writable(file: Path, content: bytes) -> None:
     assert file.read_bytes() == content
 
 
-def test_a_buffer_can_be_referred_to_weakly(file: Path) -> None:
+def test_buffer_supports_weak_references(file: Path) -> None:
     buffer = dmabuf_dio.load(file, kind="memfd")
     reference = weakref.ref(buffer)
     del buffer

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leaves_nothing_and_tells_what_is_wrong() {
+    fn disk_file_leaves_no_name_and_reports_differences() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = DiskFile::create(folder.path(), 3 << 20).expect("a file");
         assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_file_is_removed() {
+    fn named_disk_file_is_removed() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = DiskFile::create_named(folder.path(), "name", 4096, 4096).expect("a file");
         file.write(&Pattern::new(1)).expect("written");
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_said_before() {
+    fn disk_file_too_large_fails_at_creation() {
         let folder = tempfile::tempdir().expect("a folder");
         assert!(DiskFile::create(folder.path(), 1 << 60).is_err());
         assert!(DiskFile::create(&folder.path().join("missing"), 4096).is_err());

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_byte_has_an_exit_code_of_its_own() {
+    fn wrong_byte_has_its_own_exit_code() {
         assert!(conclude(Verdict::Good).is_ok());
         for (verdict, code) in
             [(Verdict::Different, 4), (Verdict::NothingRan, 3), (Verdict::Failed, 1)]

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_filled_is_right_in_any_pieces() {
+    fn filled_pattern_checks_in_any_pieces() {
         let bytes = content();
         assert_eq!(PATTERN.check(&bytes, 0), Ok(()));
         for at in (0..bytes.len()).step_by(PAGE) {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn swapped_blocks_are_told_and_whence() {
+    fn swapped_blocks_are_found_with_their_origin() {
         for block in [512, PAGE, 2 * PAGE] {
             let mut bytes = content();
             let (a, b) = bytes.split_at_mut(block);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn shifted_content_is_told() {
+    fn shifted_content_is_found() {
         for shift in [1, 7, 8, 512] {
             let mut bytes = content();
             bytes.copy_within(0..PAGE, shift);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bit_and_untouched_memory_are_told() {
+    fn flipped_bit_and_untouched_memory_are_found() {
         for at in [0, 1, 4095, 4096, 8 * PAGE - 1] {
             let mut bytes = content();
             bytes[at] ^= 0x10;
@@ -210,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn patterns_differ_everywhere() {
+    fn two_patterns_differ_in_every_word() {
         let (one, two) = (Pattern::new(1), Pattern::new(2));
         assert!((0..10_000).all(|index| one.word(index) != two.word(index)));
         assert_eq!(Pattern::from_seed(one.seed()), one);
     }
 
     #[test]
-    fn no_word_looks_like_memory_that_nothing_was_put_into() {
+    fn no_pattern_word_equals_zero_or_poison() {
         let poison = u64::from_le_bytes([POISON; WORD]);
         for number in [0, 1, 2, 500, 1 << 20, u64::MAX] {
             let pattern = Pattern::new(number);
@@ -230,7 +230,7 @@ mod tests {
 
     /// The values in the documentation, for other implementations.
     #[test]
-    fn words_are_as_documented() {
+    fn pattern_words_match_the_documented_formula() {
         let mut bytes = [0; 16];
         Pattern::from_seed(5).fill(&mut bytes, 8);
         assert_eq!(bytes[..8], (0x9e37_79b9_7f4a_7c15_u64 + 5).to_le_bytes());

@@ -470,7 +470,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn default_blocks_are_whole_frames_and_pages_of_an_eighth_of_a_second() {
+    fn default_blocks_cover_an_eighth_of_a_second() {
         let of = |frame, rate| CaptureOptions::DEFAULT.block_size(frame, rate);
         for frame in [1, 2, 4, 6, 8, 12, 16, 24, 10, 8192] {
             for rate in [0.0, 1.0, 48_000.0, 30.72e6, 1e12] {

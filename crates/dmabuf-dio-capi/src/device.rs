@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_go_to_c_and_back() {
+    fn formats_convert_to_c_and_back() {
         for text in ["le:s12/16>>4", "be:u10/16>>6", "le:f32/32>>0", "le:u8/8X4>>0"] {
             let format: Format = text.parse().expect(text);
             let channel = stream::Channel { name: "in_voltage0".repeat(9), index: 3, format };

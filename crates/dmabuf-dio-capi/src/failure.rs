@@ -173,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_an_error_with_a_message() {
+    fn panic_becomes_an_error_with_a_message() {
         let status: i32 = guard(|| panic!("seven of {}", 9));
         assert_eq!(status, -libc::ENOTRECOVERABLE);
         assert_eq!(message(), "dmabuf-dio has a bug: seven of 9");
     }
 
     #[test]
-    fn success_leaves_the_message_as_it_was() {
+    fn success_keeps_the_last_error_message() {
         assert_eq!(guard::<i32>(|| Err(Failure::null("path"))), -libc::EFAULT);
         assert_eq!(guard(|| Ok(3_i64)), 3);
         assert_eq!(message(), "path is a null pointer");

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_has_the_command_and_nothing_else() {
+    fn ring_entry_sets_only_the_command() {
         let range = LentRange { buf_offset: 4096, length: 1, index: 2, directions: 3 };
         let mut sqe = Sqe([0xff; 64]);
         // SAFETY: both are there.

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_names_are_those_of_the_library() {
+    fn backend_numbers_and_names_match_the_library() {
         for one in Backend::ALL {
             let number = number_of(Some(one));
             assert_eq!(backend(number).ok(), Some(Some(one)));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_has_the_version_of_the_library() {
+    fn header_version_matches_the_library() {
         let header = format!(
             "{DMABUF_DIO_VERSION_MAJOR}.{DMABUF_DIO_VERSION_MINOR}.{DMABUF_DIO_VERSION_PATCH}"
         );

@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_without_a_meaning_are_refused() {
+    fn settings_without_effect_are_refused() {
         let kind = Options { kind: DMABUF_DIO_KIND_ANY, ..Options::DEFAULT };
         assert!(kind.check(Use::Load).is_ok());
         for of in [Use::LoadInto, Use::Save, Use::Gather] {

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_zero_and_what_is_more_must_be() {
+    fn missing_fields_read_as_zero_and_extra_ones_must_be_zero() {
         let old = read_words(&[16, 7]).expect("an older program");
         assert_eq!((old.first, old.second), (7, 0));
         let new = read_words(&[32, 7, 8, 0]).expect("a newer program");
@@ -141,7 +141,7 @@ mod tests {
 
     /// As of a structure on the stack that was not initialised.
     #[test]
-    fn what_cannot_be_a_size_is_not_believed() {
+    fn absurd_structure_size_is_refused() {
         for size in [1 << 20, u64::MAX] {
             let mut words = [size, 7, 8, 9];
             let error = read_words(&words).map(|_| ()).expect_err("too large");

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_added() {
+    fn missing_dashes_are_suggested() {
         for (line, with) in [
             ("dmabuf-dio load f cat", "dmabuf-dio load f -- cat"),
             ("x load f llama-cli -m {} -p a$b", "dmabuf-dio load f -- llama-cli -m {} -p 'a$b'"),

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layouts_are_those_of_sysfs() {
+    fn layouts_print_as_in_sysfs() {
         let mut format = Format {
             big_endian: false,
             kind: Encoding::Signed,

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read() {
+    fn sizes_are_parsed() {
         for (text, bytes) in [
             ("0", 0),
             ("4096", 4096),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_read() {
+    fn rates_are_parsed() {
         for (text, rate) in
             [("0", 0.0), ("48000", 48e3), ("48k", 48e3), ("30.72M", 30_720_000.0), ("1 GHz", 1e9)]
         {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_read() {
+    fn counts_are_parsed() {
         assert_eq!((parse_count("10M"), parse_count("12")), (Ok(10_000_000), Ok(12)));
         assert_eq!(parse_count("608037303521"), Ok(608_037_303_521));
         for text in ["", "0", "0.5", "1.0005k", "x"] {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_written() {
+    fn sizes_are_printed() {
         assert_eq!(show_size(1), "1 bytes");
         assert_eq!(show_size(4096), "4 KiB");
         assert_eq!(show_size(90_868_376), "86.7 MiB");

@@ -28,7 +28,7 @@ fn keys(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn load_reports() {
+fn load_prints_a_report() {
     let folder = folder();
     let (path, _) = file(&folder, 100_001);
     let brief = ok(&["load", text(&path)]);
@@ -47,7 +47,7 @@ fn load_reports() {
 }
 
 #[test]
-fn load_verifies() {
+fn load_verify_compares_every_byte() {
     let folder = folder();
     let (path, _) = file(&folder, 1_500_003);
     for arguments in [&[][..], &["--offset", "1K", "--length", "1MiB"], &["--backend", "buffered"]]
@@ -108,7 +108,7 @@ fn load_and_verify_another(
 }
 
 #[test]
-fn a_difference_is_4() {
+fn difference_exits_with_4() {
     let folder = folder();
     let (first, mut bytes) = file(&folder, 3_000_000);
     let second = folder.path().join("second");
@@ -223,7 +223,7 @@ fn schema_of_doctor_is_stable() {
 
 /// `doctor` lists the exporters if the module is loaded, and only then.
 #[test]
-fn doctor_says_who_lends() {
+fn doctor_lists_exporters_that_lend() {
     let facts: Value = serde_json::from_str(&ok(&["doctor", "--json"])).expect("JSON");
     let report = ok(&["doctor"]);
     let lending = &facts["lending"];
@@ -255,7 +255,7 @@ fn doctor_says_who_lends() {
 
 /// A file is mounted over the module's parameter.
 #[test]
-fn doctor_shows_whom_an_administrator_named() {
+fn doctor_lists_exporters_named_by_the_administrator() {
     let parameter = "/sys/module/dmabuf_dio/parameters/exporters";
     if !Path::new(parameter).exists() || !rustix::process::geteuid().is_root() {
         println!("skipped: there is no {parameter}, or no right to mount");
@@ -284,7 +284,7 @@ fn doctor_shows_whom_an_administrator_named() {
 }
 
 #[test]
-fn doctor_speaks_to_people() {
+fn doctor_prints_text_for_people() {
     let folder = folder();
     let (path, _) = file(&folder, 10_000);
     let report = ok(&["doctor", text(&path)]);
@@ -367,7 +367,7 @@ fn save_takes_a_descriptor_and_a_part() {
 }
 
 #[test]
-fn command_gets_the_buffer_and_its_exit_code_counts() {
+fn command_inherits_the_buffer_and_sets_the_exit_code() {
     let folder = folder();
     let (path, bytes) = file(&folder, 10_000);
     let script = "test -e /proc/self/fd/$DMABUF_DIO_FD || exit 9; \
@@ -389,7 +389,7 @@ fn command_gets_the_buffer_and_its_exit_code_counts() {
 }
 
 #[test]
-fn exit_codes() {
+fn exit_codes_match_the_kind_of_error() {
     let folder = folder();
     let (path, _) = file(&folder, 10_000);
     let path = text(&path);
@@ -414,7 +414,7 @@ fn exit_codes() {
 }
 
 #[test]
-fn unavailable_backend_is_3() {
+fn unavailable_backend_exits_with_3() {
     let folder = folder();
     let (path, _) = file(&folder, 10_000);
     let facts: Value = serde_json::from_str(&ok(&["doctor", "--json"])).expect("JSON");
@@ -441,7 +441,7 @@ fn unavailable_backend_is_3() {
 }
 
 #[test]
-fn a_command_without_dashes_is_told_how_to_write_it() {
+fn command_without_dashes_gets_the_correct_line() {
     let folder = folder();
     let (path, _) = file(&folder, 10_000);
     let said = fails(2, &["load", text(&path), "cat", "-n", "{}"]);
@@ -470,7 +470,7 @@ fn without_huge_pages(arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn who_has_switched_huge_pages_off_is_told_so() {
+fn disabled_huge_pages_are_noted() {
     let folder = folder();
     // With pages of 64 KiB they have 512 MiB, and of a file that does not fill one nothing is said.
     let len = 3 * huge_page().min(32 << 20);
@@ -490,7 +490,7 @@ fn who_has_switched_huge_pages_off_is_told_so() {
 }
 
 #[test]
-fn environment_that_makes_no_sense() {
+fn malformed_environment_exits_with_2() {
     let folder = folder();
     let copy = folder.path().join("copy");
     for (name, value) in [("DMABUF_DIO_FD", "x"), ("DMABUF_DIO_FD", "-1")] {
@@ -521,7 +521,7 @@ fn help_has_examples_and_exit_codes() {
 }
 
 #[test]
-fn completions_know_the_options() {
+fn completions_contain_the_options() {
     for shell in ["bash", "zsh", "fish"] {
         let script = ok(&["completions", shell]);
         assert!(script.contains("backend"), "{shell}");
@@ -532,7 +532,7 @@ fn completions_know_the_options() {
 }
 
 #[test]
-fn manual_pages_are_of_every_subcommand() {
+fn every_subcommand_has_a_manual_page() {
     let folder = folder();
     assert_eq!(ok(&["man", text(folder.path())]), "");
     for command in ["doctor", "devices", "load", "save", "capture", "replay", "completions", "man"]

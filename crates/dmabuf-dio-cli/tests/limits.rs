@@ -33,7 +33,7 @@ fn with_short_files(limit: u64, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn files_may_not_be_that_long() {
+fn file_size_limit_is_reported_with_its_remedy() {
     let folder = folder();
     let file = folder.path().join("file");
     fs::write(&file, vec![7; 3 << 20]).expect("written");
@@ -101,7 +101,7 @@ impl Drop for Group {
 }
 
 #[test]
-fn the_control_group_has_less_memory_than_the_machine() {
+fn memory_limit_of_the_control_group_is_respected() {
     let Some(group) = Group::new(64 << 20) else {
         println!("skipped: no control groups for memory here");
         return;

@@ -6,7 +6,7 @@ mod common;
 use common::{file, folder, ok, run, text};
 
 #[test]
-fn a_copy_goes_where_cp_would_put_it() {
+fn save_resolves_targets_as_cp_does() {
     let folder = folder();
     let (path, bytes) = file(&folder, 10_000);
     let (missing, link) = (folder.path().join("missing"), folder.path().join("link"));
@@ -31,7 +31,7 @@ fn a_copy_goes_where_cp_would_put_it() {
 }
 
 #[test]
-fn a_part_of_what_is_inherited_ends_where_that_does() {
+fn saved_part_ends_with_the_inherited_range() {
     let folder = folder();
     let (path, bytes) = file(&folder, 10_000);
     let copy = folder.path().join("copy");
@@ -42,7 +42,7 @@ fn a_part_of_what_is_inherited_ends_where_that_does() {
 
 /// The command refuses what `DmaBuf::from_env` of the library refuses.
 #[test]
-fn half_an_environment_is_refused() {
+fn incomplete_environment_is_refused() {
     let folder = folder();
     let (path, _) = file(&folder, 5000);
     let copy = folder.path().join("copy");

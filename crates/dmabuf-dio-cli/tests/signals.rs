@@ -74,7 +74,7 @@ fn signal_at_once(child: &Child, signal: i32) {
 }
 
 #[test]
-fn a_signal_as_soon_as_there_is_a_handler() {
+fn early_signal_interrupts_the_load() {
     let folder = folder();
     let path = folder.path().join("file");
     std::fs::write(&path, vec![7; 5 << 20]).expect("written");
@@ -145,7 +145,7 @@ fn is_in(set: &str, child: &Child, signal: i32) -> bool {
 }
 
 #[test]
-fn the_second_signal_has_its_default_action() {
+fn second_signal_has_its_default_action() {
     let folder = folder();
     for signal in SIGNALS {
         let path = folder.path().join(format!("file-{signal}"));
@@ -161,7 +161,7 @@ fn the_second_signal_has_its_default_action() {
 }
 
 #[test]
-fn another_signal_is_not_a_second() {
+fn different_signal_does_not_count_as_second() {
     let folder = folder();
     let path = folder.path().join("file");
     let Some((child, held)) = waiting_load(&path, libc::SIG_DFL) else { return };
@@ -175,7 +175,7 @@ fn another_signal_is_not_a_second() {
 }
 
 #[test]
-fn a_signal_that_was_ignored_stays_ignored() {
+fn ignored_signal_stays_ignored() {
     let folder = folder();
     let path = folder.path().join("file");
     let Some((child, held)) = waiting_load(&path, libc::SIG_IGN) else { return };
@@ -190,7 +190,7 @@ fn a_signal_that_was_ignored_stays_ignored() {
 
 /// No thread can start with a stack that exceeds the address space.
 #[test]
-fn a_thread_that_cannot_be_had_is_an_error() {
+fn failed_thread_start_is_an_error() {
     let folder = folder();
     let path = folder.path().join("file");
     std::fs::write(&path, vec![7; 20 << 20]).expect("written");

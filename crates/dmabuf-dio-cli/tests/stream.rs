@@ -17,7 +17,7 @@ use common::{ok, page_size};
 use serde_json::Value;
 
 #[test]
-fn a_capture_and_its_replay() {
+fn captured_samples_are_replayed() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.sigmf-data");
     let report =
@@ -85,7 +85,7 @@ fn a_capture_and_its_replay() {
 }
 
 #[test]
-fn some_channels() {
+fn capture_takes_selected_channels() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("two.bin");
     // An odd number of frames of 4 bytes from a device whose blocks are multiples of 8.
@@ -114,7 +114,7 @@ fn some_channels() {
 
 /// Whatever the length of a recording, all of it is output again: the last block, too.
 #[test]
-fn the_last_block_of_a_recording_is_output() {
+fn replay_outputs_the_last_partial_block() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("x.sigmf-data");
     for (channels, count) in [
@@ -141,7 +141,7 @@ fn the_last_block_of_a_recording_is_output() {
 }
 
 #[test]
-fn over_the_network() {
+fn capture_streams_over_tcp() {
     let Some(_setup) = Setup::get() else { return };
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("tcp://{}", listener.local_addr().expect("its number"));
@@ -160,7 +160,7 @@ fn over_the_network() {
 }
 
 #[test]
-fn ctrl_c_is_an_ordinary_end() {
+fn ctrl_c_ends_a_capture_normally() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     let child = start(&["capture", "stream-adc", "--rate", "100k", "--to", &data, "--json"]);
@@ -229,7 +229,7 @@ fn a_killed_capture_leaves_a_valid_prefix() {
 
 /// The same while it runs: writes never complete out of order.
 #[test]
-fn a_running_capture_has_no_hole() {
+fn running_capture_file_has_no_hole() {
     use std::os::unix::fs::FileExt as _;
 
     let Some(setup) = Setup::get() else { return };
@@ -269,7 +269,7 @@ fn a_running_capture_has_no_hole() {
 }
 
 #[test]
-fn a_slow_receiver() {
+fn slow_receiver_causes_reported_losses_or_failure() {
     let Some(_setup) = Setup::get() else { return };
     for policy in ["block", "fail"] {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -328,7 +328,7 @@ fn a_slow_receiver() {
 }
 
 #[test]
-fn a_device_without_dmabufs() {
+fn device_without_dmabufs_is_captured() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     let summary = json(&[
@@ -377,7 +377,7 @@ fn a_device_without_dmabufs() {
 }
 
 #[test]
-fn bad_input() {
+fn bad_arguments_are_refused() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     let to = ["--to", &data, "--samples", "1000"];

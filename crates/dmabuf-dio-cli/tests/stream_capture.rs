@@ -33,7 +33,7 @@ fn missing(path: &str, end: u64) -> u64 {
 }
 
 #[test]
-fn seconds_are_the_time_of_the_device() {
+fn seconds_count_device_time() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     // With `sparse` the simulated device does not limit the rate. The file system does.
@@ -58,7 +58,7 @@ fn seconds_are_the_time_of_the_device() {
 }
 
 #[test]
-fn more_lost_than_allowed_is_a_failure() {
+fn exceeding_max_loss_fails_the_capture() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     let lose = |more: &[&str]| {
@@ -87,7 +87,7 @@ fn more_lost_than_allowed_is_a_failure() {
 }
 
 #[test]
-fn less_than_was_asked_for_is_a_failure() {
+fn incomplete_capture_fails() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     for limit in [["--seconds", "60"], ["--samples", "1G"]] {
@@ -123,7 +123,7 @@ fn stalled(rate: &str, more: &[&str]) -> (Value, Vec<u8>) {
 }
 
 #[test]
-fn the_ring_is_sized_by_time_and_grows() {
+fn ring_is_sized_by_time_and_grows() {
     let Some(_setup) = Setup::get() else { return };
     let (summary, bytes) = stalled("500k", &[]);
     assert_eq!((&summary["lost_frames"], &summary["complete"]), (&0.into(), &true.into()));
@@ -144,7 +144,7 @@ fn the_ring_is_sized_by_time_and_grows() {
 
 /// Blocks that are added while requests are in flight get the right samples.
 #[test]
-fn a_growing_ring_keeps_the_order() {
+fn growing_ring_keeps_frame_order() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     for block in ["64K", "256K"] {
@@ -168,7 +168,7 @@ fn a_growing_ring_keeps_the_order() {
 }
 
 #[test]
-fn the_ring_grows_up_to_a_limit() {
+fn ring_grows_up_to_its_limit() {
     let Some(_setup) = Setup::get() else { return };
     for (more, bytes) in [
         (&["--max-ring", "40M", "--max-loss", "100%"][..], Some(40 << 20)),

@@ -116,7 +116,7 @@ fn devices_are_listed() {
 }
 
 #[test]
-fn users_are_listed() {
+fn processes_using_a_device_are_listed() {
     let Some(_setup) = Setup::get() else { return };
     let child = start(&["capture", "stream-adc", "--rate", "100k", "--to", "none", "--json"]);
     let pid = u64::from(child.id());
@@ -194,7 +194,7 @@ fn attributes_are_set_and_read_back() {
 }
 
 #[test]
-fn nothing_is_written_if_a_setting_cannot_be() {
+fn invalid_setting_writes_nothing() {
     let Some(setup) = Setup::get() else { return };
     reset();
     let data = setup.path("samples.bin");
@@ -225,7 +225,7 @@ fn nothing_is_written_if_a_setting_cannot_be() {
 }
 
 #[test]
-fn a_setting_that_the_driver_refuses_puts_all_back() {
+fn refused_setting_restores_all_settings() {
     let Some(setup) = Setup::get() else { return };
     reset();
     let data = setup.path("samples.bin");
@@ -271,7 +271,7 @@ fn a_setting_that_the_driver_refuses_puts_all_back() {
 }
 
 #[test]
-fn settings_are_put_back_at_the_end() {
+fn settings_are_restored_at_the_end() {
     let Some(setup) = Setup::get() else { return };
     reset();
     let data = setup.path("samples.bin");
@@ -331,7 +331,7 @@ fn settings_are_put_back_at_the_end() {
 }
 
 #[test]
-fn a_replay_sets_and_puts_back() {
+fn replay_applies_and_restores_settings() {
     let Some(setup) = Setup::get() else { return };
     reset();
     let data = setup.path("samples.bin");
@@ -362,7 +362,7 @@ fn timer() -> Option<&'static str> {
 }
 
 #[test]
-fn two_devices_of_one_name() {
+fn devices_of_one_name_need_an_id() {
     let Some(_setup) = Setup::get() else { return };
     if sysfs("stream-twin").is_none() {
         return println!("skipped: no simulated sensor");
@@ -386,7 +386,7 @@ fn two_devices_of_one_name() {
 }
 
 #[test]
-fn a_device_that_needs_a_trigger() {
+fn device_that_needs_a_trigger_gets_one() {
     let Some(setup) = Setup::get() else { return };
     let Some(timer) = timer() else { return };
     let (data, meta) = (setup.path("samples.bin"), setup.path("samples.sigmf-meta"));

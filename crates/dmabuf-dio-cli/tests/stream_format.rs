@@ -61,7 +61,7 @@ impl Drop for Types {
 /// Every value of the file is what the device's bytes mean, and back at a device the bytes are the
 /// same: the DAC checks them. `count`: the numbers up to which no bit beside the value is set.
 #[test]
-fn captures_and_replays_in_another_format() {
+fn capture_and_replay_convert_formats() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.sigmf-data");
     let meta = setup.path("samples.sigmf-meta");
@@ -132,7 +132,7 @@ fn captures_and_replays_in_another_format() {
 
 /// The report has a line, and a file without a description needs `--format`.
 #[test]
-fn what_is_said_of_a_conversion() {
+fn report_describes_the_conversion() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.cf32");
     let two = ["--channels", "voltage0,voltage1"];
@@ -173,7 +173,7 @@ fn continues(path: &str, first: u64, count: u64) {
 }
 
 #[test]
-fn recordings_are_cut_by_time_and_size() {
+fn recordings_are_rotated_by_time_and_size() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.sigmf-data");
     let name = |number: u64, end: &str| setup.path(&format!("samples-{number:06}.sigmf-{end}"));
@@ -227,7 +227,7 @@ fn recordings_are_cut_by_time_and_size() {
 
 /// At a rate at which frames are lost, each is in a file or in a gap that is told.
 #[test]
-fn losses_in_a_recording_that_is_cut() {
+fn rotated_recording_describes_losses() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     let arguments = ["capture", "stream-adc", "--rate", "30M", "--block", "8K", "--blocks", "3"];
@@ -261,7 +261,7 @@ fn losses_in_a_recording_that_is_cut() {
 /// A description that cannot be read or honoured is not passed over: nothing is output, unless `--force`
 /// is given, which says what it overrides.
 #[test]
-fn descriptions_that_cannot_be_honoured() {
+fn unsupported_description_needs_force() {
     let Some(setup) = Setup::get() else { return };
     let (data, meta) = (setup.path("x.sigmf-data"), setup.path("x.sigmf-meta"));
     json(&["capture", "stream-adc", "--rate", "1M", "--samples", "1000", "--to", &data]);
@@ -315,7 +315,7 @@ fn descriptions_that_cannot_be_honoured() {
 
 /// An archive that tar packs from a capture is replayed; its end may be missing.
 #[test]
-fn archives() {
+fn tar_archives_are_replayed() {
     let Some(setup) = Setup::get() else { return };
     let (data, archive) = (setup.path("x.sigmf-data"), setup.path("x.sigmf"));
     for (format, count) in [(None, 300_007_u64), (Some("cf32"), 5003)] {
@@ -350,7 +350,7 @@ fn archives() {
 }
 
 #[test]
-fn refused_formats_and_cuts() {
+fn invalid_formats_and_rotations_are_refused() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     let says = |arguments: &[&str], what: &str| {

@@ -51,7 +51,7 @@ fn capture(setup: &Setup, lost: u64, more: &[&str]) -> (i32, Value, Value) {
 }
 
 #[test]
-fn a_device_that_says_nothing() {
+fn device_without_loss_report_has_unknown_losses() {
     let Some(setup) = Setup::get() else { return };
     let _reports = Reports::set("0");
     let (code, summary, meta) = capture(&setup, 5000, &[]);
@@ -66,7 +66,7 @@ fn a_device_that_says_nothing() {
 }
 
 #[test]
-fn a_device_that_notes_losses_in_a_register() {
+fn loss_register_reveals_overruns() {
     let Some(setup) = Setup::get() else { return };
     let _reports = Reports::set("1");
     let (code, summary, meta) = capture(&setup, 0, &["--max-loss", "0"]);
@@ -94,7 +94,7 @@ fn a_device_that_notes_losses_in_a_register() {
 }
 
 #[test]
-fn underruns_in_a_register() {
+fn loss_register_reveals_underruns() {
     let Some(setup) = Setup::get() else { return };
     let _reports = Reports::set("1");
     let data = setup.path("samples.bin");

@@ -73,7 +73,7 @@ fn fifo(path: &str) {
 }
 
 #[test]
-fn standard_output_has_samples_and_nothing_else() {
+fn standard_output_has_only_samples() {
     let Some(setup) = Setup::get() else { return };
     let report = setup.path("report.json");
     for to in ["-", "/dev/stdout"] {
@@ -103,7 +103,7 @@ fn standard_output_has_samples_and_nothing_else() {
 }
 
 #[test]
-fn a_program_that_reads_some_ends_the_capture() {
+fn reader_that_exits_ends_the_capture() {
     let Some(_setup) = Setup::get() else { return };
     let arguments =
         ["capture", "stream-adc", "--rate", "1M", "--block", "64K", "--to", "-", "--json"];
@@ -125,7 +125,7 @@ fn a_program_that_reads_some_ends_the_capture() {
 
 /// A reader that takes its time costs nothing, or what the report tells.
 #[test]
-fn a_slow_reader_of_a_pipe() {
+fn slow_pipe_reader_loses_only_reported_frames() {
     let Some(_setup) = Setup::get() else { return };
     for (more, lossy) in [(&[][..], false), (&["--blocks", "2", "--block", "64K"], true)] {
         let arguments = ["capture", "stream-adc", "--rate", "200k", "--seconds", "3", "--to", "-"];
@@ -192,7 +192,7 @@ fn a_killed_capture_leaves_a_prefix_in_the_pipe() {
 }
 
 #[test]
-fn both_sockets_both_ways() {
+fn unix_and_tcp_sockets_work_both_ways() {
     let Some(setup) = Setup::get() else { return };
     let path = setup.path("socket");
     let capture = |to: &str| {
@@ -222,7 +222,7 @@ fn both_sockets_both_ways() {
 }
 
 #[test]
-fn a_replay_of_another_programs_samples() {
+fn replay_reads_samples_from_another_program() {
     let Some(setup) = Setup::get() else { return };
     let (data, path) = (setup.path("samples.bin"), setup.path("fifo"));
     let frames = 100_000;
@@ -264,7 +264,7 @@ fn a_replay_of_another_programs_samples() {
 
 /// A capture on one side, a replay on the other.
 #[test]
-fn a_capture_is_replayed_elsewhere() {
+fn captured_stream_is_replayed_over_a_socket() {
     let Some(setup) = Setup::get() else { return };
     let socket = setup.path("socket");
     let double = &["--format", "f64_be"][..];
@@ -290,7 +290,7 @@ fn a_capture_is_replayed_elsewhere() {
 }
 
 #[test]
-fn what_cannot_be_piped() {
+fn unsupported_pipe_arguments_are_refused() {
     let Some(_setup) = Setup::get() else { return };
     let says = |code, arguments: &[&str], what: &str| {
         let output = start(arguments).wait_with_output().expect("its end");

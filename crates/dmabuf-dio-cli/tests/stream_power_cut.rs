@@ -92,7 +92,7 @@ fn writing_back<T>(disk: &Disk, work: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn a_power_cut_leaves_a_prefix() {
+fn power_cut_leaves_a_valid_prefix() {
     let Some(_setup) = Setup::get() else { return };
     let Some(disk) = Disk::new() else { return };
     let data = format!("{}/samples.sigmf-data", disk.path());

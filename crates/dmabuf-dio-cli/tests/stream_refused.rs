@@ -15,7 +15,7 @@ use common::iio::{FRAME, Setup, end_of, fails, json, number, report, set, signal
 
 /// More memory than there is, in blocks of which each would fit. Nothing is killed for it.
 #[test]
-fn blocks_for_which_there_is_no_memory() {
+fn blocks_exceeding_memory_are_refused() {
     let Some(_setup) = Setup::get() else { return };
     let many = ["--blocks", "1000", "--block", "16M", "--samples", "1000"];
     let said = fails(1, &[&["capture", "stream-adc", "--to", "none"][..], &many].concat());
@@ -23,7 +23,7 @@ fn blocks_for_which_there_is_no_memory() {
 }
 
 #[test]
-fn a_loss_that_ends_the_capture_is_told() {
+fn loss_that_ends_the_capture_is_reported() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     for rate in ["30M", "100M"] {
@@ -44,7 +44,7 @@ fn a_loss_that_ends_the_capture_is_told() {
 }
 
 #[test]
-fn what_has_no_room_leaves_no_files() {
+fn capture_without_disk_space_leaves_no_files() {
     let Some(setup) = Setup::get() else { return };
     let (data, meta) = (setup.path("samples.bin"), setup.path("samples.sigmf-meta"));
     // 80 TB.
@@ -63,7 +63,7 @@ fn what_has_no_room_leaves_no_files() {
 }
 
 #[test]
-fn a_refused_capture_leaves_the_rate() {
+fn refused_capture_keeps_the_rate() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     set("stream-adc", "sampling_frequency", "123456");
@@ -94,7 +94,7 @@ fn pairs_need_an_even_number_of_channels() {
 }
 
 #[test]
-fn interrupted_before_the_first_block() {
+fn interrupt_before_the_first_block_leaves_no_files() {
     let Some(setup) = Setup::get() else { return };
     let (data, meta) = (setup.path("samples.bin"), setup.path("samples.sigmf-meta"));
     let arguments = ["capture", "stream-adc", "--rate", "100k", "--block", "8M", "--to", &data];
@@ -114,7 +114,7 @@ fn interrupted_before_the_first_block() {
 
 /// A killed capture cannot release the space that was allocated for it: the next one says how.
 #[test]
-fn what_a_killed_capture_leaves_allocated() {
+fn space_left_by_a_killed_capture_is_reported() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     let arguments = ["capture", "stream-adc", "--rate", "1M", "--block", "1M", "--to", &data];

@@ -27,7 +27,7 @@ fn told(summary: &Value) -> u64 {
 /// The device has nothing to output between two blocks: the report has as many frames as the device
 /// counts, and says where.
 #[test]
-fn underruns_are_told_with_their_place() {
+fn underruns_are_reported_with_their_place() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     let count = 2_000_000;
@@ -60,7 +60,7 @@ fn underruns_are_told_with_their_place() {
 }
 
 #[test]
-fn underruns_of_a_cyclic_block_are_told() {
+fn underruns_of_a_cyclic_block_are_reported() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     numbered(&data, 10_000);

@@ -52,7 +52,7 @@ const BUTTON: [&str; 4] = ["capture", "stream-sensor", "--trigger", "sysfstrig7"
 
 /// The time of a description is that of the first sample.
 #[test]
-fn the_time_is_that_of_the_first_sample() {
+fn described_time_is_that_of_the_first_sample() {
     let Some(setup) = Setup::get() else { return };
     let Some(button) = Button::make() else { return };
     let data = setup.path("samples.bin");
@@ -108,7 +108,7 @@ fn each_frame_of_a_slow_trigger_is_delivered() {
 
 /// The rate is that of the timer, not the device's own of 13 Hz.
 #[test]
-fn a_timer_gives_the_rate() {
+fn timer_trigger_sets_the_rate() {
     let Some(setup) = Setup::get() else { return };
     let folder = Path::new("/sys/kernel/config/iio/triggers/hrtimer/rate-timer");
     let _ = Command::new("modprobe").arg("iio-trig-hrtimer").status();

@@ -39,7 +39,7 @@ fn numbers(path: &str) -> Vec<u64> {
 }
 
 #[test]
-fn a_killed_capture_keeps_what_it_knows() {
+fn killed_capture_keeps_its_description() {
     let Some(setup) = Setup::get() else { return };
     let (data, meta) = (setup.path("samples.sigmf-data"), setup.path("samples.sigmf-meta"));
     let words = ["capture", "stream-adc", "--rate", "200k", "--block", "64K", "--to", &data];
@@ -91,7 +91,7 @@ fn a_killed_capture_keeps_what_it_knows() {
 }
 
 #[test]
-fn a_file_belongs_to_one_capture() {
+fn file_being_captured_is_refused_to_others() {
     let Some(setup) = Setup::get() else { return };
     let (data, meta) = (setup.path("samples.bin"), setup.path("samples.sigmf-meta"));
     let child = start(&["capture", "stream-adc", "--rate", "200k", "--to", &data, "--json"]);
@@ -120,7 +120,7 @@ fn a_file_belongs_to_one_capture() {
 }
 
 #[test]
-fn files_that_are_complete_are_described() {
+fn completed_rotated_files_are_described() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("x.sigmf-data");
     let path = |number: u32, kind: &str| setup.path(&format!("x-{number:06}.sigmf-{kind}"));
@@ -155,7 +155,7 @@ fn files_that_are_complete_are_described() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_noticed_first() {
+fn unwritable_report_fails_before_the_capture() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     let folder = setup.path("");

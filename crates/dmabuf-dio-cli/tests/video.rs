@@ -261,7 +261,7 @@ fn wait_for(data: &str, bytes: usize) {
 }
 
 #[test]
-fn every_byte_of_every_frame() {
+fn every_byte_of_every_frame_is_captured() {
     let Some(setup) = Setup::get() else { return };
     let slots = std::env::var("DMABUF_DIO_REQUIRE").unwrap_or_default().contains("slot");
     // Debian's kernels for arm64 have no heap.
@@ -293,7 +293,7 @@ fn every_byte_of_every_frame() {
 }
 
 #[test]
-fn dropped_frames_are_told() {
+fn dropped_frames_are_reported() {
     let Some(setup) = Setup::get() else { return };
     let pictures = NV12.pictures(&setup);
     control(&setup.single, "percentage_of_dropped_buffers=30");
@@ -319,7 +319,7 @@ fn dropped_frames_are_told() {
 }
 
 #[test]
-fn damaged_frames_are_left_out_and_told() {
+fn damaged_frames_are_left_out_and_reported() {
     let Some(setup) = Setup::get() else { return };
     let pictures = NV12.pictures(&setup);
     let data = setup.path("frames.raw");
@@ -336,7 +336,7 @@ fn damaged_frames_are_left_out_and_told() {
 }
 
 #[test]
-fn numbers_that_wrap_round() {
+fn wrapped_sequence_numbers_are_no_loss() {
     let Some(setup) = Setup::get() else { return };
     let pictures = NV12.pictures(&setup);
     control(&setup.single, "wrap_sequence_number=1");
@@ -351,7 +351,7 @@ fn numbers_that_wrap_round() {
 }
 
 #[test]
-fn seconds_are_those_of_the_timestamps() {
+fn seconds_count_frame_timestamps() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("frames.raw");
     let more = ["--to", &data, "--seconds", "1", "--max-loss", "100%"];
@@ -366,7 +366,7 @@ fn seconds_are_those_of_the_timestamps() {
 }
 
 #[test]
-fn into_a_pipe() {
+fn video_is_captured_into_a_pipe() {
     let Some(setup) = Setup::get() else { return };
     let pictures = NV12.pictures(&setup);
     let told = setup.path("report.json");
@@ -437,7 +437,7 @@ fn ctrl_c_kill_and_a_full_disk_leave_whole_frames() {
 }
 
 #[test]
-fn a_device_that_is_removed() {
+fn removed_device_ends_the_capture() {
     let Some(setup) = Setup::get() else { return };
     let pictures = NV12.pictures(&setup);
     let data = setup.path("frames.raw");
@@ -453,7 +453,7 @@ fn a_device_that_is_removed() {
 }
 
 #[test]
-fn what_is_refused() {
+fn unsupported_arguments_are_refused() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("frames.raw");
     let node = &*setup.single;
@@ -506,7 +506,7 @@ fn devices_are_listed() {
 
 /// A device that neither imports dma-bufs nor exports its buffers: `kernel/sim/v4l2_plain`.
 #[test]
-fn a_device_that_knows_no_dmabufs() {
+fn device_without_dmabufs_is_copied_by_the_cpu() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("frames.raw");
     let all = devices();

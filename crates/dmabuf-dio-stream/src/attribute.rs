@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_found_by_the_names_of_their_channels() {
+    fn attributes_are_found_by_channel_name() {
         for (wanted, found) in [
             ("in_voltage0_hardwaregain", "in_voltage0_hardwaregain"),
             ("in_voltage0.hardwaregain", "in_voltage0_hardwaregain"),
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ambiguous_or_missing_names_the_others() {
+    fn unknown_attribute_error_lists_similar_names() {
         let two = ["in_voltage0_hardwaregain", "out_voltage0_hardwaregain"].map(str::to_owned);
         assert_eq!(name("voltage0.hardwaregain"), Err(Refused::Ambiguous(two.to_vec())));
         let like = name("voltage7.hardwaregain").expect_err("no such channel");
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_drivers_offer() {
+    fn offered_values_are_parsed() {
         let fake = Fake::new(0, PHY);
         let of = |wanted| {
             let attribute = Attribute::find("phy", &fake.folder(0), wanted).expect(wanted);

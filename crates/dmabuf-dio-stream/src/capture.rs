@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_come_in_order_and_go_round() {
+    fn blocks_arrive_in_order_and_are_reused() {
         let (mut capture, full, _) = four(true);
         assert_eq!(capture.next(Duration::MAX).expect("not started"), None);
         capture.start().expect("started");
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_told_with_the_block_behind_it() {
+    fn gap_is_reported_with_the_following_block() {
         let (mut capture, full, lost) = four(true);
         capture.start().expect("started");
         full.store(4, Ordering::Relaxed);
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_counter_a_gap_has_no_length() {
+    fn gap_without_a_counter_has_no_length() {
         let (mut capture, full, _) = four(false);
         capture.start().expect("started");
         full.store(4, Ordering::Relaxed);
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_stopped_and_started_again() {
+    fn capture_can_be_stopped_and_restarted() {
         let (mut capture, full, lost) = four(true);
         capture.start().expect("started");
         full.store(2, Ordering::Relaxed);

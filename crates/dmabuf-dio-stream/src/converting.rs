@@ -414,7 +414,7 @@ mod tests {
     use crate::Loss;
 
     #[test]
-    fn gaps_are_where_their_frames_are() {
+    fn gap_offsets_are_converted() {
         let gap = |at, to| Gap { kind: Loss::Lost, at, to, frames: Some(3) };
         assert_eq!(scaled(&[gap(40, 40), gap(80, 120)], 4, 8), [gap(80, 80), gap(160, 240)]);
         assert_eq!(scaled(&[gap(80, 160)], 8, 2), [gap(20, 40)]);

@@ -214,7 +214,7 @@ mod tests {
 
     /// Where the pipe cannot be opened again, each write has room, or none is made.
     #[test]
-    fn a_pipe_that_is_shared_is_polled() {
+    fn shared_pipe_is_polled_before_writes() {
         let (read, given) = pipe();
         let pipe =
             Descriptor { polls: true, ..Descriptor::new("p", given, Use::Write).expect("p") };

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn formats() {
+    fn channel_formats_are_parsed() {
         let format = Format::parse("le:s12/16>>4\n").expect("a format");
         assert_eq!(
             format,
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_in_a_folder() {
+    fn device_is_read_from_sysfs() {
         let root = tempfile::tempdir().expect("a folder");
         let device = root.path().join("iio:device3");
         fs::create_dir_all(device.join("buffer0")).expect("folders");

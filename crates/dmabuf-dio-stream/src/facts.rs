@@ -199,7 +199,7 @@ mod tests {
     ];
 
     #[test]
-    fn devices_buffers_and_channels() {
+    fn devices_list_buffers_and_channels() {
         let fake = Fake::new(900, PHY);
         fake.add("iio:device901", LPC);
         fake.add("iio:device902", &[("name", "s\n"), ("trigger/current_trigger", "timer\n")]);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_no_device() {
+    fn plain_file_is_no_iio_device() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         assert_eq!(DmaBufs::of(file.path(), 0), DmaBufs::No(Errno::NOTTY));
     }

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_has_called_off_at_once_is_not_filled() {
+    fn cancelled_blocks_are_not_counted_as_filled() {
         let Ok(ring) = Ring::new(1, 4096) else {
             println!("skipped: no heap");
             return;
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_what_comes_within_a_millisecond() {
+    fn batch_covers_one_millisecond() {
         let pace = |each| Pace { each, looked: None, was_dry: false };
         let of = |micros| pace(Some(Duration::from_micros(micros))).batch(7);
         assert_eq!([2000, 1000, 999, 300, 100, 10, 0].map(of), [1, 1, 1, 3, 10, 32, 32]);
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_waits_is_not_slow() {
+    fn idle_device_is_not_slow() {
         let mut pace =
             Pace { each: Some(Duration::from_micros(1)), looked: ago(8), was_dry: false };
         pace.found(1, true);
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_takes_long_is_slow() {
+    fn long_batch_is_slow() {
         let mut pace = Pace { each: None, looked: Some(Instant::now()), was_dry: false };
         assert!(!pace.is_slow(32), "nothing is known");
         pace.each = Some(Duration::from_micros(100));

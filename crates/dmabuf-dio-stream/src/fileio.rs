@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_behind_a_block() {
+    fn read_beyond_a_block_is_refused() {
         let ring = Arc::new(Ring::of_memfds(2, 4096));
         let (mut source, mut device) = device(&ring);
         for bytes in [4097, 1 << 20, u64::MAX] {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_from_behind_a_block() {
+    fn write_beyond_a_block_is_refused() {
         let ring = Arc::new(Ring::of_memfds(1, 4096));
         let (mut sink, mut device) = device(&ring);
         assert!(sink.queue(Filled { block: 0, bytes: 4097 }).is_err());
@@ -225,7 +225,7 @@ mod tests {
 
     /// A write that the kernel has to divide may be repeated from its start.
     #[test]
-    fn no_write_goes_beyond_a_buffer_of_the_kernel() {
+    fn writes_fit_the_buffer_of_the_kernel() {
         use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::empty());
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_block_that_was_not_full_whole_frames_are_kept() {
+    fn partial_block_keeps_its_whole_frames() {
         let ring = Arc::new(Ring::of_memfds(2, 4096));
         let (mut source, mut device) = device(&ring);
         for block in 0..2 {

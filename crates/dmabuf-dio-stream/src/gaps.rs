@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lost() {
+    fn zero_losses_leave_no_gap() {
         let mut ledger = four();
         ledger.taken(80);
         ledger.reading(Reading::Count(0), false, false);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_for_want_of_a_block() {
+    fn loss_without_a_block_is_placed_between_blocks() {
         let mut ledger = four();
         for _ in 0..4 {
             ledger.taken(80);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_after_the_last_block() {
+    fn loss_after_the_last_block_is_ignored() {
         let mut ledger = four();
         for _ in 0..4 {
             ledger.taken(80);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_in_two_places_between_two_readings() {
+    fn two_losses_between_readings_share_a_gap() {
         let mut ledger = four();
         for _ in 0..4 {
             ledger.taken(80);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_by_the_device_itself() {
+    fn loss_by_the_device_spans_the_queued_blocks() {
         let mut ledger = four();
         ledger.taken(80);
         ledger.reading(Reading::Count(0), false, false);
@@ -309,7 +309,7 @@ mod tests {
 
     /// Bytes that are written are not output yet.
     #[test]
-    fn lost_by_a_device_that_buffers() {
+    fn loss_by_a_buffering_device_is_placed_earlier() {
         let mut ledger = Ledger::new(Loss::Underrun);
         ledger.set_behind(100);
         for _ in 0..4 {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_does_not_count() {
+    fn uncounted_loss_has_a_gap_of_unknown_length() {
         let mut ledger = four();
         ledger.reading(Reading::Nothing, false, false);
         ledger.queued(80, true);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_notes_losses() {
+    fn noted_loss_has_a_gap() {
         let mut ledger = four();
         ledger.reading(Reading::Noted(false), false, false);
         ledger.taken(80);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_waits_for_a_block_loses_nothing_yet() {
+    fn waiting_device_has_lost_nothing_yet() {
         let mut ledger = four();
         ledger.reading(Reading::Nothing, true, false);
         ledger.reading(Reading::Nothing, true, false);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn no_gap_ends_behind_the_data() {
+    fn gaps_end_within_the_data() {
         let mut ledger = four();
         ledger.taken(80);
         ledger.reading(Reading::Count(9), false, false);

@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn sinks_take_what_is_in_a_block() {
+    fn sinks_refuse_bytes_beyond_a_block() {
         empties(&mut Discard::default());
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("samples");
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_fill_what_is_in_a_block() {
+    fn sources_refuse_bytes_beyond_a_block() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("samples");
         std::fs::write(&path, [7; 3000]).expect("written");
@@ -478,7 +478,7 @@ mod tests {
         assert!(bytes[3000..].iter().all(|byte| *byte == 2), "nothing behind it");
     }
     #[test]
-    fn a_file_waits_for_blocks_and_loses_nothing() {
+    fn file_source_waits_for_blocks_without_loss() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("samples");
         for bytes in [0, 4] {

@@ -730,7 +730,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_stream_does_not_wait_for_ever() {
+    fn cancelled_stream_stops_waiting() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("samples");
         std::fs::write(&path, [7; 3000]).expect("written");

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_a_block_is_claimed() {
+    fn claims_beyond_a_block_are_refused() {
         let ring = Ring::of_memfds(2, 5000);
         for (block, bytes, good) in [
             (0, 1, true),

@@ -186,7 +186,7 @@ mod tests {
     const GAIN: &str = "in_voltage0.hardwaregain";
 
     #[test]
-    fn all_are_set_and_put_back() {
+    fn settings_are_written_and_restored() {
         let fake = Fake::new(0, PHY);
         let mut both = check(&fake, &[(LO, "868000000"), (GAIN, "20.5")]).expect("good");
         assert_eq!((has(&fake, LO), both.all()[0].after.clone()), ("2400000000".into(), None));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_written_is_not_put_back() {
+    fn unwritten_setting_is_not_restored() {
         let fake = Fake::new(0, PHY);
         let mut both = check(&fake, &[(LO, "868000000")]).expect("good");
         attribute(&fake, LO).write("1").expect("written");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_if_one_is_refused() {
+    fn refused_setting_writes_nothing() {
         let fake = Fake::new(0, PHY);
         let reason = |wanted: &[(&str, &str)]| match check(&fake, wanted).expect_err("refused") {
             Error::Setting { reason, .. } => reason,
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_write_puts_all_back() {
+    fn failed_write_restores_all_settings() {
         let fake = Fake::new(0, PHY);
         let mut three = check(&fake, &[(LO, "868000000"), (GAIN, "20"), ("ensm_mode", "rx")]);
         let three = three.as_mut().expect("good");
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn rounding_is_told() {
+    fn rounded_value_is_reported() {
         let fake = Fake::new(0, PHY);
         let mut one = check(&fake, &[(GAIN, "20.3")]).expect("good");
         one.write().expect("written");
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn permission_is_checked_ahead() {
+    fn permission_is_checked_before_writing() {
         if rustix::process::geteuid().is_root() {
             return;
         }

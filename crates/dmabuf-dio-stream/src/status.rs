@@ -84,7 +84,7 @@ mod tests {
     use crate::sysfs::Fake;
 
     #[test]
-    fn only_registers_of_a_core_are_touched() {
+    fn status_touches_only_registers_of_a_known_core() {
         let fake = Fake::new(0, &[("name", "adc\n")]);
         let device = Device::find_in(fake.root(), "adc").expect("found");
         let debug = tempfile::tempdir().expect("a folder");

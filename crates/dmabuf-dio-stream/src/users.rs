@@ -100,7 +100,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn processes_with_a_device_or_a_buffer() {
+    fn processes_holding_a_device_or_buffer_are_found() {
         let proc = tempfile::tempdir().expect("a folder");
         let process = |pid: &str, command: &str, targets: &[&str]| {
             let folder = proc.path().join(pid).join("fd");

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_ends_with_the_first_descriptor_or_with_its_time() {
+    fn wait_ends_at_the_first_descriptor_or_timeout() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let limit = Duration::from_millis(900);
         let took = |waits| {

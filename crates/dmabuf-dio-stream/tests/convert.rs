@@ -33,7 +33,7 @@ fn ran(stream: Stream<'_>) -> Summary {
 
 /// The blocks of the stream and of the adapter have several lengths, and the last one is not full.
 #[test]
-fn there_and_back_through_files() {
+fn conversion_through_files_round_trips() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     let shorts = all_values();
@@ -71,7 +71,7 @@ fn there_and_back_through_files() {
 
 /// What goes wrong at the other end is told, and nothing is counted as delivered that was not.
 #[test]
-fn errors_of_the_other_end() {
+fn errors_of_the_wrapped_end_pass_through() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("shorts");
     fs::write(&path, [0; 4000]).expect("written");
@@ -90,7 +90,7 @@ fn errors_of_the_other_end() {
 }
 
 #[test]
-fn part_of_a_file() {
+fn part_of_a_file_is_streamed() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     let bytes = all_values();
@@ -112,7 +112,7 @@ fn part_of_a_file() {
 
 /// Together the files are the recording, and each has its length.
 #[test]
-fn recordings_are_cut() {
+fn recordings_are_rotated() {
     let bytes = all_values();
     for (size, limit) in
         [(4096, 100_000), (4096, 8192), (5000, 1000), (65_536, 393_216), (4096, 1 << 30)]
@@ -147,7 +147,7 @@ fn recordings_are_cut() {
 
 /// An error between two files leaves those before complete.
 #[test]
-fn the_next_file_cannot_be_opened() {
+fn failed_rotation_keeps_the_complete_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     let bytes = all_values();
@@ -211,7 +211,7 @@ impl Source for Halves {
 
 /// Of a block that was not filled, the frames that are there are converted.
 #[test]
-fn blocks_that_are_not_full() {
+fn partial_blocks_are_converted() {
     let inner = Box::<Halves>::default();
     let (short, single) = (layout("le:s16/16", 1), layout("le:f32/32", 1));
     let mut source = ConvertingSource::new(inner, short, single).expect("a source");

@@ -10,7 +10,7 @@ fn stream(number: i32) -> Error {
 }
 
 #[test]
-fn each_number_has_its_hint() {
+fn each_errno_has_its_hint() {
     let hints = [
         (libc::EACCES, "udev"),
         (libc::EBUSY, "stop that program first"),
@@ -39,14 +39,14 @@ fn each_number_has_its_hint() {
 }
 
 #[test]
-fn a_cut_frame_can_be_cut_off() {
+fn hint_for_a_cut_frame_truncates_the_file() {
     let error = Error::CutFrame { path: "f".into(), length: 7, frame: 4 };
     assert!(error.hint().contains("truncate -s 4 f"), "{}", error.hint());
     assert_eq!(error.errno(), None);
 }
 
 #[test]
-fn the_errors_of_transfers_are_passed_on() {
+fn transfer_errors_keep_text_and_hint() {
     let memory =
         Error::from(dmabuf_dio::Error::NoMemory { wanted: 1, available: None, reserve: None });
     assert!(memory.hint().contains("smaller blocks"), "{}", memory.hint());

@@ -9,7 +9,7 @@ use std::process::Command;
 use example::{example, output};
 
 #[test]
-fn capture() {
+fn capture_example_runs() {
     use dmabuf_dio_stream::Device;
 
     let none = Command::new(example("capture")).args(["no such device", "x", "1"]).status();

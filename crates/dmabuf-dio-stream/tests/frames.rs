@@ -122,13 +122,13 @@ fn has_edges() -> bool {
 }
 
 #[test]
-fn frames_of_whole_disk_blocks() {
+fn frames_of_whole_disk_blocks_are_written() {
     goes_to_a_file(&[614_400; 20]);
     goes_to_a_file(&[3_110_400; 20]);
 }
 
 #[test]
-fn frames_of_one_odd_length() {
+fn frames_of_one_odd_length_are_written() {
     for (length, direct) in [(86_400, false), (460_928, true), (300_001, false), (700_004, true)] {
         let how = goes_to_a_file(&[length; 40]);
         assert!(!has_edges() || (how == "io_uring, O_DIRECT") == direct, "{length}: {how}");
@@ -136,7 +136,7 @@ fn frames_of_one_odd_length() {
 }
 
 #[test]
-fn frames_of_different_lengths() {
+fn frames_of_different_lengths_are_written() {
     let lengths: Vec<_> = (0..60).map(|n: u64| 1 + (n * n * 7919) % 614_400).collect();
     goes_to_a_file(&lengths);
     let small: Vec<_> = (0..200).map(|n: u64| 1 + (n * 37) % 700).collect();

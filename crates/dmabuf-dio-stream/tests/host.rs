@@ -281,7 +281,7 @@ fn blocks_are_queued_in_batches() {
 }
 
 #[test]
-fn a_file_through_every_ring() {
+fn file_passes_through_rings_of_any_size() {
     let folder = tempfile::tempdir().expect("a folder");
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     let content: Vec<u8> = frames(0, 1_000_000);
@@ -299,7 +299,7 @@ fn a_file_through_every_ring() {
 }
 
 #[test]
-fn a_limit_within_a_frame_ends_before_it() {
+fn limit_within_a_frame_stops_before_it() {
     let mut sink = Keeper::new(1);
     let mut source = Device::new(1);
     let stream = Stream::new(&mut source, &mut sink, ring(2, 4096)).limit(10_007);
@@ -326,7 +326,7 @@ fn a_socket_gets_every_byte() {
 
 /// The summary reports everything the sink misses, place by place.
 #[test]
-fn what_a_slow_sink_misses_is_told_with_its_place() {
+fn losses_of_a_slow_sink_are_reported_with_their_place() {
     for count in [2, 5] {
         let (mut source, mut sink) = (Device::new(2), Keeper::new(7));
         let stream = Stream::new(&mut source, &mut sink, ring(count, 4096));
@@ -352,7 +352,7 @@ fn what_a_slow_sink_misses_is_told_with_its_place() {
 /// The time of the device includes what it has lost: everything before frame 10,000 is delivered,
 /// or told.
 #[test]
-fn time_passes_while_frames_are_lost() {
+fn lost_frames_count_as_elapsed_time() {
     for count in [2, 5] {
         let (mut source, mut sink) = (Device::new(2), Keeper::new(7));
         let stream = Stream::new(&mut source, &mut sink, ring(count, 4096));
@@ -368,7 +368,7 @@ fn time_passes_while_frames_are_lost() {
 
 /// If the device does not count, the clock says when its time is over.
 #[test]
-fn time_passes_by_the_clock() {
+fn uncounted_stream_is_timed_by_the_clock() {
     let (mut source, mut sink) = (Device::new(2), Keeper::new(7));
     source.counts = false;
     let begin = std::time::Instant::now();
@@ -380,7 +380,7 @@ fn time_passes_by_the_clock() {
 }
 
 #[test]
-fn a_loss_can_end_the_stream() {
+fn overrun_fail_ends_the_stream() {
     let (mut source, mut sink) = (Device::new(1), Keeper::new(50));
     let stream = Stream::new(&mut source, &mut sink, ring(2, 4096)).overrun(Overrun::Fail);
     let ended = stream.limit(1 << 20).run().expect_err("the sink is too slow");
@@ -394,7 +394,7 @@ fn a_loss_can_end_the_stream() {
 }
 
 #[test]
-fn what_came_before_a_failure_is_kept() {
+fn frames_before_a_failure_are_kept() {
     let (mut source, mut sink) = (Device::new(1), Keeper::new(3));
     source.fails_after = Some(5);
     let ended = Stream::new(&mut source, &mut sink, ring(8, 4096)).run().expect_err("it fails");
@@ -411,7 +411,7 @@ fn what_came_before_a_failure_is_kept() {
 }
 
 #[test]
-fn a_cancelled_stream_keeps_what_was_full() {
+fn cancelled_stream_keeps_full_blocks() {
     let (mut source, mut sink) = (Device::new(1), Keeper::new(2));
     let token = CancelToken::new();
     let at_once = token.clone();
@@ -431,7 +431,7 @@ fn a_cancelled_stream_keeps_what_was_full() {
 }
 
 #[test]
-fn blocks_have_to_suit() {
+fn unsuitable_blocks_are_refused() {
     let refused = |result: Result<Ring, Error>| match result {
         Err(Error::Transfer(Buffer::Setting { name, .. })) => name,
         Err(Error::Transfer(Buffer::RangeBeyondBuffer { .. })) => "range",
@@ -449,7 +449,7 @@ fn blocks_have_to_suit() {
 
 /// A device that never lacks a block.
 #[test]
-fn what_a_device_loses_itself_is_told_with_its_place() {
+fn losses_within_the_device_are_reported_with_their_place() {
     let (mut source, mut sink) = (Device::new(2), Keeper::new(1));
     source.skips_at = Some(10);
     let stream = Stream::new(&mut source, &mut sink, ring(4, 4096));
@@ -466,7 +466,7 @@ fn what_a_device_loses_itself_is_told_with_its_place() {
 /// first loss it may look like a device that waits, on a slow machine: then the first loss is known
 /// with the second.
 #[test]
-fn what_is_lost_after_each_block_is_told_after_each() {
+fn losses_after_each_block_are_reported_separately() {
     let (mut source, mut sink) = (Device::new(1), Keeper::new(3));
     let stream = Stream::new(&mut source, &mut sink, ring(1, 4096));
     let summary = stream.limit(20 * 4096).run().expect("run");
@@ -483,7 +483,7 @@ fn what_is_lost_after_each_block_is_told_after_each() {
 }
 
 #[test]
-fn the_first_loss_ends_the_stream_and_nothing_else_does() {
+fn overrun_fail_ends_the_stream_only_at_a_loss() {
     let (mut source, mut sink) = (Device::new(2), Keeper::new(1));
     let stream = Stream::new(&mut source, &mut sink, ring(4, 4096)).overrun(Overrun::Fail);
     assert_eq!(stream.limit(20 * 4096).run().expect("no loss").bytes, 20 * 4096);
@@ -499,7 +499,7 @@ fn the_first_loss_ends_the_stream_and_nothing_else_does() {
 }
 
 #[test]
-fn discarding_is_told() {
+fn summary_names_the_discarding_sink() {
     let (mut source, mut sink) = (Device::new(1), Discard::default());
     let stream = Stream::new(&mut source, &mut sink, ring(2, 4096));
     let summary = stream.limit(8192).run().expect("run");

@@ -42,7 +42,7 @@ impl Source for Endless {
 }
 
 #[test]
-fn a_stream_that_gets_too_long_ends_with_what_it_may_have() {
+fn file_size_limit_ends_the_stream_with_a_valid_prefix() {
     let folder = tempfile::tempdir().expect("a folder");
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     let content: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();

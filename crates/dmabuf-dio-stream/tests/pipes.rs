@@ -197,7 +197,7 @@ fn a_pipe_gets_every_byte() {
 
 /// The report has at least what the reader has, and no more than was in the pipe.
 #[test]
-fn a_reader_that_closes_ends_the_stream() {
+fn closing_reader_ends_the_stream() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     for (frame, way) in [(8, "pipe"), (6, "pipe"), (24, "unix"), (24, "tcp")] {
         let (to, mut from): (OwnedFd, File) = match way {
@@ -283,7 +283,7 @@ fn a_limit_leaves_the_rest_in_the_pipe() {
 }
 
 #[test]
-fn a_cancelled_stream_keeps_what_has_arrived() {
+fn cancelled_stream_keeps_received_frames() {
     let (read, write) = pipe();
     let mut write = File::from(write);
     write.write_all(&bytes(0..1003)).expect("written");

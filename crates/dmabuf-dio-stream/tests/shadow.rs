@@ -196,7 +196,7 @@ fn is_there() -> bool {
 }
 
 #[test]
-fn what_the_device_writes_is_in_the_file() {
+fn device_writes_reach_the_file() {
     if !is_there() {
         return;
     }
@@ -213,7 +213,7 @@ fn what_the_device_writes_is_in_the_file() {
 }
 
 #[test]
-fn what_is_in_the_file_the_device_reads() {
+fn device_reads_the_bytes_of_the_file() {
     if !is_there() {
         return;
     }
@@ -230,7 +230,7 @@ fn what_is_in_the_file_the_device_reads() {
 }
 
 #[test]
-fn through_pipes() {
+fn device_streams_through_pipes() {
     if !is_there() {
         return;
     }

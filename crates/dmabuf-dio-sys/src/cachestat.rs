@@ -62,7 +62,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn counts_written_pages() {
+    fn cachestat_counts_written_pages() {
         let file = tempfile::tempfile().expect("temporary file");
         rustix::io::pwrite(&file, &[1; 8192], 0).expect("write");
         match cachestat(file.as_fd(), 0, 0) {

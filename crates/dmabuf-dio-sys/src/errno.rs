@@ -148,13 +148,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn displays_name_and_meaning() {
+    fn errno_displays_name_and_meaning() {
         assert_eq!(Errno::IO.to_string(), "EIO (Input/output error)");
         assert!(Errno::from_raw(4095).to_string().starts_with("errno 4095"));
     }
 
     #[test]
-    fn is_the_same_whichever_way_it_came() {
+    fn errno_converts_equally_from_every_source() {
         let denied = Errno::from_raw(libc::EACCES);
         assert_eq!(denied, Errno::ACCESS);
         assert_eq!((denied.raw(), denied.name()), (libc::EACCES, Some("EACCES")));
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "serde")]
-    fn reports_hold_the_name_or_the_number() {
+    fn errno_serializes_as_name_or_number() {
         let text = |number| serde_json::to_string(&Errno::from_raw(number)).expect("text");
         assert_eq!(text(libc::ENOSPC), "\"ENOSPC\"");
         assert_eq!(text(4095), "\"4095\"");

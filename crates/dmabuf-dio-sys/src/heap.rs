@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longer_structure_begins_as_the_shorter_one() {
+    fn longer_structure_extends_the_shorter_one() {
         assert_eq!((size_of::<Allocation>(), size_of::<ReadFile>()), (24, 48));
         assert_eq!(offset_of!(ReadFile, len), offset_of!(Allocation, len));
         assert_eq!(offset_of!(ReadFile, fd), offset_of!(Allocation, fd));
@@ -151,7 +151,7 @@ mod tests {
     // architectures.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
     #[test]
-    fn both_calls_have_one_number() {
+    fn heap_ioctl_numbers_match_the_kernel() {
         assert_eq!(IOC_ALLOC, 0xc018_4800);
         assert_eq!(IOC_ALLOC_READ_FILE, 0xc030_4800);
     }

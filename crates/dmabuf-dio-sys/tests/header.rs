@@ -179,7 +179,7 @@ fn has_compiler() -> bool {
 }
 
 #[test]
-fn same_as_the_c_headers() {
+fn layouts_match_the_module_headers() {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel/module/include/uapi");
     if !include.join("linux/dmabuf_dio.h").exists() {
         println!("skipped: no kernel/module beside this crate");
@@ -298,7 +298,7 @@ fn video(table: &mut Table) {
 }
 
 #[test]
-fn video_as_in_the_c_header() {
+fn video_layouts_match_the_c_header() {
     if !has_compiler() {
         return;
     }
@@ -333,7 +333,7 @@ fn kernel_headers() -> Option<PathBuf> {
 }
 
 #[test]
-fn same_as_the_kernel_s_headers() {
+fn layouts_match_the_kernel_headers() {
     if !has_compiler() {
         return;
     }
@@ -355,7 +355,7 @@ fn same_as_the_kernel_s_headers() {
 /// The numbers in the headers of Linux 7.3, for machines without them.
 #[test]
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
-fn numbers_of_devices() {
+fn device_ioctl_numbers_match_linux_7_3() {
     let numbers = [
         (iio::IOC_GET_FD, 0xc004_6991_u32),
         (iio::IOC_ATTACH, 0x4004_6992),

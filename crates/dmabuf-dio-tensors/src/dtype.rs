@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_sizes_are_those_of_safetensors() {
+    fn dtype_names_and_sizes_match_safetensors() {
         use safetensors::Dtype as Theirs;
         let all = [
             Theirs::BOOL,

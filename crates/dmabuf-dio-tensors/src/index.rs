@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tensors_have_their_files() {
+    fn index_maps_tensors_to_files() {
         let json = br#"{"metadata": {"total_size": 7, "x": [[{}]]},
             "weight_map": {"b": "2.safetensors", "a": "sub/1.safetensors", "c": "2.safetensors"}}"#;
         let index = Index::parse(json).expect("an index");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn files_stay_in_the_folder() {
+    fn index_files_outside_the_folder_are_refused() {
         for name in ["a", "a/b", "./a", "a/./b", "..a", "a..b/c.."] {
             assert!(is_inside(name), "{name}");
         }

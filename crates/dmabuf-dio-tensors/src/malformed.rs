@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_shortened_between_characters() {
+    fn long_names_are_cut_between_characters() {
         assert_eq!(short("abc"), "abc");
         let long = "ß".repeat(1000);
         assert_eq!(short(&format!("a{long}")), format!("a{}...", "ß".repeat(49)));

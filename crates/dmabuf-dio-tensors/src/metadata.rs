@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_keep_their_limits() {
+    fn string_arrays_keep_their_boundaries() {
         let mut strings = Strings::default();
         let all: [&[u8]; 5] = [b"", b"a", b"", b"\xff\xfe", b"xyz"];
         for bytes in all {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_of_all_widths_are_numbers() {
+    fn integers_of_all_widths_convert_to_u64() {
         assert_eq!(Value::I8(-1).as_u64(), None);
         assert_eq!(Value::I32(7).as_u64(), Some(7));
         assert_eq!(Value::U16(65_535).as_u64(), Some(65_535));

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_cut_anywhere_are_no_panic() {
+    fn truncated_headers_cause_no_panic() {
         let heads: [&[u8]; 5] = [
             b"PK\x03\x04\x14\0",
             b"\x80\x02",

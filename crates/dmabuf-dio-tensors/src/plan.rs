@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_share_a_run() {
+    fn adjacent_tensors_share_a_run() {
         let all = [
             tensor(0, 8..8),
             tensor(0, 8..10),

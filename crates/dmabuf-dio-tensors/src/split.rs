@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_know_their_siblings() {
+    fn split_names_give_sibling_names() {
         let split = Split::of_gguf("a-b-00002-of-00012.gguf").expect("a part");
         assert_eq!((split.number, split.count), (2, 12));
         assert_eq!(split.name(12), "a-b-00012-of-00012.gguf");

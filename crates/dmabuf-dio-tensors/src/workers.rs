@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_stops_the_others_and_not_the_caller() {
+    fn error_stops_the_workers_and_not_the_caller() {
         let cancel = CancelToken::new();
         let result = run(4, 4, &cancel, |job, token| {
             if job == 2 {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caller_stops_all() {
+    fn cancelled_caller_stops_all_workers() {
         let cancel = CancelToken::new();
         let started = AtomicUsize::new(0);
         let result = run(8, 2, &cancel, |_, token| {

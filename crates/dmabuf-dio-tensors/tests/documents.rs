@@ -9,7 +9,7 @@ use common::{Sample, folder, safetensors, write};
 use dmabuf_dio_tensors::Dtype;
 
 #[test]
-fn the_example_of_the_document() {
+fn document_example_runs() {
     let document = include_str!("../../../docs/tensors.md");
     assert!(document.contains(&format!("```rust\n{}```", include_str!("common/example.rs"))));
     let folder = folder();

@@ -8,7 +8,7 @@ use dmabuf_dio::Kind;
 use dmabuf_dio_tensors::{Array, ByteOrder, Dtype, GgmlType, Model, Value};
 
 #[test]
-fn text_that_is_not_utf_8_stays_bytes() {
+fn text_that_is_not_utf8_stays_bytes() {
     let folder = folder();
     let path = folder.path().join("tokens.gguf");
     let tokens: [&[u8]; 4] = [b"<s>", b"\x80", "ß".as_bytes(), b"\xc3"];

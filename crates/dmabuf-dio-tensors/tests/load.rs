@@ -94,7 +94,7 @@ fn many_ranges_of_a_file_share_a_buffer() {
 }
 
 #[test]
-fn only_what_is_wanted_is_read() {
+fn only_selected_tensors_are_read() {
     let folder = folder();
     let samples = samples("t", 100);
     let model = model(folder.path(), &samples);
@@ -118,7 +118,7 @@ fn only_what_is_wanted_is_read() {
 }
 
 #[test]
-fn one_range_has_its_views_before_its_bytes() {
+fn one_range_knows_its_views_before_the_load() {
     let folder = folder();
     let mut samples = samples("t", 20);
     samples.insert(7, Sample::new("empty", Dtype::F32, &[0, 3]));
@@ -155,7 +155,7 @@ fn one_range_has_its_views_before_its_bytes() {
 }
 
 #[test]
-fn progress_of_all_files_is_one() {
+fn files_share_one_progress() {
     let folder = folder();
     let (model, samples) = shards(folder.path(), 5);
     let all: Vec<_> = samples.iter().collect();
@@ -219,7 +219,7 @@ fn a_truncated_file_is_named() {
 }
 
 #[test]
-fn a_replaced_file_does_not_matter() {
+fn model_keeps_reading_a_replaced_file() {
     let folder = folder();
     let samples = samples("t", 10);
     let model = model(folder.path(), &samples);
@@ -231,7 +231,7 @@ fn a_replaced_file_does_not_matter() {
 }
 
 #[test]
-fn who_asks_for_a_dma_buf_gets_one_or_an_error() {
+fn default_load_gives_dma_bufs_or_an_error() {
     let folder = folder();
     let model = model(folder.path(), &samples("t", 3));
     match model.loader().load() {
@@ -247,7 +247,7 @@ fn who_asks_for_a_dma_buf_gets_one_or_an_error() {
 }
 
 #[test]
-fn a_loaded_file_is_itself_a_model() {
+fn loaded_file_opens_as_a_model() {
     let folder = folder();
     let samples = samples("t", 3);
     let path = folder.path().join("model.safetensors");
@@ -262,7 +262,7 @@ fn a_loaded_file_is_itself_a_model() {
 /// Many ranges of a file, together longer than any memory: where they share a buffer, too, the kernel
 /// must not have to kill a process.
 #[test]
-fn too_much_for_the_memory_is_an_error() {
+fn model_exceeding_memory_is_an_error() {
     // 140 of them are below the largest file on f2fs, 3.94 TB.
     const TENSOR: u64 = 16 << 30;
     let folder = folder();

@@ -80,7 +80,7 @@ fn refused(path: &Path) -> (String, String) {
 }
 
 #[test]
-fn each_is_called_by_its_name() {
+fn mistaken_formats_are_named() {
     let folder = folder();
     for name in ["model.safetensors", "model.gguf"] {
         let path = folder.path().join(name);
@@ -103,7 +103,7 @@ fn each_is_called_by_its_name() {
 }
 
 #[test]
-fn an_index_and_what_it_names() {
+fn mistaken_index_and_shards_are_named() {
     let folder = folder();
     let index = folder.path().join("model.safetensors.index.json");
     let shard = folder.path().join("model-00001-of-00001.safetensors");
@@ -128,7 +128,7 @@ fn other_formats_in_a_folder_are_named() {
 }
 
 #[test]
-fn what_is_a_model_is_not_mistaken() {
+fn real_models_are_never_called_mistaken() {
     let folder = folder();
     let path = folder.path().join("model");
     let whole = safetensors(&[Sample::new("a", Dtype::F32, &[400])]);

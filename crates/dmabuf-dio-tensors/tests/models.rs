@@ -132,7 +132,7 @@ fn load_in_all_ways(model: &Model, samples: &[Sample]) {
 }
 
 #[test]
-fn safetensors_of_every_type() {
+fn safetensors_of_every_type_load() {
     let folder = folder();
     let path = folder.path().join("all.safetensors");
     let samples = safetensors_samples();
@@ -145,7 +145,7 @@ fn safetensors_of_every_type() {
 }
 
 #[test]
-fn gguf_of_every_type() {
+fn gguf_of_every_type_loads() {
     let folder = folder();
     let path = folder.path().join("all.gguf");
     let samples = gguf_samples();
@@ -228,7 +228,7 @@ fn sharded(folder: &Path) -> Vec<Sample> {
 }
 
 #[test]
-fn shards_by_their_index() {
+fn indexed_shards_load_as_one_model() {
     let folder = folder();
     let samples = sharded(folder.path());
     for path in [folder.path().to_owned(), folder.path().join("model.safetensors.index.json")] {
@@ -256,7 +256,7 @@ fn split(folder: &Path) -> Vec<Sample> {
 }
 
 #[test]
-fn split_gguf() {
+fn split_gguf_loads_as_one_model() {
     let folder = folder();
     let samples = split(folder.path());
     for path in [folder.path().to_owned(), folder.path().join("m-Q4-00001-of-00003.gguf")] {
@@ -279,7 +279,7 @@ fn split_gguf() {
 }
 
 #[test]
-fn folders_with_one_model_or_several() {
+fn folder_opens_only_with_one_model() {
     let folder = folder();
     let error = Model::open(folder.path()).expect_err("an empty folder");
     assert!(matches!(error, Error::NoModel { .. }), "{error}");

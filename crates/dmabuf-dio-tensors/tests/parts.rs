@@ -64,7 +64,7 @@ fn shards_without_an_index_are_one_model() {
 }
 
 #[test]
-fn several_sets_are_several_models() {
+fn several_shard_sets_are_several_models() {
     let folder = folder();
     shards(folder.path(), &["a-00001-of-00002.safetensors", "a-00002-of-00002.safetensors"]);
     write(&folder.path().join("b.safetensors"), &safetensors(&[Sample::new("b", Dtype::U8, &[3])]));
@@ -98,7 +98,7 @@ fn a_gguf_file_among_shards_is_an_error() {
 }
 
 #[test]
-fn a_stale_index_says_which_files_it_wants() {
+fn stale_index_error_names_the_missing_files() {
     let folder = folder();
     let index = folder.path().join("model.safetensors.index.json");
     let map: Vec<_> =

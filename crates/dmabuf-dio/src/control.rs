@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_step_is_told_from_the_start_on() {
+    fn progress_reports_every_step_from_zero() {
         assert_eq!(told(|_| ()), [0]);
         assert_eq!(told(|watch| (0..3).for_each(|_| watch.add(30))), [0, 30, 60, 90]);
         let set = |watch: &Watch<'_>| [10, 70, 100].into_iter().for_each(|done| watch.set(done));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_goes_back_nor_beyond_the_end_nor_stands_still() {
+    fn progress_only_grows_up_to_the_total() {
         let set = |watch: &Watch<'_>| [10, 10, 5, 11].into_iter().for_each(|done| watch.set(done));
         assert_eq!(told(set), [0, 10, 11]);
         assert_eq!(told(|watch| watch.add(4096)), [0, 100], "of the last block, what was wanted");

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_file_in_memory_without_a_name_may_be_a_buffer() {
+    fn only_nameless_tmpfs_files_become_buffers() {
         for (folder, in_memory) in [("/dev/shm", true), (env!("CARGO_MANIFEST_DIR"), false)] {
             let Ok(stat) = rustix::fs::statfs(folder) else { continue };
             // Whatever is mounted there.
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_found_by_their_names() {
+    fn fdinfo_fields_are_found_by_name() {
         let file = tempfile::tempfile().expect("a file");
         assert_eq!(fdinfo(file.as_fd(), "pos").as_deref(), Some("0"));
         assert_eq!(fdinfo(file.as_fd(), "po"), None, "the start of a name is another name");

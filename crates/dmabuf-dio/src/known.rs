@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_found_once_and_nobody_waits() {
+    fn value_is_computed_once_without_blocking() {
         static NUMBER: Known = Known::new();
         assert_eq!(NUMBER.get(), None);
         // Whoever asks while it is being found finds it.

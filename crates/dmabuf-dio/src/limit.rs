@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_those_of_the_process() {
+    fn current_limits_match_getrlimit() {
         for resource in [Resource::Nofile, Resource::Memlock, Resource::Fsize, Resource::Stack] {
             assert_eq!(current(resource), rustix::process::getrlimit(resource).current);
         }

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_has_to_set_anything() {
+    fn default_options_leave_everything_unset() {
         let Options {
             backend,
             kind,

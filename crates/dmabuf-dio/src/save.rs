@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges() {
+    fn save_ranges_resolve_within_the_buffer() {
         assert_eq!(resolve(&.., 10).expect("all"), (0, 10));
         assert_eq!(resolve(&(2..), 10).expect("rest"), (2, 8));
         assert_eq!(resolve(&(2..=3), 10).expect("part"), (2, 2));

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_call_is_looked_at_until_it_ends() {
+    fn watched_call_is_polled_until_it_ends() {
         let seen = AtomicBool::new(false);
         let result = watched(
             || {

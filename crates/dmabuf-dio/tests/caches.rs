@@ -40,7 +40,7 @@ fn look() -> (u64, u64) {
 }
 
 #[test]
-fn a_udmabuf_is_clean_before_it_is_invalidated() {
+fn udmabuf_is_cleaned_before_invalidation() {
     let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     let coherent = !symbols.lines().any(|line| line.ends_with(" arch_sync_dma_for_cpu"));
     if coherent || !Path::new(TRACING).join("kprobe_events").exists() {

@@ -23,7 +23,7 @@ impl Drop for Restored {
 }
 
 #[test]
-fn a_page_that_cannot_be_had() {
+fn uncommitted_page_is_an_error() {
     if std::env::var_os("DMABUF_DIO_KERNEL").is_none() {
         println!("skipped: not in a guest");
         return;

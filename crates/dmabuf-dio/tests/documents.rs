@@ -9,7 +9,7 @@ include!("common/readme.rs");
 use common::{file_of, folder};
 
 #[test]
-fn the_example_of_the_readme() {
+fn readme_example_runs() {
     let readme = include_str!("../../../README.md");
     assert!(readme.contains(&format!("```rust\n{}```", include_str!("common/readme.rs"))));
     let folder = folder();

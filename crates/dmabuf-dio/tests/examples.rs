@@ -12,7 +12,7 @@ use dmabuf_dio::Loader;
 use example::{example, output};
 
 #[test]
-fn load() {
+fn load_example_runs() {
     let folder = folder();
     let (path, bytes) = file_of(&folder, 5000);
     let text = output(Command::new(example("load")).arg(&path));
@@ -21,7 +21,7 @@ fn load() {
 }
 
 #[test]
-fn inherit() {
+fn inherit_example_reads_the_buffer() {
     use std::os::fd::AsRawFd as _;
     let folder = folder();
     let (path, bytes) = file_of(&folder, 5000);
@@ -49,7 +49,7 @@ fn inherited(variables: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn nothing_to_inherit() {
+fn inherit_example_refuses_bad_variables() {
     let fd = ("DMABUF_DIO_FD", "777");
     let (offset, len) = (("DMABUF_DIO_OFFSET", "0"), ("DMABUF_DIO_LEN", "1"));
     for (variables, said) in [
@@ -67,7 +67,7 @@ fn nothing_to_inherit() {
 }
 
 #[test]
-fn gather() {
+fn gather_example_runs() {
     let folder = folder();
     let (path, bytes) = file_of(&folder, 1 << 20);
     let rows = ["300", "70000", "5", "1", "2", "1747", "1748"];

@@ -8,7 +8,7 @@ use common::{buffers, file_of, folder, huge};
 use dmabuf_dio::gather::{Gatherer, Piece};
 
 #[test]
-fn ten_million_pieces() {
+fn ten_million_pieces_are_gathered() {
     const COUNT: u64 = 10_000_000;
     let folder = folder();
     let (path, content) = file_of(&folder, 1 << 20);

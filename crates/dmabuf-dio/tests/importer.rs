@@ -135,7 +135,7 @@ impl Imported {
 const RANGES: [(usize, u64, usize); 3] = [(4096, 4096, 1024), (1000, 1000, 5000), (7, 1000, 3000)];
 
 #[test]
-fn what_is_loaded_replaces_nothing_else() {
+fn load_keeps_other_bytes_of_an_imported_buffer() {
     with_each(|exporter, imported| {
         let folder = folder();
         let (path, bytes) = file_of(&folder, 100_000);
@@ -155,7 +155,7 @@ fn what_is_loaded_replaces_nothing_else() {
 }
 
 #[test]
-fn what_is_gathered_replaces_nothing_else() {
+fn gather_keeps_other_bytes_of_an_imported_buffer() {
     with_each(|exporter, imported| {
         let folder = folder();
         let (path, bytes) = file_of(&folder, 100_000);
@@ -172,7 +172,7 @@ fn what_is_gathered_replaces_nothing_else() {
 }
 
 #[test]
-fn what_the_device_wrote_is_saved() {
+fn save_sees_bytes_written_by_the_device() {
     with_each(|exporter, imported| {
         let folder = folder();
         let path = folder.path().join("saved");
@@ -189,7 +189,7 @@ fn what_the_device_wrote_is_saved() {
 /// Through bounce buffers, CPU access to a udmabuf over contiguous memory cannot begin without the fix:
 /// then none is created. Without the device this is the same.
 #[test]
-fn what_udmabuf_loads_can_be_mapped() {
+fn loaded_udmabuf_can_be_mapped() {
     let folder = folder();
     let (path, bytes) = file_of(&folder, 6_000_000);
     match Loader::new(&path).backend(Backend::Udmabuf).load() {
@@ -222,7 +222,7 @@ fn check_error(error: Error, way: Direction) {
 /// Only a kernel with the fix synchronises devices that have a udmabuf mapped. On others the module
 /// refuses while such a device is attached, and no other backend loses the bytes instead.
 #[test]
-fn a_udmabuf_is_right_or_refused() {
+fn udmabuf_is_correct_or_refused() {
     if std::env::var_os("DMABUF_DIO_IMPORTER").is_none() {
         println!("skipped: DMABUF_DIO_IMPORTER is not set");
         return;

@@ -92,7 +92,7 @@ fn chunk() -> u64 {
 }
 
 #[test]
-fn transfers_go_on() {
+fn signals_do_not_stop_transfers() {
     let folder = folder();
     let (path, wanted) = file_of(&folder, LEN);
     let copy = folder.path().join("copy");
@@ -141,7 +141,7 @@ fn transfers_go_on() {
 }
 
 #[test]
-fn gathering_goes_on() {
+fn signals_do_not_stop_gathering() {
     let folder = folder();
     let (path, wanted) = file_of(&folder, 1 << 20);
     let pieces: Vec<_> = (0..256)

@@ -82,7 +82,7 @@ fn udmabuf_over(memfd: &DmaBuf) -> DmaBuf {
 
 /// That clean pages are dropped, or the other tests would prove nothing.
 #[test]
-fn clean_pages_are_dropped() {
+fn reclaim_drops_clean_pages() {
     let Some(_alone) = alone() else { return };
     for (pages, kept) in [(Pages::Read, false), (Pages::Populated, true), (Pages::Written, true)] {
         let buf = memfd(pages, LEN as u64);
@@ -93,7 +93,7 @@ fn clean_pages_are_dropped() {
 }
 
 #[test]
-fn what_is_loaded_into_a_new_memfd_stays() {
+fn load_into_a_new_memfd_survives_reclaim() {
     let Some(_alone) = alone() else { return };
     let folder = folder();
     for len in [page() + 1, huge() + 5] {
@@ -111,7 +111,7 @@ fn what_is_loaded_into_a_new_memfd_stays() {
 }
 
 #[test]
-fn what_is_loaded_into_an_existing_memfd_stays() {
+fn load_into_an_existing_memfd_survives_reclaim() {
     let Some(_alone) = alone() else { return };
     let folder = folder();
     let (path, wanted) = file_of(&folder, LEN);
@@ -130,7 +130,7 @@ fn what_is_loaded_into_an_existing_memfd_stays() {
 }
 
 #[test]
-fn what_is_gathered_into_a_memfd_stays() {
+fn gather_into_a_memfd_survives_reclaim() {
     let Some(_alone) = alone() else { return };
     let folder = folder();
     let (path, content) = file_of(&folder, LEN);
@@ -160,7 +160,7 @@ fn what_is_gathered_into_a_memfd_stays() {
 }
 
 #[test]
-fn what_a_view_writes_stays() {
+fn writes_of_a_view_survive_reclaim() {
     let Some(_alone) = alone() else { return };
     for pages in ALL {
         let mut buf = memfd(pages, LEN as u64);
@@ -178,7 +178,7 @@ fn what_a_view_writes_stays() {
 /// The file in memory and the dma-buf over its pages, which is filled by every backend that can and
 /// then closed.
 #[test]
-fn what_is_stored_into_the_dma_buf_of_a_file_stays_in_the_file() {
+fn stores_into_the_dma_buf_of_a_file_survive_reclaim() {
     let Some(_alone) = alone() else { return };
     if !available(Backend::Udmabuf) {
         return;
@@ -217,7 +217,7 @@ fn what_is_stored_into_the_dma_buf_of_a_file_stays_in_the_file() {
 
 /// A udmabuf of the library has no memfd any more: nothing is left to drop its pages from.
 #[test]
-fn a_udmabuf_keeps_its_pages() {
+fn udmabuf_keeps_its_pages() {
     let Some(_alone) = alone() else { return };
     if !available(Backend::Udmabuf) {
         return;
@@ -260,7 +260,7 @@ fn refusal_of(buf: &DmaBuf) -> Option<NotLent> {
 
 /// Udmabufs of others, over memfds that they keep.
 #[test]
-fn what_is_stored_into_a_udmabuf_of_others_stays_in_the_memfd() {
+fn stores_into_a_foreign_udmabuf_survive_reclaim() {
     let Some(_alone) = alone() else { return };
     if !available(Backend::Udmabuf) {
         return;
@@ -296,7 +296,7 @@ fn what_is_stored_into_a_udmabuf_of_others_stays_in_the_memfd() {
 
 /// The first write to the memfd, or access by a mapping, zeroes such pages: no backend may store into them.
 #[test]
-fn nothing_is_stored_into_pages_that_were_only_allocated() {
+fn unfilled_udmabuf_pages_are_not_stored_into() {
     let Some(_alone) = alone() else { return };
     if !available(Backend::Udmabuf) || !has_unfilled_pages() {
         return;

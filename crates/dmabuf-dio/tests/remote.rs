@@ -56,7 +56,7 @@ fn fuse_is_not_read_by_io_uring() {
 }
 
 #[test]
-fn into_new_buffers() {
+fn remote_files_load_into_new_buffers() {
     let folder = folder();
     let (path, expected) = file_of(&folder, LEN);
     for backend in backends().into_iter().filter(|one| takes(&folder, *one, false)) {
@@ -76,7 +76,7 @@ fn into_new_buffers() {
 }
 
 #[test]
-fn into_and_out_of_buffers_that_exist() {
+fn existing_buffers_load_from_and_save_to_remote_files() {
     let folder = folder();
     let (path, expected) = file_of(&folder, LEN);
     let copy = folder.path().join("copy");
@@ -106,7 +106,7 @@ fn into_and_out_of_buffers_that_exist() {
 }
 
 #[test]
-fn pieces() {
+fn pieces_of_remote_files_are_gathered() {
     let folder = folder();
     let (path, content) = file_of(&folder, LEN);
     each(1 << 20, |buf, backend| {

@@ -16,7 +16,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 #[test]
-fn direct_backends_are_direct_in_truth() {
+fn direct_loads_bypass_the_page_cache() {
     let _alone = alone();
     let folder = folder();
     let (path, _) = file_of(&folder, 8 << 20);
@@ -33,7 +33,7 @@ fn direct_backends_are_direct_in_truth() {
 }
 
 #[test]
-fn what_passes_through_a_staging_buffer_was_copied() {
+fn staged_bytes_are_reported_as_copied() {
     let _alone = alone();
     let folder = folder();
     for (len, is_much) in [(5000, false), (huge() + (1 << 20) + 5, true)] {
@@ -49,7 +49,7 @@ fn what_passes_through_a_staging_buffer_was_copied() {
 }
 
 #[test]
-fn without_o_direct_it_is_buffered_and_says_so() {
+fn load_without_o_direct_is_reported_as_buffered() {
     let _alone = alone();
     let folder = folder();
     let (path, expected) = file_of(&folder, (1 << 20) + 77);
@@ -71,7 +71,7 @@ fn without_o_direct_it_is_buffered_and_says_so() {
 }
 
 #[test]
-fn the_kernel_s_memory_is_the_page_cache() {
+fn tmpfs_load_is_reported_as_page_cache() {
     let _alone = alone();
     // tmpfs keeps files in memory: some kernels open them with O_DIRECT, none reads storage.
     let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
@@ -108,7 +108,7 @@ fn assert_copied(report: &Report) {
 }
 
 #[test]
-fn a_file_system_without_o_direct_is_read_all_the_same() {
+fn file_system_without_o_direct_is_read() {
     let _alone = alone();
     // Linker notes of the kernel: a file of sysfs with a length.
     let path = std::path::Path::new("/sys/kernel/notes");
@@ -128,7 +128,7 @@ fn a_file_system_without_o_direct_is_read_all_the_same() {
 }
 
 #[test]
-fn offsets_that_do_not_suit_go_buffered_and_say_so() {
+fn unaligned_offsets_are_reported_as_buffered() {
     let _alone = alone();
     let folder = folder();
     let (path, expected) = file_of(&folder, 1 << 20);
@@ -145,7 +145,7 @@ fn offsets_that_do_not_suit_go_buffered_and_say_so() {
 }
 
 #[test]
-fn direct_saves_are_direct_in_truth() {
+fn direct_saves_bypass_the_page_cache() {
     let _alone = alone();
     let folder = folder();
     let path = folder.path().join("saved");
@@ -164,7 +164,7 @@ fn direct_saves_are_direct_in_truth() {
 }
 
 #[test]
-fn a_report_is_a_line() {
+fn report_displays_in_one_line() {
     let _alone = alone();
     let folder = folder();
     let (path, _) = file_of(&folder, 5000);

@@ -22,7 +22,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 #[test]
-fn a_missing_feature_is_not_a_missing_device() {
+fn missing_feature_differs_from_missing_device() {
     let _alone = alone();
     let heap = std::fs::File::open("/dev/dma_heap/system");
     for backend in BOTH {
@@ -46,7 +46,7 @@ fn a_missing_feature_is_not_a_missing_device() {
 }
 
 #[test]
-fn trying_leaves_nothing_open() {
+fn trying_a_backend_leaves_nothing_open() {
     let _alone = alone();
     let open = || std::fs::read_dir("/proc/self/fd").expect("list").count();
     let folder = folder();
@@ -78,7 +78,7 @@ fn a_refusal_moves_on_to_the_next_backend() {
 }
 
 #[test]
-fn one_call_for_all_is_watched_and_its_cancellation_heard() {
+fn single_heap_call_reports_progress_and_cancels() {
     let _alone = alone();
     if !available(Backend::Heap) {
         return;
@@ -112,7 +112,7 @@ fn one_call_for_all_is_watched_and_its_cancellation_heard() {
 }
 
 #[test]
-fn many_calls_at_odd_places_stay_direct() {
+fn many_calls_at_odd_offsets_stay_direct() {
     let _alone = alone();
     if !available(Backend::CopyFileRange) {
         return;
@@ -148,7 +148,7 @@ fn assert_direct(report: &dmabuf_dio::Report) {
 }
 
 #[test]
-fn a_buffer_of_another_exporter() {
+fn copy_file_range_takes_a_udmabuf() {
     let _alone = alone();
     if !available(Backend::CopyFileRange) || !available(Backend::Udmabuf) {
         return;
@@ -168,7 +168,7 @@ fn a_buffer_of_another_exporter() {
 }
 
 #[test]
-fn buffers_of_the_module_lend_too() {
+fn copy_file_range_takes_buffers_of_the_module() {
     let _alone = alone();
     if !available(Backend::CopyFileRange) || !available(Backend::Module) {
         return;
@@ -187,7 +187,7 @@ fn buffers_of_the_module_lend_too() {
 }
 
 #[test]
-fn signals_make_calls_short_and_nothing_wrong() {
+fn signals_shorten_calls_without_wrong_bytes() {
     static CAUGHT: AtomicU32 = AtomicU32::new(0);
     extern "C" fn count(_: libc::c_int) {
         CAUGHT.fetch_add(1, Ordering::Relaxed);

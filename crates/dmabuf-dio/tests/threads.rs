@@ -13,13 +13,13 @@ use dmabuf_dio::{Backend, DmaBuf, Error, Loader};
 const ALONE: &str = "RUST_MIN_STACK";
 
 #[test]
-fn threads_that_cannot_be_had() {
+fn failed_thread_start_is_reported() {
     if std::env::var_os(ALONE).is_some() {
         return alone();
     }
     let program = std::env::current_exe().expect("this program");
     let output = Command::new(program)
-        .args(["--exact", "threads_that_cannot_be_had", "--nocapture"])
+        .args(["--exact", "failed_thread_start_is_reported", "--nocapture"])
         // Whole pages, and more than there are addresses, also with 32 bits
         .env(ALONE, ((usize::MAX as u64).min(1 << 60) & !0xf_ffff).to_string())
         .output()

@@ -60,7 +60,7 @@ def model(tmp_path_factory):
     return path
 
 
-def test_load_file(model):
+def test_load_file_matches_safetensors(model):
     ours, theirs = dmabuf_dio.torch.load_file(model), safetensors.torch.load_file(model)
     assert list(ours) == list(theirs)
     for name, tensor in theirs.items():
@@ -77,7 +77,7 @@ def test_load_file(model):
     assert safetensors.torch.load_file(model)["large"][0, 0] == theirs["large"][0, 0]
 
 
-def test_the_import_maps_the_code_of_torch(model):
+def test_import_maps_the_code_of_torch(model):
     """A load does not wait for it to come from the disk."""
     program = """
 import os, resource, sys
@@ -95,7 +95,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before)
     assert int(done.stdout) <= 2
 
 
-def test_safe_open(model):
+def test_safe_open_matches_safetensors(model):
     with (
         dmabuf_dio.safe_open(model, framework="pt") as ours,
         safetensors.safe_open(model, framework="pt") as theirs,
@@ -116,7 +116,7 @@ def test_safe_open(model):
 
 
 @pytest.mark.parametrize("backend", ["mmap", "pread"])
-def test_in_place_use_is_seen_where_theirs_is(model, backend):
+def test_in_place_changes_are_seen_as_in_safetensors(model, backend):
     """A mapped tensor has one memory as long as the file is open, a read one does not."""
     found = []
     for open_ in (dmabuf_dio.safe_open, safetensors.safe_open):
@@ -140,7 +140,7 @@ def test_in_place_use_is_seen_where_theirs_is(model, backend):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_pools_load(model, method):
+def test_process_pools_load_with_installed_functions(model, method):
     """In a process of its own: children that are forked beside threads of torch may hang in torch."""
     program = """
 import sys, torch, safetensors.torch, dmabuf_dio
@@ -156,7 +156,7 @@ if __name__ == "__main__":
     assert done.stdout.count("[1000, 3000]") == 2
 
 
-def test_a_tensor_that_is_not_aligned(tmp_path):
+def test_unaligned_tensor_has_its_bytes(tmp_path):
     data = os.urandom(40)
     header = json.dumps(
         {"a": {"dtype": "I8", "shape": [1], "data_offsets": [0, 1]},
@@ -177,7 +177,7 @@ def single(path, dtype, shape, data):
 
 @pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="this torch has no packed type")
 @pytest.mark.parametrize("shape", [[8, 1], [2, 3], [4, 1, 1], [0, 1], [4], [2, 3, 2], [2, 0]])
-def test_packed_types(shape, tmp_path):
+def test_packed_types_load_as_in_safetensors(shape, tmp_path):
     """As safetensors: a shape in bytes, or refused where rows are not whole bytes."""
     count = 1
     for size in shape:
@@ -200,7 +200,7 @@ def test_packed_types(shape, tmp_path):
             assert ours == theirs
 
 
-def test_big_endian(tmp_path):
+def test_big_endian_tensors_become_copies(tmp_path):
     """torch has one byte order: a copy."""
 
     def text(value):
@@ -241,7 +241,7 @@ def test_a_tensor_of_torch_keeps_the_buffer_open(model):
         dmabuf_dio.load_tensors(model, kind="private")["large"].torch()
 
 
-def test_no_memory_is_doubled(tmp_path):
+def test_load_does_not_double_memory(tmp_path):
     path = tmp_path / "large.safetensors"
     length = 256 << 20
     safetensors.torch.save_file({str(number): torch.zeros(length // 64, dtype=torch.uint8) for number in range(64)}, path)
@@ -269,7 +269,7 @@ def embed(model):
         return model(**inputs).last_hidden_state
 
 
-def test_transformers(installed, tmp_path):
+def test_transformers_loads_the_same_model(installed, tmp_path):
     from transformers import AutoModel
 
     theirs, folder = None, minilm()
@@ -288,7 +288,7 @@ def test_transformers(installed, tmp_path):
     assert installed.call_count > before + 2
 
 
-def test_diffusers(installed, tmp_path):
+def test_diffusers_loads_the_same_model(installed, tmp_path):
     from diffusers import UNet2DModel
 
     torch.manual_seed(2)
@@ -304,7 +304,7 @@ def test_diffusers(installed, tmp_path):
             assert torch.equal(loaded.state_dict()[key], value), key
 
 
-def test_vllm_weights(model, tmp_path):
+def test_vllm_weights_match_safetensors(model, tmp_path):
     from dmabuf_dio.vllm import weights
 
     theirs = safetensors.torch.load_file(model)

@@ -133,7 +133,7 @@ def load(vllm, model_name, **settings):
     return model
 
 
-def test_a_folder(vllm, shards):
+def test_model_folder_is_loaded(vllm, shards):
     folder, weights = shards
     model = load(vllm, str(folder))
     assert model.given.keys() == weights.keys()
@@ -141,7 +141,7 @@ def test_a_folder(vllm, shards):
         assert torch.equal(model.given[name].view(torch.uint8), tensor.view(torch.uint8)), name
 
 
-def test_a_name_of_a_hub(vllm, shards):
+def test_hub_name_is_loaded(vllm, shards):
     """What it asks of download_weights_from_hf is what that function takes."""
     folder, weights = shards
     asked = []
@@ -165,12 +165,12 @@ def test_a_name_of_a_hub(vllm, shards):
         assert call["ignore_patterns"] == ["original/**/*"]
 
 
-def test_nothing_abstract_is_left(vllm):
+def test_base_loader_has_only_the_known_abstract_methods(vllm):
     from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 
     assert BaseModelLoader.__abstractmethods__ == {"download_model", "load_weights"}
 
 
-def test_settings_that_it_has_not(vllm, shards):
+def test_unknown_settings_are_refused(vllm, shards):
     with pytest.raises(ValueError, match="extra_config"):
         load(vllm, str(shards[0]), model_loader_extra_config={"x": 1})

@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memfd_holds_what_is_put_there_and_is_poisoned() {
+    fn memfd_can_be_filled_checked_and_poisoned() {
         let buffer =
             Maker::new(BufferKind::Memfd).and_then(|maker| maker.make(8192)).expect("a memfd");
         let pattern = Pattern::new(5);

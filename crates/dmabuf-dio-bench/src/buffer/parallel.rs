@@ -68,7 +68,7 @@ mod tests {
     use crate::pattern::Pattern;
 
     #[test]
-    fn every_part_gets_its_place_of_the_file_and_a_short_file_is_an_error() {
+    fn parallel_parts_fill_the_buffer_or_fail_on_a_short_file() {
         let len = 2 * READ + 12345;
         let mut content = vec![0; len];
         let pattern = Pattern::new(3);

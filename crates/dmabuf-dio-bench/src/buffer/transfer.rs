@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_moved_is_where_it_belongs() {
+    fn each_method_moves_bytes_to_their_place() {
         let folder = tempfile::tempdir().expect("a folder");
         let disk = DiskFile::create(folder.path(), 2 * LEN).expect("a file");
         let file = disk.open(IoMode::Buffer).expect("open");
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_ends_early_is_told() {
+    fn short_file_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let disk = DiskFile::create(folder.path(), LEN).expect("a file");
         disk.write(&Pattern::new(0)).expect("written");
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_lacks_is_not_a_failure() {
+    fn missing_kernel_feature_is_unavailable_not_failed() {
         use crate::measure::outcome::Status;
         let mover = Mover::new(TransferMethod::CopyFileRange, Direction::Load).expect("a mover");
         let status =

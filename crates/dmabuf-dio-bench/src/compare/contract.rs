@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_print_is_understood() {
+    fn reports_of_other_loaders_are_parsed() {
         let line = r#"{"seconds": 0.5, "user_seconds": 0.1, "sys_seconds": 0.2,
             "release_seconds": null, "bytes": 4096, "verified": null, "version": "1.2",
             "note": null, "more": [1]}"#;

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_as_if_the_file_had_been_read_once() {
+    fn fio_figures_are_scaled_to_one_read_of_the_file() {
         let text = r#"{"jobs": [{"read": {"io_bytes": 4000000, "runtime": 2000, "bw": 7},
             "usr_cpu": 5.0, "sys_cpu": 10.0}]}"#;
         let output: FioOutput = serde_json::from_str(text).expect("fio's JSON");

@@ -122,7 +122,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn every_backend_is_there_and_no_name_twice() {
+    fn methods_cover_every_backend_with_unique_names() {
         for backend in Backend::ALL {
             assert!(
                 OwnMethod::all().any(|own| own.load == LoadMethod::Library(backend)),

@@ -51,7 +51,7 @@ mod tests {
         Size: 4096 kB\nKernelPageSize: 4 kB\nAnonHugePages: 0 kB\n";
 
     #[test]
-    fn all_mappings_of_the_range_count() {
+    fn pages_are_summed_over_all_mappings_of_the_range() {
         let pages = |address, len| {
             let got = parse(SMAPS, address, len);
             (got.page_size >> 10, got.huge_bytes >> 20)
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_our_own_is_found() {
+    fn own_memory_is_found_in_smaps() {
         let bytes = vec![1_u8; 1 << 20];
         assert!(got(bytes.as_ptr(), 1 << 20).is_some());
     }

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_one_by_one() {
+    fn output_is_read_line_by_line() {
         let mut process = sh("echo one; read x; echo two; echo three");
         assert_eq!(process.line().expect("a line"), "one");
         process.nudge();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_is_the_reason() {
+    fn last_line_of_stderr_is_the_reason() {
         let trouble = sh("echo first >&2; echo last >&2; echo >&2; exit 1").line();
         let trouble = trouble.expect_err("no line");
         assert_eq!((trouble.status, &*trouble.reason), (Status::Failed, "last"));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_started_ends_with_it() {
+    fn dropped_process_ends_its_children() {
         let mut process = sh("sleep 1000 & echo $!; wait");
         let pid = process.line().expect("a line");
         drop(process);

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_process_counts_and_cpu_time_is_that_of_all() {
+    fn figures_take_the_last_process_and_total_cpu_time() {
         let figures = figures(&[sample(&[1.0, 2.0])], 2 << 30).expect("figures");
         assert_eq!(figures.seconds.values, [2.0]);
         assert!((figures.gb_per_s.median - f64::from(1 << 30) / 1e9).abs() < 1e-9);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ceiling_is_the_fastest_fio_and_read_where_there_is_none() {
+    fn ceiling_is_the_fastest_fio_or_else_read() {
         let read = OwnMethod::named(OwnMethod::READ).expect("there is one");
         let mut contenders: Vec<Contender> =
             SequentialFio::for_file(1 << 30).map(Contender::Fio).collect();

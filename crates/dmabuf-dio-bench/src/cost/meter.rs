@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_byte_is_told_and_right_ones_are_destroyed() {
+    fn comparison_reports_a_wrong_byte_and_destroys_the_content() {
         let clock = Clock::start().expect("a clock");
         let content = Pattern::new(3);
         let buffer = memfd(8192).expect("a memfd");

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_transfers_are_counted_whole() {
+    fn small_transfer_counts_as_one_unit() {
         let counts = [4096, 1 << 20, 8 << 20].map(|bytes| Per::of(bytes).count(bytes) as u64);
         assert_eq!(counts, [1, 1, 8]);
     }

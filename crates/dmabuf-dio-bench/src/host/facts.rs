@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_is_not_there_is_told() {
+    fn lack_of_memory_is_reported() {
         assert!(lack_of_memory(1 << 60).expect("a reason").contains("1048576 TiB"));
         assert_eq!(lack_of_memory(4096), None);
         assert!(ensure_memory(u64::MAX).is_err());

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_choice_is_set_back_to_what_was_chosen() {
+    fn setting_is_restored_to_the_previous_choice() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("enabled");
         std::fs::write(&path, "always [madvise] never\n").expect("write");
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_set_it_take_turns() {
+    fn concurrent_settings_take_turns() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("number");
         std::fs::write(&path, "0\n").expect("write");

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overlap_is_what_gather_saves() {
+    fn overlap_is_the_time_saved_by_gather() {
         let schemes = schemes::all();
         let sample = |total_ms, parts| SchemeSample { parts, total_ms, cpu_ms: 1.0 };
         let mut results: Vec<Samples<SchemeSample>> =

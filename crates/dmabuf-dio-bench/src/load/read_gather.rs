@@ -38,7 +38,7 @@ mod tests {
     use crate::measure::outcome::Status;
 
     #[test]
-    fn is_set_and_set_back() {
+    fn read_gather_is_set_and_restored() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("read_gather");
         std::fs::write(&path, "134217728\n").expect("write");

@@ -257,7 +257,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn schemes_are_different_and_gather_comes_after_without() {
+    fn schemes_are_unique_and_gather_follows_its_base() {
         let schemes = all();
         assert_eq!(schemes.len(), 15);
         let names: HashSet<String> = schemes.iter().map(|scheme| scheme.name()).collect();

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_is_counted_and_no_more() {
+    fn clock_counts_only_the_measured_work() {
         let clock = Clock::start().expect("a clock");
         let (start, wall) = (clock.mark(), std::time::Instant::now());
         while clock.busy_since(start) < 5e6 {

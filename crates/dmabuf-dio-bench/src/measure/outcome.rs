@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_counts() {
+    fn verdict_is_the_worst_status() {
         use Status::{Different, Failed, Unavailable, Verified};
         assert_eq!(Verdict::of([Verified, Unavailable]), Verdict::Good);
         assert_eq!(Verdict::of([Verified, Different, Failed]), Verdict::Different);

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians() {
+    fn summary_has_median_and_range() {
         let median = |values: &[f64]| Summary::of(values.to_vec()).map(|summary| summary.median);
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0]), Some(3.0));

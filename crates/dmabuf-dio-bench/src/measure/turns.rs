@@ -63,13 +63,13 @@ mod tests {
     }
 
     #[test]
-    fn run_0_does_not_count() {
+    fn warm_up_run_is_not_counted() {
         assert_eq!(results(0..=2, &[9, 9]), [Ok(vec![1, 2]), Ok(vec![1, 2])]);
         assert_eq!(results(1..=2, &[9]), [Ok(vec![1, 2])]);
     }
 
     #[test]
-    fn what_gave_a_sample_is_not_unavailable() {
+    fn way_with_a_sample_is_never_unavailable() {
         let wanted = [Err(Status::Unavailable), Err(Status::Unavailable), Err(Status::Failed)];
         assert_eq!(results(0..=3, &[0, 1, 2]), wanted);
     }

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_counted() {
+    fn missing_frame_numbers_are_counted() {
         assert_eq!(of(&[]), Ok(Numbers::default()));
         assert_eq!(of(&[0, 1, 2]), Ok(Numbers { frames: 3, lost: 0, gaps: 0, next: 3 }));
         assert_eq!(of(&[2, 3, 9]), Ok(Numbers { frames: 3, lost: 7, gaps: 2, next: 10 }));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_twice_is_wrong() {
+    fn repeated_frame_number_is_an_error() {
         for numbers in [&[0, 1, 1][..], &[5, 4]] {
             assert_eq!(of(numbers).map_err(|trouble| trouble.status), Err(Status::Different));
         }

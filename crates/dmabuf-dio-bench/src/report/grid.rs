@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_under_their_names_and_reasons_are_wrapped() {
+    fn grid_aligns_figures_and_wraps_reasons() {
         let text = grid().text();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "# name ms   %");
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn markdown_has_the_same_number_of_cells_everywhere() {
+    fn markdown_rows_have_equal_cell_counts() {
         let text = grid().markdown();
         let counts: Vec<_> =
             text.lines().map(|line| line.replace("\\|", "").matches('|').count()).collect();

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_apart() {
+    fn page_blocks_are_separated_by_a_line() {
         let mut page = Page::default();
         page.title("T");
         page.line("a line");

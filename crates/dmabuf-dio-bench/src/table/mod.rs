@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_byte_of_the_file_is_found_by_every_row() {
+    fn every_row_finds_a_wrong_byte_of_the_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let args = arguments(&folder);
         let disk = DiskFile::create(folder.path(), 2 * SIZE).expect("a file");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn writing_replaces_what_the_file_held() {
+    fn every_row_replaces_the_content_of_the_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let args = arguments(&folder);
         let disk = DiskFile::create(folder.path(), 2 * SIZE).expect("a file");

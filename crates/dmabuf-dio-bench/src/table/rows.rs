@@ -60,14 +60,14 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn all_rows_are_different() {
+    fn table_rows_are_unique() {
         assert_eq!(ROWS.iter().collect::<HashSet<_>>().len(), 22);
         assert_eq!(ROWS.map(TableRow::name).iter().collect::<HashSet<_>>().len(), 22);
     }
 
     /// The numbers of the rows in the thread.
     #[test]
-    fn order_is_that_of_the_thread() {
+    fn rows_are_ordered_as_in_the_mail_thread() {
         for (number, name) in [
             (1, "dmabuf buffer R/W"),
             (3, "memfd buffer R/W"),

@@ -95,7 +95,7 @@ fn compare_loads_every_byte_in_every_way() {
 }
 
 #[test]
-fn compare_at_once_and_without_fio() {
+fn compare_runs_processes_at_once_and_without_fio() {
     let folder = folder();
     let arguments = ["compare", "--sizes", "64K", "--runs", "1", "--ways", "memfd,read-malloc"];
     let printed = ok(&folder, &[&arguments[..], &["--processes", "3"]].concat());
@@ -117,7 +117,7 @@ fn compare_at_once_and_without_fio() {
 }
 
 #[test]
-fn compare_tells_a_wrong_byte() {
+fn compare_reports_a_wrong_byte() {
     let folder = folder();
     let lies = PEER.replace("verified=true", "verified=false");
     let peer = format!("wrong={lies}");
@@ -147,7 +147,7 @@ fn compare_tells_a_wrong_byte() {
 }
 
 #[test]
-fn compare_leaves_nothing_when_it_is_interrupted() {
+fn interrupted_compare_leaves_nothing_behind() {
     let folder = folder();
     let before = settings();
     // The peer is the last contender of the first run, and the benchmark waits for it.

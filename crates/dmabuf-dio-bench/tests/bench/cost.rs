@@ -53,7 +53,7 @@ fn cost_compares_every_byte_and_has_all_phases() {
 }
 
 #[test]
-fn cost_of_some_ways() {
+fn cost_runs_only_the_selected_ways() {
     let folder = folder();
     let small = ["cost", "--sizes", "64K", "--runs", "1"];
     let printed = ok(&folder, &[&small[..], &["--only", "malloc", "--only", "READ"]].concat());

@@ -6,7 +6,7 @@ use super::{folder, has_figures, is_summary, json, list, required, text};
 const READ_GATHER: &str = "/sys/module/dma_heap/parameters/read_gather";
 
 #[test]
-fn load_moves_every_byte_and_sets_back_what_it_sets() {
+fn load_moves_every_byte_and_restores_settings() {
     let folder = folder();
     let gather = || std::fs::read_to_string(READ_GATHER).ok();
     let before = gather();

@@ -106,7 +106,7 @@ fn has_figures(row: &Value, must: bool) -> bool {
 }
 
 #[test]
-fn text_fits_a_terminal_and_files_hold_what_was_asked_for() {
+fn text_fits_a_terminal_and_output_files_have_their_format() {
     let folder = folder();
     let small = ["table", "--buffers", "1", "--size", "64K", "--runs", "2"];
     let printed = ok(&folder, &[&small[..], &["--markdown", "--output", "table.md"]].concat());
@@ -123,7 +123,7 @@ fn text_fits_a_terminal_and_files_hold_what_was_asked_for() {
 }
 
 #[test]
-fn what_does_not_fit_is_said() {
+fn too_large_size_is_an_error() {
     let folder = folder();
     for size in ["16T", "1T"] {
         let output = bench(&folder, &["table", "--size", size]);
@@ -138,7 +138,7 @@ fn what_does_not_fit_is_said() {
 }
 
 #[test]
-fn wrong_usage_is_2() {
+fn wrong_usage_exits_with_2() {
     let folder = folder();
     for arguments in [
         &["table", "--size", "5000"][..],

@@ -57,7 +57,7 @@ fn lost_frames_are_counted() {
 }
 
 #[test]
-fn a_program_that_is_missing_is_told() {
+fn missing_program_is_reported() {
     if attribute("inject_loss").is_none() {
         println!("skipped: no simulated IIO device");
         return;

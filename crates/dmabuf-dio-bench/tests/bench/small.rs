@@ -37,7 +37,7 @@ fn small_reads_are_compared() {
 }
 
 #[test]
-fn small_reads_of_a_block_device() {
+fn small_reads_of_a_block_device_are_compared() {
     let Ok(device) = std::env::var("DMABUF_DIO_RAW_DISK") else { return };
     let folder = folder();
     let bytes: Vec<u8> =

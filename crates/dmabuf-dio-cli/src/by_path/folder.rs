@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_private_and_goes() {
+    fn folder_is_private_and_removed_on_drop() {
         let parent = tempfile::tempdir().expect("a folder");
         let folder = Folder::create_in(parent.path()).expect("a folder");
         let mode = |path: &Path| fs::metadata(path).expect("stat").permissions().mode() & 0o777;
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_kept() {
+    fn kept_folder_keeps_its_files() {
         let parent = tempfile::tempdir().expect("a folder");
         let folder = Folder::create_in(parent.path()).expect("a folder");
         fill(&folder);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_is_removed_and_nothing_else() {
+    fn only_stale_folders_are_removed() {
         let parent = tempfile::tempdir().expect("a folder");
         let held = Folder::create_in(parent.path()).expect("a folder");
         fill(&held);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn many_begin_at_the_same_time() {
+    fn concurrent_cleanup_never_fails_creation() {
         let parent = tempfile::tempdir().expect("a folder");
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {

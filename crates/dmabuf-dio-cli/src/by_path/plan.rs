@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_divided() {
+    fn folder_is_divided_into_loads_and_links() {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path();
         let write = |name: &str, len: usize| {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_is_no_place() {
+    fn file_named_as_the_mark_gets_another_name() {
         let plan = plan(Path::new("/nowhere").join(MARK).as_path(), 1, false).expect("a plan");
         assert_eq!(plan.name, Path::new("files"));
         assert_eq!(plan.loads[0].names[0].place, plan.name);

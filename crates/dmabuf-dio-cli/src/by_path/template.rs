@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_filled() {
+    fn placeholders_are_replaced_by_the_path() {
         for (argument, filled) in [
             ("{}", "/x"),
             ("--model={}", "--model=/x"),
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_no_place() {
+    fn program_name_is_no_placeholder() {
         let wants =
             |words: &[&str]| wants_path(&words.iter().map(OsString::from).collect::<Vec<_>>());
         assert!(wants(&["cat", "{}"]) && wants(&["cat", "-n", "--file={}"]));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn names_need_not_be_text() {
+    fn paths_that_are_not_utf8_are_filled_in() {
         let odd = OsStr::from_bytes(b"/\xff");
         assert_eq!(arguments(&["={}".into()], Some(Path::new(odd)))[0].as_bytes(), b"=/\xff");
     }

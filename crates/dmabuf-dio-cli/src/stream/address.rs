@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_told_apart() {
+    fn address_kinds_are_distinguished() {
         let address = |text: &str| Address::parse(text, Use::Write).expect("no error");
         let input = |text: &str| Address::parse(text, Use::Read).expect("no error");
         assert_eq!(address("-"), Some(Address::Standard));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_socket_is_replaced_and_a_used_one_is_not() {
+    fn only_stale_sockets_are_replaced() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
         // std does not remove the path.

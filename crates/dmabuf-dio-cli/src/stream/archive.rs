@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tar_packs_is_found() {
+    fn samples_in_a_tar_archive_are_found() {
         let folder = tempfile::tempdir().expect("a folder");
         for (long, samples) in [(0, 0), (10, 1), (100, 512), (70_000, 5000), (200_000, 1024)] {
             let description = serde_json::json!({ "long": "x".repeat(long) });
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_archive_has_what_is_there() {
+    fn truncated_archive_gives_the_samples_present() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = made(folder.path(), "{\"first\": 1}", &[7; 5000]);
         let start = find(&path).expect("an archive").start;

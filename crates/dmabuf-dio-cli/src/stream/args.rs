@@ -311,7 +311,7 @@ mod tests {
     use dmabuf_dio_stream::Loss;
 
     #[test]
-    fn losses_are_read() {
+    fn loss_limits_are_parsed() {
         assert_eq!(MaxLoss::parse("0"), Ok(MaxLoss::Frames(0)));
         assert_eq!(MaxLoss::parse("2k"), Ok(MaxLoss::Frames(2000)));
         assert_eq!(MaxLoss::parse("50%"), Ok(MaxLoss::Part(0.5)));
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_read() {
+    fn seconds_are_parsed() {
         assert_eq!(parse_seconds("0.5"), Ok(0.5));
         for bad in ["", "0", "-1", "inf", "nan", "x"] {
             assert!(parse_seconds(bad).is_err(), "{bad}");

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_both_ends_are_whole_pages() {
+    fn blocks_are_whole_pages_at_both_ends() {
         for (size, frame, other) in
             [(1 << 20, 4, 8), (999_424, 8, 4), (999_424, 8, 2), (1 << 20, 6, 4)]
         {

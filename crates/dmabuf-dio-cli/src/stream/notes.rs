@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_while_one_is_written_is_left_out() {
+    fn notes_offered_during_a_write_are_skipped() {
         let (written, all) = mpsc::channel();
         let (go, may_go) = mpsc::channel();
         let notes = Notes::start(move |number: u32| {

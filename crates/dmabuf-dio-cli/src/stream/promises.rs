@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_is_told() {
+    fn unreadable_description_is_reported() {
         let good = br#"{"global": {"core:datatype": "ri16_le"}}"#;
         assert!(parse(good).is_ok() && parse(&[b"\xef\xbb\xbf", &good[..]].concat()).is_ok());
         for (bad, why) in [
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_honoured_is_told() {
+    fn unsupported_keys_are_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("x.bin");
         std::fs::write(&file, "xabcx").expect("written");

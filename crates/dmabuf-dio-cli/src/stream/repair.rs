@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_made_whole() {
+    fn unfinished_recording_is_repaired() {
         // Frames of 4 bytes: 8 and a half, and 4 after a power cut.
         for (bytes, frames, segments, notes) in
             [(34, 8, 2, vec![(4, 1), (5, 3)]), (20, 5, 2, vec![(4, 1)]), (16, 4, 1, vec![])]
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_being_written_is_left_alone() {
+    fn recording_being_written_is_not_repaired() {
         let (_folder, data) = recording(34);
         let writer = File::open(&data).expect("open");
         rustix::fs::flock(&writer, FlockOperation::NonBlockingLockExclusive).expect("locked");

@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_sizes() {
+    fn rotation_times_and_sizes_are_parsed() {
         assert_eq!(Rotate::parse("60s"), Ok(Rotate::Seconds(60.0)));
         assert_eq!(Rotate::parse("1.5min"), Ok(Rotate::Seconds(90.0)));
         assert_eq!(Rotate::parse("2h"), Ok(Rotate::Seconds(7200.0)));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_numbers() {
+    fn rotated_files_have_numbered_names() {
         let of = |first: &str, number| name(Path::new(first), number).display().to_string();
         assert_eq!(of("a/capture.sigmf-data", 3), "a/capture-000003.sigmf-data");
         assert_eq!(of("capture", 1_234_567), "capture-1234567");
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_recording() {
+    fn earlier_recording_is_not_replaced_without_force() {
         let folder = tempfile::tempdir().expect("a folder");
         let first = folder.path().join("c.bin");
         assert!(refuse_to_replace(&first, false).is_ok());

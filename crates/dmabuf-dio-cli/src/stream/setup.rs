@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_read() {
+    fn settings_are_parsed() {
         let wanted = |owner: Option<&str>, attribute: &str, value: &str| Wanted {
             owner: owner.map(str::to_owned),
             attribute: attribute.into(),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_written_out() {
+    fn unit_prefixes_are_expanded() {
         for (value, written) in [
             ("2.4G", "2400000000"),
             ("868.95MHz", "868950000"),

@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_samples() {
+    fn sample_formats_map_to_sigmf_datatypes() {
         let two = channels(&["in_voltage0", "in_voltage1"], 16, Encoding::Signed);
         assert_eq!(datatype(&two, 4, false), ("ri16_le".into(), 2));
         assert_eq!(datatype(&two, 4, true), ("ci16_le".into(), 1));
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_with_gaps() {
+    fn description_lists_gaps() {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("samples.bin");
         let two = channels(&["in_voltage0", "in_voltage1"], 16, Encoding::Unsigned);
@@ -541,7 +541,7 @@ mod tests {
     /// Every frame of a recording with gaps is in one of its files, and each description has its own
     /// gaps and its own place in the whole.
     #[test]
-    fn descriptions_of_files_of_a_recording() {
+    fn each_rotated_file_describes_its_own_gaps() {
         let folder = tempfile::tempdir().expect("a folder");
         let two = channels(&["in_voltage0", "in_voltage1"], 16, Encoding::Signed);
         let whole = Sidecar { unit: 8, ..sidecar(&folder.path().join("x"), two, 4) };
@@ -582,7 +582,7 @@ mod tests {
 
     /// A format is known exactly, by its name or, if that does not say all, by ours.
     #[test]
-    fn formats_are_read_again() {
+    fn datatypes_parse_back_to_formats() {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("a.sigmf-data");
         for (formats, plain) in [

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_told_apart() {
+    fn target_kinds_are_distinguished() {
         let target = |text: &str| text.parse::<Target>().expect("a target");
         assert_eq!(target("tcp://host:1"), Target::To(Address::Tcp("host:1".into())));
         assert_eq!(target("-"), Target::To(Address::Standard));

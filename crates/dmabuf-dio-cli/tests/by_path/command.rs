@@ -65,7 +65,7 @@ fn a_missing_command_is_noticed_before_the_load() {
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_have_remedies() {
     let folder = folder();
     let root = model(&folder);
     let root = text(&root);
@@ -91,7 +91,7 @@ fn errors_say_what_to_do() {
 
 /// Nobody reads standard error any more.
 #[test]
-fn exit_codes_need_no_reader() {
+fn exit_codes_survive_a_closed_stderr() {
     let folder = folder();
     let (path, _) = file(&folder, 5000);
     let path = text(&path);

@@ -71,7 +71,7 @@ fn consumer() {
 }
 
 #[test]
-fn any_program_finds_the_file() {
+fn programs_read_the_file_by_path() {
     let folder = folder();
     for len in [1, 4095, 4096, 4097, (2 << 20) + 1, (64 << 20) + 123] {
         let (path, _) = file(&folder, len);
@@ -84,7 +84,7 @@ fn any_program_finds_the_file() {
 }
 
 #[test]
-fn a_range_is_a_file_of_its_own() {
+fn loaded_range_is_a_file_of_its_own() {
     let folder = folder();
     let (path, bytes) = file(&folder, 100_000);
     let part = folder.path().join("part");
@@ -94,7 +94,7 @@ fn a_range_is_a_file_of_its_own() {
 }
 
 #[test]
-fn the_name_is_the_files_own() {
+fn path_keeps_the_name_of_the_file() {
     let folder = folder();
     let (path, _) = file(&folder, 5000);
     let blob = folder.path().join("model-00001-of-00001.safetensors");
@@ -116,7 +116,7 @@ fn the_name_is_the_files_own() {
 }
 
 #[test]
-fn without_a_place_nothing_is_as_by_path() {
+fn command_without_placeholder_inherits_a_descriptor() {
     let folder = folder();
     let (path, _) = file(&folder, 5000);
     let said = ok(&[
@@ -133,7 +133,7 @@ fn without_a_place_nothing_is_as_by_path() {
 
 /// Workers close descriptors that they do not know.
 #[test]
-fn workers_without_descriptors_find_it() {
+fn workers_without_descriptors_read_the_path() {
     let folder = folder();
     let (path, _) = file(&folder, 3_000_000);
     let close = "for fd in $(ls /proc/self/fd); do [ $fd -gt 2 ] && eval \"exec $fd>&-\"; done; \
@@ -142,7 +142,7 @@ fn workers_without_descriptors_find_it() {
 }
 
 #[test]
-fn it_is_as_old_as_its_file_and_read_only() {
+fn loaded_file_keeps_mtime_and_is_read_only() {
     let folder = folder();
     let (path, _) = file(&folder, 5000);
     let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
@@ -155,7 +155,7 @@ fn it_is_as_old_as_its_file_and_read_only() {
 }
 
 #[test]
-fn all_parts_of_a_split_model_are_there() {
+fn split_model_has_all_parts() {
     let folder = folder();
     let name = |part: usize| folder.path().join(format!("m-0000{part}-of-00003.gguf"));
     for part in 1..=3 {
@@ -174,7 +174,7 @@ fn all_parts_of_a_split_model_are_there() {
 }
 
 #[test]
-fn one_file_is_inherited_as_a_buffer() {
+fn single_file_is_inherited_as_a_buffer() {
     let folder = folder();
     let (path, bytes) = file(&folder, 70_001);
     let copy = folder.path().join("copy");

@@ -11,7 +11,7 @@ use crate::common::{self, file, folder, text};
 use crate::{load, model, ok, private, run};
 
 #[test]
-fn a_folder_is_mirrored() {
+fn loaded_folder_mirrors_the_original() {
     let folder = folder();
     let root = model(&folder);
     let script = "diff -r $1 $2 && find $1 -type l -lname '/proc/*' | wc -l && cat $DMABUF_DIO_FILES && echo $DMABUF_DIO_FD";
@@ -74,7 +74,7 @@ fn a_folder_is_mirrored() {
 
 /// The descriptors in the list are buffers with the content of the files.
 #[test]
-fn the_listed_buffers_are_inherited() {
+fn listed_buffers_are_inherited() {
     let folder = folder();
     let root = model(&folder);
     let script = "import hashlib, json, mmap, os, sys\n\
@@ -123,7 +123,7 @@ fn a_file_with_several_names_is_loaded_once() {
 
 /// Names are bytes, and JSON is text.
 #[test]
-fn names_that_are_no_text_are_listed() {
+fn names_that_are_not_utf8_are_listed() {
     use std::os::unix::ffi::OsStrExt as _;
     let folder = folder();
     let root = folder.path().join("model");
@@ -141,7 +141,7 @@ fn names_that_are_no_text_are_listed() {
 }
 
 #[test]
-fn what_the_command_writes_is_kept() {
+fn files_written_by_the_command_are_kept() {
     let folder = folder();
     let root = model(&folder);
     let temporary = common::folder();
@@ -157,7 +157,7 @@ fn what_the_command_writes_is_kept() {
 }
 
 #[test]
-fn the_private_folder_is_the_users_own_if_there_is_one() {
+fn private_folder_is_in_xdg_runtime_dir() {
     let folder = folder();
     let (path, _) = file(&folder, 5000);
     let (temporary, runtime) = (common::folder(), common::folder());
@@ -185,7 +185,7 @@ fn the_private_folder_is_the_users_own_if_there_is_one() {
 }
 
 #[test]
-fn it_is_verified() {
+fn loaded_folder_is_verified() {
     let folder = folder();
     let root = model(&folder);
     let output = run(&[text(&root), "--min-size", "1M", "--verify", "--", "true", "{}"]);

@@ -50,7 +50,7 @@ fn kill(child: &Child, signal: i32) {
 }
 
 #[test]
-fn signals_are_passed_on() {
+fn signals_are_passed_on_to_the_command() {
     let folder = folder();
     let (path, _) = file(&folder, 5000);
     for signal in
@@ -91,7 +91,7 @@ fn signals_are_passed_on() {
 }
 
 #[test]
-fn a_command_gets_its_own_signals_once() {
+fn command_receives_its_group_signals_once() {
     let folder = folder();
     let (path, _) = file(&folder, 5000);
     let temporary = common::folder();
@@ -140,7 +140,7 @@ sys.exit(6)
 
 /// Ctrl-C reaches the command once, which stays in the foreground and reads from the terminal.
 #[test]
-fn the_terminal_is_the_commands() {
+fn command_owns_the_terminal() {
     let folder = folder();
     let (path, _) = file(&folder, 5000);
     let (temporary, told) = (common::folder(), common::folder());
@@ -188,7 +188,7 @@ fn the_terminal_is_the_commands() {
 }
 
 #[test]
-fn the_next_run_removes_what_a_killed_one_left() {
+fn next_run_removes_folders_of_a_killed_one() {
     let folder = folder();
     let (path, _) = file(&folder, 5000);
     let temporary = common::folder();
@@ -217,7 +217,7 @@ fn the_next_run_removes_what_a_killed_one_left() {
 
 /// What it opens later is not what was loaded.
 #[test]
-fn a_command_keeps_its_small_files_when_it_is_left_alone() {
+fn orphaned_command_keeps_its_small_files() {
     let folder = folder();
     let root = model(&folder);
     let temporary = common::folder();

@@ -44,7 +44,7 @@ fn commands() -> Vec<Documented> {
 }
 
 #[test]
-fn every_command_is_right() {
+fn every_documented_command_parses() {
     if in_guest() {
         return;
     }
@@ -110,7 +110,7 @@ fn commands_run_as_documented() {
 
 /// The checks above can fail.
 #[test]
-fn a_wrong_command_is_found() {
+fn wrong_documented_command_is_found() {
     if in_guest() {
         return;
     }

@@ -132,7 +132,7 @@ fn calls(file: &Path) -> Option<Vec<Row>> {
 }
 
 #[test]
-fn each_works_or_says_what_helps() {
+fn restricted_operations_work_or_name_a_remedy() {
     if std::env::var_os("RESTRICTED").is_some() {
         return;
     }
@@ -164,7 +164,7 @@ fn each_works_or_says_what_helps() {
 
 /// The list of calls is complete.
 #[test]
-fn no_other_call_is_made() {
+fn no_unlisted_system_call_is_made() {
     if std::env::var_os("RESTRICTED").is_some() {
         return;
     }

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_types() {
+    fn sample_type_names_are_parsed() {
         for (text, name) in [
             ("ci16", "ci16_le"),
             ("cf32_le", "cf32_le"),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn places_in_a_frame() {
+    fn values_have_aligned_offsets_in_a_frame() {
         let format = |text: &str| text.parse::<Format>().expect(text);
         let mixed = Layout::of(&[format("le:u8/8"), format("le:s12/16>>4"), format("be:f64/64")]);
         let places: Vec<_> = mixed.values.iter().map(|(at, _)| *at).collect();

@@ -158,7 +158,7 @@ fn samples(of: Format) -> Vec<u8> {
 
 /// What the rule makes of the samples. What is not a number becomes 0 as an integer.
 #[test]
-fn every_pair_of_formats_by_the_rule() {
+fn every_pair_of_formats_converts_by_the_rule() {
     for from in FORMATS {
         let bytes = samples(format(from));
         let size = format(from).storage_bits as usize / 8;
@@ -182,7 +182,7 @@ fn every_pair_of_formats_by_the_rule() {
 /// Each of the 65,536 values, in each layout of 16 bits, through floating-point numbers and wider
 /// integers, and back.
 #[test]
-fn sixteen_bits_survive_the_way_there_and_back() {
+fn sixteen_bit_values_survive_a_round_trip() {
     let all: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     for from in ["le:s16/16>>0", "be:s16/16>>0", "le:u16/16>>0", "be:u16/16>>0"] {
         for by in [
@@ -208,7 +208,7 @@ fn sixteen_bits_survive_the_way_there_and_back() {
 }
 
 #[test]
-fn values_that_people_know() {
+fn well_known_values_convert_correctly() {
     let single = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let short = |values: &[i16]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let (a, b): (Vec<u8>, Vec<u8>) = (
@@ -231,7 +231,7 @@ fn values_that_people_know() {
 
 /// Frames whose values have several formats, with room between them.
 #[test]
-fn frames_of_several_formats() {
+fn frames_of_mixed_formats_convert() {
     let from = Layout::of(&[format("le:u8/8"), format("be:s12/16X2>>4"), format("le:s32/32")]);
     let to = Layout::of(&[
         format("le:f64/64"),
@@ -265,7 +265,7 @@ fn frames_of_several_formats() {
 }
 
 #[test]
-fn what_does_not_convert() {
+fn incompatible_layouts_are_refused() {
     let one = |text| Layout::uniform(format(text), 1);
     let two = Layout::uniform(format("le:s16/16"), 2);
     assert!(Converter::new(one("le:s16/16"), two).is_err());

@@ -437,7 +437,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_times_per_frame() {
+    fn rates_convert_from_time_per_frame() {
         for (rate, numerator, denominator) in [
             (30.0, 1, 30),
             (29.97, 1001, 30_000),
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_capture_device() {
+    fn other_files_are_no_capture_device() {
         for (path, errno) in [("/dev/null", Errno::NOTTY), ("/dev/video-none", Errno::NOENT)] {
             let error = VideoDevice::open(path).expect_err("no device");
             assert_eq!(error.errno(), Some(errno), "{path}");
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn names_end_with_a_zero() {
+    fn names_end_at_the_first_zero() {
         assert_eq!((text(b"vivid\0\0x"), text(b"full")), ("vivid".into(), "full".into()));
     }
 }

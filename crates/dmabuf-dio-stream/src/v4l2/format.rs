@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_formats() {
+    fn pixel_format_names_are_parsed() {
         let code = |text: &[u8; 4]| PixelFormat(u32::from_le_bytes(*text));
         let of = |text: &str| text.parse::<PixelFormat>();
         assert_eq!(of("nv12"), Ok(code(b"NV12")));

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_wrap_round() {
+    fn sequence_numbers_may_wrap() {
         let log = log(&[(u32::MAX - 1, 10), (u32::MAX, 10), (0, 10), (3, 10)], true);
         assert_eq!(log.gaps(), [gap(30, 2)]);
         let listed: Vec<_> = log.listed().iter().map(|frame| frame.sequence).collect();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_begins_again_and_one_that_does_not_count() {
+    fn restarted_and_missing_sequence_numbers_are_handled() {
         assert_eq!(log(&[(5, 10), (6, 10), (0, 10)], true).gaps(), [gap(20, None)]);
         let log = log(&[(0, 10), (0, 10), (0, 10)], true);
         assert_eq!((log.gaps(), log.has_numbers()), (&[][..], false));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_frames_are_missing() {
+    fn damaged_frames_count_as_missing() {
         let mut log = FrameLog::new();
         for (sequence, bytes, flags, verdict) in [
             (0, 10, FLAG_ERROR, Verdict::Damaged),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_frames_have_places() {
+    fn compressed_frames_have_offsets() {
         let log = log(&[(0, 10), (1, 30), (2, 7)], false);
         let places: Vec<_> = log.listed().iter().map(|frame| (frame.offset, frame.bytes)).collect();
         assert_eq!(places, [(0, 10), (10, 30), (40, 7)]);

@@ -27,13 +27,13 @@ fn capture(devices: &Devices, path: &Path, (count, size): (usize, u64), limit: u
 }
 
 #[test]
-fn samples_into_a_file_and_out_again() {
+fn samples_round_trip_through_a_file() {
     let Some(devices) = Devices::get() else { return };
     into_a_file_and_out_again(&devices, "io_uring");
 }
 
 #[test]
-fn the_same_without_slots() {
+fn samples_round_trip_through_a_file_without_slots() {
     let Some(devices) = Devices::get() else { return };
     let _hidden = NoModule::hide();
     into_a_file_and_out_again(&devices, "the kernel module is not loaded");
@@ -77,7 +77,7 @@ fn into_a_file_and_out_again(devices: &Devices, way: &str) {
 }
 
 #[test]
-fn what_is_in_the_way() {
+fn unsuitable_paths_are_refused() {
     let folder = folder();
     let path = folder.path().join("samples");
     fs::write(&path, [0; 12]).expect("written");
@@ -91,13 +91,13 @@ fn what_is_in_the_way() {
 
 /// A full disk leaves a valid prefix, whether the size was known before or not.
 #[test]
-fn a_full_disk() {
+fn full_disk_leaves_a_valid_prefix() {
     let Some(devices) = Devices::get() else { return };
     full(&devices);
 }
 
 #[test]
-fn a_full_disk_without_slots() {
+fn full_disk_without_slots_leaves_a_valid_prefix() {
     let Some(devices) = Devices::get() else { return };
     let _hidden = NoModule::hide();
     full(&devices);
@@ -171,7 +171,7 @@ impl Drop for SmallDisk {
 
 /// Blocks that are held back to be written together are written in time, and at the end.
 #[test]
-fn blocks_held_back_are_written_in_time() {
+fn held_back_blocks_are_written_in_time() {
     let Some(devices) = Devices::get() else { return };
     // A block takes 8 ms, a quarter of the ring 512 ms.
     devices.adc.write("sampling_frequency", "250000").expect("rate");

@@ -112,7 +112,7 @@ impl Sink for Slow {
 }
 
 #[test]
-fn what_is_lost_is_told_with_its_place() {
+fn losses_are_reported_with_their_place() {
     let Some(devices) = Devices::get() else { return };
     let adc = &devices.adc;
     for overrun in [Overrun::Block, Overrun::Fail] {
@@ -153,7 +153,7 @@ fn what_is_lost_is_told_with_its_place() {
 
 /// The same with blocks that come so fast that they are queued in batches.
 #[test]
-fn what_is_lost_between_batches_is_told_with_its_place() {
+fn losses_between_batches_are_reported_with_their_place() {
     let Some(devices) = Devices::get() else { return };
     devices.adc.write("sampling_frequency", "100000000").expect("rate");
     let (mut source, mut sink) = (devices.source(), Slow::new(Duration::from_micros(10)));
@@ -212,7 +212,7 @@ impl Sink for Timed {
 
 /// At the start blocks are queued in batches, of up to eight here, before their rate is known.
 #[test]
-fn blocks_of_a_slow_device_come_one_by_one() {
+fn slow_device_delivers_blocks_one_by_one() {
     let Some(devices) = Devices::get() else { return };
     // 100 ms each
     devices.adc.write("sampling_frequency", "81920").expect("rate");
@@ -228,7 +228,7 @@ fn blocks_of_a_slow_device_come_one_by_one() {
 }
 
 #[test]
-fn a_cancelled_stream_ends_in_order() {
+fn cancelled_stream_ends_cleanly() {
     let Some(devices) = Devices::get() else { return };
     let (adc, dac) = (&devices.adc, &devices.dac);
     adc.write("sampling_frequency", "1000000").expect("rate");
@@ -248,7 +248,7 @@ fn a_cancelled_stream_ends_in_order() {
 }
 
 #[test]
-fn bad_input() {
+fn bad_arguments_are_refused() {
     assert!(Device::find("no such device").is_none());
     let Some(devices) = Devices::get() else { return };
     let adc = &devices.adc;
@@ -265,7 +265,7 @@ fn bad_input() {
 
 /// As while another program lists devices.
 #[test]
-fn a_device_that_is_in_use_for_an_instant_is_opened_after_it() {
+fn briefly_busy_device_is_opened_after_a_wait() {
     let Some(devices) = Devices::get() else { return };
     let adc = &devices.adc;
     let other = std::fs::File::open(adc.node()).expect("the node");
@@ -279,7 +279,7 @@ fn a_device_that_is_in_use_for_an_instant_is_opened_after_it() {
 }
 
 #[test]
-fn a_device_without_dmabufs_is_copied_from_and_to() {
+fn device_without_dmabufs_is_copied() {
     let Some(devices) = Devices::get() else { return };
     let adc = Device::find("stream-adc-fileio").expect("another ADC");
     let dac = Device::find("stream-dac-fileio").expect("another DAC");
@@ -302,7 +302,7 @@ fn a_device_without_dmabufs_is_copied_from_and_to() {
 
 /// More than a block has, 0 bytes, a block that does not exist.
 #[test]
-fn what_is_not_in_a_block_is_refused() {
+fn bytes_beyond_a_block_are_refused() {
     let Some(devices) = Devices::get() else { return };
     let refused = |result: Result<(), Error>| {
         assert!(
@@ -335,7 +335,7 @@ fn what_is_not_in_a_block_is_refused() {
 }
 
 #[test]
-fn the_same_samples_over_and_over() {
+fn cyclic_output_repeats_the_samples() {
     let Some(devices) = Devices::get() else { return };
     devices.dac.write("sampling_frequency", "1000000").expect("rate");
     let channels = devices.dac.channels(0).expect("channels");
@@ -363,7 +363,7 @@ fn the_same_samples_over_and_over() {
 }
 
 #[test]
-fn settings_that_cannot_be() {
+fn invalid_ring_settings_are_refused() {
     assert!(matches!(
         Ring::new(0, 4096),
         Err(Error::Transfer(Buffer::Setting { name: "blocks", .. }))
@@ -388,7 +388,7 @@ fn settings_that_cannot_be() {
 }
 
 #[test]
-fn a_device_that_goes_away() {
+fn removed_device_ends_the_stream() {
     let Some(devices) = Devices::get() else { return };
     devices.adc.write("sampling_frequency", "100000").expect("rate");
     let driver = "/sys/bus/platform/drivers/iio_stream";
@@ -419,7 +419,7 @@ fn a_device_that_goes_away() {
 /// For example between queueing a block and checking its fence: a block that the device has
 /// cancelled is not one that it has filled.
 #[test]
-fn a_device_that_goes_away_at_any_moment() {
+fn device_removed_at_any_moment_gives_no_wrong_block() {
     let Some(devices) = Devices::get() else { return };
     let driver = "/sys/bus/platform/drivers/iio_stream";
     for round in 0..20 {
@@ -454,7 +454,7 @@ impl Drop for BoundAgain {
 
 /// The device goes away, or is stopped by someone, while it has no block that could tell.
 #[test]
-fn a_device_that_is_stopped_while_it_has_no_block() {
+fn device_stopped_without_a_block_is_noticed() {
     let Some(devices) = Devices::get() else { return };
     devices.adc.write("sampling_frequency", "1000000").expect("rate");
     let (mut source, mut sink) = (devices.source(), Slow::new(Duration::from_millis(600)));
@@ -473,7 +473,7 @@ fn a_device_that_is_stopped_while_it_has_no_block() {
 
 /// Blocks queued to a device that never ran do not reach its next user.
 #[test]
-fn what_was_queued_in_vain() {
+fn blocks_queued_in_vain_do_not_reach_the_next_user() {
     let Some(devices) = Devices::get() else { return };
     let ring = Arc::new(Ring::new(2, 16 << 10).expect("blocks"));
     let mut source = devices.source();
@@ -488,7 +488,7 @@ fn what_was_queued_in_vain() {
 
 /// Frames that a device loses although it has blocks.
 #[test]
-fn a_device_that_loses_frames_by_itself() {
+fn frames_lost_by_the_device_are_reported() {
     let Some(devices) = Devices::get() else { return };
     devices.adc.write("sampling_frequency", "100000").expect("rate");
     let (mut source, mut sink) = (devices.source(), Slow::new(Duration::ZERO));

@@ -11,7 +11,7 @@ use dmabuf_dio_stream::{Ring, SocketSink, Stream};
 use crate::devices::{Devices, FRAME, NoModule, check};
 
 #[test]
-fn samples_over_the_network() {
+fn samples_arrive_over_the_network() {
     let Some(devices) = Devices::get() else { return };
     over_the_network(&devices);
     let _hidden = NoModule::hide();
@@ -20,7 +20,7 @@ fn samples_over_the_network() {
 
 /// A socket that cannot send pages without a copy.
 #[test]
-fn samples_to_a_process() {
+fn samples_arrive_at_a_process() {
     let Some(devices) = Devices::get() else { return };
     let (ours, mut theirs) = UnixStream::pair().expect("a pair");
     ours.set_nonblocking(true).expect("set");
@@ -64,7 +64,7 @@ fn over_the_network(devices: &Devices) {
 }
 
 #[test]
-fn a_receiver_that_goes_away() {
+fn closed_receiver_ends_the_stream() {
     let Some(devices) = Devices::get() else { return };
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let socket = TcpStream::connect(listener.local_addr().expect("its number")).expect("connected");

@@ -69,7 +69,7 @@ fn host(attribute: &str) -> u64 {
 }
 
 #[test]
-fn samples_to_a_usb_host() {
+fn samples_arrive_at_a_usb_host() {
     let Some(devices) = Devices::get() else { return };
     let Some(gadget) = Gadget::make() else { return };
     for (count, size, limit) in
@@ -91,7 +91,7 @@ fn samples_to_a_usb_host() {
 }
 
 #[test]
-fn a_usb_host_that_goes_away() {
+fn disconnected_usb_host_ends_the_stream() {
     let Some(devices) = Devices::get() else { return };
     let Some(gadget) = Gadget::make() else { return };
     let mut function = Function::new(gadget.mount.path()).expect("a function");

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_refused_is_not_used_otherwise() {
+    fn refused_memory_is_not_used_by_another_backend() {
         for why in [NotLent::Exporter, NotLent::Pages, NotLent::Mapping, NotLent::Unsynced] {
             assert_eq!(tried(why).1.expect("by another backend"), Backend::Buffered, "{why:?}");
         }

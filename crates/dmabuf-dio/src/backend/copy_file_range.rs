@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_get_as_large_as_time_allows() {
+    fn call_size_grows_within_the_time_limit() {
         let mut pace = Pace::new(None);
         pace.took(Duration::from_millis(1));
         assert_eq!(pace.size, 32 * MIB);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_missing_feature_asks_for_another_kernel() {
+    fn only_missing_features_suggest_another_kernel() {
         for (errno, missing) in
             [(Os::INVAL, true), (Os::XDEV, true), (Os::NOSYS, false), (Os::IO, false)]
         {
@@ -292,7 +292,7 @@ mod tests {
 
     /// The position is the caller's if the descriptor could only be duplicated.
     #[test]
-    fn a_look_at_the_end_moves_no_position() {
+    fn finding_the_end_keeps_the_file_position() {
         let file = tempfile::tempfile().expect("a file");
         file.set_len(5000).expect("its length");
         rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(7)).expect("moved");

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_missing_feature_asks_for_another_kernel() {
+    fn only_missing_features_suggest_another_kernel() {
         for (errno, missing) in [
             (Errno::INVAL, true),
             (Errno::OPNOTSUPP, true),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_s_reads_are_counted() {
+    fn storage_reads_of_a_thread_are_counted() {
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
         if std::path::Path::new("/proc/self/io").exists() {
             assert!(asked_of_storage(thread).is_some());

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_huge_page_is_mapped_as_a_whole() {
+    fn last_huge_page_is_mapped_whole() {
         for (len, wanted) in [
             (page_size(), page_size()),
             (huge_page() - page_size(), huge_page() - page_size()),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_gets_huge_pages_where_memfds_get_them() {
+    fn huge_allocation_matches_what_memfds_get() {
         assert!(allocate_huge(huge_page() - 1, Purpose::Memfd).is_none());
         let given = huge::memfds_get_huge_pages();
         let collapsed = map(&allocate(huge_page()).expect("a memfd")).expect("mapped").collapse();

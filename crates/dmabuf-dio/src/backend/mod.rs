@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "serde")]
-    fn refusals_of_a_buffer_have_one_word_more() {
+    fn refusal_of_a_buffer_serializes_its_cause() {
         let refusal = Backend::Module.refuse("why").remedy("what");
         let json = |refusal: &Refusal| serde_json::to_string(refusal).expect("JSON");
         let plain = r#"{"backend":"module","reason":"why","errno":null,"remedy":"what"}"#;

@@ -236,7 +236,7 @@ mod tests {
     use crate::options::Options;
 
     #[test]
-    fn a_transfer_that_would_lose_bytes_is_an_error() {
+    fn unsynced_transfer_fails_before_losing_bytes() {
         let file = File::open(&Spec::Path("/proc/self/exe".into()), Direction::Load, false);
         let (file, options, control) =
             (file.expect("a file"), Options::default(), Control::default());

@@ -80,7 +80,7 @@ mod tests {
     use crate::file::Spec;
 
     #[test]
-    fn what_is_saved_is_loaded_back() {
+    fn saved_bytes_load_back() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let open = |direction| {
             let spec = Spec::Path(file.path().to_owned());

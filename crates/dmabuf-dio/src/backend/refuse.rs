@@ -290,13 +290,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_module_takes_as_many_names() {
+    fn exporter_limit_matches_the_module() {
         let source = include_str!("../../../../kernel/module/exporter.c");
         assert!(source.contains(&format!("dbx_exporters[{MOST_EXPORTERS}];")));
     }
 
     #[test]
-    fn every_number_has_its_own_words() {
+    fn every_errno_has_its_own_message() {
         let all = [
             NotLent::Exporter,
             NotLent::Pages,
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_keeps_those_that_are_named() {
+    fn suggested_command_keeps_named_exporters() {
         let named = ["carveout".to_owned(), "vendor-heap".to_owned()];
         let command = name_exporter("drm", &named);
         assert!(command.ends_with("modprobe dmabuf_dio exporters=carveout,vendor-heap,drm"));
@@ -335,14 +335,14 @@ mod tests {
     }
 
     #[test]
-    fn the_parameter_is_a_list() {
+    fn exporter_parameter_is_parsed_as_a_list() {
         assert_eq!(names("\n"), [""; 0]);
         assert_eq!(names("vgem\n"), ["vgem"]);
         assert_eq!(names("vgem,,drm\n"), ["vgem", "drm"]);
     }
 
     #[test]
-    fn whatever_is_not_lent_has_words_a_number_and_a_remedy() {
+    fn every_lend_error_has_reason_errno_and_remedy() {
         let errno = Errno::from_raw(libc::EACCES);
         let exporter = || "vgem".to_owned();
         for (error, reason, remedy) in [
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn only_access_that_cannot_begin_is_refused() {
+    fn only_failed_begin_access_is_a_refusal() {
         let after = |call, errno| {
             let errno = Errno::from_raw(errno);
             access(Backend::Udmabuf, Error::Buffer { call, errno }.into())
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_for_no_ring_has_its_own_words() {
+    fn every_ring_refusal_has_its_own_message() {
         let said = |number| no_ring_because(Backend::Memfd, Errno::from_raw(number), 0);
         assert!(said(libc::ENOSYS).reason.contains("no io_uring"));
         assert!(said(libc::ENOMEM).reason.contains("RLIMIT_MEMLOCK is "));
@@ -424,14 +424,14 @@ mod tests {
     }
 
     #[test]
-    fn small_pages_help_where_a_udmabuf_of_huge_ones_is_refused() {
+    fn refused_huge_udmabuf_suggests_small_pages() {
         let remedy = |exporter| not_lent(Backend::Module, exporter, NotLent::Mapping).remedy;
         assert!(remedy("udmabuf").is_some_and(|said| said.contains("memfd in small pages")));
         assert_eq!(remedy("system").as_deref(), Some(OTHER_BUFFER));
     }
 
     #[test]
-    fn a_ring_may_have_the_files_of_other_file_systems_than_fuse() {
+    fn ring_refuses_only_files_on_fuse() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let spec = crate::file::Spec::Path(file.path().to_owned());
         let file = File::open(&spec, crate::direction::Direction::Load, true).expect("open");

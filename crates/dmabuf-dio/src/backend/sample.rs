@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_is_recognized() {
+    fn sample_content_is_recognized() {
         let sample = Sample::open(Backend::Heap).expect("a program that can be read");
         assert!(sample.content.starts_with(b"\x7fELF"));
         let mut buf = DmaBuf::memfd(sample.content.len() as u64).expect("a memfd");

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_and_what_is_forbidden_differ() {
+    fn missing_and_forbidden_heaps_have_different_remedies() {
         for (errno, reason, remedy) in [
             (Errno::NOENT, "there is no /dev/dma_heap/system", "CONFIG_DMABUF_HEAPS_SYSTEM"),
             (Errno::ACCESS, "/dev/dma_heap/system cannot be opened", "setfacl"),

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_backend_cannot_do_it_refuses() {
+    fn backend_refuses_unsupported_operations() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let spec = Spec::Path(file.path().to_owned());
         let direction = Direction::Load;
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_available_backend_says_what_it_does() {
+    fn available_backend_describes_its_method() {
         let said = try_out(Backend::Buffered).expect("it needs nothing");
         assert!(said.contains("through the page cache"), "{said}");
         if let Ok(said) = try_out(Backend::Memfd) {

@@ -197,7 +197,7 @@ mod tests {
     use crate::{DmaBuf, Error};
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_bytes_are_read_back() {
         let mut buf = DmaBuf::memfd(8192).expect("memfd");
         let last = buf.len() - 1;
         let mut map = buf.map_mut().expect("map");

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memfd_without_bytes_is_empty() {
+    fn memfd_of_length_zero_is_empty() {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let empty = DmaBuf::from_fd(rustix::fs::memfd_create("empty", flags).expect("a memfd"));
         assert!(empty.expect("a buffer").is_empty());

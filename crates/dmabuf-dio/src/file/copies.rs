@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_device_tells_how_it_reads_its_file() {
+    fn loop_device_without_dio_is_noticed() {
         let sys = tempfile::tempdir().expect("a folder");
         for (disk, direct) in [("7:0", "0\n"), ("7:1", "1\n"), ("8:0", "0\n")] {
             let folder = sys.path().join("dev/block").join(disk).join("loop");

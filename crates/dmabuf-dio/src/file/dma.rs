@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn disks_by_driver_and_iommu() {
+    fn iommu_translation_follows_driver_and_domain() {
         let sys = Sys::new();
         sys.pci("pci0/a", "nvme", Some("DMA"));
         sys.disk("pci0/a", "pci0/a/nvme0/nvme0n1");
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn virtio_with_and_without_an_iommu() {
+    fn virtio_translation_follows_the_platform_feature() {
         let sys = Sys::new();
         for (device, bit) in [("pci0/a", '0'), ("pci0/b", '1')] {
             sys.pci(device, "virtio-pci", Some("DMA"));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn one_name_everywhere() {
+    fn mapping_modes_serialize_as_their_names() {
         for mapped in [Mapped::Never, Mapped::Once, Mapped::PerRequest] {
             #[cfg(feature = "serde")]
             assert_eq!(

@@ -71,19 +71,19 @@ mod tests {
     }
 
     #[test]
-    fn an_extent_ends_in_the_buffer_where_its_last_byte_is() {
+    fn buffer_end_is_offset_plus_length() {
         assert_eq!(extent(7, 100, 30).buf_end(), 130);
         assert_eq!(extent(7, 100, 0).buf_end(), 100);
     }
 
     #[test]
-    fn aligned_is_all_core() {
+    fn aligned_extent_is_all_core() {
         let whole = extent(4096, 0, 8192);
         assert_eq!(Split::new(whole, BLOCK), Some(Split::whole(whole)));
     }
 
     #[test]
-    fn edges_are_cut_off() {
+    fn unaligned_edges_are_split_off() {
         let split = Split::new(extent(100, 100, 2000), BLOCK).expect("congruent");
         assert_eq!(split.head, Some(extent(100, 100, 412)));
         assert_eq!(split.core, Some(extent(512, 512, 1536)));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn within_one_block_there_is_no_core() {
+    fn extent_within_one_block_has_no_core() {
         let small = extent(1, 7, 511);
         assert_eq!(
             Split::new(small, BLOCK),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_are_what_is_not_core() {
+    fn edges_cover_all_but_the_core() {
         let edges = |file, len| {
             let split = Split::new(extent(file, file, len), BLOCK).expect("congruent");
             split.edges().map(|edge| (edge.file, edge.len)).collect::<Vec<_>>()
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn incongruent() {
+    fn incongruent_extents_cannot_be_split() {
         assert_eq!(Split::new(extent(0, 2, 1024), BLOCK), None);
         assert!(Split::new(extent(0, 4, 1024), BLOCK).is_some());
     }

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_alignment_is_what_the_kernel_says_if_it_makes_sense() {
+    fn only_plausible_kernel_alignment_is_used() {
         let file = tempfile::tempfile().expect("a file");
         let mut stat = statx(file.as_fd());
         assert_eq!(Facts::of(file.as_fd()).expect("facts").align, alignment(&stat));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn both_calls_tell_the_same() {
+    fn statx_and_fstat_give_equal_facts() {
         let file = tempfile::tempfile().expect("a file");
         file.set_len(1 << 30).expect("a hole");
         let null = std::fs::File::open("/dev/null").expect("a device");

@@ -428,7 +428,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_path_it_has_to_be_the_same_file() {
+    fn reopening_by_path_refuses_a_replaced_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("file");
         std::fs::write(&path, "content").expect("written");
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn why_a_file_is_buffered() {
+    fn buffered_file_gives_its_reason() {
         assert!(refused(rustix::io::Errno::INVAL).contains("does not support O_DIRECT"));
         let other = refused(rustix::io::Errno::PERM);
         assert!(other.contains("EPERM") && other != refused(rustix::io::Errno::INVAL), "{other}");
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_opened_again_as_it_was_and_is_not_inherited() {
+    fn reopened_file_keeps_its_access_and_close_on_exec() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let path = file.path().to_owned();
         for (direction, access) in
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_created_is_empty_and_not_inherited() {
+    fn created_file_is_empty_and_close_on_exec() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), "before").expect("written");
         let created = File::create(file.path()).expect("created");
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_device_is_one_and_has_its_size() {
+    fn block_device_is_recognised_with_its_size() {
         let Ok(disks) = std::fs::read_dir("/sys/class/block") else { return };
         for disk in disks.filter_map(Result::ok) {
             let device = Path::new("/dev").join(disk.file_name());
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_only_write_a_file_can_save_to_it() {
+    fn write_only_permission_allows_saving() {
         let file = tempfile::tempfile().expect("a file");
         fs::fchmod(&file, Mode::from_raw_mode(0o222)).expect("its permissions");
         as_nobody(|| {
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_on_file_sizes_includes_its_last_byte() {
+    fn file_size_limit_includes_its_last_byte() {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         // So large that no other test notices.
         const LIMIT: u64 = 1 << 50;
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tmpfs_is_memory_and_a_disk_is_not() {
+    fn only_tmpfs_counts_as_memory() {
         for (folder, is_memory) in [("/dev/shm", true), (env!("CARGO_MANIFEST_DIR"), false)] {
             let Ok(stat) = fs::statfs(folder) else { continue };
             // Whatever is mounted there.

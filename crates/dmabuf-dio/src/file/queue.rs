@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_not_there() {
+    fn missing_disk_gets_default_queue() {
         assert_eq!(Queue::of(u32::MAX, u32::MAX), Queue::suited(0));
     }
 }

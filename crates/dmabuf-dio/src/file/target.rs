@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partial_name_lies_beside() {
+    fn partial_file_is_beside_the_target() {
         let names: Vec<_> = (0..2).map(|_| beside(Path::new("a/b.bin")).expect("a name")).collect();
         assert_eq!(names[0].0, Path::new("a"));
         assert_ne!(names[0].1, names[1].1);
@@ -233,7 +233,7 @@ mod tests {
 
     /// As SMB does: see `commit`.
     #[test]
-    fn a_finished_file_is_kept_if_the_old_one_is_gone() {
+    fn finished_file_is_kept_when_the_old_one_is_gone() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("file");
         let refused = |from: &Path, to: &Path| {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_is_not_setuid_as_the_old_one_was() {
+    fn new_file_does_not_inherit_setuid() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("file");

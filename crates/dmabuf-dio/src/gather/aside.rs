@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn no_room_for_one_is_room_for_others() {
+    fn refused_piece_leaves_room_for_others() {
         let all = [(1, 1), (2000, 2000), (10_001, 1), (20_001, 1), (3, 3)];
         let (groups, starts, refused) = laid(&all, 0..1024);
         assert_eq!(groups, [(0, 0, 512), (9728, 512, 512)]);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn no_room_at_all() {
+    fn pieces_without_room_are_refused() {
         let (groups, starts, refused) = laid(&[(1, 1), (2, 511)], 0..0);
         assert!(groups.is_empty());
         assert_eq!(starts, [(0, NOWHERE), (1, NOWHERE)]);

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_order_is_not_sorted() {
+    fn ordered_pieces_are_not_sorted() {
         let pieces = [(9000, 0, 10), (0, 10, 0), (512, 512, 512), (512, 512, 512), (0, 1024, 1)];
         let given: Vec<_> = pieces.iter().copied().map(piece).collect();
         let bounds = Bounds { buffer: 65_536, spare: 0..0, rules: RULES };
@@ -190,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn others_are() {
+    fn unordered_pieces_are_sorted() {
         let pieces = [(0, 4096, 512), (0, 0, 512), (7, 9, 0), (0, 512, 512), (0, 0, 512)];
         assert_eq!(checked(&pieces).expect("fit").0, [1, 4, 3, 0]);
     }
 
     #[test]
-    fn buffers_too_large_for_small_keys() {
+    fn huge_buffers_sort_with_wide_keys() {
         let pieces: Vec<_> = (0..100).rev().map(|at| piece((0, at << 50, 1 << 50))).collect();
         let bounds = Bounds { buffer: u64::MAX, spare: 0..0, rules: Rules::BUFFERED };
         let order = check(&pieces, &bounds).expect("fit").order;
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_buffer_or_file_is_named() {
+    fn piece_beyond_buffer_or_file_is_named() {
         for (at, offset) in [(u64::MAX, 0), (0, u64::MAX), (i64::MAX as u64, 0), (0, 65_527)] {
             let error = checked(&[(0, 0, 9), (at, offset, 10)]).expect_err("unfit");
             assert!(matches!(error, Error::Piece { number: 1, .. }), "{error}");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_which_of_them_a_piece_leaves() {
+    fn error_distinguishes_buffer_and_file_bounds() {
         let top = largest_end(RULES);
         for (file, len) in [(top, 1), (top - 9, 10), (u64::MAX, 10)] {
             let error = why((file, 70_000, len));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_overflow_are_found_without_a_buffer() {
+    fn overflowing_pieces_are_found_without_a_buffer() {
         let check = |pieces: &[_]| {
             let pieces: Vec<_> = pieces.iter().copied().map(piece).collect();
             check_numbers(&pieces, RULES)
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn places_and_numbers_are_sorted_together_where_both_fit() {
+    fn narrow_keys_sort_offset_and_number_together() {
         let pieces: Vec<_> = (0..5).rev().map(|at| piece((0, at << 30, 1))).collect();
         let bounds = Bounds { buffer: 1 << 40, spare: 0..0, rules: Rules::BUFFERED };
         let order = check(&pieces, &bounds).expect("fit").order;
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spare_bytes_are_no_place() {
+    fn piece_in_spare_bytes_is_refused() {
         let error = checked(&[(0, 0, 1), (0, 59_999, 2)]).expect_err("unfit");
         assert!(matches!(error, Error::PieceInSpare { number: 1, .. }), "{error}");
         assert!(checked(&[(0, 59_999, 1), (0, 60_000, 0)]).is_ok());

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_many_neighbours_fails_alone() {
+    fn bad_neighbour_fails_alone() {
         let pieces: Vec<_> = (0..20).map(|at| (at * 4096, at * 4096, 4096)).collect();
         let eio = |request: &Request| touches(request, 20_500).then_some(-i64::from(libc::EIO));
         let (made, outcome) = run(&pieces, eio);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_fail_together_and_are_not_tried_one_by_one() {
+    fn repeated_bad_pieces_fail_together() {
         let pieces = [(0, 0, 512), (0, 0, 512), (512, 512, 512), (0, 0, 512)];
         let eio = |request: &Request| touches(request, 0).then_some(-i64::from(libc::EIO));
         let (made, outcome) = run(&pieces, eio);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_are_shared_fail_who_needs_them() {
+    fn bad_shared_block_fails_only_its_pieces() {
         // A long unaligned piece with short ones within it: in its bad block, and elsewhere.
         let long = 3 * RULES.limit() + 1;
         let pieces = [(0, 0, long), (700, 1 << 20, 9), (300_000, 2 << 20, 9), (1, 2 << 19, 9)];
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_interrupted_requests_go_on() {
+    fn short_and_interrupted_requests_are_continued() {
         let mut count = 0;
         let (made, outcome) = run(&[(0, 0, 8192), (512, 8192, 4096)], |request| {
             count += 1;
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_may_end_anywhere() {
+    fn short_reads_may_end_anywhere() {
         let some =
             |request: &Request| Some(request.group.len.min(1 + request.group.file % 777) as i64);
         let (made, outcome) = run(&[(0, 0, 8192), (99, 8192, 5000)], some);
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_where_nothing_is_read() {
+    fn empty_read_marks_the_end_of_file() {
         let mut seen = 0;
         let pieces = [(0, 0, 4096), (4096, 4096, 4096), (8192, 8192, 4096), (99, 20_480, 5000)];
         let (_, outcome) = run(&pieces, |request| {
@@ -393,14 +393,14 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_behind_the_end_is_no_neighbour() {
+    fn pieces_beyond_the_end_are_not_merged() {
         let pieces = [(END - 4096, 0, 4096), (END, 4096, 4096), (END + 4096, 8192, 4096)];
         let (made, outcome) = run(&pieces, |_| None);
         assert_eq!((made.len(), outcome.exceptions.len()), (3, 2));
     }
 
     #[test]
-    fn where_direct_io_is_refused_the_page_cache_serves() {
+    fn refused_direct_io_falls_back_to_the_page_cache() {
         let refuse = |request: &Request| (!request.buffered).then_some(-i64::from(libc::EINVAL));
         let (made, outcome) = run(&[(0, 0, 4096), (77, 4096, 1)], refuse);
         assert!(outcome.exceptions.is_empty());
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_shrank() {
+    fn shrunk_file_fails_pieces_beyond_its_end() {
         let checked = |pieces: &[Piece]| {
             let bounds = Bounds { buffer: 4 << 20, spare: SPARE, rules: RULES };
             check(pieces, &bounds).expect("fit")
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn retries_go_to_the_same_places() {
+    fn retries_keep_their_buffer_offsets() {
         let pieces: Vec<_> =
             (0..20).map(|at| (8192 + at * 4096, 65_536 + at * 4096, 4096)).collect();
         let eio = |request: &Request| touches(request, 50_000).then_some(-i64::from(libc::EIO));
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_share_are_counted() {
+    fn pieces_sharing_requests_are_counted() {
         let (made, outcome) = run(
             // Three that are contiguous, three in two blocks, and one alone.
             &[(0, 0, 512), (512, 512, 512), (1024, 1024, 512)]
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_pieces_are_whole_wherever_the_file_ends() {
+    fn empty_pieces_succeed_beyond_the_end() {
         let pieces = [(0, 0, 4096), (4096, 4096, 4096), (8192, 8192, 0)];
         let short = |request: &Request| Some(5000_u64.saturating_sub(request.group.file) as i64);
         let (_, outcome) = run(&pieces, short);
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_direct_without_direct_io() {
+    fn buffered_requests_are_not_retried() {
         let pieces = [Piece { file_offset: 0, buf_offset: 0, len: 10 }];
         let bounds = Bounds { buffer: 4096, spare: 0..0, rules: Rules::BUFFERED };
         for (result, moved, left) in [(10, 10, false), (-i64::from(libc::EINVAL), 0, false)] {

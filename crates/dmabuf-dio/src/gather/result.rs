@@ -181,7 +181,7 @@ mod tests {
     use crate::gather::outcome::Counts;
 
     #[test]
-    fn what_was_read_through_the_page_cache_after_all_is_noted() {
+    fn fallback_to_the_page_cache_is_noted() {
         let zero = Duration::ZERO;
         let cost = Cost {
             elapsed: zero,

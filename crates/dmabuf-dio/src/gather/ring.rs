@@ -283,7 +283,7 @@ mod tests {
     use crate::gather::piece::{Group, Piece, Rules};
 
     #[test]
-    fn slots_have_few_segments_and_are_few() {
+    fn slot_size_follows_length_and_segments() {
         for (len, segments, shift) in [
             (1 << 30, 1, 28),
             (1 << 30, 0, 28),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_read_is_not_taken_for_a_disk_that_is_not_polled() {
+    fn read_error_does_not_mean_polling_is_unsupported() {
         let cannot = |number| cannot_poll(Errno::from_raw(number));
         assert!(cannot(libc::EOPNOTSUPP) && cannot(libc::EINVAL) && !cannot(libc::EIO));
     }
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_direct_reads_are_made_again_through_the_page_cache() {
+    fn refused_direct_reads_are_retried_buffered() {
         let folder = tempfile::tempdir().expect("a folder");
         let buf = DmaBuf::memfd(65_536).expect("a memfd");
         let Some((file, mut batches)) = refusing(&folder, &buf) else { return };
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_once_requests_cannot_be_waited_for() {
+    fn stuck_ring_reads_nothing_more() {
         let folder = tempfile::tempdir().expect("a folder");
         let buf = DmaBuf::memfd(65_536).expect("a memfd");
         let Some((file, mut batches)) = refusing(&folder, &buf) else { return };

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_a_buffer_has_a_place() {
+    fn ranges_beyond_a_buffer_have_no_place() {
         let buffers = vec![Lent::alone(0, 5000), Lent::alone(1, 1 << 40)];
         let lent = Memory::Lent { buffers, most: 2 };
         let mapping = Arc::new(Mapping::anonymous(9000).expect("memory"));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_goes_on_in_the_buffers_of_its_slot() {
+    fn range_spans_buffers_of_its_slot() {
         let buffers = vec![
             Lent { length: 4096, slot: 0, start: 0, behind: 8192 },
             Lent { length: 4096, slot: 0, start: 4096, behind: 4096 },
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn only_small_blocks_share_a_slot() {
+    fn only_small_buffers_share_a_slot() {
         let of = |size, count| -> Vec<DmaBuf> {
             (0..count).map(|_| DmaBuf::memfd(size).expect("a memfd")).collect()
         };

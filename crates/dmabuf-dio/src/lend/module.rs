@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_that_is_not_lent_says_why() {
+    fn refused_buffer_gives_its_reason() {
         let buf = DmaBuf::memfd(4096).expect("memfd");
         let exporter = "memfd".to_owned();
         for (number, why) in [

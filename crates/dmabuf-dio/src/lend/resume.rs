@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn goes_on_behind_what_is_done() {
+    fn interrupted_call_resumes_after_completed_bytes() {
         let (result, asked) = interrupted(&[10, 0, 60, 30], Ok(()));
         let whole = result.expect("through");
         assert_eq!((whole.done, whole.direct, whole.align), (100, 50, 512));
@@ -115,21 +115,21 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_file_is_the_end() {
+    fn resume_stops_at_the_end_of_file() {
         let (result, asked) = interrupted(&[40, 20], Ok(()));
         assert_eq!(result.expect("short").done, 60);
         assert_eq!(asked.len(), 2);
     }
 
     #[test]
-    fn a_signal_behind_the_last_byte_is_none() {
+    fn signal_after_the_last_byte_is_ignored() {
         let (result, asked) = interrupted(&[40, 60], Err(Errno::INTR));
         assert_eq!(result.expect("all of it").done, 100);
         assert_eq!(asked.len(), 2);
     }
 
     #[test]
-    fn errors_count_from_the_start_of_the_range() {
+    fn error_counts_bytes_from_the_start_of_the_range() {
         let (result, _) = interrupted(&[40, 16], Err(Errno::IO));
         let (errno, whole) = result.expect_err("failed");
         assert_eq!((errno, whole.done, whole.direct), (Errno::IO, 56, 28));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_beside_a_signal_is_not_lost() {
+    fn refusal_during_a_signal_is_kept() {
         for moved in [40, 100] {
             let mut calls = 0;
             let call = |part: &mut ReadWrite| {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn who_calls_it_off_is_heard() {
+    fn cancellation_stops_resuming() {
         let calls = Cell::new(0);
         let result = read_write(
             REQUEST,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_is_the_same_call_again() {
+    fn interrupted_load_repeats_the_same_call() {
         let mut request = Load { file_fd: 3, file_offset: 4096, length: 99, ..Load::default() };
         let calls = Cell::new(0);
         let call = |request: &mut Load| {

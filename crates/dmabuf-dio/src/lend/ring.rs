@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_queued_in_flight_and_over() {
+    fn ring_counts_queued_and_in_flight_requests() {
         let Some((mut ring, mapping, writer)) = on_a_pipe() else { return };
         ring.push(&read(77)).expect("queued");
         assert_eq!((ring.in_flight(), ring.unsent()), (1, 1));
@@ -614,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_in_flight_behind_a_flight_or_a_ring() {
+    fn dropped_flight_or_ring_waits_for_requests() {
         for by_flight in [true, false] {
             let Some((mut ring, mapping, writer)) = on_a_pipe() else { return };
             ring.push(&read(1)).expect("queued");
@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn a_send_is_over_with_its_notification() {
+    fn send_completes_with_its_notification() {
         // IORING_CQE_F_MORE and IORING_CQE_F_NOTIF (linux/io_uring.h).
         const MORE: u32 = 1 << 1;
         const NOTIF: u32 = 1 << 3;

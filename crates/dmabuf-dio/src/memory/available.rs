@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_than_there_is() {
+    fn request_beyond_available_memory_fails() {
         let all = ensure(1 << 60, Charged::Nobody);
         assert!(matches!(all, Err(Error::NoMemory { available: Some(1..), .. })));
         assert!(ensure(4096, Charged::Us).is_ok());
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_group_counts() {
+    fn tightest_control_group_limits_memory() {
         let groups =
             [("a", "1000\n", "400\n"), ("a/b", "2000\n", "300\n"), ("a/b/c", "max\n", "9\n")];
         let root = tree(&V2, &groups);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn swap_is_memory_as_far_as_the_group_may() {
+    fn swap_counts_up_to_the_group_limit() {
         let root = tree(&V2, &[("a", "1000", "400")]);
         let mounts = mounted(&root, "/", "cgroup2 none rw");
         let left = |swap: u64| V2.available(&mounts, "0::/a\n", swap);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_full_has_what_its_files_take() {
+    fn full_group_can_reclaim_its_file_pages() {
         let root = tree(&V1, &[("a", "1000", "1200")]);
         let groups = "5:cpu:/\n4:blkio,memory:/a\n0::/\n";
         let mounts = mounted(&root, "/", "cgroup none rw,blkio,memory");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_has_its_group_mounted() {
+    fn container_group_is_found_at_its_mount() {
         let root = tree(&V1, &[("", "1000", "100"), ("in", "500", "100")]);
         // Docker binds the group itself; the process knows it by the outer name.
         let mounts = mounted(&root, "/docker/x", "cgroup none rw,memory");

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_setting_is_the_word_in_brackets() {
+    fn huge_page_setting_is_the_bracketed_word() {
         for (value, unasked) in [
             ("always", true),
             ("within_size", true),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn remedies_name_what_to_change() {
+    fn huge_page_remedies_name_the_setting() {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let off =
             status.lines().any(|line| line.starts_with("THP_enabled:") && line.ends_with('0'));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_memory_that_could_have_huge_pages_gets_the_note() {
+    fn only_large_memory_gets_the_huge_page_note() {
         let note = |size, len| {
             let pages = PageSizes { page_size: size, huge_bytes: 0 };
             page_note(Some(pages), len, || "do this".into())

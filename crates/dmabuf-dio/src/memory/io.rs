@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_go_to_and_from_their_place() {
+    fn mapping_transfers_bytes_at_their_offsets() {
         let mapping = Mapping::anonymous(4096).expect("memory");
         mapping.fill(0, 4096, 0).expect("zeroed");
         let (mut theirs, ours) = UnixStream::pair().expect("a pair");

@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn much_memory_is_mapped_and_aligned_and_little_comes_from_the_allocator() {
+    fn large_memory_is_mapped_and_small_memory_allocated() {
         let mut kept = Vec::new();
         for len in [1, page_size(), huge_page() - 1] {
             let mapping = Mapping::anonymous(len).expect("memory");
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_is_not_mapped_any_more() {
+    fn dropped_mapping_is_unmapped() {
         let maps = || std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
         let name = "what-is-dropped";
         let fd = memfd(name, 3 * huge_page());
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_asked_for_or_not_wanted() {
+    fn huge_page_advice_follows_the_option() {
         let mut kept = Vec::new();
         for (len, huge) in [(huge_page(), true), (huge_page(), false), (4 * huge_page(), true)] {
             let fd = memfd("advised", len);
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_a_range_are_allocated_and_no_others() {
+    fn populate_allocates_only_pages_of_the_range() {
         let page = page_size();
         if huge::memfds_are_huge() {
             return println!("skipped: a page is a huge page");
@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_nobody_took_away_are_missing_for_want_of_memory() {
+    fn populate_errors_distinguish_shortage_and_shrinking() {
         use rustix::io::Errno as Os;
         for (errno, shrinks, short) in [
             (Os::NOMEM, true, true),

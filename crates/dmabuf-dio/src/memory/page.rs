@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn huge_pages_of_other_pages() {
+    fn huge_page_size_follows_the_page_size() {
         let sizes = [4 << 10, 16 << 10, 64 << 10].map(directory);
         assert_eq!(sizes, [2 << 20, 32 << 20, 512 << 20]);
         assert_eq!(parse("33554432\n", 16 << 10), 32 << 20);
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn rounding() {
+    fn round_up_checks_for_overflow() {
         assert_eq!(round_up(0, 4096), Some(0));
         assert_eq!(round_up(1, 4096), Some(4096));
         assert_eq!(round_up(u64::MAX, 4096), None);

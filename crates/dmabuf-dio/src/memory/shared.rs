@@ -30,7 +30,7 @@
 //! Shrinking a file removes its pages from all mappings, and touching them then raises `SIGBUS`. A
 //! memfd that is sealed against shrinking, and a dma-buf, whose length is fixed, are copied
 //! directly. From and to everything else the kernel copies: it detects a missing page without
-//! killing the process. The costs (`cost` below, best of five, two shared EPYC cores, virtualised):
+//! killing the process. The costs (`cost_of_each_copy_method_is_printed` below, best of five, two shared EPYC cores, virtualised):
 //!
 //! | | 16 bytes | 4 KiB | 1 MiB |
 //! |---|---|---|---|
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_of_every_length_at_every_place() {
+    fn copies_of_any_length_and_alignment_are_exact() {
         let source: Vec<u8> = (0..9000_u32).map(|at| (at * 7 + at / 251) as u8).collect();
         for way in WAYS {
             for len in (0..70).chain([127, 128, 4095, 4096, 4097, 8191]) {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_an_error() {
+    fn copying_unmapped_memory_is_an_error() {
         let missing = 4096 as *mut u8;
         let mut own = [7; 100];
         for shared in [Shared::From, Shared::To] {
@@ -301,7 +301,7 @@ mod tests {
 
     /// Bytes are old or new, whatever the adjacent bytes are.
     #[test]
-    fn two_threads_copy_to_and_from_one_place() {
+    fn concurrent_copies_keep_adjacent_bytes() {
         let memory = crate::memory::Mapping::anonymous(4096).expect("memory");
         memory.fill(0, 4096, 0).expect("zeroed");
         let (stop, place) = (AtomicBool::new(false), memory.as_ptr() as usize);
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     #[ignore = "a measurement: what each way costs"]
-    fn cost() {
+    fn cost_of_each_copy_method_is_printed() {
         const ALL: usize = 256 << 20;
         let ways: [(&str, Copy); 5] = [
             // SAFETY: the arguments for the other methods suit this one, too.

@@ -65,7 +65,7 @@ mod tests {
         KernelPageSize: 1048576 kB\nVmFlags: rd\n";
 
     #[test]
-    fn smaps_tells_transparent_and_reserved_huge_pages() {
+    fn smaps_shows_transparent_and_reserved_huge_pages() {
         assert_eq!(
             PageSizes::parse(SMAPS.as_bytes(), 0x7f00_0000_0000, 6 << 20),
             PageSizes { page_size: huge_page(), huge_bytes: 4 << 20 }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_the_pages_that_it_has() {
+    fn untouched_memory_has_no_huge_pages() {
         let sizes = |len| PageSizes::of(&Mapping::anonymous(len).expect("memory"));
         assert_eq!(sizes(4096), Some(PageSizes { page_size: page_size(), huge_bytes: 0 }));
         // Nothing was touched.

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_out_of_sight_are_reported() {
+    fn hidden_copies_are_reported() {
         let report = |copies, asked, dirtied| {
             let direct = facts(Duration::ZERO, 0, 100_000_000, 0);
             let cost = Cost { dirtied, ..direct.cost };
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_page_cache_gave_was_copied() {
+    fn bytes_from_the_page_cache_count_as_copied() {
         assert_eq!(copied(0, 100_000, 0), 0, "direct");
         assert_eq!(copied(0, 100_000, 700), 700, "direct, but for less than a block");
         assert_eq!(copied(102_400, 100_000, 0), 100_000, "buffered");

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn judged_by_cost_not_by_request() {
+    fn mode_follows_measured_cost() {
         assert_eq!(mode(100, Some(0), Some(128)), Mode::Direct);
         assert_eq!(mode(100, Some(-8), Some(128)), Mode::Direct);
         assert_eq!(mode(100, Some(128), Some(128)), Mode::Buffered);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_cached_did_not_come_from_the_cache() {
+    fn uncached_bytes_are_not_page_cache_reads() {
         for (served, cached, load, save) in [
             (false, Some(0), Mode::Unknown, Mode::Unknown),
             (false, Some(4096), Mode::PageCache, Mode::PageCache),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_became_dirty_were_in_the_cache() {
+    fn dirtied_pages_mean_a_buffered_save() {
         let mode = |bytes, dirtied| {
             past_dirty_pages(bytes, &Cost { dirtied, ..cost(Some(0), Some(bytes)) })
         };
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn cost_of_nothing() {
+    fn idle_measurement_costs_nothing() {
         let file = tempfile::tempfile().expect("temporary file");
         let cost = Before::now(file.as_fd(), FileSystem::Other, 0..4096).until_now(
             file.as_fd(),

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_have_one_name_everywhere() {
+    fn modes_have_one_name_in_every_format() {
         let names = [
             (Mode::Direct, "direct"),
             (Mode::Buffered, "buffered"),

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_read_through_blocks_however_reads_end() {
+    fn partial_block_reads_survive_short_reads() {
         let whole: Vec<u8> = (0..FILE).map(byte).collect();
         for (offset, len) in [(0, 512), (1, 511), (700, 100), (511, 2), (100, 2000), (2559, 441)] {
             for most in [1, 7, 100, 512, 4096] {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_blocks_are_requested() {
+    fn edge_reads_request_whole_blocks() {
         let mut requests = Vec::new();
         let mut all = reads(4096);
         let pread = |place: &mut [u8], at| {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_before_a_failure_is_counted() {
+    fn bytes_before_a_failure_are_counted() {
         for most in [1, 100, 512] {
             // The file ends after 2900 bytes of it, and within the bytes to skip.
             for (offset, there) in [(100, 2900), (2990, 10), (FILE, 0), (3050, 0)] {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partial_block_goes_to_its_place() {
+    fn partial_block_is_copied_to_its_offset() {
         let part = Extent { file: 700, buf: 10, len: 100 };
         // Larger blocks than a page, and none, are read through the page cache.
         for (block, direct) in [(Some(4096), 100), (Some(8192), 0), (None, 0)] {

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_can_be_at_the_start() {
+    fn range_can_be_at_the_start_of_the_buffer() {
         let page = page_size();
         let layout = Layout::at_start(page + 904, page + 1, 512).expect("fits");
         assert_eq!(layout, Layout { data_offset: 0, buffer: 2 * page, base: page + 904 });

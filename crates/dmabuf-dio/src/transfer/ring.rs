@@ -310,19 +310,19 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it() {
+    fn full_completions_finish_the_transfer() {
         let all = [(0, 4096), (2, 4096), (1, 4096), (4, 4096), (3, 4096)];
         assert_eq!(after(20_480, &all), (None, 20_480, vec![]));
     }
 
     #[test]
-    fn the_first_failure_counts() {
+    fn failure_at_the_lowest_offset_is_reported() {
         let results = [(0, 4096), (3, EIO), (2, 4096), (1, EIO), (4, 4096)];
         assert_eq!(after(20_480, &results), (Some((4096, false)), 4096, vec![]));
     }
 
     #[test]
-    fn what_is_done_counts_from_the_start_of_the_range() {
+    fn done_counts_from_the_start_of_the_range() {
         let control = Control::default();
         let watch = Watch::start(&control, 1 << 21);
         let file = std::io::stdin();
@@ -335,31 +335,31 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_repeated_is_not_done() {
+    fn request_to_be_repeated_is_not_counted() {
         let request = Extent { file: 0, buf: 0, len: 4096 };
         let results = [(0, -libc::EAGAIN), (1, EIO)];
         assert_eq!(after(20_480, &results), (Some((4096, false)), 0, vec![request]));
     }
 
     #[test]
-    fn a_short_read_goes_on_where_it_stopped() {
+    fn short_read_is_continued_where_it_stopped() {
         let rest = Extent { file: 4096 + 1024, buf: 4096 + 1024, len: 3072 };
         assert_eq!(after(20_480, &[(1, 1024)]), (None, 5120, vec![rest]));
     }
 
     #[test]
-    fn a_read_that_ends_within_a_block_goes_on_as_well() {
+    fn read_ending_within_a_block_is_continued() {
         let rest = Extent { file: 4096 + 1000, buf: 4096 + 1000, len: 3096 };
         assert_eq!(after(20_480, &[(1, 1000)]), (None, 5096, vec![rest]));
     }
 
     #[test]
-    fn a_read_of_nothing_is_the_end_of_the_file() {
+    fn empty_read_is_the_end_of_the_file() {
         assert_eq!(after(20_480, &[(1, 0)]), (Some((4096, true)), 4096, vec![]));
     }
 
     #[test]
-    fn who_takes_whole_blocks_only_ends_within_one_at_the_end() {
+    fn einval_within_a_block_is_the_end_of_file() {
         let control = Control::default();
         let watch = Watch::start(&control, 8192);
         let file = std::io::stdin();
@@ -377,14 +377,14 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_behind_the_range_may_be_missing() {
+    fn bytes_beyond_the_range_may_be_missing() {
         assert_eq!(after(16_484, &[(4, 100)]), (None, 20_480, vec![]));
         let rest = Extent { file: 16_483, buf: 16_483, len: 3997 };
         assert_eq!(after(16_484, &[(4, 99)]), (None, 16_483, vec![rest]));
     }
 
     #[test]
-    fn interrupted_requests_are_made_again() {
+    fn interrupted_requests_are_repeated() {
         let request = Extent { file: 8192, buf: 8192, len: 4096 };
         assert_eq!(after(20_480, &[(2, -libc::EINTR)]), (None, 8192, vec![request]));
         assert_eq!(after(20_480, &[(2, -libc::EAGAIN)]), (None, 8192, vec![request]));
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn who_panics_waits_for_what_is_in_flight() {
+    fn panicking_callback_waits_for_requests_in_flight() {
         let Some((mut ring, mapping)) = ring(LEN) else { return };
         let (from, mut to) = UnixStream::pair().expect("a pair");
         std::thread::scope(|scope| {
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_kept_if_the_kernel_does_not_wait() {
+    fn memory_is_leaked_if_the_wait_fails() {
         let Some((mut ring, mapping)) = ring(LEN) else { return };
         let (from, _to) = UnixStream::pair().expect("a pair");
         let null = std::fs::File::open("/dev/null").expect("a file");
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn who_panics_has_taken_the_completion() {
+    fn panicking_callback_consumes_its_completion() {
         let Some((mut ring, _)) = ring(LEN) else { return };
         let zero = std::fs::File::open("/dev/zero").expect("open");
         ring.set_file(0, zero.as_fd()).expect("set");
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn no_request_leaves_the_piece_that_it_begins_in() {
+    fn requests_stay_within_their_piece() {
         let Some((ring, _)) = ring(1) else { return };
         let control = Control::default();
         let watch = Watch::start(&control, 10_000);
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_with_requests_of_others_is_not_used() {
+    fn ring_with_foreign_requests_is_refused() {
         let Some((mut ring, mapping)) = ring(LEN) else { return };
         mapping.fill(0, LEN, 1).expect("filled");
         let zero = std::fs::File::open("/dev/zero").expect("open");

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_over_what_is_in_the_way() {
+    fn stage_never_overwrites_uncopied_bytes() {
         let buf = DmaBuf::memfd(LEN).expect("a memfd");
         let Some((mut stage, ring)) = stage(&buf, 1) else { return };
         let prepare = |stage: &mut Stage<'_>, end, done| {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_is_copied_meanwhile() {
+    fn completed_bytes_are_copied_during_the_transfer() {
         let buf = DmaBuf::memfd(LEN).expect("a memfd");
         let Some((mut stage, ring)) = stage(&buf, 3) else { return };
         for (done, there) in [(0, 0), (100, 100), (100, 100), (4096, 4096)] {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_in_the_window_and_the_last_ends_with_the_file() {
+    fn stage_offsets_wrap_within_the_window() {
         let buf = DmaBuf::memfd(LEN).expect("a memfd");
         let Some((stage, _)) = stage(&buf, 0) else { return };
         let place = |offset| {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_the_range_arrives_and_was_copied() {
+    fn staged_load_copies_the_whole_range() {
         for (len, offset, chunk) in [
             (5000, 0, 1 << 20),
             (5000, 100, 1 << 20),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_what_is_in_flight_and_two_more() {
+    fn window_holds_requests_in_flight_and_two_more() {
         let path = "/proc/self/exe".into();
         let file = File::open(&Spec::Path(path), Direction::Load, false).expect("a file");
         let window = |chunk: u64, depth, len| {

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn every_page_of_the_range_is_allocated_and_no_other() {
+    fn supply_allocates_exactly_the_range() {
         let page = page_size();
         for step in [page, 2 * page, 100 * page] {
             let buf = DmaBuf::memfd(8 * page).expect("a memfd");
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_woken_by_pages_and_by_errors() {
+    fn waiter_is_woken_by_pages_and_errors() {
         let page = page_size();
         let buf = DmaBuf::memfd(page).expect("a memfd");
         // Of which only one page can exist.
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_cannot_be_populated_are_left_to_the_requests() {
+    fn unsupported_populate_leaves_pages_to_the_requests() {
         let page = page_size();
         let buf = DmaBuf::memfd(2 * page).expect("a memfd");
         let mapping = buf.mapping(false).expect("mapped for reading");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_allocated_for_a_transfer_that_is_over() {
+    fn stopped_supply_allocates_nothing() {
         let buf = DmaBuf::memfd(2 * page_size()).expect("a memfd");
         let supply = Supply::default();
         drop(StopOnDrop(&supply));

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_blocks_are_one_job_and_the_rest_is_copied() {
+    fn whole_blocks_are_one_job_and_edges_are_copied() {
         let whole = extent(100, 100, 3000);
         let ends = [extent(100, 100, 412), extent(3072, 3072, 28)];
         with_task(Direction::Load, 100, 3000, |task| {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_aligned_or_refused_is_one_buffered_job() {
+    fn unaligned_or_refused_range_is_one_buffered_job() {
         with_task(Direction::Load, 100, 3000, |task| {
             let (moved, edges, jobs) = parts(task, extent(100, 101, 3000), None);
             let moved = moved.expect("moved");
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_count_from_the_start_of_the_range() {
+    fn error_counts_bytes_from_the_start_of_the_range() {
         let errno = Errno::from_raw(libc::EIO);
         let whole = extent(4096, 0, 2048);
         with_task(Direction::Load, 4100, 2000, |task| {
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn one_request_needs_no_ring_and_no_depth() {
+    fn single_request_needs_no_ring() {
         with_task(Direction::Load, 3 * page_size() + 1, (1 << 20) - 1, |task| {
             assert_eq!((task.chunk(), task.depth()), (1 << 20, 1));
             assert!(!task.needs_ring(1 << 20) && task.needs_ring((1 << 20) + 1));
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_blocks_are_read_where_there_is_room_for_them() {
+    fn reads_round_up_to_whole_blocks_if_they_fit() {
         with_task(Direction::Load, 700, 1000, |task| {
             let layout = task.layout().expect("it fits");
             let (start, end) = (layout.base, layout.data_offset + 1000);

@@ -34,7 +34,7 @@ const SEED: u64 = 17;
 const REPEATED: usize = 16;
 
 #[test]
-fn bytes_and_reports_of_every_operation() {
+fn every_operation_moves_bytes_and_reports_truly() {
     let length = var("FILES_LENGTH").map_or(LENGTH, |text| text.parse().expect("a length"));
     // No two pages are equal, and all can be compressed.
     let few = content(length.div_ceil(REPEATED), SEED);

@@ -27,7 +27,7 @@ fn refused(pieces: &[Piece], check: impl Fn(&Error) -> bool) {
 }
 
 #[test]
-fn pieces_that_overlap() {
+fn overlapping_pieces_are_refused() {
     let overlap = |first, second| move |error: &Error| matches!(error, Error::PiecesOverlap { first: a, second: b } if (*a, *b) == (first, second));
     refused(&[piece(0, 0, 4096), piece(4096, 4095, 4096)], overlap(0, 1));
     refused(&[piece(0, 8192, 1), piece(0, 0, 8193), piece(0, 16_384, 9)], overlap(0, 1));
@@ -40,7 +40,7 @@ fn pieces_that_overlap() {
 }
 
 #[test]
-fn pieces_that_leave_the_buffer() {
+fn pieces_beyond_the_buffer_are_refused() {
     for outside in [
         piece(0, 65_536, 1),
         piece(0, 65_535, 2),
@@ -60,7 +60,7 @@ fn pieces_that_leave_the_buffer() {
 }
 
 #[test]
-fn pieces_beyond_every_file() {
+fn pieces_beyond_any_file_are_refused() {
     for outside in [piece(u64::MAX, 0, 1), piece(i64::MAX as u64, 0, 1), piece(u64::MAX, 0, 4096)] {
         refused(&[outside, piece(0, 4096, 4096)], |error| match error {
             Error::Piece { number: 0, error } => matches!(**error, Error::RangeOverflow { .. }),
@@ -70,7 +70,7 @@ fn pieces_beyond_every_file() {
 }
 
 #[test]
-fn pieces_among_the_spare_bytes() {
+fn pieces_in_spare_bytes_are_refused() {
     for inside in [piece(0, 36_864, 4097), piece(0, 45_056, 512), piece(0, 57_343, 1)] {
         refused(&[piece(0, 0, 4096), inside], |error| {
             matches!(error, Error::PieceInSpare { number: 1, .. })
@@ -79,7 +79,7 @@ fn pieces_among_the_spare_bytes() {
 }
 
 #[test]
-fn settings() {
+fn out_of_range_settings_are_refused() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
     let mut buf = DmaBuf::memfd(4096).expect("a memfd");
@@ -104,7 +104,7 @@ fn settings() {
 }
 
 #[test]
-fn read_only_buffer() {
+fn read_only_buffer_is_refused() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
     let buf = DmaBuf::memfd(4096).expect("a memfd");
@@ -115,7 +115,7 @@ fn read_only_buffer() {
 }
 
 #[test]
-fn backends_that_do_not_gather() {
+fn backends_without_gather_are_refused() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
     for (buf, _) in buffers(4096) {

@@ -151,7 +151,7 @@ fn fails_there(
 }
 
 #[test]
-fn neighbours_of_a_bad_one() {
+fn neighbours_of_a_bad_piece_succeed() {
     // All in one request, and the others at random.
     let pieces: Vec<_> = (0..40).map(|at| piece(at * 4096, at * 4096, 4096)).collect();
     only_those(&pieces, &[(40_960, 4096), (81_920, 8192)], 4096);
@@ -160,13 +160,13 @@ fn neighbours_of_a_bad_one() {
 }
 
 #[test]
-fn a_long_one_fails_as_a_whole() {
+fn long_piece_fails_as_a_whole() {
     let pieces = [piece(0, 0, 1 << 20), piece(1 << 20, 1 << 20, 1 << 20), piece(0, 2 << 20, 4096)];
     only_those(&pieces, &[(700 << 10, 4096)], 4096);
 }
 
 #[test]
-fn blocks_that_are_shared() {
+fn shared_bad_block_fails_its_pieces() {
     // Rows of 100 bytes that share blocks, and a long one that covers them.
     let rows: Vec<_> = (0..200).map(|at| piece(at * 100 + 3, at * 128, 100)).collect();
     let long = piece(1, 1 << 20, (1 << 19) + 5);
@@ -176,14 +176,14 @@ fn blocks_that_are_shared() {
 }
 
 #[test]
-fn repeats_of_a_bad_one() {
+fn repeats_of_a_bad_piece_fail() {
     let (good, bad) = (piece(4096, 0, 4096), piece(8192, 4096, 4096));
     let aside = piece(8200, 8192, 10);
     only_those(&[bad, good, aside, bad, bad, good, aside], &[(8192, 4096)], 4096);
 }
 
 #[test]
-fn a_disk_that_fails_altogether() {
+fn failed_disk_fails_every_piece() {
     let pieces: Vec<_> = (0..200)
         .map(|at| piece(at * 8192 % (1 << 20), at * 4096, 4096))
         .chain((0..50).map(|at| piece(at * 3000 + 1, (1 << 20) + at * 4096, 3000)))

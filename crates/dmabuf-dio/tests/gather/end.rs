@@ -9,7 +9,7 @@ use crate::common::{file_of, folder};
 use crate::model::{check, each, piece};
 
 #[test]
-fn across_it_and_behind_it() {
+fn pieces_across_and_beyond_the_end_fail() {
     let folder = folder();
     for len in [0, 1, 511, 512, 4096, 9000, 12_288, 262_144, 262_145, 300_001] {
         let (path, content) = file_of(&folder, len);
@@ -44,7 +44,7 @@ fn across_it_and_behind_it() {
 }
 
 #[test]
-fn neighbours_across_it() {
+fn neighbours_across_the_end_fail_separately() {
     let folder = folder();
     let (path, content) = file_of(&folder, 20_000);
     each(65_536, |buf, backend| {
@@ -56,7 +56,7 @@ fn neighbours_across_it() {
 }
 
 #[test]
-fn a_file_that_shrinks_meanwhile() {
+fn file_shrinking_during_gather_fails_pieces() {
     let folder = folder();
     let (path, content) = file_of(&folder, 1 << 20);
     each(1 << 20, |buf, backend| {

@@ -19,7 +19,7 @@ use dmabuf_dio::{Backend, CancelToken, DmaBuf, Error, Mode};
 use crate::model::{Random, check, each, piece};
 
 #[test]
-fn pieces_are_where_they_belong() {
+fn pieces_arrive_at_their_offsets() {
     let folder = folder();
     let (path, content) = file_of(&folder, 1 << 20);
     each(1 << 20, |buf, backend| {
@@ -41,7 +41,7 @@ fn pieces_are_where_they_belong() {
 }
 
 #[test]
-fn no_pieces_and_no_bytes() {
+fn empty_requests_and_pieces_read_nothing() {
     let folder = folder();
     let (path, content) = file_of(&folder, 8192);
     each(8192, |buf, backend| {
@@ -59,7 +59,7 @@ fn no_pieces_and_no_bytes() {
 }
 
 #[test]
-fn random_patterns() {
+fn random_pieces_arrive_exactly() {
     let folder = folder();
     let (path, content) = file_of(&folder, (2 << 20) + 777);
     each(1 << 20, |buf, backend| {
@@ -127,7 +127,7 @@ fn repeats_are_read_once() {
 }
 
 #[test]
-fn spare_bytes_are_for_what_is_not_aligned() {
+fn spare_bytes_hold_unaligned_pieces() {
     let folder = folder();
     let (path, content) = file_of(&folder, 1 << 20);
     each(1 << 20, |buf, backend| {
@@ -162,7 +162,7 @@ fn spare_bytes_are_for_what_is_not_aligned() {
 }
 
 #[test]
-fn one_gathering_for_many_calls_and_threads() {
+fn one_gathering_serves_many_calls_and_threads() {
     let folder = folder();
     let (path, content) = file_of(&folder, 1 << 20);
     each(1 << 20, |buf, backend| {
@@ -183,7 +183,7 @@ fn one_gathering_for_many_calls_and_threads() {
 }
 
 #[test]
-fn cancelled_and_used_again() {
+fn cancelled_gathering_can_be_used_again() {
     let folder = folder();
     let (path, content) = file_of(&folder, 1 << 20);
     each(1 << 20, |buf, backend| {
@@ -207,7 +207,7 @@ fn cancelled_and_used_again() {
 }
 
 #[test]
-fn progress_goes_up_to_all_of_it() {
+fn progress_reaches_the_total() {
     use std::sync::{Arc, Mutex};
     let folder = folder();
     let (path, _) = file_of(&folder, 65_536);
@@ -228,7 +228,7 @@ fn progress_goes_up_to_all_of_it() {
 }
 
 #[test]
-fn the_buffer_may_go_before_the_gathering() {
+fn buffer_may_be_dropped_before_the_gathering() {
     let folder = folder();
     let (path, content) = file_of(&folder, 8192);
     for (buf, backends) in buffers(8192) {
@@ -243,7 +243,7 @@ fn the_buffer_may_go_before_the_gathering() {
 }
 
 #[test]
-fn a_buffer_of_many_slots() {
+fn buffer_of_many_slots_is_gathered() {
     let folder = folder();
     let (path, content) = file_of(&folder, 4 << 20);
     each(24 << 20, |buf, backend| {
@@ -256,7 +256,7 @@ fn a_buffer_of_many_slots() {
 }
 
 #[test]
-fn the_page_cache_is_looked_at_if_that_is_cheap() {
+fn page_cache_is_checked_only_for_many_bytes() {
     let folder = folder();
     let (path, content) = file_of(&folder, 256 * common::page());
     each(1 << 20, |buf, backend| {
@@ -274,7 +274,7 @@ fn the_page_cache_is_looked_at_if_that_is_cheap() {
 }
 
 #[test]
-fn without_direct_io() {
+fn buffered_gather_arrives_exactly() {
     let folder = folder();
     let (path, content) = file_of(&folder, 100_000);
     let memory = std::path::Path::new("/dev/shm").is_dir().then(|| {
@@ -302,7 +302,7 @@ fn without_direct_io() {
 }
 
 #[test]
-fn from_a_descriptor() {
+fn gather_reads_from_a_descriptor() {
     use std::os::fd::AsFd as _;
     let folder = folder();
     let (path, content) = file_of(&folder, 8192);

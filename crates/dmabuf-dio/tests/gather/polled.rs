@@ -16,7 +16,7 @@ fn polls() -> Option<bool> {
 }
 
 #[test]
-fn where_it_can_be_had() {
+fn polled_gather_arrives_exactly() {
     let folder = folder();
     let (path, content) = file_of(&folder, 1 << 20);
     each(1 << 20, |buf, backend| {
@@ -44,7 +44,7 @@ fn where_it_can_be_had() {
 }
 
 #[test]
-fn not_without_direct_io() {
+fn buffered_gather_is_not_polled() {
     let folder = folder();
     let (path, content) = file_of(&folder, 65_536);
     each(65_536, |buf, backend| {

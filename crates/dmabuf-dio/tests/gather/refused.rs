@@ -9,7 +9,7 @@ use crate::model::{each, piece};
 
 /// Nothing is mapped at the first bytes of this process's memory.
 #[test]
-fn a_file_that_cannot_be_read() {
+fn unreadable_file_fails_its_pieces() {
     each(65_536, |buf, backend| {
         let mut view = buf.try_clone().expect("a descriptor of our own");
         fill(&mut view, 0x5a);
@@ -39,7 +39,7 @@ fn a_file_that_cannot_be_read() {
 }
 
 #[test]
-fn other_errors_have_hints() {
+fn piece_errors_have_hints() {
     let end =
         PieceError::EndOfFile { found: dmabuf_dio::gather::Found { start: 0, len: 0 }, end: 1 };
     assert!(end.hint().starts_with("request less"));
@@ -50,7 +50,7 @@ fn other_errors_have_hints() {
 
 /// The number of segments, as a load into the same buffer counts them.
 #[test]
-fn segments_of_lent_buffers_are_told() {
+fn segments_of_lent_buffers_are_reported() {
     let folder = folder();
     let (path, _) = file_of(&folder, 65_536);
     each(4 << 20, |buf, backend| {

@@ -25,7 +25,7 @@ fn every_error(
 }
 
 #[test]
-fn missing_file() {
+fn missing_file_is_an_error() {
     let folder = folder();
     let path = folder.path().join("nothing");
     every_error(
@@ -40,7 +40,7 @@ fn missing_file() {
 }
 
 #[test]
-fn neither_file_nor_device() {
+fn directory_and_character_device_are_refused() {
     let folder = folder();
     for (path, what) in
         [(folder.path(), "a directory"), (Path::new("/dev/null"), "a character device")]
@@ -69,7 +69,7 @@ fn neither_file_nor_device() {
 }
 
 #[test]
-fn empty_file() {
+fn empty_file_is_an_error() {
     let folder = folder();
     let (path, _) = file_of(&folder, 0);
     every_error(
@@ -90,7 +90,7 @@ fn empty_file() {
 }
 
 #[test]
-fn length_zero() {
+fn length_zero_is_an_error_for_a_new_buffer() {
     let folder = folder();
     let (path, _) = file_of(&folder, 10);
     every_error(
@@ -109,7 +109,7 @@ fn length_zero() {
 }
 
 #[test]
-fn file_shorter_than_the_range() {
+fn range_beyond_the_file_is_an_error() {
     let folder = folder();
     let (path, _) = file_of(&folder, 10_000);
     for (offset, length) in [(0, 10_001), (9_999, 2), (10_000, 1), (20_000, 1)] {
@@ -131,7 +131,7 @@ fn file_shorter_than_the_range() {
 }
 
 #[test]
-fn overflowing_ranges() {
+fn overflowing_range_is_an_error() {
     let folder = folder();
     let (path, _) = file_of(&folder, 10);
     for (offset, length) in
@@ -158,7 +158,7 @@ fn overflowing_ranges() {
 }
 
 #[test]
-fn range_beyond_the_buffer() {
+fn range_beyond_the_buffer_is_an_error() {
     let folder = folder();
     let (path, _) = file_of(&folder, 5000);
     for (mut buf, backends) in buffers(8192) {
@@ -180,7 +180,7 @@ fn range_beyond_the_buffer() {
 }
 
 #[test]
-fn truncated_while_it_is_read() {
+fn file_truncated_during_load_is_an_error() {
     let folder = folder();
     for backend in backends() {
         let (path, _) = file_of(&folder, 1 << 20);
@@ -204,7 +204,7 @@ fn truncated_while_it_is_read() {
 }
 
 #[test]
-fn truncated_to_less_than_where_it_is_read() {
+fn file_truncated_below_the_offset_is_an_error() {
     let folder = folder();
     for backend in backends() {
         let (path, _) = file_of(&folder, 1 << 20);
@@ -222,7 +222,7 @@ fn truncated_to_less_than_where_it_is_read() {
 }
 
 #[test]
-fn truncated_when_all_of_it_was_read() {
+fn file_truncated_after_the_last_read_is_an_error() {
     let folder = folder();
     for backend in backends() {
         let (path, _) = file_of(&folder, 100_000);
@@ -239,7 +239,7 @@ fn truncated_when_all_of_it_was_read() {
 }
 
 #[test]
-fn growing_while_it_is_read() {
+fn file_growing_during_load_gives_the_old_length() {
     use std::io::Write as _;
     let folder = folder();
     for backend in backends() {
@@ -261,7 +261,7 @@ fn growing_while_it_is_read() {
 }
 
 #[test]
-fn descriptors_that_do_not_allow_it() {
+fn descriptors_without_access_are_refused() {
     let folder = folder();
     let (path, expected) = file_of(&folder, 4096);
     let write_only = File::options().write(true).open(&path).expect("open");
@@ -278,7 +278,7 @@ fn descriptors_that_do_not_allow_it() {
 }
 
 #[test]
-fn a_buffer_is_no_file_and_a_file_no_buffer() {
+fn buffers_and_files_are_not_interchangeable() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
     let file = File::open(&path).expect("open");
@@ -295,7 +295,7 @@ fn a_buffer_is_no_file_and_a_file_no_buffer() {
 }
 
 #[test]
-fn read_only_buffer() {
+fn read_only_buffer_is_refused() {
     use std::os::fd::AsRawFd as _;
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
@@ -311,7 +311,7 @@ fn read_only_buffer() {
 }
 
 #[test]
-fn more_than_there_is_memory() {
+fn load_exceeding_memory_is_an_error() {
     let folder = folder();
     let path = folder.path().join("sparse");
     let file = File::create(&path).expect("create");
@@ -339,7 +339,7 @@ fn more_than_there_is_memory() {
 }
 
 #[test]
-fn settings_out_of_range() {
+fn settings_out_of_range_are_refused() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
     every_error(
@@ -373,7 +373,7 @@ fn settings_out_of_range() {
 }
 
 #[test]
-fn no_permission() {
+fn missing_permission_is_an_error() {
     if rustix::process::geteuid().is_root() {
         println!("skipped: root may read everything");
         return;
@@ -391,7 +391,7 @@ fn no_permission() {
 }
 
 #[test]
-fn a_target_that_cannot_be_made() {
+fn uncreatable_target_is_an_error() {
     let folder = folder();
     let buf = DmaBuf::memfd(4096).expect("a memfd");
     // Not /dev/null, which broken code would replace for the whole system.
@@ -406,7 +406,7 @@ fn a_target_that_cannot_be_made() {
 }
 
 #[test]
-fn a_target_that_cannot_be_replaced() {
+fn unreplaceable_target_is_an_error() {
     let folder = folder();
     let buf = DmaBuf::memfd(8192).expect("a memfd");
     let path = folder.path().join("target");
@@ -422,7 +422,7 @@ fn a_target_that_cannot_be_replaced() {
 }
 
 #[test]
-fn a_full_disk_leaves_the_target_as_it_was() {
+fn full_disk_keeps_the_old_target() {
     let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
         println!("skipped: no tmpfs at /dev/shm");
         return;
@@ -441,7 +441,7 @@ fn a_full_disk_leaves_the_target_as_it_was() {
 }
 
 #[test]
-fn a_cancelled_save_leaves_the_target_as_it_was() {
+fn cancelled_save_keeps_the_old_target() {
     let folder = folder();
     let target = folder.path().join("target");
     std::fs::write(&target, "before").expect("write");

@@ -7,7 +7,7 @@ use crate::common::{buffers, bytes, fill, page};
 use dmabuf_dio::{DmaBuf, Error, Kind};
 
 #[test]
-fn a_buffer_keeps_its_identity_through_its_descriptor() {
+fn buffer_from_its_descriptor_is_the_same_buffer() {
     let len = 3 * page() as u64;
     for (mut buf, _) in buffers(len) {
         fill(&mut buf, 0x42);
@@ -24,7 +24,7 @@ fn a_buffer_keeps_its_identity_through_its_descriptor() {
 }
 
 #[test]
-fn only_dma_bufs_are_named() {
+fn only_dma_bufs_can_be_named() {
     for (buf, _) in buffers(4096) {
         match buf.kind() {
             Kind::Memfd => assert!(buf.set_name("weights").is_err()),
@@ -51,7 +51,7 @@ fn new_buffers_are_zero() {
 }
 
 #[test]
-fn views_see_each_other() {
+fn views_share_their_bytes() {
     for (mut buf, _) in buffers(4096) {
         let clone = buf.try_clone().expect("clone");
         let reader = clone.map().expect("map");
@@ -86,7 +86,7 @@ fn a_mapping_has_the_address_of_the_content() {
 }
 
 #[test]
-fn a_memfd_of_someone_else() {
+fn foreign_memfd_becomes_a_buffer() {
     let fd = rustix::fs::memfd_create("other", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd");
     rustix::fs::ftruncate(&fd, 100).expect("set the length");
     let buf = DmaBuf::from_fd(fd.as_fd().try_clone_to_owned().expect("clone")).expect("a buffer");
@@ -95,7 +95,7 @@ fn a_memfd_of_someone_else() {
 }
 
 #[test]
-fn buffers_of_every_heap() {
+fn buffers_come_from_every_heap() {
     for name in ["", "..", "../null", "a/b", "no-such-heap"] {
         let error = DmaBuf::alloc_from(name, 4096).expect_err("no heap");
         let Error::Heap { heap, errno } = &error else { panic!("{error}") };

@@ -7,7 +7,7 @@ use crate::common::{backends, file_of, folder, page};
 use dmabuf_dio::{Backend, CancelToken, Error, Loader, Progress};
 
 #[test]
-fn progress_begins_at_nothing_and_ends_with_all() {
+fn progress_runs_from_zero_to_the_total() {
     let folder = folder();
     let (path, _) = file_of(&folder, 2_000_001);
     for backend in backends() {
@@ -27,7 +27,7 @@ fn progress_begins_at_nothing_and_ends_with_all() {
 }
 
 #[test]
-fn cancelled_before_it_begins() {
+fn load_cancelled_before_it_begins_fails() {
     let folder = folder();
     let (path, _) = file_of(&folder, 1 << 20);
     for backend in backends() {
@@ -40,7 +40,7 @@ fn cancelled_before_it_begins() {
 }
 
 #[test]
-fn cancelled_on_the_way() {
+fn load_cancelled_halfway_fails() {
     let folder = folder();
     let (path, _) = file_of(&folder, 8 << 20);
     for backend in backends() {

@@ -20,7 +20,7 @@ fn disk() -> Option<(PathBuf, MutexGuard<'static, ()>)> {
 }
 
 #[test]
-fn saved_in_place_and_loaded_back() {
+fn block_device_saves_and_loads_back() {
     let Some((path, _lock)) = disk() else { return };
     let len = (4 << 20) + 4096;
     for (mut buf, list) in buffers(len) {
@@ -40,7 +40,7 @@ fn saved_in_place_and_loaded_back() {
 }
 
 #[test]
-fn odd_ranges_change_nothing_else() {
+fn odd_ranges_on_a_device_keep_other_bytes() {
     let Some((path, _lock)) = disk() else { return };
     let image = content(65_536, 77);
     for (mut buf, list) in buffers(65_536) {
@@ -61,7 +61,7 @@ fn odd_ranges_change_nothing_else() {
 }
 
 #[test]
-fn beyond_its_end() {
+fn ranges_beyond_the_device_are_errors() {
     let Some((path, _lock)) = disk() else { return };
     let facts = probe::file(&path).expect("facts");
     assert_eq!(facts.file_system.as_deref(), Some("block device"));

@@ -24,7 +24,7 @@ fn assert_not_durable(error: &Error) {
 }
 
 #[test]
-fn what_is_not_durable_takes_nobody_s_place() {
+fn failed_sync_keeps_old_file() {
     let folder = folder();
     let path = folder.path().join("file");
     let mut buf = DmaBuf::memfd(LEN).expect("a memfd");
@@ -43,7 +43,7 @@ fn what_is_not_durable_takes_nobody_s_place() {
 }
 
 #[test]
-fn what_is_written_in_place_is_durable_too() {
+fn failed_sync_of_an_in_place_save_is_an_error() {
     let folder = folder();
     let path = folder.path().join("file");
     std::fs::write(&path, vec![1; 20_000]).expect("write");
@@ -60,7 +60,7 @@ fn what_is_written_in_place_is_durable_too() {
 }
 
 #[test]
-fn a_name_that_is_not_durable_is_an_error() {
+fn failed_sync_of_the_folder_is_an_error() {
     let folder = folder();
     let path = folder.path().join("file");
     let mut buf = DmaBuf::memfd(LEN).expect("a memfd");

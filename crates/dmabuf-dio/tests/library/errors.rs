@@ -27,7 +27,7 @@ fn unavailable(kind: Option<Kind>) -> Error {
 }
 
 #[test]
-fn each_number_has_its_hint() {
+fn each_errno_has_its_hint() {
     type Make = fn(i32) -> Error;
     let hints: &[(Make, &[(i32, &str)])] = &[
         (
@@ -103,7 +103,7 @@ fn each_number_has_its_hint() {
 }
 
 #[test]
-fn what_failed_is_said_in_one_line() {
+fn errors_display_in_one_line() {
     let path = || "file".into();
     let texts = [
         (open(2), "a/file: cannot open it for reading: ENOENT (No such file or directory)"),
@@ -145,7 +145,7 @@ fn what_failed_is_said_in_one_line() {
 }
 
 #[test]
-fn what_is_to_be_done_depends_on_what_failed() {
+fn each_error_has_its_hint() {
     let (path, direction) = ("file".into(), Direction::Load);
     let setting = || Error::Setting { name: "queue_depth", value: 0, need: "from 1 to 1024" };
     let overlap = || Error::PiecesOverlap { first: 1, second: 2 };
@@ -198,7 +198,7 @@ fn what_is_to_be_done_depends_on_what_failed() {
 }
 
 #[test]
-fn numbers_are_those_of_the_kernel_or_none() {
+fn errno_comes_from_the_kernel_or_is_none() {
     let errno = |error: &Error| error.errno().map(Errno::raw);
     assert_eq!(
         errno(&Error::NoMemory { wanted: 1, available: None, reserve: None }),
@@ -212,7 +212,7 @@ fn numbers_are_those_of_the_kernel_or_none() {
 }
 
 #[test]
-fn who_asks_for_a_backend_is_told_why_not_and_what_would_do() {
+fn refused_backend_gives_reason_and_alternatives() {
     let memfd = DmaBuf::memfd(4096).expect("a memfd");
     let loader = Loader::new("/proc/self/exe").length(1).backend(Backend::Heap);
     let error = loader.load_into(&memfd, 0).expect_err("a heap makes its buffers");
@@ -223,7 +223,7 @@ fn who_asks_for_a_backend_is_told_why_not_and_what_would_do() {
 }
 
 #[test]
-fn other_libraries_find_kind_number_and_cause() {
+fn io_error_keeps_kind_errno_and_source() {
     use std::error::Error as _;
     use std::io::ErrorKind;
 
@@ -247,7 +247,7 @@ fn other_libraries_find_kind_number_and_cause() {
 }
 
 #[test]
-fn hints_that_others_begin_like() {
+fn hints_differ_by_errno_and_heap() {
     assert_eq!(open(libc::ENOENT).hint(), "check the path");
     let heap = |heap: &str, number| {
         Error::Heap { heap: heap.into(), errno: Errno::from_raw(number) }.hint()
@@ -268,7 +268,7 @@ fn hints_that_others_begin_like() {
 }
 
 #[test]
-fn a_refusal_s_number_is_the_error_s() {
+fn unavailable_error_has_errno_of_its_refusal() {
     let missing = Loader::new("/proc/self/exe").backend(Backend::Module).load();
     let Err(error @ Error::Unavailable { .. }) = missing else { return };
     let Error::Unavailable { refusals, .. } = &error else { return };
@@ -278,14 +278,14 @@ fn a_refusal_s_number_is_the_error_s() {
 }
 
 #[test]
-fn a_cancelled_transfer_is_an_interrupted_one() {
+fn cancelled_transfer_is_an_interrupted_io_error() {
     let (path, direction) = ("f".into(), Direction::Load);
     let error = Error::Cancelled { path, direction, done: 1, length: 2 };
     assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::Interrupted);
 }
 
 #[test]
-fn every_backend_says_what_it_is() {
+fn every_backend_has_its_own_summary() {
     let mut all: Vec<_> = Backend::ALL.iter().map(|backend| backend.summary()).collect();
     assert!(all.iter().all(|text| text.len() > 10), "{all:?}");
     all.sort_unstable();

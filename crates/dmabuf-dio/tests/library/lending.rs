@@ -77,7 +77,7 @@ fn check_refusal(buf: &mut DmaBuf, refusal: &Refusal, not_lent: NotLent) {
 
 /// In Linux 6.12 the kernel mapping of a udmabuf over huge pages is wrong.
 #[test]
-fn a_udmabuf_over_huge_pages() {
+fn udmabuf_over_huge_pages_is_lent_or_refused() {
     if !available(Backend::Module) {
         return;
     }
@@ -105,7 +105,7 @@ fn a_udmabuf_over_huge_pages() {
 
 /// What the page cache moves into a udmabuf, devices that have it attached may miss.
 #[test]
-fn only_udmabufs_have_the_note_on_devices() {
+fn only_udmabufs_have_the_device_note() {
     let notes = |buf: &mut DmaBuf| {
         let folder = folder();
         let report = load(buf, Some(Backend::Buffered)).expect("load");
@@ -125,7 +125,7 @@ fn only_udmabufs_have_the_note_on_devices() {
 
 /// A slot is too long-lived for a check of the attached devices.
 #[test]
-fn slots_of_a_udmabuf() {
+fn slot_takes_only_synchronising_udmabufs() {
     if !available(Backend::UringSlot) {
         return;
     }
@@ -157,7 +157,7 @@ struct OddCreate {
 const ODD_CREATE: libc::Ioctl = (1 << 30 | 8 << 16 | 0x0d << 8) as libc::Ioctl;
 
 #[test]
-fn an_exporter_that_nobody_knows() {
+fn unknown_exporter_is_refused_with_a_remedy() {
     let path = "/dev/odd_exporter";
     let Ok(device) = std::fs::File::options().read(true).write(true).open(path) else {
         println!("skipped: there is no {path}");

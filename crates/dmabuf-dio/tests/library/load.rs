@@ -9,7 +9,7 @@ use dmabuf_dio::{Backend, DmaBuf, Error, Kind, Loader, Saver};
 const SIZES: [usize; 6] = [1, 4095, 4096, 4097, (1 << 20) + 1, (64 << 20) + 2712];
 
 #[test]
-fn round_trip_of_all_sizes() {
+fn files_of_all_sizes_round_trip() {
     let folder = folder();
     let backends = backends();
     for size in SIZES {
@@ -46,7 +46,7 @@ fn is_size_limit(error: &Error) -> bool {
 }
 
 #[test]
-fn in_pages_of_every_size() {
+fn load_works_in_huge_and_small_pages() {
     let folder = folder();
     let (path, expected) = file_of(&folder, (66 << 20) + 5);
     let loader = Loader::new(&path).backend(Backend::Memfd);
@@ -72,7 +72,7 @@ fn in_pages_of_every_size() {
 }
 
 #[test]
-fn ranges_at_odd_offsets() {
+fn ranges_at_odd_offsets_load() {
     let folder = folder();
     let (path, expected) = file_of(&folder, 300_001);
     let ranges = [
@@ -108,7 +108,7 @@ fn ranges_at_odd_offsets() {
 }
 
 #[test]
-fn small_chunks_and_every_depth() {
+fn small_blocks_load_at_every_depth() {
     let folder = folder();
     let (path, expected) = file_of(&folder, 1_000_003);
     for backend in backends() {
@@ -128,7 +128,7 @@ fn small_chunks_and_every_depth() {
 }
 
 #[test]
-fn from_a_descriptor_without_moving_its_position() {
+fn load_from_a_descriptor_keeps_its_position() {
     use std::io::{Read as _, Seek as _, SeekFrom};
     let folder = folder();
     let (path, expected) = file_of(&folder, 10_000);
@@ -168,7 +168,7 @@ impl Drop for LoopDevice {
 /// If the file may not be reopened, only a duplicate of the descriptor can be used, which shares
 /// its position.
 #[test]
-fn from_a_descriptor_that_cannot_be_opened_again() {
+fn load_works_with_an_unreopenable_descriptor() {
     use std::io::{Seek as _, SeekFrom};
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can become somebody else");
@@ -208,7 +208,7 @@ fn from_a_descriptor_that_cannot_be_opened_again() {
 }
 
 #[test]
-fn a_deleted_file() {
+fn deleted_file_loads_from_its_descriptor() {
     let folder = folder();
     let (path, expected) = file_of(&folder, 5000);
     let file = std::fs::File::open(&path).expect("open");
@@ -218,7 +218,7 @@ fn a_deleted_file() {
 }
 
 #[test]
-fn a_file_with_holes() {
+fn file_with_holes_loads_zeroes() {
     use std::os::unix::fs::FileExt as _;
     let folder = folder();
     let path = folder.path().join("holes");
@@ -241,7 +241,7 @@ fn order() -> impl Iterator<Item = (Backend, Kind)> {
 }
 
 #[test]
-fn the_best_backend_is_chosen_and_the_others_are_explained() {
+fn best_backend_is_chosen_and_refusals_are_listed() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
     let loaded = Loader::new(&path).any_kind().load().expect("load");
@@ -256,7 +256,7 @@ fn the_best_backend_is_chosen_and_the_others_are_explained() {
 }
 
 #[test]
-fn the_buffer_is_of_the_kind_that_is_asked_for() {
+fn buffer_has_the_requested_kind() {
     let folder = folder();
     let (path, wanted) = file_of(&folder, 5000);
     let any = Loader::new(&path).any_kind().load().expect("load").buf.kind();
@@ -299,7 +299,7 @@ fn the_buffer_is_of_the_kind_that_is_asked_for() {
 }
 
 #[test]
-fn what_is_not_available_is_an_error_when_asked_for() {
+fn requested_unavailable_backend_is_an_error() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
     for backend in Backend::ALL {
@@ -315,7 +315,7 @@ fn what_is_not_available_is_an_error_when_asked_for() {
 }
 
 #[test]
-fn the_buffer_is_what_the_backend_promises() {
+fn buffer_kind_matches_the_backend() {
     let folder = folder();
     let (path, _) = file_of(&folder, 6 << 20);
     for backend in backends() {

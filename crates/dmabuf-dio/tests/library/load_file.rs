@@ -93,7 +93,7 @@ fn check(what: &str, loaded: &LoadedFile, wanted: &[u8]) {
 }
 
 #[test]
-fn every_length_has_two_faces() {
+fn file_and_dma_buf_agree_at_every_length() {
     let _alone = LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
     let _limit = Limit::raised();
     let folder = folder();
@@ -112,7 +112,7 @@ fn every_length_has_two_faces() {
 }
 
 #[test]
-fn the_pages_are_huge_where_they_can_be() {
+fn loaded_file_has_huge_pages_if_possible() {
     let folder = folder();
     let whole = 3 * huge();
     let (path, _) = file_of(&folder, whole + 5);
@@ -132,7 +132,7 @@ fn the_pages_are_huge_where_they_can_be() {
 }
 
 #[test]
-fn what_one_face_writes_the_other_sees() {
+fn file_and_dma_buf_share_writes() {
     let folder = folder();
     let (page, huge) = (page(), huge());
     let (path, mut wanted) = file_of(&folder, huge + page + 100);
@@ -166,7 +166,7 @@ fn loaded_path(file: &DmaBuf) -> String {
 }
 
 #[test]
-fn a_sealed_file_is_not_written() {
+fn sealed_file_refuses_writes() {
     let folder = folder();
     let (path, wanted) = file_of(&folder, huge() + 77);
     let mut loaded = Loader::new(&path).load_file().expect("load");
@@ -193,7 +193,7 @@ fn a_sealed_file_is_not_written() {
 
 /// Why `LoadedFile::seal` uses another seal where there is a dma-buf, and why it comes last.
 #[test]
-fn the_kernel_refuses_the_other_seals() {
+fn kernel_refuses_write_seals_beside_a_dma_buf() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4 * page());
     let loaded = Loader::new(&path).load_file().expect("load");
@@ -218,7 +218,7 @@ fn the_kernel_refuses_the_other_seals() {
 }
 
 #[test]
-fn a_range_is_at_the_start() {
+fn range_loads_at_the_start_of_the_memory_file() {
     let folder = folder();
     let (page, huge) = (page(), huge());
     let end = huge + (3 << 20) + 99;
@@ -242,7 +242,7 @@ fn a_range_is_at_the_start() {
 }
 
 #[test]
-fn who_cannot_load_into_memfds_says_so() {
+fn backends_without_memfds_refuse_load_file() {
     let folder = folder();
     let (path, _) = file_of(&folder, 100);
     for backend in Backend::ALL {
@@ -261,7 +261,7 @@ fn who_cannot_load_into_memfds_says_so() {
 }
 
 #[test]
-fn beyond_the_limit_there_is_a_file_without_a_dma_buf() {
+fn file_beyond_the_udmabuf_limit_has_no_dma_buf() {
     let _alone = LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
     let limit = fs::read_to_string(SIZE_LIMIT).ok().and_then(|text| text.trim().parse().ok());
     let Some(64_u64) = limit else {
@@ -278,7 +278,7 @@ fn beyond_the_limit_there_is_a_file_without_a_dma_buf() {
 }
 
 #[test]
-fn another_process_reads_it_by_path() {
+fn another_process_reads_the_file_by_path() {
     let folder = folder();
     let (path, _) = file_of(&folder, huge() + 12_345);
     let mut loaded = Loader::new(&path).load_file().expect("load");

@@ -19,7 +19,7 @@ const RANGES: [(u64, u64, u64); 10] = [
 ];
 
 #[test]
-fn only_the_range_changes() {
+fn load_into_changes_only_its_range() {
     let folder = folder();
     let (path, expected) = file_of(&folder, 200_001);
     for (mut buf, backends) in buffers(262_144) {
@@ -41,7 +41,7 @@ fn only_the_range_changes() {
 }
 
 #[test]
-fn up_to_the_last_byte_of_the_file_and_of_the_buffer() {
+fn load_into_reaches_the_last_byte() {
     let folder = folder();
     let (path, expected) = file_of(&folder, 69_632 + 777);
     for (mut buf, backends) in buffers(131_072) {
@@ -57,7 +57,7 @@ fn up_to_the_last_byte_of_the_file_and_of_the_buffer() {
 }
 
 #[test]
-fn a_large_range_in_small_pieces() {
+fn load_into_works_in_small_blocks() {
     let folder = folder();
     let (path, expected) = file_of(&folder, (3 << 20) + 1234);
     for (mut buf, backends) in buffers(4 << 20) {
@@ -91,7 +91,7 @@ fn length_zero_moves_nothing() {
 }
 
 #[test]
-fn ranges_are_saved() {
+fn saved_ranges_have_their_bytes() {
     let folder = folder();
     let image = content(262_144, 9);
     for (mut buf, backends) in buffers(262_144) {
@@ -111,7 +111,7 @@ fn ranges_are_saved() {
 }
 
 #[test]
-fn in_place_only_the_range_changes() {
+fn in_place_save_changes_only_its_range() {
     use std::os::fd::AsFd as _;
     let folder = folder();
     let image = content(131_072, 5);
@@ -136,7 +136,7 @@ fn in_place_only_the_range_changes() {
 }
 
 #[test]
-fn in_place_a_file_grows() {
+fn in_place_save_extends_the_file() {
     use std::os::fd::AsFd as _;
     let folder = folder();
     let image = content(131_072, 6);
@@ -162,7 +162,7 @@ fn in_place_a_file_grows() {
 }
 
 #[test]
-fn a_backend_for_another_kind_of_buffer_is_refused() {
+fn backend_for_another_buffer_kind_is_refused() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
     for (buf, _) in buffers(4096) {

@@ -22,7 +22,7 @@ fn memfds() -> [DmaBuf; 2] {
 }
 
 #[test]
-fn where_nobody_may_populate_memory_the_requests_touch_it() {
+fn load_works_where_populate_is_refused() {
     let folder = folder();
     let (path, expected) = file_of(&folder, LEN);
     // From kernels before 5.14, seccomp filters, and reimplementations of the kernel.
@@ -43,7 +43,7 @@ fn where_nobody_may_populate_memory_the_requests_touch_it() {
 
 /// `EFAULT` means that touching the page would raise `SIGBUS`.
 #[test]
-fn memory_that_nobody_can_have_shrunk_is_short() {
+fn populate_fault_of_sealed_memory_is_out_of_memory() {
     if !available(Backend::Memfd) {
         return;
     }
@@ -69,7 +69,7 @@ fn memory_that_nobody_can_have_shrunk_is_short() {
 }
 
 #[test]
-fn a_broken_page_is_called_so() {
+fn poisoned_page_has_its_own_error() {
     if !available(Backend::Memfd) {
         return;
     }

@@ -9,7 +9,7 @@ use crate::common::{assert_same, file_of, folder, page};
 use dmabuf_dio::{CancelToken, Error, Loader, Mode};
 
 #[test]
-fn all_sizes() {
+fn private_loads_of_all_sizes_are_exact() {
     let folder = folder();
     for size in [1, 4095, 4096, 4097, (4 << 20) - 1, (4 << 20) + 1, (130 << 20) + 2712] {
         let (path, expected) = file_of(&folder, size);
@@ -33,7 +33,7 @@ fn in_inode(path: &Path, size: usize) -> bool {
 }
 
 #[test]
-fn ranges_at_odd_offsets() {
+fn private_ranges_at_odd_offsets_load() {
     let folder = folder();
     let (path, expected) = file_of(&folder, 9_000_001);
     for (offset, length) in [(0, 1), (4095, 2), (511, 8193), (1, 9_000_000), (5_000_000, 4_000_001)]
@@ -48,7 +48,7 @@ fn ranges_at_odd_offsets() {
 }
 
 #[test]
-fn the_memory_is_handed_out_before_it_is_filled() {
+fn private_memory_is_available_before_it_is_filled() {
     let folder = folder();
     for size in [5000, 9_000_001] {
         let (path, expected) = file_of(&folder, size);
@@ -75,7 +75,7 @@ fn the_memory_is_handed_out_before_it_is_filled() {
 }
 
 #[test]
-fn the_memory_outlives_a_load_that_fails() {
+fn private_memory_outlives_a_failed_load() {
     let folder = folder();
     let (path, _) = file_of(&folder, 9_000_001);
     let token = CancelToken::new();
@@ -96,7 +96,7 @@ fn the_memory_outlives_a_load_that_fails() {
 }
 
 #[test]
-fn little_memory_has_no_note_on_huge_pages() {
+fn small_private_memory_has_no_huge_page_note() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
     for huge in [true, false] {
@@ -106,7 +106,7 @@ fn little_memory_has_no_note_on_huge_pages() {
 }
 
 #[test]
-fn errors_are_those_of_load() {
+fn private_load_errors_match_load() {
     let folder = folder();
     let (path, _) = file_of(&folder, 10_000_000);
     let loader = Loader::new(&path);

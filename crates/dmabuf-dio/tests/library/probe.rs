@@ -23,7 +23,7 @@ fn every_backend_is_available_or_explained() {
 }
 
 #[test]
-fn facts_of_a_file() {
+fn probe_reports_facts_of_a_file() {
     let folder = folder();
     let (path, _) = file_of(&folder, 12_345);
     let facts = probe::file(&path).expect("facts");

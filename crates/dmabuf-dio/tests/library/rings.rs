@@ -16,7 +16,7 @@ fn loader(path: &std::path::Path) -> Loader<'static> {
 }
 
 #[test]
-fn where_the_kernel_does_not_wait_nothing_is_taken_for_read() {
+fn failed_ring_wait_counts_nothing_as_read() {
     if !available(Backend::Memfd) {
         return;
     }
@@ -37,7 +37,7 @@ fn where_the_kernel_does_not_wait_nothing_is_taken_for_read() {
 }
 
 #[test]
-fn a_ring_without_tables_does_as_well() {
+fn ring_without_tables_loads_the_same_bytes() {
     if !available(Backend::Memfd) {
         return;
     }
@@ -54,7 +54,7 @@ fn a_ring_without_tables_does_as_well() {
 
 /// A file that stays open for a moment can be neither unmounted nor executed.
 #[test]
-fn nothing_is_left_open() {
+fn finished_load_leaves_no_file_open() {
     let folder = folder();
     let (path, _) = file_of(&folder, LEN);
     // Given to who alone has the file open.

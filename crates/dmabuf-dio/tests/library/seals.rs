@@ -11,7 +11,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
 #[test]
-fn what_is_loaded_cannot_be_shrunk() {
+fn loaded_memfd_cannot_be_shrunk() {
     let folder = folder();
     let (path, wanted) = file_of(&folder, (2 << 20) + 5000);
     let mut memfds = 0;
@@ -43,7 +43,7 @@ fn what_is_loaded_cannot_be_shrunk() {
 }
 
 #[test]
-fn a_memfd_is_as_long_as_its_content() {
+fn memfd_has_the_length_of_its_content() {
     let folder = folder();
     let reserved = huge() as u64;
     for len in [1, 4096, 5000, (2 << 20) - 1, (4 << 20) + 5000, (9 << 20) + 1] {
@@ -87,7 +87,7 @@ fn behind(memfd: BorrowedFd<'_>, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_memfd_of_others_is_sealed_if_it_allows_that() {
+fn foreign_memfd_is_sealed_if_allowed() {
     for (flags, sealed) in [(MemfdFlags::ALLOW_SEALING, true), (MemfdFlags::empty(), false)] {
         let fd = rustix::fs::memfd_create("theirs", flags | MemfdFlags::CLOEXEC).expect("memfd");
         rustix::fs::ftruncate(&fd, 8192).expect("its length");
@@ -100,7 +100,7 @@ fn a_memfd_of_others_is_sealed_if_it_allows_that() {
 }
 
 #[test]
-fn a_memfd_that_nobody_may_write_is_saved() {
+fn write_sealed_memfd_can_be_saved() {
     let folder = folder();
     let (path, wanted) = file_of(&folder, 10_000);
     for seal in [SealFlags::WRITE, SealFlags::FUTURE_WRITE] {
@@ -116,7 +116,7 @@ fn a_memfd_that_nobody_may_write_is_saved() {
 }
 
 #[test]
-fn what_is_sealed_stays_as_it_is() {
+fn sealed_buffer_cannot_change() {
     let folder = folder();
     let (path, wanted) = file_of(&folder, (2 << 20) + 5000);
     for backend in [Backend::Memfd, Backend::Buffered] {

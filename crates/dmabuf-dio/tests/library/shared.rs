@@ -45,7 +45,7 @@ fn is_gone(name: &str, error: &Error) {
 }
 
 #[test]
-fn a_view_of_what_was_shrunk() {
+fn view_of_a_shrunk_memfd_gives_an_error() {
     for (name, fd) in shrinkable() {
         let (mut buf, theirs) = pair(fd);
         let mut view = match buf.map_mut() {
@@ -78,7 +78,7 @@ fn a_view_of_what_was_shrunk() {
 
 /// Buffers created by the library, wherever their memory comes from.
 #[test]
-fn a_view_of_what_was_loaded_and_shrunk() {
+fn shrinking_a_loaded_buffer_is_refused_or_noticed() {
     let folder = folder();
     let (path, expected) = file_of(&folder, 6_000_001);
     for backend in [Backend::Memfd, Backend::Buffered] {
@@ -104,7 +104,7 @@ fn a_view_of_what_was_loaded_and_shrunk() {
 }
 
 #[test]
-fn what_we_make_is_sealed() {
+fn own_memfds_are_sealed_against_shrinking() {
     let buf = DmaBuf::memfd(LEN).expect("a memfd");
     let seals = rustix::fs::fcntl_get_seals(buf.as_fd()).expect("seals");
     assert!(seals.contains(SealFlags::SHRINK), "{seals:?}");
@@ -118,7 +118,7 @@ fn what_we_make_is_sealed() {
 
 /// Transfers fail with an error other than out of memory: there is enough memory.
 #[test]
-fn transfers_of_what_was_shrunk() {
+fn transfers_of_a_shrunk_memfd_fail() {
     let folder = folder();
     let (path, _) = file_of(&folder, LEN as usize);
     let target = folder.path().join("target");
@@ -152,10 +152,10 @@ fn transfers_of_what_was_shrunk() {
 /// Where there are no huge pages, mapping a memfd of them fails late, and leaves a gap where it was
 /// to be (`vms_abort_munmap_vmas()` in mm/vma.c). Another thread's memory may be there at once.
 #[test]
-fn a_mapping_that_fails_unmaps_nothing_of_others() {
+fn failed_mapping_keeps_memory_of_other_threads() {
     const MARK: &str = "DMABUF_DIO_TEST_MAPPING_FAILS";
     if std::env::var_os(MARK).is_none() {
-        let test = "shared::a_mapping_that_fails_unmaps_nothing_of_others";
+        let test = "shared::failed_mapping_keeps_memory_of_other_threads";
         let program = std::env::current_exe().expect("this program");
         let arguments = ["--exact", test, "--nocapture"];
         let output = Command::new(program).args(arguments).env(MARK, "1").output();
@@ -200,7 +200,7 @@ fn a_mapping_that_fails_unmaps_nothing_of_others() {
 
 /// The owner of a clone may write while others read. They read what was written.
 #[test]
-fn views_of_two_threads() {
+fn views_of_two_threads_see_written_bytes() {
     let mut buf = DmaBuf::memfd(1 << 16).expect("a memfd");
     let mut clone = buf.try_clone().expect("a clone");
     let stop = AtomicBool::new(false);
@@ -225,7 +225,7 @@ fn views_of_two_threads() {
 
 /// A descriptor's position belongs to its owner, who may share it with others.
 #[test]
-fn a_descriptor_keeps_its_position() {
+fn transfers_keep_the_position_of_a_descriptor() {
     let fd = rustix::fs::memfd_create("theirs", MemfdFlags::CLOEXEC).expect("a memfd");
     rustix::fs::ftruncate(&fd, LEN).expect("its length");
     rustix::fs::seek(&fd, rustix::fs::SeekFrom::Start(7)).expect("moved");

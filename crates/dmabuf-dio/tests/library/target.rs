@@ -33,7 +33,7 @@ fn refused(target: &Path) -> Error {
 }
 
 #[test]
-fn a_folder_that_is_missing_is_not_taken_for_a_file() {
+fn missing_folder_is_not_created_as_a_file() {
     let folder = folder();
     for end in ["new/", "new//", "new/.", "new/./"] {
         let error = refused(&folder.path().join(end));
@@ -48,7 +48,7 @@ fn a_folder_that_is_missing_is_not_taken_for_a_file() {
 }
 
 #[test]
-fn links_stay() {
+fn save_through_a_link_keeps_the_link() {
     let folder = folder();
     let (link, file) = (folder.path().join("link"), folder.path().join("file"));
     symlink("file", &link).expect("link");
@@ -75,7 +75,7 @@ fn confine(folder: &Path) -> std::io::Result<()> {
 }
 
 #[test]
-fn where_proc_is_not_mounted() {
+fn save_works_without_proc() {
     let folder = folder();
     let buf = buffer();
     std::fs::write(folder.path().join("old"), "before").expect("write");
@@ -102,7 +102,7 @@ fn where_proc_is_not_mounted() {
 }
 
 #[test]
-fn where_the_file_would_be_too_long_nothing_is_written() {
+fn save_beyond_the_file_size_limit_writes_nothing() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     // So large that no other test notices.
     const LIMIT: u64 = 1 << 50;

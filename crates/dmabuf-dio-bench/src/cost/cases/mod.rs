@@ -121,7 +121,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn names_are_different_and_short() {
+    fn case_names_are_unique_and_short() {
         let cases = all();
         let names: HashSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
         assert_eq!(names.len(), cases.len());

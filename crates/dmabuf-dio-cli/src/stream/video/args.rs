@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_rates() {
+    fn frame_sizes_and_rates_are_parsed() {
         assert_eq!(parse_frame_size("1920x1080"), Ok((1920, 1080)));
         assert_eq!(parse_frame_size("640X480"), Ok((640, 480)));
         for bad in ["", "x", "640", "640x", "0x480", "640x480x3", "-1x2", "4294967296x1"] {

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_of_ffmpeg() {
+    fn ffmpeg_options_match_the_video_format() {
         let mut format = VideoFormat {
             pixel_format: "NV12".parse().expect("a format"),
             width: 320,
