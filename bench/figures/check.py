@@ -15,6 +15,8 @@ from . import cost
 # whether the disk answers before the caller sleeps, which costs 5,000, depends on the host.
 PART = 0.05
 LEAST = {"MiB": 250.0, "transfer": 6000.0}
+# Ways that transfer twice, so that the caller may sleep twice.
+TWICE = ", again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +56,8 @@ def compare(baseline: cost.Cost, *now: cost.Cost) -> Findings:
                     continue
                 new = min(medians)
                 change = new - old.median
-                if abs(change) <= max(PART * old.median, LEAST[size.per]):
+                least = LEAST[size.per] * (2 if way.name.endswith(TWICE) else 1)
+                if abs(change) <= max(PART * old.median, least):
                     continue
                 percent = f" ({change / old.median:+.1%})" if old.median > 0 else ""
                 text = f"{old.median:,.0f} before, now {new:,.0f}{percent} per {size.per}"

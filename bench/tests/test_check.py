@@ -69,6 +69,15 @@ class Check(unittest.TestCase):
         load({"sizes": [{}, *second["sizes"]]})["load"] = summary(8001.0)
         self.assertEqual(self.check(self.now, second)[0], 0)
 
+    def test_way_that_transfers_twice_may_sleep_twice(self) -> None:
+        small = self.now["sizes"][0]["ways"][0]
+        with unittest.mock.patch.dict(BASELINE, copy.deepcopy(BASELINE)):
+            old = BASELINE["sizes"][0]["ways"][0]
+            for name, grown, status in (("module: READ", 7000.0, 1), ("heap, again", 7000.0, 0), ("heap, again", 13000.0, 1)):
+                old["name"] = small["name"] = name
+                small["io"] = summary(old["io"]["median"] + grown)
+                self.assertEqual(self.check(self.now)[0], status, (name, grown))
+
     def test_better_figure_is_mentioned(self) -> None:
         load(self.now)["load"] = summary(7000.0)
         status, text = self.check(self.now)
