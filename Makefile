@@ -169,6 +169,7 @@ lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, 
 	tools/lint-kernel
 	tools/check-series
 	tools/check-imports
+	tools/check-links
 	tools/check-capi
 	tools/lint-shell
 	bench/selftest
