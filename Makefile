@@ -275,7 +275,7 @@ bench-small-cost: build
 		small $(SMALL_ON) --depths 32,128 --reads 4000 --runs 2 --no-fio --only user --only registered; \
 	done
 
-# What an indirect call costs shows in instructions only with retpolines, which guests do not use unless they are told to.
+# Only retpolines make an indirect call cost instructions, and guests use them only if told to.
 RETPOLINE := small --on /mnt/ext4 --on /mnt/xfs --on /dev/raw --depths 32 --reads 10000 --no-fio \
 	--only "io_uring, registered" --only "io_uring, lent"
 
@@ -378,7 +378,7 @@ programs: deps
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
 	@ln -sfn "$$(tools/python-env tests/clients)" build/python-clients
 
-# Those for arm64, in build/arm64. ARM64_TESTS: the tests of the library, if not all
+# The same programs for arm64, in build/arm64. ARM64_TESTS selects tests of the library
 .PHONY: programs-arm64
 programs-arm64: deps
 	@tools/install-packages packages-arm64.txt

@@ -29,7 +29,7 @@ macro_rules! common {
     }};
 }
 
-/// Those of loads and saves.
+/// The options of both loads and saves.
 macro_rules! blocks {
     ($options:expr, $transfer:expr) => {
         match $options.block_size {
