@@ -69,7 +69,7 @@ fn there_and_back_through_files() {
     }
 }
 
-/// What goes wrong at the other end is told, and nothing is counted as delivered that was not.
+/// Errors of the other end are reported, and only delivered samples count as delivered.
 #[test]
 fn errors_of_the_other_end() {
     let folder = tempfile::tempdir().expect("a folder");
