@@ -158,7 +158,7 @@ fuzz: deps ## fuzz the parsers of model headers, FUZZ_SECONDS each (needs cargo-
 	done
 
 .PHONY: lint
-lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, shellcheck, charts
+lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, shellcheck, links, charts
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
 	cd bindings/python && cargo fmt --check && cargo clippy --locked --quiet -- -D warnings
