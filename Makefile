@@ -158,7 +158,7 @@ fuzz: deps ## fuzz the parsers of model headers, FUZZ_SECONDS each (needs cargo-
 	done
 
 .PHONY: lint
-lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, shellcheck, charts
+lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, shellcheck, links, charts
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
 	cd bindings/python && cargo fmt --check && cargo clippy --locked --quiet -- -D warnings
@@ -169,6 +169,7 @@ lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, 
 	tools/lint-kernel
 	tools/check-series
 	tools/check-imports
+	tools/check-links
 	tools/check-capi
 	tools/lint-shell
 	bench/selftest
@@ -274,7 +275,7 @@ bench-small-cost: build
 		small $(SMALL_ON) --depths 32,128 --reads 4000 --runs 2 --no-fio --only user --only registered; \
 	done
 
-# What an indirect call costs shows in instructions only with retpolines, which guests do not use unless they are told to.
+# Only retpolines make an indirect call cost instructions, and guests use them only if told to.
 RETPOLINE := small --on /mnt/ext4 --on /mnt/xfs --on /dev/raw --depths 32 --reads 10000 --no-fio \
 	--only "io_uring, registered" --only "io_uring, lent"
 
@@ -377,7 +378,7 @@ programs: deps
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
 	@ln -sfn "$$(tools/python-env tests/clients)" build/python-clients
 
-# Those for arm64, in build/arm64. ARM64_TESTS: the tests of the library, if not all
+# The same programs for arm64, in build/arm64. ARM64_TESTS selects tests of the library
 .PHONY: programs-arm64
 programs-arm64: deps
 	@tools/install-packages packages-arm64.txt

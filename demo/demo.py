@@ -119,7 +119,7 @@ def main(model: pathlib.Path) -> int:
         f"All contents match: SHA-256 {hashes.pop()}.\n"
         f"Loading into the dma-buf took {before / after:.0f} times fewer instructions with the module than "
         "with the\nbuffered read, and no page cache.\n"
-        "Most of the rest is Debian's kernel zeroing new memory (init_on_alloc=1): docs/measuring.md."
+        "Most of the rest is Debian's kernel zeroing new memory (init_on_alloc=1): docs/notes/measuring.md."
     )
     return 0
 

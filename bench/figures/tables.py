@@ -15,7 +15,7 @@ from .results import Summary
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 SERIES = "cost-7.3-series.json"
 SHOWN = 128 * cost.MIB
-DOCUMENTS = ("docs/measuring.md", "docs/performance.md", "docs/small-reads.md", "docs/streams.md",
+DOCUMENTS = ("docs/notes/measuring.md", "docs/notes/performance.md", "docs/notes/small-reads.md", "docs/streams.md",
              *(f"kernel/{folder}/0000-cover-letter.patch"
                for folder in ("series/block", "series/copy-file-range", "series/small-reads",
                               "series/heap-flag", "series-mapped")))

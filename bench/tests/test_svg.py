@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-DRAWN = pathlib.Path(__file__).resolve().parents[2] / "docs/charts"
+DRAWN = pathlib.Path(__file__).resolve().parents[2] / "docs/notes/charts"
 SVG = "{http://www.w3.org/2000/svg}"
 
 

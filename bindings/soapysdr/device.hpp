@@ -90,7 +90,7 @@ private:
 	dio::Device device_;
 	// The device with oscillators and gains, if it is another one
 	dio::Device phy_;
-	// Those of a frame. A channel of SoapySDR is one of them, or two that are complex.
+	// The channels of a frame. A SoapySDR channel is one of them, or two that form a complex one.
 	std::vector<dmabuf_dio_channel> channels_;
 	bool complex_;
 	std::unique_ptr<Receiver> receiver_;

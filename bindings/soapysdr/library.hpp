@@ -51,7 +51,7 @@ inline std::vector<Device> devices()
 	return found;
 }
 
-// Those of the first buffer that have samples; none if the device has no buffer
+// The first buffer's channels that have samples; none if the device has no buffer
 inline std::vector<dmabuf_dio_channel> channels(const dmabuf_dio_device *device)
 {
 	int64_t count = dmabuf_dio_device_channels(device, 0, nullptr, 0);

@@ -116,7 +116,7 @@ static void together(int dev, int file)
 	close(fd);
 }
 
-/* Others have taken what a load was promised: it ends, and gives back what it has. */
+/* Other programs use up the memory promised to a load: it ends, and frees its pages. */
 static void meanwhile(int dev, int file)
 {
 	uint64_t before = memory_available();

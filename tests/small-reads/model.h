@@ -28,7 +28,7 @@ void file_put(struct file *f, uint64_t position, uint64_t length, enum how how);
 
 /* Reads through several interfaces and compares with the model. */
 void file_check(struct file *f, const char *when);
-/* Reads each block, so that a kernel that remembers mappings has those of the file. */
+/* Reads each block, so that a kernel that caches mappings has cached the file's. */
 void file_prime(struct file *f);
 
 #endif

@@ -15,7 +15,7 @@ pub(crate) fn populate() {
     };
 }
 
-/// Ends the iteration at the object that has the address `*here`.
+/// Populates the object that contains the address `*here`, and ends the iteration.
 unsafe extern "C" fn populate_if_here(
     info: *mut libc::dl_phdr_info,
     _size: usize,

@@ -331,7 +331,7 @@ impl View {
 impl Drop for View {
     fn drop(&mut self) {
         let content = &*self.content;
-        // One that begins meanwhile waits for its turn.
+        // A view that begins meanwhile waits for its turn.
         content.turn.with(|| {
             let mut users = content.users();
             users.views.remove(&self.number);

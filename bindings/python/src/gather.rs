@@ -252,7 +252,7 @@ type Job = Box<dyn FnOnce(&mut Gathering) + Send>;
 pub(crate) struct Gatherer {
     buffer: Py<Buffer>,
     path: Option<PathBuf>,
-    /// To the thread that has the ring; `None` once closed.
+    /// Sends jobs to the thread that owns the ring; `None` once closed.
     jobs: Lock<Option<Sender<Job>>>,
     /// Cancelled by an exception in a wait, which ends the use of the ring.
     cancel: dmabuf_dio::CancelToken,

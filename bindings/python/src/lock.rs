@@ -59,7 +59,7 @@ struct Inside;
 
 impl Inside {
     fn enter() -> Self {
-        // Who is inside goes on: fork waits for it.
+        // A thread inside continues: fork waits for it.
         while HELD.get() == 0 {
             INSIDE.fetch_add(1, SeqCst);
             if FORKING.load(SeqCst) == 0 {

@@ -83,7 +83,7 @@ def test_thousands_of_loads_leak_nothing(small: Path, threads: int) -> None:
     loads(1200)
     files = len(os.listdir("/proc/self/fd"))
     growths: list[int] = []
-    # What is lost is lost in each round. The allocator also grows by itself, an arena for each
+    # A leak shows in each round. The allocator also grows by itself, an arena for each
     # thread that meets another in it, but not for ever.
     limit = max(LOADS * 400, 1 << 20)  # less than a tenth of a page for each load
     while len(growths) < 5 and not any(growth < limit for growth in growths):

@@ -215,7 +215,7 @@ def test_truncated_file_gives_no_tensors(folder: Path, arrays: dict[str, Any]) -
         for _ in range(2):
             with pytest.raises(ValueError, match="exceeds the file"):
                 file.get_tensors()
-        # What is asked for then is read anew.
+        # Tensors requested after that are read again.
         path.write_bytes(whole)
         found = file.get_tensors()
     assert all(np.array_equal(found[name], array) for name, array in arrays.items())

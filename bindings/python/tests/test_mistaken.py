@@ -97,7 +97,7 @@ def test_big_endian_tensors_are_read(folder: Path) -> None:
         with pytest.raises(BufferError, match="big-endian"):
             loaded["numbers"].__dlpack__(max_version=(1, 0))
         del found
-    # What has one byte has no order.
+    # Types of one byte have no byte order.
     with opened.load(only=["bytes"], kind="private") as loaded:
         assert np.from_dlpack(loaded["bytes"]).tobytes() == b"abc"
     little = dmabuf_dio.open(models.gguf(folder / "little.gguf", tensors, {}))

@@ -91,7 +91,7 @@ int main(int count, char **arguments)
 		return failed("lend", status);
 	close(device);
 
-	/* To devices that have imported the buffer, what the disk writes is like what the CPU writes. */
+	/* Devices that have imported the buffer see the disk's writes like writes by the CPU. */
 	dmabuf_dio_access_begin(buffer, DMABUF_DIO_ACCESS_WRITE);
 	status = read_all(&ring, file, length);
 	dmabuf_dio_access_end(buffer, DMABUF_DIO_ACCESS_WRITE);

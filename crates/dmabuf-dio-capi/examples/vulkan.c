@@ -111,7 +111,7 @@ static VkBuffer buffer_of(VkDeviceSize size, VkExternalMemoryHandleTypeFlagBits 
 
 	vk(vkCreateBuffer(device, &info, NULL, &buffer), "create a buffer");
 	vkGetBufferMemoryRequirements(device, buffer, &needs);
-	/* What is imported has the length that it has. */
+	/* Imported memory keeps its length. */
 	allocate.allocationSize = import ? size : needs.size;
 	allocate.memoryTypeIndex = memory_type(needs.memoryTypeBits & types, !import);
 	vk(vkAllocateMemory(device, &allocate, NULL, memory), import ? "import the memory" : "allocate memory");

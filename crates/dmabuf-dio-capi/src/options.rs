@@ -29,7 +29,7 @@ macro_rules! common {
     }};
 }
 
-/// Those of loads and saves.
+/// The options of both loads and saves.
 macro_rules! blocks {
     ($options:expr, $transfer:expr) => {
         match $options.block_size {
@@ -97,7 +97,7 @@ unsafe impl Grows for Options {
 
 const _: () = assert!(size_of::<Options>() >= Options::FIRST);
 
-/// What a transfer does, which decides what settings it has.
+/// The kind of a transfer, which decides the settings that it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Load,

@@ -43,7 +43,7 @@ pub(crate) unsafe fn check<T: Grows>(to: *const T) -> Outcome<()> {
     check_size::<T>(unsafe { to.cast::<usize>().read() })
 }
 
-/// Reads a structure. What the caller's lacks is zero; what it has more must be.
+/// Reads a structure. Missing fields read as zero; extra ones must be zero.
 ///
 /// # Safety
 ///
@@ -70,7 +70,7 @@ pub(crate) unsafe fn read<T: Grows>(from: *const T) -> Outcome<T> {
     Ok(value)
 }
 
-/// Fills the caller's structure. What it has more than this version knows is set to zero.
+/// Fills the caller's structure. Fields that this version does not know are set to zero.
 ///
 /// # Safety
 ///

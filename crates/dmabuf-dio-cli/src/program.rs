@@ -53,7 +53,7 @@ fn places(name: &OsStr) -> Vec<PathBuf> {
 fn runnable(path: &Path) -> rustix::io::Result<()> {
     // For the effective user, as for execve(2).
     match rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS) {
-        // Old profiles of containers block faccessat2(2): execve(2) will tell.
+        // Old container profiles block faccessat2(2). execve(2) then reports whether it can run.
         Err(Errno::PERM) => {
             path.metadata().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         }

@@ -134,7 +134,7 @@ fn replay_outputs_the_last_partial_block() {
         let padded = (count..count + 8).find(|frames| frames * frame % 8 == 0);
         let moved = number("stream-dac", "moved_frames");
         assert_eq!(Some(moved), padded, "{channels}");
-        // Numbers of 16 bits wrap, which the device takes for what follows.
+        // Numbers wrap at 16 bits, and the device counts only the added frames as wrong.
         let added = moved - count;
         assert_eq!(number("stream-dac", "wrong_frames"), added, "{channels}");
     }

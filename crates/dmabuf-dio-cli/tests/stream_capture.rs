@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use common::iio::{FRAME, Setup, end_of, report, set, signal, start, until_it_moves};
 use serde_json::Value;
 
-/// Frames that arrived and frames that were lost: those of so much time of the device.
+/// Frames that the device has sampled: those that arrived and those that were lost.
 fn of_the_device(summary: &Value) -> u64 {
     let number = |name: &str| summary[name].as_u64().expect(name);
     number("frames") + number("lost_frames")

@@ -176,7 +176,7 @@ fn attributes_are_set_and_read_back() {
     }
     assert_eq!(number("stream-adc", "sampling_frequency"), 2_000_000);
     assert!(report.contains("2000000 per second"), "{report}");
-    // What is rounded is told, and nothing else.
+    // Only rounded values are reported.
     for text in [&report, &told] {
         assert!(text.contains("is 868950000 instead of 868950100"), "{text}");
         assert!(text.contains("is 17.000000 dB instead of 17.3"), "{text}");

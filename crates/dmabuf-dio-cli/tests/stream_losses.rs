@@ -88,7 +88,7 @@ fn loss_register_reveals_overruns() {
     let (at, to) = (gaps[0]["at"].as_u64(), gaps[0]["to"].as_u64());
     let jump = Some(jump as u64 * 8);
     assert!(at <= jump && jump <= to, "{jump:?} in {summary}");
-    // What was before the start does not count.
+    // Losses before the start do not count.
     let (code, summary, _) = capture(&setup, 0, &["--max-loss", "0"]);
     assert_eq!(code, 0, "{summary}");
 }

@@ -54,7 +54,7 @@ fn capture_without_disk_space_leaves_no_files() {
     let said = fails(1, &long);
     assert!(said.contains("make room"), "{said}");
     assert!(!Path::new(&data).exists() && !Path::new(&meta).exists(), "{said}");
-    // What is there stays.
+    // An existing recording stays.
     let short = ["capture", "stream-adc", "--rate", "1M", "--samples", "1000", "--to", &data];
     json(&short);
     let before = (fs::read(&data).expect("the samples"), fs::read(&meta).expect("described"));

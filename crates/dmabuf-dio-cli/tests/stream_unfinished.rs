@@ -60,7 +60,7 @@ fn killed_capture_keeps_its_description() {
     let known = killed["global"][UNFINISHED].as_u64().expect("it is marked");
     let told = gaps(&killed);
     assert_eq!(told.iter().map(|gap| gap.1).sum::<u64>(), 1000, "{killed}");
-    // What a cut write leaves.
+    // An interrupted write leaves part of a frame.
     let file = fs::File::options().append(true).open(&data).expect("open");
     std::io::Write::write_all(&mut &file, b"cut").expect("written");
     drop(file);
@@ -97,7 +97,7 @@ fn file_being_captured_is_refused_to_others() {
     let child = start(&["capture", "stream-adc", "--rate", "200k", "--to", &data, "--json"]);
     until_it_moves("stream-adc");
     within_a_minute("no samples", || fs::metadata(&data).is_ok_and(|facts| facts.len() > 0));
-    // What is still being written is not completed.
+    // A recording that is still being written is not completed.
     let output = run(&["replay", &data, "--to", "stream-dac", "--rate", "0", "--samples", "100"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("still being written"), "{said}");

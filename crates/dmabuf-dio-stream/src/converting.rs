@@ -36,7 +36,7 @@ pub struct Converted {
     pub frames: u64,
 }
 
-/// Blocks of a stream, and those of the adapter.
+/// Blocks of the stream, and the adapter's own blocks.
 #[derive(Debug)]
 struct Bounce {
     converter: Converter,
@@ -46,11 +46,11 @@ struct Bounce {
     /// Mapped when they are first used.
     stream_maps: Vec<Option<Mapping>>,
     own_maps: Vec<Option<Mapping>>,
-    /// Those of the adapter that are not in use.
+    /// The adapter's blocks that are not in use.
     free: Vec<usize>,
-    /// Blocks of the stream that wait for one of the adapter.
+    /// Blocks of the stream that wait for a free block of the adapter.
     waiting: VecDeque<Claim>,
-    /// Blocks at the other end, with that of the adapter.
+    /// Blocks of the stream that the other end has, each with its adapter block.
     out: VecDeque<(Claim, usize)>,
 }
 
@@ -69,7 +69,7 @@ impl Bounce {
         }
     }
 
-    /// Makes blocks for the other end, whose frames are those of `other` bytes.
+    /// Makes blocks for the other end, whose frames have `other` bytes.
     fn attach(&mut self, ring: &Arc<Ring>, frame: u64, other: u64) -> Result<Arc<Ring>> {
         let size = ring.size() / frame.max(1) * other;
         let (least, most) = BLOCKS;
@@ -279,7 +279,7 @@ impl Sink for ConvertingSink<'_> {
 pub struct ConvertingSource<'s> {
     inner: Box<dyn Source + 's>,
     bounce: Bounce,
-    /// Those of the other source.
+    /// The gaps of the inner source.
     gaps: Vec<Gap>,
 }
 

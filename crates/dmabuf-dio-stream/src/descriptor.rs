@@ -156,7 +156,7 @@ impl AsFd for Descriptor {
     }
 }
 
-/// Whether a peer closes or resets a connection depends on what it has not read.
+/// A peer that closes with unread data resets the connection, so a reset counts as closed.
 pub(super) fn as_gone(errno: Errno) -> Errno {
     if errno.raw() == libc::ECONNRESET { Errno::PIPE } else { errno }
 }

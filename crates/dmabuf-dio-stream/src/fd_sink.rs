@@ -121,7 +121,7 @@ impl Sink for FdSink {
                 Ok(true) if self.done - begin < TURN => {}
                 Ok(_) => return Ok(None),
                 Err(error) => {
-                    // What was written of the block counts; the blocks behind it are not written.
+                    // The written part of the block counts; later blocks are not written.
                     let some = self.finished();
                     self.queued.clear();
                     if some.is_none() {

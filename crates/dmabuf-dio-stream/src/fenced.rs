@@ -300,7 +300,7 @@ impl<P: Port> Fenced<P> {
             match sync_file::status(*fd) {
                 Ok(true) => known = count,
                 Err(errno) if known == 0 => return Err(self.ended(errno)),
-                // Those before are taken first.
+                // Earlier blocks are taken first.
                 _ => break,
             }
         }

@@ -68,7 +68,7 @@ impl Reading {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     kind: Loss,
-    /// Bytes that the device may still hold of those that it has returned.
+    /// Bytes of returned blocks that the device may still hold.
     behind: u64,
     /// Bytes queued.
     queued: u64,

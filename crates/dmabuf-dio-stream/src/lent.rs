@@ -23,7 +23,7 @@ const BUFFERED: u32 = 1;
 const ROOM: u64 = u64::MAX;
 
 /// Writes smaller than this go through the page cache. Appending so little with `O_DIRECT` costs
-/// more than copying it: the file system writes the new length each time (docs/performance.md).
+/// more than copying it: the file system writes the new length each time (docs/notes/performance.md).
 const SMALL: u64 = 128 << 10;
 
 /// Blocks are held back until they make a write of this size, or a quarter of the ring.

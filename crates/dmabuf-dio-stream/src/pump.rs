@@ -283,7 +283,7 @@ impl<'s> Stream<'s> {
             result = result.and(Err(error));
         }
         if result.is_err() {
-            // What the source delivered before is still passed on.
+            // Blocks that the source has delivered are still passed on.
             run.stream.cancel.cancel();
             if run.overflowed {
                 // These blocks came before the loss.

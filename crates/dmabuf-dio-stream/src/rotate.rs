@@ -67,7 +67,7 @@ impl<'s> RotatingSink<'s> {
         let mut sink = (self.open)(self.opened, self.queued)?;
         let left = self.expected.map(|bytes| bytes.saturating_sub(self.queued));
         sink.attach(ring, left.map(|left| left.min(self.limit)))?;
-        // Those that the ring has got since.
+        // Blocks added to the ring since.
         for block in ring.blocks().len()..ring.len() {
             if !sink.attach_more(block)? {
                 return Err(failed("the files", "use a block of the ring", Errno::NOMEM));

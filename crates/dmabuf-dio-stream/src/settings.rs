@@ -249,7 +249,7 @@ mod tests {
         let error = three.write().expect_err("refused");
         let Error::NotSet { attribute: name, errno, left, .. } = &error else { panic!("{error}") };
         assert_eq!((name.as_str(), *errno), ("ensm_mode", Errno::NOENT));
-        // What cannot be put back is told.
+        // Settings that cannot be restored are reported.
         assert_eq!((left.len(), left[0].attribute.as_str()), (1, "ensm_mode"));
         assert_eq!(
             (has(&fake, LO).as_str(), has(&fake, GAIN).as_str()),

@@ -69,7 +69,7 @@ fn conversion_through_files_round_trips() {
     }
 }
 
-/// What goes wrong at the other end is told, and nothing is counted as delivered that was not.
+/// Errors of the other end are reported, and only delivered samples count as delivered.
 #[test]
 fn errors_of_the_wrapped_end_pass_through() {
     let folder = tempfile::tempdir().expect("a folder");

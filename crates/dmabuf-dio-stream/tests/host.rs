@@ -268,7 +268,7 @@ fn blocks_are_queued_in_batches() {
     assert_eq!(source.filled, 11);
     assert!(source.batches.iter().all(|batch| (2..=3).contains(batch)), "{:?}", source.batches);
     assert!(!source.batches.is_empty());
-    // What is lost before a batch is lost before one of its blocks.
+    // A loss before a batch counts as before one of its blocks.
     let mut found = sink.gaps().into_iter().peekable();
     for gap in &summary.gaps {
         let mut frames = 0;

@@ -225,7 +225,7 @@ fn video(table: &mut Table) {
         index, flags, description, pixelformat, mbus_code, reserved,
     });
     structure!(table, "v4l2_frmsizeenum", v4l2::FrameSize, { index, pixel_format, reserved });
-    // Those with private fields pin their layout themselves, with these numbers.
+    // Structures with private fields check their layout themselves, with these numbers.
     for (expression, value) in [
         ("sizeof(struct v4l2_format)", 208),
         ("offsetof(struct v4l2_format, fmt)", 8),

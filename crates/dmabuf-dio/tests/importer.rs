@@ -57,7 +57,7 @@ fn exporters() -> Vec<String> {
     all
 }
 
-/// Those of `backends` that take a buffer of an exporter. Slots are long-lived, and are not
+/// The backends that accept a buffer of this exporter. Slots are long-lived, and are not
 /// registered where udmabuf does not synchronise devices: `slot-refused` of `tests/guest` checks
 /// that.
 fn usable(exporter: &str, buf: &DmaBuf, backends: &[Backend]) -> Vec<Backend> {

@@ -51,10 +51,10 @@ class Lazy:
         self._loaded: dict[str, Memory] = {}
         # The files, for tensors that are shared.
         self._maps: dict[int, memoryview] = {}
-        # What was requested in a row: the place of the next tensor, and the bytes so far.
+        # Sequential requests: where the next tensor would begin, and the bytes requested so far.
         self._next = 0
         self._row = 0
-        # Slices end in any thread, also one that has the lock: no WeakSet, which must not change while it is read.
+        # A slice may be collected in any thread, even one holding the lock, so a WeakSet could change while it is read.
         self._slices: set[ref[HasName]] = set()
         self._lock = Lock()
         _files.add(self)

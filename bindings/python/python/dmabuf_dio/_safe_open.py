@@ -80,7 +80,7 @@ class safe_open:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # What was handed out keeps its memory.
+        # Arrays that were handed out keep their memory.
         self._file = None
 
     def keys(self, /) -> list[str]:

@@ -40,7 +40,7 @@ _NAMES = {
     # Two elements in a byte: torch counts bytes.
     "F4": "float4_e2m1fn_x2",
 }
-# Those that this version of torch has.
+# The types that this version of torch has.
 _DTYPES = {name: getattr(torch, theirs) for name, theirs in _NAMES.items() if hasattr(torch, theirs)}
 
 

@@ -123,7 +123,7 @@ pub(crate) fn memfd(len: u64) -> Result<Buffer, Trouble> {
 
 /// Touches memory once: in a virtual machine, the first touch can take a second per GiB.
 pub(crate) fn touch_memory(len: u64) {
-    // If that fails, what follows will tell.
+    // Errors here surface in the measurement.
     let _ = memfd(len).and_then(|buffer| buffer.poison());
 }
 

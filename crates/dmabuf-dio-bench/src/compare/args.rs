@@ -23,7 +23,7 @@ read-ahead while a method that needs them is measured, and restores the settings
 
 A peer is a command that is started with the path as an argument, followed by --verify SEED if it is
 to compare the content. It prints {{\"ready\":true}}, waits for a line on its standard input, loads the
-file, and prints one line of JSON, which docs/measuring.md describes.
+file, and prints one line of JSON, which docs/notes/measuring.md describes.
 
 Examples:
   dmabuf-dio-bench compare --dir /mnt/nvme

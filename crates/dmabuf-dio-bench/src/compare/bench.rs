@@ -197,7 +197,7 @@ fn touch_memory(len: u64) {
     let len = len.min(spare_memory());
     let Ok(mut mapping) = Mapping::anonymous(len, Pages::Huge) else { return };
     for at in (0..len).step_by(PIECE as usize) {
-        // If that fails, what follows will tell.
+        // Errors here surface in the measurement.
         if signals::caught().is_some() || mapping.populate(at, PIECE.min(len - at)).is_err() {
             return;
         }

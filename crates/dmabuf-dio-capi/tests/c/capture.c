@@ -256,7 +256,7 @@ static void channels(void)
 	dmabuf_dio_device_free(device);
 }
 
-/* What is refused leaves the device free. */
+/* A refused capture leaves the device free. */
 static void refusals(void)
 {
 	struct dmabuf_dio_capture_options options = small_blocks(0);

@@ -102,7 +102,7 @@ static void range(uint64_t offset, uint64_t length)
 		expect(lseek(dmabuf, 0, SEEK_END), rounded(length));
 		check_fd(dmabuf, offset, length, rounded(length));
 	}
-	/* What is written to one is seen in the other. */
+	/* Each shows what is written to the other. */
 	if (dmabuf >= 0 && length >= PAGE) {
 		expect(dmabuf_dio_map(buffer, DMABUF_DIO_ACCESS_WRITE, &map), 0);
 		bytes = (unsigned char *)dmabuf_dio_map_address(map);

@@ -33,7 +33,7 @@ int main(void)
 	newer.what_is_new[2] = (uint64_t)1 << 56;
 	expect(dmabuf_dio_load("data", &newer.options, &buffer, NULL), -E2BIG);
 	check(!buffer && strstr(dmabuf_dio_error_message(), "dmabuf_dio_options"));
-	/* What is behind its size does not count. */
+	/* Bytes beyond its size are ignored. */
 	newer.options.size = sizeof(newer) - 8;
 	expect(dmabuf_dio_load("data", &newer.options, &buffer, NULL), 0);
 	dmabuf_dio_buffer_free(buffer);

@@ -78,7 +78,7 @@ static void kinds(void)
 	struct dmabuf_dio_figures figures;
 	int status = dmabuf_dio_load("data", NULL, &buffer, NULL);
 
-	/* Who asks for a dma-buf gets one or an error, never a memfd. */
+	/* A load that asks for a dma-buf gets one or an error, never a memfd. */
 	if (status) {
 		expect(status, -EOPNOTSUPP);
 		check(strstr(dmabuf_dio_error_hint(), "DMABUF_DIO_KIND_ANY"));

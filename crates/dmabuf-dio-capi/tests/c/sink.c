@@ -139,7 +139,7 @@ static int tcp_pair(int *theirs)
 	return ours;
 }
 
-/* What cannot be made, and nothing is left behind. */
+/* A sink that cannot be made leaves nothing behind. */
 static void refused(void)
 {
 	struct dmabuf_dio_sink *sink = (struct dmabuf_dio_sink *)&sink;

@@ -110,7 +110,7 @@ int main(void)
 	pattern(dmabuf_dio_map_address(map), 0, LENGTH, 2);
 	expect(dmabuf_dio_unmap(map), 0);
 
-	/* What is registered stays without the device and the buffer. */
+	/* A registered slot outlives the device and the buffer. */
 	out = open("copy", O_RDWR | O_CREAT | O_TRUNC | O_DIRECT, 0644);
 	expect(dmabuf_dio_access_begin(buffer, both), 0);
 	dmabuf_dio_buffer_free(buffer);

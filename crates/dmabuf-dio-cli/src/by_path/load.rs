@@ -46,7 +46,7 @@ pub(crate) fn load(plan: &Plan, args: &LoadArgs) -> Result<(Vec<LoadedFile>, Cos
     Ok((files, cost))
 }
 
-/// Each load checks this by itself, but does not know of those that run at the same time.
+/// Checks the memory for all files together: a load does not count the loads that run beside it.
 fn check_memory(plan: &Plan, args: &LoadArgs) -> Result<(), Failure> {
     let wanted = args.length.unwrap_or_else(|| plan.bytes().saturating_sub(args.offset));
     match probe::available_memory() {

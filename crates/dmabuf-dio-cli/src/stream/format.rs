@@ -55,7 +55,7 @@ fn no_pairs(option: &str, chosen: &Chosen, otherwise: &str) -> Failure {
     Failure::new(USAGE, what, format!("choose them: --channels I,Q; or {otherwise}"))
 }
 
-/// The device's frames, and those of a file with this type.
+/// Layouts of the device's frames and of a file's frames with this sample type.
 fn layouts(chosen: &Chosen, sample: SampleType) -> Result<(Layout, Layout), Failure> {
     if let Some(channel) = chosen.channels.iter().find(|one| one.name.ends_with("timestamp")) {
         let what = format!("{} is not a sample and cannot be converted", channel.name);

@@ -157,7 +157,7 @@ impl Pieces {
     /// Creates file `number`, with frame `start` first.
     fn begin(&self, number: u64, start: u64) -> Result<FileSink, Error> {
         let data = name(&self.first, number);
-        // Those of an earlier recording have been removed.
+        // Files of an earlier recording have been removed, so a file here is somebody else's.
         if data.exists() || sigmf::path_of(&data).exists() {
             return Err(cannot("create", &data, Errno::EXIST));
         }

@@ -35,13 +35,13 @@ pub(crate) struct Sidecar {
     data: PathBuf,
     device: String,
     channels: Vec<Channel>,
-    /// Bytes per frame in the file, and in the positions of gaps: those of the device.
+    /// Bytes per frame in the file; gaps count in bytes of the device's frames.
     frame: u64,
     unit: u64,
     rate: Option<f64>,
     iq: bool,
     frequency: Option<f64>,
-    /// The first frame in the file, of those of the recording.
+    /// Number in the recording of the file's first frame.
     first: u64,
 }
 

@@ -26,10 +26,15 @@ fn in_guest() -> bool {
 
 fn documents() -> Vec<PathBuf> {
     let repository = repository();
-    let mut all = vec![repository.join("README.md"), repository.join("vm/README.md")];
-    let docs = fs::read_dir(repository.join("docs")).expect("docs").flatten();
+    let mut all: Vec<_> = ["README.md", "CONTRIBUTING.md", "vm/README.md"]
+        .iter()
+        .map(|name| repository.join(name))
+        .collect();
     let is_markdown = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md");
-    all.extend(docs.map(|entry| entry.path()).filter(is_markdown));
+    for folder in ["docs", "docs/notes"] {
+        let docs = fs::read_dir(repository.join(folder)).expect("docs").flatten();
+        all.extend(docs.map(|entry| entry.path()).filter(is_markdown));
+    }
     all.sort();
     all
 }

@@ -15,19 +15,19 @@ pub(crate) enum Surroundings {
     Usual,
     /// A system call by its number; it fails with this error.
     Call(libc::c_long, i32),
-    /// What is mounted there or in the folder: it is empty, and nothing can be created.
+    /// This folder is hidden: it appears empty, and nothing can be created in it.
     Folder(&'static CStr),
     /// Limits: resources and their values.
     Limits(&'static [(libc::__rlimit_resource_t, u64)]),
-    /// As Limits, and nobody's rights.
+    /// The same limits, as the user `nobody`.
     Nobody(&'static [(libc::__rlimit_resource_t, u64)]),
     /// A PID namespace in which memfds cannot be executed: `vm.memfd_noexec` = 2.
     NoExecutable,
-    /// A user namespace in which nobody has a name.
+    /// A user namespace without user names.
     UserNamespace,
 }
 
-/// Nobody's number.
+/// User ID of `nobody`.
 const NOBODY: u32 = 65534;
 
 impl Surroundings {

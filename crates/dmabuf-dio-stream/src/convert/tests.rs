@@ -156,7 +156,7 @@ fn samples(of: Format) -> Vec<u8> {
     raws.into_iter().flat_map(bytes).collect()
 }
 
-/// What the rule makes of the samples. What is not a number becomes 0 as an integer.
+/// The samples as the rule converts them. NaN becomes 0 as an integer.
 #[test]
 fn every_pair_of_formats_converts_by_the_rule() {
     for from in FORMATS {

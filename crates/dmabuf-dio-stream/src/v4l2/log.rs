@@ -141,7 +141,7 @@ impl FrameLog {
         self.frames - self.recent.iter().rev().take_while(is_beyond).count() as u64
     }
 
-    /// The first frame, and the last of those in the first `bytes` bytes of the data.
+    /// The first frame, and the last frame within the first `bytes` bytes of the data.
     pub fn ends(&self, bytes: u64) -> Option<(Frame, Frame)> {
         let is_within = |frame: &&Frame| frame.offset + u64::from(frame.bytes) <= bytes;
         let last = self.recent.iter().rev().find(is_within)?;

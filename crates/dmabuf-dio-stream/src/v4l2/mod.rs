@@ -487,7 +487,7 @@ impl Source for VideoSource {
         if self.begun.is_none() {
             return Ok(());
         }
-        // What is full by now would be lost.
+        // Frames that are full by now would be lost.
         while let Ok(Some(filled)) = self.next() {
             self.full.push_back(filled);
         }

@@ -111,7 +111,7 @@ fn check(mut fields: Fields, start: u64, len: u64) -> Result<Header, Malformed> 
     }
     check_places(&tensors, start)?;
     check_names(&tensors)?;
-    // The crate's own opinion comes last: it has fewer words.
+    // Checked last: its errors say less.
     let checked = Checked::new(None, fields.tensors).map_err(refused)?;
     let end = start + checked.data_len() as u64;
     if end != len {

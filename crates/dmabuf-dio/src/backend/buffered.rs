@@ -72,7 +72,7 @@ const UNSYNCED: &str = "the buffer is a udmabuf: unless this kernel's udmabuf sy
      in kernel/series), those that are not coherent, or behind bounce buffers, may miss the \
      transferred data";
 
-/// What follows it if data was stored, which marks no page of the memfd dirty (docs/design.md).
+/// Appended if data was stored, because these stores mark no page of the memfd dirty (docs/design.md).
 const UNMARKED: &str = "; and if its memfd outlives it, the data may be lost in pages that were neither \
      written nor populated (MADV_POPULATE_WRITE) before the udmabuf was created";
 

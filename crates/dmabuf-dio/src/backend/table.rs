@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Dispatches to the backends.
-//!
-//! To add a backend, add its file, its line in [`driver`], and its name in [`Backend`].
+//! Dispatches to the backends. CONTRIBUTING.md says how to add one.
 
 use super::attempt::Attempt;
 use super::driver::{Driver, Reach};

@@ -146,7 +146,7 @@ fn clean(device: BorrowedFd<'_>, buf: &DmaBuf) {
     }
     // Bounce buffers have copies instead, which later stores through the memfd would not reach.
     if bounces(device).is_none() && buf.begin_cpu_access(Access::Write).is_ok() {
-        // It does what it has to, or there was nothing to do.
+        // Cleans the caches. If it fails, there was nothing to clean.
         let _ = buf.end_cpu_access(Access::Write);
     }
 }
@@ -164,7 +164,7 @@ pub(crate) fn size_limit() -> Option<u64> {
     text.trim().parse::<u64>().ok().map(|mib| mib.saturating_mul(1 << 20))
 }
 
-/// Refuses a buffer to which CPU access cannot begin. Who loads into it would have no use for it.
+/// Refuses a buffer to which CPU access cannot begin: a program could not use it.
 fn check_access(device: BorrowedFd<'_>, len: u64) -> Result<(), Refusal> {
     match (len > BOUNCED).then(|| bounces(device)).flatten() {
         Some(errno) => Err(refuse::no_access(Backend::Udmabuf, errno)),
@@ -172,10 +172,10 @@ fn check_access(device: BorrowedFd<'_>, len: u64) -> Result<(), Refusal> {
     }
 }
 
-/// With which error CPU access to a long udmabuf fails, if it goes through bounce buffers.
+/// The error of CPU access to a long udmabuf, if it goes through bounce buffers and fails.
 ///
 /// Looked up once, on a buffer of its own: the first access creates the bounce buffers of the udmabuf
-/// itself, and each later one replaces what is in the memory then by what was in it before.
+/// itself, and each later access overwrites the memory with the older content in them.
 fn bounces(device: BorrowedFd<'_>) -> Option<Errno> {
     static FAILS: Known = Known::new();
     let found = FAILS.get_or_find(|| failing_access(device).map_or(0, |errno| errno.raw() as u64));

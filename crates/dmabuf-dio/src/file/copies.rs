@@ -50,7 +50,7 @@ pub(crate) fn of(
     if is_looped("/sys", disk) {
         return Some(Copies::Looped);
     }
-    // What is read through the page cache stays there.
+    // A load through the page cache leaves pages there, which shows.
     if direction == Direction::Load {
         return None;
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::memory::page::page_size;
 
 /// Bytes per request if the disk reports no preference. With [`IN_FLIGHT`] bytes in flight, this
-/// size kept every disk busy, whatever its largest request (docs/performance.md).
+/// size kept every disk busy, whatever its largest request (docs/notes/performance.md).
 pub(crate) const DEFAULT_CHUNK: u64 = 4 << 20;
 /// Bytes in flight.
 const IN_FLIGHT: u64 = 32 << 20;

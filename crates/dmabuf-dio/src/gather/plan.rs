@@ -14,7 +14,7 @@ use crate::errno::Errno;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) group: Group,
-    /// Whether the entries are those of the unaligned pieces.
+    /// Whether the entries belong to the unaligned pieces.
     pub(super) aside: bool,
     /// Through the page cache: the file system refused `O_DIRECT`.
     pub(super) buffered: bool,

@@ -104,7 +104,7 @@ impl Mapping {
     /// Gets `len` bytes of private memory with undefined content, aligned for huge pages.
     ///
     /// Less than a huge page comes from the allocator: mapping and touching new pages can take as
-    /// long as reading into them (docs/performance.md).
+    /// long as reading into them (docs/notes/performance.md).
     pub(crate) fn anonymous(len: u64) -> Result<Self> {
         if len >= huge_page() {
             return Self::reserve(len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::empty());
@@ -327,7 +327,7 @@ impl Mapping {
     ///
     /// Huge pages in the range are touched at their end first. If touched at the start, kernels
     /// before 7.0 zero their small pages backwards, which takes twice as long
-    /// (`process_huge_page()` in mm/memory.c, docs/performance.md).
+    /// (`process_huge_page()` in mm/memory.c, docs/notes/performance.md).
     pub(crate) fn populate(&self, offset: u64, len: u64, write: bool) -> rustix::io::Result<()> {
         let start = offset & !(page_size() - 1);
         let end = offset.saturating_add(len).min(self.len());

@@ -90,7 +90,7 @@ impl Before {
     }
 }
 
-/// Usage of all threads of the process. The byte counts equal those of `/proc/self/io`, in units of
+/// Usage of all threads of the process. The byte counts equal the ones in `/proc/self/io`, in units of
 /// 512, and take a tenth of the time to read.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
@@ -121,7 +121,7 @@ pub(crate) fn cached(file: BorrowedFd<'_>, system: FileSystem, range: Range<u64>
     if range.is_empty() {
         return Some(0);
     }
-    // A mapping is of the file that has the pages, of which cachestat(2) does not know.
+    // overlayfs keeps pages in the file below. A mapping reaches that file; cachestat(2) does not.
     if system == FileSystem::Overlay {
         return cached_by_mincore(file, range);
     }

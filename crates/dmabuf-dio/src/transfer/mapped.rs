@@ -5,7 +5,7 @@
 //! flight. If one request is enough, neither ring nor thread is used.
 //!
 //! The memory is not registered with the ring: with huge pages that gains nothing, and contiguous
-//! small pages would no longer be merged (docs/performance.md).
+//! small pages would no longer be merged (docs/notes/performance.md).
 
 use std::sync::Arc;
 

@@ -31,7 +31,7 @@ pub(crate) trait Buffer {
 /// [`Stop::Stuck`].
 pub(crate) fn run(ring: &mut Ring, job: &Job<'_>, buffer: &mut dyn Buffer) -> Result<(), Stop> {
     let refused = |errno| Stop::Refused { errno, done: 0 };
-    // Their completions could not be told from those of this job.
+    // Completions of other requests would be taken for this job's.
     if ring.in_flight() > 0 {
         return Err(refused(Errno::from_raw(libc::EBUSY)));
     }

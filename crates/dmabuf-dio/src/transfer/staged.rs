@@ -4,7 +4,7 @@
 //!
 //! For the disk to write into small pages directly, each has to be zeroed, mapped and pinned. That
 //! costs more CPU time than copying into them, which the kernel does without zeroing them first
-//! (docs/performance.md).
+//! (docs/notes/performance.md).
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

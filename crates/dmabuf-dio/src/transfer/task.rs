@@ -36,7 +36,7 @@ pub(crate) struct Task<'a> {
 pub(crate) struct Transferred {
     /// Bytes requested with `O_DIRECT`.
     pub(crate) direct: u64,
-    /// How many of those the CPU copied: from a staging buffer, or out of whole blocks.
+    /// Directly read bytes that the CPU then copied: from a staging buffer, or out of whole blocks.
     pub(crate) copied: u64,
     pub(crate) segments: Option<u32>,
     pub(crate) pages: Option<PageSizes>,

@@ -61,7 +61,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Those of now. A file that does not exist has no pages.
+    /// Reads the counters. A file that does not exist has no pages.
     pub(crate) fn now(path: &Path, length: u64) -> Self {
         // Processors add up what they have counted.
         std::fs::write("/proc/sys/vm/stat_refresh", "1").expect("counters up to date");
