@@ -148,10 +148,10 @@ SoapySDR::Stream *IioReceiver::setupStream(int direction, const std::string &for
 	dmabuf_dio_capture *capture = nullptr;
 	dio::check(dmabuf_dio_capture_open(dmabuf_dio_device_id(device_.get()), &options, &capture));
 	made->capture.reset(capture);
-	auto figures = made->figures();
-	made->frame = figures.frame_bytes;
-	made->frames = figures.block_bytes / figures.frame_bytes;
-	made->blocks = figures.blocks;
+	auto fields = made->fields();
+	made->frame = fields.frame_bytes;
+	made->frames = fields.block_bytes / fields.frame_bytes;
+	made->blocks = fields.blocks;
 	// Channels are interleaved in a block: of several none is contiguous.
 	made->direct = native && channels.size() == 1;
 	SoapySDR::log(SOAPY_SDR_INFO, std::string("dmabuf-dio: ") + dmabuf_dio_capture_how(capture));
@@ -186,7 +186,7 @@ int IioReceiver::activateStream(SoapySDR::Stream *stream, int flags, long long, 
 	it->rate = getSampleRate(SOAPY_SDR_RX, 0);
 	if (dmabuf_dio_capture_start(it->capture.get()) < 0)
 		return failed();
-	it->counted = it->figures().losses_known;
+	it->counted = it->fields().losses_known;
 	it->active = true;
 	return 0;
 }
@@ -201,12 +201,12 @@ int IioReceiver::deactivateStream(SoapySDR::Stream *stream, int flags, long long
 	return dmabuf_dio_capture_stop(it->capture.get()) < 0 ? failed() : 0;
 }
 
-struct dmabuf_dio_capture_figures Receiver::figures() const
+struct dmabuf_dio_capture_fields Receiver::fields() const
 {
-	struct dmabuf_dio_capture_figures figures{};
-	figures.size = sizeof(figures);
-	dio::check(dmabuf_dio_capture_figures(capture.get(), &figures));
-	return figures;
+	struct dmabuf_dio_capture_fields fields{};
+	fields.size = sizeof(fields);
+	dio::check(dmabuf_dio_capture_fields(capture.get(), &fields));
+	return fields;
 }
 
 int Receiver::failed()

@@ -5,7 +5,7 @@
 #include "device.hpp"
 
 struct Receiver {
-	struct dmabuf_dio_capture_figures figures() const;
+	struct dmabuf_dio_capture_fields fields() const;
 	// Gets a block, unless there is one. Returns 0, or SoapySDR's error: SOAPY_SDR_OVERFLOW before the
 	// first sample behind a gap.
 	int next(int &flags, long long &timeNs, long timeoutUs);

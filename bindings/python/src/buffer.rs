@@ -5,14 +5,14 @@ use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use dmabuf_dio::{DmaBuf, Kind};
+use dmabuf_dio::{DmaBuf, Error, Kind};
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::content::{Content, Transfer, View, let_go};
-use crate::dlpack::{self, DataType, Shaped, Wanted};
+use crate::dlpack::{self, DataType, Export, Shaped};
 use crate::error::{note, raise};
 use crate::lock::Lock;
 use crate::report::Report;
@@ -24,30 +24,9 @@ use crate::view::{self, Part};
 #[derive(Debug)]
 pub(crate) struct Buffer {
     slot: Lock<Slot>,
-    form: Form,
+    kind: Kind,
     len: u64,
     report: Option<Py<Report>>,
-}
-
-/// What the memory is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    DmaBuf,
-    Memfd,
-    /// A memfd, and if possible a dma-buf over its pages.
-    File,
-    Private,
-}
-
-impl Form {
-    fn of(content: &Content) -> Self {
-        match content.buf().map(DmaBuf::kind) {
-            None => Self::Private,
-            Some(_) if content.dmabuf().is_some() => Self::File,
-            Some(Kind::DmaBuf) => Self::DmaBuf,
-            Some(Kind::Memfd) => Self::Memfd,
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -59,8 +38,15 @@ enum Slot {
 
 impl Buffer {
     pub(crate) fn new(content: Arc<Content>, report: Option<Py<Report>>) -> Self {
-        let (form, len) = (Form::of(&content), content.len());
-        Self { slot: Lock::new(Slot::Open(content)), form, len, report }
+        let (kind, len) = (content.buf().kind(), content.len());
+        Self { slot: Lock::new(Slot::Open(content)), kind, len, report }
+    }
+
+    /// With the report of its load.
+    pub(crate) fn loaded(py: Python<'_>, content: Arc<Content>) -> PyResult<Self> {
+        let report = content.buf().report().cloned();
+        let report = report.map(|report| Py::new(py, Report(report))).transpose()?;
+        Ok(Self::new(content, report))
     }
 
     /// What `use_it` returns for the content. The buffer is not closed meanwhile: a view or
@@ -82,18 +68,6 @@ impl Buffer {
         begun.map_err(|trouble| trouble.raise(py))
     }
 
-    /// The content with a descriptor, and what cannot be done without one.
-    fn shared(&self, py: Python<'_>, what: &str) -> PyResult<Arc<Content>> {
-        let content = self.content()?;
-        if content.buf().is_none() {
-            return Err(unsupported(
-                py,
-                format!("private memory has no {what}: load it as a memfd"),
-            ));
-        }
-        Ok(content)
-    }
-
     /// Begins a transfer into the memory.
     pub(crate) fn begin_write(&self, py: Python<'_>) -> PyResult<Transfer> {
         let begun = self.with(Content::begin_write)?;
@@ -112,66 +86,61 @@ impl Buffer {
 impl Buffer {
     /// Allocates an empty, writable buffer.
     #[staticmethod]
-    #[pyo3(signature = (length, *, kind = "dmabuf", heap = "system"))]
+    #[pyo3(signature = (length, *, kind = "any", heap = "system"))]
     fn alloc(py: Python<'_>, length: u64, kind: &str, heap: &str) -> PyResult<Self> {
+        let kind = made_kind(kind)?;
         let heap = heap.to_owned();
-        let buf = match kind {
-            "dmabuf" => py.detach(|| DmaBuf::alloc_from(&heap, length)),
-            "memfd" => py.detach(|| DmaBuf::memfd(length)),
-            _ => return Err(PyValueError::new_err("kind must be \"dmabuf\" or \"memfd\"")),
-        };
+        let buf = py.detach(|| allocate(kind, &heap, length));
         let buf = buf.map_err(|error| raise(py, &error))?;
-        Ok(Self::new(Content::shared(buf, 0, length, true), None))
+        Ok(Self::new(Content::part(buf, 0, length, true), None))
     }
 
     /// Creates a buffer from the descriptor of an existing dma-buf or memfd. The descriptor is
     /// duplicated.
     #[staticmethod]
-    #[pyo3(signature = (fd, *, offset = 0, length = None, writable = false))]
+    #[pyo3(signature = (fd, *, data_offset = 0, data_length = None, writable = false))]
     fn from_fd(
         py: Python<'_>,
         fd: c_int,
-        offset: u64,
-        length: Option<u64>,
+        data_offset: u64,
+        data_length: Option<u64>,
         writable: bool,
     ) -> PyResult<Self> {
-        let buf = DmaBuf::from_fd(duplicate(fd)?).map_err(|error| raise(py, &error))?;
-        let length = length.unwrap_or_else(|| buf.len().saturating_sub(offset));
-        buf.check_range(offset, length).map_err(|error| raise(py, &error))?;
+        let buf = dmabuf_dio::Buffer::from_fd(duplicate(fd)?).map_err(|error| raise(py, &error))?;
+        let length = data_length.unwrap_or_else(|| buf.len().saturating_sub(data_offset));
+        buf.check_range(data_offset, length).map_err(|error| raise(py, &error))?;
         if length == 0 {
             return Err(PyValueError::new_err("a buffer has at least one byte"));
         }
         if writable && !buf.is_writable() {
             return Err(raise(py, &dmabuf_dio::Error::ReadOnlyBuffer));
         }
-        Ok(Self::new(Content::shared(buf, offset, length, writable), None))
+        Ok(Self::new(Content::part(buf, data_offset, length, writable), None))
     }
 
     /// The buffer that `dmabuf-dio load FILE -- PROGRAM` passes to a program.
     #[staticmethod]
     #[pyo3(signature = (*, writable = false))]
     fn from_env(py: Python<'_>, writable: bool) -> PyResult<Self> {
-        let (buf, range) = DmaBuf::from_env().map_err(|error| raise(py, &error))?;
-        let length = range.end - range.start;
-        Ok(Self::new(Content::shared(buf, range.start, length, writable), None))
+        let buf = dmabuf_dio::Buffer::from_env().map_err(|error| raise(py, &error))?;
+        Ok(Self::new(Content::loaded(buf, writable), None))
     }
 
     /// `"dmabuf"`, `"memfd"`, `"file"` or `"private"`.
     #[getter]
     fn kind(&self) -> &'static str {
-        match self.form {
-            Form::DmaBuf => "dmabuf",
-            Form::Memfd => "memfd",
-            Form::File => "file",
-            Form::Private => "private",
-        }
+        self.kind.name()
     }
 
     /// The descriptor, which belongs to the buffer.
     #[getter]
     fn fd(&self, py: Python<'_>) -> PyResult<c_int> {
-        let content = self.shared(py, "descriptor")?;
-        Ok(content.buf().map_or(-1, AsRawFd::as_raw_fd))
+        match self.content()?.buf().fd() {
+            Ok(fd) => Ok(fd.as_raw_fd()),
+            Err(_) => {
+                Err(unsupported(py, "private memory has no descriptor: load it as a memfd".into()))
+            }
+        }
     }
 
     /// The same as `fd`.
@@ -183,38 +152,31 @@ impl Buffer {
     /// if there is none.
     #[getter]
     fn dmabuf_fd(&self, py: Python<'_>) -> PyResult<c_int> {
-        match (self.form, self.content()?.dmabuf()) {
-            (Form::DmaBuf, _) => self.fd(py),
-            (_, Some(Ok(buf))) => Ok(buf.as_raw_fd()),
-            (_, Some(Err(refusal))) => {
-                let error = unsupported(py, format!("the file has no dma-buf: {refusal}"));
-                if let Some(remedy) = &refusal.remedy {
-                    note(py, &error, remedy);
-                }
+        match self.content()?.buf().dma_buf() {
+            Ok(buf) => Ok(buf.as_raw_fd()),
+            Err(cause) => {
+                let error = unsupported(py, cause.to_string());
+                note(py, &error, &cause.hint());
                 Err(error)
             }
-            _ => Err(unsupported(
-                py,
-                format!("this is {}: load it with kind=\"dmabuf\" or \"file\"", self.described()),
-            )),
         }
     }
 
     /// A path that opens the memory, in this process and its children: `/proc/self/fd/N`.
     #[getter]
     fn path(&self, py: Python<'_>) -> PyResult<String> {
-        match self.form {
-            Form::Memfd | Form::File => Ok(format!("/proc/self/fd/{}", self.fd(py)?)),
+        match self.kind {
+            Kind::Memfd | Kind::File => Ok(format!("/proc/self/fd/{}", self.fd(py)?)),
             _ => Err(unsupported(
                 py,
-                format!("{} has no path: load it with kind=\"file\"", self.described()),
+                format!("a {} has no path: load it with kind=\"file\"", self.kind),
             )),
         }
     }
 
     /// Offset of the content in the descriptor's memory, in bytes.
     #[getter]
-    fn offset(&self) -> PyResult<u64> {
+    fn data_offset(&self) -> PyResult<u64> {
         Ok(self.content()?.start())
     }
 
@@ -325,7 +287,7 @@ impl Buffer {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let shape = vec![self.len as i64];
         let what = Shaped { offset: 0, shape, dtype: DataType::BYTE, name: "a tensor" };
-        dlpack::export(py, self, what, &Wanted { stream, max_version, device: dl_device, copy })
+        dlpack::export(py, self, what, &Export { stream, max_version, device: dl_device, copy })
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {
@@ -334,18 +296,30 @@ impl Buffer {
 
     fn __repr__(&self) -> String {
         let closed = if self.closed() { ", closed" } else { "" };
-        format!("<dmabuf_dio.Buffer: {} bytes, {}{closed}>", self.len, self.described())
+        format!("<dmabuf_dio.Buffer: {} bytes, a {}{closed}>", self.len, self.kind)
     }
 }
 
-impl Buffer {
-    fn described(&self) -> &'static str {
-        match self.form {
-            Form::DmaBuf => "a dma-buf",
-            Form::Memfd => "a memfd",
-            Form::File => "a file in memory",
-            Form::Private => "private memory",
+/// A kind of buffer that can be had without a load.
+pub(crate) fn made_kind(name: &str) -> PyResult<Kind> {
+    match crate::load::kind(name)? {
+        Kind::File | Kind::Private => {
+            Err(PyValueError::new_err("kind must be \"dmabuf\", \"memfd\" or \"any\""))
         }
+        kind => Ok(kind),
+    }
+}
+
+/// An empty buffer: a dma-buf from a heap, or a memfd.
+pub(crate) fn allocate(kind: Kind, heap: &str, length: u64) -> Result<dmabuf_dio::Buffer, Error> {
+    let dma_buf = || DmaBuf::alloc_from(heap, length).map(dmabuf_dio::Buffer::from);
+    match kind {
+        Kind::DmaBuf => dma_buf(),
+        Kind::Memfd => dmabuf_dio::Buffer::memfd(length),
+        _ => match dma_buf() {
+            Err(Error::Heap { .. }) => dmabuf_dio::Buffer::memfd(length),
+            allocated => allocated,
+        },
     }
 }
 

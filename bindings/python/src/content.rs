@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dmabuf_dio::lend::{Access, Mapping};
-use dmabuf_dio::{DmaBuf, Error, Kind, PrivateMemory, Refusal};
+use dmabuf_dio::{Buffer, Error, Kind};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
@@ -27,22 +27,14 @@ const NAMED: usize = 5;
 /// The memory of a buffer. Shared by the Python objects that use it.
 #[derive(Debug)]
 pub(crate) struct Content {
-    store: Store,
-    /// Range of the content in the store, in bytes.
+    buf: Buffer,
+    /// Range of the content in it, in bytes.
     start: u64,
     len: u64,
     writable: bool,
     users: Lock<Users>,
     turn: Turn,
     ground: Lock<Ground>,
-}
-
-#[derive(Debug)]
-enum Store {
-    Shared(DmaBuf),
-    /// A memfd, and a dma-buf over its pages or why there is none.
-    File(DmaBuf, Result<DmaBuf, Refusal>),
-    Private(PrivateMemory),
 }
 
 /// The first byte of memory.
@@ -126,30 +118,17 @@ impl Trouble {
 }
 
 impl Content {
-    /// The bytes from `start` of a buffer. `writable`: whether views may write them.
-    pub(crate) fn shared(buf: DmaBuf, start: u64, len: u64, writable: bool) -> Arc<Self> {
+    /// What was loaded into a buffer. `writable`: whether views may write it.
+    pub(crate) fn loaded(buf: Buffer, writable: bool) -> Arc<Self> {
+        let range = buf.range();
+        Self::part(buf, range.start, range.end - range.start, writable)
+    }
+
+    /// The bytes from `start` of a buffer.
+    pub(crate) fn part(buf: Buffer, start: u64, len: u64, writable: bool) -> Arc<Self> {
         let writable = writable && buf.is_writable();
-        Self::of(Store::Shared(buf), start, len, writable)
-    }
-
-    /// A file in memory, whole.
-    pub(crate) fn file(
-        memfd: DmaBuf,
-        dmabuf: Result<DmaBuf, Refusal>,
-        writable: bool,
-    ) -> Arc<Self> {
-        let (writable, len) = (writable && memfd.is_writable(), memfd.len());
-        Self::of(Store::File(memfd, dmabuf), 0, len, writable)
-    }
-
-    pub(crate) fn private(memory: PrivateMemory, writable: bool) -> Arc<Self> {
-        let len = memory.len();
-        Self::of(Store::Private(memory), 0, len, writable)
-    }
-
-    fn of(store: Store, start: u64, len: u64, writable: bool) -> Arc<Self> {
         Arc::new(Self {
-            store,
+            buf,
             start,
             len,
             writable,
@@ -159,23 +138,11 @@ impl Content {
         })
     }
 
-    /// The descriptor's buffer; `None` for private memory.
-    pub(crate) fn buf(&self) -> Option<&DmaBuf> {
-        match &self.store {
-            Store::Shared(buf) | Store::File(buf, _) => Some(buf),
-            Store::Private(_) => None,
-        }
+    pub(crate) fn buf(&self) -> &Buffer {
+        &self.buf
     }
 
-    /// For a file in memory: the dma-buf over its pages, or why there is none.
-    pub(crate) fn dmabuf(&self) -> Option<&Result<DmaBuf, Refusal>> {
-        match &self.store {
-            Store::File(_, dmabuf) => Some(dmabuf),
-            Store::Shared(_) | Store::Private(_) => None,
-        }
-    }
-
-    /// Offset of the content in the descriptor's buffer, in bytes.
+    /// Offset of the content in the buffer, in bytes.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
@@ -206,10 +173,17 @@ impl Content {
     }
 
     /// Maps the buffer, once: the address of the content. To be called in turn.
-    fn map(&self, buf: &DmaBuf) -> Result<Address, Trouble> {
+    fn map(&self) -> Result<Address, Trouble> {
+        if self.buf.kind() == Kind::Private {
+            // Mapped for as long as it lives
+            let view = self.buf.map().map_err(Trouble::Failed)?;
+            let first = NonNull::new(view.as_ptr().cast_mut()).ok_or(Trouble::Shrinks)?;
+            // SAFETY: the content lies in the memory.
+            return Ok(Address(unsafe { first.add(self.start as usize) }));
+        }
         let is_mapped = self.ground.lock().mapping.is_some();
         if !is_mapped {
-            let mapping = buf.mapping(self.writable).map_err(Trouble::Failed)?;
+            let mapping = self.buf.mapping(self.writable).map_err(Trouble::Failed)?;
             if mapping.shrinks() {
                 return Err(Trouble::Shrinks);
             }
@@ -225,10 +199,10 @@ impl Content {
     /// To be called in turn.
     fn end_access(&self) {
         let access = self.ground.lock().access.take();
-        if let (Some((access, process)), Some(buf)) = (access, self.buf()) {
+        if let Some((access, process)) = access {
             if process == std::process::id() {
                 // Nobody is left who could be told.
-                let _ = buf.end_cpu_access(access);
+                let _ = self.buf.end_cpu_access(access);
             }
         }
     }
@@ -310,21 +284,19 @@ impl View {
     /// have finished: not to be called with the interpreter.
     pub(crate) fn open(&self) -> Result<Address, Trouble> {
         let content = &*self.content;
-        match &content.store {
-            Store::Private(memory) => {
-                NonNull::new(memory.as_ptr()).map(Address).ok_or(Trouble::Shrinks)
-            }
-            Store::Shared(buf) | Store::File(buf, _) => content.turn.with(|| {
-                let first = content.map(buf)?;
-                let is_accessed = content.ground.lock().access.is_some();
-                if !is_accessed && buf.kind() == Kind::DmaBuf {
-                    let access = if content.writable { Access::ReadWrite } else { Access::Read };
-                    buf.begin_cpu_access(access).map_err(Trouble::Failed)?;
-                    content.ground.lock().access = Some((access, std::process::id()));
-                }
-                Ok(first)
-            }),
+        if content.buf.kind() == Kind::Private {
+            return content.map();
         }
+        content.turn.with(|| {
+            let first = content.map()?;
+            let is_accessed = content.ground.lock().access.is_some();
+            if !is_accessed && content.buf.kind() == Kind::DmaBuf {
+                let access = if content.writable { Access::ReadWrite } else { Access::Read };
+                content.buf.begin_cpu_access(access).map_err(Trouble::Failed)?;
+                content.ground.lock().access = Some((access, std::process::id()));
+            }
+            Ok(first)
+        })
     }
 }
 

@@ -95,7 +95,7 @@ struct Held {
 
 /// The arguments of `__dlpack__`.
 #[derive(Debug)]
-pub(crate) struct Wanted<'py> {
+pub(crate) struct Export<'py> {
     pub(crate) stream: Option<Bound<'py, PyAny>>,
     pub(crate) max_version: Option<(u32, u32)>,
     pub(crate) device: Option<(i32, i32)>,
@@ -117,7 +117,7 @@ pub(crate) fn export<'py>(
     py: Python<'py>,
     buffer: &Buffer,
     what: Shaped<'_>,
-    wanted: &Wanted<'py>,
+    wanted: &Export<'py>,
 ) -> PyResult<Bound<'py, PyCapsule>> {
     if wanted.stream.as_ref().is_some_and(|stream| !stream.is_none()) {
         return Err(PyValueError::new_err("stream must be None: the tensor is in CPU memory"));

@@ -17,7 +17,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let exception = exception(py, error).unwrap_or_else(|error| error);
     note(py, &exception, &pythonic(&error.hint()));
     if let refusals @ [_, ..] = error.refusals() {
-        let refusals: Vec<_> = refusals.iter().cloned().map(Refusal).collect();
+        let refusals: Vec<_> = refusals.iter().map(Refusal::from).collect();
         // Without the reasons the exception is still the right one.
         let _ = exception.value(py).setattr("refusals", refusals);
     }
@@ -130,7 +130,7 @@ pub(crate) fn note(py: Python<'_>, error: &PyErr, text: &str) {
 
 /// A hint with the names that the calls have in Python.
 fn pythonic(hint: &str) -> String {
-    hint.replace("Loader::any_kind()", "kind=\"any\"").replace("Gatherer::room", "Gatherer.room")
+    hint.replace("Gatherer::room", "Gathering.room")
 }
 
 /// The exception for a piece of a gather that could not be read.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `gather()` and `Gatherer`: many small pieces of a file at once.
+//! `gather()` and `Gathering`: many small pieces of a file at once.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
-use dmabuf_dio::gather::{Found, Gathering, Piece, PieceError};
-use dmabuf_dio::{DmaBuf, Error};
+use dmabuf_dio::Error;
+use dmabuf_dio::gather::{self as library, Found, Piece, PieceError};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -91,7 +91,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn read(gathering: &mut Gathering, pieces: &[Piece]) -> Result<Self, Error> {
+    fn read(gathering: &mut library::Gathering, pieces: &[Piece]) -> Result<Self, Error> {
         let gathered = gathering.read(pieces)?;
         Ok(Self { pieces: gathered.pieces().collect(), report: gathered.report() })
     }
@@ -188,7 +188,7 @@ impl Gathered {
 /// Reads pieces of a file into a new buffer, one after the other.
 #[pyfunction]
 #[pyo3(signature = (
-    path, offsets, lengths, *, kind = "dmabuf", queue_depth = None, polled = false, backend = None,
+    path, offsets, lengths, *, kind = "any", queue_depth = None, polled = false, backend = None,
     direct = true, progress = None, cancel = None,
 ))]
 pub(crate) fn gather(
@@ -205,16 +205,12 @@ pub(crate) fn gather(
     cancel: Option<PyRef<'_, CancelToken>>,
 ) -> PyResult<Gathered> {
     let backend = crate::load::backend(backend)?;
-    let dmabuf = match kind {
-        "dmabuf" => true,
-        "memfd" => false,
-        _ => return Err(PyValueError::new_err("kind must be \"dmabuf\" or \"memfd\"")),
-    };
+    let kind = crate::buffer::made_kind(kind)?;
     let lengths = lengths.of(offsets.0.len())?;
     let mut pieces = Vec::with_capacity(lengths.len());
     let mut end = 0_u64;
-    for (&file_offset, &len) in offsets.0.iter().zip(&lengths) {
-        pieces.push(Piece { file_offset, buf_offset: end, len });
+    for (&offset, &len) in offsets.0.iter().zip(&lengths) {
+        pieces.push(Piece { offset, buf_offset: end, len });
         end =
             end.checked_add(len).ok_or_else(|| PyValueError::new_err("the pieces are too long"))?;
     }
@@ -235,21 +231,21 @@ pub(crate) fn gather(
         let room = gatherer.room(&pieces)?;
         let spare = end.next_multiple_of(SPARE)..end.next_multiple_of(SPARE) + room;
         let total = spare.end.max(1);
-        let buf = if dmabuf { DmaBuf::alloc(total)? } else { DmaBuf::memfd(total)? };
+        let buf = crate::buffer::allocate(kind, "system", total)?;
         let mut gathering = gatherer.spare(spare).open(&buf)?;
         Outcome::read(&mut gathering, &pieces).map(|outcome| (buf, total, outcome))
     })?;
     let (buf, total, outcome) = read.map_err(|error| raise(py, &error))?;
-    let buffer = Buffer::new(Content::shared(buf, 0, total, false), None);
+    let buffer = Buffer::new(Content::part(buf, 0, total, false), None);
     outcome.finish(Py::new(py, buffer)?, name)
 }
 
-type Job = Box<dyn FnOnce(&mut Gathering) + Send>;
+type Job = Box<dyn FnOnce(&mut library::Gathering) + Send>;
 
 /// A file and a buffer, set up once for many calls.
 #[pyclass(module = "dmabuf_dio", frozen)]
 #[derive(Debug)]
-pub(crate) struct Gatherer {
+pub(crate) struct Gathering {
     buffer: Py<Buffer>,
     path: Option<PathBuf>,
     /// Sends jobs to the thread that owns the ring; `None` once closed.
@@ -263,7 +259,7 @@ pub(crate) struct Gatherer {
 }
 
 #[pymethods]
-impl Gatherer {
+impl Gathering {
     #[new]
     #[pyo3(signature = (
         path, buffer, *, spare = None, queue_depth = None, polled = false, backend = None,
@@ -291,9 +287,6 @@ impl Gatherer {
         let token = cancel.clone();
         let (call, set_up) = Call::new(move |_| {
             let content = transfer.content();
-            let Some(buf) = content.buf() else {
-                return Err(Error::NotABuffer { found: "private memory".into() });
-            };
             let first = content.start() + start;
             let mut gatherer = path
                 .gatherer()
@@ -305,11 +298,11 @@ impl Gatherer {
             if let Some(requests) = queue_depth {
                 gatherer = gatherer.queue_depth(requests);
             }
-            let gathering = gatherer.open(buf)?;
+            let gathering = gatherer.open(content.buf())?;
             let facts = (gathering.backend().name(), gathering.alignment());
             Ok((gathering, facts))
         });
-        let (hand_over, handed) = mpsc::channel::<Gathering>();
+        let (hand_over, handed) = mpsc::channel::<library::Gathering>();
         let thread = thread::Builder::new().name("dmabuf-dio".into());
         let spawned = thread.spawn(move || {
             set_up();
@@ -361,7 +354,7 @@ impl Gatherer {
     ) -> PyResult<Gathered> {
         if std::process::id() != self.process {
             return Err(PyRuntimeError::new_err(
-                "a Gatherer belongs to the process that created it: create another after fork()",
+                "a Gathering belongs to the process that created it: create another after fork()",
             ));
         }
         let lengths = lengths.of(offsets.0.len())?;
@@ -376,7 +369,7 @@ impl Gatherer {
         let content = transfer.content();
         let (own, len) = (content.start(), content.len());
         let mut pieces = Vec::with_capacity(lengths.len());
-        for (number, ((&file_offset, &place), &piece)) in
+        for (number, ((&offset, &place), &piece)) in
             offsets.0.iter().zip(&places.0).zip(&lengths).enumerate()
         {
             if !fits(place, piece, len) {
@@ -384,7 +377,7 @@ impl Gatherer {
                     "piece {number}: the range of {piece} bytes at {place} exceeds the buffer of {len} bytes"
                 )));
             }
-            pieces.push(Piece { file_offset, buf_offset: own + place, len: piece });
+            pieces.push(Piece { offset, buf_offset: own + place, len: piece });
         }
         let (call, finish) = Call::handed(self.cancel.clone());
         let job: Job = Box::new(move |gathering| {
@@ -396,8 +389,9 @@ impl Gatherer {
         {
             let jobs = self.jobs.lock();
             let jobs =
-                jobs.as_ref().ok_or_else(|| PyValueError::new_err("the Gatherer is closed"))?;
-            jobs.send(job).map_err(|_| PyRuntimeError::new_err("the Gatherer's thread is gone"))?;
+                jobs.as_ref().ok_or_else(|| PyValueError::new_err("the Gathering is closed"))?;
+            jobs.send(job)
+                .map_err(|_| PyRuntimeError::new_err("the Gathering's thread is gone"))?;
         }
         let outcome = call.wait(py, &Watch { progress: None, cancel: None });
         if self.cancel.is_cancelled() {

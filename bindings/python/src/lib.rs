@@ -47,7 +47,7 @@ mod _native {
     #[pymodule_export]
     use crate::doctor::doctor;
     #[pymodule_export]
-    use crate::gather::{Gathered, Gatherer, gather};
+    use crate::gather::{Gathered, Gathering, gather};
     #[pymodule_export]
     use crate::load::{load, load_into};
     #[pymodule_export]

@@ -10,10 +10,26 @@ use serde::Serialize;
 #[derive(Debug)]
 pub(crate) struct Report(pub(crate) dmabuf_dio::Report);
 
-/// Why a backend was not available.
-#[pyclass(module = "dmabuf_dio", frozen)]
-#[derive(Debug)]
-pub(crate) struct Refusal(pub(crate) dmabuf_dio::Refusal);
+/// Why a backend was not available. Plain data, which exceptions carry from process to process.
+#[pyclass(module = "dmabuf_dio", frozen, eq, get_all)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    backend: String,
+    reason: String,
+    errno: Option<i32>,
+    remedy: Option<String>,
+}
+
+impl From<&dmabuf_dio::Refusal> for Refusal {
+    fn from(refusal: &dmabuf_dio::Refusal) -> Self {
+        Self {
+            backend: refusal.backend.name().to_owned(),
+            reason: refusal.reason.clone(),
+            errno: refusal.errno.map(dmabuf_dio::Errno::raw),
+            remedy: refusal.remedy.clone(),
+        }
+    }
+}
 
 /// A value as `json.loads` would return it.
 pub(crate) fn as_dict<'py>(py: Python<'py>, value: &str) -> PyResult<Bound<'py, PyDict>> {
@@ -99,7 +115,7 @@ impl Report {
 
     #[getter]
     fn refusals(&self) -> Vec<Refusal> {
-        self.0.refusals.iter().cloned().map(Refusal).collect()
+        self.0.refusals.iter().map(Refusal::from).collect()
     }
 
     /// Everything, as `dmabuf-dio load --json` prints it.
@@ -118,28 +134,18 @@ impl Report {
 
 #[pymethods]
 impl Refusal {
-    #[getter]
-    fn backend(&self) -> &'static str {
-        self.0.backend.name()
+    #[new]
+    fn new(backend: String, reason: String, errno: Option<i32>, remedy: Option<String>) -> Self {
+        Self { backend, reason, errno, remedy }
     }
 
-    #[getter]
-    fn reason(&self) -> &str {
-        &self.0.reason
-    }
-
-    #[getter]
-    fn errno(&self) -> Option<i32> {
-        self.0.errno.map(dmabuf_dio::Errno::raw)
-    }
-
-    #[getter]
-    fn remedy(&self) -> Option<&str> {
-        self.0.remedy.as_deref()
+    /// What `new` takes, for pickle.
+    fn __getnewargs__(&self) -> (&str, &str, Option<i32>, Option<&str>) {
+        (&self.backend, &self.reason, self.errno, self.remedy.as_deref())
     }
 
     fn __repr__(&self) -> String {
-        format!("<dmabuf_dio.Refusal: {}>", self.0)
+        format!("<dmabuf_dio.Refusal: {}: {}>", self.backend, self.reason)
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `save()`.
 
-use dmabuf_dio::Error;
+use dmabuf_dio::{Error, Options};
 use pyo3::prelude::*;
 
 use crate::buffer::Buffer;
@@ -15,14 +15,14 @@ use crate::source::Source;
 /// Saves a buffer, or a range of it, to a file.
 #[pyfunction]
 #[pyo3(signature = (
-    buffer, path, *, start = 0, length = None, offset = 0, backend = None, block_size = None,
+    buffer, path, *, buf_offset = 0, length = None, offset = 0, backend = None, block_size = None,
     queue_depth = None, direct = true, progress = None, cancel = None,
 ))]
 pub(crate) fn save(
     py: Python<'_>,
     buffer: PyRef<'_, Buffer>,
     path: Source,
-    start: u64,
+    buf_offset: u64,
     length: Option<u64>,
     offset: u64,
     backend: Option<&str>,
@@ -33,32 +33,27 @@ pub(crate) fn save(
     cancel: Option<PyRef<'_, CancelToken>>,
 ) -> PyResult<Report> {
     let backend = parse(backend)?;
+    let options = Options { backend, block_size, queue_depth, direct, ..Options::default() };
     let transfer = buffer.begin_read(py)?;
     let report = run::call(py, &Watch::new(progress, cancel), move |control| {
         let content = transfer.content();
-        let length = length.unwrap_or_else(|| content.len().saturating_sub(start));
-        if !fits(start, length, content.len()) {
-            return Err(Error::RangeBeyondBuffer { offset: start, length, buffer: content.len() });
+        let length = length.unwrap_or_else(|| content.len().saturating_sub(buf_offset));
+        if !fits(buf_offset, length, content.len()) {
+            return Err(Error::RangeBeyondBuffer {
+                offset: buf_offset,
+                length,
+                buffer: content.len(),
+            });
         }
         let told = control.clone();
-        let mut saver = path
+        let saver = path
             .saver()
             .offset(offset)
-            .backend(backend)
-            .direct(direct)
+            .options(options)
             .cancel(control.cancel.clone())
             .progress(move |progress| told.report(progress));
-        if let Some(bytes) = block_size {
-            saver = saver.block_size(bytes);
-        }
-        if let Some(requests) = queue_depth {
-            saver = saver.queue_depth(requests);
-        }
-        let first = content.start() + start;
-        match content.buf() {
-            Some(buf) => saver.save(buf, first..first + length),
-            None => Err(Error::NotABuffer { found: "private memory".into() }),
-        }
+        let first = content.start() + buf_offset;
+        saver.save(content.buf(), first..first + length)
     })?;
     report.map(Report).map_err(|error| raise(py, &error))
 }

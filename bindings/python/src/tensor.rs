@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
 use crate::buffer::Buffer;
-use crate::dlpack::{self, DataType, Shaped, Wanted};
+use crate::dlpack::{self, DataType, Export, Shaped};
 use crate::view::{self, Part};
 
 /// A tensor in a buffer. It keeps the buffer alive and open, but is not a view of it:
@@ -159,7 +159,7 @@ impl Tensor {
         }
         let shape = self.view.shape.iter().map(|dimension| *dimension as i64).collect();
         let what = Shaped { offset: self.view.offset, shape, dtype, name: &self.label };
-        dlpack::export(py, buffer, what, &Wanted { stream, max_version, device: dl_device, copy })
+        dlpack::export(py, buffer, what, &Export { stream, max_version, device: dl_device, copy })
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {

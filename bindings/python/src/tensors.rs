@@ -7,8 +7,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use dmabuf_dio::PrivateMemory;
-use dmabuf_dio_tensors::{Array, Error, Memory, Metadata, Value, View};
+use dmabuf_dio::{Kind, Options};
+use dmabuf_dio_tensors::{Array, Error, Metadata, Value, View};
 use pyo3::exceptions::{PyIndexError, PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyList, PyTuple};
@@ -17,8 +17,7 @@ use crate::buffer::Buffer;
 use crate::cancel::CancelToken;
 use crate::content::Content;
 use crate::error::raise_tensors;
-use crate::load::{Wanted, seal};
-use crate::report::Report;
+use crate::load::seal;
 use crate::run::{self, Watch};
 use crate::small;
 use crate::source::path;
@@ -159,7 +158,7 @@ impl Model {
 
     /// Loads all tensors, or those named by `only`: nothing else is read except small gaps.
     #[pyo3(signature = (
-        *, only = None, kind = None, writable = false, backend = None, gap = None,
+        *, only = None, kind = "any", writable = false, backend = None, gap = None,
         concurrency = None, block_size = None, queue_depth = None, direct = true,
         huge_pages = true, progress = None, cancel = None,
     ))]
@@ -167,7 +166,7 @@ impl Model {
         &self,
         py: Python<'_>,
         only: Option<Vec<String>>,
-        kind: Option<&str>,
+        kind: &str,
         writable: bool,
         backend: Option<&str>,
         gap: Option<u64>,
@@ -179,29 +178,30 @@ impl Model {
         progress: Option<Bound<'_, PyAny>>,
         cancel: Option<PyRef<'_, CancelToken>>,
     ) -> PyResult<Tensors> {
-        let wanted = Wanted::parse(kind)?;
-        if wanted == Wanted::File {
+        let kind = crate::load::kind(kind)?;
+        if kind == Kind::File {
             return Err(PyValueError::new_err(
                 "kind=\"file\" is for whole files: choose \"dmabuf\", \"memfd\", \"any\" or \"private\"",
             ));
         }
         let backend = crate::load::backend(backend)?;
+        let options = Options {
+            kind,
+            backend,
+            block_size,
+            queue_depth,
+            direct,
+            huge_pages,
+            ..Options::default()
+        };
         let model = Arc::clone(&self.0);
         let loaded = run::call(py, &Watch::new(progress, cancel), move |control| {
             let told = control.clone();
             let mut loader = model
                 .loader()
-                .backend(backend)
-                .direct(direct)
-                .huge_pages(huge_pages)
+                .options(options)
                 .cancel(control.cancel.clone())
                 .progress(move |progress| told.moved(progress.done, progress.total));
-            loader = match wanted {
-                Wanted::Unsaid | Wanted::File => loader,
-                Wanted::Any => loader.any_kind(),
-                Wanted::Only(kind) => loader.kind(kind),
-                Wanted::Private => loader.private(),
-            };
             if let Some(names) = only {
                 loader = loader.only(names);
             }
@@ -211,31 +211,17 @@ impl Model {
             if let Some(loads) = concurrency {
                 loader = loader.concurrency(loads);
             }
-            if let Some(bytes) = block_size {
-                loader = loader.block_size(bytes);
-            }
-            if let Some(requests) = queue_depth {
-                loader = loader.queue_depth(requests);
-            }
             let loaded = loader.load()?;
             let mut buffers = Vec::with_capacity(loaded.buffers.len());
-            for buffer in loaded.buffers {
-                let content = match buffer.memory {
-                    Memory::Private(private) => Content::private(private.into_memory(), writable),
-                    Memory::Shared(mut buf) => {
-                        seal(&mut buf, writable).map_err(Error::Buffer)?;
-                        let len = buf.len();
-                        Content::shared(buf, 0, len, writable)
-                    }
-                };
-                buffers.push((content, buffer.report));
+            for mut buf in loaded.buffers {
+                seal(&mut buf, writable).map_err(Error::Buffer)?;
+                let len = buf.len();
+                buffers.push(Content::part(buf, 0, len, writable));
             }
             Ok((buffers, loaded.views, loaded.seconds))
         })?;
         let (buffers, views, seconds) = loaded.map_err(|error| raise_tensors(py, &error))?;
-        let buffers = buffers.into_iter().map(|(content, report)| {
-            Py::new(py, Buffer::new(content, Some(Py::new(py, Report(report))?)))
-        });
+        let buffers = buffers.into_iter().map(|content| Py::new(py, Buffer::loaded(py, content)?));
         let buffers = buffers.collect::<PyResult<_>>()?;
         Ok(Tensors::new(buffers, views, seconds))
     }
@@ -297,7 +283,7 @@ impl Model {
         let one = loader.one_range().map_err(|error| raise_tensors(py, &error))?;
         let Some(one) = one else { return Ok(None) };
         let model = Arc::clone(&self.0);
-        let work = move |control: &run::Control, ready: Sender<PrivateMemory>| {
+        let work = move |control: &run::Control, ready: Sender<dmabuf_dio::Buffer>| {
             let loader = model.loader();
             let Some(one) = loader.one_range()? else { return Ok(()) };
             // The other thread waits for as long as this one lives.
@@ -305,7 +291,7 @@ impl Model {
         };
         let watch = Watch { progress: None, cancel: None };
         let (loaded, made) = run::call_with(py, &watch, work, |memory| {
-            let buffer = Py::new(py, Buffer::new(Content::private(memory, true), None))?;
+            let buffer = Py::new(py, Buffer::new(Content::loaded(memory, true), None))?;
             make.call1((Tensors::new(vec![buffer], one.views(), 0.0),))
         })?;
         loaded.map_err(|error| raise_tensors(py, &error))?;

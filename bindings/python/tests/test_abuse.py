@@ -165,7 +165,7 @@ def test_objects_shared_by_threads_stay_correct(small: Path, folder: Path) -> No
         return dmabuf_dio.load(small, kind=number.choice(kinds), writable=number.random() < 0.5)
 
     shared = [fresh(random.Random(seed)) for seed in range(3)]
-    gatherer = dmabuf_dio.Gatherer(small, dmabuf_dio.Buffer.alloc(1 << 20, kind="memfd"))
+    gatherer = dmabuf_dio.Gathering(small, dmabuf_dio.Buffer.alloc(1 << 20, kind="memfd"))
 
     def view(buffer: Buffer, number: random.Random) -> bool:
         at = number.randrange(SMALL)

@@ -12,7 +12,7 @@ import models
 import pytest
 
 ROOT = Path(__file__).parents[3]
-DOCUMENTS = [ROOT / "docs/python.md", ROOT / "README.md", ROOT / "bindings/python/README.md"]
+DOCUMENTS = [ROOT / name for name in ("docs/python.md", "docs/faces.md", "README.md", "bindings/python/README.md")]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.parent.name + "-" + path.name)
@@ -29,6 +29,8 @@ def test_document_examples_run(document: Path, folder: Path, content: bytes) -> 
         [sys.executable, "program.py"], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert run.returncode == 0, run.stdout
+    if document.name == "faces.md":
+        assert (here / "copy.bin").read_bytes() == content[4096 : 4096 + (1 << 16)]
     if document.name == "python.md":
         assert "1 view lives: a memoryview or array taken at" in run.stdout
         assert (here / "copy.bin").read_bytes() == content

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dmabuf_dio
-from dmabuf_dio import Buffer, Gatherer
+from dmabuf_dio import Buffer, Gathering
 from dmabuf_dio.types import Numbers
 
 
@@ -75,7 +75,7 @@ def test_wrong_arguments_are_refused(file: Path) -> None:
 
 def test_gatherer_can_be_used_again(file: Path, content: bytes) -> None:
     buffer = Buffer.alloc(1 << 16, kind="memfd")
-    with Gatherer(file, buffer, spare=(1 << 15, 1 << 15)) as gatherer:
+    with Gathering(file, buffer, spare=(1 << 15, 1 << 15)) as gatherer:
         assert gatherer.alignment[0] >= 1
         for row in range(20):
             gathered = gatherer.read([4096 * row, 100], [0, 4096], 4096)
@@ -99,7 +99,7 @@ def test_gatherer_can_be_used_again(file: Path, content: bytes) -> None:
 
 def test_gatherer_is_refused_after_a_fork(file: Path) -> None:
     buffer = Buffer.alloc(1 << 16, kind="memfd")
-    gatherer = Gatherer(file, buffer)
+    gatherer = Gathering(file, buffer)
     child = os.fork()
     if child == 0:
         try:

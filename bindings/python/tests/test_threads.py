@@ -61,7 +61,7 @@ def test_reading_attributes_does_not_block_close() -> None:
             buffer = shared[0]
             try:
                 for _ in range(50):
-                    assert buffer.fd >= 0 and buffer.writable and buffer.offset == 0
+                    assert buffer.fd >= 0 and buffer.writable and buffer.data_offset == 0
             except ValueError as error:
                 assert "closed" in str(error)
 

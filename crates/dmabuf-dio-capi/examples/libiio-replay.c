@@ -66,16 +66,16 @@ int main(int count, char **arguments)
 	}
 
 	struct dmabuf_dio_options options = { .size = sizeof(options) };
-	for (int i = 0, round = 0; options.file_offset < (uint64_t)stat.st_size; i = (i + 1) % BLOCKS) {
-		uint64_t left = stat.st_size - options.file_offset;
+	for (int i = 0, round = 0; options.offset < (uint64_t)stat.st_size; i = (i + 1) % BLOCKS) {
+		uint64_t left = stat.st_size - options.offset;
 
 		if (round)
 			check("wait for the device", iio_block_dequeue(blocks[i], false));
 		options.length = left < size ? left : size;
 		ours(dmabuf_dio_load_into_fd(buffers[i], 0, file, &options, NULL));
 		check("queue a block", iio_block_enqueue(blocks[i], options.length, false));
-		options.file_offset += options.length;
-		if (!round && (i + 1 == BLOCKS || options.file_offset == (uint64_t)stat.st_size)) {
+		options.offset += options.length;
+		if (!round && (i + 1 == BLOCKS || options.offset == (uint64_t)stat.st_size)) {
 			check("start", iio_buffer_stream_start(stream));
 			round++;
 		}

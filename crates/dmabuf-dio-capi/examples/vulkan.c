@@ -247,10 +247,10 @@ int main(int count, char **arguments)
 	/* The last page of the dma-buf is a copy, unless it is whole: the files that follow end before it. */
 	for (int i = 3; i < count; i += 2) {
 		dio(dmabuf_dio_load_into(buffer, 0, arguments[i], NULL, &report), "load into the buffer");
-		struct dmabuf_dio_figures figures = { .size = sizeof(figures) };
-		dio(dmabuf_dio_report_figures(report, &figures), "figures");
+		struct dmabuf_dio_report_fields fields = { .size = sizeof(fields) };
+		dio(dmabuf_dio_report_fields(report, &fields), "fields");
 		dmabuf_dio_report_free(report);
-		read_back(from, figures.bytes, arguments[i + 1]);
+		read_back(from, fields.bytes, arguments[i + 1]);
 	}
 
 	vkDestroyBuffer(device, from, NULL);

@@ -62,9 +62,10 @@
 #define DMABUF_DIO_VERSION_PATCH 0
 
 /**
- * Kind of a buffer to load into: a dma-buf, or what the chosen backend creates.
+ * Kind of a buffer to load into, the default: a dma-buf if one can be had here, else a memfd; or what the
+ * chosen backend creates. No buffer is of this kind.
  */
-#define DMABUF_DIO_KIND_DEFAULT 0
+#define DMABUF_DIO_KIND_ANY 0
 
 /**
  * Kind of a buffer: a dma-buf, which devices can import.
@@ -77,15 +78,15 @@
 #define DMABUF_DIO_KIND_MEMFD 2
 
 /**
- * Kind of a buffer to load into: a dma-buf if one can be created here, else a memfd.
+ * Kind of a buffer: a memfd of exactly the content, which programs open by path, and a dma-buf over its
+ * pages if one can be created here.
  */
-#define DMABUF_DIO_KIND_ANY 3
+#define DMABUF_DIO_KIND_FILE 3
 
 /**
- * Kind of a buffer to load into: a memfd of exactly the content, which programs open by path, and a
- * dma-buf over its pages if one can be created here.
+ * Kind of a buffer: memory of this process only, without a descriptor.
  */
-#define DMABUF_DIO_KIND_FILE 4
+#define DMABUF_DIO_KIND_PRIVATE 4
 
 /**
  * Backend: the best one that is available.
@@ -178,7 +179,7 @@
 #define DMABUF_DIO_POLLED 4
 
 /**
- * A number of `struct dmabuf_dio_figures` that is unknown.
+ * A number of `struct dmabuf_dio_report_fields` that is unknown.
  */
 #define DMABUF_DIO_UNKNOWN UINT64_MAX
 
@@ -216,8 +217,8 @@
 #define DMABUF_DIO_INEXACT 1
 
 /**
- * A buffer: a dma-buf or a memfd, and the position of the content in it. The memory is freed once no
- * handle, descriptor, mapping or device uses it.
+ * A buffer: a dma-buf, a memfd, both, or private memory, and the position of the content in it. The
+ * memory is freed once no handle, descriptor, mapping or device uses it.
  *
  * Several threads may use a buffer at the same time. Free it once, when no thread uses it any more.
  */
@@ -323,7 +324,7 @@ struct dmabuf_dio_options {
   /**
    * Start of the range in the file, in bytes. Not for gathers.
    */
-  uint64_t file_offset;
+  uint64_t offset;
   /**
    * Length of the range in bytes; 0: up to the end of the file. Loads only: the length of a save is
    * an argument.
@@ -355,7 +356,7 @@ struct dmabuf_dio_piece {
   /**
    * Offset in the file.
    */
-  uint64_t file_offset;
+  uint64_t offset;
   /**
    * Offset in the buffer.
    */
@@ -396,13 +397,13 @@ struct dmabuf_dio_piece_result {
 };
 
 /**
- * The figures of a report. Storage and CPU time are counted for the whole process and the page cache
+ * The fields of a report. Storage and CPU time are counted for the whole process and the page cache
  * for the whole file, including concurrent activity of other threads and processes. Can grow: see
  * `size`.
  */
-struct dmabuf_dio_figures {
+struct dmabuf_dio_report_fields {
   /**
-   * In: `sizeof(struct dmabuf_dio_figures)`. Additional fields of a larger structure, up to 4096
+   * In: `sizeof(struct dmabuf_dio_report_fields)`. Additional fields of a larger structure, up to 4096
    * bytes, are set to 0.
    */
   size_t size;
@@ -609,9 +610,9 @@ struct dmabuf_dio_block {
 /**
  * Properties of a capture, and counts since its last start. Can grow: see `size`.
  */
-struct dmabuf_dio_capture_figures {
+struct dmabuf_dio_capture_fields {
   /**
-   * In: `sizeof(struct dmabuf_dio_capture_figures)`. Additional fields of a larger structure, up to
+   * In: `sizeof(struct dmabuf_dio_capture_fields)`. Additional fields of a larger structure, up to
    * 4096 bytes, are set to 0.
    */
   size_t size;
@@ -788,7 +789,8 @@ void dmabuf_dio_buffer_free(struct dmabuf_dio_buffer *buffer);
 /**
  * Returns the buffer's descriptor, to be passed to an importer. It belongs to the buffer: the caller
  * must not close it, and it is closed with the buffer. If the buffer is both a memfd and a dma-buf, it
- * is the memfd's: see `dmabuf_dio_buffer_dmabuf_fd`. `-EFAULT` for a null pointer.
+ * is the memfd's: see `dmabuf_dio_buffer_dmabuf_fd`. `-EINVAL` for private memory, which has none;
+ * `-EFAULT` for a null pointer.
  */
 int dmabuf_dio_buffer_fd(const struct dmabuf_dio_buffer *buffer);
 
@@ -796,7 +798,7 @@ int dmabuf_dio_buffer_fd(const struct dmabuf_dio_buffer *buffer);
  * Returns a duplicate of the buffer's descriptor, which belongs to the caller and stays open when the
  * buffer is freed. It is closed on exec.
  *
- * Returns the descriptor; `-EMFILE`; `-EFAULT`.
+ * Returns the descriptor; `-EMFILE`; `-EINVAL` for private memory; `-EFAULT`.
  */
 int dmabuf_dio_buffer_dup(const struct dmabuf_dio_buffer *buffer);
 
@@ -818,15 +820,14 @@ uint64_t dmabuf_dio_buffer_data_offset(const struct dmabuf_dio_buffer *buffer);
 uint64_t dmabuf_dio_buffer_data_length(const struct dmabuf_dio_buffer *buffer);
 
 /**
- * Returns the kind of the buffer, `DMABUF_DIO_KIND_DMABUF` or `DMABUF_DIO_KIND_MEMFD`; 0 for a null
- * pointer.
+ * Returns the kind of the buffer, a `DMABUF_DIO_KIND_*` other than `ANY`; 0 for a null pointer.
  */
 uint32_t dmabuf_dio_buffer_kind(const struct dmabuf_dio_buffer *buffer);
 
 /**
  * Names a dma-buf: at most 31 bytes, shown in /proc/PID/fdinfo and debugfs.
  *
- * Returns 0; `-EINVAL` for a longer name; `-ENOTTY` for a memfd.
+ * Returns 0; `-EINVAL` for a longer name; `-EOPNOTSUPP` if the buffer has no dma-buf.
  */
 int dmabuf_dio_buffer_set_name(const struct dmabuf_dio_buffer *buffer, const char *name);
 
@@ -856,7 +857,7 @@ const char *dmabuf_dio_buffer_path(const struct dmabuf_dio_buffer *buffer);
  * Returns the descriptor of a buffer's memfd, which processes share. It belongs to the buffer, like that of
  * `dmabuf_dio_buffer_fd`.
  *
- * Returns the descriptor; `-EOPNOTSUPP` if the buffer is only a dma-buf; `-EFAULT`.
+ * Returns the descriptor; `-EOPNOTSUPP` if the buffer has none; `-EFAULT`.
  */
 int dmabuf_dio_buffer_memfd_fd(const struct dmabuf_dio_buffer *buffer);
 
@@ -948,7 +949,7 @@ int dmabuf_dio_access_end(const struct dmabuf_dio_buffer *buffer, uint32_t acces
  *
  * If the path names a regular file or nothing, a new file is written next to it and renamed to it when
  * it is complete; until then the old file is unchanged. A block device is written in place, from
- * `file_offset` of the options on. `options` and `report` may be null pointers.
+ * `offset` of the options on. `options` and `report` may be null pointers.
  *
  * Returns 0. On error the path still names its old file, unless only making the new name durable
  * failed: `-ENOENT`, `-EACCES`, `-ENOSPC`, `-EFBIG`, `-EIO` and others; `-ERANGE` if the range exceeds
@@ -964,7 +965,7 @@ int dmabuf_dio_save(const struct dmabuf_dio_buffer *buffer,
 
 /**
  * Saves like `dmabuf_dio_save`, but in place, to the regular file or block device of a descriptor that
- * is open for writing, from `file_offset` of the options on. The descriptor still belongs to the
+ * is open for writing, from `offset` of the options on. The descriptor still belongs to the
  * caller, its position is neither used nor changed, and the file is not truncated.
  *
  * Returns 0, or errors as for `dmabuf_dio_save`, and `-EBADF`. After an error the range of the file is
@@ -1154,11 +1155,11 @@ const char *dmabuf_dio_sink_how(struct dmabuf_dio_sink *sink);
 void dmabuf_dio_sink_free(struct dmabuf_dio_sink *sink);
 
 /**
- * Fills in the figures of a report, as many as the caller's structure has.
+ * Fills in the fields of a report, as many as the caller's structure has.
  *
  * Returns 0; `-EINVAL` if `size` is too small; `-E2BIG` if it is more than 4096.
  */
-int dmabuf_dio_report_figures(const struct dmabuf_dio_report *report, struct dmabuf_dio_figures *figures);
+int dmabuf_dio_report_fields(const struct dmabuf_dio_report *report, struct dmabuf_dio_report_fields *fields);
 
 /**
  * Returns the report as one line of text: bytes, backend, mode, time, rate. The string belongs to the
@@ -1398,12 +1399,12 @@ int dmabuf_dio_capture_block(const struct dmabuf_dio_capture *capture,
 int dmabuf_dio_capture_release(struct dmabuf_dio_capture *capture, uint32_t number);
 
 /**
- * Fills in the figures of a capture, as many as the caller's structure has.
+ * Fills in the fields of a capture, as many as the caller's structure has.
  *
  * Returns 0; `-EINVAL` if `size` is too small; `-E2BIG` if it is more than 4096.
  */
-int dmabuf_dio_capture_figures(const struct dmabuf_dio_capture *capture,
-                               struct dmabuf_dio_capture_figures *figures);
+int dmabuf_dio_capture_fields(const struct dmabuf_dio_capture *capture,
+                              struct dmabuf_dio_capture_fields *fields);
 
 /**
  * Returns a line of text that says how samples get into the blocks: by the device's DMA, or copied by

@@ -2,92 +2,46 @@
 //! Buffers.
 
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::ops::Range;
 use std::os::fd::{AsRawFd as _, IntoRawFd as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::{Arc, OnceLock};
 
-use dmabuf_dio::{DmaBuf, Error, Loaded, LoadedFile, Refusal};
+use dmabuf_dio::{DmaBuf, Error};
 
 use crate::failure::{Failure, Outcome, guard};
 use crate::names;
 use crate::pointers::{exclusive, fd, free, give, shared};
 
-/// A buffer: a dma-buf or a memfd, and the position of the content in it. The memory is freed once no
-/// handle, descriptor, mapping or device uses it.
+/// A buffer: a dma-buf, a memfd, both, or private memory, and the position of the content in it. The
+/// memory is freed once no handle, descriptor, mapping or device uses it.
 ///
 /// Several threads may use a buffer at the same time. Free it once, when no thread uses it any more.
 #[derive(Debug)]
 pub struct Buffer {
     /// Shared with mappings, which outlive this.
-    buf: Arc<DmaBuf>,
+    buf: Arc<dmabuf_dio::Buffer>,
     /// The same, once it is sealed: other threads may be using the first meanwhile. Not by a lock, which
     /// a child of fork(2) could find locked for ever.
-    sealed: OnceLock<Arc<DmaBuf>>,
-    range: Range<u64>,
-    /// Of a file in memory: the dma-buf over its pages, or why there is none.
-    pub(crate) dmabuf: Option<Result<DmaBuf, Refusal>>,
-    shared: u64,
+    sealed: OnceLock<Arc<dmabuf_dio::Buffer>>,
     /// Of a memfd.
     pub(crate) path: Option<CString>,
 }
 
 impl Buffer {
-    pub(crate) fn new(buf: DmaBuf, range: Range<u64>) -> Self {
-        let path = buf.path().and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
-        Self { buf: Arc::new(buf), sealed: OnceLock::new(), range, dmabuf: None, shared: 0, path }
-    }
-
-    /// The memfd or dma-buf that the handle's other functions refer to.
-    pub(crate) fn first(&self) -> &DmaBuf {
+    /// The buffer whose descriptor was handed out.
+    pub(crate) fn first(&self) -> &dmabuf_dio::Buffer {
         &self.buf
     }
 
-    pub(crate) fn buf(&self) -> &Arc<DmaBuf> {
+    pub(crate) fn buf(&self) -> &Arc<dmabuf_dio::Buffer> {
         self.sealed.get().unwrap_or(&self.buf)
     }
-
-    /// Bytes that the memfd and the dma-buf share, from the start.
-    pub(crate) fn shared_len(&self) -> u64 {
-        self.shared
-    }
-
-    fn whole(buf: DmaBuf) -> Self {
-        let range = 0..buf.len();
-        Self::new(buf, range)
-    }
-
-    /// Seals the memory, and returns the buffer that can no longer be written.
-    fn seal(&self) -> Outcome<DmaBuf> {
-        let mut own = self.buf.try_clone()?;
-        if !matches!(self.dmabuf, Some(Ok(_))) {
-            own.seal()?;
-            return Ok(own);
-        }
-        // The dma-buf pins the pages, and the kernel refuses F_SEAL_WRITE for pinned ones.
-        // SAFETY: the call takes numbers only.
-        let sealed =
-            unsafe { libc::fcntl(own.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_FUTURE_WRITE) };
-        if sealed < 0 {
-            let number = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL);
-            let errno = dmabuf_dio::Errno::from_raw(number);
-            return Err(Error::Buffer { call: "seal", errno }.into());
-        }
-        Ok(DmaBuf::from_fd(own.into_fd())?)
-    }
 }
 
-impl From<Loaded> for Buffer {
-    fn from(loaded: Loaded) -> Self {
-        let range = loaded.range();
-        Self::new(loaded.buf, range)
-    }
-}
-
-impl From<LoadedFile> for Buffer {
-    fn from(loaded: LoadedFile) -> Self {
-        let shared = loaded.shared_len();
-        Self { shared, dmabuf: Some(loaded.dmabuf), ..Self::whole(loaded.file) }
+impl From<dmabuf_dio::Buffer> for Buffer {
+    fn from(buf: dmabuf_dio::Buffer) -> Self {
+        let path = buf.path().and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
+        Self { buf: Arc::new(buf), sealed: OnceLock::new(), path }
     }
 }
 
@@ -120,11 +74,11 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_alloc(
 ) -> c_int {
     let make = || {
         if heap.is_null() {
-            return Ok(Buffer::whole(DmaBuf::alloc(length)?));
+            return Ok(dmabuf_dio::Buffer::alloc(length)?.into());
         }
         // SAFETY: a string, as the header demands.
         let name = unsafe { CStr::from_ptr(heap) }.to_string_lossy();
-        Ok(Buffer::whole(DmaBuf::alloc_from(&name, length)?))
+        Ok(dmabuf_dio::Buffer::from(DmaBuf::alloc_from(&name, length)?).into())
     };
     // SAFETY: as the header demands.
     guard(|| unsafe { output(buffer, "buffer", make) })
@@ -136,7 +90,7 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_alloc(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_memfd(length: u64, buffer: *mut *mut Buffer) -> c_int {
     // SAFETY: as the header demands.
-    guard(|| unsafe { output(buffer, "buffer", || Ok(Buffer::whole(DmaBuf::memfd(length)?))) })
+    guard(|| unsafe { output(buffer, "buffer", || Ok(dmabuf_dio::Buffer::memfd(length)?.into())) })
 }
 
 /// Creates a buffer from the descriptor of a dma-buf or memfd. The library uses a duplicate; the
@@ -155,7 +109,7 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_from_fd(
             let message = format!("cannot duplicate descriptor {descriptor}: {error}");
             Failure::new(errno, message, "allow more open files: ulimit -n")
         })?;
-        Ok(Buffer::whole(DmaBuf::from_fd(own)?))
+        Ok(dmabuf_dio::Buffer::from_fd(own)?.into())
     };
     // SAFETY: as the header demands.
     guard(|| unsafe { output(buffer, "buffer", make) })
@@ -166,12 +120,8 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_from_fd(
 /// Returns 0; `-EINVAL` if there is none; `-EBADF`; `-ERANGE`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_from_env(buffer: *mut *mut Buffer) -> c_int {
-    let make = || {
-        let (buf, range) = DmaBuf::from_env()?;
-        Ok(Buffer::new(buf, range))
-    };
     // SAFETY: as the header demands.
-    guard(|| unsafe { output(buffer, "buffer", make) })
+    guard(|| unsafe { output(buffer, "buffer", || Ok(dmabuf_dio::Buffer::from_env()?.into())) })
 }
 
 /// Frees the handle, and closes the buffer's descriptor. Maps and gathers of the buffer stay valid.
@@ -184,23 +134,24 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_free(buffer: *mut Buffer) {
 
 /// Returns the buffer's descriptor, to be passed to an importer. It belongs to the buffer: the caller
 /// must not close it, and it is closed with the buffer. If the buffer is both a memfd and a dma-buf, it
-/// is the memfd's: see `dmabuf_dio_buffer_dmabuf_fd`. `-EFAULT` for a null pointer.
+/// is the memfd's: see `dmabuf_dio_buffer_dmabuf_fd`. `-EINVAL` for private memory, which has none;
+/// `-EFAULT` for a null pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_fd(buffer: *const Buffer) -> c_int {
     // SAFETY: a buffer, as the header demands.
-    guard(|| Ok(unsafe { shared(buffer, "buffer") }?.buf.as_raw_fd()))
+    guard(|| Ok(unsafe { shared(buffer, "buffer") }?.buf.fd()?.as_raw_fd()))
 }
 
 /// Returns a duplicate of the buffer's descriptor, which belongs to the caller and stays open when the
 /// buffer is freed. It is closed on exec.
 ///
-/// Returns the descriptor; `-EMFILE`; `-EFAULT`.
+/// Returns the descriptor; `-EMFILE`; `-EINVAL` for private memory; `-EFAULT`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_dup(buffer: *const Buffer) -> c_int {
     guard(|| {
         // SAFETY: a buffer, as the header demands.
         let buffer = unsafe { shared(buffer, "buffer") }?;
-        Ok(buffer.buf.try_clone()?.into_fd().into_raw_fd())
+        Ok(buffer.buf.try_clone()?.into_fd()?.into_raw_fd())
     })
 }
 
@@ -216,7 +167,7 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_length(buffer: *const Buffer) -> u64 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_data_offset(buffer: *const Buffer) -> u64 {
     // SAFETY: a buffer, as the header demands.
-    unsafe { buffer.as_ref() }.map_or(0, |buffer| buffer.range.start)
+    unsafe { buffer.as_ref() }.map_or(0, |buffer| buffer.buf.data_offset())
 }
 
 /// Returns the length of the content in bytes: that of the loaded range, or of the whole buffer if a
@@ -224,11 +175,10 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_data_offset(buffer: *const Buffer) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_data_length(buffer: *const Buffer) -> u64 {
     // SAFETY: a buffer, as the header demands.
-    unsafe { buffer.as_ref() }.map_or(0, |buffer| buffer.range.end - buffer.range.start)
+    unsafe { buffer.as_ref() }.map_or(0, |buffer| buffer.buf.data_len())
 }
 
-/// Returns the kind of the buffer, `DMABUF_DIO_KIND_DMABUF` or `DMABUF_DIO_KIND_MEMFD`; 0 for a null
-/// pointer.
+/// Returns the kind of the buffer, a `DMABUF_DIO_KIND_*` other than `ANY`; 0 for a null pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_kind(buffer: *const Buffer) -> u32 {
     // SAFETY: a buffer, as the header demands.
@@ -237,7 +187,7 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_kind(buffer: *const Buffer) -> u32 {
 
 /// Names a dma-buf: at most 31 bytes, shown in /proc/PID/fdinfo and debugfs.
 ///
-/// Returns 0; `-EINVAL` for a longer name; `-ENOTTY` for a memfd.
+/// Returns 0; `-EINVAL` for a longer name; `-EOPNOTSUPP` if the buffer has no dma-buf.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_set_name(
     buffer: *const Buffer,
@@ -273,7 +223,9 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_seal(buffer: *mut Buffer) -> c_int {
             let errno = dmabuf_dio::Errno::from_raw(libc::EBUSY);
             return Err(Error::Buffer { call: "seal", errno }.into());
         }
-        let _ = buffer.sealed.set(Arc::new(buffer.seal()?));
+        let mut own = buffer.buf.try_clone()?;
+        own.seal()?;
+        let _ = buffer.sealed.set(Arc::new(own));
         Ok(0)
     })
 }

@@ -3,11 +3,11 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::size_of;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use dmabuf_dio::lend::{Access, Mapping};
-use dmabuf_dio_stream::{self as stream, IioSource, Ring, frame_bytes};
+use dmabuf_dio_stream::{self as stream, BlockRing, IioSource, frame_bytes};
 
 use crate::buffer::output;
 use crate::device::{find, set_rate, text};
@@ -115,8 +115,8 @@ const _: () = assert!(size_of::<Block>() >= Block::FIRST);
 /// Properties of a capture, and counts since its last start. Can grow: see `size`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct CaptureFigures {
-    /// In: `sizeof(struct dmabuf_dio_capture_figures)`. Additional fields of a larger structure, up to
+pub struct CaptureFields {
+    /// In: `sizeof(struct dmabuf_dio_capture_fields)`. Additional fields of a larger structure, up to
     /// 4096 bytes, are set to 0.
     pub size: usize,
     /// Bytes of a frame, which has a sample of each channel.
@@ -139,12 +139,12 @@ pub struct CaptureFigures {
 }
 
 // SAFETY: words in the order of C, without padding.
-unsafe impl Grows for CaptureFigures {
-    const NAME: &'static str = "dmabuf_dio_capture_figures";
+unsafe impl Grows for CaptureFields {
+    const NAME: &'static str = "dmabuf_dio_capture_fields";
     const FIRST: usize = 72;
 }
 
-const _: () = assert!(size_of::<CaptureFigures>() >= CaptureFigures::FIRST);
+const _: () = assert!(size_of::<CaptureFields>() >= CaptureFields::FIRST);
 
 impl CaptureOptions {
     const DEFAULT: Self = Self {
@@ -209,7 +209,7 @@ impl Capture {
         let rate = device.rate(options.buffer).unwrap_or(0.0);
         let count = if options.blocks == 0 { BLOCKS } else { options.blocks };
         let size = options.block_size(frame_bytes(&channels), rate);
-        let ring = Ring::new(count as usize, size)?;
+        let ring = BlockRing::new(count as usize, size)?;
         let mappings = ring.blocks().iter().map(|block| block.mapping(false));
         let mappings = mappings.collect::<dmabuf_dio::Result<Vec<_>>>()?;
         let blocks = stream::Capture::new(source, ring)?;
@@ -226,7 +226,7 @@ impl Capture {
                 format!("there are {count} blocks, numbered from 0"),
             ));
         };
-        let fd = self.blocks.ring().block(number as usize).as_fd().as_raw_fd();
+        let fd = self.blocks.ring().block(number as usize).fd()?.as_raw_fd();
         let data: *const c_void = mapping.as_ptr().cast_const().cast();
         let (bytes, position, gap, flags, reserved) = (0, 0, 0, 0, 0);
         Ok(Block {
@@ -279,10 +279,10 @@ impl Capture {
         Ok(ended?)
     }
 
-    fn figures(&self) -> CaptureFigures {
+    fn fields(&self) -> CaptureFields {
         let (losses, frame_bytes) = (self.blocks.losses(), self.blocks.frame());
-        CaptureFigures {
-            size: size_of::<CaptureFigures>(),
+        CaptureFields {
+            size: size_of::<CaptureFields>(),
             frame_bytes,
             block_bytes: self.blocks.ring().size(),
             blocks: self.mappings.len() as u64,
@@ -418,20 +418,20 @@ pub unsafe extern "C" fn dmabuf_dio_capture_release(capture: *mut Capture, numbe
     })
 }
 
-/// Fills in the figures of a capture, as many as the caller's structure has.
+/// Fills in the fields of a capture, as many as the caller's structure has.
 ///
 /// Returns 0; `-EINVAL` if `size` is too small; `-E2BIG` if it is more than 4096.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dmabuf_dio_capture_figures(
+pub unsafe extern "C" fn dmabuf_dio_capture_fields(
     capture: *const Capture,
-    figures: *mut CaptureFigures,
+    fields: *mut CaptureFields,
 ) -> c_int {
     guard(|| {
         // SAFETY: as the header demands.
         unsafe {
             let capture = shared(capture, "capture")?;
-            exclusive(figures.cast::<usize>(), "figures")?;
-            sized::write(figures, &capture.figures())?;
+            exclusive(fields.cast::<usize>(), "fields")?;
+            sized::write(fields, &capture.fields())?;
         }
         Ok(0)
     })

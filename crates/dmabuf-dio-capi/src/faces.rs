@@ -28,17 +28,17 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_path(buffer: *const Buffer) -> *const
 /// Returns the descriptor of a buffer's memfd, which processes share. It belongs to the buffer, like that of
 /// `dmabuf_dio_buffer_fd`.
 ///
-/// Returns the descriptor; `-EOPNOTSUPP` if the buffer is only a dma-buf; `-EFAULT`.
+/// Returns the descriptor; `-EOPNOTSUPP` if the buffer has none; `-EFAULT`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_memfd_fd(buffer: *const Buffer) -> c_int {
     guard(|| {
         // SAFETY: a buffer, as the header demands.
         let buf = unsafe { shared(buffer, "buffer") }?.first();
         match buf.kind() {
-            Kind::Memfd => Ok(buf.as_raw_fd()),
-            Kind::DmaBuf => Err(Failure::new(
+            Kind::Memfd | Kind::File => Ok(buf.fd()?.as_raw_fd()),
+            other => Err(Failure::new(
                 libc::EOPNOTSUPP,
-                "the buffer is a dma-buf and has no memfd",
+                format!("the buffer is a {other} and has no memfd"),
                 "load with DMABUF_DIO_KIND_FILE or DMABUF_DIO_KIND_MEMFD",
             )),
         }
@@ -60,20 +60,7 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_dmabuf_fd(buffer: *const Buffer) -> c
     guard(|| {
         // SAFETY: a buffer, as the header demands.
         let buffer = unsafe { shared(buffer, "buffer") }?;
-        match (buffer.first().kind(), &buffer.dmabuf) {
-            (Kind::DmaBuf, _) => Ok(buffer.first().as_raw_fd()),
-            (_, Some(Ok(dmabuf))) => Ok(dmabuf.as_raw_fd()),
-            (_, Some(Err(refusal))) => Err(Failure::new(
-                libc::EOPNOTSUPP,
-                format!("the file in memory has no dma-buf: {refusal}"),
-                refusal.remedy.clone().unwrap_or_default(),
-            )),
-            (_, None) => Err(Failure::new(
-                libc::EOPNOTSUPP,
-                "the buffer is a memfd and has no dma-buf",
-                "load with DMABUF_DIO_KIND_FILE or DMABUF_DIO_KIND_DMABUF",
-            )),
-        }
+        Ok(buffer.first().dma_buf()?.as_raw_fd())
     })
 }
 
@@ -82,5 +69,5 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_dmabuf_fd(buffer: *const Buffer) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_buffer_shared_length(buffer: *const Buffer) -> u64 {
     // SAFETY: a buffer, as the header demands.
-    unsafe { buffer.as_ref() }.map_or(0, Buffer::shared_len)
+    unsafe { buffer.as_ref() }.map_or(0, |buffer| buffer.first().shared_len())
 }

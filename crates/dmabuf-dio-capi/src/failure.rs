@@ -40,9 +40,7 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        // The library's hint names the setting as Rust programs know it.
-        let hint = error.hint().replace("Loader::any_kind()", "DMABUF_DIO_KIND_ANY");
-        let failure = Self::new(number(&error), error.to_string(), hint);
+        let failure = Self::new(number(&error), error.to_string(), error.hint());
         let reasons: Vec<_> = error.refusals().iter().map(ToString::to_string).collect();
         Self { done: done(&error), reasons: reasons.join("\n"), ..failure }
     }
@@ -73,7 +71,7 @@ fn number(error: &Error) -> i32 {
         Error::Cancelled { .. } => libc::ECANCELED,
         // Of the first backend that refused there may be a number, such as ENOENT for a device,
         // which would read like one of the file.
-        Error::Unavailable { .. } => libc::EOPNOTSUPP,
+        Error::Unavailable { .. } | Error::NotADmaBuf { .. } => libc::EOPNOTSUPP,
         // Not the number of the kernel: the memory may still change.
         Error::InFlight { .. } => libc::EINPROGRESS,
         Error::EmptyFile { .. } | Error::ShortFile { .. } => libc::ENODATA,
@@ -196,7 +194,7 @@ mod tests {
         let kind = Some(dmabuf_dio::Kind::DmaBuf);
         let none = Failure::from(Error::Unavailable { asked: None, kind, refusals: Vec::new() });
         assert_eq!(none.errno, libc::EOPNOTSUPP);
-        assert!(none.hint.ends_with("DMABUF_DIO_KIND_ANY"), "{}", none.hint);
+        assert!(none.hint.contains("any kind of buffer"), "{}", none.hint);
         let nested = Error::RangeOverflow { offset: 1, length: u64::MAX };
         let piece = Error::Piece { number: 1, error: Box::new(nested) };
         assert_eq!(Failure::from(piece).errno, libc::EOVERFLOW);

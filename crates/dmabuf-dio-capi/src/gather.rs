@@ -27,7 +27,7 @@ pub struct Gather {
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
     /// Offset in the file.
-    pub file_offset: u64,
+    pub offset: u64,
     /// Offset in the buffer.
     pub buf_offset: u64,
     /// Length.
@@ -251,7 +251,7 @@ impl Gather {
         // SAFETY: as the caller promises.
         let pieces = unsafe { std::slice::from_raw_parts(pieces, count) };
         self.pieces.extend(pieces.iter().map(|piece| dmabuf_dio::gather::Piece {
-            file_offset: piece.file_offset,
+            offset: piece.offset,
             buf_offset: piece.buf_offset,
             len: piece.length,
         }));

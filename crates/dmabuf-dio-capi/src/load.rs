@@ -7,7 +7,6 @@ use dmabuf_dio::Loader;
 
 use crate::buffer::{Buffer, output};
 use crate::failure::{Outcome, guard};
-use crate::names::DMABUF_DIO_KIND_FILE;
 use crate::options::{Options, Use};
 use crate::pointers::{fd, path, shared};
 use crate::report::{self, Report};
@@ -107,19 +106,12 @@ unsafe fn new(
 ) -> Outcome<Buffer> {
     // SAFETY: as the caller promises.
     let options = unsafe { Options::read(options, Use::Load) }?;
-    let loader = options.load(loader)?;
-    let (buffer, done): (Buffer, _) = if options.kind == DMABUF_DIO_KIND_FILE {
-        let loaded = loader.load_file()?;
-        let done = loaded.report.clone();
-        (loaded.into(), done)
-    } else {
-        let loaded = loader.load()?;
-        let done = loaded.report.clone();
-        (loaded.into(), done)
-    };
-    // SAFETY: as the caller promises.
-    unsafe { report::give(report, || Report::of(&done)) }?;
-    Ok(buffer)
+    let buffer = options.load(loader)?.load()?;
+    if let Some(done) = buffer.report() {
+        // SAFETY: as the caller promises.
+        unsafe { report::give(report, || Report::of(done)) }?;
+    }
+    Ok(buffer.into())
 }
 
 /// # Safety

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use dmabuf_dio::lend::{Access, Mapping};
-use dmabuf_dio::{DmaBuf, Error};
+use dmabuf_dio::{Error, Kind};
 
 use crate::buffer::{Buffer, output};
 use crate::failure::{Failure, guard};
@@ -17,8 +17,9 @@ use crate::pointers::{exclusive, shared};
 /// Only one thread at a time may begin or end access, or unmap.
 #[derive(Debug)]
 pub struct Map {
-    mapping: Mapping,
-    buf: Arc<DmaBuf>,
+    /// None: the buffer is private memory, mapped for as long as it lives.
+    mapping: Option<Mapping>,
+    buf: Arc<dmabuf_dio::Buffer>,
     access: Access,
     begun: bool,
 }
@@ -53,7 +54,10 @@ pub unsafe extern "C" fn dmabuf_dio_map(
         if access != Access::Read && !buf.is_writable() {
             return Err(Error::ReadOnlyBuffer.into());
         }
-        let mapping = buf.mapping(access != Access::Read)?;
+        let mapping = match buf.kind() {
+            Kind::Private => None,
+            _ => Some(buf.mapping(access != Access::Read)?),
+        };
         buf.begin_cpu_access(access)?;
         Ok(Map { mapping, buf, access, begun: true })
     };
@@ -70,7 +74,12 @@ pub unsafe extern "C" fn dmabuf_dio_map(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dmabuf_dio_map_address(map: *const Map) -> *mut c_void {
     // SAFETY: a map, as the header demands.
-    unsafe { map.as_ref() }.map_or(std::ptr::null_mut(), |map| map.mapping.as_ptr().cast())
+    let map = unsafe { map.as_ref() };
+    let address = map.and_then(|map| match &map.mapping {
+        Some(mapping) => Some(mapping.as_ptr()),
+        None => Some(map.buf.map().ok()?.as_ptr().cast_mut()),
+    });
+    address.map_or(std::ptr::null_mut(), <*mut u8>::cast)
 }
 
 /// Ends CPU access without unmapping: devices may use the buffer, and the memory must not be touched

@@ -15,17 +15,18 @@ pub const DMABUF_DIO_VERSION_MINOR: u32 = 1;
 /// Version of this header: patch number.
 pub const DMABUF_DIO_VERSION_PATCH: u32 = 0;
 
-/// Kind of a buffer to load into: a dma-buf, or what the chosen backend creates.
-pub const DMABUF_DIO_KIND_DEFAULT: u32 = 0;
+/// Kind of a buffer to load into, the default: a dma-buf if one can be had here, else a memfd; or what the
+/// chosen backend creates. No buffer is of this kind.
+pub const DMABUF_DIO_KIND_ANY: u32 = 0;
 /// Kind of a buffer: a dma-buf, which devices can import.
 pub const DMABUF_DIO_KIND_DMABUF: u32 = 1;
 /// Kind of a buffer: a memfd, which processes can share.
 pub const DMABUF_DIO_KIND_MEMFD: u32 = 2;
-/// Kind of a buffer to load into: a dma-buf if one can be created here, else a memfd.
-pub const DMABUF_DIO_KIND_ANY: u32 = 3;
-/// Kind of a buffer to load into: a memfd of exactly the content, which programs open by path, and a
-/// dma-buf over its pages if one can be created here.
-pub const DMABUF_DIO_KIND_FILE: u32 = 4;
+/// Kind of a buffer: a memfd of exactly the content, which programs open by path, and a dma-buf over its
+/// pages if one can be created here.
+pub const DMABUF_DIO_KIND_FILE: u32 = 3;
+/// Kind of a buffer: memory of this process only, without a descriptor.
+pub const DMABUF_DIO_KIND_PRIVATE: u32 = 4;
 
 /// Backend: the best one that is available.
 pub const DMABUF_DIO_BACKEND_BEST: u32 = 0;
@@ -112,11 +113,22 @@ pub(crate) fn number_of(backend: Option<Backend>) -> u32 {
     }
 }
 
+/// Each kind and its number.
+const KINDS: [(Kind, u32); 5] = [
+    (Kind::Any, DMABUF_DIO_KIND_ANY),
+    (Kind::DmaBuf, DMABUF_DIO_KIND_DMABUF),
+    (Kind::Memfd, DMABUF_DIO_KIND_MEMFD),
+    (Kind::File, DMABUF_DIO_KIND_FILE),
+    (Kind::Private, DMABUF_DIO_KIND_PRIVATE),
+];
+
 pub(crate) fn kind(kind: Kind) -> u32 {
-    match kind {
-        Kind::DmaBuf => DMABUF_DIO_KIND_DMABUF,
-        Kind::Memfd => DMABUF_DIO_KIND_MEMFD,
-    }
+    KINDS.iter().find(|(one, _)| *one == kind).map_or(DMABUF_DIO_KIND_ANY, |(_, number)| *number)
+}
+
+pub(crate) fn kind_of(number: u32) -> Outcome<Kind> {
+    let found = KINDS.iter().find(|(_, one)| *one == number);
+    found.map(|(kind, _)| *kind).ok_or_else(|| unknown("kind", number, "DMABUF_DIO_KIND_*"))
 }
 
 pub(crate) fn mode(mode: Mode) -> u32 {

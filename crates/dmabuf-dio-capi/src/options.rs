@@ -5,11 +5,10 @@ use std::ffi::{c_int, c_void};
 use std::mem::size_of;
 
 use dmabuf_dio::gather::Gatherer;
-use dmabuf_dio::{CancelToken, Kind, Loader, Progress, Saver};
+use dmabuf_dio::{CancelToken, Loader, Progress, Saver};
 
 use crate::failure::{Failure, Outcome};
-use crate::names::{self, DMABUF_DIO_KIND_ANY, DMABUF_DIO_KIND_DEFAULT};
-use crate::names::{DMABUF_DIO_KIND_DMABUF, DMABUF_DIO_KIND_FILE, DMABUF_DIO_KIND_MEMFD};
+use crate::names;
 use crate::sized::{self, Grows};
 
 /// Settings of every transfer.
@@ -74,7 +73,7 @@ pub struct Options {
     /// Requests in flight: 1 to 1024; 0: the default.
     pub queue_depth: u32,
     /// Start of the range in the file, in bytes. Not for gathers.
-    pub file_offset: u64,
+    pub offset: u64,
     /// Length of the range in bytes; 0: up to the end of the file. Loads only: the length of a save is
     /// an argument.
     pub length: u64,
@@ -113,7 +112,7 @@ impl Options {
         kind: 0,
         flags: 0,
         queue_depth: 0,
-        file_offset: 0,
+        offset: 0,
         length: 0,
         block_size: 0,
         allocation_step: 0,
@@ -151,7 +150,7 @@ impl Options {
         let extra = [
             ("flags", u64::from(self.flags & !flags), false),
             ("kind", self.kind.into(), of == Use::Load),
-            ("file_offset", self.file_offset, of != Use::Gather),
+            ("offset", self.offset, of != Use::Gather),
             ("length", self.length, loads),
             ("block_size", self.block_size, of != Use::Gather),
             ("allocation_step", self.allocation_step, of == Use::Load),
@@ -169,14 +168,7 @@ impl Options {
 
     pub(crate) fn load<'f>(&self, loader: Loader<'f>) -> Outcome<Loader<'f>> {
         let loader = self.range(loader)?;
-        let loader = match self.kind {
-            // A file in memory is made by another call.
-            DMABUF_DIO_KIND_DEFAULT | DMABUF_DIO_KIND_FILE => loader,
-            DMABUF_DIO_KIND_DMABUF => loader.kind(Kind::DmaBuf),
-            DMABUF_DIO_KIND_MEMFD => loader.kind(Kind::Memfd),
-            DMABUF_DIO_KIND_ANY => loader.any_kind(),
-            other => return Err(names::unknown("kind", other, "DMABUF_DIO_KIND_*")),
-        };
+        let loader = loader.kind(names::kind_of(self.kind)?);
         let loader = match self.allocation_step {
             0 => loader,
             step => loader.allocation_step(step),
@@ -186,7 +178,7 @@ impl Options {
 
     /// The settings of a load into an existing buffer.
     pub(crate) fn range<'f>(&self, loader: Loader<'f>) -> Outcome<Loader<'f>> {
-        let mut loader = common!(self, loader).offset(self.file_offset);
+        let mut loader = common!(self, loader).offset(self.offset);
         if self.length != 0 {
             loader = loader.length(self.length);
         }
@@ -194,7 +186,7 @@ impl Options {
     }
 
     pub(crate) fn save<'f>(&self, saver: Saver<'f>) -> Outcome<Saver<'f>> {
-        let saver = common!(self, saver).offset(self.file_offset);
+        let saver = common!(self, saver).offset(self.offset);
         Ok(blocks!(self, saver))
     }
 
@@ -241,7 +233,7 @@ mod tests {
 
     #[test]
     fn settings_without_effect_are_refused() {
-        let kind = Options { kind: DMABUF_DIO_KIND_ANY, ..Options::DEFAULT };
+        let kind = Options { kind: names::DMABUF_DIO_KIND_MEMFD, ..Options::DEFAULT };
         assert!(kind.check(Use::Load).is_ok());
         for of in [Use::LoadInto, Use::Save, Use::Gather] {
             assert_eq!(kind.check(of).map_err(|error| error.errno), Err(libc::EINVAL));

@@ -12,24 +12,24 @@ use crate::names;
 use crate::pointers::{c_string, exclusive, free, shared};
 use crate::sized::{self, Grows};
 
-/// A number of `struct dmabuf_dio_figures` that is unknown.
+/// A number of `struct dmabuf_dio_report_fields` that is unknown.
 pub const DMABUF_DIO_UNKNOWN: u64 = u64::MAX;
 
 /// How the data was transferred, and what that cost. Several threads may read it at the same time.
 #[derive(Debug)]
 pub struct Report {
-    figures: Figures,
+    fields: ReportFields,
     line: CString,
     json: CString,
 }
 
-/// The figures of a report. Storage and CPU time are counted for the whole process and the page cache
+/// The fields of a report. Storage and CPU time are counted for the whole process and the page cache
 /// for the whole file, including concurrent activity of other threads and processes. Can grow: see
 /// `size`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Figures {
-    /// In: `sizeof(struct dmabuf_dio_figures)`. Additional fields of a larger structure, up to 4096
+pub struct ReportFields {
+    /// In: `sizeof(struct dmabuf_dio_report_fields)`. Additional fields of a larger structure, up to 4096
     /// bytes, are set to 0.
     pub size: usize,
     /// The backend that moved the data: `DMABUF_DIO_BACKEND_*`; 0 for one without a number.
@@ -60,12 +60,12 @@ pub struct Figures {
 }
 
 // SAFETY: numbers in the order of C, without padding.
-unsafe impl Grows for Figures {
-    const NAME: &'static str = "dmabuf_dio_figures";
+unsafe impl Grows for ReportFields {
+    const NAME: &'static str = "dmabuf_dio_report_fields";
     const FIRST: usize = 88;
 }
 
-const _: () = assert!(size_of::<Figures>() >= Figures::FIRST);
+const _: () = assert!(size_of::<ReportFields>() >= ReportFields::FIRST);
 
 impl Report {
     pub(crate) fn of(report: &dmabuf_dio::Report) -> Outcome<Self> {
@@ -77,8 +77,8 @@ impl Report {
     }
 
     fn with(report: &dmabuf_dio::Report, whole: &impl Serialize) -> Outcome<Self> {
-        let figures = Figures {
-            size: size_of::<Figures>(),
+        let fields = ReportFields {
+            size: size_of::<ReportFields>(),
             backend: names::number_of(report.backend),
             kind: report.buffer.map_or(0, names::kind),
             mode: names::mode(report.mode),
@@ -92,7 +92,7 @@ impl Report {
             seconds: report.seconds,
             cpu_seconds: report.cpu_seconds,
         };
-        Ok(Self { figures, line: c_string(report.to_string()), json: json(whole)? })
+        Ok(Self { fields, line: c_string(report.to_string()), json: json(whole)? })
     }
 }
 
@@ -129,20 +129,20 @@ pub(crate) unsafe fn give(
     Ok(())
 }
 
-/// Fills in the figures of a report, as many as the caller's structure has.
+/// Fills in the fields of a report, as many as the caller's structure has.
 ///
 /// Returns 0; `-EINVAL` if `size` is too small; `-E2BIG` if it is more than 4096.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dmabuf_dio_report_figures(
+pub unsafe extern "C" fn dmabuf_dio_report_fields(
     report: *const Report,
-    figures: *mut Figures,
+    fields: *mut ReportFields,
 ) -> c_int {
     guard(|| {
         // SAFETY: as the header demands.
         unsafe {
             let report = shared(report, "report")?;
-            exclusive(figures.cast::<usize>(), "figures")?;
-            sized::write(figures, &report.figures)?;
+            exclusive(fields.cast::<usize>(), "fields")?;
+            sized::write(fields, &report.fields)?;
         }
         Ok(0)
     })

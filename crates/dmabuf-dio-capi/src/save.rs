@@ -16,7 +16,7 @@ use crate::report::{self, Report};
 ///
 /// If the path names a regular file or nothing, a new file is written next to it and renamed to it when
 /// it is complete; until then the old file is unchanged. A block device is written in place, from
-/// `file_offset` of the options on. `options` and `report` may be null pointers.
+/// `offset` of the options on. `options` and `report` may be null pointers.
 ///
 /// Returns 0. On error the path still names its old file, unless only making the new name durable
 /// failed: `-ENOENT`, `-EACCES`, `-ENOSPC`, `-EFBIG`, `-EIO` and others; `-ERANGE` if the range exceeds
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn dmabuf_dio_save(
 }
 
 /// Saves like `dmabuf_dio_save`, but in place, to the regular file or block device of a descriptor that
-/// is open for writing, from `file_offset` of the options on. The descriptor still belongs to the
+/// is open for writing, from `offset` of the options on. The descriptor still belongs to the
 /// caller, its position is neither used nor changed, and the file is not truncated.
 ///
 /// Returns 0, or errors as for `dmabuf_dio_save`, and `-EBADF`. After an error the range of the file is

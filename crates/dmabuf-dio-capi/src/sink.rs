@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use dmabuf_dio::{CancelToken, DmaBuf};
-use dmabuf_dio_stream::{FileSink, Filled, Function, Ring, SocketSink, UsbSink};
+use dmabuf_dio::{Buffer, CancelToken};
+use dmabuf_dio_stream::{BlockRing, FileSink, Filled, Function, SocketSink, UsbSink};
 
 use crate::buffer::output;
 use crate::failure::{Failure, Outcome, guard};
@@ -36,7 +36,7 @@ impl Sink {
     fn new(
         mut to: Box<dyn dmabuf_dio_stream::Sink>,
         function: Option<Function>,
-        ring: &Arc<Ring>,
+        ring: &Arc<BlockRing>,
     ) -> Outcome<Self> {
         to.attach(ring, None)?;
         let thread = std::thread::current().id();
@@ -98,14 +98,14 @@ impl Sink {
 /// # Safety
 ///
 /// `blocks` is null or has `count` descriptors that nobody closes during the call.
-unsafe fn ring(blocks: *const c_int, count: usize, size: u64) -> Outcome<Arc<Ring>> {
+unsafe fn ring(blocks: *const c_int, count: usize, size: u64) -> Outcome<Arc<BlockRing>> {
     if blocks.is_null() {
         return Err(Failure::null("blocks"));
     }
     // SAFETY: as the caller promises.
     let blocks = unsafe { std::slice::from_raw_parts(blocks, count) };
-    let blocks = blocks.iter().map(|block| Ok(DmaBuf::from_fd(duplicate(*block)?)?));
-    Ok(Arc::new(Ring::of(blocks.collect::<Outcome<_>>()?, size)?))
+    let blocks = blocks.iter().map(|block| Ok(Buffer::from_fd(duplicate(*block)?)?));
+    Ok(Arc::new(BlockRing::of(blocks.collect::<Outcome<_>>()?, size)?))
 }
 
 fn duplicate(descriptor: c_int) -> Outcome<OwnedFd> {

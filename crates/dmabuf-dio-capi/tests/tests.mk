@@ -7,7 +7,7 @@ SANITIZE := -fsanitize=address,undefined -fno-omit-frame-pointer
 # The examples are compiled as a user would, against an installation.
 STAGE := $O/stage
 PKG_CONFIG := PKG_CONFIG_PATH=$(STAGE)/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$(STAGE) pkg-config
-EXAMPLES := load ring raii documented
+EXAMPLES := load ring raii documented faces
 GSTREAMER := gstreamer-allocators-1.0 gstreamer-app-1.0
 ifeq ($(shell pkg-config --exists $(GSTREAMER) && echo yes),yes)
 EXAMPLES += frames
@@ -49,10 +49,12 @@ $O/examples/%: examples/%.c $(STAGE)/stamp
 $O/examples/%: examples/%.cpp $(STAGE)/stamp
 	@mkdir -p $(@D)
 	@$(CXX) -std=c++17 -Wall -Wextra -Werror -o $@ $< $(AT_STAGE)
-# The example of docs/c.md
-$O/examples/documented: ../../docs/c.md $(STAGE)/stamp
+# The examples of docs/c.md and docs/faces.md
+$O/examples/documented: ../../docs/c.md
+$O/examples/faces: ../../docs/faces.md
+$O/examples/documented $O/examples/faces: $(STAGE)/stamp
 	@mkdir -p $(@D)
-	@sed -n '/^```c$$/,/^```$$/{/^```/d;p}' $< | $(CC) -std=c99 -Wall -Wextra -Werror -x c -o $@ - $(AT_STAGE)
+	@sed -n '/^```c$$/,/^```$$/{/^```/d;p}' $(filter %.md,$^) | $(CC) -std=c99 -Wall -Wextra -Werror -x c -o $@ - $(AT_STAGE)
 LIBRARIES_ring := -luring
 LIBRARIES_vulkan = $(shell pkg-config --cflags --libs vulkan)
 LIBIIO = $(shell pkg-config --cflags --libs libiio) -Wl,-rpath,$(shell pkg-config --variable=libdir libiio)

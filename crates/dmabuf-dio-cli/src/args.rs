@@ -4,9 +4,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dmabuf_dio::Backend;
+use dmabuf_dio::{Backend, Kind, Options};
 
 use crate::devices::DevicesArgs;
 use crate::size::parse_size;
@@ -92,6 +92,9 @@ pub(crate) struct LoadArgs {
     /// Backend for the transfer
     #[arg(long, value_enum, default_value_t = Choice::AUTO)]
     pub(crate) backend: Choice,
+    /// Kind of buffer to load into; any: a dma-buf if one can be had, else a memfd [with {}: file]
+    #[arg(long, value_parser = parse_kind(), default_value = "any")]
+    pub(crate) kind: Kind,
     /// Offset in FILE
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
     pub(crate) offset: u64,
@@ -140,7 +143,7 @@ pub(crate) struct SaveArgs {
     pub(crate) fd: Option<i32>,
     #[arg(help = "Offset in the buffer [default: $DMABUF_DIO_OFFSET; with --fd: 0]")]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) offset: Option<u64>,
+    pub(crate) buf_offset: Option<u64>,
     #[arg(help = "Bytes to save [default: to the end of the content; with --fd: of the buffer]")]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) length: Option<u64>,
@@ -192,6 +195,36 @@ Examples:
 pub(crate) struct ManArgs {
     /// Existing folder for the pages
     pub(crate) folder: PathBuf,
+}
+
+/// Parses the value of `--kind`, whose possible values are listed.
+fn parse_kind() -> impl TypedValueParser<Value = Kind> {
+    PossibleValuesParser::new(Kind::ALL.map(Kind::name)).try_map(|name| name.parse::<Kind>())
+}
+
+impl LoadArgs {
+    /// The settings of the load.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            kind: self.kind,
+            allocation_step: self.allocation_step,
+            huge_pages: !self.small_pages,
+            ..self.common.options(self.backend)
+        }
+    }
+}
+
+impl CommonArgs {
+    /// The settings of the transfer.
+    pub(crate) fn options(&self, backend: Choice) -> Options {
+        Options {
+            backend: backend.into(),
+            block_size: self.block_size,
+            queue_depth: self.queue_depth,
+            direct: !self.buffered,
+            ..Options::default()
+        }
+    }
 }
 
 /// The value of `--backend`: `auto`, or a backend of the library.

@@ -47,7 +47,7 @@ pub(crate) struct DevicesArgs {
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
-struct Output {
+struct DevicesOutput {
     schema: u32,
     devices: Vec<DeviceFacts>,
     triggers: Vec<Trigger>,
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
         video.clear();
     }
     let attributes = wanted.as_ref().map(attributes);
-    let output = Output { schema: 1, devices, triggers: Trigger::all(), video, attributes };
+    let output = DevicesOutput { schema: 1, devices, triggers: Trigger::all(), video, attributes };
     let text = if args.json { json(&output)? } else { human(&output, args.device.is_some()) };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(())
@@ -95,7 +95,7 @@ fn attributes(device: &Device) -> Vec<AttributeFacts> {
     device.attributes().into_iter().map(facts).collect()
 }
 
-fn human(output: &Output, one_only: bool) -> String {
+fn human(output: &DevicesOutput, one_only: bool) -> String {
     let mut lines = Lines::new(LABELS);
     if output.devices.is_empty() && !one_only {
         lines.heading("There are no IIO devices: check that a driver is loaded (lsmod, dmesg)");

@@ -16,7 +16,7 @@ use crate::video;
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
-struct Output<'a> {
+struct DoctorOutput<'a> {
     schema: u32,
     #[serde(flatten)]
     system: &'a System,
@@ -30,8 +30,13 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let (iio, video) = (DeviceFacts::all(), VideoFacts::all());
     let file = args.file.as_ref().map(probe::file).transpose()?;
     let text = if args.json {
-        let output =
-            Output { schema: 1, system: &system, iio: &iio, video: &video, file: file.as_ref() };
+        let output = DoctorOutput {
+            schema: 1,
+            system: &system,
+            iio: &iio,
+            video: &video,
+            file: file.as_ref(),
+        };
         json(&output)?
     } else {
         human(&system, &iio, &video, file.as_ref())

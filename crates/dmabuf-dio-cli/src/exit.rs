@@ -57,7 +57,7 @@ enum Details {
 
 /// Why no backend is available, as JSON.
 #[derive(Debug, Serialize)]
-struct Output<'a> {
+struct FailureOutput<'a> {
     schema: u32,
     error: &'a str,
     hint: &'a str,
@@ -120,7 +120,9 @@ impl Failure {
 
     fn print_json(&self, output: bool) {
         let Self { what, hint, refusals, .. } = self;
-        let Ok(text) = json(&Output { schema: 1, error: what, hint, refusals }) else { return };
+        let Ok(text) = json(&FailureOutput { schema: 1, error: what, hint, refusals }) else {
+            return;
+        };
         // The exit code stays that of the failure.
         let _ = if output {
             std::io::stdout().write_all(text.as_bytes())

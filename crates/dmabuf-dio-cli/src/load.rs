@@ -2,18 +2,18 @@
 //! `dmabuf-dio load`.
 
 use std::io::Write as _;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use dmabuf_dio::{Kind, Loaded, Loader, Report};
+use dmabuf_dio::{Buffer, Kind, Loader, Report};
 use rustix::io::FdFlags;
 use serde::Serialize;
 
 use crate::args::LoadArgs;
 use crate::by_path;
-use crate::exit::{DIFFERENT, FAILED, Failure};
+use crate::exit::{DIFFERENT, FAILED, Failure, USAGE};
 use crate::program;
 use crate::progress::Bar;
 use crate::show::{Lines, REPORT, exact, json, name_of, summary};
@@ -23,10 +23,10 @@ use crate::verify::{Verified, verify};
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
-struct Output<'a> {
+struct LoadOutput<'a> {
     schema: u32,
     file: String,
-    file_offset: u64,
+    offset: u64,
     data_offset: u64,
     buffer_length: u64,
     #[serde(flatten)]
@@ -43,8 +43,12 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
         return by_path::run(args);
     }
     by_path::refuse_folder(&args.file)?;
+    if args.kind == Kind::Private && !args.command.is_empty() {
+        let what = "COMMAND cannot use private memory, which has no descriptor";
+        return Err(Failure::new(USAGE, what, "choose another kind: --kind memfd"));
+    }
     let loaded = load(args)?;
-    let verify = || verify(&args.file, args.offset, &loaded.buf, loaded.data_offset, loaded.len);
+    let verify = || verify(&args.file, args.offset, &loaded);
     let verified = args.verify.then(verify).transpose()?;
     print(args, &loaded, verified.as_ref())?;
     check_identical(&args.file, verified.as_ref())?;
@@ -72,29 +76,14 @@ pub(crate) fn check_identical(path: &Path, verified: Option<&Verified>) -> Resul
 
 /// A loader with the settings of the command line.
 pub(crate) fn loader(path: &Path, args: &LoadArgs) -> Loader<'static> {
-    let mut loader = Loader::new(path)
-        .any_kind()
-        .backend(args.backend)
+    Loader::new(path)
+        .options(args.options())
         .offset(args.offset)
-        .direct(!args.common.buffered)
-        .huge_pages(!args.small_pages)
-        .cancel(signals::token());
-    if let Some(length) = args.length {
-        loader = loader.length(length);
-    }
-    if let Some(bytes) = args.common.block_size {
-        loader = loader.block_size(bytes);
-    }
-    if let Some(requests) = args.common.queue_depth {
-        loader = loader.queue_depth(requests);
-    }
-    if let Some(bytes) = args.allocation_step {
-        loader = loader.allocation_step(bytes);
-    }
-    loader
+        .length(args.length)
+        .cancel(signals::token())
 }
 
-fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
+fn load(args: &LoadArgs) -> Result<Buffer, Failure> {
     let bar = Bar::new("loading");
     let mut loader = loader(&args.file, args);
     if !args.common.quiet {
@@ -105,23 +94,28 @@ fn load(args: &LoadArgs) -> Result<Loaded, Failure> {
     Ok(result?)
 }
 
-fn print(args: &LoadArgs, loaded: &Loaded, verified: Option<&Verified>) -> Result<(), Failure> {
+/// The report of a load.
+pub(crate) fn report_of(buffer: &Buffer) -> Result<&Report, Failure> {
+    buffer.report().ok_or_else(|| Failure::new(FAILED, "the buffer was not loaded", "load a file"))
+}
+
+fn print(args: &LoadArgs, loaded: &Buffer, verified: Option<&Verified>) -> Result<(), Failure> {
     if args.common.quiet {
         return Ok(());
     }
     let text = if args.common.json {
-        let output = Output {
+        let output = LoadOutput {
             schema: 1,
             file: args.file.display().to_string(),
-            file_offset: args.offset,
-            data_offset: loaded.data_offset,
-            buffer_length: loaded.buf.len(),
-            report: &loaded.report,
+            offset: args.offset,
+            data_offset: loaded.data_offset(),
+            buffer_length: loaded.len(),
+            report: report_of(loaded)?,
             verify: verified,
         };
         json(&output)?
     } else {
-        human(args, loaded, verified)
+        human(args, loaded, report_of(loaded)?, verified)
     };
     // Standard output belongs to the command, if there is one.
     if args.command.is_empty() {
@@ -132,27 +126,26 @@ fn print(args: &LoadArgs, loaded: &Loaded, verified: Option<&Verified>) -> Resul
     Ok(())
 }
 
-fn human(args: &LoadArgs, loaded: &Loaded, verified: Option<&Verified>) -> String {
-    let report = &loaded.report;
+fn human(args: &LoadArgs, loaded: &Buffer, report: &Report, verified: Option<&Verified>) -> String {
     let at = if args.offset > 0 { format!(", from byte {}", args.offset) } else { String::new() };
     let file = format!("{}{at}", args.file.display());
     if !args.common.verbose {
-        return brief(&file, loaded, verified);
+        return brief(&file, loaded, report, verified);
     }
     let mut lines = Lines::new(REPORT);
     lines.line("file", file);
-    let mut buffer = format!("{}, {}", loaded.buf.kind(), exact(loaded.buf.len()));
+    let mut buffer = format!("{}, {}", loaded.kind(), exact(loaded.len()));
     if let (Some(page), Some(huge)) = (report.page_size, report.huge_bytes) {
         buffer += &format!(", pages of {}", show_size(page));
-        if huge > 0 && huge < loaded.buf.len() {
+        if huge > 0 && huge < loaded.len() {
             buffer += &format!(" for {}", show_size(huge));
         }
     }
     if let Some(segments) = report.segments {
         buffer += &format!(", {segments} segments");
     }
-    if loaded.data_offset > 0 {
-        buffer += &format!(", content at byte {}", loaded.data_offset);
+    if loaded.data_offset() > 0 {
+        buffer += &format!(", content at byte {}", loaded.data_offset());
     }
     lines.line("buffer", buffer);
     lines.report(report);
@@ -165,14 +158,16 @@ fn human(args: &LoadArgs, loaded: &Loaded, verified: Option<&Verified>) -> Strin
     lines.into_text()
 }
 
-fn brief(file: &str, loaded: &Loaded, verified: Option<&Verified>) -> String {
-    let buffer = match loaded.buf.kind() {
+fn brief(file: &str, loaded: &Buffer, report: &Report, verified: Option<&Verified>) -> String {
+    let buffer = match loaded.kind() {
         Kind::DmaBuf => "a dma-buf",
         Kind::Memfd => "a memfd, which devices cannot import",
+        Kind::File if loaded.dma_buf().is_ok() => "a memfd, also as a dma-buf",
+        Kind::File => "a memfd, without a dma-buf",
+        Kind::Private | Kind::Any => "private memory",
     };
-    let what = format!("{file}: {} in {buffer}", exact(loaded.len));
-    let mut text =
-        summary(&format!("{what} (backend {})", name_of(&loaded.report)), &loaded.report);
+    let what = format!("{file}: {} in {buffer}", exact(loaded.data_len()));
+    let mut text = summary(&format!("{what} (backend {})", name_of(report)), report);
     if let Some(verified) = verified {
         let result = if verified.identical { "identical" } else { "DIFFERENT" };
         text += &format!("verified: {result}\n");
@@ -181,15 +176,18 @@ fn brief(file: &str, loaded: &Loaded, verified: Option<&Verified>) -> String {
 }
 
 /// Replaces this process with the command, which inherits the buffer. Returns only on failure.
-fn become_command(mut command: Command, loaded: &Loaded) -> Failure {
-    let fd = loaded.buf.as_fd();
+fn become_command(mut command: Command, loaded: &Buffer) -> Failure {
+    let fd = match loaded.fd() {
+        Ok(fd) => fd,
+        Err(error) => return error.into(),
+    };
     if let Err(errno) = rustix::io::fcntl_setfd(fd, FdFlags::empty()) {
         return Failure::new(FAILED, format!("cannot pass on the buffer: {errno}"), "see dmesg");
     }
     let error = command
         .env("DMABUF_DIO_FD", fd.as_raw_fd().to_string())
-        .env("DMABUF_DIO_OFFSET", loaded.data_offset.to_string())
-        .env("DMABUF_DIO_LEN", loaded.len.to_string())
+        .env("DMABUF_DIO_OFFSET", loaded.data_offset().to_string())
+        .env("DMABUF_DIO_LEN", loaded.data_len().to_string())
         .exec();
     program::cannot_run(&command, &error)
 }

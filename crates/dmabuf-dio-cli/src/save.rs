@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-use dmabuf_dio::{DmaBuf, Error, Report, Saver};
+use dmabuf_dio::{Buffer, Error, Report, Saver};
 use serde::Serialize;
 
 use crate::args::SaveArgs;
@@ -16,10 +16,10 @@ use crate::signals;
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
-struct Output<'a> {
+struct SaveOutput<'a> {
     schema: u32,
     file: String,
-    buffer_offset: u64,
+    buf_offset: u64,
     buffer_length: u64,
     #[serde(flatten)]
     report: &'a Report,
@@ -33,19 +33,11 @@ struct Part {
 }
 
 pub(crate) fn run(args: &SaveArgs) -> Result<(), Failure> {
-    let (buf, default) = buffer(args)?;
-    let part = part(args, &default);
+    let buf = buffer(args)?;
+    let part = part(args, &buf.range());
     let bar = Bar::new("saving");
-    let mut saver = Saver::new(&args.file)
-        .backend(args.backend)
-        .direct(!args.common.buffered)
-        .cancel(signals::token());
-    if let Some(bytes) = args.common.block_size {
-        saver = saver.block_size(bytes);
-    }
-    if let Some(requests) = args.common.queue_depth {
-        saver = saver.queue_depth(requests);
-    }
+    let mut saver =
+        Saver::new(&args.file).options(args.common.options(args.backend)).cancel(signals::token());
     if !args.common.quiet {
         saver = saver.progress(bar.callback());
     }
@@ -57,11 +49,10 @@ pub(crate) fn run(args: &SaveArgs) -> Result<(), Failure> {
     print(args, &buf, part, &result?)
 }
 
-/// The buffer and the default range: the content that `dmabuf-dio load` passes on, or with `--fd`
-/// the whole buffer.
-fn buffer(args: &SaveArgs) -> Result<(DmaBuf, Range<u64>), Failure> {
+/// The buffer, whose content is what `dmabuf-dio load` passes on, or with `--fd` all of it.
+fn buffer(args: &SaveArgs) -> Result<Buffer, Failure> {
     let Some(number) = args.fd else {
-        return DmaBuf::from_env().map_err(|error| match error {
+        return Buffer::from_env().map_err(|error| match error {
             Error::Environment { .. } | Error::Buffer { .. } => Failure::new(
                 USAGE,
                 format!("no buffer to save: {error}"),
@@ -84,26 +75,24 @@ fn buffer(args: &SaveArgs) -> Result<(DmaBuf, Range<u64>), Failure> {
     // call fails.
     let inherited = unsafe { BorrowedFd::borrow_raw(number) };
     let fd = rustix::io::fcntl_dupfd_cloexec(inherited, 3).map_err(bad)?;
-    let buf = DmaBuf::from_fd(fd)?;
-    let all = 0..buf.len();
-    Ok((buf, all))
+    Ok(Buffer::from_fd(fd)?)
 }
 
 /// The range to save.
 fn part(args: &SaveArgs, default: &Range<u64>) -> Part {
-    let offset = args.offset.unwrap_or(default.start);
+    let offset = args.buf_offset.unwrap_or(default.start);
     Part { offset, length: args.length.unwrap_or(default.end.saturating_sub(offset)) }
 }
 
-fn print(args: &SaveArgs, buf: &DmaBuf, part: Part, report: &Report) -> Result<(), Failure> {
+fn print(args: &SaveArgs, buf: &Buffer, part: Part, report: &Report) -> Result<(), Failure> {
     if args.common.quiet {
         return Ok(());
     }
     let text = if args.common.json {
-        let output = Output {
+        let output = SaveOutput {
             schema: 1,
             file: args.file.display().to_string(),
-            buffer_offset: part.offset,
+            buf_offset: part.offset,
             buffer_length: buf.len(),
             report,
         };

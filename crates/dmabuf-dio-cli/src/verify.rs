@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use dmabuf_dio::DmaBuf;
+use dmabuf_dio::Buffer;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -27,14 +27,9 @@ pub(crate) struct Verified {
     pub(crate) file_sha256: String,
 }
 
-/// Compares `len` bytes of a buffer, from `data_offset`, with those of a file, from `offset`.
-pub(crate) fn verify(
-    path: &Path,
-    offset: u64,
-    buf: &DmaBuf,
-    data_offset: u64,
-    len: u64,
-) -> Result<Verified, Failure> {
+/// Compares the content of a buffer with the bytes of a file from `offset`.
+pub(crate) fn verify(path: &Path, offset: u64, buf: &Buffer) -> Result<Verified, Failure> {
+    let (data_offset, len) = (buf.data_offset(), buf.data_len());
     let fail = |error: &std::io::Error| {
         Failure::new(
             FAILED,

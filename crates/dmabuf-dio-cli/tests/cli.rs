@@ -162,11 +162,11 @@ fn schema_of_load_is_stable() {
         "dma",
         "evidence",
         "file",
-        "file_offset",
         "gb_per_second",
         "huge_bytes",
         "mode",
         "notes",
+        "offset",
         "operation",
         "page_cache_grown",
         "page_size",
@@ -326,9 +326,9 @@ fn schema_of_save_is_stable() {
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let expected = [
         "backend",
+        "buf_offset",
         "buffer",
         "buffer_length",
-        "buffer_offset",
         "bytes",
         "copied_bytes",
         "cpu_seconds",
@@ -357,7 +357,7 @@ fn save_takes_a_descriptor_and_a_part() {
     let (path, bytes) = file(&folder, 50_000);
     let copy = folder.path().join("copy");
     let script = format!(
-        "exec {} save {} --fd $DMABUF_DIO_FD --offset 100 --length 4K --quiet",
+        "exec {} save {} --fd $DMABUF_DIO_FD --buf-offset 100 --length 4K --quiet",
         env!("CARGO_BIN_EXE_dmabuf-dio"),
         text(&copy)
     );

@@ -35,7 +35,7 @@ fn saved_part_ends_with_the_inherited_range() {
     let folder = folder();
     let (path, bytes) = file(&folder, 10_000);
     let copy = folder.path().join("copy");
-    let save = [env!("CARGO_BIN_EXE_dmabuf-dio"), "save", text(&copy), "--offset", "4096"];
+    let save = [env!("CARGO_BIN_EXE_dmabuf-dio"), "save", text(&copy), "--buf-offset", "4096"];
     ok(&[&["load", text(&path), "--quiet", "--"][..], &save].concat());
     assert_eq!(std::fs::read(&copy).expect("read"), bytes[4096..]);
 }

@@ -128,7 +128,7 @@ fn replay_outputs_the_last_partial_block() {
         let capture = ["capture", "stream-adc", "--channels", channels, "--samples", &samples];
         json(&[&capture[..], &["--to", &data, "--force"]].concat());
         let back = ["replay", &data, "--to", "stream-dac", "--channels", channels];
-        let back = json(&[&back[..], &["--block", "48000", "--max-loss", "100%"]].concat());
+        let back = json(&[&back[..], &["--block-size", "48000", "--max-loss", "100%"]].concat());
         assert_eq!((&back["frames"], &back["complete"]), (&count.into(), &true.into()));
         let frame = 2 * values;
         let padded = (count..count + 8).find(|frames| frames * frame % 8 == 0);
@@ -198,7 +198,7 @@ fn a_killed_capture_leaves_a_valid_prefix() {
                 "stream-adc",
                 "--rate",
                 "0",
-                "--block",
+                "--block-size",
                 block,
                 "--blocks",
                 blocks,
@@ -242,7 +242,7 @@ fn running_capture_file_has_no_hole() {
             "0",
             "--samples",
             "8M",
-            "--block",
+            "--block-size",
             block,
             "--blocks",
             blocks,
@@ -292,7 +292,7 @@ fn slow_receiver_causes_reported_losses_or_failure() {
             "20M",
             "--seconds",
             "1",
-            "--block",
+            "--block-size",
             "64K",
             "--blocks",
             "4",
@@ -351,7 +351,7 @@ fn device_without_dmabufs_is_captured() {
         "stream-adc-fileio",
         "--rate",
         "100k",
-        "--block",
+        "--block-size",
         "1M",
         "--to",
         &data,
@@ -391,13 +391,13 @@ fn bad_arguments_are_refused() {
     says(1, &capture(&["--buffer", "3"]), "buffer3");
     says(2, &capture(&["--channels", "voltage9"]), "voltage0,voltage1");
     says(2, &capture(&["--channels", "voltage2,voltage0"]), "--channels voltage0,voltage2");
-    let whole = format!("--block {}", 4100_u64.next_multiple_of(page_size()));
-    says(2, &capture(&["--block", "4100"]), &whole);
-    says(2, &capture(&["--block", "0"]), "block cannot be 0");
-    says(2, &capture(&["--block", "2G"]), "from 1 to 1 GiB");
+    let whole = format!("--block-size {}", 4100_u64.next_multiple_of(page_size()));
+    says(2, &capture(&["--block-size", "4100"]), &whole);
+    says(2, &capture(&["--block-size", "0"]), "block cannot be 0");
+    says(2, &capture(&["--block-size", "2G"]), "from 1 to 1 GiB");
     says(2, &capture(&["--blocks", "0"]), "blocks cannot be 0");
     says(2, &capture(&["--blocks", "10000"]), "from 1 to 4096");
-    says(1, &capture(&["--blocks", "4096", "--block", "1G"]), "not enough memory");
+    says(1, &capture(&["--blocks", "4096", "--block-size", "1G"]), "not enough memory");
     says(1, &capture(&["--rate", "100G"]), "sampling_frequency");
     says(1, &["capture", "stream-adc", "--to", "/no/such/folder/x"], "check the path");
     says(1, &["capture", "stream-adc", "--to", "ffs:/no/such/ep1"], "/no/such/ep1");
@@ -440,7 +440,7 @@ fn bad_arguments_are_refused() {
 
     // More blocks than the limit of open files.
     let many = "ulimit -n 64; exec \"$0\" capture stream-adc --to none --samples 1 --blocks 100 \
-                --block 4K";
+                --block-size 4K";
     let output = Command::new("sh").args(["-c", many, env!("CARGO_BIN_EXE_dmabuf-dio")]).output();
     let output = output.expect("sh");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -40,7 +40,7 @@ fn seconds_count_device_time() {
     for (rate, frames, sparse) in [("20M", 20_000_000, "0"), ("300M", 300_000_000, "1")] {
         set("stream-adc", "sparse", sparse);
         let begin = Instant::now();
-        let two = ["--block", "64K", "--blocks", "2", "--seconds", "1", "--max-loss", "100%"];
+        let two = ["--block-size", "64K", "--blocks", "2", "--seconds", "1", "--max-loss", "100%"];
         let arguments = ["capture", "stream-adc", "--rate", rate, "--to", &data, "--force"];
         let (code, summary) = report(&[&arguments[..], &two].concat());
         set("stream-adc", "sparse", "0");
@@ -148,7 +148,7 @@ fn growing_ring_keeps_frame_order() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     for block in ["64K", "256K"] {
-        let ring = ["--ring", "0.001", "--max-ring", "200M", "--block", block, "--json"];
+        let ring = ["--ring", "0.001", "--max-ring", "200M", "--block-size", block, "--json"];
         let arguments = ["capture", "stream-adc", "--rate", "5M", "--seconds", "2", "--to", &data];
         let all = [&arguments[..], &ring, &["--force", "--max-loss", "100%"]].concat();
         let child = start(&all);

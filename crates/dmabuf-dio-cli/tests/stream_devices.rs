@@ -259,7 +259,7 @@ fn refused_setting_restores_all_settings() {
     // What comes after the settings fails.
     assert!(refuse(&["--rate", "5G"]).contains("stream-adc"));
     as_before();
-    refuse(&["--blocks", "4096", "--block", "1G"]);
+    refuse(&["--blocks", "4096", "--block-size", "1G"]);
     as_before();
     let nowhere = ["capture", "stream-adc", "--samples", "10", "--to", "/no/such/folder/x"];
     fails(1, &[&nowhere[..], &lo].concat());
@@ -391,7 +391,8 @@ fn device_that_needs_a_trigger_gets_one() {
     let Some(timer) = timer() else { return };
     let (data, meta) = (setup.path("samples.bin"), setup.path("samples.sigmf-meta"));
     set("stream-sensor", "trigger/current_trigger", "\n");
-    let words = ["capture", "stream-sensor", "--to", &data, "--samples", "200", "--block", "32"];
+    let words =
+        ["capture", "stream-sensor", "--to", &data, "--samples", "200", "--block-size", "32"];
     let said = fails(1, &words);
     assert!(said.contains("only with a trigger") && said.contains(timer), "{said}");
     assert!(!Path::new(&data).exists(), "{said}");
@@ -442,7 +443,8 @@ fn device_that_needs_a_trigger_gets_one() {
     assert_eq!(value("stream-sensor", "trigger/current_trigger"), timer);
     set("stream-sensor", "trigger/current_trigger", "\n");
     // After Ctrl-C, too.
-    let words = ["capture", "stream-sensor", "--to", &data, "--force", "--json", "--block", "32"];
+    let words =
+        ["capture", "stream-sensor", "--to", &data, "--force", "--json", "--block-size", "32"];
     let child = start(&[&words[..], &["--trigger", timer]].concat());
     until_it_is_enabled("stream-sensor");
     assert_eq!(value("stream-sensor", "trigger/current_trigger"), timer);

@@ -230,7 +230,8 @@ fn recordings_are_rotated_by_time_and_size() {
 fn rotated_recording_describes_losses() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
-    let arguments = ["capture", "stream-adc", "--rate", "30M", "--block", "8K", "--blocks", "3"];
+    let arguments =
+        ["capture", "stream-adc", "--rate", "30M", "--block-size", "8K", "--blocks", "3"];
     let more = ["--samples", "200k", "--max-loss", "100%", "--to", &data, "--force"];
     let cut = ["--rotate", "300K"];
     let report = json(&[&arguments[..], &more, &cut].concat());

@@ -32,7 +32,8 @@ impl Drop for Reports {
 /// A capture in which the device loses `lost` frames inside: exit code, report and description.
 fn capture(setup: &Setup, lost: u64, more: &[&str]) -> (i32, Value, Value) {
     let data = setup.path("samples.sigmf-data");
-    let words = ["capture", "stream-adc", "--rate", "100k", "--block", "64K", "--json", "--force"];
+    let words =
+        ["capture", "stream-adc", "--rate", "100k", "--block-size", "64K", "--json", "--force"];
     let child = start(&[&words[..], &["--to", &data], more].concat());
     let length = || fs::metadata(&data).map_or(0, |facts| facts.len());
     until_it_moves("stream-adc");

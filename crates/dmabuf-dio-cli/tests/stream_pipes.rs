@@ -106,7 +106,7 @@ fn standard_output_has_only_samples() {
 fn reader_that_exits_ends_the_capture() {
     let Some(_setup) = Setup::get() else { return };
     let arguments =
-        ["capture", "stream-adc", "--rate", "1M", "--block", "64K", "--to", "-", "--json"];
+        ["capture", "stream-adc", "--rate", "1M", "--block-size", "64K", "--to", "-", "--json"];
     let mut child = start(&arguments);
     let mut some = vec![0; 1_000_000 * FRAME / 4];
     child.stdout.take().expect("a pipe").read_exact(&mut some).expect("read");
@@ -127,7 +127,7 @@ fn reader_that_exits_ends_the_capture() {
 #[test]
 fn slow_pipe_reader_loses_only_reported_frames() {
     let Some(_setup) = Setup::get() else { return };
-    for (more, lossy) in [(&[][..], false), (&["--blocks", "2", "--block", "64K"], true)] {
+    for (more, lossy) in [(&[][..], false), (&["--blocks", "2", "--block-size", "64K"], true)] {
         let arguments = ["capture", "stream-adc", "--rate", "200k", "--seconds", "3", "--to", "-"];
         let json = ["--json", "--max-loss", "100%"];
         let mut child = start(&[&arguments[..], &json, more].concat());
@@ -175,7 +175,8 @@ fn a_killed_capture_leaves_a_prefix_in_the_pipe() {
     for block in ["16K", "64K", "1M", "8000"] {
         for _ in 0..5 {
             seed = seed.wrapping_mul(1_103_515_245).wrapping_add(12_345);
-            let arguments = ["capture", "stream-adc", "--rate", "0", "--to", "-", "--block", block];
+            let arguments =
+                ["capture", "stream-adc", "--rate", "0", "--to", "-", "--block-size", block];
             let mut child = start(&[&arguments[..], &["--blocks", "8"]].concat());
             let reader = read_all(child.stdout.take().expect("a pipe"));
             sleep(Duration::from_millis(200 + u64::from(seed >> 16) % 300));

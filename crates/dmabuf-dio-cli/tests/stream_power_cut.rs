@@ -106,7 +106,7 @@ fn power_cut_leaves_a_valid_prefix() {
             let delay = Duration::from_millis(u64::from(seed >> 16) % 600);
             disk.format();
             disk.mount();
-            let ring = ["--block", block, "--blocks", blocks];
+            let ring = ["--block-size", block, "--blocks", blocks];
             let capture =
                 ["capture", "stream-adc", "--rate", "0", "--samples", "100M", "--to", &data];
             let mut child = start(&[&capture[..], &ring].concat());

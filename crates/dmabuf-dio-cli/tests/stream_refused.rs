@@ -17,7 +17,7 @@ use common::iio::{FRAME, Setup, end_of, fails, json, number, report, set, signal
 #[test]
 fn blocks_exceeding_memory_are_refused() {
     let Some(_setup) = Setup::get() else { return };
-    let many = ["--blocks", "1000", "--block", "16M", "--samples", "1000"];
+    let many = ["--blocks", "1000", "--block-size", "16M", "--samples", "1000"];
     let said = fails(1, &[&["capture", "stream-adc", "--to", "none"][..], &many].concat());
     assert!(said.contains("not enough memory") && said.contains("fewer or smaller"), "{said}");
 }
@@ -27,7 +27,7 @@ fn loss_that_ends_the_capture_is_reported() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     for rate in ["30M", "100M"] {
-        let small = ["--block", "64K", "--blocks", "2", "--overrun", "fail"];
+        let small = ["--block-size", "64K", "--blocks", "2", "--overrun", "fail"];
         let arguments = ["capture", "stream-adc", "--rate", rate, "--to", &data, "--force"];
         let (code, summary) = report(&[&arguments[..], &small].concat());
         let error = summary["error"].as_str().expect("told");
@@ -73,7 +73,7 @@ fn refused_capture_keeps_the_rate() {
     };
     capture(&["--rate", "5G", "--to", &data]);
     capture(&["--rate", "2M", "--to", "/no/such/folder/x"]);
-    capture(&["--rate", "2M", "--to", &data, "--blocks", "4096", "--block", "1G"]);
+    capture(&["--rate", "2M", "--to", &data, "--blocks", "4096", "--block-size", "1G"]);
     capture(&["--rate", "2M", "--to", "tcp://127.0.0.1:1"]);
     json(&["capture", "stream-adc", "--samples", "1000", "--rate", "2M", "--to", &data]);
     assert_eq!(number("stream-adc", "sampling_frequency"), 2_000_000, "as asked");
@@ -97,7 +97,8 @@ fn pairs_need_an_even_number_of_channels() {
 fn interrupt_before_the_first_block_leaves_no_files() {
     let Some(setup) = Setup::get() else { return };
     let (data, meta) = (setup.path("samples.bin"), setup.path("samples.sigmf-meta"));
-    let arguments = ["capture", "stream-adc", "--rate", "100k", "--block", "8M", "--to", &data];
+    let arguments =
+        ["capture", "stream-adc", "--rate", "100k", "--block-size", "8M", "--to", &data];
     let child = start(&[&arguments[..], &["--json"]].concat());
     let patience = Instant::now() + Duration::from_secs(20);
     while !Path::new(&meta).exists() && Instant::now() < patience {
@@ -117,7 +118,7 @@ fn interrupt_before_the_first_block_leaves_no_files() {
 fn space_left_by_a_killed_capture_is_reported() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
-    let arguments = ["capture", "stream-adc", "--rate", "1M", "--block", "1M", "--to", &data];
+    let arguments = ["capture", "stream-adc", "--rate", "1M", "--block-size", "1M", "--to", &data];
     let mut child = start(&arguments);
     let length = || fs::metadata(&data).map_or(0, |facts| facts.len());
     let patience = Instant::now() + Duration::from_secs(20);

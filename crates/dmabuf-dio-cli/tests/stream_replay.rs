@@ -33,7 +33,7 @@ fn underruns_are_reported_with_their_place() {
     let count = 2_000_000;
     numbered(&data, count);
     for device in ["stream-dac", "stream-dac-fileio"] {
-        let two = ["--block", "64K", "--blocks", "2", "--max-loss", "100%"];
+        let two = ["--block-size", "64K", "--blocks", "2", "--max-loss", "100%"];
         let arguments = ["replay", &data, "--to", device, "--rate", "100M"];
         let (code, summary) = report(&[&arguments[..], &two].concat());
         let lost = number(device, "lost_frames");

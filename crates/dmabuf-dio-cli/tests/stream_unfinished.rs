@@ -42,7 +42,7 @@ fn numbers(path: &str) -> Vec<u64> {
 fn killed_capture_keeps_its_description() {
     let Some(setup) = Setup::get() else { return };
     let (data, meta) = (setup.path("samples.sigmf-data"), setup.path("samples.sigmf-meta"));
-    let words = ["capture", "stream-adc", "--rate", "200k", "--block", "64K", "--to", &data];
+    let words = ["capture", "stream-adc", "--rate", "200k", "--block-size", "64K", "--to", &data];
     let mut child = start(&words);
     until_it_moves("stream-adc");
     set("stream-adc", "inject_loss", "1000");

@@ -3,7 +3,7 @@
 //!
 //! Usage: `cargo run --example capture -- DEVICE FILE FRAMES`
 
-use dmabuf_dio_stream::{Device, Error, FileSink, IioSource, Ring, Source, Stream};
+use dmabuf_dio_stream::{BlockRing, Device, Error, FileSink, IioSource, Source, Stream};
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -30,7 +30,7 @@ fn capture(device: Device, file: &str, frames: u64) -> Result<(), Error> {
     let mut sink = FileSink::create(file)?;
     let bytes = frames * source.frame();
     // Blocks are whole frames, and preferably whole pages as well.
-    let ring = Ring::new(4, source.frame() * 4096)?;
+    let ring = BlockRing::new(4, source.frame() * 4096)?;
     let stream = Stream::new(&mut source, &mut sink, ring).limit(bytes);
     let summary = stream.run().map_err(|interrupted| interrupted.error)?;
     println!("{} bytes, filled by {}, emptied by {}", summary.bytes, summary.source, summary.sink);

@@ -9,7 +9,7 @@ use dmabuf_dio::Errno;
 
 use crate::error::Result;
 use crate::gaps::{Gap, Ledger, Loss, Reading};
-use crate::ring::Ring;
+use crate::ring::BlockRing;
 use crate::{Filled, Source, failed};
 
 /// Maximum duration of one wait: see [`Wait::wait`](crate::Wait::wait).
@@ -61,7 +61,7 @@ enum Place {
 /// the program holds all blocks, a device loses frames; the next block reports this.
 pub struct Capture {
     source: Box<dyn Source + Send>,
-    ring: Arc<Ring>,
+    ring: Arc<BlockRing>,
     places: Vec<Place>,
     ledger: Ledger,
     frame: u64,
@@ -90,7 +90,7 @@ impl Capture {
     ///
     /// As for [`Source::attach`]; [`Setting`](dmabuf_dio::Error::Setting) for blocks that are not
     /// whole frames.
-    pub fn new(source: impl Source + Send + 'static, ring: Ring) -> Result<Self> {
+    pub fn new(source: impl Source + Send + 'static, ring: BlockRing) -> Result<Self> {
         let mut source: Box<dyn Source + Send> = Box::new(source);
         let frame = source.frame().max(1);
         if ring.size() % frame != 0 {
@@ -114,7 +114,7 @@ impl Capture {
     }
 
     /// The blocks.
-    pub fn ring(&self) -> &Ring {
+    pub fn ring(&self) -> &BlockRing {
         &self.ring
     }
 
@@ -302,7 +302,7 @@ mod tests {
             "told".into()
         }
 
-        fn attach(&mut self, _: &Arc<Ring>) -> Result<()> {
+        fn attach(&mut self, _: &Arc<BlockRing>) -> Result<()> {
             self.event = Some(std::os::unix::net::UnixStream::pair().expect("a pair").0);
             Ok(())
         }
@@ -354,7 +354,7 @@ mod tests {
     fn four(counts: bool) -> (Capture, Arc<AtomicU64>, Arc<AtomicU64>) {
         let source = Told { counts, ..Told::default() };
         let (full, lost) = (Arc::clone(&source.full), Arc::clone(&source.lost));
-        let ring = Ring::of_memfds(4, SIZE);
+        let ring = BlockRing::of_memfds(4, SIZE);
         (Capture::new(source, ring).expect("attached"), full, lost)
     }
 
@@ -471,6 +471,6 @@ mod tests {
 
     #[test]
     fn blocks_are_whole_frames() {
-        assert!(Capture::new(Told::default(), Ring::of_memfds(2, 81)).is_err());
+        assert!(Capture::new(Told::default(), BlockRing::of_memfds(2, 81)).is_err());
     }
 }

@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use dmabuf_dio::lend::{Access, Mapping};
-use dmabuf_dio::{DmaBuf, Kind};
+use dmabuf_dio::{Buffer, Kind};
 
 use crate::convert::{Converter, Layout};
 use crate::error::Result;
-use crate::ring::{Claim, Ring};
+use crate::ring::{BlockRing, Claim};
 use crate::wait::Wait;
 use crate::{Filled, Gap, Sink, Source, attached};
 
@@ -41,8 +41,8 @@ pub struct Converted {
 struct Bounce {
     converter: Converter,
     frames: u64,
-    stream: Option<Arc<Ring>>,
-    own: Option<Arc<Ring>>,
+    stream: Option<Arc<BlockRing>>,
+    own: Option<Arc<BlockRing>>,
     /// Mapped when they are first used.
     stream_maps: Vec<Option<Mapping>>,
     own_maps: Vec<Option<Mapping>>,
@@ -70,15 +70,15 @@ impl Bounce {
     }
 
     /// Makes blocks for the other end, whose frames have `other` bytes.
-    fn attach(&mut self, ring: &Arc<Ring>, frame: u64, other: u64) -> Result<Arc<Ring>> {
+    fn attach(&mut self, ring: &Arc<BlockRing>, frame: u64, other: u64) -> Result<Arc<BlockRing>> {
         let size = ring.size() / frame.max(1) * other;
         let (least, most) = BLOCKS;
         let count = (BYTES / size.max(1)).clamp(least, most) as usize;
         let own = if ring.block(0).kind() == Kind::Memfd {
-            let blocks: Result<Vec<_>, _> = (0..count).map(|_| DmaBuf::memfd(size)).collect();
-            Ring::of(blocks?, size)?
+            let blocks: Result<Vec<_>, _> = (0..count).map(|_| Buffer::memfd(size)).collect();
+            BlockRing::of(blocks?, size)?
         } else {
-            Ring::new(count, size)?
+            BlockRing::new(count, size)?
         };
         let own = Arc::new(own);
         self.stream = Some(Arc::clone(ring));
@@ -137,7 +137,7 @@ impl Bounce {
 fn mapped<'m>(
     maps: &'m mut Vec<Option<Mapping>>,
     number: usize,
-    block: &DmaBuf,
+    block: &Buffer,
 ) -> Result<&'m Mapping> {
     if maps.len() <= number {
         maps.resize_with(number + 1, || None);
@@ -209,7 +209,7 @@ impl Sink for ConvertingSink<'_> {
         self.bounce.how(&self.inner.how())
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>, expected: Option<u64>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>, expected: Option<u64>) -> Result<()> {
         let (frame, out_frame) = self.frames();
         let own = self.bounce.attach(ring, frame, out_frame)?;
         self.inner.attach(&own, expected.map(|bytes| (bytes / frame).saturating_mul(out_frame)))
@@ -328,7 +328,7 @@ impl Source for ConvertingSource<'_> {
         self.bounce.how(&self.inner.how())
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
         let (frame, out_frame) = self.frames();
         let own = self.bounce.attach(ring, out_frame, frame)?;
         self.inner.attach(&own)

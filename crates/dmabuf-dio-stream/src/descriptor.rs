@@ -191,7 +191,7 @@ fn nonblocking_pipe(fd: &OwnedFd, used: Use) -> Option<OwnedFd> {
 mod tests {
     use std::os::unix::net::UnixStream;
 
-    use dmabuf_dio::DmaBuf;
+    use dmabuf_dio::Buffer;
 
     use super::*;
 
@@ -208,7 +208,7 @@ mod tests {
         assert!(!own.polls);
         assert_eq!(rustix::fs::fcntl_getfl(&write).expect("flags"), before);
         drop(read);
-        let memory = DmaBuf::memfd(4096).expect("a memfd").mapping(true).expect("a view");
+        let memory = Buffer::memfd(4096).expect("a memfd").mapping(true).expect("a view");
         assert_eq!(own.write(&memory, 0, 1), Err(Errno::PIPE));
     }
 
@@ -220,7 +220,7 @@ mod tests {
             Descriptor { polls: true, ..Descriptor::new("p", given, Use::Write).expect("p") };
         let (kind, frame) = (pipe.kind, 8);
         assert_eq!((kind, pipe.piece(frame), pipe.piece(24)), (Kind::Pipe, 4096, 4080));
-        let memory = DmaBuf::memfd(4096).expect("a memfd").mapping(true).expect("a view");
+        let memory = Buffer::memfd(4096).expect("a memfd").mapping(true).expect("a view");
         let mut all = 0;
         while let Ok(written @ 1..) = pipe.write(&memory, 0, 4080) {
             assert_eq!(written, 4080);
@@ -229,7 +229,7 @@ mod tests {
         assert!(all > 60_000, "{all}");
         let reader = Descriptor::new("p", read, Use::Read).expect("p");
         let reader = Descriptor { polls: true, ..reader };
-        let memory = DmaBuf::memfd(2 << 20).expect("a memfd").mapping(true).expect("a view");
+        let memory = Buffer::memfd(2 << 20).expect("a memfd").mapping(true).expect("a view");
         let read = || reader.read(&memory, 0, 2 << 20);
         assert_eq!(read(), Ok(Some(all)));
         assert_eq!(read(), Ok(None));

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::ring::Ring;
+use crate::ring::BlockRing;
 use crate::wait::Wait;
 use crate::{Filled, Sink, attached};
 
 /// Returns every block at once.
 #[derive(Debug, Default)]
 pub struct Discard {
-    ring: Option<Arc<Ring>>,
+    ring: Option<Arc<BlockRing>>,
     queued: VecDeque<Filled>,
 }
 
@@ -21,7 +21,7 @@ impl Sink for Discard {
         "discarded".into()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<()> {
         self.ring = Some(Arc::clone(ring));
         Ok(())
     }

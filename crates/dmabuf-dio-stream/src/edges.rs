@@ -5,11 +5,11 @@
 //! the CPU copies the two parts of a shared disk block together; all other bytes are written
 //! without a copy.
 
-use dmabuf_dio::lend::{Access, Mapping, Ring as LentRing, Span};
-use dmabuf_dio::{Direction, DmaBuf};
+use dmabuf_dio::lend::{Access, Mapping, Ring, Span};
+use dmabuf_dio::{Buffer, Direction};
 
 use crate::error::Result;
-use crate::ring::Ring;
+use crate::ring::BlockRing;
 
 /// Shared disk blocks that are written at a time.
 const MOST: u64 = 32;
@@ -25,7 +25,7 @@ pub(super) struct Bytes {
 /// Memory for shared disk blocks, which is lent as well.
 #[derive(Debug)]
 pub(super) struct Edges {
-    buffer: DmaBuf,
+    buffer: Buffer,
     memory: Mapping,
     /// Its number in the ring that lends. Blocks that are lent later have one more than in their
     /// ring.
@@ -39,8 +39,8 @@ pub(super) struct Edges {
 
 impl Edges {
     /// Lends the memory, after the blocks that are lent from the start.
-    pub(super) fn lend(ring: &mut LentRing, blocks: &Ring, unit: u64) -> Option<Self> {
-        let buffer = DmaBuf::alloc(MOST * unit).or_else(|_| DmaBuf::memfd(MOST * unit)).ok()?;
+    pub(super) fn lend(ring: &mut Ring, blocks: &BlockRing, unit: u64) -> Option<Self> {
+        let buffer = Buffer::alloc(MOST * unit).or_else(|_| Buffer::memfd(MOST * unit)).ok()?;
         let memory = buffer.mapping(true).ok()?;
         ring.lend(&buffer, Direction::Save).ok()?;
         let index = blocks.blocks().len() as u16;
@@ -64,7 +64,7 @@ impl Edges {
 
     /// Copies the end of a block and the start of the next, which are a disk block. The blocks are
     /// open for CPU access.
-    pub(super) fn join(&mut self, ring: &Ring, parts: [Bytes; 2]) -> Result<Span> {
+    pub(super) fn join(&mut self, ring: &BlockRing, parts: [Bytes; 2]) -> Result<Span> {
         let start = self.used * self.unit;
         let mut bytes = Vec::with_capacity(self.unit as usize);
         for Bytes { block, offset, len } in parts {
@@ -80,7 +80,7 @@ impl Edges {
         Ok(Span { buffer: self.index, offset: start, len: bytes.len() as u32 })
     }
 
-    fn view(&mut self, ring: &Ring, block: usize) -> Result<&Mapping> {
+    fn view(&mut self, ring: &BlockRing, block: usize) -> Result<&Mapping> {
         if self.views.len() <= block {
             self.views.resize_with(block + 1, || None);
         }

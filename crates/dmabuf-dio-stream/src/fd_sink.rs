@@ -9,7 +9,7 @@ use dmabuf_dio::lend::{Access, Mapping};
 
 use crate::descriptor::{Descriptor, Use};
 use crate::error::{Error, Result};
-use crate::ring::{Claim, Ring};
+use crate::ring::{BlockRing, Claim};
 use crate::wait::Wait;
 use crate::{Filled, Sink, attached, failed};
 
@@ -26,7 +26,7 @@ pub struct FdSink {
     to: Descriptor,
     piece: u64,
     frame: u64,
-    ring: Option<Arc<Ring>>,
+    ring: Option<Arc<BlockRing>>,
     mappings: Vec<Mapping>,
     queued: VecDeque<Claim>,
     /// Bytes written of the first block.
@@ -88,7 +88,7 @@ impl Sink for FdSink {
         self.to.how().into()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<()> {
         let mappings: Result<Vec<_>> =
             ring.blocks().iter().map(|block| Ok(block.mapping(false)?)).collect();
         self.mappings = mappings?;

@@ -9,7 +9,7 @@ use dmabuf_dio::lend::{Access, Mapping};
 
 use crate::descriptor::{Descriptor, Use};
 use crate::error::{Error, Result};
-use crate::ring::{Claim, Ring};
+use crate::ring::{BlockRing, Claim};
 use crate::wait::Wait;
 use crate::{Filled, Source, attached, failed};
 
@@ -22,7 +22,7 @@ const TURN: u64 = 1 << 20;
 pub struct FdSource {
     from: Descriptor,
     frame: u64,
-    ring: Option<Arc<Ring>>,
+    ring: Option<Arc<BlockRing>>,
     mappings: Vec<Mapping>,
     queued: VecDeque<Claim>,
     /// Bytes read of the first block.
@@ -105,7 +105,7 @@ impl Source for FdSource {
         self.from.how().into()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
         let mappings: Result<Vec<_>> =
             ring.blocks().iter().map(|block| Ok(block.mapping(true)?)).collect();
         self.mappings = mappings?;

@@ -6,14 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dmabuf_dio::{DmaBuf, Errno};
+use dmabuf_dio::{Buffer, Errno};
 use dmabuf_dio_sys::dmabuf::{self, Access};
 use dmabuf_dio_sys::sync_file;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Os;
 
 use crate::error::Result;
-use crate::ring::{Claim, Ring};
+use crate::ring::{BlockRing, Claim};
 use crate::wait::Wait;
 use crate::{Filled, attached, failed};
 
@@ -83,7 +83,7 @@ pub(super) struct Fenced<P> {
     pub(super) port: P,
     /// The access that the device's access excludes.
     wait_for: Access,
-    ring: Option<Arc<Ring>>,
+    ring: Option<Arc<BlockRing>>,
     pace: Pace,
 }
 
@@ -154,9 +154,9 @@ impl<P: Port> Fenced<P> {
     }
 
     /// Attaches all blocks. The device holds them until the port is closed.
-    pub(super) fn attach(&mut self, ring: &Arc<Ring>) -> Result<(), Errno> {
+    pub(super) fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<(), Errno> {
         for block in ring.blocks() {
-            self.port.attach(block.as_fd())?;
+            self.port.attach(block.fd().map_err(|_| Errno::BADF)?)?;
         }
         self.ring = Some(Arc::clone(ring));
         Ok(())
@@ -165,7 +165,8 @@ impl<P: Port> Fenced<P> {
     /// Attaches a block that the ring has got since.
     pub(super) fn attach_more(&mut self, block: usize) -> Result<bool> {
         let name = self.port.name();
-        let attached = self.port.attach(attached(self.ring.as_ref(), name)?.block(block).as_fd());
+        let block = attached(self.ring.as_ref(), name)?.block(block).fd()?;
+        let attached = self.port.attach(block);
         attached.map(|()| true).map_err(|errno| failed(name, "attach a block", errno))
     }
 
@@ -204,9 +205,10 @@ impl<P: Port> Fenced<P> {
         let ring = attached(self.ring.as_ref(), self.port.name())?;
         // From the last to the first, then the one ahead of them: the device goes on meanwhile.
         let ahead = self.queued.back().and_then(|queued| queued.done.as_ref());
-        let others = others.iter().rev().map(|(claim, _)| ring.block(claim.block()).as_fd());
-        let all: Vec<_> =
-            [fence.as_fd()].into_iter().chain(others).chain(ahead.map(OwnedFd::as_fd)).collect();
+        let others = others.iter().rev().map(|(claim, _)| ring.block(claim.block()).fd());
+        let fences = [Ok(fence.as_fd())].into_iter().chain(others);
+        let all = fences.chain(ahead.map(|fence| Ok(fence.as_fd())));
+        let all = all.collect::<Result<Vec<_>, dmabuf_dio::Error>>()?;
         let done = signalled(&all).map_err(|errno| self.ended(errno))?;
         if done[0] {
             self.check_running(&fence)?;
@@ -233,7 +235,7 @@ impl<P: Port> Fenced<P> {
     }
 
     /// A block that has room for this.
-    pub(super) fn block(&self, filled: Filled) -> Result<&DmaBuf> {
+    pub(super) fn block(&self, filled: Filled) -> Result<&Buffer> {
         let ring = attached(self.ring.as_ref(), self.port.name())?;
         Ok(ring.block(ring.claim(filled)?.block()))
     }
@@ -243,14 +245,14 @@ impl<P: Port> Fenced<P> {
     }
 
     fn enqueue(&self, claim: Claim, length: u64) -> Result<()> {
-        let block = attached(self.ring.as_ref(), self.port.name())?.block(claim.block()).as_fd();
+        let block = attached(self.ring.as_ref(), self.port.name())?.block(claim.block()).fd()?;
         let queued = self.port.enqueue(block, length);
         queued.map_err(|errno| failed(self.port.name(), "queue a block", errno))
     }
 
     /// The fence of a block that was just queued.
     fn fence(&self, claim: Claim) -> Result<OwnedFd> {
-        let block = attached(self.ring.as_ref(), self.port.name())?.block(claim.block()).as_fd();
+        let block = attached(self.ring.as_ref(), self.port.name())?.block(claim.block()).fd()?;
         dmabuf::export_sync_file(block, self.wait_for)
             .map_err(|errno| failed(self.port.name(), "get a fence", errno))
     }
@@ -357,8 +359,8 @@ impl<P: Port> Fenced<P> {
             .iter()
             .skip(self.known)
             .take_while(|queued| queued.done.is_none())
-            .map(|queued| ring.block(queued.filled.block).as_fd())
-            .collect();
+            .map(|queued| ring.block(queued.filled.block).fd())
+            .collect::<Result<_, dmabuf_dio::Error>>()?;
         if batch.is_empty() || !self.port.is_running() {
             return Ok(());
         }
@@ -412,7 +414,7 @@ mod tests {
 
     #[test]
     fn cancelled_blocks_are_not_counted_as_filled() {
-        let Ok(ring) = Ring::new(1, 4096) else {
+        let Ok(ring) = BlockRing::new(1, 4096) else {
             println!("skipped: no heap");
             return;
         };

@@ -13,7 +13,7 @@ use rustix::fs::FallocateFlags;
 
 use crate::error::{Error, Result};
 use crate::lent::{Lent, Queued, lend};
-use crate::ring::{Claim, Ring};
+use crate::ring::{BlockRing, Claim};
 use crate::wait::Wait;
 use crate::worker::Worker;
 use crate::{Filled, Sink, Source, attached, failed};
@@ -32,7 +32,7 @@ const AHEAD: u64 = 64;
 struct Blocks {
     file: Arc<File>,
     direction: Direction,
-    ring: Option<Arc<Ring>>,
+    ring: Option<Arc<BlockRing>>,
     how: Option<Method>,
     queue: VecDeque<Queued>,
     /// Where the data begin in the file.
@@ -80,7 +80,7 @@ impl Blocks {
         }
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
         self.queue.clear();
         self.how = Some(match lend(ring, self.direction, self.file.fd()) {
             Ok(lent) => {
@@ -277,7 +277,7 @@ impl Sink for FileSink {
         self.0.how()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>, expected: Option<u64>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>, expected: Option<u64>) -> Result<()> {
         let expected = expected.unwrap_or(0);
         self.0.attach(ring)?;
         if self.0.file.is_device() {
@@ -400,7 +400,7 @@ impl Source for FileSource {
         self.blocks.how()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
         self.blocks.attach(ring)
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 
 use crate::error::Result;
-use crate::ring::{Claim, Ring};
+use crate::ring::{BlockRing, Claim};
 use crate::wait::Wait;
 use crate::{Filled, failed};
 use dmabuf_dio::Errno;
@@ -21,7 +21,7 @@ pub(super) struct Fileio {
     why: Errno,
     /// Non-blocking.
     fd: OwnedFd,
-    ring: Arc<Ring>,
+    ring: Arc<BlockRing>,
     mappings: Vec<Mapping>,
     queued: VecDeque<Claim>,
     /// Bytes copied of the first block.
@@ -39,7 +39,7 @@ impl Fileio {
     pub(super) fn new(
         name: &str,
         fd: BorrowedFd<'_>,
-        ring: &Arc<Ring>,
+        ring: &Arc<BlockRing>,
         why: Errno,
         whole: u64,
     ) -> Result<Self> {
@@ -175,7 +175,7 @@ mod tests {
     const WHOLE: u64 = 1 << 40;
 
     /// A device that is one end of a socket pair, and the other end.
-    fn device(ring: &Arc<Ring>) -> (Fileio, UnixStream) {
+    fn device(ring: &Arc<BlockRing>) -> (Fileio, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let device =
             Fileio::new("device", ours.as_fd(), ring, Errno::NOTTY, WHOLE).expect("a device");
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn read_beyond_a_block_is_refused() {
-        let ring = Arc::new(Ring::of_memfds(2, 4096));
+        let ring = Arc::new(BlockRing::of_memfds(2, 4096));
         let (mut source, mut device) = device(&ring);
         for bytes in [4097, 1 << 20, u64::MAX] {
             let result = source.queue(Filled { block: 0, bytes });
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn write_beyond_a_block_is_refused() {
-        let ring = Arc::new(Ring::of_memfds(1, 4096));
+        let ring = Arc::new(BlockRing::of_memfds(1, 4096));
         let (mut sink, mut device) = device(&ring);
         assert!(sink.queue(Filled { block: 0, bytes: 4097 }).is_err());
         let filled = Filled { block: 0, bytes: 100 };
@@ -230,7 +230,7 @@ mod tests {
 
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::empty());
         let (ours, device) = socketpair(kind.0, kind.1, kind.2, None).expect("a pair");
-        let ring = Arc::new(Ring::of_memfds(2, 4096));
+        let ring = Arc::new(BlockRing::of_memfds(2, 4096));
         let mut sink =
             Fileio::new("device", ours.as_fd(), &ring, Errno::NOTTY, 1000).expect("a sink");
         for (block, bytes) in [(0, 4096), (1, 96), (0, 1808)] {
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn partial_block_keeps_its_whole_frames() {
-        let ring = Arc::new(Ring::of_memfds(2, 4096));
+        let ring = Arc::new(BlockRing::of_memfds(2, 4096));
         let (mut source, mut device) = device(&ring);
         for block in 0..2 {
             source.queue(Filled { block, bytes: 4096 }).expect("queued");

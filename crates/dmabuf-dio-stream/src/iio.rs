@@ -15,11 +15,11 @@ use crate::device::{Channel, Counter, Device, frame_bytes};
 use crate::error::{Error, Result};
 use crate::fenced::{Fenced, Port};
 use crate::fileio::Fileio;
-use crate::ring::Ring;
+use crate::ring::BlockRing;
 use crate::status::Status;
 use crate::wait::Wait;
 use crate::{Filled, Sink, Source, failed};
-use dmabuf_dio::DmaBuf;
+use dmabuf_dio::Buffer;
 
 /// Maximum bytes copied at a time.
 const COPIED: u64 = 256 << 10;
@@ -37,7 +37,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 
 /// A buffer of a device. Closing it releases every block.
 #[derive(Debug)]
-struct Buffer {
+struct Opened {
     device: Device,
     number: u32,
     frame: u64,
@@ -50,7 +50,7 @@ struct Buffer {
     looked: Cell<Instant>,
 }
 
-impl Buffer {
+impl Opened {
     fn open(device: Device, number: u32, channels: &[Channel], output: bool) -> Result<Self> {
         let failed = |call: &str, errno: Errno| failed(device.name(), call, errno);
         if device.is_output(number) != output {
@@ -178,7 +178,7 @@ impl Buffer {
     }
 }
 
-impl Port for Buffer {
+impl Port for Opened {
     fn name(&self) -> &str {
         self.device.name()
     }
@@ -198,7 +198,7 @@ impl Port for Buffer {
     }
 }
 
-impl Drop for Buffer {
+impl Drop for Opened {
     fn drop(&mut self) {
         // Errors cannot be reported here; closing the descriptor does the rest.
         let _ = self.disable();
@@ -208,7 +208,7 @@ impl Drop for Buffer {
 /// How samples get from the device into a block, or back.
 #[derive(Debug)]
 struct Blocks {
-    fenced: Fenced<Buffer>,
+    fenced: Fenced<Opened>,
     /// For a device that does not support dma-bufs.
     fileio: Option<Fileio>,
     /// A block's size must be a multiple of this, in bytes: of the frame and the device's DMA
@@ -219,7 +219,7 @@ struct Blocks {
 
 impl Blocks {
     /// Attaches the blocks, or prepares to copy.
-    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
         match self.fenced.attach(ring) {
             Ok(()) => self.check_align(ring),
             // Not supported by this buffer, or by this kernel.
@@ -243,7 +243,7 @@ impl Blocks {
         }
     }
 
-    fn check_align(&mut self, ring: &Ring) -> Result<()> {
+    fn check_align(&mut self, ring: &BlockRing) -> Result<()> {
         let buffer = &self.fenced.port;
         self.align = buffer.align();
         if ring.size() % self.align != 0 {
@@ -296,7 +296,7 @@ impl IioSource {
     /// `EOPNOTSUPP` if it is an output, `EINVAL` if there is no channel.
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
         let (counter, status) = (device.counter("lost_frames"), Status::of(&device, false));
-        let fenced = Fenced::filling(Buffer::open(device, number, channels, false)?);
+        let fenced = Fenced::filling(Opened::open(device, number, channels, false)?);
         let blocks = Blocks { fenced, fileio: None, align: 1, output: false };
         Ok(Self { blocks, counter, status })
     }
@@ -311,7 +311,7 @@ impl Source for IioSource {
         self.blocks.how()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
         self.blocks.attach(ring)
     }
 
@@ -420,7 +420,7 @@ impl IioSink {
     /// As for [`IioSource::open`], with `EOPNOTSUPP` if the buffer is an input.
     pub fn open(device: Device, number: u32, channels: &[Channel]) -> Result<Self> {
         let (counter, status) = (device.counter("lost_frames"), Status::of(&device, true));
-        let fenced = Fenced::emptying(Buffer::open(device, number, channels, true)?);
+        let fenced = Fenced::emptying(Opened::open(device, number, channels, true)?);
         let blocks = Blocks { fenced, fileio: None, align: 1, output: true };
         Ok(Self { blocks, counter, status, padding: 0 })
     }
@@ -461,7 +461,7 @@ impl Sink for IioSink {
         self.blocks.how() + &end
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<()> {
         self.blocks.attach(ring)
     }
 
@@ -547,10 +547,10 @@ impl Sink for IioSink {
 /// or stopped.
 #[derive(Debug)]
 pub struct Repeat {
-    buffer: Buffer,
+    buffer: Opened,
     counter: Counter,
     status: Option<Status>,
-    block: DmaBuf,
+    block: Buffer,
     /// The device's fence, which is not signalled before the device is stopped. It fails if the
     /// driver has refused the block, which neither queueing nor enabling does.
     fence: OwnedFd,
@@ -570,11 +570,11 @@ impl Repeat {
         device: Device,
         number: u32,
         channels: &[Channel],
-        block: DmaBuf,
+        block: Buffer,
         bytes: u64,
     ) -> Result<Self> {
         let (counter, status) = (device.counter("lost_frames"), Status::of(&device, true));
-        let mut buffer = Buffer::open(device, number, channels, true)?;
+        let mut buffer = Opened::open(device, number, channels, true)?;
         if bytes == 0 || bytes % buffer.align() != 0 {
             let need = "a multiple of the frame size and of the alignment of the device's DMA";
             return Err(dmabuf_dio::Error::Setting { name: "bytes", value: bytes, need }.into());
@@ -583,12 +583,13 @@ impl Repeat {
         let call = |what, result: dmabuf_dio_sys::Result<()>| {
             result.map_err(|errno| failed(buffer.device.name(), what, errno))
         };
-        call("attach a block", buffer.attach(block.as_fd()))?;
-        let queued = iio::enqueue(buffer.fd.as_fd(), block.as_fd(), bytes, iio::CYCLIC);
+        let dmabuf = block.fd()?;
+        call("attach a block", buffer.attach(dmabuf))?;
+        let queued = iio::enqueue(buffer.fd.as_fd(), dmabuf, bytes, iio::CYCLIC);
         call("queue a block", queued)?;
         buffer.kept.set(true);
         // Before the driver gets the block: later the fence would not tell that it was refused.
-        let fence = dmabuf::export_sync_file(block.as_fd(), Access::Write);
+        let fence = dmabuf::export_sync_file(dmabuf, Access::Write);
         let fence = fence.map_err(|errno| failed(buffer.device.name(), "get a fence", errno))?;
         buffer.enable(true)?;
         clear(status.as_ref());
@@ -630,7 +631,7 @@ impl Repeat {
     /// # Errors
     ///
     /// [`Error::Stream`].
-    pub fn stop(mut self) -> Result<DmaBuf> {
+    pub fn stop(mut self) -> Result<Buffer> {
         self.buffer.disable()?;
         Ok(self.block)
     }

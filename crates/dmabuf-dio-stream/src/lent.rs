@@ -7,13 +7,13 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::time::Instant;
 
-use dmabuf_dio::lend::{Completion, File, LendError, Operation, Request, Ring as LentRing, Span};
+use dmabuf_dio::lend::{Completion, File, LendError, Operation, Request, Ring, Span};
 use dmabuf_dio::{Direction, Errno};
 
 use crate::edges::{Bytes, Edges};
 use crate::error::{Error, Result};
 use crate::failed;
-use crate::ring::{Claim, Ring};
+use crate::ring::{BlockRing, Claim};
 use crate::wait::{TICK, Wait, wait_for_any};
 
 /// The number in the ring of the file that is not open with `O_DIRECT`.
@@ -35,16 +35,14 @@ const LARGEST: u64 = 64 << 20;
 /// Lends the blocks of a ring, with room for those that it may get. To write them, small ones are
 /// joined.
 pub(super) fn lend(
-    ring: &Ring,
+    ring: &BlockRing,
     direction: Direction,
     file: BorrowedFd<'_>,
-) -> Result<LentRing, LendError> {
+) -> Result<Ring, LendError> {
     match direction {
-        Direction::Load => LentRing::lending_up_to(ring.most(), ring.blocks(), direction, file),
+        Direction::Load => Ring::lending_up_to(ring.most(), ring.blocks(), direction, file),
         // And room for shared disk blocks.
-        Direction::Save => {
-            LentRing::lending_joined(ring.most() + 1, ring.blocks(), direction, file)
-        }
+        Direction::Save => Ring::lending_joined(ring.most() + 1, ring.blocks(), direction, file),
     }
 }
 
@@ -73,8 +71,8 @@ impl Queued {
 /// The file and the blocks.
 #[derive(Debug)]
 pub(super) struct Lent {
-    pub(super) ring: LentRing,
-    pub(super) blocks: Arc<Ring>,
+    pub(super) ring: Ring,
+    pub(super) blocks: Arc<BlockRing>,
     file: Arc<File>,
     direct: bool,
     why_buffered: Option<String>,
@@ -101,8 +99,8 @@ struct Room {
 
 impl Lent {
     pub(super) fn new(
-        mut ring: LentRing,
-        blocks: &Arc<Ring>,
+        mut ring: Ring,
+        blocks: &Arc<BlockRing>,
         file: &Arc<File>,
         direction: Direction,
         start: u64,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Streams of sample blocks from a source to a sink, without CPU copies.
 //!
-//! A [`Ring`] holds a few dma-bufs. A [`Source`] fills them, a [`Sink`] empties them, and
+//! A [`BlockRing`] holds a few dma-bufs. A [`Source`] fills them, a [`Sink`] empties them, and
 //! [`Stream::run`] passes them on until a limit is reached or it is cancelled. Lost data is
 //! counted, and the position of every gap is reported.
 //!
@@ -19,13 +19,13 @@
 //! A [`Capture`] passes the blocks of a source to the program instead of a sink, one at a time.
 //!
 //! ```no_run
-//! use dmabuf_dio_stream::{Device, FileSink, IioSource, Ring, Stream};
+//! use dmabuf_dio_stream::{Device, FileSink, IioSource, BlockRing, Stream};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let device = Device::find("cf-ad9361-lpc").ok_or("no such device")?;
 //! let mut source = IioSource::open(device.clone(), 0, &device.channels(0)?)?;
 //! let mut sink = FileSink::create("capture.bin")?;
-//! let ring = Ring::new(8, 4 << 20)?;
+//! let ring = BlockRing::new(8, 4 << 20)?;
 //! let summary = Stream::new(&mut source, &mut sink, ring).limit(1 << 30).run()?;
 //! println!("{} bytes by {}, {} gaps", summary.bytes, summary.sink, summary.gaps.len());
 //! # Ok(())
@@ -84,7 +84,7 @@ pub use file::{FileSink, FileSource};
 pub use gaps::{Gap, Loss};
 pub use iio::{IioSink, IioSource, Repeat};
 pub use pump::{Begin, Interrupted, Known, Overrun, State, Stream, Summary};
-pub use ring::{Ring, RingUse, available};
+pub use ring::{BlockRing, RingUse, available};
 pub use rotate::RotatingSink;
 pub use settings::{Left, Setting, Settings};
 pub use socket::SocketSink;
@@ -102,7 +102,7 @@ pub use wait::Wait;
 pub struct Filled {
     /// Index of the block in the ring.
     pub block: usize,
-    /// Number of bytes at its start: at least 1, at most the ring's [`size`](Ring::size).
+    /// Number of bytes at its start: at least 1, at most the ring's [`size`](BlockRing::size).
     pub bytes: u64,
 }
 
@@ -119,7 +119,7 @@ pub trait Source {
     /// # Errors
     ///
     /// [`Error::Stream`] if they cannot be used.
-    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()>;
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()>;
 
     /// Attaches block number `block`, which was added to the ring later. Returns
     /// whether the source supports that.
@@ -145,7 +145,7 @@ pub trait Source {
     /// # Errors
     ///
     /// [`Error::Stream`]. [`RangeBeyondBuffer`](dmabuf_dio::Error::RangeBeyondBuffer) for more
-    /// bytes than the ring's [`size`](Ring::size), and [`Setting`](dmabuf_dio::Error::Setting) for
+    /// bytes than the ring's [`size`](BlockRing::size), and [`Setting`](dmabuf_dio::Error::Setting) for
     /// 0 bytes or a block that does not exist: nothing is queued then.
     fn queue(&mut self, block: usize, bytes: u64) -> Result<bool>;
 
@@ -266,7 +266,7 @@ pub trait Sink {
     /// # Errors
     ///
     /// [`Error::Stream`] if they cannot be used: `ENOSPC` if there is no room for `expected` bytes.
-    fn attach(&mut self, ring: &Arc<Ring>, expected: Option<u64>) -> Result<()>;
+    fn attach(&mut self, ring: &Arc<BlockRing>, expected: Option<u64>) -> Result<()>;
 
     /// As [`Source::attach_more`].
     ///
@@ -368,7 +368,7 @@ fn from_os(errno: rustix::io::Errno) -> Errno {
 }
 
 /// The ring of a queued block. Queueing before attaching is a caller error.
-fn attached<'r>(ring: Option<&'r Arc<Ring>>, who: &str) -> Result<&'r Arc<Ring>> {
+fn attached<'r>(ring: Option<&'r Arc<BlockRing>>, who: &str) -> Result<&'r Arc<BlockRing>> {
     ring.ok_or_else(|| failed(who, "use its blocks before they are attached", Errno::INVAL))
 }
 
@@ -391,8 +391,8 @@ mod tests {
         Filled { block: 2, bytes: 1 },
     ];
 
-    fn ring() -> Arc<Ring> {
-        let ring = Ring::of_memfds(2, SIZE);
+    fn ring() -> Arc<BlockRing> {
+        let ring = BlockRing::of_memfds(2, SIZE);
         for (number, block) in (1..).zip(ring.blocks()) {
             let mut block = block.try_clone().expect("a descriptor");
             let len = block.len();

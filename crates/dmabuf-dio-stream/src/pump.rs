@@ -9,7 +9,7 @@ use dmabuf_dio::Errno;
 
 use crate::error::{Error, Result};
 use crate::gaps::{Gap, Ledger, Loss, Reading};
-use crate::ring::{Ring, RingUse};
+use crate::ring::{BlockRing, RingUse};
 use crate::v4l2::FrameLog;
 use crate::wait::{TICK, Wait, wait_for_any};
 use crate::{Filled, Sink, Source, failed};
@@ -162,7 +162,7 @@ struct Time {
 pub struct Stream<'s> {
     source: &'s mut dyn Source,
     sink: &'s mut dyn Sink,
-    ring: Arc<Ring>,
+    ring: Arc<BlockRing>,
     overrun: Overrun,
     limit: Option<u64>,
     time: Option<Time>,
@@ -174,7 +174,7 @@ pub struct Stream<'s> {
 
 impl<'s> Stream<'s> {
     /// Connects a source and a sink through a ring.
-    pub fn new(source: &'s mut dyn Source, sink: &'s mut dyn Sink, ring: Ring) -> Self {
+    pub fn new(source: &'s mut dyn Source, sink: &'s mut dyn Sink, ring: BlockRing) -> Self {
         let ring = Arc::new(ring);
         let (overrun, cancel) = (Overrun::default(), CancelToken::new());
         let (limit, time, cut) = (None, None, None);
@@ -703,7 +703,7 @@ mod tests {
             "stuck".into()
         }
 
-        fn attach(&mut self, _: &Arc<Ring>, _: Option<u64>) -> Result<()> {
+        fn attach(&mut self, _: &Arc<BlockRing>, _: Option<u64>) -> Result<()> {
             Ok(())
         }
 
@@ -737,7 +737,7 @@ mod tests {
         let mut source = FileSource::open(&path, 1).expect("a file");
         let mut sink = Stuck::default();
         let token = CancelToken::new();
-        let stream = Stream::new(&mut source, &mut sink, Ring::of_memfds(2, 5000));
+        let stream = Stream::new(&mut source, &mut sink, BlockRing::of_memfds(2, 5000));
         let cancel = token.clone();
         let stream = stream.cancel(token).progress(move |state| {
             if state.full > 0 {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Filled;
 use crate::error::Result;
-use dmabuf_dio::DmaBuf;
+use dmabuf_dio::Buffer;
 use dmabuf_dio::Error;
 
 /// Maximum number of blocks in a ring.
@@ -27,10 +27,10 @@ pub fn available() -> Option<u64> {
 
 /// Dma-bufs of equal size that circulate in a stream.
 #[derive(Debug)]
-pub struct Ring {
-    blocks: Vec<DmaBuf>,
+pub struct BlockRing {
+    blocks: Vec<Buffer>,
     /// Room for blocks that are added later, and how many were.
-    room: Vec<OnceLock<DmaBuf>>,
+    room: Vec<OnceLock<Buffer>>,
     added: AtomicUsize,
     size: u64,
 }
@@ -49,7 +49,7 @@ pub struct RingUse {
     pub most_blocks: usize,
 }
 
-impl Ring {
+impl BlockRing {
     /// Allocates `count` blocks of `size` bytes each, rounded up to whole pages, on the system
     /// heap: 1 to 4096 blocks of 1 byte to 1 GiB. A device needs at least two, to fill one while
     /// the other is emptied.
@@ -57,7 +57,7 @@ impl Ring {
     /// # Errors
     ///
     /// [`Setting`](Error::Setting) for an invalid count or size. [`NoMemory`](Error::NoMemory) if
-    /// less than 64 MiB would be left. As for [`DmaBuf::alloc`], and
+    /// less than 64 MiB would be left. As for [`Buffer::alloc`], and
     /// [`Buffer`](Error::Buffer) with `EMFILE` if the limit on open files is too low.
     pub fn new(count: usize, size: u64) -> Result<Self> {
         check(count, size)?;
@@ -72,7 +72,7 @@ impl Ring {
             }
             _ => {}
         }
-        let blocks = (0..count).map(|_| DmaBuf::alloc(size)).collect::<Result<_, Error>>()?;
+        let blocks = (0..count).map(|_| Buffer::alloc(size)).collect::<Result<_, Error>>()?;
         Self::of(blocks, size)
     }
 
@@ -90,14 +90,14 @@ impl Ring {
     }
 
     /// Takes ownership of existing blocks, and uses the first `size` bytes of each. They may be
-    /// from a CMA heap ([`DmaBuf::alloc_from`]), for a device without an IOMMU, or memfds if no
+    /// from a CMA heap ([`DmaBuf::alloc_from`](dmabuf_dio::DmaBuf::alloc_from)), for a device without an IOMMU, or memfds if no
     /// device is involved.
     ///
     /// # Errors
     ///
     /// [`Setting`](Error::Setting) for an invalid count or size;
     /// [`RangeBeyondBuffer`](Error::RangeBeyondBuffer) if a block is shorter.
-    pub fn of(blocks: Vec<DmaBuf>, size: u64) -> Result<Self> {
+    pub fn of(blocks: Vec<Buffer>, size: u64) -> Result<Self> {
         check(blocks.len(), size)?;
         for block in &blocks {
             block.check_range(0, size)?;
@@ -137,7 +137,7 @@ impl Ring {
         if available().is_some_and(|bytes| bytes < self.size + reserve) {
             return None;
         }
-        room.set(DmaBuf::alloc(self.size).ok()?).ok()?;
+        room.set(Buffer::alloc(self.size).ok()?).ok()?;
         self.added.store(place + 1, Ordering::Relaxed);
         Some(self.blocks.len() + place)
     }
@@ -177,7 +177,7 @@ impl Ring {
     /// # Panics
     ///
     /// If there is no such block.
-    pub fn block(&self, number: usize) -> &DmaBuf {
+    pub fn block(&self, number: usize) -> &Buffer {
         let added = || self.room[number - self.blocks.len()].get();
         match self.blocks.get(number).or_else(added) {
             Some(block) => block,
@@ -186,7 +186,7 @@ impl Ring {
     }
 
     /// The blocks that it has had from the start.
-    pub fn blocks(&self) -> &[DmaBuf] {
+    pub fn blocks(&self) -> &[Buffer] {
         &self.blocks
     }
 }
@@ -204,7 +204,7 @@ fn check(count: usize, size: u64) -> Result<()> {
 }
 
 /// Bytes at the start of a block that are known to exist, at least 1. Created only by
-/// [`Ring::claim`].
+/// [`BlockRing::claim`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim(Filled);
 
@@ -229,10 +229,10 @@ impl Claim {
 }
 
 #[cfg(test)]
-impl Ring {
+impl BlockRing {
     /// Blocks of memfds, which need no heap.
     pub(super) fn of_memfds(count: usize, size: u64) -> Self {
-        let blocks = (0..count).map(|_| DmaBuf::memfd(size).expect("a memfd")).collect();
+        let blocks = (0..count).map(|_| Buffer::memfd(size).expect("a memfd")).collect();
         Self::of(blocks, size).expect("a ring")
     }
 }
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_ring_grows_up_to_its_limit() {
-        let ring = Ring::of_memfds(2, 5000).growing(4).expect("room");
+        let ring = BlockRing::of_memfds(2, 5000).growing(4).expect("room");
         assert_eq!((ring.len(), ring.most(), ring.blocks().len()), (2, 4, 2));
         assert!(ring.claim(Filled { block: 2, bytes: 1 }).is_err());
         if ring.add().is_none() {
@@ -253,12 +253,12 @@ mod tests {
         assert_eq!((ring.len(), ring.block(2).len()), (3, ring.block(0).len()));
         assert!(ring.claim(Filled { block: 2, bytes: 1 }).is_ok());
         assert_eq!((ring.add(), ring.add(), ring.len()), (Some(3), None, 4));
-        assert!(Ring::of_memfds(2, 5000).growing(5000).is_err());
+        assert!(BlockRing::of_memfds(2, 5000).growing(5000).is_err());
     }
 
     #[test]
     fn claims_beyond_a_block_are_refused() {
-        let ring = Ring::of_memfds(2, 5000);
+        let ring = BlockRing::of_memfds(2, 5000);
         for (block, bytes, good) in [
             (0, 1, true),
             (1, 5000, true),

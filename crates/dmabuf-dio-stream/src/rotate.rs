@@ -9,7 +9,7 @@ use dmabuf_dio::Errno;
 
 use crate::error::Result;
 use crate::file::FileSink;
-use crate::ring::Ring;
+use crate::ring::BlockRing;
 use crate::wait::Wait;
 use crate::{Filled, Sink, attached, failed};
 
@@ -27,7 +27,7 @@ type Open<'s> = dyn FnMut(u64, u64) -> Result<FileSink> + 's;
 pub struct RotatingSink<'s> {
     open: Box<Open<'s>>,
     limit: u64,
-    ring: Option<Arc<Ring>>,
+    ring: Option<Arc<BlockRing>>,
     /// Bytes that are still to come, if known.
     expected: Option<u64>,
     /// The last one is the one being written; those before wait for their last blocks.
@@ -116,7 +116,7 @@ impl Sink for RotatingSink<'_> {
         }
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>, expected: Option<u64>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>, expected: Option<u64>) -> Result<()> {
         self.ring = Some(Arc::clone(ring));
         self.expected = expected;
         self.open_next()

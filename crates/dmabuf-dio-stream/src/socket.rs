@@ -12,10 +12,10 @@ use crate::descriptor::as_gone;
 use crate::error::Result;
 use crate::fd_sink::FdSink;
 use crate::lent::lend;
-use crate::ring::{Claim, Ring};
+use crate::ring::{BlockRing, Claim};
 use crate::wait::Wait;
 use crate::{Filled, Sink, attached, failed};
-use dmabuf_dio::lend::{Access, Completion, Operation, Request, Ring as LentRing, Span};
+use dmabuf_dio::lend::{Access, Completion, Operation, Request, Ring, Span};
 use dmabuf_dio::{Direction, Errno, Refusal};
 
 /// Sends blocks on a connected stream socket.
@@ -27,7 +27,7 @@ use dmabuf_dio::{Direction, Errno, Refusal};
 pub struct SocketSink {
     name: String,
     fd: Arc<OwnedFd>,
-    ring: Option<Arc<Ring>>,
+    ring: Option<Arc<BlockRing>>,
     how: Option<Method>,
 }
 
@@ -62,7 +62,7 @@ impl Sink for SocketSink {
         }
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>, expected: Option<u64>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>, expected: Option<u64>) -> Result<()> {
         let domain = rustix::net::sockopt::socket_domain(&*self.fd);
         let lent = match domain {
             Ok(AddressFamily::INET | AddressFamily::INET6) => {
@@ -151,8 +151,8 @@ struct Outgoing {
 /// interleaved.
 #[derive(Debug)]
 struct Sending {
-    ring: LentRing,
-    blocks: Arc<Ring>,
+    ring: Ring,
+    blocks: Arc<BlockRing>,
     name: String,
     queue: VecDeque<Outgoing>,
     busy: bool,
@@ -163,7 +163,7 @@ struct Sending {
 }
 
 impl Sending {
-    fn new(ring: LentRing, blocks: &Arc<Ring>, name: String) -> Self {
+    fn new(ring: Ring, blocks: &Arc<BlockRing>, name: String) -> Self {
         let (blocks, queue) = (Arc::clone(blocks), VecDeque::new());
         Self { ring, blocks, name, queue, busy: false, gone: 0, sends: 0, copied: 0 }
     }

@@ -17,7 +17,7 @@ use rustix::io::Errno as Os;
 
 use crate::error::Result;
 use crate::fenced::{Fenced, Port};
-use crate::ring::Ring;
+use crate::ring::BlockRing;
 use crate::wait::Wait;
 use crate::{Filled, Sink, Source, failed};
 use dmabuf_dio::CancelToken;
@@ -152,7 +152,7 @@ impl Port for Endpoint {
     }
 }
 
-fn attach(blocks: &mut Fenced<Endpoint>, ring: &Arc<Ring>) -> Result<()> {
+fn attach(blocks: &mut Fenced<Endpoint>, ring: &Arc<BlockRing>) -> Result<()> {
     blocks.attach(ring).map_err(|errno| failed(blocks.port.name(), "attach a block", errno))
 }
 
@@ -176,7 +176,7 @@ impl Sink for UsbSink {
         "USB, dma-buf".into()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<()> {
         attach(&mut self.0, ring)
     }
 
@@ -233,7 +233,7 @@ impl Source for UsbSource {
         "USB, dma-buf".into()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
         attach(&mut self.blocks, ring)
     }
 

@@ -6,16 +6,16 @@ use std::collections::VecDeque;
 use std::fs;
 use std::sync::Arc;
 
-use dmabuf_dio::DmaBuf;
+use dmabuf_dio::Buffer;
 use dmabuf_dio_stream::convert::Layout;
 use dmabuf_dio_stream::{
-    ConvertingSink, ConvertingSource, Discard, Error, FileSink, FileSource, Filled, Format, Ring,
-    RotatingSink, Source, Stream, Summary, Wait,
+    BlockRing, ConvertingSink, ConvertingSource, Discard, Error, FileSink, FileSource, Filled,
+    Format, RotatingSink, Source, Stream, Summary, Wait,
 };
 
-fn ring(count: usize, size: u64) -> Ring {
-    let blocks = (0..count).map(|_| DmaBuf::memfd(size).expect("a memfd")).collect();
-    Ring::of(blocks, size).expect("a ring")
+fn ring(count: usize, size: u64) -> BlockRing {
+    let blocks = (0..count).map(|_| Buffer::memfd(size).expect("a memfd")).collect();
+    BlockRing::of(blocks, size).expect("a ring")
 }
 
 fn layout(format: &str, count: usize) -> Layout {
@@ -179,7 +179,7 @@ impl Source for Halves {
         "halves".into()
     }
 
-    fn attach(&mut self, _: &Arc<Ring>) -> Result<(), Error> {
+    fn attach(&mut self, _: &Arc<BlockRing>) -> Result<(), Error> {
         Ok(())
     }
 

@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use std::fs;
 use std::sync::Arc;
 
-use dmabuf_dio::DmaBuf;
-use dmabuf_dio_stream::{FileSink, Filled, Result, Ring, Source, Stream, Wait};
+use dmabuf_dio::Buffer;
+use dmabuf_dio_stream::{BlockRing, FileSink, Filled, Result, Source, Stream, Wait};
 
 /// Fills blocks with frames of these lengths.
 struct Frames {
     lengths: VecDeque<u64>,
     size: u64,
-    views: Vec<DmaBuf>,
+    views: Vec<Buffer>,
     queued: VecDeque<usize>,
     number: u64,
 }
@@ -32,8 +32,8 @@ impl Source for Frames {
         "frames".into()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
-        let views: Result<_, _> = ring.blocks().iter().map(DmaBuf::try_clone).collect();
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
+        let views: Result<_, _> = ring.blocks().iter().map(Buffer::try_clone).collect();
         self.views = views?;
         Ok(())
     }
@@ -85,9 +85,9 @@ fn goes_to_a_file(lengths: &[u64]) -> String {
     let folder = tempfile::tempdir_in(parent).expect("a folder");
     let path = folder.path().join("frames");
     let size = *lengths.iter().max().expect("some");
-    let ring = Ring::new(6, size).or_else(|_| {
-        let blocks = (0..6).map(|_| DmaBuf::memfd(size)).collect::<Result<_, _>>()?;
-        Ring::of(blocks, size)
+    let ring = BlockRing::new(6, size).or_else(|_| {
+        let blocks = (0..6).map(|_| Buffer::memfd(size)).collect::<Result<_, _>>()?;
+        BlockRing::of(blocks, size)
     });
     let mut source = Frames {
         lengths: lengths.iter().copied().collect(),

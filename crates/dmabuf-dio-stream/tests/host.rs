@@ -9,17 +9,17 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dmabuf_dio::{CancelToken, DmaBuf, Errno, Error as Buffer};
+use dmabuf_dio::{Buffer, CancelToken, Errno, Error as DioError};
 use dmabuf_dio_stream::{
-    Discard, Error, FileSink, FileSource, Filled, Overrun, Ring, Sink, SocketSink, Source, State,
-    Stream, Wait,
+    BlockRing, Discard, Error, FileSink, FileSource, Filled, Overrun, Sink, SocketSink, Source,
+    State, Stream, Wait,
 };
 
 const FRAME: u64 = 8;
 
-fn ring(count: usize, size: u64) -> Ring {
-    let blocks = (0..count).map(|_| DmaBuf::memfd(size).expect("a memfd")).collect();
-    Ring::of(blocks, size).expect("a ring")
+fn ring(count: usize, size: u64) -> BlockRing {
+    let blocks = (0..count).map(|_| Buffer::memfd(size).expect("a memfd")).collect();
+    BlockRing::of(blocks, size).expect("a ring")
 }
 
 /// Frames numbered from `first`.
@@ -29,7 +29,7 @@ fn frames(first: u64, bytes: u64) -> Vec<u8> {
 
 /// A device that fills a block every `every` calls, and loses as many frames if it has none.
 struct Device {
-    ring: Option<Arc<Ring>>,
+    ring: Option<Arc<BlockRing>>,
     queued: VecDeque<(usize, u64)>,
     every: u32,
     calls: u32,
@@ -83,7 +83,7 @@ impl Source for Device {
         "counted".into()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>) -> Result<(), Error> {
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<(), Error> {
         self.ring = Some(Arc::clone(ring));
         Ok(())
     }
@@ -166,7 +166,7 @@ impl Source for Device {
 
 /// Takes a block every few calls, and keeps its content.
 struct Keeper {
-    ring: Option<Arc<Ring>>,
+    ring: Option<Arc<BlockRing>>,
     queued: VecDeque<Filled>,
     every: u32,
     calls: u32,
@@ -205,7 +205,7 @@ impl Sink for Keeper {
         "kept".into()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<(), Error> {
+    fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<(), Error> {
         self.ring = Some(Arc::clone(ring));
         Ok(())
     }
@@ -432,19 +432,19 @@ fn cancelled_stream_keeps_full_blocks() {
 
 #[test]
 fn unsuitable_blocks_are_refused() {
-    let refused = |result: Result<Ring, Error>| match result {
-        Err(Error::Transfer(Buffer::Setting { name, .. })) => name,
-        Err(Error::Transfer(Buffer::RangeBeyondBuffer { .. })) => "range",
+    let refused = |result: Result<BlockRing, Error>| match result {
+        Err(Error::Transfer(DioError::Setting { name, .. })) => name,
+        Err(Error::Transfer(DioError::RangeBeyondBuffer { .. })) => "range",
         other => panic!("{other:?}"),
     };
-    let memfd = || DmaBuf::memfd(4096).expect("a memfd");
-    assert_eq!(refused(Ring::of(vec![], 4096)), "blocks");
-    assert_eq!(refused(Ring::of(vec![memfd()], 0)), "block");
-    assert_eq!(refused(Ring::of(vec![memfd()], 2 << 30)), "block");
-    assert_eq!(refused(Ring::of(vec![memfd(), memfd()], memfd().len() + 1)), "range");
+    let memfd = || Buffer::memfd(4096).expect("a memfd");
+    assert_eq!(refused(BlockRing::of(vec![], 4096)), "blocks");
+    assert_eq!(refused(BlockRing::of(vec![memfd()], 0)), "block");
+    assert_eq!(refused(BlockRing::of(vec![memfd()], 2 << 30)), "block");
+    assert_eq!(refused(BlockRing::of(vec![memfd(), memfd()], memfd().len() + 1)), "range");
     let odd = Stream::new(&mut Device::new(1), &mut Discard::default(), ring(2, 1001)).run();
     let odd = odd.expect_err("no whole frames");
-    assert!(matches!(odd.error, Error::Transfer(Buffer::Setting { name: "block", .. })), "{odd}");
+    assert!(matches!(odd.error, Error::Transfer(DioError::Setting { name: "block", .. })), "{odd}");
 }
 
 /// A device that never lacks a block.

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use dmabuf_dio::DmaBuf;
-use dmabuf_dio_stream::{Error, FileSink, FileSource, Filled, Ring, Source, Stream, Wait};
+use dmabuf_dio::Buffer;
+use dmabuf_dio_stream::{BlockRing, Error, FileSink, FileSource, Filled, Source, Stream, Wait};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// A source that does not report its length.
@@ -18,7 +18,7 @@ impl Source for Endless {
     fn how(&self) -> String {
         self.0.how()
     }
-    fn attach(&mut self, ring: &Arc<Ring>) -> Result<(), Error> {
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<(), Error> {
         self.0.attach(ring)
     }
     fn start(&mut self) -> Result<(), Error> {
@@ -47,8 +47,8 @@ fn file_size_limit_ends_the_stream_with_a_valid_prefix() {
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     let content: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
     std::fs::write(&from, &content).expect("written");
-    let blocks = (0..3).map(|_| DmaBuf::memfd(65_536).expect("a memfd")).collect();
-    let ring = Ring::of(blocks, 65_536).expect("a ring");
+    let blocks = (0..3).map(|_| Buffer::memfd(65_536).expect("a memfd")).collect();
+    let ring = BlockRing::of(blocks, 65_536).expect("a ring");
     setrlimit(Resource::Fsize, Rlimit { current: Some(300_000), maximum: None }).expect("set");
 
     let mut source = Endless(FileSource::open(&from, 4).expect("open"));

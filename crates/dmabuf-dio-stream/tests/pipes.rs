@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
-use dmabuf_dio::{CancelToken, DmaBuf, Errno};
+use dmabuf_dio::{Buffer, CancelToken, Errno};
 use dmabuf_dio_stream::{
-    Error, FdSink, FdSource, Filled, Interrupted, Ring, Sink, Source, Stream, Summary, Wait,
+    BlockRing, Error, FdSink, FdSource, Filled, Interrupted, Sink, Source, Stream, Summary, Wait,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -28,9 +28,9 @@ fn bytes(range: std::ops::Range<u64>) -> Vec<u8> {
     range.map(byte).collect()
 }
 
-fn ring(count: usize, size: u64) -> Ring {
-    let blocks = (0..count).map(|_| DmaBuf::memfd(size).expect("a memfd")).collect();
-    Ring::of(blocks, size).expect("a ring")
+fn ring(count: usize, size: u64) -> BlockRing {
+    let blocks = (0..count).map(|_| Buffer::memfd(size).expect("a memfd")).collect();
+    BlockRing::of(blocks, size).expect("a ring")
 }
 
 fn pipe() -> (File, OwnedFd) {
@@ -41,7 +41,7 @@ fn pipe() -> (File, OwnedFd) {
 /// Fills blocks at once.
 struct Device {
     frame: u64,
-    ring: Option<Arc<Ring>>,
+    ring: Option<Arc<BlockRing>>,
     queued: VecDeque<(usize, u64)>,
     next: u64,
 }
@@ -61,7 +61,7 @@ impl Source for Device {
         "counted".into()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>) -> Result<(), Error> {
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<(), Error> {
         self.ring = Some(Arc::clone(ring));
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Source for Device {
 /// Keeps all that it gets.
 #[derive(Default)]
 struct Keeper {
-    ring: Option<Arc<Ring>>,
+    ring: Option<Arc<BlockRing>>,
     queued: VecDeque<Filled>,
     bytes: Vec<u8>,
 }
@@ -116,7 +116,7 @@ impl Sink for Keeper {
         "kept".into()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<(), Error> {
+    fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<(), Error> {
         self.ring = Some(Arc::clone(ring));
         Ok(())
     }

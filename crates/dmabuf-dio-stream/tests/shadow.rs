@@ -11,9 +11,9 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dmabuf_dio::{Backend, DmaBuf, Loader};
+use dmabuf_dio::{Backend, Buffer, Kind, Loader};
 use dmabuf_dio_stream::{
-    Error, FdSink, FdSource, FileSink, FileSource, Filled, Ring, Sink, Source, Stream, Wait,
+    BlockRing, Error, FdSink, FdSource, FileSink, FileSource, Filled, Sink, Source, Stream, Wait,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -43,11 +43,17 @@ impl Device {
         Self { import, blocks: Vec::new(), queued: VecDeque::new(), seen: Vec::new(), written: 0 }
     }
 
-    fn import(&mut self, ring: &Ring) {
+    fn import(&mut self, ring: &BlockRing) {
         for block in ring.blocks() {
             let device = OpenOptions::new().read(true).write(true).open(DEVICE).expect("open");
             // SAFETY: the call takes a number and no memory.
-            let result = unsafe { libc::ioctl(device.as_raw_fd(), self.import, block.as_raw_fd()) };
+            let result = unsafe {
+                libc::ioctl(
+                    device.as_raw_fd(),
+                    self.import,
+                    block.fd().expect("a descriptor").as_raw_fd(),
+                )
+            };
             assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
             self.blocks.push(device);
         }
@@ -63,7 +69,7 @@ impl Source for Device {
         "by a device that is not coherent".into()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>) -> Result<(), Error> {
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<(), Error> {
         self.import(ring);
         Ok(())
     }
@@ -109,7 +115,7 @@ impl Sink for Device {
         "by a device that is not coherent".into()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<(), Error> {
+    fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<(), Error> {
         self.import(ring);
         Ok(())
     }
@@ -167,18 +173,20 @@ fn pipe() -> (File, OwnedFd) {
 }
 
 /// Rings of each exporter.
-fn rings() -> Vec<(String, Ring)> {
+fn rings() -> Vec<(String, BlockRing)> {
     let folder = folder();
     let path = folder.path().join("zeros");
     let mut rings = Vec::new();
     for (count, size) in RINGS {
-        if DmaBuf::alloc(4096).is_ok() {
-            let ring = Ring::new(count, size).expect("blocks");
+        if Buffer::alloc(4096).is_ok() {
+            let ring = BlockRing::new(count, size).expect("blocks");
             rings.push((format!("{count} of {size} bytes, system heap"), ring));
         }
         File::create(&path).expect("a file").set_len(size).expect("its length");
-        let load = |_| Loader::new(&path).backend(Backend::Module).load().expect("load").buf;
-        let ring = Ring::of((0..count).map(load).collect(), size).expect("blocks");
+        let load = |_| {
+            Loader::new(&path).backend(Backend::Module).kind(Kind::DmaBuf).load().expect("load")
+        };
+        let ring = BlockRing::of((0..count).map(load).collect(), size).expect("blocks");
         rings.push((format!("{count} of {size} bytes, module"), ring));
     }
     rings

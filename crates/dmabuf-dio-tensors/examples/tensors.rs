@@ -51,15 +51,17 @@ fn list(path: &str) -> Result {
 fn load(path: &str, names: &[&str]) -> Result {
     let model = Model::open(path)?;
     // Dma-bufs, or shared memory where there are none
-    let loader = model.loader().any_kind();
+    let loader = model.loader();
     let loader = if names.is_empty() { loader } else { loader.only(names.iter().copied()) };
     let loaded = loader.load()?;
     let bytes = loaded.bytes();
     let rate = bytes as f64 / loaded.seconds / 1e9;
     println!("{bytes} bytes in {:.3} s, {rate:.2} GB/s", loaded.seconds);
     for (number, buffer) in loaded.buffers.iter().enumerate() {
-        let file = model.files()[buffer.file].path().display();
-        println!("buffer {number}: {file}: {}", buffer.report);
+        let file = model.files()[loaded.files[number]].path().display();
+        if let Some(report) = buffer.report() {
+            println!("buffer {number}: {file}: {report}");
+        }
     }
     for view in &loaded.views {
         println!("{}: {} bytes at {} of {:?}", view.name, view.len, view.offset, view.buffer);
@@ -70,7 +72,7 @@ fn load(path: &str, names: &[&str]) -> Result {
 /// Writes the bytes of each tensor to a file that is called by its position in the list, from 0.
 fn extract(path: &str, folder: &str) -> Result {
     std::fs::create_dir_all(folder)?;
-    let loaded = Model::open(path)?.loader().any_kind().load()?;
+    let loaded = Model::open(path)?.loader().load()?;
     for (number, view) in loaded.views.iter().enumerate() {
         std::fs::write(format!("{folder}/{number}"), loaded.to_vec(&view.name)?)?;
     }

@@ -123,7 +123,9 @@ impl Error {
             ),
             Self::MissingFiles { .. } => "download them into the folder of the index".into(),
             Self::NoModel { .. } => "name the folder that has the weights, or a file".into(),
-            Self::Ambiguous { .. } => "name the file instead of the folder".into(),
+            Self::Ambiguous { .. } => {
+                "name the file instead of the folder; put a model of several files into a folder of its own".into()
+            }
             Self::Malformed { reason: Malformed::NotAModel { found }, .. } => found.hint(),
             Self::Malformed { reason, .. } => hint_of(reason).into(),
             Self::NoTensor { .. } => "list the names: Model::tensors".into(),
@@ -150,10 +152,6 @@ fn hint_of(reason: &Malformed) -> &'static str {
         }
         Malformed::NotThere { .. } | Malformed::NoWeightMap | Malformed::Outside { .. } => {
             "download the model again: index and files do not match"
-        }
-        Malformed::TooLarge { what: "a header of bytes:", .. } => {
-            "check that the file is a safetensors or GGUF file, and download it again if it is: other formats are not \
-             read"
         }
         _ => "the file was not written as its format requires: do not use it",
     }

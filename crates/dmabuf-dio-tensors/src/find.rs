@@ -91,7 +91,11 @@ impl Sort {
             ([], 1) => {}
             _ => {
                 let mut found = self.single;
-                found.extend(self.sets.into_keys());
+                // Of each set a part that is there.
+                found.extend(self.sets.into_iter().filter_map(|(last, numbers)| {
+                    let split = Split::of_gguf(&last).or_else(|| Split::of_safetensors(&last))?;
+                    Some(split.name(*numbers.first()?))
+                }));
                 found.sort_unstable();
                 found.truncate(NAMED);
                 return Err(Error::Ambiguous { path: folder.to_owned(), found });

@@ -14,7 +14,7 @@
 //!     println!("{}: {} {:?}, {} bytes", tensor.name, tensor.dtype, tensor.shape, tensor.len());
 //! }
 //!
-//! let loaded = model.loader().any_kind().only(["model.norm.weight"]).load()?;
+//! let loaded = model.loader().only(["model.norm.weight"]).load()?;
 //! for view in &loaded.views {
 //!     println!("{}: {} bytes at {} of {:?}", view.name, view.len, view.offset, view.buffer);
 //! }
@@ -29,7 +29,7 @@
 //! | [`Model`], [`ModelFile`] | an opened model, and the files it consists of |
 //! | [`Tensor`], [`Dtype`], [`GgmlType`] | name, type, shape, and range in the file |
 //! | [`Metadata`], [`Value`] | what else the headers say, typed |
-//! | [`TensorLoader`], [`Loaded`], [`Buffer`], [`View`] | a load, and what it gives |
+//! | [`TensorLoader`], [`Loaded`], [`View`] | a load, and what it gives |
 //! | [`OneRange`] | a load whose memory is handed out before it is filled |
 //! | [`header`] | the parsers alone, for headers that come from elsewhere |
 //!
@@ -79,7 +79,7 @@ pub use error::{Error, Result};
 pub use format::Format;
 pub use ggml::GgmlType;
 pub use load::TensorLoader;
-pub use loaded::{Buffer, Loaded, Memory, View};
+pub use loaded::{Loaded, View};
 pub use malformed::Malformed;
 pub use metadata::{Array, Metadata, Strings, Value};
 pub use meter::Progress;

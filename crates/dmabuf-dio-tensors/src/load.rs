@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dmabuf_dio::gather::Gatherer;
-use dmabuf_dio::{Backend, CancelToken, Direction, Kind, Loader};
+use dmabuf_dio::{Backend, Buffer, CancelToken, Direction, Kind, Loader, Options};
 
 use crate::error::{Error, Result};
-use crate::loaded::{Buffer, Loaded, View};
+use crate::loaded::{Loaded, View};
 use crate::meter::{Meter, Progress};
 use crate::model::{Model, ModelFile};
 use crate::plan::{self, Run};
-use crate::settings::{Settings, Wanted};
+use crate::settings::LoadSettings;
 use crate::tensor::Tensor;
 use crate::{shared, workers};
 
@@ -28,7 +28,7 @@ const MANY: usize = 64;
 pub struct TensorLoader<'m> {
     model: &'m Model,
     only: Option<Vec<String>>,
-    settings: Settings,
+    settings: LoadSettings,
 }
 
 impl fmt::Debug for TensorLoader<'_> {
@@ -46,7 +46,7 @@ impl Model {
 
 impl<'m> TensorLoader<'m> {
     fn new(model: &'m Model) -> Self {
-        let settings = Settings::default();
+        let settings = LoadSettings::default();
         Self { model, only: None, settings }
     }
 
@@ -72,60 +72,24 @@ impl<'m> TensorLoader<'m> {
         self
     }
 
-    /// The kind of buffers to create. Default: dma-bufs, or what the selected
-    /// [`backend`](Self::backend) creates.
+    /// The kind of buffers to create: [`Loader::kind`].
     #[must_use]
     pub fn kind(mut self, kind: Kind) -> Self {
-        self.settings.wanted = Wanted::Kind(kind);
-        self
-    }
-
-    /// Creates any kind of buffer: dma-bufs if possible, else memfds.
-    #[must_use]
-    pub fn any_kind(mut self) -> Self {
-        self.settings.wanted = Wanted::Any;
-        self
-    }
-
-    /// Loads into memory of this process only, as [`Loader::load_private`] does.
-    #[must_use]
-    pub fn private(mut self) -> Self {
-        self.settings.wanted = Wanted::Private;
+        self.settings.options.kind = kind;
         self
     }
 
     /// Uses only this backend: [`Loader::backend`].
     #[must_use]
     pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
-        self.settings.backend = backend.into();
+        self.settings.options.backend = backend.into();
         self
     }
 
-    /// Whether to try `O_DIRECT`; default: true.
+    /// The settings of each transfer, in place of those made so far.
     #[must_use]
-    pub fn direct(mut self, direct: bool) -> Self {
-        self.settings.direct = direct;
-        self
-    }
-
-    /// Whether to try for huge pages: [`Loader::huge_pages`]. Default: true.
-    #[must_use]
-    pub fn huge_pages(mut self, huge: bool) -> Self {
-        self.settings.huge_pages = huge;
-        self
-    }
-
-    /// Bytes per request: [`Loader::block_size`].
-    #[must_use]
-    pub fn block_size(mut self, bytes: u64) -> Self {
-        self.settings.block_size = Some(bytes);
-        self
-    }
-
-    /// Requests in flight of each load: [`Loader::queue_depth`].
-    #[must_use]
-    pub fn queue_depth(mut self, requests: u32) -> Self {
-        self.settings.queue_depth = Some(requests);
+    pub fn options(mut self, options: Options) -> Self {
+        self.settings.options = options;
         self
     }
 
@@ -163,7 +127,7 @@ impl<'m> TensorLoader<'m> {
             self.run(jobs[job], meter.as_ref(), cancel)
         })?;
 
-        let mut loaded = Loaded { buffers: Vec::new(), views: Vec::new(), seconds: 0.0 };
+        let mut loaded = Loaded::default();
         loaded.views.extend(wanted.iter().map(|tensor| view(tensor)));
         for (done, runs) in done.into_iter().zip(jobs) {
             let done = done.ok_or_else(|| self.cancelled(&runs[0]))?;
@@ -176,13 +140,14 @@ impl<'m> TensorLoader<'m> {
                     }
                 }
             }
+            loaded.files.extend(done.buffers.iter().map(|_| runs[0].file));
             loaded.buffers.extend(done.buffers);
         }
         loaded.seconds = began.elapsed().as_secs_f64();
         Ok(loaded)
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &LoadSettings {
         &self.settings
     }
 
@@ -211,7 +176,9 @@ impl<'m> TensorLoader<'m> {
 
     /// Single runs; or the runs of a file, which may share a buffer.
     fn jobs<'r>(&self, runs: &'r [Run]) -> Vec<&'r [Run]> {
-        let can_share = self.settings.backend.is_none() && self.settings.wanted != Wanted::Private;
+        let options = &self.settings.options;
+        let can_share = options.backend.is_none()
+            && matches!(options.kind, Kind::Any | Kind::DmaBuf | Kind::Memfd);
         if runs.len() > MANY && can_share {
             return runs.chunk_by(|one, next| one.file == next.file).collect();
         }
@@ -236,14 +203,13 @@ impl<'m> TensorLoader<'m> {
         let mut done = Done { buffers: Vec::new(), places: Vec::new() };
         for run in runs {
             let loader = Loader::from(file.file()).offset(run.range.start).length(run.len());
-            let loader = self.settings.loader(loader).cancel(cancel.clone());
+            let loader = loader.options(self.settings.options.clone()).cancel(cancel.clone());
             let loader = match meter {
                 Some(meter) => loader.progress(meter.part(run.len())),
                 None => loader,
             };
-            let (buffer, place) =
-                self.settings.load(&loader, run.file).map_err(|error| file.error(error))?;
-            done.places.push((done.buffers.len(), place));
+            let buffer = loader.load().map_err(|error| file.error(error))?;
+            done.places.push((done.buffers.len(), buffer.data_offset()));
             done.buffers.push(buffer);
         }
         Ok(done)

@@ -1,43 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The result of a load.
 
-use dmabuf_dio::{DmaBuf, Private, Report};
+use dmabuf_dio::Buffer;
 
 use crate::byte_order::ByteOrder;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 
 /// Loaded tensors: buffers, and where in them each tensor is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// The buffers. Their bytes outside the views are undefined.
+    /// The buffers, each with ranges of one file. Their bytes outside the views are undefined. In the
+    /// reports, counters of the process include concurrent loads of other files.
     pub buffers: Vec<Buffer>,
+    /// For each buffer, the file: an index into [`Model::files`](crate::Model::files).
+    pub files: Vec<usize>,
     /// The requested tensors, in the order of [`Model::tensors`](crate::Model::tensors).
     pub views: Vec<View>,
     /// Elapsed time in seconds.
     pub seconds: f64,
-}
-
-/// A buffer with ranges of one file.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Buffer {
-    /// The memory.
-    pub memory: Memory,
-    /// The file: an index into [`Model::files`](crate::Model::files).
-    pub file: usize,
-    /// How the data was transferred. Counters of the process include concurrent loads of other files.
-    pub report: Report,
-}
-
-/// The memory of a buffer.
-#[derive(Debug)]
-pub enum Memory {
-    /// A dma-buf or a memfd, which devices and other processes can use.
-    Shared(DmaBuf),
-    /// Memory of this process: [`TensorLoader::private`](crate::TensorLoader::private).
-    Private(Box<Private>),
 }
 
 /// A tensor in a buffer.
@@ -62,38 +44,6 @@ pub struct View {
     pub byte_order: ByteOrder,
 }
 
-impl Buffer {
-    /// The dma-buf or memfd; `None` for private memory.
-    pub fn shared(&self) -> Option<&DmaBuf> {
-        match &self.memory {
-            Memory::Shared(buf) => Some(buf),
-            Memory::Private(_) => None,
-        }
-    }
-
-    /// Copies bytes from `offset` into `out`. A dma-buf is mapped for each call: for many reads,
-    /// map it once with [`DmaBuf::map`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Buffer`]: the range exceeds the buffer, or the buffer cannot be mapped.
-    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        match &self.memory {
-            Memory::Shared(buf) => {
-                buf.map().and_then(|map| map.read_at(offset, out)).map_err(Error::Buffer)
-            }
-            Memory::Private(bytes) => {
-                let (length, buffer) = (out.len() as u64, bytes.len() as u64);
-                let beyond = dmabuf_dio::Error::RangeBeyondBuffer { offset, length, buffer };
-                let end = offset.checked_add(length).filter(|end| *end <= buffer);
-                let end = end.ok_or(Error::Buffer(beyond))?;
-                out.copy_from_slice(&bytes[offset as usize..end as usize]);
-                Ok(())
-            }
-        }
-    }
-}
-
 impl Loaded {
     /// The view of this name. Takes time proportional to the number of views.
     pub fn view(&self, name: &str) -> Option<&View> {
@@ -113,7 +63,7 @@ impl Loaded {
         let len = isize::try_from(view.len).map_err(too_long).map_err(Error::Buffer)?;
         let mut bytes = vec![0; len.unsigned_abs()];
         if let Some(buffer) = view.buffer {
-            self.buffers[buffer].read_at(view.offset, &mut bytes)?;
+            self.buffers[buffer].read_at(view.offset, &mut bytes).map_err(Error::Buffer)?;
         }
         Ok(bytes)
     }
@@ -121,6 +71,6 @@ impl Loaded {
     /// Bytes read from the files, including those between tensors that were read together:
     /// [`TensorLoader::gap`](crate::TensorLoader::gap).
     pub fn bytes(&self) -> u64 {
-        self.buffers.iter().map(|buffer| buffer.report.bytes).sum()
+        self.buffers.iter().filter_map(Buffer::report).map(|report| report.bytes).sum()
     }
 }

@@ -11,6 +11,10 @@ pub enum Mistaken {
     Empty,
     /// Only zeros: space that a download reserved and did not fill.
     Zeros,
+    /// The length of a header, then only zeros: the rest of a download did not arrive.
+    Unfilled,
+    /// Nothing that is known: its first bytes are the length of no header.
+    Unknown,
     /// The pointer that git has instead of a file of git-lfs.
     LfsPointer {
         /// Length of the file that it stands for, in bytes.
@@ -146,7 +150,12 @@ impl Mistaken {
     /// One line that says what to do.
     pub fn hint(&self) -> String {
         match self {
-            Self::Empty | Self::Zeros => "download the file again: the download did not finish".into(),
+            Self::Unknown => {
+                "check that the file is a safetensors or GGUF file, and download it again if it is: other formats are \
+                 not read"
+                    .into()
+            }
+            Self::Empty | Self::Zeros | Self::Unfilled => "download the file again: the download did not finish".into(),
             Self::LfsPointer { .. } => {
                 "fetch the file itself: git lfs install && git lfs pull, in the folder; or download it again".into()
             }
@@ -180,6 +189,8 @@ impl fmt::Display for Mistaken {
         let what = match self {
             Self::Empty => "an empty file",
             Self::Zeros => "a file of zeros",
+            Self::Unfilled => "the start of a file, then zeros",
+            Self::Unknown => "a file of another format",
             Self::LfsPointer { size: Some(size) } => {
                 return write!(f, "a git-lfs pointer to a file of {size} bytes");
             }

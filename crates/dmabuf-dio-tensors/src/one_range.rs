@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tensors that are one range of a file.
 
-use dmabuf_dio::{CancelToken, Loader, PrivateMemory, Report};
+use dmabuf_dio::{Buffer, CancelToken, Kind, Loader};
 
 use crate::error::Result;
 use crate::load::{TensorLoader, view};
@@ -34,7 +34,7 @@ impl TensorLoader<'_> {
 }
 
 impl OneRange<'_> {
-    /// The views of the tensors; [`View::offset`] counts from the start of the memory.
+    /// The views of the tensors; [`View::offset`] counts from the start of the content.
     pub fn views(&self) -> Vec<View> {
         let place = |tensor: &&Tensor| {
             let mut view = view(tensor);
@@ -46,18 +46,19 @@ impl OneRange<'_> {
         self.wanted.iter().map(place).collect()
     }
 
-    /// Loads into memory of this process, and calls `ready` with it before anything is read:
-    /// [`Loader::load_private_with`]. Blocks until all is loaded, or `cancel` ends it. Neither the
+    /// Loads into memory of this process, and calls `ready` with another owner of it before anything is
+    /// read: [`Loader::load_with`]. Blocks until all is loaded, or `cancel` ends it. Neither the
     /// loader's callback nor its token is used.
     ///
     /// # Errors
     ///
-    /// [`Error::Load`](crate::Error::Load) as for [`Loader::load_private`], with the file.
-    pub fn load(&self, cancel: &CancelToken, ready: impl FnOnce(PrivateMemory)) -> Result<Report> {
+    /// [`Error::Load`](crate::Error::Load) as for [`Loader::load`], with the file.
+    pub fn load(&self, cancel: &CancelToken, ready: impl FnOnce(Buffer)) -> Result<Buffer> {
         let file = self.loader.file(&self.run);
         let range = Loader::from(file.file()).offset(self.run.range.start).length(self.run.len());
-        let loader = self.loader.settings().loader(range).cancel(cancel.clone());
-        let loaded = loader.load_private_with(ready).map_err(|error| file.error(error))?;
-        Ok(loaded.report)
+        let mut options = self.loader.settings().options.clone();
+        (options.kind, options.backend) = (Kind::Private, None);
+        let loader = range.options(options).cancel(cancel.clone());
+        loader.load_with(ready).map_err(|error| file.error(error))
     }
 }

@@ -2,17 +2,16 @@
 //! Many ranges of a file in one buffer, by a gather.
 
 use dmabuf_dio::gather::{Gatherer, Piece, PieceError};
-use dmabuf_dio::{Direction, DmaBuf, Error, Kind};
+use dmabuf_dio::{Buffer, Direction, Error, Kind};
 
-use crate::loaded::{Buffer, Memory};
 use crate::model::ModelFile;
 use crate::plan::Run;
-use crate::settings::{Settings, Wanted};
+use crate::settings::LoadSettings;
 
 /// Loads the runs of a file into one buffer. The second result has the places of their first bytes.
 /// `None` if no such buffer can be made here, or nothing can read into it.
 pub(crate) fn load(
-    settings: &Settings,
+    settings: &LoadSettings,
     file: &ModelFile,
     runs: &[Run],
     gatherer: &Gatherer<'_>,
@@ -23,11 +22,11 @@ pub(crate) fn load(
         // Whole pages go to their places by direct I/O. Runs have at least a page between them.
         let start = run.range.start / page * page;
         let piece_len = run.range.end.next_multiple_of(page) - start;
-        pieces.push(Piece { file_offset: start, buf_offset: len, len: piece_len });
+        pieces.push(Piece { offset: start, buf_offset: len, len: piece_len });
         places.push(len + (run.range.start - start));
         len += piece_len;
     }
-    let Some(buf) = allocate(settings.wanted, len)? else { return Ok(None) };
+    let Some(buf) = allocate(settings.options.kind, len)? else { return Ok(None) };
     let mut gathering = match gatherer.open(&buf) {
         Err(Error::Unavailable { .. }) => return Ok(None),
         other => other?,
@@ -42,8 +41,7 @@ pub(crate) fn load(
         let (offset, length) = (run.range.start, run.len());
         match error {
             // The last page of the file
-            PieceError::EndOfFile { found, .. }
-                if piece.file_offset + found.len >= run.range.end => {}
+            PieceError::EndOfFile { found, .. } if piece.offset + found.len >= run.range.end => {}
             PieceError::EndOfFile { end, .. } => {
                 return Err(Error::ShortFile { path: path(), offset, length, end, done: 0 });
             }
@@ -56,18 +54,18 @@ pub(crate) fn load(
     }
     let report = gathered.report().transfer;
     drop(gathering);
-    Ok(Some((Buffer { memory: Memory::Shared(buf), file: runs[0].file, report }, places)))
+    Ok(Some((buf.with_report(report), places)))
 }
 
-/// A buffer of the kind that is wanted; `None` if there is no heap for a dma-buf.
-fn allocate(wanted: Wanted, len: u64) -> Result<Option<DmaBuf>, Error> {
-    let memfd = || DmaBuf::memfd(len).map(Some);
-    match (wanted, DmaBuf::alloc) {
-        (Wanted::Kind(Kind::Memfd), _) => memfd(),
-        (_, alloc) => match (alloc(len), wanted) {
-            (Err(Error::Heap { .. }), Wanted::Any) => memfd(),
-            (Err(Error::Heap { .. }), _) => Ok(None),
-            (result, _) => result.map(Some),
-        },
+/// A buffer of this kind; `None` if there is no heap for a dma-buf.
+fn allocate(kind: Kind, len: u64) -> Result<Option<Buffer>, Error> {
+    let memfd = || Buffer::memfd(len).map(Some);
+    if kind == Kind::Memfd {
+        return memfd();
+    }
+    match (Buffer::alloc(len), kind) {
+        (Err(Error::Heap { .. }), Kind::Any) => memfd(),
+        (Err(Error::Heap { .. }), _) => Ok(None),
+        (result, _) => result.map(Some),
     }
 }

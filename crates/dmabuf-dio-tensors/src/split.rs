@@ -5,8 +5,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Split<'n> {
     prefix: &'n str,
-    /// With the dot.
-    suffix: &'static str,
+    /// With the dot, and with the variant if there is one: `.fp16.safetensors`.
+    suffix: &'n str,
     pub(crate) count: u32,
     /// Digits of number and count: some models have five and six.
     digits: [usize; 2],
@@ -20,12 +20,16 @@ impl<'n> Split<'n> {
         Self::of(name, ".gguf").filter(|split| split.digits == [5, 5])
     }
 
-    /// A shard of a safetensors model.
+    /// A shard of a safetensors model, which may be of a variant: `model-00001-of-00002.fp16.safetensors`.
     pub(crate) fn of_safetensors(name: &'n str) -> Option<Self> {
-        Self::of(name, ".safetensors")
+        let plain = ".safetensors";
+        Self::of(name, plain).or_else(|| {
+            let (stem, _) = name.strip_suffix(plain)?.rsplit_once('.')?;
+            Self::of(name, &name[stem.len()..])
+        })
     }
 
-    fn of(name: &'n str, suffix: &'static str) -> Option<Self> {
+    fn of(name: &'n str, suffix: &'n str) -> Option<Self> {
         let (rest, count, count_digits) = number(name.strip_suffix(suffix)?)?;
         let (prefix, number, digits) = number(rest.strip_suffix("-of")?)?;
         let digits = [digits, count_digits];
@@ -57,6 +61,12 @@ mod tests {
         assert_eq!(split.name(12), "a-b-00012-of-00012.gguf");
         let split = Split::of_safetensors("model-00002-of-000163.safetensors").expect("a shard");
         assert_eq!(split.name(163), "model-00163-of-000163.safetensors");
+        let split = Split::of_safetensors("m-00001-of-00002.fp16.safetensors").expect("a shard");
+        assert_eq!(split.name(2), "m-00002-of-00002.fp16.safetensors");
+        for name in ["m-00001-of-00002.fp16", "m-00001-of-00002.a.b.safetensors", ".a.safetensors"]
+        {
+            assert_eq!(Split::of_safetensors(name), None, "{name}");
+        }
         for name in [
             "a-00000-of-00001.gguf",
             "a-00002-of-00001.gguf",

@@ -152,9 +152,11 @@ fn safetensors_cases() -> Vec<Case> {
         case("seven-bytes", [0; 7], |why| matches!(why, M::Truncated { .. })),
         case("length-0", [0; 8], |why| matches!(why, M::NotAModel { found: Mistaken::Zeros })),
         case("length-2-63", (1u64 << 63).to_le_bytes(), |why| {
-            matches!(why, M::TooLarge { value: 0x8000_0000_0000_0000, .. })
+            matches!(why, M::NotAModel { found: Mistaken::Unknown })
         }),
-        case("length-max", u64::MAX.to_le_bytes(), |why| matches!(why, M::TooLarge { .. })),
+        case("length-max", u64::MAX.to_le_bytes(), |why| {
+            matches!(why, M::NotAModel { found: Mistaken::Unknown })
+        }),
         case("length-beyond-file", 90_000_000u64.to_le_bytes(), |why| {
             matches!(why, M::Truncated { len: 8, needed: 90_000_008 })
         }),

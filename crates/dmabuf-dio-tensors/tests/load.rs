@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use common::{Gguf, Sample, folder, safetensors, write};
-use dmabuf_dio::{Backend, CancelToken, DmaBuf, Kind};
+use dmabuf_dio::{Backend, Buffer, CancelToken, Kind};
 use dmabuf_dio_tensors::{Dtype, Error, Loaded, Model, Progress};
 
 /// `count` tensors of 20,000 bytes and something.
@@ -54,7 +54,7 @@ fn assert_bytes(loaded: &Loaded, samples: &[&Sample]) {
 
 /// Whether there are dma-bufs here that a gather can fill.
 fn has_heap() -> bool {
-    let has = DmaBuf::alloc(4096).is_ok();
+    let has = Buffer::alloc(4096).is_ok();
     assert!(has || !common::needs_dma_bufs(), "dma-bufs are required");
     has
 }
@@ -74,21 +74,21 @@ fn many_ranges_of_a_file_share_a_buffer() {
             let tensor = model.tensor(&view.name).expect("listed");
             assert_eq!(view.offset % 4096, tensor.range.start % 4096);
         }
-        assert_eq!(shared.buffers[0].shared().map(DmaBuf::kind), Some(Kind::Memfd));
+        assert_eq!(shared.buffers[0].kind(), Kind::Memfd);
 
-        let any = loader.clone().any_kind().load().expect("load");
+        let any = loader.clone().load().expect("load");
         assert_bytes(&any, &some);
-        let private = loader.clone().private().load().expect("load");
+        let private = loader.clone().kind(Kind::Private).load().expect("load");
         assert_bytes(&private, &some);
         assert_eq!(private.buffers.len(), 100);
         let chosen = loader.clone().backend(Backend::Memfd).load().expect("load");
         assert_bytes(&chosen, &some);
         assert_eq!(chosen.buffers.len(), 100);
         if has_heap() {
-            let shared = loader.load().expect("load");
+            let shared = loader.kind(Kind::DmaBuf).load().expect("load");
             assert_bytes(&shared, &some);
             assert_eq!(shared.buffers.len(), 1);
-            assert_eq!(shared.buffers[0].shared().map(DmaBuf::kind), Some(Kind::DmaBuf));
+            assert_eq!(shared.buffers[0].kind(), Kind::DmaBuf);
         }
     }
 }
@@ -128,17 +128,24 @@ fn one_range_knows_its_views_before_the_load() {
         let one = loader.one_range().expect("the names").expect("one range");
         let views = one.views();
         let (mut memory, token) = (None, CancelToken::new());
-        let report = one.load(&token, |early| memory = Some(early)).expect("load");
-        let memory = memory.expect("handed out");
-        assert_eq!(report.bytes, memory.len());
-        // SAFETY: the load has ended, and nothing writes the memory.
-        let bytes = unsafe { std::slice::from_raw_parts(memory.as_ptr(), memory.len() as usize) };
+        let loaded = one.load(&token, |early| memory = Some(early)).expect("load");
+        let memory: Buffer = memory.expect("handed out");
+        assert_eq!(loaded.report().expect("loaded").bytes, memory.data_len());
+        assert!(loaded.bytes().is_none(), "it has two owners");
+        drop(loaded);
+        let bytes = memory.bytes().expect("private memory");
         for view in &views {
             let sample = samples.iter().find(|sample| sample.name == view.name).expect("one");
             assert!(bytes[view.offset as usize..][..view.len as usize] == sample.bytes);
         }
-        // The same as without haste
-        assert_eq!(views, loader.clone().private().load().expect("load").views);
+        // The same as without haste, where offsets count from the start of the memory
+        let whole = loader.clone().kind(Kind::Private).load().expect("load");
+        let start = whole.buffers[0].data_offset();
+        let mut moved = views.clone();
+        for view in moved.iter_mut().filter(|view| view.len > 0) {
+            view.offset += start;
+        }
+        assert_eq!(moved, whole.views);
 
         token.cancel();
         let error = one.load(&token, drop).expect_err("cancelled");
@@ -203,7 +210,7 @@ fn a_truncated_file_is_named() {
     file.set_len(100_000).expect("truncate");
     let token = CancelToken::new();
     for concurrency in [1, 3] {
-        let loader = model.loader().any_kind().concurrency(concurrency).cancel(token.clone());
+        let loader = model.loader().concurrency(concurrency).cancel(token.clone());
         let error = loader.load().expect_err("too short");
         let Error::Load { path: found, source } = &error else { panic!("{error}") };
         assert_eq!(*found, path);
@@ -234,10 +241,9 @@ fn model_keeps_reading_a_replaced_file() {
 fn default_load_gives_dma_bufs_or_an_error() {
     let folder = folder();
     let model = model(folder.path(), &samples("t", 3));
-    match model.loader().load() {
+    match model.loader().kind(Kind::DmaBuf).load() {
         Ok(loaded) => {
-            let kinds = loaded.buffers.iter().map(|one| one.shared().map(DmaBuf::kind));
-            assert!(kinds.into_iter().all(|kind| kind == Some(Kind::DmaBuf)));
+            assert!(loaded.buffers.iter().all(|buffer| buffer.dma_buf().is_ok()));
         }
         Err(Error::Load { source: dmabuf_dio::Error::Unavailable { kind, .. }, .. }) => {
             assert_eq!(kind, Some(Kind::DmaBuf));
@@ -252,9 +258,8 @@ fn loaded_file_opens_as_a_model() {
     let samples = samples("t", 3);
     let path = folder.path().join("model.safetensors");
     write(&path, &safetensors(&samples));
-    let memfd = dmabuf_dio::Loader::new(path).kind(Kind::Memfd).load().expect("load").buf;
-    let number = std::os::fd::AsRawFd::as_raw_fd(&memfd);
-    let model = Model::open(format!("/proc/self/fd/{number}")).expect("a model in memory");
+    let memfd = dmabuf_dio::Loader::new(path).kind(Kind::Memfd).load().expect("load");
+    let model = Model::open(memfd.path().expect("a path")).expect("a model in memory");
     let loaded = model.loader().kind(Kind::Memfd).load().expect("load");
     assert_bytes(&loaded, &samples.iter().collect::<Vec<_>>());
 }

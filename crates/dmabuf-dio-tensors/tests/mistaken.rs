@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 
 use common::{Gguf, Sample, folder, safetensors, write};
-use dmabuf_dio_tensors::{Dtype, Error, Malformed, Model};
+use dmabuf_dio_tensors::{Dtype, Error, Malformed, Mistaken, Model};
 
 const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 4967421\n";
 
@@ -71,6 +71,10 @@ fn files() -> Vec<(Vec<u8>, &'static str, &'static str)> {
         (padded(b"\x28\xb5\x2f\xfd"), "a compressed file", "unzstd"),
         (padded(b"\xfd7zXZ\0"), "a compressed file", "unxz"),
         (tar(), "a tar archive", "tar xf"),
+        (padded(b"\x89PNG\r\n\x1a\n"), "a file of another format", "safetensors or GGUF"),
+        (padded(b"\x7fELF\x02\x01\x01\0"), "a file of another format", "safetensors or GGUF"),
+        (padded(b"\xff\xfem\0o\0d\0"), "a file of another format", "safetensors or GGUF"),
+        ([&400u64.to_le_bytes()[..], &[0; 5000]].concat(), "then zeros", "download the file again"),
     ]
 }
 
@@ -147,9 +151,7 @@ fn real_models_are_never_called_mistaken() {
     Model::open(&path).expect("a model");
     write(&path, &[0xff; 5000]);
     let error = Model::open(&path).expect_err("nothing that is known");
-    assert!(
-        matches!(error, Error::Malformed { reason: Malformed::TooLarge { .. }, .. }),
-        "{error}"
-    );
+    let Error::Malformed { reason, .. } = &error else { panic!("{error}") };
+    assert!(matches!(reason, Malformed::NotAModel { found: Mistaken::Unknown }), "{error}");
     assert!(error.hint().contains("other formats are not read"), "{}", error.hint());
 }

@@ -9,7 +9,7 @@ mod common;
 use std::path::Path;
 
 use common::{Gguf, SAFETENSORS, Sample, assert_lists, folder, safetensors, string, write};
-use dmabuf_dio::Kind;
+use dmabuf_dio::{Kind, Options};
 use dmabuf_dio_tensors::{
     Array, Dtype, Error, Format, GgmlType, Loaded, Malformed, Model, TensorLoader, Value,
 };
@@ -67,13 +67,17 @@ type Ask = for<'m> fn(TensorLoader<'m>) -> TensorLoader<'m>;
 fn kinds() -> Vec<(&'static str, Ask)> {
     let mut kinds: Vec<(&str, Ask)> = vec![
         ("memfd", |loader| loader.kind(Kind::Memfd)),
-        ("private", |loader| loader.private()),
-        ("any", |loader| loader.any_kind()),
-        ("page cache", |loader| loader.kind(Kind::Memfd).direct(false)),
-        ("small pages", |loader| loader.kind(Kind::Memfd).huge_pages(false)),
+        ("private", |loader| loader.kind(Kind::Private)),
+        ("any", |loader| loader),
+        ("page cache", |loader| {
+            loader.options(Options { kind: Kind::Memfd, direct: false, ..Options::default() })
+        }),
+        ("small pages", |loader| {
+            loader.options(Options { kind: Kind::Memfd, huge_pages: false, ..Options::default() })
+        }),
     ];
-    match dmabuf_dio::DmaBuf::alloc(4096) {
-        Ok(_) => kinds.push(("dma-buf", |loader| loader)),
+    match dmabuf_dio::Buffer::alloc(4096) {
+        Ok(_) => kinds.push(("dma-buf", |loader| loader.kind(Kind::DmaBuf))),
         Err(error) => {
             assert!(!common::needs_dma_bufs(), "dma-bufs are required: {error}");
             println!("skipped dma-bufs: {error}");
@@ -88,10 +92,7 @@ fn assert_loaded(what: &str, loaded: &Loaded, samples: &[&Sample]) {
     let maps: Vec<Vec<u8>> = loaded
         .buffers
         .iter()
-        .map(|buffer| match buffer.shared() {
-            Some(buf) => buf.map().expect("map").to_vec().expect("all of it"),
-            None => Vec::new(),
-        })
+        .map(|buffer| buffer.map().expect("map").to_vec().expect("all of it"))
         .collect();
     for sample in samples {
         let view = loaded.view(&sample.name).expect(what);
@@ -103,10 +104,8 @@ fn assert_loaded(what: &str, loaded: &Loaded, samples: &[&Sample]) {
             assert_eq!(view.len, 0, "{what}");
             continue;
         };
-        if loaded.buffers[buffer].shared().is_some() {
-            let range = view.offset as usize..(view.offset + view.len) as usize;
-            assert!(maps[buffer][range] == sample.bytes, "{what}: mapped");
-        }
+        let range = view.offset as usize..(view.offset + view.len) as usize;
+        assert!(maps[buffer][range] == sample.bytes, "{what}: mapped");
     }
 }
 
@@ -119,8 +118,7 @@ fn load_in_all_ways(model: &Model, samples: &[Sample]) {
         assert_loaded(kind, &loaded, &all);
         // A tensor is at the same offset in its page as in the file.
         for (view, tensor) in loaded.views.iter().zip(model.tensors()) {
-            let private = loaded.buffers.iter().any(|buffer| buffer.shared().is_none());
-            if view.len > 0 && !private {
+            if view.len > 0 {
                 assert_eq!(view.offset % 4096, tensor.range.start % 4096, "{kind}: {}", view.name);
             }
         }

@@ -32,6 +32,11 @@ fn shards_without_an_index_are_one_model() {
         ],
         ["a-1-of-3.safetensors", "a-2-of-3.safetensors", "a-3-of-3.safetensors"],
         [
+            "v-00001-of-00003.fp16.safetensors",
+            "v-00002-of-00003.fp16.safetensors",
+            "v-00003-of-00003.fp16.safetensors",
+        ],
+        [
             "m-00001-of-000003.safetensors",
             "m-00002-of-000003.safetensors",
             "m-00003-of-000003.safetensors",
@@ -70,7 +75,7 @@ fn several_shard_sets_are_several_models() {
     write(&folder.path().join("b.safetensors"), &safetensors(&[Sample::new("b", Dtype::U8, &[3])]));
     let error = Model::open(folder.path()).expect_err("two models");
     let Error::Ambiguous { found, .. } = error else { panic!("{error}") };
-    assert_eq!(found, ["a-00002-of-00002.safetensors", "b.safetensors"]);
+    assert_eq!(found, ["a-00001-of-00002.safetensors", "b.safetensors"]);
 }
 
 #[test]
@@ -123,4 +128,16 @@ fn stale_index_error_names_the_missing_files() {
     );
     std::fs::remove_file(index).expect("remove");
     assert_lists(&Model::open(folder.path()).expect("as the hint says"), &[good]);
+}
+
+#[test]
+fn several_models_are_named_by_files_that_exist() {
+    let folder = folder();
+    shards(folder.path(), &["x-00001-of-00002.safetensors", "y-00001-of-00003.fp16.safetensors"]);
+    shards(folder.path(), &["model-00000-of-00002.safetensors"]);
+    let error = Model::open(folder.path()).expect_err("several");
+    let Error::Ambiguous { found, .. } = &error else { panic!("{error}") };
+    assert_eq!(found.len(), 3);
+    assert!(found.iter().all(|name| folder.path().join(name).exists()), "{found:?}");
+    assert!(error.hint().contains("a folder of its own"), "{}", error.hint());
 }

@@ -4,7 +4,7 @@
 //! Usage: `cargo run --example gather -- FILE ROW-LENGTH ROW...`
 
 use dmabuf_dio::gather::{Gatherer, Piece};
-use dmabuf_dio::{DmaBuf, Error};
+use dmabuf_dio::{Buffer, Error};
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -30,14 +30,14 @@ fn main() -> std::process::ExitCode {
 fn gather(file: &str, len: u64, rows: &[u64]) -> Result<(), Error> {
     let pieces: Vec<_> = (0..)
         .zip(rows)
-        .map(|(place, row)| Piece { file_offset: row * len, buf_offset: place * len, len })
+        .map(|(place, row)| Piece { offset: row * len, buf_offset: place * len, len })
         .collect();
     // After the places there is room for the blocks around unaligned rows.
     let places = (rows.len() as u64 * len).next_multiple_of(4096);
     let gatherer = Gatherer::new(file).polled(true);
     let spare = places..places + gatherer.room(&pieces)?;
     // A dma-buf, for a device that wants the rows; a memfd if there are none.
-    let buf = DmaBuf::alloc(spare.end.max(1)).or_else(|_| DmaBuf::memfd(spare.end.max(1)))?;
+    let buf = Buffer::alloc(spare.end.max(1)).or_else(|_| Buffer::memfd(spare.end.max(1)))?;
     let mut gathering = gatherer.spare(spare).open(&buf)?;
     let gathered = gathering.read(&pieces)?;
     let view = buf.map()?;

@@ -4,13 +4,13 @@
 //!
 //! Usage: `dmabuf-dio load FILE -- target/debug/examples/inherit`
 
-use dmabuf_dio::{DmaBuf, Error};
+use dmabuf_dio::{Buffer, Error};
 
 fn main() -> Result<(), Error> {
-    let (buf, content) = DmaBuf::from_env()?;
-    let length = content.end - content.start;
+    let buf = Buffer::from_env()?;
+    let length = buf.data_len();
     let mut first = vec![0; length.min(16) as usize];
-    buf.map()?.read_at(content.start, &mut first)?;
+    buf.map()?.read_at(buf.data_offset(), &mut first)?;
     println!("{length} bytes in a {} of {}: {first:02x?}", buf.kind(), buf.len());
     Ok(())
 }

@@ -23,13 +23,16 @@ fn main() -> std::process::ExitCode {
 
 fn load(path: std::path::PathBuf) -> Result<(), Error> {
     // A dma-buf, or shared memory where there are none
-    let loaded = Loader::new(path).any_kind().load()?;
-    println!("{} (fd {}): {}", loaded.buf.kind(), loaded.buf.as_raw_fd(), loaded.report);
-    for refusal in &loaded.report.refusals {
-        println!("not {refusal}");
+    let loaded = Loader::new(path).load()?;
+    println!("{} (fd {})", loaded.kind(), loaded.fd()?.as_raw_fd());
+    if let Some(report) = loaded.report() {
+        println!("{report}");
+        for refusal in &report.refusals {
+            println!("not {refusal}");
+        }
     }
-    let mut first = vec![0; loaded.len.min(16) as usize];
-    loaded.buf.map()?.read_at(loaded.data_offset, &mut first)?;
+    let mut first = vec![0; loaded.data_len().min(16) as usize];
+    loaded.map()?.read_at(loaded.data_offset(), &mut first)?;
     println!("it begins with {first:02x?}");
     Ok(())
 }

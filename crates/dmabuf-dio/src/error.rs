@@ -209,6 +209,19 @@ pub enum Error {
         reserve: Option<u64>,
     },
 
+    /// The buffer is not a dma-buf.
+    #[error("{}", not_a_dma_buf_text(*kind, why.as_deref()))]
+    NotADmaBuf {
+        /// What it is.
+        kind: Kind,
+        /// For a file in memory: why it has no dma-buf.
+        why: Option<Box<Refusal>>,
+    },
+
+    /// The buffer is private memory.
+    #[error("private memory has no descriptor")]
+    NoDescriptor,
+
     /// A file descriptor is neither a dma-buf nor a memfd.
     #[error("the descriptor is neither a dma-buf nor a memfd but {found}")]
     NotABuffer {
@@ -339,6 +352,13 @@ fn available_text(available: Option<u64>, reserve: Option<u64>) -> String {
     }
 }
 
+fn not_a_dma_buf_text(kind: Kind, why: Option<&Refusal>) -> String {
+    match why {
+        Some(refusal) => format!("the {kind} has no dma-buf: {refusal}"),
+        None => format!("the buffer is a {kind}, not a dma-buf"),
+    }
+}
+
 fn unavailable_text(asked: Option<Backend>, kind: Option<Kind>, refusals: &[Refusal]) -> String {
     match (asked, kind) {
         (Some(backend), _) => match refusals.first() {
@@ -370,7 +390,7 @@ fn unavailable_hint(kind: Option<Kind>, refusals: &[Refusal]) -> String {
     }
 }
 
-const ANY_KIND: &str = "allow any kind of buffer: Loader::any_kind()";
+const ANY_KIND: &str = "allow any kind of buffer, the default";
 
 impl Error {
     /// One line that says how to resolve the error.
@@ -439,6 +459,13 @@ impl Error {
             Self::NotABuffer { .. } => {
                 "pass the descriptor of a dma-buf, or one from memfd_create(2)".into()
             }
+            Self::NoDescriptor => "load it as another kind, such as a memfd".into(),
+            Self::NotADmaBuf { why: Some(why), .. } => why.remedy.clone().unwrap_or_default(),
+            Self::NotADmaBuf { why: None, .. } => {
+                "load it as a dma-buf, or as a file, which has a dma-buf over its pages where \
+                 /dev/udmabuf allows that"
+                    .into()
+            }
             Self::ReadOnlyBuffer => "export or open the buffer with O_RDWR".into(),
             Self::Buffer { call: "create", errno } if is_blocked(*errno) => {
                 "allow the system calls memfd_create, ftruncate and fcntl, for example in the seccomp profile of \
@@ -472,6 +499,7 @@ impl Error {
     pub fn refusals(&self) -> &[Refusal] {
         match self {
             Self::Unavailable { refusals, .. } => refusals,
+            Self::NotADmaBuf { why: Some(why), .. } => std::slice::from_ref(why),
             Self::Piece { error, .. } => error.refusals(),
             _ => &[],
         }

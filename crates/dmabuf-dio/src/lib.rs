@@ -10,15 +10,17 @@
 //! # fn main() -> Result<(), dmabuf_dio::Error> {
 //! use dmabuf_dio::{Loader, Saver};
 //!
-//! // A dma-buf, or a memfd where there is none; without any_kind() that is an error.
-//! let loaded = Loader::new("model.safetensors").any_kind().load()?;
-//! println!("{}", loaded.report); // 548105171 bytes by module, direct: 0.182 s, 3.01 GB/s
+//! // A dma-buf, or a memfd where there is none; with kind(Kind::DmaBuf) that is an error.
+//! let buffer = Loader::new("model.safetensors").load()?;
+//! if let Some(report) = buffer.report() {
+//!     println!("{report}"); // 548105171 bytes by module, direct: 0.182 s, 3.01 GB/s
+//! }
 //!
 //! // The descriptor goes to whatever imports it: a GPU, a camera, another process.
-//! let fd = std::os::fd::AsFd::as_fd(&loaded.buf);
+//! let fd = buffer.fd()?;
 //! # let _ = fd;
 //!
-//! Saver::new("copy").save(&loaded.buf, loaded.range())?;
+//! Saver::new("copy").save(&buffer, buffer.range())?;
 //! # Ok(())
 //! # }
 //! ```
@@ -26,8 +28,8 @@
 //! | | |
 //! |---|---|
 //! | [`Loader`], [`Saver`] | load a file into a buffer, save a buffer to a file |
-//! | [`LoadedFile`] | the content as a file in memory that any program opens by path, and as a dma-buf |
-//! | [`DmaBuf`], [`Map`], [`MapMut`] | the buffer, and views of its content |
+//! | [`Buffer`], [`Kind`] | memory with the content: a dma-buf, a memfd, both, or private |
+//! | [`DmaBuf`], [`Map`], [`MapMut`] | what devices import, and views of the content |
 //! | [`Report`], [`Refusal`] | how the data was transferred, and why a backend was not available |
 //! | [`Progress`], [`CancelToken`] | watching a transfer, and stopping it |
 //! | [`gather`] | many small pieces of a file at once |
@@ -38,7 +40,7 @@
 //!
 //! Internally, `load.rs`, `save.rs` and `gather/` are the entry points. `backend/` selects a
 //! backend and has one file for each; `transfer/` cuts a range into requests; `lend/` lends the
-//! memory. `buf/`, `file/` and `memory/` are the resources they work on. No two
+//! memory. `buffer/`, `file/` and `memory/` are the resources they work on. No two
 //! files import each other.
 //!
 //! Programs of 32 bits are built with `--cfg io_uring_skip_arch_check` (docs/reach.md). They map at most
@@ -54,7 +56,7 @@ pub mod lend;
 pub mod probe;
 
 mod backend;
-mod buf;
+mod buffer;
 mod control;
 mod direction;
 mod errno;
@@ -65,10 +67,8 @@ mod kind;
 mod known;
 mod limit;
 mod load;
-mod loaded_file;
 mod memory;
 mod options;
-mod private;
 mod report;
 mod save;
 mod threads;
@@ -76,18 +76,18 @@ mod transfer;
 
 pub use backend::one_by_one::OneByOne;
 pub use backend::{Backend, Refusal, UnknownBackend};
-pub use buf::DmaBuf;
-pub use buf::map::{Map, MapMut};
+pub use buffer::Buffer;
+pub use buffer::dma_buf::DmaBuf;
+pub use buffer::map::{Map, MapMut};
 pub use control::{CancelToken, Progress};
 pub use direction::Direction;
 pub use errno::Errno;
 pub use error::{Error, Result};
 pub use file::dma::{Dma, Mapped};
-pub use kind::Kind;
-pub use load::{Loaded, Loader};
-pub use loaded_file::LoadedFile;
+pub use kind::{Kind, UnknownKind};
+pub use load::Loader;
 pub use memory::sizes::PageSizes;
-pub use private::{Private, PrivateMemory};
+pub use options::Options;
 pub use report::{Mode, Report};
 pub use save::Saver;
 

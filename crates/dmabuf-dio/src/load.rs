@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loads from a file to a buffer.
 
-use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
 
 use crate::backend::Backend;
 use crate::backend::choose::{self, first_available};
-use crate::backend::table;
-use crate::buf::DmaBuf;
-use crate::control::Watch;
+use crate::backend::{table, udmabuf};
+use crate::buffer::Buffer;
+use crate::control::{Control, Watch};
 use crate::direction::Direction;
 use crate::error::{Error, Result};
 use crate::file::{self, File, Spec};
 use crate::kind::Kind;
-use crate::loaded_file::LoadedFile;
-use crate::options::{Options, Wanted, option_methods};
-use crate::private::{self, Private, PrivateMemory};
+use crate::options::{Options, option_methods};
 use crate::report::Report;
+use crate::transfer::private;
 use crate::transfer::task::{Task, Transferred};
 
 /// Loads a file, or a range of it, into a buffer.
@@ -26,12 +24,12 @@ use crate::transfer::task::{Task, Transferred};
 ///
 /// ```no_run
 /// # fn main() -> Result<(), dmabuf_dio::Error> {
-/// let loaded = dmabuf_dio::Loader::new("model.gguf")
+/// let buffer = dmabuf_dio::Loader::new("model.gguf")
 ///     .offset(4096)
 ///     .length(1 << 20)
 ///     .progress(|progress| eprintln!("{} of {}", progress.done, progress.total))
 ///     .load()?;
-/// # let _ = loaded;
+/// # let _ = buffer;
 /// # Ok(())
 /// # }
 /// ```
@@ -41,29 +39,7 @@ pub struct Loader<'f> {
     offset: u64,
     length: Option<u64>,
     options: Options,
-}
-
-/// A buffer with the content of a file.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Loaded {
-    /// The buffer. Bytes outside the range are zero.
-    pub buf: DmaBuf,
-    /// Offset of the range in the buffer, in bytes: 0 if the range starts on a page boundary of the
-    /// file, else less than a page. If the device's blocks are larger than a page, blocks count
-    /// instead.
-    pub data_offset: u64,
-    /// Length of the range in bytes.
-    pub len: u64,
-    /// How the data was transferred.
-    pub report: Report,
-}
-
-impl Loaded {
-    /// The range's position in the buffer, in bytes.
-    pub fn range(&self) -> Range<u64> {
-        self.data_offset..self.data_offset + self.len
-    }
+    control: Control,
 }
 
 impl Loader<'static> {
@@ -87,7 +63,8 @@ impl<'f> Loader<'f> {
     }
 
     fn from_spec(source: Spec<'f>) -> Self {
-        Self { source, offset: 0, length: None, options: Options::default() }
+        let (options, control) = (Options::default(), Control::default());
+        Self { source, offset: 0, length: None, options, control }
     }
 
     option_methods!();
@@ -100,10 +77,10 @@ impl<'f> Loader<'f> {
         self
     }
 
-    /// Length of the range in bytes; default: up to the current end of the file.
+    /// Length of the range in bytes; default, and `None`: up to the current end of the file.
     #[must_use]
-    pub fn length(mut self, bytes: u64) -> Self {
-        self.length = Some(bytes);
+    pub fn length(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.length = bytes.into();
         self
     }
 
@@ -119,7 +96,7 @@ impl<'f> Loader<'f> {
     }
 
     /// Whether to try for huge pages in memory that the library allocates itself: a memfd, the
-    /// memfd under a udmabuf, and [`load_private`](Self::load_private). Default: true. The kernel
+    /// memfd under a udmabuf, and private memory. Default: true. The kernel
     /// chooses the pages of other dma-bufs.
     #[must_use]
     pub fn huge_pages(mut self, huge: bool) -> Self {
@@ -127,28 +104,25 @@ impl<'f> Loader<'f> {
         self
     }
 
-    /// The kind of buffer that [`load`](Self::load) creates. Default: a dma-buf, or what the
-    /// selected [`backend`](Self::backend) creates.
+    /// The kind of buffer that [`load`](Self::load) creates. Default: [`Kind::Any`], which is a
+    /// dma-buf if one can be had, else a memfd; [`Buffer::kind`] says which. With a
+    /// [`backend`](Self::backend) it is what that creates.
     #[must_use]
     pub fn kind(mut self, kind: Kind) -> Self {
-        self.options.kind = Wanted::Only(kind);
+        self.options.kind = kind;
         self
     }
 
-    /// Lets [`load`](Self::load) create any kind of buffer: a dma-buf if possible, else a memfd.
-    #[must_use]
-    pub fn any_kind(mut self) -> Self {
-        self.options.kind = Wanted::Any;
-        self
-    }
-
-    /// Loads into a new buffer: a dma-buf, unless [`kind`](Self::kind) or
-    /// [`any_kind`](Self::any_kind) says otherwise. Blocks until the whole range is loaded.
+    /// Loads into a new buffer. Blocks until the whole range is loaded.
     ///
     /// The buffer starts at the range's offset in the file, rounded down to a page, so that the
-    /// content need not be moved; see [`Loaded::data_offset`]. A memfd ends where the content ends
-    /// and can neither shrink nor grow; in reserved huge pages its length is a multiple of their
-    /// size.
+    /// content need not be moved; see [`Buffer::range`]. Bytes outside the content are zero. A memfd
+    /// ends where the content ends and can neither shrink nor grow; in reserved huge pages its length
+    /// is a multiple of their size. A [`File`](Kind::File) holds the range and nothing else, whatever
+    /// its offset in the file: direct I/O is used if that is a multiple of the device's block size.
+    /// It is not an error if no dma-buf can be created over it ([`Buffer::dma_buf`]).
+    /// [`Private`](Kind::Private) memory is filled by direct I/O, like a memfd, or through the page
+    /// cache if the file offers nothing else.
     ///
     /// The length is fixed when the file is opened: data appended later is not loaded.
     ///
@@ -158,86 +132,65 @@ impl<'f> Loader<'f> {
     /// [`Error::Access`]; [`Error::NotAFile`]; [`Error::EmptyFile`] and [`Error::EmptyRange`];
     /// [`Error::ShortFile`], also if the file is truncated during the load;
     /// [`Error::RangeOverflow`]; [`Error::Setting`]; [`Error::NoMemory`]; [`Error::Transfer`], for
-    /// example with `EIO`; [`Error::Cancelled`]; [`Error::Unavailable`] if the selected backend is
-    /// not available, or no backend can create the kind of buffer ([`any_kind`](Self::any_kind)
-    /// lifts that restriction).
-    pub fn load(&self) -> Result<Loaded> {
-        let (file, length) = self.open()?;
-        if length == 0 {
-            return Err(Error::EmptyRange { path: file.path, direction: Direction::Load });
-        }
-        let watch = Watch::start(&self.options.control, length);
-        let task = self.task(&file, length, &watch);
-        let layout = task.layout()?;
-        let run = first_available(&task, &self.candidates(), |(backend, kind)| {
-            let fresh = table::load(backend, kind, &task)?;
-            check_end(&task)?;
-            Ok((fresh.buf, fresh.moved))
-        })
-        .map_err(no_dma_buf)?;
-        let (buf, report) = run.report(&task, |buf| Some(buf.kind()));
-        Ok(Loaded { buf, data_offset: layout.data_offset, len: length, report })
+    /// example with `EIO`; [`Error::Cancelled`]; [`Error::NoProc`] for a file in memory;
+    /// [`Error::Unavailable`] if the selected backend is not available, or no backend can create a
+    /// dma-buf and nothing else was allowed.
+    pub fn load(&self) -> Result<Buffer> {
+        self.load_with(|_| ())
     }
 
-    /// Loads into a new memfd that other programs can open by path, and creates a dma-buf over its
-    /// pages if `/dev/udmabuf` allows that. Blocks until the whole range is loaded.
-    ///
-    /// The memfd holds the range and nothing else, whatever its offset in the file. The setting
-    /// [`kind`](Self::kind) is ignored. Direct I/O is used if the offset is a multiple of the
-    /// device's block size.
+    /// Like [`load`](Self::load), and calls `ready` with another owner of [`Private`](Kind::Private)
+    /// memory before anything is read into it. What refers to the memory, such as tensors, can be
+    /// prepared in another thread while the disk reads. Its bytes are undefined until the load has ended
+    /// without error; after an error the memory stays until its last owner drops it.
     ///
     /// # Errors
     ///
-    /// As for [`load`](Self::load); [`Error::NoProc`]. [`Error::Unavailable`] only if a [`backend`](Self::backend) is
-    /// selected that does not load into memfds, or cannot be used here. It is not an error if no
-    /// dma-buf can be created: see [`LoadedFile::dmabuf`].
-    pub fn load_file(&self) -> Result<LoadedFile> {
-        if matches!(rustix::fs::stat("/proc/self/fd"), Err(rustix::io::Errno::NOENT)) {
+    /// As for [`load`](Self::load).
+    pub fn load_with(&self, ready: impl FnOnce(Buffer)) -> Result<Buffer> {
+        if self.options.kind == Kind::File
+            && matches!(rustix::fs::stat("/proc/self/fd"), Err(rustix::io::Errno::NOENT))
+        {
             return Err(Error::NoProc);
         }
-        let mut loader = self.clone();
-        loader.options.kind = Wanted::File;
-        let loaded = loader.load()?;
-        debug_assert_eq!((loaded.data_offset, loaded.buf.len()), (0, loaded.len));
-        Ok(LoadedFile::new(loaded.buf, loaded.report))
-    }
-
-    /// Loads into new memory of this process only. Blocks until the whole range is loaded.
-    ///
-    /// For uses that need no sharing. On most systems (where
-    /// `/sys/kernel/mm/transparent_hugepage/enabled` is `madvise` or `always`) such memory is
-    /// allocated in huge pages, while the pages of a memfd usually have to be collapsed into huge
-    /// ones, which costs more. It is filled by direct I/O, like a memfd, or through the page cache
-    /// if the file offers nothing else. The [`backend`](Self::backend) setting is ignored.
-    ///
-    /// # Errors
-    ///
-    /// As for [`load`](Self::load), except [`Error::Unavailable`].
-    pub fn load_private(&self) -> Result<Private> {
-        self.load_private_with(|_| ())
-    }
-
-    /// Like [`load_private`](Self::load_private), and calls `ready` with the memory before anything
-    /// is read into it. What refers to the memory, such as tensors, can be prepared in another thread
-    /// while the disk reads. After an error the memory stays until its last owner drops it.
-    ///
-    /// # Errors
-    ///
-    /// As for [`load_private`](Self::load_private).
-    pub fn load_private_with(&self, ready: impl FnOnce(PrivateMemory)) -> Result<Private> {
         let (file, length) = self.open()?;
         if length == 0 {
             return Err(Error::EmptyRange { path: file.path, direction: Direction::Load });
         }
-        let watch = Watch::start(&self.options.control, length);
+        let watch = Watch::start(&self.control, length);
         let task = self.task(&file, length, &watch);
         let layout = task.layout()?;
-        let (memory, report) = choose::alone(&task, || {
-            let loaded = private::load(&task, layout, ready)?;
-            check_end(&task)?;
-            Ok(loaded)
-        })?;
-        Ok(Private::new(memory, report))
+        let range = layout.data_offset..layout.data_offset + length;
+        let (buffer, report) = if self.options.kind == Kind::Private {
+            if let Some(backend) = self.options.backend {
+                return Err(not_private(backend));
+            }
+            choose::alone(&task, Kind::Private, || {
+                let ready = |mapping| ready(Buffer::private(mapping).with_range(range.clone()));
+                let (mapping, moved) = private::load(&task, layout, ready)?;
+                check_end(&task)?;
+                Ok((Buffer::private(mapping), moved))
+            })?
+        } else {
+            let run = first_available(&task, &self.candidates(), |(backend, kind)| {
+                let fresh = table::load(backend, kind, &task)?;
+                check_end(&task)?;
+                Ok((fresh.buf, fresh.moved))
+            })
+            .map_err(no_dma_buf)?;
+            let (buf, mut report) = run.report(&task, |buf| Some(buf.kind()));
+            if self.options.kind == Kind::File {
+                debug_assert_eq!((layout.data_offset, buf.len()), (0, length));
+                report.buffer = Some(Kind::File);
+                // Created last: pages cannot be collapsed into huge ones once they are pinned.
+                let dma_buf = udmabuf::over(&buf);
+                let dma_buf = dma_buf.map_err(|attempt| attempt.into_refusal(Backend::Udmabuf));
+                (Buffer::file(buf, dma_buf), report)
+            } else {
+                (Buffer::from(buf), report)
+            }
+        };
+        Ok(buffer.with_range(range).with_report(report))
     }
 
     /// Loads into `buf` at `buf_offset` bytes. Blocks until the whole range is loaded.
@@ -252,13 +205,14 @@ impl<'f> Loader<'f> {
     /// As for [`load`](Self::load), and [`Error::RangeBeyondBuffer`], [`Error::ReadOnlyBuffer`],
     /// [`Error::Buffer`] and [`Error::Unsynced`]. After an error, the range is undefined beyond the
     /// bytes that the error reports as moved; after [`Error::InFlight`] it may keep changing.
-    pub fn load_into(&self, buf: &DmaBuf, buf_offset: u64) -> Result<Report> {
+    pub fn load_into(&self, buf: &Buffer, buf_offset: u64) -> Result<Report> {
+        let buf = buf.shared()?;
         let (file, length) = self.open()?;
         buf.check_range(buf_offset, length)?;
         if !buf.is_writable() {
             return Err(Error::ReadOnlyBuffer);
         }
-        let watch = Watch::start(&self.options.control, length);
+        let watch = Watch::start(&self.control, length);
         let task = self.task(&file, length, &watch);
         let backends = self.options.backends(Backend::for_existing(buf.kind()));
         let run = first_available(&task, backends, |backend| {
@@ -274,10 +228,10 @@ impl<'f> Loader<'f> {
 
     /// The candidates for a new buffer, in the order in which they are tried.
     fn candidates(&self) -> Vec<(Backend, Kind)> {
-        let kinds: &[Kind] = match (self.options.kind, self.options.backend) {
-            (Wanted::Only(Kind::DmaBuf), _) | (Wanted::Unsaid, None) => &[Kind::DmaBuf],
-            (Wanted::Only(Kind::Memfd) | Wanted::File, _) => &[Kind::Memfd],
-            (Wanted::Any, _) | (Wanted::Unsaid, Some(_)) => &[Kind::DmaBuf, Kind::Memfd],
+        let kinds: &[Kind] = match self.options.kind {
+            Kind::DmaBuf => &[Kind::DmaBuf],
+            Kind::Memfd | Kind::File => &[Kind::Memfd],
+            Kind::Any | Kind::Private => &[Kind::DmaBuf, Kind::Memfd],
         };
         let of_kind = |kind| {
             let order = Backend::for_new(kind);
@@ -332,6 +286,12 @@ fn no_dma_buf(error: Error) -> Error {
         }
         error => error,
     }
+}
+
+/// Private memory is filled without a backend.
+fn not_private(backend: Backend) -> Error {
+    let refusal = backend.refuse_new(Kind::Private).remedy("leave the backend out");
+    Error::Unavailable { asked: Some(backend), kind: None, refusals: vec![refusal] }
 }
 
 /// Fails if the file was truncated during the transfer and no longer covers the range.

@@ -2,7 +2,6 @@
 //! Settings common to loading and saving.
 
 use crate::backend::Backend;
-use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::memory::page::page_size;
@@ -11,42 +10,37 @@ const MAX_CHUNK: u64 = 1 << 30;
 const MAX_DEPTH: u32 = 1024;
 const MAX_STEP: u64 = 1 << 30;
 
-/// The kind of buffer that a load creates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// A dma-buf, or what the selected backend creates.
-    #[default]
-    Unsaid,
-    Only(Kind),
-    /// A dma-buf if one can be created, else a memfd.
-    Any,
-    /// A memfd that holds the content and nothing else.
-    File,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Options {
-    pub(crate) backend: Option<Backend>,
-    pub(crate) kind: Wanted,
-    pub(crate) block_size: Option<u64>,
-    pub(crate) queue_depth: Option<u32>,
-    pub(crate) allocation_step: Option<u64>,
-    pub(crate) direct: bool,
-    pub(crate) huge_pages: bool,
-    pub(crate) control: Control,
+/// The settings of a transfer, as plain data: see the methods of [`Loader`](crate::Loader) of the same
+/// names. `None` is the default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "to be written with ..Options::default()")]
+pub struct Options {
+    /// Uses only this backend; default: the best that is available.
+    pub backend: Option<Backend>,
+    /// The kind of buffer that a load creates; other transfers ignore it.
+    pub kind: Kind,
+    /// Bytes per request.
+    pub block_size: Option<u64>,
+    /// Requests in flight.
+    pub queue_depth: Option<u32>,
+    /// Bytes of memory that a load allocates at a time.
+    pub allocation_step: Option<u64>,
+    /// Whether to try `O_DIRECT`.
+    pub direct: bool,
+    /// Whether a load tries for huge pages.
+    pub huge_pages: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             backend: None,
-            kind: Wanted::Unsaid,
+            kind: Kind::Any,
             block_size: None,
             queue_depth: None,
             allocation_step: None,
             direct: true,
             huge_pages: true,
-            control: Control::default(),
         }
     }
 }
@@ -116,14 +110,14 @@ macro_rules! transfer_methods {
             mut self,
             callback: impl Fn(crate::Progress) + Send + Sync + 'static,
         ) -> Self {
-            self.options.control.progress = Some(std::sync::Arc::new(callback));
+            self.control.progress = Some(std::sync::Arc::new(callback));
             self
         }
 
         /// The token that cancels the transfer.
         #[must_use]
         pub fn cancel(mut self, token: crate::CancelToken) -> Self {
-            self.options.control.cancel = token;
+            self.control.cancel = token;
             self
         }
     };
@@ -133,6 +127,13 @@ macro_rules! transfer_methods {
 macro_rules! option_methods {
     () => {
         crate::options::transfer_methods!();
+
+        /// All settings at once, in place of those made so far.
+        #[must_use]
+        pub fn options(mut self, options: crate::Options) -> Self {
+            self.options = options;
+            self
+        }
 
         /// Bytes per request: a multiple of the page size, at most 1 GiB. The default is 4 MiB,
         /// rounded up to a multiple of the disk's optimal I/O size. The module has its own default,
@@ -162,19 +163,11 @@ mod tests {
 
     #[test]
     fn default_options_leave_everything_unset() {
-        let Options {
-            backend,
-            kind,
-            block_size,
-            queue_depth,
-            allocation_step,
-            direct,
-            huge_pages,
-            control,
-        } = Options::default();
-        assert_eq!(kind, Wanted::Unsaid);
+        let Options { backend, kind, block_size, queue_depth, allocation_step, direct, huge_pages } =
+            Options::default();
+        assert_eq!(kind, Kind::Any);
         assert_eq!((backend, block_size, queue_depth, allocation_step), (None, None, None, None));
-        assert!(direct && huge_pages && control.progress.is_none());
+        assert!(direct && huge_pages);
         assert!(Options::default().check().is_ok());
     }
 

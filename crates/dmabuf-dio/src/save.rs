@@ -9,8 +9,8 @@ use std::time::Instant;
 use crate::backend::Backend;
 use crate::backend::choose::first_available;
 use crate::backend::table;
-use crate::buf::DmaBuf;
-use crate::control::Watch;
+use crate::buffer::Buffer;
+use crate::control::{Control, Watch};
 use crate::direction::Direction;
 use crate::errno::Errno;
 use crate::error::{Error, Result};
@@ -35,6 +35,7 @@ pub struct Saver<'f> {
     target: Spec<'f>,
     offset: u64,
     options: Options,
+    control: Control,
 }
 
 impl Saver<'static> {
@@ -58,7 +59,7 @@ impl<'f> Saver<'f> {
     }
 
     fn to_spec(target: Spec<'f>) -> Self {
-        Self { target, offset: 0, options: Options::default() }
+        Self { target, offset: 0, options: Options::default(), control: Control::default() }
     }
 
     option_methods!();
@@ -80,7 +81,8 @@ impl<'f> Saver<'f> {
     /// [`Error::RangeOverflow`]; [`Error::Setting`]; [`Error::Buffer`]; [`Error::Target`], for
     /// example with `ENOSPC`; [`Error::Transfer`]; [`Error::Unsynced`]; [`Error::InFlight`];
     /// [`Error::Cancelled`]; [`Error::Unavailable`] if the selected backend is not available.
-    pub fn save(&self, buf: &DmaBuf, range: impl RangeBounds<u64>) -> Result<Report> {
+    pub fn save(&self, buf: &Buffer, range: impl RangeBounds<u64>) -> Result<Report> {
+        let buf = buf.shared()?;
         self.options.check()?;
         let (buf_offset, length) = resolve(&range, buf.len())?;
         buf.check_range(buf_offset, length)?;
@@ -91,7 +93,7 @@ impl<'f> Saver<'f> {
         }
         let target = Target::open(&self.target, self.options.direct, length)?;
         self.check_target(&target, length)?;
-        let watch = Watch::start(&self.options.control, length);
+        let watch = Watch::start(&self.control, length);
         let task = Task {
             file: &target.file,
             direction: Direction::Save,

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{available, file_of, folder};
-use dmabuf_dio::{Backend, DmaBuf, Loader};
+use dmabuf_dio::{Backend, Buffer, Kind, Loader};
 use dmabuf_dio_sys::dmabuf::Access;
 
 const LEN: u64 = 1 << 20;
@@ -62,7 +62,7 @@ fn udmabuf_is_cleaned_before_invalidation() {
     let folder = folder();
     for len in [LEN, LEN + 12345] {
         let (path, _) = file_of(&folder, len as usize);
-        let check = |what: &str, buf: &DmaBuf| {
+        let check = |what: &str, buf: &Buffer| {
             let (cleaned, _) = look();
             buf.begin_cpu_access(Access::Read).expect("begun");
             let (_, invalidated) = look();
@@ -76,9 +76,10 @@ fn udmabuf_is_cleaned_before_invalidation() {
         };
         look();
         let loaded = Loader::new(&path).backend(Backend::Udmabuf).load().expect("loaded");
-        check("load", &loaded.buf);
-        let file = Loader::new(&path).load_file().expect("loaded");
-        check("load_file", file.dmabuf.as_ref().expect("a dma-buf"));
+        check("load", &loaded);
+        let file = Loader::new(&path).kind(Kind::File).load().expect("loaded");
+        let over = file.dma_buf().expect("a dma-buf").try_clone().expect("a descriptor");
+        check("a file", &Buffer::from(over));
     }
     set("events/dio/enable", "0");
     set("kprobe_events", "");

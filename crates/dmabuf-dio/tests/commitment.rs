@@ -7,7 +7,7 @@ mod common;
 
 use std::fs;
 
-use dmabuf_dio::{DmaBuf, Error};
+use dmabuf_dio::{Buffer, Error};
 
 const MODE: &str = "/proc/sys/vm/overcommit_memory";
 const LIMIT: &str = "/proc/sys/vm/overcommit_kbytes";
@@ -32,13 +32,13 @@ fn uncommitted_page_is_an_error() {
     let committed = meminfo.lines().find_map(|line| line.strip_prefix("Committed_AS:"));
     let committed =
         committed.and_then(|line| line.trim().strip_suffix(" kB")).expect("Committed_AS");
-    let mut buf = DmaBuf::memfd(64 << 20).expect("memfd");
+    let mut buf = Buffer::memfd(64 << 20).expect("memfd");
     let _restored = Restored(fs::read_to_string(MODE).expect("mode"));
     let limit: u64 = committed.parse().expect("a number");
     fs::write(LIMIT, (limit + (24 << 10)).to_string()).expect("limit");
     fs::write(MODE, "2").expect("mode");
 
-    let another = DmaBuf::memfd(64 << 20).expect_err("more than may be promised");
+    let another = Buffer::memfd(64 << 20).expect_err("more than may be promised");
     assert!(matches!(another, Error::NoMemory { available: Some(_), .. }), "{another}");
     let mut map = buf.map_mut().expect("map");
     let mut out = [1; 4096];

@@ -25,19 +25,20 @@ fn inherit_example_reads_the_buffer() {
     use std::os::fd::AsRawFd as _;
     let folder = folder();
     let (path, bytes) = file_of(&folder, 5000);
-    let loaded = Loader::new(path).any_kind().offset(100).load().expect("load");
-    rustix::io::fcntl_setfd(&loaded.buf, rustix::io::FdFlags::empty()).expect("inheritable");
+    let loaded = Loader::new(path).offset(100).load().expect("load");
+    rustix::io::fcntl_setfd(loaded.fd().expect("a descriptor"), rustix::io::FdFlags::empty())
+        .expect("inheritable");
     let text = output(
         Command::new(example("inherit"))
-            .env("DMABUF_DIO_FD", loaded.buf.as_raw_fd().to_string())
-            .env("DMABUF_DIO_OFFSET", loaded.data_offset.to_string())
-            .env("DMABUF_DIO_LEN", loaded.len.to_string()),
+            .env("DMABUF_DIO_FD", loaded.fd().expect("a descriptor").as_raw_fd().to_string())
+            .env("DMABUF_DIO_OFFSET", loaded.data_offset().to_string())
+            .env("DMABUF_DIO_LEN", loaded.data_len().to_string()),
     );
     assert!(text.starts_with("4900 bytes"), "{text}");
     assert!(text.contains(&format!("{:02x?}", &bytes[100..116])), "{text}");
 }
 
-/// The result of `DmaBuf::from_env` in an environment, from the example.
+/// The result of `Buffer::from_env` in an environment, from the example.
 fn inherited(variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(example("inherit"));
     for name in ["DMABUF_DIO_FD", "DMABUF_DIO_OFFSET", "DMABUF_DIO_LEN"] {

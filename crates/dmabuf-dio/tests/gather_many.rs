@@ -18,7 +18,7 @@ fn ten_million_pieces_are_gathered() {
         let mut gathering =
             Gatherer::new(&path).backend(backend).direct(false).open(&buf).expect("open");
         let mut pieces: Vec<_> = (0..COUNT)
-            .map(|at| Piece { file_offset: at % (1 << 17) * 8, buf_offset: at * 8, len: 8 })
+            .map(|at| Piece { offset: at % (1 << 17) * 8, buf_offset: at * 8, len: 8 })
             .collect();
         for sorted in [true, false] {
             let before = peak();

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{assert_same, available, content, file_of, folder, takes};
 use dmabuf_dio::gather::{Gatherer, Piece};
-use dmabuf_dio::{Backend, Direction, DmaBuf, Errno, Error, Kind, Loader, Saver};
+use dmabuf_dio::{Backend, Buffer, Direction, Errno, Error, Kind, Loader, Saver};
 use dmabuf_dio_sys::{heap, udmabuf};
 
 /// `EDU_IMPORT` of `edu_importer.h`.
@@ -27,7 +27,7 @@ const LEN: u64 = 8192;
 
 /// A buffer, the device that has it mapped, and what the device wrote there.
 struct Imported {
-    buf: DmaBuf,
+    buf: Buffer,
     device: File,
     written: Vec<u8>,
     _lock: MutexGuard<'static, ()>,
@@ -60,7 +60,7 @@ fn exporters() -> Vec<String> {
 /// The backends that accept a buffer of this exporter. Slots are long-lived, and are not
 /// registered where udmabuf does not synchronise devices: `slot-refused` of `tests/guest` checks
 /// that.
-fn usable(exporter: &str, buf: &DmaBuf, backends: &[Backend]) -> Vec<Backend> {
+fn usable(exporter: &str, buf: &Buffer, backends: &[Backend]) -> Vec<Backend> {
     let lasts = |backend| backend != Backend::UringSlot || exporter != "udmabuf";
     let usable =
         |backend| (lasts(backend) || available(Backend::CopyFileRange)) && takes(backend, buf);
@@ -68,25 +68,26 @@ fn usable(exporter: &str, buf: &DmaBuf, backends: &[Backend]) -> Vec<Backend> {
 }
 
 /// A buffer of an exporter.
-fn allocate(exporter: &str) -> DmaBuf {
+fn allocate(exporter: &str) -> Buffer {
     let fd = match exporter {
         "module" => {
             let folder = folder();
             let (path, _) = file_of(&folder, LEN as usize);
             let loaded = Loader::new(path).backend(Backend::Module).load().expect("load");
-            loaded.buf.into_fd()
+            loaded.into_fd().expect("a descriptor")
         }
         "udmabuf" => {
-            let memfd = DmaBuf::memfd(LEN).expect("a memfd");
+            let memfd = Buffer::memfd(LEN).expect("a memfd");
             let device = udmabuf::open().expect("the device of udmabuf");
-            udmabuf::create(device.as_fd(), memfd.as_fd(), 0, memfd.len()).expect("a udmabuf")
+            udmabuf::create(device.as_fd(), memfd.fd().expect("a descriptor"), 0, memfd.len())
+                .expect("a udmabuf")
         }
         name => {
             let device = heap::open(&format!("/dev/dma_heap/{name}")).expect("the heap");
             heap::alloc(device.as_fd(), LEN).expect("a buffer of the heap")
         }
     };
-    DmaBuf::from_fd(fd).expect("a dma-buf")
+    Buffer::from_fd(fd).expect("a dma-buf")
 }
 
 /// Calls `test` with a buffer of each exporter, mapped by the device.
@@ -108,7 +109,9 @@ impl Imported {
         let device = OpenOptions::new().read(true).write(true).open(path).expect("the device");
         let buf = allocate(exporter);
         // SAFETY: the call takes a number and no memory.
-        let result = unsafe { libc::ioctl(device.as_raw_fd(), IMPORT, buf.as_raw_fd()) };
+        let result = unsafe {
+            libc::ioctl(device.as_raw_fd(), IMPORT, buf.fd().expect("a descriptor").as_raw_fd())
+        };
         assert_eq!(result, 0, "{exporter}: {}", std::io::Error::last_os_error());
         Self { buf, device, written: Vec::new(), _lock: lock }
     }
@@ -164,7 +167,7 @@ fn gather_keeps_other_bytes_of_an_imported_buffer() {
             imported.write(seed);
             let mut gathering =
                 Gatherer::new(&path).backend(backend).open(&imported.buf).expect("open");
-            let piece = Piece { file_offset: 8192, buf_offset: 2048, len: 512 };
+            let piece = Piece { offset: 8192, buf_offset: 2048, len: 512 };
             assert!(gathering.read(&[piece]).expect("read").is_whole());
             imported.check(&format!("{exporter}, {backend}"), 2048, &bytes[8192..8704]);
         }
@@ -194,8 +197,8 @@ fn loaded_udmabuf_can_be_mapped() {
     let (path, bytes) = file_of(&folder, 6_000_000);
     match Loader::new(&path).backend(Backend::Udmabuf).load() {
         Ok(loaded) => {
-            println!("{}", loaded.report);
-            let found = loaded.buf.map().expect("a view").to_vec().expect("bytes");
+            println!("{}", loaded.report().expect("loaded"));
+            let found = loaded.map().expect("a view").to_vec().expect("bytes");
             assert_same("loaded", &found[..bytes.len()], &bytes);
         }
         Err(Error::Unavailable { refusals, .. }) => {
@@ -266,7 +269,7 @@ fn udmabuf_is_correct_or_refused() {
     imported.write(8);
     let mut gathering =
         Gatherer::new(&path).backend(Backend::Module).open(&imported.buf).expect("open");
-    let pieces = [512, 4096].map(|at| Piece { file_offset: 8192, buf_offset: at, len: 512 });
+    let pieces = [512, 4096].map(|at| Piece { offset: 8192, buf_offset: at, len: 512 });
     match gathering.read(&pieces) {
         Ok(gathered) => {
             assert!(!refused && gathered.is_whole());

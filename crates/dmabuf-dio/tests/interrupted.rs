@@ -104,11 +104,16 @@ fn signals_do_not_stop_transfers() {
         let loader = Loader::new(&path).backend(backend).block_size(chunk()).queue_depth(1);
         let loaded = loader.progress(said.callback()).load().expect("load");
         let what = format!("load by {backend}");
-        assert_same(&what, &bytes(&loaded.buf)[..LEN], &wanted);
-        assert_eq!(loaded.report.bytes, LEN as u64);
+        assert_same(&what, &bytes(&loaded)[..LEN], &wanted);
+        assert_eq!(loaded.report().expect("loaded").bytes, LEN as u64);
         // All bytes were requested with O_DIRECT, in any number of calls; otherwise it is mixed.
-        if backend != Backend::Buffered && loaded.report.notes.is_empty() {
-            assert_eq!(loaded.report.mode, Mode::Direct, "{what}: {}", loaded.report.evidence);
+        if backend != Backend::Buffered && loaded.report().expect("loaded").notes.is_empty() {
+            assert_eq!(
+                loaded.report().expect("loaded").mode,
+                Mode::Direct,
+                "{what}: {}",
+                loaded.report().expect("loaded").evidence
+            );
         }
         said.check(&what, LEN as u64);
     }
@@ -145,11 +150,11 @@ fn signals_do_not_stop_gathering() {
     let folder = folder();
     let (path, wanted) = file_of(&folder, 1 << 20);
     let pieces: Vec<_> = (0..256)
-        .map(|at| Piece { file_offset: (255 - at) * 4096, buf_offset: at * 4096, len: 4096 })
+        .map(|at| Piece { offset: (255 - at) * 4096, buf_offset: at * 4096, len: 4096 })
         .collect();
     let mut expected = content(0, 0);
     for piece in &pieces {
-        let start = piece.file_offset as usize;
+        let start = piece.offset as usize;
         expected.extend_from_slice(&wanted[start..start + 4096]);
     }
     let _signals = Signals::start();

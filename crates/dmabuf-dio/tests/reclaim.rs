@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use common::{assert_same, available, bytes, content, file_of, folder, huge, page, takes};
 use dmabuf_dio::gather::{Gatherer, Piece};
 use dmabuf_dio::lend::NotLent;
-use dmabuf_dio::{Backend, DmaBuf, Error, Kind, Loader};
+use dmabuf_dio::{Backend, Buffer, Error, Kind, Loader};
 use dmabuf_dio_sys::udmabuf;
 use rustix::fs::{FallocateFlags, fallocate};
 
@@ -52,12 +52,13 @@ enum Pages {
 const ALL: [Pages; 5] =
     [Pages::Missing, Pages::Allocated, Pages::Read, Pages::Populated, Pages::Written];
 
-fn memfd(pages: Pages, len: u64) -> DmaBuf {
-    let mut buf = DmaBuf::memfd(len).expect("a memfd");
+fn memfd(pages: Pages, len: u64) -> Buffer {
+    let mut buf = Buffer::memfd(len).expect("a memfd");
     match pages {
         Pages::Missing => {}
         Pages::Allocated => {
-            fallocate(&buf, FallocateFlags::empty(), 0, buf.len()).expect("allocated");
+            fallocate(buf.fd().expect("a descriptor"), FallocateFlags::empty(), 0, buf.len())
+                .expect("allocated");
         }
         Pages::Read => assert!(buf.page_sizes().is_some()),
         Pages::Populated => populate(&buf),
@@ -66,7 +67,7 @@ fn memfd(pages: Pages, len: u64) -> DmaBuf {
     buf
 }
 
-fn populate(buf: &DmaBuf) {
+fn populate(buf: &Buffer) {
     let mapping = buf.mapping(true).expect("mapped");
     let (start, len) = (mapping.as_ptr().cast(), mapping.len() as usize);
     // SAFETY: this advice keeps the content, and the range is that of a mapping.
@@ -74,10 +75,11 @@ fn populate(buf: &DmaBuf) {
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-fn udmabuf_over(memfd: &DmaBuf) -> DmaBuf {
+fn udmabuf_over(memfd: &Buffer) -> Buffer {
     let device = udmabuf::open().expect("udmabuf");
-    let fd = udmabuf::create(device.as_fd(), memfd.as_fd(), 0, memfd.len()).expect("a udmabuf");
-    DmaBuf::from_fd(fd).expect("a dma-buf")
+    let fd = udmabuf::create(device.as_fd(), memfd.fd().expect("a descriptor"), 0, memfd.len())
+        .expect("a udmabuf");
+    Buffer::from_fd(fd).expect("a dma-buf")
 }
 
 /// That clean pages are dropped, or the other tests would prove nothing.
@@ -87,7 +89,9 @@ fn reclaim_drops_clean_pages() {
     for (pages, kept) in [(Pages::Read, false), (Pages::Populated, true), (Pages::Written, true)] {
         let buf = memfd(pages, LEN as u64);
         drop_caches();
-        let blocks = rustix::fs::fstat(&buf).expect("stat").st_blocks as u64 * 512;
+        let blocks = rustix::fs::fstat(buf.fd().expect("a descriptor")).expect("stat").st_blocks
+            as u64
+            * 512;
         assert_eq!(blocks, if kept { buf.len() } else { 0 }, "{pages:?}");
     }
 }
@@ -104,7 +108,7 @@ fn load_into_a_new_memfd_survives_reclaim() {
                 let loader = Loader::new(&path).backend(backend).huge_pages(in_huge);
                 let loaded = loader.kind(Kind::Memfd).load().expect(&what);
                 drop_caches();
-                assert_same(&what, &bytes(&loaded.buf)[..len], &wanted);
+                assert_same(&what, &bytes(&loaded)[..len], &wanted);
             }
         }
     }
@@ -135,14 +139,13 @@ fn gather_into_a_memfd_survives_reclaim() {
     let folder = folder();
     let (path, content) = file_of(&folder, LEN);
     let pieces = [(40_960, 0), (0, 8192), (614_400, 61_440), (4096, 258_048)];
-    let pieces =
-        pieces.map(|(file_offset, buf_offset)| Piece { file_offset, buf_offset, len: 4096 });
-    let check = |what: &str, buf: &DmaBuf| {
+    let pieces = pieces.map(|(offset, buf_offset)| Piece { offset, buf_offset, len: 4096 });
+    let check = |what: &str, buf: &Buffer| {
         drop_caches();
         let found = bytes(buf);
         for piece in &pieces {
             let there = &found[piece.buf_offset as usize..][..4096];
-            assert_same(what, there, &content[piece.file_offset as usize..][..4096]);
+            assert_same(what, there, &content[piece.offset as usize..][..4096]);
         }
     };
     for pages in ALL {
@@ -196,19 +199,23 @@ fn stores_into_the_dma_buf_of_a_file_survive_reclaim() {
                 for &backend in &backends {
                     let what = format!("{len} bytes by {source}, {in_huge}, then {backend}");
                     let loader = Loader::new(&path).backend(source).huge_pages(in_huge);
-                    let mut loaded = loader.load_file().expect(&what);
+                    let loaded = loader.kind(Kind::File).load().expect(&what);
                     drop_caches();
-                    assert_same(&what, &bytes(&loaded.file), &before);
+                    assert_same(&what, &bytes(&loaded), &before);
                     let shared = loaded.shared_len() as usize;
-                    let Ok(buf) = &mut loaded.dmabuf else { panic!("{what}: no dma-buf") };
-                    match Loader::new(&other).backend(backend).load_into(buf, 0) {
+                    let over = loaded.dma_buf().expect(&what).try_clone().expect("a descriptor");
+                    let over = Buffer::from(over);
+                    match Loader::new(&other).backend(backend).load_into(&over, 0) {
                         Ok(_) => {}
                         Err(Error::Unavailable { .. }) => continue,
                         Err(error) => panic!("{what}: {error}"),
                     }
-                    drop(loaded.dmabuf);
+                    // Without the dma-buf, nothing pins the pages.
+                    let fd = loaded.fd().expect("a descriptor").try_clone_to_owned();
+                    let memfd = Buffer::from_fd(fd.expect("another")).expect("a memfd");
+                    drop((over, loaded));
                     drop_caches();
-                    assert_same(&what, &bytes(&loaded.file)[..shared], &wanted[..shared]);
+                    assert_same(&what, &bytes(&memfd)[..shared], &wanted[..shared]);
                 }
             }
         }
@@ -228,7 +235,7 @@ fn udmabuf_keeps_its_pages() {
         let loader = Loader::new(&path).backend(Backend::Udmabuf).huge_pages(in_huge);
         let loaded = loader.load().expect("load");
         drop_caches();
-        assert_same("a udmabuf", &bytes(&loaded.buf)[..LEN], &wanted);
+        assert_same("a udmabuf", &bytes(&loaded)[..LEN], &wanted);
     }
 }
 
@@ -246,7 +253,7 @@ fn has_unfilled_pages() -> bool {
 }
 
 /// Why the module does not borrow a buffer; `None` if it does.
-fn refusal_of(buf: &DmaBuf) -> Option<NotLent> {
+fn refusal_of(buf: &Buffer) -> Option<NotLent> {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
     match Loader::new(path).backend(Backend::Module).load_into(buf, 0) {

@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 
 use common::{assert_same, backends, buffers, bytes, content, file_of, fill, folder, write_cold};
 use dmabuf_dio::gather::Gatherer;
-use dmabuf_dio::{Backend, Loader, Saver};
+use dmabuf_dio::{Backend, Kind, Loader, Saver};
 use model::{Random, check, each, piece};
 use tempfile::TempDir;
 
@@ -66,13 +66,13 @@ fn remote_files_load_into_new_buffers() {
             let loaded = loader.block_size(65_536).load().expect(&what);
             let range = loaded.range();
             let source = &expected[offset as usize..(offset + length) as usize];
-            let found = bytes(&loaded.buf);
+            let found = bytes(&loaded);
             assert_same(&what, &found[range.start as usize..range.end as usize], source);
             assert!(found[range.end as usize..].iter().all(|byte| *byte == 0), "{what}");
         }
     }
-    let private = Loader::new(&path).load_private().expect("private");
-    assert_same("private", &private, &expected);
+    let private = Loader::new(&path).kind(Kind::Private).load().expect("private");
+    assert_same("private", private.bytes().expect("its own"), &expected);
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod common;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{assert_same, backends, buffers, bytes, file_of, folder, huge};
-use dmabuf_dio::{Backend, DmaBuf, Error, Loader, Mode, Report, Saver};
+use dmabuf_dio::{Backend, Buffer, Error, Loader, Mode, Report, Saver};
 
 fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
@@ -22,7 +22,8 @@ fn direct_loads_bypass_the_page_cache() {
     let (path, _) = file_of(&folder, 8 << 20);
     for backend in backends() {
         common::write_cold(&path, &common::content(8 << 20, 3));
-        let report = Loader::new(&path).backend(backend).load().expect("load").report;
+        let loaded = Loader::new(&path).backend(backend).load().expect("load");
+        let report = loaded.report().expect("loaded");
         println!("{backend}: {} ({})", report.mode, report.evidence);
         match (backend, report.storage_bytes) {
             (Backend::Buffered, _) => assert_eq!(report.mode, Mode::Buffered, "{report:?}"),
@@ -39,7 +40,8 @@ fn staged_bytes_are_reported_as_copied() {
     for (len, is_much) in [(5000, false), (huge() + (1 << 20) + 5, true)] {
         let (path, _) = file_of(&folder, len);
         let loader = Loader::new(&path).kind(dmabuf_dio::Kind::Memfd).huge_pages(false);
-        let report = loader.load().expect("load").report;
+        let loaded = loader.load().expect("load");
+        let report = loaded.report().expect("loaded");
         if report.mode == Mode::Direct {
             assert_eq!(report.copied_bytes, len as u64, "{report:?}");
             let said = report.notes.iter().any(|note| note.contains("the CPU copied"));
@@ -58,14 +60,26 @@ fn load_without_o_direct_is_reported_as_buffered() {
         let loader = Loader::new(&path).backend(backend).direct(false).offset(5);
         let loaded = loader.load().expect("load");
         let range = loaded.range();
-        let content = bytes(&loaded.buf);
+        let content = bytes(&loaded);
         let content = &content[range.start as usize..range.end as usize];
         assert_same(backend.name(), content, &expected[5..]);
-        assert_eq!(loaded.report.mode, Mode::Buffered, "{backend}: {}", loaded.report.evidence);
+        assert_eq!(
+            loaded.report().expect("loaded").mode,
+            Mode::Buffered,
+            "{backend}: {}",
+            loaded.report().expect("loaded").evidence
+        );
         let again = loader.load().expect("load");
-        assert_eq!(again.report.mode, Mode::PageCache, "{backend}: {}", again.report.evidence);
+        assert_eq!(
+            again.report().expect("loaded").mode,
+            Mode::PageCache,
+            "{backend}: {}",
+            again.report().expect("loaded").evidence
+        );
         if backend != Backend::Buffered {
-            assert!(again.report.notes.iter().any(|note| note.contains("buffered")));
+            assert!(
+                again.report().expect("loaded").notes.iter().any(|note| note.contains("buffered"))
+            );
         }
     }
 }
@@ -89,13 +103,19 @@ fn tmpfs_load_is_reported_as_page_cache() {
             }
             result => result.expect("load"),
         };
-        assert_same(backend.name(), &bytes(&loaded.buf)[..100_001], &expected);
-        assert_ne!(loaded.report.mode, Mode::Direct, "{backend}: {}", loaded.report.evidence);
-        assert_copied(&loaded.report);
+        assert_same(backend.name(), &bytes(&loaded)[..100_001], &expected);
+        assert_ne!(
+            loaded.report().expect("loaded").mode,
+            Mode::Direct,
+            "{backend}: {}",
+            loaded.report().expect("loaded").evidence
+        );
+        assert_copied(loaded.report().expect("loaded"));
     }
     // This way to load needs no staging buffer, from which the CPU would copy anyway.
-    assert_copied(&Loader::new(&path).load_private().expect("load").report);
-    let buf = DmaBuf::memfd(100_001).expect("a memfd");
+    let private = Loader::new(&path).kind(dmabuf_dio::Kind::Private).load().expect("load");
+    assert_copied(private.report().expect("loaded"));
+    let buf = Buffer::memfd(100_001).expect("a memfd");
     assert_copied(&Saver::new(folder.path().join("saved")).save(&buf, ..).expect("save"));
 }
 
@@ -118,8 +138,8 @@ fn file_system_without_o_direct_is_read() {
     };
     for backend in backends() {
         let loaded = Loader::new(path).backend(backend).load().expect("load");
-        assert_same(backend.name(), &bytes(&loaded.buf)[..expected.len()], &expected);
-        let report = loaded.report;
+        assert_same(backend.name(), &bytes(&loaded)[..expected.len()], &expected);
+        let report = loaded.report().expect("loaded");
         assert_ne!(report.mode, Mode::Direct, "{backend}: {}", report.evidence);
         if backend != Backend::Buffered {
             assert!(report.notes.iter().any(|note| note.contains("O_DIRECT")), "{report:?}");
@@ -169,7 +189,7 @@ fn report_displays_in_one_line() {
     let folder = folder();
     let (path, _) = file_of(&folder, 5000);
     let loader = Loader::new(&path).backend(Backend::Buffered).direct(false);
-    let mut buf = DmaBuf::memfd(8192).expect("a memfd");
+    let mut buf = Buffer::memfd(8192).expect("a memfd");
     common::fill(&mut buf, 0);
     let line = loader.load_into(&buf, 0).expect("load").to_string();
     assert!(line.starts_with("5000 bytes by buffered, ") && line.ends_with(" GB/s"), "{line}");

@@ -67,14 +67,17 @@ fn a_refusal_moves_on_to_the_next_backend() {
     let _alone = alone();
     let folder = folder();
     let (path, expected) = file_of(&folder, 100_001);
-    let loaded = Loader::new(&path).any_kind().load().expect("some backend");
-    let refused: Vec<_> = loaded.report.refusals.iter().map(|one| one.backend).collect();
+    let loaded = Loader::new(&path).load().expect("some backend");
+    let refused: Vec<_> =
+        loaded.report().expect("loaded").refusals.iter().map(|one| one.backend).collect();
     for backend in BOTH {
-        let before = Backend::ALL.iter().take_while(|one| Some(**one) != loaded.report.backend);
+        let before = Backend::ALL
+            .iter()
+            .take_while(|one| Some(**one) != loaded.report().expect("loaded").backend);
         let is_before = before.copied().any(|one| one == backend);
         assert_eq!(refused.contains(&backend), is_before, "{refused:?}");
     }
-    assert_same("content", &bytes(&loaded.buf)[..100_001], &expected);
+    assert_same("content", &bytes(&loaded)[..100_001], &expected);
 }
 
 #[test]
@@ -106,7 +109,7 @@ fn single_heap_call_reports_progress_and_cancels() {
         // Where storage is not counted per thread, or all of it was read at once.
         Ok(loaded) => {
             assert_eq!(seen, 0, "a cancelled load does not succeed");
-            assert_same("content", &bytes(&loaded.buf), &expected);
+            assert_same("content", &bytes(&loaded), &expected);
         }
     }
 }
@@ -122,9 +125,9 @@ fn many_calls_at_odd_offsets_stay_direct() {
     let size = 3 * common::page() as u64;
     let loader = Loader::new(&path).backend(Backend::CopyFileRange).block_size(size).offset(777);
     let loaded = loader.load().expect("load");
-    assert_direct(&loaded.report);
+    assert_direct(loaded.report().expect("loaded"));
     let range = loaded.range();
-    let all = bytes(&loaded.buf);
+    let all = bytes(&loaded);
     assert_same("loaded", &all[range.start as usize..range.end as usize], &expected[777..]);
     assert!(all[..range.start as usize].iter().all(|byte| *byte == 0), "what lies before is zero");
 
@@ -133,7 +136,7 @@ fn many_calls_at_odd_offsets_stay_direct() {
     common::write_cold(&target, &vec![0x77; expected.len()]);
     let file = std::fs::File::options().read(true).write(true).open(&target).expect("open");
     let saver = Saver::to_fd(file.as_fd()).backend(Backend::CopyFileRange).block_size(size);
-    let report = saver.offset(777).save(&loaded.buf, range).expect("save");
+    let report = saver.offset(777).save(&loaded, range).expect("save");
     assert_direct(&report);
     let mut wanted = expected.clone();
     wanted[..777].fill(0x77);
@@ -155,7 +158,7 @@ fn copy_file_range_takes_a_udmabuf() {
     }
     let folder = folder();
     let (path, expected) = file_of(&folder, 1_000_001);
-    let mut buf = Loader::new(&path).backend(Backend::Udmabuf).load().expect("a udmabuf").buf;
+    let mut buf = Loader::new(&path).backend(Backend::Udmabuf).load().expect("a udmabuf");
     assert_eq!(buf.kind(), Kind::DmaBuf);
     let copy = folder.path().join("copy");
     let saver = Saver::new(&copy).backend(Backend::CopyFileRange);
@@ -175,7 +178,7 @@ fn copy_file_range_takes_buffers_of_the_module() {
     }
     let folder = folder();
     let (path, expected) = file_of(&folder, 9_000_001);
-    let mut buf = Loader::new(&path).backend(Backend::Module).load().expect("load").buf;
+    let mut buf = Loader::new(&path).backend(Backend::Module).load().expect("load");
     let copy = folder.path().join("copy");
     Saver::new(&copy).backend(Backend::CopyFileRange).save(&buf, ..9_000_001).expect("save");
     assert_same("saved", &std::fs::read(&copy).expect("read"), &expected);
@@ -209,11 +212,11 @@ fn signals_shorten_calls_without_wrong_bytes() {
         let saver = Saver::new(&copy).backend(back);
         let loaded = under_signals(|| {
             let loaded = Loader::new(&path).backend(backend).load().expect("load");
-            saver.save(&loaded.buf, loaded.range()).expect("save");
+            saver.save(&loaded, loaded.range()).expect("save");
             loaded
         });
         assert!(CAUGHT.load(Ordering::Relaxed) > before, "{backend}: no signal came");
-        assert_same(backend.name(), &bytes(&loaded.buf)[..expected.len()], &expected);
+        assert_same(backend.name(), &bytes(&loaded)[..expected.len()], &expected);
         assert_same(backend.name(), &std::fs::read(&copy).expect("read"), &expected);
     }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use common::{bytes, file_of, folder};
 use dmabuf_dio::gather::{Gatherer, Piece};
-use dmabuf_dio::{Backend, DmaBuf, Error, Loader};
+use dmabuf_dio::{Backend, Buffer, Error, Kind, Loader};
 
 /// Set in the process without threads: a stack that is too large prevents their creation.
 const ALONE: &str = "RUST_MIN_STACK";
@@ -39,18 +39,17 @@ fn alone() {
             && error.errno().is_some_and(|errno| errno.raw() == libc::EAGAIN)
     };
 
-    let buf = DmaBuf::memfd(8 << 20).expect("a memfd");
+    let buf = Buffer::memfd(8 << 20).expect("a memfd");
     let loader = Loader::new(&path).backend(Backend::Memfd);
     let error = loader.load_into(&buf, 0).expect_err("a thread makes the pages ready");
     assert!(is_lacking(&error), "{error}");
-    let private = Loader::new(&path).load_private();
+    let private = Loader::new(&path).kind(Kind::Private).load();
     assert!(is_lacking(private.as_ref().expect_err("the same")));
     // A single request needs no thread.
-    Loader::new(&path).length(4096).load_private().expect("loaded");
+    Loader::new(&path).length(4096).kind(Kind::Private).load().expect("loaded");
 
-    let pieces: Vec<_> = (0..1000)
-        .map(|at| Piece { file_offset: at * 8192, buf_offset: at * 8192, len: 512 })
-        .collect();
+    let pieces: Vec<_> =
+        (0..1000).map(|at| Piece { offset: at * 8192, buf_offset: at * 8192, len: 512 }).collect();
     let gatherer = Gatherer::new(&path).backend(Backend::Buffered);
     let mut gathering = gatherer.clone().queue_depth(16).open(&buf).expect("set up");
     let gathered = gathering.read(&pieces).map(|_| ());

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack, final
 
 from typing_extensions import CapsuleType
 
-from .types import Backend, FileKind, Numbers, Progress, Source, TensorOptions
+from .types import Backend, FileKind, MadeKind, Numbers, Progress, Source, TensorOptions
 
 _Made = TypeVar("_Made")
 
@@ -20,6 +20,9 @@ class CancelToken:
 
 @final
 class Refusal:
+    def __new__(
+        cls, backend: Backend, reason: str, errno: int | None, remedy: str | None
+    ) -> Refusal: ...
     @property
     def backend(self) -> Backend: ...
     @property
@@ -69,11 +72,11 @@ class Report:
 class Buffer:
     @staticmethod
     def alloc(
-        length: int, *, kind: Literal["dmabuf", "memfd"] = "dmabuf", heap: str = "system"
+        length: int, *, kind: MadeKind = "any", heap: str = "system"
     ) -> Buffer: ...
     @staticmethod
     def from_fd(
-        fd: int, *, offset: int = 0, length: int | None = None, writable: bool = False
+        fd: int, *, data_offset: int = 0, data_length: int | None = None, writable: bool = False
     ) -> Buffer: ...
     @staticmethod
     def from_env(*, writable: bool = False) -> Buffer: ...
@@ -87,7 +90,7 @@ class Buffer:
     @property
     def path(self) -> str: ...
     @property
-    def offset(self) -> int: ...
+    def data_offset(self) -> int: ...
     @property
     def len(self) -> int: ...
     def __len__(self) -> int: ...
@@ -124,7 +127,7 @@ class Buffer:
 def load(
     path: Source,
     *,
-    kind: FileKind | None = None,
+    kind: FileKind = "any",
     offset: int = 0,
     length: int | None = None,
     backend: Backend | None = None,
@@ -141,7 +144,7 @@ def load_into(
     path: Source,
     buffer: Buffer,
     *,
-    at: int = 0,
+    buf_offset: int = 0,
     offset: int = 0,
     length: int | None = None,
     backend: Backend | None = None,
@@ -155,7 +158,7 @@ def save(
     buffer: Buffer,
     path: Source,
     *,
-    start: int = 0,
+    buf_offset: int = 0,
     length: int | None = None,
     offset: int = 0,
     backend: Backend | None = None,
@@ -187,7 +190,7 @@ def gather(
     offsets: Numbers,
     lengths: int | Numbers,
     *,
-    kind: Literal["dmabuf", "memfd"] = "dmabuf",
+    kind: MadeKind = "any",
     queue_depth: int | None = None,
     polled: bool = False,
     backend: Backend | None = None,
@@ -197,7 +200,7 @@ def gather(
 ) -> Gathered: ...
 
 @final
-class Gatherer:
+class Gathering:
     def __new__(
         cls,
         path: Source,

@@ -20,6 +20,8 @@ class HasFileno(Protocol):
 # A path, an open descriptor, or an object with one.
 Source: TypeAlias = Union[str, bytes, "PathLike[str]", "PathLike[bytes]", int, HasFileno]
 Kind: TypeAlias = Literal["dmabuf", "memfd", "any", "private"]
+# Of a buffer that is not loaded.
+MadeKind: TypeAlias = Literal["dmabuf", "memfd", "any"]
 # Of one file: also a file in memory with a dma-buf over its pages.
 FileKind: TypeAlias = Union[Kind, Literal["file"]]
 Backend: TypeAlias = Literal[
@@ -31,7 +33,7 @@ Numbers: TypeAlias = Union["BufferProtocol", "Sequence[int]"]
 
 
 class LoadOptions(TypedDict, total=False):
-    kind: FileKind | None
+    kind: FileKind
     offset: int
     length: int | None
     backend: Backend | None
@@ -45,7 +47,7 @@ class LoadOptions(TypedDict, total=False):
 
 class TensorOptions(TypedDict, total=False):
     only: Sequence[str] | None
-    kind: Kind | None
+    kind: Kind
     writable: bool
     backend: Backend | None
     gap: int | None

@@ -11,8 +11,8 @@ pub(crate) mod writer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dmabuf_dio::DmaBuf;
-use dmabuf_dio_stream::{Channel, Device, Error, Ring, Wait};
+use dmabuf_dio::Buffer;
+use dmabuf_dio_stream::{BlockRing, Channel, Device, Error, Wait};
 use pyo3::exceptions::{PyBufferError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
@@ -26,25 +26,25 @@ const BLOCK: u64 = 1 << 20;
 
 /// The blocks of a ring, and which of them Python still holds.
 struct Blocks {
-    ring: Arc<Ring>,
+    ring: Arc<BlockRing>,
     lent: Vec<Option<Arc<Content>>>,
 }
 
 impl Blocks {
     fn new(count: usize, size: u64, kind: &str) -> Result<Self, Problem> {
         let blocks = (0..count).map(|_| match kind {
-            "memfd" => DmaBuf::memfd(size),
-            _ => DmaBuf::alloc(size),
+            "memfd" => Buffer::memfd(size),
+            _ => Buffer::alloc(size),
         });
         let blocks = blocks.collect::<Result<Vec<_>, _>>().map_err(Error::from)?;
         let lent = (0..count).map(|_| None).collect();
-        Ok(Self { ring: Arc::new(Ring::of(blocks, size)?), lent })
+        Ok(Self { ring: Arc::new(BlockRing::of(blocks, size)?), lent })
     }
 
     /// A block for Python.
     fn lend(&mut self, block: usize, bytes: u64, writable: bool) -> Result<Arc<Content>, Problem> {
         let buf = self.ring.block(block).try_clone().map_err(Error::from)?;
-        let content = Content::shared(buf, 0, bytes, writable);
+        let content = Content::part(buf, 0, bytes, writable);
         self.lent[block] = Some(Arc::clone(&content));
         Ok(content)
     }

@@ -12,7 +12,7 @@ use super::fio::SequentialFio;
 use super::methods::OwnMethod;
 use super::process::Process;
 use super::safetensors::Tensors;
-use super::settings::Settings;
+use super::settings::CompareSettings;
 use crate::buffer::mapping::Pages;
 use crate::measure::outcome::{Status, Trouble};
 
@@ -45,10 +45,12 @@ impl Contender {
         }
     }
 
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> CompareSettings {
         match self {
             Self::Own(own) => own.settings,
-            Self::Fio(_) | Self::Peer(_) => Settings { pages: Pages::Huge, read_ahead: None },
+            Self::Fio(_) | Self::Peer(_) => {
+                CompareSettings { pages: Pages::Huge, read_ahead: None }
+            }
         }
     }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The memory that a method has filled.
 
-use dmabuf_dio::{Loaded, Private};
-
 use super::contract::PagesGot;
 use super::pages;
 use crate::buffer::Buffer;
@@ -12,8 +10,7 @@ use crate::measure::outcome::{Status, Trouble};
 /// The content of the file, kept until this is dropped.
 #[derive(Debug)]
 pub(crate) enum Held {
-    Library(Loaded),
-    Private(Private),
+    Library(dmabuf_dio::Buffer),
     Vec(Vec<u8>),
     /// A buffer, and the mappings used to fill it.
     Buffer(Buffer, Vec<Mapping>),
@@ -25,8 +22,7 @@ impl Held {
     /// How many bytes of a file of `len` bytes it holds.
     pub(crate) fn len(&self, len: u64) -> u64 {
         match self {
-            Self::Library(loaded) => loaded.len,
-            Self::Private(bytes) => bytes.len() as u64,
+            Self::Library(loaded) => loaded.data_len(),
             Self::Vec(bytes) => bytes.len() as u64,
             // These are made for the whole file, and filling them fails before it ends.
             Self::Buffer(..) | Self::Mapping(_) => len,
@@ -42,7 +38,7 @@ impl Held {
                     reason: error.to_string(),
                     errno: error.errno(),
                 };
-                let view = loaded.buf.map().map_err(failed)?;
+                let view = loaded.map().map_err(failed)?;
                 let range = loaded.range();
                 // SAFETY: the buffer is this process's own, and nothing is being moved now.
                 let bytes = unsafe { view.as_slice() };
@@ -50,7 +46,6 @@ impl Held {
                 view.finish().map_err(failed)?;
                 Ok(result)
             }
-            Self::Private(bytes) => Ok(what(bytes)),
             Self::Vec(bytes) => Ok(what(bytes)),
             Self::Buffer(buffer, _) => buffer.look(|bytes| what(&bytes[..len as usize])),
             // SAFETY: the memory is this process's own; nobody else knows the file.
@@ -62,11 +57,10 @@ impl Held {
     pub(crate) fn pages(&self, len: u64) -> Option<PagesGot> {
         match self {
             Self::Library(loaded) => {
-                let pages = loaded.buf.page_sizes()?;
+                let pages = loaded.page_sizes()?;
                 let huge_bytes = pages.huge_bytes.min(len);
                 Some(PagesGot { page_size: pages.page_size, huge_bytes })
             }
-            Self::Private(bytes) => pages::got(bytes.as_ptr(), len),
             Self::Vec(bytes) => pages::got(bytes.as_ptr(), len),
             // Of a dma-buf the process does not see them.
             Self::Buffer(buffer, _) if buffer.is_dmabuf() => None,

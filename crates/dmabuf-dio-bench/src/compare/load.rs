@@ -8,7 +8,7 @@ use std::path::Path;
 use std::slice;
 
 use dmabuf_dio::Direction;
-use dmabuf_dio::{Error, Loader};
+use dmabuf_dio::{Error, Kind, Loader};
 use rustix::buffer::spare_capacity;
 use rustix::fs::OFlags;
 use rustix::io::Errno as Os;
@@ -28,10 +28,7 @@ impl LoadMethod {
             Self::LibrarySmall(backend) => {
                 buffer(&Loader::new(path).backend(backend).huge_pages(false))
             }
-            Self::Private => {
-                let loaded = Loader::new(path).load_private().map_err(|error| explain(&error))?;
-                Ok(Held::Private(loaded))
-            }
+            Self::Private => buffer(&Loader::new(path).kind(Kind::Private)),
             Self::Read(ReadInto::Malloc) => read_into_malloc(path),
             Self::Read(ReadInto::Memfd) => read_into(BufferKind::Memfd, path),
             Self::Read(ReadInto::DmaBuf) => read_into(BufferKind::DmaBuf, path),

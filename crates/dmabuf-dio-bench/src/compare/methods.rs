@@ -3,7 +3,7 @@
 
 use dmabuf_dio::Backend;
 
-use super::settings::Settings;
+use super::settings::CompareSettings;
 use crate::buffer::mapping::Pages;
 
 /// The kernel's default read-ahead, in KiB.
@@ -19,7 +19,7 @@ pub(crate) struct OwnMethod {
     /// The name in the table.
     pub(crate) name: &'static str,
     pub(crate) load: LoadMethod,
-    pub(crate) settings: Settings,
+    pub(crate) settings: CompareSettings,
 }
 
 /// How a process loads the file.
@@ -67,8 +67,8 @@ impl OwnMethod {
     }
 }
 
-const HUGE: Settings = Settings { pages: Pages::Huge, read_ahead: None };
-const SMALL: Settings = Settings { pages: Pages::Small, read_ahead: None };
+const HUGE: CompareSettings = CompareSettings { pages: Pages::Huge, read_ahead: None };
+const SMALL: CompareSettings = CompareSettings { pages: Pages::Small, read_ahead: None };
 
 /// In the order of the table.
 const OWN: &[OwnMethod] = &[
@@ -107,13 +107,13 @@ const fn own(
     id: &'static str,
     name: &'static str,
     load: LoadMethod,
-    settings: Settings,
+    settings: CompareSettings,
 ) -> OwnMethod {
     OwnMethod { id, name, load, settings }
 }
 
-const fn read_ahead(kib: u32) -> Settings {
-    Settings { pages: Pages::Huge, read_ahead: Some(kib) }
+const fn read_ahead(kib: u32) -> CompareSettings {
+    CompareSettings { pages: Pages::Huge, read_ahead: Some(kib) }
 }
 
 #[cfg(test)]

@@ -22,14 +22,14 @@ const SPARE: u64 = 64;
 
 /// The settings of a contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct CompareSettings {
     /// Which pages shared memory can have.
     pub(crate) pages: Pages,
     /// Read-ahead of the device in KiB; `None`: unchanged.
     pub(crate) read_ahead: Option<u32>,
 }
 
-impl Settings {
+impl CompareSettings {
     /// Applies them until the returned value is dropped. Huge pages for `bytes` are set if permitted;
     /// every other setting is required.
     pub(crate) fn apply(self, bytes: u64, device: Option<&str>) -> Result<Vec<Setting>, Trouble> {

@@ -2,7 +2,7 @@
 //! All reads in a single call of the library, into a buffer with a place for each.
 
 use dmabuf_dio::gather::{Gatherer, Gathering, Piece};
-use dmabuf_dio::{Backend, DmaBuf, Error};
+use dmabuf_dio::{Backend, Buffer, Error};
 
 use super::BLOCK;
 use super::target::Target;
@@ -10,7 +10,7 @@ use crate::measure::outcome::{Status, Trouble, errno};
 
 /// A file and a buffer with a place for every read.
 pub(crate) struct GatherReader {
-    buf: DmaBuf,
+    buf: Buffer,
     gathering: Gathering,
     pieces: Vec<Piece>,
     polled: bool,
@@ -23,7 +23,7 @@ impl GatherReader {
         offsets: &[u64],
         polled: bool,
     ) -> Result<Self, Trouble> {
-        let buf = DmaBuf::alloc(offsets.len() as u64 * BLOCK).map_err(|error| trouble(&error))?;
+        let buf = Buffer::alloc(offsets.len() as u64 * BLOCK).map_err(|error| trouble(&error))?;
         let gathering = Gatherer::new(&target.path)
             .backend(Backend::UringSlot)
             .queue_depth(depth)
@@ -33,7 +33,7 @@ impl GatherReader {
         let pieces = (0..)
             .zip(offsets)
             .map(|(number, offset)| Piece {
-                file_offset: *offset,
+                offset: *offset,
                 buf_offset: number * BLOCK,
                 len: BLOCK,
             })
@@ -64,7 +64,7 @@ impl GatherReader {
         let mut bytes = vec![0; BLOCK as usize];
         for piece in &self.pieces {
             view.read_at(piece.buf_offset, &mut bytes).map_err(|error| trouble(&error))?;
-            target.check(&bytes, piece.file_offset)?;
+            target.check(&bytes, piece.offset)?;
         }
         target.forget()
     }

@@ -5,9 +5,9 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use dmabuf_dio::DmaBuf;
+use dmabuf_dio::Buffer;
 use dmabuf_dio_cli::exit::Failure;
-use dmabuf_dio_stream::{Discard, Error, FileSink, IioSource, Ring, Sink, Stream, UsbSink};
+use dmabuf_dio_stream::{BlockRing, Discard, Error, FileSink, IioSource, Sink, Stream, UsbSink};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
@@ -201,18 +201,18 @@ impl StreamBench<'_> {
         (self.args.ring / row.block).clamp(COUNT, MOST)
     }
 
-    fn ring(&self, row: StreamRow) -> Result<Ring, Trouble> {
+    fn ring(&self, row: StreamRow) -> Result<BlockRing, Trouble> {
         let count = self.count(row);
         if row.method == StreamMethod::DmaBuf {
-            return Ring::new(count as usize, row.block).map_err(trouble);
+            return BlockRing::new(count as usize, row.block).map_err(trouble);
         }
         let maker = Maker::new(BufferKind::Udmabuf)?;
         let block = |_| {
             let fd = maker.make(row.block)?.into_dmabuf();
-            DmaBuf::from_fd(fd).map_err(|error| trouble(error.into()))
+            Buffer::from_fd(fd).map_err(|error| trouble(error.into()))
         };
         let blocks = (0..count).map(block).collect::<Result<_, _>>()?;
-        Ring::of(blocks, row.block).map_err(trouble)
+        BlockRing::of(blocks, row.block).map_err(trouble)
     }
 
     pub(super) fn usb(&self) -> Result<PathBuf, Trouble> {

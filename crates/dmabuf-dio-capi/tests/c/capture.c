@@ -40,13 +40,13 @@ static struct dmabuf_dio_block next_block(struct dmabuf_dio_capture *capture)
 	return block;
 }
 
-static struct dmabuf_dio_capture_figures figures_of(const struct dmabuf_dio_capture *capture)
+static struct dmabuf_dio_capture_fields figures_of(const struct dmabuf_dio_capture *capture)
 {
-	struct dmabuf_dio_capture_figures figures;
+	struct dmabuf_dio_capture_fields fields;
 
-	figures.size = sizeof(figures);
-	expect(dmabuf_dio_capture_figures(capture, &figures), 0);
-	return figures;
+	fields.size = sizeof(fields);
+	expect(dmabuf_dio_capture_fields(capture, &fields), 0);
+	return fields;
 }
 
 /* Each frame of a block is its number. */
@@ -69,7 +69,7 @@ static void every_frame(void)
 {
 	struct dmabuf_dio_capture_options options = small_blocks(50000);
 	struct dmabuf_dio_capture *capture;
-	struct dmabuf_dio_capture_figures figures;
+	struct dmabuf_dio_capture_fields fields;
 	struct dmabuf_dio_block block, kept, same;
 	uint64_t wanted = 0;
 	void *mapped;
@@ -107,15 +107,15 @@ static void every_frame(void)
 	expect(dmabuf_dio_capture_release(capture, kept.number), -EINVAL);
 	expect(dmabuf_dio_capture_block(capture, MANY, &same), -EINVAL);
 
-	figures = figures_of(capture);
-	expect(figures.frame_bytes, 8);
-	expect(figures.block_bytes, BYTES);
-	expect(figures.blocks, MANY);
-	expect(figures.rate, 50000);
-	expect(figures.frames, wanted);
-	expect(figures.lost_frames, 0);
-	expect(figures.gaps, 0);
-	expect(figures.losses_known, 1);
+	fields = figures_of(capture);
+	expect(fields.frame_bytes, 8);
+	expect(fields.block_bytes, BYTES);
+	expect(fields.blocks, MANY);
+	expect(fields.rate, 50000);
+	expect(fields.frames, wanted);
+	expect(fields.lost_frames, 0);
+	expect(fields.gaps, 0);
+	expect(fields.losses_known, 1);
 	dmabuf_dio_capture_free(capture);
 }
 
@@ -125,7 +125,7 @@ static void gaps(void)
 	struct dmabuf_dio_capture_options options = small_blocks(200000);
 	struct dmabuf_dio_capture *capture = open_capture(&options);
 	struct dmabuf_dio_block block, all[BLOCKS];
-	struct dmabuf_dio_capture_figures figures;
+	struct dmabuf_dio_capture_fields fields;
 	int i;
 
 	expect(dmabuf_dio_capture_start(capture), 0);
@@ -144,10 +144,10 @@ static void gaps(void)
 	if (!block.flags)
 		check_frames(&block);
 	expect(dmabuf_dio_capture_release(capture, block.number), 0);
-	figures = figures_of(capture);
-	expect(figures.lost_frames, block.gap);
-	expect(figures.gaps, 1);
-	expect(figures.losses_known, 1);
+	fields = figures_of(capture);
+	expect(fields.lost_frames, block.gap);
+	expect(fields.gaps, 1);
+	expect(fields.losses_known, 1);
 	/* Positions that are exact are true however slow the program is. */
 	for (i = 0; i < 100; i++) {
 		block = next_block(capture);

@@ -18,7 +18,7 @@ int main(int count, char **arguments)
 	}
 	make_file("data", 10000, 1);
 	options.kind = DMABUF_DIO_KIND_ANY;
-	options.file_offset = 4000;
+	options.offset = 4000;
 	expect(dmabuf_dio_load("data", &options, &buffer, NULL), 0);
 	fd = dmabuf_dio_buffer_fd(buffer);
 	expect(fcntl(fd, F_SETFD, 0), 0);

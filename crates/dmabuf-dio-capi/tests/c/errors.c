@@ -23,9 +23,9 @@ static void numbers(void)
 	options.kind = DMABUF_DIO_KIND_MEMFD;
 	options.length = 101;
 	expect(dmabuf_dio_load("small", &options, &buffer, NULL), -ENODATA);
-	options.file_offset = UINT64_MAX;
+	options.offset = UINT64_MAX;
 	expect(dmabuf_dio_load("small", &options, &buffer, NULL), -EOVERFLOW);
-	options.length = options.file_offset = 0;
+	options.length = options.offset = 0;
 
 	options.block_size = 1;
 	expect(dmabuf_dio_load("small", &options, &buffer, NULL), -EINVAL);
@@ -43,7 +43,7 @@ static void numbers(void)
 	options.backend = DMABUF_DIO_BACKEND_BUFFERED + 1;
 	expect(dmabuf_dio_load("small", &options, &buffer, NULL), -EINVAL);
 	options.backend = 0;
-	options.kind = DMABUF_DIO_KIND_FILE + 1;
+	options.kind = DMABUF_DIO_KIND_PRIVATE + 1;
 	expect(dmabuf_dio_load("small", &options, &buffer, NULL), -EINVAL);
 
 	/* Null pointers */
@@ -59,7 +59,7 @@ static void numbers(void)
 	expect(dmabuf_dio_buffer_fd(NULL), -EFAULT);
 	expect(dmabuf_dio_attach(NULL), -EFAULT);
 	expect(dmabuf_dio_prep_register(NULL, 0, NULL), -EFAULT);
-	expect(dmabuf_dio_report_figures(NULL, NULL), -EFAULT);
+	expect(dmabuf_dio_report_fields(NULL, NULL), -EFAULT);
 	expect(dmabuf_dio_doctor(NULL, NULL), -EFAULT);
 	expect(dmabuf_dio_buffer_length(NULL), 0);
 	check(!dmabuf_dio_map_address(NULL) && !dmabuf_dio_report_json(NULL));

@@ -67,7 +67,7 @@ static void range(uint64_t offset, uint64_t length)
 {
 	struct dmabuf_dio_options options = no_options();
 	struct dmabuf_dio_report *report;
-	struct dmabuf_dio_figures figures;
+	struct dmabuf_dio_report_fields fields;
 	struct dmabuf_dio_buffer *buffer;
 	struct dmabuf_dio_map *map;
 	unsigned char *bytes;
@@ -75,16 +75,16 @@ static void range(uint64_t offset, uint64_t length)
 	int fd, dmabuf;
 
 	options.kind = DMABUF_DIO_KIND_FILE;
-	options.file_offset = offset;
+	options.offset = offset;
 	options.length = length;
 	expect(dmabuf_dio_load("data", &options, &buffer, &report), 0);
-	figures.size = sizeof(figures);
-	expect(dmabuf_dio_report_figures(report, &figures), 0);
-	expect(figures.kind, DMABUF_DIO_KIND_MEMFD);
-	expect(figures.bytes, length);
+	fields.size = sizeof(fields);
+	expect(dmabuf_dio_report_fields(report, &fields), 0);
+	expect(fields.kind, DMABUF_DIO_KIND_FILE);
+	expect(fields.bytes, length);
 	dmabuf_dio_report_free(report);
 
-	expect(dmabuf_dio_buffer_kind(buffer), DMABUF_DIO_KIND_MEMFD);
+	expect(dmabuf_dio_buffer_kind(buffer), DMABUF_DIO_KIND_FILE);
 	expect(dmabuf_dio_buffer_data_offset(buffer), 0);
 	expect(dmabuf_dio_buffer_length(buffer), length);
 	fd = dmabuf_dio_buffer_memfd_fd(buffer);
@@ -138,7 +138,7 @@ static void one_face(struct dmabuf_dio_buffer *buffer)
 		expect(dmabuf_dio_buffer_memfd_fd(buffer), dmabuf_dio_buffer_fd(buffer));
 		check(dmabuf_dio_buffer_path(buffer));
 		expect(dmabuf_dio_buffer_dmabuf_fd(buffer), -EOPNOTSUPP);
-		check(strstr(dmabuf_dio_error_hint(), "DMABUF_DIO_KIND_FILE"));
+		check(strstr(dmabuf_dio_error_hint(), "as a file"));
 		return;
 	}
 	expect(dmabuf_dio_buffer_dmabuf_fd(buffer), dmabuf_dio_buffer_fd(buffer));
@@ -159,11 +159,46 @@ static void arguments(void)
 	options.kind = DMABUF_DIO_KIND_FILE;
 	expect(dmabuf_dio_load_into(buffer, 0, "data", &options, NULL), -EINVAL);
 	dmabuf_dio_buffer_free(buffer);
-	options.kind = DMABUF_DIO_KIND_FILE + 1;
+	options.kind = DMABUF_DIO_KIND_PRIVATE + 1;
 	expect(dmabuf_dio_load("data", &options, &buffer, NULL), -EINVAL);
 	options.kind = DMABUF_DIO_KIND_FILE;
 	expect(dmabuf_dio_load("missing", &options, &buffer, NULL), -ENOENT);
 	check(!buffer);
+}
+
+/* Private memory has no descriptor; what needs none works. */
+static void private_memory(void)
+{
+	struct dmabuf_dio_options options = no_options();
+	struct dmabuf_dio_buffer *buffer;
+	struct dmabuf_dio_report *report;
+	struct dmabuf_dio_report_fields fields;
+
+	options.kind = DMABUF_DIO_KIND_PRIVATE;
+	options.offset = 5;
+	options.length = 3 * PAGE;
+	expect(dmabuf_dio_load("data", &options, &buffer, &report), 0);
+	fields.size = sizeof(fields);
+	expect(dmabuf_dio_report_fields(report, &fields), 0);
+	expect(fields.kind, DMABUF_DIO_KIND_PRIVATE);
+	dmabuf_dio_report_free(report);
+	expect(dmabuf_dio_buffer_kind(buffer), DMABUF_DIO_KIND_PRIVATE);
+	expect(dmabuf_dio_buffer_data_length(buffer), 3 * PAGE);
+	check_content(buffer, 5, 3 * PAGE, 1);
+	expect(dmabuf_dio_buffer_fd(buffer), -EINVAL);
+	expect(dmabuf_dio_buffer_dup(buffer), -EINVAL);
+	expect(dmabuf_dio_buffer_memfd_fd(buffer), -EOPNOTSUPP);
+	expect(dmabuf_dio_buffer_dmabuf_fd(buffer), -EOPNOTSUPP);
+	check(!dmabuf_dio_buffer_path(buffer));
+	expect(dmabuf_dio_buffer_seal(buffer), -EINVAL);
+	expect(dmabuf_dio_attach(buffer), -EINVAL);
+	options = no_options();
+	expect(dmabuf_dio_load_into(buffer, 0, "data", &options, NULL), -EINVAL);
+	expect(dmabuf_dio_save(buffer, 0, 1, "copy", NULL, NULL), -EINVAL);
+	dmabuf_dio_buffer_free(buffer);
+	options.kind = DMABUF_DIO_KIND_PRIVATE;
+	options.backend = DMABUF_DIO_BACKEND_MEMFD;
+	expect(dmabuf_dio_load("data", &options, &buffer, NULL), -EOPNOTSUPP);
 }
 
 int main(void)
@@ -178,6 +213,7 @@ int main(void)
 	range(4095, PAGE + 2);
 	range(12345, MIB(2) + 77);
 	for_each_kind(PAGE, one_face);
+	private_memory();
 	arguments();
 	expect(open_descriptors(), descriptors);
 	return 0;

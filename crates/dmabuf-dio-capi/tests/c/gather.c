@@ -19,11 +19,11 @@ static int stop(uint64_t done, uint64_t total, void *data)
 static void aligned(struct dmabuf_dio_gather *gather, const unsigned char *bytes)
 {
 	struct dmabuf_dio_report *report;
-	struct dmabuf_dio_figures figures;
+	struct dmabuf_dio_report_fields fields;
 	size_t i;
 
 	for (i = 0; i < COUNT; i++) {
-		pieces[i].file_offset = i * 37 % 1000 * 4096;
+		pieces[i].offset = i * 37 % 1000 * 4096;
 		pieces[i].buf_offset = i * 8192;
 		pieces[i].length = 4096;
 	}
@@ -32,12 +32,12 @@ static void aligned(struct dmabuf_dio_gather *gather, const unsigned char *bytes
 		expect(results[i].error, 0);
 		expect(results[i].start, i * 8192);
 		expect(results[i].length, 4096);
-		check_pattern(bytes + i * 8192, pieces[i].file_offset, 4096, 5);
+		check_pattern(bytes + i * 8192, pieces[i].offset, 4096, 5);
 		check_byte(bytes + i * 8192 + 4096, 4096, 0xee);
 	}
-	figures.size = sizeof(figures);
-	expect(dmabuf_dio_report_figures(report, &figures), 0);
-	expect(figures.bytes, COUNT * 4096);
+	fields.size = sizeof(fields);
+	expect(dmabuf_dio_report_fields(report, &fields), 0);
+	expect(fields.bytes, COUNT * 4096);
 	check(strstr(dmabuf_dio_report_json(report), "\"pieces\":100"));
 	dmabuf_dio_report_free(report);
 }
@@ -49,7 +49,7 @@ static void unaligned(struct dmabuf_dio_gather *gather, const unsigned char *byt
 	expect(dmabuf_dio_gather_alignment(gather, &file, &buf), 0);
 	check(file && buf);
 	for (i = 0; i < 3; i++) {
-		pieces[i].file_offset = 100 + i * 50000;
+		pieces[i].offset = 100 + i * 50000;
 		pieces[i].buf_offset = i * 4096;
 		pieces[i].length = 1000;
 	}
@@ -64,7 +64,7 @@ static void unaligned(struct dmabuf_dio_gather *gather, const unsigned char *byt
 	expect(dmabuf_dio_gather_read(gather, pieces, 3, results, NULL), 0);
 	for (i = 0; i < 3; i++) {
 		expect(results[i].length, 1000);
-		check_pattern(bytes + results[i].start, pieces[i].file_offset, 1000, 5);
+		check_pattern(bytes + results[i].start, pieces[i].offset, 1000, 5);
 	}
 	expect(dmabuf_dio_gather_set_spare(gather, LENGTH, 1), -ERANGE);
 	expect(dmabuf_dio_gather_set_spare(gather, UINT64_MAX, 1), -EOVERFLOW);
@@ -74,13 +74,13 @@ static void unaligned(struct dmabuf_dio_gather *gather, const unsigned char *byt
 static void bad(struct dmabuf_dio_gather *gather, const unsigned char *bytes)
 {
 	/* One ends with the file, one is beyond it, one is whole. */
-	pieces[0].file_offset = MIB(4) - 4096;
+	pieces[0].offset = MIB(4) - 4096;
 	pieces[0].buf_offset = 0;
 	pieces[0].length = 8192;
-	pieces[1].file_offset = MIB(8);
+	pieces[1].offset = MIB(8);
 	pieces[1].buf_offset = 8192;
 	pieces[1].length = 4096;
-	pieces[2].file_offset = 4096;
+	pieces[2].offset = 4096;
 	pieces[2].buf_offset = 16384;
 	pieces[2].length = 4096;
 	expect(dmabuf_dio_gather_read(gather, pieces, 3, results, NULL), 2);

@@ -10,17 +10,17 @@ struct newer_options {
 };
 
 struct newer_figures {
-	struct dmabuf_dio_figures figures;
+	struct dmabuf_dio_report_fields fields;
 	uint64_t what_is_new[3];
 };
 
 int main(void)
 {
 	struct newer_options newer;
-	struct newer_figures figures;
+	struct newer_figures fields;
 	struct dmabuf_dio_buffer *buffer;
 	struct dmabuf_dio_report *report;
-	struct dmabuf_dio_figures unchanged;
+	struct dmabuf_dio_report_fields unchanged;
 
 	make_file("data", 5000, 1);
 	memset(&newer, 0, sizeof(newer));
@@ -48,22 +48,22 @@ int main(void)
 	newer.options.size = 0;
 	expect(dmabuf_dio_load("data", &newer.options, &buffer, NULL), -EINVAL);
 
-	memset(&figures, 0xff, sizeof(figures));
-	figures.figures.size = sizeof(figures);
-	expect(dmabuf_dio_report_figures(report, &figures.figures), 0);
-	expect(figures.figures.size, sizeof(figures));
-	expect(figures.figures.bytes, 5000);
-	check_byte(figures.what_is_new, sizeof(figures.what_is_new), 0);
-	memset(&figures, 0xff, sizeof(figures));
-	figures.figures.size = sizeof(struct dmabuf_dio_figures);
-	expect(dmabuf_dio_report_figures(report, &figures.figures), 0);
-	expect(figures.figures.bytes, 5000);
-	check_byte(figures.what_is_new, sizeof(figures.what_is_new), 0xff);
-	memset(&figures, 0xff, sizeof(figures));
+	memset(&fields, 0xff, sizeof(fields));
+	fields.fields.size = sizeof(fields);
+	expect(dmabuf_dio_report_fields(report, &fields.fields), 0);
+	expect(fields.fields.size, sizeof(fields));
+	expect(fields.fields.bytes, 5000);
+	check_byte(fields.what_is_new, sizeof(fields.what_is_new), 0);
+	memset(&fields, 0xff, sizeof(fields));
+	fields.fields.size = sizeof(struct dmabuf_dio_report_fields);
+	expect(dmabuf_dio_report_fields(report, &fields.fields), 0);
+	expect(fields.fields.bytes, 5000);
+	check_byte(fields.what_is_new, sizeof(fields.what_is_new), 0xff);
+	memset(&fields, 0xff, sizeof(fields));
 	memset(&unchanged, 0xff, sizeof(unchanged));
-	figures.figures.size = unchanged.size = 8;
-	expect(dmabuf_dio_report_figures(report, &figures.figures), -EINVAL);
-	check(!memcmp(&figures.figures, &unchanged, sizeof(unchanged)));
+	fields.fields.size = unchanged.size = 8;
+	expect(dmabuf_dio_report_fields(report, &fields.fields), -EINVAL);
+	check(!memcmp(&fields.fields, &unchanged, sizeof(unchanged)));
 	dmabuf_dio_report_free(report);
 	return 0;
 }

@@ -17,7 +17,7 @@ static void into(struct dmabuf_dio_buffer *buffer)
 		struct dmabuf_dio_options options = no_options();
 		struct dmabuf_dio_map *map;
 		struct dmabuf_dio_report *report;
-		struct dmabuf_dio_figures figures;
+		struct dmabuf_dio_report_fields fields;
 		unsigned char *bytes;
 		uint64_t length = range[i].length ? range[i].length : LENGTH;
 
@@ -25,7 +25,7 @@ static void into(struct dmabuf_dio_buffer *buffer)
 		memset(dmabuf_dio_map_address(map), 0xee, LENGTH);
 		expect(dmabuf_dio_unmap(map), 0);
 
-		options.file_offset = range[i].from;
+		options.offset = range[i].from;
 		options.length = range[i].length;
 		expect(dmabuf_dio_load_into(buffer, range[i].at, "data", &options, &report), 0);
 		expect(dmabuf_dio_map(buffer, DMABUF_DIO_ACCESS_READ, &map), 0);
@@ -34,9 +34,9 @@ static void into(struct dmabuf_dio_buffer *buffer)
 		check_pattern(bytes + range[i].at, range[i].from, length, 2);
 		check_byte(bytes + range[i].at + length, LENGTH - range[i].at - length, 0xee);
 		expect(dmabuf_dio_unmap(map), 0);
-		figures.size = sizeof(figures);
-		expect(dmabuf_dio_report_figures(report, &figures), 0);
-		expect(figures.bytes, length);
+		fields.size = sizeof(fields);
+		expect(dmabuf_dio_report_fields(report, &fields), 0);
+		expect(fields.bytes, length);
 		dmabuf_dio_report_free(report);
 	}
 }
@@ -65,7 +65,7 @@ static void test(struct dmabuf_dio_buffer *buffer)
 	expect(dmabuf_dio_load_into_fd(buffer, LENGTH - 4096, file, &options, NULL), 0);
 	expect(dmabuf_dio_load_into_fd(buffer, LENGTH - 4095, file, &options, NULL), -ERANGE);
 	expect(dmabuf_dio_load_into_fd(buffer, UINT64_MAX, file, &options, NULL), -EOVERFLOW);
-	options.file_offset = LENGTH - 1;
+	options.offset = LENGTH - 1;
 	expect(dmabuf_dio_load_into_fd(buffer, 0, file, &options, NULL), -ENODATA);
 	close(file);
 }

@@ -56,7 +56,7 @@ static void test(struct dmabuf_dio_buffer *buffer)
 		expect(dmabuf_dio_buffer_seal(buffer), -EINVAL);
 		return;
 	}
-	expect(dmabuf_dio_buffer_set_name(buffer, "weights"), -ENOTTY);
+	expect(dmabuf_dio_buffer_set_name(buffer, "weights"), -EOPNOTSUPP);
 	expect(dmabuf_dio_map(buffer, DMABUF_DIO_ACCESS_READ, &map), 0);
 	expect(dmabuf_dio_buffer_seal(buffer), -EBUSY);
 	expect(dmabuf_dio_unmap(map), 0);

@@ -7,7 +7,7 @@ int main(void)
 	struct dmabuf_dio_options options = no_options();
 	struct dmabuf_dio_buffer *buffer;
 	struct dmabuf_dio_report *report;
-	struct dmabuf_dio_figures figures;
+	struct dmabuf_dio_report_fields fields;
 	char version[32], *json;
 
 	make_file("data", 100000, 1);
@@ -15,13 +15,13 @@ int main(void)
 	options.kind = DMABUF_DIO_KIND_MEMFD;
 	expect(dmabuf_dio_load("data", &options, &buffer, &report), 0);
 	dmabuf_dio_buffer_free(buffer);
-	figures.size = sizeof(figures);
-	expect(dmabuf_dio_report_figures(report, &figures), 0);
-	expect(figures.backend, DMABUF_DIO_BACKEND_BUFFERED);
-	expect(figures.kind, DMABUF_DIO_KIND_MEMFD);
-	check(figures.mode == DMABUF_DIO_MODE_BUFFERED || figures.mode == DMABUF_DIO_MODE_PAGE_CACHE);
-	expect(figures.copied_bytes, 100000);
-	check(figures.seconds > 0 && figures.seconds < 100 && figures.cpu_seconds >= 0);
+	fields.size = sizeof(fields);
+	expect(dmabuf_dio_report_fields(report, &fields), 0);
+	expect(fields.backend, DMABUF_DIO_BACKEND_BUFFERED);
+	expect(fields.kind, DMABUF_DIO_KIND_MEMFD);
+	check(fields.mode == DMABUF_DIO_MODE_BUFFERED || fields.mode == DMABUF_DIO_MODE_PAGE_CACHE);
+	expect(fields.copied_bytes, 100000);
+	check(fields.seconds > 0 && fields.seconds < 100 && fields.cpu_seconds >= 0);
 	check(!strncmp(dmabuf_dio_report_line(report), "100000 bytes by buffered, ", 26));
 	check(strstr(dmabuf_dio_report_json(report), "\"backend\":\"buffered\""));
 	check(strstr(dmabuf_dio_report_json(report), "\"bytes\":100000"));

@@ -16,7 +16,7 @@ static void test(struct dmabuf_dio_buffer *buffer)
 {
 	struct dmabuf_dio_options options = no_options();
 	struct dmabuf_dio_report *report;
-	struct dmabuf_dio_figures figures;
+	struct dmabuf_dio_report_fields fields;
 	unsigned char bytes[300];
 	struct stat before, after;
 	int fd;
@@ -28,15 +28,15 @@ static void test(struct dmabuf_dio_buffer *buffer)
 	check_file("copy", LENGTH, 3);
 	expect(stat("copy", &after), 0);
 	check(before.st_ino != after.st_ino);
-	figures.size = sizeof(figures);
-	expect(dmabuf_dio_report_figures(report, &figures), 0);
-	expect(figures.bytes, LENGTH);
-	expect(figures.kind, dmabuf_dio_buffer_kind(buffer));
+	fields.size = sizeof(fields);
+	expect(dmabuf_dio_report_fields(report, &fields), 0);
+	expect(fields.bytes, LENGTH);
+	expect(fields.kind, dmabuf_dio_buffer_kind(buffer));
 	dmabuf_dio_report_free(report);
 
 	/* In place: what is around the range stays */
 	fd = open("copy", O_RDWR);
-	options.file_offset = 4097;
+	options.offset = 4097;
 	expect(dmabuf_dio_save_fd(buffer, 8192, 100, fd, &options, NULL), 0);
 	expect(pread(fd, bytes, sizeof(bytes), 4000), sizeof(bytes));
 	check_pattern(bytes, 4000, 97, 3);
@@ -53,7 +53,7 @@ static void test(struct dmabuf_dio_buffer *buffer)
 	expect(dmabuf_dio_save(buffer, 0, 0, "old", NULL, NULL), -EINVAL);
 	expect(dmabuf_dio_save(buffer, 0, LENGTH, "old", &options, NULL), -EINVAL);
 	check(strstr(dmabuf_dio_error_message(), "offset"));
-	options.file_offset = 0;
+	options.offset = 0;
 	options.progress = stop;
 	expect(dmabuf_dio_save(buffer, 0, LENGTH, "old", &options, NULL), -ECANCELED);
 	check_file("old", 5000, 4);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use dmabuf_dio::{Error, LoadedFile, Progress, probe};
+use dmabuf_dio::{Buffer, Error, Kind, Progress, probe};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::plan::{Load, Plan};
@@ -33,12 +33,12 @@ pub(crate) struct Cost {
 }
 
 /// Loads and seals the files of a plan, in its order.
-pub(crate) fn load(plan: &Plan, args: &LoadArgs) -> Result<(Vec<LoadedFile>, Cost), Failure> {
+pub(crate) fn load(plan: &Plan, args: &LoadArgs) -> Result<(Vec<Buffer>, Cost), Failure> {
     check_memory(plan, args)?;
     let before = (Instant::now(), cpu_seconds(), storage_bytes());
     let files = load_all(plan, args)?;
     let cost = Cost {
-        bytes: files.iter().map(LoadedFile::len).sum(),
+        bytes: files.iter().map(Buffer::data_len).sum(),
         seconds: before.0.elapsed().as_secs_f64(),
         cpu_seconds: cpu_seconds() - before.1,
         storage_bytes: before.2.zip(storage_bytes()).map(|(before, now)| now - before),
@@ -63,13 +63,13 @@ fn check_memory(plan: &Plan, args: &LoadArgs) -> Result<(), Failure> {
     }
 }
 
-fn load_all(plan: &Plan, args: &LoadArgs) -> Result<Vec<LoadedFile>, Failure> {
+fn load_all(plan: &Plan, args: &LoadArgs) -> Result<Vec<Buffer>, Failure> {
     // The largest first, so that no large file is left to be loaded alone at the end.
     let mut order: Vec<usize> = (0..plan.loads.len()).collect();
     order.sort_by_key(|&index| std::cmp::Reverse(plan.loads[index].length));
     let next = AtomicUsize::new(0);
     let total = Total::new(plan.bytes());
-    let loaded: Vec<Mutex<Option<LoadedFile>>> = order.iter().map(|_| Mutex::default()).collect();
+    let loaded: Vec<Mutex<Option<Buffer>>> = order.iter().map(|_| Mutex::default()).collect();
     let failure = Mutex::new(None);
     let work = || {
         while let Some(&index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -103,12 +103,12 @@ fn load_all(plan: &Plan, args: &LoadArgs) -> Result<Vec<LoadedFile>, Failure> {
     Ok(files.flatten().collect())
 }
 
-fn load_one(load: &Load, args: &LoadArgs, total: &Total) -> Result<LoadedFile, Error> {
+fn load_one(load: &Load, args: &LoadArgs, total: &Total) -> Result<Buffer, Error> {
     let mut loader = loader(load.source(), args);
     if !args.common.quiet {
         loader = loader.progress(total.callback());
     }
-    let mut file = loader.load_file()?;
+    let mut file = loader.kind(Kind::File).load()?;
     file.seal()?;
     Ok(file)
 }

@@ -13,13 +13,13 @@ mod report;
 mod template;
 
 use std::io::Write as _;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dmabuf_dio::{DmaBuf, LoadedFile};
+use dmabuf_dio::{Buffer, Kind, Report};
 use rustix::fs::{MemfdFlags, Mode, Timespec, Timestamps};
 use rustix::io::FdFlags;
 use serde::Serialize;
@@ -27,8 +27,8 @@ use serde::Serialize;
 use self::folder::Folder;
 use self::plan::{Load, Plan};
 use crate::args::LoadArgs;
-use crate::exit::{FAILED, Failure};
-use crate::load::check_identical;
+use crate::exit::{FAILED, Failure, USAGE};
+use crate::load::{check_identical, report_of};
 use crate::signals;
 use crate::verify::{Verified, verify};
 
@@ -37,7 +37,8 @@ pub(crate) use template::{arguments, wants_path};
 /// A loaded file, and what the command is told about it.
 pub(crate) struct Ready<'a> {
     load: &'a Load,
-    file: LoadedFile,
+    file: Buffer,
+    report: Report,
     verified: Option<Verified>,
 }
 
@@ -46,14 +47,19 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
     // Its handlers precede all threads.
     signals::token();
     check_dumpable()?;
+    if !matches!(args.kind, Kind::Any | Kind::File) {
+        let what = format!("a {} has no path for COMMAND", args.kind);
+        return Err(Failure::new(USAGE, what, "leave --kind out, or {} in COMMAND"));
+    }
     let is_range = args.offset > 0 || args.length.is_some();
     let plan = plan::plan(&args.file, args.min_size, is_range)?;
     let (files, cost) = load::load(&plan, args)?;
     let ready = plan.loads.iter().zip(files).map(|(load, file)| {
         look_alike(load, &file);
-        let verify = || verify(load.source(), args.offset, &file.file, 0, file.len());
+        let verify = || verify(load.source(), args.offset, &file);
         let verified = args.verify.then(verify).transpose()?;
-        Ok(Ready { load, file, verified })
+        let report = report_of(&file)?.clone();
+        Ok(Ready { load, file, report, verified })
     });
     let ready: Vec<Ready<'_>> = ready.collect::<Result<_, Failure>>()?;
     let folder = Folder::create()?;
@@ -86,16 +92,17 @@ fn check_dumpable() -> Result<(), Failure> {
 
 /// Gives a memfd the time of its file, by which programs recognise what they have cached, and its
 /// permissions without write permission.
-fn look_alike(load: &Load, file: &LoadedFile) {
+fn look_alike(load: &Load, file: &Buffer) {
     let Ok(stat) = std::fs::metadata(load.source()) else { return };
     let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
     let times = Timestamps {
         last_access: time(stat.atime(), stat.atime_nsec()),
         last_modification: time(stat.mtime(), stat.mtime_nsec()),
     };
-    let _ = rustix::fs::futimens(&file.file, &times);
+    let Ok(fd) = file.fd() else { return };
+    let _ = rustix::fs::futimens(fd, &times);
     let mode = Mode::from_bits_truncate(stat.mode() & 0o444 | 0o400);
-    let _ = rustix::fs::fchmod(&file.file, mode);
+    let _ = rustix::fs::fchmod(fd, mode);
 }
 
 /// Fills the private folder, and returns the path for the command.
@@ -108,15 +115,18 @@ fn fill(folder: &Folder, plan: &Plan, ready: &[Ready<'_>]) -> Result<PathBuf, Fa
     }
     for one in ready {
         for name in &one.load.names {
-            folder.link(&one.file.path(), &name.place)?;
+            folder.link(&one.file.path().unwrap_or_default(), &name.place)?;
         }
     }
     Ok(folder.path().join(&plan.name))
 }
 
-/// The buffer that a command inherits: the dma-buf if there is one.
-fn buffer<'a>(ready: &'a Ready<'_>) -> &'a DmaBuf {
-    ready.file.dmabuf.as_ref().unwrap_or(&ready.file.file)
+/// The descriptor that a command inherits: of the dma-buf if there is one.
+fn inherited<'a>(ready: &'a Ready<'_>) -> Result<(BorrowedFd<'a>, Kind), Failure> {
+    match ready.file.dma_buf() {
+        Ok(buf) => Ok((buf.as_fd(), Kind::DmaBuf)),
+        Err(_) => Ok((ready.file.fd()?, Kind::Memfd)),
+    }
 }
 
 /// The file that `DMABUF_DIO_FILES` names.
@@ -146,7 +156,7 @@ fn hand_over(
     command: &mut Command,
     folder: &Folder,
     ready: &[Ready<'_>],
-) -> Result<DmaBuf, Failure> {
+) -> Result<Buffer, Failure> {
     let failed = |what: String| {
         Failure::new(
             FAILED,
@@ -156,9 +166,8 @@ fn hand_over(
     };
     let mut files = Vec::new();
     for one in ready {
-        let buf = buffer(one);
-        rustix::io::fcntl_setfd(buf.as_fd(), FdFlags::empty())
-            .map_err(|errno| failed(errno.to_string()))?;
+        let (fd, kind) = inherited(one)?;
+        rustix::io::fcntl_setfd(fd, FdFlags::empty()).map_err(|errno| failed(errno.to_string()))?;
         for name in &one.load.names {
             let path = folder.path().join(&name.place);
             files.push(Entry {
@@ -167,8 +176,8 @@ fn hand_over(
                 path: text(&path),
                 path_hex: hex(&path),
                 length: one.file.len(),
-                fd: buf.as_raw_fd(),
-                buffer: buf.kind(),
+                fd: fd.as_raw_fd(),
+                buffer: kind,
             });
         }
     }
@@ -190,11 +199,11 @@ fn hand_over(
 }
 
 /// A memfd with these bytes.
-fn in_memory(bytes: &[u8]) -> std::io::Result<DmaBuf> {
+fn in_memory(bytes: &[u8]) -> std::io::Result<Buffer> {
     let fd = rustix::fs::memfd_create("dmabuf-dio-files", MemfdFlags::CLOEXEC)?;
     let mut file = std::fs::File::from(fd);
     file.write_all(bytes)?;
-    Ok(DmaBuf::from_fd(file.into())?)
+    Ok(Buffer::from_fd(file.into())?)
 }
 
 /// The bytes of a path that is not text.

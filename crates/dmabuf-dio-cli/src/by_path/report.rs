@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use dmabuf_dio::{Refusal, Report};
+use dmabuf_dio::{Buffer, Refusal, Report};
 use serde::Serialize;
 
 use super::load::Cost;
@@ -18,7 +18,7 @@ use crate::verify::Verified;
 
 /// The output of `--json`.
 #[derive(Serialize)]
-struct Output<'a> {
+struct ByPathOutput<'a> {
     schema: u32,
     path: String,
     bytes: u64,
@@ -34,9 +34,9 @@ struct Output<'a> {
 #[derive(Serialize)]
 struct OutputFile<'a> {
     file: String,
-    file_offset: u64,
+    offset: u64,
     dma_buf: bool,
-    no_dma_buf: Option<&'a Refusal>,
+    no_dma_buf: Option<Refusal>,
     shared_bytes: u64,
     #[serde(flatten)]
     report: &'a Report,
@@ -70,7 +70,12 @@ fn rate(cost: &Cost) -> f64 {
 }
 
 fn cache_growth(ready: &[Ready<'_>]) -> Option<i64> {
-    ready.iter().map(|one| one.file.report.page_cache_grown).sum()
+    ready.iter().map(|one| one.report.page_cache_grown).sum()
+}
+
+/// Why there is no dma-buf.
+fn no_dma_buf(file: &Buffer) -> Option<Refusal> {
+    file.dma_buf().err()?.refusals().first().cloned()
 }
 
 fn output<'a>(
@@ -79,17 +84,17 @@ fn output<'a>(
     path: &Path,
     ready: &'a [Ready<'_>],
     cost: &Cost,
-) -> Output<'a> {
+) -> ByPathOutput<'a> {
     let file = |one: &'a Ready<'_>| OutputFile {
         file: text(one.load.source()),
-        file_offset: args.offset,
-        dma_buf: one.file.dmabuf.is_ok(),
-        no_dma_buf: one.file.dmabuf.as_ref().err(),
+        offset: args.offset,
+        dma_buf: one.file.dma_buf().is_ok(),
+        no_dma_buf: no_dma_buf(&one.file),
         shared_bytes: one.file.shared_len(),
-        report: &one.file.report,
+        report: &one.report,
         verify: one.verified.as_ref(),
     };
-    Output {
+    ByPathOutput {
         schema: 1,
         path: text(path),
         bytes: cost.bytes,
@@ -104,14 +109,14 @@ fn output<'a>(
 }
 
 fn brief(plan: &Plan, source: &str, path: &Path, ready: &[Ready<'_>], cost: &Cost) -> String {
-    let devices = match ready.iter().filter(|one| one.file.dmabuf.is_ok()).count() {
+    let devices = match ready.iter().filter(|one| one.file.dma_buf().is_ok()).count() {
         0 => "no dma-buf",
         some if some < ready.len() => "some also as dma-bufs",
         _ => "also as a dma-buf",
     };
     let mut lines = if let ([one], false) = (ready, plan.is_folder()) {
         let what = format!("{source}: {} in memory, {devices}", exact(cost.bytes));
-        let report = &one.file.report;
+        let report = &one.report;
         summary(&format!("{what} (backend {})", name_of(report)), report)
     } else {
         let of = plan.names() + if plan.is_folder() { plan.links.len() } else { 0 };
@@ -151,19 +156,22 @@ fn verbose(args: &LoadArgs, plan: &Plan, path: &Path, ready: &[Ready<'_>], cost:
     for one in ready {
         let at =
             if args.offset > 0 { format!(", from byte {}", args.offset) } else { String::new() };
-        let (report, file) = (&one.file.report, &one.file);
+        let (report, file) = (&one.report, &one.file);
         lines.line("file", format!("{}{at}", text(one.load.source())));
         let mut buffer = format!("memfd, {}", exact(file.len()));
         if let (Some(page), Some(huge)) = (report.page_size, report.huge_bytes) {
             buffer += &format!(", pages of {}, {} in huge pages", show_size(page), show_size(huge));
         }
         lines.line("buffer", buffer);
-        match &file.dmabuf {
+        match file.dma_buf() {
             Ok(buf) => lines.line(
                 "dma-buf",
                 format!("{}, {} of them shared", exact(buf.len()), exact(file.shared_len())),
             ),
-            Err(refusal) => lines.line("no dma-buf", refused(refusal)),
+            Err(error) => lines.line(
+                "no dma-buf",
+                error.refusals().first().map_or_else(|| error.to_string(), refused),
+            ),
         }
         lines.report(report);
         if let Some(verified) = &one.verified {

@@ -138,7 +138,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "DEVICE")]
     pub(crate) to: String,
     /// Repeat FILE until Ctrl-C or --seconds
-    #[arg(long, conflicts_with_all = ["samples", "block", "blocks", "ring", "max_ring"])]
+    #[arg(long, conflicts_with_all = ["samples", "block_size", "blocks", "ring", "max_ring"])]
     pub(crate) cyclic: bool,
     /// Format of the samples in FILE, as for `capture` [default: from its description]
     #[arg(long, value_name = "FORMAT")]
@@ -169,7 +169,7 @@ pub(crate) struct StreamArgs {
     pub(crate) seconds: Option<f64>,
     /// Block size, whole frames [default: 1/8 s of samples, at most 16 MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) block: Option<u64>,
+    pub(crate) block_size: Option<u64>,
     /// Fixed number of blocks
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["ring", "max_ring"])]
     pub(crate) blocks: Option<usize>,

@@ -179,7 +179,11 @@ pub(crate) fn shortfall(args: &StreamArgs, end: &Report<'_>, summary: &Summary) 
     let frames = summary.bytes / end.chosen.frame();
     if !summary.complete && frames == 0 && signals::caught().is_some() {
         let what = "interrupted before the first block was full: no frame was moved";
-        return Some(Failure::new(FAILED, what, "wait longer, or choose smaller blocks: --block"));
+        return Some(Failure::new(
+            FAILED,
+            what,
+            "wait longer, or choose smaller blocks: --block-size",
+        ));
     }
     if frames == 0 && signals::caught().is_none() {
         let what = "no frame was moved";

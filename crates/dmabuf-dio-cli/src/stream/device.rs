@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The device of a capture or replay with its settings, and the block size for it.
 
-use dmabuf_dio_stream::{Channel, Device, Ring, available, frame_bytes};
+use dmabuf_dio_stream::{BlockRing, Channel, Device, available, frame_bytes};
 use rustix::process::{Resource, getrlimit};
 
 use super::args::StreamArgs;
@@ -163,19 +163,19 @@ impl Chosen {
 
     /// A ring with the requested number and size of blocks, or one that suits the rate and the free
     /// memory.
-    pub(crate) fn ring(&self, args: &StreamArgs) -> Result<Ring, Failure> {
+    pub(crate) fn ring(&self, args: &StreamArgs) -> Result<BlockRing, Failure> {
         let block = self.block(args)?;
         if let Some(blocks) = args.blocks {
-            return Ok(Ring::new(blocks, block)?);
+            return Ok(BlockRing::new(blocks, block)?);
         }
         let bytes_per_second = self.rate.map(|rate| rate * self.frame() as f64);
         let (blocks, most) = numbers(args, block, bytes_per_second, available(), open_files());
-        Ok(Ring::new(blocks, block)?.growing(most)?)
+        Ok(BlockRing::new(blocks, block)?.growing(most)?)
     }
 
     /// Block size in bytes.
     pub(crate) fn block(&self, args: &StreamArgs) -> Result<u64, Failure> {
-        let size = args.block.unwrap_or_else(|| {
+        let size = args.block_size.unwrap_or_else(|| {
             let size = match self.rate {
                 // Nobody knows how often its trigger fires: each frame is delivered when it comes.
                 None if self.has_trigger() => self.frame(),
@@ -188,8 +188,8 @@ impl Chosen {
             let near = size.next_multiple_of(whole(frame));
             return Err(Failure::new(
                 USAGE,
-                format!("--block {size} is not a multiple of the frame size, {frame} bytes"),
-                format!("choose a multiple, ideally of {} too: --block {near}", page_size()),
+                format!("--block-size {size} is not a multiple of the frame size, {frame} bytes"),
+                format!("choose a multiple, ideally of {} too: --block-size {near}", page_size()),
             ));
         }
         Ok(size)

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use dmabuf_dio::{CancelToken, DmaBuf, Kind, Loader};
+use dmabuf_dio::{Buffer, CancelToken, Kind, Loader};
 use dmabuf_dio_stream::convert::{Converter, Layout};
 use dmabuf_dio_stream::{
     Converted, ConvertingSource, Error, FileSource, Gap, IioSink, Loss, Repeat, RingUse, Source,
@@ -221,29 +221,33 @@ fn cycle(
     conversion: Option<(Layout, Layout)>,
     token: &CancelToken,
 ) -> Result<(), Failure> {
-    let mut loader = Loader::new(&args.file).any_kind().cancel(token.clone());
+    let mut loader = Loader::new(&args.file).kind(Kind::DmaBuf).cancel(token.clone());
+    if conversion.is_some() {
+        // What the device gets is another buffer.
+        loader = loader.kind(Kind::Any);
+    }
     if let Some((start, bytes)) = part {
         loader = loader.offset(start).length(bytes);
     }
-    let mut loaded = loader.load()?;
+    let mut buf = loader.load().map_err(|error| match error {
+        dmabuf_dio::Error::Unavailable { asked: None, .. } => no_dma_buf(),
+        error => error.into(),
+    })?;
+    let source = buf.report().map_or_else(String::new, |report| name_of(report).to_string());
     let frame = conversion.as_ref().map_or(chosen.frame(), |(file, _)| file.frame());
-    let mut length = loaded.len;
+    let mut length = buf.data_len();
     if length % frame != 0 {
         return Err(Error::CutFrame { path: args.file.clone(), length, frame }.into());
     }
     let mut converted = None;
     if let Some((from, to)) = conversion {
         let frames = length / frame;
-        let (buf, what) = convert(&loaded.buf, frames, Converter::new(from, to)?)?;
-        loaded.buf = buf;
+        let what;
+        (buf, what) = convert(&buf, frames, Converter::new(from, to)?)?;
         length = frames * what.to_frame_bytes;
         converted = Some(what);
     }
-    if loaded.buf.kind() != Kind::DmaBuf {
-        let what = "the device needs a dma-buf, but this system has only memfds";
-        return Err(Failure::new(FAILED, what, "dmabuf-dio doctor says why"));
-    }
-    let (buf, times) = whole_cycle(loaded.buf, length, chosen)?;
+    let (buf, times) = whole_cycle(buf, length, chosen)?;
     length *= times;
     let again = if times > 1 {
         let align = chosen.device.block_align(chosen.buffer, 1);
@@ -252,7 +256,7 @@ fn cycle(
         String::new()
     };
     let mut summary = Summary {
-        source: format!("{}, one block{again}", name_of(&loaded.report)),
+        source: format!("{source}, one block{again}"),
         sink: "IIO, dma-buf, cyclic".into(),
         bytes: length / times,
         ring: RingUse { block_bytes: length, blocks_at_start: 1, blocks_at_end: 1, most_blocks: 1 },
@@ -286,9 +290,14 @@ fn cycle(
     failure.map_or(printed, Err)
 }
 
+fn no_dma_buf() -> Failure {
+    let what = "the device needs a dma-buf, but this system has only memfds";
+    Failure::new(FAILED, what, "dmabuf-dio doctor says why")
+}
+
 /// As many copies of the first `bytes` bytes one after the other as fill whole transfers of the
 /// device's DMA, which repeats them without a seam. Returns their number, too.
-fn whole_cycle(from: DmaBuf, bytes: u64, chosen: &Chosen) -> Result<(DmaBuf, u64), Failure> {
+fn whole_cycle(from: Buffer, bytes: u64, chosen: &Chosen) -> Result<(Buffer, u64), Failure> {
     let align = chosen.device.block_align(chosen.buffer, chosen.frame());
     let (mut divisor, mut rest) = (align, bytes);
     while rest > 0 {
@@ -303,7 +312,7 @@ fn whole_cycle(from: DmaBuf, bytes: u64, chosen: &Chosen) -> Result<(DmaBuf, u64
             format!("{bytes} bytes cannot be repeated: the DMA transfers multiples of {align}");
         Failure::new(FAILED, what, "choose a length that is such a multiple")
     })?;
-    let mut to = DmaBuf::alloc(whole)?;
+    let mut to = Buffer::alloc(whole)?;
     let (input, mut output) = (from.map()?, to.map_mut()?);
     let mut piece = vec![0; bytes.min(COPIED) as usize];
     for at in (0..bytes).step_by(COPIED as usize) {
@@ -320,10 +329,10 @@ fn whole_cycle(from: DmaBuf, bytes: u64, chosen: &Chosen) -> Result<(DmaBuf, u64
 
 /// Converts the whole of a buffer.
 fn convert(
-    from: &DmaBuf,
+    from: &Buffer,
     frames: u64,
     mut converter: Converter,
-) -> Result<(DmaBuf, Converted), Failure> {
+) -> Result<(Buffer, Converted), Failure> {
     let (frame, out_frame) = (converter.from().frame(), converter.to().frame());
     let what = Converted {
         from: converter.from().to_string(),
@@ -332,7 +341,7 @@ fn convert(
         to_frame_bytes: out_frame,
         frames,
     };
-    let mut to = DmaBuf::alloc(frames * out_frame)?;
+    let mut to = Buffer::alloc(frames * out_frame)?;
     let (input, mut output) = (from.map()?, to.map_mut()?);
     let step = ((1 << 20) / frame.max(out_frame)).max(1);
     let mut before = vec![0; (step * frame) as usize];

@@ -23,7 +23,7 @@ pub(super) const WORDS: usize = "emptied by".len();
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
-struct Output<'a> {
+struct StreamOutput<'a> {
     schema: u32,
     device: &'a str,
     /// The file or address at the other end.
@@ -162,7 +162,7 @@ pub(crate) fn print(
     let chosen = end.chosen;
     let frames = summary.bytes / chosen.frame();
     let json_text = || {
-        let output = Output {
+        let output = StreamOutput {
             schema: 1,
             device: chosen.device.name(),
             other: end.other,

@@ -14,8 +14,8 @@ pub(crate) struct SetupArgs {
     #[arg(
         help = "Set an attribute first: voltage0.hardwaregain=30, ad9361-phy/RX_LO.frequency=2.4G"
     )]
-    #[arg(long, value_name = "[DEVICE/][CHANNEL.]ATTRIBUTE=VALUE", value_parser = Wanted::parse)]
-    pub(crate) set: Vec<Wanted>,
+    #[arg(long, value_name = "[DEVICE/][CHANNEL.]ATTRIBUTE=VALUE", value_parser = Assignment::parse)]
+    pub(crate) set: Vec<Assignment>,
     /// Capture when this trigger fires; the former trigger is restored at the end
     #[arg(long, value_name = "NAME")]
     pub(crate) trigger: Option<String>,
@@ -26,14 +26,14 @@ pub(crate) struct SetupArgs {
 
 /// A value of `--set`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct Assignment {
     /// Name of another device, or of a trigger.
     owner: Option<String>,
     attribute: String,
     value: String,
 }
 
-impl Wanted {
+impl Assignment {
     fn parse(text: &str) -> Result<Self, String> {
         let bad = || format!("{text:?} is not a setting: write voltage0.hardwaregain=30");
         let (name, value) = text.split_once('=').ok_or_else(bad)?;
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn settings_are_parsed() {
-        let wanted = |owner: Option<&str>, attribute: &str, value: &str| Wanted {
+        let wanted = |owner: Option<&str>, attribute: &str, value: &str| Assignment {
             owner: owner.map(str::to_owned),
             attribute: attribute.into(),
             value: value.into(),
@@ -229,10 +229,10 @@ mod tests {
                 wanted(Some("iio:device1"), "RX_LO.frequency", "2.4G"),
             ),
         ] {
-            assert_eq!(Wanted::parse(text), Ok(result), "{text}");
+            assert_eq!(Assignment::parse(text), Ok(result), "{text}");
         }
         for bad in ["", "x", "x=", "=1", "/x=1", "phy/=1"] {
-            assert!(Wanted::parse(bad).is_err(), "{bad}");
+            assert!(Assignment::parse(bad).is_err(), "{bad}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dmabuf_dio::{DmaBuf, probe};
+use dmabuf_dio::{Buffer, probe};
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -61,7 +61,7 @@ fn consumer() {
     assert!(seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE), "{seals:?}");
 
     let huge = probe::system().huge_pages;
-    let buf = DmaBuf::from_fd(file.into()).expect("a buffer");
+    let buf = Buffer::from_fd(file.into()).expect("a buffer");
     let pages = buf.page_sizes().expect("page sizes");
     if huge.transparent || huge.collapsed {
         let whole = stat.len() / huge_page() * huge_page();

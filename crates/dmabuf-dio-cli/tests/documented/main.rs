@@ -6,6 +6,7 @@ mod common;
 
 mod check;
 mod markdown;
+mod words;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -106,7 +107,11 @@ fn commands_run_as_documented() {
         assert!(output.status.success(), "{}: {}\n{output:?}", one.at, one.line);
         if let (Some(copy), [original]) = (&run.writes, &run.reads[..]) {
             let read = |path| fs::read(folder.path().join(path)).expect("a file");
-            assert!(read(copy) == read(original), "{}: {}: a different copy", one.at, one.line);
+            let (copy, mut original) = (read(copy), read(original));
+            if one.line.contains("--offset 4096 --length 64KiB") {
+                original = original[4096..4096 + (64 << 10)].to_vec();
+            }
+            assert!(copy == original, "{}: {}: a different copy", one.at, one.line);
         }
         count += 1;
     }
@@ -162,4 +167,23 @@ fn wrong_documented_command_is_found() {
         let error = verdict(wrong).expect_err(wrong);
         assert!(error.contains(why), "{wrong}: {error}");
     }
+}
+
+#[test]
+fn words_are_spelled_as_the_table_says() {
+    if in_guest() {
+        return;
+    }
+    let (table, faces) = (words::table(), words::faces());
+    assert!(table.len() > 10, "{} rows", table.len());
+    let mut wrong = Vec::new();
+    for row in &table {
+        for ((face, spelled), found) in words::FACES.iter().zip(&row.spelled).zip(&faces) {
+            let missing = spelled.iter().filter(|name| !found.contains(*name));
+            wrong.extend(missing.map(|name| format!("{}: {face} has no {name}", row.word)));
+            let there = row.banned.iter().filter(|name| found.contains(*name));
+            wrong.extend(there.map(|name| format!("{}: {face} still has {name}", row.word)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

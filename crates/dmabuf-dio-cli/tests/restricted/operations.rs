@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use dmabuf_dio::gather::{Gatherer, Piece};
-use dmabuf_dio::{DmaBuf, Error, LoadedFile, Loader};
+use dmabuf_dio::{Buffer, Error, Kind, Loader};
 
 use crate::filter;
 
@@ -27,9 +27,9 @@ pub(crate) const RESULT: &str = "\u{1}result: ";
 enum Found {
     Bytes(Vec<u8>),
     /// A buffer, and where in it what is.
-    Buffer(DmaBuf, Vec<(u64, u64, u64)>),
+    Buffer(Buffer, Vec<(u64, u64, u64)>),
     /// A path, and what lets it exist.
-    Path(PathBuf, #[allow(dead_code, reason = "it is kept")] Box<LoadedFile>),
+    Path(PathBuf, #[allow(dead_code, reason = "it is kept")] Box<Buffer>),
 }
 
 /// Runs the operation that the environment names.
@@ -69,31 +69,35 @@ fn operate(operation: &str, path: &Path) -> Result<(Found, String), Error> {
     if operation == "gather" {
         return gather(path);
     }
-    if operation == "by path" {
-        let file = Loader::new(path).block_size(BLOCK).load_file()?;
-        let backend = file.report.backend.map_or("none", |backend| backend.name());
-        return Ok((Found::Path(file.path(), Box::new(file)), backend.into()));
+    let loader = Loader::new(path).block_size(BLOCK);
+    let loader = if operation == "by path" { loader.kind(Kind::File) } else { loader };
+    let loaded = loader.load()?;
+    let backend = loaded.report().and_then(|report| report.backend);
+    let backend = backend.map_or("none", |backend| backend.name()).to_owned();
+    if let ("by path", Some(path)) = (operation, loaded.path()) {
+        return Ok((Found::Path(path, Box::new(loaded)), backend));
     }
-    let loaded = Loader::new(path).any_kind().block_size(BLOCK).load()?;
-    let backend = loaded.report.backend.map_or("none", |backend| backend.name()).to_owned();
     if operation == "view" {
-        let bytes = loaded.buf.map()?.to_vec()?;
-        let range = loaded.data_offset as usize..(loaded.data_offset + loaded.len) as usize;
-        return Ok((Found::Bytes(bytes[range].to_vec()), backend));
+        let bytes = loaded.map()?.to_vec()?;
+        let range = loaded.range();
+        return Ok((
+            Found::Bytes(bytes[range.start as usize..range.end as usize].to_vec()),
+            backend,
+        ));
     }
-    let place = (0, loaded.data_offset, loaded.len);
-    Ok((Found::Buffer(loaded.buf, vec![place]), backend))
+    let place = (0, loaded.data_offset(), loaded.data_len());
+    Ok((Found::Buffer(loaded, vec![place]), backend))
 }
 
 fn gather(path: &Path) -> Result<(Found, String), Error> {
     let pieces: Vec<_> = (0..)
         .zip(ROWS)
-        .map(|(place, row)| Piece { file_offset: row * ROW, buf_offset: place * ROW, len: ROW })
+        .map(|(place, row)| Piece { offset: row * ROW, buf_offset: place * ROW, len: ROW })
         .collect();
     let places = (ROWS.len() as u64 * ROW).next_multiple_of(1 << 16);
     let gatherer = Gatherer::new(path);
     let spare = places..places + gatherer.room(&pieces)?;
-    let buf = DmaBuf::alloc(spare.end).or_else(|_| DmaBuf::memfd(spare.end))?;
+    let buf = Buffer::alloc(spare.end).or_else(|_| Buffer::memfd(spare.end))?;
     let mut gathering = gatherer.spare(spare).open(&buf)?;
     let gathered = gathering.read(&pieces)?;
     let found = gathered.pieces().zip(ROWS).map(|(piece, row)| {

@@ -11,12 +11,11 @@ mod log;
 
 use std::collections::VecDeque;
 use std::fs;
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::lend::{Access, Mapping};
-use dmabuf_dio::{DmaBuf, Errno};
+use dmabuf_dio::{Buffer, DmaBuf, Errno};
 use dmabuf_dio_sys::v4l2::{self, Dequeued, MappedBuffer};
 
 pub use device::{FrameSizes, OfferedFormat, VideoDevice, VideoFacts};
@@ -25,7 +24,7 @@ pub use log::{Clock, Frame, FrameLog};
 
 use crate::error::{Error, Result};
 use crate::gaps::Gap;
-use crate::ring::Ring;
+use crate::ring::BlockRing;
 use crate::wait::Wait;
 use crate::{Filled, Source, attached};
 use log::Verdict;
@@ -60,7 +59,7 @@ pub struct VideoSource {
     memory: FrameMemory,
     /// Why the memory of the preceding heaps was refused, as text for users.
     refused: Option<String>,
-    ring: Option<Arc<Ring>>,
+    ring: Option<Arc<BlockRing>>,
     /// The blocks in the driver's buffers.
     slots: Vec<Option<usize>>,
     /// The driver's buffers and the blocks, if frames are copied.
@@ -162,24 +161,25 @@ impl VideoSource {
     ///
     /// # Errors
     ///
-    /// As for [`Ring::new`]. [`Error::Stream`]: `EBUSY` if another program captures. [`Error::Video`]
+    /// As for [`BlockRing::new`]. [`Error::Stream`]: `EBUSY` if another program captures. [`Error::Video`]
     /// if no memory is usable.
-    pub fn ring(&mut self, count: usize, most: usize) -> Result<Ring> {
+    pub fn ring(&mut self, count: usize, most: usize) -> Result<BlockRing> {
         let size = u64::from(self.format.frame_bytes);
         let mut reasons = Vec::new();
         let mut heaps = vec!["system".to_owned()];
         heaps.extend(other_heaps());
         for heap in heaps {
-            let tried = DmaBuf::alloc_from(&heap, size).map_err(Error::from);
+            let tried = DmaBuf::alloc_from(&heap, size).map(Buffer::from).map_err(Error::from);
             match tried.and_then(|block| self.try_import(&block)) {
                 Ok(()) => {
                     self.memory = FrameMemory::Heap(heap.clone());
                     self.refused = (!reasons.is_empty()).then(|| reasons.join("; "));
                     if heap == "system" {
-                        return Ring::new(count, size)?.growing(most);
+                        return BlockRing::new(count, size)?.growing(most);
                     }
-                    let blocks = (0..count).map(|_| DmaBuf::alloc_from(&heap, size));
-                    return Ring::of(blocks.collect::<Result<_, _>>()?, size);
+                    let blocks =
+                        (0..count).map(|_| DmaBuf::alloc_from(&heap, size).map(Buffer::from));
+                    return BlockRing::of(blocks.collect::<Result<_, _>>()?, size);
                 }
                 Err(error) if error.errno() == Some(Errno::BUSY) => return Err(error),
                 Err(error) => reasons.push(format!("heap {heap}: {error}")),
@@ -201,7 +201,7 @@ impl VideoSource {
             error => error,
         })?;
         (self.memory, self.refused) = (FrameMemory::Mapped, Some(reasons.join("; ")));
-        Ring::new(count, size)?.growing(most)
+        BlockRing::new(count, size)?.growing(most)
     }
 
     /// Maps the driver's own buffers.
@@ -241,18 +241,18 @@ impl VideoSource {
     }
 
     /// Whether the device can fill a block.
-    fn try_import(&self, block: &DmaBuf) -> Result<()> {
+    fn try_import(&self, block: &Buffer) -> Result<()> {
         let (fd, kind) = (self.device.fd(), self.device.kind);
         let request = |count| v4l2::request_buffers(fd, kind, v4l2::MEMORY_DMABUF, count);
         request(1).map_err(|errno| self.device.failed("import dma-bufs", errno))?;
-        let queued = v4l2::queue(fd, kind, 0, Some(block.as_fd()));
+        let queued = v4l2::queue(fd, kind, 0, Some(block.fd()?));
         let _ = v4l2::stream_off(fd, kind);
         let _ = request(0);
         queued.map_err(|errno| self.device.failed("use its memory", errno))
     }
 
     /// The driver's own buffers.
-    fn own_ring(&self, count: usize, size: u64) -> Result<Ring> {
+    fn own_ring(&self, count: usize, size: u64) -> Result<BlockRing> {
         let (fd, kind) = (self.device.fd(), self.device.kind);
         let wanted = count.min(MOST_BUFFERS) as u32;
         let got = v4l2::request_buffers(fd, kind, v4l2::MEMORY_MMAP, wanted)
@@ -261,13 +261,13 @@ impl VideoSource {
             let exported = v4l2::export(fd, kind, index);
             let exported =
                 exported.map_err(|errno| self.device.failed("export a buffer", errno))?;
-            Ok(DmaBuf::from_fd(exported)?)
+            Ok(Buffer::from_fd(exported)?)
         };
         let blocks: Result<_> = (0..got.count).map(block).collect();
         if blocks.is_err() {
             let _ = v4l2::request_buffers(fd, kind, v4l2::MEMORY_MMAP, 0);
         }
-        Ring::of(blocks?, size)
+        BlockRing::of(blocks?, size)
     }
 
     /// Gives blocks to the driver, as many as it has buffers.
@@ -282,7 +282,7 @@ impl VideoSource {
             let any = || self.slots.iter().position(Option::is_none);
             let Some(index) = own.or_else(any) else { return Ok(()) };
             let dmabuf = match self.memory {
-                FrameMemory::Heap(_) => Some(ring.block(block).as_fd()),
+                FrameMemory::Heap(_) => Some(ring.block(block).fd()?),
                 FrameMemory::Driver | FrameMemory::Mapped => None,
             };
             v4l2::queue(self.device.fd(), self.device.kind, index as u32, dmabuf)
@@ -390,7 +390,7 @@ impl Source for VideoSource {
         }
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
         let count = match self.memory {
             FrameMemory::Heap(_) => {
                 let wanted = ring.len().min(MOST_BUFFERS) as u32;

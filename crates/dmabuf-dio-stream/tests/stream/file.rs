@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dmabuf_dio_stream::{Error, FileSink, FileSource, Overrun, Ring, Stream};
+use dmabuf_dio_stream::{BlockRing, Error, FileSink, FileSource, Overrun, Stream};
 
 use crate::devices::{Devices, FRAME, NoModule, check, number};
 
@@ -18,7 +18,7 @@ fn folder() -> tempfile::TempDir {
 fn capture(devices: &Devices, path: &Path, (count, size): (usize, u64), limit: u64) -> String {
     let mut source = devices.source();
     let mut sink = FileSink::create(path).expect("a file");
-    let ring = Ring::new(count, size).expect("blocks");
+    let ring = BlockRing::new(count, size).expect("blocks");
     let stream = Stream::new(&mut source, &mut sink, ring).limit(limit);
     let summary = stream.run().expect("run");
     assert_eq!((summary.bytes, summary.gaps.len()), (limit / FRAME * FRAME, 0));
@@ -68,7 +68,7 @@ fn into_a_file_and_out_again(devices: &Devices, way: &str) {
 
         let mut source = FileSource::open(&path, FRAME).expect("the file");
         let mut sink = devices.sink();
-        let ring = Ring::new(blocks.0, blocks.1).expect("blocks");
+        let ring = BlockRing::new(blocks.0, blocks.1).expect("blocks");
         let summary = Stream::new(&mut source, &mut sink, ring).run().expect("run");
         assert_eq!(summary.bytes, limit / FRAME * FRAME, "{summary:?}");
         assert_eq!(number(&devices.dac, "moved_frames"), limit / FRAME);
@@ -111,7 +111,7 @@ fn full(devices: &Devices) {
         devices.adc.write("sampling_frequency", rate).expect("rate");
         let mut source = devices.source();
         let mut sink = FileSink::create(&path).expect("a file");
-        let ring = Ring::new(4, 1 << 20).expect("blocks");
+        let ring = BlockRing::new(4, 1 << 20).expect("blocks");
         let mut stream = Stream::new(&mut source, &mut sink, ring).overrun(Overrun::Block);
         if let Some(limit) = limit {
             stream = stream.limit(limit);
@@ -179,7 +179,7 @@ fn held_back_blocks_are_written_in_time() {
     let path = folder.path().join("samples");
     let mut source = devices.source();
     let mut sink = FileSink::create(&path).expect("a file");
-    let ring = Ring::new(256, 16 << 10).expect("blocks");
+    let ring = BlockRing::new(256, 16 << 10).expect("blocks");
     let (mut before, mut writes) = (0, 0);
     let seen = |_| {
         let length = fs::metadata(&path).map_or(0, |file| file.len());

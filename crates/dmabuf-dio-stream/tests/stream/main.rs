@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use dmabuf_dio::{CancelToken, Error as Buffer};
 use dmabuf_dio_stream::{
-    Device, Discard, Error, Filled, IioSource, Overrun, Repeat, Ring, Sink, Source, Stream, Wait,
-    frame_bytes,
+    BlockRing, Device, Discard, Error, Filled, IioSource, Overrun, Repeat, Sink, Source, Stream,
+    Wait, frame_bytes,
 };
 
 use crate::devices::{Devices, FRAME, number, sink, source};
@@ -34,7 +34,7 @@ fn every_frame_arrives_in_order() {
         (7, 4096, 8 << 20),
     ] {
         let (mut source, mut sink) = (devices.source(), devices.sink());
-        let ring = Ring::new(count, size).expect("blocks");
+        let ring = BlockRing::new(count, size).expect("blocks");
         let summary = Stream::new(&mut source, &mut sink, ring).limit(limit).run().expect("run");
         assert_eq!(summary.bytes, limit / FRAME * FRAME);
         assert!(summary.gaps.is_empty(), "{:?}", summary.gaps);
@@ -45,7 +45,7 @@ fn every_frame_arrives_in_order() {
 
 /// Takes its time for each block, and records where numbers are missing.
 struct Slow {
-    ring: Option<Arc<Ring>>,
+    ring: Option<Arc<BlockRing>>,
     queued: VecDeque<Filled>,
     busy_until: Instant,
     per_block: Duration,
@@ -66,7 +66,7 @@ impl Sink for Slow {
         "slowly".into()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>, _: Option<u64>) -> Result<(), Error> {
+    fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<(), Error> {
         self.ring = Some(Arc::clone(ring));
         Ok(())
     }
@@ -120,7 +120,7 @@ fn losses_are_reported_with_their_place() {
         let mut source = devices.source();
         // A block of 2 ms takes the sink 20 ms.
         let mut sink = Slow::new(Duration::from_millis(20));
-        let ring = Ring::new(4, 16 << 10).expect("blocks");
+        let ring = BlockRing::new(4, 16 << 10).expect("blocks");
         let stream = Stream::new(&mut source, &mut sink, ring).limit(256 << 10).overrun(overrun);
         let result = stream.run();
         if overrun == Overrun::Fail {
@@ -157,7 +157,7 @@ fn losses_between_batches_are_reported_with_their_place() {
     let Some(devices) = Devices::get() else { return };
     devices.adc.write("sampling_frequency", "100000000").expect("rate");
     let (mut source, mut sink) = (devices.source(), Slow::new(Duration::from_micros(10)));
-    let ring = Ring::new(32, 4096).expect("blocks");
+    let ring = BlockRing::new(32, 4096).expect("blocks");
     let stream = Stream::new(&mut source, &mut sink, ring).limit(8 << 20);
     let summary = stream.run().expect("run");
     assert_eq!((summary.bytes, sink.bytes), (8 << 20, 8 << 20));
@@ -184,7 +184,7 @@ impl Sink for Timed {
         self.0.how()
     }
 
-    fn attach(&mut self, ring: &Arc<Ring>, expected: Option<u64>) -> Result<(), Error> {
+    fn attach(&mut self, ring: &Arc<BlockRing>, expected: Option<u64>) -> Result<(), Error> {
         self.0.attach(ring, expected)
     }
 
@@ -217,7 +217,7 @@ fn slow_device_delivers_blocks_one_by_one() {
     // 100 ms each
     devices.adc.write("sampling_frequency", "81920").expect("rate");
     let (mut source, mut sink) = (devices.source(), Timed::default());
-    let ring = Ring::new(16, 64 << 10).expect("blocks");
+    let ring = BlockRing::new(16, 64 << 10).expect("blocks");
     let stream = Stream::new(&mut source, &mut sink, ring).limit(16 * (64 << 10));
     let summary = stream.run().expect("run");
     assert_eq!((summary.bytes, sink.1.len()), (16 * (64 << 10), 16));
@@ -233,7 +233,7 @@ fn cancelled_stream_ends_cleanly() {
     let (adc, dac) = (&devices.adc, &devices.dac);
     adc.write("sampling_frequency", "1000000").expect("rate");
     let (mut source, mut sink) = (devices.source(), devices.sink());
-    let ring = Ring::new(4, 64 << 10).expect("blocks");
+    let ring = BlockRing::new(4, 64 << 10).expect("blocks");
     let token = CancelToken::new();
     let stream = Stream::new(&mut source, &mut sink, ring).cancel(token.clone());
     std::thread::scope(|scope| {
@@ -288,7 +288,7 @@ fn device_without_dmabufs_is_copied() {
     }
     for (from, to) in [(&adc, &devices.dac), (&devices.adc, &dac), (&adc, &dac)] {
         let (mut source, mut sink) = (source(from), sink(to));
-        let ring = Ring::new(4, 64 << 10).expect("blocks");
+        let ring = BlockRing::new(4, 64 << 10).expect("blocks");
         let stream = Stream::new(&mut source, &mut sink, ring).limit(1 << 20);
         let summary = stream.run().expect("run");
         assert!(summary.loss_known, "it counts");
@@ -317,7 +317,7 @@ fn bytes_beyond_a_block_are_refused() {
     let dac = Device::find("stream-dac-fileio").expect("another DAC");
     for (from, to) in [(&devices.adc, &devices.dac), (&adc, &dac)] {
         let (mut source, mut sink) = (source(from), sink(to));
-        let ring = Arc::new(Ring::new(2, 16 << 10).expect("blocks"));
+        let ring = Arc::new(BlockRing::new(2, 16 << 10).expect("blocks"));
         Source::attach(&mut source, &ring).expect("attached");
         Sink::attach(&mut sink, &ring, None).expect("attached");
         for (block, bytes) in [(0, (16 << 10) + FRAME), (1, 1 << 40), (0, 0), (2, FRAME)] {
@@ -327,7 +327,7 @@ fn bytes_beyond_a_block_are_refused() {
         }
         refused(Source::queue(&mut source, 0, u64::MAX).map(|_| ()));
     }
-    let block = dmabuf_dio::DmaBuf::alloc(8192).expect("a block");
+    let block = dmabuf_dio::Buffer::alloc(8192).expect("a block");
     let channels = devices.dac.channels(0).expect("channels");
     let beyond = block.len() + FRAME;
     let repeat = Repeat::start(devices.dac.clone(), 0, &channels, block, beyond);
@@ -339,7 +339,7 @@ fn cyclic_output_repeats_the_samples() {
     let Some(devices) = Devices::get() else { return };
     devices.dac.write("sampling_frequency", "1000000").expect("rate");
     let channels = devices.dac.channels(0).expect("channels");
-    let mut block = dmabuf_dio::DmaBuf::alloc(8000).expect("a block");
+    let mut block = dmabuf_dio::Buffer::alloc(8000).expect("a block");
     let frames: Vec<u8> = (0..1000_u64).flat_map(u64::to_le_bytes).collect();
     let mut view = block.map_mut().expect("a view");
     view.write_at(0, &frames).expect("written");
@@ -357,7 +357,7 @@ fn cyclic_output_repeats_the_samples() {
     let right = before / 1000 - 1..=after / 1000 + 2;
     assert!(right.contains(&wrong), "{wrong} of {before} to {after}");
     repeat.stop().expect("it ends");
-    let block = dmabuf_dio::DmaBuf::alloc(8000).expect("a block");
+    let block = dmabuf_dio::Buffer::alloc(8000).expect("a block");
     let error = Repeat::start(devices.dac.clone(), 0, &channels, block, 7999);
     assert!(matches!(error, Err(Error::Transfer(Buffer::Setting { .. }))));
 }
@@ -365,21 +365,24 @@ fn cyclic_output_repeats_the_samples() {
 #[test]
 fn invalid_ring_settings_are_refused() {
     assert!(matches!(
-        Ring::new(0, 4096),
+        BlockRing::new(0, 4096),
         Err(Error::Transfer(Buffer::Setting { name: "blocks", .. }))
     ));
     assert!(matches!(
-        Ring::new(5000, 4096),
+        BlockRing::new(5000, 4096),
         Err(Error::Transfer(Buffer::Setting { name: "blocks", .. }))
     ));
-    assert!(matches!(Ring::new(1, 0), Err(Error::Transfer(Buffer::Setting { name: "block", .. }))));
     assert!(matches!(
-        Ring::new(1, 2 << 30),
+        BlockRing::new(1, 0),
+        Err(Error::Transfer(Buffer::Setting { name: "block", .. }))
+    ));
+    assert!(matches!(
+        BlockRing::new(1, 2 << 30),
         Err(Error::Transfer(Buffer::Setting { name: "block", .. }))
     ));
     let Some(devices) = Devices::get() else { return };
     let (mut source, mut sink) = (devices.source(), devices.sink());
-    let ring = Ring::new(2, 1001).expect("blocks");
+    let ring = BlockRing::new(2, 1001).expect("blocks");
     let ended = Stream::new(&mut source, &mut sink, ring).run().expect_err("not whole frames");
     assert!(
         matches!(ended.error, Error::Transfer(Buffer::Setting { name: "block", value: 1001, .. })),
@@ -394,7 +397,7 @@ fn removed_device_ends_the_stream() {
     let driver = "/sys/bus/platform/drivers/iio_stream";
     let bound = BoundAgain(format!("{driver}/bind"));
     let (mut source, mut sink) = (devices.source(), Slow::new(Duration::ZERO));
-    let ring = Ring::new(4, 16 << 10).expect("blocks");
+    let ring = BlockRing::new(4, 16 << 10).expect("blocks");
     let stream = Stream::new(&mut source, &mut sink, ring);
     let summary = std::thread::scope(|scope| {
         let unbind = scope.spawn(|| {
@@ -427,7 +430,8 @@ fn device_removed_at_any_moment_gives_no_wrong_block() {
         let bound = BoundAgain(format!("{driver}/bind"));
         let (mut source, mut sink) = (devices.source(), Slow::new(Duration::ZERO));
         // With one block, nothing else is queued while it is; many are queued in batches.
-        let ring = if round % 2 == 0 { Ring::new(1, 16 << 10) } else { Ring::new(32, 4096) };
+        let ring =
+            if round % 2 == 0 { BlockRing::new(1, 16 << 10) } else { BlockRing::new(32, 4096) };
         let ring = ring.expect("blocks");
         let stream = Stream::new(&mut source, &mut sink, ring);
         std::thread::scope(|scope| {
@@ -458,7 +462,7 @@ fn device_stopped_without_a_block_is_noticed() {
     let Some(devices) = Devices::get() else { return };
     devices.adc.write("sampling_frequency", "1000000").expect("rate");
     let (mut source, mut sink) = (devices.source(), Slow::new(Duration::from_millis(600)));
-    let ring = Ring::new(2, 16 << 10).expect("blocks");
+    let ring = BlockRing::new(2, 16 << 10).expect("blocks");
     let stream = Stream::new(&mut source, &mut sink, ring);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -475,13 +479,13 @@ fn device_stopped_without_a_block_is_noticed() {
 #[test]
 fn blocks_queued_in_vain_do_not_reach_the_next_user() {
     let Some(devices) = Devices::get() else { return };
-    let ring = Arc::new(Ring::new(2, 16 << 10).expect("blocks"));
+    let ring = Arc::new(BlockRing::new(2, 16 << 10).expect("blocks"));
     let mut source = devices.source();
     dmabuf_dio_stream::Source::attach(&mut source, &ring).expect("attached");
     dmabuf_dio_stream::Source::queue(&mut source, 0, 16 << 10).expect("queued");
     drop(source);
     let (mut source, mut sink) = (devices.source(), devices.sink());
-    let stream = Stream::new(&mut source, &mut sink, Ring::new(2, 16 << 10).expect("blocks"));
+    let stream = Stream::new(&mut source, &mut sink, BlockRing::new(2, 16 << 10).expect("blocks"));
     assert_eq!(stream.limit(64 << 10).run().expect("run").bytes, 64 << 10);
     assert_eq!(number(&devices.dac, "wrong_frames"), 0);
 }
@@ -492,7 +496,7 @@ fn frames_lost_by_the_device_are_reported() {
     let Some(devices) = Devices::get() else { return };
     devices.adc.write("sampling_frequency", "100000").expect("rate");
     let (mut source, mut sink) = (devices.source(), Slow::new(Duration::ZERO));
-    let ring = Ring::new(8, 16 << 10).expect("blocks");
+    let ring = BlockRing::new(8, 16 << 10).expect("blocks");
     let stream = Stream::new(&mut source, &mut sink, ring).limit(512 << 10);
     let summary = std::thread::scope(|scope| {
         scope.spawn(|| {

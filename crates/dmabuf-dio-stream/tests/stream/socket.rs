@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use dmabuf_dio_stream::{Ring, SocketSink, Stream};
+use dmabuf_dio_stream::{BlockRing, SocketSink, Stream};
 
 use crate::devices::{Devices, FRAME, NoModule, check};
 
@@ -30,7 +30,7 @@ fn samples_arrive_at_a_process() {
         bytes
     });
     let (mut source, mut sink) = (devices.source(), SocketSink::new(ours, "the receiver"));
-    let ring = Ring::new(4, 64 << 10).expect("blocks");
+    let ring = BlockRing::new(4, 64 << 10).expect("blocks");
     let summary = Stream::new(&mut source, &mut sink, ring).limit(1 << 20).run().expect("run");
     assert!(summary.sink.contains("copied by the CPU"), "{}", summary.sink);
     drop(sink);
@@ -54,7 +54,7 @@ fn over_the_network(devices: &Devices) {
         let mut source = devices.source();
         let socket = TcpStream::connect(address).expect("connected");
         let mut sink = SocketSink::new(socket, "the receiver");
-        let ring = Ring::new(count, size).expect("blocks");
+        let ring = BlockRing::new(count, size).expect("blocks");
         let summary = Stream::new(&mut source, &mut sink, ring).limit(limit).run().expect("run");
         println!("{}", summary.sink);
         let bytes = receiver.join().expect("the receiver");
@@ -72,7 +72,7 @@ fn closed_receiver_ends_the_stream() {
     let receiver = thread::spawn(move || other.read_exact(&mut vec![0; 1 << 20]));
     let mut source = devices.source();
     let mut sink = SocketSink::new(socket, "the receiver");
-    let ring = Ring::new(4, 1 << 20).expect("blocks");
+    let ring = BlockRing::new(4, 1 << 20).expect("blocks");
     let ended = Stream::new(&mut source, &mut sink, ring).run().expect_err("nobody is there");
     let errno = ended.error.errno().map(dmabuf_dio::Errno::raw);
     assert!(matches!(errno, Some(libc::EPIPE | libc::ECONNRESET)), "{ended}");

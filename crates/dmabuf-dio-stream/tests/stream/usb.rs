@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use dmabuf_dio::CancelToken;
-use dmabuf_dio_stream::{Function, Ring, Sink as _, Stream, UsbSink};
+use dmabuf_dio_stream::{BlockRing, Function, Sink as _, Stream, UsbSink};
 
 use crate::devices::{Devices, skip};
 
@@ -82,7 +82,7 @@ fn samples_arrive_at_a_usb_host() {
         assert!(function.wait(&CancelToken::new()).expect("a host"));
         let mut source = devices.source();
         let mut sink = UsbSink::open(function.endpoint()).expect("an endpoint");
-        let ring = Ring::new(count, size).expect("blocks");
+        let ring = BlockRing::new(count, size).expect("blocks");
         let summary = Stream::new(&mut source, &mut sink, ring).limit(limit).run().expect("run");
         assert_eq!((summary.bytes, summary.gaps.len()), (limit / 8 * 8, 0), "{summary:?}");
         assert_eq!((host("bytes"), host("wrong_frames")), (summary.bytes, 0));
@@ -99,7 +99,7 @@ fn disconnected_usb_host_ends_the_stream() {
     assert!(function.wait(&CancelToken::new()).expect("a host"));
     let mut source = devices.source();
     let mut sink = UsbSink::open(function.endpoint()).expect("an endpoint");
-    let ring = Ring::new(4, 64 << 10).expect("blocks");
+    let ring = BlockRing::new(4, 64 << 10).expect("blocks");
     let stream = Stream::new(&mut source, &mut sink, ring);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -118,14 +118,14 @@ fn disconnected_usb_host_ends_the_stream() {
     drop((source, sink));
     let mut source = devices.source();
     let mut sink = UsbSink::open(function.endpoint()).expect("an endpoint");
-    let ring = Ring::new(4, 64 << 10).expect("blocks");
+    let ring = BlockRing::new(4, 64 << 10).expect("blocks");
     let stream = Stream::new(&mut source, &mut sink, ring).limit(1 << 20);
     assert_eq!(stream.run().expect("run").bytes, 1 << 20);
     // Without a gadget there is no host, whatever the controller supports.
     drop((source, sink));
     gadget.bind("\n");
     let mut sink = UsbSink::open(function.endpoint()).expect("an endpoint");
-    let ring = Arc::new(Ring::new(4, 64 << 10).expect("blocks"));
+    let ring = Arc::new(BlockRing::new(4, 64 << 10).expect("blocks"));
     let error = sink.attach(&ring, None).expect_err("nobody is there");
     assert!(error.hint().contains("no host"), "{error}: {}", error.hint());
 }

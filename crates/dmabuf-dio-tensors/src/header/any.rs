@@ -34,12 +34,12 @@ pub fn parse(mut file: impl Read, len: u64) -> Result<Header, HeaderError> {
 /// What the file is instead, unless its first bytes are those of safetensors: the length of a header, and
 /// the header, which is an object. The length alone may be that of compressed data.
 fn other(head: &[u8], len: u64) -> Option<Mistaken> {
-    if let Some((prefix, json)) = head.split_first_chunk() {
-        let header = u64::from_le_bytes(*prefix);
-        let begins = json.first().is_none_or(|byte| *byte == b'{');
-        if begins && (1..=safetensors::MAX_HEADER).contains(&header) {
-            return None;
-        }
+    let Some((prefix, json)) = head.split_first_chunk() else { return Mistaken::of(head, len) };
+    let header = u64::from_le_bytes(*prefix);
+    let fits = (1..=safetensors::MAX_HEADER).contains(&header);
+    match json.first() {
+        None | Some(b'{') if fits => None,
+        Some(0) if fits && json.iter().all(|byte| *byte == 0) => Some(Mistaken::Unfilled),
+        _ => Mistaken::of(head, len).or((header > len).then_some(Mistaken::Unknown)),
     }
-    Mistaken::of(head, len)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::attempt::Attempt;
 use super::driver::{Driver, Reach};
 use super::{Backend, memfd, system_heap};
-use crate::buf::DmaBuf;
+use crate::buffer::shared::Shared;
 use crate::direction::Direction;
 use crate::error::Result;
 use crate::file::extent::Extent;
@@ -31,7 +31,7 @@ impl Driver for Buffered {
     fn transfer(
         &self,
         task: &Task<'_>,
-        buf: &DmaBuf,
+        buf: &Shared,
         extent: Extent,
     ) -> Result<Transferred, Attempt> {
         move_through(task, buf, extent)?;
@@ -39,7 +39,7 @@ impl Driver for Buffered {
         Ok(Transferred { notes, ..Transferred::default() })
     }
 
-    fn reach(&self, buf: &DmaBuf) -> Result<Reach, Attempt> {
+    fn reach(&self, buf: &Shared) -> Result<Reach, Attempt> {
         Ok(Reach::Calls(Arc::new(buf.mapping(true)?)))
     }
 
@@ -55,12 +55,11 @@ impl Driver for Buffered {
 /// Loads into a new dma-buf of the system heap, or into a memfd.
 fn load(task: &Task<'_>, kind: Kind) -> Result<Fresh, Attempt> {
     let layout = task.layout()?;
-    let buf = match kind {
-        Kind::DmaBuf => system_heap::alloc(Backend::Buffered, layout.buffer)?,
-        Kind::Memfd => {
-            available::ensure(layout.buffer, Charged::Us)?;
-            memfd::allocate(layout.data_offset + task.length)?
-        }
+    let buf = if kind == Kind::DmaBuf {
+        system_heap::alloc(Backend::Buffered, layout.buffer)?
+    } else {
+        available::ensure(layout.buffer, Charged::Us)?;
+        memfd::allocate(layout.data_offset + task.length)?
     };
     let extent = Extent { file: task.offset, buf: layout.data_offset, len: task.length };
     move_through(task, &buf, extent)?;
@@ -77,7 +76,7 @@ const UNMARKED: &str = "; and if its memfd outlives it, the data may be lost in 
      written nor populated (MADV_POPULATE_WRITE) before the udmabuf was created";
 
 /// The note for an existing buffer, if any.
-pub(crate) fn note(buf: &DmaBuf, direction: Direction) -> Option<String> {
+pub(crate) fn note(buf: &Shared, direction: Direction) -> Option<String> {
     let is_udmabuf = buf.kind() == Kind::DmaBuf && buf.exporter().as_deref() == Some("udmabuf");
     is_udmabuf.then(|| match direction {
         Direction::Load => format!("{UNSYNCED}{UNMARKED}"),
@@ -86,7 +85,7 @@ pub(crate) fn note(buf: &DmaBuf, direction: Direction) -> Option<String> {
 }
 
 /// Transfers through a mapping of the buffer.
-fn move_through(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<()> {
+fn move_through(task: &Task<'_>, buf: &Shared, extent: Extent) -> Result<()> {
     match task.direction {
         Direction::Load => {
             let view = buf.map_shared()?;

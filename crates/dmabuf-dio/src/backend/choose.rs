@@ -80,12 +80,13 @@ pub(crate) fn first_available<C: Candidate, T>(
 /// Makes a transfer that does not depend on a backend.
 pub(crate) fn alone<T>(
     task: &Task<'_>,
+    kind: Kind,
     transfer: impl FnOnce() -> Result<(T, Transferred)>,
 ) -> Result<(T, Report)> {
     let before = Before::now(task.file.fd(), task.file.system, task.offset..task.end());
     let (value, moved) = transfer()?;
     let run = Run { value, backend: None, moved, refusals: Vec::new(), before };
-    Ok(run.report(task, |_| None))
+    Ok(run.report(task, |_| Some(kind)))
 }
 
 impl<T> Run<T> {

@@ -11,7 +11,7 @@ use super::driver::Driver;
 use super::refuse::{self, SERIES};
 use super::sample::Sample;
 use super::{Backend, Refusal, system_heap};
-use crate::buf::DmaBuf;
+use crate::buffer::shared::Shared;
 use crate::direction::Direction;
 use crate::error::Error;
 use crate::file::extent::{Extent, Split};
@@ -41,7 +41,7 @@ impl Driver for CopyFileRange {
     fn transfer(
         &self,
         task: &Task<'_>,
-        buf: &DmaBuf,
+        buf: &Shared,
         extent: Extent,
     ) -> Result<Transferred, Attempt> {
         if task.direction == Direction::Load && !buf.is_writable() {
@@ -97,7 +97,7 @@ fn available(task: &Task<'_>) -> Result<(), Attempt> {
 fn copy(
     direction: Direction,
     file: BorrowedFd<'_>,
-    buf: &DmaBuf,
+    buf: &Shared,
     part: Extent,
 ) -> rustix::io::Result<u64> {
     // The kernel refuses longer ranges, which only 32-bit programs can ask for.
@@ -176,7 +176,7 @@ fn is_unavailable(errno: Os) -> bool {
 
 /// Why the kernel does not copy between the file and the buffer: because of the exporter, the
 /// kernel or, if another file works, this file.
-fn refuse(task: &Task<'_>, buf: &DmaBuf, errno: Os) -> Refusal {
+fn refuse(task: &Task<'_>, buf: &Shared, errno: Os) -> Refusal {
     if errno == Os::OPNOTSUPP {
         return refuse_exporter(buf);
     }
@@ -190,12 +190,12 @@ fn refuse(task: &Task<'_>, buf: &DmaBuf, errno: Os) -> Refusal {
 }
 
 /// Copies zero bytes at the end of the file. Unsupported files and buffers fail here too.
-fn copies_nothing(file: BorrowedFd<'_>, buf: &DmaBuf) -> rustix::io::Result<()> {
+fn copies_nothing(file: BorrowedFd<'_>, buf: &Shared) -> rustix::io::Result<()> {
     let end = crate::file::end_of(file)?;
     copy(Direction::Load, file, buf, Extent { file: end, buf: 0, len: 1 }).map(|_| ())
 }
 
-fn refuse_exporter(buf: &DmaBuf) -> Refusal {
+fn refuse_exporter(buf: &Shared) -> Refusal {
     let exporter = buf.exporter().unwrap_or_else(|| "unknown".into());
     Backend::CopyFileRange
         .refuse(format!("the buffer's exporter, {exporter}, does not lend its pages"))
@@ -296,7 +296,7 @@ mod tests {
         let file = tempfile::tempfile().expect("a file");
         file.set_len(5000).expect("its length");
         rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(7)).expect("moved");
-        let buf = DmaBuf::memfd(4096).expect("a memfd");
+        let buf = Shared::memfd(4096).expect("a memfd");
         let _ = copies_nothing(file.as_fd(), &buf);
         assert_eq!(rustix::fs::tell(&file), Ok(7));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Backend;
 use super::attempt::Attempt;
-use crate::buf::DmaBuf;
+use crate::buffer::shared::Shared;
 use crate::file::extent::Extent;
 use crate::kind::Kind;
 use crate::lend::Attached;
@@ -25,7 +25,7 @@ pub(crate) trait Driver: Sync {
     fn transfer(
         &self,
         task: &Task<'_>,
-        buf: &DmaBuf,
+        buf: &Shared,
         extent: Extent,
     ) -> Result<Transferred, Attempt> {
         let _ = extent;
@@ -33,7 +33,7 @@ pub(crate) trait Driver: Sync {
     }
 
     /// How the requests of a gather reach a buffer.
-    fn reach(&self, buf: &DmaBuf) -> Result<Reach, Attempt> {
+    fn reach(&self, buf: &Shared) -> Result<Reach, Attempt> {
         Err(self.backend().refuse_gathering(buf.kind()).into())
     }
 

@@ -11,7 +11,7 @@ use super::driver::Driver;
 use super::refuse::{self, SERIES};
 use super::sample::Sample;
 use super::{Backend, Refusal, system_heap};
-use crate::buf::DmaBuf;
+use crate::buffer::shared::Shared;
 use crate::errno::Errno;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
@@ -60,7 +60,7 @@ impl Driver for Heap {
             return Err(task.cancelled(task.length).into());
         }
         task.watch.set(task.length);
-        let mut buf = DmaBuf::from_parts(fd, layout.buffer);
+        let mut buf = Shared::from_parts(fd, layout.buffer);
         layout.zero_before(&mut buf)?;
         Ok(Fresh { buf, moved })
     }
@@ -136,7 +136,7 @@ fn try_out() -> Result<(), Attempt> {
                 _ => Attempt::from(refuse_flag(errno)),
             }
         })?;
-    let buf = DmaBuf::from_parts(fd, len.next_multiple_of(page_size()));
+    let buf = Shared::from_parts(fd, len.next_multiple_of(page_size()));
     // A kernel with another meaning for the flag reads nothing.
     if read == len && sample.is_in(&buf)? { Ok(()) } else { Err(refuse_flag(Errno::INVAL).into()) }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::attempt::Attempt;
 use super::driver::{Driver, Reach};
 use super::{Backend, refuse};
-use crate::buf::DmaBuf;
+use crate::buffer::shared::Shared;
 use crate::direction::Direction;
 use crate::errno::IntoErrno;
 use crate::error::{Error, Result};
@@ -18,7 +18,6 @@ use crate::memory::available::{self, Charged};
 use crate::memory::huge;
 use crate::memory::page::{huge_page, page_size};
 use crate::memory::sizes::PageSizes;
-use crate::options::Wanted;
 use crate::transfer::task::{Fresh, Task, Transferred};
 use crate::transfer::{mapped, staged};
 
@@ -30,20 +29,20 @@ impl Driver for Memfd {
     }
 
     fn load(&self, task: &Task<'_>, _: Kind) -> Result<Fresh, Attempt> {
-        let exact = task.options.kind == Wanted::File;
+        let exact = task.options.kind == Kind::File;
         load(Backend::Memfd, task, if exact { Purpose::File } else { Purpose::Memfd })
     }
 
     fn transfer(
         &self,
         task: &Task<'_>,
-        buf: &DmaBuf,
+        buf: &Shared,
         extent: Extent,
     ) -> Result<Transferred, Attempt> {
         transfer(task, buf, extent)
     }
 
-    fn reach(&self, buf: &DmaBuf) -> Result<Reach, Attempt> {
+    fn reach(&self, buf: &Shared) -> Result<Reach, Attempt> {
         let mapping = buf.mapping(true)?;
         mapping.advise(true);
         Ok(Reach::MappedRing(Arc::new(mapping)))
@@ -51,7 +50,7 @@ impl Driver for Memfd {
 
     fn try_out(&self) -> Result<String, Attempt> {
         refuse::ring(Backend::Memfd, 1, false)?;
-        DmaBuf::memfd(page_size())?.map()?;
+        Shared::memfd(page_size())?.map()?;
         Ok("loads into a memfd by io_uring: not a dma-buf, devices cannot import it".into())
     }
 }
@@ -105,13 +104,13 @@ pub(super) fn load(backend: Backend, task: &Task<'_>, purpose: Purpose) -> Resul
 }
 
 /// Creates a memfd of exactly that length.
-pub(super) fn allocate(len: u64) -> Result<DmaBuf> {
-    DmaBuf::memfd_exact(len)
+pub(super) fn allocate(len: u64) -> Result<Shared> {
+    Shared::memfd_exact(len)
         .map_err(|errno| Error::Buffer { call: "create", errno: errno.into_errno() })
 }
 
 /// Maps all pages of a new memfd, with room for its last huge page.
-fn map(buf: &DmaBuf) -> Result<Mapping> {
+fn map(buf: &Shared) -> Result<Mapping> {
     let pages = buf.len().next_multiple_of(page_size());
     Ok(buf.vouch_for(if pages < huge_page() {
         Mapping::new(buf.as_fd(), pages, true)?
@@ -121,7 +120,7 @@ fn map(buf: &DmaBuf) -> Result<Mapping> {
 }
 
 /// Transfers between a file and a range of an existing memfd.
-fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred, Attempt> {
+fn transfer(task: &Task<'_>, buf: &Shared, extent: Extent) -> Result<Transferred, Attempt> {
     let ring = refuse::ring_for(Backend::Memfd, task, extent.len)?;
     if task.direction == Direction::Load && !buf.is_writable() {
         return Err(Error::ReadOnlyBuffer.into());
@@ -135,12 +134,12 @@ fn transfer(task: &Task<'_>, buf: &DmaBuf, extent: Extent) -> Result<Transferred
 }
 
 /// Allocates memory in huge pages and maps it; `None` if there is none.
-fn allocate_huge(len: u64, purpose: Purpose) -> Option<(DmaBuf, Mapping)> {
+fn allocate_huge(len: u64, purpose: Purpose) -> Option<(Shared, Mapping)> {
     if len < huge_page() {
         return None;
     }
     if purpose == Purpose::Udmabuf {
-        if let Ok(reserved) = DmaBuf::memfd_huge(len) {
+        if let Ok(reserved) = Shared::memfd_huge(len) {
             return Some(reserved);
         }
     }
@@ -154,7 +153,7 @@ fn allocate_huge(len: u64, purpose: Purpose) -> Option<(DmaBuf, Mapping)> {
             return Some((buf, mapping));
         }
     }
-    if purpose == Purpose::Memfd { DmaBuf::memfd_huge(len).ok() } else { None }
+    if purpose == Purpose::Memfd { Shared::memfd_huge(len).ok() } else { None }
 }
 
 #[cfg(test)]

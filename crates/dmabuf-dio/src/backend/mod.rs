@@ -101,7 +101,7 @@ impl Backend {
     }
 
     /// The backends that can load into a new buffer of `kind`, in the order in which they are
-    /// tried.
+    /// tried. None is needed for private memory.
     pub const fn for_new(kind: Kind) -> &'static [Self] {
         match kind {
             Kind::DmaBuf => &[
@@ -112,7 +112,9 @@ impl Backend {
                 Self::Udmabuf,
                 Self::Buffered,
             ],
-            Kind::Memfd => &[Self::Memfd, Self::Buffered],
+            Kind::Memfd | Kind::File => &[Self::Memfd, Self::Buffered],
+            Kind::Private => &[],
+            Kind::Any => &Self::ALL,
         }
     }
 
@@ -121,7 +123,8 @@ impl Backend {
     pub const fn for_existing(kind: Kind) -> &'static [Self] {
         match kind {
             Kind::DmaBuf => &[Self::Module, Self::UringSlot, Self::CopyFileRange, Self::Buffered],
-            Kind::Memfd => &[Self::Memfd, Self::Buffered],
+            Kind::Memfd | Kind::File => &[Self::Memfd, Self::Buffered],
+            Kind::Private | Kind::Any => &[],
         }
     }
 
@@ -130,7 +133,8 @@ impl Backend {
     pub const fn for_gathering(kind: Kind) -> &'static [Self] {
         match kind {
             Kind::DmaBuf => &[Self::UringSlot, Self::Module, Self::Buffered],
-            Kind::Memfd => &[Self::Memfd, Self::Buffered],
+            Kind::Memfd | Kind::File => &[Self::Memfd, Self::Buffered],
+            Kind::Private | Kind::Any => &[],
         }
     }
 

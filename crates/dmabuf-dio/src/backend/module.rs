@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 use super::attempt::Attempt;
 use super::driver::{Driver, Reach};
 use super::{Backend, refuse};
-use crate::buf::DmaBuf;
+use crate::buffer::shared::Shared;
 use crate::direction::Direction;
 use crate::errno::Errno;
 use crate::error::Error;
@@ -71,7 +71,7 @@ impl Driver for Module {
             }
         };
         task.watch.set(task.length);
-        let mut buf = DmaBuf::from_parts(fd, request.buf_length);
+        let mut buf = Shared::from_parts(fd, request.buf_length);
         layout.zero_before(&mut buf)?;
         let moved = Transferred {
             direct: request.direct.min(task.length),
@@ -86,7 +86,7 @@ impl Driver for Module {
     fn transfer(
         &self,
         task: &Task<'_>,
-        buf: &DmaBuf,
+        buf: &Shared,
         extent: Extent,
     ) -> Result<Transferred, Attempt> {
         let context = Context::open().map_err(refused)?;
@@ -129,8 +129,8 @@ impl Driver for Module {
         }
     }
 
-    fn reach(&self, buf: &DmaBuf) -> Result<Reach, Attempt> {
-        let attached = Attached::new(buf);
+    fn reach(&self, buf: &Shared) -> Result<Reach, Attempt> {
+        let attached = Attached::of(buf);
         attached.map(Reach::Ioctl).map_err(refused)
     }
 

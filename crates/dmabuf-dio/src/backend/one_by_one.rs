@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::choose::choose;
 use super::{Backend, table};
-use crate::buf::DmaBuf;
-use crate::control::Watch;
+use crate::buffer::Buffer;
+use crate::control::{Control, Watch};
 use crate::direction::Direction;
 use crate::error::Result;
 use crate::file::{File, check_range};
@@ -21,6 +21,7 @@ pub struct OneByOne {
     file: Arc<File>,
     direction: Direction,
     options: Options,
+    control: Control,
     chosen: Mutex<Option<Backend>>,
 }
 
@@ -29,7 +30,8 @@ impl OneByOne {
     pub fn new(file: Arc<File>, direction: Direction) -> Self {
         // Requests are sequential, so the written part of the file never has a hole.
         let options = Options { queue_depth: Some(1), ..Options::default() };
-        Self { file, direction, options, chosen: Mutex::default() }
+        let (control, chosen) = (Control::default(), Mutex::default());
+        Self { file, direction, options, control, chosen }
     }
 
     /// Moves the first `length` bytes of `buf` to or from byte `offset` in the file. Blocks until
@@ -39,13 +41,14 @@ impl OneByOne {
     ///
     /// As for [`Loader::load_into`](crate::Loader::load_into) and
     /// [`Saver::save`](crate::Saver::save).
-    pub fn transfer(&self, buf: &DmaBuf, length: u64, offset: u64) -> Result<()> {
+    pub fn transfer(&self, buf: &Buffer, length: u64, offset: u64) -> Result<()> {
+        let buf = buf.shared()?;
         buf.check_range(0, length)?;
         check_range(offset, length)?;
         if length == 0 {
             return Ok(());
         }
-        let watch = Watch::start(&self.options.control, length);
+        let watch = Watch::start(&self.control, length);
         let task = Task {
             file: &self.file,
             direction: self.direction,
@@ -87,7 +90,7 @@ mod tests {
             let file = File::open(&spec, direction, true).expect("open");
             OneByOne::new(Arc::new(file), direction)
         };
-        let mut buf = DmaBuf::memfd(20_000).expect("a memfd");
+        let mut buf = Buffer::memfd(20_000).expect("a memfd");
         let content: Vec<u8> = (0..20_000_u32).map(|at| (at % 251) as u8).collect();
         buf.map_mut().expect("map").write_at(0, &content).expect("written");
         let saver = open(Direction::Save);
@@ -102,7 +105,7 @@ mod tests {
         assert!(saved == [&content[..12_288], &content[..100]].concat());
 
         let loader = open(Direction::Load);
-        let again = DmaBuf::memfd(20_000).expect("a memfd");
+        let again = Buffer::memfd(20_000).expect("a memfd");
         loader.transfer(&again, 8292, 4096).expect("loaded");
         assert!(again.map().expect("map").to_vec().expect("bytes")[..8292] == saved[4096..]);
         let beyond = loader.transfer(&again, 1, u64::MAX).expect_err("no such byte");

@@ -7,7 +7,7 @@ use io_uring::IoUring;
 use super::attempt::Attempt;
 use super::node::Node;
 use super::{Backend, Refusal};
-use crate::buf::BEGIN_ACCESS;
+use crate::buffer::shared::BEGIN_ACCESS;
 use crate::errno::{Errno, IntoErrno};
 use crate::error::Error;
 use crate::file::File;

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 
 use super::{Backend, Refusal};
-use crate::buf::DmaBuf;
+use crate::buffer::shared::Shared;
 use crate::error::{Error, Result};
 use crate::memory::page::page_size;
 
@@ -38,7 +38,7 @@ impl Sample {
     }
 
     /// Whether a buffer starts with the content.
-    pub(super) fn is_in(&self, buf: &DmaBuf) -> Result<bool, Error> {
+    pub(super) fn is_in(&self, buf: &Shared) -> Result<bool, Error> {
         let mut found = vec![0; self.content.len()];
         let view = buf.map()?;
         view.read_at(0, &mut found)?;
@@ -55,7 +55,7 @@ mod tests {
     fn sample_content_is_recognized() {
         let sample = Sample::open(Backend::Heap).expect("a program that can be read");
         assert!(sample.content.starts_with(b"\x7fELF"));
-        let mut buf = DmaBuf::memfd(sample.content.len() as u64).expect("a memfd");
+        let mut buf = Shared::memfd(sample.content.len() as u64).expect("a memfd");
         assert!(!sample.is_in(&buf).expect("compare"));
         buf.map_mut().expect("map").write_at(0, &sample.content).expect("write");
         assert!(sample.is_in(&buf).expect("compare"));

@@ -7,8 +7,8 @@ use super::attempt::Attempt;
 use super::driver::{Driver, Reach};
 use super::module::{explain, transfer_extent};
 use super::{Backend, refuse, system_heap};
-use crate::buf::DmaBuf;
-use crate::buf::cpu_access::CpuAccess;
+use crate::buffer::cpu_access::CpuAccess;
+use crate::buffer::shared::Shared;
 use crate::direction::Direction;
 use crate::errno::Errno;
 use crate::error::{Error, Result};
@@ -41,7 +41,7 @@ impl Driver for UringSlot {
     fn transfer(
         &self,
         task: &Task<'_>,
-        buf: &DmaBuf,
+        buf: &Shared,
         extent: Extent,
     ) -> Result<Transferred, Attempt> {
         let context = context()?;
@@ -69,7 +69,7 @@ impl Driver for UringSlot {
         Ok(moved)
     }
 
-    fn reach(&self, buf: &DmaBuf) -> Result<Reach, Attempt> {
+    fn reach(&self, buf: &Shared) -> Result<Reach, Attempt> {
         Ok(Reach::LentRing(context()?.attach(buf).map_err(refused)?))
     }
 

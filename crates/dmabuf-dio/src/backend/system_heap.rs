@@ -9,7 +9,7 @@ use super::attempt::Attempt;
 use super::driver::Driver;
 use super::node::Node;
 use super::{Backend, Refusal};
-use crate::buf::DmaBuf;
+use crate::buffer::shared::Shared;
 use crate::error::Error;
 use crate::file::extent::Extent;
 use crate::transfer::task::{Fresh, Task};
@@ -27,8 +27,8 @@ pub(crate) fn open(backend: Backend) -> Result<OwnedFd, Refusal> {
 }
 
 /// Allocates a buffer for `backend`, which is named in a refusal.
-pub(crate) fn alloc(backend: Backend, len: u64) -> Result<DmaBuf, Attempt> {
-    DmaBuf::alloc(len).map_err(|error| match error {
+pub(crate) fn alloc(backend: Backend, len: u64) -> Result<Shared, Attempt> {
+    Shared::alloc(len).map_err(|error| match error {
         Error::Heap { errno, .. } => NODE.refuse(backend, errno).into(),
         error => error.into(),
     })

@@ -5,7 +5,7 @@ use super::attempt::Attempt;
 use super::driver::{Driver, Reach};
 use super::{Backend, Refusal};
 use super::{buffered, copy_file_range, heap, memfd, module, refuse, slot, udmabuf};
-use crate::buf::DmaBuf;
+use crate::buffer::shared::Shared;
 use crate::file::extent::Extent;
 use crate::kind::Kind;
 use crate::transfer::task::{Fresh, Task, Transferred};
@@ -34,7 +34,7 @@ pub(crate) fn load(backend: Backend, kind: Kind, task: &Task<'_>) -> Result<Fres
 pub(crate) fn transfer(
     backend: Backend,
     task: &Task<'_>,
-    buf: &DmaBuf,
+    buf: &Shared,
     buf_offset: u64,
 ) -> Result<Transferred, Attempt> {
     if !Backend::for_existing(buf.kind()).contains(&backend) {
@@ -46,7 +46,7 @@ pub(crate) fn transfer(
 }
 
 /// How the requests of a gather reach a buffer.
-pub(crate) fn reach(backend: Backend, buf: &DmaBuf) -> Result<Reach, Attempt> {
+pub(crate) fn reach(backend: Backend, buf: &Shared) -> Result<Reach, Attempt> {
     if !Backend::for_gathering(buf.kind()).contains(&backend) {
         return Err(backend.refuse_gathering(buf.kind()).into());
     }
@@ -61,7 +61,7 @@ pub(crate) fn try_out(backend: Backend) -> Result<String, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Watch;
+    use crate::control::{Control, Watch};
     use crate::direction::Direction;
     use crate::file::{File, Spec};
     use crate::options::Options;
@@ -80,11 +80,12 @@ mod tests {
         let direction = Direction::Load;
         let file = File::open(&spec, direction, true).expect("open");
         let options = Options::default();
-        let watch = Watch::start(&options.control, 1);
+        let control = Control::default();
+        let watch = Watch::start(&control, 1);
         let (offset, length) = (0, 1);
         let task =
             Task { file: &file, direction, offset, length, options: &options, watch: &watch };
-        let buf = DmaBuf::memfd(4096).expect("a memfd");
+        let buf = Shared::memfd(4096).expect("a memfd");
         let extent = Extent { file: 0, buf: 0, len: 1 };
         for backend in [Backend::Heap, Backend::Udmabuf] {
             for refusal in [

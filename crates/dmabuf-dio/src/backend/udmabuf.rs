@@ -13,8 +13,8 @@ use super::driver::Driver;
 use super::memfd::{self, Purpose};
 use super::node::Node;
 use super::{Backend, Refusal, refuse};
-use crate::buf::DmaBuf;
-use crate::buf::cpu_access::CpuAccess;
+use crate::buffer::cpu_access::CpuAccess;
+use crate::buffer::shared::Shared;
 use crate::errno::Errno;
 use crate::error::Result;
 use crate::kind::Kind;
@@ -50,7 +50,7 @@ impl Driver for Udmabuf {
 
     fn try_out(&self) -> Result<String, Attempt> {
         let device = udmabuf::open().map_err(|errno| NODE.refuse(Backend::Udmabuf, errno))?;
-        make(device.as_fd(), &DmaBuf::memfd(page_size())?)?;
+        make(device.as_fd(), &Shared::memfd(page_size())?)?;
         check_access(device.as_fd(), u64::MAX)?;
         refuse::ring(Backend::Udmabuf, 1, false)?;
         Ok(match size_limit() {
@@ -90,7 +90,7 @@ fn load(task: &Task<'_>) -> Result<Fresh, Attempt> {
 ///
 /// The kernel takes whole pages only, and no page beyond the end of the memfd. The bytes in a partial
 /// last page are therefore copied to a page of their own, which ends in zeros.
-pub(crate) fn over(memfd: &DmaBuf) -> Result<DmaBuf, Attempt> {
+pub(crate) fn over(memfd: &Shared) -> Result<Shared, Attempt> {
     let device = udmabuf::open().map_err(|errno| NODE.refuse(Backend::Udmabuf, errno))?;
     let tail = memfd.len() % page_size();
     let whole = memfd.len() - tail;
@@ -107,28 +107,28 @@ pub(crate) fn over(memfd: &DmaBuf) -> Result<DmaBuf, Attempt> {
     } else {
         udmabuf::create_list(device.as_fd(), [Part { memfd: memfd.as_fd(), range: 0..whole }, last])
     };
-    let buf = DmaBuf::from_parts(fd.map_err(|errno| refuse_new(len, errno))?, len);
+    let buf = Shared::from_parts(fd.map_err(|errno| refuse_new(len, errno))?, len);
     clean(device.as_fd(), &buf);
     Ok(buf)
 }
 
 /// A memfd of one page with the last bytes of another.
-fn last_page(memfd: &DmaBuf, offset: u64, len: u64) -> Result<DmaBuf> {
+fn last_page(memfd: &Shared, offset: u64, len: u64) -> Result<Shared> {
     let mut bytes = vec![0; len as usize];
     let view = memfd.map()?;
     view.read_at(offset, &mut bytes)?;
     view.finish()?;
-    let mut page = DmaBuf::memfd(page_size())?;
+    let mut page = Shared::memfd(page_size())?;
     let mut view = page.map_mut()?;
     view.write_at(0, &bytes)?;
     view.finish()?;
     Ok(page)
 }
 
-pub(crate) fn make(device: BorrowedFd<'_>, memfd: &DmaBuf) -> Result<DmaBuf, Attempt> {
+pub(crate) fn make(device: BorrowedFd<'_>, memfd: &Shared) -> Result<Shared, Attempt> {
     let fd = udmabuf::create(device, memfd.as_fd(), 0, memfd.len())
         .map_err(|errno| refuse_new(memfd.len(), errno))?;
-    let buf = DmaBuf::from_parts(fd, memfd.len());
+    let buf = Shared::from_parts(fd, memfd.len());
     clean(device, &buf);
     Ok(buf)
 }
@@ -139,7 +139,7 @@ pub(crate) fn make(device: BorrowedFd<'_>, memfd: &DmaBuf) -> Result<DmaBuf, Att
 /// without cleaning the caches, and then invalidates them (`begin_cpu_udmabuf()` of 6.12 and 7.3). Where devices
 /// are not coherent by default, that loses what the CPU has stored. Access to write invalidates
 /// nothing, and its end cleans.
-fn clean(device: BorrowedFd<'_>, buf: &DmaBuf) {
+fn clean(device: BorrowedFd<'_>, buf: &Shared) {
     // Devices are coherent there.
     if cfg!(any(target_arch = "x86_64", target_arch = "x86")) {
         return;
@@ -184,16 +184,16 @@ fn bounces(device: BorrowedFd<'_>) -> Option<Errno> {
 
 /// `EIO` if CPU access to a udmabuf over contiguous memory cannot begin.
 fn failing_access(device: BorrowedFd<'_>) -> Option<Errno> {
-    let huge = if huge_page() <= 4 << 20 { DmaBuf::memfd_huge(SAMPLE).ok() } else { None };
-    let try_one = |memfd: &DmaBuf| {
+    let huge = if huge_page() <= 4 << 20 { Shared::memfd_huge(SAMPLE).ok() } else { None };
+    let try_one = |memfd: &Shared| {
         let fd = udmabuf::create(device, memfd.as_fd(), 0, memfd.len()).ok()?;
-        let buf = DmaBuf::from_parts(fd, memfd.len());
+        let buf = Shared::from_parts(fd, memfd.len());
         Some(CpuAccess::reading(&buf).and_then(CpuAccess::end))
     };
     // Not every kernel supports udmabufs of reserved huge pages.
     let tried = huge
         .and_then(|(memfd, _)| try_one(&memfd))
-        .or_else(|| DmaBuf::memfd(SAMPLE).ok().and_then(|memfd| try_one(&memfd)))?;
+        .or_else(|| Shared::memfd(SAMPLE).ok().and_then(|memfd| try_one(&memfd)))?;
     tried.err()?.errno().filter(|errno| errno.raw() == libc::EIO)
 }
 

@@ -29,7 +29,7 @@ impl Asides {
         if count > 0 {
             let some =
                 (0..).zip(pieces).filter(|(_, piece)| piece.len > 0 && rules.is_aside(piece));
-            entries.extend(some.map(|(number, piece)| (piece.file_offset, number)));
+            entries.extend(some.map(|(number, piece)| (piece.offset, number)));
             if !entries.is_sorted() {
                 entries.sort_unstable();
             }
@@ -63,7 +63,7 @@ impl Asides {
                 } else {
                     self.free.start += more;
                     group.len += more;
-                    entry.0 = group.buf + (piece.file_offset - group.file);
+                    entry.0 = group.buf + (piece.offset - group.file);
                 }
                 group.count += 1;
             } else if end - start > left {
@@ -72,7 +72,7 @@ impl Asides {
             } else {
                 let (buf, len, first) = (self.free.start, end - start, self.next as u32);
                 self.free.start += len;
-                entry.0 = buf + (piece.file_offset - start);
+                entry.0 = buf + (piece.offset - start);
                 group = Some(Group { file: start, buf, len, first, count: 1 });
             }
             self.next += 1;
@@ -115,7 +115,7 @@ mod tests {
 
     fn pieces(all: &[(u64, u64)]) -> Vec<Piece> {
         let places = (0..).map(|at| at << 20);
-        let piece = |(&(file_offset, len), buf_offset)| Piece { file_offset, buf_offset, len };
+        let piece = |(&(offset, len), buf_offset)| Piece { offset, buf_offset, len };
         all.iter().zip(places).map(piece).collect()
     }
 

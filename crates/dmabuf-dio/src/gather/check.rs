@@ -102,7 +102,7 @@ pub(super) fn check(pieces: &[Piece], bounds: &Bounds) -> Result<Checked> {
 /// The ends of a piece in the file and in the buffer, if they do not exceed `top` and `buffer`.
 #[inline]
 fn ends(piece: &Piece, top: u64, buffer: u64) -> Option<(u64, u64)> {
-    let file_end = piece.file_offset.saturating_add(piece.len);
+    let file_end = piece.offset.saturating_add(piece.len);
     let buf_end = piece.buf_offset.saturating_add(piece.len);
     (file_end <= top && buf_end <= buffer).then_some((file_end, buf_end))
 }
@@ -118,10 +118,10 @@ pub(super) fn check_numbers(pieces: &[Piece], rules: Rules) -> Result<()> {
 
 #[cold]
 fn refuse(number: usize, piece: &Piece, top: u64, buffer: u64) -> Error {
-    let Piece { file_offset, buf_offset, len: length } = *piece;
-    let in_file = file_offset.checked_add(length).is_none_or(|end| end > top);
+    let Piece { offset, buf_offset, len: length } = *piece;
+    let in_file = offset.checked_add(length).is_none_or(|end| end > top);
     let error = if in_file {
-        Error::RangeOverflow { offset: file_offset, length }
+        Error::RangeOverflow { offset, length }
     } else if buf_offset.checked_add(length).is_none() {
         Error::RangeOverflow { offset: buf_offset, length }
     } else {
@@ -167,8 +167,8 @@ mod tests {
 
     const RULES: Rules = Rules { block: 512, memory: 4 };
 
-    fn piece((file_offset, buf_offset, len): (u64, u64, u64)) -> Piece {
-        Piece { file_offset, buf_offset, len }
+    fn piece((offset, buf_offset, len): (u64, u64, u64)) -> Piece {
+        Piece { offset, buf_offset, len }
     }
 
     fn checked(pieces: &[(u64, u64, u64)]) -> Result<(Vec<usize>, usize, u64, u64)> {

@@ -12,18 +12,19 @@ use super::gathering::{Engine, Gathering, spare};
 use super::one::One;
 use super::piece::{Piece, Rules};
 use super::result::Setup;
-use super::ring::{Batches, Settings, Target};
+use super::ring::{Batches, RingSettings, Target};
 use crate::backend::attempt::Attempt;
 use crate::backend::choose::choose;
 use crate::backend::driver::Reach;
 use crate::backend::kept::not_kept;
 use crate::backend::table;
 use crate::backend::{Backend, buffered, refuse};
-use crate::buf::DmaBuf;
+use crate::buffer::Buffer;
+use crate::buffer::shared::Shared;
+use crate::control::Control;
 use crate::direction::Direction;
 use crate::error::{Error, Result};
 use crate::file::{File, Spec};
-use crate::kind::Kind;
 use crate::memory::available::{self, Charged};
 use crate::options::{Options, transfer_methods};
 use crate::report::measure::cached;
@@ -36,6 +37,7 @@ const DEPTH: u32 = 128;
 pub struct Gatherer<'f> {
     source: Spec<'f>,
     options: Options,
+    control: Control,
     polled: bool,
     spare: Range<u64>,
 }
@@ -62,7 +64,8 @@ impl<'f> Gatherer<'f> {
     }
 
     fn from_spec(source: Spec<'f>) -> Self {
-        Self { source, options: Options::default(), polled: false, spare: 0..0 }
+        let (options, control) = (Options::default(), Control::default());
+        Self { source, options, control, polled: false, spare: 0..0 }
     }
 
     transfer_methods!();
@@ -113,15 +116,17 @@ impl<'f> Gatherer<'f> {
     /// [`Error::Open`]; [`Error::Access`]; [`Error::NotAFile`]; [`Error::Setting`];
     /// [`Error::ReadOnlyBuffer`]; [`Error::RangeBeyondBuffer`] and [`Error::RangeOverflow`] for the
     /// spare bytes; [`Error::NoMemory`]; [`Error::Buffer`]; [`Error::Unavailable`].
-    pub fn open(&self, buf: &DmaBuf) -> Result<Gathering> {
+    pub fn open(&self, buf: &Buffer) -> Result<Gathering> {
+        let buf = buf.shared()?;
         self.options.check()?;
         let file = self.file()?;
         if !buf.is_writable() {
             return Err(Error::ReadOnlyBuffer);
         }
         let spare = spare(self.spare.clone(), buf)?;
-        if buf.kind() == Kind::Memfd {
-            let there = rustix::fs::fstat(buf).map_or(0, |stat| stat.st_blocks as u64 * 512);
+        if !buf.is_dma_buf() {
+            let there =
+                rustix::fs::fstat(buf.as_fd()).map_or(0, |stat| stat.st_blocks as u64 * 512);
             available::ensure(buf.len().saturating_sub(there), Charged::Us)?;
         }
         let buf = buf.try_clone()?;
@@ -158,7 +163,7 @@ impl<'f> Gatherer<'f> {
             buf,
             engine,
             depth: self.in_flight() as usize,
-            control: self.options.control.clone(),
+            control: self.control.clone(),
             setup: Arc::new(setup),
         })
     }
@@ -171,7 +176,7 @@ impl<'f> Gatherer<'f> {
         Ok(file)
     }
 
-    fn engine(&self, backend: Backend, file: &File, buf: &DmaBuf) -> Result<Engine, Attempt> {
+    fn engine(&self, backend: Backend, file: &File, buf: &Shared) -> Result<Engine, Attempt> {
         let target = match table::reach(backend, buf)? {
             Reach::Ioctl(attached) => return Ok(Engine::One(One::Module(attached))),
             Reach::Calls(mapping) => return Ok(Engine::One(One::Mapped(mapping))),
@@ -185,7 +190,7 @@ impl<'f> Gatherer<'f> {
             (true, None) => None,
         };
         let limit = rules(file, Some(backend)).limit();
-        let settings = Settings { backend, depth: self.in_flight(), limit };
+        let settings = RingSettings { backend, depth: self.in_flight(), limit };
         Ok(Engine::Ring(Box::new(Batches::new(file, target, settings, why_unpolled)?)))
     }
 

@@ -13,8 +13,8 @@ use super::result::{Gathered, Setup};
 use super::ring::Batches;
 use crate::backend::Backend;
 use crate::backend::attempt::Attempt;
-use crate::buf::DmaBuf;
-use crate::buf::cpu_access::CpuAccess;
+use crate::buffer::cpu_access::CpuAccess;
+use crate::buffer::shared::Shared;
 use crate::control::{Control, Watch};
 use crate::direction::Direction;
 use crate::error::{Error, Result};
@@ -26,14 +26,14 @@ use crate::report::measure::Before;
 /// [`Gatherer::open`](super::Gatherer::open).
 ///
 /// It owns descriptors of both. Between calls the buffer may be accessed, for example through
-/// [`DmaBuf::map`].
+/// [`Buffer::map`](crate::Buffer::map).
 ///
 /// `Send` and `Sync`; a call from another thread sets up a new ring. Do not use or drop it in a
 /// child of `fork(2)`, which shares the ring with the parent.
 #[derive(Debug)]
 pub struct Gathering {
     pub(super) file: File,
-    pub(super) buf: DmaBuf,
+    pub(super) buf: Shared,
     pub(super) engine: Engine,
     /// Requests in flight.
     pub(super) depth: usize,
@@ -172,7 +172,7 @@ impl Gathering {
 }
 
 /// The spare bytes as stored: an empty range is at 0.
-pub(super) fn spare(range: Range<u64>, buf: &DmaBuf) -> Result<Range<u64>> {
+pub(super) fn spare(range: Range<u64>, buf: &Shared) -> Result<Range<u64>> {
     if range.is_empty() {
         return Ok(0..0);
     }

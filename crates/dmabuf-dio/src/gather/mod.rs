@@ -4,15 +4,15 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), dmabuf_dio::Error> {
-//! use dmabuf_dio::DmaBuf;
+//! use dmabuf_dio::Buffer;
 //! use dmabuf_dio::gather::{Gatherer, Piece};
 //!
-//! let buf = DmaBuf::alloc(64 << 20)?;
+//! let buf = Buffer::alloc(64 << 20)?;
 //! let mut gathering = Gatherer::new("embeddings.bin").polled(true).open(&buf)?;
 //! let rows = [811_008, 4096, 90_112];
 //! let pieces: Vec<_> = (0..)
 //!     .zip(rows)
-//!     .map(|(place, row)| Piece { file_offset: row, buf_offset: place * 4096, len: 4096 })
+//!     .map(|(place, row)| Piece { offset: row, buf_offset: place * 4096, len: 4096 })
 //!     .collect();
 //! let gathered = gathering.read(&pieces)?;
 //! for (row, piece) in rows.iter().zip(gathered.pieces()) {

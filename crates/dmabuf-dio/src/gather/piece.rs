@@ -8,7 +8,7 @@ use crate::file::Alignment;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Piece {
     /// Offset in the file.
-    pub file_offset: u64,
+    pub offset: u64,
     /// Offset in the buffer.
     pub buf_offset: u64,
     /// Length.
@@ -18,7 +18,7 @@ pub struct Piece {
 impl Piece {
     /// End in the file. Overflow is excluded only after [`check`](super::check::check).
     pub(super) fn file_end(&self) -> u64 {
-        self.file_offset + self.len
+        self.offset + self.len
     }
 
     /// End in the buffer; overflow as for [`file_end`](Self::file_end).
@@ -106,14 +106,14 @@ impl Rules {
 
     /// Whether a piece cannot be read to its place.
     pub(super) fn is_aside(self, piece: &Piece) -> bool {
-        (piece.file_offset | piece.len) & (self.block - 1) != 0
+        (piece.offset | piece.len) & (self.block - 1) != 0
             || piece.buf_offset & (self.memory - 1) != 0
     }
 
     /// The blocks that enclose a piece: start and end in the file.
     pub(super) fn blocks(self, piece: &Piece) -> (u64, u64) {
         let mask = self.block - 1;
-        (piece.file_offset & !mask, (piece.file_end() + mask) & !mask)
+        (piece.offset & !mask, (piece.file_end() + mask) & !mask)
     }
 
     /// The maximum bytes per request, unless the device has larger blocks.

@@ -114,11 +114,11 @@ impl<'p> Plan<'p> {
             let (mut len, mut count) = (last.len, 1);
             while self.next < self.entries {
                 let piece = &self.pieces[self.order.number(self.next)];
-                if piece.file_offset == last.file_end()
+                if piece.offset == last.file_end()
                     && piece.buf_offset == last.buf_end()
                     && piece.len > 0
                     // A request across the end of the file would zero its place.
-                    && piece.file_offset < self.end
+                    && piece.offset < self.end
                     && len + piece.len <= self.limit
                     && !self.rules.is_aside(piece)
                 {
@@ -131,7 +131,7 @@ impl<'p> Plan<'p> {
                 self.next += 1;
             }
             let start = &self.pieces[self.order.number(first)];
-            group.file = start.file_offset;
+            group.file = start.offset;
             group.buf = start.buf_offset;
             group.len = len;
             group.first = first as u32;
@@ -283,11 +283,8 @@ mod tests {
         pieces: &[(u64, u64, u64)],
         mut answer: impl FnMut(&Request) -> Option<i64>,
     ) -> (Vec<Request>, Outcome) {
-        let piece = |&(file_offset, buf_offset, len): &(u64, u64, u64)| Piece {
-            file_offset,
-            buf_offset,
-            len,
-        };
+        let piece =
+            |&(offset, buf_offset, len): &(u64, u64, u64)| Piece { offset, buf_offset, len };
         let pieces: Vec<_> = pieces.iter().map(piece).collect();
         let bounds = Bounds { buffer: 4 << 20, spare: SPARE, rules: RULES };
         let checked = check(&pieces, &bounds).expect("fit");
@@ -416,7 +413,7 @@ mod tests {
             let bounds = Bounds { buffer: 4 << 20, spare: SPARE, rules: RULES };
             check(pieces, &bounds).expect("fit")
         };
-        let piece = |at: u64| Piece { file_offset: at * 512, buf_offset: at * 512, len: 512 };
+        let piece = |at: u64| Piece { offset: at * 512, buf_offset: at * 512, len: 512 };
         let pieces: Vec<_> = (0..4).map(piece).collect();
         let plan = Plan::new(&pieces, checked(&pieces), RULES, &SPARE, END);
         let end = Exception::EndOfFile { end: 1000 };
@@ -452,8 +449,7 @@ mod tests {
         let short = |request: &Request| Some(5000_u64.saturating_sub(request.group.file) as i64);
         let (_, outcome) = run(&pieces, short);
         assert_eq!(outcome.exceptions, [(1, Exception::EndOfFile { end: 5000 })]);
-        let pieces =
-            pieces.map(|(file_offset, buf_offset, len)| Piece { file_offset, buf_offset, len });
+        let pieces = pieces.map(|(offset, buf_offset, len)| Piece { offset, buf_offset, len });
         let bounds = Bounds { buffer: 4 << 20, spare: SPARE, rules: RULES };
         let plan = Plan::new(&pieces, check(&pieces, &bounds).expect("fit"), RULES, &SPARE, END);
         let exceptions = plan.finish(Some(5000)).exceptions;
@@ -462,7 +458,7 @@ mod tests {
 
     #[test]
     fn buffered_requests_are_not_retried() {
-        let pieces = [Piece { file_offset: 0, buf_offset: 0, len: 10 }];
+        let pieces = [Piece { offset: 0, buf_offset: 0, len: 10 }];
         let bounds = Bounds { buffer: 4096, spare: 0..0, rules: Rules::BUFFERED };
         for (result, moved, left) in [(10, 10, false), (-i64::from(libc::EINVAL), 0, false)] {
             let checked = check(&pieces, &bounds).expect("fit");

@@ -165,7 +165,7 @@ fn find<T: Copy>(sorted: &[(u32, T)], number: u32) -> Option<T> {
 fn explain(piece: &Piece, start: u64, exception: Exception) -> PieceError {
     match exception {
         Exception::EndOfFile { end } => {
-            let len = end.saturating_sub(piece.file_offset).min(piece.len);
+            let len = end.saturating_sub(piece.offset).min(piece.len);
             PieceError::EndOfFile { found: Found { start, len }, end }
         }
         Exception::Failed { offset, errno } => PieceError::Failed { offset, errno },

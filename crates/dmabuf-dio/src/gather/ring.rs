@@ -53,13 +53,13 @@ pub(super) struct Batches {
     /// Why requests cannot be waited for.
     stuck: Option<Errno>,
     target: Target,
-    settings: Settings,
+    settings: RingSettings,
     /// Why completions are not polled; `None` if they are.
     pub(super) why_unpolled: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
+pub(super) struct RingSettings {
     pub(super) backend: Backend,
     pub(super) depth: u32,
     /// Bytes per request.
@@ -79,7 +79,7 @@ impl Batches {
     pub(super) fn new(
         file: &File,
         target: Target,
-        settings: Settings,
+        settings: RingSettings,
         why_unpolled: Option<String>,
     ) -> Result<Self, Attempt> {
         let create = |polled| refuse::ring(settings.backend, settings.depth, polled);
@@ -105,7 +105,7 @@ impl Batches {
 
     /// Replaces the ring by an equal one for the calling thread.
     fn renew(&mut self, file: &File) -> Result<(), Attempt> {
-        let Settings { backend, depth, .. } = self.settings;
+        let RingSettings { backend, depth, .. } = self.settings;
         // Dropped first, to release the memory.
         self.ring = None;
         self.thread = None;
@@ -114,7 +114,7 @@ impl Batches {
 
     /// Gives a bare ring the memory and the file.
     fn set_up(&mut self, mut uring: IoUring, file: &File) -> Result<(), Attempt> {
-        let Settings { backend, limit, .. } = self.settings;
+        let RingSettings { backend, limit, .. } = self.settings;
         let cut = Cut { step: 1 << self.shift, overlap: limit };
         let refused = |error| refuse::lending(backend, &error);
         let memory = match &self.target {
@@ -276,7 +276,7 @@ fn unpolled(errno: Errno) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buf::DmaBuf;
+    use crate::buffer::shared::Shared;
     use crate::control::Control;
     use crate::file::{Alignment, Spec};
     use crate::gather::check::{Bounds, check};
@@ -318,7 +318,7 @@ mod tests {
 
     /// A file of 64 KiB that is said to need no alignment, so direct reads of it are refused, and a
     /// ring for it. `None` if the host has no `io_uring`, or its disk refuses nothing.
-    fn refusing(folder: &tempfile::TempDir, buf: &DmaBuf) -> Option<(File, Batches)> {
+    fn refusing(folder: &tempfile::TempDir, buf: &Shared) -> Option<(File, Batches)> {
         let path = folder.path().join("file");
         let content: Vec<u8> = (0..65_536_u32).map(|at| (at % 251) as u8).collect();
         std::fs::write(&path, content).expect("written");
@@ -329,7 +329,7 @@ mod tests {
         }
         file.align = Alignment { offset: 2, memory: 1 };
         let target = Target::Mapped(Arc::new(buf.mapping(true).expect("mapped")));
-        let settings = Settings { backend: Backend::Memfd, depth: 4, limit: LIMIT };
+        let settings = RingSettings { backend: Backend::Memfd, depth: 4, limit: LIMIT };
         let batches = Batches::new(&file, target, settings, Some(String::new())).ok()?;
         Some((file, batches))
     }
@@ -337,11 +337,11 @@ mod tests {
     #[test]
     fn refused_direct_reads_are_retried_buffered() {
         let folder = tempfile::tempdir().expect("a folder");
-        let buf = DmaBuf::memfd(65_536).expect("a memfd");
+        let buf = Shared::memfd(65_536).expect("a memfd");
         let Some((file, mut batches)) = refusing(&folder, &buf) else { return };
         let control = Control::default();
         let pieces: Vec<_> = (0..40)
-            .map(|at| Piece { file_offset: at * 1000 + 2, buf_offset: at * 1024, len: 600 })
+            .map(|at| Piece { offset: at * 1000 + 2, buf_offset: at * 1024, len: 600 })
             .collect();
         let rules = Rules::direct(file.align);
         let bounds = Bounds { buffer: 65_536, spare: 0..0, rules };
@@ -355,7 +355,7 @@ mod tests {
             assert_eq!((outcome.counts.moved, outcome.counts.direct), (24_000, 0));
             let bytes = buf.map().expect("a view").to_vec().expect("all of it");
             for (piece, at) in pieces.iter().zip((0..).step_by(1024)) {
-                let found = bytes[at..at + 600].iter().zip(piece.file_offset..);
+                let found = bytes[at..at + 600].iter().zip(piece.offset..);
                 assert!(found.into_iter().all(|(byte, at)| u64::from(*byte) == at % 251));
             }
         }
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn stuck_ring_reads_nothing_more() {
         let folder = tempfile::tempdir().expect("a folder");
-        let buf = DmaBuf::memfd(65_536).expect("a memfd");
+        let buf = Shared::memfd(65_536).expect("a memfd");
         let Some((file, mut batches)) = refusing(&folder, &buf) else { return };
         batches.stuck = Some(Errno::from_raw(libc::EBADF));
         let control = Control::default();

@@ -8,9 +8,9 @@ use dmabuf_dio_sys::dio::{self, Slot};
 use io_uring::{IoUring, cqueue};
 
 use super::error::LendError;
-use super::module::{Attached, Context};
+use super::module::{Attached, Context, shared};
 use super::slots::{no_room, register, register_joined, register_table};
-use crate::buf::DmaBuf;
+use crate::buffer::Buffer;
 use crate::direction::Direction;
 use crate::memory::Mapping;
 
@@ -100,7 +100,7 @@ impl Memory {
         uring: &mut IoUring,
         first: Context,
         most: usize,
-        blocks: &[DmaBuf],
+        blocks: &[Buffer],
         direction: Direction,
         join: bool,
     ) -> Result<Self, LendError> {
@@ -111,11 +111,11 @@ impl Memory {
         let mut left = blocks;
         let mut slot = 0;
         while !left.is_empty() {
-            let shared = if join { together(left) } else { 1 };
-            let mut attached: Vec<Attached> = Vec::with_capacity(shared);
-            for block in &left[..shared] {
+            let together = if join { together(left) } else { 1 };
+            let mut attached: Vec<Attached> = Vec::with_capacity(together);
+            for block in &left[..together] {
                 let context = first.take().map_or_else(Context::with_slots, Ok);
-                match context.and_then(|context| context.attach(block)) {
+                match context.and_then(|context| context.attach(shared(block)?)) {
                     Ok(one) => attached.push(one),
                     // As many as there are descriptors for.
                     Err(LendError::NoModule { errno })
@@ -137,7 +137,7 @@ impl Memory {
                 several => register_joined(uring, several, slot, flags, total(now))?,
             }
             let (all, mut start) = (total(now), 0);
-            for length in now.iter().map(DmaBuf::len) {
+            for length in now.iter().map(Buffer::len) {
                 let behind = all - start - length;
                 buffers.push(Lent { length, slot: slot as u16, start, behind });
                 start += length;
@@ -158,7 +158,7 @@ impl Memory {
     pub(super) fn lend_more(
         &mut self,
         uring: &mut IoUring,
-        block: &DmaBuf,
+        block: &Buffer,
         direction: Direction,
         unsent: usize,
         mut others: impl FnMut(&cqueue::Entry),
@@ -169,7 +169,7 @@ impl Memory {
             return Err(no_room(u32::MAX, length));
         }
         let index = buffers.last().map_or(0, |last| u32::from(last.slot) + 1);
-        let attached = Context::with_slots()?.attach(block)?;
+        let attached = Context::with_slots()?.attach(shared(block)?)?;
         let slot = Slot { buf_offset: 0, length, index, flags: slot_flags(direction) };
         register(uring, &attached, &slot, Some(&mut others))?;
         buffers.push(Lent::alone(index as usize, length));
@@ -241,12 +241,12 @@ fn slot_flags(direction: Direction) -> u32 {
     }
 }
 
-fn total(blocks: &[DmaBuf]) -> u64 {
-    blocks.iter().map(DmaBuf::len).sum()
+fn total(blocks: &[Buffer]) -> u64 {
+    blocks.iter().map(Buffer::len).sum()
 }
 
 /// How many of the first blocks share a slot, at least 1.
-fn together(blocks: &[DmaBuf]) -> usize {
+fn together(blocks: &[Buffer]) -> usize {
     let mut bytes = 0;
     let shared = blocks.iter().take(JOINED).take_while(|block| {
         bytes += block.len();
@@ -326,8 +326,8 @@ mod tests {
 
     #[test]
     fn only_small_buffers_share_a_slot() {
-        let of = |size, count| -> Vec<DmaBuf> {
-            (0..count).map(|_| DmaBuf::memfd(size).expect("a memfd")).collect()
+        let of = |size, count| -> Vec<Buffer> {
+            (0..count).map(|_| Buffer::memfd(size).expect("a memfd")).collect()
         };
         assert_eq!(together(&of(4096, 3)), 3);
         assert_eq!(together(&of(4096, JOINED + 1)), JOINED);

@@ -7,7 +7,8 @@ use dmabuf_dio_sys::dio::{self, Attach, Info, Load, ReadWrite};
 
 use super::error::{LendError, NotLent};
 use super::resume;
-use crate::buf::DmaBuf;
+use crate::buffer::Buffer;
+use crate::buffer::shared::Shared;
 use crate::direction::Direction;
 use crate::errno::Errno;
 use crate::file::extent::Extent;
@@ -46,7 +47,7 @@ impl Context {
     }
 
     /// Attaches a buffer; the module keeps its own reference to it.
-    pub(crate) fn attach(self, buf: &DmaBuf) -> Result<Attached, LendError> {
+    pub(crate) fn attach(self, buf: &Shared) -> Result<Attached, LendError> {
         let mut attach = Attach::default();
         loop {
             return match dio::attach(self.as_fd(), buf.as_fd(), &mut attach) {
@@ -85,7 +86,15 @@ impl AsFd for Context {
     }
 }
 
-fn not_attached(buf: &DmaBuf, errno: Errno, refusal: u32) -> LendError {
+/// The memory that a buffer's descriptor refers to.
+pub(super) fn shared(buf: &Buffer) -> Result<&Shared, LendError> {
+    buf.shared().map_err(|_| LendError::Attach {
+        exporter: buf.kind().name().to_owned(),
+        errno: Errno::INVAL,
+    })
+}
+
+fn not_attached(buf: &Shared, errno: Errno, refusal: u32) -> LendError {
     let exporter = buf.exporter().unwrap_or_else(|| "unknown".into());
     match NotLent::from_number(refusal) {
         Some(why) if errno == Errno::OPNOTSUPP => LendError::NotLent { exporter, why, errno },
@@ -135,7 +144,11 @@ impl Attached {
     ///
     /// [`LendError::NoModule`]; [`LendError::OtherModule`]; [`LendError::NotLent`];
     /// [`LendError::Attach`].
-    pub fn new(buf: &DmaBuf) -> Result<Self, LendError> {
+    pub fn new(buf: &Buffer) -> Result<Self, LendError> {
+        Self::of(shared(buf)?)
+    }
+
+    pub(crate) fn of(buf: &Shared) -> Result<Self, LendError> {
         Context::open()?.attach(buf)
     }
 
@@ -215,7 +228,7 @@ mod tests {
 
     #[test]
     fn refused_buffer_gives_its_reason() {
-        let buf = DmaBuf::memfd(4096).expect("memfd");
+        let buf = Shared::memfd(4096).expect("memfd");
         let exporter = "memfd".to_owned();
         for (number, why) in [
             (dio::REFUSED_EXPORTER, NotLent::Exporter),

@@ -16,7 +16,7 @@ use super::memory::{Memory, Place};
 use super::module::Context;
 use super::slots::LENDING;
 use super::uring::{create_shared, wait};
-use crate::buf::DmaBuf;
+use crate::buffer::Buffer;
 use crate::direction::Direction;
 use crate::errno::{Errno, IntoErrno};
 
@@ -173,13 +173,13 @@ impl Ring {
     ///
     /// The blocks may be closed afterwards. Any thread can take the completions. CPU access to a
     /// block must be begun before a request for it and ended after its completion:
-    /// [`DmaBuf::begin_cpu_access`].
+    /// [`Buffer::begin_cpu_access`].
     ///
     /// # Errors
     ///
     /// Any [`LendError`].
     pub fn lending(
-        blocks: &[DmaBuf],
+        blocks: &[Buffer],
         direction: Direction,
         file: BorrowedFd<'_>,
     ) -> Result<Self, LendError> {
@@ -194,7 +194,7 @@ impl Ring {
     /// Any [`LendError`].
     pub fn lending_joined(
         most: usize,
-        blocks: &[DmaBuf],
+        blocks: &[Buffer],
         direction: Direction,
         file: BorrowedFd<'_>,
     ) -> Result<Self, LendError> {
@@ -216,7 +216,7 @@ impl Ring {
     /// Any [`LendError`].
     pub fn lending_up_to(
         most: usize,
-        blocks: &[DmaBuf],
+        blocks: &[Buffer],
         direction: Direction,
         file: BorrowedFd<'_>,
     ) -> Result<Self, LendError> {
@@ -225,7 +225,7 @@ impl Ring {
 
     fn lend_all(
         most: usize,
-        blocks: &[DmaBuf],
+        blocks: &[Buffer],
         direction: Direction,
         file: BorrowedFd<'_>,
         join: bool,
@@ -251,7 +251,7 @@ impl Ring {
     /// Any [`LendError`]: [`Slot`](LendError::Slot) with `EBUSY` if there is no room for it, or if
     /// requests are queued that are not submitted. The ring is unchanged, and requests in flight
     /// continue.
-    pub fn lend(&mut self, block: &DmaBuf, direction: Direction) -> Result<(), LendError> {
+    pub fn lend(&mut self, block: &Buffer, direction: Direction) -> Result<(), LendError> {
         let unsent = self.unsent();
         let Self { uring, memory, early, .. } = self;
         memory

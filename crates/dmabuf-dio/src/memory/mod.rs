@@ -260,7 +260,7 @@ impl Mapping {
     /// The address of the first byte, at least page-aligned, valid as long as the mapping. Others
     /// may write the memory at any time, and its pages may vanish if it [shrinks](Self::shrinks).
     /// The caller must begin and end CPU access around its own accesses:
-    /// [`DmaBuf::begin_cpu_access`](crate::DmaBuf::begin_cpu_access).
+    /// [`Buffer::begin_cpu_access`](crate::Buffer::begin_cpu_access).
     pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }

@@ -341,7 +341,7 @@ mod tests {
             ("to, by the kernel", WAYS[2]),
             ("by a pipe", WAYS[3]),
         ];
-        let buf = crate::DmaBuf::memfd(ALL as u64).expect("a memfd");
+        let buf = crate::buffer::shared::Shared::memfd(ALL as u64).expect("a memfd");
         let mapping = buf.mapping(true).expect("mapped");
         mapping.fill(0, ALL as u64, 1).expect("allocated");
         for (name, way) in ways {

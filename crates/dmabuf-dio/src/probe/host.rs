@@ -7,7 +7,7 @@ use dmabuf_dio_sys::{dio, heap, udmabuf};
 
 use super::{Device, HugePages, IoUring};
 use crate::backend::{Backend, refuse, udmabuf as udmabuf_backend};
-use crate::buf::DmaBuf;
+use crate::buffer::shared::Shared;
 use crate::memory::Mapping;
 use crate::memory::huge;
 use crate::memory::page::huge_page;
@@ -70,7 +70,7 @@ pub(crate) fn huge_pages() -> HugePages {
     let collapsed = gets_huge_page(|mapping| {
         mapping.collapse();
     });
-    let reserved = DmaBuf::memfd_huge(huge_page()).is_ok();
+    let reserved = Shared::memfd_huge(huge_page()).is_ok();
     let any = transparent || collapsed || reserved;
     let remedy = (!any).then(huge::shared_huge_remedy);
     HugePages {
@@ -87,7 +87,7 @@ pub(crate) fn huge_pages() -> HugePages {
 
 /// Whether a memfd gets a huge page when requested with `ask`.
 fn gets_huge_page(ask: impl FnOnce(&mut Mapping)) -> bool {
-    let Ok(buf) = DmaBuf::memfd(huge_page()) else { return false };
+    let Ok(buf) = Shared::memfd(huge_page()) else { return false };
     let Ok(mut mapping) = Mapping::new(buf.as_fd(), buf.len(), true) else { return false };
     ask(&mut mapping);
     mapping.populate(0, buf.len(), true).is_ok()

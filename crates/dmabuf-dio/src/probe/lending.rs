@@ -7,7 +7,7 @@ use dmabuf_dio_sys::{heap, udmabuf};
 
 use super::{Lender, Lending};
 use crate::backend::{Backend, refuse, udmabuf as udmabuf_backend};
-use crate::buf::DmaBuf;
+use crate::buffer::shared::Shared;
 use crate::lend::{Attached, Context};
 use crate::memory::page::page_size;
 
@@ -18,11 +18,11 @@ pub(crate) fn lending(heaps: &[String]) -> Option<Lending> {
     let of_heap = |path: &String| {
         let device = heap::open(path).ok()?;
         let fd = heap::alloc(device.as_fd(), page).ok()?;
-        Some(lender(path, &DmaBuf::from_parts(fd, page)))
+        Some(lender(path, &Shared::from_parts(fd, page)))
     };
     let of_udmabuf = || {
         let device = udmabuf::open().ok()?;
-        let memfd = DmaBuf::memfd(page).ok()?;
+        let memfd = Shared::memfd(page).ok()?;
         let buf = udmabuf_backend::make(device.as_fd(), &memfd).ok()?;
         Some(lender(udmabuf::DEVICE, &buf))
     };
@@ -30,11 +30,11 @@ pub(crate) fn lending(heaps: &[String]) -> Option<Lending> {
     Some(Lending { tried, exporters: refuse::named_exporters() })
 }
 
-fn lender(path: &str, buf: &DmaBuf) -> Lender {
+fn lender(path: &str, buf: &Shared) -> Lender {
     let refused = |error| refuse::lending(Backend::Module, &error).into_refusal(Backend::Module);
     Lender {
         exporter: buf.exporter().unwrap_or_else(|| "unknown".into()),
         path: path.into(),
-        refusal: Attached::new(buf).err().map(refused),
+        refusal: Attached::of(buf).err().map(refused),
     }
 }

@@ -130,7 +130,7 @@ fn read_blocks(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Watch;
+    use crate::control::{Control, Watch};
     use crate::file::{Alignment, File, Spec};
     use crate::options::Options;
 
@@ -225,7 +225,8 @@ mod tests {
             (file.why_buffered, file.align) = (None, Alignment { offset, memory: 512 });
         }
         let (options, length) = (Options::default(), FILE as u64);
-        let watch = Watch::start(&options.control, length);
+        let control = Control::default();
+        let watch = Watch::start(&control, length);
         test(&Task { file: &file, direction, offset: 0, length, options: &options, watch: &watch });
     }
 

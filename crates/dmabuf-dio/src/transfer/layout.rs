@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The position of a range in a buffer that is created for it.
 
-use crate::buf::DmaBuf;
+use crate::buffer::shared::Shared;
 use crate::error::Error;
 use crate::memory::page::{page_size, round_up};
 
@@ -33,7 +33,7 @@ impl Layout {
     }
 
     /// Zeroes the bytes before the range, which were read along with its first page.
-    pub(crate) fn zero_before(&self, buf: &mut DmaBuf) -> Result<(), Error> {
+    pub(crate) fn zero_before(&self, buf: &mut Shared) -> Result<(), Error> {
         if self.data_offset == 0 {
             return Ok(());
         }

@@ -6,6 +6,7 @@ pub(crate) mod edge;
 pub(crate) mod layout;
 pub(crate) mod mapped;
 pub(crate) mod plain;
+pub(crate) mod private;
 pub(crate) mod ring;
 pub(crate) mod staged;
 pub(crate) mod task;

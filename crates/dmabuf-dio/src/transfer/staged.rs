@@ -15,7 +15,7 @@ use rustix::io::Errno as Os;
 use super::layout::Layout;
 use super::task::{Task, Transferred};
 use super::{Job, Progress, Stop, plain, ring};
-use crate::buf::DmaBuf;
+use crate::buffer::shared::Shared;
 use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
 use crate::lend::{self, Ring};
@@ -37,7 +37,7 @@ const STEP: u64 = 4 << 20;
 pub(crate) fn load(
     task: &Task<'_>,
     uring: Option<IoUring>,
-    buf: &DmaBuf,
+    buf: &Shared,
     layout: Layout,
 ) -> Result<Transferred> {
     let end = layout.data_offset + task.length;
@@ -87,7 +87,7 @@ fn stage(task: &Task<'_>, len: u64, buffer: u64) -> Result<Arc<Mapping>> {
 /// copied.
 struct Stage<'a> {
     memory: Arc<Mapping>,
-    buf: &'a DmaBuf,
+    buf: &'a Shared,
     /// Length of the data to read.
     len: u64,
     /// Length of the data wanted in the buffer.
@@ -174,7 +174,7 @@ impl ring::Buffer for Stage<'_> {
 mod tests {
     use super::ring::Buffer as _;
     use super::*;
-    use crate::control::Watch;
+    use crate::control::{Control, Watch};
     use crate::direction::Direction;
     use crate::file::{File, Spec};
     use crate::options::Options;
@@ -184,7 +184,7 @@ mod tests {
     const LEN: u64 = 20 << 10;
 
     /// A staging buffer filled with `byte`, and an empty ring.
-    fn stage(buf: &DmaBuf, byte: u8) -> Option<(Stage<'_>, Ring)> {
+    fn stage(buf: &Shared, byte: u8) -> Option<(Stage<'_>, Ring)> {
         let uring =
             lend::create(1, false).inspect_err(|error| println!("skipped: {error}")).ok()?;
         let memory = Arc::new(Mapping::anonymous(WINDOW).expect("memory"));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     /// How many bytes at the start of the buffer are `byte`.
-    fn arrived(buf: &DmaBuf, byte: u8) -> usize {
+    fn arrived(buf: &Shared, byte: u8) -> usize {
         buf.map()
             .expect("map")
             .to_vec()
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn stage_never_overwrites_uncopied_bytes() {
-        let buf = DmaBuf::memfd(LEN).expect("a memfd");
+        let buf = Shared::memfd(LEN).expect("a memfd");
         let Some((mut stage, ring)) = stage(&buf, 1) else { return };
         let prepare = |stage: &mut Stage<'_>, end, done| {
             stage.prepare(&ring, end, Progress { done, idle: false }).expect("copied")
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn completed_bytes_are_copied_during_the_transfer() {
-        let buf = DmaBuf::memfd(LEN).expect("a memfd");
+        let buf = Shared::memfd(LEN).expect("a memfd");
         let Some((mut stage, ring)) = stage(&buf, 3) else { return };
         for (done, there) in [(0, 0), (100, 100), (100, 100), (4096, 4096)] {
             stage.meanwhile(&ring, Progress { done, idle: false }).expect("copied");
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn stage_offsets_wrap_within_the_window() {
-        let buf = DmaBuf::memfd(LEN).expect("a memfd");
+        let buf = Shared::memfd(LEN).expect("a memfd");
         let Some((stage, _)) = stage(&buf, 0) else { return };
         let place = |offset| {
             let (buffer, at, limit) = stage.place(offset);
@@ -276,11 +276,12 @@ mod tests {
             let (block_size, queue_depth) = (Some(chunk), Some(2));
             let options = Options { block_size, queue_depth, ..Options::default() };
             let (direction, length) = (Direction::Load, len - offset);
-            let watch = Watch::start(&options.control, length);
+            let control = Control::default();
+            let watch = Watch::start(&control, length);
             let task =
                 Task { file: &file, direction, offset, length, options: &options, watch: &watch };
             let layout = task.layout().expect("it fits");
-            let buf = DmaBuf::memfd_exact(layout.data_offset + length).expect("a memfd");
+            let buf = Shared::memfd_exact(layout.data_offset + length).expect("a memfd");
             let uring = task.needs_ring(layout.buffer).then(|| lend::create(2, false));
             let Ok(uring) = uring.transpose() else { return println!("skipped: no ring") };
             let moved = load(&task, uring, &buf, layout).expect("loaded");
@@ -301,7 +302,8 @@ mod tests {
         let window = |chunk: u64, depth, len| {
             let options =
                 Options { block_size: Some(chunk), queue_depth: Some(depth), ..Options::default() };
-            let watch = Watch::start(&options.control, len);
+            let control = Control::default();
+            let watch = Watch::start(&control, len);
             let direction = Direction::Load;
             let task = Task {
                 file: &file,

@@ -83,12 +83,12 @@ mod tests {
     use std::os::fd::AsFd as _;
 
     use super::*;
-    use crate::buf::DmaBuf;
+    use crate::buffer::shared::Shared;
     use crate::memory::huge;
     use crate::memory::page::page_size;
 
     /// Pages that a memfd has.
-    fn pages(buf: &DmaBuf) -> u64 {
+    fn pages(buf: &Shared) -> u64 {
         rustix::fs::fstat(buf).expect("stat").st_blocks as u64 * 512 / page_size()
     }
 
@@ -96,7 +96,7 @@ mod tests {
     fn supply_allocates_exactly_the_range() {
         let page = page_size();
         for step in [page, 2 * page, 100 * page] {
-            let buf = DmaBuf::memfd(8 * page).expect("a memfd");
+            let buf = Shared::memfd(8 * page).expect("a memfd");
             let mapping = buf.mapping(true).expect("mapped");
             let supply = Supply::default();
             assert_eq!(supply.reaches(1, false), Ok(false), "nothing is there");
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn waiter_is_woken_by_pages_and_errors() {
         let page = page_size();
-        let buf = DmaBuf::memfd(page).expect("a memfd");
+        let buf = Shared::memfd(page).expect("a memfd");
         // Of which only one page can exist.
         let mapping = Mapping::new(buf.as_fd(), 3 * page, true).expect("mapped");
         let supply = Supply::default();
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn unsupported_populate_leaves_pages_to_the_requests() {
         let page = page_size();
-        let buf = DmaBuf::memfd(2 * page).expect("a memfd");
+        let buf = Shared::memfd(2 * page).expect("a memfd");
         let mapping = buf.mapping(false).expect("mapped for reading");
         assert_eq!(mapping.populate(0, page, true), Err(Os::INVAL));
         let supply = Supply::default();
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn stopped_supply_allocates_nothing() {
-        let buf = DmaBuf::memfd(2 * page_size()).expect("a memfd");
+        let buf = Shared::memfd(2 * page_size()).expect("a memfd");
         let supply = Supply::default();
         drop(StopOnDrop(&supply));
         supply.run(&buf.mapping(true).expect("mapped"), 0, buf.len(), page_size());

@@ -3,7 +3,7 @@
 
 use super::layout::Layout;
 use super::{Job, Stop};
-use crate::buf::DmaBuf;
+use crate::buffer::shared::Shared;
 use crate::control::Watch;
 use crate::direction::Direction;
 use crate::errno::IntoErrno;
@@ -11,9 +11,10 @@ use crate::error::Error;
 use crate::file::File;
 use crate::file::extent::{Extent, Split};
 use crate::file::queue::DEFAULT_CHUNK;
+use crate::kind::Kind;
 use crate::memory::page::page_size;
 use crate::memory::sizes::PageSizes;
-use crate::options::{Options, Wanted};
+use crate::options::Options;
 
 /// The note if the file could be opened with `O_DIRECT` but not used with it.
 pub(crate) const REFUSED_DIRECT: &str = "buffered: the file was opened with O_DIRECT, but the file system \
@@ -54,14 +55,14 @@ impl Transferred {
 /// A newly created buffer with its content.
 #[derive(Debug)]
 pub(crate) struct Fresh {
-    pub(crate) buf: DmaBuf,
+    pub(crate) buf: Shared,
     pub(crate) moved: Transferred,
 }
 
 impl Task<'_> {
     pub(crate) fn layout(&self) -> Result<Layout, Error> {
         let layout = match self.options.kind {
-            Wanted::File => Layout::at_start,
+            Kind::File => Layout::at_start,
             _ => Layout::new,
         };
         layout(self.offset, self.length, self.file.align.offset)
@@ -251,6 +252,7 @@ impl Task<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::Control;
     use crate::errno::Errno;
     use crate::file::{Alignment, Spec};
 
@@ -263,7 +265,8 @@ mod tests {
         let mut file = File::open(&Spec::Path(path), direction, true).expect("a file");
         (file.why_buffered, file.align) = (None, Alignment { offset: 512, memory: 512 });
         let options = Options { block_size: Some(1 << 20), ..Options::default() };
-        let watch = Watch::start(&options.control, length);
+        let control = Control::default();
+        let watch = Watch::start(&control, length);
         test(&Task { file: &file, direction, offset, length, options: &options, watch: &watch });
     }
 

@@ -12,7 +12,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use dmabuf_dio::gather::Gatherer;
-use dmabuf_dio::{Backend, DmaBuf, Errno, Error, Kind, Loader, probe};
+use dmabuf_dio::{Backend, Buffer, Errno, Error, Kind, Loader, probe};
 use tempfile::TempDir;
 
 /// The size of a page, in bytes.
@@ -101,13 +101,13 @@ pub(crate) fn backends() -> Vec<Backend> {
 }
 
 /// A zeroed dma-buf of at least `len` bytes: of the system heap, or of the module where there is none.
-pub(crate) fn dmabuf(len: u64) -> Result<DmaBuf, Error> {
-    match DmaBuf::alloc(len) {
+pub(crate) fn dmabuf(len: u64) -> Result<Buffer, Error> {
+    match Buffer::alloc(len) {
         Err(Error::Heap { errno: Errno::NOENT, .. }) if available(Backend::Module) => {
             let folder = folder();
             let path = folder.path().join("zeros");
             File::create(&path).and_then(|file| file.set_len(len)).expect("a file of zeros");
-            Loader::new(&path).backend(Backend::Module).load().map(|loaded| loaded.buf)
+            Loader::new(&path).backend(Backend::Module).load()
         }
         result => result,
     }
@@ -115,7 +115,7 @@ pub(crate) fn dmabuf(len: u64) -> Result<DmaBuf, Error> {
 
 /// Whether a backend takes this buffer. Slots are probed with a buffer of the system heap, which a
 /// buffer of another exporter does not need.
-pub(crate) fn takes(backend: Backend, buf: &DmaBuf) -> bool {
+pub(crate) fn takes(backend: Backend, buf: &Buffer) -> bool {
     if available(backend) {
         return true;
     }
@@ -126,8 +126,8 @@ pub(crate) fn takes(backend: Backend, buf: &DmaBuf) -> bool {
 }
 
 /// A buffer of each kind available here, with the backends that can use it.
-pub(crate) fn buffers(len: u64) -> Vec<(DmaBuf, Vec<Backend>)> {
-    let mut all = vec![DmaBuf::memfd(len).expect("a memfd")];
+pub(crate) fn buffers(len: u64) -> Vec<(Buffer, Vec<Backend>)> {
+    let mut all = vec![Buffer::memfd(len).expect("a memfd")];
     match dmabuf(len) {
         Ok(buf) => all.push(buf),
         Err(error) => {
@@ -148,7 +148,7 @@ pub(crate) fn buffers(len: u64) -> Vec<(DmaBuf, Vec<Backend>)> {
 }
 
 /// Fills a whole buffer.
-pub(crate) fn fill(buf: &mut DmaBuf, byte: u8) {
+pub(crate) fn fill(buf: &mut Buffer, byte: u8) {
     let len = buf.len();
     let mut view = buf.map_mut().expect("map");
     view.fill_at(0, len, byte).expect("fill");
@@ -156,7 +156,7 @@ pub(crate) fn fill(buf: &mut DmaBuf, byte: u8) {
 }
 
 /// All bytes of a buffer.
-pub(crate) fn bytes(buf: &DmaBuf) -> Vec<u8> {
+pub(crate) fn bytes(buf: &Buffer) -> Vec<u8> {
     buf.map().expect("map").to_vec().expect("all of it")
 }
 

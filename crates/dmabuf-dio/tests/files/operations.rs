@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use dmabuf_dio::gather::{Gatherer, Piece};
-use dmabuf_dio::{Backend, Direction, DmaBuf, Error, Loader, Mode, Report, Saver};
+use dmabuf_dio::{Backend, Buffer, Direction, Error, Loader, Mode, Report, Saver};
 use dmabuf_dio_sys::dio;
 use rustix::fs::{Advice, Mode as Permissions, OFlags};
 
@@ -60,13 +60,13 @@ impl Place {
     }
 
     /// A buffer longer than the file.
-    fn buffer(&self) -> DmaBuf {
+    fn buffer(&self) -> Buffer {
         let room = self.content.len().next_multiple_of(PIECE) + 4 * PIECE;
-        DmaBuf::alloc(room as u64).expect("a buffer of the system heap")
+        Buffer::alloc(room as u64).expect("a buffer of the system heap")
     }
 
     /// A buffer that begins with what the file shall have.
-    fn full_buffer(&self) -> DmaBuf {
+    fn full_buffer(&self) -> Buffer {
         let mut buf = self.buffer();
         fill(&mut buf, BEFORE);
         let mut view = buf.map_mut().expect("map");
@@ -119,7 +119,7 @@ impl Place {
     }
 
     /// Whether the buffer has the content of the file, and nothing else has changed.
-    fn check_buffer(&self, buf: &DmaBuf) -> Result<(), String> {
+    fn check_buffer(&self, buf: &Buffer) -> Result<(), String> {
         let mut expected = vec![BEFORE; buf.len() as usize];
         expected[..self.content.len()].copy_from_slice(&self.content);
         same(&bytes(buf), &expected)
@@ -194,10 +194,10 @@ fn by_library(place: &Place, way: Way, report: &Report) -> Cell {
 }
 
 /// The buffer, attached to a context of its own.
-fn attached(buf: &DmaBuf) -> OwnedFd {
+fn attached(buf: &Buffer) -> OwnedFd {
     let context = dio::open().expect("the module");
     let mut attach = dio::Attach::default();
-    dio::attach(context.as_fd(), buf.as_fd(), &mut attach).expect("attach");
+    dio::attach(context.as_fd(), buf.fd().expect("a descriptor"), &mut attach).expect("attach");
     context
 }
 
@@ -223,7 +223,7 @@ fn load_call(place: &Place) -> Cell {
         ..dio::Load::default()
     };
     let (result, way) = place.observe(Direction::Load, || dio::load(context.as_fd(), &mut load));
-    let buf = DmaBuf::from_fd(result.map_err(|errno| errno.to_string())?).expect("a buffer");
+    let buf = Buffer::from_fd(result.map_err(|errno| errno.to_string())?).expect("a buffer");
     let mut expected = place.content.clone();
     expected.resize(buf.len() as usize, 0);
     same(&bytes(&buf), &expected)?;
@@ -259,8 +259,8 @@ fn load(place: &Place) -> Cell {
     let (result, way) = place.observe(Direction::Load, || loader.load());
     let loaded = result.map_err(|error| error.to_string())?;
     let range = loaded.range();
-    same(&bytes(&loaded.buf)[range.start as usize..range.end as usize], &place.content)?;
-    by_library(place, way, &loaded.report)
+    same(&bytes(&loaded)[range.start as usize..range.end as usize], &place.content)?;
+    by_library(place, way, loaded.report().expect("loaded"))
 }
 
 fn gather(place: &Place) -> Cell {
@@ -270,7 +270,7 @@ fn gather(place: &Place) -> Cell {
     let pieces: Vec<_> = (0..place.content.len())
         .step_by(PIECE)
         .map(|at| Piece {
-            file_offset: at as u64,
+            offset: at as u64,
             buf_offset: at as u64,
             len: PIECE.min(place.content.len() - at) as u64,
         })
@@ -284,7 +284,7 @@ fn gather(place: &Place) -> Cell {
     let found = bytes(&buf);
     for (piece, result) in pieces.iter().zip(gathered.pieces()) {
         let part = result.map_err(|error| format!("{piece:?}: {error}"))?;
-        let at = piece.file_offset as usize;
+        let at = piece.offset as usize;
         let start = part.start as usize;
         let len = piece.len as usize;
         same(&found[start..start + len], &place.content[at..at + len])

@@ -4,7 +4,7 @@
 use std::os::fd::AsRawFd as _;
 
 use dmabuf_dio::gather::{Gatherer, Piece};
-use dmabuf_dio::{Backend, DmaBuf, Error};
+use dmabuf_dio::{Backend, Buffer, Error};
 
 use crate::common::{buffers, bytes, file_of, fill, folder};
 use crate::model::{each, piece};
@@ -82,7 +82,7 @@ fn pieces_in_spare_bytes_are_refused() {
 fn out_of_range_settings_are_refused() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
-    let mut buf = DmaBuf::memfd(4096).expect("a memfd");
+    let mut buf = Buffer::memfd(4096).expect("a memfd");
     fill(&mut buf, 0);
     for depth in [0, 1025] {
         let error = Gatherer::new(&path).queue_depth(depth).open(&buf).expect_err("a bad depth");
@@ -107,9 +107,13 @@ fn out_of_range_settings_are_refused() {
 fn read_only_buffer_is_refused() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
-    let buf = DmaBuf::memfd(4096).expect("a memfd");
-    let again = std::fs::File::open(format!("/proc/self/fd/{}", buf.as_raw_fd())).expect("open");
-    let read_only = DmaBuf::from_fd(again.into()).expect("a buffer");
+    let buf = Buffer::memfd(4096).expect("a memfd");
+    let again = std::fs::File::open(format!(
+        "/proc/self/fd/{}",
+        buf.fd().expect("a descriptor").as_raw_fd()
+    ))
+    .expect("open");
+    let read_only = Buffer::from_fd(again.into()).expect("a buffer");
     let error = Gatherer::new(&path).open(&read_only).expect_err("read-only");
     assert!(matches!(error, Error::ReadOnlyBuffer), "{error}");
 }

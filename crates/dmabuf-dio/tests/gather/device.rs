@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dmabuf_dio::gather::{Gatherer, Gathering, Piece, PieceError};
-use dmabuf_dio::{Backend, DmaBuf};
+use dmabuf_dio::{Backend, Buffer};
 
 use crate::common::{bytes, content, fill, page};
 use crate::model::{each, piece};
@@ -111,7 +111,7 @@ fn only_those(pieces: &[Piece], bad: &[(u64, u64)], align: u64) {
 /// Checks which pieces fail, and that the others have the disk's content.
 fn fails_there(
     gathering: &mut Gathering,
-    buf: &DmaBuf,
+    buf: &Buffer,
     pieces: &[Piece],
     content: &[u8],
     bad: &[(u64, u64)],
@@ -120,8 +120,8 @@ fn fails_there(
     let gathered = gathering.read(pieces).expect("read");
     let all = bytes(buf);
     for (number, (one, result)) in pieces.iter().zip(gathered.pieces()).enumerate() {
-        let start = one.file_offset / block * block;
-        let end = (one.file_offset + one.len).next_multiple_of(block);
+        let start = one.offset / block * block;
+        let end = (one.offset + one.len).next_multiple_of(block);
         let touches = |start, end| bad.iter().any(|(at, len)| start < at + len && *at < end);
         let is_bad = touches(start, end);
         // The page cache and the module may read more than the blocks: whole pages.
@@ -133,7 +133,7 @@ fn fails_there(
         match result {
             Ok(found) => {
                 assert!(!is_bad, "{what}");
-                let from = one.file_offset as usize..(one.file_offset + one.len) as usize;
+                let from = one.offset as usize..(one.offset + one.len) as usize;
                 let to = found.start as usize..(found.start + found.len) as usize;
                 assert!(all[to] == content[from], "{what}");
             }

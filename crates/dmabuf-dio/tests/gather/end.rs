@@ -77,10 +77,10 @@ fn file_shrinking_during_gather_fails_pieces() {
         let gathered = gathering.read(&pieces).expect("read");
         for (one, result) in pieces.iter().zip(gathered.pieces()) {
             match result {
-                Ok(_) => assert!(one.file_offset + 4096 <= 300_000, "{backend}: {one:?}"),
+                Ok(_) => assert!(one.offset + 4096 <= 300_000, "{backend}: {one:?}"),
                 Err(PieceError::EndOfFile { found, end }) => {
-                    assert!(end <= 300_000 && one.file_offset + 4096 > 300_000, "{one:?}");
-                    assert!(found.len <= 300_000_u64.saturating_sub(one.file_offset));
+                    assert!(end <= 300_000 && one.offset + 4096 > 300_000, "{one:?}");
+                    assert!(found.len <= 300_000_u64.saturating_sub(one.offset));
                 }
                 Err(error) => panic!("{backend}: {error}"),
             }

@@ -14,7 +14,7 @@ mod refused;
 
 use common::{buffers, bytes, file_of, fill, folder};
 use dmabuf_dio::gather::{Found, Gatherer, Piece};
-use dmabuf_dio::{Backend, CancelToken, DmaBuf, Error, Mode};
+use dmabuf_dio::{Backend, Buffer, CancelToken, Error, Mode};
 
 use crate::model::{Random, check, each, piece};
 
@@ -307,7 +307,7 @@ fn gather_reads_from_a_descriptor() {
     let folder = folder();
     let (path, content) = file_of(&folder, 8192);
     let file = std::fs::File::open(&path).expect("open");
-    let mut buf = DmaBuf::memfd(8192).expect("a memfd");
+    let mut buf = Buffer::memfd(8192).expect("a memfd");
     fill(&mut buf, 0);
     let mut gathering = Gatherer::from_fd(file.as_fd()).open(&buf).expect("open");
     drop(file);

@@ -4,15 +4,15 @@
 use std::ops::Range;
 
 use dmabuf_dio::gather::{Found, GatherReport, Gathering, Piece, PieceError};
-use dmabuf_dio::{Backend, DmaBuf, Kind};
+use dmabuf_dio::{Backend, Buffer, Kind};
 
 use crate::common::{assert_same, buffers, bytes, fill};
 
 /// The initial content of the buffer.
 const BEFORE: u8 = 0xa5;
 
-pub(crate) fn piece(file_offset: u64, buf_offset: u64, len: u64) -> Piece {
-    Piece { file_offset, buf_offset, len }
+pub(crate) fn piece(offset: u64, buf_offset: u64, len: u64) -> Piece {
+    Piece { offset, buf_offset, len }
 }
 
 pub(crate) fn gathers(kind: Kind, backend: Backend) -> bool {
@@ -20,7 +20,7 @@ pub(crate) fn gathers(kind: Kind, backend: Backend) -> bool {
 }
 
 /// Runs a test for every kind of buffer and every available backend.
-pub(crate) fn each(len: u64, mut test: impl FnMut(&DmaBuf, Backend)) {
+pub(crate) fn each(len: u64, mut test: impl FnMut(&Buffer, Backend)) {
     for (buf, backends) in buffers(len) {
         for backend in backends.into_iter().filter(|one| gathers(buf.kind(), *one)) {
             test(&buf, backend);
@@ -32,7 +32,7 @@ pub(crate) fn each(len: u64, mut test: impl FnMut(&DmaBuf, Backend)) {
 #[track_caller]
 pub(crate) fn check(
     gathering: &mut Gathering,
-    buf: &DmaBuf,
+    buf: &Buffer,
     content: &[u8],
     pieces: &[Piece],
     spare: Range<u64>,
@@ -53,18 +53,18 @@ pub(crate) fn check(
     for (number, (one, result)) in pieces.iter().zip(gathered.pieces()).enumerate() {
         let what = format!("{what}: {number}, {one:?}: {result:?}");
         assert_eq!(gathered.get(number), Some(result));
-        let aside = one.len > 0
-            && ((one.file_offset | one.len) % block != 0 || one.buf_offset % memory != 0);
+        let aside =
+            one.len > 0 && ((one.offset | one.len) % block != 0 || one.buf_offset % memory != 0);
         let Found { start, len } = match result {
             Ok(found) => {
                 assert_eq!(found.len, one.len, "{what}");
-                assert!(one.file_offset + one.len <= end || one.len == 0, "{what}");
+                assert!(one.offset + one.len <= end || one.len == 0, "{what}");
                 found
             }
             Err(PieceError::EndOfFile { found, end: at }) => {
-                assert!(at <= end && one.file_offset + one.len > end, "{what}");
-                assert!(at == end || one.file_offset >= end, "{what}");
-                assert_eq!(found.len, end.saturating_sub(one.file_offset), "{what}");
+                assert!(at <= end && one.offset + one.len > end, "{what}");
+                assert!(at == end || one.offset >= end, "{what}");
+                assert_eq!(found.len, end.saturating_sub(one.offset), "{what}");
                 found
             }
             Err(PieceError::NoRoom { needed }) => {
@@ -76,12 +76,12 @@ pub(crate) fn check(
         };
         if aside {
             let inside = spare.contains(&start) && start + len <= spare.end;
-            assert!(inside && start % block == one.file_offset % block, "{what}");
+            assert!(inside && start % block == one.offset % block, "{what}");
         } else {
             assert_eq!(start, one.buf_offset, "{what}");
         }
         if len > 0 {
-            let range = one.file_offset as usize..(one.file_offset + len) as usize;
+            let range = one.offset as usize..(one.offset + len) as usize;
             let ours = &found[start as usize..(start + len) as usize];
             assert_same(&what, ours, &content[range.clone()]);
             wanted[start as usize..(start + len) as usize].copy_from_slice(&content[range]);
@@ -140,8 +140,8 @@ impl Random {
             let mut offset = self.below(file + 20_000) / unit * unit;
             match (self.below(4), pieces.last()) {
                 // At the end of the previous one, at its start, or identical to it.
-                (0, Some(last)) => offset = last.file_offset + last.len,
-                (1, Some(last)) => offset = last.file_offset,
+                (0, Some(last)) => offset = last.offset + last.len,
+                (1, Some(last)) => offset = last.offset,
                 (2, Some(last)) if self.below(3) == 0 => {
                     let last = *last;
                     pieces.push(last);

@@ -29,7 +29,7 @@ fn unreadable_file_fails_its_pieces() {
                 Some("EINVAL" | "EFAULT") => "see dmesg",
                 other => panic!("{backend}: {other:?}"),
             };
-            assert!(offset == one.file_offset && error.hint().starts_with(hint), "{error}");
+            assert!(offset == one.offset && error.hint().starts_with(hint), "{error}");
         }
         let report = gathered.report();
         assert_eq!((report.failed, report.transfer.bytes), (1, 0), "{backend}");

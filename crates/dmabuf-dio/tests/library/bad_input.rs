@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use crate::common::{backends, buffers, bytes, dmabuf, file_of, fill, folder};
-use dmabuf_dio::{Backend, CancelToken, Direction, DmaBuf, Error, Loader, Saver};
+use dmabuf_dio::{Backend, Buffer, CancelToken, Direction, Error, Loader, Saver};
 
 /// Loads with every backend and passes each error to `check`.
 fn every_error(
@@ -17,7 +17,7 @@ fn every_error(
     let asked = backends().into_iter().map(Some).chain([None]);
     for backend in asked {
         let loader = set(Loader::new(path).backend(backend));
-        let error = loader.load().map(|loaded| loaded.report).expect_err("bad input");
+        let error = loader.load().expect_err("bad input");
         println!("{backend:?}: {error}\n    {}", error.hint());
         assert!(!error.hint().is_empty() && !error.hint().contains('\n'));
         check(&error);
@@ -100,7 +100,7 @@ fn length_zero_is_an_error_for_a_new_buffer() {
             assert!(matches!(error, Error::EmptyRange { .. }), "{error}");
         },
     );
-    let buf = DmaBuf::memfd(4096).expect("a memfd");
+    let buf = Buffer::memfd(4096).expect("a memfd");
     let target = folder.path().join("target");
     std::fs::write(&target, "before").expect("write");
     let error = Saver::new(&target).save(&buf, 5..5).expect_err("empty");
@@ -253,8 +253,8 @@ fn file_growing_during_load_gives_the_old_length() {
             }
         });
         let loaded = loader.load().expect("load");
-        assert_eq!(loaded.len, 100_001, "{backend}: the length is that at the start");
-        let content = bytes(&loaded.buf);
+        assert_eq!(loaded.data_len(), 100_001, "{backend}: the length is that at the start");
+        let content = bytes(&loaded);
         crate::common::assert_same(backend.name(), &content[..100_001], &expected);
         assert!(content[100_001..].iter().all(|byte| *byte == 0), "{backend}: what came later");
     }
@@ -267,7 +267,7 @@ fn descriptors_without_access_are_refused() {
     let write_only = File::options().write(true).open(&path).expect("open");
     let error = Loader::from_fd(write_only.as_fd()).load().expect_err("write-only");
     assert!(matches!(error, Error::Access { direction: Direction::Load, .. }), "{error}");
-    let buf = DmaBuf::memfd(4096).expect("a memfd");
+    let buf = Buffer::memfd(4096).expect("a memfd");
     let read_only = File::open(&path).expect("open");
     let append = File::options().append(true).open(&path).expect("open");
     for file in [&read_only, &append] {
@@ -282,15 +282,16 @@ fn buffers_and_files_are_not_interchangeable() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
     let file = File::open(&path).expect("open");
-    let error = DmaBuf::from_fd(file.into()).expect_err("a file");
+    let error = Buffer::from_fd(file.into()).expect_err("a file");
     assert!(matches!(error, Error::NotABuffer { .. }), "{error}");
     let Ok(buf) = dmabuf(4096) else {
         println!("skipped: no dma-bufs");
         return;
     };
-    let error = Loader::from_fd(buf.as_fd()).load().expect_err("a dma-buf");
+    let error = Loader::from_fd(buf.fd().expect("a descriptor")).load().expect_err("a dma-buf");
     assert!(matches!(error, Error::NotAFile { found: "a dma-buf", .. }), "{error}");
-    let error = Saver::to_fd(buf.as_fd()).save(&buf, ..).expect_err("a dma-buf");
+    let error =
+        Saver::to_fd(buf.fd().expect("a descriptor")).save(&buf, ..).expect_err("a dma-buf");
     assert!(matches!(error, Error::NotAFile { found: "a dma-buf", .. }), "{error}");
 }
 
@@ -299,9 +300,11 @@ fn read_only_buffer_is_refused() {
     use std::os::fd::AsRawFd as _;
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
-    let buf = DmaBuf::memfd(4096).expect("a memfd");
-    let again = File::open(format!("/proc/self/fd/{}", buf.as_raw_fd())).expect("open");
-    let mut read_only = DmaBuf::from_fd(again.into()).expect("a buffer");
+    let buf = Buffer::memfd(4096).expect("a memfd");
+    let again =
+        File::open(format!("/proc/self/fd/{}", buf.fd().expect("a descriptor").as_raw_fd()))
+            .expect("open");
+    let mut read_only = Buffer::from_fd(again.into()).expect("a buffer");
     assert!(!read_only.is_writable());
     let error = Loader::new(&path).load_into(&read_only, 0).expect_err("read-only");
     assert!(matches!(error, Error::ReadOnlyBuffer), "{error}");
@@ -366,7 +369,7 @@ fn settings_out_of_range_are_refused() {
             assert!(matches!(error, Error::Setting { name: "allocation_step", .. }), "{error}");
         },
     );
-    let buf = DmaBuf::memfd(4096).expect("a memfd");
+    let buf = Buffer::memfd(4096).expect("a memfd");
     let error =
         Saver::new(folder.path().join("x")).offset(4096).save(&buf, ..).expect_err("offset");
     assert!(matches!(error, Error::Setting { name: "offset", .. }), "{error}");
@@ -393,7 +396,7 @@ fn missing_permission_is_an_error() {
 #[test]
 fn uncreatable_target_is_an_error() {
     let folder = folder();
-    let buf = DmaBuf::memfd(4096).expect("a memfd");
+    let buf = Buffer::memfd(4096).expect("a memfd");
     // Not /dev/null, which broken code would replace for the whole system.
     let pipe = folder.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).expect("a named pipe");
@@ -408,7 +411,7 @@ fn uncreatable_target_is_an_error() {
 #[test]
 fn unreplaceable_target_is_an_error() {
     let folder = folder();
-    let buf = DmaBuf::memfd(8192).expect("a memfd");
+    let buf = Buffer::memfd(8192).expect("a memfd");
     let path = folder.path().join("target");
     let in_the_way = path.clone();
     let saver = Saver::new(&path).progress(move |progress| {
@@ -433,7 +436,7 @@ fn full_disk_keeps_the_old_target() {
     let memfd =
         rustix::fs::memfd_create("holes", rustix::fs::MemfdFlags::CLOEXEC).expect("a memfd");
     rustix::fs::ftruncate(&memfd, 1 << 44).expect("holes");
-    let buf = DmaBuf::from_fd(memfd).expect("a buffer");
+    let buf = Buffer::from_fd(memfd).expect("a buffer");
     let error = Saver::new(&target).save(&buf, ..).expect_err("full");
     assert!(matches!(error, Error::Target { .. } | Error::Transfer { .. }), "{error}");
     assert_eq!(std::fs::read(&target).expect("read"), b"before");

@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::common::{buffers, bytes, fill, page};
-use dmabuf_dio::{DmaBuf, Error, Kind};
+use dmabuf_dio::{Buffer, DmaBuf, Error, Kind};
 
 #[test]
 fn buffer_from_its_descriptor_is_the_same_buffer() {
@@ -15,8 +15,8 @@ fn buffer_from_its_descriptor_is_the_same_buffer() {
         assert!(!buf.is_empty());
         let kind = buf.kind();
         let clone = buf.try_clone().expect("clone");
-        let fd: OwnedFd = buf.into();
-        let again = DmaBuf::try_from(fd).expect("a buffer");
+        let fd: OwnedFd = buf.into_fd().expect("its descriptor");
+        let again = Buffer::try_from(fd).expect("a buffer");
         assert_eq!((again.kind(), again.len()), (kind, len));
         assert!(bytes(&clone).iter().all(|byte| *byte == 0x42));
         assert!(again.exporter().is_some());
@@ -27,13 +27,17 @@ fn buffer_from_its_descriptor_is_the_same_buffer() {
 fn only_dma_bufs_can_be_named() {
     for (buf, _) in buffers(4096) {
         match buf.kind() {
-            Kind::Memfd => assert!(buf.set_name("weights").is_err()),
+            Kind::Memfd => {
+                let error = buf.set_name("weights").expect_err("a memfd");
+                assert!(matches!(error, Error::NotADmaBuf { kind: Kind::Memfd, .. }), "{error}");
+            }
             Kind::DmaBuf => {
                 buf.set_name("weights").expect("set the name");
                 assert_eq!(buf.name().as_deref(), Some("weights"));
                 let long = "x".repeat(32);
                 assert!(matches!(buf.set_name(&long), Err(Error::Buffer { .. })));
             }
+            kind => panic!("{kind}"),
         }
     }
 }
@@ -89,7 +93,7 @@ fn a_mapping_has_the_address_of_the_content() {
 fn foreign_memfd_becomes_a_buffer() {
     let fd = rustix::fs::memfd_create("other", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd");
     rustix::fs::ftruncate(&fd, 100).expect("set the length");
-    let buf = DmaBuf::from_fd(fd.as_fd().try_clone_to_owned().expect("clone")).expect("a buffer");
+    let buf = Buffer::from_fd(fd.as_fd().try_clone_to_owned().expect("clone")).expect("a buffer");
     assert_eq!((buf.len(), buf.kind()), (100, Kind::Memfd));
     assert_eq!(buf.name().as_deref(), Some("other"));
 }
@@ -108,7 +112,7 @@ fn buffers_come_from_every_heap() {
     };
     for heap in heaps {
         let name = heap.expect("a heap").file_name().into_string().expect("text");
-        let mut buf = DmaBuf::alloc_from(&name, 5000).expect("a buffer");
+        let mut buf = Buffer::from(DmaBuf::alloc_from(&name, 5000).expect("a buffer"));
         assert_eq!((buf.len(), buf.kind()), (whole_pages(5000), Kind::DmaBuf), "{name}");
         assert!(bytes(&buf).iter().all(|byte| *byte == 0), "{name}");
         fill(&mut buf, 9);

@@ -32,8 +32,12 @@ fn block_device_saves_and_loads_back() {
             for backend in backends() {
                 let loader = Loader::new(&path).backend(backend).length(len);
                 let loaded = loader.load().expect("load");
-                println!("{backend}: {} ({})", loaded.report.mode, loaded.report.evidence);
-                assert_same(backend.name(), &bytes(&loaded.buf)[..len as usize], &image);
+                println!(
+                    "{backend}: {} ({})",
+                    loaded.report().expect("loaded").mode,
+                    loaded.report().expect("loaded").evidence
+                );
+                assert_same(backend.name(), &bytes(&loaded)[..len as usize], &image);
             }
         }
     }
@@ -71,8 +75,8 @@ fn ranges_beyond_the_device_are_errors() {
         assert!(matches!(error, Error::ShortFile { .. }), "{backend}: {error}");
         let loader = Loader::new(&path).backend(backend).offset(facts.length - 100);
         let loaded = loader.load().expect("the last bytes");
-        assert_eq!(loaded.len, 100);
-        assert_ne!(loaded.report.mode, Mode::Unknown);
+        assert_eq!(loaded.data_len(), 100);
+        assert_ne!(loaded.report().expect("loaded").mode, Mode::Unknown);
     }
     let len = page() as u64;
     for (buf, _) in buffers(len) {

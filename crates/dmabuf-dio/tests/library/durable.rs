@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 
 use crate::common::{assert_same, fill, folder};
 use crate::filter::{Call, failing};
-use dmabuf_dio::{DmaBuf, Error, Saver};
+use dmabuf_dio::{Buffer, Error, Saver};
 
 const LEN: u64 = 10_000;
 
@@ -27,7 +27,7 @@ fn assert_not_durable(error: &Error) {
 fn failed_sync_keeps_old_file() {
     let folder = folder();
     let path = folder.path().join("file");
-    let mut buf = DmaBuf::memfd(LEN).expect("a memfd");
+    let mut buf = Buffer::memfd(LEN).expect("a memfd");
     fill(&mut buf, 7);
     for direct in [true, false] {
         std::fs::write(&path, "before").expect("write");
@@ -48,7 +48,7 @@ fn failed_sync_of_an_in_place_save_is_an_error() {
     let path = folder.path().join("file");
     std::fs::write(&path, vec![1; 20_000]).expect("write");
     let file = std::fs::File::options().read(true).write(true).open(&path).expect("open");
-    let mut buf = DmaBuf::memfd(LEN).expect("a memfd");
+    let mut buf = Buffer::memfd(LEN).expect("a memfd");
     fill(&mut buf, 7);
     for direct in [true, false] {
         failing(SYNC, libc::EREMOTEIO, || {
@@ -63,7 +63,7 @@ fn failed_sync_of_an_in_place_save_is_an_error() {
 fn failed_sync_of_the_folder_is_an_error() {
     let folder = folder();
     let path = folder.path().join("file");
-    let mut buf = DmaBuf::memfd(LEN).expect("a memfd");
+    let mut buf = Buffer::memfd(LEN).expect("a memfd");
     fill(&mut buf, 7);
     failing(&[Call::any(libc::SYS_fsync)], libc::EREMOTEIO, || {
         let error = Saver::new(&path).save(&buf, ..LEN).expect_err("not durable");

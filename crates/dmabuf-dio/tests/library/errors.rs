@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The texts and hints of errors.
 
-use dmabuf_dio::{Backend, Direction, DmaBuf, Errno, Error, Kind, Loader};
+use dmabuf_dio::{Backend, Buffer, Direction, Errno, Error, Kind, Loader};
 
 fn open(number: i32) -> Error {
     let errno = Errno::from_raw(number);
@@ -187,7 +187,7 @@ fn each_error_has_its_hint() {
         (Error::NotABuffer { found: "a pipe".into() }, "memfd_create"),
         (setting(), "choose another queue_depth: from 1 to 1024"),
         (unavailable(None), "choose another backend"),
-        (unavailable(Some(Kind::DmaBuf)), "Loader::any_kind()"),
+        (unavailable(Some(Kind::DmaBuf)), "allow any kind of buffer"),
         (Error::Cancelled { path: "f".into(), direction, done: 1, length: 2 }, "start again"),
     ];
     for (error, wanted) in hints {
@@ -213,7 +213,7 @@ fn errno_comes_from_the_kernel_or_is_none() {
 
 #[test]
 fn refused_backend_gives_reason_and_alternatives() {
-    let memfd = DmaBuf::memfd(4096).expect("a memfd");
+    let memfd = Buffer::memfd(4096).expect("a memfd");
     let loader = Loader::new("/proc/self/exe").length(1).backend(Backend::Heap);
     let error = loader.load_into(&memfd, 0).expect_err("a heap makes its buffers");
     let text = "backend heap is not available: it cannot load into an existing memfd";

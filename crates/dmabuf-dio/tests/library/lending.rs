@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use crate::common::{assert_same, available, buffers, bytes, file_of, folder, huge, page};
 use dmabuf_dio::lend::NotLent;
-use dmabuf_dio::{Backend, DmaBuf, Errno, Error, Loader, Refusal, Saver};
+use dmabuf_dio::{Backend, Buffer, Errno, Error, Loader, Refusal, Saver};
 use dmabuf_dio_sys::udmabuf;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -24,7 +24,7 @@ fn touch(memfd: BorrowedFd<'_>, len: u64) -> rustix::io::Result<()> {
 }
 
 /// A udmabuf over a memfd with pages of that kind.
-fn udmabuf(flags: MemfdFlags) -> Option<DmaBuf> {
+fn udmabuf(flags: MemfdFlags) -> Option<Buffer> {
     let len = if flags.contains(MemfdFlags::HUGETLB) { LEN.max(huge() as u64) } else { LEN };
     let made = || -> std::io::Result<_> {
         let device = udmabuf::open()?;
@@ -36,7 +36,7 @@ fn udmabuf(flags: MemfdFlags) -> Option<DmaBuf> {
         Ok(udmabuf::create(device.as_fd(), memfd.as_fd(), 0, len)?)
     };
     match made() {
-        Ok(fd) => Some(DmaBuf::from_fd(fd).expect("a dma-buf")),
+        Ok(fd) => Some(Buffer::from_fd(fd).expect("a dma-buf")),
         Err(errno) => {
             println!("skipped: no udmabuf in pages of {flags:?}: {errno}");
             None
@@ -45,7 +45,7 @@ fn udmabuf(flags: MemfdFlags) -> Option<DmaBuf> {
 }
 
 /// Loads a file with the given backend, or any, and checks the content.
-fn load(buf: &mut DmaBuf, asked: Option<Backend>) -> Result<dmabuf_dio::Report, Error> {
+fn load(buf: &mut Buffer, asked: Option<Backend>) -> Result<dmabuf_dio::Report, Error> {
     let folder = folder();
     let (path, wanted) = file_of(&folder, 1_000_003);
     let report = Loader::new(&path).backend(asked).load_into(buf, 8192)?;
@@ -63,7 +63,7 @@ fn refused(error: Error) -> Refusal {
 }
 
 /// Checks the refusal, and that the next backend is used and reports it.
-fn check_refusal(buf: &mut DmaBuf, refusal: &Refusal, not_lent: NotLent) {
+fn check_refusal(buf: &mut Buffer, refusal: &Refusal, not_lent: NotLent) {
     let exporter = buf.exporter().expect("an exporter");
     println!("{refusal}\n  {:?}", refusal.remedy);
     assert_eq!(refusal.not_lent, Some(not_lent));
@@ -106,7 +106,7 @@ fn udmabuf_over_huge_pages_is_lent_or_refused() {
 /// What the page cache moves into a udmabuf, devices that have it attached may miss.
 #[test]
 fn only_udmabufs_have_the_device_note() {
-    let notes = |buf: &mut DmaBuf| {
+    let notes = |buf: &mut Buffer| {
         let folder = folder();
         let report = load(buf, Some(Backend::Buffered)).expect("load");
         let saver = Saver::new(folder.path().join("copy")).backend(Backend::Buffered);
@@ -168,7 +168,7 @@ fn unknown_exporter_is_refused_with_a_remedy() {
     let fd = unsafe { libc::ioctl(device.as_raw_fd(), ODD_CREATE, &raw const create) };
     assert!(fd >= 0, "{}", std::io::Error::last_os_error());
     // SAFETY: a new descriptor that nobody else owns.
-    let mut buf = DmaBuf::from_fd(unsafe { OwnedFd::from_raw_fd(fd) }).expect("a dma-buf");
+    let mut buf = Buffer::from_fd(unsafe { OwnedFd::from_raw_fd(fd) }).expect("a dma-buf");
     for backend in [Backend::Module, Backend::UringSlot] {
         if available(backend) {
             let refusal = refused(load(&mut buf, Some(backend)).expect_err("not borrowed"));

@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 
 use crate::common::{assert_same, backends, bytes, file_of, folder, page};
-use dmabuf_dio::{Backend, DmaBuf, Error, Kind, Loader, Saver};
+use dmabuf_dio::{Backend, Buffer, Error, Kind, Loader, Saver};
 
 const SIZES: [usize; 6] = [1, 4095, 4096, 4097, (1 << 20) + 1, (64 << 20) + 2712];
 
@@ -23,15 +23,15 @@ fn files_of_all_sizes_round_trip() {
                 }
                 result => result.expect(&what),
             };
-            assert_eq!((loaded.data_offset, loaded.len), (0, size as u64), "{what}");
-            assert_eq!(loaded.report.backend, Some(backend));
-            assert_eq!(loaded.report.bytes, size as u64);
-            let content = bytes(&loaded.buf);
+            assert_eq!((loaded.data_offset(), loaded.data_len()), (0, size as u64), "{what}");
+            assert_eq!(loaded.report().expect("loaded").backend, Some(backend));
+            assert_eq!(loaded.report().expect("loaded").bytes, size as u64);
+            let content = bytes(&loaded);
             assert_same(&what, &content[..size], &expected);
             assert!(content[size..].iter().all(|byte| *byte == 0), "{what}: the rest is zero");
 
             let copy = folder.path().join("copy");
-            Saver::new(&copy).save(&loaded.buf, loaded.range()).expect(&what);
+            Saver::new(&copy).save(&loaded, loaded.range()).expect(&what);
             assert_same(&what, &std::fs::read(&copy).expect("read the copy"), &expected);
         }
         std::fs::remove_file(path).expect("remove");
@@ -53,22 +53,24 @@ fn load_works_in_huge_and_small_pages() {
     let huge = loader.load().expect("load");
     let small = loader.clone().huge_pages(false).load().expect("load");
     for (what, loaded) in [("huge", &huge), ("small", &small)] {
-        assert_same(what, &bytes(&loaded.buf)[..expected.len()], &expected);
+        assert_same(what, &bytes(loaded)[..expected.len()], &expected);
         // The receiver of the descriptor can use it as a buffer.
-        let given = DmaBuf::from_fd(loaded.buf.try_clone().expect("dup").into_fd()).expect(what);
-        assert_eq!((given.kind(), given.len()), (Kind::Memfd, loaded.buf.len()));
+        let given =
+            Buffer::from_fd(loaded.try_clone().expect("dup").into_fd().expect("its descriptor"))
+                .expect(what);
+        assert_eq!((given.kind(), given.len()), (Kind::Memfd, loaded.len()));
         assert_same(what, &bytes(&given)[..expected.len()], &expected);
     }
-    assert_eq!(small.report.huge_bytes, Some(0));
-    let said = small.report.notes.iter().any(|note| note.contains("copied"));
+    assert_eq!(small.report().expect("loaded").huge_bytes, Some(0));
+    let said = small.report().expect("loaded").notes.iter().any(|note| note.contains("copied"));
     assert_eq!(
         said,
         expected.len() >= crate::common::huge(),
         "only where it could have been otherwise"
     );
-    let private = Loader::new(&path).huge_pages(false).load_private().expect("load");
-    assert_eq!(private.report.huge_bytes, Some(0));
-    assert_same("private", &private, &expected);
+    let private = Loader::new(&path).huge_pages(false).kind(Kind::Private).load().expect("load");
+    assert_eq!(private.report().expect("loaded").huge_bytes, Some(0));
+    assert_same("private", private.bytes().expect("its own"), &expected);
 }
 
 #[test]
@@ -95,7 +97,7 @@ fn ranges_at_odd_offsets_load() {
                 .length(length)
                 .load()
                 .expect(&what);
-            let content = bytes(&loaded.buf);
+            let content = bytes(&loaded);
             let range = loaded.range();
             assert_eq!(range.end - range.start, length);
             let (start, end) = (range.start as usize, range.end as usize);
@@ -120,7 +122,7 @@ fn small_blocks_load_at_every_depth() {
             let loader = Loader::new(&path).backend(backend).block_size(chunk).queue_depth(depth);
             let loaded = loader.allocation_step(gather).offset(3).load().expect(&what);
             let range = loaded.range();
-            let content = bytes(&loaded.buf);
+            let content = bytes(&loaded);
             let content = &content[range.start as usize..range.end as usize];
             assert_same(&what, content, &expected[3..]);
         }
@@ -134,8 +136,8 @@ fn load_from_a_descriptor_keeps_its_position() {
     let (path, expected) = file_of(&folder, 10_000);
     let mut file = std::fs::File::open(path).expect("open");
     file.seek(SeekFrom::Start(7)).expect("seek");
-    let loaded = Loader::from_fd(file.as_fd()).any_kind().load().expect("load");
-    assert_same("all of it", &bytes(&loaded.buf)[..10_000], &expected);
+    let loaded = Loader::from_fd(file.as_fd()).load().expect("load");
+    assert_same("all of it", &bytes(&loaded)[..10_000], &expected);
     let mut rest = Vec::new();
     file.read_to_end(&mut rest).expect("read");
     assert_same("from where it was", &rest, &expected[7..]);
@@ -196,9 +198,9 @@ fn load_works_with_an_unreopenable_descriptor() {
         for loaded in results {
             match loaded {
                 Ok(loaded) => {
-                    let what = format!("{}: {}", path.display(), loaded.report);
+                    let what = format!("{}: {}", path.display(), loaded.report().expect("loaded"));
                     println!("{what}");
-                    assert_same(&what, &bytes(&loaded.buf)[..10_000], &expected);
+                    assert_same(&what, &bytes(&loaded)[..10_000], &expected);
                 }
                 Err(error) => assert!(matches!(error, Error::Unavailable { .. }), "{error}"),
             }
@@ -213,8 +215,8 @@ fn deleted_file_loads_from_its_descriptor() {
     let (path, expected) = file_of(&folder, 5000);
     let file = std::fs::File::open(&path).expect("open");
     std::fs::remove_file(path).expect("remove");
-    let loaded = Loader::from_fd(file.as_fd()).any_kind().load().expect("load");
-    assert_same("content", &bytes(&loaded.buf)[..5000], &expected);
+    let loaded = Loader::from_fd(file.as_fd()).load().expect("load");
+    assert_same("content", &bytes(&loaded)[..5000], &expected);
 }
 
 #[test]
@@ -229,7 +231,7 @@ fn file_with_holes_loads_zeroes() {
     let expected = std::fs::read(&path).expect("read");
     for backend in backends() {
         let loaded = Loader::new(&path).backend(backend).load().expect("load");
-        assert_same(backend.name(), &bytes(&loaded.buf)[..3 << 20], &expected);
+        assert_same(backend.name(), &bytes(&loaded)[..3 << 20], &expected);
     }
 }
 
@@ -244,8 +246,8 @@ fn order() -> impl Iterator<Item = (Backend, Kind)> {
 fn best_backend_is_chosen_and_refusals_are_listed() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
-    let loaded = Loader::new(&path).any_kind().load().expect("load");
-    let (report, kind) = (loaded.report, loaded.buf.kind());
+    let loaded = Loader::new(&path).load().expect("load");
+    let (report, kind) = (loaded.report().expect("loaded"), loaded.kind());
     let before = order().take_while(|(one, of)| (Some(*one), *of) != (report.backend, kind));
     let before: Vec<_> = before.map(|(backend, _)| backend).collect();
     let refused: Vec<_> = report.refusals.iter().map(|refusal| refusal.backend).collect();
@@ -259,22 +261,22 @@ fn best_backend_is_chosen_and_refusals_are_listed() {
 fn buffer_has_the_requested_kind() {
     let folder = folder();
     let (path, wanted) = file_of(&folder, 5000);
-    let any = Loader::new(&path).any_kind().load().expect("load").buf.kind();
-    for kind in [None, Some(Kind::DmaBuf), Some(Kind::Memfd)] {
-        let loader = Loader::new(&path);
-        let loader = if let Some(kind) = kind { loader.kind(kind) } else { loader };
-        let kind = kind.unwrap_or(Kind::DmaBuf);
-        match loader.load() {
+    let any = Loader::new(&path).load().expect("load").kind();
+    let asked = Loader::new(&path).kind(Kind::Any).load().expect("load").kind();
+    assert_eq!(asked, any, "it is the default");
+    for kind in [Kind::DmaBuf, Kind::Memfd, Kind::File, Kind::Private] {
+        match Loader::new(&path).kind(kind).load() {
             Ok(loaded) => {
-                assert_eq!(loaded.buf.kind(), kind);
-                assert_same("loaded", &bytes(&loaded.buf)[..5000], &wanted);
+                assert_eq!(loaded.kind(), kind);
+                assert_eq!(loaded.report().expect("loaded").buffer, Some(kind));
+                assert_same("loaded", &bytes(&loaded)[..5000], &wanted);
             }
             // All backends that could create one say why they do not.
             Err(error) => {
                 let hint = error.hint();
                 // One line: the reasons are given to those who ask.
                 assert_eq!(error.to_string(), "no dma-buf can be created here");
-                assert!(hint.starts_with("allow any kind of buffer: Loader::any_kind()"), "{hint}");
+                assert!(hint.starts_with("allow any kind of buffer"), "{hint}");
                 let reasons = error.refusals().iter().map(|refusal| refusal.backend);
                 assert!(reasons.eq(Backend::for_new(kind).iter().copied()), "{error:?}");
                 assert!(!hint.contains('\n'), "{hint}");
@@ -295,7 +297,7 @@ fn buffer_has_the_requested_kind() {
         assert!(error.hint().contains("use one of: "), "{}", error.hint());
     }
     let loaded = Loader::new(&path).backend(Backend::Memfd).load().expect("its kind");
-    assert_eq!(loaded.buf.kind(), Kind::Memfd);
+    assert_eq!(loaded.kind(), Kind::Memfd);
 }
 
 #[test]
@@ -320,7 +322,7 @@ fn buffer_kind_matches_the_backend() {
     let (path, _) = file_of(&folder, 6 << 20);
     for backend in backends() {
         let loaded = Loader::new(&path).backend(backend).load().expect("load");
-        let kind = loaded.buf.kind();
+        let kind = loaded.kind();
         match backend {
             Backend::Module
             | Backend::UringSlot
@@ -328,16 +330,19 @@ fn buffer_kind_matches_the_backend() {
             | Backend::CopyFileRange
             | Backend::Udmabuf => {
                 assert_eq!(kind, Kind::DmaBuf);
-                assert!(loaded.buf.exporter().is_some());
+                assert!(loaded.exporter().is_some());
             }
             Backend::Memfd => {
                 assert_eq!(kind, Kind::Memfd);
-                assert!(loaded.report.page_size.is_some());
-                assert_eq!(loaded.report.page_size, loaded.buf.page_sizes().map(|p| p.page_size));
+                assert!(loaded.report().expect("loaded").page_size.is_some());
+                assert_eq!(
+                    loaded.report().expect("loaded").page_size,
+                    loaded.page_sizes().map(|p| p.page_size)
+                );
             }
             _ => {}
         }
-        assert!(loaded.buf.len() >= loaded.len);
-        assert!(loaded.buf.is_writable());
+        assert!(loaded.len() >= loaded.data_len());
+        assert!(loaded.is_writable());
     }
 }

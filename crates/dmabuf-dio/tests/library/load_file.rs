@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use crate::common::{assert_same, available, bytes, file_of, folder, huge, page};
-use dmabuf_dio::{Backend, DmaBuf, Error, Kind, LoadedFile, Loader, Refusal};
+use dmabuf_dio::{Backend, Buffer, Error, Kind, Loader, Refusal};
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -39,10 +39,11 @@ impl Drop for Limit {
 }
 
 /// The dma-buf, which has to exist where the backend udmabuf works.
-fn dmabuf<'a>(what: &str, loaded: &'a LoadedFile) -> Option<&'a DmaBuf> {
-    match &loaded.dmabuf {
-        Ok(buf) => Some(buf),
-        Err(refusal) => {
+fn dmabuf(what: &str, loaded: &Buffer) -> Option<Buffer> {
+    match loaded.dma_buf() {
+        Ok(buf) => Some(buf.try_clone().expect("another descriptor").into()),
+        Err(error) => {
+            let refusal = refusal_of(&error);
             assert!(!available(Backend::Udmabuf), "{what}: {refusal}");
             assert!(refusal.remedy.is_some(), "{what}: {refusal}");
             None
@@ -50,8 +51,16 @@ fn dmabuf<'a>(what: &str, loaded: &'a LoadedFile) -> Option<&'a DmaBuf> {
     }
 }
 
-fn seals(buf: &DmaBuf) -> SealFlags {
-    rustix::fs::fcntl_get_seals(buf).expect("seals")
+/// Why a file in memory has no dma-buf.
+fn refusal_of(error: &Error) -> &Refusal {
+    let Error::NotADmaBuf { kind: Kind::File, why: Some(refusal) } = error else {
+        panic!("{error}")
+    };
+    refusal
+}
+
+fn seals(buf: &Buffer) -> SealFlags {
+    rustix::fs::fcntl_get_seals(buf.fd().expect("a descriptor")).expect("seals")
 }
 
 /// Maps all of a file, shared and read-only, as programs do, and copies it.
@@ -67,18 +76,21 @@ fn mapped(file: &File, len: usize) -> Vec<u8> {
 }
 
 /// Checks both faces of a loaded file.
-fn check(what: &str, loaded: &LoadedFile, wanted: &[u8]) {
-    let path = loaded.path();
+fn check(what: &str, loaded: &Buffer, wanted: &[u8]) {
+    let path = loaded.path().expect("a path");
     let file = File::open(&path).expect("open by path");
     let stat = file.metadata().expect("stat");
     assert!(stat.is_file() && !loaded.is_empty(), "{what}");
     assert_eq!((stat.len(), loaded.len()), (wanted.len() as u64, wanted.len() as u64), "{what}");
     assert_same(what, &fs::read(&path).expect("read"), wanted);
     assert_same(what, &mapped(&file, wanted.len()), wanted);
-    assert!(seals(&loaded.file).contains(SealFlags::SHRINK | SealFlags::GROW), "{what}");
-    assert_eq!(loaded.file.kind(), Kind::Memfd);
+    assert!(seals(loaded).contains(SealFlags::SHRINK | SealFlags::GROW), "{what}");
+    assert_eq!(loaded.kind(), Kind::File);
     for len in [0, stat.len() - 1, stat.len() + 1] {
-        assert!(rustix::fs::ftruncate(loaded.file.as_fd(), len).is_err(), "{what}: {len}");
+        assert!(
+            rustix::fs::ftruncate(loaded.fd().expect("a descriptor"), len).is_err(),
+            "{what}: {len}"
+        );
     }
     let Some(buf) = dmabuf(what, loaded) else {
         assert_eq!(loaded.shared_len(), 0, "{what}");
@@ -87,7 +99,7 @@ fn check(what: &str, loaded: &LoadedFile, wanted: &[u8]) {
     assert_eq!(buf.exporter().as_deref(), Some("udmabuf"), "{what}");
     assert_eq!(buf.len(), wanted.len().next_multiple_of(page()) as u64, "{what}");
     assert_eq!(loaded.shared_len(), (wanted.len() / page() * page()) as u64, "{what}");
-    let theirs = bytes(buf);
+    let theirs = bytes(&buf);
     assert_same(what, &theirs[..wanted.len()], wanted);
     assert!(theirs[wanted.len()..].iter().all(|byte| *byte == 0), "{what}: behind the content");
 }
@@ -105,7 +117,7 @@ fn file_and_dma_buf_agree_at_every_length() {
         {
             let what = format!("{len} bytes by {backend:?}, huge pages: {in_huge}");
             let loader = Loader::new(&path).backend(backend).huge_pages(in_huge);
-            check(&what, &loader.load_file().expect("load"), &wanted);
+            check(&what, &loader.kind(Kind::File).load().expect("load"), &wanted);
         }
         fs::remove_file(path).expect("remove");
     }
@@ -117,17 +129,21 @@ fn loaded_file_has_huge_pages_if_possible() {
     let whole = 3 * huge();
     let (path, _) = file_of(&folder, whole + 5);
     let can = dmabuf_dio::probe::system().huge_pages;
-    let loaded = Loader::new(&path).load_file().expect("load");
+    let loaded = Loader::new(&path).kind(Kind::File).load().expect("load");
     if !(can.transparent || can.collapsed) {
         println!("skipped: {can:?}");
         return;
     }
-    let pages = loaded.file.page_sizes().expect("page sizes");
+    let pages = loaded.page_sizes().expect("page sizes");
     // The last huge page is mapped in part, and may count as small ones.
-    assert!(pages.huge_bytes >= whole as u64, "{pages:?}, {:?}", loaded.report.notes);
-    let small = Loader::new(&path).huge_pages(false).load_file().expect("load");
+    assert!(
+        pages.huge_bytes >= whole as u64,
+        "{pages:?}, {:?}",
+        loaded.report().expect("loaded").notes
+    );
+    let small = Loader::new(&path).huge_pages(false).kind(Kind::File).load().expect("load");
     if !can.transparent {
-        assert_eq!(small.file.page_sizes().expect("page sizes").huge_bytes, 0);
+        assert_eq!(small.page_sizes().expect("page sizes").huge_bytes, 0);
     }
 }
 
@@ -136,49 +152,50 @@ fn file_and_dma_buf_share_writes() {
     let folder = folder();
     let (page, huge) = (page(), huge());
     let (path, mut wanted) = file_of(&folder, huge + page + 100);
-    let mut loaded = Loader::new(&path).load_file().expect("load");
+    let loaded = Loader::new(&path).kind(Kind::File).load().expect("load");
     let shared = loaded.shared_len() as usize;
-    let Ok(buf) = &mut loaded.dmabuf else {
-        assert!(!available(Backend::Udmabuf));
-        return;
-    };
+    let Some(mut buf) = dmabuf("written", &loaded) else { return };
     assert_eq!(shared, huge + page);
     for at in [0, page + 7, huge - 1, shared - 1] {
         let mut view = buf.map_mut().expect("map");
         view.write_at(at as u64, &[!wanted[at]]).expect("write");
         view.finish().expect("finish");
         wanted[at] = !wanted[at];
-        assert_same("by the dma-buf", &fs::read(loaded_path(&loaded.file)).expect("read"), &wanted);
+        assert_same("by the dma-buf", &fs::read(loaded_path(&loaded)).expect("read"), &wanted);
     }
-    let file = OpenOptions::new().write(true).open(loaded_path(&loaded.file)).expect("open");
+    let file = OpenOptions::new().write(true).open(loaded_path(&loaded)).expect("open");
     for at in [1, page, huge, shared - 2] {
         wanted[at] = !wanted[at];
         file.write_all_at(&wanted[at..=at], at as u64).expect("write");
-        assert_same("by the file", &bytes(buf)[..wanted.len()], &wanted);
+        assert_same("by the file", &bytes(&buf)[..wanted.len()], &wanted);
     }
     // The copy of the last partial page is no view of it.
     file.write_all_at(&[!wanted[shared]], shared as u64).expect("write");
-    assert_same("the copy", &bytes(buf)[..wanted.len()], &wanted);
+    assert_same("the copy", &bytes(&buf)[..wanted.len()], &wanted);
 }
 
-fn loaded_path(file: &DmaBuf) -> String {
-    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
+fn loaded_path(file: &Buffer) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), file.fd().expect("a descriptor").as_raw_fd())
 }
 
 #[test]
 fn sealed_file_refuses_writes() {
     let folder = folder();
     let (path, wanted) = file_of(&folder, huge() + 77);
-    let mut loaded = Loader::new(&path).load_file().expect("load");
+    let mut loaded = Loader::new(&path).kind(Kind::File).load().expect("load");
     let seal = match dmabuf("sealed", &loaded) {
         Some(_) => SealFlags::FUTURE_WRITE,
         None => SealFlags::WRITE,
     };
     loaded.seal().expect("seal");
-    assert!(seals(&loaded.file).contains(seal));
-    assert!(!loaded.file.is_writable());
-    assert!(matches!(loaded.file.map_mut(), Err(Error::ReadOnlyBuffer)));
-    let file = OpenOptions::new().read(true).write(true).open(loaded.path()).expect("open");
+    assert!(seals(&loaded).contains(seal));
+    assert!(!loaded.is_writable());
+    assert!(matches!(loaded.map_mut(), Err(Error::ReadOnlyBuffer)));
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(loaded.path().expect("a path"))
+        .expect("open");
     let error = file.write_all_at(b"x", 0).expect_err("it is sealed");
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
     let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
@@ -191,30 +208,32 @@ fn sealed_file_refuses_writes() {
     assert_same("the source", &fs::read(&path).expect("read"), &wanted);
 }
 
-/// Why `LoadedFile::seal` uses another seal where there is a dma-buf, and why it comes last.
+/// Why `Buffer::seal` uses another seal where there is a dma-buf, and why it comes last.
 #[test]
 fn kernel_refuses_write_seals_beside_a_dma_buf() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4 * page());
-    let loaded = Loader::new(&path).load_file().expect("load");
+    let loaded = Loader::new(&path).kind(Kind::File).load().expect("load");
     if dmabuf("seals", &loaded).is_none() {
         return;
     }
-    let write = rustix::fs::fcntl_add_seals(&loaded.file, SealFlags::WRITE);
+    let write = rustix::fs::fcntl_add_seals(loaded.fd().expect("a descriptor"), SealFlags::WRITE);
     assert_eq!(write, Err(rustix::io::Errno::BUSY), "the pages are pinned");
     let device = dmabuf_dio_sys::udmabuf::open().expect("udmabuf");
-    let create = |memfd: &DmaBuf, len| {
-        dmabuf_dio_sys::udmabuf::create(device.as_fd(), memfd.as_fd(), 0, len).map(|_| ())
+    let create = |memfd: &Buffer, len| {
+        dmabuf_dio_sys::udmabuf::create(device.as_fd(), memfd.fd().expect("a descriptor"), 0, len)
+            .map(|_| ())
     };
     let inval = Err(dmabuf_dio::Errno::INVAL);
     let page = page();
-    let memfd = DmaBuf::memfd(page as u64).expect("memfd");
+    let memfd = Buffer::memfd(page as u64).expect("memfd");
     assert_eq!(create(&memfd, page as u64), Ok(()));
-    rustix::fs::fcntl_add_seals(&memfd, SealFlags::FUTURE_WRITE).expect("seal");
+    rustix::fs::fcntl_add_seals(memfd.fd().expect("a descriptor"), SealFlags::FUTURE_WRITE)
+        .expect("seal");
     assert_eq!(create(&memfd, page as u64), inval, "it was sealed before");
     let (odd, _) = file_of(&folder, page + 1);
-    let odd = Loader::new(odd).load_file().expect("load");
-    assert_eq!(create(&odd.file, 2 * page as u64), inval, "a page that goes beyond the end");
+    let odd = Loader::new(odd).kind(Kind::File).load().expect("load");
+    assert_eq!(create(&odd, 2 * page as u64), inval, "a page that goes beyond the end");
 }
 
 #[test]
@@ -235,20 +254,20 @@ fn range_loads_at_the_start_of_the_memory_file() {
         ] {
             let what = format!("{length} bytes from {offset}, huge pages: {in_huge}");
             let loader = Loader::new(&path).offset(offset as u64).length(length as u64);
-            let loaded = loader.huge_pages(in_huge).load_file().expect("load");
+            let loaded = loader.huge_pages(in_huge).kind(Kind::File).load().expect("load");
             check(&what, &loaded, &bytes[offset..offset + length]);
         }
     }
 }
 
 #[test]
-fn backends_without_memfds_refuse_load_file() {
+fn backends_without_memfds_refuse_files() {
     let folder = folder();
     let (path, _) = file_of(&folder, 100);
     for backend in Backend::ALL {
-        let result = Loader::new(&path).backend(backend).load_file();
+        let result = Loader::new(&path).backend(backend).kind(Kind::File).load();
         if Backend::for_new(Kind::Memfd).contains(&backend) {
-            assert_eq!(result.expect("load").report.backend, Some(backend));
+            assert_eq!(result.expect("load").report().expect("loaded").backend, Some(backend));
             continue;
         }
         let Err(Error::Unavailable { asked, refusals, .. }) = result else {
@@ -270,21 +289,22 @@ fn file_beyond_the_udmabuf_limit_has_no_dma_buf() {
     };
     let folder = folder();
     let (path, wanted) = file_of(&folder, (64 << 20) + 1);
-    let loaded = Loader::new(&path).load_file().expect("load");
-    let Err(Refusal { reason, remedy, .. }) = &loaded.dmabuf else { panic!("over the limit") };
+    let loaded = Loader::new(&path).kind(Kind::File).load().expect("load");
+    let error = loaded.dma_buf().expect_err("over the limit");
+    let Refusal { reason, remedy, .. } = refusal_of(&error);
     assert!(reason.contains("64 MiB"), "{reason}");
     assert!(remedy.as_ref().is_some_and(|text| text.contains(SIZE_LIMIT)), "{remedy:?}");
-    assert_same("the file", &fs::read(loaded.path()).expect("read"), &wanted);
+    assert_same("the file", &fs::read(loaded.path().expect("a path")).expect("read"), &wanted);
 }
 
 #[test]
 fn another_process_reads_the_file_by_path() {
     let folder = folder();
     let (path, _) = file_of(&folder, huge() + 12_345);
-    let mut loaded = Loader::new(&path).load_file().expect("load");
+    let mut loaded = Loader::new(&path).kind(Kind::File).load().expect("load");
     loaded.seal().expect("seal");
     let link = folder.path().join("model.gguf");
-    std::os::unix::fs::symlink(loaded.path(), &link).expect("link");
+    std::os::unix::fs::symlink(loaded.path().expect("a path"), &link).expect("link");
     let same = |link: &Path| Command::new("cmp").arg(&path).arg(link).status().expect("cmp");
     assert!(same(&link).success());
     assert_eq!(fs::metadata(&link).expect("stat").size(), loaded.len());

@@ -3,7 +3,7 @@
 
 use crate::common::{assert_same, available, bytes, file_of, folder};
 use crate::filter::{Call, failing};
-use dmabuf_dio::{Backend, DmaBuf, Error, Kind, Loader};
+use dmabuf_dio::{Backend, Buffer, Error, Kind, Loader};
 use rustix::fs::MemfdFlags;
 
 /// Larger than a request, so that there is a ring, and a thread that allocates pages for it.
@@ -15,10 +15,10 @@ const POPULATE: &[Call] = &[
 ];
 
 /// A memfd, and one that anyone may shrink.
-fn memfds() -> [DmaBuf; 2] {
+fn memfds() -> [Buffer; 2] {
     let fd = rustix::fs::memfd_create("theirs", MemfdFlags::CLOEXEC).expect("a memfd");
     rustix::fs::ftruncate(&fd, LEN as u64).expect("its length");
-    [DmaBuf::memfd(LEN as u64).expect("a memfd"), DmaBuf::from_fd(fd).expect("a buffer")]
+    [Buffer::memfd(LEN as u64).expect("a memfd"), Buffer::from_fd(fd).expect("a buffer")]
 }
 
 #[test]
@@ -30,9 +30,10 @@ fn load_works_where_populate_is_refused() {
         failing(POPULATE, number, || {
             let what = format!("error {number}");
             let loader = Loader::new(&path).block_size(1 << 20);
-            assert_same(&what, &loader.load_private().expect("load"), &expected);
+            let loaded = loader.clone().kind(Kind::Private).load().expect("load");
+            assert_same(&what, loaded.bytes().expect("its own"), &expected);
             let loaded = loader.clone().kind(Kind::Memfd).load().expect("load");
-            assert_same(&what, &bytes(&loaded.buf)[..LEN], &expected);
+            assert_same(&what, &bytes(&loaded)[..LEN], &expected);
             for buf in memfds() {
                 loader.load_into(&buf, 0).expect("load");
                 assert_same(&what, &bytes(&buf)[..LEN], &expected);
@@ -52,7 +53,7 @@ fn populate_fault_of_sealed_memory_is_out_of_memory() {
     for number in [libc::EFAULT, libc::ENOMEM] {
         failing(POPULATE, number, || {
             let loader = Loader::new(&path).block_size(1 << 20);
-            let error = loader.load_private().expect_err("no pages");
+            let error = loader.clone().kind(Kind::Private).load().expect_err("no pages");
             assert!(matches!(error, Error::NoMemory { wanted, .. } if wanted > 6 << 20), "{error}");
             let [sealed, theirs] = memfds();
             let error = loader.load_into(&sealed, 0).expect_err("no pages");
@@ -76,8 +77,11 @@ fn poisoned_page_has_its_own_error() {
     let folder = folder();
     let (path, _) = file_of(&folder, LEN);
     failing(POPULATE, libc::EHWPOISON, || {
-        let error =
-            Loader::new(&path).block_size(1 << 20).load_private().expect_err("a broken page");
+        let error = Loader::new(&path)
+            .block_size(1 << 20)
+            .kind(Kind::Private)
+            .load()
+            .expect_err("a broken page");
         let Error::Buffer { call, errno } = &error else { panic!("{error}") };
         assert_eq!((*call, errno.raw()), ("allocate the pages of", libc::EHWPOISON));
         assert!(error.hint().contains("memory error"), "{}", error.hint());

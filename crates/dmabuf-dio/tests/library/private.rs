@@ -5,22 +5,28 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::common::{assert_same, file_of, folder, page};
-use dmabuf_dio::{CancelToken, Error, Loader, Mode};
+use crate::common::{assert_same, bytes, file_of, folder, page};
+use dmabuf_dio::{Backend, CancelToken, Error, Kind, Loader, Mode};
 
 #[test]
 fn private_loads_of_all_sizes_are_exact() {
     let folder = folder();
     for size in [1, 4095, 4096, 4097, (4 << 20) - 1, (4 << 20) + 1, (130 << 20) + 2712] {
         let (path, expected) = file_of(&folder, size);
-        let mut loaded = Loader::new(&path).load_private().expect("load");
-        assert_same(&format!("{size} bytes"), &loaded, &expected);
-        assert_eq!(loaded.report.backend, None);
-        assert_eq!(loaded.report.buffer, None);
+        let mut loaded = Loader::new(&path).kind(Kind::Private).load().expect("load");
+        assert_eq!(loaded.kind(), Kind::Private);
+        assert_same(&format!("{size} bytes"), loaded.bytes().expect("its own"), &expected);
+        assert_eq!(loaded.report().expect("loaded").backend, None);
+        assert_eq!(loaded.report().expect("loaded").buffer, Some(Kind::Private));
         let mode = if in_inode(&path, size) { Mode::Buffered } else { Mode::Direct };
-        assert_eq!(loaded.report.mode, mode, "{size} bytes: {}", loaded.report.evidence);
-        loaded[0] ^= 1;
-        assert_eq!(loaded[0], expected[0] ^ 1);
+        assert_eq!(
+            loaded.report().expect("loaded").mode,
+            mode,
+            "{size} bytes: {}",
+            loaded.report().expect("loaded").evidence
+        );
+        loaded.bytes_mut().expect("its own")[0] ^= 1;
+        assert_eq!(loaded.bytes().expect("its own")[0], expected[0] ^ 1);
     }
 }
 
@@ -40,9 +46,10 @@ fn private_ranges_at_odd_offsets_load() {
     {
         let loader = Loader::new(&path).offset(offset as u64).length(length as u64);
         for direct in [true, false] {
-            let loaded = loader.clone().direct(direct).load_private().expect("load");
-            assert_same("the range", &loaded, &expected[offset..offset + length]);
-            assert_eq!(loaded.as_ptr() as usize % page(), offset % page());
+            let loaded = loader.clone().direct(direct).kind(Kind::Private).load().expect("load");
+            let bytes = loaded.bytes().expect("its own");
+            assert_same("the range", bytes, &expected[offset..offset + length]);
+            assert_eq!(bytes.as_ptr().addr() % page(), offset % page());
         }
     }
 }
@@ -56,21 +63,31 @@ fn private_memory_is_available_before_it_is_filled() {
         let told = Arc::clone(&moved);
         let loader = Loader::new(&path)
             .offset(5)
+            .kind(Kind::Private)
             .progress(move |progress| told.store(progress.done, Ordering::Relaxed));
         let mut early = None;
-        let loaded = loader.load_private_with(|memory| {
+        let loaded = loader.load_with(|memory| {
             assert_eq!(moved.load(Ordering::Relaxed), 0, "something was read");
             early = Some(memory);
         });
         let loaded = loaded.expect("load");
         let memory = early.expect("it was handed out");
         assert_eq!(moved.load(Ordering::Relaxed), size as u64 - 5);
-        assert_eq!(memory.as_ptr().cast_const(), loaded.as_ptr());
-        assert_same("the range", &loaded, &expected[5..]);
-        drop(loaded.into_memory());
-        // SAFETY: the load has ended, and nothing writes the memory, which has another owner.
-        let bytes = unsafe { std::slice::from_raw_parts(memory.as_ptr(), memory.len() as usize) };
-        assert_same("what the other owner has", bytes, &expected[5..]);
+        assert_eq!((memory.range(), memory.len()), (loaded.range(), loaded.len()));
+        // Neither can lend what the other may write.
+        assert!(memory.bytes().is_none() && loaded.bytes().is_none());
+        let content = loaded.data_offset() as usize..loaded.range().end as usize;
+        assert_same("the range", &bytes(&loaded)[content.clone()], &expected[5..]);
+        assert_same("the same", &bytes(&memory)[content], &expected[5..]);
+        let address = {
+            let view = loaded.map().expect("a view");
+            // SAFETY: nobody writes the memory while the slice lives.
+            unsafe { view.as_slice() }.as_ptr().addr() + loaded.data_offset() as usize
+        };
+        drop(loaded);
+        let left = memory.bytes().expect("it has one owner");
+        assert_eq!(left.as_ptr().addr(), address);
+        assert_same("what the other owner has", left, &expected[5..]);
     }
 }
 
@@ -80,19 +97,17 @@ fn private_memory_outlives_a_failed_load() {
     let (path, _) = file_of(&folder, 9_000_001);
     let token = CancelToken::new();
     let mut early = None;
-    let failed = Loader::new(&path).cancel(token.clone()).load_private_with(|memory| {
+    let loader = Loader::new(&path).kind(Kind::Private).cancel(token.clone());
+    let failed = loader.load_with(|memory| {
         token.cancel();
         early = Some(memory);
     });
     assert!(matches!(failed, Err(Error::Cancelled { .. })), "{failed:?}");
-    let memory = early.expect("it was handed out");
-    assert_eq!(memory.len(), 9_000_001);
-    // SAFETY: the load has ended: the memory has this owner alone.
-    unsafe {
-        let last = memory.as_ptr().add(9_000_000);
-        last.write(7);
-        assert_eq!(last.read(), 7);
-    }
+    let mut memory = early.expect("it was handed out");
+    assert_eq!(memory.data_len(), 9_000_001);
+    // The load has ended: the memory has this owner alone.
+    memory.bytes_mut().expect("its own")[9_000_000] = 7;
+    assert_eq!(memory.bytes().expect("its own")[9_000_000], 7);
 }
 
 #[test]
@@ -100,8 +115,8 @@ fn small_private_memory_has_no_huge_page_note() {
     let folder = folder();
     let (path, _) = file_of(&folder, 4096);
     for huge in [true, false] {
-        let loaded = Loader::new(&path).huge_pages(huge).load_private().expect("load");
-        assert_eq!(loaded.report.notes, [""; 0]);
+        let loaded = Loader::new(&path).huge_pages(huge).kind(Kind::Private).load().expect("load");
+        assert_eq!(loaded.report().expect("loaded").notes, [""; 0]);
     }
 }
 
@@ -110,14 +125,34 @@ fn private_load_errors_match_load() {
     let folder = folder();
     let (path, _) = file_of(&folder, 10_000_000);
     let loader = Loader::new(&path);
-    let short = loader.clone().length(10_000_001).load_private().expect_err("short");
+    let short = loader.clone().length(10_000_001).kind(Kind::Private).load().expect_err("short");
     assert!(matches!(short, Error::ShortFile { end: 10_000_000, .. }), "{short}");
-    let empty = loader.clone().length(0).load_private().expect_err("empty");
+    let empty = loader.clone().length(0).kind(Kind::Private).load().expect_err("empty");
     assert!(matches!(empty, Error::EmptyRange { .. }), "{empty}");
     let token = CancelToken::new();
     token.cancel();
     for chunk in [1 << 20, 64 << 20] {
-        let error = loader.clone().block_size(chunk).cancel(token.clone()).load_private();
+        let error =
+            loader.clone().block_size(chunk).cancel(token.clone()).kind(Kind::Private).load();
         assert!(matches!(error, Err(Error::Cancelled { done: 0, .. })), "{error:?}");
+    }
+}
+
+#[test]
+fn private_load_by_a_backend_is_refused() {
+    let folder = folder();
+    let (path, _) = file_of(&folder, 100);
+    for backend in Backend::ALL {
+        let loader = Loader::new(&path).kind(Kind::Private).backend(backend);
+        let mut ready = false;
+        let error = loader.load_with(|_| ready = true).expect_err("there is no backend");
+        let Error::Unavailable { asked, refusals, .. } = &error else { panic!("{error}") };
+        assert_eq!((*asked, refusals.len(), ready), (Some(backend), 1, false));
+        assert_eq!(refusals[0].remedy.as_deref(), Some("leave the backend out"), "{backend}");
+        // Whatever creates no buffer ignores the kind.
+        if backend == Backend::Memfd {
+            let buf = dmabuf_dio::Buffer::memfd(100).expect("a memfd");
+            loader.load_into(&buf, 0).expect("the backend is available everywhere");
+        }
     }
 }

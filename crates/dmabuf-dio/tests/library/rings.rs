@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::common::{assert_same, available, bytes, file_of, folder, page};
 use crate::filter::{Call, failing};
-use dmabuf_dio::{Backend, DmaBuf, Error, Kind, Loader, Saver};
+use dmabuf_dio::{Backend, Buffer, Error, Kind, Loader, Saver};
 
 const LEN: usize = 2 << 20;
 
@@ -27,7 +27,7 @@ fn failed_ring_wait_counts_nothing_as_read() {
         for error in [
             loader(&path).load().expect_err("nobody waits"),
             loader(&path).huge_pages(false).load().expect_err("nobody waits"),
-            loader(&path).load_private().expect_err("nobody waits"),
+            loader(&path).backend(None).kind(Kind::Private).load().expect_err("nobody waits"),
         ] {
             let errno = error.errno().map(dmabuf_dio::Errno::raw);
             let is_right = matches!(error, Error::Transfer { .. } | Error::InFlight { .. });
@@ -45,9 +45,9 @@ fn ring_without_tables_loads_the_same_bytes() {
     let (path, expected) = file_of(&folder, LEN);
     failing(&[Call::any(libc::SYS_io_uring_register)], libc::EPERM, || {
         let loaded = loader(&path).load().expect("loads");
-        assert_same("without tables", &bytes(&loaded.buf)[..expected.len()], &expected);
+        assert_same("without tables", &bytes(&loaded)[..expected.len()], &expected);
         let copy = folder.path().join("copy");
-        Saver::new(&copy).block_size(64 << 10).save(&loaded.buf, loaded.range()).expect("saves");
+        Saver::new(&copy).block_size(64 << 10).save(&loaded, loaded.range()).expect("saves");
         assert!(std::fs::read(&copy).expect("read") == expected);
     });
 }
@@ -76,7 +76,7 @@ fn finished_load_leaves_no_file_open() {
     // A program that is open for writing cannot be run.
     let program = std::fs::read("/bin/true").expect("a program");
     let copy = folder.path().join("true");
-    let mut buf = DmaBuf::memfd(LEN as u64).expect("a memfd");
+    let mut buf = Buffer::memfd(LEN as u64).expect("a memfd");
     buf.map_mut().expect("a view").write_at(0, &program).expect("written");
     for _ in 0..5 {
         let saver = Saver::new(&copy).block_size(page() as u64);

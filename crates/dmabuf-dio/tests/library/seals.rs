@@ -5,7 +5,7 @@
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
 use crate::common::{assert_same, backends, bytes, file_of, folder, huge, page};
-use dmabuf_dio::{Backend, DmaBuf, Error, Kind, Loader, Saver};
+use dmabuf_dio::{Backend, Buffer, Error, Kind, Loader, Saver};
 use dmabuf_dio_sys::udmabuf;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
@@ -19,23 +19,30 @@ fn loaded_memfd_cannot_be_shrunk() {
         for huge in [false, true] {
             let loader = Loader::new(&path).backend(backend).huge_pages(huge);
             let loaded = loader.load().expect("load");
-            if loaded.buf.kind() != Kind::Memfd {
+            if loaded.kind() != Kind::Memfd {
                 continue;
             }
-            let (what, len) = (format!("{backend}, huge pages: {huge}"), loaded.buf.len());
-            let seals = rustix::fs::fcntl_get_seals(&loaded.buf).expect("seals");
+            let (what, len) = (format!("{backend}, huge pages: {huge}"), loaded.len());
+            let seals =
+                rustix::fs::fcntl_get_seals(loaded.fd().expect("a descriptor")).expect("seals");
             memfds += 1;
             assert!(seals.contains(SealFlags::SHRINK), "{what}: {seals:?}");
             assert!(!seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE), "{what}");
-            assert_eq!(rustix::fs::ftruncate(loaded.buf.as_fd(), 0), Err(Errno::PERM), "{what}");
+            assert_eq!(
+                rustix::fs::ftruncate(loaded.fd().expect("a descriptor"), 0),
+                Err(Errno::PERM),
+                "{what}"
+            );
             // Reserved huge pages refuse this anyway.
-            let shrunk = rustix::fs::ftruncate(loaded.buf.as_fd(), len - page() as u64);
+            let shrunk =
+                rustix::fs::ftruncate(loaded.fd().expect("a descriptor"), len - page() as u64);
             assert!(shrunk.is_err(), "{what}");
-            assert_same(&what, &bytes(&loaded.buf)[..wanted.len()], &wanted);
+            assert_same(&what, &bytes(&loaded)[..wanted.len()], &wanted);
             // udmabuf requires one seal and refuses another. It has whole pages.
             if let (Ok(device), false) = (udmabuf::open(), huge) {
                 let pages = len / page() as u64 * page() as u64;
-                udmabuf::create(device.as_fd(), loaded.buf.as_fd(), 0, pages).expect("a udmabuf");
+                udmabuf::create(device.as_fd(), loaded.fd().expect("a descriptor"), 0, pages)
+                    .expect("a udmabuf");
             }
         }
     }
@@ -52,18 +59,23 @@ fn memfd_has_the_length_of_its_content() {
             let what = format!("{len} bytes, huge pages: {huge}, direct: {direct}");
             let loader = Loader::new(&path).backend(Backend::Memfd).huge_pages(huge).direct(direct);
             let loaded = loader.load().expect("load");
-            if loaded.report.page_size == Some(reserved) && loaded.buf.len() % reserved == 0 {
+            if loaded.report().expect("loaded").page_size == Some(reserved)
+                && loaded.len() % reserved == 0
+            {
                 println!("skipped: reserved huge pages");
                 continue;
             }
-            assert_eq!((loaded.buf.len(), loaded.data_offset), (len as u64, 0), "{what}");
-            let again = std::fs::read(format!("/proc/self/fd/{}", loaded.buf.as_raw_fd()));
+            assert_eq!((loaded.len(), loaded.data_offset()), (len as u64, 0), "{what}");
+            let again = std::fs::read(format!(
+                "/proc/self/fd/{}",
+                loaded.fd().expect("a descriptor").as_raw_fd()
+            ));
             assert_same(&what, &again.expect("read"), &wanted);
             for new in [0, len as u64 - 1, len as u64 + 1, len as u64 + 4096] {
-                let changed = rustix::fs::ftruncate(loaded.buf.as_fd(), new);
+                let changed = rustix::fs::ftruncate(loaded.fd().expect("a descriptor"), new);
                 assert_eq!(changed, Err(Errno::PERM), "{what}");
             }
-            let behind = behind(loaded.buf.as_fd(), len);
+            let behind = behind(loaded.fd().expect("a descriptor"), len);
             assert!(
                 behind.iter().all(|byte| *byte == 0),
                 "{what}: the last page shows other bytes"
@@ -91,10 +103,10 @@ fn foreign_memfd_is_sealed_if_allowed() {
     for (flags, sealed) in [(MemfdFlags::ALLOW_SEALING, true), (MemfdFlags::empty(), false)] {
         let fd = rustix::fs::memfd_create("theirs", flags | MemfdFlags::CLOEXEC).expect("memfd");
         rustix::fs::ftruncate(&fd, 8192).expect("its length");
-        let buf = DmaBuf::from_fd(fd).expect("a buffer");
-        let seals = rustix::fs::fcntl_get_seals(&buf).expect("seals");
+        let buf = Buffer::from_fd(fd).expect("a buffer");
+        let seals = rustix::fs::fcntl_get_seals(buf.fd().expect("a descriptor")).expect("seals");
         assert_eq!(seals.contains(SealFlags::SHRINK), sealed, "{seals:?}");
-        let shrunk = rustix::fs::ftruncate(buf.as_fd(), 0);
+        let shrunk = rustix::fs::ftruncate(buf.fd().expect("a descriptor"), 0);
         assert_eq!(shrunk.is_err(), sealed);
     }
 }
@@ -105,11 +117,11 @@ fn write_sealed_memfd_can_be_saved() {
     let (path, wanted) = file_of(&folder, 10_000);
     for seal in [SealFlags::WRITE, SealFlags::FUTURE_WRITE] {
         let loaded = Loader::new(&path).backend(Backend::Memfd).load().expect("load");
-        rustix::fs::fcntl_add_seals(&loaded.buf, seal).expect("seal");
+        rustix::fs::fcntl_add_seals(loaded.fd().expect("a descriptor"), seal).expect("seal");
         let copy = folder.path().join("copy");
         for backend in [Backend::Memfd, Backend::Buffered] {
             let saver = Saver::new(&copy).backend(backend);
-            saver.save(&loaded.buf, loaded.range()).expect("save");
+            saver.save(&loaded, loaded.range()).expect("save");
             assert_same(backend.name(), &std::fs::read(&copy).expect("read"), &wanted);
         }
     }
@@ -122,18 +134,21 @@ fn sealed_buffer_cannot_change() {
     for backend in [Backend::Memfd, Backend::Buffered] {
         let loader = Loader::new(&path).backend(backend).kind(Kind::Memfd);
         let mut loaded = loader.load().expect("load");
-        let mut view = loaded.buf.try_clone().expect("a descriptor");
+        let mut view = loaded.try_clone().expect("a descriptor");
         let mapped = view.map_mut().expect("a view");
-        let busy = loaded.buf.seal().expect_err("it is mapped for writing");
+        let busy = loaded.seal().expect_err("it is mapped for writing");
         assert_eq!(busy.errno(), Some(dmabuf_dio::Errno::BUSY), "{busy}");
-        assert!(loaded.buf.is_writable());
+        assert!(loaded.is_writable());
         mapped.finish().expect("finish");
-        loaded.buf.seal().expect("sealed");
-        assert!(!loaded.buf.is_writable());
-        assert!(matches!(loaded.buf.map_mut(), Err(Error::ReadOnlyBuffer)));
-        assert_eq!(rustix::io::pwrite(&loaded.buf, b"x", 0), Err(Errno::PERM));
-        assert_same(backend.name(), &bytes(&loaded.buf)[..wanted.len()], &wanted);
-        let again = DmaBuf::from_fd(loaded.buf.into_fd()).expect("a buffer");
+        loaded.seal().expect("sealed");
+        assert!(!loaded.is_writable());
+        assert!(matches!(loaded.map_mut(), Err(Error::ReadOnlyBuffer)));
+        assert_eq!(
+            rustix::io::pwrite(loaded.fd().expect("a descriptor"), b"x", 0),
+            Err(Errno::PERM)
+        );
+        assert_same(backend.name(), &bytes(&loaded)[..wanted.len()], &wanted);
+        let again = Buffer::from_fd(loaded.into_fd().expect("its descriptor")).expect("a buffer");
         assert!(!again.is_writable(), "it says so to whoever gets it");
         assert!(matches!(loader.load_into(&again, 0), Err(Error::ReadOnlyBuffer)));
     }

@@ -2,13 +2,13 @@
 //! Buffers whose memory is shared: others shrink it and write it concurrently.
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{content, file_of, folder};
-use dmabuf_dio::{Backend, DmaBuf, Error, Loader, Saver};
+use dmabuf_dio::{Backend, Buffer, Error, Loader, Saver};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 
 const LEN: u64 = 8 << 20;
@@ -33,9 +33,9 @@ fn shrinkable() -> Vec<(&'static str, OwnedFd)> {
 }
 
 /// The buffer, and a descriptor for someone else.
-fn pair(fd: OwnedFd) -> (DmaBuf, OwnedFd) {
+fn pair(fd: OwnedFd) -> (Buffer, OwnedFd) {
     let theirs = fd.try_clone().expect("another descriptor");
-    (DmaBuf::from_fd(fd).expect("a buffer"), theirs)
+    (Buffer::from_fd(fd).expect("a buffer"), theirs)
 }
 
 fn is_gone(name: &str, error: &Error) {
@@ -85,8 +85,12 @@ fn shrinking_a_loaded_buffer_is_refused_or_noticed() {
         for huge in [true, false] {
             let loaded =
                 Loader::new(&path).backend(backend).huge_pages(huge).load().expect("loaded");
-            let theirs = loaded.buf.as_fd().try_clone_to_owned().expect("another descriptor");
-            let view = loaded.buf.map().expect("a view");
+            let theirs = loaded
+                .fd()
+                .expect("a descriptor")
+                .try_clone_to_owned()
+                .expect("another descriptor");
+            let view = loaded.map().expect("a view");
             assert_eq!(view.to_vec().expect("all")[..expected.len()], expected, "{backend}");
             match rustix::fs::ftruncate(&theirs, 0) {
                 Ok(()) => is_gone(
@@ -105,8 +109,8 @@ fn shrinking_a_loaded_buffer_is_refused_or_noticed() {
 
 #[test]
 fn own_memfds_are_sealed_against_shrinking() {
-    let buf = DmaBuf::memfd(LEN).expect("a memfd");
-    let seals = rustix::fs::fcntl_get_seals(buf.as_fd()).expect("seals");
+    let buf = Buffer::memfd(LEN).expect("a memfd");
+    let seals = rustix::fs::fcntl_get_seals(buf.fd().expect("a descriptor")).expect("seals");
     assert!(seals.contains(SealFlags::SHRINK), "{seals:?}");
     let allowed = rustix::fs::memfd_create("theirs", MemfdFlags::ALLOW_SEALING).expect("a memfd");
     rustix::fs::ftruncate(&allowed, LEN).expect("its length");
@@ -186,7 +190,7 @@ fn failed_mapping_keeps_memory_of_other_threads() {
         let Some((_, fd)) = shrinkable().into_iter().find(|(name, _)| name.contains("huge")) else {
             return stop.store(true, Ordering::Relaxed);
         };
-        let buf = DmaBuf::from_fd(fd).expect("a buffer");
+        let buf = Buffer::from_fd(fd).expect("a buffer");
         let end = Instant::now() + Duration::from_secs(2);
         while Instant::now() < end && !mapping.is_finished() {
             if let Ok(view) = buf.map() {
@@ -201,7 +205,7 @@ fn failed_mapping_keeps_memory_of_other_threads() {
 /// The owner of a clone may write while others read. They read what was written.
 #[test]
 fn views_of_two_threads_see_written_bytes() {
-    let mut buf = DmaBuf::memfd(1 << 16).expect("a memfd");
+    let mut buf = Buffer::memfd(1 << 16).expect("a memfd");
     let mut clone = buf.try_clone().expect("a clone");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -5,12 +5,12 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use crate::common::{assert_same, fill, folder};
-use dmabuf_dio::{DmaBuf, Error, Saver};
+use dmabuf_dio::{Buffer, Error, Saver};
 
 const LEN: u64 = 10_000;
 
-fn buffer() -> DmaBuf {
-    let mut buf = DmaBuf::memfd(LEN).expect("a memfd");
+fn buffer() -> Buffer {
+    let mut buf = Buffer::memfd(LEN).expect("a memfd");
     fill(&mut buf, 7);
     buf
 }

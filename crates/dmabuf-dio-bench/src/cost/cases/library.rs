@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd;
 
-use dmabuf_dio::{Backend, Error, Loaded, Loader};
+use dmabuf_dio::{Backend, Buffer, Error, Kind, Loader};
 
 use super::{MIB, Setup};
 use crate::cost::meter::PhaseMeter;
@@ -24,34 +24,22 @@ pub(super) fn moves(backend: Backend) -> [f64; 2] {
 pub(super) fn load(
     setup: &mut Setup<'_>,
     meter: &mut PhaseMeter<'_>,
-    backend: Backend,
+    backend: Option<Backend>,
+    kind: Kind,
 ) -> Result<(), Trouble> {
     let file = setup.disk.open(IoMode::Buffer)?;
-    let loader = Loader::from_fd(file.as_fd()).backend(backend);
+    let loader = Loader::from_fd(file.as_fd()).backend(backend).kind(kind);
     let mut loaded = meter.load(|| loader.load()).map_err(|error| trouble(&error))?;
-    whole("Loader::load", loaded.len, setup.len())?;
+    whole("Loader::load", loaded.data_len(), setup.len())?;
     meter.compare_with(|content| compare(&mut loaded, content).map_err(|error| trouble(&error)))?;
     meter.close(|| drop(loaded));
     Ok(())
 }
 
-pub(super) fn load_private(
-    setup: &mut Setup<'_>,
-    meter: &mut PhaseMeter<'_>,
-) -> Result<(), Trouble> {
-    let file = setup.disk.open(IoMode::Buffer)?;
-    let loader = Loader::from_fd(file.as_fd());
-    let mut bytes = meter.load(|| loader.load_private()).map_err(|error| trouble(&error))?;
-    whole("Loader::load_private", bytes.len() as u64, setup.len())?;
-    meter.compare_bytes(&mut bytes)?;
-    meter.close(|| drop(bytes));
-    Ok(())
-}
-
 /// Compares every byte and overwrites it.
-fn compare(loaded: &mut Loaded, content: Pattern) -> Result<Result<(), Difference>, Error> {
-    let (start, len) = (loaded.data_offset, loaded.len);
-    let mut map = loaded.buf.map_mut()?;
+fn compare(loaded: &mut Buffer, content: Pattern) -> Result<Result<(), Difference>, Error> {
+    let (start, len) = (loaded.data_offset(), loaded.data_len());
+    let mut map = loaded.map_mut()?;
     let mut bytes = vec![0; MIB as usize];
     for at in (0..len).step_by(bytes.len()) {
         let piece = &mut bytes[..MIB.min(len - at) as usize];

@@ -9,7 +9,7 @@ mod series;
 use std::fmt;
 use std::os::fd::AsRawFd;
 
-use dmabuf_dio::Backend;
+use dmabuf_dio::{Backend, Kind};
 use io_uring::IoUring;
 use rustix::io::Errno as Os;
 
@@ -104,12 +104,16 @@ pub(crate) fn all() -> Vec<CostCase> {
     add("series: copy_file_range, heap, again", [0.0, 1.0], Box::new(series::copy_again));
     add("series: copy_file_range, udmabuf", [0.0, 1.0], Box::new(series::copy_to_udmabuf));
     add("series: heap flag", [0.0, 0.0], Box::new(series::heap_flag));
-    add("library: private memory", [0.0, 1.0], Box::new(library::load_private));
+    add(
+        "library: private memory",
+        [0.0, 1.0],
+        Box::new(|setup, meter| library::load(setup, meter, None, Kind::Private)),
+    );
     for backend in Backend::ALL {
         add(
             &format!("library: {backend}"),
             library::moves(backend),
-            Box::new(move |setup, meter| library::load(setup, meter, backend)),
+            Box::new(move |setup, meter| library::load(setup, meter, Some(backend), Kind::Any)),
         );
     }
     cases

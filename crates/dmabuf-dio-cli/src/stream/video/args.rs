@@ -61,7 +61,7 @@ pub(super) fn refuse_iio(args: &CaptureArgs) -> Result<(), Failure> {
         ("--set", !common.setup.set.is_empty()),
         ("--trigger", common.setup.trigger.is_some()),
         ("--restore", common.setup.restore),
-        ("--block", common.block.is_some()),
+        ("--block-size", common.block_size.is_some()),
         ("--buffer", common.buffer != 0),
         ("--format", args.format.is_some()),
         ("--iq", args.iq),

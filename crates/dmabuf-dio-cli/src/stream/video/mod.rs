@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dmabuf_dio_stream::{
-    Device, FrameLog, FrameMemory, Known, Ring, State, Stream, Summary, VideoDevice, VideoFormat,
-    VideoSource, available,
+    BlockRing, Device, FrameLog, FrameMemory, Known, State, Stream, Summary, VideoDevice,
+    VideoFormat, VideoSource, available,
 };
 
 use super::args::{CaptureArgs, Policy, StreamArgs};
@@ -91,7 +91,7 @@ fn set_up<'a>(
     args: &'a CaptureArgs,
     node: &'a Path,
     file: Option<&'a Path>,
-) -> Result<(Recording<'a>, VideoSource, Ring), Failure> {
+) -> Result<(Recording<'a>, VideoSource, BlockRing), Failure> {
     let device = VideoDevice::open(node)?;
     device.set_format(args.video.pixel_format, args.video.size)?;
     let rate = match args.video.fps {
@@ -183,7 +183,11 @@ impl Recording<'_> {
 }
 
 /// A ring with the requested number of blocks, or one that suits the rate and the free memory.
-fn ring(source: &mut VideoSource, args: &StreamArgs, rate: Option<f64>) -> Result<Ring, Failure> {
+fn ring(
+    source: &mut VideoSource,
+    args: &StreamArgs,
+    rate: Option<f64>,
+) -> Result<BlockRing, Failure> {
     let bytes = u64::from(source.format().frame_bytes);
     if let Some(blocks) = args.blocks {
         return Ok(source.ring(blocks, blocks)?);

@@ -77,7 +77,7 @@ impl Captured<'_> {
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
-struct Output<'a> {
+struct VideoOutput<'a> {
     schema: u32,
     device: &'a Path,
     name: &'a str,
@@ -114,7 +114,7 @@ pub(super) fn print(
     let ends = captured.log.ends(captured.summary.bytes);
     let missing = captured.missing();
     let json_text = || {
-        json(&Output {
+        json(&VideoOutput {
             schema: 1,
             device: captured.node,
             name: captured.name,

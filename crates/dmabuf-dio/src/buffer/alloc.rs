@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Creates new buffers and takes over inherited ones.
 
-use std::ops::Range;
-use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
-use std::str::FromStr;
+use std::os::fd::AsFd as _;
 
 use dmabuf_dio_sys::heap;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno as Os;
 
-use super::DmaBuf;
+use super::shared::Shared;
 use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
 use crate::file;
@@ -18,13 +16,13 @@ use crate::memory::available;
 use crate::memory::available::Charged;
 use crate::memory::page::{huge_page, page_size, round_up};
 
-impl DmaBuf {
+impl Shared {
     /// Allocates a zeroed dma-buf of `len` bytes, rounded up to whole pages, from the system heap.
     ///
     /// # Errors
     ///
     /// As for [`alloc_from`](Self::alloc_from).
-    pub fn alloc(len: u64) -> Result<Self> {
+    pub(crate) fn alloc(len: u64) -> Result<Self> {
         Self::alloc_from("system", len)
     }
 
@@ -34,7 +32,7 @@ impl DmaBuf {
     /// # Errors
     ///
     /// [`Error::Heap`]; [`Error::NoMemory`]; [`Error::Buffer`].
-    pub fn alloc_from(name: &str, len: u64) -> Result<Self> {
+    pub(crate) fn alloc_from(name: &str, len: u64) -> Result<Self> {
         let error = |errno| Error::Heap { heap: name.to_owned(), errno };
         if name.is_empty() || name.starts_with('.') || name.contains('/') {
             return Err(error(Errno::INVAL));
@@ -48,37 +46,13 @@ impl DmaBuf {
         Ok(Self::from_parts(fd, len.next_multiple_of(page_size())))
     }
 
-    /// Takes over the buffer that `dmabuf-dio load FILE -- PROGRAM` passes to PROGRAM in the
-    /// variables `DMABUF_DIO_FD`, `DMABUF_DIO_OFFSET` and `DMABUF_DIO_LEN`. Returns a duplicate of
-    /// the descriptor, and the range of the content in the buffer, in bytes.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Environment`]; [`Error::NotABuffer`]; [`Error::RangeBeyondBuffer`];
-    /// [`Error::Buffer`] with `EBADF` if the descriptor is not open.
-    pub fn from_env() -> Result<(Self, Range<u64>)> {
-        let number: i32 = variable("DMABUF_DIO_FD")?;
-        let offset: u64 = variable("DMABUF_DIO_OFFSET")?;
-        let length: u64 = variable("DMABUF_DIO_LEN")?;
-        // SAFETY: the call takes over no descriptor: it duplicates one, or fails if the number is
-        // not open.
-        let fd = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
-        if fd < 0 {
-            return Err(Error::Buffer { call: "inherit", errno: Errno::BADF });
-        }
-        // SAFETY: the descriptor was just created, and nothing else owns it.
-        let buf = Self::from_fd(unsafe { OwnedFd::from_raw_fd(fd) })?;
-        buf.check_range(offset, length)?;
-        Ok((buf, offset..offset + length))
-    }
-
     /// Creates a zeroed memfd of `len` bytes, rounded up to whole pages and sealed against
     /// shrinking. Its pages are allocated on first touch.
     ///
     /// # Errors
     ///
     /// [`Error::NoMemory`] if that is more than there is; [`Error::Buffer`] if the kernel refuses.
-    pub fn memfd(len: u64) -> Result<Self> {
+    pub(crate) fn memfd(len: u64) -> Result<Self> {
         let len =
             round_up(len, page_size()).ok_or(Error::RangeOverflow { offset: 0, length: len })?;
         available::ensure(len, Charged::Us)?;
@@ -111,14 +85,4 @@ impl DmaBuf {
         rustix::fs::fcntl_add_seals(&fd, seals)?;
         Ok(Self::from_memfd(fd, len))
     }
-}
-
-/// Parses an environment variable as a number.
-fn variable<T: FromStr>(variable: &'static str) -> Result<T> {
-    let Some(text) = std::env::var_os(variable) else {
-        return Err(Error::Environment { variable, found: None });
-    };
-    let text = text.to_string_lossy();
-    let error = |_| Error::Environment { variable, found: Some(text.clone().into_owned()) };
-    text.parse().map_err(error)
 }

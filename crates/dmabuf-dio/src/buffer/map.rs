@@ -10,69 +10,58 @@
 
 use std::mem::MaybeUninit;
 use std::slice;
+use std::sync::Arc;
 
-use super::DmaBuf;
 use super::cpu_access::CpuAccess;
+use super::shared::{Shared, check_range};
 use crate::error::{Error, Result};
 use crate::memory::Mapping;
 
-/// A view for reading. Created by [`DmaBuf::map`].
+/// A view for reading. Created by [`Buffer::map`](crate::Buffer::map).
 ///
 /// `Send` and `Sync`. Do not drop it in a child of `fork(2)`: that would end the parent's CPU
 /// access.
 #[derive(Debug)]
 pub struct Map<'a>(View<'a>);
 
-/// A view for reading and writing. Created by [`DmaBuf::map_mut`].
+/// A view for reading and writing. Created by [`Buffer::map_mut`](crate::Buffer::map_mut).
 ///
 /// `Send`, `Sync` and `fork(2)`: as for [`Map`].
 #[derive(Debug)]
 pub struct MapMut<'a>(View<'a>);
 
-impl DmaBuf {
-    /// Maps the buffer for reading and begins CPU access. Blocks until devices that write it have
-    /// finished.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Buffer`], for example with `ENODEV` if the exporter does not support mapping.
-    pub fn map(&self) -> Result<Map<'_>> {
-        let mapping = self.mapping(false)?;
-        Ok(Map(View { buf: self, access: CpuAccess::reading(self)?, mapping }))
+impl Shared {
+    /// Maps the buffer for reading and begins CPU access.
+    pub(crate) fn map(&self) -> Result<Map<'_>> {
+        let mapping = Arc::new(self.mapping(false)?);
+        Ok(Map(View { access: Some(CpuAccess::reading(self)?), mapping }))
     }
 
-    /// Maps the buffer for reading and writing and begins CPU access. Blocks until devices that use
-    /// it have finished.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ReadOnlyBuffer`]; [`Error::Buffer`] as for [`map`](Self::map).
-    pub fn map_mut(&mut self) -> Result<MapMut<'_>> {
+    /// Maps the buffer for reading and writing and begins CPU access.
+    pub(crate) fn map_mut(&mut self) -> Result<MapMut<'_>> {
         self.map_shared()
     }
 
-    /// Like [`map_mut`](Self::map_mut), for transfers, whose callers promise not to share the
-    /// buffer.
+    /// The same, for callers that promise to write no range that others use.
     pub(crate) fn map_shared(&self) -> Result<MapMut<'_>> {
         if !self.is_writable() {
             return Err(Error::ReadOnlyBuffer);
         }
-        let mapping = self.mapping(true)?;
-        Ok(MapMut(View { buf: self, access: CpuAccess::writing(self)?, mapping }))
+        let mapping = Arc::new(self.mapping(true)?);
+        Ok(MapMut(View { access: Some(CpuAccess::writing(self)?), mapping }))
     }
 }
 
 #[derive(Debug)]
 struct View<'a> {
-    buf: &'a DmaBuf,
-    // Declared before the mapping, so that it is dropped first.
-    access: CpuAccess<'a>,
-    mapping: Mapping,
+    // Declared before the mapping, so that it is dropped first. None: no device can reach the memory.
+    access: Option<CpuAccess<'a>>,
+    mapping: Arc<Mapping>,
 }
 
 impl View<'_> {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        self.buf.check_range(offset, out.len() as u64)?;
+        check_range(self.mapping.len(), offset, out.len() as u64)?;
         let (out, len) = (out.as_mut_ptr().cast::<MaybeUninit<u8>>(), out.len());
         // SAFETY: these are the same bytes, and `read` writes only initialised ones.
         self.mapping.read(offset, unsafe { slice::from_raw_parts_mut(out, len) })
@@ -134,12 +123,16 @@ macro_rules! common_methods {
         ///
         /// [`Error::Buffer`](crate::Error::Buffer).
         pub fn finish(self) -> Result<()> {
-            self.0.access.end()
+            self.0.access.map_or(Ok(()), CpuAccess::end)
         }
     };
 }
 
 impl Map<'_> {
+    pub(super) fn private(mapping: &Arc<Mapping>) -> Self {
+        Self(View { access: None, mapping: Arc::clone(mapping) })
+    }
+
     pub(crate) fn mapping(&self) -> &Mapping {
         &self.0.mapping
     }
@@ -148,6 +141,10 @@ impl Map<'_> {
 }
 
 impl MapMut<'_> {
+    pub(super) fn private(mapping: &Arc<Mapping>) -> Self {
+        Self(View { access: None, mapping: Arc::clone(mapping) })
+    }
+
     pub(crate) fn mapping(&self) -> &Mapping {
         &self.0.mapping
     }
@@ -160,7 +157,7 @@ impl MapMut<'_> {
     ///
     /// As for [`read_at`](Self::read_at).
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.0.buf.check_range(offset, bytes.len() as u64)?;
+        check_range(self.0.mapping.len(), offset, bytes.len() as u64)?;
         self.0.mapping.write(offset, bytes)
     }
 
@@ -170,7 +167,7 @@ impl MapMut<'_> {
     ///
     /// As for [`read_at`](Self::read_at).
     pub fn fill_at(&mut self, offset: u64, length: u64, byte: u8) -> Result<()> {
-        self.0.buf.check_range(offset, length)?;
+        check_range(self.0.mapping.len(), offset, length)?;
         self.0.mapping.fill(offset, length, byte)
     }
 
@@ -194,11 +191,11 @@ impl MapMut<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{DmaBuf, Error};
+    use crate::{Buffer, Error};
 
     #[test]
     fn written_bytes_are_read_back() {
-        let mut buf = DmaBuf::memfd(8192).expect("memfd");
+        let mut buf = Buffer::memfd(8192).expect("memfd");
         let last = buf.len() - 1;
         let mut map = buf.map_mut().expect("map");
         map.write_at(4095, b"abc").expect("write");

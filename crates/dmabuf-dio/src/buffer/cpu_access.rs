@@ -4,21 +4,21 @@
 
 use dmabuf_dio_sys::dmabuf::Access;
 
-use super::DmaBuf;
+use super::shared::Shared;
 use crate::direction::Direction;
 use crate::error::Result;
 
 /// CPU access to a buffer, ended on drop.
 #[derive(Debug)]
 pub(crate) struct CpuAccess<'a> {
-    buf: &'a DmaBuf,
+    buf: &'a Shared,
     access: Access,
     open: bool,
 }
 
 impl<'a> CpuAccess<'a> {
     /// Begins read access.
-    pub(crate) fn reading(buf: &'a DmaBuf) -> Result<Self> {
+    pub(crate) fn reading(buf: &'a Shared) -> Result<Self> {
         Self::begin(buf, Access::Read)
     }
 
@@ -27,19 +27,19 @@ impl<'a> CpuAccess<'a> {
     /// This is not `Write` alone: with that, the exporter need not bring back what a device wrote.
     /// When whole cache lines or a bounce buffer are later copied to the device, bytes next to the
     /// written ones would be reverted.
-    pub(crate) fn writing(buf: &'a DmaBuf) -> Result<Self> {
+    pub(crate) fn writing(buf: &'a Shared) -> Result<Self> {
         Self::begin(buf, Access::ReadWrite)
     }
 
     /// Begins the access that a transfer in this direction needs.
-    pub(crate) fn transfer(buf: &'a DmaBuf, direction: Direction) -> Result<Self> {
+    pub(crate) fn transfer(buf: &'a Shared, direction: Direction) -> Result<Self> {
         match direction {
             Direction::Load => Self::writing(buf),
             Direction::Save => Self::reading(buf),
         }
     }
 
-    fn begin(buf: &'a DmaBuf, access: Access) -> Result<Self> {
+    fn begin(buf: &'a Shared, access: Access) -> Result<Self> {
         buf.begin_cpu_access(access)?;
         Ok(Self { buf, access, open: true })
     }

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The buffer type.
-
-pub(crate) mod cpu_access;
-pub(crate) mod map;
-
-mod alloc;
+//! Memory that has a descriptor: a dma-buf or a memfd.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -24,23 +19,19 @@ use crate::memory::sizes::PageSizes;
 /// The call of [`Error::Buffer`] if CPU access cannot begin.
 pub(crate) const BEGIN_ACCESS: &str = "begin CPU access to";
 
-/// A buffer: an owned file descriptor of a dma-buf or memfd, and its length.
-///
-/// The memory lives as long as any descriptor, mapping or device uses it. Pass the descriptor
-/// ([`AsFd`], [`OwnedFd::from`]) to the importer. Access the content through [`map`](Self::map) and
-/// [`map_mut`](Self::map_mut), which begin and end CPU access as devices need it.
-///
-/// `Send` and `Sync`. A child of `fork(2)` inherits the descriptor and shares the memory.
+/// An owned file descriptor of a dma-buf or memfd, and its length. The memory lives as long as any
+/// descriptor, mapping or device uses it.
 #[derive(Debug)]
-pub struct DmaBuf {
+pub(crate) struct Shared {
     fd: OwnedFd,
     len: u64,
+    /// [`Kind::DmaBuf`] or [`Kind::Memfd`].
     kind: Kind,
     writable: bool,
 }
 
-impl DmaBuf {
-    fn from_memfd(fd: OwnedFd, len: u64) -> Self {
+impl Shared {
+    pub(super) fn from_memfd(fd: OwnedFd, len: u64) -> Self {
         Self { fd, len, kind: Kind::Memfd, writable: true }
     }
 
@@ -58,15 +49,16 @@ impl DmaBuf {
     /// # Errors
     ///
     /// [`Error::NotABuffer`] if it is neither.
-    pub fn from_fd(fd: OwnedFd) -> Result<Self> {
+    pub(crate) fn from_fd(fd: OwnedFd) -> Result<Self> {
         let kind = kind_of(fd.as_fd())?;
         if kind == Kind::Memfd {
             let _ = rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK);
         }
-        let len = match kind {
+        let len = if kind == Kind::DmaBuf {
             // A dma-buf has no file position that this could move.
-            Kind::DmaBuf => rustix::fs::seek(&fd, SeekFrom::End(0)),
-            Kind::Memfd => rustix::fs::fstat(&fd).map(|stat| stat.st_size as u64),
+            rustix::fs::seek(&fd, SeekFrom::End(0))
+        } else {
+            rustix::fs::fstat(&fd).map(|stat| stat.st_size as u64)
         };
         let call = "find the length of";
         let len = len.map_err(|errno| Error::Buffer { call, errno: errno.into_errno() })?;
@@ -81,33 +73,31 @@ impl DmaBuf {
     }
 
     /// Length in bytes; for a dma-buf, a multiple of the page size.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether the length is 0, which only a memfd's can be.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
+    pub(crate) fn is_dma_buf(&self) -> bool {
+        self.kind == Kind::DmaBuf
     }
 
-    /// The kind of the buffer.
-    pub fn kind(&self) -> Kind {
+    /// [`Kind::DmaBuf`] or [`Kind::Memfd`].
+    pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
     /// Whether the descriptor is open for writing.
-    pub fn is_writable(&self) -> bool {
+    pub(crate) fn is_writable(&self) -> bool {
         self.writable
     }
 
     /// The buffer's name; `None` if it has none or `/proc` does not show it.
-    pub fn name(&self) -> Option<String> {
-        match self.kind {
-            Kind::DmaBuf => fdinfo(self.as_fd(), "name"),
-            Kind::Memfd => proc_link(self.as_fd()).and_then(|link| {
-                Some(link.strip_prefix("/memfd:")?.strip_suffix(" (deleted)")?.to_owned())
-            }),
+    pub(crate) fn name(&self) -> Option<String> {
+        if self.is_dma_buf() {
+            return fdinfo(self.as_fd(), "name");
         }
+        let link = proc_link(self.as_fd())?;
+        Some(link.strip_prefix("/memfd:")?.strip_suffix(" (deleted)")?.to_owned())
     }
 
     /// The path at which other programs open a memfd, `/proc/PID/fd/N` of this process; `None` for a
@@ -117,7 +107,7 @@ impl DmaBuf {
     /// process runs, is dumpable (`PR_SET_DUMPABLE` in prctl(2)), and keeps this buffer. The path
     /// is a symbolic link whose target is not a valid path: programs must open it without resolving
     /// it.
-    pub fn path(&self) -> Option<PathBuf> {
+    pub(crate) fn path(&self) -> Option<PathBuf> {
         (self.kind == Kind::Memfd).then(|| proc_path(self.as_fd()))
     }
 
@@ -126,18 +116,15 @@ impl DmaBuf {
     /// # Errors
     ///
     /// [`Error::Buffer`]: `EINVAL` if the name is too long, `ENOTTY` for a memfd.
-    pub fn set_name(&self, name: &str) -> Result<()> {
+    pub(crate) fn set_name(&self, name: &str) -> Result<()> {
         let error = |errno| Error::Buffer { call: "name", errno };
         let name = CString::new(name).map_err(|_| error(Errno::INVAL))?;
         dmabuf::set_name(self.as_fd(), &name).map_err(error)
     }
 
     /// The exporter of a dma-buf (such as `"system"`), or `"memfd"`.
-    pub fn exporter(&self) -> Option<String> {
-        match self.kind {
-            Kind::DmaBuf => fdinfo(self.as_fd(), "exp_name"),
-            Kind::Memfd => Some("memfd".into()),
-        }
+    pub(crate) fn exporter(&self) -> Option<String> {
+        if self.is_dma_buf() { fdinfo(self.as_fd(), "exp_name") } else { Some("memfd".into()) }
     }
 
     /// Maps the whole buffer. Does not begin CPU access: see
@@ -146,13 +133,13 @@ impl DmaBuf {
     /// # Errors
     ///
     /// [`Error::Buffer`], for example with `ENODEV` if the exporter does not support mapping.
-    pub fn mapping(&self, writable: bool) -> Result<Mapping> {
+    pub(crate) fn mapping(&self, writable: bool) -> Result<Mapping> {
         Ok(self.vouch_for(Mapping::new(self.as_fd(), self.len, writable)?))
     }
 
     /// Records in a mapping of this buffer whether its pages can be taken away.
     pub(crate) fn vouch_for(&self, mapping: Mapping) -> Mapping {
-        if self.kind == Kind::Memfd && !is_lasting(self.as_fd()) {
+        if !self.is_dma_buf() && !is_lasting(self.as_fd()) {
             return mapping;
         }
         // SAFETY: the length is fixed for life: the buffer is a dma-buf, or sealed.
@@ -166,12 +153,12 @@ impl DmaBuf {
     /// # Errors
     ///
     /// [`Error::Buffer`].
-    pub fn begin_cpu_access(&self, access: Access) -> Result<()> {
-        match self.kind {
-            Kind::Memfd => Ok(()),
-            Kind::DmaBuf => dmabuf::begin_cpu_access(self.as_fd(), access)
-                .map_err(|errno| Error::Buffer { call: BEGIN_ACCESS, errno }),
+    pub(crate) fn begin_cpu_access(&self, access: Access) -> Result<()> {
+        if !self.is_dma_buf() {
+            return Ok(());
         }
+        dmabuf::begin_cpu_access(self.as_fd(), access)
+            .map_err(|errno| Error::Buffer { call: BEGIN_ACCESS, errno })
     }
 
     /// Ends CPU access that was begun with the same `access`.
@@ -179,20 +166,20 @@ impl DmaBuf {
     /// # Errors
     ///
     /// [`Error::Buffer`].
-    pub fn end_cpu_access(&self, access: Access) -> Result<()> {
-        match self.kind {
-            Kind::Memfd => Ok(()),
-            Kind::DmaBuf => dmabuf::end_cpu_access(self.as_fd(), access)
-                .map_err(|errno| Error::Buffer { call: "end CPU access to", errno }),
+    pub(crate) fn end_cpu_access(&self, access: Access) -> Result<()> {
+        if !self.is_dma_buf() {
+            return Ok(());
         }
+        dmabuf::end_cpu_access(self.as_fd(), access)
+            .map_err(|errno| Error::Buffer { call: "end CPU access to", errno })
     }
 
     /// The page sizes of a memfd's memory. `None` for a dma-buf, which does not report them, and if
     /// the pages cannot be allocated.
     ///
     /// Touches every page, which allocates those that the memfd does not have yet.
-    pub fn page_sizes(&self) -> Option<PageSizes> {
-        if self.kind == Kind::DmaBuf {
+    pub(crate) fn page_sizes(&self) -> Option<PageSizes> {
+        if self.is_dma_buf() {
             return None;
         }
         let mapping = self.mapping(false).ok()?;
@@ -207,12 +194,17 @@ impl DmaBuf {
     ///
     /// [`Error::Buffer`]: `EBUSY` while it is mapped for writing, also in a child that was forked
     /// while it was loaded; `EPERM` if it does not allow sealing; `EINVAL` for a dma-buf.
-    pub fn seal(&mut self) -> Result<()> {
+    pub(crate) fn seal(&mut self) -> Result<()> {
         self.add_seal(SealFlags::WRITE)
     }
 
+    /// Seals a memfd against new writers: existing mappings stay writable.
+    pub(crate) fn seal_future_writes(&mut self) -> Result<()> {
+        self.add_seal(SealFlags::FUTURE_WRITE)
+    }
+
     /// Adds a seal against writing.
-    pub(crate) fn add_seal(&mut self, seal: SealFlags) -> Result<()> {
+    fn add_seal(&mut self, seal: SealFlags) -> Result<()> {
         let sealed = rustix::fs::fcntl_add_seals(&self.fd, seal);
         sealed.map_err(|errno| Error::Buffer { call: "seal", errno: errno.into_errno() })?;
         self.writable = false;
@@ -224,55 +216,41 @@ impl DmaBuf {
     /// # Errors
     ///
     /// [`Error::Buffer`] with `EMFILE` if the process has too many open files.
-    pub fn try_clone(&self) -> Result<Self> {
+    pub(crate) fn try_clone(&self) -> Result<Self> {
         let fd = rustix::io::fcntl_dupfd_cloexec(&self.fd, 3)
             .map_err(|errno| Error::Buffer { call: "duplicate", errno: errno.into_errno() })?;
         Ok(Self { fd, ..*self })
     }
 
     /// Returns the descriptor.
-    pub fn into_fd(self) -> OwnedFd {
+    pub(crate) fn into_fd(self) -> OwnedFd {
         self.fd
     }
 
-    /// Checks that `length` bytes at byte `offset` lie within the buffer.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::RangeBeyondBuffer`]; [`Error::RangeOverflow`].
-    pub fn check_range(&self, offset: u64, length: u64) -> Result<()> {
-        let end = offset.checked_add(length).ok_or(Error::RangeOverflow { offset, length })?;
-        if end > self.len {
-            return Err(Error::RangeBeyondBuffer { offset, length, buffer: self.len });
-        }
-        Ok(())
+    pub(crate) fn check_range(&self, offset: u64, length: u64) -> Result<()> {
+        check_range(self.len, offset, length)
     }
 }
 
-impl AsFd for DmaBuf {
+impl AsFd for Shared {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl AsRawFd for DmaBuf {
+impl AsRawFd for Shared {
     fn as_raw_fd(&self) -> i32 {
         self.fd.as_raw_fd()
     }
 }
 
-impl From<DmaBuf> for OwnedFd {
-    fn from(buf: DmaBuf) -> Self {
-        buf.fd
+/// Checks that `length` bytes at byte `offset` lie within `len` bytes.
+pub(crate) fn check_range(len: u64, offset: u64, length: u64) -> Result<()> {
+    let end = offset.checked_add(length).ok_or(Error::RangeOverflow { offset, length })?;
+    if end > len {
+        return Err(Error::RangeBeyondBuffer { offset, length, buffer: len });
     }
-}
-
-impl TryFrom<OwnedFd> for DmaBuf {
-    type Error = Error;
-
-    fn try_from(fd: OwnedFd) -> Result<Self> {
-        Self::from_fd(fd)
-    }
+    Ok(())
 }
 
 /// Determines the kind of a descriptor.
@@ -304,17 +282,17 @@ mod tests {
 
     #[test]
     fn memfd_has_whole_pages_and_a_name() {
-        let buf = DmaBuf::memfd(1).expect("memfd");
+        let buf = Shared::memfd(1).expect("memfd");
         assert_eq!((buf.len(), buf.kind()), (crate::memory::page::page_size(), Kind::Memfd));
         assert_eq!(buf.name().as_deref(), Some("dmabuf-dio"));
-        let again = DmaBuf::from_fd(buf.into_fd()).expect("a memfd is a buffer");
+        let again = Shared::from_fd(buf.into_fd()).expect("a memfd is a buffer");
         assert!(again.is_writable());
         assert!(again.set_name("x").is_err());
     }
 
     #[test]
     fn range_is_checked() {
-        let buf = DmaBuf::memfd(4096).expect("memfd");
+        let buf = Shared::memfd(4096).expect("memfd");
         assert!(buf.check_range(0, buf.len()).is_ok());
         assert!(matches!(buf.check_range(1, buf.len()), Err(Error::RangeBeyondBuffer { .. })));
         assert!(matches!(buf.check_range(2, u64::MAX), Err(Error::RangeOverflow { .. })));
@@ -324,15 +302,7 @@ mod tests {
     fn other_descriptors_are_refused() {
         // A named file: an unnamed one counts as a buffer if the temporary folder is in memory.
         let file = tempfile::NamedTempFile::new().expect("temporary file");
-        let error = DmaBuf::from_fd(file.reopen().expect("again").into()).expect_err("no buffer");
+        let error = Shared::from_fd(file.reopen().expect("again").into()).expect_err("no buffer");
         assert!(matches!(error, Error::NotABuffer { .. }), "{error}");
-    }
-
-    #[test]
-    fn memfd_of_length_zero_is_empty() {
-        let flags = rustix::fs::MemfdFlags::CLOEXEC;
-        let empty = DmaBuf::from_fd(rustix::fs::memfd_create("empty", flags).expect("a memfd"));
-        assert!(empty.expect("a buffer").is_empty());
-        assert!(!DmaBuf::memfd(1).expect("memfd").is_empty());
     }
 }

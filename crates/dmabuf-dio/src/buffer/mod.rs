@@ -1,0 +1,565 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The buffer type.
+
+pub(crate) mod cpu_access;
+pub(crate) mod dma_buf;
+pub(crate) mod map;
+pub(crate) mod shared;
+
+mod alloc;
+
+use std::ops::Range;
+use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use dmabuf_dio_sys::dmabuf::Access;
+
+use self::dma_buf::DmaBuf;
+use self::map::{Map, MapMut};
+use self::shared::{Shared, check_range};
+use crate::backend::Refusal;
+use crate::errno::Errno;
+use crate::error::{Error, Result};
+use crate::kind::Kind;
+use crate::memory::Mapping;
+use crate::memory::page::page_size;
+use crate::memory::sizes::PageSizes;
+use crate::report::Report;
+
+/// Memory that holds the content of a file, or will: a dma-buf, a memfd, both, or memory of this
+/// process.
+///
+/// The memory lives as long as any descriptor, mapping or device uses it. Pass the descriptor
+/// ([`fd`](Self::fd), [`dma_buf`](Self::dma_buf)) to the importer. Access the content through
+/// [`map`](Self::map) and [`map_mut`](Self::map_mut), which begin and end CPU access as devices need
+/// it.
+///
+/// `Send` and `Sync`. A child of `fork(2)` inherits the descriptor and shares the memory.
+#[derive(Debug)]
+pub struct Buffer {
+    memory: Memory,
+    /// Where the content is.
+    range: Range<u64>,
+    report: Option<Box<Report>>,
+}
+
+#[derive(Debug)]
+enum Memory {
+    DmaBuf(DmaBuf),
+    Memfd(Shared),
+    /// A memfd, and a dma-buf over its pages or why there is none.
+    File(Shared, Result<DmaBuf, Refusal>),
+    Private(Arc<Mapping>),
+}
+
+impl Buffer {
+    fn whole(memory: Memory, len: u64) -> Self {
+        Self { memory, range: 0..len, report: None }
+    }
+
+    /// A memfd with the content of a file, and a dma-buf over its pages or why there is none.
+    pub(crate) fn file(memfd: Shared, dma_buf: Result<Shared, Refusal>) -> Self {
+        let len = memfd.len();
+        Self::whole(Memory::File(memfd, dma_buf.map(DmaBuf::from_shared)), len)
+    }
+
+    pub(crate) fn private(mapping: Arc<Mapping>) -> Self {
+        let len = mapping.len();
+        Self::whole(Memory::Private(mapping), len)
+    }
+
+    pub(crate) fn with_range(mut self, range: Range<u64>) -> Self {
+        self.range = range;
+        self
+    }
+
+    /// Records how the content was transferred, for those who fill a buffer themselves.
+    #[must_use]
+    pub fn with_report(mut self, report: Report) -> Self {
+        self.report = Some(Box::new(report));
+        self
+    }
+
+    /// Allocates a zeroed dma-buf of `len` bytes: [`DmaBuf::alloc`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn alloc(len: u64) -> Result<Self> {
+        DmaBuf::alloc(len).map(Self::from)
+    }
+
+    /// Creates a zeroed memfd of `len` bytes, rounded up to whole pages and sealed against
+    /// shrinking. Its pages are allocated on first touch.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMemory`] if that is more than there is; [`Error::Buffer`] if the kernel refuses.
+    pub fn memfd(len: u64) -> Result<Self> {
+        Shared::memfd(len).map(Self::from)
+    }
+
+    /// Takes ownership of a descriptor of a dma-buf or memfd.
+    ///
+    /// A memfd is sealed against shrinking if possible. If not, or if it has huge pages, its pages
+    /// may vanish at any time. Views of it are then copied by the kernel, which is slower but turns
+    /// a missing page into an error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotABuffer`] if it is neither.
+    pub fn from_fd(fd: OwnedFd) -> Result<Self> {
+        Shared::from_fd(fd).map(Self::from)
+    }
+
+    /// Takes over the buffer that `dmabuf-dio load FILE -- PROGRAM` passes to PROGRAM in the
+    /// variables `DMABUF_DIO_FD`, `DMABUF_DIO_OFFSET` and `DMABUF_DIO_LEN`. It has a duplicate of
+    /// the descriptor, and knows the [`range`](Self::range) of the content.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Environment`]; [`Error::NotABuffer`]; [`Error::RangeBeyondBuffer`];
+    /// [`Error::Buffer`] with `EBADF` if the descriptor is not open.
+    pub fn from_env() -> Result<Self> {
+        let number: i32 = variable("DMABUF_DIO_FD")?;
+        let offset: u64 = variable("DMABUF_DIO_OFFSET")?;
+        let length: u64 = variable("DMABUF_DIO_LEN")?;
+        // SAFETY: the call takes over no descriptor: it duplicates one, or fails if the number is
+        // not open.
+        let fd = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+        if fd < 0 {
+            return Err(Error::Buffer { call: "inherit", errno: Errno::BADF });
+        }
+        // SAFETY: the descriptor was just created, and nothing else owns it.
+        let buffer = Self::from_fd(unsafe { OwnedFd::from_raw_fd(fd) })?;
+        buffer.check_range(offset, length)?;
+        Ok(buffer.with_range(offset..offset + length))
+    }
+
+    /// Length of the memory in bytes; for a dma-buf, a multiple of the page size. The content may
+    /// be shorter: [`range`](Self::range).
+    pub fn len(&self) -> u64 {
+        match &self.memory {
+            Memory::Private(mapping) => mapping.len(),
+            Memory::DmaBuf(buf) => buf.len(),
+            Memory::Memfd(memfd) | Memory::File(memfd, _) => memfd.len(),
+        }
+    }
+
+    /// Whether the length is 0, which only a memfd's can be.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The position of the content in the buffer, in bytes: what was loaded, or all of it. It starts
+    /// at 0 if the loaded range starts on a page boundary of the file, else within the first page. If
+    /// the device's blocks are larger than a page, blocks count instead.
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// The start of [`range`](Self::range).
+    pub fn data_offset(&self) -> u64 {
+        self.range.start
+    }
+
+    /// Length of the content in bytes.
+    pub fn data_len(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// How the content was transferred; `None` if it was not loaded.
+    pub fn report(&self) -> Option<&Report> {
+        self.report.as_deref()
+    }
+
+    /// The kind of the buffer; never [`Kind::Any`].
+    pub fn kind(&self) -> Kind {
+        match &self.memory {
+            Memory::DmaBuf(_) => Kind::DmaBuf,
+            Memory::Memfd(_) => Kind::Memfd,
+            Memory::File(..) => Kind::File,
+            Memory::Private(_) => Kind::Private,
+        }
+    }
+
+    /// Whether the buffer can be written: its descriptor is open for writing, and it is not sealed.
+    pub fn is_writable(&self) -> bool {
+        self.shared().map_or(true, Shared::is_writable)
+    }
+
+    /// The dma-buf, for devices. For a [`File`](Kind::File) it is over the pages of the memfd: what
+    /// is written through one is seen through the other, except in a partial page at the end, of which
+    /// the dma-buf has a copy followed by zeros, since the kernel creates dma-bufs of whole pages only
+    /// ([`shared_len`](Self::shared_len)).
+    ///
+    /// Programs that use the file do not begin and end CPU access. A Linux kernel without the fix in
+    /// kernel/series does not synchronise devices for a udmabuf anyway: use the dma-buf with devices
+    /// that are coherent and not behind bounce buffers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotADmaBuf`]; for a file in memory it says why none can be created.
+    pub fn dma_buf(&self) -> Result<&DmaBuf> {
+        match &self.memory {
+            Memory::DmaBuf(buf) | Memory::File(_, Ok(buf)) => Ok(buf),
+            Memory::File(_, Err(refusal)) => {
+                let why = Some(Box::new(refusal.clone()));
+                Err(Error::NotADmaBuf { kind: Kind::File, why })
+            }
+            Memory::Memfd(_) | Memory::Private(_) => {
+                Err(Error::NotADmaBuf { kind: self.kind(), why: None })
+            }
+        }
+    }
+
+    /// How many bytes, from the start, a file in memory and its dma-buf share: those in whole pages.
+    /// 0 if there is only one of them.
+    pub fn shared_len(&self) -> u64 {
+        match &self.memory {
+            Memory::File(memfd, Ok(_)) => memfd.len() / page_size() * page_size(),
+            _ => 0,
+        }
+    }
+
+    /// The descriptor: of the dma-buf or memfd; of a file in memory, that of the memfd.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoDescriptor`] for private memory.
+    pub fn fd(&self) -> Result<BorrowedFd<'_>> {
+        Ok(self.shared()?.as_fd())
+    }
+
+    /// Returns the descriptor.
+    ///
+    /// # Errors
+    ///
+    /// As for [`fd`](Self::fd).
+    pub fn into_fd(self) -> Result<OwnedFd> {
+        match self.memory {
+            Memory::DmaBuf(buf) => Ok(buf.into_fd()),
+            Memory::Memfd(memfd) | Memory::File(memfd, _) => Ok(memfd.into_fd()),
+            Memory::Private(_) => Err(Error::NoDescriptor),
+        }
+    }
+
+    /// The dma-buf or memfd that a transfer uses.
+    pub(crate) fn shared(&self) -> Result<&Shared> {
+        match &self.memory {
+            Memory::DmaBuf(buf) => Ok(buf.shared()),
+            Memory::Memfd(memfd) | Memory::File(memfd, _) => Ok(memfd),
+            Memory::Private(_) => Err(Error::NoDescriptor),
+        }
+    }
+
+    /// The buffer's name; `None` if it has none or `/proc` does not show it.
+    pub fn name(&self) -> Option<String> {
+        self.shared().ok()?.name()
+    }
+
+    /// The path at which other programs open a memfd, `/proc/PID/fd/N` of this process; `None` for a
+    /// dma-buf, which cannot be opened by path, and for private memory.
+    ///
+    /// It works for processes of the same user that have no fewer capabilities, as long as this
+    /// process runs, is dumpable (`PR_SET_DUMPABLE` in prctl(2)), and keeps this buffer. The path
+    /// is a symbolic link whose target is not a valid path: programs must open it without resolving
+    /// it.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.shared().ok()?.path()
+    }
+
+    /// The exporter of a dma-buf (such as `"system"`), or `"memfd"`.
+    pub fn exporter(&self) -> Option<String> {
+        self.shared().ok()?.exporter()
+    }
+
+    /// Names a dma-buf: [`DmaBuf::set_name`].
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Error::NotADmaBuf`].
+    pub fn set_name(&self, name: &str) -> Result<()> {
+        self.dma_buf()?.set_name(name)
+    }
+
+    /// Maps the whole buffer. Does not begin CPU access: see
+    /// [`begin_cpu_access`](Self::begin_cpu_access).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`], for example with `ENODEV` if the exporter does not support mapping.
+    /// [`Error::NoDescriptor`] for private memory, which is mapped: see [`map`](Self::map).
+    pub fn mapping(&self, writable: bool) -> Result<Mapping> {
+        self.shared()?.mapping(writable)
+    }
+
+    /// Maps the buffer for reading and begins CPU access. Blocks until devices that write it have
+    /// finished.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`], for example with `ENODEV` if the exporter does not support mapping.
+    pub fn map(&self) -> Result<Map<'_>> {
+        match &self.memory {
+            Memory::Private(mapping) => Ok(Map::private(mapping)),
+            _ => self.shared()?.map(),
+        }
+    }
+
+    /// Maps the buffer for reading and writing and begins CPU access. Blocks until devices that use
+    /// it have finished.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReadOnlyBuffer`]; [`Error::Buffer`] as for [`map`](Self::map).
+    pub fn map_mut(&mut self) -> Result<MapMut<'_>> {
+        match &self.memory {
+            Memory::Private(mapping) => Ok(MapMut::private(mapping)),
+            _ => self.shared()?.map_shared(),
+        }
+    }
+
+    /// Copies bytes from `offset` of the buffer into `out`. The buffer is mapped for each call: for many
+    /// reads, [`map`](Self::map) it once.
+    ///
+    /// # Errors
+    ///
+    /// As for [`map`](Self::map) and [`Map::read_at`].
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.map()?.read_at(offset, out)
+    }
+
+    /// The content of private memory; `None` for other kinds, which [`map`](Self::map) gives access
+    /// to, and as long as another owner of the memory exists
+    /// ([`Loader::load_with`](crate::Loader::load_with)). Its address is congruent to the offset in
+    /// the file, modulo the page size.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        let Memory::Private(mapping) = &self.memory else { return None };
+        // No other owner can arise: those there are were all made before the load ended.
+        if Arc::strong_count(mapping) > 1 {
+            return None;
+        }
+        // SAFETY: the range is memory of this process that lives as long as self. The kernel has
+        // finished with it, and it is written only through `&mut self`.
+        Some(unsafe { std::slice::from_raw_parts(self.first(mapping), self.data_len() as usize) })
+    }
+
+    /// The same, to be written.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        let Memory::Private(mapping) = &self.memory else { return None };
+        if Arc::strong_count(mapping) > 1 {
+            return None;
+        }
+        let (first, len) = (self.first(mapping), self.data_len() as usize);
+        // SAFETY: as in `bytes`.
+        Some(unsafe { std::slice::from_raw_parts_mut(first, len) })
+    }
+
+    /// The address of the content in private memory.
+    fn first(&self, mapping: &Mapping) -> *mut u8 {
+        // SAFETY: the range lies in the mapping.
+        unsafe { mapping.as_ptr().add(self.range.start as usize) }
+    }
+
+    /// Begins CPU access, for callers that read or write the buffer other than through a view or a
+    /// transfer of this library: through a [`Mapping`], or with their own requests on
+    /// [lent](crate::lend) memory. Blocks until devices have finished. Does nothing for memory that
+    /// is not a dma-buf.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`].
+    pub fn begin_cpu_access(&self, access: Access) -> Result<()> {
+        self.shared().map_or(Ok(()), |shared| shared.begin_cpu_access(access))
+    }
+
+    /// Ends CPU access that was begun with the same `access`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`].
+    pub fn end_cpu_access(&self, access: Access) -> Result<()> {
+        self.shared().map_or(Ok(()), |shared| shared.end_cpu_access(access))
+    }
+
+    /// The page sizes of the memory. `None` for a dma-buf, which does not report them, and if the
+    /// pages cannot be allocated.
+    ///
+    /// Touches every page of a memfd, which allocates those that it does not have yet.
+    pub fn page_sizes(&self) -> Option<PageSizes> {
+        match &self.memory {
+            Memory::Private(mapping) => PageSizes::of(mapping),
+            _ => self.shared().ok()?.page_sizes(),
+        }
+    }
+
+    /// Seals a memfd permanently against writing (`F_SEAL_WRITE` in fcntl(2)): its content can
+    /// still be read, but no longer changed. No udmabuf can be created from it afterwards.
+    ///
+    /// A file in memory can no longer be written or mapped for writing, and no holes can be punched.
+    /// If it has a dma-buf, or is mapped for writing, `F_SEAL_FUTURE_WRITE` is used: the kernel
+    /// refuses the other for memory that is pinned. Then existing writable mappings stay writable, and
+    /// so does the dma-buf, for anyone who has its descriptor.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`]: `EBUSY` while a memfd is mapped for writing, also in a child that was forked
+    /// while it was loaded; `EPERM` if it does not allow sealing; `EINVAL` for a dma-buf.
+    /// [`Error::NoDescriptor`] for private memory.
+    pub fn seal(&mut self) -> Result<()> {
+        match &mut self.memory {
+            Memory::DmaBuf(_) => Err(Error::Buffer { call: "seal", errno: Errno::INVAL }),
+            Memory::Memfd(memfd) => memfd.seal(),
+            Memory::File(memfd, Ok(_)) => memfd.seal_future_writes(),
+            Memory::File(memfd, Err(_)) => match memfd.seal() {
+                Err(error) if error.errno() == Some(Errno::BUSY) => memfd.seal_future_writes(),
+                sealed => sealed,
+            },
+            Memory::Private(_) => Err(Error::NoDescriptor),
+        }
+    }
+
+    /// Seals a memfd against new writers (`F_SEAL_FUTURE_WRITE` in fcntl(2)): existing mappings stay
+    /// writable.
+    ///
+    /// # Errors
+    ///
+    /// As for [`seal`](Self::seal), but never `EBUSY`.
+    pub fn seal_future_writes(&mut self) -> Result<()> {
+        match &mut self.memory {
+            Memory::DmaBuf(_) => Err(Error::Buffer { call: "seal", errno: Errno::INVAL }),
+            Memory::Memfd(memfd) | Memory::File(memfd, _) => memfd.seal_future_writes(),
+            Memory::Private(_) => Err(Error::NoDescriptor),
+        }
+    }
+
+    /// Duplicates the descriptor: the result refers to the same memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`] with `EMFILE` if the process has too many open files.
+    /// [`Error::NoDescriptor`] for private memory, which has one owner.
+    pub fn try_clone(&self) -> Result<Self> {
+        let memory = match &self.memory {
+            Memory::DmaBuf(buf) => Memory::DmaBuf(buf.try_clone()?),
+            Memory::Memfd(memfd) => Memory::Memfd(memfd.try_clone()?),
+            Memory::File(memfd, Ok(buf)) => Memory::File(memfd.try_clone()?, Ok(buf.try_clone()?)),
+            Memory::File(memfd, Err(why)) => Memory::File(memfd.try_clone()?, Err(why.clone())),
+            Memory::Private(_) => return Err(Error::NoDescriptor),
+        };
+        Ok(Self { memory, range: self.range.clone(), report: self.report.clone() })
+    }
+
+    /// Checks that `length` bytes at byte `offset` lie within the buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RangeBeyondBuffer`]; [`Error::RangeOverflow`].
+    pub fn check_range(&self, offset: u64, length: u64) -> Result<()> {
+        check_range(self.len(), offset, length)
+    }
+}
+
+impl From<Shared> for Buffer {
+    fn from(shared: Shared) -> Self {
+        let len = shared.len();
+        Self::whole(
+            if shared.is_dma_buf() {
+                Memory::DmaBuf(DmaBuf::from_shared(shared))
+            } else {
+                Memory::Memfd(shared)
+            },
+            len,
+        )
+    }
+}
+
+impl From<DmaBuf> for Buffer {
+    fn from(buf: DmaBuf) -> Self {
+        let len = buf.len();
+        Self::whole(Memory::DmaBuf(buf), len)
+    }
+}
+
+impl TryFrom<OwnedFd> for Buffer {
+    type Error = Error;
+
+    fn try_from(fd: OwnedFd) -> Result<Self> {
+        Self::from_fd(fd)
+    }
+}
+
+/// Parses an environment variable as a number.
+fn variable<T: FromStr>(variable: &'static str) -> Result<T> {
+    let Some(text) = std::env::var_os(variable) else {
+        return Err(Error::Environment { variable, found: None });
+    };
+    let text = text.to_string_lossy();
+    let error = |_| Error::Environment { variable, found: Some(text.clone().into_owned()) };
+    text.parse().map_err(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn private() -> Buffer {
+        Buffer::private(Arc::new(Mapping::anonymous(8192).expect("memory"))).with_range(100..200)
+    }
+
+    #[test]
+    fn memfd_without_bytes_is_empty() {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let empty = Buffer::from_fd(rustix::fs::memfd_create("empty", flags).expect("a memfd"));
+        assert!(empty.expect("a buffer").is_empty());
+        assert!(!Buffer::memfd(1).expect("memfd").is_empty());
+    }
+
+    #[test]
+    fn private_memory_has_no_descriptor_and_no_dma_buf() {
+        let mut buffer = private();
+        assert_eq!((buffer.kind(), buffer.len(), buffer.data_len()), (Kind::Private, 8192, 100));
+        assert!(buffer.is_writable() && buffer.path().is_none() && buffer.report().is_none());
+        for error in [
+            buffer.fd().map(drop).expect_err("no descriptor"),
+            buffer.try_clone().map(drop).expect_err("no copy"),
+            buffer.seal().expect_err("no seal"),
+            private().into_fd().map(drop).expect_err("no descriptor"),
+        ] {
+            assert!(matches!(error, Error::NoDescriptor), "{error}");
+        }
+        let error = buffer.dma_buf().map(drop).expect_err("no dma-buf");
+        assert!(matches!(error, Error::NotADmaBuf { kind: Kind::Private, why: None }), "{error}");
+    }
+
+    #[test]
+    fn bytes_are_borrowed_only_from_the_single_owner_of_private_memory() {
+        let mut buffer = private();
+        buffer.bytes_mut().expect("its own").fill(7);
+        assert_eq!(buffer.bytes(), Some(&[7; 100][..]));
+        let mut view = buffer.map_mut().expect("a view");
+        view.write_at(100, b"x").expect("written");
+        drop(view);
+        assert_eq!(buffer.bytes().map(|bytes| bytes[0]), Some(b'x'));
+        let Memory::Private(mapping) = &buffer.memory else { panic!("private memory") };
+        let other = Buffer::private(Arc::clone(mapping));
+        assert!(buffer.bytes().is_none() && buffer.bytes_mut().is_none());
+        drop(other);
+        assert!(buffer.bytes().is_some());
+        assert!(Buffer::memfd(1).expect("memfd").bytes().is_none());
+    }
+
+    #[test]
+    fn memfd_is_no_dma_buf() {
+        let buffer = Buffer::memfd(5000).expect("memfd");
+        let error = buffer.dma_buf().map(drop).expect_err("no dma-buf");
+        assert!(matches!(error, Error::NotADmaBuf { kind: Kind::Memfd, why: None }), "{error}");
+        let fd = buffer.try_clone().expect("again").into_fd().expect("a descriptor");
+        let error = DmaBuf::from_fd(fd).map(drop).expect_err("no dma-buf");
+        assert!(matches!(error, Error::NotADmaBuf { kind: Kind::Memfd, why: None }), "{error}");
+        assert_eq!((buffer.range(), buffer.shared_len()), (0..8192, 0));
+    }
+}
