@@ -63,7 +63,14 @@ pub(crate) struct DoctorArgs {
 
 /// Load a file into a buffer, print a report, and run a command with the buffer
 #[derive(Debug, Args)]
-#[command(after_help = format!("\
+#[command(after_help = "\
+Examples:
+  dmabuf-dio load model.safetensors --verify
+  dmabuf-dio load model.safetensors -- ./runtime --weights-from-fd
+  dmabuf-dio load model.gguf -- llama-cli -m {}
+
+--help shows all options, what COMMAND gets, and the exit codes.")]
+#[command(after_long_help = format!("\
 COMMAND inherits the buffer as a file descriptor:
   DMABUF_DIO_FD      its number
   DMABUF_DIO_OFFSET  offset of the content in the buffer
@@ -102,13 +109,13 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) length: Option<u64>,
     /// Bytes to allocate before issuing the first read
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) allocation_step: Option<u64>,
     /// Load the files of a folder that have at least this size, and link the others
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
+    #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
     pub(crate) min_size: u64,
     /// Do not use huge pages for memfds and udmabufs
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) small_pages: bool,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
@@ -122,7 +129,12 @@ pub(crate) struct LoadArgs {
 
 /// Save a buffer inherited from `dmabuf-dio load` or another program to a file
 #[derive(Debug, Args)]
-#[command(after_help = format!("\
+#[command(after_help = "\
+Examples:
+  dmabuf-dio load A -- dmabuf-dio save B
+
+--help shows all options, what happens to FILE, and the exit codes.")]
+#[command(after_long_help = format!("\
 FILE is replaced once the new file is complete and durable. Until then it is unchanged.
 If FILE is a symbolic link, its target is replaced. A dangling link is refused, as by cp.
 A block device is written in place.
@@ -139,10 +151,10 @@ pub(crate) struct SaveArgs {
     #[arg(long, value_enum, default_value_t = Choice::AUTO)]
     pub(crate) backend: Choice,
     #[arg(help = "File descriptor of the buffer [default: $DMABUF_DIO_FD]")]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, hide_short_help = true, value_name = "NUMBER")]
     pub(crate) fd: Option<i32>,
     #[arg(help = "Offset in the buffer [default: $DMABUF_DIO_OFFSET; with --fd: 0]")]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) buf_offset: Option<u64>,
     #[arg(help = "Bytes to save [default: to the end of the content; with --fd: of the buffer]")]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -156,13 +168,13 @@ pub(crate) struct SaveArgs {
 #[expect(clippy::struct_excessive_bools, reason = "flags of the command line")]
 pub(crate) struct CommonArgs {
     /// Bytes per request, a multiple of the page size
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) block_size: Option<u64>,
     /// Requests in flight
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, hide_short_help = true, value_name = "NUMBER")]
     pub(crate) queue_depth: Option<u32>,
     /// Open FILE without `O_DIRECT`
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) buffered: bool,
     /// Print the report as JSON, or why no backend is available
     #[arg(long)]

@@ -45,9 +45,8 @@ impl Lines {
         self.line("backend", name_of(report));
         self.line("moved", format!("{} {}", exact(report.bytes), mode(report.mode)));
         self.line("evidence", &report.evidence);
-        self.line("time", format!("{:.4} s, {:.2} GB/s", report.seconds, report.gb_per_second));
-        let per_gib = report.cpu_seconds / (report.bytes as f64 / f64::from(1 << 30));
-        self.line("CPU", format!("{:.4} s, {per_gib:.3} s per GiB", report.cpu_seconds));
+        self.line("time", speed(report.seconds, report.bytes));
+        self.line("CPU", cpu(report.cpu_seconds, report.bytes));
         self.line(
             "page cache",
             report.page_cache_grown.map_or_else(
@@ -78,6 +77,38 @@ pub(crate) fn mapped(dma: &Dma) -> String {
     dma.reason.as_ref().map_or_else(|| text.into(), |reason| format!("{text}: {reason}"))
 }
 
+/// A time, in the unit that fits.
+pub(crate) fn duration(seconds: f64) -> String {
+    match seconds {
+        1.0.. => format!("{seconds:.2} s"),
+        1e-3.. => format!("{:.1} ms", seconds * 1e3),
+        _ => format!("{:.0} us", seconds * 1e6),
+    }
+}
+
+/// A time, and the rate at which the bytes were moved in it.
+pub(crate) fn speed(seconds: f64, bytes: u64) -> String {
+    let rate = if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 };
+    let rate = if rate >= 1e8 {
+        format!("{:.2} GB/s", rate / 1e9)
+    } else {
+        format!("{:.2} MB/s", rate / 1e6)
+    };
+    format!("{}, {rate}", duration(seconds))
+}
+
+/// CPU time, and what it is per GiB, unless there are too few bytes to say.
+pub(crate) fn cpu(seconds: f64, bytes: u64) -> String {
+    /// A transfer of less has a fixed cost that is most of it.
+    const ENOUGH: u64 = 64 << 20;
+    let time = duration(seconds);
+    if bytes < ENOUGH {
+        return time;
+    }
+    let per_gib = seconds / (bytes as f64 / f64::from(1 << 30));
+    format!("{time} ({per_gib:.3} s per GiB)")
+}
+
 /// What moved the bytes.
 pub(crate) fn name_of(report: &Report) -> &'static str {
     report.backend.map_or("none", Backend::name)
@@ -85,13 +116,11 @@ pub(crate) fn name_of(report: &Report) -> &'static str {
 
 /// A short report of a transfer: speed, cost and the most useful hint.
 pub(crate) fn summary(what: &str, report: &Report) -> String {
-    let per_gib = report.cpu_seconds / (report.bytes as f64 / f64::from(1 << 30));
     let mut text = format!(
-        "{what}\n{:.4} s, {:.2} GB/s, {}\nCPU {:.4} s ({per_gib:.3} s per GiB), {} copied\n",
-        report.seconds,
-        report.gb_per_second,
+        "{what}\n{}, {}\nCPU {}, {} copied\n",
+        speed(report.seconds, report.bytes),
         mode(report.mode),
-        report.cpu_seconds,
+        cpu(report.cpu_seconds, report.bytes),
         exact(report.copied_bytes),
     );
     if let Some(help) = best_help(report) {
@@ -138,5 +167,20 @@ fn mode(mode: Mode) -> &'static str {
         Mode::Mixed => "partly direct, partly through the page cache",
         Mode::PageCache => "from the page cache: storage was not read",
         _ => "in a way that the kernel does not report",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_fit_the_size_of_a_transfer() {
+        assert_eq!(speed(0.182, 548_105_171), "182.0 ms, 3.01 GB/s");
+        assert_eq!(speed(2.5, 1 << 30), "2.50 s, 0.43 GB/s");
+        assert_eq!(speed(0.000_2, 6000), "200 us, 30.00 MB/s");
+        assert_eq!(speed(0.0, 0), "0 us, 0.00 MB/s");
+        assert_eq!(cpu(0.000_6, 6000), "600 us");
+        assert_eq!(cpu(0.25, 1 << 30), "250.0 ms (0.250 s per GiB)");
     }
 }

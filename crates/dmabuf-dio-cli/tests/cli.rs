@@ -578,3 +578,40 @@ fn interrupted_save_leaves_nothing() {
     assert_eq!(std::fs::read(&copy).expect("read"), b"before");
     assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 2);
 }
+
+#[test]
+fn short_help_is_one_screen_and_long_help_has_everything() {
+    for command in ["doctor", "devices", "load", "save", "capture", "replay"] {
+        let (short, long) = (ok(&[command, "-h"]), ok(&[command, "--help"]));
+        assert!(short.lines().count() <= 50, "{command}: {} lines", short.lines().count());
+        for text in [&short, &long] {
+            assert!(text.contains("Examples:"), "{command}: {text}");
+        }
+        assert!(long.contains("xit codes"), "{command}: {long}");
+    }
+}
+
+#[test]
+fn load_makes_the_kind_that_is_asked_for() {
+    let folder = folder();
+    let (path, _) = file(&folder, 100_001);
+    for kind in ["memfd", "file", "private"] {
+        let report = ok(&["load", text(&path), "--kind", kind, "--json", "--verify"]);
+        let report: Value = serde_json::from_str(&report).expect("JSON");
+        assert_eq!(
+            (&report["buffer"], &report["verify"]["identical"]),
+            (&kind.into(), &true.into())
+        );
+    }
+    let any: Value = serde_json::from_str(&ok(&["load", text(&path), "--json"])).expect("JSON");
+    let dma_buf = run(&["load", text(&path), "--kind", "dmabuf", "--json"]);
+    if any["buffer"] == "memfd" {
+        assert_eq!(dma_buf.status.code(), Some(3), "{dma_buf:?}");
+    } else {
+        assert!(dma_buf.status.success() && any["buffer"] == "dmabuf", "{any}");
+    }
+    let error = fails(2, &["load", text(&path), "--kind", "private", "--", "true"]);
+    assert!(error.contains("no descriptor") && error.contains("--kind memfd"), "{error}");
+    let error = fails(2, &["load", text(&path), "--kind", "memfd", "--", "cat", "{}"]);
+    assert!(error.contains("no path for COMMAND"), "{error}");
+}

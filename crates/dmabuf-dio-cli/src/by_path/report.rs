@@ -12,7 +12,7 @@ use super::plan::Plan;
 use super::{Ready, text};
 use crate::args::LoadArgs;
 use crate::exit::Failure;
-use crate::show::{Lines, REPORT, exact, json, name_of, refused, summary};
+use crate::show::{Lines, REPORT, cpu, exact, json, name_of, refused, speed, summary};
 use crate::size::show_size;
 use crate::verify::Verified;
 
@@ -125,7 +125,7 @@ fn brief(plan: &Plan, source: &str, path: &Path, ready: &[Ready<'_>], cost: &Cos
             plan.names(),
             exact(cost.bytes),
             time(ready, cost),
-            cpu(cost),
+            format_args!("CPU {}", cpu(cost.cpu_seconds, cost.bytes)),
         )
     };
     let verified: Vec<_> = ready.iter().filter_map(|one| one.verified.as_ref()).collect();
@@ -143,12 +143,7 @@ fn time(ready: &[Ready<'_>], cost: &Cost) -> String {
         .map_or_else(String::new, |bytes| format!(", {} read from storage", show_size(bytes)));
     let cache = cache_growth(ready)
         .map_or_else(String::new, |grown| format!(", page cache {grown:+} bytes"));
-    format!("{:.4} s, {:.2} GB/s{storage}{cache}", cost.seconds, rate(cost))
-}
-
-fn cpu(cost: &Cost) -> String {
-    let per_gib = cost.cpu_seconds / (cost.bytes.max(1) as f64 / f64::from(1 << 30));
-    format!("CPU {:.4} s ({per_gib:.3} s per GiB)", cost.cpu_seconds)
+    format!("{}{storage}{cache}", speed(cost.seconds, cost.bytes))
 }
 
 fn verbose(args: &LoadArgs, plan: &Plan, path: &Path, ready: &[Ready<'_>], cost: &Cost) -> String {

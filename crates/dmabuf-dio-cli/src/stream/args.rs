@@ -33,7 +33,16 @@ of libiio-utils for debug attributes, attributes that cannot be read, and device
 
 /// Capture samples of an IIO device, or video frames, to a file, the network or USB, without CPU copies
 #[derive(Debug, Args)]
-#[command(after_help = format!("\
+#[command(after_help = "\
+TO is a file, - or a FIFO, tcp://HOST:PORT, unix:PATH, ffs:FOLDER (USB), or none.
+
+Examples:
+  dmabuf-dio capture cf-ad9361-lpc --rate 30.72M --to capture.sigmf-data --seconds 10
+  dmabuf-dio capture adc --to - | sha256sum
+  dmabuf-dio capture /dev/video0 --to frames.raw --frames 300
+
+--help shows all options, formats, addresses, and the exit codes.")]
+#[command(after_long_help = format!("\
 TO is one of
   FILE           the raw samples, and a SigMF description of them in another file:
                  capture.sigmf-meta for capture.sigmf-data
@@ -83,7 +92,7 @@ pub(crate) struct CaptureArgs {
     #[arg(long, value_name = "TO")]
     pub(crate) to: Target,
     /// What to do if TO is slower than the device
-    #[arg(long, value_enum, default_value_t = Policy::Block)]
+    #[arg(long, hide_short_help = true, value_enum, default_value_t = Policy::Block)]
     pub(crate) overrun: Policy,
     /// Replace an existing file and its description
     #[arg(long)]
@@ -95,10 +104,10 @@ pub(crate) struct CaptureArgs {
     #[arg(long, value_name = "TIME|SIZE", value_parser = Rotate::parse)]
     pub(crate) rotate: Option<Rotate>,
     /// Describe channels as in-phase and quadrature pairs
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) iq: bool,
     /// Centre frequency for the description
-    #[arg(long, value_name = "HERTZ", value_parser = parse_rate)]
+    #[arg(long, hide_short_help = true, value_name = "HERTZ", value_parser = parse_rate)]
     pub(crate) frequency: Option<f64>,
     #[command(flatten)]
     pub(crate) common: StreamArgs,
@@ -108,7 +117,14 @@ pub(crate) struct CaptureArgs {
 
 /// Output the samples of a file on an IIO device, without CPU copies
 #[derive(Debug, Args)]
-#[command(after_help = format!("\
+#[command(after_help = "\
+Examples:
+  dmabuf-dio replay capture.sigmf-data --to cf-ad9361-dds-core-lpc
+  dmabuf-dio replay tone.bin --to dac --rate 1M --cyclic
+  zstd -dc capture.zst | dmabuf-dio replay - --to dac --rate 1M
+
+--help shows all options, sources, and the exit codes.")]
+#[command(after_long_help = format!("\
 FILE holds the samples of all chosen channels, frame by frame, as `dmabuf-dio capture` writes them.
 It is a file, - or a FIFO for samples of another program, or one of tcp://HOST:PORT,
 tcp-listen://[HOST]:PORT, unix:PATH, unix-listen:PATH.
@@ -168,29 +184,29 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, conflicts_with = "samples")]
     pub(crate) seconds: Option<f64>,
     /// Block size, whole frames [default: 1/8 s of samples, at most 16 MiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) block_size: Option<u64>,
     /// Fixed number of blocks
-    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["ring", "max_ring"])]
+    #[arg(long, hide_short_help = true, value_name = "NUMBER", conflicts_with_all = ["ring", "max_ring"])]
     pub(crate) blocks: Option<usize>,
     /// Samples that the blocks hold at the start, in seconds [default: 2]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(long, hide_short_help = true, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) ring: Option<f64>,
     /// Memory that the blocks may grow to while TO is slow [default: half of the free memory]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, hide_short_help = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_ring: Option<u64>,
     /// Exit with 1 if more was lost: frames (1000, 1M) or a percentage (0.1%); also if the device
     /// does not report losses, except with 100% [default: 0, of what is known]
-    #[arg(long, value_name = "NUMBER", value_parser = MaxLoss::parse)]
+    #[arg(long, hide_short_help = true, value_name = "NUMBER", value_parser = MaxLoss::parse)]
     pub(crate) max_loss: Option<MaxLoss>,
     /// Index of the device's buffer
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    #[arg(long, hide_short_help = true, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) buffer: u32,
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// Write the report to this file, as JSON
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, hide_short_help = true, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// Print errors only
     #[arg(long, short, conflicts_with = "json")]

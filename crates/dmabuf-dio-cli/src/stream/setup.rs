@@ -17,10 +17,10 @@ pub(crate) struct SetupArgs {
     #[arg(long, value_name = "[DEVICE/][CHANNEL.]ATTRIBUTE=VALUE", value_parser = Assignment::parse)]
     pub(crate) set: Vec<Assignment>,
     /// Capture when this trigger fires; the former trigger is restored at the end
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, hide_short_help = true, value_name = "NAME")]
     pub(crate) trigger: Option<String>,
     /// Restore the former settings at the end, also after Ctrl-C: --set, --rate, the channels
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) restore: bool,
 }
 
