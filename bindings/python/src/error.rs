@@ -87,15 +87,12 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             let number = if *found == "a directory" { libc::EISDIR } else { libc::EINVAL };
             os_error(py, number, text, path)?
         }
-        // The number of the first refusal would name a device, beside the name of the file.
-        Error::Unavailable { .. } => os_error(py, libc::EOPNOTSUPP, text, None)?,
-        Error::Cancelled { .. } => os_error(py, libc::ECANCELED, text, path)?,
-        Error::Access { .. } => os_error(py, libc::EBADF, text, path)?,
-        Error::DanglingLink { .. } => os_error(py, libc::ENOENT, text, path)?,
-        error => match error.errno() {
-            Some(errno) => os_error(py, errno.raw(), text, path)?,
-            None => PyValueError::new_err(error.to_string()),
-        },
+        Error::Unavailable { .. }
+        | Error::Cancelled { .. }
+        | Error::Access { .. }
+        | Error::DanglingLink { .. } => os_error(py, error.number().raw(), text, path)?,
+        error if error.errno().is_some() => os_error(py, error.number().raw(), text, path)?,
+        error => PyValueError::new_err(error.to_string()),
     })
 }
 

@@ -40,7 +40,7 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let failure = Self::new(number(&error), error.to_string(), error.hint());
+        let failure = Self::new(error.number().raw(), error.to_string(), error.hint());
         let reasons: Vec<_> = error.refusals().iter().map(ToString::to_string).collect();
         Self { done: done(&error), reasons: reasons.join("\n"), ..failure }
     }
@@ -50,7 +50,7 @@ impl From<dmabuf_dio_stream::Error> for Failure {
     fn from(error: dmabuf_dio_stream::Error) -> Self {
         use dmabuf_dio_stream::{Error, Refused};
         let errno = match &error {
-            Error::Transfer(error) => number(error),
+            Error::Transfer(error) => error.number().raw(),
             Error::Setting { reason: Refused::Unknown(_), .. } => libc::ENOENT,
             error => error.errno().map_or(libc::EINVAL, dmabuf_dio::Errno::raw),
         };
@@ -66,25 +66,6 @@ impl From<Refusal> for Failure {
 }
 
 /// The number that the header documents for an error.
-fn number(error: &Error) -> i32 {
-    match error {
-        Error::Cancelled { .. } => libc::ECANCELED,
-        // Of the first backend that refused there may be a number, such as ENOENT for a device,
-        // which would read like one of the file.
-        Error::Unavailable { .. } | Error::NotADmaBuf { .. } => libc::EOPNOTSUPP,
-        // Not the number of the kernel: the memory may still change.
-        Error::InFlight { .. } => libc::EINPROGRESS,
-        Error::EmptyFile { .. } | Error::ShortFile { .. } => libc::ENODATA,
-        Error::Access { .. } => libc::EBADF,
-        Error::ReadOnlyBuffer => libc::EACCES,
-        Error::DanglingLink { .. } => libc::ENOENT,
-        Error::RangeOverflow { .. } => libc::EOVERFLOW,
-        Error::RangeBeyondBuffer { .. } => libc::ERANGE,
-        Error::Piece { error, .. } => number(error),
-        error => error.errno().map_or(libc::EINVAL, dmabuf_dio::Errno::raw),
-    }
-}
-
 fn done(error: &Error) -> u64 {
     match error {
         Error::Transfer { done, .. }

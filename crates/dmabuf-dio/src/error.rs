@@ -505,6 +505,39 @@ impl Error {
         }
     }
 
+    /// An error number for every error, for interfaces that have nothing else (the C library, `OSError` of
+    /// Python):
+    ///
+    /// | number | error |
+    /// |---|---|
+    /// | `ECANCELED` | cancelled |
+    /// | `EOPNOTSUPP` | no backend, or not the requested one; no dma-buf. Not the number of the first refusal, which would read like one of the file |
+    /// | `EINPROGRESS` | requests are still in flight, and the memory may change |
+    /// | `ENODATA` | the file is empty, or ends before the range does |
+    /// | `EBADF` | the descriptor does not allow the transfer |
+    /// | `EACCES` | the buffer cannot be written |
+    /// | `ENOENT` | a dangling link, or no `/proc` |
+    /// | `EOVERFLOW`, `ERANGE` | the range overflows; it exceeds the buffer |
+    /// | `ENOMEM`, `EBUSY` | too little memory; the buffer is not synchronised with a device |
+    /// | the kernel's | where there is one: [`errno`](Self::errno) |
+    /// | `EINVAL` | everything else |
+    pub fn number(&self) -> Errno {
+        let number = match self {
+            Self::Cancelled { .. } => libc::ECANCELED,
+            Self::Unavailable { .. } | Self::NotADmaBuf { .. } => libc::EOPNOTSUPP,
+            Self::InFlight { .. } => libc::EINPROGRESS,
+            Self::EmptyFile { .. } | Self::ShortFile { .. } => libc::ENODATA,
+            Self::Access { .. } => libc::EBADF,
+            Self::ReadOnlyBuffer => libc::EACCES,
+            Self::DanglingLink { .. } => libc::ENOENT,
+            Self::RangeOverflow { .. } => libc::EOVERFLOW,
+            Self::RangeBeyondBuffer { .. } => libc::ERANGE,
+            Self::Piece { error, .. } => return error.number(),
+            error => return error.errno().unwrap_or(Errno::INVAL),
+        };
+        Errno::from_raw(number)
+    }
+
     /// The kernel's error number, if there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
@@ -616,5 +649,33 @@ fn buffer_hint(errno: Errno) -> &'static str {
             "the buffer's exporter does not support it: use a buffer from /dev/dma_heap/system"
         }
         _ => "see dmesg for details",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_a_number() {
+        let path = || PathBuf::from("f");
+        let nested = Error::RangeOverflow { offset: 1, length: u64::MAX };
+        let (direction, errno) = (Direction::Load, Errno::from_raw(libc::EIO));
+        for (error, number) in [
+            (Error::ReadOnlyBuffer, libc::EACCES),
+            (Error::NoDescriptor, libc::EINVAL),
+            (Error::NotADmaBuf { kind: Kind::Memfd, why: None }, libc::EOPNOTSUPP),
+            (
+                Error::Unavailable { asked: None, kind: None, refusals: Vec::new() },
+                libc::EOPNOTSUPP,
+            ),
+            (Error::EmptyFile { path: path() }, libc::ENODATA),
+            (Error::RangeBeyondBuffer { offset: 0, length: 9, buffer: 1 }, libc::ERANGE),
+            (Error::InFlight { path: path(), direction, errno }, libc::EINPROGRESS),
+            (Error::NoMemory { wanted: 1, available: None, reserve: None }, libc::ENOMEM),
+            (Error::Piece { number: 1, error: Box::new(nested) }, libc::EOVERFLOW),
+        ] {
+            assert_eq!(error.number().raw(), number, "{error}");
+        }
     }
 }
