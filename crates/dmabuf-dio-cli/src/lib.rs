@@ -35,6 +35,27 @@ pub fn command_line() -> clap::Command {
 
 /// Runs `dmabuf-dio` with the arguments of this process.
 pub fn main() -> ExitCode {
+    if has_small_stack() {
+        // A thread has a stack of its own.
+        if let Ok(thread) = std::thread::Builder::new().stack_size(STACK).spawn(run) {
+            return thread.join().unwrap_or(ExitCode::FAILURE);
+        }
+    }
+    run()
+}
+
+/// More than parsing the command line needs.
+const STACK: usize = 2 << 20;
+
+/// Whether `ulimit -s` leaves the main thread less than that.
+fn has_small_stack() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call fills the structure, which outlives it.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
+    result == 0 && limit.rlim_cur < STACK as libc::rlim_t
+}
+
+fn run() -> ExitCode {
     let result = match dashes::parse().command {
         Command::Doctor(args) => doctor::run(&args).map(|()| 0),
         Command::Devices(args) => devices::run(&args).map(|()| 0),

@@ -80,6 +80,9 @@ fn why(name: &str, error: &io::Error) -> Failure {
                 "allow more processes: ulimit -u, and pids.max of the control group"
             }
             Some(libc::ENOMEM) => "free memory, or raise ulimit -v",
+            Some(libc::EPERM | libc::ENOSYS) => {
+                "allow the system calls clone3, clone and execve, for example in the seccomp profile of the container"
+            }
             _ => "check its permissions: it must be a program or a script",
         },
     )

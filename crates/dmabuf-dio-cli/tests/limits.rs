@@ -58,6 +58,19 @@ fn file_size_limit_is_reported_with_its_remedy() {
     assert_eq!(fs::read_dir(folder.path()).expect("list").count(), 2);
 }
 
+#[test]
+fn small_stack_limit_is_enough() {
+    let folder = folder();
+    let file = folder.path().join("file");
+    fs::write(&file, vec![7; 70_000]).expect("written");
+    let exe = env!("CARGO_BIN_EXE_dmabuf-dio");
+    for command in ["doctor".to_owned(), format!("load --verify {}", file.display())] {
+        let script = format!("ulimit -s 64; exec {exe} {command}");
+        let output = Command::new("sh").args(["-c", &script]).output().expect("sh");
+        assert!(output.status.success(), "{command}: {}", text(&output.stderr));
+    }
+}
+
 /// A control group with a memory limit. Only in guests: the host's settings are not changed.
 struct Group(PathBuf);
 

@@ -486,6 +486,10 @@ impl Error {
             Self::Environment { .. } => {
                 "run the program with dmabuf-dio load FILE -- PROGRAM, which sets it".into()
             }
+            Self::Thread { errno } if is_blocked(*errno) => {
+                "allow the system calls clone3 and clone, for example in the seccomp profile of the container"
+                    .into()
+            }
             Self::Thread { .. } => {
                 "raise the limits: ulimit -u, and pids.max of the control group".into()
             }
