@@ -10,7 +10,7 @@ use dmabuf_dio::gather::{self as library, Found, Piece, PieceError};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyMemoryView, PySlice};
+use pyo3::types::{PyBytes, PyDict, PyInt, PyMemoryView, PySlice};
 
 use crate::buffer::Buffer;
 use crate::cancel::CancelToken;
@@ -53,12 +53,23 @@ impl<'py> FromPyObject<'_, 'py> for Numbers {
 }
 
 /// One length for all pieces, or one for each.
-#[derive(FromPyObject)]
 pub(crate) enum Lengths {
-    #[pyo3(transparent)]
     Same(u64),
-    #[pyo3(transparent)]
     Each(Numbers),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Lengths {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if object.is_instance_of::<PyInt>() {
+            let length = object.extract::<u64>();
+            return length
+                .map(Self::Same)
+                .map_err(|_| PyValueError::new_err("a length must be from 0 to 2**64 - 1"));
+        }
+        object.extract().map(Self::Each)
+    }
 }
 
 impl Lengths {

@@ -65,6 +65,9 @@ def test_wrong_arguments_are_refused(file: Path) -> None:
         dmabuf_dio.gather(file, [0, 1], [1], kind="memfd")
     with pytest.raises(ValueError, match="negative"):
         dmabuf_dio.gather(file, [-1], 1, kind="memfd")
+    for length in (-1, 2**64):
+        with pytest.raises(ValueError, match="a length must be from 0"):
+            dmabuf_dio.gather(file, [0], length, kind="memfd")
     with pytest.raises(TypeError, match="64-bit"):
         dmabuf_dio.gather(file, b"12345678", 1, kind="memfd")
     with pytest.raises(ValueError, match="too long"):

@@ -486,13 +486,7 @@ impl Error {
             Self::Environment { .. } => {
                 "run the program with dmabuf-dio load FILE -- PROGRAM, which sets it".into()
             }
-            Self::Thread { errno } if is_blocked(*errno) => {
-                "allow the system calls clone3 and clone, for example in the seccomp profile of the container"
-                    .into()
-            }
-            Self::Thread { .. } => {
-                "raise the limits: ulimit -u, and pids.max of the control group".into()
-            }
+            Self::Thread { errno } => thread_hint(*errno).into(),
             Self::Setting { name, need, .. } => format!("choose another {name}: {need}"),
             Self::Unavailable { kind, refusals, .. } => unavailable_hint(*kind, refusals),
             Self::Cancelled { .. } => "start again".into(),
@@ -631,6 +625,13 @@ fn transfer_hint(errno: Errno) -> &'static str {
         libc::EFAULT => SHRUNK,
         _ => "see dmesg for details",
     }
+}
+
+fn thread_hint(errno: Errno) -> &'static str {
+    if is_blocked(errno) {
+        return "allow the system calls clone3 and clone, for example in the seccomp profile of the container";
+    }
+    "raise the limits: ulimit -u, and pids.max of the control group"
 }
 
 fn buffer_hint(errno: Errno) -> &'static str {
