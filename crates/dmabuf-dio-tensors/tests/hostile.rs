@@ -232,6 +232,11 @@ fn safetensors_cases() -> Vec<Case> {
             |why| matches!(why, M::Duplicate { what: "tensor", name } if name == "a"),
         ),
         case(
+            "duplicate-of-the-same-bytes",
+            header(object(&[entry("a", "[4]", 0, 4), entry("a", "[4]", 0, 4)]), 4),
+            |why| matches!(why, M::Duplicate { what: "tensor", name } if name == "a"),
+        ),
+        case(
             "duplicate-escaped",
             header(object(&[entry("a", "[4]", 0, 4), entry("\\u0061", "[4]", 4, 8)]), 8),
             |why| matches!(why, M::Duplicate { what: "tensor", .. }),

@@ -109,8 +109,8 @@ fn check(mut fields: Fields, start: u64, len: u64) -> Result<Header, Malformed> 
             byte_order: ByteOrder::Little,
         });
     }
-    check_places(&tensors, start)?;
     check_names(&tensors)?;
+    check_places(&tensors, start)?;
     // Checked last: its errors say less.
     let checked = Checked::new(None, fields.tensors).map_err(refused)?;
     let end = start + checked.data_len() as u64;
