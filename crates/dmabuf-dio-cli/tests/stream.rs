@@ -10,10 +10,10 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::iio::{FRAME, Setup, fails, frames, json, number, signal, start, until_it_moves};
-use common::{ok, page_size};
+use common::{eventually, ok, page_size};
 use serde_json::Value;
 
 #[test]
@@ -210,10 +210,7 @@ fn a_killed_capture_leaves_a_valid_prefix() {
             let _ = fs::remove_file(&description);
             let mut child = start(&arguments);
             // On a busy machine the first write may take some time.
-            let patience = Instant::now() + Duration::from_secs(20);
-            while !Path::new(&description).exists() && Instant::now() < patience {
-                thread::sleep(Duration::from_millis(5));
-            }
+            eventually("no description", || Path::new(&description).exists());
             thread::sleep(delay);
             signal(&child, "-KILL");
             child.wait().expect("its end");

@@ -14,7 +14,7 @@ use common::iio::{
     Setup, end_of, fails, json, number, report, set, signal, signal_now, start, sysfs,
     until_it_is_enabled, until_it_moves,
 };
-use common::{ok, run, within_a_minute};
+use common::{eventually, ok, run};
 use serde_json::Value;
 
 const LO: &str = "out_altvoltage0_RX_LO_frequency";
@@ -121,7 +121,7 @@ fn processes_using_a_device_are_listed() {
     let child = start(&["capture", "stream-adc", "--rate", "100k", "--to", "none", "--json"]);
     let pid = u64::from(child.id());
     let mut list = Value::Null;
-    within_a_minute("the capture does not begin", || {
+    eventually("the capture does not begin", || {
         list = json(&["devices"]);
         of(&list, "stream-adc")["buffers"][0]["enabled"] == true
     });

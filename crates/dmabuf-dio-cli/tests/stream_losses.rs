@@ -5,8 +5,8 @@ mod common;
 
 use std::fs;
 
+use common::eventually;
 use common::iio::{Setup, end_of, number, report, set, signal, start, until_it_moves};
-use common::within_a_minute;
 use serde_json::Value;
 
 /// How the simulated devices report losses, until this is dropped.
@@ -37,14 +37,14 @@ fn capture(setup: &Setup, lost: u64, more: &[&str]) -> (i32, Value, Value) {
     let child = start(&[&words[..], &["--to", &data], more].concat());
     let length = || fs::metadata(&data).map_or(0, |facts| facts.len());
     until_it_moves("stream-adc");
-    within_a_minute("no samples", || length() > 0);
+    eventually("no samples", || length() > 0);
     if lost > 0 {
         set("stream-adc", "inject_loss", &lost.to_string());
-        within_a_minute("not lost", || number("stream-adc", "inject_loss") == 0);
+        eventually("not lost", || number("stream-adc", "inject_loss") == 0);
     }
     // Until the frames behind them are in the file.
     let end = length() + (256 << 10);
-    within_a_minute("it does not go on", || length() > end);
+    eventually("it does not go on", || length() > end);
     signal(&child, "-INT");
     let (code, summary) = end_of(child);
     let meta = fs::read(setup.path("samples.sigmf-meta")).expect("a description");

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::iio::{Setup, frames, start};
-use common::{folder, page_size, within_a_minute};
+use common::{eventually, folder, page_size};
 
 /// A file system on `DMABUF_DIO_RAW_DISK`, whose content is disposable.
 struct Disk {
@@ -112,7 +112,7 @@ fn power_cut_leaves_a_valid_prefix() {
             let mut child = start(&[&capture[..], &ring].concat());
             writing_back(&disk, || {
                 // However long the program takes to start
-                within_a_minute("the capture does not begin", || {
+                eventually("the capture does not begin", || {
                     let begun = fs::metadata(&data).is_ok_and(|file| file.len() > 0);
                     begun || child.try_wait().expect("a child").is_some()
                 });

@@ -9,8 +9,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use common::eventually;
 use common::iio::{FRAME, Setup, end_of, fails, json, number, report, set, signal, start};
 
 /// More memory than there is, in blocks of which each would fit. Nothing is killed for it.
@@ -100,10 +101,7 @@ fn interrupt_before_the_first_block_leaves_no_files() {
     let arguments =
         ["capture", "stream-adc", "--rate", "100k", "--block-size", "8M", "--to", &data];
     let child = start(&[&arguments[..], &["--json"]].concat());
-    let patience = Instant::now() + Duration::from_secs(20);
-    while !Path::new(&meta).exists() && Instant::now() < patience {
-        thread::sleep(Duration::from_millis(5));
-    }
+    eventually("no description", || Path::new(&meta).exists());
     thread::sleep(Duration::from_millis(500));
     signal(&child, "-INT");
     let (code, summary) = end_of(child);
@@ -121,10 +119,7 @@ fn space_left_by_a_killed_capture_is_reported() {
     let arguments = ["capture", "stream-adc", "--rate", "1M", "--block-size", "1M", "--to", &data];
     let mut child = start(&arguments);
     let length = || fs::metadata(&data).map_or(0, |facts| facts.len());
-    let patience = Instant::now() + Duration::from_secs(20);
-    while length() < 4 << 20 && Instant::now() < patience {
-        thread::sleep(Duration::from_millis(20));
-    }
+    eventually("the file does not grow", || length() >= 4 << 20);
     signal(&child, "-KILL");
     child.wait().expect("its end");
     let allocated = || fs::metadata(&data).expect("the file").blocks() * 512;

@@ -10,8 +10,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use common::eventually;
 use common::iio::{Setup, end_of, number, report, signal_now, start, sysfs, until_it_is_enabled};
-use common::within_a_minute;
 use serde_json::Value;
 
 const DEVICES: &str = "/sys/bus/iio/devices";
@@ -61,7 +61,7 @@ fn described_time_is_that_of_the_first_sample() {
     thread::sleep(Duration::from_millis(50));
     let before = SystemTime::now();
     // A device is told to be enabled a moment before it is: some may be in vain.
-    within_a_minute("it does not end", || {
+    eventually("it does not end", || {
         button.push();
         child.try_wait().expect("a child").is_some()
     });
@@ -86,7 +86,7 @@ fn each_frame_of_a_slow_trigger_is_delivered() {
     until_it_is_enabled("stream-sensor");
     let length = || fs::metadata(&data).map_or(0, |facts| facts.len());
     // A device is told to be enabled a moment before it is.
-    within_a_minute("the first frame is not delivered", || {
+    eventually("the first frame is not delivered", || {
         button.push();
         length() > 0
     });
@@ -94,7 +94,7 @@ fn each_frame_of_a_slow_trigger_is_delivered() {
     for _ in 0..3 {
         let before = length();
         button.push();
-        within_a_minute("the frame is not delivered", || length() == before + FRAME);
+        eventually("the frame is not delivered", || length() == before + FRAME);
     }
     signal_now(&child, "-KILL");
     child.wait().expect("its end");

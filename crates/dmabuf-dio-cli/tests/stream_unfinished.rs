@@ -10,7 +10,7 @@ use std::path::Path;
 use common::iio::{
     FRAME, Setup, end_of, fails, json, set, signal, signal_now, start, until_it_moves,
 };
-use common::{run, within_a_minute};
+use common::{eventually, run};
 use serde_json::Value;
 
 const UNFINISHED: &str = "dmabuf_dio:unfinished";
@@ -46,14 +46,12 @@ fn killed_capture_keeps_its_description() {
     let mut child = start(&words);
     until_it_moves("stream-adc");
     set("stream-adc", "inject_loss", "1000");
-    within_a_minute("the gap is not described", || {
+    eventually("the gap is not described", || {
         described(&meta).is_some_and(|value| !gaps(&value).is_empty())
     });
     // Behind the gap, too.
     let long = fs::metadata(&data).expect("there").len() + (256 << 10);
-    within_a_minute("the file does not grow", || {
-        fs::metadata(&data).is_ok_and(|now| now.len() > long)
-    });
+    eventually("the file does not grow", || fs::metadata(&data).is_ok_and(|now| now.len() > long));
     signal_now(&child, "-KILL");
     child.wait().expect("its end");
     let killed = described(&meta).expect("a description");
@@ -96,7 +94,7 @@ fn file_being_captured_is_refused_to_others() {
     let (data, meta) = (setup.path("samples.bin"), setup.path("samples.sigmf-meta"));
     let child = start(&["capture", "stream-adc", "--rate", "200k", "--to", &data, "--json"]);
     until_it_moves("stream-adc");
-    within_a_minute("no samples", || fs::metadata(&data).is_ok_and(|facts| facts.len() > 0));
+    eventually("no samples", || fs::metadata(&data).is_ok_and(|facts| facts.len() > 0));
     // A recording that is still being written is not completed.
     let output = run(&["replay", &data, "--to", "stream-dac", "--rate", "0", "--samples", "100"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -126,11 +124,11 @@ fn completed_rotated_files_are_described() {
     let path = |number: u32, kind: &str| setup.path(&format!("x-{number:06}.sigmf-{kind}"));
     let words = ["capture", "stream-adc", "--rate", "200k", "--rotate", "320K", "--to", &data];
     let mut child = start(&words);
-    within_a_minute("not three files", || Path::new(&path(2, "meta")).exists());
+    eventually("not three files", || Path::new(&path(2, "meta")).exists());
     set("stream-adc", "inject_loss", "77");
-    within_a_minute("not eight files", || Path::new(&path(7, "meta")).exists());
+    eventually("not eight files", || Path::new(&path(7, "meta")).exists());
     let is_finished = |value: &Value| value["global"][UNFINISHED].is_null();
-    within_a_minute("the gap is not described in a complete file", || {
+    eventually("the gap is not described in a complete file", || {
         let known = (0..).map_while(|number| described(path(number, "meta")));
         let known: Vec<_> = known.take_while(is_finished).collect();
         known.len() > 6 && known.iter().any(|value| !gaps(value).is_empty())

@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::iio::{end_of, fails, report, signal, start};
-use common::{folder, ok, program, within_a_minute};
+use common::{eventually, folder, ok, program};
 use serde_json::Value;
 
 /// After so many frames the picture is the same again: it moves by an 80th of its width.
@@ -253,11 +253,8 @@ fn numbers(report: &Value, first: u64) -> impl Iterator<Item = u64> {
 /// Waits until a file has so many bytes.
 #[track_caller]
 fn wait_for(data: &str, bytes: usize) {
-    let begin = Instant::now();
-    while fs::metadata(data).map_or(0, |facts| facts.len()) < bytes as u64 {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{data} does not grow");
-        thread::sleep(Duration::from_millis(10));
-    }
+    let grown = || fs::metadata(data).is_ok_and(|facts| facts.len() >= bytes as u64);
+    eventually("the file does not grow", grown);
 }
 
 #[test]
@@ -402,7 +399,7 @@ fn ctrl_c_kill_and_a_full_disk_leave_whole_frames() {
     let described = || -> Option<Value> {
         serde_json::from_slice(&fs::read(format!("{data}.json")).ok()?).ok()
     };
-    within_a_minute("nothing is described", || {
+    eventually("nothing is described", || {
         described().is_some_and(|told| told["frames"].as_u64() > Some(10))
     });
     child.kill().expect("killed");

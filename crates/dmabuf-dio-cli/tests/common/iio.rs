@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::{folder, ok, program, run, within_a_minute};
+use super::{eventually, folder, ok, program, run};
 
 pub(crate) const FRAME: usize = 8;
 
@@ -98,7 +98,7 @@ pub(crate) fn signal(child: &Child, name: &str) {
         _ => None,
     };
     if let Some(number) = number {
-        within_a_minute("no handler", || handles(child, number).unwrap_or(true));
+        eventually("no handler", || handles(child, number).unwrap_or(true));
     }
     signal_now(child, name);
 }
@@ -123,14 +123,14 @@ fn handles(child: &Child, signal: i32) -> Option<bool> {
 /// Waits until a device that was not in use is enabled.
 #[track_caller]
 pub(crate) fn until_it_is_enabled(device: &str) {
-    within_a_minute("not enabled", || number(device, "buffer0/enable") == 1);
+    eventually("not enabled", || number(device, "buffer0/enable") == 1);
 }
 
 /// Waits until a device that was not in use moves samples.
 #[track_caller]
 pub(crate) fn until_it_moves(device: &str) {
     until_it_is_enabled(device);
-    within_a_minute("no samples", || number(device, "moved_frames") > 0);
+    eventually("no samples", || number(device, "moved_frames") > 0);
 }
 
 /// Runs a command, whatever its exit code. Returns the code and the report.
