@@ -14,7 +14,7 @@ use crate::convert::{Converter, Layout};
 use crate::error::Result;
 use crate::ring::{BlockRing, Claim};
 use crate::wait::Wait;
-use crate::{Filled, Gap, Sink, Source, attached};
+use crate::{Filled, Gap, Sink, Source, attached, multiple};
 
 /// The adapter has blocks for this many bytes, in these bounds of their number.
 const BYTES: u64 = 16 << 20;
@@ -336,6 +336,11 @@ impl Source for ConvertingSource<'_> {
 
     fn attach_more(&mut self, _: usize) -> Result<bool> {
         Ok(true)
+    }
+
+    fn align(&self) -> u64 {
+        let (frame, out_frame) = self.frames();
+        multiple(self.inner.align(), frame) / frame * out_frame
     }
 
     fn start(&mut self) -> Result<()> {

@@ -271,13 +271,7 @@ impl Device {
     /// The size of a block of frames of `frame` bytes must be a multiple of this, in bytes: of the
     /// frame, and of what the device's DMA needs, if the device reports it.
     pub fn block_align(&self, buffer: u32, frame: u64) -> u64 {
-        let (frame, align) = (frame.max(1), self.length_align(buffer));
-        let (mut a, mut b) = (frame, align);
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        // The alignment may be anything.
-        (frame / a).saturating_mul(align)
+        crate::multiple(frame, self.length_align(buffer))
     }
 
     /// Whether the device tree names it as compatible with one of these.

@@ -315,6 +315,10 @@ impl Source for IioSource {
         self.blocks.attach(ring)
     }
 
+    fn align(&self) -> u64 {
+        self.blocks.align
+    }
+
     fn start(&mut self) -> Result<()> {
         self.blocks.fenced.port.enable(true)?;
         // Until now it had no block.

@@ -131,6 +131,12 @@ pub trait Source {
         Ok(false)
     }
 
+    /// The source fills multiples of this number of bytes, and discards what was not requested of the
+    /// last one; known once a ring is attached. Only the last request of a stream may be another length.
+    fn align(&self) -> u64 {
+        1
+    }
+
     /// Starts the flow of samples.
     ///
     /// # Errors
@@ -365,6 +371,16 @@ fn failed(who: &str, call: impl Into<String>, errno: Errno) -> Error {
 /// For `map_err` on calls of rustix.
 fn from_os(errno: rustix::io::Errno) -> Errno {
     Errno::from_raw(errno.raw_os_error())
+}
+
+/// The least common multiple of two numbers of bytes, of which 0 counts as 1.
+fn multiple(one: u64, other: u64) -> u64 {
+    let (one, other) = (one.max(1), other.max(1));
+    let (mut a, mut b) = (one, other);
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    (one / a).saturating_mul(other)
 }
 
 /// The ring of a queued block. Queueing before attaching is a caller error.

@@ -12,7 +12,7 @@ use crate::gaps::{Gap, Ledger, Loss, Reading};
 use crate::ring::{BlockRing, RingUse};
 use crate::v4l2::FrameLog;
 use crate::wait::{TICK, Wait, wait_for_any};
-use crate::{Filled, Sink, Source, failed};
+use crate::{Filled, Sink, Source, failed, multiple};
 use dmabuf_dio::CancelToken;
 
 /// How long a sink may take for a block after the stream was cancelled.
@@ -207,12 +207,12 @@ impl<'s> Stream<'s> {
         self
     }
 
-    /// Ends a block after every `bytes` bytes, rounded down to whole frames, at least one: for a
+    /// Ends a block after every `bytes` bytes, rounded down to whole frames and to what the source
+    /// fills at least ([`Source::align`]), at least once that: for a
     /// [`RotatingSink`](crate::RotatingSink), whose files begin with a block.
     #[must_use]
     pub fn cut(mut self, bytes: u64) -> Self {
-        let frame = self.source.frame().max(1);
-        self.cut = Some((bytes / frame).max(1) * frame);
+        self.cut = Some(bytes);
         self
     }
 
@@ -345,6 +345,9 @@ impl Run<'_> {
             return Err(dmabuf_dio::Error::Setting { name: "block", value: size, need }.into());
         }
         self.stream.source.attach(&ring)?;
+        // A source would discard what it fills beyond a cut.
+        let unit = multiple(self.stream.source.align(), self.frame);
+        self.stream.cut = self.stream.cut.map(|cut| (cut / unit).max(1).saturating_mul(unit));
         let expected = self.limit.into_iter().chain(self.span).min();
         self.stream.sink.attach(&ring, expected)?;
         self.output.set_behind(self.stream.sink.behind());
