@@ -281,6 +281,7 @@ fn stream_hint(errno: Errno) -> &'static str {
         libc::ENOSPC | libc::EFBIG | libc::EDQUOT => {
             "free space on the file system, or request less"
         }
+        libc::EEXIST => "it was made meanwhile, and is not replaced: choose another name",
         libc::ENOBUFS => "release blocks, or choose more of them",
         libc::EOVERFLOW => "choose more or larger blocks, or a faster sink",
         _ => "see dmesg for details",

@@ -247,8 +247,9 @@ impl Blocks {
         let buffer = &self.fenced.port;
         self.align = buffer.align();
         if ring.size() % self.align != 0 {
-            let call = format!("use blocks that are not multiples of {} bytes", self.align);
-            return Err(failed(buffer.device.name(), call, Errno::INVAL));
+            let need = "a multiple of the frame size and of the alignment of the device's DMA";
+            let value = ring.size();
+            return Err(dmabuf_dio::Error::Setting { name: "block", value, need }.into());
         }
         Ok(())
     }

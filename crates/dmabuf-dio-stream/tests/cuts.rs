@@ -9,7 +9,8 @@ use std::sync::Arc;
 use dmabuf_dio::Buffer;
 use dmabuf_dio_stream::convert::Layout;
 use dmabuf_dio_stream::{
-    BlockRing, ConvertingSource, Error, FileSink, Filled, Format, RotatingSink, Source, Stream, Wait,
+    BlockRing, ConvertingSource, Error, FileSink, Filled, Format, RotatingSink, Source, Stream,
+    Wait,
 };
 
 /// Numbers frames of 4 bytes, and fills multiples of `align` bytes.
@@ -56,8 +57,7 @@ impl Source for Dma {
     fn take(&mut self) -> Result<Option<Filled>, Error> {
         let Some(filled) = self.queued.pop_front() else { return Ok(None) };
         let frames = (filled.bytes.next_multiple_of(self.align) / 4) as u32;
-        let content: Vec<u8> =
-            (self.next..self.next + frames).flat_map(u32::to_le_bytes).collect();
+        let content: Vec<u8> = (self.next..self.next + frames).flat_map(u32::to_le_bytes).collect();
         self.next += frames;
         let ring = self.ring.as_ref().expect("attached");
         let mut block = ring.block(filled.block).try_clone().expect("a descriptor");

@@ -21,7 +21,7 @@ use crate::error::raise_stream;
 
 /// How often signal handlers run during a wait.
 const TICK: Duration = Duration::from_millis(50);
-/// The default of `block_size`, rounded down to whole frames.
+/// The default of `block_size`, rounded down to whole frames and what the device transfers.
 const BLOCK: u64 = 1 << 20;
 
 /// The blocks of a ring, and which of them Python still holds.
@@ -156,11 +156,11 @@ fn device(
     Ok((device, chosen))
 }
 
-/// The size of a block in whole frames.
-fn block_size(wanted: Option<u64>, frame: u64) -> PyResult<u64> {
-    let frame = frame.max(1);
+/// The size of a block in whole frames; by default a multiple of `align`, which is that of frames.
+fn block_size(wanted: Option<u64>, frame: u64, align: u64) -> PyResult<u64> {
+    let (frame, align) = (frame.max(1), align.max(1));
     match wanted {
-        None => Ok((BLOCK / frame).max(1) * frame),
+        None => Ok((BLOCK / align).max(1) * align),
         Some(size) if size % frame == 0 => Ok(size),
         Some(size) => Err(PyValueError::new_err(format!(
             "block_size {size} is not a multiple of the frame, {frame} bytes"

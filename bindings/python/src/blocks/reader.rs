@@ -117,7 +117,7 @@ pub(crate) fn capture(
     py.detach(|| {
         let (device, channels) = super::device(name, buffer, channels, rate)?;
         let frame = frame_bytes(&channels);
-        let size = super::block_size(block_size, frame)?;
+        let size = super::block_size(block_size, frame, device.block_align(buffer, frame))?;
         let made = IioSource::open(device.clone(), buffer, &channels)
             .map_err(Problem::from)
             .and_then(|source| Ok((source, Blocks::new(blocks, size, kind)?)));
@@ -154,7 +154,7 @@ pub(crate) fn read_blocks(
     kind: &str,
 ) -> PyResult<BlockReader> {
     let path: PathBuf = self::path(path)?;
-    let size = super::block_size(block_size, frame)?;
+    let size = super::block_size(block_size, frame, frame)?;
     let made = py.detach(|| {
         let source = FileSource::open(path, frame)?;
         Ok((source, Blocks::new(blocks, size, kind)?))

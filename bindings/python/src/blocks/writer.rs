@@ -142,7 +142,7 @@ pub(crate) fn replay(
     let name = device;
     let (device, channels) = py.detach(|| super::device(name, buffer, channels, rate))?;
     let frame = frame_bytes(&channels);
-    let size = super::block_size(block_size, frame)?;
+    let size = super::block_size(block_size, frame, device.block_align(buffer, frame))?;
     let kind = kind.to_owned();
     BlockWriter::new(py, frame, size, move || {
         let sink = IioSink::open(device, buffer, &channels)?;
@@ -162,7 +162,7 @@ pub(crate) fn write_blocks(
     kind: &str,
 ) -> PyResult<BlockWriter> {
     let path: PathBuf = self::path(path)?;
-    let size = super::block_size(block_size, frame)?;
+    let size = super::block_size(block_size, frame, frame)?;
     let kind = kind.to_owned();
     BlockWriter::new(py, frame, size, move || {
         Ok((Box::new(FileSink::create(path)?), Blocks::new(blocks, size, &kind)?))
