@@ -463,7 +463,7 @@ fn unsupported_arguments_are_refused() {
         (2, node, &["--rate", "10"], &["--fps"]),
         (2, node, &["--format", "ci16"], &["--pixel-format"]),
         (2, node, &["--channels", "x"], &["--channels is for IIO"]),
-        (1, "/dev/video99", &[], &["no IIO device"]),
+        (1, "/dev/video99", &[], &["no device /dev/video99"]),
         (2, node, &["--size", "wide"], &["1920x1080"]),
     ] {
         let said = fails(code, &[&["capture", device, "--to", &data][..], more].concat());

@@ -3,18 +3,20 @@
 
 use std::fmt;
 use std::fs::File;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use dmabuf_dio_stream::convert::SampleType;
 use dmabuf_dio_stream::{Gap, Overrun, Summary};
 
+use super::address::Use;
 use super::report;
-use super::rotate::Rotate;
+use super::rotate::{self, Rotate};
 use super::setup::SetupArgs;
 use super::target::Target;
 use super::video::args::VideoArgs;
-use crate::exit::Failure;
+use crate::exit::{Failure, USAGE};
 use crate::size::{parse_count, parse_rate, parse_size};
 
 pub(super) const EXIT_CODES: &str = "\
@@ -61,7 +63,8 @@ FORMAT is a type of SigMF (ci16, cf32, ci8, i16, f32, u8, cf64_be; c for I/Q pai
 Without --format the samples are stored as the device delivers them, without a copy.
 
 --rotate starts a new file, with its own description, when a file has reached this time (60s, 10min, 1h)
-or size (500M, 4G): capture-000000.sigmf-data, capture-000001.sigmf-data, ...
+or size (500M, 4G), rounded down to what the device's DMA transfers: capture-000000.sigmf-data,
+capture-000001.sigmf-data, ... With --force all files of these names are removed first.
 
 {SET}
 
@@ -214,9 +217,15 @@ pub(crate) struct StreamArgs {
 }
 
 impl StreamArgs {
-    /// Fails if the report cannot be written, before there is anything to report.
-    pub(crate) fn check_report(&self) -> Result<(), Failure> {
+    /// Fails if the report cannot be written, before there is anything to report, or if it would
+    /// replace what the stream uses.
+    pub(crate) fn check_report(&self, used: &Used<'_>) -> Result<(), Failure> {
         let Some(path) = &self.report else { return Ok(()) };
+        if used.has(path) {
+            let path = path.display();
+            let what = format!("{path}: the report would replace the samples or their description");
+            return Err(Failure::new(USAGE, what, "choose another name: --report NAME.json"));
+        }
         let existed = path.exists();
         if existed && !path.is_file() && !path.is_dir() {
             // Opening a FIFO would wait for its reader.
@@ -229,12 +238,17 @@ impl StreamArgs {
         opened.map(drop).map_err(|error| report::cannot_write(path, &error))
     }
 
+    /// Whether what a stream of `frames` frames is known to have lost is more than it may.
+    pub(crate) fn is_loss_too_large(&self, summary: &Summary, frames: u64) -> bool {
+        !self.max_loss.unwrap_or(MaxLoss::Frames(0)).allows(&summary.gaps, frames)
+    }
+
     /// Why a stream of `frames` frames has lost more than it may; `None` if it has not. What nobody
     /// knows is too much only for a limit that was given.
     pub(crate) fn exceeds_loss(&self, summary: &Summary, frames: u64) -> Option<String> {
         let limit = self.max_loss.unwrap_or(MaxLoss::Frames(0));
         let lost = report::lost(summary);
-        if !limit.allows(&summary.gaps, frames) {
+        if self.is_loss_too_large(summary, frames) {
             return Some(format!("more was lost than --max-loss {limit}: {lost}"));
         }
         let any = matches!(limit, MaxLoss::Part(part) if part >= 1.0);
@@ -244,6 +258,60 @@ impl StreamArgs {
                 "whether more was lost than --max-loss {limit} is not known: nothing reports it"
             )
         })
+    }
+}
+
+/// The files that a stream reads or writes.
+#[derive(Debug, Default)]
+pub(crate) struct Used<'a> {
+    pub(super) files: Vec<PathBuf>,
+    /// Standard input or output.
+    pub(super) standard: Option<Use>,
+    /// The name of the numbered files of a recording.
+    pub(super) series: Option<&'a Path>,
+}
+
+impl Used<'_> {
+    /// Whether this is one of them, by whatever name.
+    fn has(&self, path: &Path) -> bool {
+        let facts = path.metadata().ok();
+        // Nothing is replaced in a terminal or in /dev/null.
+        if facts.as_ref().is_some_and(|facts| facts.file_type().is_char_device()) {
+            return false;
+        }
+        let own = facts.map(|facts| (facts.dev(), facts.ino()));
+        let is_same = |file: &PathBuf| {
+            let other = file.metadata().ok().map(|facts| (facts.dev(), facts.ino()));
+            own.is_some() && own == other || resolved(path, LINKS) == resolved(file, LINKS)
+        };
+        let standard = self.standard.and_then(|used| match used {
+            Use::Read => rustix::fs::fstat(std::io::stdin()).ok(),
+            Use::Write => rustix::fs::fstat(std::io::stdout()).ok(),
+        });
+        let is_standard = standard.is_some_and(|facts| own == Some((facts.st_dev, facts.st_ino)));
+        let is_piece = |first: &Path| {
+            let (first, path) = (resolved(first, LINKS), resolved(path, LINKS));
+            first.parent() == path.parent() && rotate::is_piece(&first, &path)
+        };
+        is_standard || self.files.iter().any(is_same) || self.series.is_some_and(is_piece)
+    }
+}
+
+/// Most links that are followed.
+const LINKS: u32 = 16;
+
+/// A path without links, also of a file that does not exist.
+fn resolved(path: &Path, links: u32) -> PathBuf {
+    if let Ok(found) = path.canonicalize() {
+        return found;
+    }
+    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    match path.read_link() {
+        Ok(target) if links > 0 => resolved(&folder.join(target), links - 1),
+        _ => {
+            let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());
+            folder.join(path.file_name().unwrap_or_default())
+        }
     }
 }
 
@@ -359,5 +427,65 @@ mod tests {
         for bad in ["", "0", "-1", "inf", "nan", "x"] {
             assert!(parse_seconds(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn report_replaces_none_of_the_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir(path("x")).expect("a folder");
+        let used = Used { files: vec![path("a.bin"), path("a.sigmf-meta")], ..Used::default() };
+        let link = |to: &str, name: &str| {
+            std::os::unix::fs::symlink(to, path(name)).expect("a link");
+        };
+        link("a.bin", "link");
+        link("x/../link", "chain");
+        link("loop", "loop");
+        link(".", "here");
+        // Whether it exists yet or not.
+        for exists in [false, true] {
+            if exists {
+                std::fs::write(path("a.bin"), "samples").expect("written");
+                std::fs::hard_link(path("a.bin"), path("hard")).expect("a link");
+                assert!(used.has(&path("hard")));
+            }
+            let same = ["a.bin", "x/../a.bin", "./a.bin", "link", "chain", "here/a.bin"];
+            for name in same.into_iter().chain(["a.sigmf-meta"]) {
+                assert!(used.has(&path(name)), "{name}");
+            }
+            for name in ["b.bin", "x/a.bin", "a.bin.json", "loop", "no/a.bin"] {
+                assert!(!used.has(&path(name)), "{name}");
+            }
+        }
+        let null = PathBuf::from("/dev/null");
+        assert!(!Used { files: vec![null.clone()], ..Used::default() }.has(&null));
+        let first = path("c.bin");
+        let series = Used { series: Some(&first), ..Used::default() };
+        for (name, is_one) in [
+            ("c-000004.bin", true),
+            ("here/c-000004.sigmf-meta", true),
+            ("c.bin", false),
+            ("x/c-000004.bin", false),
+            ("c-000004.json", false),
+        ] {
+            assert_eq!(series.has(&path(name)), is_one, "{name}");
+        }
+    }
+
+    #[test]
+    fn unknown_loss_is_not_a_large_one() {
+        use clap::Parser as _;
+
+        #[derive(clap::Parser)]
+        struct Only {
+            #[command(flatten)]
+            common: StreamArgs,
+        }
+        let zero = Only::try_parse_from(["x", "--max-loss", "0"]).expect("options").common;
+        let nothing = Summary::default();
+        assert!(zero.exceeds_loss(&nothing, 10).is_some(), "nothing reports it");
+        assert!(!zero.is_loss_too_large(&nothing, 10));
+        let gaps = vec![Gap { kind: Loss::Lost, at: 0, to: 0, frames: Some(3) }];
+        assert!(zero.is_loss_too_large(&Summary { gaps, ..nothing }, 10));
     }
 }

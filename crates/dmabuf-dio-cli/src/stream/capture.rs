@@ -7,20 +7,23 @@ use std::path::Path;
 use dmabuf_dio::CancelToken;
 use dmabuf_dio_stream::{ConvertingSink, IioSource, Interrupted, Sink, State, Stream, Summary};
 
-use super::args::{CaptureArgs, StreamArgs};
+use super::address::{Address, Use};
+use super::args::{CaptureArgs, StreamArgs, Used};
 use super::device::Chosen;
 use super::format::Samples;
 use super::meter::Meter;
 use super::recording::{self, Recording};
 use super::report::{self, Report};
-use super::sigmf::{Content, Sidecar};
+use super::sigmf::{self, Content, Sidecar};
+use super::target::Target;
 use super::video;
 use crate::exit::{FAILED, Failure, say};
 use crate::signals;
 
 pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
-    args.common.check_report()?;
-    if let Some(node) = video::find(&args.device)? {
+    let node = video::find(&args.device)?;
+    args.common.check_report(&used(args, node.is_some()))?;
+    if let Some(node) = node {
         return video::run(args, &node);
     }
     video::args::refuse_video(args)?;
@@ -54,7 +57,6 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
         function = ours;
         sink
     };
-    chosen.keep();
     recording.begin()?;
     let (mut plain, mut converting) = match samples.conversion.clone() {
         None => (Some(sink), None),
@@ -75,6 +77,10 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
         stream = stream.record(|known| notes.offer(|| Content::so_far(known)));
     }
     let outcome = run_stream(stream, common, &chosen, token, meter);
+    // Without a sample the device's settings are put back.
+    if outcome.summary.bytes > 0 {
+        chosen.keep();
+    }
     drop(notes);
     let converted = converting.as_ref().map(ConvertingSink::converted);
     // Files are closed before they are described.
@@ -92,6 +98,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
         pieces: pieces.as_deref(),
         lost: "lost",
         is_stdout,
+        is_moved_known: true,
     };
     let reported = outcome.report(common, &end);
     drop(source);
@@ -105,6 +112,22 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
         )),
         Ok(()) => Ok(()),
     }
+}
+
+/// The files that are written.
+fn used(args: &CaptureArgs, is_video: bool) -> Used<'_> {
+    let (mut used, is_cut) = (Used::default(), args.rotate.is_some());
+    match &args.to {
+        Target::File(path) if is_cut => used.series = Some(path),
+        Target::File(path) => {
+            let description = if is_video { video::path_of(path) } else { sigmf::path_of(path) };
+            used.files = vec![path.clone(), description];
+        }
+        Target::To(Address::Special(path)) => used.files = vec![path.clone()],
+        Target::To(Address::Standard) => used.standard = Some(Use::Write),
+        _ => {}
+    }
+    used
 }
 
 /// Interrupted while waiting for the other end.
@@ -177,7 +200,7 @@ pub(crate) fn run_stream(
 /// The failure of a stream that ended cleanly, but with less than was requested.
 pub(crate) fn shortfall(args: &StreamArgs, end: &Report<'_>, summary: &Summary) -> Option<Failure> {
     let frames = summary.bytes / end.chosen.frame();
-    if !summary.complete && frames == 0 && signals::caught().is_some() {
+    if !summary.complete && frames == 0 && end.is_moved_known && signals::caught().is_some() {
         let what = "interrupted before the first block was full: no frame was moved";
         return Some(Failure::new(
             FAILED,
@@ -185,7 +208,7 @@ pub(crate) fn shortfall(args: &StreamArgs, end: &Report<'_>, summary: &Summary) 
             "wait longer, or choose smaller blocks: --block-size",
         ));
     }
-    if frames == 0 && signals::caught().is_none() {
+    if frames == 0 && end.is_moved_known && signals::caught().is_none() {
         let what = "no frame was moved";
         let hint =
             "there were none: check the device's trigger and its clock, or the file or sender";
@@ -203,7 +226,11 @@ pub(crate) fn shortfall(args: &StreamArgs, end: &Report<'_>, summary: &Summary) 
         return Some(Failure::new(FAILED, format!("only {frames} frames{of} were moved"), hint));
     }
     let what = args.exceeds_loss(summary, frames)?;
-    let hint =
-        "choose a lower rate, more or larger blocks, or a faster file or receiver; or allow it";
+    let hint = if args.is_loss_too_large(summary, frames) {
+        "choose a lower rate, more or larger blocks, or a faster file or receiver; or allow it"
+    } else {
+        "leave out --max-loss, or allow anything: --max-loss 100%; the status register of a core of \
+         Analog Devices tells of losses, only to root"
+    };
     Some(Failure::new(FAILED, what, hint))
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The device of a capture or replay with its settings, and the block size for it.
 
-use dmabuf_dio_stream::{BlockRing, Channel, Device, available, frame_bytes};
+use std::path::Path;
+
+use dmabuf_dio_stream::{BlockRing, Channel, Device, VideoFacts, available, frame_bytes};
 use rustix::process::{Resource, getrlimit};
 
 use super::args::StreamArgs;
@@ -156,6 +158,11 @@ impl Chosen {
         frame_bytes(&self.channels)
     }
 
+    /// What the device's DMA transfers at least, in bytes, in whole frames.
+    pub(crate) fn align(&self) -> u64 {
+        self.device.block_align(self.buffer, self.frame())
+    }
+
     /// Number of requested frames. `None`: until a time limit or a signal.
     pub(crate) fn frames(&self, args: &StreamArgs) -> Option<u64> {
         args.samples.or_else(|| Some((args.seconds? * self.rate?).ceil() as u64))
@@ -175,20 +182,25 @@ impl Chosen {
 
     /// Block size in bytes.
     pub(crate) fn block(&self, args: &StreamArgs) -> Result<u64, Failure> {
+        let (frame, align) = (self.frame(), self.align());
         let size = args.block_size.unwrap_or_else(|| {
             let size = match self.rate {
                 // Nobody knows how often its trigger fires: each frame is delivered when it comes.
-                None if self.has_trigger() => self.frame(),
-                rate => suitable(self.frame(), rate),
+                None if self.has_trigger() => align,
+                rate => suitable(frame, align, rate),
             };
-            self.other_frame.map_or(size, |other| both_whole(size, self.frame(), other))
+            self.other_frame.map_or(size, |other| both_whole(size, align, frame, other))
         });
-        if size > 0 && size % self.frame() != 0 {
-            let frame = self.frame();
-            let near = size.next_multiple_of(whole(frame));
+        if size % align != 0 {
+            let near = size.next_multiple_of(whole(align));
+            let of = if size % frame != 0 {
+                format!("the frame size, {frame} bytes")
+            } else {
+                format!("{align} bytes, which the device's DMA needs for frames of {frame} bytes")
+            };
             return Err(Failure::new(
                 USAGE,
-                format!("--block-size {size} is not a multiple of the frame size, {frame} bytes"),
+                format!("--block-size {size} is not a multiple of {of}"),
                 format!("choose a multiple, ideally of {} too: --block-size {near}", page_size()),
             ));
         }
@@ -248,22 +260,22 @@ fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// The default block size.
-pub(super) fn suitable(frame: u64, rate: Option<f64>) -> u64 {
-    let (least, most) = (page_size(), BLOCK);
+/// The default block size: a multiple of `align`, which is that of whole frames.
+pub(super) fn suitable(frame: u64, align: u64, rate: Option<f64>) -> u64 {
+    let (least, most, align) = (page_size(), BLOCK, align.max(1));
     let wanted = rate.map_or(WITHOUT_RATE, |rate| (rate * frame as f64 / PART) as u64);
     if wanted < least {
         // At such a rate, unaligned writes do not matter.
-        return (wanted / frame.max(1)).max(1) * frame.max(1);
+        return (wanted / align).max(1) * align;
     }
-    (wanted.min(most) / whole(frame)).max(1) * whole(frame)
+    (wanted.min(most) / whole(align)).max(1) * whole(align)
 }
 
-/// At most `size` bytes of frames of `frame` bytes that are whole pages at both ends, if `size` is
-/// enough for that.
-fn both_whole(size: u64, frame: u64, other: u64) -> u64 {
-    let (one, two) = (whole(frame) / frame, whole(other) / other);
-    // Both are powers of two times a divisor of the frame: a common multiple suffices.
+/// At most `size` bytes of frames of `frame` bytes, multiples of `align`, that are whole pages at both
+/// ends, if `size` is enough for that.
+fn both_whole(size: u64, align: u64, frame: u64, other: u64) -> u64 {
+    let (one, two) = (whole(align) / frame, whole(other) / other);
+    // A common multiple suffices.
     let frames = if one % two == 0 {
         one
     } else if two % one == 0 {
@@ -332,13 +344,33 @@ pub(crate) fn one(name: &str) -> Result<Option<Device>, Failure> {
 
 /// There is no device of this name.
 pub(crate) fn unknown(name: &str) -> Failure {
-    let names: Vec<_> = Device::all().iter().map(|device| device.name().to_owned()).collect();
+    let mut names: Vec<_> = Device::all().iter().map(|device| device.name().to_owned()).collect();
+    let what = if !is_node(name) {
+        format!("there is no IIO device {name}")
+    } else if Path::new(name).exists() {
+        format!("{name} is neither a video device nor an IIO device")
+    } else {
+        format!("there is no device {name}")
+    };
+    if is_node(name) {
+        names.extend(VideoFacts::all().iter().map(|facts| facts.node.display().to_string()));
+    }
     let hint = if names.is_empty() {
-        "there are none: check that the driver is loaded (ls /sys/bus/iio/devices)".to_owned()
+        "there are none: check that the driver is loaded (ls /sys/bus/iio/devices /dev/video*)"
+            .to_owned()
     } else {
         format!("there are: {}", names.join(", "))
     };
-    Failure::new(FAILED, format!("there is no IIO device {name}"), hint)
+    Failure::new(FAILED, what, hint)
+}
+
+/// Whether a name is that of a node in `/dev`, not of an IIO device: `/dev/video0`, `video0`.
+fn is_node(name: &str) -> bool {
+    let number = name.strip_prefix("video");
+    name.contains('/')
+        || number.is_some_and(|number| {
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        })
 }
 
 #[cfg(test)]
@@ -377,12 +409,15 @@ mod tests {
         for (size, frame, other) in
             [(1 << 20, 4, 8), (999_424, 8, 4), (999_424, 8, 2), (1 << 20, 6, 4)]
         {
-            let both = both_whole(size, frame, other);
+            let both = both_whole(size, frame, frame, other);
             assert!(both > 0 && both <= size && both % frame == 0, "{both}");
             let page = page_size();
             assert_eq!((both % page, both / frame * other % page), (0, 0), "{frame} and {other}");
         }
-        assert_eq!(both_whole(4096, 8, 4), 4096, "too little for both");
+        assert_eq!(both_whole(4096, 8, 8, 4), 4096, "too little for both");
+        // A 12-byte frame whose DMA moves multiples of 5 bytes.
+        let both = both_whole(1 << 20, 60, 12, 8);
+        assert!(both > 0 && both % 60 == 0 && both % page_size() == 0, "{both}");
     }
 
     #[test]
@@ -392,11 +427,39 @@ mod tests {
             return println!("skipped: the sizes below are for pages of 4 KiB");
         }
         assert_eq!((whole(8), whole(24), whole(1), whole(10_000)), (4096, 12_288, 4096, 2_560_000));
-        assert_eq!(suitable(8, None), 64 << 10);
-        assert_eq!(suitable(8, Some(1e9)), 16 << 20);
-        assert_eq!(suitable(8, Some(1e6)), 999_424);
-        assert_eq!((suitable(8, Some(1.0)), suitable(8, Some(100.0))), (8, 96));
-        assert_eq!(suitable(24, Some(1000.0)), 3000);
-        assert_eq!(suitable(24, Some(2000.0)), 12_288);
+        assert_eq!(suitable(8, 8, None), 64 << 10);
+        assert_eq!(suitable(8, 8, Some(1e9)), 16 << 20);
+        assert_eq!(suitable(8, 8, Some(1e6)), 999_424);
+        assert_eq!((suitable(8, 8, Some(1.0)), suitable(8, 8, Some(100.0))), (8, 96));
+        assert_eq!(suitable(24, 24, Some(1000.0)), 3000);
+        assert_eq!(suitable(24, 24, Some(2000.0)), 12_288);
+    }
+
+    #[test]
+    fn missing_camera_is_not_called_an_iio_device() {
+        for (name, what) in [
+            ("/dev/video7777", "there is no device /dev/video7777"),
+            ("video7777", "there is no device video7777"),
+            ("/dev/null", "/dev/null is neither a video device nor an IIO device"),
+            ("no-such-adc", "there is no IIO device no-such-adc"),
+            ("video", "there is no IIO device video"),
+        ] {
+            assert_eq!(unknown(name).what(), what);
+        }
+    }
+
+    #[test]
+    fn default_blocks_suit_the_dma() {
+        for (frame, align) in
+            [(2, 8), (4, 8), (6, 24), (8, 8), (2, 64), (4, 12), (6, 30), (1, 4096)]
+        {
+            for rate in [1e-3, 1.0, 10.0, 500.0, 1000.0, 1001.0, 12_345.6, 1e6, 1e9] {
+                let size = suitable(frame, align, Some(rate));
+                assert!(size > 0 && size % align == 0, "{frame}, {align}, {rate}: {size}");
+                let both = both_whole(size, align, frame, 4);
+                assert!(both > 0 && both % align == 0, "{frame}, {align}, {rate}: {both}");
+            }
+            assert_eq!(suitable(frame, align, None) % align, 0);
+        }
     }
 }

@@ -37,10 +37,15 @@ pub(crate) struct Pair {
 /// The file that gets a description. Existing files are replaced only with `--force`.
 pub(crate) fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
     let Target::File(path) = &args.to else {
-        if args.rotate.is_some() {
-            let what = format!("--rotate needs a file, not {}", args.to);
-            return Err(Failure::new(USAGE, what, "leave it out, or write --to NAME.sigmf-data"));
-        }
+        needs_file(
+            args,
+            &[
+                ("--rotate", args.rotate.is_some()),
+                ("--frequency", args.frequency.is_some()),
+                ("--iq", args.iq),
+                ("--force", args.force),
+            ],
+        )?;
         return Ok(None);
     };
     refuse_description(path)?;
@@ -58,11 +63,19 @@ pub(crate) fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
     }
     refuse_to_replace(path, args.force)?;
     if path.exists() && !path.is_file() {
+        needs_file(args, &[("--frequency", args.frequency.is_some()), ("--iq", args.iq)])?;
         return Ok(None);
     }
     refuse_to_replace(&sigmf::path_of(path), args.force)?;
     sigmf::refuse_other(path)?;
     Ok(Some(path))
+}
+
+/// Fails if one of these options was given, which have a meaning only for a file and its description.
+fn needs_file(args: &CaptureArgs, options: &[(&str, bool)]) -> Result<(), Failure> {
+    let Some((option, _)) = options.iter().find(|(_, given)| *given) else { return Ok(()) };
+    let what = format!("{option} needs a file, not {}", args.to);
+    Err(Failure::new(USAGE, what, "leave it out, or write --to NAME.sigmf-data"))
 }
 
 /// Keeps a file of samples from other captures, and from being completed by a replay, until the result
@@ -86,7 +99,10 @@ pub(super) fn frames_file<'a>(
     args: &'a CaptureArgs,
     description: &dyn Fn(&Path) -> PathBuf,
 ) -> Result<Option<&'a Path>, Failure> {
-    let Target::File(path) = &args.to else { return Ok(None) };
+    let Target::File(path) = &args.to else {
+        needs_file(args, &[("--force", args.force)])?;
+        return Ok(None);
+    };
     refuse_to_replace(path, args.force)?;
     if path.exists() && !path.is_file() {
         return Ok(None);
@@ -114,7 +130,7 @@ impl Recording {
     ) -> Result<Self, Failure> {
         let Some((path, sidecar)) = file else { return Ok(Self::Stream) };
         if let Some(rotate) = args.rotate {
-            let frames = rotate.frames(chosen, frame)?;
+            let frames = rotate.frames(chosen, frame, args.common.quiet)?;
             return Ok(Self::Series(Series::new(path, args.force, sidecar, frames)));
         }
         let (force, lock) = (args.force, lock(path)?);

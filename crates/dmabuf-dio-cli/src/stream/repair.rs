@@ -18,7 +18,10 @@ use crate::exit::say;
 pub(super) fn repair(data: &Path) {
     let description = sigmf::path_of(data);
     let read = || promises::parse(&fs::read(&description).ok()?).ok();
-    let is_unfinished = |value: &Value| value["global"][UNFINISHED].is_u64();
+    let is_unfinished = |value: &Value| {
+        let own = sigmf::described(data, value).is_some_and(|file| file == data);
+        own && value["global"][UNFINISHED].is_u64()
+    };
     if !read().is_some_and(|value| is_unfinished(&value)) {
         return;
     }
@@ -59,7 +62,10 @@ fn frame_of(value: &Value) -> Option<u64> {
     let global = &value["global"];
     let sample: SampleType = global["core:datatype"].as_str()?.parse().ok()?;
     let values = if sample.complex { 2 } else { 1 };
-    let count = global["core:num_channels"].as_u64().unwrap_or(1);
+    let count = match &global["core:num_channels"] {
+        Value::Null => 1,
+        count => count.as_u64()?,
+    };
     sample.format.bytes().checked_mul(values)?.checked_mul(count).filter(|bytes| *bytes > 0)
 }
 
@@ -140,6 +146,29 @@ mod tests {
             // Once is enough.
             repair(&data);
             assert_eq!(described(&data), value);
+        }
+    }
+
+    /// The description is that of another file, or is not understood.
+    #[test]
+    fn other_file_is_not_repaired() {
+        let (folder, data) = recording(34);
+        let other = folder.path().join("x.bin");
+        fs::write(&other, [1; 35]).expect("written");
+        let said = fs::read_to_string(sigmf::path_of(&data)).expect("read");
+        for (from, to) in [
+            ("", ""),
+            (
+                "\"core:num_channels\": 2",
+                "\"core:num_channels\": \"2\", \"core:dataset\": \"x.bin\"",
+            ),
+            ("\"core:num_channels\": 2", "\"core:num_channels\": 2, \"core:dataset\": \"y.bin\""),
+            ("\"core:num_channels\": 2", "\"core:num_channels\": 2, \"core:dataset\": [\"x.bin\"]"),
+        ] {
+            fs::write(sigmf::path_of(&data), said.replacen(from, to, 1)).expect("written");
+            repair(&other);
+            assert_eq!(fs::metadata(&other).expect("there").len(), 35, "{to}");
+            assert_eq!(described(&data)["global"][UNFINISHED], 5, "{to}");
         }
     }
 

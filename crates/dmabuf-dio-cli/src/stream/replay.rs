@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `dmabuf-dio replay`.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::{Buffer, CancelToken, Kind, Loader};
@@ -11,9 +12,9 @@ use dmabuf_dio_stream::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-use super::address::Address;
+use super::address::{Address, Use};
 use super::archive;
-use super::args::ReplayArgs;
+use super::args::{ReplayArgs, Used};
 use super::capture::{run_stream, shortfall};
 use super::device::Chosen;
 use super::format;
@@ -34,7 +35,7 @@ const UNDERRUNS: &str = "underruns";
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let common = &args.common;
-    common.check_report()?;
+    common.check_report(&used(&args.file))?;
     if sigmf::is_description(&args.file) {
         let what = format!("{} is a description and has no samples", args.file.display());
         return Err(Failure::new(USAGE, what, "name the file that it describes: NAME.sigmf-data"));
@@ -53,8 +54,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let conversion = format::of_replay(args, described.as_ref(), &chosen)?;
     let frame = file_frame(conversion.as_ref(), &mut chosen);
     // A killed capture may have cut a frame.
-    let part =
-        found.map(|(start, bytes, cut)| (start, if cut { bytes / frame * frame } else { bytes }));
+    let part = found
+        .map(|Part { start, bytes, cut }| (start, if cut { bytes / frame * frame } else { bytes }));
     let source = match part {
         None => FileSource::open(&args.file, frame)?,
         Some((start, bytes)) => FileSource::open_part(&args.file, frame, start, bytes)?,
@@ -75,6 +76,13 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         return result.and(chosen.put_back());
     }
     play(args, Box::new(source), conversion, sink, &mut chosen, token)
+}
+
+/// The files that are read.
+fn used(file: &Path) -> Used<'_> {
+    let is_stdin = file == Path::new("-");
+    let files = vec![file.into(), sigmf::path_of(file)];
+    Used { files, standard: is_stdin.then_some(Use::Read), series: None }
 }
 
 /// There is no sample to output.
@@ -129,10 +137,12 @@ fn play(
         (None, None) => return Err(Failure::new(FAILED, "there is no source", "")),
     };
     let ring = chosen.ring(common)?;
-    chosen.keep();
     let meter = Meter::new("replayed", common.quiet);
     let stream = Stream::new(source, &mut sink, ring);
     let outcome = run_stream(stream, common, chosen, token, meter);
+    if outcome.summary.bytes > 0 {
+        chosen.keep();
+    }
     let converted = converting.as_ref().map(ConvertingSource::converted);
     let reported = outcome.report(common, &end(args, chosen, converted.as_ref()));
     drop(sink);
@@ -153,41 +163,80 @@ fn end<'a>(
         pieces: None,
         lost: UNDERRUNS,
         is_stdout: false,
+        is_moved_known: true,
     }
 }
 
-/// Where the samples are in the file, if it is an archive: the first byte, the number of bytes, and
-/// whether the end is missing. And their description.
-#[allow(clippy::type_complexity, reason = "one use")]
-fn find(args: &ReplayArgs) -> Result<(Option<(u64, u64, bool)>, Option<Described>), Failure> {
-    let (part, value) = if archive::is_archive(&args.file) {
-        let found = archive::find(&args.file).map_err(|error| {
-            let what = format!("{}: cannot read the archive: {error}", args.file.display());
-            Failure::new(FAILED, what, "it must be an uncompressed tar file as SigMF specifies it")
+/// Where the samples are in the file, if it is an archive.
+#[derive(Clone, Copy)]
+struct Part {
+    /// The first byte, and the number of bytes.
+    start: u64,
+    bytes: u64,
+    /// The last frame may be cut.
+    cut: bool,
+}
+
+/// Where the samples are, and their description.
+fn find(args: &ReplayArgs) -> Result<(Option<Part>, Option<Described>), Failure> {
+    let (file, shown) = (&args.file, args.file.display());
+    let (mut name, mut is_short, mut part, mut range) = (None, false, None, (0, u64::MAX));
+    let value = if archive::is_archive(file) {
+        let found = archive::find(file).map_err(|error| {
+            let what = format!("{shown}: cannot read the archive: {error}");
+            let hint =
+                "it must be an uncompressed tar file of one recording, as SigMF specifies it";
+            Failure::new(FAILED, what, hint)
         })?;
-        if found.cut {
-            let (file, bytes) = (args.file.display(), found.bytes);
-            say(&format!("dmabuf-dio: {file} ends early, its {bytes} bytes of samples are output"));
+        let archive::Found { start, bytes, cut, .. } = found;
+        if cut {
+            say(&format!(
+                "dmabuf-dio: {shown} ends early, its {bytes} bytes of samples are output"
+            ));
         }
-        (Some((found.start, found.bytes, found.cut)), found.description)
+        let known = found.description["global"][sigmf::UNFINISHED].as_u64();
+        if let Some(known) = known {
+            say(&format!(
+                "dmabuf-dio: the capture of {shown} had not ended: whether samples are missing after \
+                 its first {known} frames is not known"
+            ));
+        }
+        (is_short, range) = (cut, (start, start + bytes));
+        part = Some(Part { start, bytes, cut: cut || known.is_some() });
+        name = Some(found.name);
+        found.description
     } else {
-        let path = sigmf::path_of(&args.file);
-        repair::repair(&args.file);
+        let path = sigmf::path_of(file);
+        repair::repair(file);
         let read = match std::fs::read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((None, None)),
             read => read.map_err(|error| error.to_string()),
         };
-        match read.and_then(|bytes| promises::parse(&bytes)) {
-            Ok(value) => (None, value),
+        let value = match read.and_then(|bytes| promises::parse(&bytes)) {
+            Ok(value) => value,
             Err(why) => {
                 refuse(args, &format!("{}: {why}", path.display()))?;
                 return Ok((None, None));
             }
+        };
+        let other = sigmf::described(file, &value).filter(|other| other != file && other.exists());
+        if let Some(other) = other {
+            let (path, other) = (path.display(), other.display());
+            refuse(args, &format!("{path} describes another file, {other}"))?;
+            return Ok((None, None));
         }
+        value
     };
-    let range = part.map_or((0, u64::MAX), |(start, bytes, _)| (start, start + bytes));
-    for why in promises::broken(&value, &args.file, range, args.common.rate.is_none())? {
-        refuse(args, &format!("the description of {}: {why}", args.file.display()))?;
+    let samples = promises::Samples {
+        file,
+        part: range,
+        name: name.as_deref(),
+        cut: is_short,
+        with_rate: args.common.rate.is_none(),
+        with_format: args.format.is_none(),
+    };
+    for why in promises::broken(&value, &samples)? {
+        refuse(args, &format!("the description of {shown}: {why}"))?;
     }
     Ok((part, Some(Described::of_value(&value))))
 }
@@ -258,7 +307,6 @@ fn cycle(
     let mut summary = Summary {
         source: format!("{source}, one block{again}"),
         sink: "IIO, dma-buf, cyclic".into(),
-        bytes: length / times,
         ring: RingUse { block_bytes: length, blocks_at_start: 1, blocks_at_end: 1, most_blocks: 1 },
         ..Summary::default()
     };
@@ -275,6 +323,9 @@ fn cycle(
     let lost = repeat.lost();
     let noted = repeat.has_lost();
     repeat.stop()?;
+    // What it has repeated only the device knows, too.
+    let moved = chosen.device.read("moved_frames").ok().and_then(|frames| frames.parse().ok());
+    summary.bytes = moved.map_or(0, |frames: u64| frames.saturating_mul(chosen.frame()));
     summary.seconds = begin.elapsed().as_secs_f64();
     summary.cpu_seconds = Some(cpu_time().saturating_sub(cpu).as_secs_f64());
     summary.loss_known = lost.is_some() || noted.is_some();
@@ -282,7 +333,7 @@ fn cycle(
     if summary.lost_frames > 0 || lost.is_none() && noted == Some(true) {
         summary.gaps.push(Gap { kind: Loss::Underrun, at: 0, to: length, frames: lost });
     }
-    let end = end(args, chosen, converted.as_ref());
+    let end = Report { is_moved_known: moved.is_some(), ..end(args, chosen, converted.as_ref()) };
     // Until Ctrl-C, or for the requested time.
     summary.complete = !token.is_cancelled() || args.common.seconds.is_none();
     let failure = shortfall(&args.common, &end, &summary);

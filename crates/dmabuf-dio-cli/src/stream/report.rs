@@ -7,6 +7,7 @@ use std::path::Path;
 
 use dmabuf_dio_stream::{Channel, Converted, Gap, Loss, RingUse, Setting, Summary};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::args::StreamArgs;
 use super::device::Chosen;
@@ -31,7 +32,8 @@ struct StreamOutput<'a> {
     channels: &'a [Channel],
     frame_bytes: u64,
     rate: Option<f64>,
-    frames: u64,
+    /// `None` if that is not known, nor the bytes.
+    frames: Option<u64>,
     /// The number of frames that `--samples` or `--seconds` requested.
     asked_frames: Option<u64>,
     settings: &'a [Setting],
@@ -114,6 +116,8 @@ pub(crate) struct Report<'a> {
     pub(crate) lost: &'a str,
     /// The samples go to standard output, and the report to standard error.
     pub(crate) is_stdout: bool,
+    /// The bytes of the summary are those that were moved. Otherwise nobody knows how many were.
+    pub(crate) is_moved_known: bool,
 }
 
 /// Prints a report, unless `--quiet` is given, and writes it to the requested file. `human` formats
@@ -169,7 +173,7 @@ pub(crate) fn print(
             channels: &chosen.channels,
             frame_bytes: chosen.frame(),
             rate: chosen.rate,
-            frames,
+            frames: end.is_moved_known.then_some(frames),
             asked_frames: chosen.frames(args),
             settings: chosen.setup.settings(),
             trigger: chosen.setup.trigger(),
@@ -180,6 +184,11 @@ pub(crate) fn print(
             files: end.pieces,
             error: error.map(|failure| failure.what().to_owned()),
         };
+        if end.is_moved_known {
+            return json(&output);
+        }
+        let mut output = serde_json::to_value(&output)?;
+        output["bytes"] = Value::Null;
         json(&output)
     };
     let file = args.report.as_deref();
@@ -214,20 +223,30 @@ fn human(end: &Report<'_>, summary: &Summary) -> String {
         let seconds = RingSeconds::of(summary.ring, chosen);
         lines.line("ring", describe(summary.ring, seconds.as_ref()));
     }
-    outcome(&mut lines, summary, chosen.frame(), end.lost);
+    if end.is_moved_known {
+        outcome(&mut lines, summary, chosen.frame());
+    } else {
+        lines.line("moved", "not known: the device repeats the file by itself, and does not count");
+        lines.line("time", format!("{:.3} s", summary.seconds));
+    }
+    costs(&mut lines, summary, chosen.frame(), end.lost);
     if let Some(path) = end.sidecar {
         lines.line("described", format!("{} (SigMF)", path.display()));
     }
     lines.into_text()
 }
 
-/// What was moved, how fast and at what cost, and what was lost.
-pub(super) fn outcome(lines: &mut Lines, summary: &Summary, frame: u64, lost_label: &str) {
+/// What was moved, and how fast.
+fn outcome(lines: &mut Lines, summary: &Summary, frame: u64) {
     let frames = summary.bytes / frame;
     lines.line("moved", format!("{frames} frames, {}", exact(summary.bytes)));
     let mib = summary.bytes as f64 / f64::from(1 << 20);
     let speed = if summary.seconds > 0.0 { mib / summary.seconds } else { 0.0 };
     lines.line("time", format!("{:.3} s, {speed:.1} MiB/s", summary.seconds));
+}
+
+/// At what cost, and what was lost.
+fn costs(lines: &mut Lines, summary: &Summary, frame: u64, lost_label: &str) {
     if let Some(cpu) = summary.cpu_seconds {
         let part = if summary.seconds > 0.0 { cpu / summary.seconds } else { 0.0 };
         lines.line("CPU", format!("{cpu:.3} s, {:.1} %", part * 100.0));

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +16,7 @@ use serde::Serialize;
 use super::device::Chosen;
 use super::recording;
 use super::sigmf::{self, Content, Sidecar};
-use crate::exit::{FAILED, Failure, USAGE};
+use crate::exit::{FAILED, Failure, USAGE, say};
 use crate::size::parse_size;
 
 /// Digits of a file's number.
@@ -46,8 +47,9 @@ impl Rotate {
         }
     }
 
-    /// Frames per file, of `frame` bytes each: at least one.
-    pub(crate) fn frames(self, chosen: &Chosen, frame: u64) -> Result<u64, Failure> {
+    /// Frames per file, of `frame` bytes each: at least what the device's DMA transfers. Says so if
+    /// that is not what was asked for.
+    pub(crate) fn frames(self, chosen: &Chosen, frame: u64, quiet: bool) -> Result<u64, Failure> {
         let frames = match (self, chosen.rate) {
             (Self::Bytes(bytes), _) => bytes / frame,
             (Self::Seconds(seconds), Some(rate)) => (seconds * rate).round() as u64,
@@ -56,8 +58,21 @@ impl Rotate {
                 return Err(Failure::new(USAGE, what, "cut by size: --rotate 4G"));
             }
         };
-        Ok(frames.max(1))
+        let align = chosen.align();
+        let whole = whole(frames, align / chosen.frame());
+        if whole != frames.max(1) && !quiet {
+            say(&format!(
+                "dmabuf-dio: a file has {whole} frames instead of {frames}: the device's DMA transfers \
+                 multiples of {align} bytes"
+            ));
+        }
+        Ok(whole)
     }
+}
+
+/// `frames`, rounded down to a multiple of `unit`, at least one of it.
+fn whole(frames: u64, unit: u64) -> u64 {
+    (frames / unit.max(1)).max(1) * unit.max(1)
 }
 
 /// The files of a recording.
@@ -220,29 +235,77 @@ pub(crate) fn name(first: &Path, number: u64) -> PathBuf {
 /// Fails if there are files of an earlier recording of this name, or removes them with `force`:
 /// files that the new recording does not replace would look like a part of it.
 pub(crate) fn refuse_to_replace(first: &Path, force: bool) -> Result<(), Failure> {
-    for number in 0.. {
-        let data = name(first, number);
-        let description = sigmf::path_of(&data);
-        if !data.exists() && !description.exists() {
-            break;
-        }
+    let earlier = earlier(first).map_err(|error| {
+        let what = format!("{}: cannot look for earlier files: {error}", first.display());
+        Failure::new(FAILED, what, "check that the folder can be read")
+    })?;
+    // All of it before the first is removed.
+    for (number, path) in &earlier {
         if !force {
-            let what = format!("{} already exists", data.display());
+            let what = format!("{} already exists", path.display());
             let hint = "choose another name, or replace all of its files: --force";
             return Err(Failure::new(USAGE, what, hint));
         }
+        if path.is_dir() {
+            let what = format!("{} is a folder, and is not replaced", path.display());
+            return Err(Failure::new(USAGE, what, "choose another name, or remove it"));
+        }
+        let data = name(first, *number);
         sigmf::refuse_other(&data)?;
-        for path in [data, description] {
-            match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    let what = format!("{}: cannot remove it: {error}", path.display());
-                    return Err(Failure::new(FAILED, what, "check the folder"));
-                }
-                _ => {}
+        if *path == data && path.is_file() {
+            // Another capture may be writing it.
+            recording::lock(path)?;
+        }
+    }
+    for (_, path) in &earlier {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let what = format!("{}: cannot remove it: {error}", path.display());
+                return Err(Failure::new(FAILED, what, "check the folder"));
             }
+            _ => {}
         }
     }
     Ok(())
+}
+
+/// The files and descriptions of an earlier recording of this name, with their numbers, in order.
+/// Some may be missing between them.
+fn earlier(first: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let folder = first.parent().filter(|folder| *folder != Path::new(""));
+    let entries = match std::fs::read_dir(folder.unwrap_or(Path::new("."))) {
+        Ok(entries) => entries,
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(error),
+    };
+    let mut all = Vec::new();
+    for entry in entries {
+        let path = first.with_file_name(entry?.file_name());
+        if let Some(number) = number_of(first, &path) {
+            all.push((number, path));
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+/// The number of a file of the recording `first`, or of the file that a description of it describes.
+fn number_of(first: &Path, path: &Path) -> Option<u64> {
+    let stem = first.file_stem()?.as_bytes();
+    let rest = path.file_name()?.as_bytes().strip_prefix(stem)?.strip_prefix(b"-")?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let number = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+    let data = name(first, number);
+    (path == data || path == sigmf::path_of(&data)).then_some(number)
+}
+
+/// Whether a path is that of a file that a recording of this name may have.
+pub(super) fn is_piece(first: &Path, path: &Path) -> bool {
+    number_of(first, path).is_some()
 }
 
 #[cfg(test)]
@@ -267,6 +330,68 @@ mod tests {
         assert_eq!(of("a/capture.sigmf-data", 3), "a/capture-000003.sigmf-data");
         assert_eq!(of("capture", 1_234_567), "capture-1234567");
         assert_eq!(of("x.y.bin", 0), "x.y-000000.bin");
+    }
+
+    #[test]
+    fn files_end_with_a_transfer_of_the_dma() {
+        assert_eq!((whole(10_001, 2), whole(10_000, 2), whole(1, 4)), (10_000, 10_000, 4));
+        assert_eq!((whole(0, 1), whole(7, 1), whole(7, 0)), (1, 7, 7));
+    }
+
+    /// Files are removed and their descriptions, whichever of them are there, and no others.
+    #[test]
+    fn earlier_files_after_a_gap_are_found() {
+        for first in ["c.bin", "c.sigmf-data", "c"] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = |name: &str| folder.path().join(name);
+            let first = path(first);
+            let others = [
+                "c-00001.bin",
+                "c-0000012.bin",
+                "c-000001.txt",
+                "c-000001x",
+                "cc-000001.bin",
+                "c.bin",
+            ];
+            for other in others {
+                std::fs::write(path(other), "x").expect("written");
+            }
+            let mut mine: Vec<_> = [1, 7, 1_234_567].map(|number| name(&first, number)).into();
+            mine.extend([sigmf::path_of(&mine[0]), path("c-000009.sigmf-meta")]);
+            for path in &mine {
+                std::fs::write(path, "x").expect("written");
+                let said = refuse_to_replace(&first, false).expect_err("it exists");
+                assert!(said.what().contains("already exists"), "{}", said.what());
+                refuse_to_replace(&first, true).expect("removed");
+                assert!(!path.exists() && refuse_to_replace(&first, false).is_ok());
+            }
+            for path in &mine {
+                std::fs::write(path, "x").expect("written");
+            }
+            refuse_to_replace(&first, true).expect("removed");
+            assert!(mine.iter().all(|path| !path.exists()), "{}", first.display());
+            assert!(others.iter().all(|other| path(other).exists()), "{}", first.display());
+            assert!(is_piece(&first, &mine[2]) && !is_piece(&first, &path("c-000001.txt")));
+        }
+    }
+
+    /// Either all of the earlier files are removed or none.
+    #[test]
+    fn nothing_is_removed_if_one_file_must_stay() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let first = folder.path().join("c.bin");
+        for number in 0..2 {
+            std::fs::write(name(&first, number), "x").expect("written");
+        }
+        std::fs::create_dir(name(&first, 2)).expect("a folder");
+        assert!(refuse_to_replace(&first, true).is_err());
+        std::fs::remove_dir(name(&first, 2)).expect("removed");
+        let writer = recording::lock(&name(&first, 1)).expect("locked");
+        assert!(refuse_to_replace(&first, true).is_err(), "it is being written");
+        assert!(name(&first, 0).exists() && name(&first, 1).exists());
+        drop(writer);
+        refuse_to_replace(&first, true).expect("removed");
+        assert!(!name(&first, 0).exists() && !name(&first, 1).exists());
     }
 
     #[test]

@@ -21,7 +21,7 @@ const VERSION: &str = "1.2.0";
 pub(crate) const DATA: &str = "sigmf-data";
 pub(crate) const META: &str = "sigmf-meta";
 /// The formats of a frame's values, where SigMF's type does not say all about them: `le:s12/16>>0`.
-const FORMATS: &str = "dmabuf_dio:formats";
+pub(super) const FORMATS: &str = "dmabuf_dio:formats";
 /// The capture has not ended, or was killed: losses are described up to this frame.
 pub(super) const UNFINISHED: &str = "dmabuf_dio:unfinished";
 /// `false` if nothing reports losses: there may be further gaps.
@@ -208,6 +208,17 @@ impl Sidecar {
     }
 }
 
+/// The file that a description beside `data` describes; `None` if it does not say so in words.
+pub(super) fn described(data: &Path, value: &Value) -> Option<PathBuf> {
+    match &value["global"]["core:dataset"] {
+        Value::Null => {
+            let other = data.with_extension(DATA);
+            Some(if other.exists() { other } else { data.to_owned() })
+        }
+        name => Some(data.with_file_name(name.as_str()?)),
+    }
+}
+
 /// Fails if the description of this name is that of another file of samples, which it would no longer
 /// describe.
 pub(super) fn refuse_other(data: &Path) -> Result<(), Failure> {
@@ -215,13 +226,10 @@ pub(super) fn refuse_other(data: &Path) -> Result<(), Failure> {
     let Ok(Ok(value)) = fs::read(&path).map(|bytes| super::promises::parse(&bytes)) else {
         return Ok(());
     };
-    let other = match value["global"]["core:dataset"].as_str() {
-        Some(name) => data.with_file_name(name),
-        None => data.with_extension(DATA),
-    };
-    if other == data || !other.exists() {
+    let Some(other) = described(data, &value).filter(|other| other != data && other.exists())
+    else {
         return Ok(());
-    }
+    };
     let what = format!("{} describes another file, {}", path.display(), other.display());
     Err(Failure::new(USAGE, what, "choose a name that differs in more than what follows the dot"))
 }

@@ -23,6 +23,7 @@ use super::recording::{self, frames_file};
 use crate::exit::{FAILED, Failure, USAGE};
 use crate::signals;
 use report::Captured;
+pub(super) use report::path_of;
 
 /// The node of a video device, unless the name is one of an IIO device. Fails if several have it.
 pub(crate) fn find(name: &str) -> Result<Option<PathBuf>, Failure> {
@@ -222,6 +223,10 @@ fn shortfall(args: &CaptureArgs, captured: &Captured<'_>, at_end: bool) -> Optio
     }
     let what = args.common.exceeds_loss(summary, frames)?;
     let hint = match captured.memory {
+        _ if !args.common.is_loss_too_large(summary, frames) => {
+            "the driver does not number frames: leave out --max-loss, or allow anything: \
+             --max-loss 100%"
+        }
         FrameMemory::Heap(_) => {
             "choose a smaller --size or --fps, a longer --ring or a faster file; or allow it"
         }

@@ -210,7 +210,7 @@ struct Description<'a> {
 }
 
 /// The name of the description of a file: `frames.raw.json`.
-pub(super) fn path_of(data: &Path) -> PathBuf {
+pub(in crate::stream) fn path_of(data: &Path) -> PathBuf {
     let mut name = data.as_os_str().to_owned();
     name.push(".json");
     name.into()
