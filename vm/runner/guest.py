@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 
-from . import (disks, host_processor, initramfs, job, kernel_log, kernels, machine, modules, profile,
+from . import (disks, host_processor, initramfs, job, kernel_log, kernels, limit, machine, modules, profile,
                root as roots, streams)
 from .messages import say
 
@@ -81,7 +81,7 @@ def boot(options, kernel, root, directory, log, terminal, processor):
     try:
         with streams.Terminal(0) if interactive else contextlib.nullcontext():
             outcome = streams.follow(process, ours, streams.LogFollower(log, options.verbose),
-                                     options.timeout, stdin=0 if interactive else None)
+                                     limit.Limit(options.timeout, process.pid), stdin=0 if interactive else None)
     finally:
         process.kill()
         process.wait()
@@ -118,7 +118,7 @@ def conclude(options, outcome, log, qemu_errors):
 
 def why_died(options, outcome, lines):
     if outcome.timed_out:
-        return f"the guest did not finish within {options.timeout} s (--timeout); its last messages:"
+        return f"{outcome.timed_out} (--timeout {options.timeout}); its last messages:"
     if any("Kernel panic" in line for line in lines):
         return "the guest's kernel panicked"
     if outcome.stuck:

@@ -4,7 +4,7 @@
 import argparse
 import os
 
-from . import arch, kernels
+from . import arch, kernels, limit
 
 EXAMPLES = """
 examples:
@@ -66,7 +66,8 @@ def parse(arguments):
              "9p device 'share'")
     add("--no-module", action="store_true", help="do not build or load the project's modules")
     add("--timeout", type=positive, default=3600, metavar="SECONDS",
-        help="give up after this time (default: 3600)")
+        help="give up after this time of a processor, which a busy machine does not change, or "
+             f"{limit.BY_THE_CLOCK} times as long by the clock (default: 3600)")
     add("--kernel-log", metavar="FILE", help="keep the kernel log in FILE")
     add("--verbose", action="store_true", help="show the QEMU command line and the kernel log")
     if not command and not {"-h", "--help"} & set(before):

@@ -93,16 +93,15 @@ class Outcome:
     def __init__(self):
         self.status = None
         self.error = None
-        self.timed_out = False
+        self.timed_out = None    # or what it used too much of
         self.stuck = False
         self.broken_pipe = False
 
 
-def follow(process, channels, log, timeout, stdin=None):
-    """Forward output and collect the guest's reports until QEMU exits."""
+def follow(process, channels, log, limit, stdin=None):
+    """Forward output and collect the guest's reports until QEMU exits, or `limit` is exceeded."""
     outcome = Outcome()
     writers = {"out": Writer(1), "err": Writer(2), "terminal": Writer(1)}
-    deadline = time.monotonic() + timeout
     report = b""
     names = {channel: name for name, channel in channels.items()}
     while names or process.poll() is None:
@@ -130,7 +129,7 @@ def follow(process, channels, log, timeout, stdin=None):
         log.look()
         now = time.monotonic()
         outcome.broken_pipe = any(writer.broken for writer in writers.values())
-        outcome.timed_out = now > deadline
+        outcome.timed_out = limit.exceeded()
         outcome.stuck = log.stuck(now)
         if outcome.timed_out or outcome.stuck or outcome.broken_pipe:
             break

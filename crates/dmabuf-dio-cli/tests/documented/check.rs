@@ -19,13 +19,14 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("ssh", "needs another machine"),
     ("tar", "packs a capture, which needs a device; tests/clients does"),
     ("tests/kselftests", "runs in a guest"),
+    ("tests/nightly", "runs for hours; the names of its parts are checked"),
     ("tools/check-series", "needs the kernels' sources; `make lint` runs it"),
     ("tools/check-capi", "writes a file of the repository; `make lint` runs it"),
     ("tools/count-public", "needs rustdoc's pages of all crates"),
     ("tools/collect-rust-tests", "builds the tests; `make programs` runs it"),
     (
         "tools/compile-everywhere",
-        "downloads the headers of every kernel; `make test-compile` runs it",
+        "downloads the headers of every kernel; `make nightly ONLY=compile` runs it",
     ),
     ("tools/build-kselftests", "builds the kernel's tests; `make programs` runs it"),
     ("tools/lint-kernel", "needs a kernel's headers; `make lint` runs it"),
@@ -160,6 +161,9 @@ impl Checker {
     }
 
     fn make(&self, arguments: &[String]) -> Verdict {
+        for parts in arguments.iter().filter_map(|word| word.strip_prefix("ONLY=")) {
+            nightly(parts)?;
+        }
         for target in arguments.iter().filter(|word| !word.contains('=')) {
             if !self.targets.contains(target) && !OTHER_TARGETS.contains(&target.as_str()) {
                 return Err(format!("the Makefile has no target {target}"));
@@ -260,6 +264,19 @@ fn bench(arguments: &[String]) -> Verdict {
         }
     }
     Ok(())
+}
+
+/// The parts of `make nightly`.
+fn nightly(parts: &str) -> Verdict {
+    let mut command = Command::new("tests/nightly");
+    let output = command.arg("--list").current_dir(repository()).output().expect("tests/nightly");
+    let known = String::from_utf8_lossy(&output.stdout);
+    let mut unknown =
+        parts.split_whitespace().filter(|part| !known.split_whitespace().any(|name| name == *part));
+    match unknown.next() {
+        Some(part) => Err(format!("make nightly has no part {part}")),
+        None => Ok(()),
+    }
 }
 
 fn matrix(arguments: &[String]) -> Verdict {

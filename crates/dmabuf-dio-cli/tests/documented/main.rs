@@ -132,6 +132,7 @@ fn wrong_documented_command_is_found() {
     };
     for right in [
         "sudo make dkms && make build   # a comment",
+        "make nightly ONLY=\"debug uml\" UML_SECONDS=3600",
         "dmabuf-dio load a -- dmabuf-dio save b",
         "sudo dmabuf-dio-bench compare --dir /mnt/nvme",
         "vm/run --kernel 7.3 --fs xfs \\\n    -- dmabuf-dio doctor",
@@ -151,6 +152,7 @@ fn wrong_documented_command_is_found() {
         ("dmabuf-dio-bench compaer", "no compaer"),
         ("make deom", "no target deom"),
         ("make demo && make nothing", "no target nothing"),
+        ("make nightly ONLY='debug nothing'", "no part nothing"),
         ("vm/run --kernel 5.4 -- true", "invalid choice"),
         ("vm/run --kernel 7.3 --no-such -- true", "unrecognized arguments"),
         ("vm/run --kernel 7.3", "after '--'"),
