@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command line of `dmabuf-dio-bench`.
+//! What the command lines of all benchmarks have in common.
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::Args;
 use dmabuf_dio_cli::size::parse_size;
 
-use crate::compare::args::{CompareArgs, CompareWayArgs};
-use crate::cost::args::CostArgs;
-use crate::load::args::LoadArgs;
-use crate::rates::args::RatesArgs;
-use crate::small::args::SmallArgs;
-use crate::stream::args::StreamArgs;
-use crate::table::args::TableArgs;
+/// The name of the program, at the start of its messages.
+pub(crate) const PROGRAM: &str = "dmabuf-dio-bench";
 
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
@@ -22,26 +17,6 @@ Exit codes:
   3    no row could be measured
   4    a byte was wrong
   130  interrupted by Ctrl-C";
-
-/// Measure transfers between files and dma-bufs on any kernel, and compare every byte
-#[derive(Debug, Parser)]
-#[command(name = "dmabuf-dio-bench", version)]
-pub(crate) struct Cli {
-    #[command(subcommand)]
-    pub(crate) benchmark: Benchmark,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Benchmark {
-    Table(TableArgs),
-    Load(LoadArgs),
-    Cost(CostArgs),
-    Stream(StreamArgs),
-    Rates(RatesArgs),
-    Small(SmallArgs),
-    Compare(CompareArgs),
-    CompareWay(CompareWayArgs),
-}
 
 /// Common options.
 #[derive(Debug, Args)]

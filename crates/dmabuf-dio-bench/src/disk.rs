@@ -22,16 +22,13 @@ const PIECE: u64 = 1 << 20;
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 /// Through the page cache, or direct.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum IoMode {
     Buffer,
     Direct,
 }
 
 impl IoMode {
-    pub(crate) const BOTH: [Self; 2] = [Self::Buffer, Self::Direct];
-
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Buffer => "buffer",
@@ -62,14 +59,35 @@ pub(crate) struct DiskFile {
     facts: FileFacts,
 }
 
-/// Removes the named file when it is dropped.
+/// Removes the named file, and its description, when it is dropped.
 #[derive(Debug)]
-struct Name(PathBuf);
+pub(crate) struct Name(PathBuf);
 
 impl Drop for Name {
     fn drop(&mut self) {
         // There is nobody to tell.
         let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_file(self.0.with_extension("sigmf-meta"));
+    }
+}
+
+impl Name {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// A file that is yet to be made.
+#[derive(Debug)]
+pub(crate) struct TemporaryPath(PathBuf);
+
+impl TemporaryPath {
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self(dir.join(format!(".dmabuf-dio-bench-{}.bin", std::process::id())))
+    }
+
+    pub(crate) fn until_dropped(&self) -> Name {
+        Name(self.0.clone())
     }
 }
 
@@ -166,11 +184,7 @@ impl DiskFile {
         match (mode, &self.direct) {
             (IoMode::Buffer, _) => Ok(&self.buffer),
             (IoMode::Direct, Ok(file)) => Ok(file),
-            (IoMode::Direct, Err(errno)) => Err(Trouble::unavailable(
-                "open with O_DIRECT",
-                *errno,
-                "this file system does not support it; choose another: --dir DIR",
-            )),
+            (IoMode::Direct, Err(errno)) => Err(no_direct(*errno)),
         }
     }
 
@@ -188,7 +202,7 @@ impl DiskFile {
 
     /// Its name, if it has one.
     pub(crate) fn path(&self) -> Option<&Path> {
-        self.name.as_ref().map(|name| name.0.as_path())
+        self.name.as_ref().map(Name::path)
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -205,6 +219,12 @@ impl DiskFile {
         let device = rustix::fs::fstat(&self.buffer).ok()?.st_dev;
         Some((rustix::fs::major(device), rustix::fs::minor(device)))
     }
+}
+
+/// Why a file is not open with `O_DIRECT`.
+pub(crate) fn no_direct(errno: Os) -> Trouble {
+    let why = "this file system does not support it; choose another: --dir DIR";
+    Trouble::unavailable("open with O_DIRECT", errno, why)
 }
 
 fn pieces(len: u64) -> impl Iterator<Item = (u64, usize)> {

@@ -2,46 +2,56 @@
 //! `dmabuf-dio-bench`: the tables of the mailing-list threads that this project refers to, and the
 //! cost of loading a file.
 //!
-//! There is a folder for each benchmark, and one for each part that they share: the buffers
-//! (`buffer`), clocks and outcomes (`measure`), the machine (`host`), output (`report`).
+//! There is a file or folder for each benchmark, and one for each part that they share: the buffers
+//! (`buffer`), the ways of filling them (`ways`), the two meters, time and instructions (`measure`), the
+//! machine (`host`), output (`report`).
 
 mod args;
 mod buffer;
 mod compare;
 mod cost;
 mod disk;
+mod fio;
 mod host;
 mod load;
 mod measure;
 mod pattern;
+mod process;
 mod rates;
 mod report;
 mod small;
 mod stream;
 mod table;
+mod ways;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{Parser, Subcommand};
 use dmabuf_dio_cli::exit::{DIFFERENT, FAILED, Failure, UNAVAILABLE};
-use dmabuf_dio_cli::signals;
-use serde::Serialize;
 
-use args::{Benchmark, Cli, CommonArgs};
-use compare::Compare;
-use cost::Cost;
-use disk::DiskFile;
-use host::facts::Facts;
-use load::SchemeComparison;
+use args::PROGRAM;
 use measure::outcome::Verdict;
-use rates::Rates;
-use report::page::{self, Page};
-use small::Small;
-use stream::Streams;
-use table::Table;
+use report::page;
 
-/// The name of the program, at the start of its messages.
-pub(crate) const PROGRAM: &str = env!("CARGO_BIN_NAME");
+/// Measure transfers between files and dma-bufs on any kernel, and compare every byte
+#[derive(Debug, Parser)]
+#[command(name = PROGRAM, version)]
+struct Cli {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+#[derive(Debug, Subcommand)]
+enum Benchmark {
+    Table(table::TableArgs),
+    Load(load::LoadArgs),
+    Cost(cost::CostArgs),
+    Stream(stream::StreamArgs),
+    Rates(rates::RatesArgs),
+    Small(small::SmallArgs),
+    Compare(compare::CompareArgs),
+    CompareWay(compare::child::CompareWayArgs),
+}
 
 fn main() -> ExitCode {
     match run(&Cli::parse().benchmark) {
@@ -50,52 +60,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(benchmark: &Benchmark) -> Result<(), Failure> {
-    match benchmark {
-        Benchmark::Table(args) => {
-            finish(&args.common, &Table::measure(args)?, table::page, Table::verdict)
-        }
-        Benchmark::Load(args) => finish(
-            &args.common,
-            &SchemeComparison::measure(args)?,
-            load::page,
-            SchemeComparison::verdict,
-        ),
-        Benchmark::Cost(args) => {
-            finish(&args.common, &Cost::measure(args)?, cost::page, Cost::verdict)
-        }
-        Benchmark::Stream(args) => {
-            finish(&args.common, &Streams::measure(args)?, stream::page, Streams::verdict)
-        }
-        Benchmark::Rates(args) => {
-            finish(&args.common, &Rates::measure(args)?, rates::page, Rates::verdict)
-        }
-        Benchmark::Small(args) => {
-            finish(&args.common, &Small::measure(args)?, small::page, Small::verdict)
-        }
-        Benchmark::Compare(args) => {
-            finish(&args.common, &Compare::measure(args)?, compare::page, Compare::verdict)
-        }
-        Benchmark::CompareWay(args) => compare::child::run(args),
-    }
-}
-
 /// Prints the result. Fails if a row failed.
-fn finish<T: Serialize>(
-    args: &CommonArgs,
-    result: &T,
-    page: fn(&T) -> Page,
-    verdict: fn(&T) -> Verdict,
-) -> Result<(), Failure> {
-    page::publish(args, &page(result), result)?;
-    conclude(verdict(result))
-}
-
-/// Starts a measurement: handles signals, so that settings are restored, and collects facts about
-/// the machine.
-fn begin(args: &CommonArgs) -> Result<Facts, Failure> {
-    signals::token();
-    Ok(Facts::gather(&DiskFile::create(&args.dir, 0)?, args))
+fn run(benchmark: &Benchmark) -> Result<(), Failure> {
+    let (report, common) = match benchmark {
+        Benchmark::Table(args) => (table::measure(args)?, &args.common),
+        Benchmark::Load(args) => (load::measure(args)?, &args.common),
+        Benchmark::Cost(args) => (cost::measure(args)?, &args.common),
+        Benchmark::Stream(args) => (stream::measure(args)?, &args.common),
+        Benchmark::Rates(args) => (rates::measure(args)?, &args.common),
+        Benchmark::Small(args) => (small::measure(args)?, &args.common),
+        Benchmark::Compare(args) => (compare::measure(args)?, &args.common),
+        Benchmark::CompareWay(args) => return compare::child::run(args),
+    };
+    page::publish(common, &report)?;
+    conclude(Verdict::of(report.statuses))
 }
 
 fn conclude(verdict: Verdict) -> Result<(), Failure> {

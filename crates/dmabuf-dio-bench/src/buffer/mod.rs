@@ -3,8 +3,6 @@
 
 pub(crate) mod devices;
 pub(crate) mod mapping;
-pub(crate) mod parallel;
-pub(crate) mod registered;
 pub(crate) mod transfer;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +11,6 @@ use dmabuf_dio_sys::Errno;
 use dmabuf_dio_sys::dmabuf::{self, Access};
 use dmabuf_dio_sys::{heap, udmabuf};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use serde::Serialize;
 
 use crate::measure::outcome::Trouble;
 use crate::pattern::{Difference, POISON, Pattern};
@@ -21,8 +18,7 @@ use devices::{cannot_open, open_heap};
 use mapping::Mapping;
 
 /// The kind of a buffer, and the target of its I/O.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum BufferKind {
     /// A dma-buf of the system heap.
     DmaBuf,
@@ -32,7 +28,6 @@ pub(crate) enum BufferKind {
     Memfd,
     /// A dma-buf over a memfd, whose pages are therefore allocated. The dma-buf is the buffer, the
     /// memfd is the target of the I/O.
-    #[serde(rename = "u+memfd")]
     UdmabufMemfd,
 }
 

@@ -9,7 +9,6 @@ use dmabuf_dio_sys::dmabuf::Access;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno as Os;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
-use serde::Serialize;
 
 use crate::buffer::mapping::Mapping;
 use crate::buffer::{Buffer, BufferKind};
@@ -18,17 +17,13 @@ use crate::measure::outcome::Trouble;
 const PIPE_MAX_SIZE: &str = "/proc/sys/fs/pipe-max-size";
 
 /// The method of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum TransferMethod {
     /// `pread` or `pwrite` on a mapping of the buffer.
-    #[serde(rename = "R/W")]
     ReadWrite,
-    #[serde(rename = "sendfile")]
     Sendfile,
     /// Through a pipe of the maximum size.
-    #[serde(rename = "splice")]
     Splice,
-    #[serde(rename = "copy_file_range")]
     CopyFileRange,
 }
 
@@ -41,6 +36,11 @@ impl TransferMethod {
             Self::Splice => "splice",
             Self::CopyFileRange => "c_f_r",
         }
+    }
+
+    /// Its name in results.
+    pub(crate) fn call_name(self) -> &'static str {
+        if self == Self::CopyFileRange { "copy_file_range" } else { self.name() }
     }
 
     fn call(self, direction: Direction) -> &'static str {

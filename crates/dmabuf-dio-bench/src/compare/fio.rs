@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The disk's maximum: fio reads the same files into allocated memory and ignores the content.
 
-use std::path::Path;
 use std::process::Command;
 
 use dmabuf_dio_cli::size::show_size;
-use serde::Deserialize;
 
-use super::contender::Source;
-use super::contract::{LoaderReport, PagesGot};
-use super::process::Process;
+use super::contender::{LoaderReport, Source};
 use crate::buffer::mapping::{Pages, huge_page, page_size};
-use crate::measure::outcome::{Status, Trouble};
+use crate::fio::{self, FioJob, filename, no_result};
+use crate::measure::outcome::Trouble;
+use crate::ways::held::PagesGot;
 
 /// fio reports whole milliseconds, so short runs read the file repeatedly.
 const LEAST: u64 = 1 << 30;
@@ -57,18 +55,12 @@ impl SequentialFio {
         self.block * self.depth
     }
 
-    /// Its version.
-    pub(crate) fn version() -> Option<String> {
-        let output = Command::new("fio").arg("--version").output().ok()?;
-        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    }
-
     /// Reads all files at once. The result is scaled to reading each once.
     pub(crate) fn run(self, sources: &[Source<'_>]) -> Result<Vec<LoaderReport>, Trouble> {
-        let jobs = run(self.command(sources))?;
+        let jobs = fio::run(self.command(sources))?;
         let jobs = jobs.iter().zip(sources);
         jobs.map(|(job, source)| {
-            let result = job.told(source.len, self.pages);
+            let result = told(job, source.len, self.pages);
             result.ok_or_else(|| no_result(&"nothing was read"))
         })
         .collect()
@@ -101,71 +93,25 @@ impl SequentialFio {
     }
 }
 
-/// Runs fio and returns its output for each job.
-pub(crate) fn run(command: Command) -> Result<Vec<FioJob>, Trouble> {
-    let process = Process::start("fio", command, Status::Unavailable)?;
-    let printed = process.finish()?;
-    // Before the result there may be warnings.
-    let json = printed.find('{').map_or("", |at| &printed[at..]);
-    let output: FioOutput = serde_json::from_str(json).map_err(|error| no_result(&error))?;
-    Ok(output.jobs)
-}
-
-fn no_result(why: &dyn std::fmt::Display) -> Trouble {
-    let reason = format!("fio printed no result: {why}");
-    Trouble::new(Status::Failed, reason)
-}
-
-/// The option with the file's name, in which a colon separates names.
-pub(crate) fn filename(path: &Path) -> String {
-    format!("--filename={}", path.display().to_string().replace(':', "\\:"))
-}
-
-#[derive(Debug, Deserialize)]
-struct FioOutput {
-    jobs: Vec<FioJob>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct FioJob {
-    pub(crate) read: FioRead,
-    /// CPU time in per cent of the elapsed time.
-    pub(crate) usr_cpu: f64,
-    pub(crate) sys_cpu: f64,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct FioRead {
-    io_bytes: u64,
-    #[serde(default)]
-    pub(crate) total_ios: u64,
-    #[serde(default)]
-    pub(crate) iops: f64,
-    /// Milliseconds.
-    pub(crate) runtime: u64,
-}
-
-impl FioJob {
-    fn told(&self, len: u64, pages: Pages) -> Option<LoaderReport> {
-        if self.read.io_bytes == 0 || self.read.runtime == 0 {
-            return None;
-        }
-        let seconds = self.read.runtime as f64 / 1e3 * len as f64 / self.read.io_bytes as f64;
-        Some(LoaderReport {
-            seconds,
-            user_seconds: seconds * self.usr_cpu / 100.0,
-            sys_seconds: seconds * self.sys_cpu / 100.0,
-            release_seconds: None,
-            bytes: len,
-            verified: None,
-            version: None,
-            note: None,
-            pages: Some(match pages {
-                Pages::Huge => PagesGot { page_size: huge_page(), huge_bytes: len },
-                Pages::Small => PagesGot { page_size: page_size(), huge_bytes: 0 },
-            }),
-        })
+fn told(job: &FioJob, len: u64, pages: Pages) -> Option<LoaderReport> {
+    if job.read.io_bytes == 0 || job.read.runtime == 0 {
+        return None;
     }
+    let seconds = job.read.runtime as f64 / 1e3 * len as f64 / job.read.io_bytes as f64;
+    Some(LoaderReport {
+        seconds,
+        user_seconds: seconds * job.usr_cpu / 100.0,
+        sys_seconds: seconds * job.sys_cpu / 100.0,
+        release_seconds: None,
+        bytes: len,
+        verified: None,
+        version: None,
+        note: None,
+        pages: Some(match pages {
+            Pages::Huge => PagesGot { page_size: huge_page(), huge_bytes: len },
+            Pages::Small => PagesGot { page_size: page_size(), huge_bytes: 0 },
+        }),
+    })
 }
 
 #[cfg(test)]
@@ -181,10 +127,10 @@ mod tests {
 
     #[test]
     fn fio_figures_are_scaled_to_one_read_of_the_file() {
-        let text = r#"{"jobs": [{"read": {"io_bytes": 4000000, "runtime": 2000, "bw": 7},
-            "usr_cpu": 5.0, "sys_cpu": 10.0}]}"#;
-        let output: FioOutput = serde_json::from_str(text).expect("fio's JSON");
-        let told = output.jobs[0].told(1_000_000, Pages::Huge).expect("a result");
+        let text = r#"{"read": {"io_bytes": 4000000, "runtime": 2000, "bw": 7},
+            "usr_cpu": 5.0, "sys_cpu": 10.0}"#;
+        let job: FioJob = serde_json::from_str(text).expect("fio's JSON");
+        let told = told(&job, 1_000_000, Pages::Huge).expect("a result");
         assert!((told.seconds - 0.5).abs() < 1e-9 && told.bytes == 1_000_000, "{told:?}");
         assert!((told.user_seconds - 0.025).abs() < 1e-9, "{told:?}");
         assert!((told.sys_seconds - 0.05).abs() < 1e-9, "{told:?}");

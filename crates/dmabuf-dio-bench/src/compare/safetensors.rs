@@ -3,7 +3,6 @@
 //! encode their position in the data section.
 
 use clap::ValueEnum;
-use serde::Serialize;
 
 use crate::disk::Content;
 use crate::pattern::{Difference, FACTOR, Pattern};
@@ -14,8 +13,7 @@ const PREFIX: u64 = 8;
 const ALIGN: u64 = 8;
 
 /// How the data is divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Tensors {
     /// 64 KiB to 1 MiB each, as in models with many tensors
     Many,

@@ -3,12 +3,10 @@
 
 use std::path::Path;
 
-use rustix::io::Errno as Os;
-use serde::Serialize;
-
 use crate::buffer::mapping::{Pages, huge_page};
 use crate::host::setting::{self, Setting};
-use crate::measure::outcome::{Trouble, os};
+use crate::measure::outcome::Trouble;
+use crate::report::json::Object;
 
 /// Number of surplus huge pages allowed.
 const OVERCOMMIT: &str = "/proc/sys/vm/nr_overcommit_hugepages";
@@ -63,35 +61,26 @@ fn read_ahead(device: &str) -> String {
 }
 
 fn wanted(path: &str, value: &str) -> Result<Setting, Trouble> {
-    Setting::set(path, value).map_err(|error| {
-        let errno = os(&error);
-        let why = match errno {
-            Os::NOENT => "this device has no such setting".into(),
-            _ => format!("it has to be {value}: run as root"),
-        };
-        Trouble::unavailable(path, errno, &why)
-    })
+    Setting::required(path, value, "this device has no such setting")
 }
 
-/// The machine's own settings.
-#[derive(Debug, Serialize)]
+/// The machine's own settings, before any change.
+#[derive(Debug)]
 pub(crate) struct SettingsFound {
     pub(crate) read_ahead_kb: Option<String>,
-    nr_hugepages: Option<String>,
-    nr_overcommit_hugepages: Option<String>,
-    transparent_hugepage_enabled: Option<String>,
-    transparent_hugepage_shmem_enabled: Option<String>,
+    pub(crate) json: Object,
 }
 
 impl SettingsFound {
     pub(crate) fn now(device: Option<&str>) -> Self {
         let read = |path: &str| setting::read(path).ok();
-        Self {
-            read_ahead_kb: device.and_then(|device| read(&read_ahead(device))),
-            nr_hugepages: read(RESERVED),
-            nr_overcommit_hugepages: read(OVERCOMMIT),
-            transparent_hugepage_enabled: read(ANONYMOUS),
-            transparent_hugepage_shmem_enabled: read(SHMEM),
-        }
+        let read_ahead_kb = device.and_then(|device| read(&read_ahead(device)));
+        let json = Object::default()
+            .with("read_ahead_kb", read_ahead_kb.clone())
+            .with("nr_hugepages", read(RESERVED))
+            .with("nr_overcommit_hugepages", read(OVERCOMMIT))
+            .with("transparent_hugepage_enabled", read(ANONYMOUS))
+            .with("transparent_hugepage_shmem_enabled", read(SHMEM));
+        Self { read_ahead_kb, json }
     }
 }

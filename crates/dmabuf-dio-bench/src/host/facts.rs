@@ -2,62 +2,72 @@
 //! The machine of a measurement.
 
 use dmabuf_dio_cli::exit::{FAILED, Failure};
+use dmabuf_dio_cli::signals;
 use dmabuf_dio_cli::size::show_size;
-use serde::Serialize;
 
 use crate::args::CommonArgs;
 use crate::buffer::transfer::pipe_size;
 use crate::disk::{Caches, DiskFile};
+use crate::report::json::Object;
 
 /// Environment variable with the commit that was built.
 const COMMIT: &str = "DMABUF_DIO_COMMIT";
 /// Memory left free.
 const RESERVE: u64 = 64 << 20;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct Facts {
-    /// The commit that was built, if the environment names it.
-    commit: Option<String>,
     kernel: String,
-    kernel_version: String,
-    machine: String,
     cpus: usize,
     memory_bytes: Option<u64>,
-    page_size: u64,
     file_system: Option<String>,
     /// The disk of the file system: its name in `/dev`, and its model.
     device: Option<String>,
     device_model: Option<String>,
-    o_direct: bool,
-    offset_align: Option<u64>,
-    memory_align: Option<u64>,
-    pipe_size: usize,
     pub(crate) caches_dropped_by: &'static str,
+    /// All of them.
+    pub(crate) json: Object,
 }
 
 impl Facts {
-    pub(crate) fn gather(disk: &DiskFile, args: &CommonArgs) -> Self {
+    /// Starts a measurement: handles signals, so that settings are restored, and collects the facts.
+    pub(crate) fn begin(args: &CommonArgs) -> Result<Self, Failure> {
+        signals::token();
+        Ok(Self::of(&DiskFile::create(&args.dir, 0)?, args))
+    }
+
+    pub(crate) fn of(disk: &DiskFile, args: &CommonArgs) -> Self {
         let uname = rustix::system::uname();
         let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
         let file = disk.facts();
         let device = disk.device().and_then(|(major, minor)| device(major, minor));
-        Self {
-            commit: std::env::var(COMMIT).ok(),
+        let mut facts = Self {
             kernel: text(uname.release()),
-            kernel_version: text(uname.version()),
-            machine: text(uname.machine()),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: meminfo("MemTotal"),
-            page_size: rustix::param::page_size() as u64,
             file_system: file.file_system.clone(),
             device_model: device.as_deref().and_then(model),
             device,
-            o_direct: file.o_direct,
-            offset_align: file.offset_align,
-            memory_align: file.memory_align,
-            pipe_size: pipe_size(),
             caches_dropped_by: Caches::new(args.keep_caches).how(),
-        }
+            json: Object::default(),
+        };
+        facts.json = Object::default()
+            .with("commit", std::env::var(COMMIT).ok())
+            .with("kernel", facts.kernel.clone())
+            .with("kernel_version", text(uname.version()))
+            .with("machine", text(uname.machine()))
+            .with("cpus", facts.cpus)
+            .with("memory_bytes", facts.memory_bytes)
+            .with("page_size", rustix::param::page_size())
+            .with("file_system", facts.file_system.clone())
+            .with("device", facts.device.clone())
+            .with("device_model", facts.device_model.clone())
+            .with("o_direct", file.o_direct)
+            .with("offset_align", file.offset_align)
+            .with("memory_align", file.memory_align)
+            .with("pipe_size", pipe_size())
+            .with("caches_dropped_by", facts.caches_dropped_by);
+        facts
     }
 
     /// The disk's name in `/dev`.

@@ -5,8 +5,10 @@ use std::fs::File;
 use std::io;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno as Os;
 
-use crate::PROGRAM;
+use crate::args::PROGRAM;
+use crate::measure::outcome::{Trouble, os};
 
 /// Restores the setting when it is dropped. Other programs that change it in this way wait until then.
 #[derive(Debug)]
@@ -27,6 +29,19 @@ impl Setting {
             std::fs::write(path, value)?;
         }
         Ok(Self { path: path.to_owned(), before, _locked: locked })
+    }
+
+    /// The same for a row that cannot be measured without it. `missing`: why there is no such setting.
+    pub(crate) fn required(path: &str, value: &str, missing: &str) -> Result<Self, Trouble> {
+        Self::set(path, value).map_err(|error| {
+            let errno = os(&error);
+            let why = match errno {
+                Os::NOENT => missing,
+                Os::ACCESS | Os::PERM | Os::ROFS => "only root may set it: run as root",
+                _ => return Trouble::failed(path, errno),
+            };
+            Trouble::unavailable(path, errno, why)
+        })
     }
 }
 
@@ -49,6 +64,7 @@ pub(crate) fn read(path: &str) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::outcome::Status;
 
     #[test]
     fn setting_is_restored_to_the_previous_choice() {
@@ -62,6 +78,24 @@ mod tests {
         assert_eq!(read(name).expect("read"), "never");
         drop(setting);
         assert_eq!(read(name).expect("read"), "madvise");
+    }
+
+    #[test]
+    fn required_setting_is_restored_or_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("read_gather");
+        std::fs::write(&path, "134217728\n").expect("write");
+        let text = || std::fs::read_to_string(&path).expect("read");
+        let name = path.to_str().expect("text");
+        let setting = Setting::required(name, "4096", "no").expect("set");
+        assert_eq!(text(), "4096");
+        drop(setting);
+        assert_eq!(text(), "134217728");
+        let missing = folder.path().join("missing");
+        let trouble = Setting::required(missing.to_str().expect("text"), "1", "no such kernel");
+        let trouble = trouble.expect_err("no file");
+        assert!(trouble.status == Status::Unavailable && trouble.reason.contains("no such kernel"));
+        assert!(!missing.exists());
     }
 
     #[test]

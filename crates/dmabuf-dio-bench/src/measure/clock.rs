@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use dmabuf_dio_cli::exit::{FAILED, Failure};
 use rustix::time::{ClockId, clock_gettime};
-use serde::Serialize;
 
 /// Set by `vm/run --icount`.
 const ICOUNT: &str = "DMABUF_DIO_ICOUNT";
@@ -31,12 +30,20 @@ const MOST_WINDOWS: u32 = 100;
 const NOISE: f64 = 15_000.0;
 
 /// The unit of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Instructions: one per nanosecond.
     Instructions,
     Nanoseconds,
+}
+
+impl Unit {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Instructions => "instructions",
+            Self::Nanoseconds => "nanoseconds",
+        }
+    }
 }
 
 /// Counts busy time.

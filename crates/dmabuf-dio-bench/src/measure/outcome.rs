@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why there is no figure.
 
+use crate::pattern::Difference;
+use crate::report::json::Object;
 use dmabuf_dio::Errno;
 use rustix::io::Errno as Os;
-use serde::Serialize;
-
-use crate::pattern::Difference;
 
 /// How a measurement ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     /// Every byte was correct.
     Verified,
@@ -19,6 +17,17 @@ pub(crate) enum Status {
     Failed,
     /// A byte was wrong.
     Different,
+}
+
+impl Status {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Verified => "verified",
+            Self::Unavailable => "unavailable",
+            Self::Failed => "failed",
+            Self::Different => "different",
+        }
+    }
 }
 
 /// A kernel error number, from rustix or from the library.
@@ -88,6 +97,37 @@ impl Trouble {
     pub(crate) fn different(difference: &Difference) -> Self {
         Self::new(Status::Different, difference.to_string())
     }
+
+    /// An error of the library.
+    #[expect(clippy::needless_pass_by_value, reason = "for map_err()")]
+    pub(crate) fn of_library(error: dmabuf_dio::Error) -> Self {
+        use dmabuf_dio::Error;
+        let (status, refusal) = match &error {
+            Error::Unavailable { refusals, .. } => (Status::Unavailable, refusals.first()),
+            Error::Heap { .. } => (Status::Unavailable, None),
+            _ => (Status::Failed, None),
+        };
+        let errno = refusal.map_or_else(|| error.errno(), |refusal| refusal.errno);
+        let what = refusal.map_or_else(|| error.to_string(), |refusal| refusal.reason.clone());
+        let mut reason = format!("{what}; {}", error.hint());
+        if let Some(errno) = errno.filter(|errno| !reason.contains(&name(*errno))) {
+            reason = format!("{errno}: {reason}");
+        }
+        Self { status, reason, errno }
+    }
+
+    /// An error of the streams.
+    #[expect(clippy::needless_pass_by_value, reason = "for map_err()")]
+    pub(crate) fn of_stream(error: dmabuf_dio_stream::Error) -> Self {
+        Self { status: Status::Failed, reason: error.to_string(), errno: error.errno() }
+    }
+
+    pub(crate) fn interrupted() -> Result<(), Self> {
+        match dmabuf_dio_cli::signals::caught() {
+            None => Ok(()),
+            Some(_) => Err(Self::new(Status::Failed, "interrupted")),
+        }
+    }
 }
 
 /// Fails if a call transferred less than requested.
@@ -110,18 +150,9 @@ pub(crate) fn os(error: &std::io::Error) -> Os {
     Os::from_io_error(error).unwrap_or(Os::IO)
 }
 
-/// The error number of a library error, if it has one.
-pub(crate) fn errno(error: &dmabuf_dio::Error) -> Os {
-    number(error.errno())
-}
-
 /// The error number of a stream error.
 pub(crate) fn stream_errno(error: &dmabuf_dio_stream::Error) -> Os {
-    number(error.errno())
-}
-
-fn number(errno: Option<Errno>) -> Os {
-    Os::from_raw_os_error(errno.map_or(libc::EIO, Errno::raw))
+    Os::from_raw_os_error(error.errno().map_or(libc::EIO, Errno::raw))
 }
 
 /// The name alone, as the sentence explains its meaning.
@@ -130,7 +161,7 @@ fn name(errno: Errno) -> String {
 }
 
 /// The outcome of a row, for its result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) status: Status,
     reason: Option<String>,
@@ -145,6 +176,14 @@ impl Outcome {
                 Self { status: *status, reason: Some(reason.clone()), errno: *errno }
             }
         }
+    }
+
+    pub(crate) fn json(&self) -> Object {
+        let errno = self.errno.and_then(|errno| serde_json::to_value(errno).ok());
+        Object::default()
+            .with("status", self.status.name())
+            .with("reason", self.reason.clone())
+            .with("errno", errno)
     }
 
     /// Shown instead of figures.

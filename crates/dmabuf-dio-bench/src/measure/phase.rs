@@ -8,7 +8,7 @@
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use std::arch::asm;
 
-/// A part of a transfer.
+/// A part of a transfer, with the letter of its marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Everything before the first byte can be transferred.
@@ -18,6 +18,19 @@ pub(crate) enum Phase {
     Load,
     /// Until everything is freed.
     Close,
+}
+
+impl Phase {
+    pub(crate) const ALL: [Self; 4] = [Self::Allocation, Self::Io, Self::Load, Self::Close];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Allocation => "allocation",
+            Self::Io => "io",
+            Self::Load => "load",
+            Self::Close => "close",
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Wall-clock time and CPU time.
 
+use std::ops::AddAssign;
 use std::time::Instant;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
 /// The start of a measurement.
 #[derive(Clone, Copy, Debug)]
@@ -26,10 +27,18 @@ pub(crate) struct Took {
     pub(crate) cpu: Cpu,
 }
 
+impl AddAssign for Took {
+    fn add_assign(&mut self, other: Self) {
+        self.wall_ms += other.wall_ms;
+        self.cpu.user += other.cpu.user;
+        self.cpu.sys += other.cpu.sys;
+    }
+}
+
 impl Took {
     /// User and system time of this process.
     pub(crate) fn cpu_ms(self) -> f64 {
-        self.cpu.user + self.cpu.sys
+        self.cpu.ms()
     }
 }
 
@@ -48,17 +57,30 @@ impl Start {
 
 impl Cpu {
     fn now() -> Self {
+        Self::of(libc::RUSAGE_SELF)
+    }
+
+    /// That of the programs that have ended.
+    pub(crate) fn children() -> Self {
+        Self::of(libc::RUSAGE_CHILDREN)
+    }
+
+    pub(crate) fn ms(self) -> f64 {
+        self.user + self.sys
+    }
+
+    fn of(whom: libc::c_int) -> Self {
         // SAFETY: an all-zero rusage is a valid value.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: fills the structure it is given, which outlives the call.
-        unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+        unsafe { libc::getrusage(whom, &raw mut usage) };
         let ms = |time: libc::timeval| time.tv_sec as f64 * 1e3 + time.tv_usec as f64 / 1e3;
         Self { user: ms(usage.ru_utime), sys: ms(usage.ru_stime) }
     }
 }
 
 /// The values of all runs and their summary.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) median: f64,
     pub(crate) min: f64,
@@ -79,6 +101,10 @@ impl Summary {
             _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
         };
         Some(Self { median, min: sorted[0], max: sorted[sorted.len() - 1], values })
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({"median": self.median, "min": self.min, "max": self.max, "values": self.values})
     }
 }
 

@@ -2,4 +2,6 @@
 //! Results as text, Markdown and JSON.
 
 pub(crate) mod grid;
+pub(crate) mod json;
 pub(crate) mod page;
+pub(crate) mod row;

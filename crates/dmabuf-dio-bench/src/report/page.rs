@@ -4,10 +4,21 @@
 use std::io::Write as _;
 
 use dmabuf_dio_cli::exit::{FAILED, Failure};
-use serde::Serialize;
 
 use crate::args::CommonArgs;
+use crate::measure::outcome::Status;
 use crate::report::grid::{Grid, note, wrap};
+use crate::report::json::Object;
+use crate::report::row::Size;
+
+/// What a benchmark found.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) page: Page,
+    pub(crate) json: Object,
+    /// How each row ended.
+    pub(crate) statuses: Vec<Status>,
+}
 
 /// The parts of a page, from top to bottom.
 #[derive(Debug, Default)]
@@ -37,6 +48,26 @@ impl Page {
 
     pub(crate) fn note(&mut self, word: impl Into<String>, meaning: impl Into<String>) {
         self.0.push(Block::Note(word.into(), meaning.into()));
+    }
+
+    pub(crate) fn notes(&mut self, notes: impl IntoIterator<Item = (&'static str, &'static str)>) {
+        for (word, meaning) in notes {
+            self.note(word, meaning);
+        }
+    }
+
+    /// The table of a size, or why it was left out.
+    pub(crate) fn size(
+        &mut self,
+        size: &Size,
+        title: impl Into<String>,
+        table: impl FnOnce() -> Grid,
+    ) {
+        self.title(title);
+        match &size.rows {
+            Ok(_) => self.table(table()),
+            Err(reason) => self.line(format!("left out: {reason}")),
+        }
     }
 
     /// For a terminal.
@@ -71,13 +102,10 @@ impl Page {
 }
 
 /// Writes a result to the selected place in the selected format.
-pub(crate) fn publish(
-    args: &CommonArgs,
-    page: &Page,
-    result: &impl Serialize,
-) -> Result<(), Failure> {
+pub(crate) fn publish(args: &CommonArgs, report: &Report) -> Result<(), Failure> {
+    let Report { page, json, .. } = report;
     let text = if args.json {
-        serde_json::to_string_pretty(result).map_err(std::io::Error::from)? + "\n"
+        serde_json::to_string_pretty(json).map_err(std::io::Error::from)? + "\n"
     } else if args.markdown {
         page.markdown()
     } else {

@@ -6,11 +6,11 @@ use std::process::Command;
 use super::BLOCK;
 use super::engine::batch;
 use super::memory::MemoryKind;
-use super::results::ReadSample;
-use super::rows::{EngineKind, ReadRow};
-use crate::compare::fio::{self, FioJob};
+use super::rows::{EngineKind, ReadRow, costs};
+use crate::fio::{self, FioJob};
 use crate::measure::clock::{Clock, Unit};
 use crate::measure::outcome::{Status, Trouble};
+use crate::report::row::Run;
 
 /// A line at a queue depth.
 pub(crate) struct RandomFio<'r> {
@@ -27,15 +27,15 @@ struct FioRun {
 impl RandomFio<'_> {
     /// Where all CPU work is counted, fio runs with the number of reads and with twice that number: the
     /// difference does not contain fio's start-up.
-    pub(crate) fn run(&self, reads: u64, clock: &Clock) -> Result<ReadSample, Trouble> {
+    pub(crate) fn run(&self, reads: u64, clock: &Clock) -> Result<Run, Trouble> {
         if clock.unit() == Unit::Nanoseconds {
             let FioJob { read, usr_cpu, sys_cpu } = self.once(reads, clock)?.job;
             let cpu_ns = read.runtime as f64 * 1e6 * (usr_cpu + sys_cpu) / 100.0;
-            return Ok(ReadSample { iops: read.iops, per_read: cpu_ns / read.total_ios as f64 });
+            return Ok(costs(read.iops, cpu_ns / read.total_ios as f64));
         }
         let (some, more) = (self.once(reads, clock)?, self.once(2 * reads, clock)?);
         let per_read = (more.busy - some.busy) / reads as f64;
-        Ok(ReadSample { iops: more.job.read.iops, per_read })
+        Ok(costs(more.job.read.iops, per_read))
     }
 
     fn once(&self, reads: u64, clock: &Clock) -> Result<FioRun, Trouble> {

@@ -2,11 +2,11 @@
 //! All reads in a single call of the library, into a buffer with a place for each.
 
 use dmabuf_dio::gather::{Gatherer, Gathering, Piece};
-use dmabuf_dio::{Backend, Buffer, Error};
+use dmabuf_dio::{Backend, Buffer};
 
 use super::BLOCK;
 use super::target::Target;
-use crate::measure::outcome::{Status, Trouble, errno};
+use crate::measure::outcome::{Status, Trouble};
 
 /// A file and a buffer with a place for every read.
 pub(crate) struct GatherReader {
@@ -23,13 +23,13 @@ impl GatherReader {
         offsets: &[u64],
         polled: bool,
     ) -> Result<Self, Trouble> {
-        let buf = Buffer::alloc(offsets.len() as u64 * BLOCK).map_err(|error| trouble(&error))?;
+        let buf = Buffer::alloc(offsets.len() as u64 * BLOCK).map_err(Trouble::of_library)?;
         let gathering = Gatherer::new(&target.path)
             .backend(Backend::UringSlot)
             .queue_depth(depth)
             .polled(polled)
             .open(&buf)
-            .map_err(|error| trouble(&error))?;
+            .map_err(Trouble::of_library)?;
         let pieces = (0..)
             .zip(offsets)
             .map(|(number, offset)| Piece {
@@ -44,7 +44,7 @@ impl GatherReader {
     /// Reads the first `count` pieces.
     pub(crate) fn read(&mut self, count: usize) -> Result<(), Trouble> {
         let gathered = self.gathering.read(&self.pieces[..count]);
-        let gathered = gathered.map_err(|error| trouble(&error))?;
+        let gathered = gathered.map_err(Trouble::of_library)?;
         if let Some((number, error)) = gathered.errors().next() {
             let reason = format!("piece {number}: {error}");
             return Err(Trouble::new(Status::Failed, reason));
@@ -60,23 +60,12 @@ impl GatherReader {
     /// Reads all pieces and compares every byte.
     pub(crate) fn compare(&mut self, target: &Target) -> Result<(), Trouble> {
         self.read(self.pieces.len())?;
-        let view = self.buf.map().map_err(|error| trouble(&error))?;
+        let view = self.buf.map().map_err(Trouble::of_library)?;
         let mut bytes = vec![0; BLOCK as usize];
         for piece in &self.pieces {
-            view.read_at(piece.buf_offset, &mut bytes).map_err(|error| trouble(&error))?;
+            view.read_at(piece.buf_offset, &mut bytes).map_err(Trouble::of_library)?;
             target.check(&bytes, piece.offset)?;
         }
         target.forget()
     }
-}
-
-fn trouble(error: &Error) -> Trouble {
-    if let Error::Heap { .. } = error {
-        return Trouble::new(Status::Unavailable, error.to_string());
-    }
-    if let Error::Unavailable { refusals, .. } = error {
-        let reason = refusals.first().map_or_else(|| error.to_string(), ToString::to_string);
-        return Trouble::new(Status::Unavailable, reason);
-    }
-    Trouble::failed("gather", errno(error))
 }

@@ -4,27 +4,24 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::slice;
 
-use dmabuf_dio_sys::dio;
 use dmabuf_dio_sys::dmabuf::Access;
 use io_uring::IoUring;
-use serde::Serialize;
 
 use super::BLOCK;
-use crate::buffer::devices::open_module;
 use crate::buffer::mapping::{Mapping, Pages};
-use crate::buffer::registered::register_slots;
 use crate::buffer::{Buffer, BufferKind, Maker};
 use crate::measure::outcome::Trouble;
 use crate::measure::outcome::{failed, io_failed};
 use crate::pattern::POISON;
+use crate::ways::module::attach;
+use crate::ways::registered::register_slots;
 
 /// What the system heap allocates at once. A smaller dma-buf has one piece or several, as memory happens to be,
 /// and requests into any but the first cost `io_uring` 20 instructions more.
 const PIECE: u64 = 1 << 20;
 
 /// The kind of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryKind {
     /// Memory of the process.
     User,
@@ -57,10 +54,8 @@ impl ReadBlocks {
     pub(crate) fn new(kind: MemoryKind, blocks: u32) -> Result<Self, Trouble> {
         let len = u64::from(blocks) * BLOCK;
         if kind == MemoryKind::Lent {
-            let context = open_module()?;
             let buffer = Maker::new(BufferKind::DmaBuf)?.make(len.next_multiple_of(PIECE))?;
-            let mut attach = dio::Attach::default();
-            dio::attach(context.as_fd(), buffer.target(), &mut attach).map_err(failed("ATTACH"))?;
+            let context = attach(&buffer)?;
             let mapping = buffer.map()?;
             return Ok(Self { kind, mapping, lent: Some((buffer, context)), len });
         }

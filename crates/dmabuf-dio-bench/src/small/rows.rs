@@ -1,38 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The lines of the table, and a run of a line at a queue depth.
 
-use dmabuf_dio_cli::exit::Failure;
-use serde::Serialize;
-
 use super::appends::Appends;
-use super::args::SmallArgs;
 use super::engine::{Engine, Worker};
 use super::fio::RandomFio;
 use super::gather::GatherReader;
 use super::libaio::Libaio;
 use super::memory::{MemoryKind, ReadBlocks};
-use super::results::ReadSample;
 use super::target::Target;
 use super::uring::Uring;
 use crate::measure::clock::Clock;
+use crate::measure::meter::Span;
 use crate::measure::outcome::Trouble;
-use crate::measure::phase::{self, Phase};
-use crate::measure::select::select;
-use crate::measure::time::Start;
+use crate::measure::phase::Phase;
+use crate::report::row::Run;
 
 /// How requests are submitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EngineKind {
-    #[serde(rename = "libaio")]
     Libaio,
-    #[serde(rename = "io_uring")]
     Uring,
-    #[serde(rename = "io_uring polled")]
     Polled,
     /// By the library.
-    #[serde(rename = "gather")]
     Gather,
-    #[serde(rename = "gather polled")]
     GatherPolled,
 }
 
@@ -49,11 +39,19 @@ impl EngineKind {
 }
 
 /// The program that submits the requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IssuedBy {
     Us,
     Fio,
+}
+
+impl IssuedBy {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Us => "us",
+            Self::Fio => "fio",
+        }
+    }
 }
 
 /// A line of the table.
@@ -92,27 +90,34 @@ impl<'t> ReadRow<'t> {
         format!("{}, {}, {}{fio}", self.target.name, self.engine.name(), self.memory.name())
     }
 
-    /// The requested lines.
-    pub(crate) fn selected(targets: &'t [Target], args: &SmallArgs) -> Result<Vec<Self>, Failure> {
+    /// The names of the target, the program and engine, and the memory.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let fio = if self.by == IssuedBy::Fio { ", fio" } else { "" };
+        let by = format!("{}{fio}", self.engine.name());
+        vec![self.target.name.clone(), by, self.memory.name().to_owned()]
+    }
+
+    /// The lines of a target: all, or those that can append to it meanwhile.
+    pub(crate) fn all(
+        target: &'t Target,
+        size: u64,
+        fio: bool,
+        append_every: Option<u32>,
+    ) -> impl Iterator<Item = Self> {
         // One call of gather makes all reads, and fio does not append.
         let one_by_one = |engine| !matches!(engine, EngineKind::Gather | EngineKind::GatherPolled);
-        let lines = LINES.iter().filter(|(engine, _, by)| match (*by, args.append_every) {
-            (IssuedBy::Fio, appends) => !args.no_fio && appends.is_none(),
-            (IssuedBy::Us, appends) => appends.is_none() || one_by_one(*engine),
+        let lines = LINES.iter().filter(move |(engine, _, by)| match by {
+            IssuedBy::Fio => fio && append_every.is_none(),
+            IssuedBy::Us => append_every.is_none() || one_by_one(*engine),
         });
-        let of = |target| {
-            let (size, append_every) = (args.size, args.append_every);
-            lines.clone().map(move |&(engine, memory, by)| Self {
-                target,
-                engine,
-                memory,
-                by,
-                size,
-                append_every,
-            })
-        };
-        let rows = targets.iter().flat_map(of).collect();
-        select(rows, &args.only, Self::name, "no line has this name")
+        lines.map(move |&(engine, memory, by)| Self {
+            target,
+            engine,
+            memory,
+            by,
+            size,
+            append_every,
+        })
     }
 
     /// Creates the reader for these offsets.
@@ -147,12 +152,7 @@ impl<'t> ReadRow<'t> {
     }
 
     /// Reads from all offsets, and returns the cost.
-    pub(crate) fn run(
-        &self,
-        depth: u32,
-        offsets: &[u64],
-        clock: &Clock,
-    ) -> Result<ReadSample, Trouble> {
+    pub(crate) fn run(&self, depth: u32, offsets: &[u64], clock: &Clock) -> Result<Run, Trouble> {
         if self.by == IssuedBy::Fio {
             return RandomFio { row: self, depth }.run(offsets.len() as u64, clock);
         }
@@ -160,14 +160,18 @@ impl<'t> ReadRow<'t> {
         // What is set up with a first request is not counted.
         reader.read(&offsets[..(depth as usize).min(offsets.len())])?;
         clock.settle();
-        let (mark, start) = (clock.mark(), Start::now());
-        phase::open(Phase::Io);
+        let span = Span::begin(Some(clock), Phase::Io);
         let result = reader.read(offsets);
-        phase::close();
-        let (busy, took) = (clock.busy_since(mark), start.took());
+        let spent = span.end();
         result?;
-        Ok(ReadSample::of(offsets.len() as u64, took.wall_ms, busy))
+        let reads = offsets.len() as f64;
+        Ok(costs(reads * 1e3 / spent.took.wall_ms, spent.busy / reads))
     }
+}
+
+/// Reads per second, and the clock's count per read.
+pub(crate) fn costs(iops: f64, per_read: f64) -> Run {
+    vec![("iops", iops), ("per_read", per_read)]
 }
 
 /// The reader of a line.

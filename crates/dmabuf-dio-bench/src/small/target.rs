@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use dmabuf_dio_cli::exit::{FAILED, Failure};
 use rustix::fs::{Advice, OFlags, fadvise};
 
-use super::args::SmallArgs;
 use crate::disk::{DiskFile, IoMode};
 use crate::measure::outcome::{Status, Trouble, failed, io_failed};
 use crate::pattern::{Difference, Pattern};
@@ -30,12 +29,12 @@ enum TargetKind {
 
 impl Target {
     /// Creates the file, or opens the device.
-    pub(crate) fn open(path: &Path, args: &SmallArgs, number: usize) -> Result<Self, Failure> {
+    pub(crate) fn open(path: &Path, size: u64, number: usize) -> Result<Self, Failure> {
         if path.metadata().is_ok_and(|facts| facts.file_type().is_block_device()) {
-            return Self::device(path, args.size);
+            return Self::device(path, size);
         }
         let name = format!(".dmabuf-dio-bench-{}", std::process::id());
-        let file = DiskFile::create_named(path, &name, args.size, args.size)?;
+        let file = DiskFile::create_named(path, &name, size, size)?;
         let content = Pattern::new(number as u64);
         file.write(&content)?;
         Ok(Self {

@@ -9,6 +9,8 @@ use super::usb::Usb;
 /// An ADC with all its channels.
 #[derive(Debug)]
 pub(crate) struct Adc {
+    /// What the user calls it.
+    pub(crate) called: String,
     pub(crate) device: Device,
     pub(crate) channels: Vec<Channel>,
 }
@@ -22,7 +24,7 @@ impl Adc {
         let channels = device.channels(0)?;
         // The simulated device then gives samples as fast as blocks come.
         let _ = device.set_rate(0, 0.0);
-        Ok(Self { device, channels })
+        Ok(Self { called: name.to_owned(), device, channels })
     }
 
     pub(crate) fn name(&self) -> &str {

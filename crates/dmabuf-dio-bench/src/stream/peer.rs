@@ -7,10 +7,11 @@ use std::process::{Command, Stdio};
 use rustix::fs::OFlags;
 
 use super::fileio::{SinkWriter, open};
-use super::rows::{Destination, StreamBench, StreamCosts, StreamRow};
+use super::rows::{Destination, StreamBench, StreamRow};
 use crate::measure::clock::Unit;
+use crate::measure::meter::Spent;
 use crate::measure::outcome::{Status, Trouble, io_failed};
-use crate::measure::time::Start;
+use crate::measure::time::{Cpu, Start, Took};
 
 /// Most runs of `total` bytes in one.
 const MOST_TOTALS: u64 = 4096;
@@ -24,20 +25,20 @@ impl StreamBench<'_> {
         row: StreamRow,
         file: &Path,
         total: u64,
-    ) -> Result<StreamCosts, Trouble> {
-        let start = self.peer(row, file, row.block)?;
+    ) -> Result<Spent, Trouble> {
+        let start = self.run_peer(row, file, row.block)?;
         let mut totals = 1;
         loop {
-            let all = self.peer(row, file, totals * total + row.block)?;
+            let all = self.run_peer(row, file, totals * total + row.block)?;
             let each = |all: f64, start: f64| (all - start) / totals as f64;
-            let cost = StreamCosts {
-                wall_ms: each(all.wall_ms, start.wall_ms),
-                cpu_ms: each(all.cpu_ms, start.cpu_ms),
-                busy: each(all.busy, start.busy),
+            let cpu = Cpu {
+                user: each(all.took.cpu.user, start.took.cpu.user),
+                sys: each(all.took.cpu.sys, start.took.cpu.sys),
             };
-            let enough = all.wall_ms >= 2.0 * start.wall_ms && all.busy >= 2.0 * start.busy;
-            if enough && cost.cpu_ms >= 0.0 {
-                return Ok(cost);
+            let took = Took { wall_ms: each(all.took.wall_ms, start.took.wall_ms), cpu };
+            let twice = all.took.wall_ms >= 2.0 * start.took.wall_ms;
+            if twice && all.busy >= 2.0 * start.busy && cpu.ms() >= 0.0 {
+                return Ok(Spent { took, busy: each(all.busy, start.busy) });
             }
             if totals == MOST_TOTALS {
                 break;
@@ -49,13 +50,13 @@ impl StreamBench<'_> {
     }
 
     /// Runs it once, and writes to the same places as the other rows.
-    pub(super) fn peer(
+    pub(super) fn run_peer(
         &self,
         row: StreamRow,
         file: &Path,
         bytes: u64,
-    ) -> Result<StreamCosts, Trouble> {
-        let Some(program) = &self.args.peer_iio_rwdev else {
+    ) -> Result<Spent, Trouble> {
+        let Some(program) = self.peer else {
             return Err(Trouble::new(Status::Unavailable, "no --peer-iio-rwdev PATH"));
         };
         let writer = match row.to {
@@ -72,29 +73,21 @@ impl StreamBench<'_> {
         command.args(["-s", &(bytes / self.adc.frame()).to_string()]).arg(self.adc.name());
         command.stdin(Stdio::null()).stdout(out).stderr(Stdio::null());
         self.clock.settle();
-        let (mark, children, start) = (self.clock.mark(), children_ms(), Start::now());
+        let (mark, children, start) = (self.clock.mark(), Cpu::children(), Start::now());
         let status = command.status().map_err(|error| {
             Trouble::new(Status::Unavailable, format!("iio_rwdev cannot be run: {error}"))
         })?;
         writer.finish()?;
-        let (busy, took) = (self.clock.busy_since(mark), start.took());
+        let (busy, mut took) = (self.clock.busy_since(mark), start.took());
         let busy = busy + self.clock.settle();
         if !status.success() {
             return Err(Trouble::new(Status::Failed, format!("iio_rwdev ended with {status}")));
         }
-        let cpu_ms = children_ms() - children + took.cpu_ms();
+        let ended = Cpu::children();
+        took.cpu.user += ended.user - children.user;
+        took.cpu.sys += ended.sys - children.sys;
         // Where only this process is counted, the program is not in it.
-        let busy = if self.clock.unit() == Unit::Instructions { busy } else { cpu_ms * 1e6 };
-        Ok(StreamCosts { wall_ms: took.wall_ms, cpu_ms, busy })
+        let busy = if self.clock.unit() == Unit::Instructions { busy } else { took.cpu_ms() * 1e6 };
+        Ok(Spent { took, busy })
     }
-}
-
-/// CPU time of the programs that have ended, in milliseconds.
-fn children_ms() -> f64 {
-    // SAFETY: an all-zero rusage is a valid value.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: fills the structure it is given, which outlives the call.
-    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
-    let ms = |time: libc::timeval| time.tv_sec as f64 * 1e3 + time.tv_usec as f64 / 1e3;
-    ms(usage.ru_utime) + ms(usage.ru_stime)
 }

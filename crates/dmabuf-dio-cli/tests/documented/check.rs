@@ -252,7 +252,8 @@ fn bench(arguments: &[String]) -> Verdict {
     let sources = repository().join("crates/dmabuf-dio-bench/src");
     let (subcommand, rest) = arguments.split_first().ok_or("a subcommand is missing")?;
     let read = |path: &str| fs::read_to_string(sources.join(path)).unwrap_or_default();
-    let (own, common) = (read(&format!("{subcommand}/args.rs")), read("args.rs"));
+    let own = [format!("{subcommand}.rs"), format!("{subcommand}/mod.rs")].map(|path| read(&path));
+    let (own, common) = (own.concat(), read("args.rs"));
     if own.is_empty() {
         return Err(format!("dmabuf-dio-bench has no {subcommand}"));
     }

@@ -5,20 +5,20 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dmabuf_dio_cli::exit::UNAVAILABLE;
-use dmabuf_dio_cli::signals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno as Os;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::PROGRAM;
-use crate::measure::outcome::{Status, Trouble, os};
+use crate::args::PROGRAM;
+use crate::measure::outcome::{Status, Trouble, io_failed};
 
 /// How often interruption is checked for.
 const PATIENCE: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(5);
 
 /// A running program. It and its children are killed when this is dropped.
 #[derive(Debug)]
@@ -34,7 +34,16 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn start(name: &str, mut command: Command, ends: Status) -> Result<Self, Trouble> {
+    pub(crate) fn start(name: &str, command: Command, ends: Status) -> Result<Self, Trouble> {
+        Self::to(name, command, Stdio::piped(), ends)
+    }
+
+    /// The same with its output in a file.
+    pub(crate) fn writing(name: &str, command: Command, file: File) -> Result<Self, Trouble> {
+        Self::to(name, command, file.into(), Status::Failed)
+    }
+
+    fn to(name: &str, mut command: Command, stdout: Stdio, ends: Status) -> Result<Self, Trouble> {
         let failed =
             |what: &str| Trouble::new(Status::Unavailable, format!("{name} cannot be run: {what}"));
         let errors = memfd_create("dmabuf-dio-errors", MemfdFlags::CLOEXEC)
@@ -43,7 +52,7 @@ impl Process {
         let stderr = errors.try_clone().map_err(|error| failed(&error.to_string()))?;
         let child = command
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
+            .stdout(stdout)
             .stderr(stderr)
             // A group of its own, to end all of it at once.
             .process_group(0)
@@ -84,12 +93,44 @@ impl Process {
         Ok(String::from_utf8_lossy(&self.printed).into_owned())
     }
 
+    /// Waits for an instant. Fails if it has ended.
+    pub(crate) fn goes_on(&mut self) -> Result<(), Trouble> {
+        std::thread::sleep(TICK);
+        Trouble::interrupted()?;
+        match self.child.try_wait().map_err(io_failed("waitpid"))? {
+            None => Ok(()),
+            Some(status) => {
+                let what = format!("{} ended early: {status}", self.name);
+                Err(Trouble::new(Status::Failed, what))
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Waits for its end, whatever its exit code. Returns what it printed.
+    pub(crate) fn end(mut self, patience: Duration) -> Result<String, Trouble> {
+        while self.read()? {}
+        let begin = Instant::now();
+        while self.child.try_wait().map_err(io_failed("waitpid"))?.is_none() {
+            if begin.elapsed() > patience {
+                return Err(Trouble::new(Status::Failed, format!("{} does not end", self.name)));
+            }
+            std::thread::sleep(TICK);
+        }
+        Ok(String::from_utf8_lossy(&self.printed).into_owned())
+    }
+
     /// Waits for output. Returns false at its end.
     fn read(&mut self) -> Result<bool, Trouble> {
         let Some(stdout) = &mut self.child.stdout else { return Ok(false) };
         let timeout = Timespec { tv_sec: 0, tv_nsec: PATIENCE.subsec_nanos().into() };
         loop {
-            interrupted()?;
+            Trouble::interrupted()?;
             match poll(&mut [PollFd::new(stdout, PollFlags::IN)], Some(&timeout)) {
                 Ok(0) | Err(Os::INTR) => {}
                 Ok(_) => break,
@@ -104,14 +145,11 @@ impl Process {
 
     fn wait(&mut self) -> Result<ExitStatus, Trouble> {
         loop {
-            interrupted()?;
+            Trouble::interrupted()?;
             match self.child.try_wait() {
                 Ok(Some(status)) => return Ok(status),
                 Ok(None) => std::thread::sleep(Duration::from_millis(1)),
-                Err(error) => {
-                    let errno = os(&error);
-                    return Err(Trouble::failed("waitpid", errno));
-                }
+                Err(error) => return Err(io_failed("waitpid")(error)),
             }
         }
     }
@@ -139,13 +177,6 @@ impl Drop for Process {
             let _ = kill_process_group(group, Signal::KILL);
             let _ = self.child.wait();
         }
-    }
-}
-
-fn interrupted() -> Result<(), Trouble> {
-    match signals::caught() {
-        None => Ok(()),
-        Some(_) => Err(Trouble::new(Status::Failed, "interrupted")),
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno as Os;
 
-use super::mapping::{Mapping, collapse};
-use super::{Buffer, BufferKind, Maker, memfd};
+use crate::buffer::mapping::{Mapping, collapse};
+use crate::buffer::{Buffer, BufferKind, Maker, memfd};
 use crate::measure::outcome::{Trouble, failed, io_failed};
 
 /// As in the heap flag.
@@ -16,9 +16,7 @@ const READERS: usize = 4;
 const READ: usize = 8 << 20;
 const NO_HUGE: &str = "a memfd gets no huge pages here: Linux 6.1, CONFIG_TRANSPARENT_HUGEPAGE";
 
-/// Loads the first `len` bytes of the file into a memfd, from several threads. The udmabuf over it is
-/// created meanwhile, or, if `huge`, at the end, as what it pins cannot become a huge page. Also
-/// returns the mapping that was used.
+/// Loads the first `len` bytes of the file. Also returns the mapping that was used.
 pub(crate) fn load(file: &File, len: u64, huge: bool) -> Result<(Buffer, Mapping), Trouble> {
     let maker = Maker::new(BufferKind::UdmabufMemfd)?;
     let memfd = memfd(len)?;

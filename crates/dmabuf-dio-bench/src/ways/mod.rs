@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every way of having a file in memory, for all benchmarks.
+
+pub(crate) mod held;
+pub(crate) mod module;
+mod parallel;
+pub(crate) mod registered;
+pub(crate) mod registry;
+mod ring;
+
+use std::cell::OnceCell;
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::slice;
+
+use dmabuf_dio::{Backend, Direction, Kind, Loader};
+use io_uring::IoUring;
+use rustix::buffer::spare_capacity;
+use rustix::fs::OFlags;
+use rustix::io::Errno as Os;
+
+use crate::buffer::devices::{allocate_and_read, open_heap};
+use crate::buffer::mapping::{Mapping, Pages};
+use crate::buffer::transfer::{Mover, TransferMethod};
+use crate::buffer::{Buffer, BufferKind, Maker, memfd};
+use crate::disk::{DiskFile, IoMode, no_direct};
+use crate::host::setting::Setting;
+use crate::measure::meter::Meter;
+use crate::measure::outcome::{Trouble, failed, io_failed, os, whole};
+use held::Held;
+
+const RING_ENTRIES: u32 = 16;
+/// Minimum size that `malloc` returns to the kernel when it is freed.
+const MALLOC_BY_MMAP: i32 = 128 << 10;
+/// Maximum length of a registered buffer.
+const MOST_REGISTERED: u64 = 1 << 30;
+const READ_GATHER: &str = "/sys/module/dma_heap/parameters/read_gather";
+/// The default gather size of the heap flag.
+pub(crate) const HEAP_GATHER: u64 = 128 << 20;
+/// Larger than any buffer: all memory is allocated before the first read.
+const ALL: u64 = 1 << 40;
+
+/// A way of having a file in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Way {
+    /// Make a buffer, then move the bytes.
+    Move(Transfer),
+    /// The same into a buffer that has been copied to before, so that a kernel may have kept it mapped.
+    MoveAgain(Transfer),
+    /// `read()` into a mapping whose pages have been allocated before.
+    Mapped(BufferKind, IoMode),
+    /// Read into a memfd from several threads. The udmabuf over it is created meanwhile, or, if `huge`,
+    /// at the end, as what it pins cannot become a huge page.
+    Parallel { huge: bool },
+    /// Fill a memfd by sendfile, create a udmabuf over it.
+    Sendfile(IoMode),
+    /// Allocate and read in one call.
+    Load(LoadProvider, IoMode, Gather),
+    /// Only allocate a dma-buf.
+    Allocate,
+    /// Only attach a buffer to the module.
+    Attach(BufferKind),
+    /// READ of the module into an attached buffer; 0 selects its default.
+    ModuleRead { chunk: u64, depth: u32 },
+    /// `READ_FIXED` on lent pages.
+    Slots { chunk: u64, depth: u64 },
+    /// `READ_FIXED` into a registered memfd, whose pages have been allocated before.
+    Registered { chunk: u64, depth: u64 },
+    /// The library.
+    Library { backend: Option<Backend>, kind: Kind, huge_pages: bool },
+    /// `pread()` into zeroed memory, as a fresh process gets it.
+    Zeroed,
+    /// `read()` into memory of malloc.
+    Malloc,
+    /// Map the file and touch each page of it.
+    Map,
+    /// `pread()` with `O_DIRECT` into huge pages, in pieces of this many bytes.
+    Pread { piece: usize },
+    /// `io_uring` with `O_DIRECT` into 4 KiB pages.
+    Ring { piece: usize, depth: u32 },
+}
+
+/// A kind of buffer, and how bytes get there from the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Transfer {
+    pub(crate) kind: BufferKind,
+    pub(crate) mode: IoMode,
+    pub(crate) method: TransferMethod,
+}
+
+/// The provider of LOAD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LoadProvider {
+    Heap,
+    Module,
+}
+
+/// How much memory LOAD allocates before the first read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Gather {
+    /// As found.
+    Default,
+    /// All of it.
+    Without,
+    /// What the user has chosen, or the default.
+    With,
+}
+
+impl Way {
+    /// Bytes that the CPU copies and zeroes, per byte of the file.
+    pub(crate) fn moves(self) -> [u8; 2] {
+        match self {
+            Self::Load(..)
+            | Self::Attach(_)
+            | Self::Library { backend: Some(Backend::Module | Backend::Heap), .. } => [0, 0],
+            Self::Zeroed
+            | Self::Malloc
+            | Self::Library { backend: Some(Backend::Buffered), .. }
+            | Self::Mapped(_, IoMode::Buffer)
+            | Self::Move(Transfer { mode: IoMode::Buffer, .. }) => [1, 1],
+            _ => [0, 1],
+        }
+    }
+
+    /// Whether it uses the page cache, and so needs twice the memory.
+    pub(crate) fn fills_page_cache(self) -> bool {
+        self != Self::Map && self.moves()[0] > 0
+    }
+
+    /// Loads the file, in phases.
+    pub(crate) fn run(self, setup: &mut Setup<'_>, meter: &mut Meter<'_>) -> Result<Held, Trouble> {
+        match self {
+            Self::Move(transfer) => transfer.run(setup, meter, false),
+            Self::MoveAgain(transfer) => transfer.run(setup, meter, true),
+            Self::Mapped(kind, mode) => mapped(kind, mode, setup, meter),
+            Self::Parallel { huge } => {
+                let (file, len) = setup.open(IoMode::Direct)?;
+                let (buffer, mapping) = meter.load(|| parallel::load(file, len, huge))?;
+                Ok(Held::buffer(buffer, vec![mapping]))
+            }
+            Self::Sendfile(mode) => sendfile(mode, setup, meter),
+            Self::Load(LoadProvider::Heap, mode, gather) => by_heap(mode, gather, setup, meter),
+            Self::Load(LoadProvider::Module, mode, gather) => {
+                let gather = match gather {
+                    Gather::Default => 0,
+                    Gather::Without => ALL,
+                    Gather::With => setup.gather.unwrap_or(0),
+                };
+                let (file, len) = setup.open(mode)?;
+                module::load(file, len, gather, meter)
+            }
+            Self::Allocate => {
+                let len = setup.open(IoMode::Buffer)?.1;
+                let maker = Maker::new(BufferKind::DmaBuf)?;
+                Ok(Held::unfilled(meter.allocation(|| maker.make(len))?))
+            }
+            Self::Attach(kind) => {
+                let buffer = Maker::new(kind)?.make(setup.open(IoMode::Buffer)?.1)?;
+                let context = meter.allocation(|| module::attach(&buffer))?;
+                Ok(Held::attached(buffer, context))
+            }
+            Self::ModuleRead { chunk, depth } => {
+                let (file, len) = setup.open(IoMode::Direct)?;
+                let (buffer, context) = module::attached(len, meter)?;
+                meter.io(|| module::read(&context, file, len, chunk, depth))?;
+                Ok(Held::buffer(buffer, vec![]).in_context(context))
+            }
+            Self::Slots { chunk, depth } => {
+                let len = setup.open(IoMode::Direct)?.1;
+                let (buffer, context) = module::attached(len, meter)?;
+                module::read_slots(setup.ring()?, &context, len, (chunk, depth), meter)?;
+                Ok(Held::buffer(buffer, vec![]).in_context(context).registered())
+            }
+            Self::Registered { chunk, depth } => registered_memfd((chunk, depth), setup, meter),
+            Self::Library { backend, kind, huge_pages } => {
+                let loader = match setup.source {
+                    Source::Disk(disk, _) => Loader::from_fd(disk.open(IoMode::Buffer)?.as_fd()),
+                    Source::Path(path) => Loader::new(path),
+                };
+                let loader = loader.backend(backend).kind(kind).huge_pages(huge_pages);
+                let loaded = meter.load(|| loader.load()).map_err(Trouble::of_library)?;
+                Ok(Held::library(loaded))
+            }
+            Self::Zeroed => {
+                let (file, len) = setup.open(IoMode::Buffer)?;
+                // SAFETY: changes where later allocations come from, as a fresh process has it.
+                // Otherwise malloc keeps what was freed, and only the first allocation has page faults.
+                unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MALLOC_BY_MMAP) };
+                let mut bytes = meter.allocation(|| vec![0_u8; len as usize]);
+                meter.io(|| file.read_exact_at(&mut bytes, 0)).map_err(io_failed("pread"))?;
+                Ok(Held::vec(bytes))
+            }
+            Self::Malloc => meter.load(|| malloc(setup)),
+            Self::Map => meter.load(|| map(setup)),
+            Self::Pread { piece } => meter.load(|| pread(piece, setup)),
+            Self::Ring { piece, depth } => meter.load(|| by_ring(piece, depth, setup)),
+        }
+    }
+}
+
+impl Transfer {
+    pub(crate) fn name(self) -> String {
+        format!("{} {} {}", self.kind.name(), self.mode.name(), self.method.name())
+    }
+
+    fn run(self, setup: &Setup<'_>, meter: &mut Meter<'_>, again: bool) -> Result<Held, Trouble> {
+        let (file, len) = setup.open(self.mode)?;
+        let maker = Maker::new(self.kind)?;
+        let mover = Mover::new(self.method, Direction::Load)?;
+        let buffer = meter.allocation(|| {
+            let buffer = maker.make(len)?;
+            if again {
+                mover.run(file, self.kind, slice::from_ref(&buffer))?;
+            }
+            Ok(buffer)
+        })?;
+        let mappings = meter.io(|| mover.run(file, self.kind, slice::from_ref(&buffer)))?;
+        Ok(Held::buffer(buffer, mappings))
+    }
+}
+
+fn mapped(
+    kind: BufferKind,
+    mode: IoMode,
+    setup: &Setup<'_>,
+    meter: &mut Meter<'_>,
+) -> Result<Held, Trouble> {
+    let (file, len) = setup.open(mode)?;
+    let maker = Maker::new(kind)?;
+    let mover = Mover::new(TransferMethod::ReadWrite, Direction::Load)?;
+    let (buffer, mut mapping) = meter.allocation(|| {
+        let buffer = maker.make(len)?;
+        let mut mapping = buffer.map()?;
+        if kind.is_empty() {
+            mapping.populate(0, len).map_err(failed("madvise"))?;
+        }
+        Ok((buffer, mapping))
+    })?;
+    meter.io(|| mover.run_mapped(file, kind, &buffer, &mut mapping))?;
+    Ok(Held::buffer(buffer, vec![mapping]))
+}
+
+/// Creates the dma-buf last, which also allocates the memfd's pages.
+fn sendfile(mode: IoMode, setup: &Setup<'_>, meter: &mut Meter<'_>) -> Result<Held, Trouble> {
+    let (file, len) = setup.open(mode)?;
+    let maker = Maker::new(BufferKind::UdmabufMemfd)?;
+    let mover = Mover::new(TransferMethod::Sendfile, Direction::Load)?;
+    let empty = meter.allocation(|| memfd(len))?;
+    meter.io(|| mover.run(file, BufferKind::Memfd, slice::from_ref(&empty)))?;
+    Ok(Held::buffer(meter.allocation(|| maker.cover(empty))?, vec![]))
+}
+
+fn by_heap(
+    mode: IoMode,
+    gather: Gather,
+    setup: &Setup<'_>,
+    meter: &mut Meter<'_>,
+) -> Result<Held, Trouble> {
+    let _until_done = match gather {
+        Gather::Default => None,
+        Gather::Without => Some(read_gather(ALL)?),
+        Gather::With => Some(read_gather(setup.gather.unwrap_or(HEAP_GATHER))?),
+    };
+    let (file, len) = setup.open(mode)?;
+    let heap = open_heap()?;
+    let (fd, done) = meter.load(|| allocate_and_read(&heap, len, file))?;
+    whole("DMA_HEAP_FLAG_READ_FILE", done, len)?;
+    Ok(Held::buffer(Buffer::of_dmabuf(fd, len), vec![]))
+}
+
+fn read_gather(bytes: u64) -> Result<Setting, Trouble> {
+    let missing = "this kernel has no LOAD by heap flag; see kernel/series";
+    Setting::required(READ_GATHER, &bytes.to_string(), missing)
+}
+
+fn registered_memfd(
+    (chunk, depth): (u64, u64),
+    setup: &mut Setup<'_>,
+    meter: &mut Meter<'_>,
+) -> Result<Held, Trouble> {
+    let len = setup.open(IoMode::Direct)?.1;
+    let ring = setup.ring()?;
+    let (buffer, mut mapping) = meter.allocation(|| {
+        let buffer = memfd(len)?;
+        let mut mapping = buffer.map()?;
+        mapping.populate(0, len).map_err(failed("madvise"))?;
+        Ok((buffer, mapping))
+    })?;
+    // SAFETY: the mapping is this program's own and only the ring uses it until it is unregistered.
+    let bytes = unsafe { mapping.bytes() };
+    let address = bytes.as_mut_ptr() as u64;
+    let pieces: Vec<libc::iovec> = bytes
+        .chunks_mut(MOST_REGISTERED as usize)
+        .map(|piece| libc::iovec { iov_base: piece.as_mut_ptr().cast(), iov_len: piece.len() })
+        .collect();
+    meter
+        // SAFETY: they stay mapped until they are unregistered by `close`, and hold plain bytes.
+        .allocation(|| unsafe { ring.submitter().register_buffers(&pieces) })
+        .map_err(io_failed("registering memory with io_uring"))?;
+    meter.io(|| {
+        // SAFETY: as above.
+        unsafe { registered::read_fixed(ring, address, MOST_REGISTERED, len, chunk, depth) }
+    })?;
+    Ok(Held::buffer(buffer, vec![mapping]).registered())
+}
+
+fn malloc(setup: &Setup<'_>) -> Result<Held, Trouble> {
+    let (file, len) = setup.open(IoMode::Buffer)?;
+    let mut bytes = Vec::with_capacity(len as usize);
+    while bytes.len() < len as usize {
+        match rustix::io::read(file, spare_capacity(&mut bytes)) {
+            Ok(0) => return Err(Trouble::short("read", bytes.len() as u64, len)),
+            Ok(_) | Err(Os::INTR) => {}
+            Err(errno) => return Err(Trouble::failed("read", errno)),
+        }
+    }
+    Ok(Held::vec(bytes))
+}
+
+fn map(setup: &Setup<'_>) -> Result<Held, Trouble> {
+    let (file, len) = setup.open(IoMode::Buffer)?;
+    let mapping = Mapping::of_file(file.as_fd(), len).map_err(failed("mmap"))?;
+    // SAFETY: nobody else knows the file, so nobody changes or shrinks it.
+    for byte in unsafe { mapping.content() }.iter().step_by(rustix::param::page_size()) {
+        std::hint::black_box(*byte);
+    }
+    Ok(Held::mapping(mapping))
+}
+
+fn pread(piece: usize, setup: &Setup<'_>) -> Result<Held, Trouble> {
+    let (file, len) = setup.open(IoMode::Direct)?;
+    let mut mapping = Mapping::anonymous(len, Pages::Huge).map_err(failed("mmap"))?;
+    // SAFETY: this process alone has the memory.
+    let bytes = unsafe { mapping.bytes() };
+    let mut done = 0;
+    while done < bytes.len() {
+        let end = bytes.len().min(done + piece);
+        match rustix::io::pread(file, &mut bytes[done..end], done as u64) {
+            Ok(0) => return Err(Trouble::short("pread", done as u64, len)),
+            Ok(read) => done += read,
+            Err(Os::INTR) => {}
+            Err(errno) => return Err(Trouble::failed("pread with O_DIRECT", errno)),
+        }
+    }
+    Ok(Held::mapping(mapping))
+}
+
+fn by_ring(piece: usize, depth: u32, setup: &Setup<'_>) -> Result<Held, Trouble> {
+    let (file, len) = setup.open(IoMode::Direct)?;
+    let mut mapping = Mapping::anonymous(len, Pages::Small).map_err(failed("mmap"))?;
+    // SAFETY: this process alone has the memory.
+    let bytes = unsafe { mapping.bytes() };
+    let done = ring::read(file, bytes, piece, depth).map_err(|error| match os(&error) {
+        errno @ (Os::NOSYS | Os::PERM) => no_ring(errno),
+        errno => Trouble::failed("io_uring", errno),
+    })?;
+    whole("io_uring", done as u64, len)?;
+    Ok(Held::mapping(mapping))
+}
+
+fn no_ring(errno: Os) -> Trouble {
+    Trouble::unavailable("io_uring", errno, "it is missing or forbidden here")
+}
+
+/// The file, and what programs set up before their first transfer.
+pub(crate) struct Setup<'a> {
+    source: Source<'a>,
+    opened: [OnceCell<File>; 2],
+    ring: Option<IoUring>,
+    /// The gather size, if the user selects one.
+    gather: Option<u64>,
+}
+
+/// Where the file comes from.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// It is open; this many bytes of it are loaded.
+    Disk(&'a DiskFile, u64),
+    /// It is opened by what uses it.
+    Path(&'a Path),
+}
+
+impl<'a> Setup<'a> {
+    pub(crate) fn of_disk(disk: &'a DiskFile, len: u64, gather: Option<u64>) -> Self {
+        Self { source: Source::Disk(disk, len), opened: Default::default(), ring: None, gather }
+    }
+
+    pub(crate) fn of_path(path: &'a Path) -> Self {
+        let source = Source::Path(path);
+        Self { source, opened: Default::default(), ring: None, gather: None }
+    }
+
+    /// The file, and how many bytes of it are loaded.
+    fn open(&self, mode: IoMode) -> Result<(&File, u64), Trouble> {
+        let path = match self.source {
+            Source::Disk(disk, len) => return Ok((disk.open(mode)?, len)),
+            Source::Path(path) => path,
+        };
+        let cell = &self.opened[mode as usize];
+        if cell.get().is_none() {
+            let flags = if mode == IoMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
+            let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
+            let _ = cell.set(file.map_err(|error| match os(&error) {
+                Os::INVAL if mode == IoMode::Direct => no_direct(Os::INVAL),
+                errno => Trouble::failed("open", errno),
+            })?);
+        }
+        let file = cell.get().ok_or_else(|| Trouble::failed("open", Os::IO))?;
+        let len = file.metadata().map_err(io_failed("fstat"))?.len();
+        Ok((file, len))
+    }
+
+    /// The ring, created at first use. Its fixed file 0 is the file, open with `O_DIRECT`.
+    fn ring(&mut self) -> Result<&mut IoUring, Trouble> {
+        if self.ring.is_none() {
+            let file = self.open(IoMode::Direct)?.0.as_raw_fd();
+            let make = || {
+                let ring = IoUring::new(RING_ENTRIES)?;
+                ring.submitter().register_files(&[file])?;
+                Ok(ring)
+            };
+            self.ring = Some(make().map_err(|error: std::io::Error| no_ring(os(&error)))?);
+        }
+        self.ring.as_mut().ok_or_else(|| Trouble::failed("io_uring", Os::IO))
+    }
+
+    /// Frees what a way has filled, as a phase.
+    pub(crate) fn close(&mut self, held: Held, meter: &mut Meter<'_>) {
+        let unused = meter.close(|| {
+            if let Some(ring) = self.ring.as_mut().filter(|_| held.is_registered()) {
+                drop(ring.submitter().unregister_buffers());
+            }
+            held.release()
+        });
+        drop(unused);
+    }
+}
