@@ -91,169 +91,46 @@ lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, 
 	tools/test-changed
 	bench/selftest
 
-# The results go to bench/results; the charts and the tables in the documents are generated from them.
-TABLES := cd bench && python3 -m figures.tables
+# What each measures is in bench/runs. The results go to bench/results; the charts and the tables in the documents are generated
+# from them. To compare with libiio's iio_rwdev, 1.0 or later: make bench-stream IIO_RWDEV=/usr/local/bin/iio_rwdev
+BENCHES := cost-series cost-6.12 table load compare stream rates small small-cost small-retpoline questions iommu
+BENCHES_ARM64 := arm64 coherence
 
-.PHONY: bench
+.PHONY: bench bench-cost $(BENCHES:%=bench-%) $(BENCHES_ARM64:%=bench-%)
 bench: bench-cost bench-table bench-load bench-compare bench-stream bench-rates bench-small bench-iommu charts ## all measurements, then the charts (one to two hours)
-
-.PHONY: bench-cost
 bench-cost: bench-cost-series bench-cost-6.12 ## CPU cost of each method: instructions per MiB
+bench-table: ## the table of the copy_file_range thread, in a guest
+bench-load: ## the table of the heap-flag thread, in a guest
+bench-compare: ## compare with every other method: on this machine's disk, then in a guest
+bench-stream: ## samples into nothing, a file (ext4, XFS), USB: read() against dma-bufs, in a guest
+bench-rates: ## frames lost on the way into a file, by rate, idle and busy, in a guest (8 minutes)
+bench-small: bench-small-cost ## small random reads: file systems, engines, memory, queue depths
+bench-small-retpoline: ## instructions of small reads on a kernel with retpolines, which are switched off and on (5 minutes)
+bench-arm64: ## instructions on arm64 with the series: transfers, small reads; and their table (5 minutes)
+bench-questions: ## questions that the threads left open: memfd, IIO with udmabufs, in instructions (10 minutes)
+bench-coherence: ## instructions on an arm64 machine whose DMA is coherent, and on one whose DMA is not (5 minutes)
+bench-iommu: ## instructions behind an IOMMU and without, buffers mapped once or with each request
 
-.PHONY: bench-cost-series
-bench-cost-series: build
-	bench/record cost-7.3-series "--kernel 7.3-series --icount --memory 4096" \
-		cost --sizes 4K,64K,8M,128M,1G
-	bench/record cost-large-7.3-series "--kernel 7.3-series --icount --memory 8192" \
-		cost --sizes 3G --only attach --only READ --only 'slot, 8' --only LOAD --only series
-	bench/record cost-heap-flag-7.3-series "--kernel 7.3-series --icount --memory 4096 --no-module" \
-		cost --sizes 128M,1G --only 'heap: read' --only 'udmabuf: parallel' \
-		--only 'series: copy_file_range, heap' --only 'series: heap flag'
+$(BENCHES:%=bench-%): bench-%: build
+	bench/run $*
 
-# Debian's kernel zeroes all allocated memory by default.
-.PHONY: bench-cost-6.12
-bench-cost-6.12: build
-	bench/record cost-6.12 "--kernel 6.12 --icount" cost --sizes 128M
-	bench/record cost-6.12-no-init "--kernel 6.12 --icount --append init_on_alloc=0" cost --sizes 128M
+$(BENCHES_ARM64:%=bench-%): bench-%:
+	@tools/install-packages packages-arm64.txt
+	@tools/collect-rust-tests arm64 bench
+	bench/run $*
 
 .PHONY: bench-check
 bench-check: build ## fail if a method costs over 5 % more instructions than in bench/results
-	bench/check-cost
-
-.PHONY: bench-table
-bench-table: build ## the table of the copy_file_range thread, in a guest
-	bench/record table-read-7.3-series "--kernel 7.3-series --memory 4096" table --direction read
-	bench/record table-write-7.3-series "--kernel 7.3-series --memory 4096" table --direction write
-
-.PHONY: bench-load
-bench-load: build ## the table of the heap-flag thread, in a guest
-	bench/record load-7.3-series "--kernel 7.3-series --memory 8192" load --runs 3
+	bench/run --check
 
 .PHONY: bench-tensors
 bench-tensors: deps ## single tensors in Python, beside safetensors: time and CPU time of each request (FRAMEWORK=pt: with torch)
 	@bench/peers/tensors $(FRAMEWORK)
 
-.PHONY: bench-compare
-bench-compare: build ## compare with every other method: on this machine's disk, then in a guest
-	bench/record compare here compare
-	bench/record compare-large here compare --sizes "$$(bench/large-size)" --runs 3
-	bench/record compare-four here compare --sizes 1G --processes 4 --tensors many --runs 3
-	bench/record compare-7.3-series "--kernel 7.3-series --memory 4096" \
-		compare --sizes 8M,128M,1G --runs 3
-
-# libiio's iio_rwdev to compare with, 1.0 or later: make bench-stream IIO_RWDEV=/usr/local/bin/iio_rwdev
-PEER_RWDEV := $(if $(IIO_RWDEV),--peer-iio-rwdev $(IIO_RWDEV))
-
-# With 64 MiB blocks read() needs contiguous memory, which only a CMA area provides.
-.PHONY: bench-stream
-bench-stream: build ## samples into nothing, a file (ext4, XFS), USB: read() against dma-bufs, in a guest
-	BENCH_WITH=tests/with-usb-gadget bench/record stream-7.3-series \
-		"--kernel 7.3-series --append cma=256M --memory 3072" stream --usb /run/ffs $(PEER_RWDEV)
-	BENCH_WITH=tests/with-usb-gadget bench/record stream-cost-7.3-series \
-		"--kernel 7.3-series --append cma=256M --memory 3072 --icount" \
-		stream --usb /run/ffs --total 256M --blocks 16K,64K,1M,16M,64M $(PEER_RWDEV)
-	bench/record stream-cost-xfs-7.3-series \
-		"--kernel 7.3-series --fs xfs --append cma=256M --memory 3072 --icount" \
-		stream --total 256M --blocks 16K,64K,1M,16M,64M --only 'into a file' $(PEER_RWDEV)
-
-.PHONY: bench-rates
-bench-rates: build ## frames lost on the way into a file, by rate, idle and busy, in a guest (8 minutes)
-	bench/record rates-7.3-series "--kernel 7.3-series --memory 4096 --append cma=64M" rates $(PEER_RWDEV)
-
-SMALL := --raw-disks 4 --append nvme.poll_queues=1 --memory 3072
-SMALL_ON := --on /mnt/ext4 --on /mnt/xfs --on /mnt/f2fs --on /dev/raw
-
-.PHONY: bench-small
-bench-small: build bench-small-cost ## small random reads: file systems, engines, memory, queue depths
-	BENCH_WITH=bench/with-file-systems bench/record small-7.3-series \
-		"--kernel 7.3-series $(SMALL)" small $(SMALL_ON) --depths 32,128 --reads 5000
-	bench/record small-here here small --depths 1,32,128 --reads 10000
-
-# Instructions: all rows; without the patches; gather with many pieces; fio; files that grow; 6.12 with its switch off and on
-.PHONY: bench-small-cost
-bench-small-cost: build
-	BENCH_WITH=bench/with-file-systems bench/record small-cost-7.3-series \
-		"--kernel 7.3-series $(SMALL) --icount" small $(SMALL_ON) --reads 4000 --runs 2 --no-fio
-	BENCH_WITH=bench/with-file-systems bench/record small-cost-7.3 \
-		"--kernel 7.3-plain $(SMALL) --icount" small $(SMALL_ON) --depths 32 --reads 10000 --no-fio \
-		--only "io_uring, registered" --only "io_uring, lent"
-	BENCH_WITH=bench/with-file-systems bench/record small-gather-7.3-series \
-		"--kernel 7.3-series $(SMALL) --icount" small --on /mnt/ext4 --on /mnt/xfs --on /dev/raw \
-		--depths 32,128 --reads 100000 --runs 1 --no-fio --only "io_uring, lent" --only "gather, lent"
-	BENCH_WITH=bench/with-file-systems bench/record small-fio-7.3-series \
-		"--kernel 7.3-series $(SMALL) --icount" small --on /mnt/ext4 --on /mnt/xfs --on /dev/raw \
-		--depths 32,128 --reads 20000 --runs 1 --only "io_uring, user" --only "io_uring, registered"
-	for kernel in 7.3-plain 7.3-series; do BENCH_WITH=bench/with-file-systems \
-		bench/record small-appends-$$kernel "--kernel $$kernel $(SMALL) --icount" small --on /mnt/ext4 --on /mnt/xfs \
-		--depths 32 --reads 10000 --append-every 10 --only "io_uring, registered" --no-fio; done
-	for on in 0 1; do BENCH_WITH=bench/with-file-systems \
-		bench/record small-cost-6.12-series-$$([ $$on = 1 ] && echo on || echo off) \
-		"--kernel 6.12-series $(SMALL) --icount --append iomap.simple_read=$$on" \
-		small $(SMALL_ON) --depths 32,128 --reads 4000 --runs 2 --no-fio --only user --only registered; \
-	done
-
-# Only retpolines make an indirect call cost instructions, and guests use them only if told to.
-RETPOLINE := small --on /mnt/ext4 --on /mnt/xfs --on /dev/raw --depths 32 --reads 10000 --no-fio \
-	--only "io_uring, registered" --only "io_uring, lent"
-
-.PHONY: bench-small-retpoline
-bench-small-retpoline: build ## instructions of small reads on a kernel with retpolines, which are switched off and on (5 minutes)
-	BENCH_WITH=bench/with-file-systems bench/record small-retpoline-off \
-		"--kernel 7.3-series-retpoline $(SMALL) --icount" $(RETPOLINE)
-	BENCH_WITH=bench/with-file-systems bench/record small-retpoline-on \
-		"--kernel 7.3-series-retpoline $(SMALL) --append spectre_v2=retpoline --icount" $(RETPOLINE)
-	$(TABLES)
-
-ARM64_PROGRAM := target/aarch64-unknown-linux-gnu/release/dmabuf-dio-bench
-
-.PHONY: bench-arm64
-bench-arm64: ## instructions on arm64 with the series: transfers, small reads; and their table (5 minutes)
-	@tools/install-packages packages-arm64.txt
-	@tools/collect-rust-tests arm64 bench
-	BENCH_PROGRAM=$(ARM64_PROGRAM) bench/record cost-arm64-7.3-series \
-		"--arch arm64 --kernel 7.3-series --icount --memory 4096" cost --sizes 128M \
-		--only 'module: READ' --only 'module: slot, 8' --only 'module: LOAD' \
-		--only 'series: copy_file_range, heap' --only 'series: heap flag'
-	BENCH_PROGRAM=$(ARM64_PROGRAM) BENCH_WITH=bench/with-file-systems bench/record small-arm64-7.3-series \
-		"--arch arm64 --kernel 7.3-series $(SMALL) --icount" small $(SMALL_ON) --depths 32 --reads 20000 \
-		--runs 9 --no-fio --only 'io_uring, registered' --only 'io_uring, lent'
-	$(TABLES)
-
-# Why direct I/O into a memfd is slow; udmabufs beside the heap in IIO
-.PHONY: bench-questions
-bench-questions: build ## questions that the threads left open: memfd, IIO with udmabufs, in instructions (10 minutes)
-	bench/record cost-memfd-7.3-series "--kernel 7.3-series --icount --memory 4096" \
-		cost --sizes 128M --only 'O_DIRECT pread'
-	BENCH_WITH=bench/with-huge-memfds bench/record cost-memfd-huge-7.3-series \
-		"--kernel 7.3-series --icount --memory 4096" cost --sizes 128M --only 'O_DIRECT pread'
-	bench/record stream-rings-7.3-series "--kernel 7.3-series --append cma=256M --memory 3072 --icount" \
-		stream --total 256M --blocks 64K,1M,16M --only 'udmabuf' --only 'dma-buf'
-	$(TABLES)
-
-# With QEMU's arm64, which executes the instructions that clean and invalidate caches, but has no caches
-COHERENT := cost --sizes 128M --only 'module: READ' --only 'module: slot, 8' --only 'module: LOAD' \
-	--only 'series: copy_file_range, heap' --only 'series: heap flag' --only 'read() into the mapping' \
-	--only 'memfd, faulted in: io_uring 1'
-
-.PHONY: bench-coherence
-bench-coherence: ## instructions on an arm64 machine whose DMA is coherent, and on one whose DMA is not (5 minutes)
-	@tools/install-packages packages-arm64.txt
-	@tools/collect-rust-tests arm64 bench
-	BENCH_PROGRAM=$(ARM64_PROGRAM) bench/record cost-coherent-arm64 \
-		"--arch arm64 --kernel 7.3-series --icount --memory 4096" $(COHERENT)
-	BENCH_PROGRAM=$(ARM64_PROGRAM) bench/record cost-not-coherent-arm64 \
-		"--arch arm64 --kernel 7.3-series --icount --memory 4096 --non-coherent" $(COHERENT)
-	$(TABLES)
-
-.PHONY: bench-iommu
-bench-iommu: build ## instructions behind an IOMMU and without, buffers mapped once or with each request
-	bench/iommu
-	$(TABLES)
-
 .PHONY: charts
 charts: deps ## draw the charts from bench/results, fill the tables in documents and cover letters
 	bench/charts/run
-	$(TABLES)
+	cd bench && python3 -m figures.tables
 
 .PHONY: bench-peers
 bench-peers: build ## compare with other loaders (downloads 2.5 GB, needs 4.5 GB of disk)

@@ -7,7 +7,7 @@ from figures import compact
 
 
 def keep(path: pathlib.Path, printed: dict) -> None:
-    """In the form that bench/record stores."""
+    """In the form that bench/run stores."""
     path.write_text(compact.text(compact.compact(printed, "dmabuf-dio-bench")))
 
 

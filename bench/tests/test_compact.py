@@ -5,6 +5,7 @@ import copy
 import json
 import pathlib
 import subprocess
+import sys
 import unittest
 
 from figures import compact
@@ -76,7 +77,7 @@ class Compact(unittest.TestCase):
             kept(kept(COST))
 
     def test_command_line_program_compacts_stdin(self) -> None:
-        done = subprocess.run([BENCH / "compact", "vm/run", "a b"], input=json.dumps(TABLE), text=True,
+        done = subprocess.run([sys.executable, "-m", "figures.compact", "vm/run", "a b"], cwd=BENCH, input=json.dumps(TABLE), text=True,
                               capture_output=True, check=True)
         self.assertEqual(json.loads(done.stdout), kept(TABLE) | {"command": "vm/run 'a b'"})
 
