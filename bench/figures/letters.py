@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Iterable, Sequence
 
 from . import cost, load, small, table
+from .results import Object
 
 GIB = 1 << 30
 
@@ -66,11 +67,11 @@ def copy_cost(found: cost.Cost) -> str:
     return columns(("instructions per MiB", "allocate", "read", "free"), rows)
 
 
-def copy_time(found: table.Table) -> str:
-    base = found.rows[COPY_TIME[0][0]].io_ms.median
+def copy_time(found: dict[str, Object]) -> str:
+    base = found[COPY_TIME[0][0]].io_ms.median
     rows = []
     for row, name in COPY_TIME:
-        row = found.rows[row]
+        row = found[row]
         rows.append((name, number(row.create_ms.median), number(row.io_ms.median),
                      number(row.close_ms.median), f"{base / row.io_ms.median:.0%}",
                      number(row.io_cpu_ms.median)))

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Results of `dmabuf-dio-bench load`."""
 
-import dataclasses
 import pathlib
 
 from . import results
+from .results import Object
 
 BASE = "normal"
 
 
-@dataclasses.dataclass(frozen=True)
-class Size:
-    bytes: int
-    # Milliseconds in all, median of the runs, by scheme
-    total: dict[str, float]
-    # The same of CPU time of the process
-    cpu: dict[str, float]
+class Size(Object):
+    def __init__(self, data: dict) -> None:
+        super().__init__(data)
+        # Milliseconds in all, and CPU time of the process: medians of the runs, by scheme
+        self.total, self.cpu = (
+            {row.name: row.figures[name].median for row in self.measured("rows") if name in row.figures}
+            for name in ("total_ms", "total_cpu_ms"))
 
     def relative(self, scheme: str) -> float | None:
         """Time relative to the first scheme."""
@@ -24,20 +24,11 @@ class Size:
         return self.total[scheme] / self.total[BASE]
 
 
-@dataclasses.dataclass(frozen=True)
-class Load:
-    kernel: str
-    runs: int
-    sizes: list[Size]
+class Load(Object):
+    def __init__(self, data: dict) -> None:
+        super().__init__(data)
+        self.sizes = [Size(size) for size in data.get("sizes", ())]
 
 
 def read(path: pathlib.Path) -> Load:
-    data = results.read(path, "load")
-    return Load(data["kernel"], data["runs"], [
-        Size(size["bytes"], _medians(size, "total_ms"), _medians(size, "total_cpu_ms"))
-        for size in data.get("sizes", ())])
-
-
-def _medians(size: dict, name: str) -> dict[str, float]:
-    return {row["name"]: figure.median for row in size.get("rows", ())
-            if (figure := results.of_runs(row, name))}
+    return Load(results.read(path, "load"))

@@ -1,25 +1,16 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Results of `dmabuf-dio-bench rates`, and their table."""
 
-import dataclasses
 import pathlib
 
 from . import results
 from .markdown import markdown
-from .results import Summary
+from .results import Object
 
 LOADS = {"idle": "idle machine", "busy": "a busy thread for each CPU"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    rate: float
-    load: str
-    way: str
-    frames: Summary
-    lost: Summary
-    made_per_s: Summary
-
+class Row(Object):
     @property
     def share(self) -> float:
         """Lost frames, of all that the device has numbered."""
@@ -27,14 +18,10 @@ class Row:
         return self.lost.median / every if every else 0.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Rates:
-    kernel: str
-    cpus: int
-    seconds: int
-    runs: int
-    frame: int
-    rows: list[Row]
+class Rates(Object):
+    def __init__(self, data: dict) -> None:
+        super().__init__(data)
+        self.rows = [Row(row.data) for row in self.measured("rows")]
 
     def loads(self) -> list[str]:
         return list(dict.fromkeys(row.load for row in self.rows))
@@ -51,13 +38,7 @@ class Rates:
 
 
 def read(path: pathlib.Path) -> Rates:
-    data = results.read(path, "rates")
-    rows = []
-    for row in data.get("rows", ()):
-        frames, lost, made = (results.of_runs(row, name) for name in ("frames", "lost", "made_per_s"))
-        if frames and lost and made:
-            rows.append(Row(row["rate"], row["load"], row["way"], frames, lost, made))
-    return Rates(data["kernel"], data["cpus"], data["seconds"], data["runs"], data["frame"], rows)
+    return Rates(results.read(path, "rates"))
 
 
 def table(found: Rates) -> str:

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The tables of small reads."""
 
-import dataclasses
 import pathlib
 from collections.abc import Callable
 
 from .markdown import markdown
-from .small import DEPTH, Point, Small, read
+from .results import Object
+from .small import DEPTH, Small, read
 
 # The reference for speeds: the disk without a file system
 BASE = ("raw", "io_uring, registered")
 
 
-def by_depth(found: Small, cell: Callable[[Point, int], str]) -> str:
+def by_depth(found: Small, cell: Callable[[Object, int], str]) -> str:
     """A row for each line, a column for each number of reads in flight."""
     rows = []
     for line in found.lines:
@@ -22,17 +22,17 @@ def by_depth(found: Small, cell: Callable[[Point, int], str]) -> str:
     return markdown(("on", "by, memory", *map(str, found.depths)), rows)
 
 
-def cost(point: Point, _depth: int) -> str:
+def cost(point: Object, _depth: int) -> str:
     return f"{point.per_read.median:,.0f}"
 
 
-def speed(point: Point, _depth: int) -> str:
+def speed(point: Object, _depth: int) -> str:
     iops = point.iops
     return f"{iops.median:,.0f} ({iops.min:,.0f} - {iops.max:,.0f})"
 
 
-def speed_of_base(found: Small) -> Callable[[Point, int], str]:
-    def cell(point: Point, depth: int) -> str:
+def speed_of_base(found: Small) -> Callable[[Object, int], str]:
+    def cell(point: Object, depth: int) -> str:
         base = found.point(*BASE, depth)
         if not base:
             return ""
@@ -83,7 +83,7 @@ def all_of(results: pathlib.Path) -> dict[str, str]:
     def found(name: str) -> Small:
         return read(results / f"small-{name}.json")
     guest, series, gather = (found(f"{what}7.3-series") for what in ("", "cost-", "gather-"))
-    beside = dataclasses.replace(gather, lines=gather.lines + found("fio-7.3-series").lines)
+    beside = Small(gather.data | {"lines": gather.data["lines"] + found("fio-7.3-series").data["lines"]})
     return {
         "small_cost": by_depth(series, cost),
         "small_speed": by_depth(guest, speed_of_base(guest)),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from . import arm64, clock, cost, iommu, letters, questions, rates, small_tables, stream
 from .markdown import markdown
-from .results import Summary
+from .results import Object, Summary
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 SERIES = "cost-7.3-series.json"
@@ -86,7 +86,7 @@ def small_files(found: cost.Cost) -> str:
 SINKS = {"nothing": "into nothing", "file": "into a file", "usb": "into USB"}
 
 
-def stream_table(cell: Callable[[stream.Row], str], *runs: tuple[stream.Streams, str]) -> str:
+def stream_table(cell: Callable[[Object], str], *runs: tuple[stream.Streams, str]) -> str:
     """A row for each way, a column for each block size. Each run has the file system's name, or ""."""
     blocks = sorted({row.block for found, _ in runs for row in found.rows})
     rows = []
@@ -100,7 +100,7 @@ def stream_table(cell: Callable[[stream.Row], str], *runs: tuple[stream.Streams,
     return markdown(("way", *map(cost.size_name, blocks)), rows)
 
 
-def speed(row: stream.Row) -> str:
+def speed(row: Object) -> str:
     """Throughput and CPU load, as in the mailing-list thread."""
     mib = row.mib_per_s
     return (f"{mib.median:,.0f} MiB/s ({mib.min:,.0f} - {mib.max:,.0f}), "
