@@ -14,7 +14,7 @@ use crate::measure::outcome::Trouble;
 use crate::measure::outcome::{failed, io_failed};
 use crate::pattern::POISON;
 use crate::ways::module::attach;
-use crate::ways::registered::register_slots;
+use crate::ways::ring::register_slots;
 
 /// What the system heap allocates at once. A smaller dma-buf has one piece or several, as memory happens to be,
 /// and requests into any but the first cost `io_uring` 20 instructions more.

@@ -4,9 +4,8 @@
 pub(crate) mod held;
 pub(crate) mod module;
 mod parallel;
-pub(crate) mod registered;
 pub(crate) mod registry;
-mod ring;
+pub(crate) mod ring;
 
 use std::cell::OnceCell;
 use std::fs::{File, OpenOptions};
@@ -79,7 +78,7 @@ pub(crate) enum Way {
     /// `pread()` with `O_DIRECT` into huge pages, in pieces of this many bytes.
     Pread { piece: usize },
     /// `io_uring` with `O_DIRECT` into 4 KiB pages.
-    Ring { piece: usize, depth: u32 },
+    Ring { piece: u64, depth: u32 },
 }
 
 /// A kind of buffer, and how bytes get there from the file.
@@ -301,7 +300,7 @@ fn registered_memfd(
         .map_err(io_failed("registering memory with io_uring"))?;
     meter.io(|| {
         // SAFETY: as above.
-        unsafe { registered::read_fixed(ring, address, MOST_REGISTERED, len, chunk, depth) }
+        unsafe { ring::read_fixed(ring, address, MOST_REGISTERED, len, chunk, depth) }
     })?;
     Ok(Held::buffer(buffer, vec![mapping]).registered())
 }
@@ -347,21 +346,13 @@ fn pread(piece: usize, setup: &Setup<'_>) -> Result<Held, Trouble> {
     Ok(Held::mapping(mapping))
 }
 
-fn by_ring(piece: usize, depth: u32, setup: &Setup<'_>) -> Result<Held, Trouble> {
+fn by_ring(piece: u64, depth: u32, setup: &Setup<'_>) -> Result<Held, Trouble> {
     let (file, len) = setup.open(IoMode::Direct)?;
     let mut mapping = Mapping::anonymous(len, Pages::Small).map_err(failed("mmap"))?;
     // SAFETY: this process alone has the memory.
     let bytes = unsafe { mapping.bytes() };
-    let done = ring::read(file, bytes, piece, depth).map_err(|error| match os(&error) {
-        errno @ (Os::NOSYS | Os::PERM) => no_ring(errno),
-        errno => Trouble::failed("io_uring", errno),
-    })?;
-    whole("io_uring", done as u64, len)?;
+    ring::read(file, bytes, piece, depth)?;
     Ok(Held::mapping(mapping))
-}
-
-fn no_ring(errno: Os) -> Trouble {
-    Trouble::unavailable("io_uring", errno, "it is missing or forbidden here")
 }
 
 /// The file, and what programs set up before their first transfer.
@@ -421,7 +412,7 @@ impl<'a> Setup<'a> {
                 ring.submitter().register_files(&[file])?;
                 Ok(ring)
             };
-            self.ring = Some(make().map_err(|error: std::io::Error| no_ring(os(&error)))?);
+            self.ring = Some(make().map_err(|error: std::io::Error| ring::no_ring(os(&error)))?);
         }
         self.ring.as_mut().ok_or_else(|| Trouble::failed("io_uring", Os::IO))
     }

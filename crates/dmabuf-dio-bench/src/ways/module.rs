@@ -9,7 +9,7 @@ use io_uring::IoUring;
 use rustix::fs::OFlags;
 
 use super::held::Held;
-use super::registered;
+use super::ring;
 use crate::buffer::devices::open_module;
 use crate::buffer::{Buffer, BufferKind, Maker};
 use crate::measure::meter::Meter;
@@ -58,9 +58,9 @@ pub(super) fn read_slots(
     (chunk, depth): (u64, u64),
     meter: &mut Meter<'_>,
 ) -> Result<(), Trouble> {
-    meter.allocation(|| registered::register_slots(ring, context.as_fd(), len, SLOT))?;
+    meter.allocation(|| ring::register_slots(ring, context.as_fd(), len, SLOT))?;
     // SAFETY: the slots cover the attached dma-buf, which is not memory of Rust's.
-    meter.io(|| unsafe { registered::read_fixed(ring, 0, SLOT, len, chunk, depth) })
+    meter.io(|| unsafe { ring::read_fixed(ring, 0, SLOT, len, chunk, depth) })
 }
 
 /// LOAD; a gather size of 0 selects the module's default.
