@@ -5,11 +5,11 @@ import argparse
 import json
 import os
 import sys
-from importlib import import_module, metadata
+from importlib import metadata
 
 import listing
 from content import Layout, differing_byte
-from loaders import NAMES, Loader, module_of
+from loaders import LOADERS, NAMES
 from measure import Stopwatch
 
 EPILOG = """\
@@ -46,13 +46,14 @@ class Output:
 
 
 def run(name: str, path: str, seed: int | None, output: Output) -> None:
-    loader: Loader = import_module(module_of(name))  # type: ignore[assignment]
+    loader = LOADERS[name]
+    fill = loader.prepare()
     output.line({"ready": True})
     if not sys.stdin.readline():
         raise EOFError("standard input ended before the line that starts the load")
 
     watch = Stopwatch()
-    tensors = loader.load(path)
+    tensors = fill(path)
     taken = watch.lap()
 
     layout = Layout.of_file(path)
@@ -70,7 +71,7 @@ def run(name: str, path: str, seed: int | None, output: Output) -> None:
     output.line({
         "seconds": taken.wall, "user_seconds": taken.user, "sys_seconds": taken.system,
         "release_seconds": released.wall, "bytes": layout.tensor_bytes, "verified": verified,
-        "version": metadata.version(loader.PACKAGE), "note": loader.NOTE,
+        "version": metadata.version(loader.package), "note": loader.note,
     })
 
 

@@ -16,10 +16,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-from importlib import import_module, metadata
+from importlib import metadata
 
 import content
-from loaders import NAMES, Loader, module_of
+from loaders import LOADERS, NAMES
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 from figures import compact  # noqa: E402
@@ -69,13 +69,14 @@ def drop(path: str) -> None:
 
 def load(name: str, path: str) -> int:
     """In a process of its own: loads the file at the first line of standard input, keeps it until the next."""
-    loader: Loader = import_module(module_of(name))  # type: ignore[assignment]
+    loader = LOADERS[name]
+    fill = loader.prepare()
     # Of what libraries print, nothing gets between the lines.
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    print(metadata.version(loader.PACKAGE), file=output, flush=True)
+    print(metadata.version(loader.package), file=output, flush=True)
     sys.stdin.readline()
-    tensors = loader.load(path)
+    tensors = fill(path)
     print(len(tensors), file=output, flush=True)
     sys.stdin.readline()
     return 0

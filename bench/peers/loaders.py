@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The loaders. What one needs is imported when it is chosen, and before its time begins."""
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from content import Layout
+
+PAGE = 4096
+TOUCHED = "a mapping of the file: one byte of every 4 KiB page is read before the time ends"
+
+Load = Callable[[str], Mapping[str, Any]]
+
+
+class Loader(NamedTuple):
+    package: str
+    # Imports what it needs. The result loads a file: its tensors are in memory, owned by the caller; dropping them
+    # frees the memory.
+    prepare: Callable[[], Load]
+    note: str | None = None
+
+
+def dmabuf_dio_numpy() -> Load:
+    """Direct I/O into memory of the process, of which each array is a view."""
+    import ml_dtypes  # noqa: F401  the type bfloat16
+    from dmabuf_dio.numpy import load_file
+    return load_file
+
+
+def dmabuf_dio_torch() -> Load:
+    """Direct I/O into memory of the process, of which each tensor is a view."""
+    import torch  # noqa: F401
+    from dmabuf_dio.torch import load_file
+    return load_file
+
+
+def fastsafetensors() -> Load:
+    """Reader threads, O_DIRECT into bounce buffers, copied to one allocation."""
+    import torch  # noqa: F401
+    from fastsafetensors import fastsafe_open
+
+    def load(path: str) -> dict[str, Any]:
+        # The tensors share the ownership of their memory and outlive the file object.
+        with fastsafe_open(path, device="cpu", nogds=True) as file:
+            return {name: file.get_tensor(name) for name in file.keys()}
+    return load
+
+
+def instanttensor() -> Load:
+    """It loads to GPUs only; it is tried in case a later version supports more."""
+    import torch  # noqa: F401
+    from instanttensor import safe_open
+
+    def load(path: str) -> dict[str, Any]:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            return dict(file.tensors())
+    return load
+
+
+def numpy_fromfile() -> Load:
+    """read() of the whole data section into one array, of which each tensor is a view."""
+    import ml_dtypes
+    import numpy as np
+    types = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "I8": np.int8, "U8": np.uint8}
+
+    def load(path: str) -> dict[str, Any]:
+        layout = Layout.of_file(path)
+        data = np.fromfile(path, dtype=np.uint8, offset=layout.data_begin)
+        return {name: data[begin:end].view(types[dtype]).reshape(shape)
+                for name, (dtype, shape, begin, end) in layout.tensors.items()}
+    return load
+
+
+def runai() -> Load:
+    """io_uring with O_DIRECT into registered buffers, if the kernel supports it."""
+    import torch  # noqa: F401
+    from runai_model_streamer import SafetensorsStreamer
+
+    def load(path: str) -> dict[str, Any]:
+        with SafetensorsStreamer() as streamer:
+            streamer.stream_file(path, device="cpu")
+            # The caller owns the tensors (owned=True, the default), so no copy is needed.
+            return dict(streamer.get_tensors())
+    return load
+
+
+def safetensors_numpy() -> Load:
+    import ml_dtypes  # noqa: F401  gives numpy the name bfloat16
+    from safetensors.numpy import load_file
+    return load_file
+
+
+def safetensors_torch() -> Load:
+    """Tensors over a mapping of the file."""
+    from safetensors.torch import load_file
+    return _touched(load_file)
+
+
+def torch_mmap() -> Load:
+    """One mapping of the file, of which each tensor is a view."""
+    import torch
+    types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I8": torch.int8, "U8": torch.uint8}
+
+    def load(path: str) -> dict[str, Any]:
+        layout = Layout.of_file(path)
+        data = torch.from_file(path, size=os.path.getsize(path), dtype=torch.uint8)[layout.data_begin:]
+        return {name: data[begin:end].view(types[dtype]).reshape(shape)
+                for name, (dtype, shape, begin, end) in layout.tensors.items()}
+    return _touched(load)
+
+
+def _touched(load: Load) -> Load:
+    """Then reads one byte of every page from the first tensor to the last, which are in one mapping."""
+    import numpy as np
+
+    def both(path: str) -> Mapping[str, Any]:
+        tensors = load(path)
+        begin = min(tensor.data_ptr() for tensor in tensors.values())
+        end = max(tensor.data_ptr() + tensor.nbytes for tensor in tensors.values())
+        memory = np.frombuffer((ctypes.c_uint8 * (end - begin)).from_address(begin), dtype=np.uint8)
+        # Aligned to pages, so that the first and the last page are included.
+        memory[:1].max()
+        memory[-begin % PAGE::PAGE].max(initial=0)
+        return tensors
+    return both
+
+
+LOADERS = {
+    "dmabuf-dio-torch": Loader("dmabuf-dio", dmabuf_dio_torch),
+    "dmabuf-dio-numpy": Loader("dmabuf-dio", dmabuf_dio_numpy),
+    "safetensors-numpy": Loader("safetensors", safetensors_numpy),
+    "safetensors-torch": Loader("safetensors", safetensors_torch, TOUCHED),
+    "fastsafetensors": Loader("fastsafetensors", fastsafetensors,
+                              "nogds, and its defaults: O_DIRECT, 16 threads, 16 MiB of bounce buffers"),
+    "runai": Loader("runai-model-streamer", runai,
+                    "its defaults: io_uring and O_DIRECT where the kernel has them, depth 64"),
+    "instanttensor": Loader("instanttensor", instanttensor),
+    "torch-mmap": Loader("torch", torch_mmap, TOUCHED),
+    "numpy-fromfile": Loader("numpy", numpy_fromfile),
+}
+NAMES = tuple(LOADERS)
