@@ -12,7 +12,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 
 use crate::buffer::mapping::Mapping;
 use crate::buffer::{Buffer, BufferKind};
-use crate::measure::outcome::Trouble;
+use crate::measure::outcome::{Stop, Trouble, repeat};
 
 const PIPE_MAX_SIZE: &str = "/proc/sys/fs/pipe-max-size";
 
@@ -65,13 +65,6 @@ pub(crate) fn pipe_size() -> usize {
 struct End<'a> {
     fd: BorrowedFd<'a>,
     at: u64,
-}
-
-/// Where a transfer ended early: with an error, or because a call transferred nothing.
-#[derive(Debug)]
-struct Stop {
-    done: u64,
-    errno: Option<Os>,
 }
 
 /// Transfers by one method.
@@ -159,7 +152,7 @@ impl Mover {
         // SAFETY: the buffer is this program's own and no other mapping of it is in use; a memfd
         // is sealed against shrinking.
         let bytes = unsafe { mapping.bytes() };
-        let result = whole(buffer.len(), |done| {
+        let result = repeat(buffer.len(), |done| {
             let (rest, at) = (&mut bytes[done as usize..], at + done);
             match self.direction {
                 Direction::Load => rustix::io::pread(file, rest, at),
@@ -176,7 +169,7 @@ impl Mover {
             rustix::fs::seek(to.fd, SeekFrom::Start(to.at))
                 .map_err(|errno| Stop { done: 0, errno: Some(errno) })?;
         }
-        whole(len, |done| {
+        repeat(len, |done| {
             let (mut from_at, mut to_at) = (from.at + done, to.at + done);
             let rest = (len - done) as usize;
             match (self.method, &self.pipe) {
@@ -187,7 +180,7 @@ impl Mover {
                     let (flags, rest) = (SpliceFlags::MOVE, rest.min(self.pipe_size));
                     let in_pipe =
                         splice(from.fd, Some(&mut from_at), write_end, None, rest, flags)?;
-                    whole(in_pipe as u64, |out| {
+                    repeat(in_pipe as u64, |out| {
                         let left = in_pipe - out as usize;
                         splice(read_end, None, to.fd, Some(&mut to_at), left, flags)
                     })
@@ -230,20 +223,6 @@ impl Mover {
         let what = if kind.moves_dmabuf() { "a dma-buf" } else { "a memfd" };
         Trouble::unavailable(&format!("{call} {preposition} {what}"), errno, why)
     }
-}
-
-/// Repeats a call until `len` bytes are transferred.
-fn whole(len: u64, mut call: impl FnMut(u64) -> Result<usize, Os>) -> Result<(), Stop> {
-    let mut done = 0;
-    while done < len {
-        match call(done) {
-            Ok(0) => return Err(Stop { done, errno: None }),
-            Ok(moved) => done += moved as u64,
-            Err(Os::INTR) => {}
-            Err(errno) => return Err(Stop { done, errno: Some(errno) }),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

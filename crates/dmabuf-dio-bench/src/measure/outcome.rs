@@ -135,6 +135,37 @@ pub(crate) fn whole(what: &str, done: u64, wanted: u64) -> Result<(), Trouble> {
     if done == wanted { Ok(()) } else { Err(Trouble::short(what, done, wanted)) }
 }
 
+/// Where a transfer ended early: with an error, or because a call transferred nothing.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    pub(crate) done: u64,
+    pub(crate) errno: Option<Os>,
+}
+
+impl Stop {
+    /// The same of a call that should work, for `len` bytes.
+    pub(crate) fn of(self, what: &str, len: u64) -> Trouble {
+        match self.errno {
+            Some(errno) => Trouble::failed(what, errno),
+            None => Trouble::short(what, self.done, len),
+        }
+    }
+}
+
+/// Repeats a call until `len` bytes are transferred.
+pub(crate) fn repeat(len: u64, mut call: impl FnMut(u64) -> Result<usize, Os>) -> Result<(), Stop> {
+    let mut done = 0;
+    while done < len {
+        match call(done) {
+            Ok(0) => return Err(Stop { done, errno: None }),
+            Ok(moved) => done += moved as u64,
+            Err(Os::INTR) => {}
+            Err(errno) => return Err(Stop { done, errno: Some(errno) }),
+        }
+    }
+    Ok(())
+}
+
 /// The failure of a supported call, for `map_err`.
 pub(crate) fn failed<E: Number>(what: &str) -> impl Fn(E) -> Trouble + '_ {
     move |errno| Trouble::failed(what, errno)

@@ -11,14 +11,14 @@ use rustix::io::Errno as Os;
 
 use super::device::Adc;
 use crate::buffer::mapping::{Mapping, Pages};
-use crate::measure::outcome::{Trouble, failed, stream_errno as errno};
+use crate::measure::outcome::{Trouble, failed, repeat, stream_errno as errno};
 
 /// A device read by `read()`.
 pub(crate) struct DeviceReader<'a> {
     adc: &'a Adc,
     buffer: OwnedFd,
     memory: Mapping,
-    block: usize,
+    block: u64,
 }
 
 impl<'a> DeviceReader<'a> {
@@ -43,7 +43,7 @@ impl<'a> DeviceReader<'a> {
         std::thread::sleep(Duration::from_millis(200));
         let memory = Mapping::anonymous(block, Pages::Huge).map_err(failed("mmap"))?;
         attribute("blocks of that size for read()", "buffer0/enable", "1")?;
-        Ok(Self { adc, buffer, memory, block: block as usize })
+        Ok(Self { adc, buffer, memory, block })
     }
 
     /// Reads a block and passes its bytes to `write`.
@@ -52,29 +52,13 @@ impl<'a> DeviceReader<'a> {
         length: u64,
         mut write: impl FnMut(&[u8]) -> Result<usize, Os>,
     ) -> Result<(), Trouble> {
-        let length = (length as usize).min(self.block);
+        let length = length.min(self.block);
         // SAFETY: the memory is this process's alone and as long as a block.
-        let bytes =
-            unsafe { std::slice::from_raw_parts_mut(self.memory.address().cast_mut(), length) };
-        let mut done = 0;
-        while done < length {
-            match rustix::io::read(&self.buffer, &mut bytes[done..]) {
-                Ok(0) => return Err(Trouble::short("read()", done as u64, length as u64)),
-                Ok(moved) => done += moved,
-                Err(Os::INTR) => {}
-                Err(errno) => return Err(Trouble::failed("read()", errno)),
-            }
-        }
-        let mut done = 0;
-        while done < length {
-            match write(&bytes[done..]) {
-                Ok(0) => return Err(Trouble::short("write()", done as u64, length as u64)),
-                Ok(moved) => done += moved,
-                Err(Os::INTR) => {}
-                Err(errno) => return Err(Trouble::failed("write()", errno)),
-            }
-        }
-        Ok(())
+        let bytes = &mut unsafe { self.memory.bytes() }[..length as usize];
+        repeat(length, |done| rustix::io::read(&self.buffer, &mut bytes[done as usize..]))
+            .map_err(|stop| stop.of("read()", length))?;
+        repeat(length, |done| write(&bytes[done as usize..]))
+            .map_err(|stop| stop.of("write()", length))
     }
 }
 

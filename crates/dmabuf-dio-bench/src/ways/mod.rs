@@ -27,7 +27,7 @@ use crate::buffer::{Buffer, BufferKind, Maker, memfd};
 use crate::disk::{DiskFile, IoMode, no_direct};
 use crate::host::setting::Setting;
 use crate::measure::meter::Meter;
-use crate::measure::outcome::{Trouble, failed, io_failed, os, whole};
+use crate::measure::outcome::{Trouble, failed, io_failed, os, repeat, whole};
 use held::Held;
 
 const RING_ENTRIES: u32 = 16;
@@ -76,7 +76,7 @@ pub(crate) enum Way {
     /// Map the file and touch each page of it.
     Map,
     /// `pread()` with `O_DIRECT` into huge pages, in pieces of this many bytes.
-    Pread { piece: usize },
+    Pread { piece: u64 },
     /// `io_uring` with `O_DIRECT` into 4 KiB pages.
     Ring { piece: u64, depth: u32 },
 }
@@ -308,13 +308,8 @@ fn registered_memfd(
 fn malloc(setup: &Setup<'_>) -> Result<Held, Trouble> {
     let (file, len) = setup.open(IoMode::Buffer)?;
     let mut bytes = Vec::with_capacity(len as usize);
-    while bytes.len() < len as usize {
-        match rustix::io::read(file, spare_capacity(&mut bytes)) {
-            Ok(0) => return Err(Trouble::short("read", bytes.len() as u64, len)),
-            Ok(_) | Err(Os::INTR) => {}
-            Err(errno) => return Err(Trouble::failed("read", errno)),
-        }
-    }
+    let read = repeat(len, |_| rustix::io::read(file, spare_capacity(&mut bytes)));
+    read.map_err(|stop| stop.of("read", len))?;
     Ok(Held::vec(bytes))
 }
 
@@ -328,21 +323,16 @@ fn map(setup: &Setup<'_>) -> Result<Held, Trouble> {
     Ok(Held::mapping(mapping))
 }
 
-fn pread(piece: usize, setup: &Setup<'_>) -> Result<Held, Trouble> {
+fn pread(piece: u64, setup: &Setup<'_>) -> Result<Held, Trouble> {
     let (file, len) = setup.open(IoMode::Direct)?;
     let mut mapping = Mapping::anonymous(len, Pages::Huge).map_err(failed("mmap"))?;
     // SAFETY: this process alone has the memory.
     let bytes = unsafe { mapping.bytes() };
-    let mut done = 0;
-    while done < bytes.len() {
-        let end = bytes.len().min(done + piece);
-        match rustix::io::pread(file, &mut bytes[done..end], done as u64) {
-            Ok(0) => return Err(Trouble::short("pread", done as u64, len)),
-            Ok(read) => done += read,
-            Err(Os::INTR) => {}
-            Err(errno) => return Err(Trouble::failed("pread with O_DIRECT", errno)),
-        }
-    }
+    let read = repeat(len, |done| {
+        let end = len.min(done + piece) as usize;
+        rustix::io::pread(file, &mut bytes[done as usize..end], done)
+    });
+    read.map_err(|stop| stop.of("pread with O_DIRECT", len))?;
     Ok(Held::mapping(mapping))
 }
 
