@@ -102,6 +102,7 @@ impl<'a> Meter<'a> {
         *self.spent[phase as usize].get_or_insert_default() += spent;
     }
 
+    #[inline]
     fn phase<T>(&mut self, phase: Phase, what: impl FnOnce() -> T) -> T {
         let span = Span::begin(self.clock, phase);
         let result = what();

@@ -13,20 +13,20 @@ use crate::pattern::{Difference, POISON, Pattern};
 /// The content of the file, kept until it is released.
 #[derive(Debug)]
 pub(crate) struct Held {
-    memory: Memory,
+    pub(super) memory: Memory,
     /// The mappings used to fill it.
-    mappings: Vec<Mapping>,
+    pub(super) mappings: Vec<Mapping>,
     /// The module's, to which it is attached.
-    context: Option<OwnedFd>,
+    pub(super) context: Option<OwnedFd>,
     /// Whether a ring has its pages.
-    registered: bool,
+    pub(super) registered: bool,
     filled: bool,
     /// A buffer that is not part of what is measured.
-    unmeasured: Option<Buffer>,
+    pub(super) unmeasured: Option<Buffer>,
 }
 
 #[derive(Debug)]
-enum Memory {
+pub(super) enum Memory {
     Nothing,
     Library(dmabuf_dio::Buffer),
     Vec(Vec<u8>),
@@ -78,17 +78,6 @@ impl Held {
 
     pub(super) fn registered(self) -> Self {
         Self { registered: true, ..self }
-    }
-
-    pub(super) fn is_registered(&self) -> bool {
-        self.registered
-    }
-
-    /// Frees it. Returns what is not part of it.
-    pub(super) fn release(self) -> Option<Buffer> {
-        drop((self.mappings, self.context));
-        drop(self.memory);
-        self.unmeasured
     }
 
     /// The buffer, if it is one made by system calls.
