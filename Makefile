@@ -93,10 +93,8 @@ lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, 
 
 # What each measures is in bench/runs. The results go to bench/results; the charts and the tables in the documents are generated
 # from them. To compare with libiio's iio_rwdev, 1.0 or later: make bench-stream IIO_RWDEV=/usr/local/bin/iio_rwdev
-BENCHES := cost-series cost-6.12 table load compare stream rates small small-cost small-retpoline questions iommu
-BENCHES_ARM64 := arm64 coherence
-
-.PHONY: bench bench-cost $(BENCHES:%=bench-%) $(BENCHES_ARM64:%=bench-%)
+.PHONY: bench bench-cost bench-cost-series bench-cost-6.12 bench-table bench-load bench-compare bench-stream
+.PHONY: bench-rates bench-small bench-small-cost bench-small-retpoline bench-arm64 bench-questions bench-coherence bench-iommu
 bench: bench-cost bench-table bench-load bench-compare bench-stream bench-rates bench-small bench-iommu charts ## all measurements, then the charts (one to two hours)
 bench-cost: bench-cost-series bench-cost-6.12 ## CPU cost of each method: instructions per MiB
 bench-table: ## the table of the copy_file_range thread, in a guest
@@ -111,10 +109,11 @@ bench-questions: ## questions that the threads left open: memfd, IIO with udmabu
 bench-coherence: ## instructions on an arm64 machine whose DMA is coherent, and on one whose DMA is not (5 minutes)
 bench-iommu: ## instructions behind an IOMMU and without, buffers mapped once or with each request
 
-$(BENCHES:%=bench-%): bench-%: build
+bench-cost-series bench-cost-6.12 bench-table bench-load bench-compare bench-stream bench-rates bench-small \
+bench-small-cost bench-small-retpoline bench-questions bench-iommu: bench-%: build
 	bench/run $*
 
-$(BENCHES_ARM64:%=bench-%): bench-%:
+bench-arm64 bench-coherence: bench-%:
 	@tools/install-packages packages-arm64.txt
 	@tools/collect-rust-tests arm64 bench
 	bench/run $*

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 use dmabuf_dio_cli::exit::{FAILED, Failure, UNAVAILABLE};
 
-use super::contender::{LoaderReport, READY};
+use super::contract::{LoaderReport, READY};
 use super::safetensors::{SafeTensors, Tensors};
 use crate::measure::meter::Meter;
 use crate::measure::outcome::{Status, Trouble};

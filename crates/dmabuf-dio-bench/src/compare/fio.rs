@@ -5,7 +5,7 @@ use std::process::Command;
 
 use dmabuf_dio_cli::size::show_size;
 
-use super::contender::{LoaderReport, Source};
+use super::contract::{LoaderReport, Source};
 use crate::buffer::mapping::{Pages, huge_page, page_size};
 use crate::fio::{self, FioJob, filename, no_result};
 use crate::measure::outcome::Trouble;

@@ -3,6 +3,7 @@
 
 pub(crate) mod child;
 mod contender;
+mod contract;
 mod fio;
 mod safetensors;
 mod settings;
@@ -27,7 +28,8 @@ use crate::report::row::{Column, Row, Run, Size, grid};
 use crate::ways::held::PagesGot;
 use crate::ways::registry::{COMPARE, OwnWay, READ};
 use child::own_way;
-use contender::{Contender, LoaderReport, Peer, Source};
+use contender::{Contender, Peer};
+use contract::{LoaderReport, Source};
 use fio::SequentialFio;
 use safetensors::{SafeTensors, Tensors};
 use settings::SettingsFound;

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use rustix::fs::OFlags;
 
-use super::BLOCK;
+use super::target::BLOCK;
 use super::target::Target;
 use crate::buffer::mapping::{Mapping, Pages};
 use crate::measure::outcome::{Trouble, failed, io_failed};

@@ -3,9 +3,9 @@
 
 use rustix::io::Errno as Os;
 
-use super::BLOCK;
 use super::appends::Appends;
 use super::memory::ReadBlocks;
+use super::target::BLOCK;
 use super::target::Target;
 use crate::measure::outcome::Trouble;
 

@@ -4,7 +4,7 @@
 use dmabuf_dio::gather::{Gatherer, Gathering, Piece};
 use dmabuf_dio::{Backend, Buffer};
 
-use super::BLOCK;
+use super::target::BLOCK;
 use super::target::Target;
 use crate::measure::outcome::{Status, Trouble};
 

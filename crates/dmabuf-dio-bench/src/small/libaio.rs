@@ -7,9 +7,9 @@ use std::ptr;
 
 use dmabuf_dio::Errno;
 
-use super::BLOCK;
 use super::engine::{Arrived, Engine};
 use super::memory::ReadBlocks;
+use super::target::BLOCK;
 use crate::measure::outcome::Trouble;
 
 const PREAD: u16 = 0;

@@ -7,7 +7,7 @@ use std::slice;
 use dmabuf_dio_sys::dmabuf::Access;
 use io_uring::IoUring;
 
-use super::BLOCK;
+use super::target::BLOCK;
 use crate::buffer::mapping::{Mapping, Pages};
 use crate::buffer::{Buffer, BufferKind, Maker};
 use crate::measure::outcome::Trouble;

@@ -4,7 +4,6 @@
 
 mod appends;
 mod engine;
-mod fio;
 mod gather;
 mod libaio;
 mod memory;
@@ -27,10 +26,7 @@ use crate::report::json::Object;
 use crate::report::page::{Page, Report};
 use crate::report::row::{Row, Run};
 use rows::ReadRow;
-use target::Target;
-
-/// Bytes per read.
-const BLOCK: u64 = 4096;
+use target::{BLOCK, Target};
 
 /// Arguments of `small`.
 #[derive(Debug, Args)]

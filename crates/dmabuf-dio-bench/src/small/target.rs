@@ -12,6 +12,9 @@ use crate::disk::{DiskFile, IoMode};
 use crate::measure::outcome::{Status, Trouble, failed, io_failed};
 use crate::pattern::{Difference, Pattern};
 
+/// Bytes per read.
+pub(crate) const BLOCK: u64 = 4096;
+
 /// A file created for the measurement, or a block device.
 #[derive(Debug)]
 pub(crate) struct Target {

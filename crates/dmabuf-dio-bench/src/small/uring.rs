@@ -7,9 +7,9 @@ use std::os::fd::AsRawFd;
 use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno as Os;
 
-use super::BLOCK;
 use super::engine::{Arrived, Engine};
 use super::memory::{MemoryKind, ReadBlocks};
+use super::target::BLOCK;
 use crate::measure::outcome::Trouble;
 use crate::measure::outcome::io_failed;
 

@@ -96,8 +96,8 @@ pub(crate) struct Checker {
 impl Checker {
     pub(crate) fn new() -> Self {
         let makefile = fs::read_to_string(repository().join("Makefile")).expect("the Makefile");
-        let target = |line: &str| Some(line.strip_prefix(".PHONY: ")?.to_owned());
-        let targets = makefile.lines().filter_map(target).collect();
+        let phony = makefile.lines().filter_map(|line| line.strip_prefix(".PHONY: "));
+        let targets = phony.flat_map(|names| names.split(' ')).map(str::to_owned).collect();
         Self { targets, guest_path: python(GUEST_PATH, &[]).expect("the guest's PATH") }
     }
 
