@@ -367,7 +367,7 @@ fn line(contender: &Contender, result: &Samples<ContenderSample>, bytes: u64) ->
     let mut row = Row::of(vec![contender.name()], facts, result, |sample| sample.run(bytes));
     // Page sizes of the last run.
     let pages = samples.last().and_then(ContenderSample::pages);
-    row.pages = pages.map_or_else(String::new, |pages| show_pages(pages, bytes));
+    row.cells = pages.map(|pages| show_pages(pages, bytes)).into_iter().collect();
     let version = told().find_map(|told| told.version.clone());
     row.more = Object::default()
         .object(
@@ -417,7 +417,7 @@ fn table(rows: &[Row], runs: u32) -> Grid {
         Some(Column::median("CPU s/GiB", "cpu_seconds_per_gib", show)),
         Some(Column::median("cache MiB", "cache_growth", |bytes| show(bytes / f64::from(1 << 20)))),
         Some(Column::median("release ms", "release_seconds", |seconds| show(seconds * 1e3))),
-        Some(Column::new("pages", |row: &Row| row.pages.clone())),
+        Some(Column::cell("pages", 0)),
     ];
     grid(&["way"], columns, rows)
 }

@@ -25,8 +25,8 @@ pub(crate) struct Row {
     /// Further members of the JSON object.
     pub(crate) more: Object,
     pub(crate) notes: Vec<String>,
-    /// The page size of the memory, if known.
-    pub(crate) pages: String,
+    /// Further cells, of columns made by `Column::cell`.
+    pub(crate) cells: Vec<String>,
 }
 
 impl Row {
@@ -52,7 +52,7 @@ impl Row {
             numbers: Vec::new(),
             more: Object::default(),
             notes: Vec::new(),
-            pages: String::new(),
+            cells: Vec::new(),
         }
     }
 
@@ -130,6 +130,11 @@ impl<'a> Column<'a> {
         show: impl Fn(f64) -> String + 'a,
     ) -> Self {
         Self::new(head, move |row| row.number(number).map_or_else(String::new, &show))
+    }
+
+    /// One of the row's own cells.
+    pub(crate) fn cell(head: &str, index: usize) -> Self {
+        Self::new(head, move |row| row.cells.get(index).cloned().unwrap_or_default())
     }
 
     /// Minimum and maximum of several runs.
