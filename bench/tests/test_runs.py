@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The table of runs makes the files of bench/results."""
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import json
+import pathlib
+import tempfile
+import unittest
+import unittest.mock
+
+from tests.samples import COST
+
+BENCH = pathlib.Path(__file__).resolve().parent.parent
+LOADER = importlib.machinery.SourceFileLoader("run", str(BENCH / "run"))
+run = importlib.util.module_from_spec(importlib.util.spec_from_loader("run", LOADER))
+LOADER.exec_module(run)
+
+
+class Runs(unittest.TestCase):
+    def test_each_result_has_a_line(self) -> None:
+        known = run.groups((BENCH / "runs").read_text(), {"PEER": "", "LARGE": "13G"})
+        names = [name for lines in known.values() for name, _, _ in lines]
+        # What loaders of other projects need is measured by bench/peers.
+        kept = {path.stem for path in (BENCH / "results").iterdir() if "peers" not in path.stem}
+        self.assertEqual((set(names), len(names)), (kept, len(kept)))
+        self.assertIn(("compare-large", ["here"], ["compare", "--sizes", "13G", "--runs", "3"]), known["compare"])
+
+    def test_names_are_replaced_and_words_kept(self) -> None:
+        text = "let A = --icount\nlet B = $A --iommu\n[one] # what\nx | $B | cost --only \"a b\"\n"
+        self.assertEqual(run.groups(text, {}), {"one": [("x", ["--icount", "--iommu"], ["cost", "--only", "a b"])]})
+
+    def measure(self, script: str, folder: pathlib.Path) -> None:
+        program = folder / "program"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        with unittest.mock.patch.dict(run.PROGRAMS, {False: str(program)}), contextlib.redirect_stdout(io.StringIO()):
+            run.measure(("x", ["here"], ["cost"]), folder)
+
+    def test_result_is_stored_with_its_command(self) -> None:
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "json").write_text(json.dumps(COST, indent=2) + "\n")
+        self.measure(f'echo report; for last; do :; done; cp {folder}/json "$last"', folder)
+        kept = json.loads((folder / "x.json").read_text())
+        self.assertEqual((kept["schema"], kept["command"]), (2, f"{folder}/program cost"))
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaisesRegex(SystemExit, "status 7"):
+            self.measure("exit 7", folder)
+        self.assertEqual(json.loads((folder / "x.json").read_text()), kept)
+
+
+if __name__ == "__main__":
+    unittest.main()
