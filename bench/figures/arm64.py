@@ -22,9 +22,9 @@ MOST = 1.05
 
 def table(results: pathlib.Path) -> str:
     rows = []
-    costs = [cost.read(results / f"cost-{name}7.3-series.json") for name in ("", "arm64-")]
+    costs = [cost.read(results / f"cost-{name}7.3-series.json").size(SIZE) for name in ("", "arm64-")]
     for what, way, limit in WAYS:
-        found = [_moved(each, way) for each in costs]
+        found = [each.spent(way) for each in costs]
         rows.append((f"{what}, per MiB", f"{limit:,}" if limit else "", *(f"{value:,.0f}" for value in found),
                      f"{found[1] / found[0]:.2f}"))
     reads = [small.read(results / f"small-{name}7.3-series.json") for name in ("cost-", "arm64-")]
@@ -36,8 +36,3 @@ def table(results: pathlib.Path) -> str:
         rows.append((f"4 KiB into lent pages, {name}", "" if target == "raw" else f"{MOST} of raw", *cells,
                      f"{here[1] / here[0]:.2f}"))
     return markdown(("instructions", "limit", "x86-64", "arm64", "of x86-64"), rows)
-
-
-def _moved(found: cost.Cost, way: str) -> float:
-    figures = found.size(SIZE).ways[way].figures
-    return figures.get("io", figures.get("load")).median

@@ -35,10 +35,9 @@ def limit(per_mib: float, ghz: float) -> float:
 def table(found: cost.Cost) -> str:
     head = ["way", "instructions per MiB", *(f"{ghz} GHz: CPU seconds per GiB" for ghz in GHZ),
             *(f"{ghz} GHz: one CPU is busy at" for ghz in GHZ)]
-    ways = found.size(SHOWN).ways
     rows = []
     for name, way, phase in WAYS:
-        per_mib = ways[way].figures[phase].median
+        per_mib = found.size(SHOWN).spent(way, phase)
         rows.append((name, f"{per_mib:,.0f}", *(f"{busy(per_mib, ghz):.3f}" for ghz in GHZ),
                      *(f"{limit(per_mib, ghz):.3g} GB/s" for ghz in GHZ)))
     return markdown(head, rows)

@@ -25,6 +25,11 @@ class Size(Object):
         self.name = size_name(data["bytes"])
         self.ways = {way["name"]: Way(way) for way in data.get("ways", ())}
 
+    def spent(self, way: str, phase: str = "io") -> float:
+        """The median of a phase; where allocation and I/O are one call, that is the I/O."""
+        figures = self.ways[way].figures
+        return figures.get(phase, figures.get("load")).median
+
 
 class Cost(Object):
     def __init__(self, data: dict) -> None:

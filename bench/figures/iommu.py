@@ -41,12 +41,8 @@ def _row(name: str, value: Callable[[str], float]) -> tuple[str, ...]:
     return (name, number(base), *(f"{number(found)} ({found / base:.2f})" for found in others))
 
 
-def _moved(found: cost.Size, way: str, phase: str) -> float:
-    return found.ways[way].figures[phase].median
-
-
 def per_mib(costs: Costs) -> str:
-    rows = [_row(name, lambda mode, way=way, phase=phase: _moved(costs[mode], way, phase))
+    rows = [_row(name, lambda mode, way=way, phase=phase: costs[mode].spent(way, phase))
             for name, way, phase in WAYS]
     return markdown(("instructions per MiB (of no IOMMU)", *(head for head, _ in COLUMNS)), rows)
 
@@ -70,7 +66,7 @@ LETTER_READS = ("raw", "ext4", "xfs")
 
 
 def letter(costs: Costs, reads: Reads) -> str:
-    rows = [(name, *(number(_moved(costs[mode], way, phase)) for mode in LETTER))
+    rows = [(name, *(number(costs[mode].spent(way, phase)) for mode in LETTER))
             for name, way, phase in LETTER_WAYS]
     rows += [(f"random 4 KiB, {small.DEPTH} in flight, {target}",
               *(number(reads[mode].per_read(target)) for mode in LETTER))

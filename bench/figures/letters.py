@@ -59,11 +59,9 @@ def number(value: float) -> str:
 
 
 def copy_cost(found: cost.Cost) -> str:
-    rows = []
-    for way, name in COPY_COST:
-        figures = found.size(128 * cost.MIB).ways[way].figures
-        rows.append((name, *(number(figures[phase].median)
-                             for phase in ("allocation", "io", "close"))))
+    size = found.size(128 * cost.MIB)
+    rows = [(name, *(number(size.spent(way, phase)) for phase in ("allocation", "io", "close")))
+            for way, name in COPY_COST]
     return columns(("instructions per MiB", "allocate", "read", "free"), rows)
 
 

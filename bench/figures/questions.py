@@ -62,6 +62,6 @@ def coherence(results: pathlib.Path) -> str:
     sizes = [cost.read(results / name).size(SHOWN) for name in COHERENCE]
     rows = []
     for name, way, phase in WAYS:
-        yes, no = (size.ways[way].figures[phase].median for size in sizes)
+        yes, no = (size.spent(way, phase) for size in sizes)
         rows.append((name, f"{yes:,.0f}", f"{no:,.0f}", f"{no - yes:,.0f}"))
     return markdown(("way", "coherent", "not coherent", "more"), rows)
