@@ -13,6 +13,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use dmabuf_dio_sys::dmabuf::Access;
 
@@ -337,11 +338,7 @@ impl Buffer {
     /// ([`Loader::load_with`](crate::Loader::load_with)). Its address is congruent to the offset in
     /// the file, modulo the page size.
     pub fn bytes(&self) -> Option<&[u8]> {
-        let Memory::Private(mapping) = &self.memory else { return None };
-        // No other owner can arise: those there are were all made before the load ended.
-        if Arc::strong_count(mapping) > 1 {
-            return None;
-        }
+        let mapping = self.alone()?;
         // SAFETY: the range is memory of this process that lives as long as self. The kernel has
         // finished with it, and it is written only through `&mut self`.
         Some(unsafe { std::slice::from_raw_parts(self.first(mapping), self.data_len() as usize) })
@@ -349,13 +346,22 @@ impl Buffer {
 
     /// The same, to be written.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        let first = self.first(self.alone()?);
+        // SAFETY: as in `bytes`.
+        Some(unsafe { std::slice::from_raw_parts_mut(first, self.data_len() as usize) })
+    }
+
+    /// Private memory without another owner.
+    fn alone(&self) -> Option<&Arc<Mapping>> {
         let Memory::Private(mapping) = &self.memory else { return None };
+        // No other owner can arise, except views of this buffer that only read: all were made before the
+        // load ended.
         if Arc::strong_count(mapping) > 1 {
             return None;
         }
-        let (first, len) = (self.first(mapping), self.data_len() as usize);
-        // SAFETY: as in `bytes`.
-        Some(unsafe { std::slice::from_raw_parts_mut(first, len) })
+        // The count alone is not ordered after what former owners wrote.
+        fence(Ordering::Acquire);
+        Some(mapping)
     }
 
     /// The address of the content in private memory.
