@@ -8,6 +8,7 @@ use super::piece::Group;
 use super::plan::{Plan, Request};
 use crate::control::Watch;
 use crate::direction::Direction;
+use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};
 use crate::file::File;
 use crate::lend::{Attached, NotLent};
@@ -91,28 +92,25 @@ fn by_module(
     file: &File,
     request: &Request,
     refused: impl FnOnce(u64) -> Error,
-) -> Result<i64> {
+) -> Result<Result<u64, Errno>> {
     let Group { file: position, buf, len, .. } = request.group;
     let fd = file.with_direct(!request.buffered)?;
     let result = attached.transfer(Direction::Load, fd, position, buf, len);
     Ok(match result {
-        Ok(moved) => moved.done as i64,
+        Ok(moved) => Ok(moved.done),
         Err(error) if error.not_lent == Some(NotLent::Unsynced) => {
             return Err(refused(error.moved.done));
         }
         // Whole blocks were read before the failure: the rest is requested again.
         Err(error) if error.moved.done >= file.align.offset => {
-            (error.moved.done & !(file.align.offset - 1)) as i64
+            Ok(error.moved.done & !(file.align.offset - 1))
         }
-        Err(error) => -i64::from(error.errno.raw()),
+        Err(error) => Err(error.errno),
     })
 }
 
-fn by_pread(mapping: &Mapping, file: &File, request: &Request) -> Result<i64> {
+fn by_pread(mapping: &Mapping, file: &File, request: &Request) -> Result<Result<u64, Errno>> {
     let group = &request.group;
     let read = mapping.read_from(group.buf, group.len, file.buffered()?, group.file);
-    Ok(match read {
-        Ok(read) => read as i64,
-        Err(errno) => -i64::from(errno.raw_os_error()),
-    })
+    Ok(read.map_err(IntoErrno::into_errno))
 }

@@ -9,6 +9,7 @@ use super::check::{Checked, Order};
 use super::outcome::{Counts, Exception, Outcome};
 use super::piece::{Group, Piece, Rules};
 use crate::errno::Errno;
+use crate::lend::Verdict;
 
 /// A request for a group or part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,40 +148,34 @@ impl<'p> Plan<'p> {
         self.again.push_back(request);
     }
 
-    /// Records the result of a request: bytes moved, or a negative error number.
+    /// Records the result of a request: bytes moved, or why none.
     #[inline]
-    pub(super) fn complete(&mut self, request: &Request, result: i64) {
+    pub(super) fn complete(&mut self, request: &Request, result: Result<u64, Errno>) {
         self.counts.requests += 1;
-        if result > 0 {
-            self.counts.moved += result as u64;
-            if !request.buffered {
-                self.counts.direct += result as u64;
-            }
+        let moved = result.unwrap_or(0);
+        self.counts.moved += moved;
+        if !request.buffered {
+            self.counts.direct += moved;
         }
-        if result != request.group.len as i64 {
+        if moved != request.group.len {
             self.complete_in_part(*request, result);
         }
     }
 
     #[cold]
-    fn complete_in_part(&mut self, request: Request, result: i64) {
+    fn complete_in_part(&mut self, request: Request, result: Result<u64, Errno>) {
         let direct = self.rules.are_direct() && !request.buffered;
-        if result >= 0 {
-            let rest = after(request, result as u64);
+        let file = request.group.file;
+        match Verdict::of(result, request.group.len, direct) {
+            Verdict::Whole => {}
+            Verdict::Nothing => self.end_of_file(request, file),
             // Short reads may occur anywhere. At a known end of the file no retry is needed.
-            if result == 0 || rest.group.file >= self.end {
-                self.end_of_file(request, rest.group.file);
-            } else {
-                self.again.push_back(rest);
+            Verdict::Rest(moved) if moved > 0 && file + moved >= self.end => {
+                self.end_of_file(request, file + moved);
             }
-            return;
-        }
-        let errno = Errno::from_raw(-result as i32);
-        match errno.raw() {
-            libc::EINTR | libc::EAGAIN => self.again.push_back(request),
-            // The file system accepts O_DIRECT on open but not on read.
-            libc::EINVAL if direct => self.again.push_back(Request { buffered: true, ..request }),
-            _ => self.fail(request, errno),
+            Verdict::Rest(moved) => self.again.push_back(after(request, moved)),
+            Verdict::NotDirect => self.again.push_back(Request { buffered: true, ..request }),
+            Verdict::Failed(errno) => self.fail(request, errno),
         }
     }
 
@@ -277,6 +272,11 @@ mod tests {
     const END: u64 = 1 << 20;
     const SPARE: Range<u64> = 3 << 20..4 << 20;
 
+    /// A result: bytes moved, or a negative error number.
+    fn given(result: i64) -> Result<u64, Errno> {
+        u64::try_from(result).map_err(|_| Errno::from_raw(-result as i32))
+    }
+
     /// Executes the plan for these pieces on a simulated device with a file of [`END`] bytes.
     /// Returns the requests as well.
     fn run(
@@ -295,7 +295,7 @@ mod tests {
             assert!(len > 0 && len <= RULES.limit() && made.len() < 10_000, "{request:?}");
             made.push(request);
             let there = END.saturating_sub(file).min(len) as i64;
-            plan.complete(&request, answer(&request).unwrap_or(there));
+            plan.complete(&request, given(answer(&request).unwrap_or(there)));
         }
         (made, plan.finish(None))
     }
@@ -465,7 +465,7 @@ mod tests {
             let mut plan = Plan::new(&pieces, checked, Rules::BUFFERED, &(0..0), END);
             let mut request = Request::default();
             assert!(plan.next(&mut request));
-            plan.complete(&request, result);
+            plan.complete(&request, given(result));
             assert_eq!(plan.next(&mut request), left, "it is not asked for again");
             let outcome = plan.finish(None);
             assert_eq!((outcome.counts.moved, outcome.counts.direct), (moved, 0));

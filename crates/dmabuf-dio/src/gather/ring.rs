@@ -15,15 +15,15 @@ use crate::direction::Direction;
 use crate::errno::Errno;
 use crate::error::{Error, Result};
 use crate::file::File;
-use crate::lend::{Attached, Cut, Memory, Operation, Request, Ring, Span};
+use crate::lend::{
+    self, Attached, BUFFERED, Cut, Halt, Memory, OPENED, Operation, Planner, Ring, Span,
+};
 use crate::memory::Mapping;
 
 /// The maximum number of completions to wait for at a time.
 const BATCH: u32 = 32;
 /// The maximum number of registered buffers in a ring.
 const MAX_BUFFERS: u64 = 1 << 14;
-/// Index of the ring's file without `O_DIRECT`.
-const BUFFERED: u32 = 1;
 
 /// What a gather reads into.
 #[derive(Debug)]
@@ -44,8 +44,6 @@ pub(super) struct Batches {
     /// `None` once requests cannot be waited for: their completions could not be distinguished from
     /// later ones.
     ring: Option<Ring>,
-    /// Whether it has the file without `O_DIRECT`, too.
-    has_buffered: bool,
     shift: u32,
     /// The thread that owns the ring: the kernel accepts requests from no other. `None` while the
     /// ring may hold requests that the kernel did not accept.
@@ -96,9 +94,7 @@ impl Batches {
             Target::Mapped(_) => 29,
         };
         let (ring, thread, stuck) = (None, None, None);
-        let has_buffered = false;
-        let mut batches =
-            Self { ring, has_buffered, shift, thread, stuck, target, settings, why_unpolled };
+        let mut batches = Self { ring, shift, thread, stuck, target, settings, why_unpolled };
         batches.set_up(uring, file)?;
         Ok(batches)
     }
@@ -125,9 +121,8 @@ impl Batches {
             Target::Mapped(mapping) => Memory::registered(&uring, mapping, cut),
         };
         let mut ring = Ring::new(uring, memory);
-        ring.set_file(0, file.fd()).map_err(|errno| failed(file, errno))?;
+        ring.set_file(OPENED, file.fd()).map_err(|errno| failed(file, errno))?;
         self.ring = Some(ring);
-        self.has_buffered = false;
         self.thread = Some(std::thread::current().id());
         Ok(())
     }
@@ -169,49 +164,13 @@ impl Batches {
         let Some(ring) = &mut self.ring else {
             return Err(failed(file, Errno::from_raw(libc::ENOTCONN)));
         };
+        let mut call = Call { plan, file, watch, shift, polled, unpolled: None };
         // Half of the requests stay in flight while others are prepared.
         let batch = (depth / 2).clamp(1, BATCH) as usize;
-        // Indexed by the request's user data.
-        let mut requests = vec![plan::Request::default(); depth as usize];
-        let mut free: Vec<u32> = (0..depth).rev().collect();
-        let mut unpolled = None;
-        let mut flight = ring.flight();
-        loop {
-            let slots = if unpolled.is_some() || watch.is_cancelled() { 0 } else { free.len() };
-            for _ in 0..slots {
-                let Some(&slot) = free.last() else { break };
-                let request = &mut requests[slot as usize];
-                if !plan.next(request) {
-                    break;
-                }
-                if request.buffered && !self.has_buffered {
-                    let set = flight.set_file(BUFFERED, file.buffered()?);
-                    set.map_err(|errno| failed(file, errno))?;
-                    self.has_buffered = true;
-                }
-                let pushed = flight.push(&entry(request, shift, slot));
-                pushed.map_err(|errno| failed(file, errno))?;
-                free.pop();
-            }
-            let in_flight = flight.in_flight();
-            if in_flight == 0 {
-                return Ok(unpolled.map_or(Driven::Done, Driven::Unpolled));
-            }
-            flight.wait(batch.min(in_flight)).map_err(|errno| failed(file, errno))?;
-            flight.reap(|completion| {
-                let slot = completion.user_data() as u32;
-                free.push(slot);
-                let request = &requests[slot as usize];
-                match completion.result() {
-                    Err(errno) if polled && cannot_poll(errno) => {
-                        unpolled = Some(errno);
-                        plan.again(*request);
-                    }
-                    Err(errno) => plan.complete(request, -i64::from(errno.raw())),
-                    Ok(moved) => plan.complete(request, moved as i64),
-                }
-            });
-            watch.set(plan.counts.moved);
+        match lend::run(ring, &mut call, depth as usize, batch) {
+            Ok(()) => Ok(call.unpolled.map_or(Driven::Done, Driven::Unpolled)),
+            Err(Halt::Planner(error)) => Err(error),
+            Err(Halt::Refused(errno) | Halt::Stuck(errno)) => Err(failed(file, errno)),
         }
     }
 
@@ -234,20 +193,63 @@ fn slot_shift(len: u64, segments: u32) -> u32 {
     wanted.clamp(least, least.max(256 << 20)).next_power_of_two().trailing_zeros()
 }
 
-#[inline]
-fn entry(request: &plan::Request, shift: u32, slot: u32) -> Request {
-    let group = &request.group;
-    let buffer = group.buf >> shift;
-    let to = Span {
-        buffer: buffer as u16,
-        offset: group.buf - (buffer << shift),
-        len: group.len as u32,
-    };
-    Request {
-        operation: Operation::Read { to, position: group.file },
-        file: if request.buffered { BUFFERED } else { 0 },
-        user_data: slot.into(),
-        linked: false,
+/// A call on its way.
+struct Call<'c, 'p> {
+    plan: &'c mut Plan<'p>,
+    file: &'c File,
+    watch: &'c Watch<'c>,
+    shift: u32,
+    polled: bool,
+    /// The disk does not support polling: what is left needs another ring.
+    unpolled: Option<Errno>,
+}
+
+impl Planner for Call<'_, '_> {
+    type Request = plan::Request;
+
+    #[inline]
+    fn next(&mut self, ring: &mut Ring) -> Result<Option<plan::Request>> {
+        if self.unpolled.is_some() || self.watch.is_cancelled() {
+            return Ok(None);
+        }
+        let mut request = plan::Request::default();
+        if !self.plan.next(&mut request) {
+            return Ok(None);
+        }
+        if request.buffered && !ring.has_file(BUFFERED) {
+            let set = ring.set_file(BUFFERED, self.file.buffered()?);
+            set.map_err(|errno| failed(self.file, errno))?;
+        }
+        Ok(Some(request))
+    }
+
+    #[inline]
+    fn ask(&self, request: &plan::Request) -> (Operation, u32) {
+        let group = &request.group;
+        let buffer = group.buf >> self.shift;
+        let to = Span {
+            buffer: buffer as u16,
+            offset: group.buf - (buffer << self.shift),
+            len: group.len as u32,
+        };
+        let file = if request.buffered { BUFFERED } else { OPENED };
+        (Operation::Read { to, position: group.file }, file)
+    }
+
+    fn meanwhile(&mut self, _: &Ring) -> Result<()> {
+        self.watch.set(self.plan.counts.moved);
+        Ok(())
+    }
+
+    #[inline]
+    fn complete(&mut self, request: plan::Request, result: Result<u64, Errno>) {
+        match result {
+            Err(errno) if self.polled && cannot_poll(errno) => {
+                self.unpolled = Some(errno);
+                self.plan.again(request);
+            }
+            result => self.plan.complete(&request, result),
+        }
     }
 }
 
@@ -301,12 +303,18 @@ mod tests {
     #[test]
     fn a_request_names_its_slot_and_the_offset_in_it() {
         let group = Group { file: 12_288, buf: (3 << 20) + 4096, len: 512, first: 0, count: 1 };
-        for (buffered, file) in [(false, 0), (true, BUFFERED)] {
+        let file = File::open(&Spec::Path("/proc/self/exe".into()), Direction::Load, false);
+        let (control, rules) = (Control::default(), Rules::BUFFERED);
+        let checked = check(&[], &Bounds { buffer: 0, spare: 0..0, rules }).expect("fit");
+        let (file, watch) = (&file.expect("a file"), &Watch::start(&control, 0));
+        let plan = &mut Plan::new(&[], checked, rules, &(0..0), 0);
+        let call = Call { plan, file, watch, shift: 20, polled: false, unpolled: None };
+        for (buffered, file) in [(false, OPENED), (true, BUFFERED)] {
             let request = plan::Request { group, buffered, ..plan::Request::default() };
-            let entry = entry(&request, 20, 7);
-            let Operation::Read { to, position } = entry.operation else { panic!("{entry:?}") };
+            let (operation, asked) = call.ask(&request);
+            let Operation::Read { to, position } = operation else { panic!("{operation:?}") };
             assert_eq!((to.buffer, to.offset, to.len, position), (3, 4096, 512, 12_288));
-            assert_eq!((entry.file, entry.user_data, entry.linked), (file, 7, false));
+            assert_eq!(asked, file);
         }
     }
 

@@ -39,6 +39,7 @@ mod memory;
 mod module;
 mod resume;
 mod ring;
+mod schedule;
 mod slots;
 mod uring;
 
@@ -49,6 +50,7 @@ pub use error::{LendError, NotLent};
 pub(crate) use memory::{Cut, Memory};
 pub(crate) use module::Context;
 pub use module::{Attached, MoveError, Moved};
-pub(crate) use ring::Flight;
 pub use ring::{Completion, Operation, Request, Ring, Span};
+pub use schedule::{BUFFERED, InFlight, OPENED, Verdict};
+pub(crate) use schedule::{Halt, Planner, run};
 pub(crate) use uring::create;

@@ -279,13 +279,11 @@ impl Ring {
     /// `EMFILE`.
     pub fn set_file(&mut self, number: u32, file: BorrowedFd<'_>) -> Result<(), Errno> {
         let place = number as usize;
-        let is_set = match &self.files {
-            _ if number >= FILES => return Err(Errno::from_raw(libc::EINVAL)),
-            Files::Registered(set) => set[place],
-            Files::Held(files) => files[place].is_some(),
-        };
-        if is_set && self.in_flight > 0 {
-            return Err(Errno::from_raw(libc::EBUSY));
+        if number >= FILES {
+            return Err(Errno::INVAL);
+        }
+        if self.has_file(number) && self.in_flight > 0 {
+            return Err(Errno::BUSY);
         }
         match &mut self.files {
             Files::Registered(set) => {
@@ -300,6 +298,16 @@ impl Ring {
             }
         }
         Ok(())
+    }
+
+    /// Whether the file with index `number` is set.
+    #[inline]
+    pub fn has_file(&self, number: u32) -> bool {
+        let place = number as usize;
+        match &self.files {
+            Files::Registered(set) => set.get(place).is_some_and(|set| *set),
+            Files::Held(files) => files.get(place).is_some_and(Option::is_some),
+        }
     }
 
     /// Queues a request, without blocking. [`submit`](Self::submit) or [`wait`](Self::wait) submits

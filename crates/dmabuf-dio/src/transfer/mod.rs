@@ -11,6 +11,7 @@ pub(crate) mod ring;
 pub(crate) mod staged;
 pub(crate) mod task;
 
+mod plan;
 mod supply;
 
 use std::os::fd::BorrowedFd;
@@ -69,5 +70,15 @@ impl Job<'_> {
     /// nowhere else.
     pub(crate) fn ends_within_block(&self, offset: u64) -> bool {
         self.direction == Direction::Load && offset % self.block != 0
+    }
+}
+
+#[cfg(test)]
+impl<'a> Job<'a> {
+    /// A load of a whole extent with blocks of 512 bytes, one request of at most 8192 bytes at a time.
+    fn of(file: BorrowedFd<'a>, extent: Extent, watch: &'a Watch<'a>) -> Self {
+        let needed_end = extent.file + extent.len;
+        let (block, chunk, depth) = (512, 8192, 1);
+        Self { file, direction: Direction::Load, extent, needed_end, block, chunk, depth, watch }
     }
 }
