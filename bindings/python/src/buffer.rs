@@ -13,7 +13,7 @@ use pyo3::types::PyCapsule;
 
 use crate::content::{Content, Transfer, View, let_go};
 use crate::dlpack::{self, DataType, Export, Shaped};
-use crate::error::{note, raise};
+use crate::error::{WORDS, note, raise};
 use crate::lock::Lock;
 use crate::report::Report;
 use crate::source::duplicate;
@@ -156,7 +156,7 @@ impl Buffer {
             Ok(buf) => Ok(buf.as_raw_fd()),
             Err(cause) => {
                 let error = unsupported(py, cause.to_string());
-                note(py, &error, &cause.hint());
+                note(py, &error, &cause.hint().in_words(&WORDS));
                 Err(error)
             }
         }

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use dmabuf_dio::{Direction, Error};
+use dmabuf_dio::{Direction, Error, Words};
 use pyo3::exceptions::{
     PyBufferError, PyEOFError, PyKeyError, PyMemoryError, PyOSError, PyValueError,
 };
@@ -12,10 +12,18 @@ use pyo3::prelude::*;
 
 use crate::report::Refusal;
 
+/// How hints name Python's calls and arguments.
+pub(crate) const WORDS: Words = Words {
+    kind: |kind| format!("kind={:?}", kind.name()),
+    setting: str::to_owned,
+    room: "Gathering.room()",
+    tensors: "Model.keys()",
+};
+
 /// The exception for an error of the library.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let exception = exception(py, error).unwrap_or_else(|error| error);
-    note(py, &exception, &pythonic(&error.hint()));
+    note(py, &exception, &error.hint().in_words(&WORDS));
     if let refusals @ [_, ..] = error.refusals() {
         let refusals: Vec<_> = refusals.iter().map(Refusal::from).collect();
         // Without the reasons the exception is still the right one.
@@ -54,7 +62,7 @@ pub(crate) fn raise_tensors(py: Python<'_>, error: &dmabuf_dio_tensors::Error) -
         _ => Ok(PyValueError::new_err(text)),
     };
     let exception = exception.unwrap_or_else(|error| error);
-    note(py, &exception, &error.hint().replace("Model::tensors", "Model.keys()"));
+    note(py, &exception, &error.hint().in_words(&WORDS));
     exception
 }
 
@@ -69,7 +77,7 @@ pub(crate) fn raise_stream(py: Python<'_>, error: &dmabuf_dio_stream::Error) -> 
         error => Ok(PyValueError::new_err(error.to_string())),
     };
     let exception = exception.unwrap_or_else(|error| error);
-    note(py, &exception, &pythonic(&error.hint()));
+    note(py, &exception, &error.hint().in_words(&WORDS));
     exception
 }
 
@@ -125,11 +133,6 @@ pub(crate) fn note(py: Python<'_>, error: &PyErr, text: &str) {
     let _ = error.value(py).call_method1("add_note", (text,));
 }
 
-/// A hint with the names that the calls have in Python.
-fn pythonic(hint: &str) -> String {
-    hint.replace("Gatherer::room", "Gathering.room")
-}
-
 /// The exception for a piece of a gather that could not be read.
 pub(crate) fn raise_piece(
     py: Python<'_>,
@@ -145,7 +148,7 @@ pub(crate) fn raise_piece(
         _ => Ok(PyValueError::new_err(text)),
     };
     let exception = exception.unwrap_or_else(|error| error);
-    note(py, &exception, &pythonic(error.hint()));
+    note(py, &exception, &error.hint().in_words(&WORDS));
     exception
 }
 

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use dmabuf_dio::{Error, Refusal};
+use dmabuf_dio::{Error, Refusal, Words};
 
 /// What a call of this crate can end with.
 pub(crate) type Outcome<T = i32> = Result<T, Failure>;
@@ -24,6 +24,14 @@ pub(crate) struct Failure {
     done: u64,
 }
 
+/// How hints name the constants and fields of the header.
+const WORDS: Words = Words {
+    kind: |kind| format!("DMABUF_DIO_KIND_{}", kind.name().replace('-', "").to_uppercase()),
+    setting: str::to_owned,
+    room: "dmabuf_dio_gather_room()",
+    tensors: "Model::tensors, in Rust",
+};
+
 impl Failure {
     pub(crate) fn new(errno: i32, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { errno, message: message.into(), hint: hint.into(), reasons: String::new(), done: 0 }
@@ -40,7 +48,8 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let failure = Self::new(error.number().raw(), error.to_string(), error.hint());
+        let hint = error.hint().in_words(&WORDS);
+        let failure = Self::new(error.number().raw(), error.to_string(), hint);
         let reasons: Vec<_> = error.refusals().iter().map(ToString::to_string).collect();
         Self { done: done(&error), reasons: reasons.join("\n"), ..failure }
     }
@@ -54,7 +63,7 @@ impl From<dmabuf_dio_stream::Error> for Failure {
             Error::Setting { reason: Refused::Unknown(_), .. } => libc::ENOENT,
             error => error.errno().map_or(libc::EINVAL, dmabuf_dio::Errno::raw),
         };
-        Self::new(errno, error.to_string(), error.hint())
+        Self::new(errno, error.to_string(), error.hint().in_words(&WORDS))
     }
 }
 
@@ -175,7 +184,7 @@ mod tests {
         let kind = Some(dmabuf_dio::Kind::DmaBuf);
         let none = Failure::from(Error::Unavailable { asked: None, kind, refusals: Vec::new() });
         assert_eq!(none.errno, libc::EOPNOTSUPP);
-        assert!(none.hint.contains("any kind of buffer"), "{}", none.hint);
+        assert!(none.hint.contains("any kind of buffer: DMABUF_DIO_KIND_ANY"), "{}", none.hint);
         let nested = Error::RangeOverflow { offset: 1, length: u64::MAX };
         let piece = Error::Piece { number: 1, error: Box::new(nested) };
         assert_eq!(Failure::from(piece).errno, libc::EOVERFLOW);

@@ -5,7 +5,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use dmabuf_dio::{Error, Refusal};
+use dmabuf_dio::{Error, Refusal, Words};
 use serde::Serialize;
 
 use crate::args::CommonArgs;
@@ -63,6 +63,13 @@ struct FailureOutput<'a> {
     hint: &'a str,
     refusals: &'a [Refusal],
 }
+
+/// How hints name the command's options. Pieces and tensors are not the command's.
+pub const WORDS: Words = Words {
+    kind: |kind| format!("--kind {}", kind.name()),
+    setting: |name| format!("--{}", name.replace('_', "-")),
+    ..Words::RUST
+};
 
 impl Failure {
     /// A failure with an exit code.
@@ -140,12 +147,8 @@ impl From<Error> for Failure {
             Error::Cancelled { .. } => signals::caught().map_or(FAILED, |signal| 128 + signal),
             _ => FAILED,
         };
-        let mut hint = error.hint();
-        if let Error::Setting { name, .. } = &error {
-            hint = format!("--{}: {hint}", name.replace('_', "-"));
-        }
         let refusals = error.refusals().to_vec();
-        Self { refusals, ..Self::new(code, error.to_string(), hint) }
+        Self { refusals, ..Self::new(code, error.to_string(), error.hint().in_words(&WORDS)) }
     }
 }
 
@@ -166,7 +169,7 @@ impl From<dmabuf_dio_stream::Error> for Failure {
                     Setting { .. } | Trigger { wanted: Some(_), .. } => USAGE,
                     _ => FAILED,
                 };
-                Self::new(code, error.to_string(), error.hint())
+                Self::new(code, error.to_string(), error.hint().in_words(&WORDS))
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use dmabuf_dio::Errno;
+use dmabuf_dio::{Errno, Hint};
 
 use crate::attribute::Available;
 use crate::settings::Left;
@@ -179,8 +179,8 @@ fn trigger(wanted: Option<&str>, takes: bool) -> String {
 }
 
 impl Error {
-    /// One line that says what to do.
-    pub fn hint(&self) -> String {
+    /// What to do about it.
+    pub fn hint(&self) -> Hint {
         match self {
             Self::Transfer(dmabuf_dio::Error::NoMemory { .. }) => {
                 "free memory, or choose fewer or smaller blocks".into()
@@ -191,18 +191,19 @@ impl Error {
                 "choose the channels that are in it, or cut the excess: truncate -s {} {}",
                 length / frame * frame,
                 path.display()
-            ),
+            )
+            .into(),
             Self::CutStream { .. } => {
                 "check that the sender has the same channels, and that it was not interrupted"
                     .into()
             }
-            Self::Setting { reason, .. } => reason.hint(),
+            Self::Setting { reason, .. } => reason.hint().into(),
             Self::NotSet { errno, left, .. } if left.is_empty() => {
-                format!("all settings are as before; {}", setting_hint(*errno))
+                format!("all settings are as before; {}", setting_hint(*errno)).into()
             }
-            Self::NotSet { left, .. } => format!("not restored: {}", list(left)),
+            Self::NotSet { left, .. } => format!("not restored: {}", list(left)).into(),
             Self::NotPutBack { .. } => "set it with iio_attr, or in /sys/bus/iio/devices".into(),
-            Self::Video { hint, .. } => hint.clone(),
+            Self::Video { hint, .. } => hint.clone().into(),
             Self::Trigger { available: None, .. } => "leave it out".into(),
             Self::Trigger { available: Some(names), .. } if names.is_empty() => {
                 "there is no trigger: load a driver, such as iio-trig-hrtimer or iio-trig-sysfs, \
@@ -210,7 +211,7 @@ impl Error {
                     .into()
             }
             Self::Trigger { available: Some(names), .. } => {
-                format!("choose from these: {}", names.join(", "))
+                format!("choose from these: {}", names.join(", ")).into()
             }
         }
     }

@@ -255,7 +255,10 @@ mod tests {
             (has(&fake, LO).as_str(), has(&fake, GAIN).as_str()),
             ("2400000000", "71.000000 dB")
         );
-        assert!(error.to_string().contains("ensm_mode") && error.hint().contains("fdd"), "{error}");
+        assert!(
+            error.to_string().contains("ensm_mode") && error.hint().to_string().contains("fdd"),
+            "{error}"
+        );
     }
 
     #[test]

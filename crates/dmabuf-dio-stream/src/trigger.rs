@@ -167,13 +167,13 @@ mod tests {
         let (fake, sensor) = tree();
         assert_eq!(sensor.trigger().expect("it takes one"), None);
         let lacks = sensor.lacks_trigger_in(fake.root()).expect("it has none");
-        assert!(lacks.hint().contains("irq, timer"), "{}", lacks.hint());
+        assert!(lacks.hint().to_string().contains("irq, timer"), "{}", lacks.hint());
         sensor.set_trigger_in(fake.root(), Some("irq")).expect("set");
         assert_eq!(sensor.trigger().expect("it has one").as_deref(), Some("irq"));
         assert!(sensor.lacks_trigger_in(fake.root()).is_none());
         let unknown = sensor.set_trigger_in(fake.root(), Some("tim")).expect_err("unknown");
         assert!(unknown.to_string().contains("tim"), "{unknown}");
-        assert!(unknown.hint().contains("irq, timer"), "{}", unknown.hint());
+        assert!(unknown.hint().to_string().contains("irq, timer"), "{}", unknown.hint());
         assert_eq!(sensor.trigger().expect("as before").as_deref(), Some("irq"));
         sensor.set_trigger_in(fake.root(), None).expect("set");
         assert_eq!(sensor.trigger().expect("it takes one"), None);

@@ -33,7 +33,7 @@ fn each_errno_has_its_hint() {
     ];
     for (number, hint) in hints {
         let error = stream(number);
-        assert!(error.hint().contains(hint), "{error}: {}", error.hint());
+        assert!(error.hint().to_string().contains(hint), "{error}: {}", error.hint());
         assert_eq!(error.errno(), Some(Errno::from_raw(number)));
     }
 }
@@ -41,7 +41,7 @@ fn each_errno_has_its_hint() {
 #[test]
 fn hint_for_a_cut_frame_truncates_the_file() {
     let error = Error::CutFrame { path: "f".into(), length: 7, frame: 4 };
-    assert!(error.hint().contains("truncate -s 4 f"), "{}", error.hint());
+    assert!(error.hint().to_string().contains("truncate -s 4 f"), "{}", error.hint());
     assert_eq!(error.errno(), None);
 }
 
@@ -49,7 +49,7 @@ fn hint_for_a_cut_frame_truncates_the_file() {
 fn transfer_errors_keep_text_and_hint() {
     let memory =
         Error::from(dmabuf_dio::Error::NoMemory { wanted: 1, available: None, reserve: None });
-    assert!(memory.hint().contains("smaller blocks"), "{}", memory.hint());
+    assert!(memory.hint().to_string().contains("smaller blocks"), "{}", memory.hint());
     let inner = || dmabuf_dio::Error::ReadOnlyBuffer;
     let error = Error::from(inner());
     assert_eq!((error.to_string(), error.hint()), (inner().to_string(), inner().hint()));

@@ -4,6 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dmabuf_dio::Hint;
+
 use crate::malformed::Malformed;
 
 /// `Result` with this library's [`Error`].
@@ -101,8 +103,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// One line that says how to resolve the error.
-    pub fn hint(&self) -> String {
+    /// What to do about it.
+    pub fn hint(&self) -> Hint {
         match self {
             Self::Open { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 "check the path".into()
@@ -115,20 +117,22 @@ impl Error {
             Self::NotAFile { .. } => "name a .safetensors, .gguf or index file, or a folder".into(),
             Self::NoModel { other: Some(name), .. } => format!(
                 "download the model as safetensors or GGUF, or convert it: the format of {name} is not read"
-            ),
+            )
+            .into(),
             Self::MissingParts { .. } => "download them into the same folder".into(),
             Self::MissingFiles { beside: Some(name), .. } => format!(
                 "if {name} beside it is the whole model, name that file or remove the index; otherwise download \
                  the missing files"
-            ),
+            )
+            .into(),
             Self::MissingFiles { .. } => "download them into the folder of the index".into(),
             Self::NoModel { .. } => "name the folder that has the weights, or a file".into(),
             Self::Ambiguous { .. } => {
                 "name the file instead of the folder; put a model of several files into a folder of its own".into()
             }
-            Self::Malformed { reason: Malformed::NotAModel { found }, .. } => found.hint(),
+            Self::Malformed { reason: Malformed::NotAModel { found }, .. } => found.hint().into(),
             Self::Malformed { reason, .. } => hint_of(reason).into(),
-            Self::NoTensor { .. } => "list the names: Model::tensors".into(),
+            Self::NoTensor { .. } => Hint::TensorNames,
             Self::Load { source, .. } | Self::Buffer(source) => source.hint(),
         }
     }

@@ -95,7 +95,7 @@ impl Case {
         assert_eq!(*found, path, "{}", self.name);
         assert!((self.expected)(reason), "{}: {reason:?}", self.name);
         assert!(error.to_string().len() < 1000, "{}: a short message", self.name);
-        assert!(!error.hint().is_empty());
+        assert!(!error.hint().to_string().is_empty());
         std::fs::remove_file(path).expect("remove");
     }
 }

@@ -64,7 +64,7 @@ fn shards_without_an_index_are_one_model() {
         let error = Model::open(folder.path()).expect_err("a shard is missing");
         let Error::MissingParts { missing, count: 3, path } = &error else { panic!("{error}") };
         assert_eq!((&missing[..], &**path), (&[names[1].to_owned()][..], folder.path()));
-        assert!(error.hint().contains("download"), "{}", error.hint());
+        assert!(error.hint().to_string().contains("download"), "{}", error.hint());
     }
 }
 
@@ -114,7 +114,7 @@ fn stale_index_error_names_the_missing_files() {
         let Error::MissingFiles { missing, beside: None, path } = &error else { panic!("{error}") };
         assert_eq!((missing.len(), &missing[0][..]), (11, "model-00001-of-00014.safetensors"));
         assert_eq!((&missing[10][..], path), ("and 4 more", &index));
-        assert!(error.hint().contains("download"), "{}", error.hint());
+        assert!(error.hint().to_string().contains("download"), "{}", error.hint());
     }
     // Beside a good file
     let good = Sample::new("good", Dtype::U8, &[3]);
@@ -122,7 +122,7 @@ fn stale_index_error_names_the_missing_files() {
     let error = Model::open(folder.path()).expect_err("a stale index");
     assert!(error.to_string().contains("model-00001-of-00014.safetensors"), "{error}");
     assert!(
-        error.hint().contains("if model.safetensors beside it is the whole model"),
+        error.hint().to_string().contains("if model.safetensors beside it is the whole model"),
         "{}",
         error.hint()
     );
@@ -139,5 +139,5 @@ fn several_models_are_named_by_files_that_exist() {
     let Error::Ambiguous { found, .. } = &error else { panic!("{error}") };
     assert_eq!(found.len(), 3);
     assert!(found.iter().all(|name| folder.path().join(name).exists()), "{found:?}");
-    assert!(error.hint().contains("a folder of its own"), "{}", error.hint());
+    assert!(error.hint().to_string().contains("a folder of its own"), "{}", error.hint());
 }

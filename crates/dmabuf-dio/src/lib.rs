@@ -38,8 +38,8 @@
 //!
 //! Streams of samples between IIO devices, files, sockets and USB are in `dmabuf-dio-stream`.
 //!
-//! Internally, `load.rs`, `save.rs` and `gather/` are the entry points. `backend/` selects a
-//! backend and has one file for each; `transfer/` cuts a range into requests; `lend/` lends the
+//! Internally, `load.rs`, `save.rs` and `gather/` are the entry points. `backend/` has one file for each
+//! backend, `choose/` picks one; `transfer/` cuts a range into requests; `lend/` lends the
 //! memory. `buffer/`, `file/` and `memory/` are the resources they work on. No two
 //! files import each other.
 //!
@@ -57,6 +57,7 @@ pub mod probe;
 
 mod backend;
 mod buffer;
+mod choose;
 mod control;
 mod direction;
 mod errno;
@@ -68,13 +69,14 @@ mod known;
 mod limit;
 mod load;
 mod memory;
+mod one_by_one;
 mod options;
+mod refusal;
 mod report;
 mod save;
 mod threads;
 mod transfer;
 
-pub use backend::one_by_one::OneByOne;
 pub use backend::{Backend, Refusal, UnknownBackend};
 pub use buffer::Buffer;
 pub use buffer::dma_buf::DmaBuf;
@@ -82,11 +84,13 @@ pub use buffer::map::{Map, MapMut};
 pub use control::{CancelToken, Progress};
 pub use direction::Direction;
 pub use errno::Errno;
+pub use error::hint::{Hint, Words};
 pub use error::{Error, Result};
 pub use file::dma::{Dma, Mapped};
 pub use kind::{Kind, UnknownKind};
 pub use load::Loader;
 pub use memory::sizes::PageSizes;
+pub use one_by_one::OneByOne;
 pub use options::Options;
 pub use report::{Mode, Report};
 pub use save::Saver;

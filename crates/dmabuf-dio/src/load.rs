@@ -5,9 +5,10 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
 
 use crate::backend::Backend;
-use crate::backend::choose::{self, first_available};
-use crate::backend::{table, udmabuf};
+use crate::backend::udmabuf;
 use crate::buffer::Buffer;
+use crate::choose::table;
+use crate::choose::{self, first_available};
 use crate::control::{Control, Watch};
 use crate::direction::Direction;
 use crate::error::{Error, Result};

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::backend::Backend;
-use crate::backend::choose::first_available;
-use crate::backend::table;
 use crate::buffer::Buffer;
+use crate::choose::first_available;
+use crate::choose::table;
 use crate::control::{Control, Watch};
 use crate::direction::Direction;
 use crate::errno::Errno;

@@ -322,7 +322,7 @@ fn unfilled_udmabuf_pages_are_not_stored_into() {
         saved.expect_err("not saved"),
     ] {
         assert!(error.to_string().contains("fallocate"), "{error}");
-        assert!(error.hint().contains("MADV_POPULATE_WRITE"), "{}", error.hint());
+        assert!(error.hint().to_string().contains("MADV_POPULATE_WRITE"), "{}", error.hint());
         let Error::Unavailable { refusals, .. } = error else { panic!("{error}") };
         assert_eq!(refusals[0].not_lent, Some(NotLent::Unfilled));
     }

@@ -4,7 +4,7 @@
 use clap::Args;
 use dmabuf_dio_stream::{Attribute, Channel, Device, Setting, Settings, Trigger};
 
-use crate::exit::{FAILED, Failure, say};
+use crate::exit::{FAILED, Failure, WORDS, say};
 use crate::signals;
 use crate::size::parse_rate;
 
@@ -166,7 +166,7 @@ impl Setup {
         note(self.settings.put_back());
         first.map_err(|error| {
             let what = "not all settings of the device were restored";
-            Failure::new(FAILED, what, error.hint())
+            Failure::new(FAILED, what, error.hint().in_words(&WORDS))
         })
     }
 

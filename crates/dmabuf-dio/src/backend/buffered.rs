@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use super::attempt::Attempt;
 use super::driver::{Driver, Reach};
-use super::{Backend, memfd, system_heap};
+use super::{Backend, memfd};
 use crate::buffer::shared::Shared;
 use crate::direction::Direction;
 use crate::error::Result;
@@ -14,10 +13,12 @@ use crate::kind::Kind;
 use crate::memory::Mapping;
 use crate::memory::available::{self, Charged};
 use crate::memory::page::page_size;
+use crate::refusal::attempt::Attempt;
 use crate::transfer::plain;
+use crate::transfer::system_heap;
 use crate::transfer::task::{Fresh, Task, Transferred};
 
-pub(super) struct Buffered;
+pub(crate) struct Buffered;
 
 impl Driver for Buffered {
     fn backend(&self) -> Backend {

@@ -6,20 +6,21 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno as Os;
 
-use super::attempt::Attempt;
 use super::driver::Driver;
-use super::refuse::{self, SERIES};
-use super::sample::Sample;
-use super::{Backend, Refusal, system_heap};
+use super::{Backend, Refusal};
 use crate::buffer::shared::Shared;
 use crate::direction::Direction;
 use crate::error::Error;
 use crate::file::extent::{Extent, Split};
 use crate::kind::Kind;
 use crate::memory::page::page_size;
+use crate::probe::sample::Sample;
+use crate::refusal::attempt::Attempt;
+use crate::refusal::{self, SERIES};
+use crate::transfer::system_heap;
 use crate::transfer::task::{Fresh, REFUSED_DIRECT, Task, Transferred};
 
-pub(super) struct CopyFileRange;
+pub(crate) struct CopyFileRange;
 
 impl Driver for CopyFileRange {
     fn backend(&self) -> Backend {
@@ -183,7 +184,7 @@ fn refuse(task: &Task<'_>, buf: &Shared, errno: Os) -> Refusal {
     let takes_another = Sample::open(Backend::CopyFileRange)
         .is_ok_and(|sample| copies_nothing(sample.fd.as_fd(), buf).is_ok());
     if takes_another {
-        refuse::file(Backend::CopyFileRange, task, errno)
+        refusal::file(Backend::CopyFileRange, task, errno)
     } else {
         refuse_pair(errno)
     }

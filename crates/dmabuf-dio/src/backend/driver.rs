@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use super::Backend;
-use super::attempt::Attempt;
 use crate::buffer::shared::Shared;
 use crate::file::extent::Extent;
 use crate::kind::Kind;
 use crate::lend::Attached;
 use crate::memory::Mapping;
+use crate::refusal::attempt::Attempt;
 use crate::transfer::task::{Fresh, Task, Transferred};
 
 /// The operations of a backend. It refuses those for which [`Backend::for_new`] and the like do not

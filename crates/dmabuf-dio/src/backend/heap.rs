@@ -6,21 +6,22 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use dmabuf_dio_sys::heap;
 
-use super::attempt::Attempt;
 use super::driver::Driver;
-use super::refuse::{self, SERIES};
-use super::sample::Sample;
-use super::{Backend, Refusal, system_heap};
+use super::{Backend, Refusal};
 use crate::buffer::shared::Shared;
 use crate::errno::Errno;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::memory::available::{self, Charged};
 use crate::memory::page::page_size;
+use crate::probe::sample::Sample;
+use crate::refusal::attempt::Attempt;
+use crate::refusal::{self, SERIES};
 use crate::threads::watched;
+use crate::transfer::system_heap;
 use crate::transfer::task::{Fresh, REFUSED_DIRECT, Task, Transferred};
 
-pub(super) struct Heap;
+pub(crate) struct Heap;
 
 impl Driver for Heap {
     fn backend(&self) -> Backend {
@@ -113,7 +114,7 @@ fn explain(task: &Task<'_>, errno: Errno, wanted: u64) -> Attempt {
             // Is it the kernel or this file?
             let refusal = match try_out() {
                 Err(Attempt::Refused(refusal)) => refusal,
-                _ => refuse::file(Backend::Heap, task, errno),
+                _ => refusal::file(Backend::Heap, task, errno),
             };
             refusal.into()
         }

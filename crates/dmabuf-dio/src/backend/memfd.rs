@@ -4,9 +4,8 @@
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
-use super::attempt::Attempt;
+use super::Backend;
 use super::driver::{Driver, Reach};
-use super::{Backend, refuse};
 use crate::buffer::shared::Shared;
 use crate::direction::Direction;
 use crate::errno::IntoErrno;
@@ -18,10 +17,12 @@ use crate::memory::available::{self, Charged};
 use crate::memory::huge;
 use crate::memory::page::{huge_page, page_size};
 use crate::memory::sizes::PageSizes;
+use crate::refusal;
+use crate::refusal::attempt::Attempt;
 use crate::transfer::task::{Fresh, Task, Transferred};
 use crate::transfer::{mapped, staged};
 
-pub(super) struct Memfd;
+pub(crate) struct Memfd;
 
 impl Driver for Memfd {
     fn backend(&self) -> Backend {
@@ -49,7 +50,7 @@ impl Driver for Memfd {
     }
 
     fn try_out(&self) -> Result<String, Attempt> {
-        refuse::ring(Backend::Memfd, 1, false)?;
+        refusal::ring(Backend::Memfd, 1, false)?;
         Shared::memfd(page_size())?.map()?;
         Ok("loads into a memfd by io_uring: not a dma-buf, devices cannot import it".into())
     }
@@ -72,7 +73,7 @@ pub(super) enum Purpose {
 /// Loads into new memory on behalf of `backend`.
 pub(super) fn load(backend: Backend, task: &Task<'_>, purpose: Purpose) -> Result<Fresh, Attempt> {
     let layout = task.layout()?;
-    let ring = refuse::ring_for(backend, task, layout.buffer)?;
+    let ring = refusal::ring_for(backend, task, layout.buffer)?;
     available::ensure(layout.buffer, Charged::Us)?;
     let len = match purpose {
         Purpose::Memfd | Purpose::File => layout.data_offset + task.length,
@@ -121,7 +122,7 @@ fn map(buf: &Shared) -> Result<Mapping> {
 
 /// Transfers between a file and a range of an existing memfd.
 fn transfer(task: &Task<'_>, buf: &Shared, extent: Extent) -> Result<Transferred, Attempt> {
-    let ring = refuse::ring_for(Backend::Memfd, task, extent.len)?;
+    let ring = refusal::ring_for(Backend::Memfd, task, extent.len)?;
     if task.direction == Direction::Load && !buf.is_writable() {
         return Err(Error::ReadOnlyBuffer.into());
     }

@@ -1,26 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The backends, and why one is not available.
+//! The backends, one file each, and why one is not available.
 
-pub(crate) mod attempt;
-pub(crate) mod choose;
 pub(crate) mod driver;
-pub(crate) mod kept;
-pub(crate) mod node;
-pub(crate) mod one_by_one;
-pub(crate) mod refuse;
-pub(crate) mod system_heap;
-pub(crate) mod table;
 
-// One file for each backend
 pub(crate) mod buffered;
-mod copy_file_range;
-mod heap;
-mod memfd;
-mod module;
-mod slot;
+pub(crate) mod copy_file_range;
+pub(crate) mod heap;
+pub(crate) mod memfd;
+pub(crate) mod module;
+pub(crate) mod slot;
 pub(crate) mod udmabuf;
-
-mod sample;
 
 use std::fmt;
 use std::str::FromStr;

@@ -6,9 +6,8 @@ use std::os::fd::AsRawFd as _;
 use dmabuf_dio_sys::dio::Load;
 use rustix::fs::OFlags;
 
-use super::attempt::Attempt;
+use super::Backend;
 use super::driver::{Driver, Reach};
-use super::{Backend, refuse};
 use crate::buffer::shared::Shared;
 use crate::direction::Direction;
 use crate::errno::Errno;
@@ -18,10 +17,12 @@ use crate::file::extent::Extent;
 use crate::kind::Kind;
 use crate::lend::{self, Attached, Context, LendError, MoveError, NotLent};
 use crate::memory::available;
+use crate::refusal;
+use crate::refusal::attempt::Attempt;
 use crate::threads;
 use crate::transfer::task::{Fresh, Task, Transferred};
 
-pub(super) struct Module;
+pub(crate) struct Module;
 
 impl Driver for Module {
     fn backend(&self) -> Backend {
@@ -59,10 +60,10 @@ impl Driver for Module {
         let fd = match result {
             Ok(fd) => fd,
             Err(errno) if is_unavailable(errno) => {
-                return Err(refuse::call(Backend::Module, errno).into());
+                return Err(refusal::call(Backend::Module, errno).into());
             }
             Err(Errno::NOMEM) => {
-                let (available, reserve) = (available::for_the_kernel(), refuse::reserve());
+                let (available, reserve) = (available::for_the_kernel(), refusal::reserve());
                 return Err(Error::NoMemory { wanted: layout.buffer, available, reserve }.into());
             }
             Err(errno) => {
@@ -121,7 +122,7 @@ impl Driver for Module {
                 Ok(moved)
             }
             Err(error) if is_unavailable(error.errno) => {
-                Err(refuse::call(Backend::Module, error.errno).into())
+                Err(refusal::call(Backend::Module, error.errno).into())
             }
             Err(MoveError { errno, moved, not_lent, .. }) => {
                 Err(explain(task, errno, moved.done, not_lent).into())
@@ -198,7 +199,7 @@ pub(super) fn transfer_extent(
 
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 fn refused(error: LendError) -> Attempt {
-    refuse::lending(Backend::Module, &error)
+    refusal::lending(Backend::Module, &error)
 }
 
 /// Whether an error number means that the module, not the input, is at fault.
@@ -254,7 +255,7 @@ mod tests {
             }
             assert_eq!(error.errno(), Some(Errno::BUSY));
             let verb = if direction == Direction::Load { "load" } else { "save" };
-            let hint = error.hint();
+            let hint = error.hint().to_string();
             assert!(hint.starts_with(&format!("{verb} before the device attaches")), "{hint}");
             let other = explain(&task, Errno::BUSY, 60, None);
             assert!(matches!(other, Error::Transfer { offset: 110, done: 60, .. }), "{other}");

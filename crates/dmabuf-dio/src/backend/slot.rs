@@ -3,10 +3,9 @@
 
 use std::ops::Range;
 
-use super::attempt::Attempt;
+use super::Backend;
 use super::driver::{Driver, Reach};
 use super::module::{explain, transfer_extent};
-use super::{Backend, refuse, system_heap};
 use crate::buffer::cpu_access::CpuAccess;
 use crate::buffer::shared::Shared;
 use crate::direction::Direction;
@@ -16,14 +15,17 @@ use crate::file::extent::Extent;
 use crate::kind::Kind;
 use crate::lend::{Attached, Context, Cut, LendError, Memory, Ring};
 use crate::memory::page::page_size;
+use crate::refusal;
+use crate::refusal::attempt::Attempt;
 use crate::transfer::ring::{Buffer, run};
+use crate::transfer::system_heap;
 use crate::transfer::task::{Fresh, Task, Transferred};
 use crate::transfer::{Job, Progress, Stop};
 
 /// Bytes per slot: the kernel walks a slot's pages to find an offset in it.
 const SLOT: u64 = 256 << 20;
 
-pub(super) struct UringSlot;
+pub(crate) struct UringSlot;
 
 impl Driver for UringSlot {
     fn backend(&self) -> Backend {
@@ -45,8 +47,8 @@ impl Driver for UringSlot {
         extent: Extent,
     ) -> Result<Transferred, Attempt> {
         let context = context()?;
-        refuse::check_ring(Backend::UringSlot, task.file)?;
-        let mut uring = refuse::ring(Backend::UringSlot, task.depth(), false)?;
+        refusal::check_ring(Backend::UringSlot, task.file)?;
+        let mut uring = refusal::ring(Backend::UringSlot, task.depth(), false)?;
         if task.direction == Direction::Load && !buf.is_writable() {
             return Err(Error::ReadOnlyBuffer.into());
         }
@@ -77,7 +79,7 @@ impl Driver for UringSlot {
         let context = context()?;
         let buf = system_heap::alloc(Backend::UringSlot, page_size())?;
         let attached = context.attach(&buf).map_err(refused)?;
-        let mut uring = refuse::ring(Backend::UringSlot, 1, false)?;
+        let mut uring = refusal::ring(Backend::UringSlot, 1, false)?;
         let memory = Memory::lend(&mut uring, [(&attached, 0, page_size())], Direction::Load);
         drop(Ring::new(uring, memory.map_err(refused)?));
         CpuAccess::reading(&buf)?.end()?;
@@ -87,7 +89,7 @@ impl Driver for UringSlot {
 
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 fn refused(error: LendError) -> Attempt {
-    refuse::lending(Backend::UringSlot, &error)
+    refusal::lending(Backend::UringSlot, &error)
 }
 
 fn context() -> Result<Context, Attempt> {

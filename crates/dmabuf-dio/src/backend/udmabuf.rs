@@ -8,11 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use dmabuf_dio_sys::dmabuf::Access;
 use dmabuf_dio_sys::udmabuf::{self, Part};
 
-use super::attempt::Attempt;
 use super::driver::Driver;
 use super::memfd::{self, Purpose};
-use super::node::Node;
-use super::{Backend, Refusal, refuse};
+use super::{Backend, Refusal};
 use crate::buffer::cpu_access::CpuAccess;
 use crate::buffer::shared::Shared;
 use crate::errno::Errno;
@@ -20,6 +18,9 @@ use crate::error::Result;
 use crate::kind::Kind;
 use crate::known::Known;
 use crate::memory::page::{huge_page, page_size};
+use crate::refusal;
+use crate::refusal::attempt::Attempt;
+use crate::refusal::node::Node;
 use crate::transfer::task::{Fresh, Task};
 
 const NODE: Node = Node {
@@ -37,7 +38,7 @@ const BOUNCED: u64 = 256 << 10;
 /// process does it once.
 const SAMPLE: u64 = 2 * BOUNCED;
 
-pub(super) struct Udmabuf;
+pub(crate) struct Udmabuf;
 
 impl Driver for Udmabuf {
     fn backend(&self) -> Backend {
@@ -52,7 +53,7 @@ impl Driver for Udmabuf {
         let device = udmabuf::open().map_err(|errno| NODE.refuse(Backend::Udmabuf, errno))?;
         make(device.as_fd(), &Shared::memfd(page_size())?)?;
         check_access(device.as_fd(), u64::MAX)?;
-        refuse::ring(Backend::Udmabuf, 1, false)?;
+        refusal::ring(Backend::Udmabuf, 1, false)?;
         Ok(match size_limit() {
             Some(limit) => {
                 format!(
@@ -167,7 +168,7 @@ pub(crate) fn size_limit() -> Option<u64> {
 /// Refuses a buffer to which CPU access cannot begin: a program could not use it.
 fn check_access(device: BorrowedFd<'_>, len: u64) -> Result<(), Refusal> {
     match (len > BOUNCED).then(|| bounces(device)).flatten() {
-        Some(errno) => Err(refuse::no_access(Backend::Udmabuf, errno)),
+        Some(errno) => Err(refusal::no_access(Backend::Udmabuf, errno)),
         None => Ok(()),
     }
 }

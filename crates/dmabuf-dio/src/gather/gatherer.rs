@@ -13,20 +13,21 @@ use super::one::One;
 use super::piece::{Piece, Rules};
 use super::result::Setup;
 use super::ring::{Batches, RingSettings, Target};
-use crate::backend::attempt::Attempt;
-use crate::backend::choose::choose;
 use crate::backend::driver::Reach;
-use crate::backend::kept::not_kept;
-use crate::backend::table;
-use crate::backend::{Backend, buffered, refuse};
+use crate::backend::{Backend, buffered};
 use crate::buffer::Buffer;
 use crate::buffer::shared::Shared;
+use crate::choose::choose;
+use crate::choose::kept::not_kept;
+use crate::choose::table;
 use crate::control::Control;
 use crate::direction::Direction;
 use crate::error::{Error, Result};
 use crate::file::{File, Spec};
 use crate::memory::available::{self, Charged};
 use crate::options::{Options, transfer_methods};
+use crate::refusal;
+use crate::refusal::attempt::Attempt;
 use crate::report::measure::cached;
 
 /// Default number of requests in flight: it keeps every disk busy with small reads.
@@ -183,7 +184,7 @@ impl<'f> Gatherer<'f> {
             Reach::LentRing(attached) => Target::Attached { attached, len: buf.len() },
             Reach::MappedRing(mapping) => Target::Mapped(mapping),
         };
-        refuse::check_ring(backend, file)?;
+        refusal::check_ring(backend, file)?;
         let why_unpolled = match (self.polled, &file.why_buffered) {
             (false, _) => Some(String::new()),
             (true, Some(_)) => Some("not polled: the file is not read with O_DIRECT".into()),

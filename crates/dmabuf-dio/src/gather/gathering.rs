@@ -12,7 +12,6 @@ use super::plan::Plan;
 use super::result::{Gathered, Setup};
 use super::ring::Batches;
 use crate::backend::Backend;
-use crate::backend::attempt::Attempt;
 use crate::buffer::cpu_access::CpuAccess;
 use crate::buffer::shared::Shared;
 use crate::control::{Control, Watch};
@@ -20,6 +19,7 @@ use crate::direction::Direction;
 use crate::error::{Error, Result};
 use crate::file::File;
 use crate::memory::page::page_size;
+use crate::refusal::attempt::Attempt;
 use crate::report::measure::Before;
 
 /// A file and a buffer, set up for calls that read pieces of the file into the buffer. Created by

@@ -2,6 +2,7 @@
 //! A piece and its result.
 
 use crate::errno::Errno;
+use crate::error::hint::Hint;
 use crate::file::Alignment;
 
 /// A range of a file and its destination in the buffer, in bytes.
@@ -68,17 +69,17 @@ pub enum PieceError {
 }
 
 impl PieceError {
-    /// One line that says what to do.
-    pub fn hint(&self) -> &'static str {
+    /// What to do about it.
+    pub fn hint(&self) -> Hint {
         match self {
-            Self::EndOfFile { .. } => "request less, and do not truncate the file during the read",
+            Self::EndOfFile { .. } => {
+                "request less, and do not truncate the file during the read".into()
+            }
             Self::Failed { errno, .. } if errno.raw() == libc::EIO => {
-                "the storage device reports an error: see dmesg"
+                "the storage device reports an error: see dmesg".into()
             }
-            Self::Failed { .. } => "see dmesg for details",
-            Self::NoRoom { .. } => {
-                "set more spare bytes, or align the piece: Gatherer::room returns how many it needs"
-            }
+            Self::Failed { .. } => "see dmesg for details".into(),
+            Self::NoRoom { .. } => Hint::SpareBytes,
         }
     }
 }

@@ -8,8 +8,7 @@ use io_uring::IoUring;
 
 use super::piece::LIMIT;
 use super::plan::{self, Plan};
-use crate::backend::attempt::Attempt;
-use crate::backend::{Backend, refuse};
+use crate::backend::Backend;
 use crate::control::Watch;
 use crate::direction::Direction;
 use crate::errno::Errno;
@@ -19,6 +18,8 @@ use crate::lend::{
     self, Attached, BUFFERED, Cut, Halt, Memory, OPENED, Operation, Planner, Ring, Span,
 };
 use crate::memory::Mapping;
+use crate::refusal;
+use crate::refusal::attempt::Attempt;
 
 /// The maximum number of completions to wait for at a time.
 const BATCH: u32 = 32;
@@ -80,7 +81,7 @@ impl Batches {
         settings: RingSettings,
         why_unpolled: Option<String>,
     ) -> Result<Self, Attempt> {
-        let create = |polled| refuse::ring(settings.backend, settings.depth, polled);
+        let create = |polled| refusal::ring(settings.backend, settings.depth, polled);
         let (uring, why_unpolled) = match why_unpolled {
             Some(why) => (create(false)?, Some(why)),
             None => match create(true) {
@@ -105,14 +106,14 @@ impl Batches {
         // Dropped first, to release the memory.
         self.ring = None;
         self.thread = None;
-        self.set_up(refuse::ring(backend, depth, self.why_unpolled.is_none())?, file)
+        self.set_up(refusal::ring(backend, depth, self.why_unpolled.is_none())?, file)
     }
 
     /// Gives a bare ring the memory and the file.
     fn set_up(&mut self, mut uring: IoUring, file: &File) -> Result<(), Attempt> {
         let RingSettings { backend, limit, .. } = self.settings;
         let cut = Cut { step: 1 << self.shift, overlap: limit };
-        let refused = |error| refuse::lending(backend, &error);
+        let refused = |error| refusal::lending(backend, &error);
         let memory = match &self.target {
             Target::Attached { attached, len } => {
                 let pieces = cut.pieces(0..*len).map(|(start, len)| (attached, start, len));

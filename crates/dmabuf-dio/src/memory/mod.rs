@@ -481,7 +481,11 @@ mod tests {
             for result in [mapped(*len), Mapping::anonymous(*len)] {
                 let error = result.expect_err("too long");
                 assert_eq!(error.errno(), Some(Errno::OVERFLOW), "{len}");
-                assert!(error.hint().contains("in a 32-bit program"), "{}", error.hint());
+                assert!(
+                    error.hint().to_string().contains("in a 32-bit program"),
+                    "{}",
+                    error.hint()
+                );
             }
         }
     }

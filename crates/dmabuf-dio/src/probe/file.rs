@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::FileFacts;
 use crate::backend::Backend;
-use crate::backend::kept::not_kept;
+use crate::choose::kept::not_kept;
 use crate::direction::Direction;
 use crate::errno::{Errno, IntoErrno};
 use crate::error::{Error, Result};

@@ -6,12 +6,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use dmabuf_dio_sys::{dio, heap, udmabuf};
 
 use super::{Device, HugePages, IoUring};
-use crate::backend::{Backend, refuse, udmabuf as udmabuf_backend};
+use crate::backend::{Backend, udmabuf as udmabuf_backend};
 use crate::buffer::shared::Shared;
 use crate::memory::Mapping;
 use crate::memory::huge;
 use crate::memory::page::huge_page;
 use crate::memory::sizes::PageSizes;
+use crate::refusal;
 
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
@@ -98,7 +99,7 @@ pub(crate) fn io_uring() -> IoUring {
     let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
         .ok()
         .and_then(|text| text.trim().parse().ok());
-    let refusal = refuse::ring(Backend::Memfd, 1, false).err();
+    let refusal = refusal::ring(Backend::Memfd, 1, false).err();
     IoUring {
         available: refusal.is_none(),
         disabled,

@@ -6,10 +6,11 @@ use std::os::fd::AsFd;
 use dmabuf_dio_sys::{heap, udmabuf};
 
 use super::{Lender, Lending};
-use crate::backend::{Backend, refuse, udmabuf as udmabuf_backend};
+use crate::backend::{Backend, udmabuf as udmabuf_backend};
 use crate::buffer::shared::Shared;
 use crate::lend::{Attached, Context};
 use crate::memory::page::page_size;
+use crate::refusal;
 
 /// `None` without the module.
 pub(crate) fn lending(heaps: &[String]) -> Option<Lending> {
@@ -27,11 +28,11 @@ pub(crate) fn lending(heaps: &[String]) -> Option<Lending> {
         Some(lender(udmabuf::DEVICE, &buf))
     };
     let tried = heaps.iter().filter_map(of_heap).chain(of_udmabuf()).collect();
-    Some(Lending { tried, exporters: refuse::named_exporters() })
+    Some(Lending { tried, exporters: refusal::named_exporters() })
 }
 
 fn lender(path: &str, buf: &Shared) -> Lender {
-    let refused = |error| refuse::lending(Backend::Module, &error).into_refusal(Backend::Module);
+    let refused = |error| refusal::lending(Backend::Module, &error).into_refusal(Backend::Module);
     Lender {
         exporter: buf.exporter().unwrap_or_else(|| "unknown".into()),
         path: path.into(),

@@ -7,11 +7,12 @@
 mod file;
 mod host;
 mod lending;
+pub(crate) mod sample;
 
 use std::path::Path;
 
-use crate::backend::table;
 use crate::backend::{Backend, Refusal};
+use crate::choose::table;
 use crate::errno::Errno;
 use crate::error::Result;
 use crate::file::dma::Dma;

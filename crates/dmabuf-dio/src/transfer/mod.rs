@@ -9,6 +9,7 @@ pub(crate) mod plain;
 pub(crate) mod private;
 pub(crate) mod ring;
 pub(crate) mod staged;
+pub(crate) mod system_heap;
 pub(crate) mod task;
 
 mod plan;

@@ -103,7 +103,7 @@ impl Task<'_> {
     }
 
     /// Whether moving `len` bytes needs a ring and the file supports one: see
-    /// [`check_ring`](crate::backend::refuse::check_ring).
+    /// [`check_ring`](crate::refusal::check_ring).
     pub(crate) fn needs_ring(&self, len: u64) -> bool {
         len > self.chunk() && !self.file.is_fuse()
     }

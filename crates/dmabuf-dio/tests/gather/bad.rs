@@ -21,7 +21,7 @@ fn refused(pieces: &[Piece], check: impl Fn(&Error) -> bool) {
         let mut gathering = gatherer.open(buf).expect("open");
         let error = gathering.read(pieces).map(|_| ()).expect_err("refused");
         assert!(check(&error), "{backend}: {error}");
-        assert!(!error.hint().is_empty() && !error.hint().contains('\n'));
+        assert!(!error.hint().to_string().is_empty() && !error.hint().to_string().contains('\n'));
         assert!(bytes(buf).iter().all(|byte| *byte == 0x5a), "{backend}");
     });
 }
@@ -129,7 +129,7 @@ fn backends_without_gather_are_refused() {
             }
             let error = Gatherer::new(&path).backend(backend).open(&buf).expect_err("refused");
             assert!(matches!(error, Error::Unavailable { asked: Some(_), .. }), "{error}");
-            assert!(error.hint().contains("use one of"), "{}", error.hint());
+            assert!(error.hint().to_string().contains("use one of"), "{}", error.hint());
         }
     }
 }

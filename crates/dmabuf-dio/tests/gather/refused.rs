@@ -29,7 +29,7 @@ fn unreadable_file_fails_its_pieces() {
                 Some("EINVAL" | "EFAULT") => "see dmesg",
                 other => panic!("{backend}: {other:?}"),
             };
-            assert!(offset == one.offset && error.hint().starts_with(hint), "{error}");
+            assert!(offset == one.offset && error.hint().to_string().starts_with(hint), "{error}");
         }
         let report = gathered.report();
         assert_eq!((report.failed, report.transfer.bytes), (1, 0), "{backend}");
@@ -42,10 +42,12 @@ fn unreadable_file_fails_its_pieces() {
 fn piece_errors_have_hints() {
     let end =
         PieceError::EndOfFile { found: dmabuf_dio::gather::Found { start: 0, len: 0 }, end: 1 };
-    assert!(end.hint().starts_with("request less"));
+    assert!(end.hint().to_string().starts_with("request less"));
     let errno = Errno::from_raw(libc::EINVAL);
-    assert!(PieceError::Failed { offset: 0, errno }.hint().starts_with("see dmesg"));
-    assert!(PieceError::NoRoom { needed: 1 }.hint().starts_with("set more spare bytes"));
+    assert!(PieceError::Failed { offset: 0, errno }.hint().to_string().starts_with("see dmesg"));
+    assert!(
+        PieceError::NoRoom { needed: 1 }.hint().to_string().starts_with("set more spare bytes")
+    );
 }
 
 /// The number of segments, as a load into the same buffer counts them.

@@ -19,7 +19,7 @@ fn every_error(
         let loader = set(Loader::new(path).backend(backend));
         let error = loader.load().expect_err("bad input");
         println!("{backend:?}: {error}\n    {}", error.hint());
-        assert!(!error.hint().is_empty() && !error.hint().contains('\n'));
+        assert!(!error.hint().to_string().is_empty() && !error.hint().to_string().contains('\n'));
         check(&error);
     }
 }
@@ -336,7 +336,7 @@ fn load_exceeding_memory_is_an_error() {
         );
         if backend == Backend::Module {
             assert!(error.to_string().contains("dmabuf_dio leaves"), "{error}");
-            assert!(error.hint().contains("reserve of dmabuf_dio"), "{}", error.hint());
+            assert!(error.hint().to_string().contains("reserve of dmabuf_dio"), "{}", error.hint());
         }
     }
 }

@@ -105,7 +105,7 @@ fn buffers_come_from_every_heap() {
         let Error::Heap { heap, errno } = &error else { panic!("{error}") };
         let wanted = if name == "no-such-heap" { libc::ENOENT } else { libc::EINVAL };
         assert_eq!((heap.as_str(), errno.raw()), (name, wanted));
-        assert!(error.hint().contains("/dev/dma_heap"), "{}", error.hint());
+        assert!(error.hint().to_string().contains("/dev/dma_heap"), "{}", error.hint());
     }
     let Ok(heaps) = std::fs::read_dir("/dev/dma_heap") else {
         return println!("skipped: no heaps");

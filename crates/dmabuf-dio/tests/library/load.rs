@@ -273,7 +273,7 @@ fn buffer_has_the_requested_kind() {
             }
             // All backends that could create one say why they do not.
             Err(error) => {
-                let hint = error.hint();
+                let hint = error.hint().to_string();
                 // One line: the reasons are given to those who ask.
                 assert_eq!(error.to_string(), "no dma-buf can be created here");
                 assert!(hint.starts_with("allow any kind of buffer"), "{hint}");
@@ -294,7 +294,7 @@ fn buffer_has_the_requested_kind() {
         let Error::Unavailable { asked, refusals, .. } = &error else { panic!("{error}") };
         assert_eq!((*asked, refusals.len()), (Some(backend), 1));
         assert!(error.to_string().contains(&format!("it cannot create a {kind}")), "{error}");
-        assert!(error.hint().contains("use one of: "), "{}", error.hint());
+        assert!(error.hint().to_string().contains("use one of: "), "{}", error.hint());
     }
     let loaded = Loader::new(&path).backend(Backend::Memfd).load().expect("its kind");
     assert_eq!(loaded.kind(), Kind::Memfd);
@@ -312,7 +312,7 @@ fn requested_unavailable_backend_is_an_error() {
         let Error::Unavailable { asked, refusals, .. } = &error else { panic!("{error}") };
         assert_eq!((*asked, refusals.len()), (Some(backend), 1));
         assert!(error.to_string().contains(backend.name()));
-        assert!(!error.hint().is_empty());
+        assert!(!error.hint().to_string().is_empty());
     }
 }
 

@@ -173,7 +173,7 @@ fn backend_for_another_buffer_kind_is_refused() {
             let loader = Loader::new(&path).backend(backend);
             let error = loader.load_into(&buf, 0).expect_err("refused");
             assert!(matches!(error, Error::Unavailable { asked: Some(_), .. }), "{error}");
-            assert!(error.hint().contains("use one of"), "{}", error.hint());
+            assert!(error.hint().to_string().contains("use one of"), "{}", error.hint());
         }
     }
 }

@@ -63,7 +63,7 @@ fn populate_fault_of_sealed_memory_is_out_of_memory() {
                 assert!(matches!(error, Error::NoMemory { .. }), "{error}");
             } else {
                 assert_eq!(error.errno().map(dmabuf_dio::Errno::raw), Some(number), "{error}");
-                assert!(error.hint().contains("shrunk"), "{}", error.hint());
+                assert!(error.hint().to_string().contains("shrunk"), "{}", error.hint());
             }
         });
     }
@@ -84,6 +84,6 @@ fn poisoned_page_has_its_own_error() {
             .expect_err("a broken page");
         let Error::Buffer { call, errno } = &error else { panic!("{error}") };
         assert_eq!((*call, errno.raw()), ("allocate the pages of", libc::EHWPOISON));
-        assert!(error.hint().contains("memory error"), "{}", error.hint());
+        assert!(error.hint().to_string().contains("memory error"), "{}", error.hint());
     });
 }

@@ -38,10 +38,10 @@ fn missing_folder_is_not_created_as_a_file() {
     for end in ["new/", "new//", "new/.", "new/./"] {
         let error = refused(&folder.path().join(end));
         assert_eq!(error.errno().map(dmabuf_dio::Errno::raw), Some(libc::EISDIR), "{error}");
-        assert!(error.hint().contains("name a file"), "{}", error.hint());
+        assert!(error.hint().to_string().contains("name a file"), "{}", error.hint());
     }
     let error = refused(&folder.path().join("missing/new"));
-    assert!(error.hint().contains("folder must exist"), "{}", error.hint());
+    assert!(error.hint().to_string().contains("folder must exist"), "{}", error.hint());
     let error = refused(&folder.path().join("."));
     assert!(matches!(error, Error::NotAFile { found: "a directory", .. }), "{error}");
     assert_eq!(names(folder.path()), [""; 0]);
@@ -55,7 +55,7 @@ fn save_through_a_link_keeps_the_link() {
     let error = refused(&link);
     assert!(error.to_string().ends_with("link to file, which does not exist"), "{error}");
     let (wanted, path) = ("or remove the link: rm ", link.to_str().expect("text"));
-    assert!(error.hint().contains(&format!("{wanted}{path}")), "{}", error.hint());
+    assert!(error.hint().to_string().contains(&format!("{wanted}{path}")), "{}", error.hint());
     assert_eq!(names(folder.path()), ["link"]);
     std::fs::write(&file, "before").expect("write");
     Saver::new(&link).save(&buffer(), ..LEN).expect("save");

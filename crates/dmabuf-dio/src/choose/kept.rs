@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a buffer stays mapped for a disk behind an IOMMU, if the disk's driver can use that.
 
-use super::Backend;
+use crate::backend::Backend;
 use crate::file::dma::not_lent;
 use crate::known::Known;
 use crate::lend::Context;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Dispatches to the backends. CONTRIBUTING.md says how to add one.
 
-use super::attempt::Attempt;
-use super::driver::{Driver, Reach};
-use super::{Backend, Refusal};
-use super::{buffered, copy_file_range, heap, memfd, module, refuse, slot, udmabuf};
+use crate::backend::driver::{Driver, Reach};
+use crate::backend::{Backend, Refusal};
+use crate::backend::{buffered, copy_file_range, heap, memfd, module, slot, udmabuf};
 use crate::buffer::shared::Shared;
 use crate::file::extent::Extent;
 use crate::kind::Kind;
+use crate::refusal;
+use crate::refusal::attempt::Attempt;
 use crate::transfer::task::{Fresh, Task, Transferred};
 
 fn driver(backend: Backend) -> &'static dyn Driver {
@@ -27,7 +28,7 @@ pub(crate) fn load(backend: Backend, kind: Kind, task: &Task<'_>) -> Result<Fres
     if !Backend::for_new(kind).contains(&backend) {
         return Err(backend.refuse_new(kind).into());
     }
-    driver(backend).load(task, kind).map_err(|attempt| refuse::access(backend, attempt))
+    driver(backend).load(task, kind).map_err(|attempt| refusal::access(backend, attempt))
 }
 
 /// Transfers between a file and a range of an existing buffer.
@@ -42,7 +43,7 @@ pub(crate) fn transfer(
     }
     let extent = Extent { file: task.offset, buf: buf_offset, len: task.length };
     let moved = driver(backend).transfer(task, buf, extent);
-    moved.map_err(|attempt| refuse::access(backend, attempt))
+    moved.map_err(|attempt| refusal::access(backend, attempt))
 }
 
 /// How the requests of a gather reach a buffer.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tries backends in order and uses the first available one.
 
-use super::attempt::Attempt;
-use super::kept::not_kept;
-use super::{Backend, Refusal};
+pub(crate) mod kept;
+pub(crate) mod table;
+
+use self::kept::not_kept;
+use crate::backend::{Backend, Refusal};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
+use crate::refusal::attempt::Attempt;
 use crate::report::Report;
 use crate::report::facts::Facts;
 use crate::report::measure::Before;
@@ -148,7 +151,7 @@ mod tests {
             let (tried, result) = tried(why);
             assert_eq!(tried, [Backend::UringSlot, Backend::Module]);
             let error = result.expect_err("no backend");
-            assert_eq!(error.hint(), "another buffer");
+            assert_eq!(error.hint(), "another buffer".into());
             let Error::Unavailable { asked: None, refusals, .. } = error else { panic!("{error}") };
             assert_eq!(refusals[0].not_lent, Some(why));
             assert_eq!(refusals[1].backend, Backend::UringSlot);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Device nodes that backends need, and why one cannot be opened.
 
-use super::{Backend, Refusal};
+use crate::backend::{Backend, Refusal};
 use crate::errno::IntoErrno;
 
 /// A device node.

@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 
 use dmabuf_dio_sys::heap;
 
-use super::attempt::Attempt;
-use super::driver::Driver;
-use super::node::Node;
-use super::{Backend, Refusal};
+use crate::backend::driver::Driver;
+use crate::backend::{Backend, Refusal};
 use crate::buffer::shared::Shared;
 use crate::error::Error;
 use crate::file::extent::Extent;
+use crate::refusal::attempt::Attempt;
+use crate::refusal::node::Node;
 use crate::transfer::task::{Fresh, Task};
 
 const NODE: Node = Node {

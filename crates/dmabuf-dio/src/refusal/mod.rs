@@ -2,16 +2,19 @@
 //! Refusals: the backend, the reason and the remedy. The layers below return plain errors; they are
 //! turned into text here.
 
+pub(crate) mod attempt;
+pub(crate) mod node;
+
 use io_uring::IoUring;
 
-use super::attempt::Attempt;
-use super::node::Node;
-use super::{Backend, Refusal};
+use crate::backend::{Backend, Refusal};
 use crate::buffer::shared::BEGIN_ACCESS;
 use crate::errno::{Errno, IntoErrno};
 use crate::error::Error;
 use crate::file::File;
 use crate::lend::{self, LendError, NotLent};
+use crate::refusal::attempt::Attempt;
+use crate::refusal::node::Node;
 use crate::transfer::task::Task;
 
 /// The remedy if the kernel lacks a feature of the patch series.

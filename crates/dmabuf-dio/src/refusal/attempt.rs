@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The outcome of trying a backend.
 
-use super::{Backend, Refusal};
+use crate::backend::{Backend, Refusal};
 use crate::error::Error;
 
 /// Why a backend did not complete a request.
@@ -32,7 +32,7 @@ impl Attempt {
         match self {
             Self::Refused(refusal) => refusal,
             Self::Failed(error) => {
-                let refusal = backend.refuse(error.to_string()).remedy(error.hint());
+                let refusal = backend.refuse(error.to_string()).remedy(error.hint().to_string());
                 Refusal { errno: error.errno(), ..refusal }
             }
         }

@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::choose::choose;
-use super::{Backend, table};
+use crate::backend::Backend;
 use crate::buffer::Buffer;
+use crate::choose::{choose, table};
 use crate::control::{Control, Watch};
 use crate::direction::Direction;
 use crate::error::Result;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags};
 
-use super::{Backend, Refusal};
+use crate::backend::{Backend, Refusal};
 use crate::buffer::shared::Shared;
 use crate::error::{Error, Result};
 use crate::memory::page::page_size;
@@ -14,15 +14,15 @@ const PATH: &str = "/proc/self/exe";
 
 /// The start of a file, at most a page.
 #[derive(Debug)]
-pub(super) struct Sample {
-    pub(super) fd: OwnedFd,
-    pub(super) content: Vec<u8>,
+pub(crate) struct Sample {
+    pub(crate) fd: OwnedFd,
+    pub(crate) content: Vec<u8>,
 }
 
 impl Sample {
     /// Opens the file for `backend`. The refusal must say that the file, not the backend, is at
     /// fault.
-    pub(super) fn open(backend: Backend) -> Result<Self, Refusal> {
+    pub(crate) fn open(backend: Backend) -> Result<Self, Refusal> {
         let refuse = |errno: rustix::io::Errno| {
             backend
                 .refuse(format!("cannot be tested: {PATH} is not readable"))
@@ -38,7 +38,7 @@ impl Sample {
     }
 
     /// Whether a buffer starts with the content.
-    pub(super) fn is_in(&self, buf: &Shared) -> Result<bool, Error> {
+    pub(crate) fn is_in(&self, buf: &Shared) -> Result<bool, Error> {
         let mut found = vec![0; self.content.len()];
         let view = buf.map()?;
         view.read_at(0, &mut found)?;
