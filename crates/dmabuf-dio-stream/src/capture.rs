@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use dmabuf_dio::Errno;
 
-use crate::error::Result;
+use crate::ends::Source;
+use crate::error::{Result, failed};
 use crate::gaps::{Gap, Ledger, Loss, Reading};
-use crate::ring::BlockRing;
-use crate::{Filled, Source, failed};
+use crate::ring::{BlockRing, Filled};
 
 /// Maximum duration of one wait: see [`Wait::wait`](crate::Wait::wait).
 const LOOK: Duration = Duration::from_millis(500);

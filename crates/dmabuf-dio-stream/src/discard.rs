@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::ends::Sink;
 use crate::error::Result;
-use crate::ring::BlockRing;
+use crate::ring::{BlockRing, Filled, attached};
 use crate::wait::Wait;
-use crate::{Filled, Sink, attached};
 
 /// Returns every block at once.
 #[derive(Debug, Default)]

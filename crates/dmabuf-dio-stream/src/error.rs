@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use dmabuf_dio::{Errno, Hint};
 
-use crate::attribute::Available;
-use crate::settings::Left;
+use crate::iio::available::{Available, Left};
 
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -287,4 +286,14 @@ fn stream_hint(errno: Errno) -> &'static str {
         libc::EOVERFLOW => "choose more or larger blocks, or a faster sink",
         _ => "see dmesg for details",
     }
+}
+
+/// The error of a failed call.
+pub(crate) fn failed(who: &str, call: impl Into<String>, errno: Errno) -> Error {
+    Error::Stream { device: who.into(), call: call.into(), errno }
+}
+
+/// For `map_err` on calls of rustix.
+pub(crate) fn from_os(errno: rustix::io::Errno) -> Errno {
+    Errno::from_raw(errno.raw_os_error())
 }

@@ -12,10 +12,9 @@ use dmabuf_dio_sys::sync_file;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Os;
 
-use crate::error::Result;
-use crate::ring::{BlockRing, Claim};
+use crate::error::{Result, failed, from_os};
+use crate::ring::{BlockRing, Claim, Filled, attached};
 use crate::wait::Wait;
-use crate::{Filled, attached, failed};
 
 /// A consumer or producer of dma-bufs: a buffer of an IIO device, or an endpoint of a USB function.
 pub(super) trait Port {
@@ -60,7 +59,7 @@ fn signalled(fds: &[BorrowedFd<'_>]) -> dmabuf_dio_sys::Result<Vec<bool>> {
         fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     match poll(&mut fds, Some(&at_once)) {
         Ok(_) | Err(Os::INTR) => Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect()),
-        Err(errno) => Err(crate::from_os(errno)),
+        Err(errno) => Err(from_os(errno)),
     }
 }
 

@@ -8,9 +8,6 @@
 //!
 //! For a device that outputs blocks the same holds: without a block it has nothing to output.
 
-use crate::error::Result;
-use crate::{Sink, Source};
-
 /// Which end of a stream lost frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
@@ -45,22 +42,6 @@ pub(super) enum Reading {
     /// Whether there were any since the last reading.
     Noted(bool),
     Nothing,
-}
-
-impl Reading {
-    pub(super) fn of_source(source: &mut dyn Source) -> Result<Self> {
-        let lost = source.lost()?;
-        lost.map_or_else(|| source.has_lost().map(Self::noted), |lost| Ok(Self::Count(lost)))
-    }
-
-    pub(super) fn of_sink(sink: &mut dyn Sink) -> Result<Self> {
-        let lost = sink.lost()?;
-        lost.map_or_else(|| sink.has_lost().map(Self::noted), |lost| Ok(Self::Count(lost)))
-    }
-
-    fn noted(noted: Option<bool>) -> Self {
-        noted.map_or(Self::Nothing, Self::Noted)
-    }
 }
 
 /// Losses by their position in the bytes queued to a device: requested from a source, or given to a

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use dmabuf_dio::Errno;
 
-use crate::error::{Error, Result};
+use crate::ends::{Sink, Source};
+use crate::error::{Error, Result, failed};
 use crate::gaps::{Gap, Ledger, Loss, Reading};
-use crate::ring::{BlockRing, RingUse};
-use crate::v4l2::FrameLog;
+use crate::ring::{BlockRing, Filled, RingUse, multiple};
+use crate::v4l2::log::FrameLog;
 use crate::wait::{TICK, Wait, wait_for_any};
-use crate::{Filled, Sink, Source, failed, multiple};
 use dmabuf_dio::CancelToken;
 
 /// How long a sink may take for a block after the stream was cancelled.

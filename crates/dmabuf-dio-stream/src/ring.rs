@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The blocks of a stream.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use crate::Filled;
-use crate::error::Result;
-use dmabuf_dio::Buffer;
-use dmabuf_dio::Error;
+use crate::error::{Result, failed};
+use dmabuf_dio::{Buffer, Errno, Error};
+
+/// A filled block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filled {
+    /// Index of the block in the ring.
+    pub block: usize,
+    /// Number of bytes at its start: at least 1, at most the ring's [`size`](BlockRing::size).
+    pub bytes: u64,
+}
 
 /// Maximum number of blocks in a ring.
 const MAX_COUNT: usize = 4096;
@@ -226,6 +233,24 @@ impl Claim {
     pub(super) fn filled(self) -> Filled {
         self.0
     }
+}
+
+/// The least common multiple of two numbers of bytes, of which 0 counts as 1.
+pub(crate) fn multiple(one: u64, other: u64) -> u64 {
+    let (one, other) = (one.max(1), other.max(1));
+    let (mut a, mut b) = (one, other);
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    (one / a).saturating_mul(other)
+}
+
+/// The ring of a queued block. Queueing before attaching is a caller error.
+pub(crate) fn attached<'r>(
+    ring: Option<&'r Arc<BlockRing>>,
+    who: &str,
+) -> Result<&'r Arc<BlockRing>> {
+    ring.ok_or_else(|| failed(who, "use its blocks before they are attached", Errno::INVAL))
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use dmabuf_dio::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Os;
 
+use crate::error::{failed, from_os};
+
 /// A descriptor that a stream polls until its source or sink may have a block to take.
 #[derive(Clone, Debug)]
 pub struct Wait<'fd>(PollFd<'fd>);
@@ -30,7 +32,7 @@ impl<'fd> Wait<'fd> {
     ///
     /// [`Error::Stream`](crate::Error::Stream): `ENOMEM`.
     pub fn wait(self, limit: Duration) -> crate::Result<()> {
-        wait_for_any(vec![self], limit).map_err(|errno| crate::failed("the stream", "poll", errno))
+        wait_for_any(vec![self], limit).map_err(|errno| failed("the stream", "poll", errno))
     }
 
     /// Until `fd` can be read or written, whichever it is open for: `POLLIN` or `POLLOUT`.
@@ -55,7 +57,7 @@ pub(super) fn wait_for_any(waits: Vec<Wait<'_>>, limit: Duration) -> Result<(), 
     let mut fds: Vec<_> = waits.into_iter().map(|wait| wait.0).collect();
     match poll(&mut fds, Some(&limit)) {
         Ok(_) | Err(Os::INTR) => Ok(()),
-        Err(errno) => Err(crate::from_os(errno)),
+        Err(errno) => Err(from_os(errno)),
     }
 }
 

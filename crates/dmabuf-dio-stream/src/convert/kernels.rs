@@ -18,10 +18,10 @@ pub(super) struct Bits {
 macro_rules! integers {
     ($module:ident, $signed:ty, $unsigned:ty, $($size:literal => $raw:ty),+) => {
         pub(super) mod $module {
-            use super::Bits;
+            use crate::convert::kernels::Bits;
 
             /// Reads values of `size` bytes in memory.
-            pub(in super::super) fn unpack(from: &[u8], size: u64, bits: Bits, to: &mut [$signed]) {
+            pub(crate) fn unpack(from: &[u8], size: u64, bits: Bits, to: &mut [$signed]) {
                 match (size, bits.big_endian) {
                     $(($size, false) => each::<$size>(from, bits, to, |raw| <$raw>::from_le_bytes(raw) as $unsigned),
                     ($size, true) => each::<$size>(from, bits, to, |raw| <$raw>::from_be_bytes(raw) as $unsigned),)+
@@ -46,7 +46,7 @@ macro_rules! integers {
             }
 
             /// Writes values of `size` bytes in memory.
-            pub(in super::super) fn pack(from: &[$signed], size: u64, bits: Bits, to: &mut [u8]) {
+            pub(crate) fn pack(from: &[$signed], size: u64, bits: Bits, to: &mut [u8]) {
                 match (size, bits.big_endian) {
                     $(($size, false) => put::<$size>(from, bits, to, |value| (value as $raw).to_le_bytes()),
                     ($size, true) => put::<$size>(from, bits, to, |value| (value as $raw).to_be_bytes()),)+
@@ -70,7 +70,7 @@ macro_rules! integers {
 
             /// Changes the number of significant bits and preserves full scale. Rounds to nearest,
             /// ties to even, and saturates.
-            pub(in super::super) fn rescale(values: &mut [$signed], from: u32, to: u32) {
+            pub(crate) fn rescale(values: &mut [$signed], from: u32, to: u32) {
                 if to >= from {
                     let by = to - from;
                     if by > 0 {
@@ -100,7 +100,7 @@ macro_rules! floats {
     ($module:ident, $float:ty, $size:literal) => {
         pub(super) mod $module {
             /// Reads values.
-            pub(in super::super) fn unpack(from: &[u8], big_endian: bool, to: &mut [$float]) {
+            pub(crate) fn unpack(from: &[u8], big_endian: bool, to: &mut [$float]) {
                 let each = |bytes: &[u8]| <[u8; $size]>::try_from(bytes).unwrap_or_default();
                 let pairs = from.chunks_exact($size).zip(to);
                 if big_endian {
@@ -111,7 +111,7 @@ macro_rules! floats {
             }
 
             /// Writes values.
-            pub(in super::super) fn pack(from: &[$float], big_endian: bool, to: &mut [u8]) {
+            pub(crate) fn pack(from: &[$float], big_endian: bool, to: &mut [u8]) {
                 let pairs = to.chunks_exact_mut($size).zip(from);
                 if big_endian {
                     pairs.for_each(|(bytes, value)| bytes.copy_from_slice(&value.to_be_bytes()));

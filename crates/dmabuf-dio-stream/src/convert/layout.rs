@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::device::{Encoding, Format};
+use crate::format::{Encoding, Format};
 
 /// The position and the format of each value in a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,48 +73,6 @@ impl fmt::Display for Layout {
             write!(f, "{}{format}", if number == 0 { "" } else { ", " })?;
         }
         Ok(())
-    }
-}
-
-/// As in a device's `type` attribute: `le:s12/16>>4`.
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let order = if self.big_endian { "be" } else { "le" };
-        let kind = match self.kind {
-            Encoding::Unsigned => 'u',
-            Encoding::Signed => 's',
-            Encoding::Float => 'f',
-        };
-        write!(f, "{order}:{kind}{}/{}", self.bits, self.storage_bits)?;
-        if self.repeat != 1 {
-            write!(f, "X{}", self.repeat)?;
-        }
-        write!(f, ">>{}", self.shift)
-    }
-}
-
-impl FromStr for Format {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = text.starts_with("le:") || text.starts_with("be:");
-        let format = Self::parse(text).filter(|format| known && format.converts());
-        format.ok_or_else(|| {
-            format!("{text:?} is not a format: write le:s12/16>>4, or be: and u, or le:f32/32>>0")
-        })
-    }
-}
-
-impl Format {
-    /// Whether samples of this format can be converted: integers of 1 to 64 bits, and
-    /// floating-point numbers of 32 or 64 bits.
-    pub fn converts(&self) -> bool {
-        match self.kind {
-            Encoding::Float => {
-                matches!(self.bits, 32 | 64) && self.bits == self.storage_bits && self.shift == 0
-            }
-            _ => self.bits > 0 && self.storage_bits <= 64,
-        }
     }
 }
 

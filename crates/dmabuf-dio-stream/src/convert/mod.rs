@@ -19,6 +19,7 @@
 //! [`Converter`] converts bytes, [`ConvertingSink`](crate::ConvertingSink) and
 //! [`ConvertingSource`](crate::ConvertingSource) the blocks of a stream.
 
+pub(crate) mod adapter;
 mod kernels;
 mod layout;
 
@@ -26,9 +27,8 @@ use dmabuf_dio::Errno;
 use dmabuf_dio::lend::Mapping;
 
 use self::kernels::{Bits, double, narrow, single, wide};
-use crate::device::{Encoding, Format};
-use crate::error::Result;
-use crate::failed;
+use crate::error::{Result, failed};
+use crate::format::{Encoding, Format};
 
 pub use layout::{Layout, SampleType};
 

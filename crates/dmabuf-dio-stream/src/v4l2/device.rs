@@ -10,9 +10,8 @@ use dmabuf_dio::Errno;
 use dmabuf_dio_sys::v4l2::{self, Capability, Format, Fraction, PixFormat};
 
 use super::format::{PixelFormat, VideoFormat};
-use crate::error::{Error, Result};
-use crate::facts::DmaBufs;
-use crate::failed;
+use crate::error::{Error, Result, failed};
+use crate::iio::facts::DmaBufs;
 
 /// Maximum number of formats, and of sizes per format, that are listed.
 const MOST: u32 = 256;

@@ -7,7 +7,7 @@
 
 mod device;
 mod format;
-mod log;
+pub(crate) mod log;
 
 use std::collections::VecDeque;
 use std::fs;
@@ -22,11 +22,11 @@ pub use device::{FrameSizes, OfferedFormat, VideoDevice, VideoFacts};
 pub use format::{PixelFormat, VideoFormat};
 pub use log::{Clock, Frame, FrameLog};
 
+use crate::ends::Source;
 use crate::error::{Error, Result};
 use crate::gaps::Gap;
-use crate::ring::BlockRing;
+use crate::ring::{BlockRing, Filled, attached};
 use crate::wait::Wait;
-use crate::{Filled, Source, attached};
 use log::Verdict;
 
 /// Buffers of a queue at most.

@@ -7,11 +7,11 @@ use std::thread::JoinHandle;
 
 use dmabuf_dio::Errno;
 
-use crate::error::Result;
-use crate::file::FileSink;
-use crate::ring::BlockRing;
+use super::sink::FileSink;
+use crate::ends::Sink;
+use crate::error::{Result, failed};
+use crate::ring::{BlockRing, Filled, attached};
 use crate::wait::Wait;
-use crate::{Filled, Sink, attached, failed};
 
 type Open<'s> = dyn FnMut(u64, u64) -> Result<FileSink> + 's;
 

@@ -12,10 +12,10 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno as Os;
 use rustix::net::AddressFamily;
 
-use crate::error::Result;
-use crate::failed;
 use dmabuf_dio::Errno;
 use dmabuf_dio::lend::Mapping;
+
+use crate::error::{Result, failed, from_os};
 
 /// A write of at most this many bytes to a pipe is made as a whole, or not at all (`PIPE_BUF`). It
 /// is also the smallest page: longer writes are cut only at its multiples.
@@ -55,7 +55,7 @@ pub(super) struct Descriptor {
 
 impl Descriptor {
     pub(super) fn new(name: &str, fd: OwnedFd, used: Use) -> Result<Self> {
-        let call = |what, errno| failed(name, what, crate::from_os(errno));
+        let call = |what, errno| failed(name, what, from_os(errno));
         let facts = rustix::fs::fstat(&fd).map_err(|errno| call("examine", errno))?;
         let (fd, kind, polls) = match FileType::from_raw_mode(facts.st_mode) {
             FileType::Fifo => {
@@ -138,7 +138,7 @@ impl Descriptor {
         match poll(&mut [PollFd::new(&self.fd, event)], Some(&limit)) {
             Ok(ready) => Ok(ready > 0),
             Err(Os::INTR) => Ok(false),
-            Err(errno) => Err(crate::from_os(errno)),
+            Err(errno) => Err(from_os(errno)),
         }
     }
 

@@ -10,10 +10,9 @@ use std::thread::JoinHandle;
 use dmabuf_dio::Errno;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::error::Result;
-use crate::ring::Claim;
+use crate::error::{Result, failed, from_os};
+use crate::ring::{Claim, Filled};
 use crate::wait::Wait;
-use crate::{Filled, failed};
 
 /// Processes blocks in the order of their arrival, until the first failure.
 #[derive(Debug)]
@@ -33,9 +32,8 @@ impl Worker {
     pub(super) fn start(
         mut work: impl FnMut(Claim) -> Result<()> + Send + 'static,
     ) -> Result<Self, Errno> {
-        let event = Arc::new(
-            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(crate::from_os)?,
-        );
+        let event =
+            Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(from_os)?);
         let (jobs, to_do) = channel::<Claim>();
         let (done, results) = channel();
         let signal = Arc::clone(&event);

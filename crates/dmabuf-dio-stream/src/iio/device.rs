@@ -6,9 +6,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::attribute::Attribute;
-use crate::error::{Error, Result};
-use crate::failed;
+use super::attribute::Attribute;
+use crate::error::{Error, Result, failed};
+use crate::format::Format;
 use dmabuf_dio::Errno;
 
 /// The devices in sysfs.
@@ -24,71 +24,6 @@ pub struct Device {
     folder: PathBuf,
     node: PathBuf,
     name: String,
-}
-
-/// The meaning of a sample's bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
-pub enum Encoding {
-    /// An unsigned integer.
-    Unsigned,
-    /// A two's complement integer.
-    Signed,
-    /// An IEEE 754 floating-point number.
-    Float,
-}
-
-/// The layout of a sample in memory, as in `in_voltage0_type`: `le:s12/16>>4`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Format {
-    /// Whether the most significant byte comes first.
-    pub big_endian: bool,
-    /// The meaning of the value's bits.
-    pub kind: Encoding,
-    /// Number of significant bits.
-    pub bits: u32,
-    /// Number of bits in memory: 8, 16, 32, 64 or 128.
-    pub storage_bits: u32,
-    /// Number of bits to shift right.
-    pub shift: u32,
-    /// Number of consecutive values.
-    pub repeat: u32,
-}
-
-impl Format {
-    /// Parses the content of a `type` file.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let (order, rest) = text.trim().split_once(':')?;
-        // A capital letter means that the remaining bits extend the value.
-        let kind = match rest.chars().next()?.to_ascii_lowercase() {
-            's' => Encoding::Signed,
-            'u' => Encoding::Unsigned,
-            'f' => Encoding::Float,
-            _ => return None,
-        };
-        let (bits, rest) = rest[1..].split_once('/')?;
-        let (storage, shift) = rest.split_once(">>").unwrap_or((rest, "0"));
-        let (storage, repeat) = storage.split_once('X').unwrap_or((storage, "1"));
-        let format = Self {
-            big_endian: order == "be",
-            kind,
-            bits: bits.parse().ok()?,
-            storage_bits: storage.parse().ok()?,
-            shift: shift.parse().ok()?,
-            repeat: repeat.parse().ok()?,
-        };
-        let sound = format.storage_bits.is_power_of_two()
-            && (8..=128).contains(&format.storage_bits)
-            && format.bits.checked_add(format.shift)? <= format.storage_bits
-            && (1..=1024).contains(&format.repeat);
-        sound.then_some(format)
-    }
-
-    /// Size of a sample in bytes, which is also its alignment.
-    pub fn bytes(&self) -> u64 {
-        u64::from(self.storage_bits / 8 * self.repeat)
-    }
 }
 
 /// A counter of the device, if it has one.
@@ -271,7 +206,7 @@ impl Device {
     /// The size of a block of frames of `frame` bytes must be a multiple of this, in bytes: of the
     /// frame, and of what the device's DMA needs, if the device reports it.
     pub fn block_align(&self, buffer: u32, frame: u64) -> u64 {
-        crate::multiple(frame, self.length_align(buffer))
+        crate::ring::multiple(frame, self.length_align(buffer))
     }
 
     /// Whether the device tree names it as compatible with one of these.
@@ -403,7 +338,7 @@ mod tests {
 
     #[test]
     fn devices_of_one_name_are_all_found() {
-        let fake = crate::sysfs::Fake::new(3, &[("name", "adc\n"), ("label", "left\n")]);
+        let fake = crate::iio::sysfs::Fake::new(3, &[("name", "adc\n"), ("label", "left\n")]);
         fake.add("iio:device10", &[("name", "adc\n"), ("label", "right\n")]);
         fake.add("iio:device11", &[("name", "10\n")]);
         let ids = |wanted: &str| -> Vec<String> {
@@ -415,41 +350,6 @@ mod tests {
         assert_eq!(ids("iio:device3"), ["iio:device3"]);
         assert_eq!(ids("10"), ["iio:device10"], "a number before a name");
         assert!(ids("dac").is_empty());
-    }
-
-    #[test]
-    fn channel_formats_are_parsed() {
-        let format = Format::parse("le:s12/16>>4\n").expect("a format");
-        assert_eq!(
-            format,
-            Format {
-                big_endian: false,
-                kind: Encoding::Signed,
-                bits: 12,
-                storage_bits: 16,
-                shift: 4,
-                repeat: 1
-            }
-        );
-        let repeated = Format::parse("be:u32/32X4>>0").expect("a format");
-        assert_eq!((repeated.repeat, repeated.bytes(), repeated.big_endian), (4, 16, true));
-        assert_eq!(Format::parse("le:s64/64").map(|format| format.shift), Some(0));
-        let radio = Format::parse("le:S12/16>>0").expect("as cf-ad9361-lpc has it");
-        assert_eq!((radio.kind, radio.bits, radio.shift), (Encoding::Signed, 12, 0));
-        assert_eq!(Format::parse("le:f32/32>>0").map(|format| format.kind), Some(Encoding::Float));
-        for bad in [
-            "",
-            "le:u8/256>>0",
-            "le:u4294967295/8>>1",
-            "le",
-            "le:x12/16>>4",
-            "le:s12/15>>4",
-            "le:s16/16>>4",
-            "le:s/16",
-            "le:u8/0",
-        ] {
-            assert_eq!(Format::parse(bad), None, "{bad}");
-        }
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::attribute::Attribute;
-use crate::device::{DEVICES, Device};
+use super::attribute::Attribute;
+use super::device::{DEVICES, Device};
 use crate::error::{Error, Result};
 
 /// The attribute with the trigger in use.
@@ -137,7 +137,7 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sysfs::Fake;
+    use crate::iio::sysfs::Fake;
 
     const SENSOR: &[(&str, &str)] = &[("name", "sensor\n"), ("trigger/current_trigger", "")];
 

@@ -10,9 +10,8 @@ use std::time::Instant;
 use dmabuf_dio::lend::{Completion, File, LendError, Operation, Request, Ring, Span};
 use dmabuf_dio::{Direction, Errno};
 
-use crate::edges::{Bytes, Edges};
-use crate::error::{Error, Result};
-use crate::failed;
+use super::edges::{Bytes, Edges};
+use crate::error::{Error, Result, failed};
 use crate::ring::{BlockRing, Claim};
 use crate::wait::{TICK, Wait, wait_for_any};
 
@@ -34,7 +33,7 @@ const LARGEST: u64 = 64 << 20;
 
 /// Lends the blocks of a ring, with room for those that it may get. To write them, small ones are
 /// joined.
-pub(super) fn lend(
+pub(crate) fn lend(
     ring: &BlockRing,
     direction: Direction,
     file: BorrowedFd<'_>,

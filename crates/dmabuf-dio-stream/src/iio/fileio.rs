@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
-use crate::error::Result;
-use crate::ring::{BlockRing, Claim};
+use crate::error::{Result, failed, from_os};
+use crate::ring::{BlockRing, Claim, Filled};
 use crate::wait::Wait;
-use crate::{Filled, failed};
 use dmabuf_dio::Errno;
 use dmabuf_dio::lend::{Access, Mapping};
 
@@ -43,7 +42,7 @@ impl Fileio {
         why: Errno,
         whole: u64,
     ) -> Result<Self> {
-        let call = |what, errno| failed(name, what, crate::from_os(errno));
+        let call = |what, errno| failed(name, what, from_os(errno));
         let fd = rustix::io::fcntl_dupfd_cloexec(fd, 3)
             .map_err(|errno| call("duplicate its descriptor", errno))?;
         let flags = rustix::fs::fcntl_getfl(&fd).map_err(|errno| call("read flags", errno))?;

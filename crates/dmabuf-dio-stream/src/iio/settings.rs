@@ -3,8 +3,9 @@
 
 use dmabuf_dio::Errno;
 
-use crate::attribute::{Attribute, is_same};
-use crate::error::{Error, Refused, Result};
+use super::attribute::Attribute;
+use super::available::{Left, is_same};
+use crate::error::{Error, Refused, Result, failed};
 
 /// An attribute, with its requested, former and current value.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,19 +47,6 @@ impl Setting {
     }
 }
 
-/// An attribute that could not be put back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
-    /// Name of the device or trigger.
-    pub device: String,
-    /// Name of the attribute.
-    pub attribute: String,
-    /// The value that it should have.
-    pub before: String,
-    /// The value that it has.
-    pub value: String,
-}
-
 /// Settings of one or more devices, which are written together.
 ///
 /// Dropping this leaves the attributes as they are.
@@ -94,7 +82,7 @@ impl Settings {
                 _ => {}
             }
             file.check_write()
-                .map_err(|errno| crate::failed(&device, format!("set {attribute}"), errno))?;
+                .map_err(|errno| failed(&device, format!("set {attribute}"), errno))?;
             let before = file.read()?;
             if let Some(available) = file.available().filter(|all| !all.allows(&asked)) {
                 return refused(Refused::NotOffered { value: asked, available });
@@ -166,7 +154,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sysfs::{Fake, PHY};
+    use crate::iio::sysfs::{Fake, PHY};
     use std::os::unix::fs::PermissionsExt as _;
 
     fn attribute(fake: &Fake, name: &str) -> Attribute {

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use rustix::net::AddressFamily;
 
-use crate::descriptor::as_gone;
-use crate::error::Result;
-use crate::fd_sink::FdSink;
-use crate::lent::lend;
-use crate::ring::{BlockRing, Claim};
+use super::descriptor::as_gone;
+use super::fd_sink::FdSink;
+use crate::ends::Sink;
+use crate::error::{Result, failed};
+use crate::file::lent::lend;
+use crate::ring::{BlockRing, Claim, Filled, attached};
 use crate::wait::Wait;
-use crate::{Filled, Sink, attached, failed};
 use dmabuf_dio::lend::{Access, Completion, Operation, Request, Ring, Span};
 use dmabuf_dio::{Direction, Errno, Refusal};
 

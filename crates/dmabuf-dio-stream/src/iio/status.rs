@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use crate::device::Device;
+use super::device::Device;
 
 /// The devices in debugfs.
 const DEBUG: &str = "/sys/kernel/debug/iio";
@@ -81,7 +81,7 @@ fn is_core(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sysfs::Fake;
+    use crate::iio::sysfs::Fake;
 
     #[test]
     fn status_touches_only_registers_of_a_known_core() {

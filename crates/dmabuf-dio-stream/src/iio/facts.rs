@@ -8,9 +8,10 @@ use dmabuf_dio::Errno;
 use dmabuf_dio_sys::iio;
 use rustix::fs::{Mode, OFlags};
 
-use crate::attribute::Available;
-use crate::device::{Channel, DEVICES, Device};
-use crate::users::{User, Users};
+use super::available::Available;
+use super::device::{Channel, DEVICES, Device};
+use super::users::{User, Users};
+use crate::error::from_os;
 
 /// Maximum number of buffers of a device. Drivers have one or two.
 const MOST_BUFFERS: u32 = 64;
@@ -98,7 +99,7 @@ impl DmaBufs {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let node = match rustix::fs::open(node, flags, Mode::empty()) {
             Ok(node) => node,
-            Err(errno) => return Self::Unknown(crate::from_os(errno)),
+            Err(errno) => return Self::Unknown(from_os(errno)),
         };
         let buffer = match iio::get_fd(node.as_fd(), number as i32) {
             Ok(buffer) => buffer,
@@ -180,7 +181,7 @@ fn buffer(device: &Device, number: u32) -> BufferFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sysfs::{Fake, PHY};
+    use crate::iio::sysfs::{Fake, PHY};
 
     /// The receiver of a Pluto. Its number is one that no machine has: there is no node.
     const LPC: &[(&str, &str)] = &[

@@ -11,10 +11,11 @@ use dmabuf_dio::lend::{Access, Mapping};
 use dmabuf_dio::{Buffer, Kind};
 
 use crate::convert::{Converter, Layout};
-use crate::error::Result;
-use crate::ring::{BlockRing, Claim};
+use crate::ends::{Sink, Source};
+use crate::error::{Result, failed};
+use crate::gaps::Gap;
+use crate::ring::{BlockRing, Claim, Filled, attached, multiple};
 use crate::wait::Wait;
-use crate::{Filled, Gap, Sink, Source, attached, multiple};
 
 /// The adapter has blocks for this many bytes, in these bounds of their number.
 const BYTES: u64 = 16 << 20;
@@ -146,9 +147,7 @@ fn mapped<'m>(
     if place.is_none() {
         *place = Some(block.mapping(true)?);
     }
-    place
-        .as_ref()
-        .ok_or_else(|| crate::failed("the conversion", "map a block", dmabuf_dio::Errno::NOMEM))
+    place.as_ref().ok_or_else(|| failed("the conversion", "map a block", dmabuf_dio::Errno::NOMEM))
 }
 
 /// The same gaps, between other frames.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use dmabuf_dio::lend::{Access, Mapping};
 
-use crate::descriptor::{Descriptor, Use};
-use crate::error::{Error, Result};
-use crate::ring::{BlockRing, Claim};
+use super::descriptor::{Descriptor, Use};
+use crate::ends::Source;
+use crate::error::{Error, Result, failed};
+use crate::ring::{BlockRing, Claim, Filled, attached};
 use crate::wait::Wait;
-use crate::{Filled, Source, attached, failed};
 
 /// Bytes read before the sink gets its turn.
 const TURN: u64 = 1 << 20;

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A buffer of an IIO device, and the blocks that it fills or outputs.
+
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dmabuf_dio::Errno;
+use dmabuf_dio_sys::iio;
+use rustix::fs::{Mode, OFlags};
+
+use super::device::{Channel, Counter, Device, frame_bytes};
+use super::fileio::Fileio;
+use super::status::Status;
+use crate::error::{Error, Result, failed, from_os};
+use crate::fenced::{Fenced, Port};
+use crate::ring::BlockRing;
+use crate::wait::Wait;
+
+/// Maximum bytes copied at a time.
+const COPIED: u64 = 256 << 10;
+/// What a FIFO of the kernel holds: seconds, frames at least, and bytes at most.
+const HELD: f64 = 4.0;
+const FIFO: u64 = 4096;
+const MOST_HELD: u64 = 4 << 20;
+/// How often to check that a device is still running.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a device may be in use before opening it fails. Whoever lists devices opens each free
+/// one for an instant.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// How often that is tried.
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// A buffer of a device. Closing it releases every block.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) device: Device,
+    pub(super) number: u32,
+    pub(super) frame: u64,
+    pub(super) fd: OwnedFd,
+    pub(super) running: bool,
+    /// Something was queued that the kernel keeps unless the device is started and stopped.
+    pub(super) kept: Cell<bool>,
+    /// The kernel's state for `running`.
+    pub(super) enabled: Counter,
+    pub(super) looked: Cell<Instant>,
+}
+
+impl Opened {
+    pub(super) fn open(
+        device: Device,
+        number: u32,
+        channels: &[Channel],
+        output: bool,
+    ) -> Result<Self> {
+        let failed = |call: &str, errno: Errno| failed(device.name(), call, errno);
+        if device.is_output(number) != output {
+            let call = if output { "output samples" } else { "capture samples" };
+            return Err(failed(call, Errno::OPNOTSUPP));
+        }
+        let patience = Instant::now() + PATIENCE;
+        let fd = loop {
+            match Self::open_fd(&device, number) {
+                Err(error) if error.errno() == Some(Errno::BUSY) && Instant::now() < patience => {
+                    std::thread::sleep(AGAIN);
+                }
+                result => break result?,
+            }
+        };
+        // The buffer is ours now, but its last owner may have been killed: then it still runs.
+        let enable = format!("buffer{number}/enable");
+        if device.read(&enable)? == "1" {
+            device.write(&enable, "0")?;
+        }
+        device.choose(number, channels)?;
+        let frame = frame_bytes(channels);
+        if frame == 0 {
+            return Err(failed("stream without a channel", Errno::INVAL));
+        }
+        let enabled = device.counter(&enable);
+        let (kept, looked) = (Cell::new(false), Cell::new(Instant::now()));
+        Ok(Self { device, number, frame, fd, running: false, kept, enabled, looked })
+    }
+
+    pub(super) fn open_fd(device: &Device, number: u32) -> Result<OwnedFd> {
+        let failed = |call: &str, errno: Errno| failed(device.name(), call, errno);
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let node = rustix::fs::open(device.node(), flags, Mode::empty())
+            .map_err(|errno| failed("open", from_os(errno)))?;
+        iio::get_fd(node.as_fd(), number as i32).map_err(|errno| failed("open the buffer", errno))
+    }
+
+    pub(super) fn enable(&mut self, on: bool) -> Result<()> {
+        if on != self.running {
+            let value = if on { "1" } else { "0" };
+            let result = self.device.write(&format!("buffer{}/enable", self.number), value);
+            if matches!(&result, Err(error) if on && error.errno() == Some(Errno::INVAL)) {
+                result.map_err(|error| self.device.lacks_trigger().unwrap_or(error))?;
+            } else {
+                result?;
+            }
+            self.running = on;
+            self.kept.set(false);
+        }
+        Ok(())
+    }
+
+    /// Fails if the device is gone or was stopped: a block queued after that never comes back. Not
+    /// every call checks.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.looked.get().elapsed() >= LOOK {
+            self.looked.set(Instant::now());
+            if !self.is_running() {
+                return Err(failed(self.device.name(), "go on", Errno::NODEV));
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops the device, unless it is gone.
+    pub(super) fn disable(&mut self) -> Result<()> {
+        if self.kept.take() && !self.running {
+            // Otherwise the next user would get our blocks.
+            self.enable(true)?;
+        }
+        match self.enable(false) {
+            Err(Error::Stream { errno, .. })
+                if matches!(errno.raw(), libc::ENOENT | libc::ENODEV) =>
+            {
+                self.running = false;
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// Sets the number of frames that the kernel holds for `read()` and `write()`, for blocks of
+    /// `bytes`: with DMA in two buffers together, of which a partly filled one is lost at the end, and
+    /// otherwise in a FIFO, which drops frames without a word if it is full.
+    pub(super) fn set_length(&self, bytes: u64) {
+        let two = 2 * (bytes.min(COPIED) / self.frame).max(1);
+        let frames = if self.device.has_dma(self.number) {
+            two
+        } else {
+            let rate = self.device.rate(self.number);
+            let held =
+                rate.map_or(FIFO, |rate| (HELD * rate) as u64).clamp(FIFO, MOST_HELD / self.frame);
+            two.max(held)
+        };
+        // A device that rejects the length keeps its own.
+        let _ = self.device.write(&format!("buffer{}/length", self.number), &frames.to_string());
+    }
+
+    /// A block's size must be a multiple of this, in bytes: of the frame and the device's DMA
+    /// alignment.
+    pub(super) fn align(&self) -> u64 {
+        self.device.block_align(self.number, self.frame)
+    }
+
+    /// Size of the kernel's buffers for `read()` and `write()`, together.
+    pub(super) fn kernel_bytes(&self) -> u64 {
+        let frames = self.device.read(&format!("buffer{}/length", self.number));
+        frames.ok().and_then(|frames| frames.parse::<u64>().ok()).unwrap_or(0) * self.frame
+    }
+
+    /// Writes that end at a multiple of this write everything or nothing: one of the two kernel
+    /// buffers, or a frame if the device has a buffer of another kind.
+    pub(super) fn whole_write(&self) -> Result<u64> {
+        if !self.device.has_dma(self.number) {
+            return Ok(self.frame);
+        }
+        let bytes = self.kernel_bytes() / 2;
+        if bytes == 0 || bytes % self.frame != 0 {
+            let call =
+                "write to kernel buffers that do not hold a whole number of frames (an odd length)";
+            return Err(failed(self.device.name(), call, Errno::INVAL));
+        }
+        Ok(bytes)
+    }
+}
+
+impl Port for Opened {
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    fn attach(&self, dmabuf: BorrowedFd<'_>) -> dmabuf_dio_sys::Result<()> {
+        iio::attach(self.fd.as_fd(), dmabuf)
+    }
+
+    fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> dmabuf_dio_sys::Result<()> {
+        iio::enqueue(self.fd.as_fd(), dmabuf, bytes, 0)?;
+        self.kept.set(true);
+        Ok(())
+    }
+
+    fn is_running(&self) -> bool {
+        !self.running || self.enabled.read() == Some(1)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // Errors cannot be reported here; closing the descriptor does the rest.
+        let _ = self.disable();
+    }
+}
+
+/// How samples get from the device into a block, or back.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    pub(super) fenced: Fenced<Opened>,
+    /// For a device that does not support dma-bufs.
+    pub(super) fileio: Option<Fileio>,
+    /// A block's size must be a multiple of this, in bytes: of the frame and the device's DMA
+    /// alignment.
+    pub(super) align: u64,
+    pub(super) output: bool,
+}
+
+impl Blocks {
+    /// Attaches the blocks, or prepares to copy.
+    pub(super) fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
+        match self.fenced.attach(ring) {
+            Ok(()) => self.check_align(ring),
+            // Not supported by this buffer, or by this kernel.
+            Err(errno @ (Errno::PERM | Errno::NOTTY)) => {
+                let buffer = &self.fenced.port;
+                buffer.set_length(ring.size());
+                let (name, fd) = (buffer.device.name(), buffer.fd.as_fd());
+                let whole = if self.output { buffer.whole_write()? } else { u64::MAX };
+                self.fileio = Some(Fileio::new(name, fd, ring, errno, whole)?);
+                Ok(())
+            }
+            Err(errno) => Err(failed(self.fenced.port.name(), "attach a block", errno)),
+        }
+    }
+
+    /// Attaches a block that was added to the ring since.
+    pub(super) fn attach_more(&mut self, block: usize) -> Result<bool> {
+        match &mut self.fileio {
+            None => self.fenced.attach_more(block),
+            Some(fileio) => fileio.attach_more(block),
+        }
+    }
+
+    pub(super) fn check_align(&mut self, ring: &BlockRing) -> Result<()> {
+        let buffer = &self.fenced.port;
+        self.align = buffer.align();
+        if ring.size() % self.align != 0 {
+            let need = "a multiple of the frame size and of the alignment of the device's DMA";
+            let value = ring.size();
+            return Err(dmabuf_dio::Error::Setting { name: "block", value, need }.into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn how(&self) -> String {
+        self.fileio.as_ref().map_or_else(|| "IIO, dma-buf".into(), Fileio::how)
+    }
+
+    pub(super) fn ready(&self) -> Option<Wait<'_>> {
+        self.fileio.as_ref().map_or_else(|| self.fenced.first(), Fileio::ready)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.fileio.as_ref().map_or_else(|| self.fenced.len(), Fileio::len)
+    }
+}
+
+/// What a device noted before it had a block is no loss.
+pub(super) fn clear(status: Option<&Status>) {
+    if let Some(status) = status {
+        status.clear();
+    }
+}

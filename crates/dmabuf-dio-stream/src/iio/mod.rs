@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Devices of the Industrial I/O subsystem: what they offer, their attributes, and streams of their
+//! samples.
+
+mod attribute;
+pub(crate) mod available;
+mod buffer;
+mod device;
+pub(crate) mod facts;
+mod fileio;
+mod repeat;
+mod settings;
+mod sink;
+mod source;
+mod status;
+#[cfg(test)]
+mod sysfs;
+mod trigger;
+mod users;
+
+pub use attribute::Attribute;
+pub use available::{Available, Left};
+pub use device::{Channel, Device, frame_bytes};
+pub use facts::{BufferFacts, ChannelFacts, DeviceFacts, DmaBufs};
+pub use repeat::Repeat;
+pub use settings::{Setting, Settings};
+pub use sink::IioSink;
+pub use source::IioSource;
+pub use trigger::Trigger;
+pub use users::{Holds, User};
