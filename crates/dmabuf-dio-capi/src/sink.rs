@@ -62,7 +62,8 @@ impl Sink {
             if let Some(filled) = self.to.take()? {
                 return Ok(Some(filled.block));
             }
-            if self.to.queued() == 0 {
+            let pending = self.to.pending();
+            if pending.blocks == 0 {
                 return Err(Failure::new(
                     libc::ENODATA,
                     "the sink has no block",
@@ -73,7 +74,7 @@ impl Sink {
             if left.is_zero() {
                 return Ok(None);
             }
-            match self.to.ready() {
+            match pending.ready {
                 Some(wait) => wait.wait(left.min(TICK))?,
                 None => std::thread::sleep(left.min(NAP)),
             }
@@ -85,7 +86,7 @@ impl Sink {
             return Ok(0);
         }
         let mut all = self.to.flush().map_err(Failure::from);
-        while all.is_ok() && self.to.queued() > 0 {
+        while all.is_ok() && self.to.pending().blocks > 0 {
             all = self.next(None).map(|_| ());
         }
         let finished = self.to.finish().map_err(Failure::from);
@@ -265,7 +266,7 @@ pub unsafe extern "C" fn dmabuf_dio_sink_finish(sink: *mut Sink) -> c_int {
 pub unsafe extern "C" fn dmabuf_dio_sink_how(sink: *mut Sink) -> *const c_char {
     // SAFETY: a sink, as the header demands.
     let Some(sink) = (unsafe { sink.as_mut() }) else { return c"".as_ptr() };
-    sink.how = c_string(sink.to.how());
+    sink.how = c_string(sink.to.facts().how);
     sink.how.as_ptr()
 }
 

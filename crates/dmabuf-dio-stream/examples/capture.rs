@@ -3,7 +3,7 @@
 //!
 //! Usage: `cargo run --example capture -- DEVICE FILE FRAMES`
 
-use dmabuf_dio_stream::{BlockRing, Device, Error, FileSink, IioSource, Source, Stream};
+use dmabuf_dio_stream::{BlockRing, Device, Error, FileSink, IioSource, Stream, frame_bytes};
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -26,11 +26,12 @@ fn main() -> std::process::ExitCode {
 
 fn capture(device: Device, file: &str, frames: u64) -> Result<(), Error> {
     let channels = device.channels(0)?;
+    let frame = frame_bytes(&channels);
     let mut source = IioSource::open(device, 0, &channels)?;
     let mut sink = FileSink::create(file)?;
-    let bytes = frames * source.frame();
+    let bytes = frames * frame;
     // Blocks are whole frames, and preferably whole pages as well.
-    let ring = BlockRing::new(4, source.frame() * 4096)?;
+    let ring = BlockRing::new(4, frame * 4096)?;
     let stream = Stream::new(&mut source, &mut sink, ring).limit(bytes);
     let summary = stream.run().map_err(|interrupted| interrupted.error)?;
     println!("{} bytes, filled by {}, emptied by {}", summary.bytes, summary.source, summary.sink);

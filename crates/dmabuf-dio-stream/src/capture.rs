@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use dmabuf_dio::Errno;
 
-use crate::ends::Source;
+use crate::ends::{Live, Source, reading};
 use crate::error::{Result, failed};
-use crate::gaps::{Gap, Ledger, Loss, Reading};
+use crate::gaps::{Gap, Ledger, Loss};
 use crate::ring::{BlockRing, Filled};
 
 /// Maximum duration of one wait: see [`Wait::wait`](crate::Wait::wait).
@@ -77,7 +77,7 @@ impl fmt::Debug for Capture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { ring, places, running, bytes, losses, .. } = self;
         let mut all = f.debug_struct("Capture");
-        all.field("source", &self.source.how()).field("blocks", &ring.len());
+        all.field("source", &self.source.facts().how).field("blocks", &ring.len());
         all.field("places", places).field("running", running).field("bytes", bytes);
         all.field("losses", losses).finish_non_exhaustive()
     }
@@ -92,7 +92,7 @@ impl Capture {
     /// whole frames.
     pub fn new(source: impl Source + Send + 'static, ring: BlockRing) -> Result<Self> {
         let mut source: Box<dyn Source + Send> = Box::new(source);
-        let frame = source.frame().max(1);
+        let frame = source.facts().frame.max(1);
         if ring.size() % frame != 0 {
             let need = "a multiple of the frame size";
             let value = ring.size();
@@ -125,7 +125,7 @@ impl Capture {
 
     /// How data gets into a block, as text for users.
     pub fn how(&self) -> String {
-        self.source.how()
+        self.source.facts().how
     }
 
     /// Whether the capture is running.
@@ -140,7 +140,7 @@ impl Capture {
 
     /// What was lost since the start, up to the last block that was returned.
     pub fn losses(&self) -> Losses {
-        Losses { known: self.losses.known && self.source.tells_losses(), ..self.losses }
+        Losses { known: self.losses.known && self.source.facts().tells_losses, ..self.losses }
     }
 
     /// Starts the flow of samples, or restarts it after a [stop](Self::stop). Positions and losses
@@ -170,7 +170,8 @@ impl Capture {
                 started = self.queue(block);
             }
         }
-        if let Err(error) = started.and_then(|()| self.source.start()) {
+        let started = started.and_then(|()| self.source.live().map_or(Ok(()), Live::start));
+        if let Err(error) = started {
             let _ = self.source.stop();
             return Err(error);
         }
@@ -195,7 +196,7 @@ impl Capture {
             if !self.running {
                 return Ok(None);
             }
-            let Some(ready) = self.source.ready() else { return Err(no_block()) };
+            let Some(ready) = self.source.pending().ready else { return Err(no_block()) };
             let left = limit.saturating_sub(begin.elapsed());
             if left.is_zero() {
                 return Ok(None);
@@ -235,7 +236,8 @@ impl Capture {
 
     fn queue(&mut self, block: usize) -> Result<()> {
         let size = self.ring.size();
-        let was_dry = self.source.queue(block, size)? && self.running;
+        let (_, was_dry) = self.source.queue(&[Filled { block, bytes: size }])?;
+        let was_dry = was_dry && self.running;
         self.places[block] = Place::Queued;
         self.ledger.queued(size, was_dry);
         // Now, because a later reading may include losses at another position.
@@ -244,9 +246,7 @@ impl Capture {
 
     /// Reads how much the source has lost so far.
     fn count(&mut self) -> Result<()> {
-        let lost = Reading::of_source(&mut *self.source)?;
-        let dry = self.source.is_dry()?;
-        self.ledger.reading(lost, dry, !self.running);
+        self.ledger.reading(reading(self.source.live())?, !self.running);
         Ok(())
     }
 
@@ -279,6 +279,8 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
+    use crate::ends::{Facts, Pending};
+    use crate::gaps::Reading;
     use crate::wait::Wait;
 
     const SIZE: u64 = 80;
@@ -294,12 +296,8 @@ mod tests {
     }
 
     impl Source for Told {
-        fn frame(&self) -> u64 {
-            8
-        }
-
-        fn how(&self) -> String {
-            "told".into()
+        fn facts(&self) -> Facts {
+            Facts { frame: 8, ..Facts::new("told") }
         }
 
         fn attach(&mut self, _: &Arc<BlockRing>) -> Result<()> {
@@ -307,14 +305,10 @@ mod tests {
             Ok(())
         }
 
-        fn start(&mut self) -> Result<()> {
-            Ok(())
-        }
-
-        fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {
+        fn queue(&mut self, blocks: &[Filled]) -> Result<(usize, bool)> {
             let was_dry = self.is_dry()?;
-            self.queued.push_back(Filled { block, bytes });
-            Ok(was_dry)
+            self.queued.extend(blocks);
+            Ok((blocks.len(), was_dry))
         }
 
         fn take(&mut self) -> Result<Option<Filled>> {
@@ -325,28 +319,32 @@ mod tests {
             Ok(self.queued.pop_front())
         }
 
-        fn ready(&self) -> Option<Wait<'_>> {
+        fn pending(&self) -> Pending<'_> {
             use std::os::fd::AsFd as _;
 
-            self.queued.front()?;
-            self.event.as_ref().map(|event| Wait::writable(event.as_fd()))
-        }
-
-        fn queued(&self) -> usize {
-            self.queued.len()
-        }
-
-        fn is_dry(&self) -> Result<bool> {
-            Ok(self.queued.len() as u64 <= self.full.load(Ordering::Relaxed))
-        }
-
-        fn lost(&mut self) -> Result<Option<u64>> {
-            Ok(self.counts.then(|| self.lost.load(Ordering::Relaxed)))
+            let event = self.event.as_ref().filter(|_| !self.queued.is_empty());
+            let ready = event.map(|event| Wait::writable(event.as_fd()));
+            Pending { blocks: self.queued.len(), ready }
         }
 
         fn stop(&mut self) -> Result<()> {
             self.queued.truncate(self.full.load(Ordering::Relaxed) as usize);
             Ok(())
+        }
+
+        fn live(&mut self) -> Option<&mut dyn Live> {
+            Some(self)
+        }
+    }
+
+    impl Live for Told {
+        fn is_dry(&self) -> Result<bool> {
+            Ok(self.queued.len() as u64 <= self.full.load(Ordering::Relaxed))
+        }
+
+        fn lost(&mut self) -> Result<Reading> {
+            let lost = Reading::Count(self.lost.load(Ordering::Relaxed));
+            Ok(if self.counts { lost } else { Reading::Nothing })
         }
     }
 

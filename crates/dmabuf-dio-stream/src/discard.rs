@@ -4,10 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::ends::Sink;
+use crate::ends::{Facts, Pending, Sink};
 use crate::error::Result;
 use crate::ring::{BlockRing, Filled, attached};
-use crate::wait::Wait;
 
 /// Returns every block at once.
 #[derive(Debug, Default)]
@@ -17,8 +16,8 @@ pub struct Discard {
 }
 
 impl Sink for Discard {
-    fn how(&self) -> String {
-        "discarded".into()
+    fn facts(&self) -> Facts {
+        Facts::new("discarded")
     }
 
     fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<()> {
@@ -40,12 +39,8 @@ impl Sink for Discard {
         Ok(self.queued.pop_front())
     }
 
-    fn ready(&self) -> Option<Wait<'_>> {
-        None
-    }
-
-    fn queued(&self) -> usize {
-        self.queued.len()
+    fn pending(&self) -> Pending<'_> {
+        Pending { blocks: self.queued.len(), ready: None }
     }
 
     fn finish(&mut self) -> Result<()> {

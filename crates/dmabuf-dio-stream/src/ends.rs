@@ -4,28 +4,90 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::gaps::{Gap, Reading};
+use crate::gaps::Reading;
 use crate::ring::{BlockRing, Filled};
 use crate::v4l2::log::FrameLog;
 use crate::wait::Wait;
 
+/// What a source or a sink says of itself, known once a ring is attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// How data gets into a block, or out of it, as text for users.
+    pub how: String,
+    /// Bytes per frame: a source fills blocks with whole frames.
+    pub frame: u64,
+    /// A source fills multiples of this number of bytes, and discards what was not requested of the
+    /// last one. Only the last request of a stream may be another length.
+    pub align: u64,
+    /// Length of the source's data in bytes; `None` if it is unlimited.
+    pub len: Option<u64>,
+    /// Whether a source of unknown length waits for a block instead of losing frames, as one of known
+    /// length does. The ring then does not grow.
+    pub waits: bool,
+    /// Bytes of taken blocks that the sink may not have output yet.
+    pub behind: u64,
+    /// Whether it can detect that frames were lost, or that it had none to output.
+    pub tells_losses: bool,
+}
+
+impl Facts {
+    /// Those of an end that works in this way, on single bytes and without losses.
+    pub fn new(how: impl Into<String>) -> Self {
+        let (how, frame, align, len) = (how.into(), 1, 1, None);
+        Self { how, frame, align, len, waits: false, behind: 0, tells_losses: true }
+    }
+}
+
+/// What is queued on a source or a sink.
+#[derive(Debug, Default)]
+pub struct Pending<'e> {
+    /// Number of queued blocks.
+    pub blocks: usize,
+    /// What to poll until `take` may return one of them; `None` if there is nothing to poll.
+    pub ready: Option<Wait<'e>>,
+}
+
+/// An end with a rate of its own: without a block in time, a source loses frames, and a sink has
+/// nothing to output.
+pub trait Live {
+    /// Starts the flow of samples of a source. A sink starts with its first block.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`](crate::Error::Stream).
+    fn start(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether it has no block at the moment, and needs one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Source::take`].
+    fn is_dry(&self) -> Result<bool>;
+
+    /// What it says of its losses.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`](crate::Error::Stream).
+    fn lost(&mut self) -> Result<Reading>;
+}
+
 /// Fills blocks, in the order in which they were queued.
 pub trait Source {
-    /// Bytes per frame: blocks are filled with whole frames.
-    fn frame(&self) -> u64;
-
-    /// How data gets into a block, as text for users; known once a ring is attached.
-    fn how(&self) -> String;
+    /// What it says of itself.
+    fn facts(&self) -> Facts;
 
     /// Attaches the blocks of a ring, before any is queued.
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`] if they cannot be used.
+    /// [`Error::Stream`](crate::Error::Stream) if they cannot be used.
     fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()>;
 
-    /// Attaches block number `block`, which was added to the ring later. Returns
-    /// whether the source supports that.
+    /// Attaches block number `block`, which was added to the ring later. Returns whether the source
+    /// supports that.
     ///
     /// # Errors
     ///
@@ -34,147 +96,66 @@ pub trait Source {
         Ok(false)
     }
 
-    /// The source fills multiples of this number of bytes, and discards what was not requested of the
-    /// last one; known once a ring is attached. Only the last request of a stream may be another length.
-    fn align(&self) -> u64 {
-        1
-    }
-
-    /// Starts the flow of samples.
+    /// Queues the first of these blocks in this order, at least one, each to be filled with its
+    /// `bytes`. Only the block being filled when the source is stopped may come back with fewer. Does
+    /// not block. Returns how many it has queued, and whether it lost frames before one of them, or may
+    /// have, because it had no block.
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`].
-    fn start(&mut self) -> Result<()>;
-
-    /// Queues block number `block`, to be filled with `bytes` bytes. Only the block being filled
-    /// when the source is stopped may come back with fewer. Does not block. Returns whether the
-    /// source lost frames, or may have, because it had no block.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Stream`]. [`RangeBeyondBuffer`](dmabuf_dio::Error::RangeBeyondBuffer) for more
-    /// bytes than the ring's [`size`](BlockRing::size), and [`Setting`](dmabuf_dio::Error::Setting) for
-    /// 0 bytes or a block that does not exist: nothing is queued then.
-    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool>;
-
-    /// How many blocks are worth queueing at a time at the moment, at least 1.
-    fn batch(&self) -> usize {
-        1
-    }
-
-    /// Queues several blocks in this order, each to be filled with its `bytes`. Does not block.
-    /// Returns whether the source lost frames, or may have, before one of them because it had no
-    /// block.
-    ///
-    /// # Errors
-    ///
-    /// As for [`queue`](Self::queue).
-    fn queue_all(&mut self, batch: &[Filled]) -> Result<bool> {
-        let queue = |dry, filled: &Filled| Ok(self.queue(filled.block, filled.bytes)? || dry);
-        batch.iter().try_fold(false, queue)
-    }
+    /// [`Error::Stream`](crate::Error::Stream). [`RangeBeyondBuffer`](dmabuf_dio::Error::RangeBeyondBuffer)
+    /// for more bytes than the ring's [`size`](BlockRing::size), and
+    /// [`Setting`](dmabuf_dio::Error::Setting) for 0 bytes or a block that does not exist: that block
+    /// is not queued then.
+    fn queue(&mut self, blocks: &[Filled]) -> Result<(usize, bool)>;
 
     /// The block that was queued first, if it is full. Does not block.
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`], with `ENODEV` if the device is gone.
+    /// [`Error::Stream`](crate::Error::Stream), with `ENODEV` if the device is gone.
     fn take(&mut self) -> Result<Option<Filled>>;
 
-    /// What to poll until [`take`](Self::take) may return a block; `None` if nothing is queued.
-    fn ready(&self) -> Option<Wait<'_>>;
+    /// What is queued.
+    fn pending(&self) -> Pending<'_>;
 
-    /// Number of queued blocks.
-    fn queued(&self) -> usize;
-
-    /// Length of the source's data in bytes; `None` if it is unlimited.
-    fn len(&self) -> Option<u64> {
-        None
-    }
-
-    /// Whether the source has no data.
-    fn is_empty(&self) -> bool {
-        self.len() == Some(0)
-    }
-
-    /// Whether it waits for a block instead of losing frames, though its length may be unknown. The
-    /// ring then does not grow.
-    fn waits(&self) -> bool {
-        self.len().is_some()
-    }
+    /// Stops the flow of samples. Full blocks can still be taken; the other queued blocks do not come
+    /// back.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stream`](crate::Error::Stream).
+    fn stop(&mut self) -> Result<()>;
 
     /// Whether a source of unknown length has returned its last block.
     fn has_ended(&self) -> bool {
         false
     }
 
-    /// What is missing in the data that it delivers, by offset in that data, apart from
-    /// [`lost`](Self::lost): the frames that a video device numbers and does not deliver.
-    fn gaps(&self) -> &[Gap] {
-        &[]
-    }
-
-    /// What a video device says of its frames.
+    /// What a video device says of its frames. What is missing among them is missing in the data, and
+    /// no loss of the source.
     fn frame_log(&self) -> Option<&FrameLog> {
         None
     }
 
-    /// Whether frames are being lost at the moment because every queued block is full. Always
-    /// `false` for a source that waits for a block.
-    ///
-    /// # Errors
-    ///
-    /// As for [`take`](Self::take).
-    fn is_dry(&self) -> Result<bool> {
-        Ok(false)
+    /// The source as one with a rate of its own; `None` for one that waits for a block.
+    fn live(&mut self) -> Option<&mut dyn Live> {
+        None
     }
-
-    /// Whether the source can detect lost frames; known once a ring is attached.
-    fn tells_losses(&self) -> bool {
-        true
-    }
-
-    /// Frames that the source reports as lost since it was started; `None` if it does not report
-    /// them.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Stream`].
-    fn lost(&mut self) -> Result<Option<u64>> {
-        Ok(Some(0))
-    }
-
-    /// Whether frames were lost since the last call, if the source notes that, but not how many. Asked
-    /// only if [`lost`](Self::lost) does not tell.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Stream`].
-    fn has_lost(&mut self) -> Result<Option<bool>> {
-        Ok(None)
-    }
-
-    /// Stops the flow of samples. Full blocks can still be taken; the other queued blocks do not
-    /// come back.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Stream`].
-    fn stop(&mut self) -> Result<()>;
 }
 
 /// Empties blocks, in the order in which they were queued.
 pub trait Sink {
-    /// How data gets out of a block, as text for users; known once a ring is attached.
-    fn how(&self) -> String;
+    /// What it says of itself.
+    fn facts(&self) -> Facts;
 
     /// Attaches the blocks of a ring, before any is queued. `expected` is the number of bytes to
     /// come, if known.
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`] if they cannot be used: `ENOSPC` if there is no room for `expected` bytes.
+    /// [`Error::Stream`](crate::Error::Stream) if they cannot be used: `ENOSPC` if there is no room
+    /// for `expected` bytes.
     fn attach(&mut self, ring: &Arc<BlockRing>, expected: Option<u64>) -> Result<()>;
 
     /// As [`Source::attach_more`].
@@ -209,84 +190,37 @@ pub trait Sink {
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`]: `ENOSPC` if there is no room for it.
+    /// [`Error::Stream`](crate::Error::Stream): `ENOSPC` if there is no room for it.
     fn take(&mut self) -> Result<Option<Filled>>;
 
-    /// What to poll until [`take`](Self::take) may return a block; `None` if nothing is queued.
-    fn ready(&self) -> Option<Wait<'_>>;
-
-    /// Number of queued blocks.
-    fn queued(&self) -> usize;
-
-    /// Whether the sink has nothing to output at the moment, and needs something. Always `false`
-    /// for a sink without a rate of its own.
-    ///
-    /// # Errors
-    ///
-    /// As for [`take`](Self::take).
-    fn is_dry(&self) -> Result<bool> {
-        Ok(false)
-    }
-
-    /// Whether the sink can detect that it had nothing to output; known once a ring is attached.
-    fn tells_losses(&self) -> bool {
-        true
-    }
-
-    /// The number of frames that the sink could not output since its start because it had none;
-    /// `None` if it does not report them.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Stream`].
-    fn lost(&mut self) -> Result<Option<u64>> {
-        Ok(Some(0))
-    }
-
-    /// As [`Source::has_lost`]: whether it had nothing to output.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Stream`].
-    fn has_lost(&mut self) -> Result<Option<bool>> {
-        Ok(None)
-    }
-
-    /// Bytes of taken blocks that the sink may not have output yet; known once a ring is attached.
-    fn behind(&self) -> u64 {
-        0
-    }
+    /// What is queued.
+    fn pending(&self) -> Pending<'_>;
 
     /// Makes the taken blocks' data durable, if the sink supports that. Called once, even after an
     /// error.
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`].
+    /// [`Error::Stream`](crate::Error::Stream).
     fn finish(&mut self) -> Result<()>;
+
+    /// The sink as one with a rate of its own.
+    fn live(&mut self) -> Option<&mut dyn Live> {
+        None
+    }
 }
 
-impl Reading {
-    pub(super) fn of_source(source: &mut dyn Source) -> Result<Self> {
-        let lost = source.lost()?;
-        lost.map_or_else(|| source.has_lost().map(Self::noted), |lost| Ok(Self::Count(lost)))
-    }
-
-    pub(super) fn of_sink(sink: &mut dyn Sink) -> Result<Self> {
-        let lost = sink.lost()?;
-        lost.map_or_else(|| sink.has_lost().map(Self::noted), |lost| Ok(Self::Count(lost)))
-    }
-
-    fn noted(noted: Option<bool>) -> Self {
-        noted.map_or(Self::Nothing, Self::Noted)
-    }
+/// What an end says of its losses, and then whether it has no block: later losses are left for the
+/// next reading.
+pub(crate) fn reading(live: Option<&mut dyn Live>) -> Result<(Reading, bool)> {
+    let Some(live) = live else { return Ok((Reading::Count(0), false)) };
+    Ok((live.lost()?, live.is_dry()?))
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
     use std::os::unix::net::UnixStream;
-    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::{Discard, Error, FileSink, FileSource, SocketSink};
@@ -327,17 +261,15 @@ mod tests {
         sink.attach(&ring, None).expect("attached");
         for bad in BAD {
             is_refused(&sink.queue(bad).map(|_| ()));
-            assert_eq!(sink.queued(), 0, "{bad:?}");
+            assert_eq!(sink.pending().blocks, 0, "{bad:?}");
         }
         let all = [Filled { block: 1, bytes: SIZE }, Filled { block: 0, bytes: 1 }];
         for filled in all {
             assert!(!sink.queue(filled).expect("queued"), "it has no rate");
         }
-        assert_eq!(sink.queued(), all.len());
-        let begin = Instant::now();
+        assert_eq!(sink.pending().blocks, all.len());
         for filled in all {
             let taken = loop {
-                assert!(begin.elapsed() < Duration::from_secs(60), "it takes none");
                 if let Some(taken) = sink.take().expect("taken") {
                     break taken;
                 }
@@ -374,10 +306,10 @@ mod tests {
         let ring = ring();
         source.attach(&ring).expect("attached");
         for Filled { block, bytes } in BAD {
-            is_refused(&source.queue(block, bytes).map(|_| ()));
-            assert_eq!(source.queued(), 0);
+            is_refused(&source.queue(&[Filled { block, bytes }]).map(|_| ()));
+            assert_eq!(source.pending().blocks, 0);
         }
-        source.queue(1, 3000).expect("queued");
+        source.queue(&[Filled { block: 1, bytes: 3000 }]).expect("queued");
         let taken = loop {
             if let Some(taken) = source.take().expect("taken") {
                 break taken;
@@ -395,9 +327,9 @@ mod tests {
         for bytes in [0, 4] {
             std::fs::write(&path, vec![7; bytes]).expect("written");
             let mut source = FileSource::open(&path, 1).expect("a file");
-            assert_eq!((source.len(), source.is_empty()), (Some(bytes as u64), bytes == 0));
-            assert!(!source.is_dry().expect("known") && source.tells_losses());
-            assert_eq!(source.lost().expect("known"), Some(0));
+            let facts = source.facts();
+            assert_eq!((facts.len, facts.tells_losses), (Some(bytes as u64), true));
+            assert_eq!(reading(source.live()).expect("known"), (Reading::Count(0), false));
         }
         assert!(!ring().is_empty());
     }

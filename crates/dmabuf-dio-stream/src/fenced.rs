@@ -12,6 +12,7 @@ use dmabuf_dio_sys::sync_file;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Os;
 
+use crate::ends::Pending;
 use crate::error::{Result, failed, from_os};
 use crate::ring::{BlockRing, Claim, Filled, attached};
 use crate::wait::Wait;
@@ -169,13 +170,6 @@ impl<P: Port> Fenced<P> {
         attached.map(|()| true).map_err(|errno| failed(name, "attach a block", errno))
     }
 
-    /// How many blocks are worth queueing at a time: at most half of the ring, so that the device
-    /// works on the others.
-    pub(super) fn batch(&self) -> usize {
-        let half = self.ring.as_ref().map_or(1, |ring| ring.len() / 2);
-        self.pace.batch(self.queued.len()).min(half).max(1)
-    }
-
     /// Queues a block.
     pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {
         let claim = self.claim(filled)?;
@@ -186,10 +180,18 @@ impl<P: Port> Fenced<P> {
         Ok(())
     }
 
-    /// Queues blocks as one batch, at least one. Of each the device fills a multiple of `align`
-    /// bytes, which may be more than requested. Returns whether the device was, or may have been,
-    /// out of work by then.
-    pub(super) fn queue_and_look(&mut self, batch: &[Filled], align: u64) -> Result<bool> {
+    /// Queues the first of these blocks as one batch. Of each the device fills a multiple of `align`
+    /// bytes, which may be more than requested. Returns how many it has queued, and whether the device
+    /// was, or may have been, out of work by then.
+    pub(super) fn queue_and_look(
+        &mut self,
+        blocks: &[Filled],
+        align: u64,
+    ) -> Result<(usize, bool)> {
+        // At most half of the ring, so that the device works on the others.
+        let half = self.ring.as_ref().map_or(1, |ring| ring.len() / 2);
+        let most = self.pace.batch(self.queued.len()).min(half).max(1);
+        let batch = &blocks[..most.min(blocks.len())];
         let mut claims = Vec::with_capacity(batch.len());
         for &filled in batch {
             let claim = self.claim(filled)?;
@@ -199,7 +201,7 @@ impl<P: Port> Fenced<P> {
         for &(claim, length) in &claims {
             self.enqueue(claim, length)?;
         }
-        let Some(((last, _), others)) = claims.split_last() else { return Ok(false) };
+        let Some(((last, _), others)) = claims.split_last() else { return Ok((0, false)) };
         let fence = self.fence(*last)?;
         let ring = attached(self.ring.as_ref(), self.port.name())?;
         // From the last to the first, then the one ahead of them: the device goes on meanwhile.
@@ -230,7 +232,7 @@ impl<P: Port> Fenced<P> {
         if let Some(last) = self.queued.back_mut() {
             last.done = Some(fence);
         }
-        Ok(was_idle)
+        Ok((batch.len(), was_idle))
     }
 
     /// A block that has room for this.
@@ -336,7 +338,7 @@ impl<P: Port> Fenced<P> {
 
     /// What to poll for the next blocks: as many as make a batch, but the device keeps half of
     /// those that are queued.
-    pub(super) fn first(&self) -> Option<Wait<'_>> {
+    fn first(&self) -> Option<Wait<'_>> {
         let batch = self.pace.batch(1).min(self.queued.len() / 2).max(1);
         let mut fences = self.queued.iter().enumerate().filter(|(_, queued)| queued.done.is_some());
         let first = fences.next()?;
@@ -344,8 +346,8 @@ impl<P: Port> Fenced<P> {
         Some(Wait::readable(last.1.done.as_ref()?.as_fd()))
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.queued.len()
+    pub(super) fn pending(&self) -> Pending<'_> {
+        Pending { blocks: self.queued.len(), ready: self.first() }
     }
 
     /// Notes which blocks of a batch that has begun are done, before the device is stopped: then
@@ -426,7 +428,7 @@ mod tests {
             blocks.attach(&ring).expect("attached");
             let queued = blocks.queue(filled);
             if running {
-                assert!(looked.expect("queued"), "nothing was queued before");
+                assert_eq!(looked.expect("queued"), (1, true), "nothing was queued before");
                 queued.expect("queued");
                 assert_eq!(blocks.take().expect("no error"), Some(filled));
             } else {

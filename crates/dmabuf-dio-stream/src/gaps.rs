@@ -36,12 +36,20 @@ pub struct Gap {
 
 /// What a device says of its losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// Frames since its start.
+pub enum Reading {
+    /// The frames that it has lost since its start.
     Count(u64),
-    /// Whether there were any since the last reading.
+    /// Whether it has lost any since the last reading: it does not say how many.
     Noted(bool),
+    /// It says nothing.
     Nothing,
+}
+
+impl Reading {
+    /// How many frames it has lost, if it says so.
+    pub fn count(self) -> Option<u64> {
+        if let Self::Count(lost) = self { Some(lost) } else { None }
+    }
 }
 
 /// Losses by their position in the bytes queued to a device: requested from a source, or given to a
@@ -92,38 +100,32 @@ impl Ledger {
 
     /// Records what the device says. `dry`: it has no block at the moment. `last`: it will get no more
     /// blocks, so losses from here on do not count.
-    pub(super) fn reading(&mut self, lost: Reading, dry: bool, last: bool) {
-        let (lost, noted) = match lost {
-            Reading::Count(lost) => (Some(lost), None),
-            Reading::Noted(noted) => (None, Some(noted)),
-            Reading::Nothing => (None, None),
-        };
-        let (resolved, kind) = (self.dry, self.kind);
+    pub(super) fn reading(&mut self, (lost, dry): (Reading, bool), last: bool) {
+        let resolved = self.dry;
         if dry {
             self.was_dry();
         }
-        let nothing = noted == Some(false) || lost.is_some_and(|lost| lost <= self.told);
-        match (lost, self.dry, resolved) {
-            _ if nothing => {}
-            (None, place, _) if noted == Some(true) => {
-                let (at, to) = place.unwrap_or((self.since, self.queued));
-                if !(last && at == self.queued) {
-                    self.losses.push(Gap { kind, at, to, frames: None });
-                }
+        let nothing = match lost {
+            Reading::Count(lost) => lost <= self.told,
+            Reading::Noted(noted) => !noted,
+            Reading::Nothing => false,
+        };
+        let place = match lost {
+            _ if nothing => None,
+            Reading::Nothing => resolved.filter(|(at, _)| *at < self.queued),
+            // It always had blocks to fill, so the loss is its own.
+            _ => Some(self.dry.unwrap_or((self.since, self.queued)))
+                .filter(|(at, _)| !(last && *at == self.queued)),
+        };
+        let before = self.told;
+        let frames = match lost {
+            Reading::Count(lost) => {
+                self.told = lost.max(before);
+                Some(self.told - before)
             }
-            (Some(lost), place, _) => {
-                // It always had blocks to fill, so the loss is its own.
-                let (at, to) = place.unwrap_or((self.since, self.queued));
-                if !(last && at == self.queued) {
-                    self.losses.push(Gap { kind, at, to, frames: Some(lost - self.told) });
-                }
-                self.told = lost;
-            }
-            (None, _, Some((at, to))) if at < self.queued => {
-                self.losses.push(Gap { kind, at, to, frames: None });
-            }
-            (None, _, _) => {}
-        }
+            _ => None,
+        };
+        self.losses.extend(place.map(|(at, to)| Gap { kind: self.kind, at, to, frames }));
         self.waits = nothing && self.told == 0 && self.dry.is_some();
         self.dry = dry.then_some((self.queued, self.queued));
         self.since = self.taken.saturating_sub(self.behind);
@@ -224,7 +226,7 @@ mod tests {
         for _ in 0..4 {
             ledger.queued(80, false);
         }
-        ledger.reading(Reading::Count(0), false, false);
+        ledger.reading((Reading::Count(0), false), false);
         ledger
     }
 
@@ -232,7 +234,7 @@ mod tests {
     fn zero_losses_leave_no_gap() {
         let mut ledger = four();
         ledger.taken(80);
-        ledger.reading(Reading::Count(0), false, false);
+        ledger.reading((Reading::Count(0), false), false);
         assert_eq!((ledger.totals(), ledger.gaps(80, false)), ((0, 0), vec![]));
     }
 
@@ -242,9 +244,9 @@ mod tests {
         for _ in 0..4 {
             ledger.taken(80);
         }
-        ledger.reading(Reading::Count(3), true, false);
+        ledger.reading((Reading::Count(3), true), false);
         ledger.queued(80, true);
-        ledger.reading(Reading::Count(5), false, false);
+        ledger.reading((Reading::Count(5), false), false);
         ledger.taken(80);
         assert_eq!(ledger.gaps(400, false), [gap(320, 320, 5)]);
         assert_eq!(ledger.totals(), (5, 2));
@@ -259,7 +261,7 @@ mod tests {
         for _ in 0..4 {
             ledger.taken(80);
         }
-        ledger.reading(Reading::Count(3), true, true);
+        ledger.reading((Reading::Count(3), true), true);
         assert_eq!((ledger.totals(), ledger.gaps(320, false)), ((0, 0), vec![]));
     }
 
@@ -271,10 +273,10 @@ mod tests {
         }
         ledger.queued(80, true);
         // By now that block is full too.
-        ledger.reading(Reading::Count(7), true, false);
+        ledger.reading((Reading::Count(7), true), false);
         ledger.taken(80);
         ledger.queued(80, true);
-        ledger.reading(Reading::Count(8), false, false);
+        ledger.reading((Reading::Count(8), false), false);
         assert_eq!(ledger.gaps(480, false), [gap(320, 400, 8)]);
     }
 
@@ -282,9 +284,9 @@ mod tests {
     fn loss_by_the_device_spans_the_queued_blocks() {
         let mut ledger = four();
         ledger.taken(80);
-        ledger.reading(Reading::Count(0), false, false);
+        ledger.reading((Reading::Count(0), false), false);
         ledger.taken(80);
-        ledger.reading(Reading::Count(9), false, false);
+        ledger.reading((Reading::Count(9), false), false);
         assert_eq!(ledger.gaps(320, false), [gap(80, 320, 9)]);
     }
 
@@ -299,9 +301,9 @@ mod tests {
         for _ in 0..2 {
             ledger.taken(80);
         }
-        ledger.reading(Reading::Count(0), false, false);
+        ledger.reading((Reading::Count(0), false), false);
         ledger.taken(80);
-        ledger.reading(Reading::Count(9), false, false);
+        ledger.reading((Reading::Count(9), false), false);
         let wanted = Gap { kind: Loss::Underrun, ..gap(60, 320, 9) };
         assert_eq!(ledger.gaps(320, false), [wanted]);
     }
@@ -309,25 +311,25 @@ mod tests {
     #[test]
     fn uncounted_loss_has_a_gap_of_unknown_length() {
         let mut ledger = four();
-        ledger.reading(Reading::Nothing, false, false);
+        ledger.reading((Reading::Nothing, false), false);
         ledger.queued(80, true);
-        ledger.reading(Reading::Nothing, false, false);
-        ledger.reading(Reading::Nothing, true, false);
+        ledger.reading((Reading::Nothing, false), false);
+        ledger.reading((Reading::Nothing, true), false);
         assert_eq!(ledger.gaps(400, false), [gap(320, 320, None)]);
     }
 
     #[test]
     fn noted_loss_has_a_gap() {
         let mut ledger = four();
-        ledger.reading(Reading::Noted(false), false, false);
+        ledger.reading((Reading::Noted(false), false), false);
         ledger.taken(80);
         // Without a block, and yet nothing was lost: its buffer was long enough.
-        ledger.reading(Reading::Noted(false), true, false);
+        ledger.reading((Reading::Noted(false), true), false);
         ledger.queued(80, true);
-        ledger.reading(Reading::Noted(false), false, false);
+        ledger.reading((Reading::Noted(false), false), false);
         assert_eq!(ledger.totals(), (0, 0));
         ledger.taken(80);
-        ledger.reading(Reading::Noted(true), false, false);
+        ledger.reading((Reading::Noted(true), false), false);
         assert_eq!(ledger.gaps(400, false), [gap(80, 400, None)]);
         assert!(ledger.is_uncounted());
     }
@@ -340,11 +342,11 @@ mod tests {
     #[test]
     fn waiting_device_has_lost_nothing_yet() {
         let mut ledger = four();
-        ledger.reading(Reading::Nothing, true, false);
-        ledger.reading(Reading::Nothing, true, false);
+        ledger.reading((Reading::Nothing, true), false);
+        ledger.reading((Reading::Nothing, true), false);
         assert_eq!(ledger.totals(), (0, 0));
         ledger.queued(80, true);
-        ledger.reading(Reading::Nothing, false, false);
+        ledger.reading((Reading::Nothing, false), false);
         assert_eq!((ledger.totals(), told(&ledger, 400)), ((0, 1), vec![gap(320, 320, None)]));
     }
 
@@ -352,7 +354,7 @@ mod tests {
     fn gaps_end_within_the_data() {
         let mut ledger = four();
         ledger.taken(80);
-        ledger.reading(Reading::Count(9), false, false);
+        ledger.reading((Reading::Count(9), false), false);
         assert_eq!(told(&ledger, 240), [gap(0, 240, 9)]);
     }
 }

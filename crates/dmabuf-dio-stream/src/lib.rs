@@ -36,6 +36,7 @@
 
 mod capture;
 pub mod convert;
+mod copied;
 mod discard;
 mod ends;
 mod error;
@@ -54,11 +55,11 @@ mod wait;
 pub use capture::{Capture, Captured, Losses};
 pub use convert::adapter::{Converted, ConvertingSink, ConvertingSource};
 pub use discard::Discard;
-pub use ends::{Sink, Source};
+pub use ends::{Facts, Live, Pending, Sink, Source};
 pub use error::{Error, Refused, Result};
 pub use file::{FileSink, FileSource, RotatingSink};
 pub use format::{Encoding, Format};
-pub use gaps::{Gap, Loss};
+pub use gaps::{Gap, Loss, Reading};
 pub use iio::{
     Attribute, Available, BufferFacts, Channel, ChannelFacts, Device, DeviceFacts, DmaBufs, Holds,
     IioSink, IioSource, Left, Repeat, Setting, Settings, Trigger, User, frame_bytes,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use dmabuf_dio::Errno;
 
-use crate::ends::{Sink, Source};
+use crate::ends::{Sink, Source, reading};
 use crate::error::{Error, Result, failed};
 use crate::gaps::{Gap, Ledger, Loss, Reading};
 use crate::ring::{BlockRing, Filled, RingUse, multiple};
@@ -249,11 +249,12 @@ impl<'s> Stream<'s> {
     /// [`Error::Stream`] of the source or the sink; `EOVERFLOW` if frames were lost with
     /// [`Overrun::Fail`]. [`Setting`](dmabuf_dio::Error::Setting) if blocks are not whole frames.
     pub fn run(self) -> Result<Summary, Box<Interrupted>> {
-        let limit = match (self.limit, self.source.len()) {
+        let facts = self.source.facts();
+        let limit = match (self.limit, facts.len) {
             (Some(limit), Some(len)) => Some(limit.min(len)),
             (limit, len) => limit.or(len),
         };
-        let frame = self.source.frame().max(1);
+        let frame = facts.frame.max(1);
         let mut run = Run {
             limit: limit.map(|limit| limit / frame * frame),
             span: self.time.and_then(|time| time.frames?.checked_mul(frame)),
@@ -293,7 +294,7 @@ impl<'s> Stream<'s> {
         }
         // While the sink still counts.
         let _ = run.count_output(true);
-        run.ledger.set_told(run.stream.source.gaps());
+        run.set_told();
         let asked = run.limit.is_some() || run.stream.time.is_some();
         let complete = result.is_ok() && (run.over || !asked && run.bytes > 0);
         let finished = run.stream.sink.finish();
@@ -340,23 +341,26 @@ impl Run<'_> {
     fn go(&mut self) -> Result<()> {
         let ring = Arc::clone(&self.stream.ring);
         let size = ring.size();
-        if size % self.stream.source.frame().max(1) != 0 {
+        if size % self.frame != 0 {
             let need = "a multiple of the frame size";
             return Err(dmabuf_dio::Error::Setting { name: "block", value: size, need }.into());
         }
         self.stream.source.attach(&ring)?;
         // A source would discard what it fills beyond a cut.
-        let unit = multiple(self.stream.source.align(), self.frame);
+        let facts = self.stream.source.facts();
+        let unit = multiple(facts.align, self.frame);
         self.stream.cut = self.stream.cut.map(|cut| (cut / unit).max(1).saturating_mul(unit));
         let expected = self.limit.into_iter().chain(self.span).min();
         self.stream.sink.attach(&ring, expected)?;
-        self.output.set_behind(self.stream.sink.behind());
-        self.fill_all(&(0..ring.len()).collect::<Vec<_>>())?;
-        self.grows = ring.most() > ring.len() && !self.stream.source.waits();
+        self.output.set_behind(self.stream.sink.facts().behind);
+        self.fill(&(0..ring.len()).collect::<Vec<_>>())?;
+        self.grows = ring.most() > ring.len() && !facts.waits && facts.len.is_none();
         self.begun = Some((Instant::now(), cpu_time()));
         self.tell();
         self.started = Some(SystemTime::now());
-        self.stream.source.start()?;
+        if let Some(live) = self.stream.source.live() {
+            live.start()?;
+        }
         loop {
             self.take_back()?;
             self.pass_on()?;
@@ -368,13 +372,13 @@ impl Run<'_> {
                 self.count_output(false)?;
             }
             self.tell();
-            self.ledger.set_told(self.stream.source.gaps());
+            self.set_told();
             self.record()?;
             let ended = self.stream.source.has_ended();
             self.over |= if ended {
                 self.limit.is_none() && self.stream.time.is_none()
             } else {
-                self.all_asked_for() && self.stream.source.queued() == 0
+                self.all_asked_for() && self.stream.source.pending().blocks == 0
             };
             if self.is_late()? || self.over || ended || self.stream.cancel.is_cancelled() {
                 self.count()?;
@@ -392,7 +396,7 @@ impl Run<'_> {
     fn drain(&mut self) -> Result<()> {
         self.stream.sink.flush()?;
         let mut moved = Instant::now();
-        while self.stream.sink.queued() > 0 {
+        while self.stream.sink.pending().blocks > 0 {
             while self.taken()?.is_some() {
                 moved = Instant::now();
             }
@@ -403,7 +407,7 @@ impl Run<'_> {
             if self.stream.cancel.is_cancelled() && moved.elapsed() > PATIENCE {
                 return Err(failed("the sink", "accept its blocks", Errno::TIMEDOUT));
             }
-            if self.stream.sink.queued() > 0 {
+            if self.stream.sink.pending().blocks > 0 {
                 self.wait(false)?;
             }
         }
@@ -435,7 +439,7 @@ impl Run<'_> {
         let by_clock = self.span.is_none()
             || self.ledger.is_uncounted()
             || self.output.is_uncounted()
-            || self.stream.source.is_dry()? && self.stream.source.lost()?.is_none();
+            || matches!(self.count()?, (Reading::Noted(_) | Reading::Nothing, true));
         self.over |= by_clock;
         Ok(by_clock || elapsed >= time.seconds.saturating_add(SLACK))
     }
@@ -465,7 +469,7 @@ impl Run<'_> {
         while let Some(filled) = self.taken()? {
             empty.push(filled.block);
         }
-        self.fill_all(&empty)
+        self.fill(&empty)
     }
 
     /// Adds blocks to the ring while the sink has most of them: later the device would lose frames.
@@ -473,7 +477,7 @@ impl Run<'_> {
         let begin = Instant::now();
         while self.grows && begin.elapsed() < COUNT {
             let Stream { source, sink, ring, cancel, .. } = &mut self.stream;
-            if 2 * source.queued() >= ring.len() || cancel.is_cancelled() {
+            if 2 * source.pending().blocks >= ring.len() || cancel.is_cancelled() {
                 return Ok(());
             }
             let Some(block) = ring.add() else {
@@ -482,24 +486,18 @@ impl Run<'_> {
             };
             self.grows = source.attach_more(block)? && sink.attach_more(block)?;
             if self.grows {
-                self.fill(block)?;
+                self.fill(&[block])?;
             }
         }
         Ok(())
     }
 
-    /// Queues an empty block to the source, unless enough has been requested.
-    fn fill(&mut self, block: usize) -> Result<()> {
-        self.fill_all(&[block])
-    }
-
-    /// The same for several blocks, as many at a time as suit the source.
-    fn fill_all(&mut self, mut blocks: &[usize]) -> Result<()> {
+    /// Queues empty blocks to the source, as many at a time as suit it, unless enough has been
+    /// requested.
+    fn fill(&mut self, mut blocks: &[usize]) -> Result<()> {
         while !blocks.is_empty() && !self.stream.cancel.is_cancelled() {
-            let (some, rest) = blocks.split_at(self.stream.source.batch().clamp(1, blocks.len()));
-            blocks = rest;
-            let mut batch = Vec::with_capacity(some.len());
-            for &block in some {
+            let (asked, mut batch) = (self.asked, Vec::with_capacity(blocks.len()));
+            for &block in blocks {
                 let to_cut = self.stream.cut.map_or(u64::MAX, |cut| cut - self.asked % cut);
                 let bytes = self.stream.ring.size().min(self.left()).min(to_cut);
                 if bytes > 0 {
@@ -507,12 +505,15 @@ impl Run<'_> {
                     batch.push(Filled { block, bytes });
                 }
             }
-            let was_dry = match batch[..] {
-                [] => return Ok(()),
-                [Filled { block, bytes }] => self.stream.source.queue(block, bytes)?,
-                _ => self.stream.source.queue_all(&batch)?,
-            } && self.begun.is_some();
-            for filled in batch {
+            self.asked = asked;
+            if batch.is_empty() {
+                return Ok(());
+            }
+            let (count, was_dry) = self.stream.source.queue(&batch)?;
+            let was_dry = was_dry && self.begun.is_some();
+            blocks = &blocks[count..];
+            for filled in &batch[..count] {
+                self.asked += filled.bytes;
                 self.ledger.queued(filled.bytes, was_dry);
             }
             if was_dry && !self.ledger.waits() {
@@ -522,25 +523,28 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// What a video device has left out.
+    fn set_told(&mut self) {
+        if let Some(log) = self.stream.source.frame_log() {
+            self.ledger.set_told(log.gaps());
+        }
+    }
+
     /// Reads how much the source has lost so far.
-    fn count(&mut self) -> Result<()> {
-        let lost = Reading::of_source(self.stream.source)?;
-        // In this order: later losses are left for the next reading.
-        let dry = self.stream.source.is_dry()?;
-        self.ledger.reading(lost, dry, self.all_asked_for());
+    fn count(&mut self) -> Result<(Reading, bool)> {
+        let reading = reading(self.stream.source.live())?;
+        self.ledger.reading(reading, self.all_asked_for());
         self.counted = Instant::now();
         if self.stream.overrun == Overrun::Fail && self.ledger.totals().1 > 0 && !self.overflowed {
             self.overflowed = true;
             return Err(failed("the sink", "keep up with the source", Errno::OVERFLOW));
         }
-        Ok(())
+        Ok(reading)
     }
 
     /// Reads how many frames the sink has lacked so far. `last`: it gets no more blocks.
     fn count_output(&mut self, last: bool) -> Result<()> {
-        let lost = Reading::of_sink(self.stream.sink)?;
-        let dry = self.stream.sink.is_dry()?;
-        self.output.reading(lost, dry, last);
+        self.output.reading(reading(self.stream.sink.live())?, last);
         self.counted = Instant::now();
         Ok(())
     }
@@ -581,8 +585,9 @@ impl Run<'_> {
 
     /// Waits until there may be something to do.
     fn wait(&self, source: bool) -> Result<()> {
-        let ready = if source { self.stream.source.ready() } else { None };
-        let waits: Vec<Wait<'_>> = ready.into_iter().chain(self.stream.sink.ready()).collect();
+        let ready = if source { self.stream.source.pending().ready } else { None };
+        let sink = self.stream.sink.pending().ready;
+        let waits: Vec<Wait<'_>> = ready.into_iter().chain(sink).collect();
         if waits.is_empty() {
             std::thread::sleep(Duration::from_millis(1));
             return Ok(());
@@ -603,7 +608,7 @@ impl Run<'_> {
             bytes: self.bytes,
             lost_frames,
             gaps,
-            full: self.stream.sink.queued(),
+            full: self.stream.sink.pending().blocks,
             blocks: self.stream.ring.len(),
             elapsed,
             cpu,
@@ -638,7 +643,7 @@ impl Run<'_> {
     }
 
     fn tells_losses(&self) -> bool {
-        self.stream.source.tells_losses() && self.stream.sink.tells_losses()
+        self.stream.source.facts().tells_losses && self.stream.sink.facts().tells_losses
     }
 
     /// Elapsed time and CPU time since the start of the source.
@@ -671,8 +676,8 @@ impl Run<'_> {
         let gaps = self.gaps();
         let took = self.took();
         Summary {
-            source: self.stream.source.how(),
-            sink: self.stream.sink.how(),
+            source: self.stream.source.facts().how,
+            sink: self.stream.sink.facts().how,
             bytes: self.bytes,
             ring: self.stream.ring.usage(),
             complete: false,
@@ -695,15 +700,15 @@ fn cpu_time() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FileSource, Filled};
+    use crate::{Facts, FileSource, Filled, Pending};
 
     /// Returns no block.
     #[derive(Default)]
     struct Stuck(usize);
 
     impl Sink for Stuck {
-        fn how(&self) -> String {
-            "stuck".into()
+        fn facts(&self) -> Facts {
+            Facts::new("stuck")
         }
 
         fn attach(&mut self, _: &Arc<BlockRing>, _: Option<u64>) -> Result<()> {
@@ -719,12 +724,8 @@ mod tests {
             Ok(None)
         }
 
-        fn ready(&self) -> Option<Wait<'_>> {
-            None
-        }
-
-        fn queued(&self) -> usize {
-            self.0
+        fn pending(&self) -> Pending<'_> {
+            Pending { blocks: self.0, ready: None }
         }
 
         fn finish(&mut self) -> Result<()> {

@@ -245,12 +245,17 @@ pub(crate) fn multiple(one: u64, other: u64) -> u64 {
     (one / a).saturating_mul(other)
 }
 
-/// The ring of a queued block. Queueing before attaching is a caller error.
+/// The ring of a queued block.
 pub(crate) fn attached<'r>(
     ring: Option<&'r Arc<BlockRing>>,
     who: &str,
 ) -> Result<&'r Arc<BlockRing>> {
-    ring.ok_or_else(|| failed(who, "use its blocks before they are attached", Errno::INVAL))
+    ring.ok_or_else(|| unattached(who))
+}
+
+/// The error of a caller that queues a block before it attaches the ring.
+pub(crate) fn unattached(who: &str) -> crate::error::Error {
+    failed(who, "use its blocks before they are attached", Errno::INVAL)
 }
 
 #[cfg(test)]

@@ -5,38 +5,31 @@
 use std::sync::Arc;
 
 use dmabuf_dio::Buffer;
-use dmabuf_dio_stream::{BlockRing, Error, FileSink, FileSource, Filled, Source, Stream, Wait};
+use dmabuf_dio_stream::{
+    BlockRing, Facts, FileSink, FileSource, Filled, Pending, Result, Source, Stream,
+};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// A source that does not report its length.
 struct Endless(FileSource);
 
 impl Source for Endless {
-    fn frame(&self) -> u64 {
-        self.0.frame()
+    fn facts(&self) -> Facts {
+        Facts { len: None, ..self.0.facts() }
     }
-    fn how(&self) -> String {
-        self.0.how()
-    }
-    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<(), Error> {
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
         self.0.attach(ring)
     }
-    fn start(&mut self) -> Result<(), Error> {
-        self.0.start()
+    fn queue(&mut self, blocks: &[Filled]) -> Result<(usize, bool)> {
+        self.0.queue(blocks)
     }
-    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool, Error> {
-        self.0.queue(block, bytes)
-    }
-    fn take(&mut self) -> Result<Option<Filled>, Error> {
+    fn take(&mut self) -> Result<Option<Filled>> {
         self.0.take()
     }
-    fn ready(&self) -> Option<Wait<'_>> {
-        self.0.ready()
+    fn pending(&self) -> Pending<'_> {
+        self.0.pending()
     }
-    fn queued(&self) -> usize {
-        self.0.queued()
-    }
-    fn stop(&mut self) -> Result<(), Error> {
+    fn stop(&mut self) -> Result<()> {
         self.0.stop()
     }
 }

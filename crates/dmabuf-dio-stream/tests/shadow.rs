@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use dmabuf_dio::{Backend, Buffer, Kind, Loader};
 use dmabuf_dio_stream::{
-    BlockRing, Error, FdSink, FdSource, FileSink, FileSource, Filled, Sink, Source, Stream, Wait,
+    BlockRing, Facts, FdSink, FdSource, FileSink, FileSource, Filled, Pending, Result, Sink,
+    Source, Stream,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -61,66 +62,53 @@ impl Device {
 }
 
 impl Source for Device {
-    fn frame(&self) -> u64 {
-        FRAME
+    fn facts(&self) -> Facts {
+        let how = "by a device that is not coherent";
+        Facts { frame: FRAME, len: Some(LENGTH), ..Facts::new(how) }
     }
 
-    fn how(&self) -> String {
-        "by a device that is not coherent".into()
-    }
-
-    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<(), Error> {
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
         self.import(ring);
         Ok(())
     }
 
-    fn start(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool, Error> {
-        let bytes = bytes.min(LENGTH - self.written) / FRAME * FRAME;
-        if bytes > 0 {
-            let content = content(self.written, bytes);
-            self.blocks[block].write_all_at(&content, 0).expect("the device writes");
-            self.written += bytes;
-            self.queued.push_back(Filled { block, bytes });
+    fn queue(&mut self, blocks: &[Filled]) -> Result<(usize, bool)> {
+        for &Filled { block, bytes } in blocks {
+            let bytes = bytes.min(LENGTH - self.written) / FRAME * FRAME;
+            if bytes > 0 {
+                let content = content(self.written, bytes);
+                self.blocks[block].write_all_at(&content, 0).expect("the device writes");
+                self.written += bytes;
+                self.queued.push_back(Filled { block, bytes });
+            }
         }
-        Ok(false)
+        Ok((blocks.len(), false))
     }
 
-    fn take(&mut self) -> Result<Option<Filled>, Error> {
+    fn take(&mut self) -> Result<Option<Filled>> {
         Ok(self.queued.pop_front())
     }
 
-    fn ready(&self) -> Option<Wait<'_>> {
-        None
+    fn pending(&self) -> Pending<'_> {
+        Pending { blocks: self.queued.len(), ready: None }
     }
 
-    fn queued(&self) -> usize {
-        self.queued.len()
-    }
-
-    fn len(&self) -> Option<u64> {
-        Some(LENGTH)
-    }
-
-    fn stop(&mut self) -> Result<(), Error> {
+    fn stop(&mut self) -> Result<()> {
         Ok(())
     }
 }
 
 impl Sink for Device {
-    fn how(&self) -> String {
-        "by a device that is not coherent".into()
+    fn facts(&self) -> Facts {
+        Facts::new("by a device that is not coherent")
     }
 
-    fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<(), Error> {
+    fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<()> {
         self.import(ring);
         Ok(())
     }
 
-    fn queue(&mut self, filled: Filled) -> Result<bool, Error> {
+    fn queue(&mut self, filled: Filled) -> Result<bool> {
         let start = self.seen.len();
         self.seen.resize(start + filled.bytes as usize, 0);
         self.blocks[filled.block].read_exact_at(&mut self.seen[start..], 0).expect("it reads");
@@ -128,19 +116,15 @@ impl Sink for Device {
         Ok(false)
     }
 
-    fn take(&mut self) -> Result<Option<Filled>, Error> {
+    fn take(&mut self) -> Result<Option<Filled>> {
         Ok(self.queued.pop_front())
     }
 
-    fn ready(&self) -> Option<Wait<'_>> {
-        None
+    fn pending(&self) -> Pending<'_> {
+        Pending { blocks: self.queued.len(), ready: None }
     }
 
-    fn queued(&self) -> usize {
-        self.queued.len()
-    }
-
-    fn finish(&mut self) -> Result<(), Error> {
+    fn finish(&mut self) -> Result<()> {
         Ok(())
     }
 }

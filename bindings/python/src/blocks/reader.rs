@@ -30,14 +30,19 @@ impl Reading {
         let size = self.blocks.ring.size();
         let bytes = self.left.map_or(size, |left| size.min(left));
         if bytes > 0 {
-            self.source.queue(block, bytes)?;
+            self.source.queue(&[Filled { block, bytes }])?;
             self.left = self.left.map(|left| left - bytes);
             if self.left == Some(0) {
-                self.lost = self.source.lost()?;
+                self.lost = self.lost()?;
                 self.ended = true;
             }
         }
         Ok(())
+    }
+
+    /// A file loses nothing.
+    fn lost(&mut self) -> Result<Option<u64>, Problem> {
+        self.source.live().map_or(Ok(Some(0)), |device| Ok(device.lost()?.count()))
     }
 
     fn next(&mut self) -> Result<Option<Arc<Content>>, Problem> {
@@ -46,7 +51,9 @@ impl Reading {
             for block in 0..self.blocks.ring.len() {
                 self.queue(block)?;
             }
-            self.source.start()?;
+            if let Some(device) = self.source.live() {
+                device.start()?;
+            }
             self.started = true;
         }
         loop {
@@ -56,10 +63,11 @@ impl Reading {
             if let Some(Filled { block, bytes }) = self.source.take()? {
                 return self.blocks.lend(block, bytes, false).map(Some);
             }
-            if self.source.queued() == 0 {
+            let pending = self.source.pending();
+            if pending.blocks == 0 {
                 return if self.left == Some(0) { Ok(None) } else { Err(self.blocks.in_use()) };
             }
-            pause(self.source.ready())?;
+            pause(pending.ready)?;
         }
     }
 }
@@ -160,7 +168,7 @@ pub(crate) fn read_blocks(
         Ok((source, Blocks::new(blocks, size, kind)?))
     });
     let (source, blocks) = made.map_err(|error: Problem| error.raise(py))?;
-    let left = source.len();
+    let left = source.facts().len;
     let reading = Reading {
         source: Box::new(source),
         blocks,
@@ -203,7 +211,7 @@ impl BlockReader {
     #[getter]
     fn how(&self, py: Python<'_>) -> PyResult<String> {
         self.check_process()?;
-        let how = py.detach(|| self.reading().as_ref().map(|reading| reading.source.how()));
+        let how = py.detach(|| self.reading().as_ref().map(|reading| reading.source.facts().how));
         how.ok_or_else(|| Problem::Closed.raise(py))
     }
 
@@ -213,7 +221,7 @@ impl BlockReader {
         self.check_process()?;
         let lost = py.detach(|| match self.reading().as_mut() {
             Some(Reading { lost, ended: true, .. }) => Ok(*lost),
-            Some(reading) => Ok(reading.source.lost()?),
+            Some(reading) => reading.lost(),
             None => Err(Problem::Closed),
         });
         lost.map_err(|error| error.raise(py))

@@ -40,10 +40,11 @@ impl Writing {
                 let size = self.blocks.ring.size();
                 return self.blocks.lend(block, size, true);
             }
-            if self.sink.queued() == 0 {
+            let pending = self.sink.pending();
+            if pending.blocks == 0 {
                 return Err(self.blocks.in_use());
             }
-            pause(self.sink.ready())?;
+            pause(pending.ready)?;
         }
     }
 
@@ -65,10 +66,11 @@ impl Writing {
     }
 
     fn finish(mut self) -> Result<u64, Problem> {
-        while self.sink.queued() > 0 {
+        while self.sink.pending().blocks > 0 {
             self.take_back()?;
-            if self.sink.queued() > 0 {
-                pause(self.sink.ready())?;
+            let pending = self.sink.pending();
+            if pending.blocks > 0 {
+                pause(pending.ready)?;
             }
         }
         self.sink.finish()?;
@@ -186,7 +188,7 @@ impl BlockWriter {
     #[getter]
     fn how(&self, py: Python<'_>) -> PyResult<String> {
         self.check_process()?;
-        let how = py.detach(|| self.writing().as_ref().map(|writing| writing.sink.how()));
+        let how = py.detach(|| self.writing().as_ref().map(|writing| writing.sink.facts().how));
         how.ok_or_else(|| Problem::Closed.raise(py))
     }
 

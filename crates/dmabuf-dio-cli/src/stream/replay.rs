@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use dmabuf_dio::{Buffer, CancelToken, Kind, Loader};
 use dmabuf_dio_stream::convert::{Converter, Layout};
 use dmabuf_dio_stream::{
-    Converted, ConvertingSource, Error, FileSource, Gap, IioSink, Loss, Repeat, RingUse, Source,
-    Stream, Summary,
+    Converted, ConvertingSource, Error, FileSource, Gap, IioSink, Loss, Reading, Repeat, RingUse,
+    Source, Stream, Summary,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         None => FileSource::open(&args.file, frame)?,
         Some((start, bytes)) => FileSource::open_part(&args.file, frame, start, bytes)?,
     };
-    if source.is_empty() {
+    if source.facts().len == Some(0) {
         return Err(nothing(&args.file.display().to_string()));
     }
     let sink = IioSink::open(chosen.device.clone(), chosen.buffer, &chosen.channels)?;
@@ -321,17 +321,17 @@ fn cycle(
     }
     // The device repeats the block by itself: only its own counter tells what it missed, not where.
     let lost = repeat.lost();
-    let noted = repeat.has_lost();
     repeat.stop()?;
     // What it has repeated only the device knows, too.
     let moved = chosen.device.read("moved_frames").ok().and_then(|frames| frames.parse().ok());
     summary.bytes = moved.map_or(0, |frames: u64| frames.saturating_mul(chosen.frame()));
     summary.seconds = begin.elapsed().as_secs_f64();
     summary.cpu_seconds = Some(cpu_time().saturating_sub(cpu).as_secs_f64());
-    summary.loss_known = lost.is_some() || noted.is_some();
-    summary.lost_frames = lost.unwrap_or(0);
-    if summary.lost_frames > 0 || lost.is_none() && noted == Some(true) {
-        summary.gaps.push(Gap { kind: Loss::Underrun, at: 0, to: length, frames: lost });
+    summary.loss_known = lost != Reading::Nothing;
+    summary.lost_frames = lost.count().unwrap_or(0);
+    if summary.lost_frames > 0 || lost == Reading::Noted(true) {
+        let frames = lost.count();
+        summary.gaps.push(Gap { kind: Loss::Underrun, at: 0, to: length, frames });
     }
     let end = Report { is_moved_known: moved.is_some(), ..end(args, chosen, converted.as_ref()) };
     // Until Ctrl-C, or for the requested time.

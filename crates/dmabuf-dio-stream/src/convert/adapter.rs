@@ -11,11 +11,9 @@ use dmabuf_dio::lend::{Access, Mapping};
 use dmabuf_dio::{Buffer, Kind};
 
 use crate::convert::{Converter, Layout};
-use crate::ends::{Sink, Source};
+use crate::ends::{Facts, Live, Pending, Sink, Source};
 use crate::error::{Result, failed};
-use crate::gaps::Gap;
 use crate::ring::{BlockRing, Claim, Filled, attached, multiple};
-use crate::wait::Wait;
 
 /// The adapter has blocks for this many bytes, in these bounds of their number.
 const BYTES: u64 = 16 << 20;
@@ -150,12 +148,6 @@ fn mapped<'m>(
     place.as_ref().ok_or_else(|| failed("the conversion", "map a block", dmabuf_dio::Errno::NOMEM))
 }
 
-/// The same gaps, between other frames.
-fn scaled(gaps: &[Gap], frame: u64, out_frame: u64) -> Vec<Gap> {
-    let scale = |bytes: u64| (bytes / frame).saturating_mul(out_frame);
-    gaps.iter().map(|gap| Gap { at: scale(gap.at), to: scale(gap.to), ..*gap }).collect()
-}
-
 /// Converts samples and passes them to another sink.
 ///
 /// The calling thread converts a block when the block is queued, or when the other sink returns one
@@ -204,8 +196,10 @@ impl<'s> ConvertingSink<'s> {
 }
 
 impl Sink for ConvertingSink<'_> {
-    fn how(&self) -> String {
-        self.bounce.how(&self.inner.how())
+    fn facts(&self) -> Facts {
+        let ((frame, out_frame), inner) = (self.frames(), self.inner.facts());
+        let behind = inner.behind / out_frame * frame;
+        Facts { how: self.bounce.how(&inner.how), frame, behind, ..inner }
     }
 
     fn attach(&mut self, ring: &Arc<BlockRing>, expected: Option<u64>) -> Result<()> {
@@ -237,37 +231,16 @@ impl Sink for ConvertingSink<'_> {
         Ok(done.map(|(claim, _)| claim.filled()))
     }
 
-    fn ready(&self) -> Option<Wait<'_>> {
-        self.inner.ready()
-    }
-
-    fn queued(&self) -> usize {
-        self.bounce.queued()
-    }
-
-    fn is_dry(&self) -> Result<bool> {
-        self.inner.is_dry()
-    }
-
-    fn tells_losses(&self) -> bool {
-        self.inner.tells_losses()
-    }
-
-    fn lost(&mut self) -> Result<Option<u64>> {
-        self.inner.lost()
-    }
-
-    fn has_lost(&mut self) -> Result<Option<bool>> {
-        self.inner.has_lost()
-    }
-
-    fn behind(&self) -> u64 {
-        let (frame, out_frame) = self.frames();
-        self.inner.behind() / out_frame * frame
+    fn pending(&self) -> Pending<'_> {
+        Pending { blocks: self.bounce.queued(), ready: self.inner.pending().ready }
     }
 
     fn finish(&mut self) -> Result<()> {
         self.inner.finish()
+    }
+
+    fn live(&mut self) -> Option<&mut dyn Live> {
+        self.inner.live()
     }
 }
 
@@ -278,8 +251,6 @@ impl Sink for ConvertingSink<'_> {
 pub struct ConvertingSource<'s> {
     inner: Box<dyn Source + 's>,
     bounce: Bounce,
-    /// The gaps of the inner source.
-    gaps: Vec<Gap>,
 }
 
 impl<'s> ConvertingSource<'s> {
@@ -291,7 +262,7 @@ impl<'s> ConvertingSource<'s> {
     /// As for [`Converter::new`].
     pub fn new(inner: Box<dyn Source + 's>, from: Layout, to: Layout) -> Result<Self> {
         let bounce = Bounce::new(Converter::new(from, to)?);
-        Ok(Self { inner, bounce, gaps: Vec::new() })
+        Ok(Self { inner, bounce })
     }
 
     /// What has been converted.
@@ -311,7 +282,8 @@ impl<'s> ConvertingSource<'s> {
         while !self.bounce.waiting.is_empty() {
             let Some(own) = self.bounce.free.pop() else { break };
             let Some(claim) = self.bounce.waiting.pop_front() else { break };
-            was_dry |= self.inner.queue(own, claim.bytes() / out_frame * frame)?;
+            let bytes = claim.bytes() / out_frame * frame;
+            was_dry |= self.inner.queue(&[Filled { block: own, bytes }])?.1;
             self.bounce.out.push_back((claim, own));
         }
         Ok(was_dry)
@@ -319,12 +291,15 @@ impl<'s> ConvertingSource<'s> {
 }
 
 impl Source for ConvertingSource<'_> {
-    fn frame(&self) -> u64 {
-        self.frames().1
-    }
-
-    fn how(&self) -> String {
-        self.bounce.how(&self.inner.how())
+    fn facts(&self) -> Facts {
+        let ((frame, out_frame), inner) = (self.frames(), self.inner.facts());
+        Facts {
+            how: self.bounce.how(&inner.how),
+            frame: out_frame,
+            align: multiple(inner.align, frame) / frame * out_frame,
+            len: inner.len.map(|bytes| (bytes / frame).saturating_mul(out_frame)),
+            ..inner
+        }
     }
 
     fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
@@ -337,26 +312,15 @@ impl Source for ConvertingSource<'_> {
         Ok(true)
     }
 
-    fn align(&self) -> u64 {
-        let (frame, out_frame) = self.frames();
-        multiple(self.inner.align(), frame) / frame * out_frame
-    }
-
-    fn start(&mut self) -> Result<()> {
-        self.inner.start()
-    }
-
-    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {
-        self.bounce.claim(Filled { block, bytes })?;
-        self.request()
+    fn queue(&mut self, blocks: &[Filled]) -> Result<(usize, bool)> {
+        blocks.iter().try_for_each(|&filled| self.bounce.claim(filled))?;
+        Ok((blocks.len(), self.request()?))
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
-        let taken = self.inner.take()?;
-        let (frame, out_frame) = self.frames();
-        self.gaps = scaled(self.inner.gaps(), frame, out_frame);
-        let Some(filled) = taken else { return Ok(None) };
+        let Some(filled) = self.inner.take()? else { return Ok(None) };
         let Some((claim, own)) = self.bounce.out.pop_front() else { return Ok(None) };
+        let (frame, out_frame) = self.frames();
         let frames = filled.bytes / frame;
         self.bounce.convert(claim, own, frames, false)?;
         self.bounce.free.push(own);
@@ -364,45 +328,8 @@ impl Source for ConvertingSource<'_> {
         Ok(Some(claim.first(frames * out_frame).filled()))
     }
 
-    fn ready(&self) -> Option<Wait<'_>> {
-        self.inner.ready()
-    }
-
-    fn queued(&self) -> usize {
-        self.bounce.queued()
-    }
-
-    fn len(&self) -> Option<u64> {
-        let (frame, out_frame) = self.frames();
-        self.inner.len().map(|bytes| (bytes / frame).saturating_mul(out_frame))
-    }
-
-    fn waits(&self) -> bool {
-        self.inner.waits()
-    }
-
-    fn has_ended(&self) -> bool {
-        self.inner.has_ended()
-    }
-
-    fn gaps(&self) -> &[Gap] {
-        &self.gaps
-    }
-
-    fn is_dry(&self) -> Result<bool> {
-        self.inner.is_dry()
-    }
-
-    fn tells_losses(&self) -> bool {
-        self.inner.tells_losses()
-    }
-
-    fn lost(&mut self) -> Result<Option<u64>> {
-        self.inner.lost()
-    }
-
-    fn has_lost(&mut self) -> Result<Option<bool>> {
-        self.inner.has_lost()
+    fn pending(&self) -> Pending<'_> {
+        Pending { blocks: self.bounce.queued(), ready: self.inner.pending().ready }
     }
 
     fn stop(&mut self) -> Result<()> {
@@ -410,17 +337,12 @@ impl Source for ConvertingSource<'_> {
         self.bounce.waiting.clear();
         self.inner.stop()
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Loss;
+    fn has_ended(&self) -> bool {
+        self.inner.has_ended()
+    }
 
-    #[test]
-    fn gap_offsets_are_converted() {
-        let gap = |at, to| Gap { kind: Loss::Lost, at, to, frames: Some(3) };
-        assert_eq!(scaled(&[gap(40, 40), gap(80, 120)], 4, 8), [gap(80, 80), gap(160, 240)]);
-        assert_eq!(scaled(&[gap(80, 160)], 8, 2), [gap(20, 40)]);
+    fn live(&mut self) -> Option<&mut dyn Live> {
+        self.inner.live()
     }
 }

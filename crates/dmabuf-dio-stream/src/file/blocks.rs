@@ -1,69 +1,72 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks in transfer to or from a file, whichever way.
+//! Blocks on their way to or from a file.
 
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dmabuf_dio::Errno;
+use dmabuf_dio::lend::{Access, File};
+use dmabuf_dio::{Backend, Direction, Errno, OneByOne, Refusal};
+use rustix::fs::FallocateFlags;
 
 use super::lent::{Lent, Queued, lend};
 use super::worker::Worker;
-use crate::error::{Result, failed};
+use crate::ends::{Facts, Pending, Sink, Source};
+use crate::error::{Error, Result, failed, from_os};
 use crate::ring::{BlockRing, Claim, Filled, attached};
-use crate::wait::Wait;
-use dmabuf_dio::Direction;
-use dmabuf_dio::lend::{Access, File};
-use dmabuf_dio::{Backend, OneByOne, Refusal};
+
+/// Minimum space to allocate at a time ahead of the written data.
+const ROOM: u64 = 64 << 20;
 
 /// Blocks ahead for which the limit on a file's length is checked.
 const AHEAD: u64 = 64;
 
 /// Blocks in transfer to or from a file.
 #[derive(Debug)]
-pub(super) struct Blocks {
-    pub(super) file: Arc<File>,
-    pub(super) direction: Direction,
-    pub(super) ring: Option<Arc<BlockRing>>,
-    pub(super) how: Option<Method>,
-    pub(super) queue: VecDeque<Queued>,
+struct Blocks {
+    file: Arc<File>,
+    direction: Direction,
+    ring: Option<Arc<BlockRing>>,
+    how: Option<Method>,
+    queue: VecDeque<Queued>,
     /// Where the data begin in the file.
-    pub(super) start: u64,
+    start: u64,
     /// End in the file of what was queued.
-    pub(super) queued: u64,
+    queued: u64,
     /// End in the file of what was taken.
-    pub(super) taken: u64,
+    taken: u64,
     /// The file may get as long as this, in bytes.
-    pub(super) allowed: u64,
+    allowed: u64,
 }
 
 #[derive(Debug)]
-pub(super) enum Method {
+enum Method {
     Lent(Box<Lent>),
     /// With the reason why nothing could be lent.
     OneByOne(Worker, Arc<OneByOne>, Refusal),
 }
 
 impl Blocks {
-    pub(super) fn new(file: File, direction: Direction, start: u64) -> Self {
+    fn new(file: File, direction: Direction, start: u64) -> Self {
         let (file, queue) = (Arc::new(file), VecDeque::new());
         let (ring, how, queued, taken) = (None, None, start, start);
         Self { file, direction, ring, how, queue, start, queued, taken, allowed: 0 }
     }
 
-    pub(super) fn name(&self) -> String {
+    fn name(&self) -> String {
         self.file.path().display().to_string()
     }
 
     /// The CPU access that matches the transfer. The old content of a block being filled is not
     /// needed, so it need not be brought back.
-    pub(super) fn access(&self) -> Access {
+    fn access(&self) -> Access {
         match self.direction {
             Direction::Load => Access::Write,
             Direction::Save => Access::Read,
         }
     }
 
-    pub(super) fn how(&self) -> String {
+    fn how(&self) -> String {
         match &self.how {
             None => "a file".into(),
             Some(Method::Lent(lent)) => lent.how(),
@@ -71,7 +74,7 @@ impl Blocks {
         }
     }
 
-    pub(super) fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
         self.queue.clear();
         self.how = Some(match lend(ring, self.direction, self.file.fd()) {
             Ok(lent) => {
@@ -97,7 +100,7 @@ impl Blocks {
     }
 
     /// Lends a block that was added to the ring since.
-    pub(super) fn attach_more(&mut self, block: usize) -> bool {
+    fn attach_more(&mut self, block: usize) -> bool {
         let Some(ring) = &self.ring else { return false };
         match &mut self.how {
             None => false,
@@ -106,7 +109,7 @@ impl Blocks {
         }
     }
 
-    pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {
+    fn queue(&mut self, filled: Filled) -> Result<()> {
         let access = self.access();
         let ring = attached(self.ring.as_ref(), &self.name())?;
         let claim = ring.claim(filled)?;
@@ -134,14 +137,14 @@ impl Blocks {
     }
 
     /// Writes what is queued, if no write is in flight.
-    pub(super) fn write(&mut self) -> Result<()> {
+    fn write(&mut self) -> Result<()> {
         match (&mut self.how, self.direction) {
             (Some(Method::Lent(lent)), Direction::Save) => lent.write(&mut self.queue),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn take(&mut self) -> Result<Option<Filled>> {
+    fn take(&mut self) -> Result<Option<Filled>> {
         let access = self.access();
         match &mut self.how {
             None => return Ok(None),
@@ -185,22 +188,23 @@ impl Blocks {
     }
 
     /// Writes what was held back.
-    pub(super) fn flush(&mut self) -> Result<()> {
+    fn flush(&mut self) -> Result<()> {
         if let Some(Method::Lent(lent)) = &mut self.how {
             lent.hurries = true;
         }
         self.write()
     }
 
-    pub(super) fn ready(&self) -> Option<Wait<'_>> {
-        match self.how.as_ref()? {
+    fn pending(&self) -> Pending<'_> {
+        let ready = self.how.as_ref().and_then(|how| match how {
             Method::Lent(lent) => lent.ready(),
             Method::OneByOne(worker, ..) => worker.ready(),
-        }
+        });
+        Pending { blocks: self.queue.len(), ready }
     }
 
     /// Waits for the requests in flight and drops what is queued.
-    pub(super) fn stop(&mut self) {
+    fn stop(&mut self) {
         match &mut self.how {
             None => {}
             Some(Method::Lent(lent)) => lent.settle(),
@@ -216,5 +220,193 @@ fn how(backend: Option<Backend>, why: &Refusal) -> String {
         Some(Backend::Buffered) => format!("copied by the CPU: {}", why.reason),
         Some(backend) => format!("{backend}, a block at a time: {}", why.reason),
         None => "a file".into(),
+    }
+}
+
+/// Writes blocks to a file, one after the other.
+///
+/// At any time, even if the process is killed, the file holds the first part of the captured data
+/// and nothing else: a block is written only after the one before it, and the file grows with it.
+/// Disk space is allocated ahead, to keep the file in few extents.
+#[derive(Debug)]
+pub struct FileSink(Blocks);
+
+impl FileSink {
+    /// Creates the file, truncating an existing one. Block devices are written from their start.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Transfer`].
+    pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
+        Ok(Self(Blocks::new(File::create(path)?, Direction::Save, 0)))
+    }
+
+    /// Ends the transfers. Returns what remains to be done, which may take long: the same as
+    /// [`finish`](Sink::finish).
+    pub(super) fn end(mut self) -> impl FnOnce() -> Result<()> + Send + 'static {
+        self.0.stop();
+        let (file, end) = (Arc::clone(&self.0.file), self.0.taken);
+        move || complete(&file, end)
+    }
+
+    /// Allocates space for all expected data.
+    fn reserve(&self, bytes: u64) -> Result<()> {
+        let file = &self.0.file;
+        let end = self.0.start.saturating_add(bytes);
+        let reserved = file.check_size(end).and_then(|()| {
+            let keep = FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(file.fd(), keep, 0, end).map_err(from_os)
+        });
+        match reserved {
+            Err(errno) if matches!(errno.raw(), libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
+                Err(failed(&self.0.name(), format!("make room for {bytes} bytes"), errno))
+            }
+            // Not every file system supports this.
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Sink for FileSink {
+    fn facts(&self) -> Facts {
+        Facts::new(self.0.how())
+    }
+
+    fn attach(&mut self, ring: &Arc<BlockRing>, expected: Option<u64>) -> Result<()> {
+        let expected = expected.unwrap_or(0);
+        self.0.attach(ring)?;
+        if self.0.file.is_device() {
+            return Ok(());
+        }
+        if expected > 0 {
+            self.reserve(expected)?;
+        } else if let Some(Method::Lent(lent)) = &mut self.0.how {
+            lent.make_room(self.0.start, ROOM.max(4 * ring.size()));
+        }
+        Ok(())
+    }
+
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        Ok(self.0.attach_more(block))
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<bool> {
+        self.0.queue(filled).map(|()| false)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.0.flush()
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>> {
+        self.0.take()
+    }
+
+    fn pending(&self) -> Pending<'_> {
+        self.0.pending()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.0.stop();
+        complete(&self.0.file, self.0.taken)
+    }
+}
+
+/// Cuts a file to its length and makes it durable.
+fn complete(file: &File, end: u64) -> Result<()> {
+    let name = file.path().display().to_string();
+    let call = |what, errno| failed(&name, what, from_os(errno));
+    if !file.is_device() {
+        // Removes a partly written failed block, and the space allocated beyond the end.
+        rustix::fs::ftruncate(file.fd(), end)
+            .map_err(|errno| call("truncate it to its length", errno))?;
+    }
+    rustix::fs::fsync(file.fd()).map_err(|errno| call("make it durable", errno))?;
+    if !file.is_device() {
+        sync_folder(file.path());
+    }
+    Ok(())
+}
+
+/// Makes the name of a new file durable, where possible.
+fn sync_folder(path: &Path) {
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    if let Ok(folder) = std::fs::File::open(folder) {
+        let _ = folder.sync_all();
+    }
+}
+
+/// Reads blocks from a file in order, as many at once as are queued.
+#[derive(Debug)]
+pub struct FileSource {
+    blocks: Blocks,
+    frame: u64,
+    len: u64,
+}
+
+impl FileSource {
+    /// Opens a file with frames of `frame` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Transfer`]; [`Error::CutFrame`].
+    pub fn open(path: impl Into<PathBuf>, frame: u64) -> Result<Self> {
+        let file = File::open_path(path, Direction::Load)?;
+        let len = file.end()?;
+        Self::new(file, frame, 0, len)
+    }
+
+    /// Opens the `len` bytes from byte `start` of a file, with frames of `frame` bytes. They are read
+    /// with `O_DIRECT` only if `start` is a multiple of what the file system needs for that.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open), and [`Error::Stream`] with `ENODATA` if the file is shorter.
+    pub fn open_part(path: impl Into<PathBuf>, frame: u64, start: u64, len: u64) -> Result<Self> {
+        let file = File::open_path(path, Direction::Load)?;
+        if start.checked_add(len).is_none_or(|end| file.end().is_ok_and(|has| end > has)) {
+            let name = file.path().display().to_string();
+            return Err(failed(&name, format!("read {len} bytes at {start}"), Errno::NODATA));
+        }
+        Self::new(file, frame, start, len)
+    }
+
+    fn new(file: File, frame: u64, start: u64, len: u64) -> Result<Self> {
+        let frame = frame.max(1);
+        if len % frame != 0 {
+            return Err(Error::CutFrame { path: file.path().to_owned(), length: len, frame });
+        }
+        Ok(Self { blocks: Blocks::new(file, Direction::Load, start), frame, len })
+    }
+}
+
+impl Source for FileSource {
+    fn facts(&self) -> Facts {
+        Facts { frame: self.frame, len: Some(self.len), ..Facts::new(self.blocks.how()) }
+    }
+
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
+        self.blocks.attach(ring)
+    }
+
+    fn queue(&mut self, blocks: &[Filled]) -> Result<(usize, bool)> {
+        blocks.iter().try_for_each(|&filled| self.blocks.queue(filled))?;
+        Ok((blocks.len(), false))
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>> {
+        self.blocks.take()
+    }
+
+    fn pending(&self) -> Pending<'_> {
+        self.blocks.pending()
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.blocks.stop();
+        Ok(())
     }
 }

@@ -8,10 +8,7 @@ mod blocks;
 mod edges;
 pub(crate) mod lent;
 mod rotate;
-mod sink;
-mod source;
 mod worker;
 
+pub use blocks::{FileSink, FileSource};
 pub use rotate::RotatingSink;
-pub use sink::FileSink;
-pub use source::FileSource;

@@ -7,11 +7,10 @@ use std::thread::JoinHandle;
 
 use dmabuf_dio::Errno;
 
-use super::sink::FileSink;
-use crate::ends::Sink;
+use super::blocks::FileSink;
+use crate::ends::{Facts, Pending, Sink};
 use crate::error::{Result, failed};
 use crate::ring::{BlockRing, Filled, attached};
-use crate::wait::Wait;
 
 type Open<'s> = dyn FnMut(u64, u64) -> Result<FileSink> + 's;
 
@@ -73,7 +72,7 @@ impl<'s> RotatingSink<'s> {
                 return Err(failed("the files", "use a block of the ring", Errno::NOMEM));
             }
         }
-        self.how = sink.how();
+        self.how = sink.facts().how;
         self.opened += 1;
         self.files.push_back(Part { sink, bytes: 0, ended: false });
         Ok(())
@@ -81,7 +80,8 @@ impl<'s> RotatingSink<'s> {
 
     /// Finishes the files that have all their blocks, except for the last one.
     fn close(&mut self) -> Result<()> {
-        while self.files.len() > 1 && self.files.front().is_some_and(|file| file.sink.queued() == 0)
+        while self.files.len() > 1
+            && self.files.front().is_some_and(|file| file.sink.pending().blocks == 0)
         {
             let Some(file) = self.files.pop_front() else { break };
             let named = std::thread::Builder::new().name("dmabuf-dio close".into());
@@ -109,11 +109,11 @@ fn join(threads: Vec<JoinHandle<Result<()>>>) -> Result<()> {
 }
 
 impl Sink for RotatingSink<'_> {
-    fn how(&self) -> String {
-        match self.opened {
+    fn facts(&self) -> Facts {
+        Facts::new(match self.opened {
             0 | 1 => self.how.clone(),
             files => format!("{}, {files} files", self.how),
-        }
+        })
     }
 
     fn attach(&mut self, ring: &Arc<BlockRing>, expected: Option<u64>) -> Result<()> {
@@ -161,12 +161,12 @@ impl Sink for RotatingSink<'_> {
         }
     }
 
-    fn ready(&self) -> Option<Wait<'_>> {
-        self.files.iter().find_map(|file| file.sink.ready())
-    }
-
-    fn queued(&self) -> usize {
-        self.files.iter().map(|file| file.sink.queued()).sum()
+    fn pending(&self) -> Pending<'_> {
+        let files = self.files.iter().map(|file| file.sink.pending());
+        files.fold(Pending::default(), |all, file| Pending {
+            blocks: all.blocks + file.blocks,
+            ready: all.ready.or(file.ready),
+        })
     }
 
     fn finish(&mut self) -> Result<()> {

@@ -3,7 +3,6 @@
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::Errno;
@@ -11,12 +10,8 @@ use dmabuf_dio_sys::iio;
 use rustix::fs::{Mode, OFlags};
 
 use super::device::{Channel, Counter, Device, frame_bytes};
-use super::fileio::Fileio;
-use super::status::Status;
 use crate::error::{Error, Result, failed, from_os};
-use crate::fenced::{Fenced, Port};
-use crate::ring::BlockRing;
-use crate::wait::Wait;
+use crate::fenced::Port;
 
 /// Maximum bytes copied at a time.
 const COPIED: u64 = 256 << 10;
@@ -204,74 +199,5 @@ impl Drop for Opened {
     fn drop(&mut self) {
         // Errors cannot be reported here; closing the descriptor does the rest.
         let _ = self.disable();
-    }
-}
-
-/// How samples get from the device into a block, or back.
-#[derive(Debug)]
-pub(super) struct Blocks {
-    pub(super) fenced: Fenced<Opened>,
-    /// For a device that does not support dma-bufs.
-    pub(super) fileio: Option<Fileio>,
-    /// A block's size must be a multiple of this, in bytes: of the frame and the device's DMA
-    /// alignment.
-    pub(super) align: u64,
-    pub(super) output: bool,
-}
-
-impl Blocks {
-    /// Attaches the blocks, or prepares to copy.
-    pub(super) fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
-        match self.fenced.attach(ring) {
-            Ok(()) => self.check_align(ring),
-            // Not supported by this buffer, or by this kernel.
-            Err(errno @ (Errno::PERM | Errno::NOTTY)) => {
-                let buffer = &self.fenced.port;
-                buffer.set_length(ring.size());
-                let (name, fd) = (buffer.device.name(), buffer.fd.as_fd());
-                let whole = if self.output { buffer.whole_write()? } else { u64::MAX };
-                self.fileio = Some(Fileio::new(name, fd, ring, errno, whole)?);
-                Ok(())
-            }
-            Err(errno) => Err(failed(self.fenced.port.name(), "attach a block", errno)),
-        }
-    }
-
-    /// Attaches a block that was added to the ring since.
-    pub(super) fn attach_more(&mut self, block: usize) -> Result<bool> {
-        match &mut self.fileio {
-            None => self.fenced.attach_more(block),
-            Some(fileio) => fileio.attach_more(block),
-        }
-    }
-
-    pub(super) fn check_align(&mut self, ring: &BlockRing) -> Result<()> {
-        let buffer = &self.fenced.port;
-        self.align = buffer.align();
-        if ring.size() % self.align != 0 {
-            let need = "a multiple of the frame size and of the alignment of the device's DMA";
-            let value = ring.size();
-            return Err(dmabuf_dio::Error::Setting { name: "block", value, need }.into());
-        }
-        Ok(())
-    }
-
-    pub(super) fn how(&self) -> String {
-        self.fileio.as_ref().map_or_else(|| "IIO, dma-buf".into(), Fileio::how)
-    }
-
-    pub(super) fn ready(&self) -> Option<Wait<'_>> {
-        self.fileio.as_ref().map_or_else(|| self.fenced.first(), Fileio::ready)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.fileio.as_ref().map_or_else(|| self.fenced.len(), Fileio::len)
-    }
-}
-
-/// What a device noted before it had a block is no loss.
-pub(super) fn clear(status: Option<&Status>) {
-    if let Some(status) = status {
-        status.clear();
     }
 }

@@ -1,46 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `read()` and `write()` on a device that does not support dma-bufs: the CPU copies every byte.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use dmabuf_dio::Errno;
+use dmabuf_dio::lend::Access;
 use rustix::fs::OFlags;
 
+use crate::copied::Copied;
+use crate::ends::Pending;
 use crate::error::{Result, failed, from_os};
-use crate::ring::{BlockRing, Claim, Filled};
+use crate::ring::{BlockRing, Filled};
 use crate::wait::Wait;
-use dmabuf_dio::Errno;
-use dmabuf_dio::lend::{Access, Mapping};
 
 /// Blocks in user space, copied from or to a descriptor.
 #[derive(Debug)]
 pub(super) struct Fileio {
-    name: String,
     why: Errno,
     /// Non-blocking.
     fd: OwnedFd,
-    ring: Arc<BlockRing>,
-    mappings: Vec<Mapping>,
-    queued: VecDeque<Claim>,
-    /// Bytes copied of the first block.
-    done: u64,
-    /// No write goes beyond a multiple of this, and how many bytes have been moved. A write that
-    /// must continue in another of the kernel's buffers may fail although it has written a part: if
-    /// a signal or a completion of an `io_uring` arrives meanwhile, `iio_buffer_write()` (7.3)
-    /// returns `ERESTARTSYS` and the samples are written again.
-    whole: u64,
+    blocks: Copied,
+    /// What was read until the device stopped.
+    last: Option<Filled>,
+    /// No write goes beyond a multiple of this, and how many bytes were written. A write that must
+    /// continue in another of the kernel's buffers may fail although it has written a part: if a signal
+    /// or a completion of an `io_uring` arrives meanwhile, `iio_buffer_write()` (7.3) returns
+    /// `ERESTARTSYS` and the samples are written again. `None`: the device is read.
+    whole: Option<u64>,
     written: u64,
 }
 
 impl Fileio {
-    /// `whole`: a write that ends at or before a multiple of this writes everything or nothing.
+    /// `whole`: a write that ends at or before a multiple of this writes everything or nothing. `None`:
+    /// the device is read.
     pub(super) fn new(
         name: &str,
         fd: BorrowedFd<'_>,
         ring: &Arc<BlockRing>,
         why: Errno,
-        whole: u64,
+        whole: Option<u64>,
     ) -> Result<Self> {
         let call = |what, errno| failed(name, what, from_os(errno));
         let fd = rustix::io::fcntl_dupfd_cloexec(fd, 3)
@@ -48,61 +47,56 @@ impl Fileio {
         let flags = rustix::fs::fcntl_getfl(&fd).map_err(|errno| call("read flags", errno))?;
         rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)
             .map_err(|errno| call("set flags", errno))?;
-        let mappings: Result<Vec<_>> =
-            ring.blocks().iter().map(|block| Ok(block.mapping(true)?)).collect();
-        Ok(Self {
-            name: name.into(),
-            why,
-            fd,
-            ring: Arc::clone(ring),
-            mappings: mappings?,
-            queued: VecDeque::new(),
-            done: 0,
-            whole,
-            written: 0,
-        })
+        let access = if whole.is_some() { Access::Read } else { Access::Write };
+        let mut blocks = Copied::new(name, access);
+        blocks.attach(ring)?;
+        Ok(Self { why, fd, blocks, last: None, whole, written: 0 })
     }
 
     pub(super) fn how(&self) -> String {
-        let name = &self.name;
-        let why = self.why;
+        let (name, why) = (&self.blocks.name, self.why);
         format!("IIO, copied by the CPU: {name} does not support dma-bufs ({why})")
     }
 
     /// Maps a block that was added to the ring since.
     pub(super) fn attach_more(&mut self, block: usize) -> Result<bool> {
-        if block == self.mappings.len() {
-            self.mappings.push(self.ring.block(block).mapping(true)?);
-        }
-        Ok(block < self.mappings.len())
+        self.blocks.attach_more(block)
     }
 
     pub(super) fn queue(&mut self, filled: Filled) -> Result<()> {
-        self.queued.push_back(self.ring.claim(filled)?);
-        Ok(())
+        self.blocks.queue(filled)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.queued.len()
+    pub(super) fn pending(&self) -> Pending<'_> {
+        let blocks = self.blocks.len() + usize::from(self.last.is_some());
+        Pending { blocks, ready: (blocks > 0).then(|| Wait::ready(self.fd.as_fd())) }
     }
 
-    pub(super) fn ready(&self) -> Option<Wait<'_>> {
-        self.queued.front()?;
-        Some(Wait::ready(self.fd.as_fd()))
-    }
-
-    /// Reads available data into the first block. Returns the block once it is full.
-    pub(super) fn read(&mut self) -> Result<Option<Filled>> {
-        self.copy("read", Access::Write, u64::MAX, Mapping::receive)
-    }
-
-    /// Writes as much of the first block as the device accepts. Returns the block once all is
-    /// written.
-    pub(super) fn write(&mut self) -> Result<Option<Filled>> {
+    /// Copies what can be copied at the moment: reads once, or writes until the device accepts no more.
+    /// Returns the first block once all of it is copied.
+    pub(super) fn take(&mut self) -> Result<Option<Filled>> {
+        if let Some(last) = self.last.take() {
+            return Ok(Some(last));
+        }
         loop {
-            let (before, most) = (self.done, self.whole - self.written % self.whole);
-            let taken = self.copy("write", Access::Read, most, Mapping::give)?;
-            if taken.is_some() || self.done == before {
+            let fd = self.fd.as_fd();
+            let copied = match self.whole {
+                None => self.blocks.copy("read", u64::MAX, |to, at, len| to.receive(at, len, fd)),
+                Some(whole) => {
+                    let most = whole - self.written % whole;
+                    self.blocks.copy("write", most, |from, at, len| from.give(at, len, fd))
+                }
+            };
+            match copied? {
+                None => return Ok(None),
+                Some(0) => {
+                    let call = if self.whole.is_some() { "write" } else { "read" };
+                    return Err(failed(&self.blocks.name, call, Errno::NODEV));
+                }
+                Some(copied) => self.written += copied,
+            }
+            let taken = self.blocks.take()?;
+            if taken.is_some() || self.whole.is_none() {
                 return Ok(taken);
             }
         }
@@ -110,54 +104,10 @@ impl Fileio {
 
     /// After the device has stopped: keeps the whole frames in the first block and drops the other
     /// blocks.
-    pub(super) fn keep_read(&mut self, frame: u64) {
-        let bytes = self.done / frame * frame;
-        self.queued.truncate(usize::from(bytes > 0));
-        if let Some(first) = self.queued.front_mut() {
-            *first = first.first(bytes);
-            self.done = bytes;
-        }
+    pub(super) fn keep_read(&mut self, frame: u64) -> Result<()> {
+        self.last = self.blocks.take_last(frame)?;
+        Ok(())
     }
-
-    fn copy(
-        &mut self,
-        call: &str,
-        access: Access,
-        most: u64,
-        some: impl Fn(&Mapping, u64, u64, BorrowedFd<'_>) -> Result<u64, Errno>,
-    ) -> Result<Option<Filled>> {
-        let Some(&claim) = self.queued.front() else { return Ok(None) };
-        if self.done == claim.bytes() {
-            // What was read until the device stopped.
-            self.done = 0;
-            return Ok(self.queued.pop_front().map(Claim::filled));
-        }
-        // The claim is in the block, and the whole block is mapped.
-        let left = (claim.bytes() - self.done).min(most);
-        let mapping = &self.mappings[claim.block()];
-        let block = self.ring.block(claim.block());
-        block.begin_cpu_access(access)?;
-        let result = some(mapping, self.done, left, self.fd.as_fd());
-        block.end_cpu_access(access)?;
-        match result {
-            Ok(0) => Err(failed(&self.name, call, Errno::NODEV)),
-            Ok(moved) => {
-                self.done += moved;
-                self.written += moved;
-                if self.done < claim.bytes() {
-                    return Ok(None);
-                }
-                self.done = 0;
-                Ok(self.queued.pop_front().map(Claim::filled))
-            }
-            Err(errno) if is_for_now(errno) => Ok(None),
-            Err(errno) => Err(failed(&self.name, call, errno)),
-        }
-    }
-}
-
-fn is_for_now(errno: Errno) -> bool {
-    matches!(errno.raw(), libc::EAGAIN | libc::EINTR)
 }
 
 #[cfg(test)]
@@ -170,21 +120,18 @@ mod tests {
 
     use crate::Error as StreamError;
 
-    /// More than any test writes.
-    const WHOLE: u64 = 1 << 40;
-
     /// A device that is one end of a socket pair, and the other end.
-    fn device(ring: &Arc<BlockRing>) -> (Fileio, UnixStream) {
+    fn device(ring: &Arc<BlockRing>, whole: Option<u64>) -> (Fileio, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let device =
-            Fileio::new("device", ours.as_fd(), ring, Errno::NOTTY, WHOLE).expect("a device");
+            Fileio::new("device", ours.as_fd(), ring, Errno::NOTTY, whole).expect("a device");
         (device, theirs)
     }
 
     #[test]
     fn read_beyond_a_block_is_refused() {
         let ring = Arc::new(BlockRing::of_memfds(2, 4096));
-        let (mut source, mut device) = device(&ring);
+        let (mut source, mut device) = device(&ring, None);
         for bytes in [4097, 1 << 20, u64::MAX] {
             let result = source.queue(Filled { block: 0, bytes });
             assert!(
@@ -196,12 +143,12 @@ mod tests {
             source.queue(Filled { block: 2, bytes: 1 }),
             Err(StreamError::Transfer(Error::Setting { .. }))
         ));
-        assert_eq!(source.len(), 0, "nothing is queued");
+        assert_eq!(source.pending().blocks, 0, "nothing is queued");
         device.write_all(&[7; 10_000]).expect("samples");
-        assert_eq!(source.read().expect("nothing to do"), None);
+        assert_eq!(source.take().expect("nothing to do"), None);
         let filled = Filled { block: 0, bytes: 4096 };
         source.queue(filled).expect("queued");
-        assert_eq!(source.read().expect("read"), Some(filled));
+        assert_eq!(source.take().expect("read"), Some(filled));
         let all = |block| ring.block(block).map().expect("a view").to_vec().expect("all");
         let (read, behind) = (&all(0)[..4096], &all(0)[4096..]);
         assert!(read.iter().all(|byte| *byte == 7) && behind.iter().all(|byte| *byte == 0));
@@ -211,11 +158,11 @@ mod tests {
     #[test]
     fn write_beyond_a_block_is_refused() {
         let ring = Arc::new(BlockRing::of_memfds(1, 4096));
-        let (mut sink, mut device) = device(&ring);
+        let (mut sink, mut device) = device(&ring, Some(1 << 40));
         assert!(sink.queue(Filled { block: 0, bytes: 4097 }).is_err());
         let filled = Filled { block: 0, bytes: 100 };
         sink.queue(filled).expect("queued");
-        assert_eq!(sink.write().expect("written"), Some(filled));
+        assert_eq!(sink.take().expect("written"), Some(filled));
         drop(sink);
         let mut bytes = Vec::new();
         device.read_to_end(&mut bytes).expect("all of it");
@@ -231,10 +178,10 @@ mod tests {
         let (ours, device) = socketpair(kind.0, kind.1, kind.2, None).expect("a pair");
         let ring = Arc::new(BlockRing::of_memfds(2, 4096));
         let mut sink =
-            Fileio::new("device", ours.as_fd(), &ring, Errno::NOTTY, 1000).expect("a sink");
+            Fileio::new("device", ours.as_fd(), &ring, Errno::NOTTY, Some(1000)).expect("a sink");
         for (block, bytes) in [(0, 4096), (1, 96), (0, 1808)] {
             sink.queue(Filled { block, bytes }).expect("queued");
-            assert_eq!(sink.write().expect("written"), Some(Filled { block, bytes }));
+            assert_eq!(sink.take().expect("written"), Some(Filled { block, bytes }));
         }
         drop((sink, ours));
         let mut at = 0;
@@ -253,14 +200,14 @@ mod tests {
     #[test]
     fn partial_block_keeps_its_whole_frames() {
         let ring = Arc::new(BlockRing::of_memfds(2, 4096));
-        let (mut source, mut device) = device(&ring);
+        let (mut source, mut device) = device(&ring, None);
         for block in 0..2 {
             source.queue(Filled { block, bytes: 4096 }).expect("queued");
         }
         device.write_all(&[7; 21]).expect("samples");
-        assert_eq!(source.read().expect("read"), None);
-        source.keep_read(8);
-        assert_eq!(source.read().expect("kept"), Some(Filled { block: 0, bytes: 16 }));
-        assert_eq!((source.len(), source.read().expect("nothing")), (0, None));
+        assert_eq!(source.take().expect("read"), None);
+        source.keep_read(8).expect("kept");
+        assert_eq!(source.take().expect("kept"), Some(Filled { block: 0, bytes: 16 }));
+        assert_eq!((source.pending().blocks, source.take().expect("nothing")), (0, None));
     }
 }

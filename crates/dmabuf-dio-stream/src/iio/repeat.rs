@@ -7,19 +7,19 @@ use dmabuf_dio::{Buffer, Errno};
 use dmabuf_dio_sys::dmabuf::{self, Access};
 use dmabuf_dio_sys::{iio, sync_file};
 
-use super::buffer::{Opened, clear};
-use super::device::{Channel, Counter, Device};
-use super::status::Status;
+use super::buffer::Opened;
+use super::device::{Channel, Device};
+use super::status::Losses;
 use crate::error::{Result, failed};
 use crate::fenced::Port as _;
+use crate::gaps::Reading;
 
 /// A DAC that outputs the same samples repeatedly, without CPU involvement, until this is dropped
 /// or stopped.
 #[derive(Debug)]
 pub struct Repeat {
     buffer: Opened,
-    counter: Counter,
-    status: Option<Status>,
+    losses: Losses,
     block: Buffer,
     /// The device's fence, which is not signalled before the device is stopped. It fails if the
     /// driver has refused the block, which neither queueing nor enabling does.
@@ -43,7 +43,7 @@ impl Repeat {
         block: Buffer,
         bytes: u64,
     ) -> Result<Self> {
-        let (counter, status) = (device.counter("lost_frames"), Status::of(&device, true));
+        let losses = Losses::of(&device, true);
         let mut buffer = Opened::open(device, number, channels, true)?;
         if bytes == 0 || bytes % buffer.align() != 0 {
             let need = "a multiple of the frame size and of the alignment of the device's DMA";
@@ -62,8 +62,8 @@ impl Repeat {
         let fence = dmabuf::export_sync_file(dmabuf, Access::Write);
         let fence = fence.map_err(|errno| failed(buffer.device.name(), "get a fence", errno))?;
         buffer.enable(true)?;
-        clear(status.as_ref());
-        let repeat = Self { buffer, counter, status, block, fence };
+        losses.clear();
+        let repeat = Self { buffer, losses, block, fence };
         repeat.check()?;
         Ok(repeat)
     }
@@ -84,16 +84,9 @@ impl Repeat {
         }
     }
 
-    /// The number of frames that the device could not output since its start; `None` if it does
-    /// not report them.
-    pub fn lost(&self) -> Option<u64> {
-        self.counter.read()
-    }
-
-    /// Whether the device could not output frames since the last call, if it notes that, but not how
-    /// many.
-    pub fn has_lost(&self) -> Option<bool> {
-        self.status.as_ref().and_then(Status::take)
+    /// What the device says of the frames that it could not output since its start.
+    pub fn lost(&self) -> Reading {
+        self.losses.read()
     }
 
     /// Stops the output and returns the buffer.

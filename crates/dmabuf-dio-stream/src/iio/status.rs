@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A status register in which hardware notes that samples were lost, as `iio_adi_xflow_check` of libiio
+//! What a device says of its losses: a counter of its driver, or a status register in which hardware notes that samples were lost, as `iio_adi_xflow_check` of libiio
 //! reads it: that of the cores of Analog Devices, through debugfs, for root.
 
 use std::fs::{self, File};
@@ -7,7 +7,8 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use super::device::Device;
+use super::device::{Counter, Device};
+use crate::gaps::Reading;
 
 /// The devices in debugfs.
 const DEBUG: &str = "/sys/kernel/debug/iio";
@@ -19,9 +20,41 @@ const CORE: u32 = 0x8000_0000;
 const OVERFLOW: u32 = 4;
 const UNDERFLOW: u32 = 1;
 
+/// What a device says of its losses.
+#[derive(Debug)]
+pub(super) struct Losses {
+    counter: Counter,
+    status: Option<Status>,
+}
+
+impl Losses {
+    pub(super) fn of(device: &Device, output: bool) -> Self {
+        Self { counter: device.counter("lost_frames"), status: Status::of(device, output) }
+    }
+
+    pub(super) fn are_told(&self) -> bool {
+        self.status.is_some() || self.counter.read().is_some()
+    }
+
+    pub(super) fn read(&self) -> Reading {
+        match (self.counter.read(), &self.status) {
+            (Some(lost), _) => Reading::Count(lost),
+            (None, Some(status)) => status.take().map_or(Reading::Nothing, Reading::Noted),
+            (None, None) => Reading::Nothing,
+        }
+    }
+
+    /// Forgets what the hardware noted until now. What it noted before it had a block is no loss.
+    pub(super) fn clear(&self) {
+        if let Some(status) = &self.status {
+            status.clear();
+        }
+    }
+}
+
 /// The register of a device, and the bit that tells of its losses.
 #[derive(Debug)]
-pub(crate) struct Status {
+struct Status {
     registers: File,
     address: u32,
     bit: u32,
@@ -29,7 +62,7 @@ pub(crate) struct Status {
 
 impl Status {
     /// `None` if the device has no such register, or this user cannot use it.
-    pub(crate) fn of(device: &Device, output: bool) -> Option<Self> {
+    fn of(device: &Device, output: bool) -> Option<Self> {
         Self::of_in(Path::new(DEBUG), device, output)
     }
 
@@ -58,13 +91,13 @@ impl Status {
     }
 
     /// Forgets losses up to now.
-    pub(crate) fn clear(&self) {
+    fn clear(&self) {
         let clear = format!("{:#x} {:#x}", self.address, self.bit);
         let _ = self.registers.write_all_at(clear.as_bytes(), 0);
     }
 
     /// Whether anything was lost since the last call; `None` if that cannot be read any more.
-    pub(crate) fn take(&self) -> Option<bool> {
+    fn take(&self) -> Option<bool> {
         let lost = self.read().ok()? & self.bit != 0;
         if lost {
             self.clear();

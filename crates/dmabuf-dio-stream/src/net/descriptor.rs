@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
-use rustix::io::Errno as Os;
 use rustix::net::AddressFamily;
 
 use dmabuf_dio::Errno;
@@ -45,7 +44,6 @@ pub(super) enum Use {
 
 #[derive(Debug)]
 pub(super) struct Descriptor {
-    pub(super) name: String,
     fd: OwnedFd,
     kind: Kind,
     used: Use,
@@ -79,7 +77,7 @@ impl Descriptor {
             }
             _ => (fd, Kind::Other, true),
         };
-        Ok(Self { name: name.into(), fd, kind, used, polls })
+        Ok(Self { fd, kind, used, polls })
     }
 
     /// Text for users.
@@ -109,35 +107,30 @@ impl Descriptor {
         (most / frame * frame).max(frame)
     }
 
-    /// Writes some bytes; 0 if none is accepted at the moment.
+    /// Writes some bytes. `EAGAIN`: none is accepted at the moment.
     pub(super) fn write(&self, from: &Mapping, at: u64, bytes: u64) -> Result<u64, Errno> {
-        if !self.is_ready()? {
-            return Ok(0);
-        }
+        self.check_ready()?;
         let fd = self.fd.as_fd();
         let written =
             if self.is_socket() { from.send(at, bytes, fd) } else { from.give(at, bytes, fd) };
-        none_for_now(written).map_err(as_gone)
+        written.map_err(as_gone)
     }
 
-    /// Reads some bytes. `None`: there is nothing at the moment; 0: there will be no more.
-    pub(super) fn read(&self, to: &Mapping, at: u64, bytes: u64) -> Result<Option<u64>, Errno> {
-        if !self.is_ready()? {
-            return Ok(None);
+    /// Reads some bytes; 0: there will be no more. `EAGAIN`: there is nothing at the moment.
+    pub(super) fn read(&self, to: &Mapping, at: u64, bytes: u64) -> Result<u64, Errno> {
+        self.check_ready()?;
+        to.receive(at, bytes.min(MOST), self.fd.as_fd())
+    }
+
+    /// Fails with `EAGAIN` if a call would block.
+    fn check_ready(&self) -> Result<(), Errno> {
+        if !self.polls {
+            return Ok(());
         }
-        some_if_any(to.receive(at, bytes.min(MOST), self.fd.as_fd()))
-    }
-
-    fn is_ready(&self) -> Result<bool, Errno> {
-        Ok(!self.polls || self.poll(Timespec::default())?)
-    }
-
-    /// Waits until it may be used, or at most for `limit`. Returns whether it may be.
-    pub(super) fn poll(&self, limit: Timespec) -> Result<bool, Errno> {
         let event = if self.used == Use::Read { PollFlags::IN } else { PollFlags::OUT };
-        match poll(&mut [PollFd::new(&self.fd, event)], Some(&limit)) {
-            Ok(ready) => Ok(ready > 0),
-            Err(Os::INTR) => Ok(false),
+        match poll(&mut [PollFd::new(&self.fd, event)], Some(&Timespec::default())) {
+            Ok(0) => Err(Errno::AGAIN),
+            Ok(_) => Ok(()),
             Err(errno) => Err(from_os(errno)),
         }
     }
@@ -159,24 +152,6 @@ impl AsFd for Descriptor {
 /// A peer that closes with unread data resets the connection, so a reset counts as closed.
 pub(super) fn as_gone(errno: Errno) -> Errno {
     if errno.raw() == libc::ECONNRESET { Errno::PIPE } else { errno }
-}
-
-fn none_for_now(moved: Result<u64, Errno>) -> Result<u64, Errno> {
-    match moved {
-        Err(errno) if is_for_now(errno) => Ok(0),
-        result => result,
-    }
-}
-
-fn some_if_any(moved: Result<u64, Errno>) -> Result<Option<u64>, Errno> {
-    match moved {
-        Err(errno) if is_for_now(errno) => Ok(None),
-        result => result.map(Some),
-    }
-}
-
-fn is_for_now(errno: Errno) -> bool {
-    matches!(errno.raw(), libc::EAGAIN | libc::EINTR)
 }
 
 /// A separate open file description of the same pipe, because the flags of the given one are shared
@@ -231,10 +206,10 @@ mod tests {
         let reader = Descriptor { polls: true, ..reader };
         let memory = Buffer::memfd(2 << 20).expect("a memfd").mapping(true).expect("a view");
         let read = || reader.read(&memory, 0, 2 << 20);
-        assert_eq!(read(), Ok(Some(all)));
-        assert_eq!(read(), Ok(None));
+        assert_eq!(read(), Ok(all));
+        assert_eq!(read(), Err(Errno::AGAIN));
         drop(pipe);
-        assert_eq!(read(), Ok(Some(0)));
+        assert_eq!(read(), Ok(0));
     }
 
     #[test]

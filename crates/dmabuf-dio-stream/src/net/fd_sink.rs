@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Copies blocks to a pipe, a Unix socket or another descriptor.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
-use dmabuf_dio::lend::{Access, Mapping};
+use dmabuf_dio::lend::Access;
 
 use super::descriptor::{Descriptor, Use};
-use crate::ends::Sink;
-use crate::error::{Error, Result, failed};
-use crate::ring::{BlockRing, Claim, Filled, attached};
+use crate::copied::Copied;
+use crate::ends::{Facts, Pending, Sink};
+use crate::error::{Error, Result};
+use crate::ring::{BlockRing, Filled};
 use crate::wait::Wait;
 
 /// Bytes written before the source gets its turn.
@@ -26,11 +26,7 @@ pub struct FdSink {
     to: Descriptor,
     piece: u64,
     frame: u64,
-    ring: Option<Arc<BlockRing>>,
-    mappings: Vec<Mapping>,
-    queued: VecDeque<Claim>,
-    /// Bytes written of the first block.
-    done: u64,
+    blocks: Copied,
     /// Reported once what was written before has been.
     error: Option<Error>,
 }
@@ -44,103 +40,65 @@ impl FdSink {
     ///
     /// [`Error::Stream`] if it cannot be used.
     pub fn new(fd: impl Into<OwnedFd>, name: impl Into<String>, frame: u64) -> Result<Self> {
-        let (to, frame) = (Descriptor::new(&name.into(), fd.into(), Use::Write)?, frame.max(1));
-        Ok(Self {
-            piece: to.piece(frame),
-            to,
-            frame,
-            ring: None,
-            mappings: Vec::new(),
-            queued: VecDeque::new(),
-            done: 0,
-            error: None,
-        })
+        let (blocks, frame) = (Copied::new(name, Access::Read), frame.max(1));
+        let to = Descriptor::new(&blocks.name, fd.into(), Use::Write)?;
+        Ok(Self { piece: to.piece(frame), to, frame, blocks, error: None })
     }
 
-    /// Writes some of the first block. `false`: nothing is accepted at the moment.
-    fn write_some(&mut self, claim: Claim) -> Result<bool> {
-        let ring = attached(self.ring.as_ref(), &self.to.name)?;
-        let block = ring.block(claim.block());
-        if self.done == 0 {
-            block.begin_cpu_access(Access::Read)?;
+    /// Writes until the first block is written, at most for a turn.
+    fn write(&mut self) -> Result<Option<Filled>> {
+        let begin = self.blocks.done();
+        while self.blocks.done() - begin < TURN {
+            let write = |from: &_, at, bytes| self.to.write(from, at, bytes);
+            if self.blocks.copy("write", self.piece, write)?.is_none_or(|written| written == 0) {
+                break;
+            }
+            let written = self.blocks.take()?;
+            if written.is_some() {
+                return Ok(written);
+            }
         }
-        let bytes = (claim.bytes() - self.done).min(self.piece);
-        let written = self.to.write(&self.mappings[claim.block()], self.done, bytes);
-        self.done += *written.as_ref().unwrap_or(&0);
-        if self.done == 0 || self.done == claim.bytes() || written.is_err() {
-            block.end_cpu_access(Access::Read)?;
-        }
-        let written = written.map_err(|errno| failed(&self.to.name, "write", errno))?;
-        Ok(written > 0)
-    }
-
-    /// Removes the first block, all of which or whole frames of which are written.
-    fn finished(&mut self) -> Option<Filled> {
-        let claim = self.queued.pop_front()?;
-        let done = std::mem::take(&mut self.done);
-        let bytes = done / self.frame * self.frame;
-        (bytes > 0).then(|| claim.first(bytes).filled())
+        Ok(None)
     }
 }
 
 impl Sink for FdSink {
-    fn how(&self) -> String {
-        self.to.how().into()
+    fn facts(&self) -> Facts {
+        Facts::new(self.to.how())
     }
 
     fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<()> {
-        let mappings: Result<Vec<_>> =
-            ring.blocks().iter().map(|block| Ok(block.mapping(false)?)).collect();
-        self.mappings = mappings?;
-        self.ring = Some(Arc::clone(ring));
-        Ok(())
+        self.blocks.attach(ring)
     }
 
     fn attach_more(&mut self, block: usize) -> Result<bool> {
-        let Some(ring) = &self.ring else { return Ok(false) };
-        if block == self.mappings.len() {
-            self.mappings.push(ring.block(block).mapping(false)?);
-        }
-        Ok(block < self.mappings.len())
+        self.blocks.attach_more(block)
     }
 
     fn queue(&mut self, filled: Filled) -> Result<bool> {
-        let claim = attached(self.ring.as_ref(), &self.to.name)?.claim(filled)?;
-        self.queued.push_back(claim);
-        Ok(false)
+        self.blocks.queue(filled).map(|()| false)
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
-        let begin = self.done;
-        while let Some(&claim) = self.queued.front() {
-            match self.write_some(claim) {
-                Ok(_) if self.done == claim.bytes() => return Ok(self.finished()),
-                Ok(true) if self.done - begin < TURN => {}
-                Ok(_) => return Ok(None),
-                Err(error) => {
-                    // The written part of the block counts; later blocks are not written.
-                    let some = self.finished();
-                    self.queued.clear();
-                    if some.is_none() {
-                        return Err(error);
-                    }
-                    self.error = Some(error);
-                    return Ok(some);
-                }
-            }
+        let error = match self.write() {
+            Err(error) => error,
+            written => return written,
+        };
+        // The written part of the block counts; later blocks are not written.
+        let some = self.blocks.take_last(self.frame)?;
+        if some.is_none() {
+            return Err(error);
         }
-        Ok(None)
+        self.error = Some(error);
+        Ok(some)
     }
 
-    fn ready(&self) -> Option<Wait<'_>> {
-        (!self.queued.is_empty()).then(|| Wait::writable(self.to.as_fd()))
-    }
-
-    fn queued(&self) -> usize {
-        self.queued.len()
+    fn pending(&self) -> Pending<'_> {
+        let blocks = self.blocks.len();
+        Pending { blocks, ready: (blocks > 0).then(|| Wait::writable(self.to.as_fd())) }
     }
 
     fn finish(&mut self) -> Result<()> {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Copies what arrives from a pipe, a socket or another descriptor into blocks.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
-use dmabuf_dio::lend::{Access, Mapping};
+use dmabuf_dio::lend::Access;
 
 use super::descriptor::{Descriptor, Use};
-use crate::ends::Source;
-use crate::error::{Error, Result, failed};
-use crate::ring::{BlockRing, Claim, Filled, attached};
+use crate::copied::Copied;
+use crate::ends::{Facts, Pending, Source};
+use crate::error::{Error, Result};
+use crate::ring::{BlockRing, Filled};
 use crate::wait::Wait;
 
 /// Bytes read before the sink gets its turn.
@@ -22,11 +22,7 @@ const TURN: u64 = 1 << 20;
 pub struct FdSource {
     from: Descriptor,
     frame: u64,
-    ring: Option<Arc<BlockRing>>,
-    mappings: Vec<Mapping>,
-    queued: VecDeque<Claim>,
-    /// Bytes read of the first block.
-    done: u64,
+    blocks: Copied,
     state: State,
 }
 
@@ -47,123 +43,74 @@ impl FdSource {
     ///
     /// [`Error::Stream`] if it cannot be used.
     pub fn new(fd: impl Into<OwnedFd>, name: impl Into<String>, frame: u64) -> Result<Self> {
-        Ok(Self {
-            from: Descriptor::new(&name.into(), fd.into(), Use::Read)?,
-            frame: frame.max(1),
-            ring: None,
-            mappings: Vec::new(),
-            queued: VecDeque::new(),
-            done: 0,
-            state: State::Running,
-        })
+        let blocks = Copied::new(name, Access::Write);
+        let from = Descriptor::new(&blocks.name, fd.into(), Use::Read)?;
+        Ok(Self { from, frame: frame.max(1), blocks, state: State::Running })
     }
 
-    /// What the end of the data means.
-    fn closed(&self) -> Option<Error> {
-        let (name, frame) = (self.from.name.clone(), self.frame);
-        let excess = self.done % frame;
-        (excess > 0).then_some(Error::CutStream { name, excess, frame })
-    }
-
-    /// Reads something into the first block. `false`: there is nothing at the moment, or
-    /// any more.
-    fn read_some(&mut self, claim: Claim) -> Result<bool> {
-        let space = claim.bytes() - self.done;
-        let ring = attached(self.ring.as_ref(), &self.from.name)?;
-        let block = ring.block(claim.block());
-        block.begin_cpu_access(Access::Write)?;
-        let read = self.from.read(&self.mappings[claim.block()], self.done, space);
-        block.end_cpu_access(Access::Write)?;
-        match read.map_err(|errno| failed(&self.from.name, "read", errno))? {
-            None => Ok(false),
-            Some(0) => {
-                self.state = State::Ending(self.closed());
-                Ok(false)
-            }
-            Some(bytes) => {
-                self.done += bytes;
-                Ok(true)
+    /// Reads until the first block is full, at most for a turn.
+    fn read(&mut self) -> Result<Option<Filled>> {
+        let begin = self.blocks.done();
+        while self.blocks.done() - begin < TURN {
+            match self
+                .blocks
+                .copy("read", u64::MAX, |to, at, bytes| self.from.read(to, at, bytes))?
+            {
+                None => break,
+                Some(0) => {
+                    let (name, frame) = (self.blocks.name.clone(), self.frame);
+                    let excess = self.blocks.done() % frame;
+                    let cut = (excess > 0).then_some(Error::CutStream { name, excess, frame });
+                    self.state = State::Ending(cut);
+                    break;
+                }
+                Some(_) => {
+                    let full = self.blocks.take()?;
+                    if full.is_some() {
+                        return Ok(full);
+                    }
+                }
             }
         }
-    }
-
-    /// The whole frames of the first block, which is not full. The other blocks are dropped.
-    fn rest(&mut self) -> Option<Filled> {
-        let bytes = std::mem::take(&mut self.done) / self.frame * self.frame;
-        let first = self.queued.pop_front();
-        self.queued.clear();
-        first.filter(|_| bytes > 0).map(|claim| claim.first(bytes).filled())
+        Ok(None)
     }
 }
 
 impl Source for FdSource {
-    fn frame(&self) -> u64 {
-        self.frame
-    }
-
-    fn how(&self) -> String {
-        self.from.how().into()
+    fn facts(&self) -> Facts {
+        Facts { frame: self.frame, waits: true, ..Facts::new(self.from.how()) }
     }
 
     fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
-        let mappings: Result<Vec<_>> =
-            ring.blocks().iter().map(|block| Ok(block.mapping(true)?)).collect();
-        self.mappings = mappings?;
-        self.ring = Some(Arc::clone(ring));
-        Ok(())
+        self.blocks.attach(ring)
     }
 
-    fn start(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {
-        let claim =
-            attached(self.ring.as_ref(), &self.from.name)?.claim(Filled { block, bytes })?;
-        self.queued.push_back(claim);
-        Ok(false)
+    fn queue(&mut self, blocks: &[Filled]) -> Result<(usize, bool)> {
+        blocks.iter().try_for_each(|&filled| self.blocks.queue(filled))?;
+        Ok((blocks.len(), false))
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
-        let begin = self.done;
-        while let (State::Running, Some(&claim)) = (&self.state, self.queued.front()) {
-            let some = match self.read_some(claim) {
-                Ok(some) => some,
-                Err(error) => {
-                    self.state = State::Ending(Some(error));
-                    continue;
-                }
-            };
-            if self.done == claim.bytes() {
-                self.done = 0;
-                return Ok(self.queued.pop_front().map(Claim::filled));
-            }
-            if !some && matches!(self.state, State::Running) || self.done - begin >= TURN {
-                return Ok(None);
+        if matches!(self.state, State::Running) {
+            match self.read() {
+                Ok(Some(filled)) => return Ok(Some(filled)),
+                Ok(None) => {}
+                Err(error) => self.state = State::Ending(Some(error)),
             }
         }
-        if let State::Ending(error) = &mut self.state {
-            let error = error.take();
-            if let Some(filled) = self.rest() {
-                self.state = State::Ending(error);
-                return Ok(Some(filled));
-            }
-            self.state = State::Ended;
-            return error.map_or(Ok(None), Err);
+        let State::Ending(error) = &mut self.state else { return Ok(None) };
+        let last = self.blocks.take_last(self.frame)?;
+        if last.is_some() {
+            return Ok(last);
         }
-        Ok(None)
+        let error = error.take();
+        self.state = State::Ended;
+        error.map_or(Ok(None), Err)
     }
 
-    fn ready(&self) -> Option<Wait<'_>> {
-        (!self.queued.is_empty()).then(|| Wait::readable(self.from.as_fd()))
-    }
-
-    fn queued(&self) -> usize {
-        self.queued.len()
-    }
-
-    fn waits(&self) -> bool {
-        true
+    fn pending(&self) -> Pending<'_> {
+        let blocks = self.blocks.len();
+        Pending { blocks, ready: (blocks > 0).then(|| Wait::readable(self.from.as_fd())) }
     }
 
     fn has_ended(&self) -> bool {

@@ -10,10 +10,10 @@ use rustix::net::AddressFamily;
 
 use super::descriptor::as_gone;
 use super::fd_sink::FdSink;
-use crate::ends::Sink;
+use crate::ends::{Facts, Pending, Sink};
 use crate::error::{Result, failed};
 use crate::file::lent::lend;
-use crate::ring::{BlockRing, Claim, Filled, attached};
+use crate::ring::{BlockRing, Claim, Filled, unattached};
 use crate::wait::Wait;
 use dmabuf_dio::lend::{Access, Completion, Operation, Request, Ring, Span};
 use dmabuf_dio::{Direction, Errno, Refusal};
@@ -27,7 +27,6 @@ use dmabuf_dio::{Direction, Errno, Refusal};
 pub struct SocketSink {
     name: String,
     fd: Arc<OwnedFd>,
-    ring: Option<Arc<BlockRing>>,
     how: Option<Method>,
 }
 
@@ -38,12 +37,28 @@ enum Method {
     Copy(Box<FdSink>, String),
 }
 
+impl Method {
+    fn sink(&self) -> &dyn Sink {
+        match self {
+            Self::Lent(sending) => &**sending,
+            Self::Copy(sink, _) => &**sink,
+        }
+    }
+
+    fn sink_mut(&mut self) -> &mut dyn Sink {
+        match self {
+            Self::Lent(sending) => &mut **sending,
+            Self::Copy(sink, _) => &mut **sink,
+        }
+    }
+}
+
 impl SocketSink {
     /// Takes ownership of a connected socket. Error messages call it `name`. Without slots, and for
     /// a Unix socket, it becomes non-blocking.
     pub fn new(socket: impl Into<OwnedFd>, name: impl Into<String>) -> Self {
         let fd = Arc::new(socket.into());
-        Self { name: name.into(), fd, ring: None, how: None }
+        Self { name: name.into(), fd, how: None }
     }
 
     /// Sends from mappings.
@@ -54,11 +69,11 @@ impl SocketSink {
 }
 
 impl Sink for SocketSink {
-    fn how(&self) -> String {
+    fn facts(&self) -> Facts {
         match &self.how {
-            None => "a socket".into(),
-            Some(Method::Lent(sending)) => sending.how(),
-            Some(Method::Copy(_, why)) => format!("send, copied by the CPU: {why}"),
+            None => Facts::new("a socket"),
+            Some(Method::Lent(sending)) => sending.facts(),
+            Some(Method::Copy(_, why)) => Facts::new(format!("send, copied by the CPU: {why}")),
         }
     }
 
@@ -71,66 +86,32 @@ impl Sink for SocketSink {
             }
             _ => Err("only TCP sends pages without a copy".into()),
         };
-        self.how = Some(match lent {
+        let how = self.how.insert(match lent {
             Ok(lent) => Method::Lent(Box::new(Sending::new(lent, ring, self.name.clone()))),
-            Err(why) => {
-                let mut sink = Box::new(self.copying()?);
-                sink.attach(ring, expected)?;
-                Method::Copy(sink, why)
-            }
+            Err(why) => Method::Copy(Box::new(self.copying()?), why),
         });
-        self.ring = Some(Arc::clone(ring));
-        Ok(())
+        how.sink_mut().attach(ring, expected)
     }
 
     fn attach_more(&mut self, block: usize) -> Result<bool> {
-        let Some(ring) = &self.ring else { return Ok(false) };
-        match &mut self.how {
-            None => Ok(false),
-            Some(Method::Lent(sending)) => {
-                Ok(sending.ring.lend(ring.block(block), Direction::Save).is_ok())
-            }
-            Some(Method::Copy(sink, _)) => sink.attach_more(block),
-        }
+        self.how.as_mut().map_or(Ok(false), |how| how.sink_mut().attach_more(block))
     }
 
     fn queue(&mut self, filled: Filled) -> Result<bool> {
-        let claim = attached(self.ring.as_ref(), &self.name)?.claim(filled)?;
-        match &mut self.how {
-            None => Ok(false),
-            Some(Method::Lent(sending)) => sending.queue(claim).map(|()| false),
-            Some(Method::Copy(sink, _)) => sink.queue(filled),
-        }
+        let Some(how) = &mut self.how else { return Err(unattached(&self.name)) };
+        how.sink_mut().queue(filled)
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
-        match &mut self.how {
-            None => Ok(None),
-            Some(Method::Lent(sending)) => sending.take(),
-            Some(Method::Copy(sink, _)) => sink.take(),
-        }
+        self.how.as_mut().map_or(Ok(None), |how| how.sink_mut().take())
     }
 
-    fn ready(&self) -> Option<Wait<'_>> {
-        match self.how.as_ref()? {
-            Method::Lent(sending) => sending.ready(),
-            Method::Copy(sink, _) => sink.ready(),
-        }
-    }
-
-    fn queued(&self) -> usize {
-        match &self.how {
-            None => 0,
-            Some(Method::Lent(sending)) => sending.queue.len(),
-            Some(Method::Copy(sink, _)) => sink.queued(),
-        }
+    fn pending(&self) -> Pending<'_> {
+        self.how.as_ref().map_or_else(Pending::default, |how| how.sink().pending())
     }
 
     fn finish(&mut self) -> Result<()> {
-        let finished = match &mut self.how {
-            None | Some(Method::Lent(_)) => Ok(()),
-            Some(Method::Copy(sink, _)) => sink.finish(),
-        };
+        let finished = self.how.as_mut().map_or(Ok(()), |how| how.sink_mut().finish());
         // Tells the peer that this was all, unless it is gone.
         let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Write);
         finished
@@ -166,28 +147,6 @@ impl Sending {
     fn new(ring: Ring, blocks: &Arc<BlockRing>, name: String) -> Self {
         let (blocks, queue) = (Arc::clone(blocks), VecDeque::new());
         Self { ring, blocks, name, queue, busy: false, gone: 0, sends: 0, copied: 0 }
-    }
-
-    fn ready(&self) -> Option<Wait<'_>> {
-        (!self.queue.is_empty()).then(|| Wait::readable(self.ring.as_fd()))
-    }
-
-    fn how(&self) -> String {
-        let mut how = "io_uring, zero copy".to_owned();
-        if self.copied > 0 {
-            let _ = write!(
-                how,
-                ": the network copied {} of {} sends, as loopback does",
-                self.copied, self.sends
-            );
-        }
-        how
-    }
-
-    fn queue(&mut self, claim: Claim) -> Result<()> {
-        self.blocks.block(claim.block()).begin_cpu_access(Access::Read)?;
-        self.queue.push_back(Outgoing { claim, sent: 0, in_use: 0 });
-        self.send_next()
     }
 
     /// Sends the next bytes, unless a request is outstanding.
@@ -232,6 +191,35 @@ impl Sending {
             Err(errno) => Err(failed(&self.name, "send", as_gone(errno))),
         }
     }
+}
+
+impl Sink for Sending {
+    fn facts(&self) -> Facts {
+        let mut how = "io_uring, zero copy".to_owned();
+        if self.copied > 0 {
+            let _ = write!(
+                how,
+                ": the network copied {} of {} sends, as loopback does",
+                self.copied, self.sends
+            );
+        }
+        Facts::new(how)
+    }
+
+    fn attach(&mut self, _: &Arc<BlockRing>, _: Option<u64>) -> Result<()> {
+        Ok(())
+    }
+
+    fn attach_more(&mut self, block: usize) -> Result<bool> {
+        Ok(self.ring.lend(self.blocks.block(block), Direction::Save).is_ok())
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<bool> {
+        let claim = self.blocks.claim(filled)?;
+        self.blocks.block(claim.block()).begin_cpu_access(Access::Read)?;
+        self.queue.push_back(Outgoing { claim, sent: 0, in_use: 0 });
+        self.send_next().map(|()| false)
+    }
 
     fn take(&mut self) -> Result<Option<Filled>> {
         while let Some(completion) = self.ring.complete() {
@@ -247,5 +235,14 @@ impl Sending {
         let Some(Outgoing { claim, .. }) = part else { return Ok(None) };
         self.blocks.block(claim.block()).end_cpu_access(Access::Read)?;
         Ok(Some(claim.filled()))
+    }
+
+    fn pending(&self) -> Pending<'_> {
+        let blocks = self.queue.len();
+        Pending { blocks, ready: (blocks > 0).then(|| Wait::readable(self.ring.as_fd())) }
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
     }
 }

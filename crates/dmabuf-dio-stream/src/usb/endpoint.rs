@@ -11,11 +11,10 @@ use std::time::Duration;
 use dmabuf_dio_sys::functionfs::{self};
 use rustix::fs::OFlags;
 
-use crate::ends::{Sink, Source};
+use crate::ends::{Facts, Pending, Sink, Source};
 use crate::error::{Result, failed};
 use crate::fenced::{Fenced, Port};
 use crate::ring::{BlockRing, Filled};
-use crate::wait::Wait;
 use dmabuf_dio::Errno;
 
 /// How often a block that another device still holds is retried, 1 ms apart.
@@ -37,9 +36,7 @@ impl Endpoint {
         let file = file.map_err(|error| failed(&name, "open", Errno::from(&error)))?;
         Ok(Self { file, name })
     }
-}
 
-impl Endpoint {
     /// The kernel has the same error for a controller that does not support dma-bufs, and for a host
     /// that is gone.
     fn or_no_host(&self, errno: Errno) -> Errno {
@@ -97,8 +94,8 @@ impl UsbSink {
 }
 
 impl Sink for UsbSink {
-    fn how(&self) -> String {
-        "USB, dma-buf".into()
+    fn facts(&self) -> Facts {
+        Facts::new("USB, dma-buf")
     }
 
     fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<()> {
@@ -117,12 +114,8 @@ impl Sink for UsbSink {
         self.0.take()
     }
 
-    fn ready(&self) -> Option<Wait<'_>> {
-        self.0.first()
-    }
-
-    fn queued(&self) -> usize {
-        self.0.len()
+    fn pending(&self) -> Pending<'_> {
+        self.0.pending()
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -150,41 +143,29 @@ impl UsbSource {
 }
 
 impl Source for UsbSource {
-    fn frame(&self) -> u64 {
-        self.frame
-    }
-
-    fn how(&self) -> String {
-        "USB, dma-buf".into()
+    fn facts(&self) -> Facts {
+        Facts { frame: self.frame, ..Facts::new("USB, dma-buf") }
     }
 
     fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
         attach(&mut self.blocks, ring)
     }
 
-    fn start(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn attach_more(&mut self, block: usize) -> Result<bool> {
         self.blocks.attach_more(block)
     }
 
-    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {
-        self.blocks.queue(Filled { block, bytes })?;
-        Ok(false)
+    fn queue(&mut self, blocks: &[Filled]) -> Result<(usize, bool)> {
+        blocks.iter().try_for_each(|&filled| self.blocks.queue(filled))?;
+        Ok((blocks.len(), false))
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
         self.blocks.take()
     }
 
-    fn ready(&self) -> Option<Wait<'_>> {
-        self.blocks.first()
-    }
-
-    fn queued(&self) -> usize {
-        self.blocks.len()
+    fn pending(&self) -> Pending<'_> {
+        self.blocks.pending()
     }
 
     /// The host still fills what is queued; closing the endpoint takes it back.

@@ -22,9 +22,9 @@ pub use device::{FrameSizes, OfferedFormat, VideoDevice, VideoFacts};
 pub use format::{PixelFormat, VideoFormat};
 pub use log::{Clock, Frame, FrameLog};
 
-use crate::ends::Source;
+use crate::ends::{Facts, Live, Pending, Source};
 use crate::error::{Error, Result};
-use crate::gaps::Gap;
+use crate::gaps::Reading;
 use crate::ring::{BlockRing, Filled, attached};
 use crate::wait::Wait;
 use log::Verdict;
@@ -377,17 +377,15 @@ fn other_heaps() -> Vec<String> {
 }
 
 impl Source for VideoSource {
-    fn frame(&self) -> u64 {
-        self.format.frame_bytes.into()
-    }
-
-    fn how(&self) -> String {
+    fn facts(&self) -> Facts {
         let why = self.refused.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
-        match &self.memory {
+        let how = match &self.memory {
             FrameMemory::Heap(heap) => format!("V4L2, dma-bufs of the heap {heap}{why}"),
             FrameMemory::Driver => format!("V4L2, dma-bufs of the driver{why}"),
             FrameMemory::Mapped => format!("V4L2, copied by the CPU{why}"),
-        }
+        };
+        let frame = self.format.frame_bytes.into();
+        Facts { frame, tells_losses: self.log.has_numbers(), ..Facts::new(how) }
     }
 
     fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
@@ -423,29 +421,13 @@ impl Source for VideoSource {
         Ok(self.memory != FrameMemory::Driver)
     }
 
-    fn start(&mut self) -> Result<()> {
-        (0..self.buffers.len()).try_for_each(|index| self.give_back(index as u32))?;
-        v4l2::stream_on(self.device.fd(), self.device.kind).map_err(|errno| match errno.raw() {
-            libc::ENOSPC => self.device.refused(
-                format!("cannot start: {errno}: the bus has no bandwidth left"),
-                "choose a smaller --size, a lower --fps, a compressed --pixel-format, or another port",
-            ),
-            libc::EINVAL | libc::EPIPE | libc::ENOLINK => self.device.refused(
-                format!("cannot start: {errno}"),
-                "choose another --size or --pixel-format; a device with a pipeline is set up by media-ctl",
-            ),
-            _ => self.device.failed("start", errno),
-        })?;
-        self.begun = Some(Instant::now());
-        Ok(())
-    }
-
-    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool> {
-        let name = self.device.node().display().to_string();
-        attached(self.ring.as_ref(), &name)?.claim(Filled { block, bytes })?;
-        self.waiting.push_back(block);
+    fn queue(&mut self, blocks: &[Filled]) -> Result<(usize, bool)> {
+        for &filled in blocks {
+            attached(self.ring.as_ref(), self.device.name())?.claim(filled)?;
+            self.waiting.push_back(filled.block);
+        }
         self.feed()?;
-        Ok(false)
+        Ok((blocks.len(), false))
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
@@ -455,14 +437,11 @@ impl Source for VideoSource {
         if self.begun.is_none() { Ok(None) } else { self.next() }
     }
 
-    fn ready(&self) -> Option<Wait<'_>> {
-        let mapped = self.memory == FrameMemory::Mapped && !self.waiting.is_empty();
-        let some = mapped || self.slots.iter().any(Option::is_some);
-        some.then(|| Wait::readable(self.device.fd()))
-    }
-
-    fn queued(&self) -> usize {
-        self.slots.iter().flatten().count() + self.waiting.len() + self.full.len()
+    fn pending(&self) -> Pending<'_> {
+        let filling = self.slots.iter().flatten().count();
+        let is_mapped = self.memory == FrameMemory::Mapped && !self.waiting.is_empty();
+        let ready = (is_mapped || filling > 0).then(|| Wait::readable(self.device.fd()));
+        Pending { blocks: filling + self.waiting.len() + self.full.len(), ready }
     }
 
     fn has_ended(&self) -> bool {
@@ -470,17 +449,12 @@ impl Source for VideoSource {
         self.ended || self.time.is_some_and(late)
     }
 
-    /// What the driver left out, by the numbers of the frames.
-    fn gaps(&self) -> &[Gap] {
-        self.log.gaps()
-    }
-
     fn frame_log(&self) -> Option<&FrameLog> {
         Some(&self.log)
     }
 
-    fn tells_losses(&self) -> bool {
-        self.log.has_numbers()
+    fn live(&mut self) -> Option<&mut dyn Live> {
+        Some(self)
     }
 
     fn stop(&mut self) -> Result<()> {
@@ -498,5 +472,33 @@ impl Source for VideoSource {
             Ok(()) | Err(Errno::NODEV) => Ok(()),
             Err(errno) => Err(self.device.failed("stop", errno)),
         }
+    }
+}
+
+/// What it loses is in its log.
+impl Live for VideoSource {
+    fn start(&mut self) -> Result<()> {
+        (0..self.buffers.len()).try_for_each(|index| self.give_back(index as u32))?;
+        v4l2::stream_on(self.device.fd(), self.device.kind).map_err(|errno| match errno.raw() {
+            libc::ENOSPC => self.device.refused(
+                format!("cannot start: {errno}: the bus has no bandwidth left"),
+                "choose a smaller --size, a lower --fps, a compressed --pixel-format, or another port",
+            ),
+            libc::EINVAL | libc::EPIPE | libc::ENOLINK => self.device.refused(
+                format!("cannot start: {errno}"),
+                "choose another --size or --pixel-format; a device with a pipeline is set up by media-ctl",
+            ),
+            _ => self.device.failed("start", errno),
+        })?;
+        self.begun = Some(Instant::now());
+        Ok(())
+    }
+
+    fn is_dry(&self) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn lost(&mut self) -> Result<Reading> {
+        Ok(Reading::Count(0))
     }
 }

@@ -2,85 +2,25 @@
 //! Recordings that are cut, of a source that fills more than was requested, as a device's DMA does. The
 //! blocks are memfds.
 
-use std::collections::VecDeque;
 use std::fs;
-use std::sync::Arc;
 
-use dmabuf_dio::Buffer;
 use dmabuf_dio_stream::convert::Layout;
-use dmabuf_dio_stream::{
-    BlockRing, ConvertingSource, Error, FileSink, Filled, Format, RotatingSink, Source, Stream,
-    Wait,
-};
+use dmabuf_dio_stream::{ConvertingSource, FileSink, Format, RotatingSink, Source, Stream};
+
+use crate::ends::{Made, put, ring};
 
 /// Numbers frames of 4 bytes, and fills multiples of `align` bytes.
-struct Dma {
-    align: u64,
-    ring: Option<Arc<BlockRing>>,
-    queued: VecDeque<Filled>,
-    next: u32,
-}
-
-impl Dma {
-    fn new(align: u64) -> Self {
-        Self { align, ring: None, queued: VecDeque::new(), next: 0 }
-    }
-}
-
-impl Source for Dma {
-    fn frame(&self) -> u64 {
-        4
-    }
-
-    fn how(&self) -> String {
-        "numbered".into()
-    }
-
-    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<(), Error> {
-        self.ring = Some(Arc::clone(ring));
-        Ok(())
-    }
-
-    fn align(&self) -> u64 {
-        self.align
-    }
-
-    fn start(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool, Error> {
-        self.queued.push_back(Filled { block, bytes });
-        Ok(false)
-    }
-
-    fn take(&mut self) -> Result<Option<Filled>, Error> {
-        let Some(filled) = self.queued.pop_front() else { return Ok(None) };
-        let frames = (filled.bytes.next_multiple_of(self.align) / 4) as u32;
-        let content: Vec<u8> = (self.next..self.next + frames).flat_map(u32::to_le_bytes).collect();
-        self.next += frames;
-        let ring = self.ring.as_ref().expect("attached");
-        let mut block = ring.block(filled.block).try_clone().expect("a descriptor");
-        block.map_mut().expect("a view").write_at(0, &content).expect("it has room");
-        Ok(Some(filled))
-    }
-
-    fn ready(&self) -> Option<Wait<'_>> {
-        None
-    }
-
-    fn queued(&self) -> usize {
-        self.queued.len()
-    }
-
-    fn stop(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-}
-
-fn ring(size: u64) -> BlockRing {
-    let blocks = (0..3).map(|_| Buffer::memfd(size).expect("a memfd")).collect();
-    BlockRing::of(blocks, size).expect("a ring")
+fn dma(align: u64) -> impl Source {
+    let mut next = 0;
+    let mut source = Made::new(4, move |block, bytes| {
+        let frames = (bytes.next_multiple_of(align) / 4) as u32;
+        let content: Vec<u8> = (next..next + frames).flat_map(u32::to_le_bytes).collect();
+        next += frames;
+        put(block, &content);
+        Some(bytes)
+    });
+    source.facts.align = align;
+    source
 }
 
 /// The contents of the files of at most `limit` bytes.
@@ -92,7 +32,7 @@ fn files(source: &mut dyn Source, size: u64, limit: u64, bytes: u64) -> Vec<Vec<
         count = number + 1;
         FileSink::create(path(number))
     });
-    let stream = Stream::new(source, &mut sink, ring(size)).cut(limit).limit(bytes);
+    let stream = Stream::new(source, &mut sink, ring(3, size)).cut(limit).limit(bytes);
     assert_eq!(stream.run().expect("the whole of it").bytes, bytes);
     drop(sink);
     (0..count).map(|number| fs::read(path(number)).expect("a file")).collect()
@@ -113,7 +53,7 @@ fn nothing_is_lost_between_files() {
         (4, 4096, 40_004),
     ] {
         let bytes = (5 * limit / 4 + 1) * 4;
-        let files = files(&mut Dma::new(align), size, limit, bytes);
+        let files = files(&mut dma(align), size, limit, bytes);
         let whole = limit / align.max(4) * align.max(4);
         for file in &files[..files.len() - 1] {
             assert_eq!(file.len() as u64, whole.max(align), "{align}, {size}, {limit}");
@@ -127,9 +67,9 @@ fn nothing_is_lost_between_files() {
 fn nothing_is_lost_between_converted_files() {
     let layout = |format: &str| Layout::uniform(format.parse::<Format>().expect(format), 1);
     let (from, to) = (layout("le:u32/32"), layout("le:u64/64"));
-    let inner = Box::new(Dma::new(8));
+    let inner = Box::new(dma(8));
     let mut source = ConvertingSource::new(inner, from, to).expect("a source");
-    assert_eq!(source.align(), 16);
+    assert_eq!(source.facts().align, 16);
     let files = files(&mut source, 4096, 40_008, 200_008);
     assert!(files[..files.len() - 1].iter().all(|file| file.len() == 40_000));
     for (number, value) in (0_u64..).zip(files.concat().chunks_exact(8)) {

@@ -2,21 +2,16 @@
 //! Conversions, cuts and parts of files in a stream. The blocks are memfds.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::fs;
 use std::sync::Arc;
 
-use dmabuf_dio::Buffer;
 use dmabuf_dio_stream::convert::Layout;
 use dmabuf_dio_stream::{
-    BlockRing, ConvertingSink, ConvertingSource, Discard, Error, FileSink, FileSource, Filled,
-    Format, RotatingSink, Source, Stream, Summary, Wait,
+    ConvertingSink, ConvertingSource, Discard, Error, FileSink, FileSource, Filled, Format,
+    RotatingSink, Source, Stream, Summary,
 };
 
-fn ring(count: usize, size: u64) -> BlockRing {
-    let blocks = (0..count).map(|_| Buffer::memfd(size).expect("a memfd")).collect();
-    BlockRing::of(blocks, size).expect("a ring")
-}
+use crate::ends::{Made, ring};
 
 fn layout(format: &str, count: usize) -> Layout {
     Layout::uniform(format.parse::<Format>().expect(format), count)
@@ -166,67 +161,26 @@ fn failed_rotation_keeps_the_complete_files() {
     }
 }
 
-/// A source that fills half of each block, as one that is stopped does.
-#[derive(Default)]
-struct Halves(VecDeque<Filled>);
-
-impl Source for Halves {
-    fn frame(&self) -> u64 {
-        2
-    }
-
-    fn how(&self) -> String {
-        "halves".into()
-    }
-
-    fn attach(&mut self, _: &Arc<BlockRing>) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn start(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn queue(&mut self, block: usize, bytes: u64) -> Result<bool, Error> {
-        self.0.push_back(Filled { block, bytes: bytes / 2 });
-        Ok(false)
-    }
-
-    fn take(&mut self) -> Result<Option<Filled>, Error> {
-        Ok(self.0.pop_front())
-    }
-
-    fn ready(&self) -> Option<Wait<'_>> {
-        None
-    }
-
-    fn queued(&self) -> usize {
-        self.0.len()
-    }
-
-    fn stop(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-}
-
 /// Of a block that was not filled, the frames that are there are converted.
 #[test]
 fn partial_blocks_are_converted() {
-    let inner = Box::<Halves>::default();
+    // As one that is stopped, which fills half of each block.
+    let inner = Box::new(Made::new(2, |_, bytes| Some(bytes / 2)));
     let (short, single) = (layout("le:s16/16", 1), layout("le:f32/32", 1));
     let mut source = ConvertingSource::new(inner, short, single).expect("a source");
     let ring = Arc::new(ring(2, 4000));
-    assert!(source.queue(0, 4000).is_err(), "not attached");
+    let queue = |source: &mut dyn Source, block, bytes| source.queue(&[Filled { block, bytes }]);
+    assert!(queue(&mut source, 0, 4000).is_err(), "not attached");
     source.attach(&ring).expect("attached");
     for bad in [(0, 4001), (2, 4), (0, 0)] {
-        assert!(source.queue(bad.0, bad.1).is_err(), "{bad:?}");
+        assert!(queue(&mut source, bad.0, bad.1).is_err(), "{bad:?}");
     }
     for (block, bytes) in [(1, 4000), (0, 400)] {
-        source.queue(block, bytes).expect("queued");
+        queue(&mut source, block, bytes).expect("queued");
     }
-    assert_eq!((source.frame(), source.queued()), (4, 2));
+    assert_eq!((source.facts().frame, source.pending().blocks), (4, 2));
     for filled in [Filled { block: 1, bytes: 2000 }, Filled { block: 0, bytes: 200 }] {
         assert_eq!(source.take().expect("taken"), Some(filled));
     }
-    assert_eq!((source.queued(), source.converted().frames), (0, 550));
+    assert_eq!((source.pending().blocks, source.converted().frames), (0, 550));
 }

@@ -2,80 +2,15 @@
 //! Frames of different lengths, one in each block, as compressed video has them: a file gets each of
 //! their bytes, one frame behind the other.
 
-use std::collections::VecDeque;
 use std::fs;
-use std::sync::Arc;
 
-use dmabuf_dio::Buffer;
-use dmabuf_dio_stream::{BlockRing, FileSink, Filled, Result, Source, Stream, Wait};
+use dmabuf_dio_stream::{BlockRing, FileSink, Stream};
 
-/// Fills blocks with frames of these lengths.
-struct Frames {
-    lengths: VecDeque<u64>,
-    size: u64,
-    views: Vec<Buffer>,
-    queued: VecDeque<usize>,
-    number: u64,
-}
+use crate::ends::{Made, put, ring};
 
 /// The content of a frame.
 fn content(number: u64, length: u64) -> Vec<u8> {
     (0..length).map(|at| ((at * 31) ^ (at >> 9) ^ (number * 7)) as u8).collect()
-}
-
-impl Source for Frames {
-    fn frame(&self) -> u64 {
-        self.size
-    }
-
-    fn how(&self) -> String {
-        "frames".into()
-    }
-
-    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
-        let views: Result<_, _> = ring.blocks().iter().map(Buffer::try_clone).collect();
-        self.views = views?;
-        Ok(())
-    }
-
-    fn start(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn queue(&mut self, block: usize, _: u64) -> Result<bool> {
-        self.queued.push_back(block);
-        Ok(false)
-    }
-
-    fn take(&mut self) -> Result<Option<Filled>> {
-        let (Some(&bytes), Some(&block)) = (self.lengths.front(), self.queued.front()) else {
-            return Ok(None);
-        };
-        let mut view = self.views[block].map_mut()?;
-        view.write_at(0, &content(self.number, bytes))?;
-        view.finish()?;
-        self.number += 1;
-        self.lengths.pop_front();
-        self.queued.pop_front();
-        Ok(Some(Filled { block, bytes }))
-    }
-
-    fn ready(&self) -> Option<Wait<'_>> {
-        None
-    }
-
-    fn queued(&self) -> usize {
-        self.queued.len()
-    }
-
-    fn has_ended(&self) -> bool {
-        self.lengths.is_empty()
-    }
-
-    fn stop(&mut self) -> Result<()> {
-        self.queued.clear();
-        Ok(())
-    }
 }
 
 /// Returns how.
@@ -85,19 +20,15 @@ fn goes_to_a_file(lengths: &[u64]) -> String {
     let folder = tempfile::tempdir_in(parent).expect("a folder");
     let path = folder.path().join("frames");
     let size = *lengths.iter().max().expect("some");
-    let ring = BlockRing::new(6, size).or_else(|_| {
-        let blocks = (0..6).map(|_| Buffer::memfd(size)).collect::<Result<_, _>>()?;
-        BlockRing::of(blocks, size)
+    let ring = BlockRing::new(6, size).unwrap_or_else(|_| ring(6, size));
+    let mut left = (0..).zip(lengths);
+    let mut source = Made::new(size, |block, _| {
+        let (number, &length) = left.next()?;
+        put(block, &content(number, length));
+        Some(length)
     });
-    let mut source = Frames {
-        lengths: lengths.iter().copied().collect(),
-        size,
-        views: Vec::new(),
-        queued: VecDeque::new(),
-        number: 0,
-    };
     let mut sink = FileSink::create(&path).expect("a file");
-    let stream = Stream::new(&mut source, &mut sink, ring.expect("a ring"));
+    let stream = Stream::new(&mut source, &mut sink, ring);
     let summary = stream.run().expect("all of it");
     println!("{} frames: {}", lengths.len(), summary.sink);
     let found = fs::read(&path).expect("the file");

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ends of streams without a device. The blocks are memfds.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use dmabuf_dio::{Buffer, Errno};
+use dmabuf_dio_stream::{BlockRing, Error, Facts, Filled, Pending, Result, Sink, Source};
+
+pub(crate) fn ring(count: usize, size: u64) -> BlockRing {
+    let blocks = (0..count).map(|_| Buffer::memfd(size).expect("a memfd")).collect();
+    BlockRing::of(blocks, size).expect("a ring")
+}
+
+/// Writes to the start of a block.
+pub(crate) fn put(block: &Buffer, content: &[u8]) {
+    let mut block = block.try_clone().expect("a descriptor");
+    block.map_mut().expect("a view").write_at(0, content).expect("it has room");
+}
+
+/// A source whose blocks are full at once: with what `fill` writes, and as far as it says. `None`: there
+/// is no more.
+pub(crate) struct Made<F> {
+    pub(crate) facts: Facts,
+    ring: Option<Arc<BlockRing>>,
+    queued: VecDeque<Filled>,
+    has_ended: bool,
+    fill: F,
+}
+
+impl<F: FnMut(&Buffer, u64) -> Option<u64>> Made<F> {
+    pub(crate) fn new(frame: u64, fill: F) -> Self {
+        let facts = Facts { frame, ..Facts::new("made") };
+        Self { facts, ring: None, queued: VecDeque::new(), has_ended: false, fill }
+    }
+}
+
+impl<F: FnMut(&Buffer, u64) -> Option<u64>> Source for Made<F> {
+    fn facts(&self) -> Facts {
+        self.facts.clone()
+    }
+
+    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
+        self.ring = Some(Arc::clone(ring));
+        Ok(())
+    }
+
+    fn queue(&mut self, blocks: &[Filled]) -> Result<(usize, bool)> {
+        self.queued.extend(blocks);
+        Ok((blocks.len(), false))
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>> {
+        let Some(&Filled { block, bytes }) = self.queued.front() else { return Ok(None) };
+        let ring = self.ring.as_ref().expect("attached");
+        let filled = (self.fill)(ring.block(block), bytes);
+        self.has_ended = filled.is_none();
+        Ok(filled.map(|bytes| {
+            self.queued.pop_front();
+            Filled { block, bytes }
+        }))
+    }
+
+    fn pending(&self) -> Pending<'_> {
+        Pending { blocks: self.queued.len(), ready: None }
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.queued.clear();
+        Ok(())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+}
+
+/// Takes a block every few calls, and keeps its content.
+pub(crate) struct Keeper {
+    ring: Option<Arc<BlockRing>>,
+    queued: VecDeque<Filled>,
+    every: u32,
+    calls: u32,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) finished: bool,
+    /// Takes no more blocks after this number.
+    pub(crate) fails_after: Option<u32>,
+    taken: u32,
+    /// Holds this number of blocks back, until it is told that no more come.
+    pub(crate) holds: usize,
+}
+
+impl Keeper {
+    pub(crate) fn new(every: u32) -> Self {
+        let (ring, queued, bytes) = (None, VecDeque::new(), Vec::new());
+        let (calls, finished, fails_after, taken, holds) = (0, false, None, 0, 0);
+        Self { ring, queued, every, calls, bytes, finished, fails_after, taken, holds }
+    }
+}
+
+impl Sink for Keeper {
+    fn facts(&self) -> Facts {
+        Facts::new("kept")
+    }
+
+    fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<()> {
+        self.ring = Some(Arc::clone(ring));
+        Ok(())
+    }
+
+    fn queue(&mut self, filled: Filled) -> Result<bool> {
+        self.queued.push_back(filled);
+        Ok(false)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.holds = 0;
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<Option<Filled>> {
+        self.calls += 1;
+        if self.calls % self.every != 0 || self.queued.is_empty() || self.queued.len() < self.holds
+        {
+            return Ok(None);
+        }
+        if self.fails_after == Some(self.taken) {
+            self.queued.clear();
+            let (device, call) = ("the sink".into(), "write".into());
+            return Err(Error::Stream { device, call, errno: Errno::from_raw(libc::ENOSPC) });
+        }
+        let Some(filled) = self.queued.pop_front() else { return Ok(None) };
+        let mut content = vec![0; filled.bytes as usize];
+        let view = self.ring.as_ref().expect("attached").block(filled.block).map().expect("a view");
+        view.read_at(0, &mut content).expect("read");
+        self.bytes.extend(content);
+        self.taken += 1;
+        Ok(Some(filled))
+    }
+
+    fn pending(&self) -> Pending<'_> {
+        Pending { blocks: self.queued.len(), ready: None }
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        assert!(!std::mem::replace(&mut self.finished, true), "once");
+        Ok(())
+    }
+}
