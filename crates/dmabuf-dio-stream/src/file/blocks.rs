@@ -120,14 +120,14 @@ impl Blocks {
             let fits = self.file.check_size(self.allowed);
             fits.map_err(|errno| failed(&self.name(), "write", errno))?;
         }
-        let mut part = Queued { claim, offset: self.queued, done: 0, direct: false };
+        let part = Queued { claim, offset: self.queued, done: 0 };
         match &mut self.how {
             None => {}
             Some(Method::OneByOne(worker, ..)) => worker.queue(claim),
             Some(Method::Lent(lent)) => {
                 ring.block(claim.block()).begin_cpu_access(access)?;
                 if self.direction == Direction::Load {
-                    lent.read(&mut part)?;
+                    lent.read(&part)?;
                 }
             }
         }
@@ -158,20 +158,7 @@ impl Blocks {
                 }
             },
             Some(Method::Lent(lent)) => {
-                while let Some(completion) = lent.ring.complete() {
-                    let offset = completion.user_data();
-                    let mut parts = self.queue.iter_mut().skip_while(|part| part.offset != offset);
-                    if self.direction == Direction::Save {
-                        lent.completed(completion, parts, ("write", Errno::NOSPC))?;
-                        continue;
-                    }
-                    let Some(part) = parts.next() else { continue };
-                    let one = std::iter::once(&mut *part);
-                    lent.completed(completion, one, ("read all", Errno::NODATA))?;
-                    if !part.is_done() {
-                        lent.read(part)?;
-                    }
-                }
+                lent.collect(&mut self.queue, self.direction)?;
                 self.write()?;
                 if !self.queue.front().is_some_and(Queued::is_done) {
                     return Ok(None);

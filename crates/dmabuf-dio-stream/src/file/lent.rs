@@ -7,19 +7,15 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::time::Instant;
 
-use dmabuf_dio::lend::{Completion, File, LendError, Operation, Request, Ring, Span};
+use dmabuf_dio::lend::{
+    BUFFERED, File, InFlight, LendError, OPENED, Operation, Ring, Span, Verdict,
+};
 use dmabuf_dio::{Direction, Errno};
 
 use super::edges::{Bytes, Edges};
 use crate::error::{Error, Result, failed};
 use crate::ring::{BlockRing, Claim};
 use crate::wait::{TICK, Wait, wait_for_any};
-
-/// The number in the ring of the file that is not open with `O_DIRECT`.
-const BUFFERED: u32 = 1;
-
-/// The user data of the request that allocates space.
-const ROOM: u64 = u64::MAX;
 
 /// Writes smaller than this go through the page cache. Appending so little with `O_DIRECT` costs
 /// more than copying it: the file system writes the new length each time (docs/notes/performance.md).
@@ -53,8 +49,19 @@ pub(super) struct Queued {
     pub(super) offset: u64,
     /// Bytes moved.
     pub(super) done: u64,
-    /// Whether the request for it was made with `O_DIRECT`.
-    pub(super) direct: bool,
+}
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug)]
+enum Sent {
+    /// The block at this offset in the file, and those joined to it.
+    Block {
+        offset: u64,
+        /// Whether the request was made with `O_DIRECT`.
+        direct: bool,
+    },
+    /// Space for later blocks.
+    Room,
 }
 
 impl Queued {
@@ -71,6 +78,7 @@ impl Queued {
 #[derive(Debug)]
 pub(super) struct Lent {
     pub(super) ring: Ring,
+    requests: InFlight<Sent>,
     pub(super) blocks: Arc<BlockRing>,
     file: Arc<File>,
     direct: bool,
@@ -135,8 +143,11 @@ impl Lent {
         let unit = if direct { align } else { 1 };
         let (file, blocks, room) = (Arc::clone(file), Arc::clone(blocks), Room::default());
         let (held, hurries) = (None, false);
+        // Of each block two writes at most, and one request for space.
+        let requests = InFlight::new(2 * blocks.most() + 1);
         Ok(Self {
             ring,
+            requests,
             blocks,
             file,
             direct,
@@ -163,12 +174,11 @@ impl Lent {
     }
 
     /// Reads the missing part of a block, rounded up to the disk's blocks.
-    pub(super) fn read(&mut self, part: &mut Queued) -> Result<()> {
-        part.direct = self.direct;
+    pub(super) fn read(&mut self, part: &Queued) -> Result<()> {
         let length = part.left().next_multiple_of(self.unit);
         let to = self.span(part.claim.block(), part.done, length);
         let position = part.offset + part.done;
-        self.push(Operation::Read { to, position }, part.offset, false)?;
+        self.push(Operation::Read { to, position }, self.sent(part.offset), false)?;
         self.submit()
     }
 
@@ -188,7 +198,7 @@ impl Lent {
         if let Some(edges) = &mut self.edges {
             edges.restart();
         }
-        // Spans, their positions in the file, and what their completions are told by.
+        // Spans, their positions in the file, and the offsets of their first blocks.
         let mut chain: Vec<(Span, u64, u64)> = Vec::new();
         // The block that lies behind the last span.
         let mut follows = None;
@@ -210,7 +220,6 @@ impl Lent {
                         span.len += whole as u32;
                     }
                     _ => {
-                        part.direct = self.direct;
                         chain.push((self.span(block, done, whole), offset + done, offset));
                     }
                 }
@@ -222,7 +231,6 @@ impl Lent {
             }
             let tail = Bytes { block, offset: done + whole, len: left - whole };
             if let Some((span, bytes)) = self.join(tail, queue.get(place + 1))? {
-                queue[place].direct = self.direct;
                 chain.push((span, offset + tail.offset, offset));
                 (head, follows) = (bytes, None);
                 continue;
@@ -237,8 +245,8 @@ impl Lent {
         }
         let Some(&(last, position, _)) = chain.last() else { return Ok(()) };
         let (count, end) = (chain.len(), position + u64::from(last.len));
-        for (number, (from, position, user_data)) in (1..).zip(chain) {
-            self.push(Operation::Write { from, position }, user_data, number < count)?;
+        for (number, (from, position, offset)) in (1..).zip(chain) {
+            self.push(Operation::Write { from, position }, self.sent(offset), number < count)?;
         }
         self.grow(end)?;
         self.submit()
@@ -288,55 +296,72 @@ impl Lent {
         }
         let start = room.max(end);
         self.room = Room { end: start + step, step, pending: true };
-        self.push(Operation::MakeRoom { position: start, length: step }, ROOM, false)
+        self.push(Operation::MakeRoom { position: start, length: step }, Sent::Room, false)
     }
 
-    /// Records the result of a request in the parts that it was for: one, and those joined to it.
-    /// In an error, `call` says what failed, and `nothing` is the error number if 0 bytes were
-    /// moved.
-    pub(super) fn completed<'q>(
+    /// Records the results of the requests that have completed in the parts that they were for.
+    pub(super) fn collect(
         &mut self,
-        completion: Completion,
-        mut parts: impl Iterator<Item = &'q mut Queued>,
-        (call, nothing): (&str, Errno),
+        queue: &mut VecDeque<Queued>,
+        direction: Direction,
     ) -> Result<()> {
-        if completion.user_data() == ROOM {
-            // Without space the write will fail and say why. If space cannot be allocated, it is no
-            // longer requested.
-            self.room.pending = false;
-            if completion.result().is_err() {
-                self.room.step = 0;
+        while let Some(completion) = self.ring.complete() {
+            let Some(sent) = self.requests.take(&completion) else { continue };
+            let Sent::Block { offset, direct } = sent else {
+                // Without space the write will fail and say why. If space cannot be allocated, it
+                // is no longer requested.
+                self.room.pending = false;
+                if completion.result().is_err() {
+                    self.room.step = 0;
+                }
+                continue;
+            };
+            let Some(first) = queue.iter().position(|part| part.offset == offset) else { continue };
+            let parts = queue.range_mut(first..);
+            self.complete(parts, completion.result(), direct, direction)?;
+            let part = &queue[first];
+            if direction == Direction::Load && !part.is_done() {
+                self.read(part)?;
             }
-            return Ok(());
         }
+        Ok(())
+    }
+
+    /// Records the result of a request for the first of these parts, and for those joined to it.
+    fn complete<'q>(
+        &mut self,
+        mut parts: impl Iterator<Item = &'q mut Queued>,
+        result: Result<u64, Errno>,
+        direct: bool,
+        direction: Direction,
+    ) -> Result<()> {
         let Some(part) = parts.next() else { return Ok(()) };
-        match completion.result() {
-            Ok(0) if !part.is_done() => Err(self.failed(call, nothing)),
-            Ok(moved) if moved <= part.left() => {
-                part.done += moved;
-                Ok(())
-            }
-            Ok(moved) => {
-                let mut more = moved - part.left();
+        // What failed, and the error number if no byte was moved.
+        let (call, nothing) = match direction {
+            Direction::Load => ("read all", Errno::NODATA),
+            Direction::Save => ("write", Errno::NOSPC),
+        };
+        match Verdict::of(result, part.left(), direct) {
+            Verdict::Whole => {
+                let mut more = result.map_or(0, |moved| moved - part.left());
                 part.done = part.claim.bytes();
-                for part in parts {
+                let joined = if direction == Direction::Save { usize::MAX } else { 0 };
+                for part in parts.take(joined) {
                     let here = more.min(part.left());
                     part.done += here;
                     more -= here;
                 }
-                Ok(())
             }
-            // Retried: for example, if one before it in a chain was short.
-            Err(errno) => match errno.raw() {
-                libc::ECANCELED | libc::EAGAIN | libc::EINTR => Ok(()),
-                // Others may have been refused in the same way before.
-                libc::EINVAL if part.direct && !self.direct => Ok(()),
-                libc::EINVAL if part.direct => {
-                    self.go_buffered("the file system refuses O_DIRECT (EINVAL)")
-                }
-                _ => Err(self.failed(call, errno)),
-            },
+            Verdict::Rest(moved) => part.done += moved,
+            // Others may have been refused in the same way before.
+            Verdict::NotDirect if !self.direct => {}
+            Verdict::NotDirect => self.go_buffered("the file system refuses O_DIRECT (EINVAL)")?,
+            // One before it in a chain was short.
+            Verdict::Failed(Errno::CANCELED) => {}
+            Verdict::Failed(errno) => return Err(self.failed(call, errno)),
+            _ => return Err(self.failed(call, nothing)),
         }
+        Ok(())
     }
 
     /// From now on all goes through the page cache, even if the file system advertises direct I/O.
@@ -354,7 +379,9 @@ impl Lent {
     pub(super) fn settle(&mut self) {
         while self.ring.in_flight() > self.ring.unsent() {
             let _ = wait_for_any(vec![Wait::readable(self.ring.as_fd())], TICK);
-            self.ring.reap(|_| ());
+            self.ring.reap(|completion| {
+                self.requests.take(&completion);
+            });
         }
     }
 
@@ -368,9 +395,13 @@ impl Lent {
         Span { buffer: number, offset, len: length as u32 }
     }
 
-    fn push(&mut self, operation: Operation, user_data: u64, linked: bool) -> Result<()> {
-        let file = if self.direct { 0 } else { BUFFERED };
-        let pushed = self.ring.push(&Request { operation, file, user_data, linked });
+    fn sent(&self, offset: u64) -> Sent {
+        Sent::Block { offset, direct: self.direct }
+    }
+
+    fn push(&mut self, operation: Operation, sent: Sent, linked: bool) -> Result<()> {
+        let file = if self.direct { OPENED } else { BUFFERED };
+        let pushed = self.requests.push(&mut self.ring, (operation, file), linked, sent);
         pushed.map_err(|errno| self.failed("queue a request", errno))
     }
 
