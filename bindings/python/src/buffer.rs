@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use dmabuf_dio::{DmaBuf, Error, Kind};
+use dmabuf_dio::Kind;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -90,7 +90,7 @@ impl Buffer {
     fn alloc(py: Python<'_>, length: u64, kind: &str, heap: &str) -> PyResult<Self> {
         let kind = made_kind(kind)?;
         let heap = heap.to_owned();
-        let buf = py.detach(|| allocate(kind, &heap, length));
+        let buf = py.detach(|| dmabuf_dio::Buffer::alloc_kind(kind, &heap, length));
         let buf = buf.map_err(|error| raise(py, &error))?;
         Ok(Self::new(Content::part(buf, 0, length, true), None))
     }
@@ -307,19 +307,6 @@ pub(crate) fn made_kind(name: &str) -> PyResult<Kind> {
             Err(PyValueError::new_err("kind must be \"dmabuf\", \"memfd\" or \"any\""))
         }
         kind => Ok(kind),
-    }
-}
-
-/// An empty buffer: a dma-buf from a heap, or a memfd.
-pub(crate) fn allocate(kind: Kind, heap: &str, length: u64) -> Result<dmabuf_dio::Buffer, Error> {
-    let dma_buf = || DmaBuf::alloc_from(heap, length).map(dmabuf_dio::Buffer::from);
-    match kind {
-        Kind::DmaBuf => dma_buf(),
-        Kind::Memfd => dmabuf_dio::Buffer::memfd(length),
-        _ => match dma_buf() {
-            Err(Error::Heap { .. }) => dmabuf_dio::Buffer::memfd(length),
-            allocated => allocated,
-        },
     }
 }
 

@@ -242,7 +242,7 @@ pub(crate) fn gather(
         let room = gatherer.room(&pieces)?;
         let spare = end.next_multiple_of(SPARE)..end.next_multiple_of(SPARE) + room;
         let total = spare.end.max(1);
-        let buf = crate::buffer::allocate(kind, "system", total)?;
+        let buf = dmabuf_dio::Buffer::alloc_kind(kind, "system", total)?;
         let mut gathering = gatherer.spare(spare).open(&buf)?;
         Outcome::read(&mut gathering, &pieces).map(|outcome| (buf, total, outcome))
     })?;

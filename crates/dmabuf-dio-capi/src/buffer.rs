@@ -73,12 +73,10 @@ pub unsafe extern "C" fn dmabuf_dio_buffer_alloc(
     buffer: *mut *mut Buffer,
 ) -> c_int {
     let make = || {
-        if heap.is_null() {
-            return Ok(dmabuf_dio::Buffer::alloc(length)?.into());
-        }
         // SAFETY: a string, as the header demands.
-        let name = unsafe { CStr::from_ptr(heap) }.to_string_lossy();
-        Ok(dmabuf_dio::Buffer::from(DmaBuf::alloc_from(&name, length)?).into())
+        let name = (!heap.is_null()).then(|| unsafe { CStr::from_ptr(heap) }.to_string_lossy());
+        let name = name.as_deref().unwrap_or("system");
+        Ok(dmabuf_dio::Buffer::from(DmaBuf::alloc_from(name, length)?).into())
     };
     // SAFETY: as the header demands.
     guard(|| unsafe { output(buffer, "buffer", make) })

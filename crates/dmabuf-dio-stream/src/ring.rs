@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Result, failed};
-use dmabuf_dio::{Buffer, Errno, Error};
+use dmabuf_dio::{Buffer, DmaBuf, Errno, Error};
 
 /// A filled block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl BlockRing {
     /// # Errors
     ///
     /// [`Setting`](Error::Setting) for an invalid count or size. [`NoMemory`](Error::NoMemory) if
-    /// less than 64 MiB would be left. As for [`Buffer::alloc`], and
+    /// less than 64 MiB would be left. As for [`DmaBuf::alloc`], and
     /// [`Buffer`](Error::Buffer) with `EMFILE` if the limit on open files is too low.
     pub fn new(count: usize, size: u64) -> Result<Self> {
         check(count, size)?;
@@ -79,7 +79,9 @@ impl BlockRing {
             }
             _ => {}
         }
-        let blocks = (0..count).map(|_| Buffer::alloc(size)).collect::<Result<_, Error>>()?;
+        let blocks = (0..count)
+            .map(|_| DmaBuf::alloc(size).map(Buffer::from))
+            .collect::<Result<_, Error>>()?;
         Self::of(blocks, size)
     }
 
@@ -144,7 +146,7 @@ impl BlockRing {
         if available().is_some_and(|bytes| bytes < self.size + reserve) {
             return None;
         }
-        room.set(Buffer::alloc(self.size).ok()?).ok()?;
+        room.set(DmaBuf::alloc(self.size).ok()?.into()).ok()?;
         self.added.store(place + 1, Ordering::Relaxed);
         Some(self.blocks.len() + place)
     }

@@ -2,7 +2,7 @@
 //! Many ranges of a file in one buffer, by a gather.
 
 use dmabuf_dio::gather::{Gatherer, Piece, PieceError};
-use dmabuf_dio::{Buffer, Direction, Error, Kind};
+use dmabuf_dio::{Buffer, Direction, Error};
 
 use crate::model::ModelFile;
 use crate::plan::Run;
@@ -26,7 +26,10 @@ pub(crate) fn load(
         places.push(len + (run.range.start - start));
         len += piece_len;
     }
-    let Some(buf) = allocate(settings.options.kind, len)? else { return Ok(None) };
+    let buf = match Buffer::alloc_kind(settings.options.kind, "system", len) {
+        Err(Error::Heap { .. }) => return Ok(None),
+        allocated => allocated?,
+    };
     let mut gathering = match gatherer.open(&buf) {
         Err(Error::Unavailable { .. }) => return Ok(None),
         other => other?,
@@ -55,17 +58,4 @@ pub(crate) fn load(
     let report = gathered.report().transfer;
     drop(gathering);
     Ok(Some((buf.with_report(report), places)))
-}
-
-/// A buffer of this kind; `None` if there is no heap for a dma-buf.
-fn allocate(kind: Kind, len: u64) -> Result<Option<Buffer>, Error> {
-    let memfd = || Buffer::memfd(len).map(Some);
-    if kind == Kind::Memfd {
-        return memfd();
-    }
-    match (Buffer::alloc(len), kind) {
-        (Err(Error::Heap { .. }), Kind::Any) => memfd(),
-        (Err(Error::Heap { .. }), _) => Ok(None),
-        (result, _) => result.map(Some),
-    }
 }

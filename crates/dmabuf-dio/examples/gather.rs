@@ -37,7 +37,7 @@ fn gather(file: &str, len: u64, rows: &[u64]) -> Result<(), Error> {
     let gatherer = Gatherer::new(file).polled(true);
     let spare = places..places + gatherer.room(&pieces)?;
     // A dma-buf, for a device that wants the rows; a memfd if there are none.
-    let buf = Buffer::alloc(spare.end.max(1)).or_else(|_| Buffer::memfd(spare.end.max(1)))?;
+    let buf = Buffer::alloc(spare.end.max(1))?;
     let mut gathering = gatherer.spare(spare).open(&buf)?;
     let gathered = gathering.read(&pieces)?;
     let view = buf.map()?;

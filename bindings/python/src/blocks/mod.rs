@@ -11,7 +11,7 @@ pub(crate) mod writer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dmabuf_dio::Buffer;
+use dmabuf_dio::{Buffer, DmaBuf};
 use dmabuf_dio_stream::{BlockRing, Channel, Device, Error, Wait};
 use pyo3::exceptions::{PyBufferError, PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -34,7 +34,7 @@ impl Blocks {
     fn new(count: usize, size: u64, kind: &str) -> Result<Self, Problem> {
         let blocks = (0..count).map(|_| match kind {
             "memfd" => Buffer::memfd(size),
-            _ => Buffer::alloc(size),
+            _ => DmaBuf::alloc(size).map(Buffer::from),
         });
         let blocks = blocks.collect::<Result<Vec<_>, _>>().map_err(Error::from)?;
         let lent = (0..count).map(|_| None).collect();

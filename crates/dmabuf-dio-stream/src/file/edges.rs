@@ -40,7 +40,7 @@ pub(super) struct Edges {
 impl Edges {
     /// Lends the memory, after the blocks that are lent from the start.
     pub(super) fn lend(ring: &mut Ring, blocks: &BlockRing, unit: u64) -> Option<Self> {
-        let buffer = Buffer::alloc(MOST * unit).or_else(|_| Buffer::memfd(MOST * unit)).ok()?;
+        let buffer = Buffer::alloc(MOST * unit).ok()?;
         let memory = buffer.mapping(true).ok()?;
         ring.lend(&buffer, Direction::Save).ok()?;
         let index = blocks.blocks().len() as u16;

@@ -83,13 +83,31 @@ impl Buffer {
         self
     }
 
-    /// Allocates a zeroed dma-buf of `len` bytes: [`DmaBuf::alloc`].
+    /// Allocates a zeroed buffer of `len` bytes, rounded up to whole pages: a dma-buf from the system
+    /// heap, or a memfd where this user can open no such heap. [`kind`](Self::kind) says which.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`DmaBuf::alloc`] and [`memfd`](Self::memfd).
     pub fn alloc(len: u64) -> Result<Self> {
-        DmaBuf::alloc(len).map(Self::from)
+        Self::alloc_kind(Kind::Any, "system", len)
+    }
+
+    /// Like [`alloc`](Self::alloc), with a buffer of this kind and dma-bufs from this heap:
+    /// [`DmaBuf::alloc_from`]. A file in memory is a memfd; private memory cannot be allocated empty,
+    /// so it is a memfd, too.
+    ///
+    /// # Errors
+    ///
+    /// As for [`alloc`](Self::alloc); [`Error::Heap`] only for [`Kind::DmaBuf`].
+    pub fn alloc_kind(kind: Kind, heap: &str, len: u64) -> Result<Self> {
+        if !matches!(kind, Kind::DmaBuf | Kind::Any) {
+            return Self::memfd(len);
+        }
+        match DmaBuf::alloc_from(heap, len) {
+            Err(Error::Heap { .. }) if kind == Kind::Any => Self::memfd(len),
+            allocated => allocated.map(Self::from),
+        }
     }
 
     /// Creates a zeroed memfd of `len` bytes, rounded up to whole pages and sealed against
