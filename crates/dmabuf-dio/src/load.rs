@@ -8,7 +8,7 @@ use crate::backend::Backend;
 use crate::backend::udmabuf;
 use crate::buffer::Buffer;
 use crate::choose::table;
-use crate::choose::{self, first_available};
+use crate::choose::{self, Run, choose};
 use crate::control::{Control, Watch};
 use crate::direction::Direction;
 use crate::error::{Error, Result};
@@ -137,7 +137,36 @@ impl<'f> Loader<'f> {
     /// [`Error::Unavailable`] if the selected backend is not available, or no backend can create a
     /// dma-buf and nothing else was allowed.
     pub fn load(&self) -> Result<Buffer> {
-        self.load_with(|_| ())
+        if self.options.kind == Kind::Private {
+            return self.load_with(|_| ());
+        }
+        if self.options.kind == Kind::File
+            && matches!(rustix::fs::stat("/proc/self/fd"), Err(rustix::io::Errno::NOENT))
+        {
+            return Err(Error::NoProc);
+        }
+        let (file, length) = self.open_some()?;
+        let watch = Watch::start(&self.control, length);
+        let task = self.task(&file, length, &watch);
+        let data_offset = task.layout()?.data_offset;
+        let before = choose::before(&task);
+        let chosen = choose(self.options.backend, &self.candidates(), |(backend, kind)| {
+            let fresh = table::load(backend, kind, &task)?;
+            check_end(&task)?;
+            Ok((fresh.buf, fresh.moved))
+        })
+        .map_err(no_dma_buf)?;
+        let (buf, mut report) = Run::by(before, chosen).report(&task, |buf| Some(buf.kind()));
+        let buffer = if self.options.kind == Kind::File {
+            debug_assert_eq!((data_offset, buf.len()), (0, length));
+            report.buffer = Some(Kind::File);
+            // Created last: pages cannot be collapsed into huge ones once they are pinned.
+            let dma_buf = udmabuf::over(&buf);
+            Buffer::file(buf, dma_buf.map_err(|attempt| attempt.into_refusal(Backend::Udmabuf)))
+        } else {
+            Buffer::from(buf)
+        };
+        Ok(buffer.with_range(data_offset..data_offset + length).with_report(report))
     }
 
     /// Like [`load`](Self::load), and calls `ready` with another owner of [`Private`](Kind::Private)
@@ -149,49 +178,23 @@ impl<'f> Loader<'f> {
     ///
     /// As for [`load`](Self::load).
     pub fn load_with(&self, ready: impl FnOnce(Buffer)) -> Result<Buffer> {
-        if self.options.kind == Kind::File
-            && matches!(rustix::fs::stat("/proc/self/fd"), Err(rustix::io::Errno::NOENT))
-        {
-            return Err(Error::NoProc);
+        if self.options.kind != Kind::Private {
+            return self.load();
         }
-        let (file, length) = self.open()?;
-        if length == 0 {
-            return Err(Error::EmptyRange { path: file.path, direction: Direction::Load });
-        }
+        let (file, length) = self.open_some()?;
         let watch = Watch::start(&self.control, length);
         let task = self.task(&file, length, &watch);
         let layout = task.layout()?;
+        if let Some(backend) = self.options.backend {
+            return Err(not_private(backend));
+        }
         let range = layout.data_offset..layout.data_offset + length;
-        let (buffer, report) = if self.options.kind == Kind::Private {
-            if let Some(backend) = self.options.backend {
-                return Err(not_private(backend));
-            }
-            choose::alone(&task, Kind::Private, || {
-                let ready = |mapping| ready(Buffer::private(mapping).with_range(range.clone()));
-                let (mapping, moved) = private::load(&task, layout, ready)?;
-                check_end(&task)?;
-                Ok((Buffer::private(mapping), moved))
-            })?
-        } else {
-            let run = first_available(&task, &self.candidates(), |(backend, kind)| {
-                let fresh = table::load(backend, kind, &task)?;
-                check_end(&task)?;
-                Ok((fresh.buf, fresh.moved))
-            })
-            .map_err(no_dma_buf)?;
-            let (buf, mut report) = run.report(&task, |buf| Some(buf.kind()));
-            if self.options.kind == Kind::File {
-                debug_assert_eq!((layout.data_offset, buf.len()), (0, length));
-                report.buffer = Some(Kind::File);
-                // Created last: pages cannot be collapsed into huge ones once they are pinned.
-                let dma_buf = udmabuf::over(&buf);
-                let dma_buf = dma_buf.map_err(|attempt| attempt.into_refusal(Backend::Udmabuf));
-                (Buffer::file(buf, dma_buf), report)
-            } else {
-                (Buffer::from(buf), report)
-            }
-        };
-        Ok(buffer.with_range(range).with_report(report))
+        let before = choose::before(&task);
+        let ready = |mapping| ready(Buffer::private(mapping).with_range(range.clone()));
+        let loaded = private::load(&task, layout, ready)?;
+        check_end(&task)?;
+        let (mapping, report) = Run::alone(before, loaded).report(&task, |_| Some(Kind::Private));
+        Ok(Buffer::private(mapping).with_range(range).with_report(report))
     }
 
     /// Loads into `buf` at `buf_offset` bytes. Blocks until the whole range is loaded.
@@ -216,7 +219,8 @@ impl<'f> Loader<'f> {
         let watch = Watch::start(&self.control, length);
         let task = self.task(&file, length, &watch);
         let backends = self.options.backends(Backend::for_existing(buf.kind()));
-        let run = first_available(&task, backends, |backend| {
+        let before = choose::before(&task);
+        let chosen = choose(self.options.backend, backends, |backend| {
             if length == 0 {
                 return Ok((buf, Transferred::default()));
             }
@@ -224,7 +228,7 @@ impl<'f> Loader<'f> {
             check_end(&task)?;
             Ok((buf, moved))
         })?;
-        Ok(run.report(&task, |buf| Some(buf.kind())).1)
+        Ok(Run::by(before, chosen).report(&task, |buf| Some(buf.kind())).1)
     }
 
     /// The candidates for a new buffer, in the order in which they are tried.
@@ -255,6 +259,14 @@ impl<'f> Loader<'f> {
     fn task<'a>(&'a self, file: &'a File, length: u64, watch: &'a Watch<'a>) -> Task<'a> {
         let options = &self.options;
         Task { file, direction: Direction::Load, offset: self.offset, length, options, watch }
+    }
+
+    /// As [`open`](Self::open), for a buffer, which has at least one byte.
+    fn open_some(&self) -> Result<(File, u64)> {
+        match self.open()? {
+            (file, 0) => Err(Error::EmptyRange { path: file.path, direction: Direction::Load }),
+            opened => Ok(opened),
+        }
     }
 
     /// Opens the file and determines the length to load.

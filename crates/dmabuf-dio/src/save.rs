@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use crate::backend::Backend;
 use crate::buffer::Buffer;
-use crate::choose::first_available;
 use crate::choose::table;
+use crate::choose::{self, Run, choose};
 use crate::control::{Control, Watch};
 use crate::direction::Direction;
 use crate::errno::Errno;
@@ -103,11 +103,12 @@ impl<'f> Saver<'f> {
             watch: &watch,
         };
         let backends = self.options.backends(Backend::for_existing(buf.kind()));
-        let run = first_available(&task, backends, |backend| {
+        let before = choose::before(&task);
+        let chosen = choose(self.options.backend, backends, |backend| {
             Ok((buf, table::transfer(backend, &task, buf, buf_offset)?))
         })?;
         target.make_durable(self.offset, length)?;
-        let mut facts = run.facts(&task, |buf| Some(buf.kind())).1;
+        let mut facts = Run::by(before, chosen).facts(&task, |buf| Some(buf.kind())).1;
         let begin = Instant::now();
         target.commit()?;
         facts.cost.elapsed += begin.elapsed();

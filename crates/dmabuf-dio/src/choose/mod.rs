@@ -41,6 +41,9 @@ impl Candidate for (Backend, Kind) {
     }
 }
 
+/// The backend in use, its result, and the refusals of those before it.
+type Chosen<T> = (Backend, T, Vec<Refusal>);
+
 /// Returns the first available candidate and the refusals of those before it. `asked` is the
 /// backend that the caller selected, if any.
 ///
@@ -50,7 +53,7 @@ pub(crate) fn choose<C: Candidate, T>(
     asked: Option<Backend>,
     candidates: &[C],
     mut try_one: impl FnMut(C) -> Result<T, Attempt>,
-) -> Result<(Backend, T, Vec<Refusal>)> {
+) -> Result<Chosen<T>> {
     let mut refusals = Vec::new();
     for &candidate in candidates {
         match try_one(candidate) {
@@ -66,33 +69,24 @@ pub(crate) fn choose<C: Candidate, T>(
     Err(Error::Unavailable { asked, kind: None, refusals })
 }
 
-/// Makes the transfer with the first available candidate.
-pub(crate) fn first_available<C: Candidate, T>(
-    task: &Task<'_>,
-    candidates: &[C],
-    try_one: impl FnMut(C) -> Result<(T, Transferred), Attempt>,
-) -> Result<Run<T>> {
-    // Measured once: for a small file this takes as long as the transfer, and a backend that
-    // refuses has moved no data.
-    let before = Before::now(task.file.fd(), task.file.system, task.offset..task.end());
-    let asked = task.options.backend;
-    let (backend, (value, moved), refusals) = choose(asked, candidates, try_one)?;
-    Ok(Run { value, backend: Some(backend), moved, refusals, before })
-}
-
-/// Makes a transfer that does not depend on a backend.
-pub(crate) fn alone<T>(
-    task: &Task<'_>,
-    kind: Kind,
-    transfer: impl FnOnce() -> Result<(T, Transferred)>,
-) -> Result<(T, Report)> {
-    let before = Before::now(task.file.fd(), task.file.system, task.offset..task.end());
-    let (value, moved) = transfer()?;
-    let run = Run { value, backend: None, moved, refusals: Vec::new(), before };
-    Ok(run.report(task, |_| Some(kind)))
+/// What is measured before a transfer. Once for all candidates: for a small file this takes as long
+/// as the transfer, and a backend that refuses has moved no data.
+pub(crate) fn before(task: &Task<'_>) -> Before {
+    Before::now(task.file.fd(), task.file.system, task.offset..task.end())
 }
 
 impl<T> Run<T> {
+    /// A transfer by the backend that was chosen.
+    pub(crate) fn by(before: Before, chosen: Chosen<(T, Transferred)>) -> Self {
+        let (backend, (value, moved), refusals) = chosen;
+        Self { value, backend: Some(backend), moved, refusals, before }
+    }
+
+    /// A transfer that does not depend on a backend.
+    pub(crate) fn alone(before: Before, (value, moved): (T, Transferred)) -> Self {
+        Self { value, backend: None, moved, refusals: Vec::new(), before }
+    }
+
     /// Reports the transfer up to now, and returns its result.
     pub(crate) fn report(self, task: &Task<'_>, kind: impl Fn(&T) -> Option<Kind>) -> (T, Report) {
         let (value, facts) = self.facts(task, kind);

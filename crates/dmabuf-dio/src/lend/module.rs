@@ -76,7 +76,13 @@ impl Context {
         request: &mut Load,
         is_cancelled: impl Fn() -> bool,
     ) -> dmabuf_dio_sys::Result<OwnedFd> {
-        resume::load(request, is_cancelled, |request| dio::load(self.as_fd(), request))
+        loop {
+            match dio::load(self.as_fd(), request) {
+                // The context keeps what was read, and continues there.
+                Err(Errno::INTR) if !is_cancelled() => {}
+                result => return result,
+            }
+        }
     }
 }
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Resumes calls of the module that a signal ended early.
+//! Resumes READ and WRITE, which a signal ends early.
 //!
-//! READ, WRITE and LOAD end on any signal, so that a process can be stopped and frozen. Callers
+//! The module's calls end on any signal, so that a process can be stopped and frozen. Callers
 //! that handle other signals, such as an interval timer, do not see this.
 
-use std::os::fd::OwnedFd;
-
 use dmabuf_dio_sys::Result;
-use dmabuf_dio_sys::dio::{Load, ReadWrite};
+use dmabuf_dio_sys::dio::ReadWrite;
 
 use crate::errno::Errno;
 
@@ -45,21 +43,6 @@ pub(super) fn read_write(
             Err(Errno::INTR) if whole.done == request.length => return Ok(whole),
             Err(Errno::INTR) if !is_cancelled() => {}
             Err(errno) => return Err((errno, whole)),
-        }
-    }
-}
-
-/// Makes a LOAD, and resumes it after every signal: the context keeps what was read and continues
-/// there.
-pub(super) fn load(
-    request: &mut Load,
-    is_cancelled: impl Fn() -> bool,
-    mut call: impl FnMut(&mut Load) -> Result<OwnedFd>,
-) -> Result<OwnedFd> {
-    loop {
-        match call(request) {
-            Err(Errno::INTR) if !is_cancelled() => {}
-            result => return result,
         }
     }
 }
@@ -173,26 +156,5 @@ mod tests {
         );
         let (errno, whole) = result.expect_err("called off");
         assert_eq!((errno, whole.done, calls.get()), (Errno::INTR, 10, 2));
-    }
-
-    #[test]
-    fn interrupted_load_repeats_the_same_call() {
-        let mut request = Load { file_fd: 3, file_offset: 4096, length: 99, ..Load::default() };
-        let calls = Cell::new(0);
-        let call = |request: &mut Load| {
-            assert_eq!((request.file_fd, request.file_offset, request.length), (3, 4096, 99));
-            calls.set(calls.get() + 1);
-            request.done = 33 * calls.get();
-            if calls.get() < 3 {
-                return Err(Errno::INTR);
-            }
-            Ok(std::fs::File::open("/dev/null").expect("a descriptor").into())
-        };
-        load(&mut request, || false, call).expect("through");
-        assert_eq!((request.done, calls.get()), (99, 3));
-
-        calls.set(0);
-        let result = load(&mut request, || true, call);
-        assert_eq!((result.err(), request.done), (Some(Errno::INTR), 33));
     }
 }
