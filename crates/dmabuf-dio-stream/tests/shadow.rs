@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dmabuf_dio::{Backend, Buffer, Kind, Loader};
+use dmabuf_dio::{Backend, DmaBuf, Kind, Loader};
 use dmabuf_dio_stream::{
     BlockRing, Facts, FdSink, FdSource, FileSink, FileSource, Filled, Pending, Result, Sink,
     Source, Stream,
@@ -162,7 +162,7 @@ fn rings() -> Vec<(String, BlockRing)> {
     let path = folder.path().join("zeros");
     let mut rings = Vec::new();
     for (count, size) in RINGS {
-        if Buffer::alloc(4096).is_ok() {
+        if DmaBuf::alloc(4096).is_ok() {
             let ring = BlockRing::new(count, size).expect("blocks");
             rings.push((format!("{count} of {size} bytes, system heap"), ring));
         }

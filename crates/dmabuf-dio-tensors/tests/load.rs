@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use common::{Gguf, Sample, folder, safetensors, write};
-use dmabuf_dio::{Backend, Buffer, CancelToken, Kind};
+use dmabuf_dio::{Backend, Buffer, CancelToken, DmaBuf, Kind};
 use dmabuf_dio_tensors::{Dtype, Error, Loaded, Model, Progress};
 
 /// `count` tensors of 20,000 bytes and something.
@@ -54,7 +54,7 @@ fn assert_bytes(loaded: &Loaded, samples: &[&Sample]) {
 
 /// Whether there are dma-bufs here that a gather can fill.
 fn has_heap() -> bool {
-    let has = Buffer::alloc(4096).is_ok();
+    let has = DmaBuf::alloc(4096).is_ok();
     assert!(has || !common::needs_dma_bufs(), "dma-bufs are required");
     has
 }

@@ -76,7 +76,7 @@ fn kinds() -> Vec<(&'static str, Ask)> {
             loader.options(Options { kind: Kind::Memfd, huge_pages: false, ..Options::default() })
         }),
     ];
-    match dmabuf_dio::Buffer::alloc(4096) {
+    match dmabuf_dio::DmaBuf::alloc(4096) {
         Ok(_) => kinds.push(("dma-buf", |loader| loader.kind(Kind::DmaBuf))),
         Err(error) => {
             assert!(!common::needs_dma_bufs(), "dma-bufs are required: {error}");

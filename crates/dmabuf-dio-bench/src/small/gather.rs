@@ -2,7 +2,7 @@
 //! All reads in a single call of the library, into a buffer with a place for each.
 
 use dmabuf_dio::gather::{Gatherer, Gathering, Piece};
-use dmabuf_dio::{Backend, Buffer};
+use dmabuf_dio::{Backend, Buffer, Kind};
 
 use super::target::BLOCK;
 use super::target::Target;
@@ -23,7 +23,7 @@ impl GatherReader {
         offsets: &[u64],
         polled: bool,
     ) -> Result<Self, Trouble> {
-        let buf = Buffer::alloc(offsets.len() as u64 * BLOCK).map_err(Trouble::of_library)?;
+        let buf = Buffer::alloc_kind(Kind::DmaBuf, "system", offsets.len() as u64 * BLOCK).map_err(Trouble::of_library)?;
         let gathering = Gatherer::new(&target.path)
             .backend(Backend::UringSlot)
             .queue_depth(depth)

@@ -363,7 +363,7 @@ fn whole_cycle(from: Buffer, bytes: u64, chosen: &Chosen) -> Result<(Buffer, u64
             format!("{bytes} bytes cannot be repeated: the DMA transfers multiples of {align}");
         Failure::new(FAILED, what, "choose a length that is such a multiple")
     })?;
-    let mut to = Buffer::alloc(whole)?;
+    let mut to = Buffer::alloc_kind(Kind::DmaBuf, "system", whole)?;
     let (input, mut output) = (from.map()?, to.map_mut()?);
     let mut piece = vec![0; bytes.min(COPIED) as usize];
     for at in (0..bytes).step_by(COPIED as usize) {
@@ -392,7 +392,7 @@ fn convert(
         to_frame_bytes: out_frame,
         frames,
     };
-    let mut to = Buffer::alloc(frames * out_frame)?;
+    let mut to = Buffer::alloc_kind(Kind::DmaBuf, "system", frames * out_frame)?;
     let (input, mut output) = (from.map()?, to.map_mut()?);
     let step = ((1 << 20) / frame.max(out_frame)).max(1);
     let mut before = vec![0; (step * frame) as usize];

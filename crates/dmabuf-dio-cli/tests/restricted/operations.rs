@@ -97,7 +97,7 @@ fn gather(path: &Path) -> Result<(Found, String), Error> {
     let places = (ROWS.len() as u64 * ROW).next_multiple_of(1 << 16);
     let gatherer = Gatherer::new(path);
     let spare = places..places + gatherer.room(&pieces)?;
-    let buf = Buffer::alloc(spare.end).or_else(|_| Buffer::memfd(spare.end))?;
+    let buf = Buffer::alloc(spare.end)?;
     let mut gathering = gatherer.spare(spare).open(&buf)?;
     let gathered = gathering.read(&pieces)?;
     let found = gathered.pieces().zip(ROWS).map(|(piece, row)| {

@@ -84,11 +84,11 @@ impl Buffer {
     }
 
     /// Allocates a zeroed buffer of `len` bytes, rounded up to whole pages: a dma-buf from the system
-    /// heap, or a memfd where this user can open no such heap. [`kind`](Self::kind) says which.
+    /// heap, or a memfd where none can be had. [`kind`](Self::kind) says which.
     ///
     /// # Errors
     ///
-    /// As for [`DmaBuf::alloc`] and [`memfd`](Self::memfd).
+    /// [`Error::NoMemory`], and as for [`memfd`](Self::memfd).
     pub fn alloc(len: u64) -> Result<Self> {
         Self::alloc_kind(Kind::Any, "system", len)
     }
@@ -99,13 +99,15 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// As for [`alloc`](Self::alloc); [`Error::Heap`] only for [`Kind::DmaBuf`].
+    /// As for [`DmaBuf::alloc_from`] and [`memfd`](Self::memfd).
     pub fn alloc_kind(kind: Kind, heap: &str, len: u64) -> Result<Self> {
         if !matches!(kind, Kind::DmaBuf | Kind::Any) {
             return Self::memfd(len);
         }
         match DmaBuf::alloc_from(heap, len) {
-            Err(Error::Heap { .. }) if kind == Kind::Any => Self::memfd(len),
+            Err(error) if kind == Kind::Any && !matches!(error, Error::NoMemory { .. }) => {
+                Self::memfd(len)
+            }
             allocated => allocated.map(Self::from),
         }
     }

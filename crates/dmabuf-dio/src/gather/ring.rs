@@ -237,20 +237,19 @@ impl Planner for Call<'_, '_> {
         (Operation::Read { to, position: group.file }, file)
     }
 
-    fn meanwhile(&mut self, _: &Ring) -> Result<()> {
-        self.watch.set(self.plan.counts.moved);
-        Ok(())
-    }
-
     #[inline]
-    fn complete(&mut self, request: plan::Request, result: Result<u64, Errno>) {
+    fn complete(&mut self, request: &plan::Request, result: Result<u64, Errno>) {
         match result {
             Err(errno) if self.polled && cannot_poll(errno) => {
                 self.unpolled = Some(errno);
-                self.plan.again(request);
+                self.plan.again(*request);
             }
-            result => self.plan.complete(&request, result),
+            result => self.plan.complete(request, result),
         }
+    }
+
+    fn report(&mut self) {
+        self.watch.set(self.plan.counts.moved);
     }
 }
 

@@ -161,6 +161,11 @@ impl Completion {
         cqueue::notif(self.flags)
     }
 
+    #[cfg(test)]
+    pub(super) fn of(user_data: u64, result: i32, flags: u32) -> Self {
+        Self { user_data, result, flags }
+    }
+
     /// For a notification: whether the network copied the data after all.
     pub fn was_copied(&self) -> bool {
         self.is_notification() && self.result as u32 & COPIED != 0
@@ -647,15 +652,15 @@ mod tests {
         // IORING_CQE_F_MORE and IORING_CQE_F_NOTIF (linux/io_uring.h).
         const MORE: u32 = 1 << 1;
         const NOTIF: u32 = 1 << 3;
-        let sent = Completion { user_data: 1, result: 4096, flags: MORE };
+        let sent = Completion::of(1, 4096, MORE);
         assert!(!sent.is_last() && !sent.is_notification() && !sent.was_copied());
         assert_eq!(sent.result(), Ok(4096));
         for (result, was_copied) in [(0, false), (i32::MIN, true)] {
-            let free = Completion { user_data: 1, result, flags: NOTIF };
+            let free = Completion::of(1, result, NOTIF);
             assert!(free.is_last() && free.is_notification());
             assert_eq!((free.result(), free.was_copied()), (Ok(0), was_copied));
         }
-        let failed = Completion { user_data: 1, result: -libc::EPIPE, flags: 0 };
+        let failed = Completion::of(1, -libc::EPIPE, 0);
         assert!(failed.is_last() && !failed.was_copied());
         assert_eq!(failed.result(), Err(Errno::from_raw(libc::EPIPE)));
     }

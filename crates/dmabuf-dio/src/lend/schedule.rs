@@ -102,9 +102,12 @@ impl<R> InFlight<R> {
         Ok(())
     }
 
-    /// What was kept for a request that has completed.
+    /// What was kept for a request that is over; `None` for the first completion of a send.
     #[inline]
     pub fn take(&mut self, completion: &Completion) -> Option<R> {
+        if !completion.is_last() {
+            return None;
+        }
         let place = completion.user_data();
         let kept = self.kept.get_mut(place as usize)?.take()?;
         self.free.push(place as u32);
@@ -130,7 +133,10 @@ pub(crate) trait Planner {
     }
 
     /// Records the result of a request, which is no longer in flight.
-    fn complete(&mut self, request: Self::Request, result: Result<u64, Errno>);
+    fn complete(&mut self, request: &Self::Request, result: Result<u64, Errno>);
+
+    /// Reports what has completed since the last call: afterwards more is asked for.
+    fn report(&mut self) {}
 }
 
 /// Why [`run`] ended although its planner may have had more requests.
@@ -185,23 +191,37 @@ fn go<P: Planner>(
         planner.meanwhile(ring).map_err(Halt::Planner)?;
         ring.wait(batch.min(requests.len())).map_err(Halt::Refused)?;
         ring.reap(|completion| complete(planner, requests, &completion));
+        planner.report();
     }
 }
 
-#[inline]
+#[inline(always)]
 fn complete<P: Planner>(
     planner: &mut P,
     requests: &mut InFlight<P::Request>,
     completion: &Completion,
 ) {
     if let Some(request) = requests.take(completion) {
-        planner.complete(request, completion.result());
+        planner.complete(&request, completion.result());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn place_of_a_send_is_free_after_its_last_completion() {
+        // IORING_CQE_F_MORE and IORING_CQE_F_NOTIF (linux/io_uring.h).
+        const MORE: u32 = 1 << 1;
+        const NOTIF: u32 = 1 << 3;
+        let mut requests = InFlight { kept: vec![Some('a')], free: vec![] };
+        assert_eq!(requests.take(&Completion::of(0, 4096, MORE)), None);
+        assert!(!requests.has_room());
+        assert_eq!(requests.take(&Completion::of(0, 0, NOTIF)), Some('a'));
+        assert!(requests.has_room() && requests.is_empty());
+        assert_eq!(requests.take(&Completion::of(0, 0, 0)), None, "it is not in flight");
+    }
 
     #[test]
     fn results_mean_the_same_to_all() {

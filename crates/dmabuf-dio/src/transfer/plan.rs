@@ -42,9 +42,18 @@ impl<'j> Plan<'j> {
         if let Some(again) = self.again.front() {
             return Some(*again);
         }
+        if self.next > 0 && self.next >= self.needed() {
+            return None;
+        }
         let (buf, left) = (extent.buf + self.next, extent.len - self.next);
         let len = self.job.chunk.min(left).min(limit(buf) - buf);
-        (left > 0).then_some(Extent { file: extent.file + self.next, buf, len })
+        Some(Extent { file: extent.file + self.next, buf, len })
+    }
+
+    /// Bytes that are needed of the extent.
+    fn needed(&self) -> u64 {
+        let Extent { file, len, .. } = self.job.extent;
+        self.job.needed_end.saturating_sub(file).min(len)
     }
 
     /// Whether the next request repeats one, so that its memory is prepared.
@@ -111,7 +120,7 @@ impl<'j> Plan<'j> {
     pub(crate) fn finish(&self) -> Result<(), Stop> {
         let done = self.done();
         match self.failed {
-            None if done == self.job.extent.len => Ok(()),
+            None if done >= self.needed() => Ok(()),
             None => Err(Stop::Refused { errno: Errno::IO, done }),
             Some((offset, Failure::Errno(errno))) => Err(Stop::Failed { offset, errno, done }),
             Some((end, Failure::EndOfFile)) => Err(Stop::Short { end }),

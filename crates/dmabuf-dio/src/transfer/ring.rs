@@ -87,11 +87,14 @@ impl Planner for Transfer<'_, '_> {
     }
 
     fn meanwhile(&mut self, ring: &Ring) -> Result<()> {
+        if self.cancelled {
+            return Ok(());
+        }
         self.buffer.meanwhile(ring, self.progress())
     }
 
-    fn complete(&mut self, request: Extent, result: Result<u64, Errno>) {
-        self.plan.complete(request, result);
+    fn complete(&mut self, request: &Extent, result: Result<u64, Errno>) {
+        self.plan.complete(*request, result);
     }
 }
 

@@ -12,7 +12,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use dmabuf_dio::gather::Gatherer;
-use dmabuf_dio::{Backend, Buffer, Errno, Error, Kind, Loader, probe};
+use dmabuf_dio::{Backend, Buffer, DmaBuf, Errno, Error, Kind, Loader, probe};
 use tempfile::TempDir;
 
 /// The size of a page, in bytes.
@@ -102,7 +102,7 @@ pub(crate) fn backends() -> Vec<Backend> {
 
 /// A zeroed dma-buf of at least `len` bytes: of the system heap, or of the module where there is none.
 pub(crate) fn dmabuf(len: u64) -> Result<Buffer, Error> {
-    match Buffer::alloc(len) {
+    match DmaBuf::alloc(len).map(Buffer::from) {
         Err(Error::Heap { errno: Errno::NOENT, .. }) if available(Backend::Module) => {
             let folder = folder();
             let path = folder.path().join("zeros");

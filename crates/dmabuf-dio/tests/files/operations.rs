@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use dmabuf_dio::gather::{Gatherer, Piece};
-use dmabuf_dio::{Backend, Buffer, Direction, Error, Loader, Mode, Report, Saver};
+use dmabuf_dio::{Backend, Buffer, Direction, DmaBuf, Error, Loader, Mode, Report, Saver};
 use dmabuf_dio_sys::dio;
 use rustix::fs::{Advice, Mode as Permissions, OFlags};
 
@@ -62,7 +62,7 @@ impl Place {
     /// A buffer longer than the file.
     fn buffer(&self) -> Buffer {
         let room = self.content.len().next_multiple_of(PIECE) + 4 * PIECE;
-        Buffer::alloc(room as u64).expect("a buffer of the system heap")
+        DmaBuf::alloc(room as u64).expect("a buffer of the system heap").into()
     }
 
     /// A buffer that begins with what the file shall have.

@@ -207,6 +207,25 @@ fn cancelled_gathering_can_be_used_again() {
 }
 
 #[test]
+fn last_batch_can_be_cancelled_by_its_progress() {
+    let folder = folder();
+    let (path, _) = file_of(&folder, 65_536);
+    each(65_536, |buf, backend| {
+        let token = CancelToken::new();
+        let on = token.clone();
+        let gatherer = Gatherer::new(&path).backend(backend).queue_depth(8).cancel(token);
+        let gatherer = gatherer.progress(move |progress| {
+            if progress.done > 0 {
+                on.cancel();
+            }
+        });
+        let pieces: Vec<_> = (0..4).map(|at| piece(at * 8192, at * 4096, 4096)).collect();
+        let result = gatherer.open(buf).expect("open").read(&pieces).map(|_| ());
+        assert!(matches!(result, Err(Error::Cancelled { done: 4096.., .. })), "{backend}: {result:?}");
+    });
+}
+
+#[test]
 fn progress_reaches_the_total() {
     use std::sync::{Arc, Mutex};
     let folder = folder();
