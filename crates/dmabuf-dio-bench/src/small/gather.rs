@@ -23,7 +23,8 @@ impl GatherReader {
         offsets: &[u64],
         polled: bool,
     ) -> Result<Self, Trouble> {
-        let buf = Buffer::alloc_kind(Kind::DmaBuf, "system", offsets.len() as u64 * BLOCK).map_err(Trouble::of_library)?;
+        let buf = Buffer::alloc_kind(Kind::DmaBuf, "system", offsets.len() as u64 * BLOCK)
+            .map_err(Trouble::of_library)?;
         let gathering = Gatherer::new(&target.path)
             .backend(Backend::UringSlot)
             .queue_depth(depth)

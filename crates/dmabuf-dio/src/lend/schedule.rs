@@ -195,7 +195,7 @@ fn go<P: Planner>(
     }
 }
 
-#[inline(always)]
+#[inline]
 fn complete<P: Planner>(
     planner: &mut P,
     requests: &mut InFlight<P::Request>,

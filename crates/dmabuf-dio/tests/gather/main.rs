@@ -221,7 +221,10 @@ fn last_batch_can_be_cancelled_by_its_progress() {
         });
         let pieces: Vec<_> = (0..4).map(|at| piece(at * 8192, at * 4096, 4096)).collect();
         let result = gatherer.open(buf).expect("open").read(&pieces).map(|_| ());
-        assert!(matches!(result, Err(Error::Cancelled { done: 4096.., .. })), "{backend}: {result:?}");
+        assert!(
+            matches!(result, Err(Error::Cancelled { done: 4096.., .. })),
+            "{backend}: {result:?}"
+        );
     });
 }
 
