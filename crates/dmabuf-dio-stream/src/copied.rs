@@ -17,7 +17,6 @@ pub(crate) struct Copied {
     pub(crate) name: String,
     access: Access,
     ring: Option<Arc<BlockRing>>,
-    mappings: Vec<Mapping>,
     queued: VecDeque<Claim>,
     /// Bytes copied of the first block, and whether it is open for access by the CPU.
     done: u64,
@@ -27,24 +26,20 @@ pub(crate) struct Copied {
 impl Copied {
     /// Blocks that are read by the CPU, or written.
     pub(crate) fn new(name: impl Into<String>, access: Access) -> Self {
-        let (name, mappings, queued) = (name.into(), Vec::new(), VecDeque::new());
-        Self { name, access, ring: None, mappings, queued, done: 0, is_open: false }
+        let (name, queued) = (name.into(), VecDeque::new());
+        Self { name, access, ring: None, queued, done: 0, is_open: false }
     }
 
     /// Maps the blocks of a ring.
     pub(crate) fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
-        self.mappings.clear();
         self.ring = Some(Arc::clone(ring));
-        (0..ring.blocks().len()).try_for_each(|block| self.attach_more(block).map(drop))
+        (0..ring.len()).try_for_each(|block| self.attach_more(block).map(drop))
     }
 
     /// Maps one more block of the ring. Returns whether there is a ring.
     pub(crate) fn attach_more(&mut self, block: usize) -> Result<bool> {
         let Some(ring) = &self.ring else { return Ok(false) };
-        if block == self.mappings.len() {
-            self.mappings.push(ring.block(block).mapping(self.access == Access::Write)?);
-        }
-        Ok(block < self.mappings.len())
+        ring.mapping(block, self.access == Access::Write).map(|_| true)
     }
 
     pub(crate) fn queue(&mut self, filled: Filled) -> Result<()> {
@@ -71,14 +66,15 @@ impl Copied {
         some: impl FnOnce(&Mapping, u64, u64) -> Result<u64, Errno>,
     ) -> Result<Option<u64>> {
         let Some(&claim) = self.queued.front() else { return Ok(None) };
+        let ring = attached(self.ring.as_ref(), &self.name)?;
+        let mapping = ring.mapping(claim.block(), self.access == Access::Write)?;
         if !self.is_open {
-            let ring = attached(self.ring.as_ref(), &self.name)?;
             ring.block(claim.block()).begin_cpu_access(self.access)?;
             self.is_open = true;
         }
         // The claim is in the block, and the whole block is mapped.
         let left = claim.bytes() - self.done;
-        match some(&self.mappings[claim.block()], self.done, left.min(most)) {
+        match some(mapping, self.done, left.min(most)) {
             Ok(copied) => {
                 self.done += copied;
                 Ok(Some(copied))

@@ -10,7 +10,7 @@
 //! | an IIO device | [`IioSource`] | [`IioSink`], [`Repeat`] |
 //! | a video capture device | [`VideoSource`] | |
 //! | a file | [`FileSource`] | [`FileSink`], [`RotatingSink`] |
-//! | a USB host | [`UsbSource`] | [`UsbSink`] |
+//! | a USB host | | [`UsbSink`] |
 //! | a TCP connection | [`FdSource`] | [`SocketSink`] |
 //! | a pipe, a Unix socket | [`FdSource`] | [`FdSink`] |
 //! | nothing | | [`Discard`] |
@@ -67,7 +67,7 @@ pub use iio::{
 pub use net::{FdSink, FdSource, SocketSink};
 pub use pump::{Begin, Interrupted, Known, Overrun, State, Stream, Summary};
 pub use ring::{BlockRing, Filled, RingUse, available};
-pub use usb::{Function, UsbSink, UsbSource};
+pub use usb::{Function, UsbSink};
 pub use v4l2::{
     Clock, Frame, FrameLog, FrameMemory, FrameSizes, OfferedFormat, PixelFormat, VideoDevice,
     VideoFacts, VideoFormat, VideoSource,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Result, failed};
+use dmabuf_dio::lend::Mapping;
 use dmabuf_dio::{Buffer, DmaBuf, Errno, Error};
 
 /// A filled block.
@@ -39,6 +40,8 @@ pub struct BlockRing {
     /// Room for blocks that are added later, and how many were.
     room: Vec<OnceLock<Buffer>>,
     added: AtomicUsize,
+    /// Of the blocks that it has or may get: to be read, and to be written.
+    mappings: Vec<[OnceLock<Mapping>; 2]>,
     size: u64,
 }
 
@@ -94,7 +97,8 @@ impl BlockRing {
     pub fn growing(mut self, most: usize) -> Result<Self> {
         check(most.max(1), self.size)?;
         let room = most.saturating_sub(self.blocks.len());
-        self.room = std::iter::repeat_with(OnceLock::new).take(room).collect();
+        self.room.resize_with(room, OnceLock::new);
+        self.mappings.resize_with(self.most(), Default::default);
         Ok(self)
     }
 
@@ -111,7 +115,8 @@ impl BlockRing {
         for block in &blocks {
             block.check_range(0, size)?;
         }
-        Ok(Self { blocks, room: Vec::new(), added: AtomicUsize::new(0), size })
+        let mappings = blocks.iter().map(|_| Default::default()).collect();
+        Ok(Self { blocks, room: Vec::new(), added: AtomicUsize::new(0), mappings, size })
     }
 
     /// Checks that queued bytes are in a block. All code that moves bytes of blocks works on
@@ -192,6 +197,16 @@ impl BlockRing {
             Some(block) => block,
             None => panic!("there is no block {number}"),
         }
+    }
+
+    /// The mapping of a block, made when it is first asked for.
+    pub(crate) fn mapping(&self, block: usize, writable: bool) -> Result<&Mapping> {
+        let mapping = &self.mappings[block][usize::from(writable)];
+        if let Some(mapping) = mapping.get() {
+            return Ok(mapping);
+        }
+        let made = self.block(block).mapping(writable)?;
+        Ok(mapping.get_or_init(|| made))
     }
 
     /// The blocks that it has had from the start.

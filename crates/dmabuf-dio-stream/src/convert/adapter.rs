@@ -7,12 +7,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use dmabuf_dio::lend::{Access, Mapping};
+use dmabuf_dio::lend::Access;
 use dmabuf_dio::{Buffer, Kind};
 
 use crate::convert::{Converter, Layout};
 use crate::ends::{Facts, Live, Pending, Sink, Source};
-use crate::error::{Result, failed};
+use crate::error::Result;
 use crate::ring::{BlockRing, Claim, Filled, attached, multiple};
 
 /// The adapter has blocks for this many bytes, in these bounds of their number.
@@ -42,9 +42,6 @@ struct Bounce {
     frames: u64,
     stream: Option<Arc<BlockRing>>,
     own: Option<Arc<BlockRing>>,
-    /// Mapped when they are first used.
-    stream_maps: Vec<Option<Mapping>>,
-    own_maps: Vec<Option<Mapping>>,
     /// The adapter's blocks that are not in use.
     free: Vec<usize>,
     /// Blocks of the stream that wait for a free block of the adapter.
@@ -60,8 +57,6 @@ impl Bounce {
             frames: 0,
             stream: None,
             own: None,
-            stream_maps: Vec::new(),
-            own_maps: Vec::new(),
             free: Vec::new(),
             waiting: VecDeque::new(),
             out: VecDeque::new(),
@@ -82,7 +77,6 @@ impl Bounce {
         let own = Arc::new(own);
         self.stream = Some(Arc::clone(ring));
         self.own = Some(Arc::clone(&own));
-        (self.stream_maps, self.own_maps) = (Vec::new(), Vec::new());
         self.free = (0..count).rev().collect();
         Ok(own)
     }
@@ -97,11 +91,11 @@ impl Bounce {
     fn convert(&mut self, claim: Claim, own: usize, frames: u64, to_own: bool) -> Result<()> {
         let ring = attached(self.stream.as_ref(), "the conversion")?;
         let ours = attached(self.own.as_ref(), "the conversion")?;
-        let (stream, own_block) = (ring.block(claim.block()), ours.block(own));
-        let stream_map = mapped(&mut self.stream_maps, claim.block(), stream)?;
-        let own_map = mapped(&mut self.own_maps, own, own_block)?;
-        let (from, to) = if to_own { (stream, own_block) } else { (own_block, stream) };
-        let (from_map, to_map) = if to_own { (stream_map, own_map) } else { (own_map, stream_map) };
+        let (stream, own) = ((ring, claim.block()), (ours, own));
+        let ((from, from_block), (to, to_block)) =
+            if to_own { (stream, own) } else { (own, stream) };
+        let (from_map, to_map) = (from.mapping(from_block, true)?, to.mapping(to_block, true)?);
+        let (from, to) = (from.block(from_block), to.block(to_block));
         from.begin_cpu_access(Access::Read)?;
         to.begin_cpu_access(Access::Write)?;
         let result = self.converter.convert_mapped(from_map, to_map, frames);
@@ -131,21 +125,6 @@ impl Bounce {
             frames: self.frames,
         }
     }
-}
-
-fn mapped<'m>(
-    maps: &'m mut Vec<Option<Mapping>>,
-    number: usize,
-    block: &Buffer,
-) -> Result<&'m Mapping> {
-    if maps.len() <= number {
-        maps.resize_with(number + 1, || None);
-    }
-    let place = &mut maps[number];
-    if place.is_none() {
-        *place = Some(block.mapping(true)?);
-    }
-    place.as_ref().ok_or_else(|| failed("the conversion", "map a block", dmabuf_dio::Errno::NOMEM))
 }
 
 /// Converts samples and passes them to another sink.

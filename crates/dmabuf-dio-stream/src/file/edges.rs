@@ -33,8 +33,6 @@ pub(super) struct Edges {
     /// Bytes of a disk block.
     unit: u64,
     used: u64,
-    /// The ring's blocks, as far as they were needed.
-    views: Vec<Option<Mapping>>,
 }
 
 impl Edges {
@@ -44,7 +42,7 @@ impl Edges {
         let memory = buffer.mapping(true).ok()?;
         ring.lend(&buffer, Direction::Save).ok()?;
         let index = blocks.blocks().len() as u16;
-        Some(Self { buffer, memory, index, unit, used: 0, views: Vec::new() })
+        Some(Self { buffer, memory, index, unit, used: 0 })
     }
 
     /// The number of a block in the ring that lends.
@@ -70,7 +68,7 @@ impl Edges {
         for Bytes { block, offset, len } in parts {
             let end = bytes.len();
             bytes.resize(end + len as usize, 0);
-            self.view(ring, block)?.copy_to(offset, &mut bytes[end..])?;
+            ring.mapping(block, false)?.copy_to(offset, &mut bytes[end..])?;
         }
         self.buffer.begin_cpu_access(Access::Write)?;
         let copied = self.memory.copy_from(start, &bytes);
@@ -78,15 +76,5 @@ impl Edges {
         copied?;
         self.used += 1;
         Ok(Span { buffer: self.index, offset: start, len: bytes.len() as u32 })
-    }
-
-    fn view(&mut self, ring: &BlockRing, block: usize) -> Result<&Mapping> {
-        if self.views.len() <= block {
-            self.views.resize_with(block + 1, || None);
-        }
-        Ok(match &mut self.views[block] {
-            Some(view) => view,
-            none => none.insert(ring.block(block).mapping(false)?),
-        })
     }
 }

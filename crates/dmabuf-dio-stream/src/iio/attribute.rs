@@ -38,10 +38,7 @@ impl Attribute {
             Err(Error::Setting { device, attribute, reason })
         };
         match (found.next(), found.next()) {
-            (Some(name), None) => {
-                let path = folder.join(&name);
-                Ok(Self { owner: owner.to_owned(), name, path })
-            }
+            (Some(name), None) => Ok(Self::at(owner, folder, &name)),
             (Some(first), Some(second)) => {
                 let all = [first, second].into_iter().chain(found).collect();
                 refused(Refused::Ambiguous(all))
@@ -53,15 +50,17 @@ impl Attribute {
         }
     }
 
+    /// The file of this name in a folder.
+    pub(crate) fn at(owner: &str, folder: &Path, name: &str) -> Self {
+        Self { owner: owner.to_owned(), name: name.to_owned(), path: folder.join(name) }
+    }
+
     /// All attributes of a folder that have a value, sorted.
     pub(crate) fn all(owner: &str, folder: &Path) -> Vec<Self> {
         names(folder)
             .into_iter()
             .filter(|name| !name.ends_with("_available"))
-            .map(|name| {
-                let path = folder.join(&name);
-                Self { owner: owner.to_owned(), name, path }
-            })
+            .map(|name| Self::at(owner, folder, &name))
             .collect()
     }
 
@@ -81,12 +80,10 @@ impl Attribute {
     ///
     /// [`Error::Stream`]: `EACCES` if the attribute cannot be read.
     pub fn read(&self) -> Result<String> {
-        match fs::read_to_string(&self.path) {
-            Ok(text) => Ok(text.trim().to_owned()),
-            Err(error) => {
-                Err(failed(&self.owner, format!("read {}", self.name), Errno::from(&error)))
-            }
-        }
+        let read = fs::read_to_string(&self.path).map(|text| text.trim().to_owned());
+        read.map_err(|error| {
+            failed(&self.owner, format!("read {}", self.name), Errno::from(&error))
+        })
     }
 
     /// Sets the value. The driver may round it: see [`read`](Self::read).
@@ -158,10 +155,7 @@ fn similar(folder: &Path, names: &[String], last: &str) -> Vec<String> {
     let ending = format!("_{last}");
     let mut like: Vec<_> = names.iter().filter(|name| name.ends_with(&ending)).cloned().collect();
     if like.is_empty() {
-        let whole = |name: &&String| {
-            let (owner, path) = (String::new(), folder.join(name));
-            Attribute { owner, name: String::new(), path }.modes().0
-        };
+        let whole = |name: &&String| Attribute::at("", folder, name).is_writable();
         like = names.iter().filter(whole).cloned().collect();
     }
     like.truncate(NAMED);

@@ -3,11 +3,11 @@
 //! (Documentation/ABI/testing/sysfs-bus-iio).
 
 use std::fs;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::attribute::Attribute;
-use crate::error::{Error, Result, failed};
+use crate::convert::Layout;
+use crate::error::{Result, failed};
 use crate::format::Format;
 use dmabuf_dio::Errno;
 
@@ -71,7 +71,7 @@ impl Device {
             .into_iter()
             .map(|number| {
                 let folder = root.join(format!("iio:device{number}"));
-                let name = read(&folder.join("name")).unwrap_or_default();
+                let name = Attribute::at("", &folder, "name").read().unwrap_or_default();
                 Self { folder, node: PathBuf::from(format!("/dev/iio:device{number}")), name }
             })
             .collect()
@@ -100,8 +100,7 @@ impl Device {
             return vec![all.swap_remove(place)];
         }
         all.retain(|device| {
-            device.name == wanted
-                || read(&device.folder.join("label")).is_ok_and(|label| label == wanted)
+            device.name == wanted || device.read("label").is_ok_and(|label| label == wanted)
         });
         all
     }
@@ -132,7 +131,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Setting`] if there is none, or several may be meant: those of an input and of an
+    /// [`Error::Setting`](crate::Error::Setting) if there is none, or several may be meant: those of an input and of an
     /// output.
     pub fn attribute(&self, wanted: &str) -> Result<Attribute> {
         Attribute::find(&self.name, &self.folder, wanted)
@@ -163,7 +162,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`]: `ENOENT` if the device has no rate, `EINVAL` if it does not support this
+    /// [`Error::Stream`](crate::Error::Stream): `ENOENT` if the device has no rate, `EINVAL` if it does not support this
     /// one.
     pub fn set_rate(&self, buffer: u32, hertz: f64) -> Result<()> {
         if let Some(trigger) = self.driver_in(Path::new(DEVICES)) {
@@ -220,45 +219,39 @@ impl Device {
         Counter(fs::File::open(self.folder.join(attribute)).ok())
     }
 
+    /// An attribute of the device, which may have it or not.
+    fn at(&self, attribute: &str) -> Attribute {
+        Attribute::at(&self.name, &self.folder, attribute)
+    }
+
     /// Reads an attribute, without the trailing newline.
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`]: `ENOENT` if the device has no such attribute.
+    /// [`Error::Stream`](crate::Error::Stream): `ENOENT` if the device has no such attribute.
     pub fn read(&self, attribute: &str) -> Result<String> {
-        read(&self.folder.join(attribute)).map_err(|error| self.error("read", attribute, &error))
+        self.at(attribute).read()
     }
 
     /// Writes an attribute.
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`]: `ENOENT` if the device has no such attribute, `EINVAL` if it rejects the
-    /// value, `EACCES` if this user lacks permission, `EBUSY` while samples flow.
+    /// [`Error::Stream`](crate::Error::Stream): `ENOENT` if the device has no such attribute, `EINVAL`
+    /// if it rejects the value, `EACCES` if this user lacks permission, `EBUSY` while samples flow.
     pub fn write(&self, attribute: &str, value: &str) -> Result<()> {
-        let path = self.folder.join(attribute);
-        // Without O_CREAT, for which sysfs returns EACCES; O_TRUNC is for ordinary files, in tests.
-        let written = fs::OpenOptions::new()
-            .write(true)
-            .truncate(true)
-            .open(path)
-            .and_then(|mut file| file.write_all(value.as_bytes()));
-        written.map_err(|error| self.error("set", attribute, &error))
-    }
-
-    fn error(&self, call: &'static str, attribute: &str, error: &io::Error) -> Error {
-        failed(&self.name, format!("{call} {attribute}"), Errno::from(error))
+        self.at(attribute).write(value)
     }
 
     /// The channels of a buffer, including timestamps, in the order of their samples in a frame.
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`]: `ENOENT` if there is no such buffer.
+    /// [`Error::Stream`](crate::Error::Stream): `ENOENT` if there is no such buffer.
     pub fn channels(&self, buffer: u32) -> Result<Vec<Channel>> {
         let folder = format!("buffer{buffer}");
         let entries = fs::read_dir(self.folder.join(&folder))
-            .map_err(|error| self.error("list", &folder, &error))?;
+            .map_err(|error| failed(&self.name, format!("list {folder}"), Errno::from(&error)))?;
         let mut channels = Vec::new();
         for entry in entries.flatten() {
             let Some(name) = entry
@@ -296,7 +289,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`]: `EBUSY` while samples flow, `EINVAL` for a set that the device does not
+    /// [`Error::Stream`](crate::Error::Stream): `EBUSY` while samples flow, `EINVAL` for a set that the device does not
     /// support.
     pub fn choose(&self, buffer: u32, wanted: &[Channel]) -> Result<()> {
         let all = self.channels(buffer)?;
@@ -313,18 +306,8 @@ impl Device {
 /// Bytes of a frame with samples of these channels: each is aligned to its own size, and the frame
 /// is a multiple of the largest.
 pub fn frame_bytes(channels: &[Channel]) -> u64 {
-    let mut end = 0_u64;
-    let mut largest = 1;
-    for channel in channels {
-        let bytes = channel.format.bytes();
-        end = end.next_multiple_of(bytes) + bytes;
-        largest = largest.max(bytes);
-    }
-    end.next_multiple_of(largest)
-}
-
-fn read(path: &Path) -> io::Result<String> {
-    Ok(fs::read_to_string(path)?.trim().to_owned())
+    let formats: Vec<_> = channels.iter().map(|channel| channel.format).collect();
+    Layout::of(&formats).frame()
 }
 
 #[cfg(test)]

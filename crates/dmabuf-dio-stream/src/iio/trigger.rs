@@ -41,8 +41,8 @@ impl Trigger {
         ids.into_iter()
             .map(|(_, id)| {
                 let folder = root.join(&id);
-                let name = fs::read_to_string(folder.join("name")).unwrap_or_default();
-                Self { id, name: name.trim().to_owned(), folder }
+                let name = Attribute::at(&id, &folder, "name").read().unwrap_or_default();
+                Self { id, name, folder }
             })
             .collect()
     }

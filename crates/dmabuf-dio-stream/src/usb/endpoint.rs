@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Endpoints of a function: blocks to and from the host.
+//! Blocks to the host, through the endpoint of a function.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use dmabuf_dio_sys::functionfs::{self};
 use rustix::fs::OFlags;
 
-use crate::ends::{Facts, Pending, Sink, Source};
+use crate::ends::{Facts, Pending, Sink};
 use crate::error::{Result, failed};
 use crate::fenced::{Fenced, Port};
 use crate::ring::{BlockRing, Filled};
@@ -74,10 +74,6 @@ impl Port for Endpoint {
     }
 }
 
-fn attach(blocks: &mut Fenced<Endpoint>, ring: &Arc<BlockRing>) -> Result<()> {
-    blocks.attach(ring).map_err(|errno| failed(blocks.port.name(), "attach a block", errno))
-}
-
 /// Sends blocks to the host.
 #[derive(Debug)]
 pub struct UsbSink(Fenced<Endpoint>);
@@ -99,7 +95,8 @@ impl Sink for UsbSink {
     }
 
     fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<()> {
-        attach(&mut self.0, ring)
+        let attached = self.0.attach(ring);
+        attached.map_err(|errno| failed(self.0.port.name(), "attach a block", errno))
     }
 
     fn attach_more(&mut self, block: usize) -> Result<bool> {
@@ -119,58 +116,6 @@ impl Sink for UsbSink {
     }
 
     fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// Receives blocks from the host, which waits while none is queued. Every transfer must have the
-/// requested length: the kernel does not report the length of a shorter one.
-#[derive(Debug)]
-pub struct UsbSource {
-    blocks: Fenced<Endpoint>,
-    frame: u64,
-}
-
-impl UsbSource {
-    /// Opens an OUT endpoint that delivers frames of `frame` bytes.
-    ///
-    /// # Errors
-    ///
-    /// As for [`UsbSink::open`].
-    pub fn open(path: impl AsRef<Path>, frame: u64) -> Result<Self> {
-        Ok(Self { blocks: Fenced::filling(Endpoint::open(path.as_ref())?), frame })
-    }
-}
-
-impl Source for UsbSource {
-    fn facts(&self) -> Facts {
-        Facts { frame: self.frame, ..Facts::new("USB, dma-buf") }
-    }
-
-    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
-        attach(&mut self.blocks, ring)
-    }
-
-    fn attach_more(&mut self, block: usize) -> Result<bool> {
-        self.blocks.attach_more(block)
-    }
-
-    fn queue(&mut self, blocks: &[Filled]) -> Result<(usize, bool)> {
-        blocks.iter().try_for_each(|&filled| self.blocks.queue(filled))?;
-        Ok((blocks.len(), false))
-    }
-
-    fn take(&mut self) -> Result<Option<Filled>> {
-        self.blocks.take()
-    }
-
-    fn pending(&self) -> Pending<'_> {
-        self.blocks.pending()
-    }
-
-    /// The host still fills what is queued; closing the endpoint takes it back.
-    fn stop(&mut self) -> Result<()> {
-        self.blocks.keep_done();
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dmabuf_dio::lend::{Access, Mapping};
+use dmabuf_dio::lend::Access;
 use dmabuf_dio::{Buffer, DmaBuf, Errno};
 use dmabuf_dio_sys::v4l2::{self, Dequeued, MappedBuffer};
 
@@ -62,9 +62,8 @@ pub struct VideoSource {
     ring: Option<Arc<BlockRing>>,
     /// The blocks in the driver's buffers.
     slots: Vec<Option<usize>>,
-    /// The driver's buffers and the blocks, if frames are copied.
+    /// The driver's buffers, if frames are copied.
     buffers: Vec<MappedBuffer>,
-    mappings: Vec<Mapping>,
     /// Blocks that the driver has no buffer for.
     waiting: VecDeque<usize>,
     /// Frames that were full when the device was stopped.
@@ -96,7 +95,6 @@ impl VideoSource {
             ring: None,
             slots: Vec::new(),
             buffers: Vec::new(),
-            mappings: Vec::new(),
             waiting: VecDeque::new(),
             full: VecDeque::new(),
             log: FrameLog::new(),
@@ -223,7 +221,7 @@ impl VideoSource {
         let missing = || self.device.failed("tell which buffer is full", Errno::IO);
         let ring = attached(self.ring.as_ref(), self.device.name())?;
         let from = self.buffers.get(from as usize).ok_or_else(missing)?;
-        let (mapping, block) = (self.mappings.get(block).ok_or_else(missing)?, ring.block(block));
+        let (mapping, block) = (ring.mapping(block, true)?, ring.block(block));
         block.begin_cpu_access(Access::Write)?;
         let mut piece = vec![0; COPIED.min(bytes as usize)];
         let result = (0..bytes as usize).step_by(COPIED).try_for_each(|at| {
@@ -402,22 +400,14 @@ impl Source for VideoSource {
                 got.count as usize
             }
             FrameMemory::Driver => ring.len(),
-            FrameMemory::Mapped => {
-                let mappings = (0..ring.len()).map(|block| ring.block(block).mapping(true));
-                self.mappings = mappings.collect::<Result<_, _>>()?;
-                0
-            }
+            FrameMemory::Mapped => 0,
         };
         self.slots = vec![None; count];
         self.ring = Some(Arc::clone(ring));
         Ok(())
     }
 
-    fn attach_more(&mut self, block: usize) -> Result<bool> {
-        if self.memory == FrameMemory::Mapped {
-            let ring = attached(self.ring.as_ref(), self.device.name())?;
-            self.mappings.push(ring.block(block).mapping(true)?);
-        }
+    fn attach_more(&mut self, _: usize) -> Result<bool> {
         Ok(self.memory != FrameMemory::Driver)
     }
 
