@@ -46,6 +46,7 @@ mod format;
 mod gaps;
 mod iio;
 mod net;
+mod numbered;
 mod pump;
 mod ring;
 mod usb;

@@ -9,6 +9,7 @@ use super::attribute::Attribute;
 use crate::convert::Layout;
 use crate::error::{Result, failed};
 use crate::format::Format;
+use crate::numbered::numbered;
 use dmabuf_dio::Errno;
 
 /// The devices in sysfs.
@@ -59,15 +60,7 @@ impl Device {
     }
 
     pub(super) fn all_in(root: &Path) -> Vec<Self> {
-        let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
-        let mut numbers: Vec<u32> = entries
-            .flatten()
-            .filter_map(|entry| {
-                entry.file_name().to_str()?.strip_prefix("iio:device")?.parse().ok()
-            })
-            .collect();
-        numbers.sort_unstable();
-        numbers
+        numbered(root, "iio:device")
             .into_iter()
             .map(|number| {
                 let folder = root.join(format!("iio:device{number}"));
@@ -124,6 +117,11 @@ impl Device {
         &self.folder
     }
 
+    /// The folder of all devices and triggers.
+    pub(super) fn root(&self) -> &Path {
+        self.folder.parent().unwrap_or(Path::new(DEVICES))
+    }
+
     /// Finds an attribute by its name in sysfs, or by channel and name, with or without the
     /// channel's direction, with its name or label: `in_voltage0_hardwaregain`,
     /// `in_voltage0.hardwaregain`, `altvoltage0.frequency`, `RX_LO.frequency`. An attribute that
@@ -146,11 +144,7 @@ impl Device {
     /// Frames per second of a buffer; `None` if nothing reports it. If a trigger drives the device that
     /// is not its own, it is the trigger's frequency.
     pub fn rate(&self, buffer: u32) -> Option<f64> {
-        self.rate_in(Path::new(DEVICES), buffer)
-    }
-
-    fn rate_in(&self, root: &Path, buffer: u32) -> Option<f64> {
-        let text = match self.driver_in(root) {
+        let text = match self.driver() {
             Some(trigger) => trigger.attribute(RATE).ok()?.read().ok()?,
             None => self.read(&self.rate_attribute(buffer)?).ok()?,
         };
@@ -165,7 +159,7 @@ impl Device {
     /// [`Error::Stream`](crate::Error::Stream): `ENOENT` if the device has no rate, `EINVAL` if it does not support this
     /// one.
     pub fn set_rate(&self, buffer: u32, hertz: f64) -> Result<()> {
-        if let Some(trigger) = self.driver_in(Path::new(DEVICES)) {
+        if let Some(trigger) = self.driver() {
             return trigger.attribute(RATE)?.write(&format!("{hertz}"));
         }
         let attribute = self.rate_attribute(buffer).unwrap_or_else(|| RATE.into());

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::attribute::Attribute;
 use super::device::{DEVICES, Device};
 use crate::error::{Error, Result};
+use crate::numbered::numbered;
 
 /// The attribute with the trigger in use.
 const CURRENT: &str = "trigger/current_trigger";
@@ -30,16 +31,10 @@ impl Trigger {
     }
 
     pub(crate) fn all_in(root: &Path) -> Vec<Self> {
-        let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
-        let number = |id: &str| id.strip_prefix("trigger")?.parse::<u32>().ok();
-        let mut ids: Vec<_> = entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .filter_map(|id| Some((number(&id)?, id)))
-            .collect();
-        ids.sort_unstable();
-        ids.into_iter()
-            .map(|(_, id)| {
+        numbered(root, "trigger")
+            .into_iter()
+            .map(|number| {
+                let id = format!("trigger{number}");
                 let folder = root.join(&id);
                 let name = Attribute::at(&id, &folder, "name").read().unwrap_or_default();
                 Self { id, name, folder }
@@ -74,9 +69,9 @@ impl Device {
     }
 
     /// The trigger in use, unless it is the device's own.
-    pub(crate) fn driver_in(&self, root: &Path) -> Option<Trigger> {
+    pub(crate) fn driver(&self) -> Option<Trigger> {
         let name = self.trigger().ok()??;
-        let all = Trigger::all_in(root);
+        let all = Trigger::all_in(self.root());
         let used = all.into_iter().find(|trigger| trigger.name == name);
         used.filter(|trigger| !trigger.is_of(self.folder()))
     }
@@ -89,13 +84,7 @@ impl Device {
     /// [`Error::Stream`]: `EBUSY` while samples flow, `EPERM` if its trigger cannot be changed,
     /// `EINVAL` if the device does not accept this one.
     pub fn set_trigger(&self, name: Option<&str>) -> Result<()> {
-        self.set_trigger_in(Path::new(DEVICES), name)
-    }
-
-    fn set_trigger_in(&self, root: &Path, name: Option<&str>) -> Result<()> {
-        if let Some(name) = name {
-            self.check_trigger_in(root, name)?;
-        }
+        name.map_or(Ok(()), |name| self.check_trigger(name))?;
         // The kernel treats an unknown name as none.
         self.write(CURRENT, name.unwrap_or("\n"))
     }
@@ -106,11 +95,7 @@ impl Device {
     ///
     /// [`Error::Trigger`].
     pub fn check_trigger(&self, name: &str) -> Result<()> {
-        self.check_trigger_in(Path::new(DEVICES), name)
-    }
-
-    fn check_trigger_in(&self, root: &Path, name: &str) -> Result<()> {
-        let all: Vec<_> = Trigger::all_in(root).into_iter().map(|trigger| trigger.name).collect();
+        let all = self.triggers();
         let takes = self.trigger().is_ok();
         if takes && all.iter().any(|one| one == name) {
             return Ok(());
@@ -121,16 +106,16 @@ impl Device {
 
     /// The error of a device that was not enabled because it lacks a trigger, if it does.
     pub(crate) fn lacks_trigger(&self) -> Option<Error> {
-        self.lacks_trigger_in(Path::new(DEVICES))
-    }
-
-    fn lacks_trigger_in(&self, root: &Path) -> Option<Error> {
         if !matches!(self.trigger(), Ok(None)) {
             return None;
         }
-        let all = Trigger::all_in(root).into_iter().map(|trigger| trigger.name).collect();
-        let device = self.name().to_owned();
-        Some(Error::Trigger { device, wanted: None, available: Some(all) })
+        let (device, available) = (self.name().to_owned(), Some(self.triggers()));
+        Some(Error::Trigger { device, wanted: None, available })
+    }
+
+    /// The names of all triggers.
+    fn triggers(&self) -> Vec<String> {
+        Trigger::all_in(self.root()).into_iter().map(|trigger| trigger.name).collect()
     }
 }
 
@@ -166,20 +151,20 @@ mod tests {
     fn a_device_takes_a_trigger() {
         let (fake, sensor) = tree();
         assert_eq!(sensor.trigger().expect("it takes one"), None);
-        let lacks = sensor.lacks_trigger_in(fake.root()).expect("it has none");
+        let lacks = sensor.lacks_trigger().expect("it has none");
         assert!(lacks.hint().to_string().contains("irq, timer"), "{}", lacks.hint());
-        sensor.set_trigger_in(fake.root(), Some("irq")).expect("set");
+        sensor.set_trigger(Some("irq")).expect("set");
         assert_eq!(sensor.trigger().expect("it has one").as_deref(), Some("irq"));
-        assert!(sensor.lacks_trigger_in(fake.root()).is_none());
-        let unknown = sensor.set_trigger_in(fake.root(), Some("tim")).expect_err("unknown");
+        assert!(sensor.lacks_trigger().is_none());
+        let unknown = sensor.set_trigger(Some("tim")).expect_err("unknown");
         assert!(unknown.to_string().contains("tim"), "{unknown}");
         assert!(unknown.hint().to_string().contains("irq, timer"), "{}", unknown.hint());
         assert_eq!(sensor.trigger().expect("as before").as_deref(), Some("irq"));
-        sensor.set_trigger_in(fake.root(), None).expect("set");
+        sensor.set_trigger(None).expect("set");
         assert_eq!(sensor.trigger().expect("it takes one"), None);
         let adc = Device::find_in(fake.root(), "adc").expect("found");
-        let error = adc.set_trigger_in(fake.root(), Some("irq")).expect_err("no use for it");
+        let error = adc.set_trigger(Some("irq")).expect_err("no use for it");
         assert!(matches!(error, Error::Trigger { available: None, .. }), "{error}");
-        assert!(adc.trigger().is_err() && adc.lacks_trigger_in(fake.root()).is_none());
+        assert!(adc.trigger().is_err() && adc.lacks_trigger().is_none());
     }
 }

@@ -7,11 +7,12 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use dmabuf_dio::Errno;
-use dmabuf_dio_sys::v4l2::{self, Capability, Format, Fraction, PixFormat};
+use dmabuf_dio_sys::v4l2::{self, Capability, Format, Fraction, PixFormat, PixFormatMplane};
 
 use super::format::{PixelFormat, VideoFormat};
 use crate::error::{Error, Result, failed};
 use crate::iio::facts::DmaBufs;
+use crate::numbered::numbered;
 
 /// Maximum number of formats, and of sizes per format, that are listed.
 const MOST: u32 = 256;
@@ -131,11 +132,7 @@ impl VideoFacts {
 
 /// The nodes of video devices, by number.
 fn nodes() -> Vec<PathBuf> {
-    let entries = fs::read_dir("/sys/class/video4linux").into_iter().flatten().flatten();
-    let number = |name: &str| name.strip_prefix("video")?.parse::<u32>().ok();
-    let mut numbers: Vec<_> =
-        entries.filter_map(|entry| number(entry.file_name().to_str()?)).collect();
-    numbers.sort_unstable();
+    let numbers = numbered(Path::new("/sys/class/video4linux"), "video");
     numbers.into_iter().map(|number| format!("/dev/video{number}").into()).collect()
 }
 
@@ -292,32 +289,20 @@ impl VideoDevice {
             if like.contains(&wanted) { wanted } else { like.pop().unwrap_or(wanted) }
         });
         // Of a new format, the driver chooses lengths and colours.
+        let (now_size, now, field) = match &before {
+            Format::Single(now) => ((now.width, now.height), now.pixelformat, now.field),
+            Format::Multi(now) => ((now.width, now.height), now.pixelformat, now.field),
+        };
+        let ((width, height), private) = (size.unwrap_or(now_size), PixFormat::MAGIC);
+        let pixelformat = code.map_or(now, |code| code.0);
         let wanted = match before {
-            Format::Single(now) => {
-                let (width, height) = size.unwrap_or((now.width, now.height));
-                let pixelformat = code.map_or(now.pixelformat, |code| code.0);
-                let private = PixFormat::MAGIC;
-                let field = now.field;
-                Format::Single(PixFormat {
-                    width,
-                    height,
-                    pixelformat,
-                    field,
-                    private,
-                    ..PixFormat::default()
-                })
+            Format::Single(_) => {
+                let other = PixFormat::default();
+                Format::Single(PixFormat { width, height, pixelformat, field, private, ..other })
             }
-            Format::Multi(now) => {
-                let (width, height) = size.unwrap_or((now.width, now.height));
-                let pixelformat = code.map_or(now.pixelformat, |code| code.0);
-                let field = now.field;
-                Format::Multi(v4l2::PixFormatMplane {
-                    width,
-                    height,
-                    pixelformat,
-                    field,
-                    ..v4l2::PixFormatMplane::default()
-                })
+            Format::Multi(_) => {
+                let other = PixFormatMplane::default();
+                Format::Multi(PixFormatMplane { width, height, pixelformat, field, ..other })
             }
         };
         let got = v4l2::set_format(self.fd(), wanted)

@@ -11,7 +11,7 @@ use dmabuf_dio_stream::{
     RotatingSink, Source, Stream, Summary,
 };
 
-use crate::ends::{Made, ring};
+use crate::common::{Made, ring};
 
 fn layout(format: &str, count: usize) -> Layout {
     Layout::uniform(format.parse::<Format>().expect(format), count)

@@ -7,7 +7,7 @@ use std::fs;
 use dmabuf_dio_stream::convert::Layout;
 use dmabuf_dio_stream::{ConvertingSource, FileSink, Format, RotatingSink, Source, Stream};
 
-use crate::ends::{Made, put, ring};
+use crate::common::{Made, put, ring};
 
 /// Numbers frames of 4 bytes, and fills multiples of `align` bytes.
 fn dma(align: u64) -> impl Source {

@@ -6,7 +6,7 @@ use std::fs;
 
 use dmabuf_dio_stream::{BlockRing, FileSink, Stream};
 
-use crate::ends::{Made, put, ring};
+use crate::common::{Made, put, ring};
 
 /// The content of a frame.
 fn content(number: u64, length: u64) -> Vec<u8> {

@@ -2,9 +2,10 @@
 //! Streams without devices: files, sockets, and a source and a sink that lose data and delay by the
 //! number of calls, not by the clock. The blocks are memfds.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod convert;
 mod cuts;
-mod ends;
 mod errors;
 mod frames;
 mod pipes;
@@ -18,13 +19,11 @@ use std::time::Duration;
 
 use dmabuf_dio::{Buffer, CancelToken, Errno, Error as DioError};
 use dmabuf_dio_stream::{
-    BlockRing, Discard, Error, Facts, FileSink, FileSource, Filled, Gap, Live, Overrun, Pending,
+    BlockRing, Discard, Error, Facts, FileSink, FileSource, Filled, Live, Overrun, Pending,
     Reading, SocketSink, Source, State, Stream,
 };
 
-use crate::ends::{Keeper, put, ring};
-
-const FRAME: u64 = 8;
+use crate::common::{FRAME, Keeper, check_gaps, missing, put, ring};
 
 /// Frames numbered from `first`.
 fn frames(first: u64, bytes: u64) -> Vec<u8> {
@@ -32,6 +31,7 @@ fn frames(first: u64, bytes: u64) -> Vec<u8> {
 }
 
 /// A device that fills a block every `every` calls, and loses as many frames if it has none.
+#[derive(Default)]
 struct Device {
     ring: Option<Arc<BlockRing>>,
     queued: VecDeque<Filled>,
@@ -56,25 +56,7 @@ struct Device {
 
 impl Device {
     fn new(every: u32) -> Self {
-        let (ring, queued, fails_after, counts) = (None, VecDeque::new(), None, true);
-        let (calls, next, lost, running, filled) = (0, 0, 0, false, 0);
-        let (skips_at, pause, batch, batches) = (None, Duration::ZERO, 1, Vec::new());
-        Self {
-            ring,
-            queued,
-            every,
-            calls,
-            next,
-            lost,
-            running,
-            fails_after,
-            filled,
-            counts,
-            skips_at,
-            pause,
-            batch,
-            batches,
-        }
+        Self { every, counts: true, batch: 1, ..Self::default() }
     }
 }
 
@@ -155,34 +137,6 @@ impl Live for Device {
     }
 }
 
-/// Where frames are missing: after how many bytes, and how many.
-fn missing(bytes: &[u8]) -> Vec<(u64, u64)> {
-    let (mut next, mut gaps) = (0, Vec::new());
-    for (number, frame) in bytes.chunks_exact(FRAME as usize).enumerate() {
-        let found = u64::from_le_bytes(frame.try_into().expect("a frame"));
-        if found != next {
-            gaps.push((number as u64 * FRAME, found - next));
-        }
-        next = found + 1;
-    }
-    gaps
-}
-
-/// Frames found missing by the gaps that were told, in which they lie.
-fn found_in(told: &[Gap], found: &[(u64, u64)]) -> Vec<u64> {
-    let mut left = found.iter().peekable();
-    let each = told.iter().map(|gap| {
-        let mut frames = 0;
-        while let Some((_, lost)) = left.next_if(|(at, _)| (gap.at..=gap.to).contains(at)) {
-            frames += lost;
-        }
-        frames
-    });
-    let each = each.collect();
-    assert_eq!(left.next(), None, "found and not told, of {told:?}");
-    each
-}
-
 /// Blocks come back in batches, and the last ones, held back by the sink, are not forgotten.
 #[test]
 fn blocks_are_queued_in_batches() {
@@ -196,8 +150,7 @@ fn blocks_are_queued_in_batches() {
     assert_eq!(source.filled, 11);
     assert!(source.batches.contains(&3), "{:?}", source.batches);
     // A loss before a batch counts as before one of its blocks.
-    let told: Vec<_> = summary.gaps.iter().map(|gap| gap.frames.expect("counted")).collect();
-    assert_eq!(told, found_in(&summary.gaps, &missing(&sink.bytes)), "{:?}", summary.gaps);
+    check_gaps(&summary, &sink.missing());
 }
 
 #[test]
@@ -251,13 +204,9 @@ fn losses_of_a_slow_sink_are_reported_with_their_place() {
         let stream = Stream::new(&mut source, &mut sink, ring(count, 4096));
         let summary = stream.limit(40 * 4096).run().expect("run");
         assert_eq!((summary.bytes, sink.bytes.len()), (40 * 4096, 40 * 4096), "{count} blocks");
-        let found = missing(&sink.bytes);
+        let found = sink.missing();
         assert!(!found.is_empty(), "{count} blocks");
-        for (gap, frames) in summary.gaps.iter().zip(found_in(&summary.gaps, &found)) {
-            let after_the_last = gap.to >= summary.bytes;
-            let told = gap.frames.expect("counted");
-            assert!(told == frames || after_the_last && told > frames, "{count} blocks: {gap:?}");
-        }
+        check_gaps(&summary, &found);
         assert!(summary.lost_frames >= found.iter().map(|(_, frames)| frames).sum());
     }
 }
@@ -272,7 +221,7 @@ fn lost_frames_count_as_elapsed_time() {
         let summary = stream.time(Some(10_000), 0.001).run().expect("run");
         let last = sink.bytes.chunks_exact(FRAME as usize).last().expect("some");
         let end = u64::from_le_bytes(last.try_into().expect("a frame")) + 1;
-        let missing: u64 = missing(&sink.bytes).iter().map(|(_, frames)| frames).sum();
+        let missing: u64 = sink.missing().iter().map(|(_, frames)| frames).sum();
         assert!(summary.complete && missing > 0 && end <= 10_000, "{count} blocks: {end}");
         assert_eq!(summary.bytes / FRAME + summary.lost_frames, 10_000, "{count} blocks");
         assert_eq!(missing + 10_000 - end, summary.lost_frames, "{count} blocks");
@@ -295,7 +244,7 @@ fn overrun_fail_ends_the_stream() {
     let (mut source, mut sink) = (Device::new(1), Keeper::new(50));
     let stream = Stream::new(&mut source, &mut sink, ring(2, 4096)).overrun(Overrun::Fail);
     let ended = stream.limit(1 << 20).run().expect_err("the sink is too slow");
-    assert_eq!(ended.error.errno().map(Errno::raw), Some(libc::EOVERFLOW), "{ended}");
+    assert_eq!(ended.error.errno(), Some(Errno::OVERFLOW), "{ended}");
     assert_eq!(
         (ended.summary.bytes, sink.bytes.len() as u64),
         (sink.bytes.len() as u64, ended.summary.bytes)
@@ -309,14 +258,14 @@ fn frames_before_a_failure_are_kept() {
     let (mut source, mut sink) = (Device::new(1), Keeper::new(3));
     source.fails_after = Some(5);
     let ended = Stream::new(&mut source, &mut sink, ring(8, 4096)).run().expect_err("it fails");
-    assert_eq!(ended.error.errno().map(Errno::raw), Some(libc::ENODEV));
+    assert_eq!(ended.error.errno(), Some(Errno::NODEV));
     assert_eq!(ended.summary.bytes, 5 * 4096);
     assert!(sink.bytes == frames(0, 5 * 4096) && sink.finished);
 
     let (mut source, mut sink) = (Device::new(1), Keeper::new(1));
     sink.fails_after = Some(3);
     let ended = Stream::new(&mut source, &mut sink, ring(4, 4096)).run().expect_err("it fails");
-    assert_eq!(ended.error.errno().map(Errno::raw), Some(libc::ENOSPC));
+    assert_eq!(ended.error.errno(), Some(Errno::NOSPC));
     assert_eq!((ended.summary.bytes, sink.bytes.len()), (3 * 4096, 3 * 4096));
     assert!(sink.finished);
 }
@@ -365,7 +314,7 @@ fn losses_within_the_device_are_reported_with_their_place() {
     source.skips_at = Some(10);
     let stream = Stream::new(&mut source, &mut sink, ring(4, 4096));
     let summary = stream.limit(40 * 4096).run().expect("run");
-    assert_eq!(missing(&sink.bytes), [(10 * 4096, 7)]);
+    assert_eq!(sink.missing(), [(10 * 4096, 7)]);
     let told: Vec<_> = summary.gaps.iter().map(|gap| gap.frames).collect();
     assert_eq!((told, summary.lost_frames), (vec![Some(7)], 7));
     let gap = summary.gaps[0];
@@ -382,7 +331,7 @@ fn losses_after_each_block_are_reported_separately() {
     let stream = Stream::new(&mut source, &mut sink, ring(1, 4096));
     let summary = stream.limit(20 * 4096).run().expect("run");
     let told: Vec<_> = summary.gaps.iter().map(|gap| (gap.at, gap.to, gap.frames)).collect();
-    let found = missing(&sink.bytes);
+    let found = sink.missing();
     assert_eq!(found.len(), 19);
     let exact = |&(at, lost): &(u64, u64)| (at, at, Some(lost));
     let mut wanted: Vec<_> = found.iter().map(exact).collect();
@@ -403,7 +352,7 @@ fn overrun_fail_ends_the_stream_only_at_a_loss() {
     (source.skips_at, source.pause) = (Some(2), Duration::from_millis(15));
     let stream = Stream::new(&mut source, &mut sink, ring(4, 4096)).overrun(Overrun::Fail);
     let ended = stream.limit(20 * 4096).run().expect_err("a loss");
-    assert_eq!(ended.error.errno().map(Errno::raw), Some(libc::EOVERFLOW), "{ended}");
+    assert_eq!(ended.error.errno(), Some(Errno::OVERFLOW), "{ended}");
     assert!(sink.bytes.len() < 10 * 4096, "{ended}");
     let source = std::error::Error::source(&*ended).expect("the error");
     assert_eq!(source.to_string(), ended.error.to_string());

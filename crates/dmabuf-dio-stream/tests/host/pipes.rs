@@ -13,7 +13,7 @@ use dmabuf_dio::{CancelToken, Errno};
 use dmabuf_dio_stream::{Error, FdSink, FdSource, Interrupted, Sink, Source, Stream, Summary};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::ends::{Keeper, Made, put, ring};
+use crate::common::{Keeper, Made, put, ring};
 
 type Outcome = Result<Summary, Box<Interrupted>>;
 

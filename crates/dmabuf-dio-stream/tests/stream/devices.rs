@@ -3,10 +3,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dmabuf_dio_stream::{Device, IioSink, IioSource};
-
-/// Bytes of a frame with all channels: the frame's number, as the simulator generates it.
-pub(crate) const FRAME: u64 = 8;
+use crate::common::FRAME;
+use dmabuf_dio_stream::{BlockRing, Device, IioSink, IioSource, Sink, Source, Stream, Summary};
 
 /// Reserves the devices for one test at a time.
 pub(crate) struct Devices {
@@ -39,6 +37,18 @@ impl Devices {
     pub(crate) fn sink(&self) -> IioSink {
         sink(&self.dac)
     }
+}
+
+/// Streams `limit` bytes through some blocks.
+#[track_caller]
+pub(crate) fn run(
+    mut source: impl Source,
+    sink: &mut dyn Sink,
+    (count, size): (usize, u64),
+    limit: u64,
+) -> Summary {
+    let ring = BlockRing::new(count, size).expect("blocks");
+    Stream::new(&mut source, sink, ring).limit(limit).run().expect("run")
 }
 
 /// Reports that a test is skipped, if that is allowed (`DMABUF_DIO_REQUIRE`).

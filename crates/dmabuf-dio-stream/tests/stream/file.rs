@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use dmabuf_dio_stream::{BlockRing, Error, FileSink, FileSource, Overrun, Stream};
 
-use crate::devices::{Devices, FRAME, NoModule, check, number};
+use crate::common::FRAME;
+use crate::devices::{Devices, NoModule, check, number, run};
 
 /// A folder on the file system under test.
 fn folder() -> tempfile::TempDir {
@@ -15,12 +16,9 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(parent).expect("a folder")
 }
 
-fn capture(devices: &Devices, path: &Path, (count, size): (usize, u64), limit: u64) -> String {
-    let mut source = devices.source();
+fn capture(devices: &Devices, path: &Path, blocks: (usize, u64), limit: u64) -> String {
     let mut sink = FileSink::create(path).expect("a file");
-    let ring = BlockRing::new(count, size).expect("blocks");
-    let stream = Stream::new(&mut source, &mut sink, ring).limit(limit);
-    let summary = stream.run().expect("run");
+    let summary = run(devices.source(), &mut sink, blocks, limit);
     assert_eq!((summary.bytes, summary.gaps.len()), (limit / FRAME * FRAME, 0));
     assert_eq!(fs::metadata(path).expect("the file").len(), summary.bytes);
     summary.sink
@@ -66,10 +64,8 @@ fn into_a_file_and_out_again(devices: &Devices, way: &str) {
         let bytes = fs::read(&path).expect("the file");
         assert_eq!(check(&bytes, 0), limit / FRAME);
 
-        let mut source = FileSource::open(&path, FRAME).expect("the file");
-        let mut sink = devices.sink();
-        let ring = BlockRing::new(blocks.0, blocks.1).expect("blocks");
-        let summary = Stream::new(&mut source, &mut sink, ring).run().expect("run");
+        let source = FileSource::open(&path, FRAME).expect("the file");
+        let summary = run(source, &mut devices.sink(), blocks, u64::MAX);
         assert_eq!(summary.bytes, limit / FRAME * FRAME, "{summary:?}");
         assert_eq!(number(&devices.dac, "moved_frames"), limit / FRAME);
         assert_eq!(number(&devices.dac, "wrong_frames"), 0);
@@ -117,7 +113,7 @@ fn full(devices: &Devices) {
             stream = stream.limit(limit);
         }
         let ended = stream.run().expect_err("there is no room");
-        assert_eq!(ended.error.errno().map(dmabuf_dio::Errno::raw), Some(libc::ENOSPC), "{ended}");
+        assert_eq!(ended.error.errno(), Some(dmabuf_dio::Errno::NOSPC), "{ended}");
         let bytes = fs::read(&path).expect("the file");
         assert_eq!(bytes.len() as u64, ended.summary.bytes);
         // With a rate, a slow guest loses some frames and reports it.

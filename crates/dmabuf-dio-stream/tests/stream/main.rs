@@ -2,22 +2,23 @@
 //! Streams between the simulated devices of `kernel/sim/iio_stream` and `kernel/sim/usb_sink`, if
 //! present, and files and sockets.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod devices;
 mod file;
 mod socket;
 mod usb;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use dmabuf_dio::{CancelToken, Error as Buffer};
+use dmabuf_dio::{CancelToken, Errno, Error as Buffer};
 use dmabuf_dio_stream::{
-    BlockRing, Device, Error, Facts, Filled, IioSource, Overrun, Pending, Repeat, Sink, Source,
-    Stream, Summary, frame_bytes,
+    BlockRing, Device, Error, Filled, IioSource, Overrun, Repeat, Sink, Source, Stream, frame_bytes,
 };
 
-use crate::devices::{Devices, FRAME, number, sink, source};
+use crate::common::{FRAME, Keeper, check_gaps};
+use crate::devices::{Devices, number, run, sink, source};
 
 #[test]
 fn every_frame_arrives_in_order() {
@@ -33,107 +34,12 @@ fn every_frame_arrives_in_order() {
         (64, 16 << 10, 32 << 20),
         (7, 4096, 8 << 20),
     ] {
-        let (mut source, mut sink) = (devices.source(), devices.sink());
-        let ring = BlockRing::new(count, size).expect("blocks");
-        let summary = Stream::new(&mut source, &mut sink, ring).limit(limit).run().expect("run");
+        let summary = run(devices.source(), &mut devices.sink(), (count, size), limit);
         assert_eq!(summary.bytes, limit / FRAME * FRAME);
         assert!(summary.gaps.is_empty(), "{:?}", summary.gaps);
         assert_eq!(number(dac, "moved_frames"), summary.bytes / FRAME);
         assert_eq!(number(dac, "wrong_frames"), 0);
     }
-}
-
-/// Takes its time for each block, and records where numbers are missing.
-struct Slow {
-    ring: Option<Arc<BlockRing>>,
-    queued: VecDeque<Filled>,
-    busy_until: Instant,
-    per_block: Duration,
-    next: u64,
-    bytes: u64,
-    gaps: Vec<(u64, u64)>,
-    /// When blocks came.
-    times: Vec<Instant>,
-}
-
-impl Slow {
-    fn new(per_block: Duration) -> Self {
-        let (ring, queued, busy_until) = (None, VecDeque::new(), Instant::now());
-        Self {
-            ring,
-            queued,
-            busy_until,
-            per_block,
-            next: 0,
-            bytes: 0,
-            gaps: Vec::new(),
-            times: Vec::new(),
-        }
-    }
-}
-
-impl Sink for Slow {
-    fn facts(&self) -> Facts {
-        Facts::new("slowly")
-    }
-
-    fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<(), Error> {
-        self.ring = Some(Arc::clone(ring));
-        Ok(())
-    }
-
-    fn queue(&mut self, filled: Filled) -> Result<bool, Error> {
-        self.times.push(Instant::now());
-        if self.queued.is_empty() {
-            self.busy_until = Instant::now() + self.per_block;
-        }
-        self.queued.push_back(filled);
-        Ok(false)
-    }
-
-    fn take(&mut self) -> Result<Option<Filled>, Error> {
-        if self.queued.is_empty() || Instant::now() < self.busy_until {
-            return Ok(None);
-        }
-        let filled = self.queued.pop_front().expect("just looked at");
-        let content = self.ring.as_ref().expect("attached").block(filled.block).map()?.to_vec()?;
-        for frame in content[..filled.bytes as usize].chunks_exact(FRAME as usize) {
-            let number = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
-            assert!(number >= self.next, "frame {number} again, at {}", self.next);
-            if number != self.next {
-                self.gaps.push((self.bytes, number - self.next));
-            }
-            self.next = number + 1;
-            self.bytes += FRAME;
-        }
-        self.busy_until = Instant::now() + self.per_block;
-        Ok(Some(filled))
-    }
-
-    fn pending(&self) -> Pending<'_> {
-        Pending { blocks: self.queued.len(), ready: None }
-    }
-
-    fn finish(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-}
-
-/// Every gap that was found lies in one that was told, which counts as many frames. After the last block
-/// frames may have been lost that nobody was there to miss.
-fn check_gaps(summary: &Summary, sink: &Slow) {
-    let mut found = sink.gaps.iter().peekable();
-    for gap in &summary.gaps {
-        let mut frames = 0;
-        while let Some((_, lost)) = found.next_if(|(at, _)| (gap.at..=gap.to).contains(at)) {
-            frames += lost;
-        }
-        let exact = gap.at == gap.to || gap.to < summary.bytes;
-        let told = gap.frames.expect("it counts");
-        let right = if exact { told == frames } else { told >= frames };
-        assert!(right, "{gap:?}, found {frames}, of {:?}", summary.gaps);
-    }
-    assert_eq!(found.next(), None, "found and not told, of {:?}", summary.gaps);
 }
 
 #[test]
@@ -144,19 +50,19 @@ fn losses_are_reported_with_their_place() {
         adc.write("sampling_frequency", "1000000").expect("rate");
         let mut source = devices.source();
         // A block of 2 ms takes the sink 20 ms.
-        let mut sink = Slow::new(Duration::from_millis(20));
+        let mut sink = Keeper::slow(Duration::from_millis(20));
         let ring = BlockRing::new(4, 16 << 10).expect("blocks");
         let stream = Stream::new(&mut source, &mut sink, ring).limit(256 << 10).overrun(overrun);
         let result = stream.run();
         if overrun == Overrun::Fail {
             let error = result.expect_err("the sink is too slow");
-            assert_eq!(error.error.errno().map(dmabuf_dio::Errno::raw), Some(libc::EOVERFLOW));
+            assert_eq!(error.error.errno(), Some(Errno::OVERFLOW));
             continue;
         }
         let summary = result.expect("run");
-        assert_eq!((summary.bytes, sink.bytes), (256 << 10, 256 << 10));
+        assert_eq!((summary.bytes, sink.bytes.len()), (256 << 10, 256 << 10));
         assert!(!summary.gaps.is_empty());
-        check_gaps(&summary, &sink);
+        check_gaps(&summary, &sink.missing());
         let exact = summary.gaps.iter().filter(|gap| gap.at == gap.to).count();
         assert!(exact > 0, "{:?}", summary.gaps);
     }
@@ -167,13 +73,11 @@ fn losses_are_reported_with_their_place() {
 fn losses_between_batches_are_reported_with_their_place() {
     let Some(devices) = Devices::get() else { return };
     devices.adc.write("sampling_frequency", "100000000").expect("rate");
-    let (mut source, mut sink) = (devices.source(), Slow::new(Duration::from_micros(10)));
-    let ring = BlockRing::new(32, 4096).expect("blocks");
-    let stream = Stream::new(&mut source, &mut sink, ring).limit(8 << 20);
-    let summary = stream.run().expect("run");
-    assert_eq!((summary.bytes, sink.bytes), (8 << 20, 8 << 20));
-    assert!(!sink.gaps.is_empty(), "the sink is too slow");
-    check_gaps(&summary, &sink);
+    let mut sink = Keeper::slow(Duration::from_micros(10));
+    let summary = run(devices.source(), &mut sink, (32, 4096), 8 << 20);
+    assert_eq!((summary.bytes, sink.bytes.len()), (8 << 20, 8 << 20));
+    assert!(!sink.missing().is_empty(), "the sink is too slow");
+    check_gaps(&summary, &sink.missing());
 }
 
 /// At the start blocks are queued in batches, of up to eight here, before their rate is known.
@@ -182,10 +86,8 @@ fn slow_device_delivers_blocks_one_by_one() {
     let Some(devices) = Devices::get() else { return };
     // 100 ms each
     devices.adc.write("sampling_frequency", "81920").expect("rate");
-    let (mut source, mut sink) = (devices.source(), Slow::new(Duration::ZERO));
-    let ring = BlockRing::new(16, 64 << 10).expect("blocks");
-    let stream = Stream::new(&mut source, &mut sink, ring).limit(16 * (64 << 10));
-    let summary = stream.run().expect("run");
+    let mut sink = Keeper::new(1);
+    let summary = run(devices.source(), &mut sink, (16, 64 << 10), 16 * (64 << 10));
     assert_eq!((summary.bytes, sink.times.len()), (16 * (64 << 10), 16));
     for (number, pair) in (1..).zip(sink.times.windows(2)) {
         let after = pair[1] - pair[0];
@@ -222,9 +124,9 @@ fn bad_arguments_are_refused() {
     let channels = adc.channels(0).expect("channels");
     let _first = IioSource::open(adc.clone(), 0, &channels).expect("the ADC");
     let second = IioSource::open(adc.clone(), 0, &channels).expect_err("it is in use");
-    assert_eq!(second.errno().map(dmabuf_dio::Errno::raw), Some(libc::EBUSY), "{second}");
+    assert_eq!(second.errno(), Some(Errno::BUSY), "{second}");
     let other = IioSource::open(devices.dac.clone(), 0, &channels).expect_err("a DAC");
-    assert_eq!(other.errno().map(dmabuf_dio::Errno::raw), Some(libc::EOPNOTSUPP), "{other}");
+    assert_eq!(other.errno(), Some(Errno::OPNOTSUPP), "{other}");
     let none = IioSource::open(adc.clone(), 7, &channels).expect_err("no such buffer");
     assert!(matches!(none, Error::Stream { .. }), "{none}");
 }
@@ -253,10 +155,7 @@ fn device_without_dmabufs_is_copied() {
         device.write("sampling_frequency", "0").expect("rate");
     }
     for (from, to) in [(&adc, &devices.dac), (&devices.adc, &dac), (&adc, &dac)] {
-        let (mut source, mut sink) = (source(from), sink(to));
-        let ring = BlockRing::new(4, 64 << 10).expect("blocks");
-        let stream = Stream::new(&mut source, &mut sink, ring).limit(1 << 20);
-        let summary = stream.run().expect("run");
+        let summary = run(source(from), &mut sink(to), (4, 64 << 10), 1 << 20);
         assert!(summary.loss_known, "it counts");
         assert_eq!((summary.bytes, summary.gaps.len()), (1 << 20, 0), "{summary:?}");
         assert_eq!(number(to, "wrong_frames"), 0);
@@ -331,22 +230,14 @@ fn cyclic_output_repeats_the_samples() {
 
 #[test]
 fn invalid_ring_settings_are_refused() {
-    assert!(matches!(
-        BlockRing::new(0, 4096),
-        Err(Error::Transfer(Buffer::Setting { name: "blocks", .. }))
-    ));
-    assert!(matches!(
-        BlockRing::new(5000, 4096),
-        Err(Error::Transfer(Buffer::Setting { name: "blocks", .. }))
-    ));
-    assert!(matches!(
-        BlockRing::new(1, 0),
-        Err(Error::Transfer(Buffer::Setting { name: "block", .. }))
-    ));
-    assert!(matches!(
-        BlockRing::new(1, 2 << 30),
-        Err(Error::Transfer(Buffer::Setting { name: "block", .. }))
-    ));
+    for (count, size, wanted) in
+        [(0, 4096, "blocks"), (5000, 4096, "blocks"), (1, 0, "block"), (1, 2 << 30, "block")]
+    {
+        let refused = BlockRing::new(count, size).expect_err("invalid");
+        let right =
+            matches!(&refused, Error::Transfer(Buffer::Setting { name, .. }) if *name == wanted);
+        assert!(right, "{refused}");
+    }
     let Some(devices) = Devices::get() else { return };
     let (mut source, mut sink) = (devices.source(), devices.sink());
     let ring = BlockRing::new(2, 1001).expect("blocks");
@@ -363,7 +254,7 @@ fn removed_device_ends_the_stream() {
     devices.adc.write("sampling_frequency", "100000").expect("rate");
     let driver = "/sys/bus/platform/drivers/iio_stream";
     let bound = BoundAgain(format!("{driver}/bind"));
-    let (mut source, mut sink) = (devices.source(), Slow::new(Duration::ZERO));
+    let (mut source, mut sink) = (devices.source(), Keeper::new(1));
     let ring = BlockRing::new(4, 16 << 10).expect("blocks");
     let stream = Stream::new(&mut source, &mut sink, ring);
     let summary = std::thread::scope(|scope| {
@@ -372,17 +263,14 @@ fn removed_device_ends_the_stream() {
             std::fs::write(format!("{driver}/unbind"), "iio_stream").expect("unbound");
         });
         let ended = stream.run().expect_err("there is no device");
-        assert_eq!(ended.error.errno().map(dmabuf_dio::Errno::raw), Some(libc::ENODEV), "{ended}");
+        assert_eq!(ended.error.errno(), Some(Errno::NODEV), "{ended}");
         unbind.join().expect("unbound");
         ended.summary
     });
     // What came before is whole, and nothing came after.
-    assert!(
-        summary.bytes > 0 && summary.bytes == sink.bytes,
-        "{summary:?}, {} arrived",
-        sink.bytes
-    );
-    assert!(sink.gaps.is_empty() || summary.lost_frames > 0, "{summary:?}");
+    let arrived = sink.bytes.len() as u64;
+    assert!(summary.bytes > 0 && summary.bytes == arrived, "{summary:?}, {arrived} arrived");
+    assert!(sink.missing().is_empty() || summary.lost_frames > 0, "{summary:?}");
     drop((source, bound));
 }
 
@@ -395,7 +283,7 @@ fn device_removed_at_any_moment_gives_no_wrong_block() {
     for round in 0..20 {
         devices.adc.write("sampling_frequency", "10000000").expect("rate");
         let bound = BoundAgain(format!("{driver}/bind"));
-        let (mut source, mut sink) = (devices.source(), Slow::new(Duration::ZERO));
+        let (mut source, mut sink) = (devices.source(), Keeper::new(1));
         // With one block, nothing else is queued while it is; many are queued in batches.
         let ring =
             if round % 2 == 0 { BlockRing::new(1, 16 << 10) } else { BlockRing::new(32, 4096) };
@@ -407,8 +295,7 @@ fn device_removed_at_any_moment_gives_no_wrong_block() {
                 std::fs::write(format!("{driver}/unbind"), "iio_stream").expect("unbound");
             });
             let ended = stream.run().expect_err("there is no device");
-            let errno = ended.error.errno().map(dmabuf_dio::Errno::raw);
-            assert_eq!(errno, Some(libc::ENODEV), "round {round}: {ended}");
+            assert_eq!(ended.error.errno(), Some(Errno::NODEV), "round {round}: {ended}");
         });
         drop((source, bound));
     }
@@ -428,7 +315,7 @@ impl Drop for BoundAgain {
 fn device_stopped_without_a_block_is_noticed() {
     let Some(devices) = Devices::get() else { return };
     devices.adc.write("sampling_frequency", "1000000").expect("rate");
-    let (mut source, mut sink) = (devices.source(), Slow::new(Duration::from_millis(600)));
+    let (mut source, mut sink) = (devices.source(), Keeper::slow(Duration::from_millis(600)));
     let ring = BlockRing::new(2, 16 << 10).expect("blocks");
     let stream = Stream::new(&mut source, &mut sink, ring);
     std::thread::scope(|scope| {
@@ -437,7 +324,7 @@ fn device_stopped_without_a_block_is_noticed() {
             devices.adc.write("buffer0/enable", "0").expect("stopped");
         });
         let ended = stream.run().expect_err("it gives nothing");
-        assert_eq!(ended.error.errno().map(dmabuf_dio::Errno::raw), Some(libc::ENODEV), "{ended}");
+        assert_eq!(ended.error.errno(), Some(Errno::NODEV), "{ended}");
         assert_eq!(ended.summary.bytes, 2 * (16 << 10), "{ended}");
     });
 }
@@ -451,9 +338,8 @@ fn blocks_queued_in_vain_do_not_reach_the_next_user() {
     source.attach(&ring).expect("attached");
     source.queue(&[Filled { block: 0, bytes: 16 << 10 }]).expect("queued");
     drop(source);
-    let (mut source, mut sink) = (devices.source(), devices.sink());
-    let stream = Stream::new(&mut source, &mut sink, BlockRing::new(2, 16 << 10).expect("blocks"));
-    assert_eq!(stream.limit(64 << 10).run().expect("run").bytes, 64 << 10);
+    let summary = run(devices.source(), &mut devices.sink(), (2, 16 << 10), 64 << 10);
+    assert_eq!(summary.bytes, 64 << 10);
     assert_eq!(number(&devices.dac, "wrong_frames"), 0);
 }
 
@@ -462,7 +348,7 @@ fn blocks_queued_in_vain_do_not_reach_the_next_user() {
 fn frames_lost_by_the_device_are_reported() {
     let Some(devices) = Devices::get() else { return };
     devices.adc.write("sampling_frequency", "100000").expect("rate");
-    let (mut source, mut sink) = (devices.source(), Slow::new(Duration::ZERO));
+    let (mut source, mut sink) = (devices.source(), Keeper::new(1));
     let ring = BlockRing::new(8, 16 << 10).expect("blocks");
     let stream = Stream::new(&mut source, &mut sink, ring).limit(512 << 10);
     let summary = std::thread::scope(|scope| {
@@ -472,10 +358,11 @@ fn frames_lost_by_the_device_are_reported() {
         });
         stream.run().expect("run")
     });
-    let found: u64 = sink.gaps.iter().map(|gap| gap.1).sum();
+    let missing = sink.missing();
+    let found: u64 = missing.iter().map(|gap| gap.1).sum();
     assert!(found >= 1000 && found == summary.lost_frames, "{found}: {summary:?}");
     // A slow guest may lose others because it has no block.
-    if let ([gap], [(at, 1000)]) = (&summary.gaps[..], &sink.gaps[..]) {
+    if let ([gap], [(at, 1000)]) = (&summary.gaps[..], &missing[..]) {
         assert!((gap.at..=gap.to).contains(at), "{at} is not in {gap:?}");
     }
 }

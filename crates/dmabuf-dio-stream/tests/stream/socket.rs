@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Samples over the network.
 
-use std::io::Read as _;
+use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
 use dmabuf_dio_stream::{BlockRing, SocketSink, Stream};
 
-use crate::devices::{Devices, FRAME, NoModule, check};
+use crate::common::FRAME;
+use crate::devices::{Devices, NoModule, check, run};
 
 #[test]
 fn samples_arrive_over_the_network() {
@@ -18,20 +19,21 @@ fn samples_arrive_over_the_network() {
     over_the_network(&devices);
 }
 
+fn all(mut from: impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    from.read_to_end(&mut bytes).expect("all of it");
+    bytes
+}
+
 /// A socket that cannot send pages without a copy.
 #[test]
 fn samples_arrive_at_a_process() {
     let Some(devices) = Devices::get() else { return };
-    let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+    let (ours, theirs) = UnixStream::pair().expect("a pair");
     ours.set_nonblocking(true).expect("set");
-    let receiver = thread::spawn(move || {
-        let mut bytes = Vec::new();
-        theirs.read_to_end(&mut bytes).expect("all of it");
-        bytes
-    });
-    let (mut source, mut sink) = (devices.source(), SocketSink::new(ours, "the receiver"));
-    let ring = BlockRing::new(4, 64 << 10).expect("blocks");
-    let summary = Stream::new(&mut source, &mut sink, ring).limit(1 << 20).run().expect("run");
+    let receiver = thread::spawn(move || all(theirs));
+    let mut sink = SocketSink::new(ours, "the receiver");
+    let summary = run(devices.source(), &mut sink, (4, 64 << 10), 1 << 20);
     assert!(summary.sink.contains("copied by the CPU"), "{}", summary.sink);
     drop(sink);
     let bytes = receiver.join().expect("the receiver");
@@ -44,18 +46,11 @@ fn over_the_network(devices: &Devices) {
     for (count, size, limit) in [(2, 16 << 10, 1 << 20), (4, 1 << 20, 20_000_000)] {
         let receiver = {
             let listener = listener.try_clone().expect("another");
-            thread::spawn(move || {
-                let (mut stream, _) = listener.accept().expect("a connection");
-                let mut bytes = Vec::new();
-                stream.read_to_end(&mut bytes).expect("all of it");
-                bytes
-            })
+            thread::spawn(move || all(listener.accept().expect("a connection").0))
         };
-        let mut source = devices.source();
         let socket = TcpStream::connect(address).expect("connected");
         let mut sink = SocketSink::new(socket, "the receiver");
-        let ring = BlockRing::new(count, size).expect("blocks");
-        let summary = Stream::new(&mut source, &mut sink, ring).limit(limit).run().expect("run");
+        let summary = run(devices.source(), &mut sink, (count, size), limit);
         println!("{}", summary.sink);
         let bytes = receiver.join().expect("the receiver");
         assert_eq!(bytes.len() as u64, limit / FRAME * FRAME);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use dmabuf_dio::CancelToken;
 use dmabuf_dio_stream::{BlockRing, Function, Sink as _, Stream, UsbSink};
 
-use crate::devices::{Devices, skip};
+use crate::devices::{Devices, run, skip};
 
 const CONTROLLER: &str = "/sys/class/udc/usb_sink";
 const HOST: &str = "/sys/bus/platform/devices/usb_sink";
@@ -77,13 +77,11 @@ fn samples_arrive_at_a_usb_host() {
     {
         let mut function = Function::new(gadget.mount.path()).expect("a function");
         let again = Function::new(gadget.mount.path()).expect_err("there is one");
-        assert_eq!(again.errno().map(dmabuf_dio::Errno::raw), Some(libc::EBUSY), "{again}");
+        assert_eq!(again.errno(), Some(dmabuf_dio::Errno::BUSY), "{again}");
         gadget.bind("usb_sink");
         assert!(function.wait(&CancelToken::new()).expect("a host"));
-        let mut source = devices.source();
         let mut sink = UsbSink::open(function.endpoint()).expect("an endpoint");
-        let ring = BlockRing::new(count, size).expect("blocks");
-        let summary = Stream::new(&mut source, &mut sink, ring).limit(limit).run().expect("run");
+        let summary = run(devices.source(), &mut sink, (count, size), limit);
         assert_eq!((summary.bytes, summary.gaps.len()), (limit / 8 * 8, 0), "{summary:?}");
         assert_eq!((host("bytes"), host("wrong_frames")), (summary.bytes, 0));
         gadget.bind("\n");
@@ -116,13 +114,11 @@ fn disconnected_usb_host_ends_the_stream() {
     fs::write(format!("{HOST}/plugged"), "1").expect("plugged");
     assert!(function.wait(&CancelToken::new()).expect("a host"));
     drop((source, sink));
-    let mut source = devices.source();
     let mut sink = UsbSink::open(function.endpoint()).expect("an endpoint");
-    let ring = BlockRing::new(4, 64 << 10).expect("blocks");
-    let stream = Stream::new(&mut source, &mut sink, ring).limit(1 << 20);
-    assert_eq!(stream.run().expect("run").bytes, 1 << 20);
+    let summary = run(devices.source(), &mut sink, (4, 64 << 10), 1 << 20);
+    assert_eq!(summary.bytes, 1 << 20);
     // Without a gadget there is no host, whatever the controller supports.
-    drop((source, sink));
+    drop(sink);
     gadget.bind("\n");
     let mut sink = UsbSink::open(function.endpoint()).expect("an endpoint");
     let ring = Arc::new(BlockRing::new(4, 64 << 10).expect("blocks"));

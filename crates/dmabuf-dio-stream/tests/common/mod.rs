@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ends of streams without a device. The blocks are memfds.
+//! Ends of streams without a device, and what tests say of the samples that go through.
+
+#![allow(dead_code)]
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dmabuf_dio::{Buffer, Errno};
-use dmabuf_dio_stream::{BlockRing, Error, Facts, Filled, Pending, Result, Sink, Source};
+use dmabuf_dio_stream::{BlockRing, Error, Facts, Filled, Pending, Result, Sink, Source, Summary};
 
+/// Bytes of a frame, which is its number.
+pub(crate) const FRAME: u64 = 8;
+
+/// A ring of memfds.
 pub(crate) fn ring(count: usize, size: u64) -> BlockRing {
     let blocks = (0..count).map(|_| Buffer::memfd(size).expect("a memfd")).collect();
     BlockRing::of(blocks, size).expect("a ring")
@@ -88,14 +95,71 @@ pub(crate) struct Keeper {
     taken: u32,
     /// Holds this number of blocks back, until it is told that no more come.
     pub(crate) holds: usize,
+    /// How long it takes for a block, and until when for the first one.
+    per_block: Duration,
+    busy_until: Instant,
+    /// When blocks came.
+    pub(crate) times: Vec<Instant>,
 }
 
 impl Keeper {
     pub(crate) fn new(every: u32) -> Self {
-        let (ring, queued, bytes) = (None, VecDeque::new(), Vec::new());
-        let (calls, finished, fails_after, taken, holds) = (0, false, None, 0, 0);
-        Self { ring, queued, every, calls, bytes, finished, fails_after, taken, holds }
+        Self {
+            ring: None,
+            queued: VecDeque::new(),
+            every,
+            calls: 0,
+            bytes: Vec::new(),
+            finished: false,
+            fails_after: None,
+            taken: 0,
+            holds: 0,
+            per_block: Duration::ZERO,
+            busy_until: Instant::now(),
+            times: Vec::new(),
+        }
     }
+
+    /// One that takes its time for each block.
+    pub(crate) fn slow(per_block: Duration) -> Self {
+        Self { per_block, ..Self::new(1) }
+    }
+
+    /// Where frames are missing: after how many bytes, and how many.
+    pub(crate) fn missing(&self) -> Vec<(u64, u64)> {
+        missing(&self.bytes)
+    }
+}
+
+/// Where frames are missing: after how many bytes, and how many.
+pub(crate) fn missing(bytes: &[u8]) -> Vec<(u64, u64)> {
+    let (mut next, mut gaps) = (0, Vec::new());
+    for (number, frame) in bytes.chunks_exact(FRAME as usize).enumerate() {
+        let found = u64::from_le_bytes(frame.try_into().expect("a frame"));
+        assert!(found >= next, "frame {found} again, at {next}");
+        if found != next {
+            gaps.push((number as u64 * FRAME, found - next));
+        }
+        next = found + 1;
+    }
+    gaps
+}
+
+/// Every gap that was found lies in one that was told, which counts as many frames. After the last block
+/// frames may have been lost that nobody was there to miss.
+#[track_caller]
+pub(crate) fn check_gaps(summary: &Summary, found: &[(u64, u64)]) {
+    let mut left = found.iter().peekable();
+    for gap in &summary.gaps {
+        let mut frames = 0;
+        while let Some((_, lost)) = left.next_if(|(at, _)| (gap.at..=gap.to).contains(at)) {
+            frames += lost;
+        }
+        let told = gap.frames.expect("counted");
+        let right = told == frames || gap.to >= summary.bytes && told > frames;
+        assert!(right, "{gap:?}, found {frames}, of {:?}", summary.gaps);
+    }
+    assert_eq!(left.next(), None, "found and not told, of {:?}", summary.gaps);
 }
 
 impl Sink for Keeper {
@@ -109,6 +173,11 @@ impl Sink for Keeper {
     }
 
     fn queue(&mut self, filled: Filled) -> Result<bool> {
+        let now = Instant::now();
+        self.times.push(now);
+        if self.queued.is_empty() {
+            self.busy_until = now + self.per_block;
+        }
         self.queued.push_back(filled);
         Ok(false)
     }
@@ -120,11 +189,11 @@ impl Sink for Keeper {
 
     fn take(&mut self) -> Result<Option<Filled>> {
         self.calls += 1;
-        if self.calls % self.every != 0 || self.queued.is_empty() || self.queued.len() < self.holds
-        {
+        let is_busy = self.calls % self.every != 0 || Instant::now() < self.busy_until;
+        if is_busy || self.queued.len() < self.holds {
             return Ok(None);
         }
-        if self.fails_after == Some(self.taken) {
+        if self.fails_after == Some(self.taken) && !self.queued.is_empty() {
             self.queued.clear();
             let (device, call) = ("the sink".into(), "write".into());
             return Err(Error::Stream { device, call, errno: Errno::from_raw(libc::ENOSPC) });
@@ -135,6 +204,7 @@ impl Sink for Keeper {
         view.read_at(0, &mut content).expect("read");
         self.bytes.extend(content);
         self.taken += 1;
+        self.busy_until = Instant::now() + self.per_block;
         Ok(Some(filled))
     }
 
