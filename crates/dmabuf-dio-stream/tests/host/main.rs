@@ -4,7 +4,6 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod convert;
 mod cuts;
 mod errors;
 mod frames;

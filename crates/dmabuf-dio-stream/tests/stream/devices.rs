@@ -2,6 +2,7 @@
 //! The simulated devices, and helpers of the tests.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::common::FRAME;
 use dmabuf_dio_stream::{BlockRing, Device, IioSink, IioSource, Sink, Source, Stream, Summary};
@@ -85,6 +86,17 @@ pub(crate) fn source(device: &Device) -> IioSource {
 pub(crate) fn sink(device: &Device) -> IioSink {
     let channels = device.channels(0).expect("channels");
     IioSink::open(device.clone(), 0, &channels).expect("a DAC")
+}
+
+/// Waits until samples flow, and then for so long.
+pub(crate) fn once_running(device: &Device, time: Duration) {
+    let begin = Instant::now();
+    while device.read("buffer0/enable").expect("a buffer") != "1" {
+        // It ends a hang; nothing depends on it.
+        assert!(begin.elapsed() < Duration::from_secs(600), "no samples flow");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(time);
 }
 
 pub(crate) fn number(device: &Device, attribute: &str) -> u64 {

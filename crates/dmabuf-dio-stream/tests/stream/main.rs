@@ -18,7 +18,7 @@ use dmabuf_dio_stream::{
 };
 
 use crate::common::{FRAME, Keeper, check_gaps};
-use crate::devices::{Devices, number, run, sink, source};
+use crate::devices::{Devices, number, once_running, run, sink, source};
 
 #[test]
 fn every_frame_arrives_in_order() {
@@ -106,7 +106,7 @@ fn cancelled_stream_ends_cleanly() {
     let stream = Stream::new(&mut source, &mut sink, ring).cancel(token.clone());
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(300));
+            once_running(adc, Duration::from_millis(300));
             token.cancel();
         });
         let summary = stream.run().expect("run");
@@ -259,7 +259,7 @@ fn removed_device_ends_the_stream() {
     let stream = Stream::new(&mut source, &mut sink, ring);
     let summary = std::thread::scope(|scope| {
         let unbind = scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(300));
+            once_running(&devices.adc, Duration::from_millis(300));
             std::fs::write(format!("{driver}/unbind"), "iio_stream").expect("unbound");
         });
         let ended = stream.run().expect_err("there is no device");
@@ -291,7 +291,7 @@ fn device_removed_at_any_moment_gives_no_wrong_block() {
         let stream = Stream::new(&mut source, &mut sink, ring);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                std::thread::sleep(Duration::from_micros(20_000 + round * 37));
+                once_running(&devices.adc, Duration::from_micros(round * 1037));
                 std::fs::write(format!("{driver}/unbind"), "iio_stream").expect("unbound");
             });
             let ended = stream.run().expect_err("there is no device");
@@ -320,7 +320,7 @@ fn device_stopped_without_a_block_is_noticed() {
     let stream = Stream::new(&mut source, &mut sink, ring);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(300));
+            once_running(&devices.adc, Duration::from_millis(300));
             devices.adc.write("buffer0/enable", "0").expect("stopped");
         });
         let ended = stream.run().expect_err("it gives nothing");
@@ -353,7 +353,7 @@ fn frames_lost_by_the_device_are_reported() {
     let stream = Stream::new(&mut source, &mut sink, ring).limit(512 << 10);
     let summary = std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(150));
+            once_running(&devices.adc, Duration::from_millis(150));
             devices.adc.write("inject_loss", "1000").expect("lost");
         });
         stream.run().expect("run")

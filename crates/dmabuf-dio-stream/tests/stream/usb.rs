@@ -6,11 +6,12 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dmabuf_dio::CancelToken;
 use dmabuf_dio_stream::{BlockRing, Function, Sink as _, Stream, UsbSink};
 
-use crate::devices::{Devices, run, skip};
+use crate::devices::{Devices, once_running, run, skip};
 
 const CONTROLLER: &str = "/sys/class/udc/usb_sink";
 const HOST: &str = "/sys/bus/platform/devices/usb_sink";
@@ -101,7 +102,7 @@ fn disconnected_usb_host_ends_the_stream() {
     let stream = Stream::new(&mut source, &mut sink, ring);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(std::time::Duration::from_millis(300));
+            once_running(&devices.adc, Duration::from_millis(300));
             fs::write(format!("{HOST}/plugged"), "0").expect("unplugged");
         });
         let ended = stream.run().expect_err("nobody is there");

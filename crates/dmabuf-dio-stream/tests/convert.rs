@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conversions, cuts and parts of files in a stream. The blocks are memfds.
 
+mod common;
+
 use std::cell::RefCell;
 use std::fs;
 use std::sync::Arc;
