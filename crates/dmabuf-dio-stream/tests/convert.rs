@@ -167,7 +167,7 @@ fn failed_rotation_keeps_the_complete_files() {
 #[test]
 fn partial_blocks_are_converted() {
     // As one that is stopped, which fills half of each block.
-    let inner = Box::new(Made::new(2, |_, bytes| Some(bytes / 2)));
+    let inner = Box::new(Made::new(2, |_, filled| Some(filled.bytes / 2)));
     let (short, single) = (layout("le:s16/16", 1), layout("le:f32/32", 1));
     let mut source = ConvertingSource::new(inner, short, single).expect("a source");
     let ring = Arc::new(ring(2, 4000));

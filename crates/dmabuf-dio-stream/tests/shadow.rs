@@ -3,130 +3,66 @@
 //! that it writes arrives in files and pipes, and every byte from there reaches it. Blocks of the
 //! system heap, and of the kernel module where there is no heap.
 
-use std::collections::VecDeque;
+mod common;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use dmabuf_dio::{Backend, DmaBuf, Kind, Loader};
+use dmabuf_dio::{Backend, Buffer, DmaBuf, Kind, Loader};
 use dmabuf_dio_stream::{
-    BlockRing, Facts, FdSink, FdSource, FileSink, FileSource, Filled, Pending, Result, Sink,
-    Source, Stream,
+    BlockRing, FdSink, FdSource, FileSink, FileSource, Filled, Source, Stream,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
+
+use common::{FRAME, Keeper, Made};
 
 const DEVICE: &str = "/dev/shadow_importer";
 /// `EDU_IMPORT_READER` and `EDU_IMPORT_WRITER` of `edu_importer.h`.
 const READER: libc::Ioctl = (0xed << 8) + 1;
 const WRITER: libc::Ioctl = (0xed << 8) + 2;
-const FRAME: u64 = 8;
 /// Ends inside a disk block, and inside a block of the ring.
 const LENGTH: u64 = (3 << 20) + 4096 + 24;
 /// Blocks of a ring, and the bytes of each.
 const RINGS: [(usize, u64); 4] = [(2, 64 << 10), (4, 1 << 20), (3, 4096 + 24), (64, 16 << 10)];
 
-/// The device, which fills or empties blocks at once.
-struct Device {
-    import: libc::Ioctl,
-    /// A context of the device for each block.
-    blocks: Vec<File>,
-    queued: VecDeque<Filled>,
-    /// All that it read.
-    seen: Vec<u8>,
-    written: u64,
+/// The blocks of a ring, as the device has them.
+fn import(ring: &BlockRing, import: libc::Ioctl) -> Vec<File> {
+    let import = |block: &Buffer| {
+        let device = OpenOptions::new().read(true).write(true).open(DEVICE).expect("open");
+        let block = block.fd().expect("a descriptor").as_raw_fd();
+        // SAFETY: the call takes a number and no memory.
+        let result = unsafe { libc::ioctl(device.as_raw_fd(), import, block) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        device
+    };
+    ring.blocks().iter().map(import).collect()
 }
 
-impl Device {
-    fn new(import: libc::Ioctl) -> Self {
-        Self { import, blocks: Vec::new(), queued: VecDeque::new(), seen: Vec::new(), written: 0 }
-    }
-
-    fn import(&mut self, ring: &BlockRing) {
-        for block in ring.blocks() {
-            let device = OpenOptions::new().read(true).write(true).open(DEVICE).expect("open");
-            // SAFETY: the call takes a number and no memory.
-            let result = unsafe {
-                libc::ioctl(
-                    device.as_raw_fd(),
-                    self.import,
-                    block.fd().expect("a descriptor").as_raw_fd(),
-                )
-            };
-            assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-            self.blocks.push(device);
-        }
-    }
+/// The device, which fills blocks at once.
+fn writer(ring: &BlockRing) -> impl Source + use<> {
+    let (blocks, mut written) = (import(ring, WRITER), 0);
+    let mut source = Made::new(FRAME, move |_, Filled { block, bytes }| {
+        blocks[block].write_all_at(&content(written, bytes), 0).expect("the device writes");
+        written += bytes;
+        Some(bytes)
+    });
+    source.facts.len = Some(LENGTH);
+    source
 }
 
-impl Source for Device {
-    fn facts(&self) -> Facts {
-        let how = "by a device that is not coherent";
-        Facts { frame: FRAME, len: Some(LENGTH), ..Facts::new(how) }
-    }
-
-    fn attach(&mut self, ring: &Arc<BlockRing>) -> Result<()> {
-        self.import(ring);
-        Ok(())
-    }
-
-    fn queue(&mut self, blocks: &[Filled]) -> Result<(usize, bool)> {
-        for &Filled { block, bytes } in blocks {
-            let bytes = bytes.min(LENGTH - self.written) / FRAME * FRAME;
-            if bytes > 0 {
-                let content = content(self.written, bytes);
-                self.blocks[block].write_all_at(&content, 0).expect("the device writes");
-                self.written += bytes;
-                self.queued.push_back(Filled { block, bytes });
-            }
-        }
-        Ok((blocks.len(), false))
-    }
-
-    fn take(&mut self) -> Result<Option<Filled>> {
-        Ok(self.queued.pop_front())
-    }
-
-    fn pending(&self) -> Pending<'_> {
-        Pending { blocks: self.queued.len(), ready: None }
-    }
-
-    fn stop(&mut self) -> Result<()> {
-        Ok(())
-    }
-}
-
-impl Sink for Device {
-    fn facts(&self) -> Facts {
-        Facts::new("by a device that is not coherent")
-    }
-
-    fn attach(&mut self, ring: &Arc<BlockRing>, _: Option<u64>) -> Result<()> {
-        self.import(ring);
-        Ok(())
-    }
-
-    fn queue(&mut self, filled: Filled) -> Result<bool> {
-        let start = self.seen.len();
-        self.seen.resize(start + filled.bytes as usize, 0);
-        self.blocks[filled.block].read_exact_at(&mut self.seen[start..], 0).expect("it reads");
-        self.queued.push_back(filled);
-        Ok(false)
-    }
-
-    fn take(&mut self) -> Result<Option<Filled>> {
-        Ok(self.queued.pop_front())
-    }
-
-    fn pending(&self) -> Pending<'_> {
-        Pending { blocks: self.queued.len(), ready: None }
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
+/// The device, which empties blocks at once.
+fn reader(ring: &BlockRing) -> Keeper {
+    let blocks = import(ring, READER);
+    let mut sink = Keeper::new(1);
+    sink.read = Box::new(move |_, Filled { block, bytes }| {
+        let mut seen = vec![0; bytes as usize];
+        blocks[block].read_exact_at(&mut seen, 0).expect("it reads");
+        seen
+    });
+    sink
 }
 
 /// Bytes of the stream from `start` on: the numbers of its frames.
@@ -195,8 +131,7 @@ fn device_writes_reach_the_file() {
     let folder = folder();
     let path = folder.path().join("samples");
     for (what, ring) in rings() {
-        let (mut source, mut sink) =
-            (Device::new(WRITER), FileSink::create(&path).expect("a file"));
+        let (mut source, mut sink) = (writer(&ring), FileSink::create(&path).expect("a file"));
         let summary = Stream::new(&mut source, &mut sink, ring).run().expect("run");
         println!("{what}: {}", summary.sink);
         assert_eq!(summary.bytes, LENGTH, "{what}");
@@ -214,10 +149,10 @@ fn device_reads_the_bytes_of_the_file() {
     fs::write(&path, content(0, LENGTH)).expect("written");
     for (what, ring) in rings() {
         let mut source = FileSource::open(&path, FRAME).expect("the file");
-        let mut sink = Device::new(READER);
+        let mut sink = reader(&ring);
         let summary = Stream::new(&mut source, &mut sink, ring).run().expect("run");
         println!("{what}: {}", summary.source);
-        assert_all(&what, &sink.seen);
+        assert_all(&what, &sink.bytes);
     }
 }
 
@@ -228,16 +163,16 @@ fn device_streams_through_pipes() {
     }
     for (what, ring) in rings() {
         let (mut from, to) = pipe();
-        let reader = std::thread::spawn(move || {
+        let receiver = std::thread::spawn(move || {
             let mut found = Vec::new();
             from.read_to_end(&mut found).expect("read");
             found
         });
         let (mut source, mut sink) =
-            (Device::new(WRITER), FdSink::new(to, "the pipe", FRAME).expect("a sink"));
+            (writer(&ring), FdSink::new(to, "the pipe", FRAME).expect("a sink"));
         Stream::new(&mut source, &mut sink, ring).run().expect("run");
         drop(sink);
-        assert_all(&what, &reader.join().expect("it reads"));
+        assert_all(&what, &receiver.join().expect("it reads"));
     }
     for (what, ring) in rings() {
         let (from, to) = pipe();
@@ -245,9 +180,9 @@ fn device_streams_through_pipes() {
             File::from(to).write_all(&content(0, LENGTH)).expect("written");
         });
         let (mut source, mut sink) =
-            (FdSource::new(from, "the pipe", FRAME).expect("a source"), Device::new(READER));
+            (FdSource::new(from, "the pipe", FRAME).expect("a source"), reader(&ring));
         Stream::new(&mut source, &mut sink, ring).run().expect("run");
         writer.join().expect("it writes");
-        assert_all(&what, &sink.seen);
+        assert_all(&what, &sink.bytes);
     }
 }

@@ -2,10 +2,8 @@
 //! Streams to and from other programs: pipes, sockets and other descriptors.
 
 mod descriptor;
-mod fd_sink;
-mod fd_source;
+mod fd;
 mod socket;
 
-pub use fd_sink::FdSink;
-pub use fd_source::FdSource;
+pub use fd::{FdSink, FdSource};
 pub use socket::SocketSink;

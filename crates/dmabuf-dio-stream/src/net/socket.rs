@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::net::AddressFamily;
 
 use super::descriptor::as_gone;
-use super::fd_sink::FdSink;
+use super::fd::FdSink;
 use crate::ends::{Facts, Pending, Sink};
 use crate::error::{Result, failed};
 use crate::file::lent::lend;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dmabuf_dio_sys::functionfs::{self};
+use dmabuf_dio_sys::functionfs;
 use rustix::fs::OFlags;
 
 use crate::ends::{Facts, Pending, Sink};

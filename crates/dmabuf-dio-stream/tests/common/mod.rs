@@ -35,14 +35,14 @@ pub(crate) struct Made<F> {
     fill: F,
 }
 
-impl<F: FnMut(&Buffer, u64) -> Option<u64>> Made<F> {
+impl<F: FnMut(&Buffer, Filled) -> Option<u64>> Made<F> {
     pub(crate) fn new(frame: u64, fill: F) -> Self {
         let facts = Facts { frame, ..Facts::new("made") };
         Self { facts, ring: None, queued: VecDeque::new(), has_ended: false, fill }
     }
 }
 
-impl<F: FnMut(&Buffer, u64) -> Option<u64>> Source for Made<F> {
+impl<F: FnMut(&Buffer, Filled) -> Option<u64>> Source for Made<F> {
     fn facts(&self) -> Facts {
         self.facts.clone()
     }
@@ -58,13 +58,13 @@ impl<F: FnMut(&Buffer, u64) -> Option<u64>> Source for Made<F> {
     }
 
     fn take(&mut self) -> Result<Option<Filled>> {
-        let Some(&Filled { block, bytes }) = self.queued.front() else { return Ok(None) };
+        let Some(&first) = self.queued.front() else { return Ok(None) };
         let ring = self.ring.as_ref().expect("attached");
-        let filled = (self.fill)(ring.block(block), bytes);
+        let filled = (self.fill)(ring.block(first.block), first);
         self.has_ended = filled.is_none();
         Ok(filled.map(|bytes| {
             self.queued.pop_front();
-            Filled { block, bytes }
+            Filled { bytes, ..first }
         }))
     }
 
@@ -81,6 +81,9 @@ impl<F: FnMut(&Buffer, u64) -> Option<u64>> Source for Made<F> {
         self.has_ended
     }
 }
+
+/// Reads the bytes of a block.
+type Read = Box<dyn FnMut(&Buffer, Filled) -> Vec<u8>>;
 
 /// Takes a block every few calls, and keeps its content.
 pub(crate) struct Keeper {
@@ -100,6 +103,7 @@ pub(crate) struct Keeper {
     busy_until: Instant,
     /// When blocks came.
     pub(crate) times: Vec<Instant>,
+    pub(crate) read: Read,
 }
 
 impl Keeper {
@@ -117,6 +121,11 @@ impl Keeper {
             per_block: Duration::ZERO,
             busy_until: Instant::now(),
             times: Vec::new(),
+            read: Box::new(|block, Filled { bytes, .. }| {
+                let mut content = vec![0; bytes as usize];
+                block.map().expect("a view").read_at(0, &mut content).expect("read");
+                content
+            }),
         }
     }
 
@@ -143,6 +152,13 @@ pub(crate) fn missing(bytes: &[u8]) -> Vec<(u64, u64)> {
         next = found + 1;
     }
     gaps
+}
+
+/// The number of frames, of which none is missing.
+#[track_caller]
+pub(crate) fn whole(bytes: &[u8]) -> u64 {
+    assert_eq!(missing(bytes), []);
+    bytes.len() as u64 / FRAME
 }
 
 /// Every gap that was found lies in one that was told, which counts as many frames. After the last block
@@ -199,10 +215,8 @@ impl Sink for Keeper {
             return Err(Error::Stream { device, call, errno: Errno::from_raw(libc::ENOSPC) });
         }
         let Some(filled) = self.queued.pop_front() else { return Ok(None) };
-        let mut content = vec![0; filled.bytes as usize];
-        let view = self.ring.as_ref().expect("attached").block(filled.block).map().expect("a view");
-        view.read_at(0, &mut content).expect("read");
-        self.bytes.extend(content);
+        let block = self.ring.as_ref().expect("attached").block(filled.block);
+        self.bytes.extend((self.read)(block, filled));
         self.taken += 1;
         self.busy_until = Instant::now() + self.per_block;
         Ok(Some(filled))

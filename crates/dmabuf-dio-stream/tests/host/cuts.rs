@@ -5,14 +5,14 @@
 use std::fs;
 
 use dmabuf_dio_stream::convert::Layout;
-use dmabuf_dio_stream::{ConvertingSource, FileSink, Format, RotatingSink, Source, Stream};
+use dmabuf_dio_stream::{ConvertingSource, FileSink, Filled, Format, RotatingSink, Source, Stream};
 
 use crate::common::{Made, put, ring};
 
 /// Numbers frames of 4 bytes, and fills multiples of `align` bytes.
 fn dma(align: u64) -> impl Source {
     let mut next = 0;
-    let mut source = Made::new(4, move |block, bytes| {
+    let mut source = Made::new(4, move |block, Filled { bytes, .. }| {
         let frames = (bytes.next_multiple_of(align) / 4) as u32;
         let content: Vec<u8> = (next..next + frames).flat_map(u32::to_le_bytes).collect();
         next += frames;

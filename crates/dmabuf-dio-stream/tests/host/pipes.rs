@@ -34,10 +34,10 @@ fn pipe() -> (File, OwnedFd) {
 /// A source of these bytes.
 fn device(frame: u64) -> impl Source {
     let mut next = 0;
-    Made::new(frame, move |block, length| {
-        put(block, &bytes(next..next + length));
-        next += length;
-        Some(length)
+    Made::new(frame, move |block, filled| {
+        put(block, &bytes(next..next + filled.bytes));
+        next += filled.bytes;
+        Some(filled.bytes)
     })
 }
 

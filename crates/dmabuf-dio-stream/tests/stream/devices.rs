@@ -4,7 +4,6 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::common::FRAME;
 use dmabuf_dio_stream::{BlockRing, Device, IioSink, IioSource, Sink, Source, Stream, Summary};
 
 /// Reserves the devices for one test at a time.
@@ -101,14 +100,4 @@ pub(crate) fn once_running(device: &Device, time: Duration) {
 
 pub(crate) fn number(device: &Device, attribute: &str) -> u64 {
     device.read(attribute).expect(attribute).parse().expect("a number")
-}
-
-/// Checks that these are frames `first`, `first + 1`, ... Returns the next number.
-pub(crate) fn check(bytes: &[u8], first: u64) -> u64 {
-    let mut next = first;
-    for frame in bytes.chunks_exact(FRAME as usize) {
-        assert_eq!(u64::from_le_bytes(frame.try_into().expect("eight bytes")), next);
-        next += 1;
-    }
-    next
 }

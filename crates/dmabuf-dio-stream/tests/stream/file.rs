@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use dmabuf_dio_stream::{BlockRing, Error, FileSink, FileSource, Overrun, Stream};
 
-use crate::common::FRAME;
-use crate::devices::{Devices, NoModule, check, number, run};
+use crate::common::{FRAME, whole};
+use crate::devices::{Devices, NoModule, number, run};
 
 /// A folder on the file system under test.
 fn folder() -> tempfile::TempDir {
@@ -56,13 +56,13 @@ fn into_a_file_and_out_again(devices: &Devices, way: &str) {
         println!("{blocks:?}: {how}");
         assert!(how.contains(way), "{how}");
         // Blocks are joined only if they fill their pages.
-        let whole = blocks.1 % rustix::param::page_size() as u64 == 0;
-        let quarter = if whole { blocks.0 as u64 / 4 * blocks.1 } else { 0 };
+        let is_paged = blocks.1 % rustix::param::page_size() as u64 == 0;
+        let quarter = if is_paged { blocks.0 as u64 / 4 * blocks.1 } else { 0 };
         let direct =
             way == "io_uring" && blocks.1 % 4096 == 0 && quarter.max(blocks.1) >= 128 << 10;
         assert_eq!(how == "io_uring, O_DIRECT", direct, "{blocks:?}: {how}");
         let bytes = fs::read(&path).expect("the file");
-        assert_eq!(check(&bytes, 0), limit / FRAME);
+        assert_eq!(whole(&bytes), limit / FRAME);
 
         let source = FileSource::open(&path, FRAME).expect("the file");
         let summary = run(source, &mut devices.sink(), blocks, u64::MAX);
@@ -118,7 +118,7 @@ fn full(devices: &Devices) {
         assert_eq!(bytes.len() as u64, ended.summary.bytes);
         // With a rate, a slow guest loses some frames and reports it.
         if ended.summary.gaps.is_empty() {
-            assert_eq!(check(&bytes, 0), ended.summary.bytes / FRAME);
+            assert_eq!(whole(&bytes), ended.summary.bytes / FRAME);
         }
         assert!(rate != "0" || ended.summary.gaps.is_empty(), "{ended}");
         assert_eq!(limit.is_none(), ended.summary.bytes > 0, "{ended}");
@@ -185,7 +185,7 @@ fn held_back_blocks_are_written_in_time() {
     let stream = Stream::new(&mut source, &mut sink, ring).limit(2 << 20).progress(seen);
     let summary = stream.run().expect("run");
     assert_eq!((summary.bytes, summary.gaps.len()), (2 << 20, 0), "{summary:?}");
-    assert_eq!(check(&fs::read(&path).expect("the file"), 0), (2 << 20) / FRAME);
+    assert_eq!(whole(&fs::read(&path).expect("the file")), (2 << 20) / FRAME);
     if summary.sink == "io_uring, O_DIRECT" {
         // It takes a second. At the quarters there would be one.
         assert!(writes >= 3, "the file grew {writes} times");

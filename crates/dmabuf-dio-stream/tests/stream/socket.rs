@@ -8,8 +8,8 @@ use std::thread;
 
 use dmabuf_dio_stream::{BlockRing, SocketSink, Stream};
 
-use crate::common::FRAME;
-use crate::devices::{Devices, NoModule, check, run};
+use crate::common::{FRAME, whole};
+use crate::devices::{Devices, NoModule, run};
 
 #[test]
 fn samples_arrive_over_the_network() {
@@ -37,7 +37,7 @@ fn samples_arrive_at_a_process() {
     assert!(summary.sink.contains("copied by the CPU"), "{}", summary.sink);
     drop(sink);
     let bytes = receiver.join().expect("the receiver");
-    assert_eq!(check(&bytes, 0), (1 << 20) / FRAME);
+    assert_eq!(whole(&bytes), (1 << 20) / FRAME);
 }
 
 fn over_the_network(devices: &Devices) {
@@ -54,7 +54,7 @@ fn over_the_network(devices: &Devices) {
         println!("{}", summary.sink);
         let bytes = receiver.join().expect("the receiver");
         assert_eq!(bytes.len() as u64, limit / FRAME * FRAME);
-        check(&bytes, 0);
+        whole(&bytes);
     }
 }
 
