@@ -208,7 +208,7 @@ impl<'s> Stream<'s> {
     }
 
     /// Ends a block after every `bytes` bytes, rounded down to whole frames and to what the source
-    /// fills at least ([`Source::align`]), at least once that: for a
+    /// fills at least ([`Facts::align`](crate::Facts::align)), at least once that: for a
     /// [`RotatingSink`](crate::RotatingSink), whose files begin with a block.
     #[must_use]
     pub fn cut(mut self, bytes: u64) -> Self {

@@ -32,7 +32,7 @@ impl Repeat {
     ///
     /// # Errors
     ///
-    /// As for [`IioSink::open`]; [`Error::Stream`] with `EPERM` or `ENOTTY` if the device does not
+    /// As for [`IioSink::open`](crate::IioSink::open); [`Error::Stream`](crate::Error::Stream) with `EPERM` or `ENOTTY` if the device does not
     /// support dma-bufs, and with the driver's error if it refuses the block;
     /// [`Setting`](dmabuf_dio::Error::Setting) for a length that is 0 or not such a multiple;
     /// [`RangeBeyondBuffer`](dmabuf_dio::Error::RangeBeyondBuffer) if the buffer is shorter.
@@ -73,7 +73,7 @@ impl Repeat {
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`] with the driver's error, or `ENODEV`.
+    /// [`Error::Stream`](crate::Error::Stream) with the driver's error, or `ENODEV`.
     pub fn check(&self) -> Result<()> {
         let name = self.buffer.device.name();
         match sync_file::status(self.fence.as_fd()) {
@@ -93,7 +93,7 @@ impl Repeat {
     ///
     /// # Errors
     ///
-    /// [`Error::Stream`].
+    /// [`Error::Stream`](crate::Error::Stream).
     pub fn stop(mut self) -> Result<Buffer> {
         self.buffer.disable()?;
         Ok(self.block)

@@ -22,7 +22,7 @@ use dmabuf_dio::{Direction, Errno, Refusal};
 ///
 /// The pages are passed to the network without a copy (`SEND_ZC` of `io_uring`), for the network
 /// card to read. For a card without scatter-gather, and for the loopback device, the network copies
-/// them; [`how`](Sink::how) says so.
+/// them; [`Facts::how`] says so.
 #[derive(Debug)]
 pub struct SocketSink {
     name: String,
