@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A buffer of an IIO device, and the blocks that it fills or outputs.
+//! A buffer of an IIO device: opened, set up, started and stopped.
 
 use std::cell::Cell;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use dmabuf_dio::Errno;
@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::device::{Channel, Counter, Device, frame_bytes};
 use crate::error::{Error, Result, failed, from_os};
-use crate::fenced::Port;
+use crate::fenced::Port as _;
 
 /// Maximum bytes copied at a time.
 const COPIED: u64 = 256 << 10;
@@ -172,26 +172,6 @@ impl Opened {
             return Err(failed(self.device.name(), call, Errno::INVAL));
         }
         Ok(bytes)
-    }
-}
-
-impl Port for Opened {
-    fn name(&self) -> &str {
-        self.device.name()
-    }
-
-    fn attach(&self, dmabuf: BorrowedFd<'_>) -> dmabuf_dio_sys::Result<()> {
-        iio::attach(self.fd.as_fd(), dmabuf)
-    }
-
-    fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> dmabuf_dio_sys::Result<()> {
-        iio::enqueue(self.fd.as_fd(), dmabuf, bytes, 0)?;
-        self.kept.set(true);
-        Ok(())
-    }
-
-    fn is_running(&self) -> bool {
-        !self.running || self.enabled.read() == Some(1)
     }
 }
 

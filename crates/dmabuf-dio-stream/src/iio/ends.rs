@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Blocks that an IIO device fills with samples, or outputs.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
 use dmabuf_dio::Errno;
+use dmabuf_dio_sys::iio;
 
 use super::buffer::Opened;
 use super::device::{Channel, Device};
@@ -12,9 +13,29 @@ use super::fileio::Fileio;
 use super::status::Losses;
 use crate::ends::{Facts, Live, Pending, Sink, Source};
 use crate::error::{Result, failed};
-use crate::fenced::{Fenced, Port as _};
+use crate::fenced::{Fenced, Port};
 use crate::gaps::Reading;
 use crate::ring::{BlockRing, Filled};
+
+impl Port for Opened {
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    fn attach(&self, dmabuf: BorrowedFd<'_>) -> dmabuf_dio_sys::Result<()> {
+        iio::attach(self.fd.as_fd(), dmabuf)
+    }
+
+    fn enqueue(&self, dmabuf: BorrowedFd<'_>, bytes: u64) -> dmabuf_dio_sys::Result<()> {
+        iio::enqueue(self.fd.as_fd(), dmabuf, bytes, 0)?;
+        self.kept.set(true);
+        Ok(())
+    }
+
+    fn is_running(&self) -> bool {
+        !self.running || self.enabled.read() == Some(1)
+    }
+}
 
 /// How samples get from the device into a block, or back.
 #[derive(Debug)]
