@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use dmabuf_dio_cli::size::parse_size;
+use dmabuf_dio_terminal::size::parse_size;
 
 /// The name of the program, at the start of its messages.
 pub(crate) const PROGRAM: &str = "dmabuf-dio-bench";

@@ -2,9 +2,9 @@
 //! `cost`: the CPU cost of each way of loading a file into memory.
 
 use clap::{Args, value_parser};
-use dmabuf_dio_cli::exit::Failure;
-use dmabuf_dio_cli::progress::Bar;
-use dmabuf_dio_cli::size::show_size;
+use dmabuf_dio_terminal::exit::Failure;
+use dmabuf_dio_terminal::progress::Bar;
+use dmabuf_dio_terminal::size::show_size;
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 use crate::disk::{Caches, DiskFile};

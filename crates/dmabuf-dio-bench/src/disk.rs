@@ -8,10 +8,10 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use dmabuf_dio::probe::{self, FileFacts};
-use dmabuf_dio_cli::exit::{FAILED, Failure};
-use dmabuf_dio_cli::progress::Bar;
-use dmabuf_dio_cli::size::show_size;
 use dmabuf_dio_sys::cachestat::cachestat;
+use dmabuf_dio_terminal::exit::{FAILED, Failure};
+use dmabuf_dio_terminal::progress::Bar;
+use dmabuf_dio_terminal::size::show_size;
 use rustix::fs::{Advice, OFlags, fadvise};
 use rustix::io::Errno as Os;
 

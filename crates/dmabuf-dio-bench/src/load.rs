@@ -3,9 +3,9 @@
 
 use clap::{Args, value_parser};
 use dmabuf_dio::Direction;
-use dmabuf_dio_cli::exit::Failure;
-use dmabuf_dio_cli::size::show_size;
 use dmabuf_dio_sys::Errno;
+use dmabuf_dio_terminal::exit::Failure;
+use dmabuf_dio_terminal::size::show_size;
 
 use crate::args::{CommonArgs, EXIT_CODES, whole_pages};
 use crate::buffer::transfer::{Mover, TransferMethod};

@@ -27,7 +27,7 @@ mod ways;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use dmabuf_dio_cli::exit::{DIFFERENT, FAILED, Failure, UNAVAILABLE};
+use dmabuf_dio_terminal::exit::{DIFFERENT, FAILED, Failure, UNAVAILABLE};
 
 use args::PROGRAM;
 use measure::outcome::Verdict;

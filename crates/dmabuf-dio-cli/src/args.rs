@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dmabuf_dio::{Backend, Kind, Options};
+use dmabuf_dio_terminal::size::parse_size;
 
 use crate::devices::DevicesArgs;
-use crate::size::parse_size;
 use crate::stream::args::{CaptureArgs, ReplayArgs};
 
 const EXIT_CODES: &str = "\

@@ -2,9 +2,9 @@
 //! `dmabuf-dio completions`.
 
 use clap::CommandFactory;
+use dmabuf_dio_terminal::exit::Failure;
 
 use crate::args::{Cli, CompletionsArgs};
-use crate::exit::Failure;
 
 // The other subcommands can fail and have the same signature.
 #[allow(clippy::unnecessary_wraps)]

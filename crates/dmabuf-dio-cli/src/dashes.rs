@@ -5,9 +5,9 @@ use std::ffi::OsString;
 
 use clap::Parser as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use dmabuf_dio_terminal::exit::{USAGE, say};
 
 use crate::args::{Cli, Command};
-use crate::exit::{USAGE, say};
 
 /// Parses the command line, or ends the program.
 pub(crate) fn parse() -> Cli {

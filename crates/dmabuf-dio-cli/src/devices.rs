@@ -9,9 +9,9 @@ use dmabuf_dio_stream::{
     Available, BufferFacts, Channel, Device, DeviceFacts, DmaBufs, Encoding, Format, Holds,
     Trigger, User, VideoFacts,
 };
+use dmabuf_dio_terminal::exit::Failure;
 use serde::Serialize;
 
-use crate::exit::Failure;
 use crate::show::{Lines, json};
 use crate::stream::{find_video, one_device, unknown_device};
 use crate::video;

@@ -5,13 +5,13 @@ use std::io::Write as _;
 
 use dmabuf_dio::probe::{self, FileFacts, Lending, System};
 use dmabuf_dio_stream::{DeviceFacts, VideoFacts};
+use dmabuf_dio_terminal::exit::Failure;
+use dmabuf_dio_terminal::size::show_size;
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
 use crate::devices;
-use crate::exit::Failure;
 use crate::show::{Lines, exact, json, mapped};
-use crate::size::show_size;
 use crate::video;
 
 /// The output of `--json`.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Code that the programs of this project share: sizes on the command line, failures, signals and
-//! progress bars. Also the command `dmabuf-dio` itself. The interface is not stable. To load files,
-//! use the library `dmabuf-dio`.
+//! The command `dmabuf-dio`. To load files, use the library of that name.
 
 mod args;
 mod by_path;
@@ -9,15 +7,11 @@ mod completions;
 mod dashes;
 mod devices;
 mod doctor;
-pub mod exit;
 mod load;
 mod man;
 mod program;
-pub mod progress;
 mod save;
 mod show;
-pub mod signals;
-pub mod size;
 mod stream;
 mod verify;
 mod video;
@@ -56,21 +50,26 @@ fn has_small_stack() -> bool {
 }
 
 fn run() -> ExitCode {
-    let result = match dashes::parse().command {
-        Command::Doctor(args) => doctor::run(&args).map(|()| 0),
-        Command::Devices(args) => devices::run(&args).map(|()| 0),
-        Command::Load(args) => load::run(&args)
-            .map_err(|failure| failure.with_details(&args.common, args.command.is_empty())),
-        Command::Save(args) => {
-            save::run(&args).map(|()| 0).map_err(|failure| failure.with_details(&args.common, true))
-        }
-        Command::Capture(args) => stream::capture::run(&args).map(|()| 0),
-        Command::Replay(args) => stream::replay::run(&args).map(|()| 0),
-        Command::Completions(args) => completions::run(&args).map(|()| 0),
-        Command::Man(args) => man::run(&args).map(|()| 0),
+    let command = dashes::parse().command;
+    // Standard output belongs to the command that a load runs.
+    let (result, details) = match &command {
+        Command::Doctor(args) => (doctor::run(args).map(|()| 0), None),
+        Command::Devices(args) => (devices::run(args).map(|()| 0), None),
+        Command::Load(args) => (load::run(args), Some((&args.common, args.command.is_empty()))),
+        Command::Save(args) => (save::run(args).map(|()| 0), Some((&args.common, true))),
+        Command::Capture(args) => (stream::capture::run(args).map(|()| 0), None),
+        Command::Replay(args) => (stream::replay::run(args).map(|()| 0), None),
+        Command::Completions(args) => (completions::run(args).map(|()| 0), None),
+        Command::Man(args) => (man::run(args).map(|()| 0), None),
     };
     match result {
         Ok(code) => code.into(),
-        Err(failure) => failure.report("dmabuf-dio"),
+        Err(failure) => {
+            let code = failure.report("dmabuf-dio");
+            if let Some((common, output)) = details {
+                show::refusals(&failure, common, output);
+            }
+            code
+        }
     }
 }

@@ -8,17 +8,17 @@ use std::path::Path;
 use std::process::Command;
 
 use dmabuf_dio::{Buffer, Kind, Loader, Report};
+use dmabuf_dio_terminal::exit::{DIFFERENT, FAILED, Failure, USAGE};
+use dmabuf_dio_terminal::progress::Bar;
+use dmabuf_dio_terminal::signals;
+use dmabuf_dio_terminal::size::show_size;
 use rustix::io::FdFlags;
 use serde::Serialize;
 
 use crate::args::LoadArgs;
 use crate::by_path;
-use crate::exit::{DIFFERENT, FAILED, Failure, USAGE};
 use crate::program;
-use crate::progress::Bar;
 use crate::show::{Lines, REPORT, exact, json, name_of, summary};
-use crate::signals;
-use crate::size::show_size;
 use crate::verify::{Verified, verify};
 
 /// The output of `--json`.

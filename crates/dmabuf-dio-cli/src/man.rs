@@ -2,9 +2,9 @@
 //! `dmabuf-dio man`.
 
 use clap::CommandFactory;
+use dmabuf_dio_terminal::exit::{FAILED, Failure};
 
 use crate::args::{Cli, ManArgs};
-use crate::exit::{FAILED, Failure};
 
 pub(crate) fn run(args: &ManArgs) -> Result<(), Failure> {
     clap_mangen::generate_to(Cli::command(), &args.folder).map_err(|error| {

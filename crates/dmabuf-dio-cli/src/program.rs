@@ -6,10 +6,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dmabuf_dio_terminal::exit::{CANNOT_RUN, Failure, NOT_FOUND};
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
-
-use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
 
 /// Where programs are searched for without `$PATH`, as by execvp(3).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";

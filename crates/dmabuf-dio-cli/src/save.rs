@@ -6,13 +6,13 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use dmabuf_dio::{Buffer, Error, Report, Saver};
+use dmabuf_dio_terminal::exit::{Failure, USAGE};
+use dmabuf_dio_terminal::progress::Bar;
+use dmabuf_dio_terminal::signals;
 use serde::Serialize;
 
 use crate::args::SaveArgs;
-use crate::exit::{Failure, USAGE};
-use crate::progress::Bar;
 use crate::show::{Lines, REPORT, exact, json, name_of, summary};
-use crate::signals;
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]

@@ -2,12 +2,14 @@
 //! Reports as text and as JSON.
 
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, Write as _};
 
 use dmabuf_dio::{Backend, Dma, Mapped, Mode, Refusal, Report};
+use dmabuf_dio_terminal::exit::{Failure, say};
+use dmabuf_dio_terminal::size::show_size;
 use serde::Serialize;
 
-use crate::size::show_size;
+use crate::args::CommonArgs;
 
 /// Length of the longest label in reports of transfers.
 pub(crate) const REPORT: usize = "page cache".len();
@@ -150,6 +152,36 @@ pub(crate) fn exact(bytes: u64) -> String {
         format!("{bytes} bytes")
     } else {
         format!("{bytes} bytes ({})", show_size(bytes))
+    }
+}
+
+/// Why no backend is available, as JSON.
+#[derive(Debug, Serialize)]
+struct FailureOutput<'a> {
+    schema: u32,
+    error: &'a str,
+    hint: &'a str,
+    refusals: &'a [Refusal],
+}
+
+/// Prints the reasons of all backends, if the options ask for details. `output`: whether standard output
+/// is free.
+pub(crate) fn refusals(failure: &Failure, common: &CommonArgs, output: bool) {
+    let (error, hint, refusals) = (failure.what(), failure.hint(), failure.refusals());
+    if refusals.is_empty() {
+        // Other failures may come after a report.
+    } else if common.json {
+        let Ok(text) = json(&FailureOutput { schema: 1, error, hint, refusals }) else { return };
+        // The exit code stays that of the failure.
+        let _ = if output {
+            io::stdout().write_all(text.as_bytes())
+        } else {
+            io::stderr().write_all(text.as_bytes())
+        };
+    } else if common.verbose {
+        for refusal in refusals {
+            say(&format!("not used    {}", refused(refusal)));
+        }
     }
 }
 

@@ -6,11 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use dmabuf_dio::Buffer;
+use dmabuf_dio_terminal::exit::{FAILED, Failure};
+use dmabuf_dio_terminal::progress::Bar;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-
-use crate::exit::{FAILED, Failure};
-use crate::progress::Bar;
 
 const PIECE: usize = 1 << 20;
 

@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use clap::Args;
-use dmabuf_dio_cli::exit::{FAILED, Failure, UNAVAILABLE};
+use dmabuf_dio_terminal::exit::{FAILED, Failure, UNAVAILABLE};
 
 use super::contract::{LoaderReport, READY};
 use super::safetensors::{SafeTensors, Tensors};

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use dmabuf_dio_cli::size::show_size;
+use dmabuf_dio_terminal::size::show_size;
 
 use super::contract::{LoaderReport, Source};
 use crate::buffer::mapping::{Pages, huge_page, page_size};

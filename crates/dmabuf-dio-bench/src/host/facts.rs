@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The machine of a measurement.
 
-use dmabuf_dio_cli::exit::{FAILED, Failure};
-use dmabuf_dio_cli::signals;
-use dmabuf_dio_cli::size::show_size;
+use dmabuf_dio_terminal::exit::{FAILED, Failure};
+use dmabuf_dio_terminal::signals;
+use dmabuf_dio_terminal::size::show_size;
 
 use crate::args::CommonArgs;
 use crate::buffer::transfer::pipe_size;

@@ -4,7 +4,7 @@
 pub(crate) mod facts;
 pub(crate) mod setting;
 
-use dmabuf_dio_cli::exit::Failure;
+use dmabuf_dio_terminal::exit::Failure;
 
 use crate::args::CommonArgs;
 use crate::buffer::touch_memory;

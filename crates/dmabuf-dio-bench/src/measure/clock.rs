@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use dmabuf_dio_cli::exit::{FAILED, Failure};
+use dmabuf_dio_terminal::exit::{FAILED, Failure};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Set by `vm/run --icount`.

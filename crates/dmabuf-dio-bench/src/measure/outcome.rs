@@ -123,7 +123,7 @@ impl Trouble {
     }
 
     pub(crate) fn interrupted() -> Result<(), Self> {
-        match dmabuf_dio_cli::signals::caught() {
+        match dmabuf_dio_terminal::signals::caught() {
             None => Ok(()),
             Some(_) => Err(Self::new(Status::Failed, "interrupted")),
         }

@@ -3,8 +3,8 @@
 
 use std::ops::RangeInclusive;
 
-use dmabuf_dio_cli::exit::{Failure, USAGE};
-use dmabuf_dio_cli::progress::Bar;
+use dmabuf_dio_terminal::exit::{Failure, USAGE};
+use dmabuf_dio_terminal::progress::Bar;
 
 use crate::measure::outcome::Trouble;
 

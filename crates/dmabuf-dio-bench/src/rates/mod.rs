@@ -8,8 +8,8 @@ mod ways;
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};
-use dmabuf_dio_cli::exit::Failure;
-use dmabuf_dio_cli::size::parse_rate;
+use dmabuf_dio_terminal::exit::Failure;
+use dmabuf_dio_terminal::size::parse_rate;
 
 use crate::args::{CommonArgs, EXIT_CODES};
 use crate::disk::TemporaryPath;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use dmabuf_dio_cli::exit::{Failure, USAGE};
+use dmabuf_dio_terminal::exit::{Failure, USAGE};
 use rustix::process::Signal;
 
 use super::busy::Hogs;

@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use dmabuf_dio_cli::exit::{FAILED, Failure};
+use dmabuf_dio_terminal::exit::{FAILED, Failure};
 
 use crate::args::CommonArgs;
 use crate::measure::outcome::Status;

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use dmabuf_dio_cli::exit::{FAILED, Failure};
+use dmabuf_dio_terminal::exit::{FAILED, Failure};
 use rustix::fs::{Advice, OFlags, fadvise};
 
 use crate::disk::{DiskFile, IoMode};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The device at full speed.
 
-use dmabuf_dio_cli::exit::{FAILED, Failure};
 use dmabuf_dio_stream::{Channel, Device, frame_bytes};
+use dmabuf_dio_terminal::exit::{FAILED, Failure};
 
 use super::usb::Usb;
 

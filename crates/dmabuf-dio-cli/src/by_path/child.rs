@@ -8,7 +8,8 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 use std::ptr;
 
-use crate::exit::{FAILED, Failure};
+use dmabuf_dio_terminal::exit::{FAILED, Failure};
+
 use crate::program::cannot_run;
 
 /// Signals that are passed on to the command.

@@ -7,10 +7,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
+use dmabuf_dio_terminal::exit::{FAILED, Failure, say};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::{Errno as Os, FdFlags};
-
-use crate::exit::{FAILED, Failure, say};
 
 const PREFIX: &str = "dmabuf-dio-path-";
 /// The link that distinguishes such a folder from others with the same prefix.

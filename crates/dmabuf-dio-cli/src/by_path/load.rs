@@ -8,15 +8,15 @@ use std::thread;
 use std::time::Instant;
 
 use dmabuf_dio::{Buffer, Error, Kind, Progress, probe};
+use dmabuf_dio_terminal::exit::{FAILED, Failure};
+use dmabuf_dio_terminal::progress::Bar;
+use dmabuf_dio_terminal::signals;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::plan::{Load, Plan};
 use crate::args::LoadArgs;
-use crate::exit::{FAILED, Failure};
 use crate::load::loader;
-use crate::progress::Bar;
 use crate::show::exact;
-use crate::signals;
 
 /// Loads at the same time. One keeps the disk busy; the others use the time in which it allocates or
 /// ends. More only compete for memory bandwidth.

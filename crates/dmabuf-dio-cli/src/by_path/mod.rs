@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use dmabuf_dio::{Buffer, Kind, Report};
+use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE};
+use dmabuf_dio_terminal::signals;
 use rustix::fs::{MemfdFlags, Mode, Timespec, Timestamps};
 use rustix::io::FdFlags;
 use serde::Serialize;
@@ -27,9 +29,7 @@ use serde::Serialize;
 use self::folder::Folder;
 use self::plan::{Load, Plan};
 use crate::args::LoadArgs;
-use crate::exit::{FAILED, Failure, USAGE};
 use crate::load::{check_identical, report_of};
-use crate::signals;
 use crate::verify::{Verified, verify};
 
 pub(crate) use template::{arguments, wants_path};

@@ -9,9 +9,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE};
+use dmabuf_dio_terminal::size::show_size;
+
 use super::folder::MARK;
-use crate::exit::{FAILED, Failure, USAGE};
-use crate::size::show_size;
 
 /// What becomes available by path. Places are relative to the private folder.
 #[derive(Debug, Default)]

@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use dmabuf_dio::{Buffer, Refusal, Report};
+use dmabuf_dio_terminal::exit::Failure;
+use dmabuf_dio_terminal::size::show_size;
 use serde::Serialize;
 
 use super::load::Cost;
 use super::plan::Plan;
 use super::{Ready, text};
 use crate::args::LoadArgs;
-use crate::exit::Failure;
 use crate::show::{Lines, REPORT, cpu, exact, json, name_of, refused, speed, summary};
-use crate::size::show_size;
 use crate::verify::Verified;
 
 /// The output of `--json`.

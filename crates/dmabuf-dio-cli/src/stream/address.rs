@@ -13,10 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dmabuf_dio::CancelToken;
+use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE, say};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
-
-use crate::exit::{FAILED, Failure, USAGE, say};
 
 /// The addresses, for messages.
 pub(crate) const FORMS: &str =

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use dmabuf_dio_stream::convert::SampleType;
 use dmabuf_dio_stream::{Gap, Overrun, Summary};
+use dmabuf_dio_terminal::exit::{Failure, USAGE};
+use dmabuf_dio_terminal::size::{parse_count, parse_rate, parse_size};
 
 use super::address::Use;
 use super::report;
@@ -16,8 +18,6 @@ use super::rotate::{self, Rotate};
 use super::setup::SetupArgs;
 use super::target::Target;
 use super::video::args::VideoArgs;
-use crate::exit::{Failure, USAGE};
-use crate::size::{parse_count, parse_rate, parse_size};
 
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:

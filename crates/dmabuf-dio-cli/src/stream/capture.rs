@@ -6,6 +6,8 @@ use std::path::Path;
 
 use dmabuf_dio::CancelToken;
 use dmabuf_dio_stream::{ConvertingSink, IioSource, Interrupted, Sink, State, Stream, Summary};
+use dmabuf_dio_terminal::exit::{FAILED, Failure, say};
+use dmabuf_dio_terminal::signals;
 
 use super::address::{Address, Use};
 use super::args::{CaptureArgs, StreamArgs, Used};
@@ -17,8 +19,6 @@ use super::report::{self, Report};
 use super::sigmf::{self, Content, Sidecar};
 use super::target::Target;
 use super::video;
-use crate::exit::{FAILED, Failure, say};
-use crate::signals;
 
 pub(crate) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     let node = video::find(&args.device)?;

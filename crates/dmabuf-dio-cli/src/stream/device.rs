@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use dmabuf_dio_stream::{BlockRing, Channel, Device, VideoFacts, available, frame_bytes};
+use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE, say};
 use rustix::process::{Resource, getrlimit};
 
 use super::args::StreamArgs;
 use super::setup::Setup;
-use crate::exit::{FAILED, Failure, USAGE, say};
 
 /// Accepted relative difference from the requested rate.
 const TOLERANCE: f64 = 0.01;

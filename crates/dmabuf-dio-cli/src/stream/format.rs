@@ -3,11 +3,11 @@
 
 use dmabuf_dio_stream::convert::{Layout, SampleType};
 use dmabuf_dio_stream::{Channel, Format};
+use dmabuf_dio_terminal::exit::{Failure, USAGE, say};
 
 use super::args::{CaptureArgs, ReplayArgs};
 use super::device::Chosen;
 use super::sigmf::{self, Described};
-use crate::exit::{Failure, USAGE, say};
 
 /// The samples in the file of a capture.
 pub(crate) struct Samples {

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use dmabuf_dio::CancelToken;
 use dmabuf_dio_stream::FdSource;
+use dmabuf_dio_terminal::exit::{Failure, USAGE};
 
 use super::address::{Address, Use};
 use super::capture::nobody;
-use crate::exit::{Failure, USAGE};
 
 /// The address that `FROM` names; `None` if it is a file.
 pub(crate) fn address(from: &Path) -> Result<Option<Address>, Failure> {

@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use dmabuf_dio_stream::State;
+use dmabuf_dio_terminal::size::show_size;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use crate::size::show_size;
 
 /// Period over which the rate is averaged.
 const WINDOW: Duration = Duration::from_secs(1);

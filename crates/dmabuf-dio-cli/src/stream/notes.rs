@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::exit::{FAILED, Failure};
+use dmabuf_dio_terminal::exit::{FAILED, Failure};
 
 /// The time between two descriptions, at least and at most. It depends on how long it takes to write one:
 /// this many times as long.

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use dmabuf_dio_stream::{Sink, Summary};
+use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE};
 use rustix::fs::FlockOperation;
 
 use super::archive;
@@ -15,7 +16,6 @@ use super::notes::Notes;
 use super::rotate::{self, Piece, Series};
 use super::sigmf::{self, Content, Sidecar};
 use super::target::{Target, refuse_to_replace};
-use crate::exit::{FAILED, Failure, USAGE};
 
 /// What a capture writes beside its samples.
 pub(crate) enum Recording {

@@ -5,12 +5,12 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use dmabuf_dio_stream::convert::SampleType;
+use dmabuf_dio_terminal::exit::say;
 use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
 
 use super::promises;
 use super::sigmf::{self, UNFINISHED};
-use crate::exit::say;
 
 /// Completes the description of the samples in a file, cuts the file to whole frames, and releases the
 /// space allocated beyond its end, unless a capture is still writing it. Says what it does; what it

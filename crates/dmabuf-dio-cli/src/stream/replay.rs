@@ -10,6 +10,8 @@ use dmabuf_dio_stream::{
     Converted, ConvertingSource, Error, FileSource, Gap, IioSink, Loss, Reading, Repeat, RingUse,
     Source, Stream, Summary,
 };
+use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE, say};
+use dmabuf_dio_terminal::signals;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::address::{Address, Use};
@@ -24,9 +26,7 @@ use super::promises;
 use super::repair;
 use super::report::{self, Report};
 use super::sigmf::{self, Described};
-use crate::exit::{FAILED, Failure, USAGE, say};
 use crate::show::name_of;
-use crate::signals;
 
 /// Bytes that are copied at a time.
 const COPIED: u64 = 1 << 20;

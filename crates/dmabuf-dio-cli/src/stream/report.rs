@@ -6,6 +6,8 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use dmabuf_dio_stream::{Channel, Converted, Gap, Loss, RingUse, Setting, Summary};
+use dmabuf_dio_terminal::exit::{FAILED, Failure};
+use dmabuf_dio_terminal::size::show_size;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -13,9 +15,7 @@ use super::args::StreamArgs;
 use super::device::Chosen;
 use super::rotate::Piece;
 use super::setup;
-use crate::exit::{FAILED, Failure};
 use crate::show::{Lines, exact, json};
-use crate::size::show_size;
 
 /// Number of gaps in the text.
 const SHOWN: usize = 10;

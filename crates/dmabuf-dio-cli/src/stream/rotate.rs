@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dmabuf_dio::Errno;
 use dmabuf_dio_stream::{Error, FileSink, RotatingSink};
+use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE, say};
+use dmabuf_dio_terminal::size::parse_size;
 use serde::Serialize;
 
 use super::device::Chosen;
 use super::recording;
 use super::sigmf::{self, Content, Sidecar};
-use crate::exit::{FAILED, Failure, USAGE, say};
-use crate::size::parse_size;
 
 /// Digits of a file's number.
 const DIGITS: usize = 6;

@@ -3,10 +3,9 @@
 
 use clap::Args;
 use dmabuf_dio_stream::{Attribute, Channel, Device, Setting, Settings, Trigger};
-
-use crate::exit::{FAILED, Failure, WORDS, say};
-use crate::signals;
-use crate::size::parse_rate;
+use dmabuf_dio_terminal::exit::{FAILED, Failure, WORDS, say};
+use dmabuf_dio_terminal::signals;
+use dmabuf_dio_terminal::size::parse_rate;
 
 /// Options of capture and replay for the settings of devices.
 #[derive(Debug, Args)]

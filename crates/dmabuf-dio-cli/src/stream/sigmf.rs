@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime};
 
 use dmabuf_dio_stream::convert::{Layout, SampleType};
 use dmabuf_dio_stream::{Begin, Channel, Format, Gap, Known, Summary};
+use dmabuf_dio_terminal::exit::{Failure, USAGE};
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 
 use super::device::Chosen;
 use super::format::Samples;
-use crate::exit::{Failure, USAGE};
 use crate::show;
 
 const VERSION: &str = "1.2.0";

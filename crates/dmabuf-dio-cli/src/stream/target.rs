@@ -9,11 +9,11 @@ use std::str::FromStr;
 
 use dmabuf_dio::CancelToken;
 use dmabuf_dio_stream::{Discard, FdSink, FileSink, Function, Sink, SocketSink, UsbSink};
+use dmabuf_dio_terminal::exit::{Failure, USAGE, say};
+use dmabuf_dio_terminal::size::show_size;
 use rustix::net::AddressFamily;
 
 use super::address::{self, Address, Use};
-use crate::exit::{Failure, USAGE, say};
-use crate::size::show_size;
 
 /// Space beyond the end of a file that is worth reporting, in bytes.
 const LEFT: u64 = 4 << 20;

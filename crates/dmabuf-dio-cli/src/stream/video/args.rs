@@ -3,9 +3,9 @@
 
 use clap::Args;
 use dmabuf_dio_stream::PixelFormat;
+use dmabuf_dio_terminal::exit::{Failure, USAGE};
+use dmabuf_dio_terminal::size::{parse_count, parse_rate};
 
-use crate::exit::{Failure, USAGE};
-use crate::size::{parse_count, parse_rate};
 use crate::stream::args::CaptureArgs;
 
 /// Options for video devices.

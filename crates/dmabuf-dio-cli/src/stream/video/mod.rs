@@ -13,6 +13,9 @@ use dmabuf_dio_stream::{
     BlockRing, Device, FrameLog, FrameMemory, Known, State, Stream, Summary, VideoDevice,
     VideoFormat, VideoSource, available,
 };
+use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE};
+use dmabuf_dio_terminal::signals;
+use report::Captured;
 
 use super::args::{CaptureArgs, Policy, StreamArgs};
 use super::capture::{Outcome, nobody, room_for};
@@ -20,9 +23,6 @@ use super::device::{numbers, open_files};
 use super::meter::Meter;
 use super::notes::Notes;
 use super::recording::{self, frames_file};
-use crate::exit::{FAILED, Failure, USAGE};
-use crate::signals;
-use report::Captured;
 pub(super) use report::path_of;
 
 /// The node of a video device, unless the name is one of an IIO device. Fails if several have it.

@@ -6,10 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use dmabuf_dio_stream::{Clock, Frame, FrameLog, FrameMemory, Gap, Summary, VideoFormat};
+use dmabuf_dio_terminal::exit::Failure;
 use serde::Serialize;
 
 use super::player::ffmpeg_options;
-use crate::exit::Failure;
 use crate::show::{Lines, exact, json};
 use crate::stream::args::CaptureArgs;
 use crate::stream::report::{self, Printed};

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Failures of the programs: two lines on standard error and an exit code. Who asks for details gets the
-//! reasons of all backends, too.
+//! Failures of the programs: two lines on standard error and an exit code.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use dmabuf_dio::{Error, Refusal, Words};
-use serde::Serialize;
 
-use crate::args::CommonArgs;
-use crate::show::{json, refused};
 use crate::signals;
 
 /// The transfer failed.
@@ -40,28 +36,6 @@ pub struct Failure {
     what: String,
     hint: String,
     refusals: Vec<Refusal>,
-    details: Details,
-}
-
-/// What is printed beside the two lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Details {
-    None,
-    /// Lines on standard error.
-    Text,
-    /// JSON on standard output, or on standard error.
-    Json {
-        output: bool,
-    },
-}
-
-/// Why no backend is available, as JSON.
-#[derive(Debug, Serialize)]
-struct FailureOutput<'a> {
-    schema: u32,
-    error: &'a str,
-    hint: &'a str,
-    refusals: &'a [Refusal],
 }
 
 /// How hints name the command's options. Pieces and tensors are not the command's.
@@ -75,17 +49,7 @@ impl Failure {
     /// A failure with an exit code.
     pub fn new(code: u8, what: impl Into<String>, hint: impl Into<String>) -> Self {
         let (what, hint) = (what.into(), hint.into());
-        Self { code, what, hint, refusals: Vec::new(), details: Details::None }
-    }
-
-    /// The failure with what these options ask for. `output`: whether standard output is free.
-    pub(crate) fn with_details(self, common: &CommonArgs, output: bool) -> Self {
-        let details = match (common.json, common.verbose) {
-            (true, _) => Details::Json { output },
-            (false, true) => Details::Text,
-            (false, false) => Details::None,
-        };
-        Self { details, ..self }
+        Self { code, what, hint, refusals: Vec::new() }
     }
 
     /// Fails if a signal was caught. See [`signals::token`].
@@ -105,37 +69,23 @@ impl Failure {
         &self.what
     }
 
+    /// What to do about it; may be empty.
+    pub fn hint(&self) -> &str {
+        &self.hint
+    }
+
+    /// Why backends were not used, if no backend was available.
+    pub fn refusals(&self) -> &[Refusal] {
+        &self.refusals
+    }
+
     /// Prints what failed, after the name of the program, and the hint. Returns the exit code.
     pub fn report(&self, program: &str) -> ExitCode {
         say(&format!("{program}: {}", self.what));
         if !self.hint.is_empty() {
             say(&format!("{:1$}  {2}", "", program.len(), self.hint));
         }
-        match self.details {
-            // Other failures may come after a report.
-            _ if self.refusals.is_empty() => {}
-            Details::None => {}
-            Details::Text => {
-                for refusal in &self.refusals {
-                    say(&format!("not used    {}", refused(refusal)));
-                }
-            }
-            Details::Json { output } => self.print_json(output),
-        }
         self.code.into()
-    }
-
-    fn print_json(&self, output: bool) {
-        let Self { what, hint, refusals, .. } = self;
-        let Ok(text) = json(&FailureOutput { schema: 1, error: what, hint, refusals }) else {
-            return;
-        };
-        // The exit code stays that of the failure.
-        let _ = if output {
-            std::io::stdout().write_all(text.as_bytes())
-        } else {
-            std::io::stderr().write_all(text.as_bytes())
-        };
     }
 }
 
