@@ -12,7 +12,6 @@ use serde::Serialize;
 use crate::args::DoctorArgs;
 use crate::devices;
 use crate::show::{Lines, exact, json, mapped};
-use crate::video;
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
@@ -85,7 +84,7 @@ fn human(
         lenders(&mut lines, lending);
     }
     devices::doctor(&mut lines, iio);
-    video::doctor(&mut lines, video);
+    devices::video::doctor(&mut lines, video);
     lines.heading("Memory and io_uring");
     memory(&mut lines, system);
     if let Some(file) = file {

@@ -2,19 +2,15 @@
 //! The command `dmabuf-dio`. To load files, use the library of that name.
 
 mod args;
-mod by_path;
 mod completions;
 mod dashes;
 mod devices;
 mod doctor;
 mod load;
 mod man;
-mod program;
 mod save;
 mod show;
 mod stream;
-mod verify;
-mod video;
 
 use std::process::ExitCode;
 
@@ -58,6 +54,7 @@ fn run() -> ExitCode {
         Command::Load(args) => (load::run(args), Some((&args.common, args.command.is_empty()))),
         Command::Save(args) => (save::run(args).map(|()| 0), Some((&args.common, true))),
         Command::Capture(args) => (stream::capture::run(args).map(|()| 0), None),
+        Command::Video(args) => (stream::video::capture::run(args).map(|()| 0), None),
         Command::Replay(args) => (stream::replay::run(args).map(|()| 0), None),
         Command::Completions(args) => (completions::run(args).map(|()| 0), None),
         Command::Man(args) => (man::run(args).map(|()| 0), None),

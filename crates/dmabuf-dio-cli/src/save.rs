@@ -11,7 +11,7 @@ use dmabuf_dio_terminal::progress::Bar;
 use dmabuf_dio_terminal::signals;
 use serde::Serialize;
 
-use crate::args::SaveArgs;
+use crate::args::files::SaveArgs;
 use crate::show::{Lines, REPORT, exact, json, name_of, summary};
 
 /// The output of `--json`.

@@ -9,7 +9,7 @@ use dmabuf_dio_terminal::exit::{Failure, say};
 use dmabuf_dio_terminal::size::show_size;
 use serde::Serialize;
 
-use crate::args::CommonArgs;
+use crate::args::files::CommonArgs;
 
 /// Length of the longest label in reports of transfers.
 pub(crate) const REPORT: usize = "page cache".len();
@@ -183,6 +183,14 @@ pub(crate) fn refusals(failure: &Failure, common: &CommonArgs, output: bool) {
             say(&format!("not used    {}", refused(refusal)));
         }
     }
+}
+
+/// Bytes in hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// A refusal and its remedy.

@@ -535,7 +535,8 @@ fn completions_contain_the_options() {
 fn every_subcommand_has_a_manual_page() {
     let folder = folder();
     assert_eq!(ok(&["man", text(folder.path())]), "");
-    for command in ["doctor", "devices", "load", "save", "capture", "replay", "completions", "man"]
+    for command in
+        ["doctor", "devices", "load", "save", "capture", "video", "replay", "completions", "man"]
     {
         let page = folder.path().join(format!("dmabuf-dio-{command}.1"));
         let page = std::fs::read_to_string(page).expect("a page");
@@ -581,7 +582,7 @@ fn interrupted_save_leaves_nothing() {
 
 #[test]
 fn short_help_is_one_screen_and_long_help_has_everything() {
-    for command in ["doctor", "devices", "load", "save", "capture", "replay"] {
+    for command in ["doctor", "devices", "load", "save", "capture", "video", "replay"] {
         let (short, long) = (ok(&[command, "-h"]), ok(&[command, "--help"]));
         assert!(short.lines().count() <= 50, "{command}: {} lines", short.lines().count());
         for text in [&short, &long] {

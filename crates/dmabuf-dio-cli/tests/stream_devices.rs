@@ -99,6 +99,8 @@ fn devices_are_listed() {
     assert!(attributes.iter().any(|one| one["name"] == "calibrate" && one["value"].is_null()));
     assert!(ok(&["devices", "stream-phy"]).contains("of: manual fast_attack slow_attack"));
     assert!(fails(1, &["devices", "no-such"]).contains("stream-adc"));
+    let said = fails(2, &["video", "stream-adc", "--to", "none"]);
+    assert!(said.contains("dmabuf-dio capture stream-adc"), "{said}");
     // Rows of doctor.
     let doctor = ok(&["doctor"]);
     assert!(

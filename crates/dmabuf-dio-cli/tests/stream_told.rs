@@ -314,15 +314,24 @@ fn options_for_a_file_are_refused_without_one() {
 }
 
 #[test]
+fn options_for_a_file_are_refused_for_a_replayed_stream() {
+    for from in ["-", "tcp://127.0.0.1:1", "unix:/no/such/socket"] {
+        for (option, what) in [("--force", "no description"), ("--cyclic", "cannot be repeated")] {
+            let said = fails(2, &["replay", from, "--to", "no-such-dac", option]);
+            assert!(said.contains(&format!("{from} ")) && said.contains(what), "{said}");
+        }
+    }
+}
+
+#[test]
 fn missing_camera_is_called_missing() {
     let folder = common::folder();
     let to = folder.path().join("z.raw");
-    let said = fails(1, &["capture", "/dev/video77", "--to", common::text(&to)]);
-    assert!(
-        said.contains("there is no device /dev/video77") && !said.contains("IIO device /"),
-        "{said}"
-    );
-    assert!(!to.exists());
+    for command in ["capture", "video"] {
+        let said = fails(1, &[command, "/dev/video77", "--to", common::text(&to)]);
+        let is_named = said.contains("there is no device /dev/video77");
+        assert!(is_named && !said.contains("IIO device /") && !to.exists(), "{said}");
+    }
     let said = fails(1, &["devices", "/dev/video77"]);
     assert!(said.contains("there is no device /dev/video77"), "{said}");
 }

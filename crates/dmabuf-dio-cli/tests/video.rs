@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `dmabuf-dio capture` of a video device, the kernel's vivid. Its picture moves with the number of
+//! `dmabuf-dio video`, with a device of the kernel's vivid. Its picture moves with the number of
 //! the frame; v4l2-ctl, which knows nothing of us, captures what each number looks like.
 
 mod common;
@@ -165,7 +165,7 @@ impl Kind {
     }
 
     fn options(self, node: &str) -> Vec<&str> {
-        vec!["capture", node, "--size", self.size, "--pixel-format", self.format, "--fps", "60"]
+        vec!["video", node, "--size", self.size, "--pixel-format", self.format, "--fps", "60"]
     }
 }
 
@@ -459,26 +459,24 @@ fn unsupported_arguments_are_refused() {
         (1, node, &["--size", "123x45"][..], &["123x45", "320x180", "1920x1080"][..]),
         (1, node, &["--pixel-format", "XXXX"], &["XXXX", "YUYV", "NV12"]),
         (1, &setup.multi, &["--pixel-format", "NM12"], &["2 buffers", "--pixel-format"]),
-        (2, node, &["--samples", "10"], &["--frames"]),
-        (2, node, &["--rate", "10"], &["--fps"]),
-        (2, node, &["--format", "ci16"], &["--pixel-format"]),
-        (2, node, &["--channels", "x"], &["--channels is for IIO"]),
         (1, "/dev/video99", &[], &["no device /dev/video99"]),
         (2, node, &["--size", "wide"], &["1920x1080"]),
     ] {
-        let said = fails(code, &[&["capture", device, "--to", &data][..], more].concat());
+        let said = fails(code, &[&["video", device, "--to", &data][..], more].concat());
         assert!(words.iter().all(|word| said.contains(word)), "{more:?}: {said}");
         assert!(!Path::new(&data).exists(), "{more:?}");
     }
     let after = run_tool("v4l2-ctl", &["-d", node, "--get-fmt-video", "--get-parm"]);
     assert_eq!(after, before);
+    let said = fails(2, &["capture", node, "--to", &data]);
+    assert!(said.contains("is a video device") && said.contains("dmabuf-dio video"), "{said}");
     // In use by another.
     let mut other = program();
-    let stream = ["capture", node, "--to", "none", "--quiet", "--max-loss", "100%"];
+    let stream = ["video", node, "--to", "none", "--quiet", "--max-loss", "100%"];
     let other = other.args(stream).stdout(Stdio::null());
     let mut other = other.spawn().expect("started");
     thread::sleep(Duration::from_millis(700));
-    let said = fails(1, &["capture", node, "--to", &data]);
+    let said = fails(1, &["video", node, "--to", &data]);
     let busy = devices().into_iter().find(|one| one["node"] == node).expect("listed");
     signal(&other, "-INT");
     assert!(other.wait().expect("its end").success());
@@ -513,8 +511,7 @@ fn device_without_dmabufs_is_copied_by_the_cpu() {
         return println!("skipped: no simulated device");
     };
     assert_eq!(plain["dma_bufs"]["state"], "no", "{plain}");
-    let options =
-        ["capture", "plain-camera", "--to", &data, "--frames", "40", "--max-loss", "100%"];
+    let options = ["video", "plain-camera", "--to", &data, "--frames", "40", "--max-loss", "100%"];
     for more in [&[][..], &["--blocks", "4", "--force"]] {
         let (code, summary) = report(&[&options[..], more].concat());
         assert_eq!(

@@ -2,12 +2,13 @@
 //! The format of the samples in a file, beside that of the device.
 
 use dmabuf_dio_stream::convert::{Layout, SampleType};
-use dmabuf_dio_stream::{Channel, Format};
+use dmabuf_dio_stream::{Channel, Converted, Format};
 use dmabuf_dio_terminal::exit::{Failure, USAGE, say};
 
-use super::args::{CaptureArgs, ReplayArgs};
 use super::device::Chosen;
-use super::sigmf::{self, Described};
+use super::sigmf::datatype;
+use super::sigmf::described::Described;
+use crate::args::streams::{CaptureArgs, ReplayArgs};
 
 /// The samples in the file of a capture.
 pub(crate) struct Samples {
@@ -26,8 +27,8 @@ impl Samples {
     pub(crate) fn of(args: &CaptureArgs, chosen: &Chosen) -> Result<Self, Failure> {
         let Some(sample) = args.format else {
             let channels = chosen.channels.clone();
-            let pairs = sigmf::is_complex(&channels);
-            if args.iq && !sigmf::is_pairs(&channels, chosen.frame()) {
+            let pairs = datatype::is_complex(&channels);
+            if args.iq && !datatype::is_pairs(&channels, chosen.frame()) {
                 return Err(no_pairs("--iq", chosen, "leave out --iq"));
             }
             let frame = chosen.frame();
@@ -46,6 +47,22 @@ impl Samples {
         let channels = chosen.channels.iter().flat_map(each).collect();
         let frame = to.frame();
         Ok(Self { channels, frame, iq, conversion: (from != to).then_some((from, to)) })
+    }
+
+    /// What is converted of `frames` frames.
+    pub(super) fn converted(&self, frames: u64) -> Option<Converted> {
+        self.conversion.as_ref().map(|conversion| converted(conversion, frames))
+    }
+}
+
+/// A conversion of `frames` frames.
+pub(super) fn converted((from, to): &(Layout, Layout), frames: u64) -> Converted {
+    Converted {
+        from: from.to_string(),
+        to: to.to_string(),
+        from_frame_bytes: from.frame(),
+        to_frame_bytes: to.frame(),
+        frames,
     }
 }
 

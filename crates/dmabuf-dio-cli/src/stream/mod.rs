@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `dmabuf-dio capture` and `dmabuf-dio replay`.
+//! `dmabuf-dio capture`, `dmabuf-dio video` and `dmabuf-dio replay`.
 
-mod address;
-mod archive;
-pub(crate) mod args;
+mod atomic;
 pub(crate) mod capture;
+mod connect;
+mod cyclic;
 mod device;
+mod files;
 mod format;
-mod input;
+mod loss;
 mod meter;
 mod notes;
-mod promises;
+mod numbered;
+mod outcome;
+mod recorded;
 mod recording;
-mod repair;
 pub(crate) mod replay;
 mod report;
+mod ring;
 mod rotate;
 mod setup;
 mod sigmf;
 mod target;
-mod video;
-
-pub(crate) use device::{one as one_device, unknown as unknown_device};
-pub(crate) use video::find as find_video;
+mod used;
+pub(crate) mod video;

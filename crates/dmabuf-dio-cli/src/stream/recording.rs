@@ -5,17 +5,19 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use dmabuf_dio_stream::{Sink, Summary};
+use dmabuf_dio_stream::{RotatingSink, Summary};
 use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE};
-use rustix::fs::FlockOperation;
 
-use super::archive;
-use super::args::CaptureArgs;
 use super::device::Chosen;
+use super::files::{lock, refuse_to_replace};
 use super::notes::Notes;
-use super::rotate::{self, Piece, Series};
-use super::sigmf::{self, Content, Sidecar};
-use super::target::{Target, refuse_to_replace};
+use super::numbered;
+use super::rotate::{Piece, Series};
+use super::sigmf::archive;
+use super::sigmf::names::{is_description, path_of, refuse_other};
+use super::sigmf::sidecar::{Content, Sidecar};
+use crate::args::address::Target;
+use crate::args::streams::CaptureArgs;
 
 /// What a capture writes beside its samples.
 pub(crate) enum Recording {
@@ -57,7 +59,7 @@ pub(crate) fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
     }
     if args.rotate.is_some() {
         if !args.force {
-            rotate::refuse_to_replace(path, false)?;
+            numbered::refuse_to_replace(path, false)?;
         }
         return Ok(Some(path));
     }
@@ -66,8 +68,8 @@ pub(crate) fn file(args: &CaptureArgs) -> Result<Option<&Path>, Failure> {
         needs_file(args, &[("--frequency", args.frequency.is_some()), ("--iq", args.iq)])?;
         return Ok(None);
     }
-    refuse_to_replace(&sigmf::path_of(path), args.force)?;
-    sigmf::refuse_other(path)?;
+    refuse_to_replace(&path_of(path), args.force)?;
+    refuse_other(path)?;
     Ok(Some(path))
 }
 
@@ -78,41 +80,8 @@ fn needs_file(args: &CaptureArgs, options: &[(&str, bool)]) -> Result<(), Failur
     Err(Failure::new(USAGE, what, "leave it out, or write --to NAME.sigmf-data"))
 }
 
-/// Keeps a file of samples from other captures, and from being completed by a replay, until the result
-/// is dropped or the process is killed. `None` if the file system cannot do that.
-pub(super) fn lock(path: &Path) -> Result<Option<File>, Failure> {
-    // It keeps its content until the sink opens it.
-    let file = File::options().write(true).create(true).truncate(false).open(path);
-    let Ok(file) = file else { return Ok(None) };
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let what = format!("{} is being written by another capture", path.display());
-            Err(Failure::new(FAILED, what, "choose another name, or stop the other capture"))
-        }
-        Err(_) => Ok(None),
-    }
-}
-
-/// The file of a capture that gets a description of another kind, at `description` of its path.
-pub(super) fn frames_file<'a>(
-    args: &'a CaptureArgs,
-    description: &dyn Fn(&Path) -> PathBuf,
-) -> Result<Option<&'a Path>, Failure> {
-    let Target::File(path) = &args.to else {
-        needs_file(args, &[("--force", args.force)])?;
-        return Ok(None);
-    };
-    refuse_to_replace(path, args.force)?;
-    if path.exists() && !path.is_file() {
-        return Ok(None);
-    }
-    refuse_to_replace(&description(path), args.force)?;
-    Ok(Some(path))
-}
-
 fn refuse_description(path: &Path) -> Result<(), Failure> {
-    if !sigmf::is_description(path) {
+    if !is_description(path) {
         return Ok(());
     }
     let what = format!("{} is the name of a description", path.display());
@@ -120,32 +89,28 @@ fn refuse_description(path: &Path) -> Result<(), Failure> {
 }
 
 impl Recording {
-    /// `file` and its description; `frame` is the size of a frame in it. Another capture cannot write
+    /// A file and its description; `frame` is the size of a frame in it. Another capture cannot write
     /// it from now on.
     pub(crate) fn new(
         args: &CaptureArgs,
-        file: Option<(&Path, Sidecar)>,
+        sidecar: Sidecar,
         chosen: &Chosen,
         frame: u64,
     ) -> Result<Self, Failure> {
-        let Some((path, sidecar)) = file else { return Ok(Self::Stream) };
+        let path = sidecar.data();
         if let Some(rotate) = args.rotate {
-            let frames = rotate.frames(chosen, frame, args.common.quiet)?;
-            return Ok(Self::Series(Series::new(path, args.force, sidecar, frames)));
+            let frames = rotate.frames(chosen, frame, args.common.report.quiet)?;
+            return Ok(Self::Series(Series::new(args.force, sidecar, frames)));
         }
         let (force, lock) = (args.force, lock(path)?);
         Ok(Self::Pair(Box::new(Pair { sidecar, force, _lock: lock })))
     }
 
     /// The sink for frames of `frame` bytes, if it is not that of the target.
-    pub(crate) fn sink(&self, frame: u64) -> Result<Option<Box<dyn Sink + '_>>, Failure> {
-        Ok(match self {
-            Self::Stream | Self::Pair(_) => None,
-            Self::Series(series) => {
-                series.remove_earlier()?;
-                Some(Box::new(series.sink(frame)))
-            }
-        })
+    pub(crate) fn sink(&self, frame: u64) -> Result<Option<RotatingSink<'_>>, Failure> {
+        let Self::Series(series) = self else { return Ok(None) };
+        series.remove_earlier()?;
+        Ok(Some(series.sink(frame)))
     }
 
     /// Writes a first description, in case the process is killed.
@@ -203,7 +168,7 @@ impl Recording {
             Self::Series(series) => series
                 .pieces_so_far()
                 .describe(&Content::of(summary))
-                .map_err(|error| cannot(&sigmf::path_of(&series.first()), &error)),
+                .map_err(|error| cannot(&path_of(&series.first()), &error)),
         }
     }
 
@@ -212,7 +177,7 @@ impl Recording {
         match self {
             Self::Stream => None,
             Self::Pair(pair) => Some(pair.sidecar.path.clone()),
-            Self::Series(series) => Some(sigmf::path_of(&series.first())),
+            Self::Series(series) => Some(path_of(&series.first())),
         }
     }
 

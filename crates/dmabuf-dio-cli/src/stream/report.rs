@@ -11,10 +11,11 @@ use dmabuf_dio_terminal::size::show_size;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::args::StreamArgs;
 use super::device::Chosen;
+use super::loss::lost;
 use super::rotate::Piece;
 use super::setup;
+use crate::args::streams::{ReplayArgs, ReportArgs, StreamArgs};
 use crate::show::{Lines, exact, json};
 
 /// Number of gaps in the text.
@@ -110,30 +111,46 @@ pub(crate) struct Report<'a> {
     /// The file or address at the other end.
     pub(crate) other: &'a str,
     pub(crate) sidecar: Option<&'a Path>,
-    pub(crate) converted: Option<&'a Converted>,
+    pub(crate) converted: Option<Converted>,
     pub(crate) pieces: Option<&'a [Piece]>,
     /// The label of what was lost.
-    pub(crate) lost: &'a str,
+    pub(crate) lost: &'static str,
     /// The samples go to standard output, and the report to standard error.
     pub(crate) is_stdout: bool,
     /// The bytes of the summary are those that were moved. Otherwise nobody knows how many were.
     pub(crate) is_moved_known: bool,
 }
 
+impl<'a> Report<'a> {
+    pub(super) fn of_replay(args: &'a ReplayArgs, chosen: &'a Chosen) -> Self {
+        Self {
+            chosen,
+            other: args.file.to_str().unwrap_or("a file"),
+            sidecar: None,
+            converted: None,
+            pieces: None,
+            lost: "underruns",
+            is_stdout: false,
+            is_moved_known: true,
+        }
+    }
+}
+
 /// Prints a report, unless `--quiet` is given, and writes it to the requested file. `human` formats
-/// it as text.
+/// it as text. `is_stdout`: the samples go to standard output, and the report to standard error.
 pub(super) fn put(
-    printed: &Printed<'_>,
+    args: &ReportArgs,
+    is_stdout: bool,
     json_text: &dyn Fn() -> io::Result<String>,
     human: &dyn Fn() -> String,
 ) -> Result<(), Failure> {
-    let written = printed.file.map_or(Ok(()), |path| {
+    let written = args.file.as_ref().map_or(Ok(()), |path| {
         let written = json_text().and_then(|text| fs::write(path, text));
         written.map_err(|error| cannot_write(path, &error))
     });
-    if !printed.quiet {
-        let text = if printed.json { json_text()? } else { human() };
-        if printed.is_stdout {
+    if !args.quiet {
+        let text = if args.json { json_text()? } else { human() };
+        if is_stdout {
             // As with messages, it may be that nobody reads it.
             let _ = io::stderr().write_all(text.as_bytes());
         } else {
@@ -146,14 +163,6 @@ pub(super) fn put(
 pub(super) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     let what = format!("{}: cannot write the report: {error}", path.display());
     Failure::new(FAILED, what, "check the folder and its free space")
-}
-
-/// Where a report goes.
-pub(super) struct Printed<'a> {
-    pub(super) quiet: bool,
-    pub(super) json: bool,
-    pub(super) file: Option<&'a Path>,
-    pub(super) is_stdout: bool,
 }
 
 /// Prints a summary.
@@ -180,7 +189,7 @@ pub(crate) fn print(
             ring_seconds: RingSeconds::of(summary.ring, chosen),
             summary,
             description: end.sidecar.map(|path| path.display().to_string()),
-            conversion: end.converted.map(Conversion::of),
+            conversion: end.converted.as_ref().map(Conversion::of),
             files: end.pieces,
             error: error.map(|failure| failure.what().to_owned()),
         };
@@ -191,10 +200,7 @@ pub(crate) fn print(
         output["bytes"] = Value::Null;
         json(&output)
     };
-    let file = args.report.as_deref();
-    let (quiet, is_stdout) = (args.quiet, end.is_stdout);
-    let printed = Printed { quiet, json: args.json, file, is_stdout };
-    put(&printed, &json_text, &|| human(end, summary))
+    put(&args.report, end.is_stdout, &json_text, &|| human(end, summary))
 }
 
 fn human(end: &Report<'_>, summary: &Summary) -> String {
@@ -210,7 +216,7 @@ fn human(end: &Report<'_>, summary: &Summary) -> String {
     lines.line("file", end.other);
     lines.line("filled by", &summary.source);
     lines.line("emptied by", &summary.sink);
-    if let Some(converted) = end.converted {
+    if let Some(converted) = &end.converted {
         let Conversion { to_bytes, .. } = Conversion::of(converted);
         let Converted { from, to, .. } = converted;
         lines.line("converted", format!("{from} to {to}, {} by the CPU", exact(to_bytes)));
@@ -252,26 +258,23 @@ fn costs(lines: &mut Lines, summary: &Summary, frame: u64, lost_label: &str) {
         lines.line("CPU", format!("{cpu:.3} s, {:.1} %", part * 100.0));
     }
     lines.line(lost_label, lost(summary));
-    for gap in summary.gaps.iter().take(SHOWN) {
+    let gap = |gap: &Gap| {
         let label = if gap.kind == Loss::Underrun { "underrun" } else { "gap" };
-        lines.line(label, place(gap, frame));
-    }
-    if let Some(more) = summary.gaps.len().checked_sub(SHOWN + 1) {
-        lines.line("", format!("and {} more: see --json", more + 1));
-    }
+        (label, place(gap, frame))
+    };
+    some(lines, summary.gaps.iter().map(gap));
 }
 
-/// Says how much was lost.
-pub(crate) fn lost(summary: &Summary) -> String {
-    let unknown = summary.gaps.iter().any(|gap| gap.frames.is_none());
-    match summary.gaps.len() {
-        0 if summary.loss_known => "nothing".to_owned(),
-        0 => "not known: nothing reports it".to_owned(),
-        gaps => format!(
-            "{}{} frames in {gaps} gaps",
-            if unknown { "at least " } else { "" },
-            summary.lost_frames
-        ),
+/// The first of many rows.
+pub(super) fn some(
+    lines: &mut Lines,
+    mut rows: impl ExactSizeIterator<Item = (&'static str, String)>,
+) {
+    for (label, text) in rows.by_ref().take(SHOWN) {
+        lines.line(label, text);
+    }
+    if rows.len() > 0 {
+        lines.line("", format!("and {} more: see --json", rows.len()));
     }
 }
 

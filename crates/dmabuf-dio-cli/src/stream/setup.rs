@@ -1,52 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `--set`, `--trigger` and `--restore`: what a stream changes on its device, and restores.
 
-use clap::Args;
 use dmabuf_dio_stream::{Attribute, Channel, Device, Setting, Settings, Trigger};
 use dmabuf_dio_terminal::exit::{FAILED, Failure, WORDS, say};
 use dmabuf_dio_terminal::signals;
 use dmabuf_dio_terminal::size::parse_rate;
 
-/// Options of capture and replay for the settings of devices.
-#[derive(Debug, Args)]
-pub(crate) struct SetupArgs {
-    #[arg(
-        help = "Set an attribute first: voltage0.hardwaregain=30, ad9361-phy/RX_LO.frequency=2.4G"
-    )]
-    #[arg(long, value_name = "[DEVICE/][CHANNEL.]ATTRIBUTE=VALUE", value_parser = Assignment::parse)]
-    pub(crate) set: Vec<Assignment>,
-    /// Capture when this trigger fires; the former trigger is restored at the end
-    #[arg(long, hide_short_help = true, value_name = "NAME")]
-    pub(crate) trigger: Option<String>,
-    /// Restore the former settings at the end, also after Ctrl-C: --set, --rate, the channels
-    #[arg(long, hide_short_help = true)]
-    pub(crate) restore: bool,
-}
-
-/// A value of `--set`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Assignment {
-    /// Name of another device, or of a trigger.
-    owner: Option<String>,
-    attribute: String,
-    value: String,
-}
+use crate::args::streams::SetupArgs;
+use crate::args::values::Assignment;
+use crate::devices::find;
 
 impl Assignment {
-    fn parse(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is not a setting: write voltage0.hardwaregain=30");
-        let (name, value) = text.split_once('=').ok_or_else(bad)?;
-        let (owner, attribute) = match name.rsplit_once('/') {
-            Some((owner, attribute)) => (Some(owner.to_owned()), attribute),
-            None => (None, name),
-        };
-        if attribute.is_empty() || value.is_empty() || owner.as_ref().is_some_and(String::is_empty)
-        {
-            return Err(bad());
-        }
-        Ok(Self { owner, attribute: attribute.to_owned(), value: value.to_owned() })
-    }
-
     /// The attribute, and the value as the kernel takes it.
     fn find(&self, device: &Device) -> Result<(Attribute, String), Failure> {
         let attribute = match &self.owner {
@@ -62,12 +26,12 @@ impl Assignment {
 }
 
 fn attribute_of(owner: &str, attribute: &str) -> Result<Attribute, Failure> {
-    if let Some(device) = super::device::one(owner)? {
+    if let Some(device) = find::one_iio(owner)? {
         return Ok(device.attribute(attribute)?);
     }
     match Trigger::all().into_iter().find(|trigger| trigger.name == owner) {
         Some(trigger) => Ok(trigger.attribute(attribute)?),
-        None => Err(super::device::unknown(owner)),
+        None => Err(find::unknown(owner, "IIO device")),
     }
 }
 
@@ -211,29 +175,6 @@ pub(crate) fn describe(setting: &Setting) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn settings_are_parsed() {
-        let wanted = |owner: Option<&str>, attribute: &str, value: &str| Assignment {
-            owner: owner.map(str::to_owned),
-            attribute: attribute.into(),
-            value: value.into(),
-        };
-        for (text, result) in [
-            ("ensm_mode=fdd", wanted(None, "ensm_mode", "fdd")),
-            ("voltage0.hardwaregain=-3.5", wanted(None, "voltage0.hardwaregain", "-3.5")),
-            ("x=a=b", wanted(None, "x", "a=b")),
-            (
-                "iio:device1/RX_LO.frequency=2.4G",
-                wanted(Some("iio:device1"), "RX_LO.frequency", "2.4G"),
-            ),
-        ] {
-            assert_eq!(Assignment::parse(text), Ok(result), "{text}");
-        }
-        for bad in ["", "x", "x=", "=1", "/x=1", "phy/=1"] {
-            assert!(Assignment::parse(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn unit_prefixes_are_expanded() {

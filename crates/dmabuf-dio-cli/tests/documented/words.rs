@@ -73,7 +73,7 @@ fn public(folder: &Path, into: &mut BTreeSet<String>) {
 /// The long options of all subcommands.
 fn options() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for command in ["doctor", "devices", "load", "save", "capture", "replay"] {
+    for command in ["doctor", "devices", "load", "save", "capture", "video", "replay"] {
         let mut run = Command::new(env!("CARGO_BIN_EXE_dmabuf-dio"));
         let help = run.args([command, "--help"]).output().expect("help");
         let text = String::from_utf8(help.stdout).expect("text");

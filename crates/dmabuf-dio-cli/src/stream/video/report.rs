@@ -10,27 +10,31 @@ use dmabuf_dio_terminal::exit::Failure;
 use serde::Serialize;
 
 use super::player::ffmpeg_options;
+use crate::args::video::VideoArgs;
 use crate::show::{Lines, exact, json};
-use crate::stream::args::CaptureArgs;
-use crate::stream::report::{self, Printed};
-use crate::stream::sigmf;
+use crate::stream::atomic::replace_text;
+use crate::stream::loss::lost;
+use crate::stream::report::{WORDS, put, some};
 
-/// Number of gaps in the text.
-const SHOWN: usize = 10;
+/// What is captured, and from where.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    pub(super) node: PathBuf,
+    pub(super) name: String,
+    pub(super) format: VideoFormat,
+    /// Frames per second, as the device says.
+    pub(super) rate: Option<f64>,
+    pub(super) memory: FrameMemory,
+    /// Number of requested frames.
+    pub(super) asked: Option<u64>,
+}
 
 /// What was captured.
 #[derive(Debug)]
 pub(super) struct Captured<'a> {
-    pub(super) node: &'a Path,
-    pub(super) name: &'a str,
-    pub(super) format: VideoFormat,
-    /// Frames per second, as the device says.
-    pub(super) rate: Option<f64>,
-    pub(super) memory: &'a FrameMemory,
+    pub(super) facts: &'a Facts,
     pub(super) log: &'a FrameLog,
     pub(super) summary: &'a Summary,
-    /// Number of requested frames.
-    pub(super) asked: Option<u64>,
 }
 
 /// A gap.
@@ -59,7 +63,7 @@ impl Captured<'_> {
     fn missing(&self) -> Vec<Missing> {
         let listed = self.log.listed();
         let before = |gap: &Gap| {
-            if self.format.compressed {
+            if self.facts.format.compressed {
                 listed.partition_point(|frame| frame.offset < gap.at) as u64
             } else {
                 gap.at / listed.first().map_or(1, |frame| u64::from(frame.bytes.max(1)))
@@ -75,36 +79,76 @@ impl Captured<'_> {
     }
 }
 
-/// The output of `--json`.
+/// What the output of `--json` and the description have in common.
 #[derive(Debug, Serialize)]
-struct VideoOutput<'a> {
+struct Told<'a> {
     schema: u32,
     device: &'a Path,
     name: &'a str,
-    /// The file or address at the other end.
-    other: &'a str,
     format: &'a VideoFormat,
     rate: Option<f64>,
     measured_rate: Option<f64>,
-    memory: &'a FrameMemory,
     frames: u64,
+    damaged_frames: u64,
+    missing: Vec<Missing>,
+    clock: Clock,
+    ffmpeg: Option<String>,
+}
+
+impl<'a> Told<'a> {
+    fn of(captured: &Captured<'a>) -> Self {
+        let Captured { facts, log, .. } = captured;
+        Self {
+            schema: 1,
+            device: &facts.node,
+            name: &facts.name,
+            format: &facts.format,
+            rate: facts.rate,
+            measured_rate: captured.measured(),
+            frames: captured.frames(),
+            damaged_frames: log.damaged(),
+            missing: captured.missing(),
+            clock: log.clock(),
+            ffmpeg: ffmpeg_options(&facts.format, facts.rate),
+        }
+    }
+}
+
+/// The output of `--json`.
+#[derive(Debug, Serialize)]
+struct VideoOutput<'a> {
+    #[serde(flatten)]
+    told: Told<'a>,
+    /// The file or address at the other end.
+    other: &'a str,
+    memory: &'a FrameMemory,
     /// The number of frames that `--frames` requested.
     asked_frames: Option<u64>,
-    damaged_frames: u64,
-    missing: &'a [Missing],
-    clock: Clock,
     first: Option<Frame>,
     last: Option<Frame>,
     #[serde(flatten)]
     summary: &'a Summary,
     description: Option<String>,
-    ffmpeg: Option<String>,
     error: Option<&'a str>,
+}
+
+/// The description of a file of frames.
+#[derive(Debug, Serialize)]
+struct Description<'a> {
+    file: String,
+    #[serde(flatten)]
+    told: Told<'a>,
+    /// `false` also while the capture runs, and if it was killed.
+    complete: bool,
+    bytes: u64,
+    lost_frames: u64,
+    loss_known: bool,
+    columns: [&'static str; 4],
 }
 
 /// Prints the report.
 pub(super) fn print(
-    args: &CaptureArgs,
+    args: &VideoArgs,
     captured: &Captured<'_>,
     sidecar: Option<&Path>,
     is_stdout: bool,
@@ -112,105 +156,58 @@ pub(super) fn print(
 ) -> Result<(), Failure> {
     let other = args.to.to_string();
     let ends = captured.log.ends(captured.summary.bytes);
-    let missing = captured.missing();
     let json_text = || {
         json(&VideoOutput {
-            schema: 1,
-            device: captured.node,
-            name: captured.name,
+            told: Told::of(captured),
             other: &other,
-            format: &captured.format,
-            rate: captured.rate,
-            measured_rate: captured.measured(),
-            memory: captured.memory,
-            frames: captured.frames(),
-            asked_frames: captured.asked,
-            damaged_frames: captured.log.damaged(),
-            missing: &missing,
-            clock: captured.log.clock(),
+            memory: &captured.facts.memory,
+            asked_frames: captured.facts.asked,
             first: ends.map(|ends| ends.0),
             last: ends.map(|ends| ends.1),
             summary: captured.summary,
             description: sidecar.map(|path| path.display().to_string()),
-            ffmpeg: ffmpeg_options(&captured.format, captured.rate),
             error: error.map(Failure::what),
         })
     };
-    let file = args.common.report.as_deref();
-    let printed = Printed { quiet: args.common.quiet, json: args.common.json, file, is_stdout };
-    let human = || human(captured, &other, sidecar, &missing);
-    report::put(&printed, &json_text, &human)
+    put(&args.report, is_stdout, &json_text, &|| human(captured, &other, sidecar))
 }
 
-fn human(
-    captured: &Captured<'_>,
-    other: &str,
-    sidecar: Option<&Path>,
-    missing: &[Missing],
-) -> String {
-    let Captured { format, summary, log, .. } = captured;
-    let mut lines = Lines::new(report::WORDS);
-    let rate = captured.rate.map_or_else(String::new, |rate| format!(", {rate} per second"));
-    let node = captured.node.display();
+fn human(captured: &Captured<'_>, other: &str, sidecar: Option<&Path>) -> String {
+    let Captured { facts: Facts { node, name, format, rate, .. }, log, summary } = captured;
+    let mut lines = Lines::new(WORDS);
+    let per_second =
+        |rate: Option<f64>| rate.map_or_else(String::new, |rate| format!(", {rate} per second"));
+    let (node, bytes, shown) = (node.display(), format.frame_bytes, per_second(*rate));
     let most = if format.compressed { "at most " } else { "" };
-    let bytes = format.frame_bytes;
-    let name = captured.name;
-    lines.line("device", format!("{node}: {name}; {format}, {most}{bytes} bytes{rate}"));
+    lines.line("device", format!("{node}: {name}; {format}, {most}{bytes} bytes{shown}"));
     lines.line("file", other);
     lines.line("filled by", &summary.source);
     lines.line("emptied by", &summary.sink);
-    let measured = captured.measured();
-    let measured = measured.map_or_else(String::new, |rate| format!(", {rate} per second"));
-    let frames = captured.frames();
+    let (frames, measured) = (captured.frames(), per_second(captured.measured()));
     lines.line("moved", format!("{frames} frames, {}{measured}", exact(summary.bytes)));
     let cpu = summary.cpu_seconds.unwrap_or(0.0);
     let part = if summary.seconds > 0.0 { cpu / summary.seconds * 100.0 } else { 0.0 };
     lines.line("time", format!("{:.3} s; CPU {cpu:.3} s, {part:.1} %", summary.seconds));
-    lines.line("lost", report::lost(summary));
-    for gap in missing.iter().take(SHOWN) {
-        let frames = gap.frames.map_or_else(|| "unknown".to_owned(), |frames| frames.to_string());
-        lines.line("gap", format!("{frames} frames before frame {}", gap.before_frame));
-    }
-    if let Some(more) = missing.len().checked_sub(SHOWN + 1) {
-        lines.line("", format!("and {} more: see --json", more + 1));
-    }
+    lines.line("lost", lost(summary));
+    let gap = |Missing { before_frame, frames }: Missing| {
+        let frames = frames.map_or_else(|| "unknown".to_owned(), |frames| frames.to_string());
+        ("gap", format!("{frames} frames before frame {before_frame}"))
+    };
+    some(&mut lines, captured.missing().into_iter().map(gap));
     if log.damaged() > 0 {
         lines.line("damaged", format!("{} frames, which are not in the file", log.damaged()));
     }
     if let Some(path) = sidecar {
         lines.line("described", path.display().to_string());
-        if let Some(options) = ffmpeg_options(format, captured.rate) {
+        if let Some(options) = ffmpeg_options(format, *rate) {
             lines.line("play", format!("ffplay {options} {other}"));
         }
     }
     lines.into_text()
 }
 
-/// The description of a file of frames.
-#[derive(Debug, Serialize)]
-struct Description<'a> {
-    schema: u32,
-    file: String,
-    device: &'a Path,
-    name: &'a str,
-    format: &'a VideoFormat,
-    rate: Option<f64>,
-    measured_rate: Option<f64>,
-    ffmpeg: Option<String>,
-    /// `false` also while the capture runs, and if it was killed.
-    complete: bool,
-    frames: u64,
-    bytes: u64,
-    lost_frames: u64,
-    loss_known: bool,
-    damaged_frames: u64,
-    missing: Vec<Missing>,
-    clock: Clock,
-    columns: [&'static str; 4],
-}
-
 /// The name of the description of a file: `frames.raw.json`.
-pub(in crate::stream) fn path_of(data: &Path) -> PathBuf {
+pub(super) fn path_of(data: &Path) -> PathBuf {
     let mut name = data.as_os_str().to_owned();
     name.push(".json");
     name.into()
@@ -218,24 +215,14 @@ pub(in crate::stream) fn path_of(data: &Path) -> PathBuf {
 
 /// Writes the description, with one line for each of the listed frames.
 pub(super) fn describe(data: &Path, captured: &Captured<'_>) -> io::Result<()> {
-    let Captured { log, summary, .. } = captured;
+    let summary = captured.summary;
     let header = Description {
-        schema: 1,
         file: data.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        device: captured.node,
-        name: captured.name,
-        format: &captured.format,
-        rate: captured.rate,
-        measured_rate: captured.measured(),
-        ffmpeg: ffmpeg_options(&captured.format, captured.rate),
+        told: Told::of(captured),
         complete: summary.complete,
-        frames: captured.frames(),
         bytes: summary.bytes,
         lost_frames: summary.lost_frames,
         loss_known: summary.loss_known,
-        damaged_frames: log.damaged(),
-        missing: captured.missing(),
-        clock: log.clock(),
         columns: ["sequence", "microseconds", "offset", "bytes"],
     };
     let text = json(&header)?;
@@ -247,5 +234,5 @@ pub(super) fn describe(data: &Path, captured: &Captured<'_>) -> io::Result<()> {
         let _ = write!(text, "{comma}\n    [{sequence}, {microseconds}, {offset}, {bytes}]");
     }
     text.push_str("\n  ]\n}\n");
-    sigmf::replace_text(&path_of(data), &text)
+    replace_text(&path_of(data), &text)
 }

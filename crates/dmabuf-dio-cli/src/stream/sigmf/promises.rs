@@ -10,43 +10,28 @@ use dmabuf_dio_stream::convert::SampleType;
 use serde_json::Value;
 use sha2::{Digest as _, Sha512};
 
-use super::sigmf::{FORMATS, UNFINISHED};
-use crate::verify::hex;
+use super::names::{FORMATS, UNFINISHED};
+use crate::show::hex;
 
 /// The extensions that a replay knows.
 const KNOWN: &str = "dmabuf_dio";
 
-/// The content of a description. A byte order mark is not a part of it.
-pub(super) fn parse(bytes: &[u8]) -> Result<Value, String> {
-    let text = std::str::from_utf8(bytes).map_err(|error| format!("it is not UTF-8: {error}"))?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if text.trim().is_empty() {
-        return Err("it is empty".into());
-    }
-    let value: Value =
-        serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
-    if !value["global"].is_object() {
-        return Err("it has no object \"global\"".into());
-    }
-    Ok(value)
-}
-
 /// The samples that a description is of, and what it is asked about.
-pub(super) struct Samples<'a> {
-    pub(super) file: &'a Path,
+pub(crate) struct Samples<'a> {
+    pub(crate) file: &'a Path,
     /// The first byte of the samples in the file, and the one behind the last.
-    pub(super) part: (u64, u64),
+    pub(crate) part: (u64, u64),
     /// Their name, if they are in an archive.
-    pub(super) name: Option<&'a Path>,
+    pub(crate) name: Option<&'a Path>,
     /// The end of the samples is missing.
-    pub(super) cut: bool,
+    pub(crate) cut: bool,
     /// Its rate is used, and its format.
-    pub(super) with_rate: bool,
-    pub(super) with_format: bool,
+    pub(crate) with_rate: bool,
+    pub(crate) with_format: bool,
 }
 
 /// Why the description `value` is not that of plain samples, or says what is not supported.
-pub(super) fn broken(value: &Value, samples: &Samples<'_>) -> io::Result<Vec<String>> {
+pub(crate) fn broken(value: &Value, samples: &Samples<'_>) -> io::Result<Vec<String>> {
     let global = &value["global"];
     let mut all = wrong_types(value);
     match &global["core:datatype"] {
@@ -172,27 +157,10 @@ fn sha512(file: &Path, (start, end): (u64, u64)) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stream::sigmf::names::parse;
 
     fn samples(file: &Path, part: (u64, u64)) -> Samples<'_> {
         Samples { file, part, name: None, cut: false, with_rate: true, with_format: true }
-    }
-
-    #[test]
-    fn unreadable_description_is_reported() {
-        let good = br#"{"global": {"core:datatype": "ri16_le"}}"#;
-        assert!(parse(good).is_ok() && parse(&[b"\xef\xbb\xbf", &good[..]].concat()).is_ok());
-        for (bad, why) in [
-            (&b""[..], "empty"),
-            (b" \n", "empty"),
-            (br#"{"global": {"core:datatype": "ri16_le"},}"#, "trailing comma"),
-            (&good[..20], "EOF"),
-            (b"{\"global\": {\"core:author\": \"J\xfcrgen\"}}", "not UTF-8"),
-            (b"[]", "no object"),
-            (b"{}", "no object"),
-        ] {
-            let said = parse(bad).expect_err("bad");
-            assert!(said.contains(why), "{said}");
-        }
     }
 
     #[test]

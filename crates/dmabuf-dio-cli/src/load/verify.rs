@@ -6,10 +6,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use dmabuf_dio::Buffer;
-use dmabuf_dio_terminal::exit::{FAILED, Failure};
+use dmabuf_dio_terminal::exit::{DIFFERENT, FAILED, Failure};
 use dmabuf_dio_terminal::progress::Bar;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+
+use crate::show::hex;
 
 const PIECE: usize = 1 << 20;
 
@@ -67,10 +69,14 @@ pub(crate) fn verify(path: &Path, offset: u64, buf: &Buffer) -> Result<Verified,
     })
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+/// Fails if a verification has found a difference.
+pub(crate) fn check_identical(path: &Path, verified: Option<&Verified>) -> Result<(), Failure> {
+    match verified.and_then(|verified| verified.first_difference) {
+        None => Ok(()),
+        Some(different) => Err(Failure::new(
+            DIFFERENT,
+            format!("{}: the buffer differs from the file at byte {different}", path.display()),
+            "load again while nothing writes the file; if they still differ, report it with the output of dmabuf-dio doctor",
+        )),
+    }
 }

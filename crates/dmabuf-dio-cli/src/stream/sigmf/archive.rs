@@ -9,8 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
-use super::promises;
-use super::sigmf::{DATA, META};
+use super::names::{self, DATA, META};
 
 const EXTENSION: &str = "sigmf";
 /// No description is longer.
@@ -45,6 +44,26 @@ struct Parts {
 pub(crate) fn find(path: &Path) -> io::Result<Found> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
+    let mut all = recordings(file, length)?;
+    let names: Vec<_> = all.keys().map(|name| name.display().to_string()).collect();
+    if names.len() > 1 {
+        return Err(invalid(format!("it has several recordings: {}", names.join(", "))));
+    }
+    let missing = |what: &str| invalid(format!("it has no {what}"));
+    let (name, parts) = all.pop_first().ok_or_else(|| missing("samples, NAME.sigmf-data"))?;
+    let of = |extension| name.with_extension(extension);
+    let (start, size) =
+        parts.data.ok_or_else(|| missing(&format!("samples, {}", of(DATA).display())))?;
+    let meta = of(META);
+    let description =
+        parts.description.ok_or_else(|| missing(&format!("description, {}", meta.display())))?;
+    let description = description.map_err(|why| invalid(format!("{}: {why}", meta.display())))?;
+    let bytes = size.min(length.saturating_sub(start));
+    Ok(Found { name: of(DATA), start, bytes, cut: bytes < size, description })
+}
+
+/// The recordings in an archive of `length` bytes, by their names without an extension.
+fn recordings(file: File, length: u64) -> io::Result<BTreeMap<PathBuf, Parts>> {
     let mut archive = tar::Archive::new(file);
     let mut all: BTreeMap<PathBuf, Parts> = BTreeMap::new();
     for entry in archive.entries_with_seek()? {
@@ -74,35 +93,25 @@ pub(crate) fn find(path: &Path) -> io::Result<Found> {
         // Of a file that was packed twice, tar unpacks the last one.
         let parts = all.entry(name.with_extension("")).or_default();
         if is(META) {
-            parts.description = Some(if entry.size() <= LONGEST {
-                let mut text = Vec::new();
-                let read = entry.read_to_end(&mut text).map_err(|error| error.to_string());
-                read.and_then(|_| promises::parse(&text))
-            } else {
-                Err(format!("it has {} bytes", entry.size()))
-            });
-        } else {
-            parts.data = Some((entry.raw_file_position(), entry.size()));
-            if length.saturating_sub(entry.raw_file_position()) < entry.size() {
-                break;
-            }
+            parts.description = Some(description(&mut entry));
+            continue;
+        }
+        let (start, size) = (entry.raw_file_position(), entry.size());
+        parts.data = Some((start, size));
+        if length.saturating_sub(start) < size {
+            break;
         }
     }
-    let names: Vec<_> = all.keys().map(|name| name.display().to_string()).collect();
-    if names.len() > 1 {
-        return Err(invalid(format!("it has several recordings: {}", names.join(", "))));
+    Ok(all)
+}
+
+fn description(entry: &mut tar::Entry<'_, File>) -> Result<Value, String> {
+    if entry.size() > LONGEST {
+        return Err(format!("it has {} bytes", entry.size()));
     }
-    let missing = |what: &str| invalid(format!("it has no {what}"));
-    let (name, parts) = all.pop_first().ok_or_else(|| missing("samples, NAME.sigmf-data"))?;
-    let of = |extension| name.with_extension(extension);
-    let (start, size) =
-        parts.data.ok_or_else(|| missing(&format!("samples, {}", of(DATA).display())))?;
-    let meta = of(META);
-    let description =
-        parts.description.ok_or_else(|| missing(&format!("description, {}", meta.display())))?;
-    let description = description.map_err(|why| invalid(format!("{}: {why}", meta.display())))?;
-    let bytes = size.min(length.saturating_sub(start));
-    Ok(Found { name: of(DATA), start, bytes, cut: bytes < size, description })
+    let mut text = Vec::new();
+    entry.read_to_end(&mut text).map_err(|error| error.to_string())?;
+    names::parse(&text)
 }
 
 fn invalid(what: String) -> io::Error {

@@ -10,7 +10,7 @@ use std::ptr;
 
 use dmabuf_dio_terminal::exit::{FAILED, Failure};
 
-use crate::program::cannot_run;
+use super::program::cannot_run;
 
 /// Signals that are passed on to the command.
 const PASSED_ON: [c_int; 6] =

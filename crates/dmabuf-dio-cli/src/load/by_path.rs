@@ -5,13 +5,6 @@
 //! to `/proc/PID/fd/N`, which also works in its worker processes, and after it has closed the
 //! descriptors that it inherited. Therefore this process runs until the command ends.
 
-mod child;
-mod folder;
-mod load;
-mod plan;
-mod report;
-mod template;
-
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -19,28 +12,22 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dmabuf_dio::{Buffer, Kind, Report};
+use dmabuf_dio::{Buffer, Kind};
 use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE};
 use dmabuf_dio_terminal::signals;
 use rustix::fs::{MemfdFlags, Mode, Timespec, Timestamps};
 use rustix::io::FdFlags;
 use serde::Serialize;
 
-use self::folder::Folder;
-use self::plan::{Load, Plan};
-use crate::args::LoadArgs;
-use crate::load::{check_identical, report_of};
-use crate::verify::{Verified, verify};
-
-pub(crate) use template::{arguments, wants_path};
-
-/// A loaded file, and what the command is told about it.
-pub(crate) struct Ready<'a> {
-    load: &'a Load,
-    file: Buffer,
-    report: Report,
-    verified: Option<Verified>,
-}
+use super::folder::Folder;
+use super::loader::report_of;
+use super::many::{self, Ready};
+use super::plan::{self, Load, Plan};
+use super::template::arguments;
+use super::verify::{check_identical, verify};
+use super::{child, report};
+use crate::args::files::LoadArgs;
+use crate::show::hex;
 
 /// Loads a file or a folder and runs the command. Returns its exit code.
 pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
@@ -53,7 +40,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
     }
     let is_range = args.offset > 0 || args.length.is_some();
     let plan = plan::plan(&args.file, args.min_size, is_range)?;
-    let (files, cost) = load::load(&plan, args)?;
+    let (files, cost) = many::load(&plan, args)?;
     let ready = plan.loads.iter().zip(files).map(|(load, file)| {
         look_alike(load, &file);
         let verify = || verify(load.source(), args.offset, &file);
@@ -171,10 +158,10 @@ fn hand_over(
         for name in &one.load.names {
             let path = folder.path().join(&name.place);
             files.push(Entry {
-                file: text(&name.source),
-                file_hex: hex(&name.source),
-                path: text(&path),
-                path_hex: hex(&path),
+                file: name.source.display().to_string(),
+                file_hex: odd(&name.source),
+                path: path.display().to_string(),
+                path_hex: odd(&path),
                 length: one.file.len(),
                 fd: fd.as_raw_fd(),
                 buffer: kind,
@@ -207,30 +194,6 @@ fn in_memory(bytes: &[u8]) -> std::io::Result<Buffer> {
 }
 
 /// The bytes of a path that is not text.
-fn hex(path: &Path) -> Option<String> {
-    if path.to_str().is_some() {
-        return None;
-    }
-    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
-    let bytes = path.as_os_str().as_bytes();
-    Some(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect())
-}
-
-fn text(path: &Path) -> String {
-    path.display().to_string()
-}
-
-/// A folder has no descriptor to pass on.
-pub(crate) fn refuse_folder(path: &Path) -> Result<(), Failure> {
-    if !path.is_dir() {
-        return Ok(());
-    }
-    Err(Failure::new(
-        FAILED,
-        format!(
-            "{}: a folder can only be loaded for a command that opens it by path",
-            path.display()
-        ),
-        "add the command, and {} where it takes the path: -- COMMAND {}",
-    ))
+fn odd(path: &Path) -> Option<String> {
+    path.to_str().is_none().then(|| hex(path.as_os_str().as_bytes()))
 }

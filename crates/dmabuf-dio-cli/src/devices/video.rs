@@ -63,7 +63,7 @@ fn dma_bufs(dma_bufs: DmaBufs) -> String {
 
 /// Rows of `dmabuf-dio doctor`.
 pub(crate) fn doctor(lines: &mut Lines, devices: &[VideoFacts]) {
-    lines.heading("Video devices, for capture");
+    lines.heading("Video devices");
     if devices.is_empty() {
         lines.line("", "no   there are none");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `dmabuf-dio load`.
+//! Loads into a buffer whose descriptor the command inherits.
 
 use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
@@ -7,19 +7,19 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use dmabuf_dio::{Buffer, Kind, Loader, Report};
-use dmabuf_dio_terminal::exit::{DIFFERENT, FAILED, Failure, USAGE};
+use dmabuf_dio::{Buffer, Kind, Report};
+use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE};
 use dmabuf_dio_terminal::progress::Bar;
-use dmabuf_dio_terminal::signals;
 use dmabuf_dio_terminal::size::show_size;
 use rustix::io::FdFlags;
 use serde::Serialize;
 
-use crate::args::LoadArgs;
-use crate::by_path;
-use crate::program;
+use super::loader::{loader, report_of};
+use super::program;
+use super::template::arguments;
+use super::verify::{Verified, check_identical, verify};
+use crate::args::files::LoadArgs;
 use crate::show::{Lines, REPORT, exact, json, name_of, summary};
-use crate::verify::{Verified, verify};
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
@@ -34,15 +34,9 @@ struct LoadOutput<'a> {
     verify: Option<&'a Verified>,
 }
 
-/// Loads, and runs the command if there is one. Returns the exit code.
+/// Loads, and becomes the command if there is one. Returns the exit code.
 pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
-    if let Some(program) = args.command.first() {
-        program::check(program)?;
-    }
-    if by_path::wants_path(&args.command) {
-        return by_path::run(args);
-    }
-    by_path::refuse_folder(&args.file)?;
+    refuse_folder(&args.file)?;
     if args.kind == Kind::Private && !args.command.is_empty() {
         let what = "COMMAND cannot use private memory, which has no descriptor";
         return Err(Failure::new(USAGE, what, "choose another kind: --kind memfd"));
@@ -56,31 +50,25 @@ pub(crate) fn run(args: &LoadArgs) -> Result<u8, Failure> {
         None => Ok(0),
         Some((program, rest)) => {
             let mut command = Command::new(program);
-            command.args(by_path::arguments(rest, None));
+            command.args(arguments(rest, None));
             Err(become_command(command, &loaded))
         }
     }
 }
 
-/// Fails if a verification has found a difference.
-pub(crate) fn check_identical(path: &Path, verified: Option<&Verified>) -> Result<(), Failure> {
-    match verified.and_then(|verified| verified.first_difference) {
-        None => Ok(()),
-        Some(different) => Err(Failure::new(
-            DIFFERENT,
-            format!("{}: the buffer differs from the file at byte {different}", path.display()),
-            "load again while nothing writes the file; if they still differ, report it with the output of dmabuf-dio doctor",
-        )),
+/// A folder has no descriptor to pass on.
+fn refuse_folder(path: &Path) -> Result<(), Failure> {
+    if !path.is_dir() {
+        return Ok(());
     }
-}
-
-/// A loader with the settings of the command line.
-pub(crate) fn loader(path: &Path, args: &LoadArgs) -> Loader<'static> {
-    Loader::new(path)
-        .options(args.options())
-        .offset(args.offset)
-        .length(args.length)
-        .cancel(signals::token())
+    Err(Failure::new(
+        FAILED,
+        format!(
+            "{}: a folder can only be loaded for a command that opens it by path",
+            path.display()
+        ),
+        "add the command, and {} where it takes the path: -- COMMAND {}",
+    ))
 }
 
 fn load(args: &LoadArgs) -> Result<Buffer, Failure> {
@@ -92,11 +80,6 @@ fn load(args: &LoadArgs) -> Result<Buffer, Failure> {
     let result = loader.load();
     bar.finish();
     Ok(result?)
-}
-
-/// The report of a load.
-pub(crate) fn report_of(buffer: &Buffer) -> Result<&Report, Failure> {
-    buffer.report().ok_or_else(|| Failure::new(FAILED, "the buffer was not loaded", "load a file"))
 }
 
 fn print(args: &LoadArgs, loaded: &Buffer, verified: Option<&Verified>) -> Result<(), Failure> {

@@ -1,29 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Descriptions of sample files in the Signal Metadata Format (SigMF 1.2.0).
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use dmabuf_dio_stream::convert::{Layout, SampleType};
-use dmabuf_dio_stream::{Begin, Channel, Format, Gap, Known, Summary};
-use dmabuf_dio_terminal::exit::{Failure, USAGE};
-use rustix::fs::{CWD, RenameFlags};
-use rustix::io::Errno;
+use dmabuf_dio_stream::{Begin, Channel, Gap, Known, Summary};
 use serde_json::{Map, Value, json};
 
-use super::device::Chosen;
-use super::format::Samples;
-use crate::show;
+use super::super::atomic::{create, replace};
+use super::super::device::Chosen;
+use super::super::format::Samples;
+use super::datatype::{datatype, describe, is_plain};
+use super::names::{FORMATS, UNFINISHED, dataset, path_of};
 
 const VERSION: &str = "1.2.0";
-pub(crate) const DATA: &str = "sigmf-data";
-pub(crate) const META: &str = "sigmf-meta";
-/// The formats of a frame's values, where SigMF's type does not say all about them: `le:s12/16>>0`.
-pub(super) const FORMATS: &str = "dmabuf_dio:formats";
-/// The capture has not ended, or was killed: losses are described up to this frame.
-pub(super) const UNFINISHED: &str = "dmabuf_dio:unfinished";
 /// `false` if nothing reports losses: there may be further gaps.
 const LOSS_KNOWN: &str = "dmabuf_dio:loss_known";
 const VERSION_OF_OURS: &str = "1.1.0";
@@ -73,16 +64,6 @@ impl Content {
         let Summary { bytes, loss_known, begin, .. } = *summary;
         Self { gaps: summary.gaps.clone(), bytes, loss_known, begin, unfinished: false }
     }
-}
-
-/// Path of the description of a file.
-pub(crate) fn path_of(data: &Path) -> PathBuf {
-    data.with_extension(META)
-}
-
-/// Whether a file is a description, not samples.
-pub(crate) fn is_description(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == META)
 }
 
 impl Sidecar {
@@ -208,81 +189,6 @@ impl Sidecar {
     }
 }
 
-/// The file that a description beside `data` describes; `None` if it does not say so in words.
-pub(super) fn described(data: &Path, value: &Value) -> Option<PathBuf> {
-    match &value["global"]["core:dataset"] {
-        Value::Null => {
-            let other = data.with_extension(DATA);
-            Some(if other.exists() { other } else { data.to_owned() })
-        }
-        name => Some(data.with_file_name(name.as_str()?)),
-    }
-}
-
-/// Fails if the description of this name is that of another file of samples, which it would no longer
-/// describe.
-pub(super) fn refuse_other(data: &Path) -> Result<(), Failure> {
-    let path = path_of(data);
-    let Ok(Ok(value)) = fs::read(&path).map(|bytes| super::promises::parse(&bytes)) else {
-        return Ok(());
-    };
-    let Some(other) = described(data, &value).filter(|other| other != data && other.exists())
-    else {
-        return Ok(());
-    };
-    let what = format!("{} describes another file, {}", path.display(), other.display());
-    Err(Failure::new(USAGE, what, "choose a name that differs in more than what follows the dot"))
-}
-
-/// The name of a file of samples that SigMF readers do not find by the name of its description.
-pub(super) fn dataset(data: &Path) -> Option<Value> {
-    let other = data.extension().is_none_or(|extension| extension != DATA);
-    other.then(|| json!(data.file_name().unwrap_or_default().to_string_lossy()))
-}
-
-/// Replaces a description atomically.
-pub(super) fn replace(path: &Path, value: &Value) -> io::Result<()> {
-    replace_text(path, &show::json(value)?)
-}
-
-/// The same for a text.
-pub(super) fn replace_text(path: &Path, text: &str) -> io::Result<()> {
-    put(path, ".partial", text, |partial| fs::rename(partial, path))
-}
-
-/// Writes a description that does not exist yet.
-fn create(path: &Path, value: &Value) -> io::Result<()> {
-    let text = show::json(value)?;
-    // Another process may be about to write the same.
-    let end = format!(".{}.partial", std::process::id());
-    put(path, &end, &text, |partial| {
-        match rustix::fs::renameat_with(CWD, partial, CWD, path, RenameFlags::NOREPLACE) {
-            // Not every file system supports this.
-            Err(Errno::INVAL | Errno::NOSYS) => fs::rename(partial, path),
-            result => Ok(result?),
-        }
-    })
-}
-
-/// Writes a text to a file beside `path`, with `end` behind its name, and makes it that file by `name`.
-fn put(
-    path: &Path,
-    end: &str,
-    text: &str,
-    name: impl FnOnce(&Path) -> io::Result<()>,
-) -> io::Result<()> {
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(end);
-    let partial = PathBuf::from(partial);
-    let written = fs::write(&partial, text)
-        .and_then(|()| fs::File::open(&partial)?.sync_all())
-        .and_then(|()| name(&partial));
-    if written.is_err() {
-        let _ = fs::remove_file(&partial);
-    }
-    written
-}
-
 /// Where a file begins in its recording, and how gaps are told.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
@@ -345,114 +251,16 @@ impl Place {
     }
 }
 
-/// The contents of an existing description.
-#[derive(Debug)]
-pub(crate) struct Described {
-    pub(crate) rate: Option<f64>,
-    global: Value,
-    captures: Value,
-}
-
-impl Described {
-    pub(crate) fn of_value(value: &Value) -> Self {
-        let global = value["global"].clone();
-        let rate = global["core:sample_rate"].as_f64().filter(|rate| *rate > 0.0);
-        Self { rate, global, captures: value["captures"].clone() }
-    }
-
-    /// The frames of the file; `None` if they are those of a device with these channels, or if the
-    /// description does not say. The error says why the samples do not fit.
-    pub(crate) fn layout(
-        &self,
-        channels: &[Channel],
-        frame: u64,
-    ) -> Result<Option<Layout>, String> {
-        let has = |bytes: &Value| !bytes.is_null() && *bytes != 0;
-        let headers = self
-            .captures
-            .as_array()
-            .is_some_and(|all| all.iter().any(|part| has(&part["core:header_bytes"])));
-        if headers || has(&self.global["core:trailing_bytes"]) {
-            return Err("it contains other bytes besides samples".into());
-        }
-        let formats: Vec<Format> = channels.iter().map(|channel| channel.format).collect();
-        let device = Layout::of(&formats);
-        let exact = self.formats().map(|formats| Layout::of(&formats));
-        let Some(found) = self.global["core:datatype"].as_str() else { return Ok(exact) };
-        let count = self.global["core:num_channels"].as_u64().unwrap_or(1);
-        // Formats without a name in SigMF are described as bytes.
-        let (bytes, number) = datatype(channels, frame, false);
-        let as_bytes = (&*bytes, number) == (found, count) && device.frame() == count;
-        if exact.is_none() && as_bytes {
-            return Ok(None);
-        }
-        let named: Option<SampleType> = found.parse().ok();
-        let by_name = || {
-            let sample = named?;
-            let values = count.checked_mul(if sample.complex { 2 } else { 1 })?;
-            let same = values == device.count() as u64;
-            same.then(|| Layout::uniform(sample.format, device.count()))
-        };
-        let exact = exact.filter(|layout| layout.count() == device.count());
-        exact.or_else(by_name).map(Some).ok_or_else(|| {
-            let (wanted, number) = datatype(channels, frame, is_complex(channels));
-            format!("it has {found} x {count}, the device needs {wanted} x {number}")
-        })
-    }
-
-    /// The exact formats, if they are described.
-    fn formats(&self) -> Option<Vec<Format>> {
-        let formats = self.global[FORMATS].as_array()?;
-        formats.iter().map(|format| format.as_str()?.parse().ok()).collect()
-    }
-}
-
-/// Whether SigMF's type says all about the samples.
-fn is_plain(channels: &[Channel]) -> bool {
-    channels.iter().all(|channel| {
-        let sample = SampleType { complex: false, format: channel.format };
-        sample.is_plain() && channel.format == channels[0].format
-    })
-}
-
-/// For example `in_voltage0 (le:s12/16>>4)`.
-fn describe(channel: &Channel) -> String {
-    format!("{} ({})", channel.name, channel.format)
-}
-
-/// SigMF's data type of a sample, and the number of samples per frame. Formats that SigMF cannot
-/// express are bytes.
-fn datatype(channels: &[Channel], frame: u64, iq: bool) -> (String, u64) {
-    let bytes = ("ru8".to_owned(), frame);
-    let Some(first) = channels.first() else { return bytes };
-    let count = channels.len() as u64;
-    let complex = iq && count % 2 == 0;
-    let uniform = channels.iter().all(|channel| channel.format == first.format);
-    match (SampleType { complex, format: first.format }).sigmf() {
-        Some(name) if uniform => (name, if complex { count / 2 } else { count }),
-        _ => bytes,
-    }
-}
-
-/// Whether SigMF can describe the channels as pairs.
-pub(crate) fn is_pairs(channels: &[Channel], frame: u64) -> bool {
-    datatype(channels, frame, true).0.starts_with('c')
-}
-
-/// Whether the channels are pairs of an in-phase and a quadrature part, by IIO's modifiers:
-/// `voltage0_i`, `voltage0_q`.
-pub(crate) fn is_complex(channels: &[Channel]) -> bool {
-    channels.len() % 2 == 0
-        && channels.chunks_exact(2).all(|pair| {
-            let (i, q) = (pair[0].name.strip_suffix("_i"), pair[1].name.strip_suffix("_q"));
-            i.is_some() && i == q
-        })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dmabuf_dio_stream::{Encoding, Loss};
+    use std::fs;
+
+    use dmabuf_dio_stream::convert::Layout;
+    use dmabuf_dio_stream::{Encoding, Format, Loss};
+
+    use super::super::datatype::is_complex;
+    use super::super::described::Described;
 
     fn channels(names: &[&str], storage_bits: u32, kind: Encoding) -> Vec<Channel> {
         let (big_endian, bits) = (false, storage_bits);

@@ -9,12 +9,11 @@ use dmabuf_dio_terminal::exit::Failure;
 use dmabuf_dio_terminal::size::show_size;
 use serde::Serialize;
 
-use super::load::Cost;
+use super::many::{Cost, Ready};
 use super::plan::Plan;
-use super::{Ready, text};
-use crate::args::LoadArgs;
+use super::verify::Verified;
+use crate::args::files::LoadArgs;
 use crate::show::{Lines, REPORT, cpu, exact, json, name_of, refused, speed, summary};
-use crate::verify::Verified;
 
 /// The output of `--json`.
 #[derive(Serialize)]
@@ -59,7 +58,7 @@ pub(crate) fn print(
     } else if args.common.verbose {
         verbose(args, plan, path, ready, cost)
     } else {
-        brief(plan, &text(&args.file), path, ready, cost)
+        brief(plan, &args.file.display().to_string(), path, ready, cost)
     };
     std::io::Write::write_all(&mut std::io::stderr(), report.as_bytes())?;
     Ok(())
@@ -86,7 +85,7 @@ fn output<'a>(
     cost: &Cost,
 ) -> ByPathOutput<'a> {
     let file = |one: &'a Ready<'_>| OutputFile {
-        file: text(one.load.source()),
+        file: one.load.source().display().to_string(),
         offset: args.offset,
         dma_buf: one.file.dma_buf().is_ok(),
         no_dma_buf: no_dma_buf(&one.file),
@@ -96,7 +95,7 @@ fn output<'a>(
     };
     ByPathOutput {
         schema: 1,
-        path: text(path),
+        path: path.display().to_string(),
         bytes: cost.bytes,
         seconds: cost.seconds,
         gb_per_second: rate(cost),
@@ -152,7 +151,7 @@ fn verbose(args: &LoadArgs, plan: &Plan, path: &Path, ready: &[Ready<'_>], cost:
         let at =
             if args.offset > 0 { format!(", from byte {}", args.offset) } else { String::new() };
         let (report, file) = (&one.report, &one.file);
-        lines.line("file", format!("{}{at}", text(one.load.source())));
+        lines.line("file", format!("{}{at}", one.load.source().display()));
         let mut buffer = format!("memfd, {}", exact(file.len()));
         if let (Some(page), Some(huge)) = (report.page_size, report.huge_bytes) {
             buffer += &format!(", pages of {}, {} in huge pages", show_size(page), show_size(huge));
@@ -178,6 +177,6 @@ fn verbose(args: &LoadArgs, plan: &Plan, path: &Path, ready: &[Ready<'_>], cost:
     }
     lines.line("all", format!("{}: {}", exact(cost.bytes), time(ready, cost)));
     lines.line("linked", format!("{} entries", plan.links.len()));
-    lines.line("path", text(path));
+    lines.line("path", path.display().to_string());
     lines.into_text()
 }

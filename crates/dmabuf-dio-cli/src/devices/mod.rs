@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `dmabuf-dio devices`.
 
+pub(crate) mod find;
+pub(crate) mod video;
+
 use std::io::Write as _;
 
-use clap::Args;
 use dmabuf_dio::Errno;
 use dmabuf_dio_stream::{
     Available, BufferFacts, Channel, Device, DeviceFacts, DmaBufs, Encoding, Format, Holds,
@@ -12,38 +14,12 @@ use dmabuf_dio_stream::{
 use dmabuf_dio_terminal::exit::Failure;
 use serde::Serialize;
 
+use self::find::{one_iio, one_video, unknown};
+use crate::args::DevicesArgs;
 use crate::show::{Lines, json};
-use crate::stream::{find_video, one_device, unknown_device};
-use crate::video;
 
 /// Width of the labels.
 const LABELS: usize = "attributes".len();
-
-/// List IIO devices (channels, rates, support for dma-bufs, triggers, users) and video devices
-#[derive(Debug, Args)]
-#[command(after_help = "\
-With DEVICE, its attributes are listed, too, with their current and available values. Their names can
-be used with `dmabuf-dio capture --set`. For a video device, /dev/video0, frame sizes are listed.
-
-To find out whether a buffer supports dma-bufs, it is opened briefly, unless it is in use. Processes of
-other users are listed only for root.
-
-Use iio_attr of libiio-utils for debug attributes (-D), attributes of buffers (-B), and devices on other
-machines and on USB (-u).
-
-Examples:
-  dmabuf-dio devices
-  dmabuf-dio devices ad9361-phy
-  dmabuf-dio devices --json | jq '.devices[] | select(.users != []) | .name'
-
-Exit codes: 0 done, 1 there is no such device, 2 wrong usage")]
-pub(crate) struct DevicesArgs {
-    /// Name, label or number of one device: cf-ad9361-lpc, iio:device0, 0; or /dev/video0
-    pub(crate) device: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
@@ -69,9 +45,9 @@ struct AttributeFacts {
 pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
     let mut video = VideoFacts::all();
     let mut devices = DeviceFacts::all();
-    let wanted = args.device.as_ref().map_or(Ok(None), |name| one_device(name))?;
+    let wanted = args.device.as_ref().map_or(Ok(None), |name| one_iio(name))?;
     if let (Some(name), None) = (&args.device, &wanted) {
-        let node = find_video(name)?.ok_or_else(|| unknown_device(name))?;
+        let node = one_video(name)?.ok_or_else(|| unknown(name, "IIO or video device"))?;
         video.retain(|facts| facts.node == node);
         devices.clear();
     } else if let Some(device) = &wanted {

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command line.
+//! The command lines of `dmabuf-dio load` and `dmabuf-dio save`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use dmabuf_dio::{Backend, Kind, Options};
 use dmabuf_dio_terminal::size::parse_size;
 
-use crate::devices::DevicesArgs;
-use crate::stream::args::{CaptureArgs, ReplayArgs};
-
-const EXIT_CODES: &str = "\
+pub(super) const EXIT_CODES: &str = "\
 Exit codes:
   0    done
   1    the transfer failed
@@ -23,43 +20,6 @@ Exit codes:
   127  COMMAND was not found
   130  interrupted by Ctrl-C
   else the exit code of COMMAND";
-
-/// Load files into dma-bufs, save dma-bufs and stream samples, without CPU copies
-#[derive(Debug, Parser)]
-#[command(name = "dmabuf-dio", version, after_help = EXIT_CODES)]
-pub(crate) struct Cli {
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    Doctor(DoctorArgs),
-    Devices(DevicesArgs),
-    Load(LoadArgs),
-    Save(SaveArgs),
-    Capture(CaptureArgs),
-    Replay(ReplayArgs),
-    Completions(CompletionsArgs),
-    Man(ManArgs),
-}
-
-/// Show which backends work here, and how to enable the others
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  dmabuf-dio doctor
-  dmabuf-dio doctor model.safetensors
-  dmabuf-dio doctor --json | jq '.backends[] | select(.available)'
-
-Exit codes: 0 done, 1 FILE cannot be opened, 2 wrong usage")]
-pub(crate) struct DoctorArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Also show what this file and its file system support
-    pub(crate) file: Option<PathBuf>,
-}
 
 /// Load a file into a buffer, print a report, and run a command with the buffer
 #[derive(Debug, Args)]
@@ -187,28 +147,6 @@ pub(crate) struct CommonArgs {
     pub(crate) quiet: bool,
 }
 
-/// Print a completion script for a shell
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  dmabuf-dio completions bash > /etc/bash_completion.d/dmabuf-dio
-  dmabuf-dio completions zsh > ~/.zfunc/_dmabuf-dio")]
-pub(crate) struct CompletionsArgs {
-    /// Shell to print the script for
-    pub(crate) shell: clap_complete::Shell,
-}
-
-/// Write the manual pages of this command and its subcommands
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  dmabuf-dio man /usr/local/share/man/man1
-  dmabuf-dio man . && man ./dmabuf-dio-load.1")]
-pub(crate) struct ManArgs {
-    /// Existing folder for the pages
-    pub(crate) folder: PathBuf,
-}
-
 /// Parses the value of `--kind`, whose possible values are listed.
 fn parse_kind() -> impl TypedValueParser<Value = Kind> {
     PossibleValuesParser::new(Kind::ALL.map(Kind::name)).try_map(|name| name.parse::<Kind>())
@@ -278,23 +216,21 @@ impl From<Choice> for Option<Backend> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser as _;
 
-    #[test]
-    fn command_line_is_consistent() {
-        use clap::CommandFactory;
-        Cli::command().debug_assert();
+    #[derive(clap::Parser)]
+    struct Only {
+        #[command(flatten)]
+        load: LoadArgs,
     }
 
     #[test]
     fn every_backend_can_be_chosen() {
         for backend in Backend::ALL {
-            let cli = ["dmabuf-dio", "load", "file", "--backend", backend.name()];
-            let Command::Load(load) = Cli::try_parse_from(cli).expect("a backend").command else {
-                panic!("another command")
-            };
-            assert_eq!(load.backend, Choice(Some(backend)));
+            let load = Only::try_parse_from(["load", "file", "--backend", backend.name()]);
+            assert_eq!(load.expect("a backend").load.backend, Choice(Some(backend)));
         }
-        let cli = Cli::try_parse_from(["dmabuf-dio", "load", "file"]).expect("no backend");
-        assert!(matches!(cli.command, Command::Load(load) if load.backend == Choice::AUTO));
+        let load = Only::try_parse_from(["load", "file"]).expect("no backend").load;
+        assert_eq!(load.backend, Choice::AUTO);
     }
 }

@@ -9,17 +9,17 @@ use dmabuf_dio_terminal::exit::say;
 use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
 
-use super::promises;
-use super::sigmf::{self, UNFINISHED};
+use super::super::atomic::replace;
+use super::names::{self, UNFINISHED};
 
 /// Completes the description of the samples in a file, cuts the file to whole frames, and releases the
 /// space allocated beyond its end, unless a capture is still writing it. Says what it does; what it
 /// cannot do is left as it is.
-pub(super) fn repair(data: &Path) {
-    let description = sigmf::path_of(data);
-    let read = || promises::parse(&fs::read(&description).ok()?).ok();
+pub(crate) fn repair(data: &Path) {
+    let description = names::path_of(data);
+    let read = || names::parse(&fs::read(&description).ok()?).ok();
     let is_unfinished = |value: &Value| {
-        let own = sigmf::described(data, value).is_some_and(|file| file == data);
+        let own = names::described(data, value).is_some_and(|file| file == data);
         own && value["global"][UNFINISHED].is_u64()
     };
     if !read().is_some_and(|value| is_unfinished(&value)) {
@@ -44,7 +44,7 @@ pub(super) fn repair(data: &Path) {
     });
     let repaired = cut.and_then(|frames| {
         complete(&mut value, frames);
-        sigmf::replace(&description, &value).map(|()| frames)
+        replace(&description, &value).map(|()| frames)
     });
     match repaired {
         Ok(frames) => say(&format!(
@@ -115,12 +115,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("x.sigmf-data");
         fs::write(&data, vec![1; bytes]).expect("written");
-        fs::write(sigmf::path_of(&data), META).expect("written");
+        fs::write(names::path_of(&data), META).expect("written");
         (folder, data)
     }
 
     fn described(data: &Path) -> Value {
-        let text = fs::read(sigmf::path_of(data)).expect("read");
+        let text = fs::read(names::path_of(data)).expect("read");
         serde_json::from_slice(&text).expect("JSON")
     }
 
@@ -155,7 +155,7 @@ mod tests {
         let (folder, data) = recording(34);
         let other = folder.path().join("x.bin");
         fs::write(&other, [1; 35]).expect("written");
-        let said = fs::read_to_string(sigmf::path_of(&data)).expect("read");
+        let said = fs::read_to_string(names::path_of(&data)).expect("read");
         for (from, to) in [
             ("", ""),
             (
@@ -165,7 +165,7 @@ mod tests {
             ("\"core:num_channels\": 2", "\"core:num_channels\": 2, \"core:dataset\": \"y.bin\""),
             ("\"core:num_channels\": 2", "\"core:num_channels\": 2, \"core:dataset\": [\"x.bin\"]"),
         ] {
-            fs::write(sigmf::path_of(&data), said.replacen(from, to, 1)).expect("written");
+            fs::write(names::path_of(&data), said.replacen(from, to, 1)).expect("written");
             repair(&other);
             assert_eq!(fs::metadata(&other).expect("there").len(), 35, "{to}");
             assert_eq!(described(&data)["global"][UNFINISHED], 5, "{to}");

@@ -7,20 +7,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use dmabuf_dio::{Buffer, Error, Kind, Progress, probe};
+use dmabuf_dio::{Buffer, Error, Kind, Progress, Report, probe};
 use dmabuf_dio_terminal::exit::{FAILED, Failure};
 use dmabuf_dio_terminal::progress::Bar;
 use dmabuf_dio_terminal::signals;
 use rustix::time::{ClockId, clock_gettime};
 
+use super::loader::loader;
 use super::plan::{Load, Plan};
-use crate::args::LoadArgs;
-use crate::load::loader;
+use super::verify::Verified;
+use crate::args::files::LoadArgs;
 use crate::show::exact;
 
 /// Loads at the same time. One keeps the disk busy; the others use the time in which it allocates or
 /// ends. More only compete for memory bandwidth.
 const MOST_AT_ONCE: usize = 4;
+
+/// A loaded file, and what the command is told about it.
+pub(super) struct Ready<'a> {
+    pub(super) load: &'a Load,
+    pub(super) file: Buffer,
+    pub(super) report: Report,
+    pub(super) verified: Option<Verified>,
+}
 
 /// What loading took, for all files together.
 #[derive(Debug)]

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Standard input and output, FIFOs and sockets: where samples come from and go to, besides files
-//! and devices.
+//! Opens standard input and output, FIFOs and sockets, and waits for their other end.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal as _};
 use std::net::{TcpListener, TcpStream};
@@ -17,9 +15,7 @@ use dmabuf_dio_terminal::exit::{FAILED, Failure, USAGE, say};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
-/// The addresses, for messages.
-pub(crate) const FORMS: &str =
-    "FILE, -, tcp://HOST:PORT, tcp-listen://[HOST]:PORT, unix:PATH, unix-listen:PATH";
+use crate::args::address::{Address, Use};
 
 /// How often to look for a reader of a FIFO.
 const LOOK: Duration = Duration::from_millis(20);
@@ -27,128 +23,61 @@ const LOOK: Duration = Duration::from_millis(20);
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// The other end of a capture or a replay.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
-    /// Standard input or output.
-    Standard,
-    Tcp(String),
-    TcpListen(String),
-    Unix(PathBuf),
-    UnixListen(PathBuf),
-    /// A FIFO, a terminal or another character device.
-    Special(PathBuf),
-}
-
-impl Address {
-    /// The address that a text names; `None` if it names a file.
-    pub(crate) fn parse(text: &str, used: Use) -> Result<Option<Self>, String> {
-        let Some((scheme, rest)) = scheme(text) else {
-            let path = Path::new(text);
-            return Ok(match (text, used) {
-                ("-", _) | ("/dev/stdin", Use::Read) | ("/dev/stdout", Use::Write) => {
-                    Some(Self::Standard)
-                }
-                _ => is_special(path).then(|| Self::Special(path.into())),
-            });
-        };
-        let host = || rest.strip_prefix("//").filter(|address| address.contains(':'));
-        Ok(Some(match scheme {
-            "tcp" => Self::Tcp(host().ok_or("write tcp://HOST:PORT")?.into()),
-            "tcp-listen" => {
-                let address = host().ok_or("write tcp-listen://[HOST]:PORT, such as ://:5000")?;
-                Self::TcpListen(address.into())
-            }
-            "unix" if !rest.is_empty() => Self::Unix(rest.into()),
-            "unix-listen" if !rest.is_empty() => Self::UnixListen(rest.into()),
-            _ => return Err(format!("write {FORMS}; for a file of that name, ./NAME")),
-        }))
-    }
-}
-
-/// The scheme of an address, and what follows the colon.
-pub(crate) fn scheme(text: &str) -> Option<(&str, &str)> {
-    let is_scheme =
-        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
-    text.split_once(':').filter(|(word, _)| is_scheme(word))
-}
-
-fn is_special(path: &Path) -> bool {
-    let kind = path.metadata().map(|facts| facts.file_type());
-    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_char_device())
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Standard => f.write_str("-"),
-            Self::Tcp(address) => write!(f, "tcp://{address}"),
-            Self::TcpListen(address) => write!(f, "tcp-listen://{address}"),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::UnixListen(path) => write!(f, "unix-listen:{}", path.display()),
-            Self::Special(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
-
-/// The use of an open address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
-    Read,
-    Write,
-}
-
 impl Address {
     /// Opens it, and waits for the other end where there may be none yet. Returns the descriptor and
-    /// its name; `None` if `cancel` was cancelled before.
+    /// its name. Fails if `cancel` was cancelled before.
     pub(crate) fn open(
         &self,
         used: Use,
         cancel: &CancelToken,
-    ) -> Result<Option<(OwnedFd, String)>, Failure> {
+    ) -> Result<(OwnedFd, String), Failure> {
         let name = self.to_string();
-        Ok(match self {
-            Self::Standard => Some(standard(used)?),
+        let failed = |what: &str, error: io::Error, hint: &str| {
+            Failure::new(FAILED, format!("{name}: cannot {what}: {error}"), hint)
+        };
+        let busy = "choose another address or path, or stop the program that listens there";
+        match self {
+            Self::Standard => standard(used),
             Self::Tcp(address) => {
-                let socket = TcpStream::connect(address).map_err(|error| {
-                    let hint = "write tcp://HOST:PORT of a listener: nc -l -p PORT > samples";
-                    Failure::new(FAILED, format!("{name}: cannot connect: {error}"), hint)
-                })?;
-                Some((kept_alive(socket), name))
+                let hint = "write tcp://HOST:PORT of a listener: nc -l -p PORT > samples";
+                let socket = TcpStream::connect(address);
+                let socket = socket.map_err(|error| failed("connect", error, hint))?;
+                Ok((kept_alive(socket), name))
             }
             Self::Unix(path) => {
-                let socket = UnixStream::connect(path).map_err(|error| {
-                    let hint = "name the socket of a listener: unix-listen:PATH, or socat";
-                    Failure::new(FAILED, format!("{name}: cannot connect: {error}"), hint)
-                })?;
-                Some((socket.into(), name))
+                let hint = "name the socket of a listener: unix-listen:PATH, or socat";
+                let socket = UnixStream::connect(path);
+                Ok((socket.map_err(|error| failed("connect", error, hint))?.into(), name))
             }
             Self::TcpListen(address) => {
-                let listener = listen(address).map_err(|error| cannot_listen(&name, &error))?;
+                let listener = listen(address).map_err(|error| failed("listen", error, busy))?;
                 let place = listener.local_addr().map_or(name, |place| format!("tcp://{place}"));
-                let accept = || listener.accept().map(|(socket, peer)| (socket, peer.to_string()));
-                let peer = wait_for_peer(&listener, &place, cancel, accept)?;
-                peer.map(|(socket, peer)| (kept_alive(socket), format!("tcp://{peer}")))
+                let (socket, peer) =
+                    wait_for_peer(&listener, &place, cancel, || listener.accept())?;
+                Ok((kept_alive(socket), format!("tcp://{peer}")))
             }
             Self::UnixListen(path) => {
-                let listener = Bound::new(path).map_err(|error| cannot_listen(&name, &error))?;
-                let accept = || listener.listener.accept();
-                let peer = wait_for_peer(&listener.listener, &name, cancel, accept)?;
-                peer.map(|(socket, _)| (socket.into(), name))
+                let bound = Bound::new(path).map_err(|error| failed("listen", error, busy))?;
+                let listener = &bound.listener;
+                let socket = wait_for_peer(listener, &name, cancel, || listener.accept())?.0;
+                Ok((socket.into(), name))
             }
             Self::Special(path) => {
                 let opened = match used {
                     Use::Read => open_to_read(path, &name, cancel),
                     Use::Write => open_to_write(path, &name, cancel),
                 };
-                let opened = opened.map_err(|error| {
-                    let what = format!("{name}: cannot open it: {error}");
-                    Failure::new(FAILED, what, "check the path and its permissions")
-                })?;
-                opened.map(|file| (file.into(), name))
+                let hint = "check the path and its permissions";
+                let file = opened.map_err(|error| failed("open it", error, hint))?;
+                Ok((file.ok_or_else(nobody)?.into(), name))
             }
-        })
+        }
     }
+}
+
+/// Interrupted while waiting for the other end.
+pub(super) fn nobody() -> Failure {
+    Failure::new(FAILED, "interrupted before the other end connected", "run it again")
 }
 
 /// Whether a descriptor is that of standard output, so that a report there would be among the samples.
@@ -194,11 +123,6 @@ fn listen(address: &str) -> io::Result<TcpListener> {
     }
 }
 
-fn cannot_listen(name: &str, error: &io::Error) -> Failure {
-    let hint = "choose another address or path, or stop the program that listens there";
-    Failure::new(FAILED, format!("{name}: cannot listen: {error}"), hint)
-}
-
 /// A listening Unix socket, whose path is removed with it.
 struct Bound {
     listener: UnixListener,
@@ -237,7 +161,7 @@ fn wait_for_peer<T>(
     name: &str,
     cancel: &CancelToken,
     accept: impl FnOnce() -> io::Result<T>,
-) -> Result<Option<T>, Failure> {
+) -> Result<T, Failure> {
     let failed = |error: &io::Error| {
         let what = format!("{name}: cannot accept a connection: {error}");
         Failure::new(FAILED, what, "start both ends again")
@@ -246,11 +170,11 @@ fn wait_for_peer<T>(
     while !cancel.is_cancelled() {
         match poll(&mut [PollFd::new(&listener, PollFlags::IN)], Some(&TICK)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => return accept().map(Some).map_err(|error| failed(&error)),
+            Ok(_) => return accept().map_err(|error| failed(&error)),
             Err(errno) => return Err(failed(&errno.into())),
         }
     }
-    Ok(None)
+    Err(nobody())
 }
 
 /// Waits for a reader: without one, a FIFO cannot be written.
@@ -294,33 +218,6 @@ fn open_to_read(path: &Path, name: &str, cancel: &CancelToken) -> io::Result<Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn address_kinds_are_distinguished() {
-        let address = |text: &str| Address::parse(text, Use::Write).expect("no error");
-        let input = |text: &str| Address::parse(text, Use::Read).expect("no error");
-        assert_eq!(address("-"), Some(Address::Standard));
-        assert_eq!(address("/dev/stdout"), Some(Address::Standard));
-        assert_eq!(input("/dev/stdin"), Some(Address::Standard));
-        assert_ne!(address("/dev/stdin"), Some(Address::Standard));
-        assert_ne!(input("/dev/stdout"), Some(Address::Standard));
-        assert_eq!(address("tcp://host:1"), Some(Address::Tcp("host:1".into())));
-        assert_eq!(address("tcp-listen://:1"), Some(Address::TcpListen(":1".into())));
-        assert_eq!(address("unix:/run/x"), Some(Address::Unix("/run/x".into())));
-        assert_eq!(address("unix-listen:x"), Some(Address::UnixListen("x".into())));
-        assert_eq!(address("/dev/null"), Some(Address::Special("/dev/null".into())));
-        for file in ["x", "./tcp:x", "/a:b", "A:b", "./-", ":x"] {
-            assert_eq!(address(file), None, "{file}");
-        }
-        let bad =
-            ["tcp:host:1", "tcp://host", "tcp-listen:1", "udp://host:1", "unix:", "unix-listen:"];
-        for text in bad {
-            assert!(Address::parse(text, Use::Read).is_err(), "{text}");
-        }
-        for text in ["-", "tcp://a:1", "tcp-listen://:1", "unix:x", "unix-listen:x", "/dev/null"] {
-            assert_eq!(address(text).map(|address| address.to_string()).as_deref(), Some(text));
-        }
-    }
 
     #[test]
     fn only_stale_sockets_are_replaced() {
