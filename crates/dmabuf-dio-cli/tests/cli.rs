@@ -31,19 +31,19 @@ fn keys(value: &Value) -> Vec<&str> {
 fn load_prints_a_report() {
     let folder = folder();
     let (path, _) = file(&folder, 100_001);
-    let brief = ok(&["load", text(&path)]);
+    let brief = ok(["load", text(&path)]);
     let lines: Vec<_> = brief.lines().collect();
     assert!(lines.len() == 3 || lines.len() == 4, "{brief}");
     let begins = format!("{}: 100001 bytes (97.7 KiB) in a ", path.display());
     assert!(lines[0].starts_with(&begins), "{brief}");
     assert!(lines[0].contains("in a dma-buf (") || lines[0].contains("devices cannot import"));
     assert!(lines[1].contains("B/s") && lines[2].starts_with("CPU "), "{brief}");
-    let report = ok(&["load", text(&path), "--verbose"]);
+    let report = ok(["load", text(&path), "--verbose"]);
     for word in ["file", "buffer", "backend", "moved", "evidence", "time", "CPU", "page cache"] {
         assert!(report.lines().any(|line| line.starts_with(word)), "no {word} in\n{report}");
     }
     assert!(report.contains("100001 bytes (97.7 KiB)"), "{report}");
-    assert_eq!(ok(&["load", text(&path), "--quiet"]), "");
+    assert_eq!(ok(["load", text(&path), "--quiet"]), "");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn load_verify_compares_every_byte() {
     let known = folder.path().join("abc");
     std::fs::write(&known, "abc").expect("write");
     let sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-    assert!(ok(&["load", text(&known), "--verify", "--verbose"]).contains(sum));
+    assert!(ok(["load", text(&known), "--verify", "--verbose"]).contains(sum));
 }
 
 const F_SETSIG: i32 = 10; // linux/fcntl.h
@@ -149,7 +149,7 @@ fn difference_exits_with_4() {
 fn schema_of_load_is_stable() {
     let folder = folder();
     let (path, _) = file(&folder, 10_000);
-    let report = ok(&["load", text(&path), "--json", "--verify", "--offset", "5000"]);
+    let report = ok(["load", text(&path), "--json", "--verify", "--offset", "5000"]);
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let expected = [
         "backend",
@@ -196,7 +196,7 @@ fn schema_of_load_is_stable() {
 fn schema_of_doctor_is_stable() {
     let folder = folder();
     let (path, _) = file(&folder, 10_000);
-    let facts: Value = serde_json::from_str(&ok(&["doctor", "--json", text(&path)])).expect("JSON");
+    let facts: Value = serde_json::from_str(&ok(["doctor", "--json", text(&path)])).expect("JSON");
     let expected = [
         "backends",
         "devices",
@@ -217,15 +217,15 @@ fn schema_of_doctor_is_stable() {
     let expected = ["module", "slot", "heap", "copy_file_range", "udmabuf", "memfd", "buffered"];
     assert_eq!(names, expected);
     assert_eq!(facts["file"]["length"], 10_000);
-    let facts: Value = serde_json::from_str(&ok(&["doctor", "--json"])).expect("JSON");
+    let facts: Value = serde_json::from_str(&ok(["doctor", "--json"])).expect("JSON");
     assert_eq!(facts["file"], Value::Null);
 }
 
 /// `doctor` lists the exporters if the module is loaded, and only then.
 #[test]
 fn doctor_lists_exporters_that_lend() {
-    let facts: Value = serde_json::from_str(&ok(&["doctor", "--json"])).expect("JSON");
-    let report = ok(&["doctor"]);
+    let facts: Value = serde_json::from_str(&ok(["doctor", "--json"])).expect("JSON");
+    let report = ok(["doctor"]);
     let lending = &facts["lending"];
     assert_eq!(facts["backends"][0]["available"] == true, !lending.is_null(), "{report}");
     assert_eq!(report.contains("Exporters that"), !lending.is_null(), "{report}");
@@ -287,7 +287,7 @@ fn doctor_lists_exporters_named_by_the_administrator() {
 fn doctor_prints_text_for_people() {
     let folder = folder();
     let (path, _) = file(&folder, 10_000);
-    let report = ok(&["doctor", text(&path)]);
+    let report = ok(["doctor", text(&path)]);
     let backends = dmabuf_dio::Backend::ALL.map(dmabuf_dio::Backend::name);
     for word in ["kernel", "io_uring", "O_DIRECT"].into_iter().chain(backends) {
         let word = format!("{word} ");
@@ -303,11 +303,11 @@ fn load_into_save_makes_a_copy() {
     for size in [1, 4096, 1_000_003] {
         let (path, bytes) = file(&folder, size);
         let save = [env!("CARGO_BIN_EXE_dmabuf-dio"), "save", text(&copy)];
-        let report = ok(&[&["load", text(&path), "--"][..], &save].concat());
+        let report = ok([&["load", text(&path), "--"][..], &save].concat());
         assert!(report.contains(&format!("{size} bytes")), "{report}");
         assert_eq!(std::fs::read(&copy).expect("read"), bytes);
         let part = ["load", text(&path), "--offset", "0", "--length", "1", "--quiet", "--"];
-        let report = ok(&[&part[..], &save, &["--json"]].concat());
+        let report = ok([&part[..], &save, &["--json"]].concat());
         let report: Value = serde_json::from_str(&report).expect("JSON");
         assert_eq!(report["operation"], "save");
         assert_eq!(report["bytes"], 1);
@@ -322,7 +322,7 @@ fn schema_of_save_is_stable() {
     let (path, _) = file(&folder, 10_000);
     let copy = folder.path().join("copy");
     let save = [env!("CARGO_BIN_EXE_dmabuf-dio"), "save", text(&copy), "--json"];
-    let report = ok(&[&["load", text(&path), "--quiet", "--"][..], &save].concat());
+    let report = ok([&["load", text(&path), "--quiet", "--"][..], &save].concat());
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let expected = [
         "backend",
@@ -361,7 +361,7 @@ fn save_takes_a_descriptor_and_a_part() {
         env!("CARGO_BIN_EXE_dmabuf-dio"),
         text(&copy)
     );
-    let report = ok(&["load", text(&path), "--quiet", "--", "sh", "-c", &script]);
+    let report = ok(["load", text(&path), "--quiet", "--", "sh", "-c", &script]);
     assert_eq!(report, "");
     assert_eq!(std::fs::read(&copy).expect("read"), bytes[100..4196]);
 }
@@ -372,19 +372,19 @@ fn command_inherits_the_buffer_and_sets_the_exit_code() {
     let (path, bytes) = file(&folder, 10_000);
     let script = "test -e /proc/self/fd/$DMABUF_DIO_FD || exit 9; \
                   echo $DMABUF_DIO_OFFSET $DMABUF_DIO_LEN; exit 42";
-    let output = run(&["load", text(&path), "--offset", "5000", "--", "sh", "-c", script]);
+    let output = run(["load", text(&path), "--offset", "5000", "--", "sh", "-c", script]);
     assert_eq!(output.status.code(), Some(42));
     let expected = format!("{} 5000\n", 5000 % page_size());
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "only the command's");
     assert!(String::from_utf8_lossy(&output.stderr).contains("backend"), "the report");
 
     // A memfd can be read through /proc.
-    if ok(&["load", text(&path), "--json"]).contains("\"buffer\": \"memfd\"") {
+    if ok(["load", text(&path), "--json"]).contains("\"buffer\": \"memfd\"") {
         let script = "head -c $DMABUF_DIO_LEN /proc/self/fd/$DMABUF_DIO_FD";
-        let output = run(&["load", text(&path), "--quiet", "--", "sh", "-c", script]);
+        let output = run(["load", text(&path), "--quiet", "--", "sh", "-c", script]);
         assert_eq!(output.stdout, bytes);
     }
-    let killed = run(&["load", text(&path), "--", "sh", "-c", "kill -KILL $$"]);
+    let killed = run(["load", text(&path), "--", "sh", "-c", "kill -KILL $$"]);
     assert_eq!(killed.status.signal(), Some(9));
 }
 
@@ -417,21 +417,21 @@ fn exit_codes_match_the_kind_of_error() {
 fn unavailable_backend_exits_with_3() {
     let folder = folder();
     let (path, _) = file(&folder, 10_000);
-    let facts: Value = serde_json::from_str(&ok(&["doctor", "--json"])).expect("JSON");
+    let facts: Value = serde_json::from_str(&ok(["doctor", "--json"])).expect("JSON");
     for status in facts["backends"].as_array().expect("a list") {
         let name = status["backend"].as_str().expect("a name");
         let arguments = ["load", text(&path), "--backend", name];
         if status["available"] == true {
-            assert!(ok(&arguments).contains(name));
+            assert!(ok(arguments).contains(name));
         } else {
             let said = fails(3, &arguments);
             assert!(said.contains(name), "{said}");
             // The reasons, for those who ask
-            let verbose = run(&[&arguments[..], &["--verbose"]].concat());
+            let verbose = run([&arguments[..], &["--verbose"]].concat());
             let errors = String::from_utf8_lossy(&verbose.stderr);
             assert!(errors.starts_with(&said), "{errors}");
             assert!(errors.contains(&format!("not used    {name}: ")), "{errors}");
-            let json = run(&[&arguments[..], &["--json"]].concat());
+            let json = run([&arguments[..], &["--json"]].concat());
             assert_eq!(json.status.code(), Some(3));
             let found: Value = serde_json::from_slice(&json.stdout).expect("JSON");
             assert_eq!(keys(&found), ["error", "hint", "refusals", "schema"]);
@@ -503,7 +503,7 @@ fn malformed_environment_exits_with_2() {
         env!("CARGO_BIN_EXE_dmabuf-dio"),
         text(&copy)
     );
-    let output = run(&["load", text(&path), "--quiet", "--", "sh", "-c", &script]);
+    let output = run(["load", text(&path), "--quiet", "--", "sh", "-c", &script]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(!copy.exists());
 }
@@ -511,19 +511,19 @@ fn malformed_environment_exits_with_2() {
 #[test]
 fn help_has_examples_and_exit_codes() {
     for subcommand in ["doctor", "load", "save", "completions"] {
-        let help = ok(&[subcommand, "--help"]);
+        let help = ok([subcommand, "--help"]);
         assert!(help.contains("Examples:"), "{help}");
     }
-    for help in [ok(&["--help"]), ok(&["load", "--help"]), ok(&["save", "--help"])] {
+    for help in [ok(["--help"]), ok(["load", "--help"]), ok(["save", "--help"])] {
         assert!(help.contains("Exit codes:"), "{help}");
     }
-    assert!(ok(&["--version"]).starts_with("dmabuf-dio "));
+    assert!(ok(["--version"]).starts_with("dmabuf-dio "));
 }
 
 #[test]
 fn completions_contain_the_options() {
     for shell in ["bash", "zsh", "fish"] {
-        let script = ok(&["completions", shell]);
+        let script = ok(["completions", shell]);
         assert!(script.contains("backend"), "{shell}");
         for backend in dmabuf_dio::Backend::ALL {
             assert!(script.contains(backend.name()), "{shell}: {backend}");
@@ -534,7 +534,7 @@ fn completions_contain_the_options() {
 #[test]
 fn every_subcommand_has_a_manual_page() {
     let folder = folder();
-    assert_eq!(ok(&["man", text(folder.path())]), "");
+    assert_eq!(ok(["man", text(folder.path())]), "");
     for command in
         ["doctor", "devices", "load", "save", "capture", "video", "replay", "completions", "man"]
     {
@@ -569,7 +569,7 @@ fn interrupted_save_leaves_nothing() {
         text(&copy),
         page_size()
     );
-    let output = run(&["load", text(&path), "--quiet", "--", "sh", "-c", &script]);
+    let output = run(["load", text(&path), "--quiet", "--", "sh", "-c", &script]);
     if output.status.success() {
         println!("skipped: the save was done before it could be interrupted");
         return;
@@ -583,7 +583,7 @@ fn interrupted_save_leaves_nothing() {
 #[test]
 fn short_help_is_one_screen_and_long_help_has_everything() {
     for command in ["doctor", "devices", "load", "save", "capture", "video", "replay"] {
-        let (short, long) = (ok(&[command, "-h"]), ok(&[command, "--help"]));
+        let (short, long) = (ok([command, "-h"]), ok([command, "--help"]));
         assert!(short.lines().count() <= 50, "{command}: {} lines", short.lines().count());
         for text in [&short, &long] {
             assert!(text.contains("Examples:"), "{command}: {text}");
@@ -597,15 +597,15 @@ fn load_makes_the_kind_that_is_asked_for() {
     let folder = folder();
     let (path, _) = file(&folder, 100_001);
     for kind in ["memfd", "file", "private"] {
-        let report = ok(&["load", text(&path), "--kind", kind, "--json", "--verify"]);
+        let report = ok(["load", text(&path), "--kind", kind, "--json", "--verify"]);
         let report: Value = serde_json::from_str(&report).expect("JSON");
         assert_eq!(
             (&report["buffer"], &report["verify"]["identical"]),
             (&kind.into(), &true.into())
         );
     }
-    let any: Value = serde_json::from_str(&ok(&["load", text(&path), "--json"])).expect("JSON");
-    let dma_buf = run(&["load", text(&path), "--kind", "dmabuf", "--json"]);
+    let any: Value = serde_json::from_str(&ok(["load", text(&path), "--json"])).expect("JSON");
+    let dma_buf = run(["load", text(&path), "--kind", "dmabuf", "--json"]);
     if any["buffer"] == "memfd" {
         assert_eq!(dma_buf.status.code(), Some(3), "{dma_buf:?}");
     } else {

@@ -13,7 +13,7 @@ fn save_resolves_targets_as_cp_does() {
     std::os::unix::fs::symlink("missing", &link).expect("link");
     let save = |target: &str| {
         let save = [env!("CARGO_BIN_EXE_dmabuf-dio"), "save", target, "--quiet"];
-        run(&[&["load", text(&path), "--quiet", "--"][..], &save].concat())
+        run([&["load", text(&path), "--quiet", "--"][..], &save].concat())
     };
     let new_folder = format!("{}/", text(&missing));
     for (target, what) in [(&*new_folder, "name a file"), (text(&link), "remove the link")] {
@@ -36,7 +36,7 @@ fn saved_part_ends_with_the_inherited_range() {
     let (path, bytes) = file(&folder, 10_000);
     let copy = folder.path().join("copy");
     let save = [env!("CARGO_BIN_EXE_dmabuf-dio"), "save", text(&copy), "--buf-offset", "4096"];
-    ok(&[&["load", text(&path), "--quiet", "--"][..], &save].concat());
+    ok([&["load", text(&path), "--quiet", "--"][..], &save].concat());
     assert_eq!(std::fs::read(&copy).expect("read"), bytes[4096..]);
 }
 
@@ -51,7 +51,7 @@ fn incomplete_environment_is_refused() {
             let value = if how == "unset " { "" } else { "=x" };
             let program = env!("CARGO_BIN_EXE_dmabuf-dio");
             let script = format!("{how}{name}{value}; exec {program} save {}", text(&copy));
-            let output = run(&["load", text(&path), "--quiet", "--", "sh", "-c", &script]);
+            let output = run(["load", text(&path), "--quiet", "--", "sh", "-c", &script]);
             let errors = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(2), "{script}: {errors}");
             assert!(errors.contains(&format!("{name} {what}")), "{errors}");

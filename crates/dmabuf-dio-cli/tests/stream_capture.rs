@@ -40,9 +40,9 @@ fn seconds_count_device_time() {
     for (rate, frames, sparse) in [("20M", 20_000_000, "0"), ("300M", 300_000_000, "1")] {
         set("stream-adc", "sparse", sparse);
         let begin = Instant::now();
-        let two = ["--block-size", "64K", "--blocks", "2", "--seconds", "1", "--max-loss", "100%"];
-        let arguments = ["capture", "stream-adc", "--rate", rate, "--to", &data, "--force"];
-        let (code, summary) = report(&[&arguments[..], &two].concat());
+        let arguments = format!("capture stream-adc --rate {rate} --to {data} --force");
+        let (code, summary) =
+            report(format!("{arguments} --block-size 64K --blocks 2 --seconds 1 --max-loss 100%"));
         set("stream-adc", "sparse", "0");
         let took = begin.elapsed();
         println!("{rate}: {} lost, {took:?}", summary["lost_frames"]);
@@ -61,21 +61,21 @@ fn seconds_count_device_time() {
 fn exceeding_max_loss_fails_the_capture() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
-    let lose = |more: &[&str]| {
-        let arguments = ["capture", "stream-adc", "--rate", "100k", "--seconds", "1", "--json"];
-        let to = ["--to", &data, "--force"];
-        let child = start(&[&arguments[..], &to, more].concat());
+    let lose = |more: &str| {
+        let child = start(format!(
+            "capture stream-adc --rate 100k --seconds 1 --json --to {data} --force {more}"
+        ));
         until_it_moves("stream-adc");
         set("stream-adc", "inject_loss", "1000");
         end_of(child)
     };
     // 1000 of 100,000 frames.
     for (more, good) in [
-        (&[][..], false),
-        (&["--max-loss", "999"], false),
-        (&["--max-loss", "0.99%"], false),
-        (&["--max-loss", "1k"], true),
-        (&["--max-loss", "1%"], true),
+        ("", false),
+        ("--max-loss 999", false),
+        ("--max-loss 0.99%", false),
+        ("--max-loss 1k", true),
+        ("--max-loss 1%", true),
     ] {
         let (code, summary) = lose(more);
         assert_eq!((code, &summary["lost_frames"]), (i32::from(!good), &1000.into()), "{more:?}");
@@ -90,10 +90,9 @@ fn exceeding_max_loss_fails_the_capture() {
 fn incomplete_capture_fails() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
-    for limit in [["--seconds", "60"], ["--samples", "1G"]] {
-        let arguments =
-            ["capture", "stream-adc", "--rate", "1M", "--json", "--to", &data, "--force"];
-        let child = start(&[&arguments[..], &limit].concat());
+    for limit in ["--seconds 60", "--samples 1G"] {
+        let child =
+            start(format!("capture stream-adc --rate 1M --json --to {data} --force {limit}"));
         until_it_moves("stream-adc");
         thread::sleep(Duration::from_millis(700));
         signal(&child, "-INT");
@@ -107,7 +106,7 @@ fn incomplete_capture_fails() {
 }
 
 /// A receiver that takes nothing for 5 of 8 s.
-fn stalled(rate: &str, more: &[&str]) -> (Value, Vec<u8>) {
+fn stalled(rate: &str, more: &str) -> (Value, Vec<u8>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("tcp://{}", listener.local_addr().expect("its number"));
     let receiver = thread::spawn(move || {
@@ -117,15 +116,15 @@ fn stalled(rate: &str, more: &[&str]) -> (Value, Vec<u8>) {
         stream.read_to_end(&mut bytes).expect("all of it");
         bytes
     });
-    let arguments = ["capture", "stream-adc", "--rate", rate, "--seconds", "8", "--to", &address];
-    let summary = report(&[&arguments[..], more].concat()).1;
+    let summary =
+        report(format!("capture stream-adc --rate {rate} --seconds 8 --to {address} {more}")).1;
     (summary, receiver.join().expect("the receiver"))
 }
 
 #[test]
 fn ring_is_sized_by_time_and_grows() {
     let Some(_setup) = Setup::get() else { return };
-    let (summary, bytes) = stalled("500k", &[]);
+    let (summary, bytes) = stalled("500k", "");
     assert_eq!((&summary["lost_frames"], &summary["complete"]), (&0.into(), &true.into()));
     assert_eq!(bytes.len(), 4_000_000 * FRAME);
     for (number, frame) in (0..).zip(bytes.chunks_exact(FRAME)) {
@@ -148,9 +147,10 @@ fn growing_ring_keeps_frame_order() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     for block in ["64K", "256K"] {
-        let ring = ["--ring", "0.001", "--max-ring", "200M", "--block-size", block, "--json"];
-        let arguments = ["capture", "stream-adc", "--rate", "5M", "--seconds", "2", "--to", &data];
-        let all = [&arguments[..], &ring, &["--force", "--max-loss", "100%"]].concat();
+        let ring = format!("--ring 0.001 --max-ring 200M --block-size {block} --json");
+        let all = format!(
+            "capture stream-adc --rate 5M --seconds 2 --to {data} {ring} --force --max-loss 100%"
+        );
         let child = start(&all);
         // The machine may be fast enough for two blocks, unless the process does not run.
         thread::sleep(Duration::from_millis(800));
@@ -170,10 +170,8 @@ fn growing_ring_keeps_frame_order() {
 #[test]
 fn ring_grows_up_to_its_limit() {
     let Some(_setup) = Setup::get() else { return };
-    for (more, bytes) in [
-        (&["--max-ring", "40M", "--max-loss", "100%"][..], Some(40 << 20)),
-        (&["--blocks", "4"], None),
-    ] {
+    for (more, bytes) in [("--max-ring 40M --max-loss 100%", Some(40 << 20)), ("--blocks 4", None)]
+    {
         let (summary, _) = stalled("2M", more);
         let ring = &summary["ring"];
         assert!(summary["lost_frames"].as_u64() > Some(0), "{ring}");
@@ -182,9 +180,8 @@ fn ring_grows_up_to_its_limit() {
         let blocks = bytes.map_or(4, |bytes: u64| bytes / block);
         assert!(at_end <= blocks && ring["most_blocks"].as_u64() == Some(at_end), "{ring}");
     }
-    let short = ["--ring", "0.25", "--max-ring", "1G", "--samples", "1000", "--rate", "1M"];
     let (code, summary) =
-        report(&[&["capture", "stream-adc", "--to", "none"][..], &short].concat());
+        report("capture stream-adc --to none --ring 0.25 --max-ring 1G --samples 1000 --rate 1M");
     // Blocks are whole pages, and so a little less than an eighth of a second.
     assert_eq!((code, &summary["ring"]["blocks_at_start"]), (0, &3.into()));
 }

@@ -47,8 +47,8 @@ fn reset() {
 }
 
 /// A capture of 1000 frames with these options.
-fn capture<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    [&["capture", "stream-adc", "--to", "none", "--samples", "1000"], more].concat()
+fn capture(more: &str) -> String {
+    format!("capture stream-adc --to none --samples 1000 {more}")
 }
 
 #[track_caller]
@@ -61,7 +61,7 @@ fn of<'a>(list: &'a Value, name: &str) -> &'a Value {
 fn devices_are_listed() {
     let Some(_setup) = Setup::get() else { return };
     set("stream-adc", "sampling_frequency", "1000000");
-    let list = json(&["devices"]);
+    let list = json("devices");
     for (name, output, dma_bufs) in [
         ("stream-adc", false, "yes"),
         ("stream-dac", true, "yes"),
@@ -86,23 +86,23 @@ fn devices_are_listed() {
     }
     assert_eq!(of(&list, "stream-adc")["buffers"][0]["rate"], 1e6);
     assert!(of(&list, "stream-phy")["buffers"].as_array().is_some_and(Vec::is_empty));
-    let text = ok(&["devices"]);
+    let text = ok("devices");
     for line in ["stream-adc-fileio", "in; dma-bufs: yes", "0: in_voltage0, le:u16/16>>0"] {
         assert!(text.contains(line), "no {line} in\n{text}");
     }
     // The name of one device: its attributes.
-    let phy = json(&["devices", "stream-phy"]);
+    let phy = json("devices stream-phy");
     assert_eq!(phy["devices"].as_array().map(Vec::len), Some(1));
     let attributes = phy["attributes"].as_array().expect("a list");
     let gain = attributes.iter().find(|one| one["name"] == GAIN).expect("the gain");
     assert_eq!(gain["available"]["range"]["max"], 60.0);
     assert!(attributes.iter().any(|one| one["name"] == "calibrate" && one["value"].is_null()));
-    assert!(ok(&["devices", "stream-phy"]).contains("of: manual fast_attack slow_attack"));
-    assert!(fails(1, &["devices", "no-such"]).contains("stream-adc"));
-    let said = fails(2, &["video", "stream-adc", "--to", "none"]);
+    assert!(ok("devices stream-phy").contains("of: manual fast_attack slow_attack"));
+    assert!(fails(1, "devices no-such").contains("stream-adc"));
+    let said = fails(2, "video stream-adc --to none");
     assert!(said.contains("dmabuf-dio capture stream-adc"), "{said}");
     // Rows of doctor.
-    let doctor = ok(&["doctor"]);
+    let doctor = ok("doctor");
     assert!(
         doctor
             .lines()
@@ -111,7 +111,7 @@ fn devices_are_listed() {
     assert!(
         doctor.lines().any(|line| line.contains("no   ") && line.contains("stream-adc-fileio"))
     );
-    let rows = json(&["doctor"]);
+    let rows = json("doctor");
     let names: Vec<_> =
         rows["iio"].as_array().expect("rows").iter().map(|row| &row["name"]).collect();
     assert!(names.contains(&&Value::from("stream-dac")), "{names:?}");
@@ -120,11 +120,11 @@ fn devices_are_listed() {
 #[test]
 fn processes_using_a_device_are_listed() {
     let Some(_setup) = Setup::get() else { return };
-    let child = start(&["capture", "stream-adc", "--rate", "100k", "--to", "none", "--json"]);
+    let child = start("capture stream-adc --rate 100k --to none --json");
     let pid = u64::from(child.id());
     let mut list = Value::Null;
     eventually("the capture does not begin", || {
-        list = json(&["devices"]);
+        list = json("devices");
         of(&list, "stream-adc")["buffers"][0]["enabled"] == true
     });
     let adc = of(&list, "stream-adc");
@@ -140,14 +140,14 @@ fn processes_using_a_device_are_listed() {
     // The node of a device that is open: no capture can have it.
     let node = format!("/dev/{}", of(&list, "stream-dac")["id"].as_str().expect("an id"));
     let open = fs::File::open(node).expect("the device");
-    let list = json(&["devices"]);
+    let list = json("devices");
     let users = of(&list, "stream-dac")["users"].as_array().expect("a list").clone();
     let ours = u64::from(std::process::id());
     assert!(users.iter().any(|one| one["pid"] == ours && one["holds"] == "node"), "{users:?}");
     drop(open);
     signal(&child, "-INT");
     end_of(child);
-    let list = json(&["devices"]);
+    let list = json("devices");
     assert!(of(&list, "stream-adc")["users"].as_array().is_some_and(Vec::is_empty), "{list}");
 }
 
@@ -155,16 +155,10 @@ fn processes_using_a_device_are_listed() {
 fn attributes_are_set_and_read_back() {
     let Some(_setup) = Setup::get() else { return };
     reset();
-    let more =
-        ["--set", "stream-phy/RX_LO.frequency=868.9501M", "--set", "stream-phy/TX_LO.frequency=1G"];
-    let gains = [
-        "--set",
-        "stream-phy/in_voltage0.hardwaregain=17.3",
-        "--set",
-        "stream-phy/out_voltage0.hardwaregain=-20.25",
-    ];
-    let all = [&more[..], &gains, &["--set", "sampling_frequency=2M"]].concat();
-    let output = run(&capture(&all));
+    let more = "--set stream-phy/RX_LO.frequency=868.9501M --set stream-phy/TX_LO.frequency=1G";
+    let gains = "--set stream-phy/in_voltage0.hardwaregain=17.3 --set stream-phy/out_voltage0.hardwaregain=-20.25";
+    let all = format!("{more} {gains} --set sampling_frequency=2M");
+    let output = run(capture(&all));
     let (report, told) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{told}");
@@ -188,7 +182,7 @@ fn attributes_are_set_and_read_back() {
         "{report}"
     );
     assert_eq!(told.matches("instead of").count(), 2, "{told}");
-    let summary = json(&capture(&["--set", "stream-phy/in_voltage0.hardwaregain=5.7"]));
+    let summary = json(capture("--set stream-phy/in_voltage0.hardwaregain=5.7"));
     let setting = &summary["settings"][0];
     assert_eq!((&setting["device"], &setting["attribute"]), (&"stream-phy".into(), &GAIN.into()));
     assert_eq!((&setting["asked"], &setting["before"]), (&"5.7".into(), &"17.000000 dB".into()));
@@ -215,13 +209,13 @@ fn invalid_setting_writes_nothing() {
         ("lost_frames=1", "only be read"),
         ("stream-phy/altvoltage1.frequency=1G", "given twice"),
     ] {
-        let first = ["--set", "stream-phy/TX_LO.frequency=1G", "--set", bad, "--to", &data];
-        let said = fails(2, &[&["capture", "stream-adc", "--samples", "10"], &first[..]].concat());
+        let first = format!("--set stream-phy/TX_LO.frequency=1G --set {bad} --to {data}");
+        let said = fails(2, format!("capture stream-adc --samples 10 {first}"));
         assert!(said.contains(says), "{bad}: {said}");
     }
-    let said = fails(1, &capture(&["--set", "stream-phy/TX_LO.frequency=1G", "--set", "x/y=1"]));
+    let said = fails(1, capture("--set stream-phy/TX_LO.frequency=1G --set x/y=1"));
     assert!(said.contains("no IIO device x"), "{said}");
-    fails(2, &capture(&["--set", "sampling_frequency"]));
+    fails(2, capture("--set sampling_frequency"));
     assert_eq!(writes(), before, "so often was an attribute written");
     assert!(!Path::new(&data).exists());
 }
@@ -231,12 +225,7 @@ fn refused_setting_restores_all_settings() {
     let Some(setup) = Setup::get() else { return };
     reset();
     let data = setup.path("samples.bin");
-    let lo = [
-        "--set",
-        "stream-phy/RX_LO.frequency=1G",
-        "--set",
-        "stream-phy/in_voltage0.hardwaregain=3",
-    ];
+    let lo = "--set stream-phy/RX_LO.frequency=1G --set stream-phy/in_voltage0.hardwaregain=3";
     let as_before = || {
         assert_eq!(value("stream-phy", LO), "2400000000");
         assert_eq!(value("stream-phy", GAIN), "30.000000 dB");
@@ -245,30 +234,27 @@ fn refused_setting_restores_all_settings() {
         assert_eq!(number("stream-adc", "sampling_frequency"), 1_000_000);
     };
     // The device has changed it when it refuses it.
-    let wide = ["--set", "stream-phy/in_voltage0.rf_bandwidth=30M"];
-    let refuse = |more: &[&str]| {
-        let words = ["capture", "stream-adc", "--samples", "10", "--to", &data];
-        fails(1, &[&words[..], &lo, more].concat())
-    };
-    let said = refuse(&wide);
+    let wide = "--set stream-phy/in_voltage0.rf_bandwidth=30M";
+    let refuse =
+        |more: &str| fails(1, format!("capture stream-adc --samples 10 --to {data} {lo} {more}"));
+    let said = refuse(wide);
     assert!(said.contains("rf_bandwidth to 30000000") && said.contains("as before"), "{said}");
     as_before();
     // In this mode the gain is refused.
-    let auto = ["--set", "stream-phy/in_voltage0.gain_control_mode=slow_attack"];
-    let said = refuse(&[&auto[..], &["--set", "stream-phy/in_voltage1.hardwaregain=3"]].concat());
+    let auto = "--set stream-phy/in_voltage0.gain_control_mode=slow_attack";
+    let said = refuse(&format!("{auto} --set stream-phy/in_voltage1.hardwaregain=3"));
     assert!(said.contains("in_voltage1_hardwaregain"), "{said}");
     as_before();
     // What comes after the settings fails.
-    assert!(refuse(&["--rate", "5G"]).contains("stream-adc"));
+    assert!(refuse("--rate 5G").contains("stream-adc"));
     as_before();
-    refuse(&["--blocks", "4096", "--block-size", "1G"]);
+    refuse("--blocks 4096 --block-size 1G");
     as_before();
-    let nowhere = ["capture", "stream-adc", "--samples", "10", "--to", "/no/such/folder/x"];
-    fails(1, &[&nowhere[..], &lo].concat());
+    fails(1, format!("capture stream-adc --samples 10 --to /no/such/folder/x {lo}"));
     as_before();
     assert!(!Path::new(&data).exists());
     // It works without the last one.
-    ok(&capture(&lo));
+    ok(capture(lo));
     assert_eq!(value("stream-phy", LO), "1000000000");
 }
 
@@ -281,8 +267,7 @@ fn settings_are_restored_at_the_end() {
     for (number, on) in [("0", "1"), ("1", "0"), ("2", "1"), ("3", "0")] {
         fs::write(folder.join(format!("buffer0/in_voltage{number}_en")), on).expect("selected");
     }
-    let options = ["--restore", "--rate", "2M", "--set", "stream-phy/RX_LO.frequency=868M"];
-    let gain = ["--set", "stream-phy/in_voltage0.hardwaregain=3.5"];
+    let gain = "--set stream-phy/in_voltage0.hardwaregain=3.5";
     let as_before = |what: &str| {
         assert_eq!(value("stream-phy", LO), "2400000000", "{what}");
         assert_eq!(value("stream-phy", GAIN), "30.000000 dB", "{what}");
@@ -291,9 +276,9 @@ fn settings_are_restored_at_the_end() {
         assert_eq!([on(0), on(1), on(2), on(3)], ["1", "0", "1", "0"], "{what}");
     };
     // A busy machine may lose some.
-    let to = ["capture", "stream-adc", "--to", &data, "--max-loss", "100%"];
-    let words = [&to, &options[..], &gain].concat();
-    let summary = json(&[&words[..], &["--samples", "1000"]].concat());
+    let to = format!("capture stream-adc --to {data} --max-loss 100%");
+    let words = format!("{to} --restore --rate 2M --set stream-phy/RX_LO.frequency=868M {gain}");
+    let summary = json(format!("{words} --samples 1000"));
     assert_eq!((&summary["rate"], &summary["frames"]), (&2e6.into(), &1000.into()));
     assert_eq!(summary["settings"][0]["after"], "868000000");
     as_before("after its end");
@@ -303,7 +288,7 @@ fn settings_are_restored_at_the_end() {
     assert_eq!(meta["captures"][0]["core:frequency"], 868e6, "{meta}");
 
     for name in ["-INT", "-TERM", "-HUP"] {
-        let child = start(&[&words[..], &["--force", "--json"]].concat());
+        let child = start(format!("{words} --force --json"));
         until_it_moves("stream-adc");
         assert_eq!(
             (value("stream-phy", LO).as_str(), value("stream-phy", GAIN).as_str()),
@@ -317,15 +302,15 @@ fn settings_are_restored_at_the_end() {
     }
     // At any moment.
     for wait in 0..30 {
-        let child = start(&[&words[..], &["--force", "--json"]].concat());
+        let child = start(format!("{words} --force --json"));
         thread::sleep(Duration::from_millis(wait * 7));
         signal_now(&child, "-INT");
         child.wait_with_output().expect("its end");
         as_before("interrupted");
     }
     // Without --restore they stay.
-    let words: Vec<_> = words.into_iter().filter(|word| *word != "--restore").collect();
-    ok(&[&words[..], &["--samples", "1000", "--force"]].concat());
+    let words = words.replace("--restore", "");
+    ok(format!("{words} --samples 1000 --force"));
     assert_eq!(
         (value("stream-phy", LO), number("stream-adc", "sampling_frequency")),
         ("868000000".into(), 2_000_000)
@@ -338,10 +323,11 @@ fn replay_applies_and_restores_settings() {
     reset();
     let data = setup.path("samples.bin");
     common::iio::numbered(&data, 100_000);
-    let tx = ["--set", "stream-phy/TX_LO.frequency=868M", "--restore", "--rate", "1M"];
-    for more in [&[][..], &["--cyclic", "--seconds", "0.2"]] {
-        let words = ["replay", &data, "--to", "stream-dac"];
-        let (code, summary) = report(&[&words[..], &tx, more].concat());
+    for more in ["", "--cyclic --seconds 0.2"] {
+        let words = format!("replay {data} --to stream-dac");
+        let (code, summary) = report(format!(
+            "{words} --set stream-phy/TX_LO.frequency=868M --restore --rate 1M {more}"
+        ));
         assert_eq!((code, &summary["settings"][0]["after"]), (0, &"868000000".into()), "{summary}");
         assert_eq!(value("stream-phy", "out_altvoltage1_TX_LO_frequency"), "2450000000");
     }
@@ -369,21 +355,20 @@ fn devices_of_one_name_need_an_id() {
     if sysfs("stream-twin").is_none() {
         return println!("skipped: no simulated sensor");
     }
-    let to = ["--to", "none", "--samples", "1"];
     for words in [
-        &[&["capture", "stream-twin"], &to[..]].concat()[..],
-        &["devices", "stream-twin"],
-        &["replay", "/dev/null", "--to", "stream-twin"],
-        &capture(&["--set", "stream-twin/x=1"]),
+        "capture stream-twin --to none --samples 1",
+        "devices stream-twin",
+        "replay /dev/null --to stream-twin",
+        &capture("--set stream-twin/x=1"),
     ] {
         let said = fails(2, words);
         assert!(said.contains("2 devices are called stream-twin"), "{words:?}: {said}");
         assert!(said.matches("iio:device").count() == 2, "{words:?}: {said}");
     }
-    let list = json(&["devices"]);
+    let list = json("devices");
     let all = list["devices"].as_array().expect("a list");
     let twin = all.iter().find(|one| one["name"] == "stream-twin").expect("a twin");
-    let one = json(&["devices", twin["id"].as_str().expect("an id")]);
+    let one = json(["devices", twin["id"].as_str().expect("an id")]);
     assert_eq!(one["devices"].as_array().map(Vec::len), Some(1));
 }
 
@@ -393,26 +378,26 @@ fn device_that_needs_a_trigger_gets_one() {
     let Some(timer) = timer() else { return };
     let (data, meta) = (setup.path("samples.bin"), setup.path("samples.sigmf-meta"));
     set("stream-sensor", "trigger/current_trigger", "\n");
-    let words =
-        ["capture", "stream-sensor", "--to", &data, "--samples", "200", "--block-size", "32"];
+    let words = format!("capture stream-sensor --to {data} --samples 200 --block-size 32");
     let said = fails(1, &words);
     assert!(said.contains("only with a trigger") && said.contains(timer), "{said}");
     assert!(!Path::new(&data).exists(), "{said}");
-    let said = fails(2, &[&words[..], &["--trigger", "tim"]].concat());
+    let said = fails(2, format!("{words} --trigger tim"));
     assert!(said.contains("no trigger tim") && said.contains(timer), "{said}");
-    let adc = ["capture", "stream-adc", "--to", "none", "--samples", "10", "--trigger", timer];
+    let adc = format!("capture stream-adc --to none --samples 10 --trigger {timer}");
     assert!(fails(2, &adc).contains("does not use triggers"));
 
     // One that does not fire within the time: no success, and no file.
-    let never = ["capture", "stream-sensor", "--to", &data, "--seconds", "0.5", "--trigger", timer];
     let slow = format!("{timer}/sampling_frequency=0.01");
-    let said = fails(1, &[&never[..], &["--set", &slow]].concat());
+    let said = fails(
+        1,
+        format!("capture stream-sensor --to {data} --seconds 0.5 --trigger {timer} --set {slow}"),
+    );
     assert!(said.contains("no frame was moved") && said.contains("trigger"), "{said}");
     assert!(!Path::new(&data).exists() && !Path::new(&meta).exists(), "{said}");
 
-    let set_rate = format!("{timer}/sampling_frequency=500");
-    let with = ["--trigger", timer, "--set", &set_rate];
-    let (code, summary) = report(&[&words[..], &with].concat());
+    let with = format!("--trigger {timer} --set {timer}/sampling_frequency=500");
+    let (code, summary) = report(format!("{words} {with}"));
     assert_eq!(
         (code, &summary["frames"], &summary["trigger"]),
         (0, &200.into(), &timer.into()),
@@ -421,8 +406,7 @@ fn device_that_needs_a_trigger_gets_one() {
     // It has no counter: nobody knows whether it lost any.
     assert_eq!(summary["loss_known"], false, "{summary}");
     for (limit, wanted) in [("0", 1), ("50%", 1), ("100%", 0)] {
-        let more = ["--force", "--max-loss", limit];
-        let (code, summary) = report(&[&words[..], &with, &more].concat());
+        let (code, summary) = report(format!("{words} {with} --force --max-loss {limit}"));
         assert_eq!((code, &summary["complete"]), (wanted, &true.into()), "{summary}");
     }
     let bytes = fs::read(&data).expect("the samples");
@@ -432,7 +416,7 @@ fn device_that_needs_a_trigger_gets_one() {
         assert_eq!(frame, expected, "frame {number}");
     }
     assert_eq!(value("stream-sensor", "trigger/current_trigger"), "", "as before");
-    let list = json(&["devices"]);
+    let list = json("devices");
     assert_eq!(of(&list, "stream-sensor")["takes_trigger"], true);
     assert!(
         list["triggers"].as_array().is_some_and(|all| all.iter().any(|one| one["name"] == timer))
@@ -440,14 +424,14 @@ fn device_that_needs_a_trigger_gets_one() {
 
     // One that was set is used, and stays.
     set("stream-sensor", "trigger/current_trigger", timer);
-    let child = start(&[&words[..], &["--force", "--json"]].concat());
+    let child = start(format!("{words} --force --json"));
     assert_eq!(end_of(child).0, 0);
     assert_eq!(value("stream-sensor", "trigger/current_trigger"), timer);
     set("stream-sensor", "trigger/current_trigger", "\n");
     // After Ctrl-C, too.
-    let words =
-        ["capture", "stream-sensor", "--to", &data, "--force", "--json", "--block-size", "32"];
-    let child = start(&[&words[..], &["--trigger", timer]].concat());
+    let child = start(format!(
+        "capture stream-sensor --to {data} --force --json --block-size 32 --trigger {timer}"
+    ));
     until_it_is_enabled("stream-sensor");
     assert_eq!(value("stream-sensor", "trigger/current_trigger"), timer);
     thread::sleep(Duration::from_millis(300));

@@ -80,9 +80,9 @@ fn capture_and_replay_convert_formats() {
             ("u32_be", "ru32_be", 4),
         ] {
             let samples = count.to_string();
-            let arguments =
-                ["capture", "stream-adc", "--rate", "1M", "--samples", &samples, "--to", &data];
-            let report = json(&[&arguments[..], &["--format", format, "--force"]].concat());
+            let report = json(format!(
+                "capture stream-adc --rate 1M --samples {samples} --to {data} --format {format} --force"
+            ));
             let conversion = &report["conversion"];
             assert_eq!(conversion["from"], format!("{scan_type} x 4"));
             assert_eq!((&conversion["frames"], &report["lost_frames"]), (&count.into(), &0.into()));
@@ -112,7 +112,7 @@ fn capture_and_replay_convert_formats() {
                     "{scan_type} to {format}: {word:x?} is {found}, not {wanted}"
                 );
             }
-            let back = json(&["replay", &data, "--to", "stream-dac"]);
+            let back = json(format!("replay {data} --to stream-dac"));
             assert_eq!(
                 (&back["frames"], &back["conversion"]["frames"]),
                 (&count.into(), &count.into())
@@ -121,10 +121,9 @@ fn capture_and_replay_convert_formats() {
             assert_eq!(number("stream-dac", "wrong_frames"), 0, "{scan_type} from {format}");
         }
         // As the device gives it, there is no copy, and the description has its exact format.
-        let report =
-            json(&["capture", "stream-adc", "--samples", "1000", "--to", &data, "--force"]);
+        let report = json(format!("capture stream-adc --samples 1000 --to {data} --force"));
         assert_eq!(report["conversion"], Value::Null);
-        let back = json(&["replay", &data, "--to", "stream-dac"]);
+        let back = json(format!("replay {data} --to stream-dac"));
         assert_eq!((&back["conversion"], number("stream-dac", "wrong_frames")), (&Value::Null, 0));
         drop(types);
     }
@@ -135,23 +134,20 @@ fn capture_and_replay_convert_formats() {
 fn report_describes_the_conversion() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.cf32");
-    let two = ["--channels", "voltage0,voltage1"];
-    let arguments =
-        ["capture", "stream-adc", "--samples", "50k", "--format", "cf32", "--to", &data];
-    let text = ok(&[&arguments[..], &two].concat());
+    let arguments = format!("capture stream-adc --samples 50k --format cf32 --to {data}");
+    let text = ok(format!("{arguments} --channels voltage0,voltage1"));
     let line = text.lines().find(|line| line.starts_with("converted")).expect(&text);
     assert!(
         line.contains("le:u16/16>>0 x 2 to le:f32/32>>0 x 2") && line.contains("400000 bytes"),
         "{line}"
     );
     fs::remove_file(setup.path("samples.sigmf-meta")).expect("removed");
-    let replay = ["replay", &data, "--to", "stream-dac", "--channels", "voltage0,voltage1"];
+    let replay = format!("replay {data} --to stream-dac --channels voltage0,voltage1");
     assert_eq!(json(&replay)["frames"], 100_000, "as the device has it");
-    let report = json(&[&replay[..], &["--format", "cf32"]].concat());
+    let report = json(format!("{replay} --format cf32"));
     assert_eq!((&report["frames"], number("stream-dac", "wrong_frames")), (&50_000.into(), 0));
     // By one block that repeats.
-    let child =
-        start(&[&replay[..], &["--format", "cf32", "--cyclic", "--rate", "1M", "--json"]].concat());
+    let child = start(format!("{replay} --format cf32 --cyclic --rate 1M --json"));
     until_it_moves("stream-dac");
     signal(&child, "-INT");
     let (code, report) = end_of(child);
@@ -185,9 +181,8 @@ fn recordings_are_rotated_by_time_and_size() {
         ("600K", 76_800, "1M", 350_003),
     ] {
         let samples = all.to_string();
-        let capture =
-            ["capture", "stream-adc", "--rate", rate, "--samples", &samples, "--to", &data];
-        let report = json(&[&capture[..], &["--rotate", rotate, "--force"]].concat());
+        let capture = format!("capture stream-adc --rate {rate} --samples {samples} --to {data}");
+        let report = json(format!("{capture} --rotate {rotate} --force"));
         assert_eq!((&report["frames"], &report["lost_frames"]), (&all.into(), &0.into()));
         let files = report["files"].as_array().expect("a list");
         assert_eq!(files.len() as u64, all.div_ceil(each), "{rotate}");
@@ -205,15 +200,15 @@ fn recordings_are_rotated_by_time_and_size() {
         let sink = report["sink"].as_str().expect("text");
         println!("{rotate}: {sink}");
         // Each is a recording of its own.
-        let back = json(&["replay", &name(1, "data"), "--to", "stream-dac"]);
+        let back = json(["replay", &name(1, "data"), "--to", "stream-dac"]);
         assert_eq!(&back["frames"], &files[1]["frames"]);
-        let again = fails(2, &[&capture[..], &["--rotate", rotate]].concat());
+        let again = fails(2, format!("{capture} --rotate {rotate}"));
         assert!(again.contains("samples-000000.sigmf-data already exists"), "{again}");
     }
     let other = setup.path("other.bin");
-    let converted =
-        ["capture", "stream-adc", "--samples", "30000", "--format", "i32_be", "--to", &other];
-    let report = json(&[&converted[..], &["--rotate", "160000"]].concat());
+    let report = json(format!(
+        "capture stream-adc --samples 30000 --format i32_be --to {other} --rotate 160000"
+    ));
     assert_eq!(report["files"].as_array().map(Vec::len), Some(3));
     for number in 0..3_u64 {
         let bytes = fs::read(setup.path(&format!("other-{number:06}.bin"))).expect("a file");
@@ -230,11 +225,10 @@ fn recordings_are_rotated_by_time_and_size() {
 fn rotated_recording_describes_losses() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
-    let arguments =
-        ["capture", "stream-adc", "--rate", "30M", "--block-size", "8K", "--blocks", "3"];
-    let more = ["--samples", "200k", "--max-loss", "100%", "--to", &data, "--force"];
-    let cut = ["--rotate", "300K"];
-    let report = json(&[&arguments[..], &more, &cut].concat());
+    let more = format!("--samples 200k --max-loss 100% --to {data} --force");
+    let report = json(format!(
+        "capture stream-adc --rate 30M --block-size 8K --blocks 3 {more} --rotate 300K"
+    ));
     let files = report["files"].as_array().expect("a list");
     let (mut frames, mut end, mut lost) = (0, 0, 0);
     for file in files {
@@ -265,9 +259,9 @@ fn rotated_recording_describes_losses() {
 fn unsupported_description_needs_force() {
     let Some(setup) = Setup::get() else { return };
     let (data, meta) = (setup.path("x.sigmf-data"), setup.path("x.sigmf-meta"));
-    json(&["capture", "stream-adc", "--rate", "1M", "--samples", "1000", "--to", &data]);
+    json(format!("capture stream-adc --rate 1M --samples 1000 --to {data}"));
     let sound = fs::read_to_string(&meta).expect("a description");
-    let replay = ["replay", &data, "--to", "stream-dac"];
+    let replay = format!("replay {data} --to stream-dac");
     let with = |key: &str, value: Value| {
         let mut all: Value = serde_json::from_str(&sound).expect("JSON");
         all["global"][key] = value;
@@ -291,7 +285,7 @@ fn unsupported_description_needs_force() {
         let output = common::run(&replay);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains(why), "{why}: {said}");
-        let output = common::run(&[&replay[..], &["--force"]].concat());
+        let output = common::run(format!("{replay} --force"));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{why}: {said}");
         assert!(said.contains(why) || said.contains("keeps its rate"), "{why}: {said}");
@@ -319,19 +313,15 @@ fn unsupported_description_needs_force() {
 fn tar_archives_are_replayed() {
     let Some(setup) = Setup::get() else { return };
     let (data, archive) = (setup.path("x.sigmf-data"), setup.path("x.sigmf"));
-    for (format, count) in [(None, 300_007_u64), (Some("cf32"), 5003)] {
-        let samples = count.to_string();
-        let mut arguments =
-            vec!["capture", "stream-adc", "--samples", &samples, "--to", &data, "--force"];
-        arguments.extend(format.into_iter().flat_map(|format| ["--format", format]));
-        json(&arguments);
+    for (format, count) in [("", 300_007_u64), ("--format cf32", 5003)] {
+        json(format!("capture stream-adc --samples {count} --to {data} --force {format}"));
         let mut tar = Command::new("tar");
         tar.args(["cf", &archive, "-C", &setup.path("."), "x.sigmf-meta", "x.sigmf-data"]);
         assert!(tar.status().expect("tar").success());
-        let back = json(&["replay", &archive, "--to", "stream-dac"]);
+        let back = json(format!("replay {archive} --to stream-dac"));
         assert_eq!(
             (&back["frames"], &back["conversion"].is_null()),
-            (&count.into(), &format.is_none())
+            (&count.into(), &format.is_empty())
         );
         assert_eq!(number("stream-dac", "moved_frames"), count);
         assert_eq!(number("stream-dac", "wrong_frames"), 0);
@@ -340,7 +330,7 @@ fn tar_archives_are_replayed() {
     let whole = fs::read(&archive).expect("read");
     let cut = 65_536 + 5;
     fs::write(&archive, &whole[..cut]).expect("cut");
-    let output = common::run(&["replay", &archive, "--to", "stream-dac", "--json"]);
+    let output = common::run(format!("replay {archive} --to stream-dac --json"));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && said.contains("ends early"), "{said}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -354,30 +344,24 @@ fn tar_archives_are_replayed() {
 fn invalid_formats_and_rotations_are_refused() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
-    let says = |arguments: &[&str], what: &str| {
+    let says = |arguments: &str, what: &str| {
         let said = fails(2, arguments);
         assert!(said.contains(what), "{said}");
     };
-    let capture = |more: &[&'static str]| {
-        [&["capture", "stream-adc", "--samples", "9", "--to", &data], more].concat()
-    };
-    says(&capture(&["--format", "ci12"]), "cf32");
-    says(&capture(&["--format", "le:s17/16>>0"]), "is not a format");
-    says(
-        &capture(&["--format", "ci16", "--channels", "voltage0,voltage1,voltage2"]),
-        "choose a real format",
-    );
-    says(&capture(&["--format", "i16", "--iq", "--channels", "voltage0"]), "needs pairs");
-    says(&capture(&["--rotate", "5x"]), "write 60s");
-    says(&["capture", "stream-adc", "--to", "none", "--rotate", "1s"], "--rotate needs a file");
+    let capture = |more: &str| format!("capture stream-adc --samples 9 --to {data} {more}");
+    says(&capture("--format ci12"), "cf32");
+    says(&capture("--format le:s17/16>>0"), "is not a format");
+    says(&capture("--format ci16 --channels voltage0,voltage1,voltage2"), "choose a real format");
+    says(&capture("--format i16 --iq --channels voltage0"), "needs pairs");
+    says(&capture("--rotate 5x"), "write 60s");
+    says("capture stream-adc --to none --rotate 1s", "--rotate needs a file");
     let archive = setup.path("a.sigmf");
-    says(&["capture", "stream-adc", "--to", &archive], "tar cf NAME.sigmf");
+    says(&format!("capture stream-adc --to {archive}"), "tar cf NAME.sigmf");
     assert!(!Path::new(&data).exists() && !Path::new(&archive).exists());
     numbered(&data, 10);
     fs::write(&archive, [0; 4096]).expect("written");
-    let said = fails(1, &["replay", &archive, "--to", "stream-dac"]);
+    let said = fails(1, format!("replay {archive} --to stream-dac"));
     assert!(said.contains("cannot read the archive"), "{said}");
-    let cut =
-        fails(1, &["replay", &data, "--to", "stream-dac", "--format", "cf64_le", "--samples", "1"]);
+    let cut = fails(1, format!("replay {data} --to stream-dac --format cf64_le --samples 1"));
     assert!(cut.contains("not a whole number of frames of 32 bytes"), "{cut}");
 }

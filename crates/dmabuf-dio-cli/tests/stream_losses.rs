@@ -30,11 +30,11 @@ impl Drop for Reports {
 }
 
 /// A capture in which the device loses `lost` frames inside: exit code, report and description.
-fn capture(setup: &Setup, lost: u64, more: &[&str]) -> (i32, Value, Value) {
+fn capture(setup: &Setup, lost: u64, more: &str) -> (i32, Value, Value) {
     let data = setup.path("samples.sigmf-data");
-    let words =
-        ["capture", "stream-adc", "--rate", "100k", "--block-size", "64K", "--json", "--force"];
-    let child = start(&[&words[..], &["--to", &data], more].concat());
+    let child = start(format!(
+        "capture stream-adc --rate 100k --block-size 64K --json --force --to {data} {more}"
+    ));
     let length = || fs::metadata(&data).map_or(0, |facts| facts.len());
     until_it_moves("stream-adc");
     eventually("no samples", || length() > 0);
@@ -55,13 +55,13 @@ fn capture(setup: &Setup, lost: u64, more: &[&str]) -> (i32, Value, Value) {
 fn device_without_loss_report_has_unknown_losses() {
     let Some(setup) = Setup::get() else { return };
     let _reports = Reports::set("0");
-    let (code, summary, meta) = capture(&setup, 5000, &[]);
+    let (code, summary, meta) = capture(&setup, 5000, "");
     assert_eq!((code, &summary["loss_known"]), (0, &false.into()), "{summary}");
     assert_eq!(meta["global"]["dmabuf_dio:loss_known"], false, "{meta}");
     let text = meta["global"]["core:description"].as_str().expect("a text");
     assert!(text.contains("not known"), "{text}");
     for (limit, wanted) in [("0", 1), ("100%", 0)] {
-        let (code, summary, _) = capture(&setup, 0, &["--max-loss", limit]);
+        let (code, summary, _) = capture(&setup, 0, &format!("--max-loss {limit}"));
         assert_eq!(code, wanted, "{summary}");
     }
 }
@@ -70,11 +70,11 @@ fn device_without_loss_report_has_unknown_losses() {
 fn loss_register_reveals_overruns() {
     let Some(setup) = Setup::get() else { return };
     let _reports = Reports::set("1");
-    let (code, summary, meta) = capture(&setup, 0, &["--max-loss", "0"]);
+    let (code, summary, meta) = capture(&setup, 0, "--max-loss 0");
     assert_eq!((code, &summary["loss_known"]), (0, &true.into()), "{summary}");
     assert_eq!(summary["gaps"], serde_json::json!([]), "{summary}");
     assert!(meta["global"]["dmabuf_dio:loss_known"].is_null(), "{meta}");
-    let (code, summary, meta) = capture(&setup, 5000, &[]);
+    let (code, summary, meta) = capture(&setup, 5000, "");
     let gaps = summary["gaps"].as_array().expect("a list");
     assert_eq!((code, gaps.len(), &summary["loss_known"]), (1, 1, &true.into()), "{summary}");
     assert!(gaps[0]["frames"].is_null(), "{summary}");
@@ -90,7 +90,7 @@ fn loss_register_reveals_overruns() {
     let jump = Some(jump as u64 * 8);
     assert!(at <= jump && jump <= to, "{jump:?} in {summary}");
     // Losses before the start do not count.
-    let (code, summary, _) = capture(&setup, 0, &["--max-loss", "0"]);
+    let (code, summary, _) = capture(&setup, 0, "--max-loss 0");
     assert_eq!(code, 0, "{summary}");
 }
 
@@ -100,13 +100,13 @@ fn loss_register_reveals_underruns() {
     let _reports = Reports::set("1");
     let data = setup.path("samples.bin");
     common::iio::numbered(&data, 50_000);
-    let words = ["replay", &data, "--to", "stream-dac", "--rate", "100k"];
+    let words = format!("replay {data} --to stream-dac --rate 100k");
     let (code, summary) = report(&words);
     let unknown = |gap: &Value| gap["kind"] == "underrun" && gap["frames"].is_null();
     let gaps = summary["gaps"].as_array().expect("a list");
     assert!(summary["loss_known"] == true && gaps.iter().all(unknown), "{summary}");
     assert_eq!(code, i32::from(!gaps.is_empty()), "{summary}");
-    let child = start(&[&words[..], &["--json"]].concat());
+    let child = start(format!("{words} --json"));
     until_it_moves("stream-dac");
     set("stream-dac", "inject_loss", "100");
     let (code, summary) = end_of(child);
@@ -116,7 +116,6 @@ fn loss_register_reveals_underruns() {
     let _reports = Reports::set("0");
     let (code, summary) = report(&words);
     assert_eq!((code, &summary["loss_known"]), (0, &false.into()), "{summary}");
-    let cyclic = ["--cyclic", "--seconds", "0.2"];
-    let (code, summary) = report(&[&words[..], &cyclic].concat());
+    let (code, summary) = report(format!("{words} --cyclic --seconds 0.2"));
     assert_eq!((code, &summary["loss_known"]), (0, &false.into()), "{summary}");
 }

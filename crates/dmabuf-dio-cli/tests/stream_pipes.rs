@@ -77,9 +77,9 @@ fn standard_output_has_only_samples() {
     let Some(setup) = Setup::get() else { return };
     let report = setup.path("report.json");
     for to in ["-", "/dev/stdout"] {
-        let arguments =
-            ["capture", "stream-adc", "--rate", "1M", "--samples", "200k", "--to", to, "--json"];
-        let output = start(&[&arguments[..], &["--report", &report]].concat());
+        let output = start(format!(
+            "capture stream-adc --rate 1M --samples 200k --to {to} --json --report {report}"
+        ));
         let output = output.wait_with_output().expect("its end");
         let said = errors(&output);
         assert!(output.status.success(), "{said}");
@@ -105,9 +105,8 @@ fn standard_output_has_only_samples() {
 #[test]
 fn reader_that_exits_ends_the_capture() {
     let Some(_setup) = Setup::get() else { return };
-    let arguments =
-        ["capture", "stream-adc", "--rate", "1M", "--block-size", "64K", "--to", "-", "--json"];
-    let mut child = start(&arguments);
+    let arguments = "capture stream-adc --rate 1M --block-size 64K --to - --json";
+    let mut child = start(arguments);
     let mut some = vec![0; 1_000_000 * FRAME / 4];
     child.stdout.take().expect("a pipe").read_exact(&mut some).expect("read");
     assert_eq!(count(&some), 250_000);
@@ -119,18 +118,18 @@ fn reader_that_exits_ends_the_capture() {
     assert_eq!(summary["complete"], false);
     assert!(summary["error"].as_str().is_some_and(|error| error.contains("standard output")));
     // The device is free again.
-    let again = ["capture", "stream-adc", "--samples", "1000", "--to", "none", "--quiet"];
-    assert!(start(&again).wait_with_output().expect("its end").status.success());
+    let again = "capture stream-adc --samples 1000 --to none --quiet";
+    assert!(start(again).wait_with_output().expect("its end").status.success());
 }
 
 /// A reader that takes its time costs nothing, or what the report tells.
 #[test]
 fn slow_pipe_reader_loses_only_reported_frames() {
     let Some(_setup) = Setup::get() else { return };
-    for (more, lossy) in [(&[][..], false), (&["--blocks", "2", "--block-size", "64K"], true)] {
-        let arguments = ["capture", "stream-adc", "--rate", "200k", "--seconds", "3", "--to", "-"];
-        let json = ["--json", "--max-loss", "100%"];
-        let mut child = start(&[&arguments[..], &json, more].concat());
+    for (more, lossy) in [("", false), ("--blocks 2 --block-size 64K", true)] {
+        let mut child = start(format!(
+            "capture stream-adc --rate 200k --seconds 3 --to - --json --max-loss 100% {more}"
+        ));
         sleep(Duration::from_millis(1500));
         let bytes = read_all(child.stdout.take().expect("a pipe")).join().expect("no panic");
         let output = child.wait_with_output().expect("its end");
@@ -148,8 +147,8 @@ fn a_capture_waits_for_the_reader_of_a_fifo() {
     let Some(setup) = Setup::get() else { return };
     let path = setup.path("fifo");
     fifo(&path);
-    let arguments = ["capture", "stream-adc", "--rate", "1M", "--samples", "100k", "--to", &path];
-    let mut child = start(&[&arguments[..], &["--json"]].concat());
+    let arguments = format!("capture stream-adc --rate 1M --samples 100k --to {path}");
+    let mut child = start(format!("{arguments} --json"));
     until_it_waits(&mut child);
     let bytes = read_all(File::open(&path).expect("open")).join().expect("no panic");
     assert_eq!(count(&bytes), 100_000);
@@ -175,9 +174,9 @@ fn a_killed_capture_leaves_a_prefix_in_the_pipe() {
     for block in ["16K", "64K", "1M", "8000"] {
         for _ in 0..5 {
             seed = seed.wrapping_mul(1_103_515_245).wrapping_add(12_345);
-            let arguments =
-                ["capture", "stream-adc", "--rate", "0", "--to", "-", "--block-size", block];
-            let mut child = start(&[&arguments[..], &["--blocks", "8"]].concat());
+            let mut child = start(format!(
+                "capture stream-adc --rate 0 --to - --block-size {block} --blocks 8"
+            ));
             let reader = read_all(child.stdout.take().expect("a pipe"));
             sleep(Duration::from_millis(200 + u64::from(seed >> 16) % 300));
             signal(&child, "-KILL");
@@ -196,9 +195,8 @@ fn a_killed_capture_leaves_a_prefix_in_the_pipe() {
 fn unix_and_tcp_sockets_work_both_ways() {
     let Some(setup) = Setup::get() else { return };
     let path = setup.path("socket");
-    let capture = |to: &str| {
-        start(&["capture", "stream-adc", "--rate", "1M", "--samples", "100k", "--to", to, "--json"])
-    };
+    let capture =
+        |to: &str| start(format!("capture stream-adc --rate 1M --samples 100k --to {to} --json"));
     let check = |child: Child, reader: JoinHandle<Vec<u8>>| {
         let output = child.wait_with_output().expect("its end");
         assert!(output.status.success(), "{}", errors(&output));
@@ -237,8 +235,8 @@ fn replay_reads_samples_from_another_program() {
     let ways = ["-", &path, &format!("tcp-listen://{place}"), &format!("unix-listen:{socket}")];
     for from in ways {
         let mut command = program();
-        let to = ["replay", from, "--to", "stream-dac", "--rate", "1M", "--json"];
-        command.args(to).args(["--max-loss", "100%"]);
+        let to = format!("replay {from} --to stream-dac --rate 1M --json --max-loss 100%");
+        command.args(to.split(' '));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("started");
         let feed: Box<dyn std::io::Write> = match from {
@@ -268,15 +266,14 @@ fn replay_reads_samples_from_another_program() {
 fn captured_stream_is_replayed_over_a_socket() {
     let Some(setup) = Setup::get() else { return };
     let socket = setup.path("socket");
-    let double = &["--format", "f64_be"][..];
-    for format in [&[][..], double] {
-        let from = format!("unix-listen:{socket}");
-        let (to, rate) = (format!("unix:{socket}"), ["--rate", "1M", "--max-loss", "100%"]);
-        let replay = ["replay", &from, "--to", "stream-dac", "--json"];
-        let mut replay = start(&[&replay[..], &rate, format].concat());
+    let double = "--format f64_be";
+    for format in ["", double] {
+        let (to, rate) = (format!("unix:{socket}"), "--rate 1M --max-loss 100%");
+        let replay = format!("replay unix-listen:{socket} --to stream-dac --json");
+        let mut replay = start(format!("{replay} {rate} {format}"));
         until_it_waits(&mut replay);
-        let capture = ["capture", "stream-adc", "--samples", "300k", "--to", &to];
-        let capture = start(&[&capture[..], &rate, format].concat());
+        let capture = format!("capture stream-adc --samples 300k --to {to}");
+        let capture = start(format!("{capture} {rate} {format}"));
         let output = capture.wait_with_output().expect("its end");
         assert!(output.status.success(), "{}", errors(&output));
         let output = replay.wait_with_output().expect("its end");
@@ -293,11 +290,11 @@ fn captured_stream_is_replayed_over_a_socket() {
 #[test]
 fn unsupported_pipe_arguments_are_refused() {
     let Some(_setup) = Setup::get() else { return };
-    let says = |code, arguments: &[&str], what: &str| {
+    let says = |code, arguments: &str, what: &str| {
         let output = start(arguments).wait_with_output().expect("its end");
         let said = errors(&output);
         assert!(output.status.code() == Some(code) && said.contains(what), "{said}");
     };
-    says(2, &["replay", "-", "--to", "stream-dac", "--cyclic"], "cannot be repeated");
-    says(2, &["replay", "tcp:x", "--to", "stream-dac"], "tcp://HOST:PORT");
+    says(2, "replay - --to stream-dac --cyclic", "cannot be repeated");
+    says(2, "replay tcp:x --to stream-dac", "tcp://HOST:PORT");
 }

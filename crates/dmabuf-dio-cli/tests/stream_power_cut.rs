@@ -106,10 +106,8 @@ fn power_cut_leaves_a_valid_prefix() {
             let delay = Duration::from_millis(u64::from(seed >> 16) % 600);
             disk.format();
             disk.mount();
-            let ring = ["--block-size", block, "--blocks", blocks];
-            let capture =
-                ["capture", "stream-adc", "--rate", "0", "--samples", "100M", "--to", &data];
-            let mut child = start(&[&capture[..], &ring].concat());
+            let capture = format!("capture stream-adc --rate 0 --samples 100M --to {data}");
+            let mut child = start(format!("{capture} --block-size {block} --blocks {blocks}"));
             writing_back(&disk, || {
                 // However long the program takes to start
                 eventually("the capture does not begin", || {

@@ -18,8 +18,8 @@ use common::iio::{FRAME, Setup, end_of, fails, json, number, report, set, signal
 #[test]
 fn blocks_exceeding_memory_are_refused() {
     let Some(_setup) = Setup::get() else { return };
-    let many = ["--blocks", "1000", "--block-size", "16M", "--samples", "1000"];
-    let said = fails(1, &[&["capture", "stream-adc", "--to", "none"][..], &many].concat());
+    let said =
+        fails(1, "capture stream-adc --to none --blocks 1000 --block-size 16M --samples 1000");
     assert!(said.contains("not enough memory") && said.contains("fewer or smaller"), "{said}");
 }
 
@@ -28,9 +28,9 @@ fn loss_that_ends_the_capture_is_reported() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     for rate in ["30M", "100M"] {
-        let small = ["--block-size", "64K", "--blocks", "2", "--overrun", "fail"];
-        let arguments = ["capture", "stream-adc", "--rate", rate, "--to", &data, "--force"];
-        let (code, summary) = report(&[&arguments[..], &small].concat());
+        let arguments = format!("capture stream-adc --rate {rate} --to {data} --force");
+        let (code, summary) =
+            report(format!("{arguments} --block-size 64K --blocks 2 --overrun fail"));
         let error = summary["error"].as_str().expect("told");
         assert!(code == 1 && error.contains("EOVERFLOW"), "{summary}");
         assert!(summary["lost_frames"].as_u64() > Some(0), "{summary}");
@@ -49,17 +49,15 @@ fn capture_without_disk_space_leaves_no_files() {
     let Some(setup) = Setup::get() else { return };
     let (data, meta) = (setup.path("samples.bin"), setup.path("samples.sigmf-meta"));
     // 80 TB.
-    let long = ["capture", "stream-adc", "--rate", "10M", "--seconds", "1M", "--to", &data];
-    let long: Vec<_> =
-        long.iter().map(|word| if *word == "1M" { "1000000" } else { word }).collect();
+    let long = format!("capture stream-adc --rate 10M --seconds 1000000 --to {data}");
     let said = fails(1, &long);
     assert!(said.contains("make room"), "{said}");
     assert!(!Path::new(&data).exists() && !Path::new(&meta).exists(), "{said}");
     // An existing recording stays.
-    let short = ["capture", "stream-adc", "--rate", "1M", "--samples", "1000", "--to", &data];
+    let short = format!("capture stream-adc --rate 1M --samples 1000 --to {data}");
     json(&short);
     let before = (fs::read(&data).expect("the samples"), fs::read(&meta).expect("described"));
-    fails(1, &[&long[..], &["--force"]].concat());
+    fails(1, format!("{long} --force"));
     assert!(before == (fs::read(&data).expect("kept"), fs::read(&meta).expect("kept")));
 }
 
@@ -68,19 +66,19 @@ fn refused_capture_keeps_the_rate() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     set("stream-adc", "sampling_frequency", "123456");
-    let capture = |more: &[&str]| {
-        fails(1, &[&["capture", "stream-adc", "--samples", "1000"], more].concat());
+    let capture = |more: &str| {
+        fails(1, format!("capture stream-adc --samples 1000 {more}"));
         assert_eq!(number("stream-adc", "sampling_frequency"), 123_456, "{more:?}");
     };
-    capture(&["--rate", "5G", "--to", &data]);
-    capture(&["--rate", "2M", "--to", "/no/such/folder/x"]);
-    capture(&["--rate", "2M", "--to", &data, "--blocks", "4096", "--block-size", "1G"]);
-    capture(&["--rate", "2M", "--to", "tcp://127.0.0.1:1"]);
-    json(&["capture", "stream-adc", "--samples", "1000", "--rate", "2M", "--to", &data]);
+    capture(&format!("--rate 5G --to {data}"));
+    capture("--rate 2M --to /no/such/folder/x");
+    capture(&format!("--rate 2M --to {data} --blocks 4096 --block-size 1G"));
+    capture("--rate 2M --to tcp://127.0.0.1:1");
+    json(format!("capture stream-adc --samples 1000 --rate 2M --to {data}"));
     assert_eq!(number("stream-adc", "sampling_frequency"), 2_000_000, "as asked");
 
     set("stream-dac", "sampling_frequency", "123456");
-    fails(1, &["replay", &data, "--to", "stream-dac", "--rate", "5G"]);
+    fails(1, format!("replay {data} --to stream-dac --rate 5G"));
     assert_eq!(number("stream-dac", "sampling_frequency"), 123_456);
 }
 
@@ -88,8 +86,8 @@ fn refused_capture_keeps_the_rate() {
 fn pairs_need_an_even_number_of_channels() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
-    let three = ["--channels", "voltage0,voltage1,voltage2", "--iq", "--samples", "100"];
-    let said = fails(2, &[&["capture", "stream-adc", "--to", &data][..], &three].concat());
+    let three = "--channels voltage0,voltage1,voltage2 --iq --samples 100";
+    let said = fails(2, format!("capture stream-adc --to {data} {three}"));
     assert!(said.contains("--iq") && said.contains('3'), "{said}");
     assert!(!Path::new(&data).exists());
 }
@@ -98,9 +96,7 @@ fn pairs_need_an_even_number_of_channels() {
 fn interrupt_before_the_first_block_leaves_no_files() {
     let Some(setup) = Setup::get() else { return };
     let (data, meta) = (setup.path("samples.bin"), setup.path("samples.sigmf-meta"));
-    let arguments =
-        ["capture", "stream-adc", "--rate", "100k", "--block-size", "8M", "--to", &data];
-    let child = start(&[&arguments[..], &["--json"]].concat());
+    let child = start(format!("capture stream-adc --rate 100k --block-size 8M --to {data} --json"));
     eventually("no description", || Path::new(&meta).exists());
     thread::sleep(Duration::from_millis(500));
     signal(&child, "-INT");
@@ -116,7 +112,7 @@ fn interrupt_before_the_first_block_leaves_no_files() {
 fn space_left_by_a_killed_capture_is_reported() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
-    let arguments = ["capture", "stream-adc", "--rate", "1M", "--block-size", "1M", "--to", &data];
+    let arguments = format!("capture stream-adc --rate 1M --block-size 1M --to {data}");
     let mut child = start(&arguments);
     let length = || fs::metadata(&data).map_or(0, |facts| facts.len());
     eventually("the file does not grow", || length() >= 4 << 20);

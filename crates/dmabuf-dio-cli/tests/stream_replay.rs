@@ -33,9 +33,9 @@ fn underruns_are_reported_with_their_place() {
     let count = 2_000_000;
     numbered(&data, count);
     for device in ["stream-dac", "stream-dac-fileio"] {
-        let two = ["--block-size", "64K", "--blocks", "2", "--max-loss", "100%"];
-        let arguments = ["replay", &data, "--to", device, "--rate", "100M"];
-        let (code, summary) = report(&[&arguments[..], &two].concat());
+        let (code, summary) = report(format!(
+            "replay {data} --to {device} --rate 100M --block-size 64K --blocks 2 --max-loss 100%"
+        ));
         let lost = number(device, "lost_frames");
         assert_eq!((number(device, "wrong_frames"), &summary["frames"]), (0, &count.into()));
         assert!(lost > 0, "the machine is too fast for this test");
@@ -53,7 +53,7 @@ fn underruns_are_reported_with_their_place() {
         }
     }
     // At a rate that the machine keeps up with, there are none, nor any after the last block.
-    let slow = ["replay", &data, "--to", "stream-dac", "--rate", "1M", "--samples", "200k"];
+    let slow = format!("replay {data} --to stream-dac --rate 1M --samples 200k");
     let (code, summary) = report(&slow);
     assert_eq!((&summary["lost_frames"], number("stream-dac", "lost_frames")), (&0.into(), 0));
     assert_eq!((code, told(&summary)), (0, 0));
@@ -64,8 +64,8 @@ fn underruns_of_a_cyclic_block_are_reported() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
     numbered(&data, 10_000);
-    let arguments = ["replay", &data, "--to", "stream-dac", "--cyclic", "--rate", "1M"];
-    let child = start(&[&arguments[..], &["--max-loss", "100%", "--json"]].concat());
+    let child =
+        start(format!("replay {data} --to stream-dac --cyclic --rate 1M --max-loss 100% --json"));
     until_it_moves("stream-dac");
     set("stream-dac", "inject_loss", "1234");
     thread::sleep(Duration::from_millis(300));
@@ -83,8 +83,8 @@ fn underruns_of_a_cyclic_block_are_reported() {
 fn a_cyclic_file_of_any_length_is_output() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("samples.bin");
-    let words = ["replay", &data, "--to", "stream-dac", "--channels", "voltage0", "--rate", "1M"];
-    let cyclic = [&words[..], &["--cyclic", "--json"]].concat();
+    let words = format!("replay {data} --to stream-dac --channels voltage0 --rate 1M");
+    let cyclic = format!("{words} --cyclic --json");
     let bytes: Vec<u8> = (0..1001_u16).flat_map(u16::to_le_bytes).collect();
     fs::write(&data, bytes).expect("written");
     let child = start(&cyclic);
@@ -101,11 +101,11 @@ fn a_cyclic_file_of_any_length_is_output() {
     assert!(summary["source"].as_str().is_some_and(|text| text.contains("4 times")), "{summary}");
 
     fs::write(&data, b"").expect("written");
-    for more in [&["--cyclic", "--seconds", "0.1"][..], &[]] {
-        let said = fails(1, &[&words[..], more].concat());
+    for more in ["--cyclic --seconds 0.1", ""] {
+        let said = fails(1, format!("{words} {more}"));
         assert!(said.contains("nothing was output"), "{said}");
     }
-    let said = fails(1, &["replay", "-", "--to", "stream-dac"]);
+    let said = fails(1, "replay - --to stream-dac");
     assert!(said.contains("no frame was moved"), "{said}");
 }
 
@@ -119,8 +119,9 @@ fn interrupted_writes_output_every_frame_once() {
     numbered(&data, count);
     let (mut wrong, mut runs) = (0, 0);
     for run in 0..24 {
-        let arguments = ["replay", &data, "--to", "stream-dac-fileio", "--rate", "20M"];
-        let mut child = start(&[&arguments[..], &["--max-loss", "100%", "--json"]].concat());
+        let mut child = start(format!(
+            "replay {data} --to stream-dac-fileio --rate 20M --max-loss 100% --json"
+        ));
         while child.try_wait().expect("its state").is_none() {
             if run % 2 == 0 {
                 // A stopped process is interrupted, too, and goes on with the same call.

@@ -48,9 +48,9 @@ fn rotated_files_of_any_length_have_every_frame() {
         ("voltage0,voltage1", "0.1s", 10_000),
     ] {
         let bytes = 2 * channels.split(',').count();
-        let words = ["capture", "stream-adc", "--rate", "100k", "--samples", "60003", "--force"];
-        let more = ["--channels", channels, "--rotate", rotate, "--to", &data];
-        let report = json(&[&words[..], &more].concat());
+        let words = "capture stream-adc --rate 100k --samples 60003 --force";
+        let more = format!("--channels {channels} --rotate {rotate} --to {data}");
+        let report = json(format!("{words} {more}"));
         assert_eq!((&report["frames"], &report["lost_frames"]), (&60_003.into(), &0.into()));
         let files = report["files"].as_array().expect("a list");
         let paths: Vec<_> =
@@ -72,9 +72,8 @@ fn rotated_files_of_any_length_have_every_frame() {
         assert!((60_003..60_003 + 8).contains(&moved), "{moved}");
     }
     // It says what a file has.
-    let words =
-        ["capture", "stream-adc", "--rate", "100k", "--samples", "20", "--force", "--to", &data];
-    let output = common::run(&[&words[..], &["--channels", "voltage0", "--rotate", "10"]].concat());
+    let words = format!("capture stream-adc --rate 100k --samples 20 --force --to {data}");
+    let output = common::run(format!("{words} --channels voltage0 --rotate 10"));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("4 frames instead of 5") && output.status.success(), "{said}");
 }
@@ -82,19 +81,19 @@ fn rotated_files_of_any_length_have_every_frame() {
 #[test]
 fn default_blocks_are_accepted_at_low_rates() {
     let Some(setup) = Setup::get() else { return };
-    let (data, one) = (setup.path("a.sigmf-data"), ["--channels", "voltage0"]);
+    let (data, one) = (setup.path("a.sigmf-data"), "--channels voltage0");
     for (channels, rate, samples, more) in [
-        ("voltage0", "1000", 100, &[][..]),
-        ("voltage0", "500", 100, &[]),
-        ("voltage0,voltage1", "10", 5, &[]),
-        ("voltage0,voltage1,voltage2", "1000", 100, &[]),
-        ("voltage0", "1000", 100, &["--format", "f32"]),
-        ("voltage0,voltage1", "1", 1, &["--format", "cf32"]),
+        ("voltage0", "1000", 100, ""),
+        ("voltage0", "500", 100, ""),
+        ("voltage0,voltage1", "10", 5, ""),
+        ("voltage0,voltage1,voltage2", "1000", 100, ""),
+        ("voltage0", "1000", 100, "--format f32"),
+        ("voltage0,voltage1", "1", 1, "--format cf32"),
     ] {
         let (count, bytes) = (samples.to_string(), 2 * channels.split(',').count());
-        let words = ["capture", "stream-adc", "--rate", rate, "--samples", &count, "--force"];
-        let to = ["--channels", channels, "--to", &data];
-        let report = json(&[&words[..], &to, more].concat());
+        let to = format!("--channels {channels} --to {data}");
+        let report =
+            json(format!("capture stream-adc --rate {rate} --samples {count} --force {to} {more}"));
         assert_eq!((&report["frames"], &report["complete"]), (&samples.into(), &true.into()));
         if more.is_empty() {
             assert_eq!(continued(std::slice::from_ref(&data), bytes), [samples]);
@@ -103,13 +102,14 @@ fn default_blocks_are_accepted_at_low_rates() {
     let raw = setup.path("p.bin");
     let bytes: Vec<u8> = (0..1000_u16).flat_map(u16::to_le_bytes).collect();
     fs::write(&raw, bytes).expect("written");
-    let words = ["replay", &raw, "--to", "stream-dac", "--rate", "1000"];
-    let report = json(&[&words[..], &one].concat());
+    let report = json(format!("replay {raw} --to stream-dac --rate 1000 {one}"));
     assert_eq!((&report["frames"], number("stream-dac", "wrong_frames")), (&1000.into(), 0));
     // What was asked for is refused before the device is touched.
     set("stream-adc", "sampling_frequency", "123456");
-    let words = ["capture", "stream-adc", "--rate", "1000", "--block-size", "12", "--force"];
-    let said = fails(2, &[&words[..], &one, &["--to", &data]].concat());
+    let said = fails(
+        2,
+        format!("capture stream-adc --rate 1000 --block-size 12 --force {one} --to {data}"),
+    );
     assert!(said.contains("multiple of 8 bytes") && said.contains("--block-size 4096"), "{said}");
     assert_eq!(number("stream-adc", "sampling_frequency"), 123_456);
 }
@@ -122,20 +122,19 @@ fn stream_without_samples_keeps_the_rate() {
         set(device, "sampling_frequency", "123456");
     }
     let data = setup.path("samples.bin");
-    let words = ["capture", "stream-adc", "--rate", "100k", "--block-size", "8M", "--to", &data];
-    let child = start(&[&words[..], &["--json"]].concat());
+    let child = start(format!("capture stream-adc --rate 100k --block-size 8M --to {data} --json"));
     until_it_is_enabled("stream-adc");
     assert_eq!(number("stream-adc", "sampling_frequency"), 100_000, "meanwhile");
     signal(&child, "-INT");
     assert_eq!(end_of(child).0, 1);
     assert_eq!(number("stream-adc", "sampling_frequency"), 123_456);
     // No sample comes.
-    let said = fails(1, &["replay", "-", "--to", "stream-dac", "--rate", "2M"]);
+    let said = fails(1, "replay - --to stream-dac --rate 2M");
     assert!(said.contains("no frame was moved"), "{said}");
     assert_eq!(number("stream-dac", "sampling_frequency"), 123_456);
     // With samples, it stays.
     numbered(&data, 1000);
-    json(&["replay", &data, "--to", "stream-dac", "--rate", "2M"]);
+    json(format!("replay {data} --to stream-dac --rate 2M"));
     assert_eq!(number("stream-dac", "sampling_frequency"), 2_000_000);
 }
 
@@ -143,15 +142,15 @@ fn stream_without_samples_keeps_the_rate() {
 fn old_files_do_not_end_a_rotated_capture() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("c.sigmf-data");
-    let words = ["capture", "stream-adc", "--rate", "100k", "--rotate", "0.1s", "--samples", "40k"];
-    let words = [&words[..], &["--to", &data]].concat();
+    let words = "capture stream-adc --rate 100k --rotate 0.1s --samples 40k";
+    let words = format!("{words} --to {data}");
     for old in ["c-000001.sigmf-data", "c-000002.sigmf-meta", "c-000009.sigmf-data"] {
         let old = setup.path(old);
         fs::write(&old, "old").expect("written");
         let said = fails(2, &words);
         assert!(said.contains("already exists") && said.contains(&old), "{said}");
         assert!(!Path::new(&setup.path("c-000000.sigmf-data")).exists());
-        let report = json(&[&words[..], &["--force"]].concat());
+        let report = json(format!("{words} --force"));
         assert_eq!((&report["frames"], &report["complete"]), (&40_000.into(), &true.into()));
         let paths: Vec<_> =
             (0..4).map(|number| setup.path(&format!("c-{number:06}.sigmf-data"))).collect();
@@ -192,29 +191,29 @@ fn only_the_own_description_is_used() {
     set("stream-dac", "sampling_frequency", "123456");
     let other = setup.path("a.bin");
     numbered(&other, 1000);
-    let said = fails(2, &["replay", &other, "--to", "stream-dac"]);
+    let said = fails(2, format!("replay {other} --to stream-dac"));
     assert!(said.contains("describes another file") && said.contains("a.sigmf-data"), "{said}");
     assert_eq!(number("stream-dac", "sampling_frequency"), 123_456);
-    let report = json(&["replay", &other, "--to", "stream-dac", "--force"]);
+    let report = json(format!("replay {other} --to stream-dac --force"));
     assert_eq!((&report["frames"], &report["rate"]), (&1000.into(), &123_456.0.into()));
     // In an archive too.
     let files = ["a.sigmf-data", "a.sigmf-meta", "b.sigmf-meta", "b.sigmf-data"];
-    let said = fails(1, &["replay", &pack(&setup, "two.sigmf", &files), "--to", "stream-dac"]);
+    let said = fails(1, ["replay", &pack(&setup, "two.sigmf", &files), "--to", "stream-dac"]);
     assert!(said.contains("several recordings: a, b"), "{said}");
     for (name, text) in [("._a.sigmf-data", "attributes"), ("._a.sigmf-meta", "attributes")] {
         fs::write(setup.path(name), text).expect("written");
     }
     let files = ["._a.sigmf-data", "._a.sigmf-meta", "a.sigmf-data", "a.sigmf-meta"];
-    let report = json(&["replay", &pack(&setup, "mac.sigmf", &files), "--to", "stream-dac"]);
+    let report = json(["replay", &pack(&setup, "mac.sigmf", &files), "--to", "stream-dac"]);
     assert_eq!((&report["frames"], &report["rate"]), (&1000.into(), &77_000.0.into()));
     assert_eq!(number("stream-dac", "wrong_frames"), 0);
     // A value of another type is not "no value".
     let text = serde_json::json!({"core:num_channels": "4"});
     described(&setup, "d", 1000, &text);
     let data = setup.path("d.sigmf-data");
-    let said = fails(2, &["replay", &data, "--to", "stream-dac"]);
+    let said = fails(2, format!("replay {data} --to stream-dac"));
     assert!(said.contains("core:num_channels") && said.contains("--force"), "{said}");
-    json(&["replay", &data, "--to", "stream-dac", "--force"]);
+    json(format!("replay {data} --to stream-dac --force"));
 }
 
 #[test]
@@ -223,11 +222,11 @@ fn what_a_cut_archive_has_is_output() {
     described(&setup, "a", 10_000, &serde_json::json!({"core:sha512": "00"}));
     let files = ["a.sigmf-meta", "a.sigmf-data"];
     let archive = pack(&setup, "a.sigmf", &files);
-    let whole = fails(2, &["replay", &archive, "--to", "stream-dac"]);
+    let whole = fails(2, format!("replay {archive} --to stream-dac"));
     assert!(whole.contains("core:sha512 differs"), "{whole}");
     let length = 512 * 3 + 40_003;
     fs::File::options().write(true).open(&archive).expect("open").set_len(length).expect("cut");
-    let output = common::run(&["replay", &archive, "--to", "stream-dac"]);
+    let output = common::run(format!("replay {archive} --to stream-dac"));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("ends early, its 40003 bytes"), "{said}");
     let output = (number("stream-dac", "moved_frames"), number("stream-dac", "wrong_frames"));
@@ -238,7 +237,7 @@ fn what_a_cut_archive_has_is_output() {
     let file = fs::File::options().write(true).open(data).expect("open");
     file.set_len(795).expect("cut");
     let archive = pack(&setup, "u.sigmf", &["u.sigmf-meta", "u.sigmf-data"]);
-    let output = common::run(&["replay", &archive, "--to", "stream-dac"]);
+    let output = common::run(format!("replay {archive} --to stream-dac"));
     let said = String::from_utf8_lossy(&output.stderr);
     let is_told = said.contains("had not ended") && said.contains("its first 60 frames");
     assert!(output.status.success() && is_told, "{said}");
@@ -251,8 +250,8 @@ fn cyclic_replay_reports_what_the_device_has_output() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("z.bin");
     numbered(&data, 1_000_000);
-    let words = ["replay", &data, "--to", "stream-dac", "--rate", "1M", "--cyclic"];
-    let (code, summary) = report(&[&words[..], &["--seconds", "0.3"]].concat());
+    let (code, summary) =
+        report(format!("replay {data} --to stream-dac --rate 1M --cyclic --seconds 0.3"));
     let moved = number("stream-dac", "moved_frames");
     assert_eq!((&summary["frames"], &summary["bytes"]), (&moved.into(), &(8 * moved).into()));
     assert!(code == 0 && moved > 0 && summary["complete"] == true, "{summary}");
@@ -263,7 +262,7 @@ fn unknown_losses_have_a_hint_of_their_own() {
     let Some(setup) = Setup::get() else { return };
     set("stream-adc", "reports", "0");
     let data = setup.path("samples.bin");
-    let words = ["capture", "stream-adc", "--samples", "1000", "--max-loss", "0", "--to", &data];
+    let words = format!("capture stream-adc --samples 1000 --max-loss 0 --to {data}");
     let output = common::run(&words);
     set("stream-adc", "reports", "2");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -278,36 +277,38 @@ fn report_that_would_replace_samples_is_refused() {
     let folder = common::folder();
     let path = |name: &str| common::text(&folder.path().join(name)).to_owned();
     let (data, meta) = (path("o.sigmf-data"), path("o.sigmf-meta"));
-    let refused = |words: &[&str]| {
+    let refused = |words: &str| {
         let said = fails(2, words);
         assert!(said.contains("would replace the samples"), "{words:?}: {said}");
         assert!(said.contains("--report NAME.json"), "{said}");
     };
     for report in [&data, &meta, &path("./o.sigmf-data")] {
-        refused(&["capture", "no-such-adc", "--to", &data, "--report", report]);
+        refused(&format!("capture no-such-adc --to {data} --report {report}"));
     }
     let piece = path("o-000003.sigmf-data");
-    refused(&["capture", "no-such-adc", "--to", &data, "--rotate", "1s", "--report", &piece]);
+    refused(&format!("capture no-such-adc --to {data} --rotate 1s --report {piece}"));
     fs::write(&data, "samples").expect("written");
     fs::write(&meta, "{}").expect("written");
     for report in [&data, &meta] {
-        refused(&["replay", &data, "--to", "no-such-dac", "--report", report]);
+        refused(&format!("replay {data} --to no-such-dac --report {report}"));
     }
     assert_eq!(fs::read(&data).expect("kept"), b"samples");
     assert_eq!(fs::read(&meta).expect("kept"), b"{}");
     // Other files are not.
     let other = path("o.sigmf-data.json");
-    let said = fails(1, &["replay", &data, "--to", "no-such-dac", "--report", &other]);
+    let said = fails(1, format!("replay {data} --to no-such-dac --report {other}"));
     assert!(said.contains("no-such-dac"), "{said}");
 }
 
 #[test]
 fn options_for_a_file_are_refused_without_one() {
-    for option in [&["--frequency", "1G"][..], &["--iq"], &["--force"], &["--rotate", "1s"]] {
+    for option in ["--frequency 1G", "--iq", "--force", "--rotate 1s"] {
         for to in ["none", "-", "tcp://127.0.0.1:1", "unix:/no/such/socket"] {
-            let words = ["capture", "no-such-adc", "--to", to];
-            let said = fails(2, &[&words[..], option].concat());
-            let what = format!("{} needs a file, not {to}", option[0]);
+            let said = fails(2, format!("capture no-such-adc --to {to} {option}"));
+            let what = format!(
+                "{} needs a file, not {to}",
+                option.split_once(' ').map_or(option, |words| words.0)
+            );
             assert!(said.contains(&what) && said.contains("NAME.sigmf-data"), "{said}");
         }
     }
@@ -317,7 +318,7 @@ fn options_for_a_file_are_refused_without_one() {
 fn options_for_a_file_are_refused_for_a_replayed_stream() {
     for from in ["-", "tcp://127.0.0.1:1", "unix:/no/such/socket"] {
         for (option, what) in [("--force", "no description"), ("--cyclic", "cannot be repeated")] {
-            let said = fails(2, &["replay", from, "--to", "no-such-dac", option]);
+            let said = fails(2, format!("replay {from} --to no-such-dac {option}"));
             assert!(said.contains(&format!("{from} ")) && said.contains(what), "{said}");
         }
     }
@@ -328,10 +329,10 @@ fn missing_camera_is_called_missing() {
     let folder = common::folder();
     let to = folder.path().join("z.raw");
     for command in ["capture", "video"] {
-        let said = fails(1, &[command, "/dev/video77", "--to", common::text(&to)]);
+        let said = fails(1, [command, "/dev/video77", "--to", common::text(&to)]);
         let is_named = said.contains("there is no device /dev/video77");
         assert!(is_named && !said.contains("IIO device /") && !to.exists(), "{said}");
     }
-    let said = fails(1, &["devices", "/dev/video77"]);
+    let said = fails(1, "devices /dev/video77");
     assert!(said.contains("there is no device /dev/video77"), "{said}");
 }

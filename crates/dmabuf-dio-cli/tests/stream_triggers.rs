@@ -48,7 +48,7 @@ impl Drop for Button {
     }
 }
 
-const BUTTON: [&str; 4] = ["capture", "stream-sensor", "--trigger", "sysfstrig7"];
+const BUTTON: &str = "capture stream-sensor --trigger sysfstrig7";
 
 /// The time of a description is that of the first sample.
 #[test]
@@ -56,7 +56,7 @@ fn described_time_is_that_of_the_first_sample() {
     let Some(setup) = Setup::get() else { return };
     let Some(button) = Button::make() else { return };
     let data = setup.path("samples.bin");
-    let mut child = start(&[&BUTTON[..], &["--samples", "8", "--json", "--to", &data]].concat());
+    let mut child = start(format!("{BUTTON} --samples 8 --json --to {data}"));
     until_it_is_enabled("stream-sensor");
     thread::sleep(Duration::from_millis(50));
     let before = SystemTime::now();
@@ -82,7 +82,7 @@ fn each_frame_of_a_slow_trigger_is_delivered() {
     let Some(setup) = Setup::get() else { return };
     let Some(button) = Button::make() else { return };
     let data = setup.path("samples.bin");
-    let mut child = start(&[&BUTTON[..], &["--to", &data]].concat());
+    let mut child = start(format!("{BUTTON} --to {data}"));
     until_it_is_enabled("stream-sensor");
     let length = || fs::metadata(&data).map_or(0, |facts| facts.len());
     // A device is told to be enabled a moment before it is.
@@ -116,9 +116,9 @@ fn timer_trigger_sets_the_rate() {
         return println!("skipped: no simulated sensor, or no timer");
     }
     let data = setup.path("samples.bin");
-    let words = ["capture", "stream-sensor", "--trigger", "rate-timer", "--to", &data, "--force"];
-    let set = ["--set", "rate-timer/sampling_frequency=500", "--seconds", "2"];
-    let (code, summary) = report(&[&words[..], &set].concat());
+    let words = format!("capture stream-sensor --trigger rate-timer --to {data} --force");
+    let (code, summary) =
+        report(format!("{words} --set rate-timer/sampling_frequency=500 --seconds 2"));
     assert_eq!((code, &summary["rate"]), (0, &500.0.into()), "{summary}");
     assert_eq!((&summary["asked_frames"], &summary["frames"]), (&1000.into(), &1000.into()));
     // An eighth of a second, and a FIFO of seconds in the kernel.
@@ -129,8 +129,8 @@ fn timer_trigger_sets_the_rate() {
         assert_eq!(frame[..2], number.to_le_bytes(), "frame {number}");
     }
     // --rate is for what drives the device.
-    let rate = ["--rate", "200", "--samples", "100", "--restore"];
-    let (code, summary) = report(&[&words[..], &rate].concat());
+    let rate = "--rate 200 --samples 100 --restore";
+    let (code, summary) = report(format!("{words} {rate}"));
     assert_eq!((code, &summary["rate"]), (0, &200.0.into()), "{summary}");
     let value = fs::read_to_string(sysfs("rate-timer").expect("it").join("sampling_frequency"));
     assert!(value.expect("a rate").starts_with("500"), "put back");

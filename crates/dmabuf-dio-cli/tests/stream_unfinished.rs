@@ -42,7 +42,7 @@ fn numbers(path: &str) -> Vec<u64> {
 fn killed_capture_keeps_its_description() {
     let Some(setup) = Setup::get() else { return };
     let (data, meta) = (setup.path("samples.sigmf-data"), setup.path("samples.sigmf-meta"));
-    let words = ["capture", "stream-adc", "--rate", "200k", "--block-size", "64K", "--to", &data];
+    let words = format!("capture stream-adc --rate 200k --block-size 64K --to {data}");
     let mut child = start(&words);
     until_it_moves("stream-adc");
     // The count of moved frames may be that of the capture before.
@@ -65,7 +65,7 @@ fn killed_capture_keeps_its_description() {
     std::io::Write::write_all(&mut &file, b"cut").expect("written");
     drop(file);
 
-    let output = run(&["replay", &data, "--to", "stream-dac", "--rate", "0"]);
+    let output = run(format!("replay {data} --to stream-dac --rate 0"));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("did not end") && said.contains("completed"), "{said}");
     let facts = fs::metadata(&data).expect("there");
@@ -89,7 +89,7 @@ fn killed_capture_keeps_its_description() {
         );
     }
     // Now it is like any other.
-    let again = run(&["replay", &data, "--to", "stream-dac", "--rate", "0"]);
+    let again = run(format!("replay {data} --to stream-dac --rate 0"));
     assert!(!String::from_utf8_lossy(&again.stderr).contains("did not end"));
 }
 
@@ -97,29 +97,29 @@ fn killed_capture_keeps_its_description() {
 fn file_being_captured_is_refused_to_others() {
     let Some(setup) = Setup::get() else { return };
     let (data, meta) = (setup.path("samples.bin"), setup.path("samples.sigmf-meta"));
-    let child = start(&["capture", "stream-adc", "--rate", "200k", "--to", &data, "--json"]);
+    let child = start(format!("capture stream-adc --rate 200k --to {data} --json"));
     until_it_moves("stream-adc");
     eventually("no samples", || fs::metadata(&data).is_ok_and(|facts| facts.len() > 0));
     // A recording that is still being written is not completed.
-    let output = run(&["replay", &data, "--to", "stream-dac", "--rate", "0", "--samples", "100"]);
+    let output = run(format!("replay {data} --to stream-dac --rate 0 --samples 100"));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("still being written"), "{said}");
     assert!(described(&meta).is_some_and(|value| value["global"][UNFINISHED].is_u64()));
-    let other = ["capture", "stream-adc-fileio", "--samples", "100", "--force", "--to"];
-    let said = fails(1, &[&other[..], &[&data]].concat());
+    let other = "capture stream-adc-fileio --samples 100 --force --to";
+    let said = fails(1, format!("{other} {data}"));
     assert!(said.contains("written by another capture"), "{said}");
     // Another file would have the same description.
     let same_stem = setup.path("samples.raw");
     let says_other = |said: &str| said.contains("samples.sigmf-meta describes another file");
-    let said = fails(2, &[&other[..], &[&same_stem]].concat());
+    let said = fails(2, format!("{other} {same_stem}"));
     assert!(says_other(&said) && !Path::new(&same_stem).exists(), "{said}");
     signal(&child, "-INT");
     assert_eq!(end_of(child).0, 0);
-    let said = fails(2, &[&other[..], &[&same_stem]].concat());
+    let said = fails(2, format!("{other} {same_stem}"));
     assert!(says_other(&said), "{said}");
     assert_eq!(described(&meta).expect("there")["global"]["core:dataset"], "samples.bin");
     // Its own is replaced.
-    json(&[&other[..], &[&data]].concat());
+    json(format!("{other} {data}"));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn completed_rotated_files_are_described() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("x.sigmf-data");
     let path = |number: u32, kind: &str| setup.path(&format!("x-{number:06}.sigmf-{kind}"));
-    let words = ["capture", "stream-adc", "--rate", "200k", "--rotate", "320K", "--to", &data];
+    let words = format!("capture stream-adc --rate 200k --rotate 320K --to {data}");
     let mut child = start(&words);
     eventually("not three files", || Path::new(&path(2, "meta")).exists());
     set("stream-adc", "inject_loss", "77");
@@ -163,13 +163,13 @@ fn unwritable_report_fails_before_the_capture() {
     let data = setup.path("samples.bin");
     let folder = setup.path("");
     for report in ["/no/such/folder/report", &folder] {
-        let words = ["capture", "stream-adc", "--samples", "10", "--to", &data, "--report", report];
+        let words = format!("capture stream-adc --samples 10 --to {data} --report {report}");
         let said = fails(1, &words);
         assert!(said.contains("cannot write the report"), "{said}");
         assert!(!Path::new(&data).exists(), "it has captured");
     }
     let report = setup.path("report.json");
-    let bad = ["capture", "no-such-device", "--to", &data, "--report", &report];
+    let bad = format!("capture no-such-device --to {data} --report {report}");
     fails(1, &bad);
     assert!(!Path::new(&report).exists(), "an empty report");
 }

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::iio::{end_of, fails, report, signal, start};
-use common::{eventually, folder, ok, program};
+use common::{Words, eventually, folder, ok, program};
 use serde_json::Value;
 
 /// After so many frames the picture is the same again: it moves by an 80th of its width.
@@ -30,8 +30,8 @@ struct Setup {
     _lock: MutexGuard<'static, ()>,
 }
 
-fn run_tool(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().expect(program);
+fn run_tool(program: &str, arguments: impl Words) -> String {
+    let output = Command::new(program).args(arguments.words()).output().expect(program);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{program} {arguments:?}: {text}{errors}");
@@ -81,12 +81,12 @@ impl Setup {
 
 /// All video devices.
 fn devices() -> Vec<Value> {
-    let all: Value = serde_json::from_str(&ok(&["devices", "--json"])).expect("JSON");
+    let all: Value = serde_json::from_str(&ok("devices --json")).expect("JSON");
     all["video"].as_array().expect("a list").clone()
 }
 
 fn control(node: &str, controls: &str) {
-    run_tool("v4l2-ctl", &["-d", node, "-c", controls]);
+    run_tool("v4l2-ctl", ["-d", node, "-c", controls]);
 }
 
 /// A frame size and format, as options.
@@ -117,12 +117,11 @@ impl Kind {
         let (file, node) = (setup.path("reference"), &*setup.single);
         let (width, height) = self.size.split_once('x').expect("a size");
         let format = format!("width={width},height={height},pixelformat={}", self.format);
-        run_tool("v4l2-ctl", &["-d", node, &format!("--set-fmt-video={format}"), "-p", "60"]);
+        run_tool("v4l2-ctl", ["-d", node, &format!("--set-fmt-video={format}"), "-p", "60"]);
         let mut pictures: HashMap<u64, Vec<u8>> = HashMap::new();
         for _ in 0..20 {
-            let stream = ["--stream-mmap=8", "--stream-count=80", "--verbose"];
-            let to = format!("--stream-to={file}");
-            let said = run_tool("v4l2-ctl", &[&["-d", node, &to][..], &stream].concat());
+            let stream = "--stream-mmap=8 --stream-count=80 --verbose";
+            let said = run_tool("v4l2-ctl", format!("-d {node} --stream-to={file} {stream}"));
             let numbers = said.lines().filter_map(|line| {
                 let number = line.split_once(" seq:")?.1.split_whitespace().next()?;
                 line.contains("dqbuf").then(|| number.parse::<u64>().expect("a number"))
@@ -164,8 +163,9 @@ impl Kind {
         panic!("v4l2-ctl never captured all");
     }
 
-    fn options(self, node: &str) -> Vec<&str> {
-        vec!["video", node, "--size", self.size, "--pixel-format", self.format, "--fps", "60"]
+    fn options(self, node: &str) -> String {
+        let Self { size, format } = self;
+        format!("video {node} --size {size} --pixel-format {format} --fps 60")
     }
 }
 
@@ -270,8 +270,8 @@ fn every_byte_of_every_frame_is_captured() {
     ] {
         let pictures = kind.pictures(&setup);
         let data = setup.path("frames.raw");
-        let more = ["--to", &data, "--frames", "60", "--force", "--max-loss", "100%"];
-        let (code, summary) = report(&[&kind.options(node)[..], &more].concat());
+        let more = format!("--to {data} --frames 60 --force --max-loss 100%");
+        let (code, summary) = report(format!("{} {more}", kind.options(node)));
         let told = check(&data, &pictures);
         assert_eq!((code, &summary["frames"]), (0, &60.into()), "{summary}");
         assert_eq!((&summary["missing"], &told["complete"]), (&told["missing"], &true.into()));
@@ -296,18 +296,18 @@ fn dropped_frames_are_reported() {
     control(&setup.single, "percentage_of_dropped_buffers=30");
     let data = setup.path("frames.raw");
     let options = NV12.options(&setup.single);
-    let to = ["--to", &data, "--frames", "40", "--force"];
-    let (code, summary) = report(&[&options[..], &to, &["--max-loss", "100%"]].concat());
+    let to = format!("--to {data} --frames 40 --force");
+    let (code, summary) = report(format!("{options} {to} --max-loss 100%"));
     let told = check(&data, &pictures);
     assert_eq!((code, &told["frames"]), (0, &40.into()), "{summary}");
     assert!(summary["lost_frames"].as_u64() > Some(5), "{summary}");
     assert_eq!((&summary["missing"], &summary["loss_known"]), (&told["missing"], &true.into()));
     // By default each is one too many.
-    let (code, summary) = report(&[&options[..], &to].concat());
+    let (code, summary) = report(format!("{options} {to}"));
     let error = summary["error"].as_str().expect("told");
     assert!(code == 1 && error.contains("--max-loss") && summary["complete"] == true, "{error}");
     check(&data, &pictures);
-    let (code, summary) = report(&[&options[..], &to, &["--overrun", "fail"]].concat());
+    let (code, summary) = report(format!("{options} {to} --overrun fail"));
     let error = summary["error"].as_str().expect("told");
     assert!(code == 1 && error.contains("EOVERFLOW"), "{error}");
     if summary["frames"].as_u64() > Some(0) {
@@ -320,8 +320,8 @@ fn damaged_frames_are_left_out_and_reported() {
     let Some(setup) = Setup::get() else { return };
     let pictures = NV12.pictures(&setup);
     let data = setup.path("frames.raw");
-    let more = ["--to", &data, "--frames", "90", "--max-loss", "100%", "--json"];
-    let child = start(&[&NV12.options(&setup.single)[..], &more].concat());
+    let more = format!("--to {data} --frames 90 --max-loss 100% --json");
+    let child = start(format!("{} {more}", NV12.options(&setup.single)));
     for frames in [10, 30] {
         wait_for(&data, frames * pictures.len());
         control(&setup.single, "inject_v4l2_buf_flag_error=1");
@@ -338,8 +338,8 @@ fn wrapped_sequence_numbers_are_no_loss() {
     let pictures = NV12.pictures(&setup);
     control(&setup.single, "wrap_sequence_number=1");
     let data = setup.path("frames.raw");
-    let more = ["--to", &data, "--frames", "140", "--max-loss", "100%"];
-    let (code, summary) = report(&[&NV12.options(&setup.single)[..], &more].concat());
+    let more = format!("--to {data} --frames 140 --max-loss 100%");
+    let (code, summary) = report(format!("{} {more}", NV12.options(&setup.single)));
     control(&setup.single, "wrap_sequence_number=0");
     assert_eq!(code, 0, "{summary}");
     assert!(summary["lost_frames"].as_u64() < Some(100), "{summary}");
@@ -351,8 +351,8 @@ fn wrapped_sequence_numbers_are_no_loss() {
 fn seconds_count_frame_timestamps() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("frames.raw");
-    let more = ["--to", &data, "--seconds", "1", "--max-loss", "100%"];
-    let (code, summary) = report(&[&NV12.options(&setup.single)[..], &more].concat());
+    let more = format!("--to {data} --seconds 1 --max-loss 100%");
+    let (code, summary) = report(format!("{} {more}", NV12.options(&setup.single)));
     let number = |value: &Value| value.as_u64().expect("a number");
     assert_eq!(code, 0, "{summary}");
     // vivid gives some numbers twice; on a slow machine, it leaves out the last ones of the second.
@@ -367,9 +367,13 @@ fn video_is_captured_into_a_pipe() {
     let Some(setup) = Setup::get() else { return };
     let pictures = NV12.pictures(&setup);
     let told = setup.path("report.json");
-    let more = ["--to", "-", "--frames", "30", "--report", &told, "--quiet", "--max-loss", "100%"];
     let options = NV12.options(&setup.single);
-    let output = program().args([&options[..], &more].concat()).output().expect("its end");
+    let output = program()
+        .args(
+            format!("{options} --to - --frames 30 --report {told} --quiet --max-loss 100%").words(),
+        )
+        .output()
+        .expect("its end");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let told: Value = serde_json::from_slice(&fs::read(told).expect("a report")).expect("JSON");
     let first = told["first"]["sequence"].as_u64().expect("a number");
@@ -383,10 +387,10 @@ fn ctrl_c_kill_and_a_full_disk_leave_whole_frames() {
     let pictures = NV12.pictures(&setup);
     let options = NV12.options(&setup.single);
     let data = setup.path("frames.raw");
-    let json = ["--to", &data, "--json", "--force", "--max-loss", "100%"];
-    for (more, good) in [(&[][..], 0), (&["--frames", "10000"][..], 1)] {
+    let json = format!("--to {data} --json --force --max-loss 100%");
+    for (more, good) in [("", 0), ("--frames 10000", 1)] {
         let _ = fs::remove_file(&data);
-        let child = start(&[&options[..], &json, more].concat());
+        let child = start(format!("{options} {json} {more}"));
         wait_for(&data, 15 * pictures.len());
         signal(&child, "-INT");
         let (code, summary) = end_of(child);
@@ -394,7 +398,7 @@ fn ctrl_c_kill_and_a_full_disk_leave_whole_frames() {
         assert!(check(&data, &pictures)["frames"].as_u64() > Some(10), "{summary}");
     }
     let _ = fs::remove_file(&data);
-    let mut child = start(&[&options[..], &json].concat());
+    let mut child = start(format!("{options} {json}"));
     wait_for(&data, 15 * pictures.len());
     let described = || -> Option<Value> {
         serde_json::from_slice(&fs::read(format!("{data}.json")).ok()?).ok()
@@ -417,16 +421,16 @@ fn ctrl_c_kill_and_a_full_disk_leave_whole_frames() {
     // A disk of 3 MB, which 86,400 bytes 37 times fill.
     let disk = setup.path("disk");
     fs::create_dir(&disk).expect("a folder");
-    run_tool("mount", &["-t", "tmpfs", "-o", "size=3M", "none", &disk]);
+    run_tool("mount", ["-t", "tmpfs", "-o", "size=3M", "none", &disk]);
     let data = format!("{disk}/frames.raw");
-    let said = fails(1, &[&options[..], &["--to", &data, "--frames", "1000"]].concat());
+    let said = fails(1, format!("{options} --to {data} --frames 1000"));
     assert!(said.contains("make room") && !Path::new(&data).exists(), "{said}");
-    let (code, summary) = report(&[&options[..], &["--to", &data]].concat());
+    let (code, summary) = report(format!("{options} --to {data}"));
     let error = summary["error"].as_str().unwrap_or_default().to_owned();
     let frames = summary["frames"].as_u64().expect("a number");
     let length = fs::metadata(&data).expect("a file").len();
     let bytes = fs::read(&data).expect("a prefix");
-    run_tool("umount", &[&disk]);
+    run_tool("umount", &disk);
     assert!(code == 1 && error.contains("ENOSPC"), "{summary}");
     assert_eq!((length > 1 << 20, length), (true, frames * pictures.len() as u64), "{summary}");
     let first = summary["first"]["sequence"].as_u64().expect("a number");
@@ -438,8 +442,8 @@ fn removed_device_ends_the_capture() {
     let Some(setup) = Setup::get() else { return };
     let pictures = NV12.pictures(&setup);
     let data = setup.path("frames.raw");
-    let json = ["--to", &data, "--json", "--force"];
-    let child = start(&[&NV12.options(&setup.single)[..], &json].concat());
+    let json = format!("--to {data} --json --force");
+    let child = start(format!("{} {json}", NV12.options(&setup.single)));
     wait_for(&data, 15 * pictures.len());
     fs::write(UNBIND, "vivid.0").expect("unbound");
     let (code, summary) = end_of(child);
@@ -454,29 +458,29 @@ fn unsupported_arguments_are_refused() {
     let Some(setup) = Setup::get() else { return };
     let data = setup.path("frames.raw");
     let node = &*setup.single;
-    let before = run_tool("v4l2-ctl", &["-d", node, "--get-fmt-video", "--get-parm"]);
+    let before = run_tool("v4l2-ctl", ["-d", node, "--get-fmt-video", "--get-parm"]);
     for (code, device, more, words) in [
-        (1, node, &["--size", "123x45"][..], &["123x45", "320x180", "1920x1080"][..]),
-        (1, node, &["--pixel-format", "XXXX"], &["XXXX", "YUYV", "NV12"]),
-        (1, &setup.multi, &["--pixel-format", "NM12"], &["2 buffers", "--pixel-format"]),
-        (1, "/dev/video99", &[], &["no device /dev/video99"]),
-        (2, node, &["--size", "wide"], &["1920x1080"]),
+        (1, node, "--size 123x45", &["123x45", "320x180", "1920x1080"][..]),
+        (1, node, "--pixel-format XXXX", &["XXXX", "YUYV", "NV12"]),
+        (1, &setup.multi, "--pixel-format NM12", &["2 buffers", "--pixel-format"]),
+        (1, "/dev/video99", "", &["no device /dev/video99"]),
+        (2, node, "--size wide", &["1920x1080"]),
     ] {
-        let said = fails(code, &[&["video", device, "--to", &data][..], more].concat());
+        let said = fails(code, format!("video {device} --to {data} {more}"));
         assert!(words.iter().all(|word| said.contains(word)), "{more:?}: {said}");
         assert!(!Path::new(&data).exists(), "{more:?}");
     }
-    let after = run_tool("v4l2-ctl", &["-d", node, "--get-fmt-video", "--get-parm"]);
+    let after = run_tool("v4l2-ctl", ["-d", node, "--get-fmt-video", "--get-parm"]);
     assert_eq!(after, before);
-    let said = fails(2, &["capture", node, "--to", &data]);
+    let said = fails(2, format!("capture {node} --to {data}"));
     assert!(said.contains("is a video device") && said.contains("dmabuf-dio video"), "{said}");
     // In use by another.
     let mut other = program();
-    let stream = ["video", node, "--to", "none", "--quiet", "--max-loss", "100%"];
-    let other = other.args(stream).stdout(Stdio::null());
+    let stream = format!("video {node} --to none --quiet --max-loss 100%");
+    let other = other.args(stream.words()).stdout(Stdio::null());
     let mut other = other.spawn().expect("started");
     thread::sleep(Duration::from_millis(700));
-    let said = fails(1, &["video", node, "--to", &data]);
+    let said = fails(1, format!("video {node} --to {data}"));
     let busy = devices().into_iter().find(|one| one["node"] == node).expect("listed");
     signal(&other, "-INT");
     assert!(other.wait().expect("its end").success());
@@ -493,9 +497,9 @@ fn devices_are_listed() {
         let nv12 = formats.iter().find(|one| one["pixel_format"] == "NV12").expect("listed");
         assert!(nv12["sizes"].as_array().is_some_and(|sizes| sizes.len() > 5), "{nv12}");
     }
-    let human = ok(&["devices", &setup.single]);
+    let human = ok(["devices", &setup.single]);
     assert!(human.contains("dma-bufs    yes") && human.contains("1920x1080"), "{human}");
-    let doctor = ok(&["doctor"]);
+    let doctor = ok("doctor");
     assert!(doctor.contains(&format!("yes  {} vivid: dma-bufs: yes", setup.single)), "{doctor}");
 }
 
@@ -511,9 +515,9 @@ fn device_without_dmabufs_is_copied_by_the_cpu() {
         return println!("skipped: no simulated device");
     };
     assert_eq!(plain["dma_bufs"]["state"], "no", "{plain}");
-    let options = ["video", "plain-camera", "--to", &data, "--frames", "40", "--max-loss", "100%"];
-    for more in [&[][..], &["--blocks", "4", "--force"]] {
-        let (code, summary) = report(&[&options[..], more].concat());
+    for more in ["", "--blocks 4 --force"] {
+        let (code, summary) =
+            report(format!("video plain-camera --to {data} --frames 40 --max-loss 100% {more}"));
         assert_eq!(
             (code, &summary["memory"], &summary["frames"]),
             (0, &"mapped".into(), &40.into())

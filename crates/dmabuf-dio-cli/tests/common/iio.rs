@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::{eventually, folder, ok, program, run};
+use super::{Words, eventually, folder, ok, program, run};
 
 pub(crate) const FRAME: usize = 8;
 
@@ -56,14 +56,14 @@ pub(crate) fn number(device: &str, attribute: &str) -> u64 {
 }
 
 #[track_caller]
-pub(crate) fn json(arguments: &[&str]) -> Value {
-    serde_json::from_str(&ok(&[arguments, &["--json"]].concat())).expect("JSON")
+pub(crate) fn json(arguments: impl Words) -> Value {
+    serde_json::from_str(&ok([&arguments.words()[..], &["--json"]].concat())).expect("JSON")
 }
 
 /// Runs a command that has to fail with `code`. Returns its standard error.
 #[track_caller]
-pub(crate) fn fails(code: i32, arguments: &[&str]) -> String {
-    let output = run(arguments);
+pub(crate) fn fails(code: i32, arguments: impl Words) -> String {
+    let output = run(&arguments);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{errors}");
     let hint = errors.lines().last().unwrap_or_default();
@@ -84,9 +84,9 @@ pub(crate) fn frames(path: &str) -> usize {
     bytes.len() / FRAME
 }
 
-pub(crate) fn start(arguments: &[&str]) -> Child {
+pub(crate) fn start(arguments: impl Words) -> Child {
     let (out, errors) = (Stdio::piped(), Stdio::piped());
-    program().args(arguments).stdout(out).stderr(errors).spawn().expect("started")
+    program().args(arguments.words()).stdout(out).stderr(errors).spawn().expect("started")
 }
 
 /// Sends a signal to a command, one that ends it (`-INT`, `-TERM`, `-HUP`) when it handles that.
@@ -135,8 +135,8 @@ pub(crate) fn until_it_moves(device: &str) {
 
 /// Runs a command, whatever its exit code. Returns the code and the report.
 #[track_caller]
-pub(crate) fn report(arguments: &[&str]) -> (i32, Value) {
-    end_of(start(&[arguments, &["--json"]].concat()))
+pub(crate) fn report(arguments: impl Words) -> (i32, Value) {
+    end_of(start([&arguments.words()[..], &["--json"]].concat()))
 }
 
 /// Waits for the end of a command. Returns its exit code and its report.

@@ -80,14 +80,55 @@ pub(crate) fn program() -> Command {
     command
 }
 
-pub(crate) fn run(arguments: &[&str]) -> Output {
-    program().args(arguments).output().expect("run dmabuf-dio")
+/// The arguments of the command: a list, or a line without quotes.
+pub(crate) trait Words: std::fmt::Debug {
+    fn words(&self) -> Vec<&str>;
+}
+
+impl Words for str {
+    fn words(&self) -> Vec<&str> {
+        self.split_whitespace().collect()
+    }
+}
+
+impl Words for String {
+    fn words(&self) -> Vec<&str> {
+        self.as_str().words()
+    }
+}
+
+impl Words for [&str] {
+    fn words(&self) -> Vec<&str> {
+        self.to_vec()
+    }
+}
+
+impl<const N: usize> Words for [&str; N] {
+    fn words(&self) -> Vec<&str> {
+        self.to_vec()
+    }
+}
+
+impl Words for Vec<&str> {
+    fn words(&self) -> Vec<&str> {
+        self.clone()
+    }
+}
+
+impl<T: Words + ?Sized> Words for &T {
+    fn words(&self) -> Vec<&str> {
+        (**self).words()
+    }
+}
+
+pub(crate) fn run(arguments: impl Words) -> Output {
+    program().args(arguments.words()).output().expect("run dmabuf-dio")
 }
 
 /// Runs a command that has to succeed. Returns its standard output.
 #[track_caller]
-pub(crate) fn ok(arguments: &[&str]) -> String {
-    let output = run(arguments);
+pub(crate) fn ok(arguments: impl Words) -> String {
+    let output = run(&arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {:?}\n{errors}", output.status);
     String::from_utf8(output.stdout).expect("text")
