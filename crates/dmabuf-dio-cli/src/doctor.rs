@@ -63,9 +63,7 @@ fn human(
             (None, Some(refusal)) => {
                 let errno = refusal.errno.map_or_else(String::new, |errno| format!(": {errno}"));
                 lines.line(status.backend.name(), format!("no   {}{errno}", refusal.reason));
-                if let Some(remedy) = &refusal.remedy {
-                    lines.line("", format!("     try: {remedy}"));
-                }
+                lines.remedy(refusal.remedy.as_deref());
             }
             (None, None) => lines.line(status.backend.name(), "no"),
         }
@@ -102,9 +100,7 @@ fn lenders(lines: &mut Lines, lending: &Lending) {
             None => lines.line("", format!("yes  {from}")),
             Some(refusal) => {
                 lines.line("", format!("no   {from}: {}", refusal.reason));
-                if let Some(remedy) = &refusal.remedy {
-                    lines.line("", format!("     try: {remedy}"));
-                }
+                lines.remedy(refusal.remedy.as_deref());
             }
         }
     }
@@ -140,9 +136,7 @@ fn memory(lines: &mut Lines, system: &System) {
             number(huge.overcommit)
         ),
     );
-    if let Some(remedy) = &huge.remedy {
-        lines.line("", format!("     try: {remedy}"));
-    }
+    lines.remedy(huge.remedy.as_deref());
     let ring = &system.io_uring;
     let disabled = ring
         .disabled
@@ -154,9 +148,7 @@ fn memory(lines: &mut Lines, system: &System) {
     );
     if let Some(refusal) = &ring.refusal {
         lines.line("", format!("     {}", refusal.reason));
-        if let Some(remedy) = &refusal.remedy {
-            lines.line("", format!("     try: {remedy}"));
-        }
+        lines.remedy(refusal.remedy.as_deref());
     }
 }
 

@@ -2,12 +2,11 @@
 //! The command `dmabuf-dio`. To load files, use the library of that name.
 
 mod args;
-mod completions;
 mod dashes;
 mod devices;
 mod doctor;
+mod generate;
 mod load;
-mod man;
 mod save;
 mod show;
 mod stream;
@@ -15,6 +14,7 @@ mod stream;
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
+use dmabuf_dio_terminal::exit::Failure;
 
 use crate::args::{Cli, Command};
 
@@ -47,24 +47,32 @@ fn has_small_stack() -> bool {
 
 fn run() -> ExitCode {
     let command = dashes::parse().command;
-    // Standard output belongs to the command that a load runs.
-    let (result, details) = match &command {
-        Command::Doctor(args) => (doctor::run(args).map(|()| 0), None),
-        Command::Devices(args) => (devices::run(args).map(|()| 0), None),
-        Command::Load(args) => (load::run(args), Some((&args.common, args.command.is_empty()))),
-        Command::Save(args) => (save::run(args).map(|()| 0), Some((&args.common, true))),
-        Command::Capture(args) => (stream::capture::run(args).map(|()| 0), None),
-        Command::Video(args) => (stream::video::capture::run(args).map(|()| 0), None),
-        Command::Replay(args) => (stream::replay::run(args).map(|()| 0), None),
-        Command::Completions(args) => (completions::run(args).map(|()| 0), None),
-        Command::Man(args) => (man::run(args).map(|()| 0), None),
+    let done = |result: Result<(), Failure>| result.map(|()| 0);
+    let result = match &command {
+        Command::Doctor(args) => done(doctor::run(args)),
+        Command::Devices(args) => done(devices::run(args)),
+        Command::Load(args) => load::run(args),
+        Command::Save(args) => done(save::run(args)),
+        Command::Capture(args) => done(stream::capture::run(args)),
+        Command::Video(args) => done(stream::video::capture::run(args)),
+        Command::Replay(args) => done(stream::replay::run(args)),
+        Command::Completions(args) => {
+            generate::completions(args);
+            Ok(0)
+        }
+        Command::Man(args) => done(generate::man(args)),
     };
     match result {
         Ok(code) => code.into(),
         Err(failure) => {
             let code = failure.report("dmabuf-dio");
-            if let Some((common, output)) = details {
-                show::refusals(&failure, common, output);
+            match &command {
+                // Standard output belongs to the command that a load runs.
+                Command::Load(args) => {
+                    show::refusals(&failure, &args.common, args.command.is_empty());
+                }
+                Command::Save(args) => show::refusals(&failure, &args.common, true),
+                _ => {}
             }
             code
         }

@@ -32,6 +32,13 @@ impl Lines {
         let _ = writeln!(self.text, "{label:width$}{}", text.as_ref());
     }
 
+    /// What changes the row above.
+    pub(crate) fn remedy(&mut self, remedy: Option<&str>) {
+        if let Some(remedy) = remedy {
+            self.line("", format!("     try: {remedy}"));
+        }
+    }
+
     /// An empty line and a heading.
     pub(crate) fn heading(&mut self, text: &str) {
         let gap = if self.text.is_empty() { "" } else { "\n" };

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{folder, program};
+use common::{eventually, folder, program};
 
 const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
@@ -116,18 +116,8 @@ fn waiting_load(path: &Path, action: libc::sighandler_t) -> Option<(Child, File)
         });
     }
     let child = command.spawn().expect("run dmabuf-dio");
-    wait_until("the load opens its file", || lease(libc::F_GETLEASE, 0) != libc::F_WRLCK);
+    eventually("the load opens its file", || lease(libc::F_GETLEASE, 0) != libc::F_WRLCK);
     Some((child, held))
-}
-
-fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    for _ in 0..30_000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("not within 30 s: {what}");
 }
 
 fn kill(child: &Child, signal: i32) {
@@ -151,7 +141,7 @@ fn second_signal_has_its_default_action() {
         let path = folder.path().join(format!("file-{signal}"));
         let Some((mut child, held)) = waiting_load(&path, libc::SIG_DFL) else { return };
         kill(&child, signal);
-        wait_until("the first is handled", || !is_in("ShdPnd", &child, signal));
+        eventually("the first is handled", || !is_in("ShdPnd", &child, signal));
         std::thread::sleep(Duration::from_millis(50));
         assert!(child.try_wait().expect("its state").is_none(), "the first has ended it");
         kill(&child, signal);
@@ -167,7 +157,7 @@ fn different_signal_does_not_count_as_second() {
     let Some((child, held)) = waiting_load(&path, libc::SIG_DFL) else { return };
     for signal in SIGNALS {
         kill(&child, signal);
-        wait_until("it is handled", || !is_in("ShdPnd", &child, signal));
+        eventually("it is handled", || !is_in("ShdPnd", &child, signal));
     }
     drop(held);
     let output = child.wait_with_output().expect("its end");

@@ -12,7 +12,10 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::iio::{FRAME, Setup, fails, frames, json, number, signal, start, until_it_moves};
+use common::iio::{
+    FRAME, Setup, counted, fails, frames, json, missing, number, numbers, read_json, signal, start,
+    until_it_moves,
+};
 use common::{eventually, ok, page_size};
 use serde_json::Value;
 
@@ -27,8 +30,7 @@ fn captured_samples_are_replayed() {
         assert!(report.lines().any(|line| line.starts_with(word)), "no {word} in\n{report}");
     }
     assert_eq!(frames(&data), 100_003);
-    let meta = fs::read_to_string(setup.path("samples.sigmf-meta")).expect("a description");
-    let meta: Value = serde_json::from_str(&meta).expect("JSON");
+    let meta = read_json(setup.path("samples.sigmf-meta"));
     assert_eq!(meta["global"]["core:datatype"], "ru16_le");
     assert_eq!(meta["global"]["core:sample_rate"], 1e6);
 
@@ -51,35 +53,11 @@ fn captured_samples_are_replayed() {
     assert_eq!(part["frames"], 1000);
 
     let summary = json(format!("capture stream-adc --samples 10k --to {data} --force"));
-    let keys: Vec<_> = summary.as_object().expect("an object").keys().cloned().collect();
-    let wanted = [
-        "asked_frames",
-        "bytes",
-        "channels",
-        "complete",
-        "conversion",
-        "cpu_seconds",
-        "description",
-        "device",
-        "error",
-        "files",
-        "frame_bytes",
-        "frames",
-        "gaps",
-        "loss_known",
-        "lost_frames",
-        "other",
-        "rate",
-        "ring",
-        "ring_seconds",
-        "schema",
-        "seconds",
-        "settings",
-        "sink",
-        "source",
-        "trigger",
-    ];
-    assert_eq!(keys, wanted);
+    let keys: Vec<_> = summary.as_object().expect("an object").keys().map(String::as_str).collect();
+    let wanted = "asked_frames bytes channels complete conversion cpu_seconds description device \
+        error files frame_bytes frames gaps loss_known lost_frames other rate ring \
+        ring_seconds schema seconds settings sink source trigger";
+    assert_eq!(keys.join(" "), wanted);
     assert_eq!(frames(&data), 10_000);
 }
 
@@ -232,10 +210,7 @@ fn running_capture_file_has_no_hole() {
             let start = length.saturating_sub(tail.len() as u64) / 8 * 8;
             // The file grows meanwhile.
             let got = file.read_at(&mut tail[..(length - start) as usize / 8 * 8], start);
-            for (number, frame) in (start / 8..).zip(tail[..got.expect("read")].chunks_exact(8)) {
-                let found = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
-                assert_eq!(found, number, "in {length} bytes, blocks of {block}");
-            }
+            counted(start / 8, &tail[..got.expect("read")]);
             looks += 1;
         }
         println!("blocks of {block}: looked at {looks} times");
@@ -272,12 +247,7 @@ fn slow_receiver_causes_reported_losses_or_failure() {
         let summary = json(&arguments);
         let bytes = receiver.join().expect("the receiver");
         assert_eq!(summary["bytes"], bytes.len());
-        let (mut next, mut lost) = (0, 0);
-        for frame in bytes.chunks_exact(FRAME) {
-            let number = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
-            lost += number - next;
-            next = number + 1;
-        }
+        let lost = missing(&numbers(&bytes));
         assert!(lost > 0, "the receiver was not slow");
         assert!(
             summary["lost_frames"].as_u64().is_some_and(|told| told >= lost),

@@ -10,7 +10,9 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::iio::{FRAME, Setup, end_of, report, set, signal, start, until_it_moves};
+use common::iio::{
+    FRAME, Setup, counted, end_of, numbers, report, set, signal, start, until_it_moves,
+};
 use serde_json::Value;
 
 /// Frames that the device has sampled: those that arrived and those that were lost.
@@ -19,17 +21,11 @@ fn of_the_device(summary: &Value) -> u64 {
     number("frames") + number("lost_frames")
 }
 
-/// Checks that a file has increasing numbers, and returns how many are missing, with those before
-/// the number `end`.
+/// How many frames are missing in a file, with those before the number `end`.
 fn missing(path: &str, end: u64) -> u64 {
-    let (mut next, mut missing) = (0, 0);
-    for frame in fs::read(path).expect("a file").chunks_exact(FRAME) {
-        let number = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
-        assert!(number >= next && number < end, "{number} after {next}, of {end}");
-        missing += number - next;
-        next = number + 1;
-    }
-    missing + end - next
+    let numbers = numbers(&fs::read(path).expect("a file"));
+    let last = numbers.last().map_or(0, |last| last + 1);
+    common::iio::missing(&numbers) + end.checked_sub(last).expect("none behind the end")
 }
 
 #[test]
@@ -126,10 +122,7 @@ fn ring_is_sized_by_time_and_grows() {
     let Some(_setup) = Setup::get() else { return };
     let (summary, bytes) = stalled("500k", "");
     assert_eq!((&summary["lost_frames"], &summary["complete"]), (&0.into(), &true.into()));
-    assert_eq!(bytes.len(), 4_000_000 * FRAME);
-    for (number, frame) in (0..).zip(bytes.chunks_exact(FRAME)) {
-        assert_eq!(u64::from_le_bytes(frame.try_into().expect("eight bytes")), number);
-    }
+    assert_eq!(counted(0, &bytes), 4_000_000);
     let ring = &summary["ring"];
     let of = |name: &str| ring[name].as_u64().expect(name);
     // Two seconds at first, as little more as was necessary at the end.

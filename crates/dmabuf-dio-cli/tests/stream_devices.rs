@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::iio::{
-    Setup, end_of, fails, json, number, report, set, signal, signal_now, start, sysfs,
+    Setup, end_of, fails, json, number, read_json, report, set, signal, signal_now, start, sysfs,
     until_it_is_enabled, until_it_moves,
 };
 use common::{eventually, ok, run};
@@ -283,8 +283,7 @@ fn settings_are_restored_at_the_end() {
     assert_eq!(summary["settings"][0]["after"], "868000000");
     as_before("after its end");
     // The description has the frequency of the local oscillator.
-    let meta = fs::read_to_string(setup.path("samples.sigmf-meta")).expect("a description");
-    let meta: Value = serde_json::from_str(&meta).expect("JSON");
+    let meta = read_json(setup.path("samples.sigmf-meta"));
     assert_eq!(meta["captures"][0]["core:frequency"], 868e6, "{meta}");
 
     for name in ["-INT", "-TERM", "-HUP"] {

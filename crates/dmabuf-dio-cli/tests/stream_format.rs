@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 
 use common::iio::{
-    FRAME, Setup, end_of, fails, json, number, numbered, set, signal, start, until_it_moves,
+    FRAME, Setup, counted, end_of, fails, json, missing, number, numbered, numbers, read_json, set,
+    signal, start, until_it_moves,
 };
 use common::ok;
 use serde_json::Value;
@@ -34,10 +35,6 @@ fn meaning(scan_type: &str, bytes: [u8; 2]) -> f64 {
         value
     };
     value / (range / 2.0)
-}
-
-fn description(path: &str) -> Value {
-    serde_json::from_str(&fs::read_to_string(path).expect("a description")).expect("JSON")
 }
 
 /// Restores the devices' own formats.
@@ -87,7 +84,7 @@ fn capture_and_replay_convert_formats() {
             assert_eq!(conversion["from"], format!("{scan_type} x 4"));
             assert_eq!((&conversion["frames"], &report["lost_frames"]), (&count.into(), &0.into()));
             assert_eq!(conversion["to_bytes"], count * 4 * bytes);
-            assert_eq!(description(&meta)["global"]["core:datatype"], name);
+            assert_eq!(read_json(&meta)["global"]["core:datatype"], name);
             let file = fs::read(&data).expect("the file");
             assert_eq!(file.len() as u64, count * 4 * bytes);
             let device =
@@ -158,16 +155,6 @@ fn report_describes_the_conversion() {
     assert!(moved > 0 && wrong <= moved / 50_000, "{wrong} of {moved}");
 }
 
-/// The frames of a file from `first` on.
-#[track_caller]
-fn continues(path: &str, first: u64, count: u64) {
-    let bytes = fs::read(path).expect("a file");
-    assert_eq!(bytes.len() as u64, count * FRAME as u64, "{path}");
-    for (number, frame) in (first..).zip(bytes.chunks_exact(FRAME)) {
-        assert_eq!(u64::from_le_bytes(frame.try_into().expect("eight bytes")), number, "{path}");
-    }
-}
-
 #[test]
 fn recordings_are_rotated_by_time_and_size() {
     let Some(setup) = Setup::get() else { return };
@@ -190,8 +177,9 @@ fn recordings_are_rotated_by_time_and_size() {
             let (first, count) = (number * each, each.min(all - number * each));
             assert_eq!((&file["first_frame"], &file["frames"]), (&first.into(), &count.into()));
             assert_eq!(file["file"], name(number, "data"));
-            continues(&name(number, "data"), first, count);
-            let meta = description(&name(number, "meta"));
+            let bytes = fs::read(name(number, "data")).expect("a file");
+            assert_eq!(counted(first, &bytes) as u64, count);
+            let meta = read_json(name(number, "meta"));
             assert_eq!(meta["captures"][0]["core:global_index"], first);
             assert_eq!(meta["global"]["core:dataset"], Value::Null);
         }
@@ -215,7 +203,7 @@ fn recordings_are_rotated_by_time_and_size() {
         assert_eq!(bytes.len(), 160_000);
         let first = i32::from_be_bytes(bytes[..4].try_into().expect("four"));
         assert_eq!(i64::from(first), (number as i64 * 10_000 - 32_768) << 16);
-        let meta = description(&setup.path(&format!("other-{number:06}.sigmf-meta")));
+        let meta = read_json(setup.path(&format!("other-{number:06}.sigmf-meta")));
         assert_eq!(meta["global"]["core:dataset"], format!("other-{number:06}.bin"));
     }
 }
@@ -230,27 +218,22 @@ fn rotated_recording_describes_losses() {
         "capture stream-adc --rate 30M --block-size 8K --blocks 3 {more} --rotate 300K"
     ));
     let files = report["files"].as_array().expect("a list");
-    let (mut frames, mut end, mut lost) = (0, 0, 0);
+    let mut all = Vec::new();
     for file in files {
         let bytes = fs::read(file["file"].as_str().expect("a name")).expect("a file");
         assert!(bytes.len() <= 300 << 10, "{file}");
-        assert_eq!(file["first_frame"], frames, "{file}");
-        for frame in bytes.chunks_exact(FRAME) {
-            let number = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
-            assert!(number >= end, "{number} is twice in the files");
-            lost += number - end;
-            end = number + 1;
-            frames += 1;
-        }
+        assert_eq!(file["first_frame"], all.len(), "{file}");
+        all.extend(numbers(&bytes));
     }
-    assert_eq!((frames, &report["frames"]), (200_000, &200_000.into()));
+    let lost = missing(&all);
+    assert_eq!((all.len(), &report["frames"]), (200_000, &200_000.into()));
     let told = report["lost_frames"].as_u64().expect("counted");
     // The device may fill the last block and lose more before its counter is read: the last gap then
     // reaches to the end.
     let gap = report["gaps"].as_array().and_then(|gaps| gaps.last()).expect("a gap");
     let to_the_end = gap["to"] == 200_000 * FRAME;
-    let all = told == lost || told > lost && to_the_end;
-    assert!(lost > 0 && all, "{lost}, told {told}, {gap}");
+    let is_told = told == lost || told > lost && to_the_end;
+    assert!(lost > 0 && is_told, "{lost}, told {told}, {gap}");
 }
 
 /// A description that cannot be read or honoured is not passed over: nothing is output, unless `--force`

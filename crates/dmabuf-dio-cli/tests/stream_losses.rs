@@ -6,7 +6,9 @@ mod common;
 use std::fs;
 
 use common::eventually;
-use common::iio::{Setup, end_of, number, report, set, signal, start, until_it_moves};
+use common::iio::{
+    Setup, end_of, number, numbers, read_json, report, set, signal, start, until_it_moves,
+};
 use serde_json::Value;
 
 /// How the simulated devices report losses, until this is dropped.
@@ -47,8 +49,7 @@ fn capture(setup: &Setup, lost: u64, more: &str) -> (i32, Value, Value) {
     eventually("it does not go on", || length() > end);
     signal(&child, "-INT");
     let (code, summary) = end_of(child);
-    let meta = fs::read(setup.path("samples.sigmf-meta")).expect("a description");
-    (code, summary, serde_json::from_slice(&meta).expect("JSON"))
+    (code, summary, read_json(setup.path("samples.sigmf-meta")))
 }
 
 #[test]
@@ -81,9 +82,7 @@ fn loss_register_reveals_overruns() {
     let text = meta["annotations"][0]["core:comment"].as_str().expect("a gap");
     assert!(text.contains("does not report how many"), "{text}");
     // Where it is, to within what the ring held: the numbers in the file jump there.
-    let bytes = fs::read(setup.path("samples.sigmf-data")).expect("samples");
-    let number = |frame: &[u8]| u64::from_le_bytes(frame.try_into().expect("eight bytes"));
-    let numbers: Vec<_> = bytes.chunks_exact(8).map(number).collect();
+    let numbers = numbers(&fs::read(setup.path("samples.sigmf-data")).expect("samples"));
     let jump = numbers.windows(2).position(|pair| pair[1] != pair[0] + 1).expect("a gap") + 1;
     assert_eq!(numbers[jump], numbers[jump - 1] + 5001);
     let (at, to) = (gaps[0]["at"].as_u64(), gaps[0]["to"].as_u64());

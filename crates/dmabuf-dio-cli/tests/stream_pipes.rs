@@ -12,34 +12,12 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
-use common::iio::{FRAME, Setup, number, numbered, signal, start};
+use common::iio::{FRAME, Setup, counted, missing, number, numbered, numbers, signal, start};
 use common::{connected, program};
 use serde_json::Value;
 
 fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Fails unless these are frames 0, 1, 2, ..., all of them whole. Returns their number.
-#[track_caller]
-fn count(bytes: &[u8]) -> usize {
-    assert_eq!(bytes.len() % FRAME, 0, "a frame is cut");
-    for (number, frame) in (0..).zip(bytes.chunks_exact(FRAME)) {
-        assert_eq!(u64::from_le_bytes(frame.try_into().expect("eight bytes")), number);
-    }
-    bytes.len() / FRAME
-}
-
-/// The gaps in frames that have numbers: how many are missing.
-fn missing(bytes: &[u8]) -> u64 {
-    let (mut next, mut missing) = (0, 0);
-    for frame in bytes.chunks_exact(FRAME) {
-        let number = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
-        assert!(number >= next);
-        missing += number - next;
-        next = number + 1;
-    }
-    missing
 }
 
 fn read_all(mut from: impl std::io::Read + Send + 'static) -> JoinHandle<Vec<u8>> {
@@ -83,7 +61,7 @@ fn standard_output_has_only_samples() {
         let output = output.wait_with_output().expect("its end");
         let said = errors(&output);
         assert!(output.status.success(), "{said}");
-        assert_eq!(count(&output.stdout), 200_000, "{to}");
+        assert_eq!(counted(0, &output.stdout), 200_000, "{to}");
         let summary: Value = serde_json::from_str(&said).expect("only the report");
         assert_eq!((&summary["frames"], &summary["other"]), (&200_000.into(), &"-".into()));
         assert_eq!(summary["description"], Value::Null);
@@ -99,7 +77,7 @@ fn standard_output_has_only_samples() {
         .expect("sh");
     assert!(output.status.success() && output.stdout.is_empty(), "{}", errors(&output));
     assert!(errors(&output).contains("100000 frames"), "{}", errors(&output));
-    assert_eq!(count(&fs::read(&data).expect("the file")), 100_000);
+    assert_eq!(counted(0, &fs::read(&data).expect("the file")), 100_000);
 }
 
 #[test]
@@ -109,7 +87,7 @@ fn reader_that_exits_ends_the_capture() {
     let mut child = start(arguments);
     let mut some = vec![0; 1_000_000 * FRAME / 4];
     child.stdout.take().expect("a pipe").read_exact(&mut some).expect("read");
-    assert_eq!(count(&some), 250_000);
+    assert_eq!(counted(0, &some), 250_000);
     let output = child.wait_with_output().expect("its end");
     let said = errors(&output);
     assert_eq!(output.status.code(), Some(141), "{said}");
@@ -138,7 +116,7 @@ fn slow_pipe_reader_loses_only_reported_frames() {
         let lost = summary["lost_frames"].as_u64().expect("counted");
         assert_eq!(summary["frames"], bytes.len() / FRAME);
         assert_eq!(bytes.len() as u64 / FRAME as u64 + lost, 600_000);
-        assert!(missing(&bytes) <= lost && lossy == (lost > 0), "{lost}: {summary}");
+        assert!(missing(&numbers(&bytes)) <= lost && lossy == (lost > 0), "{lost}: {summary}");
     }
 }
 
@@ -151,7 +129,7 @@ fn a_capture_waits_for_the_reader_of_a_fifo() {
     let mut child = start(format!("{arguments} --json"));
     until_it_waits(&mut child);
     let bytes = read_all(File::open(&path).expect("open")).join().expect("no panic");
-    assert_eq!(count(&bytes), 100_000);
+    assert_eq!(counted(0, &bytes), 100_000);
     let output = child.wait_with_output().expect("its end");
     assert!(output.status.success(), "{}", errors(&output));
     // It did not start before the reader was there, and its report is on standard output.
@@ -183,7 +161,7 @@ fn a_killed_capture_leaves_a_prefix_in_the_pipe() {
             child.wait().expect("its end");
             let bytes = reader.join().expect("no panic");
             assert_eq!(bytes.len() % FRAME, 0, "a frame is cut");
-            let lost = missing(&bytes);
+            let lost = missing(&numbers(&bytes));
             println!("blocks of {block}: {} frames, {lost} missing", bytes.len() / FRAME);
             most = most.max(bytes.len());
         }
@@ -200,7 +178,7 @@ fn unix_and_tcp_sockets_work_both_ways() {
     let check = |child: Child, reader: JoinHandle<Vec<u8>>| {
         let output = child.wait_with_output().expect("its end");
         assert!(output.status.success(), "{}", errors(&output));
-        assert_eq!(count(&reader.join().expect("no panic")), 100_000);
+        assert_eq!(counted(0, &reader.join().expect("no panic")), 100_000);
     };
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let place = free.local_addr().expect("its number");

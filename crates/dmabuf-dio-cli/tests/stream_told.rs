@@ -9,13 +9,10 @@ use std::path::Path;
 use std::process::Command;
 
 use common::iio::{
-    Setup, end_of, fails, json, number, numbered, report, set, signal, start, until_it_is_enabled,
+    Setup, end_of, fails, json, number, numbered, read_json, report, set, signal, start,
+    until_it_is_enabled,
 };
 use serde_json::Value;
-
-fn description(path: &str) -> Value {
-    serde_json::from_slice(&fs::read(path).expect("a description")).expect("JSON")
-}
 
 /// Fails unless some files together hold the first `bytes` bytes of every frame, one after the other.
 /// Returns the frames of each.
@@ -62,7 +59,7 @@ fn rotated_files_of_any_length_have_every_frame() {
         let mut first = 0;
         for ((path, file), count) in paths.iter().zip(files).zip(&counts) {
             assert_eq!((&file["first_frame"], &file["frames"]), (&first.into(), &(*count).into()));
-            let meta = description(&path.replace("sigmf-data", "sigmf-meta"));
+            let meta = read_json(path.replace("sigmf-data", "sigmf-meta"));
             assert_eq!(meta["captures"][0]["core:global_index"], first, "{rotate}");
             assert_eq!(meta["captures"].as_array().map(Vec::len), Some(1), "{rotate}");
             first += count;

@@ -11,8 +11,9 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use common::eventually;
-use common::iio::{Setup, end_of, number, report, signal_now, start, sysfs, until_it_is_enabled};
-use serde_json::Value;
+use common::iio::{
+    Setup, end_of, number, read_json, report, signal_now, start, sysfs, until_it_is_enabled,
+};
 
 const DEVICES: &str = "/sys/bus/iio/devices";
 /// Two values of 16 bits.
@@ -68,8 +69,7 @@ fn described_time_is_that_of_the_first_sample() {
     let (code, summary) = end_of(child);
     let after = SystemTime::now();
     assert_eq!((code, &summary["frames"]), (0, &8.into()), "{summary}");
-    let meta = fs::read(setup.path("samples.sigmf-meta")).expect("a description");
-    let meta: Value = serde_json::from_slice(&meta).expect("JSON");
+    let meta = read_json(setup.path("samples.sigmf-meta"));
     let text = meta["captures"][0]["core:datetime"].as_str().expect("a time");
     let [before, after] =
         [before, after].map(|time| humantime::format_rfc3339_micros(time).to_string());

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use common::iio::{
-    FRAME, Setup, end_of, fails, json, set, signal, signal_now, start, until_it_moves,
+    Setup, end_of, fails, json, numbers, set, signal, signal_now, start, until_it_moves,
 };
 use common::{eventually, run};
 use serde_json::Value;
@@ -29,13 +29,6 @@ fn gaps(value: &Value) -> Vec<(u64, u64)> {
         Some((note["core:sample_start"].as_u64()?, missing.parse().ok()?))
     };
     value["annotations"].as_array().into_iter().flatten().filter_map(gap).collect()
-}
-
-fn numbers(path: &str) -> Vec<u64> {
-    let bytes = fs::read(path).expect("a file");
-    assert_eq!(bytes.len() % FRAME, 0, "a frame is cut");
-    let frames = bytes.chunks_exact(FRAME);
-    frames.map(|frame| u64::from_le_bytes(frame.try_into().expect("eight bytes"))).collect()
 }
 
 #[test]
@@ -73,7 +66,7 @@ fn killed_capture_keeps_its_description() {
     let value = described(&meta).expect("a description");
     assert!(value["global"][UNFINISHED].is_null(), "{value}");
     assert_eq!(gaps(&value), told);
-    let (numbers, (at, missing)) = (numbers(&data), told[0]);
+    let (numbers, (at, missing)) = (numbers(&fs::read(&data).expect("a file")), told[0]);
     let jump = numbers.windows(2).position(|pair| pair[1] != pair[0] + 1).expect("a gap");
     assert_eq!(numbers[jump + 1], numbers[jump] + 1 + missing);
     let within = value["annotations"][0]["core:sample_count"].as_u64().expect("a number");
@@ -151,7 +144,7 @@ fn completed_rotated_files_are_described() {
         let index = value["captures"][0]["core:global_index"].as_u64().expect("an index");
         assert!(index >= before + missing, "{value}");
         missing = index - before;
-        before += numbers(&path(number, "data")).len() as u64;
+        before += numbers(&fs::read(path(number, "data")).expect("a file")).len() as u64;
     }
     assert!(missing == 0 || missing == 77, "{missing}");
     assert!(all[..finished].iter().flat_map(gaps).all(|gap| gap.1 == 77), "{all:?}");

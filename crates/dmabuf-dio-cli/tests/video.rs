@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use common::iio::{end_of, fails, report, signal, start};
+use common::iio::{end_of, fails, read_json, report, signal, start};
 use common::{Words, eventually, folder, ok, program};
 use serde_json::Value;
 
@@ -205,8 +205,7 @@ impl Pictures {
 /// number whether it is there. Returns it.
 #[track_caller]
 fn check(data: &str, pictures: &Pictures) -> Value {
-    let text = fs::read_to_string(format!("{data}.json")).expect("a description");
-    let told: Value = serde_json::from_str(&text).expect("JSON");
+    let told = read_json(format!("{data}.json"));
     let bytes = fs::read(data).expect("frames");
     let listed = told["listed"].as_array().expect("a list");
     assert_eq!(told["frames"], listed.len());
@@ -375,7 +374,7 @@ fn video_is_captured_into_a_pipe() {
         .output()
         .expect("its end");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told: Value = serde_json::from_slice(&fs::read(told).expect("a report")).expect("JSON");
+    let told = read_json(told);
     let first = told["first"]["sequence"].as_u64().expect("a number");
     assert_eq!(output.stdout.len(), 30 * pictures.len());
     pictures.check(numbers(&told, first).zip(output.stdout.chunks_exact(pictures.len())));
@@ -524,8 +523,7 @@ fn device_without_dmabufs_is_copied_by_the_cpu() {
         );
         let source = summary["source"].as_str().expect("a text");
         assert!(source.contains("copied by the CPU") && source.contains("export"), "{source}");
-        let text = fs::read(format!("{data}.json")).expect("a description");
-        let told: Value = serde_json::from_slice(&text).expect("JSON");
+        let told = read_json(format!("{data}.json"));
         let bytes = fs::read(&data).expect("frames");
         assert_eq!(bytes.len() as u64, 40 * 160 * 90 * 2);
         let listed = told["listed"].as_array().expect("a list");

@@ -187,7 +187,7 @@ pub(crate) fn doctor(lines: &mut Lines, devices: &[DeviceFacts]) {
     lines.heading("IIO devices, for capture and replay");
     if devices.is_empty() {
         lines.line("", "no   there are none");
-        lines.line("", "     try: load the driver of a device");
+        lines.remedy(Some("load the driver of a device"));
     }
     for device in devices {
         let name = format!("{} {}", device.id, device.name);
@@ -210,9 +210,7 @@ pub(crate) fn doctor(lines: &mut Lines, devices: &[DeviceFacts]) {
             let dma_bufs = dma_bufs(buffer.dma_bufs);
             lines
                 .line("", format!("{state}  {name}, buffer {number}, {way}: dma-bufs: {dma_bufs}"));
-            if let Some(remedy) = remedy {
-                lines.line("", format!("     try: {remedy}"));
-            }
+            lines.remedy(remedy);
         }
     }
 }

@@ -77,7 +77,7 @@ pub(crate) fn doctor(lines: &mut Lines, devices: &[VideoFacts]) {
         let dma_bufs = dma_bufs(device.dma_bufs);
         lines.line("", format!("{state}  {node} {name}: dma-bufs: {dma_bufs}"));
         if device.dma_bufs == DmaBufs::Unknown(Errno::ACCESS) {
-            lines.line("", "     try: run as root, or add this user to the group video");
+            lines.remedy(Some("run as root, or add this user to the group video"));
         }
     }
 }

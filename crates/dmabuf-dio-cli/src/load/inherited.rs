@@ -133,10 +133,7 @@ fn human(args: &LoadArgs, loaded: &Buffer, report: &Report, verified: Option<&Ve
     lines.line("buffer", buffer);
     lines.report(report);
     if let Some(verified) = verified {
-        let result = if verified.identical { "identical" } else { "DIFFERENT" };
-        lines.line("verified", result);
-        lines.line("", format!("{}  buffer (SHA-256)", verified.buffer_sha256));
-        lines.line("", format!("{}  file", verified.file_sha256));
+        verified.lines(&mut lines);
     }
     lines.into_text()
 }
@@ -152,8 +149,7 @@ fn brief(file: &str, loaded: &Buffer, report: &Report, verified: Option<&Verifie
     let what = format!("{file}: {} in {buffer}", exact(loaded.data_len()));
     let mut text = summary(&format!("{what} (backend {})", name_of(report)), report);
     if let Some(verified) = verified {
-        let result = if verified.identical { "identical" } else { "DIFFERENT" };
-        text += &format!("verified: {result}\n");
+        text += &format!("verified: {}\n", verified.word());
     }
     text
 }

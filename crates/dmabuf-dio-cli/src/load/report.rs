@@ -169,9 +169,7 @@ fn verbose(args: &LoadArgs, plan: &Plan, path: &Path, ready: &[Ready<'_>], cost:
         }
         lines.report(report);
         if let Some(verified) = &one.verified {
-            lines.line("verified", if verified.identical { "identical" } else { "DIFFERENT" });
-            lines.line("", format!("{}  buffer (SHA-256)", verified.buffer_sha256));
-            lines.line("", format!("{}  file", verified.file_sha256));
+            verified.lines(&mut lines);
         }
         lines.heading("");
     }

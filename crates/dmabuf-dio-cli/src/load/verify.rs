@@ -11,7 +11,7 @@ use dmabuf_dio_terminal::progress::Bar;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::show::hex;
+use crate::show::{Lines, hex};
 
 const PIECE: usize = 1 << 20;
 
@@ -26,6 +26,18 @@ pub(crate) struct Verified {
     pub(crate) buffer_sha256: String,
     /// SHA-256 of the file's range.
     pub(crate) file_sha256: String,
+}
+
+impl Verified {
+    pub(super) fn word(&self) -> &'static str {
+        if self.identical { "identical" } else { "DIFFERENT" }
+    }
+
+    pub(super) fn lines(&self, lines: &mut Lines) {
+        lines.line("verified", self.word());
+        lines.line("", format!("{}  buffer (SHA-256)", self.buffer_sha256));
+        lines.line("", format!("{}  file", self.file_sha256));
+    }
 }
 
 /// Compares the content of a buffer with the bytes of a file from `offset`.

@@ -217,30 +217,25 @@ fn channels(device: &Device, args: &StreamArgs) -> Result<Vec<Channel>, Failure>
         }
         return Ok(samples);
     }
-    let short = |name: &str| {
+    let short = |channel: &Channel| {
+        let name = &channel.name;
         name.strip_prefix("in_").or(name.strip_prefix("out_")).unwrap_or(name).to_owned()
     };
+    let shorts = |all: &[Channel]| all.iter().map(short).collect::<Vec<_>>().join(",");
+    let is = |channel: &Channel, name: &String| channel.name == *name || short(channel) == *name;
     for wanted in &args.channels {
-        if !all.iter().any(|channel| channel.name == *wanted || short(&channel.name) == *wanted) {
-            let names: Vec<_> = all.iter().map(|channel| short(&channel.name)).collect();
-            return Err(Failure::new(
-                USAGE,
-                format!("{} has no channel {wanted}", device.name()),
-                format!("choose from these: --channels {}", names.join(",")),
-            ));
+        if !all.iter().any(|channel| is(channel, wanted)) {
+            let what = format!("{} has no channel {wanted}", device.name());
+            let hint = format!("choose from these: --channels {}", shorts(&all));
+            return Err(Failure::new(USAGE, what, hint));
         }
     }
-    let wanted = |channel: &Channel| {
-        args.channels.iter().any(|name| channel.name == *name || short(&channel.name) == *name)
-    };
-    let found: Vec<_> = all.into_iter().filter(wanted).collect();
-    let is_at = |(channel, name): (&Channel, &String)| {
-        channel.name == *name || short(&channel.name) == *name
-    };
-    if found.len() != args.channels.len() || !found.iter().zip(&args.channels).all(is_at) {
-        let names: Vec<_> = found.iter().map(|channel| short(&channel.name)).collect();
+    let mut found = all;
+    found.retain(|channel| args.channels.iter().any(|name| is(channel, name)));
+    let in_order = found.iter().zip(&args.channels).all(|(channel, name)| is(channel, name));
+    if found.len() != args.channels.len() || !in_order {
         let what = format!("{} has its channels in another order, each once", device.name());
-        let hint = format!("name them as they are in a frame: --channels {}", names.join(","));
+        let hint = format!("name them as they are in a frame: --channels {}", shorts(&found));
         return Err(Failure::new(USAGE, what, hint));
     }
     Ok(found)

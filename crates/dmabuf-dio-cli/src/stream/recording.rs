@@ -108,9 +108,10 @@ impl Recording {
 
     /// The sink for frames of `frame` bytes, if it is not that of the target.
     pub(crate) fn sink(&self, frame: u64) -> Result<Option<RotatingSink<'_>>, Failure> {
-        let Self::Series(series) = self else { return Ok(None) };
-        series.remove_earlier()?;
-        Ok(Some(series.sink(frame)))
+        match self {
+            Self::Series(series) => series.sink(frame).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Writes a first description, in case the process is killed.
@@ -136,8 +137,8 @@ impl Recording {
                 Some(Notes::start(move |content| sidecar.write(&content))?)
             }
             Self::Series(series) => {
-                let pieces = series.pieces_so_far();
-                Some(Notes::start(move |content| pieces.describe(&content))?)
+                let series = series.clone();
+                Some(Notes::start(move |content| series.describe(&content))?)
             }
         })
     }
@@ -145,7 +146,7 @@ impl Recording {
     /// Frames per file, if the recording is cut.
     pub(crate) fn cut(&self) -> Option<u64> {
         match self {
-            Self::Series(series) => Some(series.frames()),
+            Self::Series(series) => Some(series.frames),
             _ => None,
         }
     }
@@ -166,9 +167,8 @@ impl Recording {
                 written.map_err(|error| cannot(&sidecar.path, &error))
             }
             Self::Series(series) => series
-                .pieces_so_far()
                 .describe(&Content::of(summary))
-                .map_err(|error| cannot(&path_of(&series.first()), &error)),
+                .map_err(|error| cannot(&path_of(&series.file(0)), &error)),
         }
     }
 
@@ -177,7 +177,7 @@ impl Recording {
         match self {
             Self::Stream => None,
             Self::Pair(pair) => Some(pair.sidecar.path.clone()),
-            Self::Series(series) => Some(path_of(&series.first())),
+            Self::Series(series) => Some(path_of(&series.file(0))),
         }
     }
 

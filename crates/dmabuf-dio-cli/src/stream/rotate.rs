@@ -48,18 +48,12 @@ fn whole(frames: u64, unit: u64) -> u64 {
     (frames / unit.max(1)).max(1) * unit.max(1)
 }
 
-/// The files of a recording.
+/// The files of a recording that there are so far, and their descriptions.
+#[derive(Clone)]
 pub(crate) struct Series {
     force: bool,
     /// Frames per file.
-    frames: u64,
-    pieces: Pieces,
-}
-
-/// The files that there are so far, and their descriptions.
-#[derive(Clone)]
-pub(crate) struct Pieces {
-    first: PathBuf,
+    pub(crate) frames: u64,
     sidecar: Sidecar,
     begun: Arc<Mutex<Vec<Begun>>>,
 }
@@ -90,62 +84,44 @@ impl fmt::Display for Piece {
 
 impl Series {
     pub(crate) fn new(force: bool, sidecar: Sidecar, frames: u64) -> Self {
-        let first = sidecar.data().to_owned();
-        let pieces = Pieces { first, sidecar, begun: Arc::default() };
-        Self { force, frames, pieces }
+        Self { force, frames, sidecar, begun: Arc::default() }
     }
 
-    /// Frames per file.
-    pub(crate) fn frames(&self) -> u64 {
-        self.frames
-    }
-
-    /// The first file.
-    pub(crate) fn first(&self) -> PathBuf {
-        name(&self.pieces.first, 0)
-    }
-
-    /// Removes the files of an earlier recording of this name, with `--force`.
-    pub(crate) fn remove_earlier(&self) -> Result<(), Failure> {
-        refuse_to_replace(&self.pieces.first, self.force)
+    /// A file.
+    pub(crate) fn file(&self, number: u64) -> PathBuf {
+        name(self.sidecar.data(), number)
     }
 
     /// The sink that opens a file after the other, with frames of `frame` bytes, and writes a first
-    /// description of each.
-    pub(crate) fn sink(&self, frame: u64) -> RotatingSink<'_> {
-        RotatingSink::new(self.frames.saturating_mul(frame), move |number, bytes| {
-            self.pieces.begin(number, bytes / frame)
-        })
-    }
-
-    /// What describes the files.
-    pub(crate) fn pieces_so_far(&self) -> Pieces {
-        self.pieces.clone()
+    /// description of each. The files of an earlier recording of this name are removed, with `--force`.
+    pub(crate) fn sink(&self, frame: u64) -> Result<RotatingSink<'_>, Failure> {
+        refuse_to_replace(self.sidecar.data(), self.force)?;
+        Ok(RotatingSink::new(self.frames.saturating_mul(frame), move |number, bytes| {
+            self.begin(number, bytes / frame)
+        }))
     }
 
     /// The files with samples.
     pub(crate) fn pieces(&self, frames: u64) -> Vec<Piece> {
-        let begun = self.pieces.begun();
+        let begun = self.begun();
         let parts = (0..).zip(begun.iter().enumerate()).map(|(number, (index, one))| {
             let end = begun.get(index + 1).map_or(frames, |next| next.start.min(frames));
             Piece {
-                file: name(&self.pieces.first, number).display().to_string(),
+                file: self.file(number).display().to_string(),
                 first_frame: one.start,
                 frames: end.saturating_sub(one.start),
             }
         });
         parts.filter(|piece| piece.frames > 0).collect()
     }
-}
 
-impl Pieces {
     fn begun(&self) -> MutexGuard<'_, Vec<Begun>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Creates file `number`, with frame `start` first.
     fn begin(&self, number: u64, start: u64) -> Result<FileSink, Error> {
-        let data = name(&self.first, number);
+        let data = self.file(number);
         // Files of an earlier recording have been removed, so a file here is somebody else's.
         if data.exists() || path_of(&data).exists() {
             return Err(cannot("create", &data, Errno::EXIST));
@@ -172,7 +148,7 @@ impl Pieces {
             all.map(|(index, one)| (index, one.start, next(index))).collect()
         };
         for (index, start, next) in open {
-            let data = name(&self.first, index as u64);
+            let data = self.file(index as u64);
             let part = self.sidecar.part(&data, start);
             let end = next.map_or(known, |next| next.min(known)).max(start);
             if start == end && !content.unfinished {

@@ -11,7 +11,7 @@ use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::common::{file, folder, huge_page, text};
-use crate::{fails, ok};
+use crate::{fails, ok, shell};
 
 /// This program as the command: `consumer` below, with its arguments in variables.
 fn consumer_of(original: &Path, path: &str) -> Vec<String> {
@@ -99,16 +99,8 @@ fn path_keeps_the_name_of_the_file() {
     let (path, _) = file(&folder, 5000);
     let blob = folder.path().join("model-00001-of-00001.safetensors");
     std::os::unix::fs::symlink(&path, &blob).expect("link");
-    let said = ok(&[
-        text(&blob),
-        "--",
-        "sh",
-        "-c",
-        "echo $1 $2; stat -c %a $(dirname $1)",
-        "x",
-        "{}",
-        "--m={{}}{}",
-    ]);
+    let script = "echo $1 $2; stat -c %a $(dirname $1)";
+    let said = ok(&shell(&[text(&blob)], script, &["{}", "--m={{}}{}"]));
     let words: Vec<&str> = said.split_ascii_whitespace().collect();
     assert!(words[0].ends_with("/model-00001-of-00001.safetensors"), "{said}");
     assert_eq!(words[1], format!("--m={{}}{}", words[0]));
@@ -119,15 +111,8 @@ fn path_keeps_the_name_of_the_file() {
 fn command_without_placeholder_inherits_a_descriptor() {
     let folder = folder();
     let (path, _) = file(&folder, 5000);
-    let said = ok(&[
-        text(&path),
-        "--",
-        "sh",
-        "-c",
-        "echo $1 $DMABUF_DIO_FILES $DMABUF_DIO_LEN",
-        "x",
-        "{{}}",
-    ]);
+    let script = "echo $1 $DMABUF_DIO_FILES $DMABUF_DIO_LEN";
+    let said = ok(&shell(&[text(&path)], script, &["{{}}"]));
     assert_eq!(said, "{} 5000\n");
 }
 

@@ -8,7 +8,7 @@ use dmabuf_dio::{Backend, probe};
 use serde_json::Value;
 
 use crate::common::{self, file, folder, text};
-use crate::{load, model, ok, private, run};
+use crate::{load, model, ok, private, run, shell};
 
 #[test]
 fn loaded_folder_mirrors_the_original() {
@@ -16,19 +16,8 @@ fn loaded_folder_mirrors_the_original() {
     let root = model(&folder);
     let script = "diff -r $1 $2 && find $1 -type l -lname '/proc/*' | wc -l && cat $DMABUF_DIO_FILES && echo $DMABUF_DIO_FD";
     let temporary = common::folder();
-    let arguments = [
-        text(&root),
-        "--min-size",
-        "1M",
-        "--json",
-        "--",
-        "sh",
-        "-c",
-        script,
-        "x",
-        "{}",
-        text(&root),
-    ];
+    let load_it = [text(&root), "--min-size", "1M", "--json"];
+    let arguments = shell(&load_it, script, &["{}", text(&root)]);
     let output = load(&temporary, &arguments).env("DMABUF_DIO_FD", "77").output().expect("run");
     assert!(output.status.success(), "{output:?}");
     assert_eq!(private(&temporary), [] as [PathBuf; 0]);
@@ -56,18 +45,8 @@ fn loaded_folder_mirrors_the_original() {
     }
     // With a slash, as shells complete it, and by other names
     for name in [format!("{}/", text(&root)), format!("{}/tokenizer/..", text(&root))] {
-        let said = ok(&[
-            &name,
-            "--min-size",
-            "1M",
-            "--",
-            "sh",
-            "-c",
-            "diff -r $1 $2 && basename $1",
-            "x",
-            "{}",
-            &name,
-        ]);
+        let script = "diff -r $1 $2 && basename $1";
+        let said = ok(&shell(&[&name, "--min-size", "1M"], script, &["{}", &name]));
         assert_eq!(said, "model\n", "{name}");
     }
 }

@@ -13,7 +13,6 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use common::{folder, program};
 use tempfile::TempDir;
@@ -25,6 +24,11 @@ fn load(temporary: &TempDir, arguments: &[&str]) -> Command {
     command.env_remove("DMABUF_DIO_FILES").arg("load").args(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// Arguments of `load` for a command of the shell, whose first argument is the path.
+fn shell<'a>(load: &[&'a str], script: &'a str, after: &[&'a str]) -> Vec<&'a str> {
+    [load, &["--", "sh", "-c", script, "x"], after].concat()
 }
 
 /// Runs it, and checks that no private folder stays.
@@ -56,16 +60,6 @@ fn fails(code: i32, arguments: &[&str]) -> String {
 fn private(temporary: &TempDir) -> Vec<PathBuf> {
     let entries = fs::read_dir(temporary.path()).expect("the folder").flatten();
     entries.map(|entry| entry.path()).collect()
-}
-
-fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    for _ in 0..30_000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("not within 30 s: {what}");
 }
 
 /// A model's folder: two shards, small files, one of them in a folder.

@@ -10,8 +10,8 @@ use std::process::{Child, Stdio};
 
 use tempfile::TempDir;
 
-use crate::common::{self, file, folder, text};
-use crate::{load, model, private, wait_until};
+use crate::common::{self, eventually, file, folder, text};
+use crate::{load, model, private};
 
 /// A Python program that counts a signal, and tells in files called `ready`, `ready-1`, ... A shell
 /// would lose signals that arrive while it waits for another program.
@@ -40,7 +40,7 @@ fn start(temporary: &TempDir, path: &Path, signal: i32, script: &str) -> (Child,
     let words = ["-q", "--", "python3", "-c", &script, "{}", &signal, text(&ready)];
     let child = load(temporary, &[&[text(path)], &words[..]].concat()).spawn();
     let child = child.expect("run dmabuf-dio");
-    wait_until("the command runs", || ready.exists());
+    eventually("the command runs", || ready.exists());
     (child, ready)
 }
 
@@ -69,7 +69,7 @@ fn signals_are_passed_on_to_the_command() {
             assert!(child.try_wait().expect("its state").is_none(), "{signal}: the first ends it");
             kill(&child, signal);
             let handled = temporary.path().join(format!("ready-{count}"));
-            wait_until("it is handled", || handled.exists());
+            eventually("it is handled", || handled.exists());
             fs::remove_file(handled).expect("remove");
         }
         assert_eq!(child.wait().expect("its end").code(), Some(5), "{signal}");
@@ -78,10 +78,10 @@ fn signals_are_passed_on_to_the_command() {
         // It does not. Under nohup the tests inherit that SIGHUP is ignored.
         let limit = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))";
         let default = format!("import signal; signal.signal({signal}, signal.SIG_DFL)");
-        let script = format!("{limit}\n{default}\ntell(ready + '-1')\ntime.sleep(100)");
+        let script = format!("{limit}\n{default}\ntell(ready + '-1')\ntime.sleep(600)");
         let (mut child, ready) = start(&temporary, &path, 0, &script);
         let limited = temporary.path().join("ready-1");
-        wait_until("it has set its limit", || limited.exists());
+        eventually("it has set its limit", || limited.exists());
         kill(&child, signal);
         assert_eq!(child.wait().expect("its end").code(), Some(128 + signal));
         fs::remove_file(ready).expect("remove");
@@ -131,7 +131,7 @@ def tell(name):
 tell(ready)
 for number in range(8):
     count = 0
-    while signal.sigtimedwait({signal.SIGINT}, 30 if count == 0 else 0.2):
+    while signal.sigtimedwait({signal.SIGINT}, 600 if count == 0 else 0.2):
         count += 1
     tell(f'{ready}-{number}')
     print('got', count, sys.stdin.readline(), flush=True)
@@ -163,12 +163,12 @@ fn command_owns_the_terminal() {
     let mut child = command.spawn().expect("run dmabuf-dio");
     drop(command);
     drop(theirs);
-    wait_until("the command runs", || ready.exists());
+    eventually("the command runs", || ready.exists());
     let mut said = Vec::new();
     for round in 0..8 {
         ours.write_all(b"\x03").expect("Ctrl-C");
         let handled = told.path().join(format!("ready-{round}"));
-        wait_until("it is handled", || handled.exists());
+        eventually("it is handled", || handled.exists());
         // Ctrl-C discards what was typed and not read.
         ours.write_all(b"line\n").expect("write");
         // Read at once, as the next Ctrl-C also discards what was printed and not read.
@@ -192,7 +192,7 @@ fn next_run_removes_folders_of_a_killed_one() {
     let folder = folder();
     let (path, _) = file(&folder, 5000);
     let temporary = common::folder();
-    let (mut child, ready) = start(&temporary, &path, 0, "time.sleep(100)");
+    let (mut child, ready) = start(&temporary, &path, 0, "time.sleep(600)");
     let command = fs::read_to_string(&ready).expect("its pid").trim().parse().expect("a number");
     fs::remove_file(&ready).expect("remove");
     let alive = private(&temporary);
@@ -208,7 +208,7 @@ fn next_run_removes_folders_of_a_killed_one() {
     assert_eq!(private(&temporary), alive, "the command still runs, and has its links");
     // SAFETY: the call takes numbers; this is the process that this test has started.
     assert_eq!(unsafe { libc::kill(command, libc::SIGKILL) }, 0);
-    wait_until("the command is gone", || {
+    eventually("the command is gone", || {
         let other = load(&temporary, &[text(&path), "-q", "--", "true", "{}"]).status();
         assert!(other.expect("run").success());
         private(&temporary).is_empty()
@@ -232,12 +232,12 @@ fn orphaned_command_keeps_its_small_files() {
     );
     let words = ["-q", "--min-size", "1M", "--", "python3", "-c", &script, "{}", "0", text(&ready)];
     let mut child = load(&temporary, &[&[text(&root)], &words[..]].concat()).spawn().expect("run");
-    wait_until("the command runs", || ready.exists());
+    eventually("the command runs", || ready.exists());
     kill(&child, libc::SIGKILL);
     child.wait().expect("its end");
     let other = load(&temporary, &[text(&root), "-q", "--min-size", "1M", "--", "true", "{}"]);
     assert!({ other }.status().expect("run").success());
     fs::write(temporary.path().join("ready-go"), "").expect("write");
-    wait_until("it has answered", || fs::metadata(&answer).is_ok_and(|stat| stat.len() > 0));
+    eventually("it has answered", || fs::metadata(&answer).is_ok_and(|stat| stat.len() > 0));
     assert_eq!(fs::read_to_string(&answer).expect("read"), "True");
 }

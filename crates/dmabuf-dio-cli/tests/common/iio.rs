@@ -72,16 +72,40 @@ pub(crate) fn fails(code: i32, arguments: impl Words) -> String {
     errors
 }
 
+/// The numbers of frames, all of them whole.
+#[track_caller]
+pub(crate) fn numbers(bytes: &[u8]) -> Vec<u64> {
+    assert_eq!(bytes.len() % FRAME, 0, "a frame is cut");
+    let number = |frame: &[u8]| u64::from_le_bytes(frame.try_into().expect("eight bytes"));
+    bytes.chunks_exact(FRAME).map(number).collect()
+}
+
+/// Fails unless these are frames `first`, `first + 1`, ... Returns their number.
+#[track_caller]
+pub(crate) fn counted(first: u64, bytes: &[u8]) -> usize {
+    let numbers = numbers(bytes);
+    let wrong = (first..).zip(&numbers).find(|(wanted, found)| wanted != *found);
+    assert_eq!(wrong, None, "another frame");
+    numbers.len()
+}
+
 /// Fails unless a file holds frames 0, 1, 2, ... Returns their number.
 #[track_caller]
 pub(crate) fn frames(path: &str) -> usize {
-    let bytes = fs::read(path).expect("a file");
-    assert_eq!(bytes.len() % FRAME, 0, "a frame is cut");
-    for (number, frame) in bytes.chunks_exact(FRAME).enumerate() {
-        let found = u64::from_le_bytes(frame.try_into().expect("eight bytes"));
-        assert_eq!(found, number as u64);
-    }
-    bytes.len() / FRAME
+    counted(0, &fs::read(path).expect("a file"))
+}
+
+/// How many are missing before and between these numbers.
+#[track_caller]
+pub(crate) fn missing(numbers: &[u64]) -> u64 {
+    assert!(numbers.is_sorted_by(|before, next| before < next), "a frame is there twice");
+    numbers.last().map_or(0, |last| last + 1 - numbers.len() as u64)
+}
+
+/// A file in JSON: a report, a description.
+#[track_caller]
+pub(crate) fn read_json(path: impl AsRef<std::path::Path>) -> Value {
+    serde_json::from_slice(&fs::read(path).expect("a file")).expect("JSON")
 }
 
 pub(crate) fn start(arguments: impl Words) -> Child {

@@ -6,6 +6,13 @@ use std::io;
 /// A call and its number.
 pub(crate) type Call = (&'static str, libc::c_long);
 
+/// Calls by the names of their numbers, and others.
+macro_rules! calls {
+    ($($call:ident)*; $($others:tt)*) => {
+        &[$((stringify!($call), libc::$call),)* $($others)*]
+    };
+}
+
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 
 /// One call fails with `errno` from now on, in this thread and those that it starts.
@@ -54,74 +61,20 @@ fn install(program: &mut [libc::sock_filter]) -> io::Result<()> {
 }
 
 /// No program runs without these, or none of this test.
-pub(crate) const NEEDED: &[Call] = &[
-    ("openat", libc::SYS_openat),
-    ("read", libc::SYS_read),
-    ("write", libc::SYS_write),
-    ("close", libc::SYS_close),
-    ("mmap", libc::SYS_mmap),
-    ("munmap", libc::SYS_munmap),
-    ("mprotect", libc::SYS_mprotect),
-    ("brk", libc::SYS_brk),
-    ("futex", libc::SYS_futex),
-    ("clone3", libc::SYS_clone3),
-    ("clone", libc::SYS_clone),
-    ("exit", libc::SYS_exit),
-    ("exit_group", libc::SYS_exit_group),
-    ("rt_sigaction", libc::SYS_rt_sigaction),
-    ("rt_sigprocmask", libc::SYS_rt_sigprocmask),
-    ("rt_sigreturn", libc::SYS_rt_sigreturn),
-    ("sigaltstack", libc::SYS_sigaltstack),
-    ("set_robust_list", libc::SYS_set_robust_list),
-    ("rseq", libc::SYS_rseq),
-    ("gettid", libc::SYS_gettid),
-    ("getpid", libc::SYS_getpid),
-    ("geteuid", libc::SYS_geteuid),
-    #[cfg(target_arch = "x86_64")]
-    ("open", libc::SYS_open),
-    ("tgkill", libc::SYS_tgkill),
-    ("execve", libc::SYS_execve),
-    ("restart_syscall", libc::SYS_restart_syscall),
-    ("sched_yield", libc::SYS_sched_yield),
-];
+pub(crate) const NEEDED: &[Call] = calls! {
+    SYS_openat SYS_read SYS_write SYS_close SYS_mmap SYS_munmap SYS_mprotect SYS_brk SYS_futex SYS_clone3
+    SYS_clone SYS_exit SYS_exit_group SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigreturn SYS_sigaltstack
+    SYS_set_robust_list SYS_rseq SYS_gettid SYS_getpid SYS_geteuid SYS_tgkill SYS_execve SYS_restart_syscall
+    SYS_sched_yield;
+    #[cfg(target_arch = "x86_64")] ("SYS_open", libc::SYS_open)
+};
 
 /// What the library calls in loads, views, gathers and loads by path.
-pub(crate) const OURS: &[Call] = &[
-    ("statx", libc::SYS_statx),
-    ("fstat", libc::SYS_fstat),
-    ("newfstatat", libc::SYS_newfstatat),
-    ("statfs", libc::SYS_statfs),
-    ("fstatfs", libc::SYS_fstatfs),
-    ("lseek", libc::SYS_lseek),
-    ("pread64", libc::SYS_pread64),
-    ("preadv", libc::SYS_preadv),
-    ("pwrite64", libc::SYS_pwrite64),
-    ("fcntl", libc::SYS_fcntl),
-    ("ioctl", libc::SYS_ioctl),
-    ("memfd_create", libc::SYS_memfd_create),
-    ("ftruncate", libc::SYS_ftruncate),
-    ("fallocate", libc::SYS_fallocate),
-    ("madvise", libc::SYS_madvise),
-    ("mremap", libc::SYS_mremap),
-    ("mincore", libc::SYS_mincore),
-    ("fadvise64", libc::SYS_fadvise64),
-    ("io_uring_setup", libc::SYS_io_uring_setup),
-    ("io_uring_enter", libc::SYS_io_uring_enter),
-    ("io_uring_register", libc::SYS_io_uring_register),
-    ("getrandom", libc::SYS_getrandom),
-    ("getrusage", libc::SYS_getrusage),
-    ("prlimit64", libc::SYS_prlimit64),
-    ("sched_getaffinity", libc::SYS_sched_getaffinity),
-    ("getdents64", libc::SYS_getdents64),
-    ("readlinkat", libc::SYS_readlinkat),
-    #[cfg(target_arch = "x86_64")]
-    ("readlink", libc::SYS_readlink),
-    ("faccessat2", libc::SYS_faccessat2),
-    ("uname", libc::SYS_uname),
-    ("sysinfo", libc::SYS_sysinfo),
-    ("cachestat", 451),
-    ("flock", libc::SYS_flock),
-    ("prctl", libc::SYS_prctl),
-    ("ppoll", libc::SYS_ppoll),
-    ("clock_nanosleep", libc::SYS_clock_nanosleep),
-];
+pub(crate) const OURS: &[Call] = calls! {
+    SYS_statx SYS_fstat SYS_newfstatat SYS_statfs SYS_fstatfs SYS_lseek SYS_pread64 SYS_preadv SYS_pwrite64
+    SYS_fcntl SYS_ioctl SYS_memfd_create SYS_ftruncate SYS_fallocate SYS_madvise SYS_mremap SYS_mincore
+    SYS_fadvise64 SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register SYS_getrandom SYS_getrusage
+    SYS_prlimit64 SYS_sched_getaffinity SYS_getdents64 SYS_readlinkat SYS_faccessat2 SYS_uname SYS_sysinfo
+    SYS_flock SYS_prctl SYS_ppoll SYS_clock_nanosleep;
+    #[cfg(target_arch = "x86_64")] ("SYS_readlink", libc::SYS_readlink), ("SYS_cachestat", 451)
+};

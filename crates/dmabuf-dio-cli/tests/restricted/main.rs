@@ -117,8 +117,9 @@ fn can_try(file: &Path) -> bool {
 /// The rows of all calls, in their order; `None` if they cannot be blocked.
 fn calls(file: &Path) -> Option<Vec<Row>> {
     let try_call = |(name, call): &filter::Call| {
-        let [forbidden, missing] = [libc::EPERM, libc::ENOSYS]
-            .map(|errno| try_all(&format!("`{name}`"), file, Surroundings::Call(*call, errno)));
+        let [forbidden, missing] = [libc::EPERM, libc::ENOSYS].map(|errno| {
+            try_all(&format!("`{}`", &name["SYS_".len()..]), file, Surroundings::Call(*call, errno))
+        });
         Some(table::merged([(forbidden?, "EPERM"), (missing?, "ENOSYS")]))
     };
     thread::scope(|scope| {

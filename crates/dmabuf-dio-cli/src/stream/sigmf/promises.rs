@@ -204,16 +204,18 @@ mod tests {
         assert!(said.contains("core:datatype"), "{said}");
     }
 
-    #[test]
-    fn values_of_another_type_are_not_ignored() {
+    /// What is told of a description of three bytes.
+    fn told(global: &str, captures: &str) -> String {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("x.bin");
         std::fs::write(&file, "abc").expect("written");
-        let told = |global: &str, captures: &str| {
-            let text = format!(r#"{{"global": {{{global}}}, "captures": {captures}}}"#);
-            let value = parse(text.as_bytes()).expect("sound");
-            broken(&value, &samples(&file, (0, 3))).expect("read").join("; ")
-        };
+        let text = format!(r#"{{"global": {{{global}}}, "captures": {captures}}}"#);
+        let value = parse(text.as_bytes()).expect("sound");
+        broken(&value, &samples(&file, (0, 3))).expect("read").join("; ")
+    }
+
+    #[test]
+    fn values_of_another_type_are_not_ignored() {
         let with = |more: &str| told(&format!(r#""core:datatype": "ru8"{more}"#), "[]");
         for good in [
             "",
@@ -245,7 +247,12 @@ mod tests {
             let said = with(&format!(", {bad}"));
             assert!(said.contains(key), "{bad}: {said}");
         }
-        let ru8 = r#""core:datatype": "ru8""#;
+        let long = format!(r#", "core:num_channels": "{}""#, "\u{e9}".repeat(1000));
+        assert!(with(&long).chars().count() < 150);
+    }
+
+    #[test]
+    fn segments_of_another_type_are_not_ignored() {
         for (captures, why) in [
             (r#"{"core:sample_start": 0}"#, "captures"),
             ("[0]", "captures"),
@@ -255,20 +262,16 @@ mod tests {
             (r#"[{"core:sample_start": 0}, {"core:sample_start": -3}]"#, "core:sample_start is -3"),
             (r#"[{"core:header_bytes": "0"}]"#, "core:header_bytes"),
         ] {
-            let said = told(ru8, captures);
+            let said = told(r#""core:datatype": "ru8""#, captures);
             assert!(said.contains(why), "{captures}: {said}");
         }
-        let long = format!(r#", "core:num_channels": "{}""#, "\u{e9}".repeat(1000));
-        assert!(with(&long).chars().count() < 150);
-        for (datatype, bad) in [
-            ("ru16", true),
-            ("cf32", true),
-            ("ri32", true),
-            ("ru16_le", false),
-            ("cf32_be", false),
-            ("ci8", false),
-            ("ru8", false),
-        ] {
+    }
+
+    #[test]
+    fn missing_byte_order_is_reported() {
+        let sound = ["ru16_le", "cf32_be", "ci8", "ru8"].map(|datatype| (datatype, false));
+        let bad = ["ru16", "cf32", "ri32"].map(|datatype| (datatype, true));
+        for (datatype, bad) in sound.into_iter().chain(bad) {
             let said = told(&format!(r#""core:datatype": "{datatype}""#), "[]");
             assert_eq!(said.contains("byte order"), bad, "{datatype}: {said}");
         }

@@ -293,6 +293,12 @@ mod tests {
         Described::of_value(&serde_json::from_slice(&bytes).expect("JSON"))
     }
 
+    /// Two numbers of each part of a list.
+    fn pairs(list: &Value, names: [&str; 2]) -> Vec<[u64; 2]> {
+        let numbers = |part: &Value| names.map(|name| part[name].as_u64().expect("a number"));
+        list.as_array().expect("a list").iter().map(numbers).collect()
+    }
+
     #[test]
     fn sample_formats_map_to_sigmf_datatypes() {
         let two = channels(&["in_voltage0", "in_voltage1"], 16, Encoding::Signed);
@@ -335,14 +341,8 @@ mod tests {
         let value: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(value["global"]["core:dataset"], "samples.bin");
         assert_eq!(value["captures"][0]["core:frequency"], 2.4e9);
-        let starts: Vec<_> = value["captures"]
-            .as_array()
-            .expect("a list")
-            .iter()
-            .map(|part| (part["core:sample_start"].as_u64(), part["core:global_index"].as_u64()))
-            .collect();
-        let at = |start, index| (Some(start), Some(index));
-        assert_eq!(starts, [at(0, 0), at(100, 107), at(300, 310), at(400, 410)]);
+        let starts = pairs(&value["captures"], ["core:sample_start", "core:global_index"]);
+        assert_eq!(starts, [[0, 0], [100, 107], [300, 310], [400, 410]]);
         assert_eq!(value["annotations"][1]["core:sample_count"], 100);
 
         let described = described(&data);
@@ -368,26 +368,8 @@ mod tests {
         let of = |first, end: u64| {
             let part = whole.part(&folder.path().join("y.sigmf-data"), first);
             let value = part.value(&content(&gaps, end * 8));
-            let starts: Vec<_> = value["captures"]
-                .as_array()
-                .expect("a list")
-                .iter()
-                .map(|part| {
-                    [&part["core:sample_start"], &part["core:global_index"]]
-                        .map(Value::as_u64)
-                        .map(Option::unwrap_or_default)
-                })
-                .collect();
-            let notes: Vec<_> = value["annotations"]
-                .as_array()
-                .expect("a list")
-                .iter()
-                .map(|part| {
-                    [&part["core:sample_start"], &part["core:sample_count"]]
-                        .map(Value::as_u64)
-                        .map(Option::unwrap_or_default)
-                })
-                .collect();
+            let starts = pairs(&value["captures"], ["core:sample_start", "core:global_index"]);
+            let notes = pairs(&value["annotations"], ["core:sample_start", "core:sample_count"]);
             (starts, notes)
         };
         assert_eq!(of(0, 100), (vec![[0, 0], [50, 57]], vec![[50, 1], [90, 10]]));
