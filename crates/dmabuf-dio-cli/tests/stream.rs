@@ -13,8 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use common::iio::{
-    FRAME, Setup, counted, fails, frames, json, missing, number, numbers, read_json, signal, start,
-    until_it_moves,
+    FRAME, Setup, counted, dac, fails, frames, json, missing, number, numbers, read_json, signal,
+    start, until_it_moves,
 };
 use common::{eventually, ok, page_size};
 use serde_json::Value;
@@ -42,8 +42,7 @@ fn captured_samples_are_replayed() {
     ok(format!("replay {data} --to stream-dac --rate 2M --quiet"));
     let summary = json(format!("replay {data} --to stream-dac"));
     assert_eq!((&summary["frames"], &summary["rate"]), (&100_003.into(), &1e6.into()));
-    assert_eq!(number("stream-dac", "moved_frames"), 100_003);
-    assert_eq!(number("stream-dac", "wrong_frames"), 0);
+    assert_eq!(dac(), (100_003, 0));
     // The file does not fit two channels, except with --force.
     let two = format!("replay {data} --to stream-dac --channels voltage0,voltage1");
     let other = fails(2, &two);
@@ -82,7 +81,7 @@ fn capture_takes_selected_channels() {
     let odd = json(&two);
     assert_eq!((&odd["frames"], &odd["complete"]), (&1001.into(), &true.into()));
     assert!(odd["sink"].as_str().is_some_and(|how| how.contains("output 1 times more")), "{odd}");
-    let counted = || (number("stream-dac", "moved_frames"), number("stream-dac", "wrong_frames"));
+    let counted = || dac();
     assert_eq!(counted(), (1002, 1));
     let even = json(format!("{two} --samples 1000"));
     assert_eq!((&even["frames"], counted()), (&1000.into(), (1000, 0)));

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
-use common::iio::{FRAME, Setup, counted, missing, number, numbered, numbers, signal, start};
+use common::iio::{FRAME, Setup, counted, dac, missing, number, numbered, numbers, signal, start};
 use common::{connected, program};
 use serde_json::Value;
 
@@ -232,8 +232,7 @@ fn replay_reads_samples_from_another_program() {
         assert!(output.status.success(), "{from}: {}", errors(&output));
         let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert_eq!((&summary["frames"], &summary["complete"]), (&frames.into(), &true.into()));
-        assert_eq!(number("stream-dac", "moved_frames"), frames, "{from}");
-        assert_eq!(number("stream-dac", "wrong_frames"), 0, "{from}");
+        assert_eq!(dac(), (frames, 0), "{from}");
         assert_eq!(summary["ring"]["blocks_at_start"], summary["ring"]["blocks_at_end"]);
         println!("{from}: {}", summary["source"]);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::eventually;
 use common::iio::{
-    FRAME, Setup, end_of, fails, number, numbered, report, set, signal, start, until_it_moves,
+    FRAME, Setup, dac, end_of, fails, number, numbered, report, set, signal, start, until_it_moves,
 };
 use serde_json::Value;
 
@@ -92,8 +92,7 @@ fn a_cyclic_file_of_any_length_is_output() {
     eventually("it does not repeat", || number("stream-dac", "moved_frames") > 10_000);
     signal(&child, "-INT");
     let (code, summary) = end_of(child);
-    let (wrong, moved) =
-        (number("stream-dac", "wrong_frames"), number("stream-dac", "moved_frames"));
+    let (moved, wrong) = dac();
     assert_eq!((code, &summary["bytes"]), (0, &(2 * moved).into()), "{summary}");
     // Only each jump back to the first frame is wrong.
     let jumps = moved / 1001 - 1..=moved / 1001;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::iio::{
-    Setup, end_of, fails, json, number, numbered, read_json, report, set, signal, start,
+    Setup, dac, end_of, fails, json, number, numbered, read_json, report, set, signal, start, told,
     until_it_is_enabled,
 };
 use serde_json::Value;
@@ -70,9 +70,8 @@ fn rotated_files_of_any_length_have_every_frame() {
     }
     // It says what a file has.
     let words = format!("capture stream-adc --rate 100k --samples 20 --force --to {data}");
-    let output = common::run(format!("{words} --channels voltage0 --rotate 10"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("4 frames instead of 5") && output.status.success(), "{said}");
+    let said = told(format!("{words} --channels voltage0 --rotate 10"));
+    assert!(said.contains("4 frames instead of 5"), "{said}");
 }
 
 #[test]
@@ -223,23 +222,18 @@ fn what_a_cut_archive_has_is_output() {
     assert!(whole.contains("core:sha512 differs"), "{whole}");
     let length = 512 * 3 + 40_003;
     fs::File::options().write(true).open(&archive).expect("open").set_len(length).expect("cut");
-    let output = common::run(format!("replay {archive} --to stream-dac"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("ends early, its 40003 bytes"), "{said}");
-    let output = (number("stream-dac", "moved_frames"), number("stream-dac", "wrong_frames"));
-    assert_eq!(output, (5000, 0));
+    let said = told(format!("replay {archive} --to stream-dac"));
+    assert!(said.contains("ends early, its 40003 bytes"), "{said}");
+    assert_eq!(dac(), (5000, 0));
     // Packed after the capture was killed, within a frame.
     described(&setup, "u", 100, &serde_json::json!({"dmabuf_dio:unfinished": 60}));
     let data = setup.path("u.sigmf-data");
     let file = fs::File::options().write(true).open(data).expect("open");
     file.set_len(795).expect("cut");
     let archive = pack(&setup, "u.sigmf", &["u.sigmf-meta", "u.sigmf-data"]);
-    let output = common::run(format!("replay {archive} --to stream-dac"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    let is_told = said.contains("had not ended") && said.contains("its first 60 frames");
-    assert!(output.status.success() && is_told, "{said}");
-    let output = (number("stream-dac", "moved_frames"), number("stream-dac", "wrong_frames"));
-    assert_eq!(output, (99, 0));
+    let said = told(format!("replay {archive} --to stream-dac"));
+    assert!(said.contains("had not ended") && said.contains("its first 60 frames"), "{said}");
+    assert_eq!(dac(), (99, 0));
 }
 
 #[test]

@@ -7,10 +7,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use common::eventually;
 use common::iio::{
-    Setup, end_of, fails, json, numbers, set, signal, signal_now, start, until_it_moves,
+    Setup, end_of, fails, json, numbers, set, signal, signal_now, start, told, until_it_moves,
 };
-use common::{eventually, run};
 use serde_json::Value;
 
 const UNFINISHED: &str = "dmabuf_dio:unfinished";
@@ -51,22 +51,21 @@ fn killed_capture_keeps_its_description() {
     child.wait().expect("its end");
     let killed = described(&meta).expect("a description");
     let known = killed["global"][UNFINISHED].as_u64().expect("it is marked");
-    let told = gaps(&killed);
-    assert_eq!(told.iter().map(|gap| gap.1).sum::<u64>(), 1000, "{killed}");
+    let known_gaps = gaps(&killed);
+    assert_eq!(known_gaps.iter().map(|gap| gap.1).sum::<u64>(), 1000, "{killed}");
     // An interrupted write leaves part of a frame.
     let file = fs::File::options().append(true).open(&data).expect("open");
     std::io::Write::write_all(&mut &file, b"cut").expect("written");
     drop(file);
 
-    let output = run(format!("replay {data} --to stream-dac --rate 0"));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = told(format!("replay {data} --to stream-dac --rate 0"));
     assert!(said.contains("did not end") && said.contains("completed"), "{said}");
     let facts = fs::metadata(&data).expect("there");
     assert!(facts.blocks() * 512 < facts.len() + (1 << 20), "space is still allocated");
     let value = described(&meta).expect("a description");
     assert!(value["global"][UNFINISHED].is_null(), "{value}");
-    assert_eq!(gaps(&value), told);
-    let (numbers, (at, missing)) = (numbers(&fs::read(&data).expect("a file")), told[0]);
+    assert_eq!(gaps(&value), known_gaps);
+    let (numbers, (at, missing)) = (numbers(&fs::read(&data).expect("a file")), known_gaps[0]);
     let jump = numbers.windows(2).position(|pair| pair[1] != pair[0] + 1).expect("a gap");
     assert_eq!(numbers[jump + 1], numbers[jump] + 1 + missing);
     let within = value["annotations"][0]["core:sample_count"].as_u64().expect("a number");
@@ -82,8 +81,7 @@ fn killed_capture_keeps_its_description() {
         );
     }
     // Now it is like any other.
-    let again = run(format!("replay {data} --to stream-dac --rate 0"));
-    assert!(!String::from_utf8_lossy(&again.stderr).contains("did not end"));
+    assert!(!told(format!("replay {data} --to stream-dac --rate 0")).contains("did not end"));
 }
 
 #[test]
@@ -94,8 +92,7 @@ fn file_being_captured_is_refused_to_others() {
     until_it_moves("stream-adc");
     eventually("no samples", || fs::metadata(&data).is_ok_and(|facts| facts.len() > 0));
     // A recording that is still being written is not completed.
-    let output = run(format!("replay {data} --to stream-dac --rate 0 --samples 100"));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = told(format!("replay {data} --to stream-dac --rate 0 --samples 100"));
     assert!(said.contains("still being written"), "{said}");
     assert!(described(&meta).is_some_and(|value| value["global"][UNFINISHED].is_u64()));
     let other = "capture stream-adc-fileio --samples 100 --force --to";

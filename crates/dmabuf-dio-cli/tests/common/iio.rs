@@ -55,6 +55,20 @@ pub(crate) fn number(device: &str, attribute: &str) -> u64 {
     fs::read_to_string(path).expect(attribute).trim().parse().expect("a number")
 }
 
+/// The frames that the simulated DAC has output, and how many of them were wrong.
+pub(crate) fn dac() -> (u64, u64) {
+    (number("stream-dac", "moved_frames"), number("stream-dac", "wrong_frames"))
+}
+
+/// Runs a command that has to succeed. Returns its standard error.
+#[track_caller]
+pub(crate) fn told(arguments: impl Words) -> String {
+    let output = run(&arguments);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}\n{errors}");
+    errors
+}
+
 #[track_caller]
 pub(crate) fn json(arguments: impl Words) -> Value {
     serde_json::from_str(&ok([&arguments.words()[..], &["--json"]].concat())).expect("JSON")
