@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `dmabuf-dio replay` tells of a DAC, beside what the simulated DAC itself counts.
 
-mod common;
-
 use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use common::eventually;
-use common::iio::{
+use serde_json::Value;
+
+use crate::common::eventually;
+use crate::common::iio::{
     FRAME, Setup, dac, end_of, fails, number, numbered, report, set, signal, start, until_it_moves,
 };
-use serde_json::Value;
 
 /// Sum of the frames in all reported gaps, each of which has to be an underrun.
 fn told(summary: &Value) -> u64 {

@@ -2,8 +2,6 @@
 //! `dmabuf-dio capture` and `replay`, run as a user does, with the simulated devices of
 //! `kernel/sim/iio_stream`, if they are loaded.
 
-mod common;
-
 use std::fs;
 use std::io::Read as _;
 use std::net::TcpListener;
@@ -12,12 +10,13 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::iio::{
+use serde_json::Value;
+
+use crate::common::iio::{
     FRAME, Setup, counted, dac, fails, frames, json, missing, number, numbers, read_json, signal,
     start, until_it_moves,
 };
-use common::{eventually, ok, page_size};
-use serde_json::Value;
+use crate::common::{eventually, ok, page_size};
 
 #[test]
 fn captured_samples_are_replayed() {

@@ -2,20 +2,19 @@
 //! `dmabuf-dio devices`, `--set`, `--restore` and `--trigger`, with the simulated devices of
 //! `kernel/sim`: `iio_stream`, `iio_phy` and `iio_sensor`.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::iio::{
+use serde_json::Value;
+
+use crate::common::iio::{
     Setup, end_of, fails, json, number, read_json, report, set, signal, signal_now, start, sysfs,
     until_it_is_enabled, until_it_moves,
 };
-use common::{eventually, ok, run};
-use serde_json::Value;
+use crate::common::{eventually, ok, run};
 
 const LO: &str = "out_altvoltage0_RX_LO_frequency";
 const GAIN: &str = "in_voltage0_hardwaregain";
@@ -321,7 +320,7 @@ fn replay_applies_and_restores_settings() {
     let Some(setup) = Setup::get() else { return };
     reset();
     let data = setup.path("samples.bin");
-    common::iio::numbered(&data, 100_000);
+    crate::common::iio::numbered(&data, 100_000);
     for more in ["", "--cyclic --seconds 0.2"] {
         let words = format!("replay {data} --to stream-dac");
         let (code, summary) = report(format!(

@@ -2,8 +2,6 @@
 //! `dmabuf-dio capture` and `replay` with other programs: pipes, FIFOs and sockets, with the simulated
 //! devices of `kernel/sim/iio_stream`, if they are loaded.
 
-mod common;
-
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -12,9 +10,12 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
-use common::iio::{FRAME, Setup, counted, dac, missing, number, numbered, numbers, signal, start};
-use common::{connected, program};
 use serde_json::Value;
+
+use crate::common::iio::{
+    FRAME, Setup, counted, dac, missing, number, numbered, numbers, signal, start,
+};
+use crate::common::{connected, program};
 
 fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()

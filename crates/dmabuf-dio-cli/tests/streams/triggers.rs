@@ -2,16 +2,14 @@
 //! Captures whose samples a trigger brings: when they came, how many per second, and how soon they are
 //! in the file.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use common::eventually;
-use common::iio::{
+use crate::common::eventually;
+use crate::common::iio::{
     Setup, end_of, number, read_json, report, signal_now, start, sysfs, until_it_is_enabled,
 };
 

@@ -2,17 +2,16 @@
 //! What `dmabuf-dio capture` and `replay` say is what they did, and what nobody asked for they do not do.
 //! The tests without a device run anywhere.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::iio::{
+use serde_json::Value;
+
+use crate::common::iio::{
     Setup, dac, end_of, fails, json, number, numbered, read_json, report, set, signal, start, told,
     until_it_is_enabled,
 };
-use serde_json::Value;
 
 /// Fails unless some files together hold the first `bytes` bytes of every frame, one after the other.
 /// Returns the frames of each.
@@ -254,7 +253,7 @@ fn unknown_losses_have_a_hint_of_their_own() {
     set("stream-adc", "reports", "0");
     let data = setup.path("samples.bin");
     let words = format!("capture stream-adc --samples 1000 --max-loss 0 --to {data}");
-    let output = common::run(&words);
+    let output = crate::common::run(&words);
     set("stream-adc", "reports", "2");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
@@ -265,8 +264,8 @@ fn unknown_losses_have_a_hint_of_their_own() {
 /// These need no device: they are refused before it is looked for.
 #[test]
 fn report_that_would_replace_samples_is_refused() {
-    let folder = common::folder();
-    let path = |name: &str| common::text(&folder.path().join(name)).to_owned();
+    let folder = crate::common::folder();
+    let path = |name: &str| crate::common::text(&folder.path().join(name)).to_owned();
     let (data, meta) = (path("o.sigmf-data"), path("o.sigmf-meta"));
     let refused = |words: &str| {
         let said = fails(2, words);
@@ -317,10 +316,10 @@ fn options_for_a_file_are_refused_for_a_replayed_stream() {
 
 #[test]
 fn missing_camera_is_called_missing() {
-    let folder = common::folder();
+    let folder = crate::common::folder();
     let to = folder.path().join("z.raw");
     for command in ["capture", "video"] {
-        let said = fails(1, [command, "/dev/video77", "--to", common::text(&to)]);
+        let said = fails(1, [command, "/dev/video77", "--to", crate::common::text(&to)]);
         let is_named = said.contains("there is no device /dev/video77");
         assert!(is_named && !said.contains("IIO device /") && !to.exists(), "{said}");
     }

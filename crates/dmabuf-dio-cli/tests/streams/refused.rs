@@ -2,8 +2,6 @@
 //! `dmabuf-dio capture` that is refused or ends at once leaves the device, the files and the memory
 //! as they were, and says so.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -11,8 +9,8 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::eventually;
-use common::iio::{FRAME, Setup, end_of, fails, json, number, report, set, signal, start};
+use crate::common::eventually;
+use crate::common::iio::{FRAME, Setup, end_of, fails, json, number, report, set, signal, start};
 
 /// More memory than there is, in blocks of which each would fit. Nothing is killed for it.
 #[test]

@@ -2,18 +2,17 @@
 //! Formats, cuts and archives of `dmabuf-dio capture` and `replay`, with the simulated devices. The
 //! bytes of a device are always the numbers of its frames; `scan_type` says what they mean.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::iio::{
+use serde_json::Value;
+
+use crate::common::iio::{
     FRAME, Setup, counted, dac, end_of, fails, json, missing, number, numbered, numbers, read_json,
     set, signal, start, told, until_it_moves,
 };
-use common::ok;
-use serde_json::Value;
+use crate::common::ok;
 
 /// The meaning of two bytes of the device, from -1 to 1, by arithmetic that the library does not use.
 fn meaning(scan_type: &str, bytes: [u8; 2]) -> f64 {
@@ -263,7 +262,7 @@ fn unsupported_description_needs_force() {
         (later.into_bytes(), "sample 7"),
     ] {
         fs::write(&meta, &bytes).expect("written");
-        let output = common::run(&replay);
+        let output = crate::common::run(&replay);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains(why), "{why}: {said}");
         let said = told(format!("{replay} --force"));
@@ -307,7 +306,7 @@ fn tar_archives_are_replayed() {
     let whole = fs::read(&archive).expect("read");
     let cut = 65_536 + 5;
     fs::write(&archive, &whole[..cut]).expect("cut");
-    let output = common::run(format!("replay {archive} --to stream-dac --json"));
+    let output = crate::common::run(format!("replay {archive} --to stream-dac --json"));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("ends early"), "{said}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -2,18 +2,17 @@
 //! What `dmabuf-dio capture` promises about time, losses and memory, beside what the simulated ADC
 //! counts.
 
-mod common;
-
 use std::fs;
 use std::io::Read as _;
 use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::iio::{
+use serde_json::Value;
+
+use crate::common::iio::{
     FRAME, Setup, counted, end_of, numbers, report, set, signal, start, until_it_moves,
 };
-use serde_json::Value;
 
 /// Frames that the device has sampled: those that arrived and those that were lost.
 fn of_the_device(summary: &Value) -> u64 {
@@ -25,7 +24,7 @@ fn of_the_device(summary: &Value) -> u64 {
 fn missing(path: &str, end: u64) -> u64 {
     let numbers = numbers(&fs::read(path).expect("a file"));
     let last = numbers.last().map_or(0, |last| last + 1);
-    common::iio::missing(&numbers) + end.checked_sub(last).expect("none behind the end")
+    crate::common::iio::missing(&numbers) + end.checked_sub(last).expect("none behind the end")
 }
 
 #[test]

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is said of losses by devices that count them, only note them, or say nothing.
 
-mod common;
-
 use std::fs;
 
-use common::eventually;
-use common::iio::{
+use serde_json::Value;
+
+use crate::common::eventually;
+use crate::common::iio::{
     Setup, end_of, number, numbers, read_json, report, set, signal, start, until_it_moves,
 };
-use serde_json::Value;
 
 /// How the simulated devices report losses, until this is dropped.
 struct Reports;
@@ -98,7 +97,7 @@ fn loss_register_reveals_underruns() {
     let Some(setup) = Setup::get() else { return };
     let _reports = Reports::set("1");
     let data = setup.path("samples.bin");
-    common::iio::numbered(&data, 50_000);
+    crate::common::iio::numbered(&data, 50_000);
     let words = format!("replay {data} --to stream-dac --rate 100k");
     let (code, summary) = report(&words);
     let unknown = |gap: &Value| gap["kind"] == "underrun" && gap["frames"].is_null();

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Descriptions of captures that are killed, and of captures that get into each other's way.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use common::eventually;
-use common::iio::{
+use serde_json::Value;
+
+use crate::common::eventually;
+use crate::common::iio::{
     Setup, end_of, fails, json, numbers, set, signal, signal_now, start, told, until_it_moves,
 };
-use serde_json::Value;
 
 const UNFINISHED: &str = "dmabuf_dio:unfinished";
 

@@ -3,8 +3,6 @@
 //! written to its log (`EXT4_IOC_SHUTDOWN`, `XFS_IOC_GOINGDOWN` and `F2FS_IOC_SHUTDOWN` are one number), and
 //! mounted again. What a disk loses from a cache of its own is not simulated.
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;
 use std::process::Command;
@@ -12,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::iio::{Setup, frames, start};
-use common::{eventually, folder, page_size};
+use crate::common::iio::{Setup, frames, start};
+use crate::common::{eventually, folder, page_size};
 
 /// A file system on `DMABUF_DIO_RAW_DISK`, whose content is disposable.
 struct Disk {
