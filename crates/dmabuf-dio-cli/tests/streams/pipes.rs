@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::common::iio::{
     FRAME, Setup, counted, dac, missing, number, numbered, numbers, signal, start,
+    until_it_is_enabled,
 };
 use crate::common::{connected, program};
 
@@ -109,6 +110,7 @@ fn slow_pipe_reader_loses_only_reported_frames() {
         let mut child = start(format!(
             "capture stream-adc --rate 200k --seconds 3 --to - --json --max-loss 100% {more}"
         ));
+        until_it_is_enabled("stream-adc");
         sleep(Duration::from_millis(1500));
         let bytes = read_all(child.stdout.take().expect("a pipe")).join().expect("no panic");
         let output = child.wait_with_output().expect("its end");
