@@ -319,12 +319,18 @@ fn damaged_frames_are_left_out_and_reported() {
     let Some(setup) = Setup::get() else { return };
     let pictures = NV12.pictures(&setup);
     let data = setup.path("frames.raw");
-    let more = format!("--to {data} --frames 90 --max-loss 100% --json");
-    let child = start(format!("{} {more}", NV12.options(&setup.single)));
-    for frames in [10, 30] {
-        wait_for(&data, frames * pictures.len());
+    let options = NV12.options(&setup.single);
+    let child = start(format!("{options} --to {data} --max-loss 100% --json"));
+    let ten_more = || {
+        let length = fs::metadata(&data).map_or(0, |facts| facts.len());
+        wait_for(&data, length as usize + 10 * pictures.len());
+    };
+    for _ in 0..2 {
+        ten_more();
         control(&setup.single, "inject_v4l2_buf_flag_error=1");
     }
+    ten_more();
+    signal(&child, "-INT");
     let (code, summary) = end_of(child);
     let told = check(&data, &pictures);
     assert_eq!((code, &summary["damaged_frames"]), (0, &2.into()), "{summary}");
