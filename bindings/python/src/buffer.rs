@@ -9,12 +9,13 @@ use dmabuf_dio::Kind;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyCapsule, PyTuple};
 
 use crate::content::{Content, Transfer, View, let_go};
-use crate::dlpack::{self, DataType, Export, Shaped};
-use crate::error::{WORDS, note, raise};
+use crate::dlpack::{self, DataType, Shaped};
+use crate::error::{hint, note, raise};
 use crate::lock::Lock;
+use crate::options::{Given, Keywords};
 use crate::report::Report;
 use crate::source::duplicate;
 use crate::view::{self, Part};
@@ -25,6 +26,8 @@ use crate::view::{self, Part};
 pub(crate) struct Buffer {
     slot: Lock<Slot>,
     kind: Kind,
+    /// Offset of the content in the descriptor's memory, and its length, in bytes.
+    start: u64,
     len: u64,
     report: Option<Py<Report>>,
 }
@@ -38,15 +41,19 @@ enum Slot {
 
 impl Buffer {
     pub(crate) fn new(content: Arc<Content>, report: Option<Py<Report>>) -> Self {
-        let (kind, len) = (content.buf().kind(), content.len());
-        Self { slot: Lock::new(Slot::Open(content)), kind, len, report }
+        let (kind, start, len) = (content.buf().kind(), content.start(), content.len());
+        Self { slot: Lock::new(Slot::Open(content)), kind, start, len, report }
     }
 
     /// With the report of its load.
     pub(crate) fn loaded(py: Python<'_>, content: Arc<Content>) -> PyResult<Self> {
         let report = content.buf().report().cloned();
-        let report = report.map(|report| Py::new(py, Report(report))).transpose()?;
+        let report = report.map(|report| Py::new(py, Report::new(&report)?)).transpose()?;
         Ok(Self::new(content, report))
+    }
+
+    pub(crate) fn start(&self) -> u64 {
+        self.start
     }
 
     /// What `use_it` returns for the content. The buffer is not closed meanwhile: a view or
@@ -86,10 +93,11 @@ impl Buffer {
 impl Buffer {
     /// Allocates an empty, writable buffer.
     #[staticmethod]
-    #[pyo3(signature = (length, *, kind = "any", heap = "system"))]
-    fn alloc(py: Python<'_>, length: u64, kind: &str, heap: &str) -> PyResult<Self> {
-        let kind = made_kind(kind)?;
-        let heap = heap.to_owned();
+    #[pyo3(signature = (length, **options))]
+    fn alloc(py: Python<'_>, length: u64, options: Option<Keywords<'_>>) -> PyResult<Self> {
+        let given = Given::new("alloc", options);
+        let (kind, heap) = (given.made_kind()?, given.take_or("heap", "system".to_owned())?);
+        given.end()?;
         let buf = py.detach(|| dmabuf_dio::Buffer::alloc_kind(kind, &heap, length));
         let buf = buf.map_err(|error| raise(py, &error))?;
         Ok(Self::new(Content::part(buf, 0, length, true), None))
@@ -156,7 +164,7 @@ impl Buffer {
             Ok(buf) => Ok(buf.as_raw_fd()),
             Err(cause) => {
                 let error = unsupported(py, cause.to_string());
-                note(py, &error, &cause.hint().in_words(&WORDS));
+                hint(py, &error, &cause.hint());
                 Err(error)
             }
         }
@@ -240,17 +248,13 @@ impl Buffer {
         Ok(slf)
     }
 
-    pub(crate) fn __exit__(
-        &self,
-        py: Python<'_>,
-        _kind: Bound<'_, PyAny>,
-        exception: Bound<'_, PyAny>,
-        _traceback: Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    #[pyo3(signature = (*exception))]
+    pub(crate) fn __exit__(&self, py: Python<'_>, exception: Bound<'_, PyTuple>) -> PyResult<()> {
+        let value = exception.get_item(1)?;
         match self.close(py) {
-            Err(error) if !exception.is_none() => {
+            Err(error) if !value.is_none() => {
                 // The exception under way matters more; its frames may hold the views.
-                let under_way = PyErr::from_value(exception);
+                let under_way = PyErr::from_value(value);
                 note(py, &under_way, &format!("the buffer was not closed: {}", error.value(py)));
                 Ok(())
             }
@@ -276,18 +280,15 @@ impl Buffer {
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 
     /// A tensor of bytes for `from_dlpack()` of other libraries.
-    #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
+    #[pyo3(signature = (**options))]
     fn __dlpack__<'py>(
         &self,
         py: Python<'py>,
-        stream: Option<Bound<'py, PyAny>>,
-        max_version: Option<(u32, u32)>,
-        dl_device: Option<(i32, i32)>,
-        copy: Option<bool>,
+        options: Option<Keywords<'_>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let shape = vec![self.len as i64];
-        let what = Shaped { offset: 0, shape, dtype: DataType::BYTE, name: "a tensor" };
-        dlpack::export(py, self, what, &Export { stream, max_version, device: dl_device, copy })
+        let view = self.begin_view(py, dlpack::label(py, "a tensor"), false)?;
+        let what = Shaped { offset: 0, shape: vec![self.len as i64], dtype: DataType::BYTE };
+        dlpack::export(py, view, what, options)
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {
@@ -297,16 +298,6 @@ impl Buffer {
     fn __repr__(&self) -> String {
         let closed = if self.closed() { ", closed" } else { "" };
         format!("<dmabuf_dio.Buffer: {} bytes, a {}{closed}>", self.len, self.kind)
-    }
-}
-
-/// A kind of buffer that can be had without a load.
-pub(crate) fn made_kind(name: &str) -> PyResult<Kind> {
-    match crate::load::kind(name)? {
-        Kind::File | Kind::Private => {
-            Err(PyValueError::new_err("kind must be \"dmabuf\", \"memfd\" or \"any\""))
-        }
-        kind => Ok(kind),
     }
 }
 

@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use dmabuf_dio::lend::{Access, Mapping};
-use dmabuf_dio::{Buffer, Error, Kind};
+use dmabuf_dio::{Buffer, Errno, Error, Kind};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
@@ -151,6 +151,11 @@ impl Content {
         self.len
     }
 
+    /// Whether a range lies in it.
+    pub(crate) fn has(&self, start: u64, length: u64) -> bool {
+        start.checked_add(length).is_some_and(|end| end <= self.len)
+    }
+
     pub(crate) fn is_writable(&self) -> bool {
         self.writable
     }
@@ -257,6 +262,18 @@ impl Content {
 impl Drop for Content {
     fn drop(&mut self) {
         self.end_access();
+    }
+}
+
+/// Seals memory that was just loaded, unless it is to be writable.
+pub(crate) fn seal(buf: &mut Buffer, writable: bool) -> Result<(), Error> {
+    if writable || !matches!(buf.kind(), Kind::Memfd | Kind::File) {
+        return Ok(());
+    }
+    match buf.seal() {
+        // A child that another thread forked meanwhile has it mapped, and does not write to it.
+        Err(error) if error.errno() == Some(Errno::BUSY) => buf.seal_future_writes(),
+        sealed => sealed,
     }
 }
 

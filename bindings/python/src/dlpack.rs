@@ -3,15 +3,15 @@
 //! until the consumer calls the deleter, in whatever thread and with or without the interpreter.
 
 use std::ffi::{CStr, c_void};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::buffer::Buffer;
 use crate::content::View;
+use crate::options::{Given, Keywords};
 use crate::view::place;
 
 /// `kDLCPU`, and the number of the device.
@@ -19,10 +19,6 @@ pub(crate) const CPU: (i32, i32) = (1, 0);
 /// `DLPACK_FLAG_BITMASK_READ_ONLY`.
 const READ_ONLY: u64 = 1;
 const VERSION: Version = Version { major: 1, minor: 0 };
-
-/// Names of a capsule: of the struct that it holds, and once that was consumed.
-const VERSIONED: &CStr = c"dltensor_versioned";
-const LEGACY: &CStr = c"dltensor";
 
 /// `DLPackVersion`
 #[repr(C)]
@@ -71,7 +67,7 @@ struct Tensor {
 #[repr(C)]
 struct Managed {
     tensor: Tensor,
-    context: *mut c_void,
+    context: *mut Held,
     deleter: Option<unsafe extern "C" fn(*mut Self)>,
 }
 
@@ -79,7 +75,7 @@ struct Managed {
 #[repr(C)]
 struct ManagedVersioned {
     version: Version,
-    context: *mut c_void,
+    context: *mut Held,
     deleter: Option<unsafe extern "C" fn(*mut Self)>,
     flags: u64,
     tensor: Tensor,
@@ -93,51 +89,46 @@ struct Held {
     strides: Box<[i64]>,
 }
 
-/// The arguments of `__dlpack__`.
-#[derive(Debug)]
-pub(crate) struct Export<'py> {
-    pub(crate) stream: Option<Bound<'py, PyAny>>,
-    pub(crate) max_version: Option<(u32, u32)>,
-    pub(crate) device: Option<(i32, i32)>,
-    pub(crate) copy: Option<bool>,
-}
-
 /// What to hand out: a C-contiguous tensor at `offset` bytes of the content.
 #[derive(Debug)]
-pub(crate) struct Shaped<'a> {
+pub(crate) struct Shaped {
     pub(crate) offset: u64,
     pub(crate) shape: Vec<i64>,
     pub(crate) dtype: DataType,
-    /// What an exception calls it.
-    pub(crate) name: &'a str,
 }
 
-/// A capsule for a tensor, which a consumer takes over.
+/// What an exception calls a view that becomes a tensor.
+pub(crate) fn label(py: Python<'_>, name: &str) -> String {
+    format!("{name} for DLPack{}", place(py))
+}
+
+/// A capsule for a tensor, which a consumer takes over. `options`: the arguments of `__dlpack__`.
 pub(crate) fn export<'py>(
     py: Python<'py>,
-    buffer: &Buffer,
-    what: Shaped<'_>,
-    wanted: &Export<'py>,
+    view: View,
+    what: Shaped,
+    options: Option<Keywords<'_>>,
 ) -> PyResult<Bound<'py, PyCapsule>> {
-    if wanted.stream.as_ref().is_some_and(|stream| !stream.is_none()) {
+    let given = Given::new("__dlpack__", options);
+    if given.take::<Bound<'_, PyAny>>("stream")?.is_some() {
         return Err(PyValueError::new_err("stream must be None: the tensor is in CPU memory"));
     }
-    if wanted.device.is_some_and(|device| device != CPU) {
+    if given.take("dl_device")?.is_some_and(|device: (i32, i32)| device != CPU) {
         return Err(PyBufferError::new_err("the tensor is in CPU memory: dl_device is (1, 0)"));
     }
-    if wanted.copy == Some(true) {
+    if given.take("copy")? == Some(true) {
         return Err(PyBufferError::new_err("no copy is made: copy what from_dlpack() returns"));
     }
-    let versioned = wanted.max_version.is_some_and(|(major, _)| major >= VERSION.major);
-    let writable = buffer.content()?.is_writable();
+    let version: Option<(u32, u32)> = given.take("max_version")?;
+    given.end()?;
+    let versioned = version.is_some_and(|(major, _)| major >= VERSION.major);
+    let writable = view.content().is_writable();
     if !versioned && !writable {
         return Err(PyBufferError::new_err(
             "the buffer is read-only, which this consumer's version of DLPack cannot say: \
              load it with writable=True",
         ));
     }
-    let label = format!("{} for DLPack{}", what.name, place(py));
-    let view = buffer.begin_view(py, label, false)?;
     let first = py.detach(|| view.open()).map_err(|trouble| trouble.raise(py))?;
     let mut strides: Vec<i64> = vec![1; what.shape.len()];
     for axis in (1..what.shape.len()).rev() {
@@ -154,82 +145,64 @@ pub(crate) fn export<'py>(
         strides: held.strides.as_mut_ptr(),
         byte_offset: 0,
     };
-    let context = Box::into_raw(held).cast();
+    let context = Box::into_raw(held);
     if versioned {
         let flags = if writable { 0 } else { READ_ONLY };
-        let deleter = Some(delete_versioned as unsafe extern "C" fn(*mut ManagedVersioned));
-        let managed = ManagedVersioned { version: VERSION, context, deleter, flags, tensor };
-        capsule(py, managed, VERSIONED, destroy_versioned)
+        let deleter = Some(delete::<ManagedVersioned> as _);
+        capsule(py, ManagedVersioned { version: VERSION, context, deleter, flags, tensor })
     } else {
-        let deleter = Some(delete as unsafe extern "C" fn(*mut Managed));
-        capsule(py, Managed { tensor, context, deleter }, LEGACY, destroy)
+        capsule(py, Managed { tensor, context, deleter: Some(delete::<Managed> as _) })
     }
 }
 
-fn capsule<'py, T>(
-    py: Python<'py>,
-    managed: T,
-    name: &'static CStr,
-    destroy: ffi::PyCapsule_Destructor,
-) -> PyResult<Bound<'py, PyCapsule>> {
+/// A struct of dlpack.h that a capsule holds.
+trait Handed {
+    /// The name of the capsule, until a consumer renames it.
+    const NAME: &'static CStr;
+
+    /// What it held, from `Box::into_raw`.
+    fn held(&self) -> *mut Held;
+}
+
+impl Handed for Managed {
+    const NAME: &'static CStr = c"dltensor";
+    fn held(&self) -> *mut Held {
+        self.context
+    }
+}
+
+impl Handed for ManagedVersioned {
+    const NAME: &'static CStr = c"dltensor_versioned";
+    fn held(&self) -> *mut Held {
+        self.context
+    }
+}
+
+fn capsule<T: Handed>(py: Python<'_>, managed: T) -> PyResult<Bound<'_, PyCapsule>> {
     let managed = NonNull::from(Box::leak(Box::new(managed))).cast();
+    let destroy = Some(destroy::<T> as ffi::PyCapsule_Destructor);
     // SAFETY: the pointer is valid until the deleter runs; an unconsumed capsule runs it.
-    unsafe { PyCapsule::new_with_pointer_and_destructor(py, managed, name, Some(destroy)) }
+    unsafe { PyCapsule::new_with_pointer_and_destructor(py, managed, T::NAME, destroy) }
 }
 
-/// The pointer in a capsule that nobody consumed: consumers rename it.
-///
-/// # Safety
-///
-/// `object` is a capsule in its destructor.
-unsafe fn unconsumed<T>(object: *mut ffi::PyObject, name: &CStr) -> Option<NonNull<T>> {
-    // SAFETY: the caller passes a capsule; a wrong name is no error of this call.
+/// The destructor of a capsule. Deletes what nobody consumed: consumers rename the capsule.
+unsafe extern "C" fn destroy<T: Handed>(object: *mut ffi::PyObject) {
+    // SAFETY: this is the destructor of our capsule; a wrong name is no error of this call.
     unsafe {
-        if ffi::PyCapsule_IsValid(object, name.as_ptr()) == 0 {
-            return None;
-        }
-        NonNull::new(ffi::PyCapsule_GetPointer(object, name.as_ptr()).cast())
-    }
-}
-
-unsafe extern "C" fn destroy_versioned(object: *mut ffi::PyObject) {
-    // SAFETY: this is the destructor of our capsule, which nobody consumed.
-    unsafe {
-        if let Some(managed) = unconsumed(object, VERSIONED) {
-            delete_versioned(managed.as_ptr());
+        if ffi::PyCapsule_IsValid(object, T::NAME.as_ptr()) != 0 {
+            delete::<T>(ffi::PyCapsule_GetPointer(object, T::NAME.as_ptr()).cast());
         }
     }
 }
 
-unsafe extern "C" fn destroy(object: *mut ffi::PyObject) {
-    // SAFETY: as above.
-    unsafe {
-        if let Some(managed) = unconsumed(object, LEGACY) {
-            delete(managed.as_ptr());
-        }
+/// Frees a struct and what it held.
+unsafe extern "C" fn delete<T: Handed>(managed: *mut T) {
+    if managed.is_null() {
+        return;
     }
-}
-
-unsafe extern "C" fn delete_versioned(managed: *mut ManagedVersioned) {
-    // SAFETY: called once, with the pointer that `export` made.
-    unsafe { free(ptr::NonNull::new(managed), |managed| managed.context) };
-}
-
-unsafe extern "C" fn delete(managed: *mut Managed) {
-    // SAFETY: as above.
-    unsafe { free(ptr::NonNull::new(managed), |managed| managed.context) };
-}
-
-/// Frees a managed tensor and what it held.
-///
-/// # Safety
-///
-/// The pointer, if there is one, and its context come from `export`, and are not used again.
-unsafe fn free<T>(managed: Option<NonNull<T>>, context: impl FnOnce(&T) -> *mut c_void) {
-    let Some(managed) = managed else { return };
-    // SAFETY: both were leaked by `export`.
+    // SAFETY: called once, with the pointer that `capsule` leaked; `export` leaked what it held.
     unsafe {
-        let managed = Box::from_raw(managed.as_ptr());
-        drop(Box::from_raw(context(&managed).cast::<Held>()));
+        let managed = Box::from_raw(managed);
+        drop(Box::from_raw(managed.held()));
     }
 }

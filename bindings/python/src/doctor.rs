@@ -7,7 +7,6 @@ use dmabuf_dio::probe::{self, FileFacts, System};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::error::raise;
 use crate::report::{as_dict, json};
 use crate::run::{self, Watch};
 use crate::source::Source;
@@ -24,8 +23,7 @@ struct Found {
 #[pyfunction]
 #[pyo3(signature = (path = None))]
 pub(crate) fn doctor<'py>(py: Python<'py>, path: Option<Source>) -> PyResult<Bound<'py, PyDict>> {
-    let watch = Watch { progress: None, cancel: None };
-    let found = run::call(py, &watch, move |_| {
+    let found = run::transfer(py, &Watch::default(), move |_| {
         let file = match &path {
             None => None,
             Some(Source::Path(path)) => Some(probe::file(path)?),
@@ -34,6 +32,5 @@ pub(crate) fn doctor<'py>(py: Python<'py>, path: Option<Source>) -> PyResult<Bou
         };
         Ok(Found { schema: 1, system: probe::system(), file })
     })?;
-    let found = found.map_err(|error| raise(py, &error))?;
     as_dict(py, &json(&found)?)
 }

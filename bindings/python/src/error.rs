@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use dmabuf_dio::{Direction, Error, Words};
+use dmabuf_dio::{Error, Hint, Words};
 use pyo3::exceptions::{
     PyBufferError, PyEOFError, PyKeyError, PyMemoryError, PyOSError, PyValueError,
 };
@@ -13,17 +13,17 @@ use pyo3::prelude::*;
 use crate::report::Refusal;
 
 /// How hints name Python's calls and arguments.
-pub(crate) const WORDS: Words = Words {
+const WORDS: Words = Words {
     kind: |kind| format!("kind={:?}", kind.name()),
     setting: str::to_owned,
-    room: "Gathering.room()",
+    room: "spare",
     tensors: "Model.keys()",
 };
 
 /// The exception for an error of the library.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
-    let exception = exception(py, error).unwrap_or_else(|error| error);
-    note(py, &exception, &error.hint().in_words(&WORDS));
+    let exception = exception(py, error);
+    hint(py, &exception, &error.hint());
     if let refusals @ [_, ..] = error.refusals() {
         let refusals: Vec<_> = refusals.iter().map(Refusal::from).collect();
         // Without the reasons the exception is still the right one.
@@ -58,11 +58,10 @@ pub(crate) fn raise_tensors(py: Python<'_>, error: &dmabuf_dio_tensors::Error) -
             let text = text.split_once(": ").map_or(&*text, |(_, text)| text);
             os_error(py, libc::ENOENT, text, Some(path))
         }
-        Model::NoTensor { name } => Ok(PyKeyError::new_err(name.clone())),
-        _ => Ok(PyValueError::new_err(text)),
+        Model::NoTensor { name } => PyKeyError::new_err(name.clone()),
+        _ => PyValueError::new_err(text),
     };
-    let exception = exception.unwrap_or_else(|error| error);
-    note(py, &exception, &error.hint().in_words(&WORDS));
+    hint(py, &exception, &error.hint());
     exception
 }
 
@@ -74,41 +73,45 @@ pub(crate) fn raise_stream(py: Python<'_>, error: &dmabuf_dio_stream::Error) -> 
         Stream::Stream { device, call, errno } => {
             os_error(py, errno.raw(), &format!("cannot {call}: {errno}"), Some(Path::new(device)))
         }
-        error => Ok(PyValueError::new_err(error.to_string())),
+        error => PyValueError::new_err(error.to_string()),
     };
-    let exception = exception.unwrap_or_else(|error| error);
-    note(py, &exception, &error.hint().in_words(&WORDS));
+    hint(py, &exception, &error.hint());
     exception
 }
 
-fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let text = error.to_string();
     let path = path_of(error);
     // Python appends the file name itself.
     let prefix = path.map(|path| format!("{}: ", path.display())).unwrap_or_default();
     let text = text.strip_prefix(&prefix).unwrap_or(&text);
-    Ok(match error {
+    match error {
         Error::NoMemory { .. } => PyMemoryError::new_err(text.to_owned()),
         Error::ReadOnlyBuffer => PyBufferError::new_err(text.to_owned()),
         Error::ShortFile { done: 1.., .. } => PyEOFError::new_err(error.to_string()),
         Error::NotAFile { found, .. } => {
             let number = if *found == "a directory" { libc::EISDIR } else { libc::EINVAL };
-            os_error(py, number, text, path)?
+            os_error(py, number, text, path)
         }
-        Error::Unavailable { .. }
-        | Error::Cancelled { .. }
-        | Error::Access { .. }
-        | Error::DanglingLink { .. } => os_error(py, error.number().raw(), text, path)?,
-        error if error.errno().is_some() => os_error(py, error.number().raw(), text, path)?,
+        _ if is_system_error(error) => os_error(py, error.number().raw(), text, path),
         error => PyValueError::new_err(error.to_string()),
-    })
+    }
+}
+
+/// Whether it is an error of the system, not of an argument.
+fn is_system_error(error: &Error) -> bool {
+    use Error::{Access, Cancelled, DanglingLink, Unavailable};
+    let has_no_errno = matches!(
+        error,
+        Unavailable { .. } | Cancelled { .. } | Access { .. } | DanglingLink { .. }
+    );
+    has_no_errno || error.errno().is_some()
 }
 
 /// `OSError(number, text, path)`, which is the subclass that belongs to the number.
-fn os_error(py: Python<'_>, number: i32, text: &str, path: Option<&Path>) -> PyResult<PyErr> {
-    let class = py.get_type::<PyOSError>();
-    let path = path.map(Path::as_os_str);
-    Ok(PyErr::from_value(class.call1((number, text, path))?))
+fn os_error(py: Python<'_>, number: i32, text: &str, path: Option<&Path>) -> PyErr {
+    let made = py.get_type::<PyOSError>().call1((number, text, path.map(Path::as_os_str)));
+    made.map_or_else(|error| error, PyErr::from_value)
 }
 
 fn path_of(error: &Error) -> Option<&Path> {
@@ -133,6 +136,17 @@ pub(crate) fn note(py: Python<'_>, error: &PyErr, text: &str) {
     let _ = error.value(py).call_method1("add_note", (text,));
 }
 
+/// Adds what to do, with the names that the calls have in Python.
+pub(crate) fn hint(py: Python<'_>, error: &PyErr, hint: &Hint) {
+    let text = match hint {
+        Hint::SpareBytes => {
+            "set more spare bytes, spare=(start, length), or align the piece".into()
+        }
+        hint => hint.in_words(&WORDS),
+    };
+    note(py, error, &text);
+}
+
 /// The exception for a piece of a gather that could not be read.
 pub(crate) fn raise_piece(
     py: Python<'_>,
@@ -144,18 +158,9 @@ pub(crate) fn raise_piece(
     let text = format!("piece {number}: {error}");
     let exception = match error {
         PieceError::Failed { errno, .. } => os_error(py, errno.raw(), &text, path),
-        PieceError::EndOfFile { .. } => Ok(PyEOFError::new_err(text)),
-        _ => Ok(PyValueError::new_err(text)),
+        PieceError::EndOfFile { .. } => PyEOFError::new_err(text),
+        _ => PyValueError::new_err(text),
     };
-    let exception = exception.unwrap_or_else(|error| error);
-    note(py, &exception, &error.hint().in_words(&WORDS));
+    hint(py, &exception, &error.hint());
     exception
-}
-
-/// What a direction is called in a sentence of an exception.
-pub(crate) fn verb(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Load => "load",
-        Direction::Save => "save",
-    }
 }

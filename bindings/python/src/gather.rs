@@ -3,21 +3,19 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
-use std::thread;
 
-use dmabuf_dio::Error;
-use dmabuf_dio::gather::{self as library, Found, Piece, PieceError};
+use dmabuf_dio::gather::{self as library, Found, GatherReport, Gatherer, Piece, PieceError};
+use dmabuf_dio::{Error, Options};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyIndexError, PyOSError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyInt, PyMemoryView, PySlice};
+use pyo3::types::{PyBytes, PyDict, PyInt, PyMemoryView, PySlice, PyTuple};
 
 use crate::buffer::Buffer;
-use crate::cancel::CancelToken;
 use crate::content::Content;
 use crate::error::{raise, raise_piece};
-use crate::load::fits;
 use crate::lock::Lock;
+use crate::options::{Given, Keywords};
 use crate::report::{as_dict, json};
 use crate::run::{self, Call, Watch};
 use crate::source::Source;
@@ -33,22 +31,18 @@ impl<'py> FromPyObject<'_, 'py> for Numbers {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let py = object.py();
-        let signed = if let Ok(array) = PyBuffer::<i64>::get(&object) {
-            array.to_vec(py)?
-        } else if let Ok(array) = PyBuffer::<u64>::get(&object) {
+        if let Ok(array) = PyBuffer::<u64>::get(&object) {
             return Ok(Self(array.to_vec(py)?));
-        } else if PyBuffer::<u8>::get(&object).is_ok() {
-            return Err(PyTypeError::new_err(
-                "an array of 64-bit integers is needed, not of bytes",
-            ));
-        } else {
-            object.extract()?
-        };
-        let checked = signed.into_iter().map(u64::try_from).collect::<Result<_, _>>();
-        Ok(Self(
-            checked
-                .map_err(|_| PyValueError::new_err("offsets and lengths must not be negative"))?,
-        ))
+        }
+        if PyBuffer::<u8>::get(&object).is_ok() {
+            let text = "an array of 64-bit integers is needed, not of bytes";
+            return Err(PyTypeError::new_err(text));
+        }
+        let array = PyBuffer::<i64>::get(&object);
+        let signed = array.map_or_else(|_| object.extract(), |array| array.to_vec(py))?;
+        let checked: Result<_, _> = signed.into_iter().map(u64::try_from).collect();
+        let negative = |_| PyValueError::new_err("offsets and lengths must not be negative");
+        checked.map(Self).map_err(negative)
     }
 }
 
@@ -89,6 +83,8 @@ impl Lengths {
 #[pyclass(module = "dmabuf_dio", frozen)]
 #[derive(Debug)]
 pub(crate) struct Gathered {
+    /// The buffer that the pieces are in.
+    #[pyo3(get)]
     buffer: Py<Buffer>,
     path: Option<PathBuf>,
     pieces: Vec<Result<Found, PieceError>>,
@@ -96,23 +92,19 @@ pub(crate) struct Gathered {
 }
 
 /// What the reading thread returns.
-struct Outcome {
-    pieces: Vec<Result<Found, PieceError>>,
-    report: dmabuf_dio::gather::GatherReport,
-}
+type Outcome = (Vec<Result<Found, PieceError>>, GatherReport);
 
-impl Outcome {
-    fn read(gathering: &mut library::Gathering, pieces: &[Piece]) -> Result<Self, Error> {
-        let gathered = gathering.read(pieces)?;
-        Ok(Self { pieces: gathered.pieces().collect(), report: gathered.report() })
-    }
-
-    fn finish(self, buffer: Py<Buffer>, path: Option<PathBuf>) -> PyResult<Gathered> {
-        Ok(Gathered { buffer, path, pieces: self.pieces, report: json(&self.report)? })
-    }
+fn read(gathering: &mut library::Gathering, pieces: &[Piece]) -> Result<Outcome, Error> {
+    let gathered = gathering.read(pieces)?;
+    Ok((gathered.pieces().collect(), gathered.report()))
 }
 
 impl Gathered {
+    fn new(buffer: Py<Buffer>, path: Option<PathBuf>, outcome: Outcome) -> PyResult<Self> {
+        let (pieces, report) = outcome;
+        Ok(Self { buffer, path, pieces, report: json(&report)? })
+    }
+
     fn piece(&self, py: Python<'_>, number: usize) -> PyResult<Found> {
         self.pieces[number].map_err(|error| raise_piece(py, number, error, self.path.as_deref()))
     }
@@ -134,16 +126,10 @@ impl Gathered {
 
 #[pymethods]
 impl Gathered {
-    /// The buffer that the pieces are in.
-    #[getter]
-    fn buffer(&self, py: Python<'_>) -> Py<Buffer> {
-        self.buffer.clone_ref(py)
-    }
-
     /// Where each piece starts in the buffer, in bytes; -1 for one that failed.
     #[getter]
     fn starts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let own = self.buffer.bind(py).get().content()?.start();
+        let own = self.buffer.get().start();
         self.numbers(py, |found| found.start - own)
     }
 
@@ -156,11 +142,9 @@ impl Gathered {
     /// The pieces that failed, and why.
     #[getter]
     fn errors<'py>(&self, py: Python<'py>) -> Vec<(usize, Bound<'py, PyAny>)> {
-        let failed = (0..self.pieces.len()).filter_map(|number| {
-            let error = self.piece(py, number).err()?;
-            Some((number, error.into_value(py).into_bound(py).into_any()))
-        });
-        failed.collect()
+        let error = |number| Some((number, self.piece(py, number).err()?.into_value(py)));
+        let failed = (0..self.pieces.len()).filter_map(error);
+        failed.map(|(number, error)| (number, error.into_bound(py).into_any())).collect()
     }
 
     /// What the call did and what it cost.
@@ -173,14 +157,6 @@ impl Gathered {
         self.pieces.len()
     }
 
-    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        // SAFETY: the object is a sequence: it has a length and items by number.
-        unsafe {
-            let iterator = pyo3::ffi::PySeqIter_New(slf.as_ptr());
-            Bound::from_owned_ptr_or_err(slf.py(), iterator)
-        }
-    }
-
     /// A piece, as a view of the buffer. Raises the error that prevented reading it.
     fn __getitem__<'py>(&self, py: Python<'py>, number: isize) -> PyResult<Bound<'py, PyAny>> {
         let count = self.pieces.len() as isize;
@@ -190,70 +166,71 @@ impl Gathered {
         }
         let found = self.piece(py, number as usize)?;
         let buffer = self.buffer.bind(py);
-        let first = (found.start - buffer.get().content()?.start()) as isize;
+        let first = (found.start - buffer.get().start()) as isize;
         let range = PySlice::new(py, first, first + found.len as isize, 1);
         PyMemoryView::from(buffer.as_any())?.get_item(range)
     }
 }
 
-/// Reads pieces of a file into a new buffer, one after the other.
+/// How to gather.
+struct Setup {
+    options: Options,
+    polled: bool,
+}
+
+impl Setup {
+    fn of(given: &Given<'_>) -> PyResult<Self> {
+        Ok(Self { options: given.gather()?, polled: given.take_or("polled", false)? })
+    }
+
+    fn gatherer<'s>(&self, source: &'s Source) -> Gatherer<'s> {
+        let Options { backend, direct, queue_depth, .. } = self.options;
+        let gatherer = source.gatherer().backend(backend).direct(direct).polled(self.polled);
+        match queue_depth {
+            Some(requests) => gatherer.queue_depth(requests),
+            None => gatherer,
+        }
+    }
+}
+
+/// Reads pieces of a file into a new buffer, one after the other. Options: `types.GatherOptions`.
 #[pyfunction]
-#[pyo3(signature = (
-    path, offsets, lengths, *, kind = "any", queue_depth = None, polled = false, backend = None,
-    direct = true, progress = None, cancel = None,
-))]
+#[pyo3(signature = (path, offsets, lengths, **options))]
 pub(crate) fn gather(
     py: Python<'_>,
     path: Source,
     offsets: Numbers,
     lengths: Lengths,
-    kind: &str,
-    queue_depth: Option<u32>,
-    polled: bool,
-    backend: Option<&str>,
-    direct: bool,
-    progress: Option<Bound<'_, PyAny>>,
-    cancel: Option<PyRef<'_, CancelToken>>,
+    options: Option<Keywords<'_>>,
 ) -> PyResult<Gathered> {
-    let backend = crate::load::backend(backend)?;
-    let kind = crate::buffer::made_kind(kind)?;
+    let given = Given::new("gather", options);
+    let (kind, setup, watch) = (given.made_kind()?, Setup::of(&given)?, given.watch()?);
+    given.end()?;
     let lengths = lengths.of(offsets.0.len())?;
+    let too_long = || PyValueError::new_err("the pieces are too long");
     let mut pieces = Vec::with_capacity(lengths.len());
     let mut end = 0_u64;
     for (&offset, &len) in offsets.0.iter().zip(&lengths) {
         pieces.push(Piece { offset, buf_offset: end, len });
-        end =
-            end.checked_add(len).ok_or_else(|| PyValueError::new_err("the pieces are too long"))?;
+        end = end.checked_add(len).ok_or_else(too_long)?;
     }
+    let spare = end.checked_next_multiple_of(SPARE).ok_or_else(too_long)?;
     let name = path.name();
-    let watch = Watch::new(progress, cancel);
-    let read = run::call(py, &watch, move |control| {
-        let told = control.clone();
-        let mut gatherer = path
-            .gatherer()
-            .backend(backend)
-            .direct(direct)
-            .polled(polled)
-            .cancel(control.cancel.clone())
-            .progress(move |progress| told.report(progress));
-        if let Some(requests) = queue_depth {
-            gatherer = gatherer.queue_depth(requests);
-        }
-        let room = gatherer.room(&pieces)?;
-        let spare = end.next_multiple_of(SPARE)..end.next_multiple_of(SPARE) + room;
-        let total = spare.end.max(1);
+    let (buf, total, outcome) = run::transfer(py, &watch, move |control| {
+        let gatherer = setup.gatherer(&path).cancel(control.cancel.clone());
+        let gatherer = gatherer.progress(control.told());
+        let total = spare.saturating_add(gatherer.room(&pieces)?).max(1);
         let buf = dmabuf_dio::Buffer::alloc_kind(kind, "system", total)?;
-        let mut gathering = gatherer.spare(spare).open(&buf)?;
-        Outcome::read(&mut gathering, &pieces).map(|outcome| (buf, total, outcome))
+        let mut gathering = gatherer.spare(spare..total.max(spare)).open(&buf)?;
+        read(&mut gathering, &pieces).map(|outcome| (buf, total, outcome))
     })?;
-    let (buf, total, outcome) = read.map_err(|error| raise(py, &error))?;
     let buffer = Buffer::new(Content::part(buf, 0, total, false), None);
-    outcome.finish(Py::new(py, buffer)?, name)
+    Gathered::new(Py::new(py, buffer)?, name, outcome)
 }
 
 type Job = Box<dyn FnOnce(&mut library::Gathering) + Send>;
 
-/// A file and a buffer, set up once for many calls.
+/// A file and a buffer, set up once for many calls. Options: `spare`, and those of gather.
 #[pyclass(module = "dmabuf_dio", frozen)]
 #[derive(Debug)]
 pub(crate) struct Gathering {
@@ -265,32 +242,54 @@ pub(crate) struct Gathering {
     cancel: dmabuf_dio::CancelToken,
     /// A child of fork(2) has no such thread.
     process: u32,
+    /// The backend in use.
+    #[pyo3(get)]
     backend: &'static str,
+    /// The alignment that a piece needs to be read to its place, in bytes: in the file and in the
+    /// buffer.
+    #[pyo3(get)]
     alignment: (u64, u64),
+}
+
+impl Gathering {
+    /// The pieces of a call, in the memory of the buffer.
+    fn pieces(
+        content: &Content,
+        offsets: &[u64],
+        places: &[u64],
+        lengths: &[u64],
+    ) -> PyResult<Vec<Piece>> {
+        let each = offsets.iter().zip(places).zip(lengths).enumerate();
+        let piece = |(number, ((&offset, &place), &len))| {
+            if content.has(place, len) {
+                return Ok(Piece { offset, buf_offset: content.start() + place, len });
+            }
+            let have = content.len();
+            Err(PyValueError::new_err(format!(
+                "piece {number}: the range of {len} bytes at {place} exceeds the buffer of {have} bytes"
+            )))
+        };
+        each.map(piece).collect()
+    }
 }
 
 #[pymethods]
 impl Gathering {
     #[new]
-    #[pyo3(signature = (
-        path, buffer, *, spare = None, queue_depth = None, polled = false, backend = None,
-        direct = true,
-    ))]
+    #[pyo3(signature = (path, buffer, **options))]
     fn new(
         py: Python<'_>,
         path: Source,
         buffer: Bound<'_, Buffer>,
-        spare: Option<(u64, u64)>,
-        queue_depth: Option<u32>,
-        polled: bool,
-        backend: Option<&str>,
-        direct: bool,
+        options: Option<Keywords<'_>>,
     ) -> PyResult<Self> {
-        let backend = crate::load::backend(backend)?;
+        let given = Given::new("Gathering", options);
+        let (setup, spare) = (Setup::of(&given)?, given.take_or("spare", (0, 0))?);
+        given.end()?;
         let name = path.name();
         let transfer = buffer.get().begin_write(py)?;
-        let (start, length) = spare.unwrap_or((0, 0));
-        if !fits(start, length, transfer.content().len()) {
+        let (start, length) = spare;
+        if !transfer.content().has(start, length) {
             return Err(PyValueError::new_err("the spare bytes exceed the buffer"));
         }
         let (jobs, todo) = mpsc::channel::<Job>();
@@ -299,23 +298,13 @@ impl Gathering {
         let (call, set_up) = Call::new(move |_| {
             let content = transfer.content();
             let first = content.start() + start;
-            let mut gatherer = path
-                .gatherer()
-                .backend(backend)
-                .direct(direct)
-                .polled(polled)
-                .cancel(token)
-                .spare(first..first + length);
-            if let Some(requests) = queue_depth {
-                gatherer = gatherer.queue_depth(requests);
-            }
+            let gatherer = setup.gatherer(&path).cancel(token).spare(first..first + length);
             let gathering = gatherer.open(content.buf())?;
             let facts = (gathering.backend().name(), gathering.alignment());
             Ok((gathering, facts))
         });
         let (hand_over, handed) = mpsc::channel::<library::Gathering>();
-        let thread = thread::Builder::new().name("dmabuf-dio".into());
-        let spawned = thread.spawn(move || {
+        run::start(move || {
             set_up();
             // The ring belongs to the thread that uses it first.
             if let Ok(mut gathering) = handed.recv() {
@@ -323,11 +312,8 @@ impl Gathering {
                     job(&mut gathering);
                 }
             }
-        });
-        spawned.map_err(|error| {
-            PyOSError::new_err((error.raw_os_error().unwrap_or(libc::EAGAIN), "no thread"))
         })?;
-        let opened = call.wait(py, &Watch { progress: None, cancel: None })?;
+        let opened = call.wait(py, &Watch::default())?;
         let (gathering, (backend, alignment)) = opened.map_err(|error| raise(py, &error))?;
         // The thread waits for it.
         let _ = hand_over.send(gathering);
@@ -340,19 +326,6 @@ impl Gathering {
             backend,
             alignment,
         })
-    }
-
-    /// The backend in use.
-    #[getter]
-    fn backend(&self) -> &'static str {
-        self.backend
-    }
-
-    /// The alignment that a piece needs to be read to its place, in bytes: in the file and in the
-    /// buffer.
-    #[getter]
-    fn alignment(&self) -> (u64, u64) {
-        self.alignment
     }
 
     /// Reads pieces to places in the buffer, of which no view may exist meanwhile.
@@ -376,40 +349,24 @@ impl Gathering {
                 places.0.len()
             )));
         }
-        let transfer = self.buffer.bind(py).get().begin_write(py)?;
-        let content = transfer.content();
-        let (own, len) = (content.start(), content.len());
-        let mut pieces = Vec::with_capacity(lengths.len());
-        for (number, ((&offset, &place), &piece)) in
-            offsets.0.iter().zip(&places.0).zip(&lengths).enumerate()
-        {
-            if !fits(place, piece, len) {
-                return Err(PyValueError::new_err(format!(
-                    "piece {number}: the range of {piece} bytes at {place} exceeds the buffer of {len} bytes"
-                )));
-            }
-            pieces.push(Piece { offset, buf_offset: own + place, len: piece });
-        }
+        let transfer = self.buffer.get().begin_write(py)?;
+        let pieces = Self::pieces(transfer.content(), &offsets.0, &places.0, &lengths)?;
         let (call, finish) = Call::handed(self.cancel.clone());
         let job: Job = Box::new(move |gathering| {
-            let outcome = Outcome::read(gathering, &pieces);
+            let outcome = read(gathering, &pieces);
             // Views may begin again once the caller knows.
             drop(transfer);
             finish(outcome);
         });
-        {
-            let jobs = self.jobs.lock();
-            let jobs =
-                jobs.as_ref().ok_or_else(|| PyValueError::new_err("the Gathering is closed"))?;
-            jobs.send(job)
-                .map_err(|_| PyRuntimeError::new_err("the Gathering's thread is gone"))?;
-        }
-        let outcome = call.wait(py, &Watch { progress: None, cancel: None });
+        let sent = self.jobs.lock().as_ref().map(|jobs| jobs.send(job));
+        sent.ok_or_else(|| PyValueError::new_err("the Gathering is closed"))?
+            .map_err(|_| PyRuntimeError::new_err("the Gathering's thread is gone"))?;
+        let outcome = call.wait(py, &Watch::default());
         if self.cancel.is_cancelled() {
             self.close();
         }
         let outcome = outcome?.map_err(|error| raise(py, &error))?;
-        outcome.finish(self.buffer.clone_ref(py), self.path.clone())
+        Gathered::new(self.buffer.clone_ref(py), self.path.clone(), outcome)
     }
 
     /// Frees the ring.
@@ -421,12 +378,8 @@ impl Gathering {
         slf
     }
 
-    fn __exit__(
-        &self,
-        _kind: Bound<'_, PyAny>,
-        _exception: Bound<'_, PyAny>,
-        _traceback: Bound<'_, PyAny>,
-    ) {
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: Bound<'_, PyTuple>) {
         self.close();
     }
 }

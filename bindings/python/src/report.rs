@@ -1,17 +1,44 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a transfer did.
+//! What a transfer did. Plain data, which may go from process to process.
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a transfer did and what it cost.
-#[pyclass(module = "dmabuf_dio", frozen)]
-#[derive(Debug)]
-pub(crate) struct Report(pub(crate) dmabuf_dio::Report);
+#[pyclass(module = "dmabuf_dio", frozen, get_all)]
+#[derive(Debug, Deserialize)]
+#[allow(clippy::unsafe_derive_deserialize, reason = "the methods are PyO3's")]
+pub(crate) struct Report {
+    operation: String,
+    backend: Option<String>,
+    mode: String,
+    evidence: String,
+    bytes: u64,
+    copied_bytes: u64,
+    seconds: f64,
+    cpu_seconds: f64,
+    gb_per_second: f64,
+    page_cache_grown: Option<i64>,
+    storage_bytes: Option<u64>,
+    page_size: Option<u64>,
+    huge_bytes: Option<u64>,
+    segments: Option<u32>,
+    notes: Vec<String>,
+    #[serde(skip)]
+    refusals: Vec<Refusal>,
+    /// All of it as JSON, of which the others are parts.
+    #[serde(skip)]
+    #[pyo3(name = "_json")]
+    json: String,
+    #[serde(skip)]
+    #[pyo3(name = "_line")]
+    line: String,
+}
 
-/// Why a backend was not available. Plain data, which exceptions carry from process to process.
-#[pyclass(module = "dmabuf_dio", frozen, eq, get_all)]
+/// Why a backend was not available.
+#[pyclass(module = "dmabuf_dio", frozen, eq, get_all, from_py_object)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     backend: String,
@@ -31,104 +58,37 @@ impl From<&dmabuf_dio::Refusal> for Refusal {
     }
 }
 
-/// A value as `json.loads` would return it.
-pub(crate) fn as_dict<'py>(py: Python<'py>, value: &str) -> PyResult<Bound<'py, PyDict>> {
-    Ok(py.import("json")?.call_method1("loads", (value,))?.cast_into()?)
+impl Report {
+    pub(crate) fn new(report: &dmabuf_dio::Report) -> PyResult<Self> {
+        let refusals = report.refusals.iter().map(Refusal::from).collect();
+        Self::parse(json(report)?, report.to_string(), refusals)
+    }
 }
 
 #[pymethods]
 impl Report {
-    #[getter]
-    fn operation(&self) -> &'static str {
-        crate::error::verb(self.0.operation)
+    #[new]
+    fn parse(json: String, line: String, refusals: Vec<Refusal>) -> PyResult<Self> {
+        let report: Self = serde_json::from_str(&json).map_err(unexpected)?;
+        Ok(Self { refusals, json, line, ..report })
     }
 
-    #[getter]
-    fn backend(&self) -> Option<&'static str> {
-        self.0.backend.map(dmabuf_dio::Backend::name)
-    }
-
-    #[getter]
-    fn mode(&self) -> &'static str {
-        self.0.mode.name()
-    }
-
-    #[getter]
-    fn evidence(&self) -> &str {
-        &self.0.evidence
-    }
-
-    #[getter]
-    fn bytes(&self) -> u64 {
-        self.0.bytes
-    }
-
-    #[getter]
-    fn copied_bytes(&self) -> u64 {
-        self.0.copied_bytes
-    }
-
-    #[getter]
-    fn seconds(&self) -> f64 {
-        self.0.seconds
-    }
-
-    #[getter]
-    fn cpu_seconds(&self) -> f64 {
-        self.0.cpu_seconds
-    }
-
-    #[getter]
-    fn gb_per_second(&self) -> f64 {
-        self.0.gb_per_second
-    }
-
-    #[getter]
-    fn page_cache_grown(&self) -> Option<i64> {
-        self.0.page_cache_grown
-    }
-
-    #[getter]
-    fn storage_bytes(&self) -> Option<u64> {
-        self.0.storage_bytes
-    }
-
-    #[getter]
-    fn page_size(&self) -> Option<u64> {
-        self.0.page_size
-    }
-
-    #[getter]
-    fn huge_bytes(&self) -> Option<u64> {
-        self.0.huge_bytes
-    }
-
-    #[getter]
-    fn segments(&self) -> Option<u32> {
-        self.0.segments
-    }
-
-    #[getter]
-    fn notes(&self) -> Vec<String> {
-        self.0.notes.clone()
-    }
-
-    #[getter]
-    fn refusals(&self) -> Vec<Refusal> {
-        self.0.refusals.iter().map(Refusal::from).collect()
+    /// What `new` takes, for pickle.
+    fn __getnewargs__(&self) -> (&str, &str, Vec<Refusal>) {
+        (&self.json, &self.line, self.refusals.clone())
     }
 
     /// Everything, as `dmabuf-dio load --json` prints it.
     fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        as_dict(py, &json(&self.0)?)
+        as_dict(py, &self.json)
     }
 
-    fn __str__(&self) -> String {
-        self.0.to_string()
+    fn __str__(&self) -> &str {
+        &self.line
     }
 
     fn __repr__(&self) -> String {
-        format!("<dmabuf_dio.Report: {}>", self.0)
+        format!("<dmabuf_dio.Report: {}>", self.line)
     }
 }
 
@@ -151,6 +111,14 @@ impl Refusal {
 
 /// The text of a value that has names for keys.
 pub(crate) fn json(value: &impl Serialize) -> PyResult<String> {
-    serde_json::to_string(value)
-        .map_err(|error| pyo3::exceptions::PyRuntimeError::new_err(error.to_string()))
+    serde_json::to_string(value).map_err(unexpected)
+}
+
+/// A value as `json.loads` would return it.
+pub(crate) fn as_dict<'py>(py: Python<'py>, value: &str) -> PyResult<Bound<'py, PyDict>> {
+    Ok(py.import("json")?.call_method1("loads", (value,))?.cast_into()?)
+}
+
+fn unexpected(error: serde_json::Error) -> PyErr {
+    PyValueError::new_err(error.to_string())
 }

@@ -15,22 +15,16 @@ use dmabuf_dio::{CancelToken, Progress};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
+use crate::error::raise;
+
 /// How often signals and the caller's token are checked.
 const TICK: Duration = Duration::from_millis(50);
 
 /// The caller's callback and token.
+#[derive(Default)]
 pub(crate) struct Watch<'py> {
     pub(crate) progress: Option<Bound<'py, PyAny>>,
     pub(crate) cancel: Option<CancelToken>,
-}
-
-impl<'py> Watch<'py> {
-    pub(crate) fn new(
-        progress: Option<Bound<'py, PyAny>>,
-        cancel: Option<PyRef<'py, crate::cancel::CancelToken>>,
-    ) -> Self {
-        Self { progress, cancel: cancel.map(|token| token.0.clone()) }
-    }
 }
 
 /// The other end, in the thread that makes the call.
@@ -43,9 +37,10 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// To be called with the progress of a transfer.
-    pub(crate) fn report(&self, progress: Progress) {
-        self.moved(progress.done, progress.total);
+    /// The callback of a transfer.
+    pub(crate) fn told(&self) -> impl Fn(Progress) + Send + Sync + 'static {
+        let control = self.clone();
+        move |progress| control.moved(progress.done, progress.total)
     }
 
     /// To be called with the progress of a transfer, in bytes.
@@ -204,6 +199,15 @@ pub(crate) fn call<T: Send + 'static>(
     result
 }
 
+/// Makes a call of the library in a separate thread.
+pub(crate) fn transfer<T: Send + 'static>(
+    py: Python<'_>,
+    watch: &Watch<'_>,
+    work: impl FnOnce(&Control) -> Result<T, dmabuf_dio::Error> + Send + 'static,
+) -> PyResult<T> {
+    call(py, watch, work)?.map_err(|error| raise(py, &error))
+}
+
 /// Makes a call in a thread of its own, and uses in this one what it sends before it has ended. Returns
 /// what `meanwhile` made of it, `None` if nothing was sent. An exception of `meanwhile` cancels the
 /// call, and is raised once that has ended.
@@ -227,7 +231,7 @@ pub(crate) fn call_with<T: Send + 'static, M: Send + 'static, R>(
     Ok((result?, made))
 }
 
-fn start(run: impl FnOnce() + Send + 'static) -> PyResult<thread::JoinHandle<()>> {
+pub(crate) fn start(run: impl FnOnce() + Send + 'static) -> PyResult<thread::JoinHandle<()>> {
     thread::Builder::new().name("dmabuf-dio".into()).spawn(run).map_err(|error| {
         let number = error.raw_os_error().unwrap_or(libc::EAGAIN);
         PyOSError::new_err((number, "cannot start a thread"))

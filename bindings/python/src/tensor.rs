@@ -2,96 +2,63 @@
 //! `Tensor`: a range of a buffer with a type and a shape.
 
 use std::ffi::c_int;
+use std::sync::Arc;
 
 use dmabuf_dio_tensors::{ByteOrder, Dtype, View};
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
+use pyo3::types::{PyCapsule, PyInt};
 
 use crate::buffer::Buffer;
-use crate::dlpack::{self, DataType, Export, Shaped};
+use crate::described::Described;
+use crate::dlpack::{self, DataType, Shaped};
+use crate::options::Keywords;
 use crate::view::{self, Part};
 
 /// A tensor in a buffer. It keeps the buffer alive and open, but is not a view of it:
 /// `memoryview()`, `numpy()`, `torch()` and `from_dlpack()` create views, which copy nothing.
-#[pyclass(module = "dmabuf_dio", frozen, weakref)]
+#[pyclass(module = "dmabuf_dio", extends = Described, frozen, weakref)]
 #[derive(Debug)]
 pub(crate) struct Tensor {
-    view: View,
+    view: Arc<View>,
     /// `None` for a tensor without bytes.
     buffer: Option<Py<Buffer>>,
-    label: String,
+    /// Offset in the buffer's descriptor, in bytes, for a device that imports it.
+    #[pyo3(get)]
+    offset: Py<PyInt>,
 }
 
 impl Tensor {
-    pub(crate) fn new(view: View, buffer: Option<Py<Buffer>>) -> Self {
-        let label = format!("tensor {:?}", view.name);
-        Self { view, buffer, label }
+    pub(crate) fn new(
+        py: Python<'_>,
+        view: Arc<View>,
+        buffer: Option<Py<Buffer>>,
+    ) -> PyResult<Py<Self>> {
+        let kind = (view.dtype, view.byte_order);
+        let described = Described::new(py, &view.name, kind, &view.shape, view.len)?;
+        let place = buffer.as_ref().map_or(0, |buffer| buffer.get().start() + view.offset);
+        let offset = place.into_pyobject(py)?.unbind();
+        let own = Self { view, buffer, offset };
+        Py::new(py, PyClassInitializer::from(described).add_subclass(own))
     }
 
-    /// Offset in the content of the buffer.
-    fn part(&self) -> Part<'_> {
-        Part { offset: self.view.offset, len: self.view.len, name: &self.label }
+    /// What an exception calls it.
+    fn label(&self) -> String {
+        format!("tensor {:?}", self.view.name)
     }
 }
 
 #[pymethods]
 impl Tensor {
-    #[getter]
-    fn name(&self) -> &str {
-        &self.view.name
-    }
-
-    /// The name of the type in its format's spelling: `"BF16"`, `"Q4_K"`.
-    #[getter]
-    fn dtype(&self) -> &'static str {
-        self.view.dtype.name()
-    }
-
-    /// Elements in each dimension, the outermost first.
-    #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, &self.view.shape)
-    }
-
-    /// Length in bytes.
-    #[getter]
-    fn nbytes(&self) -> u64 {
-        self.view.len
-    }
-
-    /// Elements and bytes of the smallest unit of the type: `(1, 2)` for BF16, `(256, 144)` for `Q4_K`.
-    #[getter]
-    fn block(&self) -> (u64, u64) {
-        let block = self.view.dtype.block();
-        (block.elements, block.bytes)
-    }
-
-    /// `"little"`, or `"big"` in a big-endian GGUF file.
-    #[getter]
-    fn byte_order(&self) -> &'static str {
-        self.view.byte_order.name()
-    }
-
     /// The buffer; `None` for a tensor without bytes.
     #[getter]
     fn buffer(&self, py: Python<'_>) -> Option<Py<Buffer>> {
         self.buffer.as_ref().map(|buffer| buffer.clone_ref(py))
     }
 
-    /// Offset in the buffer's descriptor, in bytes, for a device that imports it.
-    #[getter]
-    fn offset(&self) -> PyResult<u64> {
-        match &self.buffer {
-            Some(buffer) => Ok(buffer.get().content()?.start() + self.view.offset),
-            None => Ok(0),
-        }
-    }
-
     fn __len__(&self) -> PyResult<usize> {
-        let none =
-            || pyo3::exceptions::PyTypeError::new_err("len() of a tensor without dimensions");
+        let none = || PyTypeError::new_err("len() of a tensor without dimensions");
         self.view.shape.first().map(|first| *first as usize).ok_or_else(none)
     }
 
@@ -110,8 +77,9 @@ impl Tensor {
         unsafe {
             (*view).obj = std::ptr::null_mut();
             if let Some(buffer) = &tensor.buffer {
-                let buffer = buffer.get();
-                return view::fill(py, view, flags, tensor.part(), |label, pins| {
+                let (buffer, name) = (buffer.get(), &*tensor.label());
+                let part = Part { offset: tensor.view.offset, len: tensor.view.len, name };
+                return view::fill(py, view, flags, part, |label, pins| {
                     buffer.begin_view(py, label, pins)
                 });
             }
@@ -127,85 +95,57 @@ impl Tensor {
     // Views refer to objects of their own. NumPy keeps views only of types that want them back.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 
-    #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
+    #[pyo3(signature = (**options))]
     fn __dlpack__<'py>(
         &self,
         py: Python<'py>,
-        stream: Option<Bound<'py, PyAny>>,
-        max_version: Option<(u32, u32)>,
-        dl_device: Option<(i32, i32)>,
-        copy: Option<bool>,
+        options: Option<Keywords<'_>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let dtype = data_type(self.view.dtype).ok_or_else(|| {
-            PyBufferError::new_err(format!(
-                "DLPack has no type {}: use memoryview(), which has the bytes",
-                self.view.dtype
-            ))
-        })?;
-        if self.view.byte_order == ByteOrder::Big && dtype.bits > 8 {
-            return Err(PyBufferError::new_err(
-                "the tensor is big-endian, which DLPack cannot say: use numpy() or torch()",
+        let cannot = |text: String| Err(PyBufferError::new_err(text));
+        let Some(dtype) = data_type(self.view.dtype) else {
+            let name = self.view.dtype;
+            return cannot(format!(
+                "DLPack has no type {name}: use memoryview(), which has the bytes"
             ));
-        }
-        let Some(buffer) = &self.buffer else {
-            return Err(PyBufferError::new_err("the tensor has no bytes: create an empty one"));
         };
-        let buffer = buffer.get();
-        let size = u64::from(dtype.bits / 8);
-        if (buffer.content()?.start() + self.view.offset) % size != 0 {
-            return Err(PyBufferError::new_err(
-                "the tensor is not aligned to its type in the file: copy memoryview()",
-            ));
+        if self.view.byte_order == ByteOrder::Big && dtype.bits > 8 {
+            return cannot(
+                "the tensor is big-endian, which DLPack cannot say: use numpy() or torch()".into(),
+            );
+        }
+        let Some(buffer) = self.buffer.as_ref().map(Py::get) else {
+            return cannot("the tensor has no bytes: create an empty one".into());
+        };
+        if (buffer.start() + self.view.offset) % u64::from(dtype.bits / 8) != 0 {
+            return cannot(
+                "the tensor is not aligned to its type in the file: copy memoryview()".into(),
+            );
         }
         let shape = self.view.shape.iter().map(|dimension| *dimension as i64).collect();
-        let what = Shaped { offset: self.view.offset, shape, dtype, name: &self.label };
-        dlpack::export(py, buffer, what, &Export { stream, max_version, device: dl_device, copy })
+        let view = buffer.begin_view(py, dlpack::label(py, &self.label()), false)?;
+        dlpack::export(py, view, Shaped { offset: self.view.offset, shape, dtype }, options)
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {
         dlpack::CPU
     }
-
-    /// The tensor as a NumPy array. Types that NumPy lacks need the package `ml_dtypes`; quantised
-    /// ones are bytes.
-    fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("dmabuf_dio.numpy")?.call_method1("as_array", (slf,))
-    }
-
-    /// The tensor as a torch tensor. Types that torch lacks are bytes.
-    fn torch<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("dmabuf_dio.torch")?.call_method1("as_tensor", (slf,))
-    }
-
-    fn __repr__(&self) -> String {
-        let View { name, dtype, shape, .. } = &self.view;
-        format!("<dmabuf_dio.Tensor: {name:?}, {dtype}, {shape:?}>")
-    }
 }
 
 /// The type in dlpack.h; `None` for packed and quantised ones.
 fn data_type(dtype: Dtype) -> Option<DataType> {
-    let (code, bits) = match dtype {
-        Dtype::I8 => (0, 8),
-        Dtype::I16 => (0, 16),
-        Dtype::I32 => (0, 32),
-        Dtype::I64 => (0, 64),
-        Dtype::U8 => (1, 8),
-        Dtype::U16 => (1, 16),
-        Dtype::U32 => (1, 32),
-        Dtype::U64 => (1, 64),
-        Dtype::F16 => (2, 16),
-        Dtype::F32 => (2, 32),
-        Dtype::F64 => (2, 64),
-        Dtype::Bf16 => (4, 16),
-        Dtype::C64 => (5, 64),
-        Dtype::Bool => (6, 8),
-        Dtype::F8E4M3 => (10, 8),
-        Dtype::F8E4M3Fnuz => (11, 8),
-        Dtype::F8E5M2 => (12, 8),
-        Dtype::F8E5M2Fnuz => (13, 8),
-        Dtype::F8E8M0 => (14, 8),
+    let code = match dtype {
+        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => 0,
+        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => 1,
+        Dtype::F16 | Dtype::F32 | Dtype::F64 => 2,
+        Dtype::Bf16 => 4,
+        Dtype::C64 => 5,
+        Dtype::Bool => 6,
+        Dtype::F8E4M3 => 10,
+        Dtype::F8E4M3Fnuz => 11,
+        Dtype::F8E5M2 => 12,
+        Dtype::F8E5M2Fnuz => 13,
+        Dtype::F8E8M0 => 14,
         _ => return None,
     };
-    Some(DataType { code, bits, lanes: 1 })
+    Some(DataType { code, bits: dtype.block().bytes as u8 * 8, lanes: 1 })
 }

@@ -9,8 +9,9 @@
 use std::ffi::c_int;
 
 use pyo3::exceptions::PyBufferError;
-use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
+use pyo3::{ffi, intern};
 
 use crate::content::{View, let_go};
 
@@ -109,24 +110,28 @@ impl Drop for Viewed {
 /// Where in a Python program a view is taken: ` taken at FILE:LINE`, or nothing.
 pub(crate) fn place(py: Python<'_>) -> String {
     // SAFETY: the interpreter is attached; the frame is borrowed, and referred to at once.
-    let frame = unsafe {
+    let mut next = unsafe {
         Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast::<ffi::PyObject>())
     };
-    let mut next = frame;
     // A few of the frames may be of this package.
     for _ in 0..4 {
         let Some(frame) = next else { break };
         match line(&frame) {
-            Ok((file, line)) if !file.contains("/dmabuf_dio/") => {
-                return format!(" taken at {file}:{line}");
-            }
-            _ => next = frame.getattr("f_back").ok().filter(|back| !back.is_none()),
+            Ok(Some(line)) => return format!(" taken at {line}"),
+            Ok(None) => next = frame.getattr(intern!(py, "f_back")).ok().filter(|f| !f.is_none()),
+            Err(_) => break,
         }
     }
     String::new()
 }
 
-fn line(frame: &Bound<'_, PyAny>) -> PyResult<(String, usize)> {
-    let file = frame.getattr("f_code")?.getattr("co_filename")?.extract()?;
-    Ok((file, frame.getattr("f_lineno")?.extract()?))
+/// The file and the line of a frame, unless it is of this package.
+fn line(frame: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    let py = frame.py();
+    let file = frame.getattr(intern!(py, "f_code"))?.getattr(intern!(py, "co_filename"))?;
+    let file = file.cast::<PyString>()?.to_string_lossy();
+    if file.contains("/dmabuf_dio/") {
+        return Ok(None);
+    }
+    Ok(Some(format!("{file}:{}", frame.getattr(intern!(py, "f_lineno"))?)))
 }

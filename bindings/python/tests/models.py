@@ -11,9 +11,7 @@ from typing import cast
 Tensor = tuple[str, list[int], bytes]
 
 
-def safetensors(
-    path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None, pad: int = 8
-) -> Path:
+def safetensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None, pad: int = 8) -> Path:
     """A safetensors file with these tensors, one behind the other. `pad`: what the header's length is a multiple of."""
     header: dict[str, object] = {"__metadata__": metadata} if metadata else {}
     at = 0

@@ -6,15 +6,15 @@ from __future__ import annotations
 import gc
 import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import beside, refused, run, together
 
 import dmabuf_dio
 from dmabuf_dio import Buffer
@@ -62,22 +62,12 @@ def test_thousands_of_loads_leak_nothing(small: Path, threads: int) -> None:
             kept.pop(0)
 
     def loads(count: int) -> None:
-        failures: list[BaseException] = []
-
         def work() -> None:
             kept: list[object] = []
-            try:
-                for number in range(count // threads):
-                    load(number, kept)
-            except BaseException as error:
-                failures.append(error)
+            for number in range(count // threads):
+                load(number, kept)
 
-        workers = [threading.Thread(target=work) for _ in range(threads)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        assert not failures
+        assert together(*[work] * threads) == [None] * threads
         gc.collect()
 
     loads(1200)
@@ -99,55 +89,36 @@ def test_thousands_of_loads_leak_nothing(small: Path, threads: int) -> None:
 def test_views_in_many_threads_block_close_and_load(file: Path, content: bytes) -> None:
     """Views come and go in eight threads, while another tries to close and to overwrite."""
     with dmabuf_dio.load(file, kind="memfd", writable=True) as buffer:
-        over = threading.Event()
-        wrong: list[object] = []
-        refused = 0
+        failed = 0
 
         def look() -> None:
-            number = random.Random(threading.get_ident())
-            while not over.is_set():
-                at = number.randrange(len(content) - 10_000)
-                try:
-                    if number.random() < 0.5:
-                        found = bytes(memoryview(buffer)[at : at + 10_000])
-                    else:
-                        found = np.from_dlpack(buffer)[at : at + 10_000].tobytes()
-                except BufferError as error:
-                    assert "transfer" in str(error)
-                    continue
-                if found != content[at : at + 10_000]:
-                    wrong.append(at)
-
-        threads = [threading.Thread(target=look) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for _ in range(100):
+            at = random.randrange(len(content) - 10_000)
             try:
-                dmabuf_dio.load_into(file, buffer)
-            except BufferError:
-                refused += 1
-        over.set()
-        for thread in threads:
-            thread.join()
-        assert not wrong
-        assert refused > 0
+                if random.random() < 0.5:
+                    found = bytes(memoryview(buffer)[at : at + 10_000])
+                else:
+                    found = np.from_dlpack(buffer)[at : at + 10_000].tobytes()
+            except BufferError as error:
+                assert "transfer" in str(error)
+            else:
+                assert found == content[at : at + 10_000]
+
+        with beside(*[look] * 8):
+            for _ in range(100):
+                try:
+                    dmabuf_dio.load_into(file, buffer)
+                except BufferError:
+                    failed += 1
+        assert failed > 0
 
 
 def test_loads_in_many_threads_are_correct(file: Path, content: bytes) -> None:
-    wrong: list[object] = []
-
     def load() -> None:
         for kind in ("memfd", "private"):
             with dmabuf_dio.load(file, kind=kind) as buffer:
-                if bytes(buffer) != content:
-                    wrong.append(kind)
+                assert bytes(buffer) == content
 
-    threads = [threading.Thread(target=load) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    assert together(*[load] * 8) == [None] * 8
 
 
 def test_objects_shared_by_threads_stay_correct(small: Path, folder: Path) -> None:
@@ -219,11 +190,7 @@ def test_objects_shared_by_threads_stay_correct(small: Path, folder: Path) -> No
                 wrong.append(f"{action.__name__}: {error!r}")
                 raise
 
-    threads = [threading.Thread(target=work, args=[seed]) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert together(*(partial(work, seed) for seed in range(6))) == [None] * 6
     assert not wrong
     assert set(used) == {action.__name__ for action in actions}, used
 
@@ -242,18 +209,6 @@ def test_later_loads_change_no_byte_of_a_view(small: Path, file: Path) -> None:
     with dmabuf_dio.load(small, kind="memfd") as buffer:
         with pytest.raises(PermissionError):
             os.write(os.open(buffer.path, os.O_RDWR), b"x")
-
-
-def run(program: str, *arguments: object) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
 
 
 def test_forked_child_keeps_loaded_buffers(small: Path) -> None:
@@ -277,34 +232,6 @@ if child == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 changed = bytes([(content[0] + 1) % 256]) + content[1:]
 assert views[0] == changed and views[1] == content
-print("ok")
-""",
-        small,
-    )
-
-
-def test_a_subinterpreter_is_refused(small: Path) -> None:
-    """PyO3 has one state for a process: a second interpreter gets an ImportError."""
-    assert "ok" in run(
-        """
-import sys, dmabuf_dio
-view = memoryview(dmabuf_dio.load(sys.argv[1], kind="memfd"))
-try:
-    import _interpreters as interpreters
-except ImportError:
-    import _xxsubinterpreters as interpreters
-one = interpreters.create()
-found = interpreters.run_string(one, '''
-try:
-    import dmabuf_dio
-except ImportError as error:
-    assert "interpreter" in str(error), error
-else:
-    raise AssertionError("imported")
-''')
-assert found is None, found
-interpreters.destroy(one)
-assert view == open(sys.argv[1], "rb").read()
 print("ok")
 """,
         small,
@@ -346,10 +273,8 @@ def test_closing_a_buffer_during_save_is_refused(file: Path, folder: Path, conte
     dmabuf_dio.load_into(file, buffer)
 
     def progress(done: int, total: int) -> None:
-        with pytest.raises(BufferError, match="transfer from the buffer is running"):
-            buffer.close()
-        with pytest.raises(BufferError, match="transfer from the buffer is running"):
-            dmabuf_dio.load_into(file, buffer)
+        refused(BufferError, "transfer from the buffer is running", buffer.close)
+        refused(BufferError, "transfer from the buffer is running", dmabuf_dio.load_into, file, buffer)
 
     dmabuf_dio.save(buffer, folder / "busy", progress=progress)
     assert (folder / "busy").read_bytes() == content

@@ -22,9 +22,7 @@ def test_concurrent_async_loads_are_correct(file: Path, content: bytes) -> None:
         threads.add(threading.get_ident())
 
     async def main() -> None:
-        buffers = await asyncio.gather(
-            *(dmabuf_dio.aload(file, kind="memfd", progress=progress) for _ in range(4))
-        )
+        buffers = await asyncio.gather(*(dmabuf_dio.aload(file, kind="memfd", progress=progress) for _ in range(4)))
         for buffer in buffers:
             with buffer, memoryview(buffer) as view:
                 assert view == content

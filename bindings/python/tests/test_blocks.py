@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import refused
 
 import dmabuf_dio
 from dmabuf_dio import Buffer
@@ -21,8 +22,7 @@ def test_a_file_is_read_through_a_few_blocks(file: Path, content: bytes) -> None
         read = [bytes(block) for block in blocks]
     assert b"".join(read) == content
     assert {len(block) for block in read[:-1]} == {SIZE}
-    with pytest.raises(ValueError, match="closed"):
-        next(blocks)
+    refused(ValueError, "closed", next, blocks)
 
 
 def test_a_block_in_use_is_not_filled_again(file: Path, content: bytes) -> None:
@@ -40,11 +40,9 @@ def test_a_block_in_use_is_not_filled_again(file: Path, content: bytes) -> None:
     assert first.tobytes() == content[:SIZE]
     with dmabuf_dio.read_blocks(file, block_size=SIZE, blocks=2) as blocks:
         kept = [next(blocks), next(blocks)]
-        with pytest.raises(BufferError, match="all 2 blocks are in use"):
-            next(blocks)
+        refused(BufferError, "all 2 blocks are in use", next, blocks)
         view = memoryview(kept[1])
-        with pytest.raises(BufferError, match="1 view lives.*test_blocks.py"):
-            next(blocks)
+        refused(BufferError, "1 view lives.*test_blocks.py", next, blocks)
         kept.clear()
         view.release()
         assert bytes(next(blocks)) == content[2 * SIZE : 3 * SIZE]
@@ -58,14 +56,12 @@ def test_a_file_is_written_through_a_few_blocks(folder: Path, content: bytes) ->
             part, left = left[:SIZE], left[SIZE:]
             with memoryview(block) as view:
                 view[: len(part)] = part
-                with pytest.raises(BufferError, match="1 view lives"):
-                    blocks.put(block)
+                refused(BufferError, "1 view lives", blocks.put, block)
             blocks.put(block, len(part))
             assert block.closed
             if not left:
                 break
-        with pytest.raises(BufferError, match="not a block of the stream"):
-            blocks.put(Buffer.alloc(SIZE, kind="memfd"))
+        refused(BufferError, "not a block of the stream", blocks.put, Buffer.alloc(SIZE, kind="memfd"))
         # A block that was not put is free again.
         next(blocks)
         assert blocks.close() == len(content)
@@ -73,17 +69,13 @@ def test_a_file_is_written_through_a_few_blocks(folder: Path, content: bytes) ->
 
 
 def test_blocks_hold_whole_frames(file: Path, folder: Path) -> None:
-    with pytest.raises(ValueError, match="not a whole number of frames"):
-        dmabuf_dio.read_blocks(file, frame=4096)
-    with pytest.raises(ValueError, match="multiple of the frame"):
-        dmabuf_dio.read_blocks(file, frame=3, block_size=4096)
+    refused(ValueError, "not a whole number of frames", dmabuf_dio.read_blocks, file, frame=4096)
+    refused(ValueError, "multiple of the frame", dmabuf_dio.read_blocks, file, frame=3, block_size=4096)
     with dmabuf_dio.write_blocks(folder / "frames", frame=4, block_size=4096) as blocks:
-        with pytest.raises(ValueError, match="frames of 4"):
-            blocks.put(next(blocks), 6)
+        refused(ValueError, "frames of 4", blocks.put, next(blocks), 6)
     with pytest.raises(FileNotFoundError):
         dmabuf_dio.read_blocks(folder / "missing")
-    with pytest.raises(ValueError, match="from 1 to 4096"):
-        dmabuf_dio.read_blocks(file, blocks=0)
+    refused(ValueError, "from 1 to 4096", dmabuf_dio.read_blocks, file, blocks=0)
 
 
 def test_capture_of_a_device_gives_blocks() -> None:
@@ -91,19 +83,16 @@ def test_capture_of_a_device_gives_blocks() -> None:
         (folder / "name").read_text().strip()
         for folder in Path("/sys/bus/iio/devices").glob("iio:device*")
     ]
-    with pytest.raises(OSError, match="no IIO device"):
-        dmabuf_dio.capture("no such device")
+    refused(OSError, "no IIO device", dmabuf_dio.capture, "no such device")
     if "stream-adc" not in names:
         assert "iio" not in os.environ.get("DMABUF_DIO_REQUIRE", ""), names
         pytest.skip("needs the IIO devices of kernel/sim")
-    with pytest.raises(ValueError, match='no channel "x"'):
-        dmabuf_dio.capture("stream-adc", channels=["x"])
+    refused(ValueError, 'no channel "x"', dmabuf_dio.capture, "stream-adc", channels=["x"])
     # The order of a frame cannot be chosen.
     with pytest.raises(ValueError, match="as they are in a frame.*in_voltage0, in_voltage1"):
         dmabuf_dio.capture("stream-adc", channels=["in_voltage1", "in_voltage0"])
     if "stream-twin" in names:
-        with pytest.raises(ValueError, match="2 devices are called.*iio:device"):
-            dmabuf_dio.capture("stream-twin")
+        refused(ValueError, "2 devices are called.*iio:device", dmabuf_dio.capture, "stream-twin")
     with dmabuf_dio.capture("stream-adc", rate=100_000, length=1 << 20, block_size=1 << 16) as blocks:
         samples = [np.frombuffer(bytes(block), "<u8") for block in blocks]
         # The simulated device counts frames.

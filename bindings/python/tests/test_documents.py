@@ -34,3 +34,8 @@ def test_document_examples_run(document: Path, folder: Path, content: bytes) -> 
     if document.name == "python.md":
         assert "1 view lives: a memoryview or array taken at" in run.stdout
         assert (here / "copy.bin").read_bytes() == content
+
+
+def test_smoke_program_runs() -> None:
+    """As it runs in every other interpreter."""
+    subprocess.run([sys.executable, Path(__file__).with_name("smoke.py"), ROOT / "README.md"], check=True)

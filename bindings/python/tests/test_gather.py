@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import refused
 
 import dmabuf_dio
 from dmabuf_dio import Buffer, Gathering
@@ -61,17 +62,13 @@ def test_failed_piece_leaves_the_others_valid(file: Path, content: bytes) -> Non
 
 
 def test_wrong_arguments_are_refused(file: Path) -> None:
-    with pytest.raises(ValueError, match="2 offsets and 1 lengths"):
-        dmabuf_dio.gather(file, [0, 1], [1], kind="memfd")
-    with pytest.raises(ValueError, match="negative"):
-        dmabuf_dio.gather(file, [-1], 1, kind="memfd")
+    refused(ValueError, "2 offsets and 1 lengths", dmabuf_dio.gather, file, [0, 1], [1], kind="memfd")
+    refused(ValueError, "negative", dmabuf_dio.gather, file, [-1], 1, kind="memfd")
     for length in (-1, 2**64):
-        with pytest.raises(ValueError, match="a length must be from 0"):
-            dmabuf_dio.gather(file, [0], length, kind="memfd")
-    with pytest.raises(TypeError, match="64-bit"):
-        dmabuf_dio.gather(file, b"12345678", 1, kind="memfd")
-    with pytest.raises(ValueError, match="too long"):
-        dmabuf_dio.gather(file, [0, 1, 2], [2**63 - 1] * 3, kind="memfd")
+        refused(ValueError, "a length must be from 0", dmabuf_dio.gather, file, [0], length, kind="memfd")
+    refused(TypeError, "64-bit", dmabuf_dio.gather, file, b"12345678", 1, kind="memfd")
+    for lengths in ([2**63 - 1] * 3, [2**63 - 1, 2**63 - 1, 1]):
+        refused(ValueError, "too long", dmabuf_dio.gather, file, [0, 1, 2], lengths, kind="memfd")
     with pytest.raises(FileNotFoundError):
         dmabuf_dio.gather(file.parent / "missing", [0], 1, kind="memfd")
 
@@ -86,18 +83,23 @@ def test_gatherer_can_be_used_again(file: Path, content: bytes) -> None:
             assert gathered[1] == content[100:4196]
         gathered = gatherer.read([4096 * 19], [0], 4096)
         kept = gathered[0]
-        with pytest.raises(BufferError, match="1 view lives"):
-            gatherer.read([0], [0], 4096)
+        refused(BufferError, "1 view lives", gatherer.read, [0], [0], 4096)
         assert kept == content[4096 * 19 : 4096 * 20]
         del kept, gathered
-        with pytest.raises(ValueError, match="exceeds the buffer"):
-            gatherer.read([0], [1 << 16], 1)
-        with pytest.raises(ValueError, match="places"):
-            gatherer.read([0], [], 1)
-        with pytest.raises(ValueError, match="overlap"):
-            gatherer.read([0, 4096], [0, 10], 4096)
-    with pytest.raises(ValueError, match="closed"):
-        gatherer.read([0], [0], 4096)
+        refused(ValueError, "exceeds the buffer", gatherer.read, [0], [1 << 16], 1)
+        refused(ValueError, "places", gatherer.read, [0], [], 1)
+        refused(ValueError, "overlap", gatherer.read, [0, 4096], [0, 10], 4096)
+    refused(ValueError, "closed", gatherer.read, [0], [0], 4096)
+
+
+def test_unaligned_piece_asks_for_spare_bytes(file: Path) -> None:
+    buffer = Buffer.alloc(1 << 16, kind="memfd")
+    with Gathering(file, buffer) as gatherer:
+        if gatherer.alignment[0] == 1:
+            pytest.skip("no alignment is needed here")
+        with pytest.raises(ValueError, match="piece 0") as raised:
+            gatherer.read([1], [0], 100)[0]
+    assert "spare=(start, length)" in raised.value.__notes__[0]
 
 
 def test_gatherer_is_refused_after_a_fork(file: Path) -> None:

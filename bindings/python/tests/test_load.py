@@ -8,14 +8,13 @@ import io
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from helpers import beside, refused, run
 
 import dmabuf_dio
 from dmabuf_dio import Buffer
@@ -25,12 +24,8 @@ KINDS: list[FileKind] = ["memfd", "file", "private", "any"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("offset", "length"), [(0, None), (4096, 8192), (1, None), (4097, 1), (1 << 20, 3 << 20)]
-)
-def test_every_byte_is_loaded(
-    file: Path, content: bytes, kind: FileKind, offset: int, length: int | None
-) -> None:
+@pytest.mark.parametrize(("offset", "length"), [(0, None), (4096, 8192), (1, None), (4097, 1), (1 << 20, 3 << 20)])
+def test_every_byte_is_loaded(file: Path, content: bytes, kind: FileKind, offset: int, length: int | None) -> None:
     wanted = content[offset : None if length is None else offset + length]
     with dmabuf_dio.load(file, kind=kind, offset=offset, length=length) as buffer:
         assert len(buffer) == buffer.len == len(wanted)
@@ -132,9 +127,7 @@ def test_cancelled_load_raises_an_error(file: Path) -> None:
     # The token is looked at when the load tells something.
     with pytest.raises(OSError) as raised:
         for _ in range(1000):
-            dmabuf_dio.load(
-                file, kind="memfd", cancel=token, block_size=4096, queue_depth=1
-            ).close()
+            dmabuf_dio.load(file, kind="memfd", cancel=token, block_size=4096, queue_depth=1).close()
     assert raised.value.errno == errno.ECANCELED
     assert raised.value.filename == str(file)
 
@@ -147,41 +140,32 @@ def test_cancelled_load_raises_an_error(file: Path) -> None:
         ("content/x", NotADirectoryError, errno.ENOTDIR),
     ],
 )
-def test_system_errors_raise_their_exceptions(
-    file: Path, path: str, kind: type[OSError], number: int
-) -> None:
+def test_system_errors_raise_their_exceptions(file: Path, path: str, kind: type[OSError], number: int) -> None:
     wanted = str(file.parent / path)
-    with pytest.raises(kind) as raised:
-        dmabuf_dio.load(wanted, kind="memfd")
-    assert raised.value.errno == number
-    assert Path(raised.value.filename) == Path(wanted)
-    assert raised.value.__notes__  # what to do
+    raised = refused(kind, "", dmabuf_dio.load, wanted, kind="memfd")
+    assert raised.errno == number
+    assert Path(raised.filename) == Path(wanted)
+    assert raised.__notes__  # what to do
 
 
 def test_wrong_arguments_raise_errors(file: Path, content: bytes, folder: Path) -> None:
     empty = folder / "empty"
     empty.touch()
-    with pytest.raises(ValueError, match="empty"):
-        dmabuf_dio.load(empty, kind="memfd")
-    with pytest.raises(ValueError, match="exceeds the file"):
-        dmabuf_dio.load(file, kind="memfd", offset=len(content))
-    with pytest.raises(ValueError, match="block_size"):
-        dmabuf_dio.load(file, kind="memfd", block_size=3)
-    with pytest.raises(ValueError, match="private"):
-        dmabuf_dio.load(file, kind="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="no backend"):
-        dmabuf_dio.load(file, backend="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="null byte"):
-        dmabuf_dio.load("a\0b")
+    refused(ValueError, "empty", dmabuf_dio.load, empty, kind="memfd")
+    refused(ValueError, "exceeds the file", dmabuf_dio.load, file, kind="memfd", offset=len(content))
+    refused(ValueError, "block_size", dmabuf_dio.load, file, kind="memfd", block_size=3)
+    refused(ValueError, "private", dmabuf_dio.load, file, kind="x")
+    refused(ValueError, "no backend", dmabuf_dio.load, file, backend="x")
+    refused(ValueError, "null byte", dmabuf_dio.load, "a\0b")
     with pytest.raises(TypeError):
         dmabuf_dio.load(3.5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    with pytest.raises(OverflowError):
+    with pytest.raises(OverflowError) as raised_:
         dmabuf_dio.load(file, kind="memfd", offset=-1)
-    with pytest.raises(ValueError, match="negative"):
-        dmabuf_dio.load(-1)
-    with pytest.raises(OSError) as raised:
-        dmabuf_dio.load(10**6)
-    assert raised.value.errno == errno.EBADF
+    assert raised_.value.__notes__ == ["while processing 'offset'"]
+    refused(TypeError, r"load\(\) got an unexpected keyword argument 'buf_offset'", dmabuf_dio.load, file, buf_offset=0)
+    refused(ValueError, "negative", dmabuf_dio.load, -1)
+    raised = refused(OSError, "", dmabuf_dio.load, 10**6)
+    assert raised.errno == errno.EBADF
 
 
 def test_default_load_gives_a_dmabuf_or_an_error(file: Path) -> None:
@@ -195,21 +179,36 @@ def test_default_load_gives_a_dmabuf_or_an_error(file: Path) -> None:
         with dmabuf_dio.load(file, kind="dmabuf") as buffer:
             assert buffer.dmabuf_fd == buffer.fd
         return
-    with pytest.raises(OSError, match="no dma-buf can be created here") as raised:
-        dmabuf_dio.load(file, kind="dmabuf")
-    assert raised.value.errno == errno.EOPNOTSUPP
+    raised = refused(OSError, "no dma-buf can be created here", dmabuf_dio.load, file, kind="dmabuf")
+    assert raised.errno == errno.EOPNOTSUPP
     # One line, one that says what to do, and the reasons for those who ask.
-    assert str(raised.value) == f"[Errno {errno.EOPNOTSUPP}] no dma-buf can be created here"
-    (note,) = raised.value.__notes__
+    assert str(raised) == f"[Errno {errno.EOPNOTSUPP}] no dma-buf can be created here"
+    (note,) = raised.__notes__
     assert 'any kind of buffer: kind="any"' in note
-    refusals: list[Any] = getattr(raised.value, "refusals")
+    refusals: list[Any] = getattr(raised, "refusals")
     assert [refusal.backend for refusal in refusals][:2] == ["module", "slot"]
     assert all(refusal.reason for refusal in refusals)
     # Pools of processes pass exceptions on.
-    again = pickle.loads(pickle.dumps(raised.value))
-    assert (str(again), again.refusals, again.__notes__) == (str(raised.value), refusals, raised.value.__notes__)
+    again = pickle.loads(pickle.dumps(raised))
+    assert (str(again), again.refusals, again.__notes__) == (str(raised), refusals, raised.__notes__)
     with dmabuf_dio.load(file) as buffer:
         assert buffer.kind == "memfd"
+
+
+def test_reports_are_pickled(file: Path) -> None:
+    report = dmabuf_dio.load(file, kind="memfd").report
+    assert report
+    again = pickle.loads(pickle.dumps(report))
+    assert str(again) == str(report) and again.as_dict() == report.as_dict()
+    names = [name for name in dir(report) if not name.startswith("__") and name != "as_dict"]
+    assert len(names) == 18
+    for name in names:
+        assert getattr(again, name) == getattr(report, name), name
+    told = report.as_dict()
+    for name in ("operation", "backend", "mode", "bytes", "seconds", "cpu_seconds", "gb_per_second", "notes"):
+        assert getattr(report, name) == told[name], name
+    # The reasons of every backend that came before.
+    assert [refusal.backend for refusal in again.refusals] == [refusal["backend"] for refusal in told["refusals"]]
 
 
 def test_save_writes_the_buffer_or_a_part(file: Path, folder: Path, content: bytes) -> None:
@@ -223,8 +222,7 @@ def test_save_writes_the_buffer_or_a_part(file: Path, folder: Path, content: byt
         with copy.open("r+b") as opened:
             dmabuf_dio.save(buffer, opened, buf_offset=1, length=3, offset=4)
         assert copy.read_bytes() == content[5:9] + content[1:4] + content[12 : 5 + 8193]
-        with pytest.raises(ValueError, match="exceeds the buffer"):
-            dmabuf_dio.save(buffer, copy, buf_offset=1, length=len(content))
+        refused(ValueError, "exceeds the buffer", dmabuf_dio.save, buffer, copy, buf_offset=1, length=len(content))
         with pytest.raises(FileNotFoundError):
             dmabuf_dio.save(buffer, folder / "no" / "copy")
     # A range that does not start where the memory does.
@@ -241,24 +239,20 @@ def test_load_into_changes_only_its_range(file: Path, content: bytes) -> None:
         with memoryview(buffer) as view:
             assert bytes(view[8192:13192]) == content[4096:9096]
             assert not any(view[:8192]) and not any(view[13192:])
-            with pytest.raises(BufferError, match="1 view lives.*test_load.py"):
-                dmabuf_dio.load_into(file, buffer, length=10)
+            refused(BufferError, "1 view lives.*test_load.py", dmabuf_dio.load_into, file, buffer, length=10)
             assert not any(view[:8192])
-        with pytest.raises(ValueError, match="exceeds the buffer"):
-            dmabuf_dio.load_into(file, buffer)
+        refused(ValueError, "exceeds the buffer", dmabuf_dio.load_into, file, buffer)
         with pytest.raises(ValueError, match="exceeds the buffer"):
             dmabuf_dio.load_into(file, buffer, buf_offset=(1 << 20) - 5, length=6)
     with dmabuf_dio.load(file, kind="memfd") as buffer:
-        with pytest.raises(BufferError, match="read-only"):
-            dmabuf_dio.load_into(file, buffer)
+        refused(BufferError, "read-only", dmabuf_dio.load_into, file, buffer)
 
 
 def test_buffer_over_part_of_a_memfd_stays_inside_it(file: Path, content: bytes) -> None:
     """A buffer that is a part of a memfd reaches no byte outside of it."""
     with Buffer.alloc(1 << 16, kind="memfd") as whole:
         part = Buffer.from_fd(whole.fd, data_offset=4096, data_length=100, writable=True)
-        with pytest.raises(ValueError, match="exceeds the buffer"):
-            dmabuf_dio.load_into(file, part, length=101)
+        refused(ValueError, "exceeds the buffer", dmabuf_dio.load_into, file, part, length=101)
         dmabuf_dio.load_into(file, part, length=100)
         with memoryview(whole) as view, memoryview(part) as piece:
             assert piece == content[:100]
@@ -273,8 +267,7 @@ def test_unsealed_memfd_is_not_mapped() -> None:
     fd = os.memfd_create("unsealable")
     os.ftruncate(fd, 8192)
     buffer = Buffer.from_fd(fd)
-    with pytest.raises(BufferError, match="MFD_ALLOW_SEALING"):
-        memoryview(buffer)
+    refused(BufferError, "MFD_ALLOW_SEALING", memoryview, buffer)
     os.close(fd)
 
 
@@ -309,10 +302,7 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_interrupts_a_load(file: Path) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, file], stdout=subprocess.PIPE, text=True, timeout=60
-    )
-    assert (run.stdout, run.returncode) == ("in good order\n", 0)
+    assert run(INTERRUPTED, file) == "in good order\n"
 
 
 def test_signal_handlers_run_while_a_load_waits(file: Path) -> None:
@@ -331,25 +321,17 @@ def test_signal_handlers_run_while_a_load_waits(file: Path) -> None:
 
 def test_other_threads_run_during_a_load(file: Path) -> None:
     """The interpreter is not held: another thread counts while this one loads."""
-    counted = 0
-    over = threading.Event()
+    counted = during = 0
 
     def count() -> None:
         nonlocal counted
-        while not over.is_set():
-            counted += 1
+        counted += 1
 
-    thread = threading.Thread(target=count)
-    thread.start()
-    during = 0
-    try:
+    with beside(count):
         for _ in range(5):
             before = counted
             dmabuf_dio.load(file, kind="memfd", block_size=4096, queue_depth=1).close()
             during += counted - before
-    finally:
-        over.set()
-        thread.join()
     assert during > 1000
 
 
@@ -367,8 +349,7 @@ for line in open("/proc/self/smaps"):
         segments.setdefault(name, []).append(int(words[1]))
 print(len(segments), sum(size - resident for size, resident in segments.values()))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    count, missing = map(int, done.stdout.split())
+    count, missing = map(int, run(program).split())
     assert count >= 2
     # The pages behind the last of a segment's file, and those that relocations were written to.
     assert missing <= 16

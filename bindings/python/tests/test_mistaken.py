@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import safetensors
 from safetensors import SafetensorError
+from helpers import refused
 
 import dmabuf_dio
 
@@ -30,9 +31,8 @@ def test_exception_names_the_mistaken_format(content: bytes, folder: Path) -> No
     what, remedy = MISTAKEN[content]
     path = folder / "mistaken.safetensors"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"not a model but .*{what}") as raised:
-        dmabuf_dio.open(path)
-    assert remedy in raised.value.__notes__[0]
+    raised = refused(ValueError, f"not a model but .*{what}", dmabuf_dio.open, path)
+    assert remedy in raised.__notes__[0]
     # Where safetensors raises this exception, so does the drop-in, and the remedy is on it.
     with pytest.raises(SafetensorError):
         safetensors.safe_open(path, "np")
@@ -44,9 +44,8 @@ def test_exception_names_the_mistaken_format(content: bytes, folder: Path) -> No
 def test_damaged_files_have_their_remedy(folder: Path) -> None:
     path = models.safetensors(folder / "damaged.safetensors", {"a": ("U8", [9], bytes(9))})
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(SafetensorError, match="the file has") as raised:
-        dmabuf_dio.safe_open(path, "np")
-    assert "download the file again" in raised.value.__notes__[0]
+    raised = refused(SafetensorError, "the file has", dmabuf_dio.safe_open, path, "np")
+    assert "download the file again" in raised.__notes__[0]
 
 
 @pytest.mark.parametrize("order", "<>")
@@ -55,9 +54,8 @@ def test_a_gguf_file_is_no_safetensors_file(order: str, folder: Path) -> None:
     path = models.gguf(folder / "probed.gguf", {"a": (0, [4], bytes(16))}, {}, order)
     with pytest.raises(SafetensorError):
         safetensors.safe_open(path, "np")
-    with pytest.raises(SafetensorError, match="a GGUF file") as raised:
-        dmabuf_dio.safe_open(path, "np")
-    assert "dmabuf_dio.open()" in raised.value.__notes__[0]
+    raised = refused(SafetensorError, "a GGUF file", dmabuf_dio.safe_open, path, "np")
+    assert "dmabuf_dio.open()" in raised.__notes__[0]
     assert dmabuf_dio.open(path).format == "GGUF"
 
 
@@ -105,7 +103,7 @@ def test_big_endian_tensors_are_read(folder: Path) -> None:
 
 
 def test_swapped_reverses_bytes_of_each_element() -> None:
-    from dmabuf_dio.numpy import swapped
+    from dmabuf_dio._layout import swapped
 
     data = bytes(range(24))
     for size in (1, 2, 4, 8):
@@ -120,10 +118,9 @@ def test_shards_without_index_load_as_one_model(folder: Path) -> None:
     with dmabuf_dio.load_tensors(shards, kind="memfd") as loaded:
         assert {name: bytes(loaded[name]) for name in loaded} == {"t1": b"ab1", "t2": b"ab2"}
     (shards / "model-00001-of-00002.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match="missing: model-00001-of-00002.safetensors") as raised:
-        dmabuf_dio.open(shards)
-    assert (raised.value.errno, raised.value.filename) == (errno.ENOENT, str(shards))
-    assert "download" in raised.value.__notes__[0]
+    raised = refused(FileNotFoundError, "missing: model-00001-of-00002.safetensors", dmabuf_dio.open, shards)
+    assert (raised.errno, raised.filename) == (errno.ENOENT, str(shards))
+    assert "download" in raised.__notes__[0]
 
 
 def test_stale_index_error_names_the_missing_file(folder: Path) -> None:
@@ -131,7 +128,6 @@ def test_stale_index_error_names_the_missing_file(folder: Path) -> None:
     stale.mkdir()
     index = models.index(stale, {"model-00001-of-00001.safetensors": {"a": ("U8", [1], b"x")}})
     (stale / "model-00001-of-00001.safetensors").rename(stale / "model.safetensors")
-    with pytest.raises(FileNotFoundError, match="missing: model-00001-of-00001.safetensors") as raised:
-        dmabuf_dio.open(stale)
-    assert raised.value.filename == str(index)
-    assert "model.safetensors beside it" in raised.value.__notes__[0]
+    raised = refused(FileNotFoundError, "missing: model-00001-of-00001.safetensors", dmabuf_dio.open, stale)
+    assert raised.filename == str(index)
+    assert "model.safetensors beside it" in raised.__notes__[0]

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import models
 import numpy as np
 import pytest
+from helpers import beside, together
 
 import dmabuf_dio
 from dmabuf_dio import Buffer
@@ -31,49 +32,22 @@ def switches() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-def together(*works: Callable[[], object]) -> list[object]:
-    """What each returns or raises, all begun at the same moment."""
-    barrier = threading.Barrier(len(works))
-    results: list[object] = [None] * len(works)
-
-    def run(number: int) -> None:
-        barrier.wait()
-        try:
-            results[number] = works[number]()
-        except Exception as error:
-            results[number] = error
-
-    threads = [threading.Thread(target=run, args=[number]) for number in range(len(works))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
-
-
 def test_reading_attributes_does_not_block_close() -> None:
     """A buffer without views is closed, whatever other threads ask it meanwhile."""
     shared = [Buffer.alloc(4096, kind="memfd")]
-    over = threading.Event()
 
     def ask() -> None:
-        while not over.is_set():
-            buffer = shared[0]
-            try:
-                for _ in range(50):
-                    assert buffer.fd >= 0 and buffer.writable and buffer.data_offset == 0
-            except ValueError as error:
-                assert "closed" in str(error)
-
-    def close() -> None:
+        buffer = shared[0]
         try:
-            for _ in range(10_000):
-                shared[0] = buffer = Buffer.alloc(4096, kind="memfd")
-                buffer.close()
-        finally:
-            over.set()
+            for _ in range(50):
+                assert buffer.fd >= 0 and buffer.writable and buffer.data_offset == 0
+        except ValueError as error:
+            assert "closed" in str(error)
 
-    assert together(ask, ask, close) == [None, None, None]
+    with beside(ask, ask):
+        for _ in range(10_000):
+            shared[0] = buffer = Buffer.alloc(4096, kind="memfd")
+            buffer.close()
 
 
 def test_view_racing_close_fails_or_prevents_it() -> None:
@@ -127,37 +101,28 @@ def test_load_is_refused_under_an_array_without_a_view(folder: Path) -> None:
         path.write_bytes(bytes([value]) * SMALL)
     buffer = Buffer.alloc(SMALL, kind="memfd")
     dmabuf_dio.load_into(files[0], buffer)
-    over = threading.Event()
-    wrong: list[object] = []
     loads = looks = 0
 
     def look() -> None:
         nonlocal looks
-        while not over.is_set():
-            try:
-                array = np.ndarray((SMALL,), np.uint8, memoryview(buffer))
-            except BufferError:
-                continue
-            before = array[0]
-            if (array != before).any() or array[0] != before:
-                wrong.append(before)
-            looks += 1
-            # While an array of either thread stands, no load begins.
-            del array
-            time.sleep(0.001)
+        try:
+            array = np.ndarray((SMALL,), np.uint8, memoryview(buffer))
+        except BufferError:
+            return
+        before = array[0]
+        assert not (array != before).any() and array[0] == before
+        looks += 1
+        # While an array of either thread stands, no load begins.
+        del array
+        time.sleep(0.001)
 
-    def load() -> None:
-        nonlocal loads
+    with beside(look, look):
         while loads < 200:
             try:
                 dmabuf_dio.load_into(files[loads % 2], buffer)
                 loads += 1
             except BufferError:
                 pass
-        over.set()
-
-    assert together(look, look, load) == [None, None, None]
-    assert not wrong
     assert looks
 
 
@@ -201,28 +166,21 @@ def test_slices_may_end_while_others_load(folder: Path) -> None:
     path = folder / "slices.safetensors"
     models.safetensors(path, {name: ("U8", [4], name.encode() + b"!") for name in names})
     file = [dmabuf_dio.safe_open(path, "np")]
-    over = threading.Event()
 
     def come_and_go() -> None:
-        while not over.is_set():
-            try:
-                for name in names:
-                    file[0].get_slice(name)
-            except Exception as error:
-                if "File is closed" not in str(error):
-                    raise
-
-    def use() -> None:
         try:
-            for number in range(300):
-                name = names[number % len(names)]
-                with dmabuf_dio.safe_open(path, "np") as file[0]:
-                    kept = [file[0].get_slice(other) for other in names]
-                    assert kept[number % len(names)][:3].tobytes() == name.encode()
-        finally:
-            over.set()
+            for name in names:
+                file[0].get_slice(name)
+        except Exception as error:
+            if "File is closed" not in str(error):
+                raise
 
-    assert together(come_and_go, come_and_go, use) == [None, None, None]
+    with beside(come_and_go, come_and_go):
+        for number in range(300):
+            name = names[number % len(names)]
+            with dmabuf_dio.safe_open(path, "np") as file[0]:
+                kept = [file[0].get_slice(other) for other in names]
+                assert kept[number % len(names)][:3].tobytes() == name.encode()
 
 
 def test_concurrent_install_waits_for_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import refused
 
 import dmabuf_dio
 from dmabuf_dio import Buffer
@@ -25,20 +26,16 @@ def buffer(request: pytest.FixtureRequest, file: Path) -> Buffer:
 
 def test_a_view_forbids_closing_and_is_named(buffer: Buffer) -> None:
     views = [memoryview(buffer) for _ in range(7)]
-    with pytest.raises(BufferError, match="7 views live: .*test_views.py:[0-9]+.* and 2 more"):
-        buffer.close()
+    refused(BufferError, "7 views live: .*test_views.py:[0-9]+.* and 2 more", buffer.close)
     assert not buffer.closed
     del views[1:]
-    with pytest.raises(BufferError, match="1 view lives: a memoryview or array taken at"):
-        buffer.close()
+    refused(BufferError, "1 view lives: a memoryview or array taken at", buffer.close)
     views.clear()
     buffer.close()
     assert buffer.closed
     buffer.close()
-    with pytest.raises(ValueError, match="closed"):
-        memoryview(buffer)
-    with pytest.raises(ValueError, match="closed"):
-        buffer.__dlpack__(max_version=(1, 0))
+    refused(ValueError, "closed", memoryview, buffer)
+    refused(ValueError, "closed", buffer.__dlpack__, max_version=(1, 0))
 
 
 def test_leaving_a_view_behind_is_an_error(file: Path) -> None:
@@ -69,8 +66,7 @@ def test_numpy_arrays_are_views(buffer: Buffer, content: bytes) -> None:
     assert array.tobytes() == content
     half = array[: len(array) // 2 * 2].view(np.uint16)
     del array
-    with pytest.raises(BufferError, match="1 view lives"):
-        buffer.close()
+    refused(BufferError, "1 view lives", buffer.close)
     del half
     assert np.asarray(memoryview(buffer)).tobytes() == content
     buffer.close()
@@ -79,8 +75,7 @@ def test_numpy_arrays_are_views(buffer: Buffer, content: bytes) -> None:
 def test_array_without_a_view_prevents_close(buffer: Buffer, content: bytes) -> None:
     """numpy.ndarray() gives its view back and goes on using the memory."""
     array = np.ndarray((100,), np.uint8, memoryview(buffer))
-    with pytest.raises(BufferError, match="1 view lives: a memoryview or array taken at .*test_views.py"):
-        buffer.close()
+    refused(BufferError, "1 view lives: a memoryview or array taken at .*test_views.py", buffer.close)
     assert array.tobytes() == content[:100]
     del array
     buffer.close()
@@ -110,23 +105,17 @@ def test_dlpack_tensors_are_views(buffer: Buffer, content: bytes) -> None:
     tensor = np.from_dlpack(buffer)
     assert not tensor.flags.writeable
     assert tensor.tobytes() == content
-    with pytest.raises(BufferError, match="a tensor for DLPack taken at .*test_views.py"):
-        buffer.close()
+    refused(BufferError, "a tensor for DLPack taken at .*test_views.py", buffer.close)
     del tensor
     # A capsule that nobody consumes.
     capsule = buffer.__dlpack__(max_version=(1, 0))
     assert "dltensor_versioned" in repr(capsule)
-    with pytest.raises(BufferError, match="1 view lives"):
-        buffer.close()
+    refused(BufferError, "1 view lives", buffer.close)
     del capsule
-    with pytest.raises(BufferError, match="read-only"):
-        buffer.__dlpack__()
-    with pytest.raises(BufferError, match="no copy"):
-        buffer.__dlpack__(max_version=(1, 0), copy=True)
-    with pytest.raises(BufferError, match="CPU"):
-        buffer.__dlpack__(max_version=(1, 0), dl_device=(2, 0))
-    with pytest.raises(ValueError, match="stream"):
-        buffer.__dlpack__(max_version=(1, 0), stream=1)
+    refused(BufferError, "read-only", buffer.__dlpack__)
+    refused(BufferError, "no copy", buffer.__dlpack__, max_version=(1, 0), copy=True)
+    refused(BufferError, "CPU", buffer.__dlpack__, max_version=(1, 0), dl_device=(2, 0))
+    refused(ValueError, "stream", buffer.__dlpack__, max_version=(1, 0), stream=1)
     buffer.close()
 
 

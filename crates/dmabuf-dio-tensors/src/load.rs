@@ -13,7 +13,7 @@ use crate::loaded::{Loaded, View};
 use crate::meter::{Meter, Progress};
 use crate::model::{Model, ModelFile};
 use crate::plan::{self, Run};
-use crate::settings::LoadSettings;
+use crate::settings::{self, LoadSettings};
 use crate::tensor::Tensor;
 use crate::{shared, workers};
 
@@ -60,15 +60,15 @@ impl<'m> TensorLoader<'m> {
     /// The maximum number of bytes between two tensors that are read together; default 256 KiB, at
     /// least a page. Bytes between tensors are loaded, too, and use memory.
     #[must_use]
-    pub fn gap(mut self, bytes: u64) -> Self {
-        self.settings.gap = bytes;
+    pub fn gap(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.settings.gap = bytes.into().unwrap_or(settings::GAP);
         self
     }
 
     /// Ranges that are loaded at the same time; default 4, at least 1.
     #[must_use]
-    pub fn concurrency(mut self, loads: usize) -> Self {
-        self.settings.concurrency = loads;
+    pub fn concurrency(mut self, loads: impl Into<Option<usize>>) -> Self {
+        self.settings.concurrency = loads.into().unwrap_or(settings::CONCURRENCY);
         self
     }
 

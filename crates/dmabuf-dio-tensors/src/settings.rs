@@ -7,9 +7,9 @@ use dmabuf_dio::{CancelToken, Options};
 use crate::meter::Callback;
 
 /// Default of `TensorLoader::gap`: reading so much more costs as little as another request.
-const GAP: u64 = 256 << 10;
+pub(crate) const GAP: u64 = 256 << 10;
 /// Default of `TensorLoader::concurrency`.
-const CONCURRENCY: usize = 4;
+pub(crate) const CONCURRENCY: usize = 4;
 
 /// All settings except the tensors.
 #[derive(Clone)]

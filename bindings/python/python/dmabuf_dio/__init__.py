@@ -70,7 +70,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from os import PathLike
-    from typing import Unpack
+    from typing import Any, Unpack
 
     from ._aio import aload
     from ._install import install, uninstall
@@ -101,8 +101,25 @@ def open(path: str | bytes | PathLike[str] | PathLike[bytes]) -> Model:
     return Model(path)
 
 
-def load_tensors(
-    path: str | bytes | PathLike[str] | PathLike[bytes], **options: Unpack[TensorOptions]
-) -> Tensors:
+def load_tensors(path: str | bytes | PathLike[str] | PathLike[bytes], **options: Unpack[TensorOptions]) -> Tensors:
     """Loads the tensors of a model, or those named by `only`. They are views of the memory that was read into."""
     return Model(path).load(**options)
+
+
+def _numpy(tensor: Tensor) -> Any:
+    """The tensor as a NumPy array. Types that NumPy lacks need the package `ml_dtypes`; quantised ones are bytes."""
+    from ._as_numpy import as_array
+
+    return as_array(tensor)
+
+
+def _torch(tensor: Tensor) -> Any:
+    """The tensor as a torch tensor. Types that torch lacks are bytes."""
+    from ._as_torch import as_tensor
+
+    return as_tensor(tensor)
+
+
+# Methods in Python: what they call is Python, too.
+setattr(Tensor, "numpy", _numpy)
+setattr(Tensor, "torch", _torch)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
+# pyright: reportPrivateUsage=false
 """The tensors of an open file, loaded when they are requested."""
 
 from __future__ import annotations
@@ -75,21 +76,21 @@ class Lazy:
         with self._lock:
             return self._hand_out(name, position)
 
-    def sliced(self, name: str, info: TensorInfo, rows: tuple[int, int]) -> tuple[Memory, tuple[int, int] | None]:
-        """The memory that has these rows of a tensor, and which rows it has; None: it has all."""
+    def sliced(self, name: str, info: TensorInfo, rows: tuple[int, int]) -> tuple[Memory, bool]:
+        """The memory that has these rows of a tensor, and whether it has no others."""
         with self._lock:
             if self._shares:
                 if name not in self._loaded:
                     pieces = [piece() for piece in self._slices.copy()]
                     self._load({name, *(piece.name for piece in pieces if piece is not None)})
-                return self._loaded[name], None
+                return self._loaded[name], False
             first, last = rows
             shape = info.shape
             # The rows of packed types need not be whole bytes.
             if info.block[0] == 1 and info.nbytes and shape and last - first < shape[0]:
                 size = info.nbytes // shape[0]
-                return self.model._part(name, first * size, last * size), rows  # pyright: ignore[reportPrivateUsage]
-            return self._hand_out(name, self._position[name])[1], None
+                return self.model._part(name, first * size, last * size), True
+            return self._hand_out(name, self._position[name])[1], False
 
     def all(
         self,
@@ -112,7 +113,7 @@ class Lazy:
             if self._shares and self._loaded:
                 self._load(self._names)
                 return {name: convert(self.model[name], self._loaded[name]) for name in self._names}
-            begun = self.model._load_with(begin)  # pyright: ignore[reportPrivateUsage]
+            begun = self.model._load_with(begin)
             if begun is None:
                 loaded = dict(self.model.load(only=None, kind="private", writable=True).items())
                 begun = loaded, dict.fromkeys(loaded)
@@ -132,12 +133,12 @@ class Lazy:
         found = self._loaded.get(name)
         if found is None:
             if self._shares:
-                info, maps = self.model._mappable(position, most)  # pyright: ignore[reportPrivateUsage]
+                info, maps = self.model._mappable(position, most)
                 found = self._map(info) if maps else None
             else:
                 if self._row >= WORTH_A_LOAD:
                     most = ALONE
-                info, found = self.model._small(position, most, not in_order)  # pyright: ignore[reportPrivateUsage]
+                info, found = self.model._small(position, most, not in_order)
             if found is None:
                 found = self._load_ahead(name, position)
         else:
@@ -181,7 +182,7 @@ class Lazy:
             return bytearray()
         mapped = self._maps.get(info.file)
         if mapped is None:
-            fd = self.model._fd(info.file)  # pyright: ignore[reportPrivateUsage]
+            fd = self.model._fd(info.file)
             self._maps[info.file] = mapped = memoryview(mmap(fd, 0, MAP_PRIVATE, PROT_READ | PROT_WRITE))
         if last > len(mapped):
             raise ValueError(f"{self.model.files[info.file]}: the range exceeds the file")
@@ -204,7 +205,7 @@ _files: WeakSet[Lazy] = WeakSet()
 
 def _after_fork() -> None:
     for file in list(_files):
-        file._in_child()  # pyright: ignore[reportPrivateUsage]
+        file._in_child()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -1,75 +1,101 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # The types of the extension module: bindings/python/src.
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack, final
+from typing import Any, Final, Literal, Self, TypeVar, Unpack, final
 
 from typing_extensions import CapsuleType
 
-from .types import Backend, FileKind, MadeKind, Numbers, Progress, Source, TensorOptions
+from .types import (
+    Backend,
+    BlockOptions,
+    CaptureOptions,
+    DeviceOptions,
+    GatheringOptions,
+    GatherOptions,
+    MadeKind,
+    Numbers,
+    RangeOptions,
+    Source,
+    TensorOptions,
+    WatchedLoadOptions,
+)
 
 _Made = TypeVar("_Made")
+
+class _Context:
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+
+class _Bytes:
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __release_buffer__(self, view: memoryview, /) -> None: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: object = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    # Otherwise Python asks for the length.
+    def __bool__(self) -> Literal[True]: ...
+
+class _Described:
+    name: Final[str]
+    dtype: Final[str]
+    shape: Final[tuple[int, ...]]
+    nbytes: Final[int]
+    block: Final[tuple[int, int]]
+    byte_order: Final[Literal["little", "big"]]
+    offset: Final[int]
 
 @final
 class CancelToken:
     def __new__(cls) -> Self: ...
     def cancel(self) -> None: ...
-    @property
-    def cancelled(self) -> bool: ...
+    cancelled: Final[bool]
 
 @final
 class Refusal:
     def __new__(
         cls, backend: Backend, reason: str, errno: int | None, remedy: str | None
     ) -> Refusal: ...
-    @property
-    def backend(self) -> Backend: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def errno(self) -> int | None: ...
-    @property
-    def remedy(self) -> str | None: ...
+    backend: Final[Backend]
+    reason: Final[str]
+    errno: Final[int | None]
+    remedy: Final[str | None]
 
 @final
 class Report:
-    @property
-    def operation(self) -> Literal["load", "save"]: ...
-    @property
-    def backend(self) -> Backend | None: ...
-    @property
-    def mode(self) -> Literal["direct", "buffered", "mixed", "page-cache", "unknown"]: ...
-    @property
-    def evidence(self) -> str: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def copied_bytes(self) -> int: ...
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def cpu_seconds(self) -> float: ...
-    @property
-    def gb_per_second(self) -> float: ...
-    @property
-    def page_cache_grown(self) -> int | None: ...
-    @property
-    def storage_bytes(self) -> int | None: ...
-    @property
-    def page_size(self) -> int | None: ...
-    @property
-    def huge_bytes(self) -> int | None: ...
-    @property
-    def segments(self) -> int | None: ...
-    @property
-    def notes(self) -> list[str]: ...
-    @property
-    def refusals(self) -> list[Refusal]: ...
+    operation: Final[Literal["load", "save"]]
+    backend: Final[Backend | None]
+    mode: Final[Literal["direct", "buffered", "mixed", "page-cache", "unknown"]]
+    evidence: Final[str]
+    bytes: Final[int]
+    copied_bytes: Final[int]
+    seconds: Final[float]
+    cpu_seconds: Final[float]
+    gb_per_second: Final[float]
+    page_cache_grown: Final[int | None]
+    storage_bytes: Final[int | None]
+    page_size: Final[int | None]
+    huge_bytes: Final[int | None]
+    segments: Final[int | None]
+    notes: Final[list[str]]
+    refusals: Final[list[Refusal]]
     def as_dict(self) -> dict[str, Any]: ...
 
 @final
-class Buffer:
+class Buffer(_Bytes, _Context):
     @staticmethod
     def alloc(
         length: int, *, kind: MadeKind = "any", heap: str = "system"
@@ -80,215 +106,65 @@ class Buffer:
     ) -> Buffer: ...
     @staticmethod
     def from_env(*, writable: bool = False) -> Buffer: ...
-    @property
-    def kind(self) -> Literal["dmabuf", "memfd", "file", "private"]: ...
-    @property
-    def fd(self) -> int: ...
+    kind: Final[Literal["dmabuf", "memfd", "file", "private"]]
+    fd: Final[int]
     def fileno(self) -> int: ...
-    @property
-    def dmabuf_fd(self) -> int: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def data_offset(self) -> int: ...
-    @property
-    def len(self) -> int: ...
+    dmabuf_fd: Final[int]
+    path: Final[str]
+    data_offset: Final[int]
+    len: Final[int]
     def __len__(self) -> int: ...
-    def __bool__(self) -> Literal[True]: ...
-    @property
-    def report(self) -> Report | None: ...
-    @property
-    def writable(self) -> bool: ...
-    @property
-    def accessed(self) -> bool: ...
-    @property
-    def closed(self) -> bool: ...
+    report: Final[Report | None]
+    writable: Final[bool]
+    accessed: Final[bool]
+    closed: Final[bool]
     def close(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-    def __release_buffer__(self, view: memoryview, /) -> None: ...
-    def __dlpack__(
-        self,
-        *,
-        stream: object = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> CapsuleType: ...
-    def __dlpack_device__(self) -> tuple[int, int]: ...
 
-def load(
-    path: Source,
-    *,
-    kind: FileKind = "any",
-    offset: int = 0,
-    length: int | None = None,
-    backend: Backend | None = None,
-    writable: bool = False,
-    block_size: int | None = None,
-    queue_depth: int | None = None,
-    allocation_step: int | None = None,
-    direct: bool = True,
-    huge_pages: bool = True,
-    progress: Progress | None = None,
-    cancel: CancelToken | None = None,
-) -> Buffer: ...
-def load_into(
-    path: Source,
-    buffer: Buffer,
-    *,
-    buf_offset: int = 0,
-    offset: int = 0,
-    length: int | None = None,
-    backend: Backend | None = None,
-    block_size: int | None = None,
-    queue_depth: int | None = None,
-    direct: bool = True,
-    progress: Progress | None = None,
-    cancel: CancelToken | None = None,
-) -> Report: ...
-def save(
-    buffer: Buffer,
-    path: Source,
-    *,
-    buf_offset: int = 0,
-    length: int | None = None,
-    offset: int = 0,
-    backend: Backend | None = None,
-    block_size: int | None = None,
-    queue_depth: int | None = None,
-    direct: bool = True,
-    progress: Progress | None = None,
-    cancel: CancelToken | None = None,
-) -> Report: ...
+def load(path: Source, **options: Unpack[WatchedLoadOptions]) -> Buffer: ...
+def load_into(path: Source, buffer: Buffer, **options: Unpack[RangeOptions]) -> Report: ...
+def save(buffer: Buffer, path: Source, **options: Unpack[RangeOptions]) -> Report: ...
 
 @final
 class Gathered:
-    @property
-    def buffer(self) -> Buffer: ...
-    @property
-    def starts(self) -> memoryview[int]: ...
-    @property
-    def lengths(self) -> memoryview[int]: ...
-    @property
-    def errors(self) -> list[tuple[int, Exception]]: ...
-    @property
-    def report(self) -> dict[str, Any]: ...
+    buffer: Final[Buffer]
+    starts: Final[memoryview[int]]
+    lengths: Final[memoryview[int]]
+    errors: Final[list[tuple[int, Exception]]]
+    report: Final[dict[str, Any]]
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[memoryview]: ...
     def __getitem__(self, number: int, /) -> memoryview: ...
 
 def gather(
-    path: Source,
-    offsets: Numbers,
-    lengths: int | Numbers,
-    *,
-    kind: MadeKind = "any",
-    queue_depth: int | None = None,
-    polled: bool = False,
-    backend: Backend | None = None,
-    direct: bool = True,
-    progress: Progress | None = None,
-    cancel: CancelToken | None = None,
+    path: Source, offsets: Numbers, lengths: int | Numbers, **options: Unpack[GatherOptions]
 ) -> Gathered: ...
 
 @final
-class Gathering:
-    def __new__(
-        cls,
-        path: Source,
-        buffer: Buffer,
-        *,
-        spare: tuple[int, int] | None = None,
-        queue_depth: int | None = None,
-        polled: bool = False,
-        backend: Backend | None = None,
-        direct: bool = True,
-    ) -> Self: ...
-    @property
-    def backend(self) -> Backend: ...
-    @property
-    def alignment(self) -> tuple[int, int]: ...
+class Gathering(_Context):
+    def __new__(cls, path: Source, buffer: Buffer, **options: Unpack[GatheringOptions]) -> Self: ...
+    backend: Final[Backend]
+    alignment: Final[tuple[int, int]]
     def read(self, offsets: Numbers, places: Numbers, lengths: int | Numbers) -> Gathered: ...
     def close(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None: ...
 
 def doctor(path: Source | None = None) -> dict[str, Any]: ...
 
 @final
-class TensorInfo:
-    @property
-    def name(self) -> str: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def block(self) -> tuple[int, int]: ...
-    @property
-    def byte_order(self) -> Literal["little", "big"]: ...
-    @property
-    def file(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
+class TensorInfo(_Described):
+    file: Final[int]
 
 @final
-class Tensor:
-    @property
-    def name(self) -> str: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def block(self) -> tuple[int, int]: ...
-    @property
-    def byte_order(self) -> Literal["little", "big"]: ...
-    @property
-    def buffer(self) -> Buffer | None: ...
-    @property
-    def offset(self) -> int: ...
+class Tensor(_Described, _Bytes):
+    buffer: Final[Buffer | None]
     def __len__(self) -> int: ...
-    def __bool__(self) -> Literal[True]: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-    def __release_buffer__(self, view: memoryview, /) -> None: ...
-    def __dlpack__(
-        self,
-        *,
-        stream: object = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> CapsuleType: ...
-    def __dlpack_device__(self) -> tuple[int, int]: ...
     # numpy.ndarray and torch.Tensor: neither has to be installed.
     def numpy(self) -> Any: ...
     def torch(self) -> Any: ...
 
 @final
-class Tensors:
-    @property
-    def buffers(self) -> list[Buffer]: ...
-    @property
-    def seconds(self) -> float: ...
+class Tensors(_Context):
+    buffers: Final[list[Buffer]]
+    seconds: Final[float]
     def keys(self) -> list[str]: ...
     def values(self) -> list[Tensor]: ...
     def items(self) -> list[tuple[str, Tensor]]: ...
@@ -298,26 +174,14 @@ class Tensors:
     def __iter__(self) -> Iterator[str]: ...
     def __getitem__(self, name: str, /) -> Tensor: ...
     def close(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None: ...
 
 @final
 class Model:
     def __new__(cls, path: str | bytes | PathLike[str] | PathLike[bytes]) -> Self: ...
-    @property
-    def format(self) -> Literal["safetensors", "GGUF"]: ...
-    @property
-    def files(self) -> list[str]: ...
-    @property
-    def metadata(self) -> dict[str, Any]: ...
-    @property
-    def _metadata(self) -> dict[str, Any] | None: ...
+    format: Final[Literal["safetensors", "GGUF"]]
+    files: Final[list[str]]
+    metadata: Final[dict[str, Any]]
+    _metadata: Final[dict[str, Any] | None]
     def keys(self) -> list[str]: ...
     def __len__(self) -> int: ...
     def __bool__(self) -> Literal[True]: ...
@@ -332,86 +196,32 @@ class Model:
     def _load_with(self, make: Callable[[Tensors], _Made], /) -> _Made | None: ...
 
 @final
-class BlockReader:
-    @property
-    def frame(self) -> int: ...
-    @property
-    def block_size(self) -> int: ...
-    @property
-    def channels(self) -> list[str]: ...
-    @property
-    def rate(self) -> float | None: ...
-    @property
-    def how(self) -> str: ...
-    @property
-    def lost_frames(self) -> int | None: ...
+class BlockReader(_Context):
+    frame: Final[int]
+    block_size: Final[int]
+    channels: Final[list[str]]
+    rate: Final[float | None]
+    how: Final[str]
+    lost_frames: Final[int | None]
     def __iter__(self) -> Self: ...
     def __next__(self) -> Buffer: ...
     def close(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None: ...
 
 @final
-class BlockWriter:
-    @property
-    def frame(self) -> int: ...
-    @property
-    def block_size(self) -> int: ...
-    @property
-    def how(self) -> str: ...
+class BlockWriter(_Context):
+    frame: Final[int]
+    block_size: Final[int]
+    how: Final[str]
     def __iter__(self) -> Self: ...
     def __next__(self) -> Buffer: ...
     def put(self, block: Buffer, length: int | None = None) -> None: ...
     def close(self) -> int: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None: ...
 
-def capture(
-    device: str,
-    *,
-    channels: Sequence[str] | None = None,
-    rate: float | None = None,
-    length: int | None = None,
-    block_size: int | None = None,
-    blocks: int = 8,
-    buffer: int = 0,
-    kind: Literal["dmabuf", "memfd"] = "dmabuf",
-) -> BlockReader: ...
-def replay(
-    device: str,
-    *,
-    channels: Sequence[str] | None = None,
-    rate: float | None = None,
-    block_size: int | None = None,
-    blocks: int = 8,
-    buffer: int = 0,
-    kind: Literal["dmabuf", "memfd"] = "dmabuf",
-) -> BlockWriter: ...
+def capture(device: str, **options: Unpack[CaptureOptions]) -> BlockReader: ...
+def replay(device: str, **options: Unpack[DeviceOptions]) -> BlockWriter: ...
 def read_blocks(
-    path: str | bytes | PathLike[str] | PathLike[bytes],
-    *,
-    frame: int = 1,
-    block_size: int | None = None,
-    blocks: int = 4,
-    kind: Literal["dmabuf", "memfd"] = "memfd",
+    path: str | bytes | PathLike[str] | PathLike[bytes], **options: Unpack[BlockOptions]
 ) -> BlockReader: ...
 def write_blocks(
-    path: str | bytes | PathLike[str] | PathLike[bytes],
-    *,
-    frame: int = 1,
-    block_size: int | None = None,
-    blocks: int = 4,
-    kind: Literal["dmabuf", "memfd"] = "memfd",
+    path: str | bytes | PathLike[str] | PathLike[bytes], **options: Unpack[BlockOptions]
 ) -> BlockWriter: ...

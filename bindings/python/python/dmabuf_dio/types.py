@@ -24,37 +24,97 @@ Kind: TypeAlias = Literal["dmabuf", "memfd", "any", "private"]
 MadeKind: TypeAlias = Literal["dmabuf", "memfd", "any"]
 # Of one file: also a file in memory with a dma-buf over its pages.
 FileKind: TypeAlias = Union[Kind, Literal["file"]]
-Backend: TypeAlias = Literal[
-    "module", "slot", "heap", "copy_file_range", "udmabuf", "memfd", "buffered"
-]
+Backend: TypeAlias = Literal["module", "slot", "heap", "copy_file_range", "udmabuf", "memfd", "buffered"]
 Progress: TypeAlias = Callable[[int, int], object]
 # An array of 64-bit integers, or a sequence.
 Numbers: TypeAlias = Union["BufferProtocol", "Sequence[int]"]
 
 
-class LoadOptions(TypedDict, total=False):
+class _Watched(TypedDict, total=False):
+    progress: Progress | None
+    cancel: CancelToken | None
+
+
+class _How(TypedDict, total=False):
+    backend: Backend | None
+    queue_depth: int | None
+    direct: bool
+
+
+class _Settings(_How, total=False):
+    block_size: int | None
+
+
+class _NewBuffer(_Settings, total=False):
+    writable: bool
+    allocation_step: int | None
+    huge_pages: bool
+
+
+class LoadOptions(_NewBuffer, total=False):
+    """Those of load() and aload()."""
+
     kind: FileKind
     offset: int
     length: int | None
-    backend: Backend | None
-    writable: bool
-    block_size: int | None
-    queue_depth: int | None
-    allocation_step: int | None
-    direct: bool
-    huge_pages: bool
 
 
-class TensorOptions(TypedDict, total=False):
+class WatchedLoadOptions(LoadOptions, _Watched, total=False):
+    """Those of load()."""
+
+
+class RangeOptions(_Settings, _Watched, total=False):
+    """Those of load_into() and save(): `offset` is the file's, `length` that of both."""
+
+    buf_offset: int
+    offset: int
+    length: int | None
+
+
+class TensorOptions(_NewBuffer, _Watched, total=False):
+    """Those of Model.load() and load_tensors()."""
+
     only: Sequence[str] | None
     kind: Kind
-    writable: bool
-    backend: Backend | None
     gap: int | None
     concurrency: int | None
+
+
+class GatheringOptions(_How, total=False):
+    """Those of Gathering."""
+
+    polled: bool
+    spare: tuple[int, int] | None
+
+
+class GatherOptions(_How, _Watched, total=False):
+    """Those of gather()."""
+
+    kind: MadeKind
+    polled: bool
+
+
+class _Stream(TypedDict, total=False):
     block_size: int | None
-    queue_depth: int | None
-    direct: bool
-    huge_pages: bool
-    progress: Progress | None
-    cancel: CancelToken | None
+    blocks: int
+    kind: Literal["dmabuf", "memfd"]
+
+
+class BlockOptions(_Stream, total=False):
+    """Those of read_blocks() and write_blocks()."""
+
+    frame: int
+
+
+class DeviceOptions(_Stream, total=False):
+    """Those of replay()."""
+
+    channels: Sequence[str] | None
+    rate: float | None
+    buffer: int
+
+
+class CaptureOptions(DeviceOptions, total=False):
+    """Those of capture()."""
+
+    length: int | None

@@ -8,16 +8,17 @@
 pub(crate) mod reader;
 pub(crate) mod writer;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dmabuf_dio::{Buffer, DmaBuf};
-use dmabuf_dio_stream::{BlockRing, Channel, Device, Error, Wait};
-use pyo3::exceptions::{PyBufferError, PyOSError, PyValueError};
+use dmabuf_dio_stream::{BlockRing, Channel, Device, Error, Wait, frame_bytes};
+use pyo3::exceptions::{PyBufferError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::content::Content;
 use crate::error::raise_stream;
+use crate::options::Given;
 
 /// How often signal handlers run during a wait.
 const TICK: Duration = Duration::from_millis(50);
@@ -31,16 +32,6 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn new(count: usize, size: u64, kind: &str) -> Result<Self, Problem> {
-        let blocks = (0..count).map(|_| match kind {
-            "memfd" => Buffer::memfd(size),
-            _ => DmaBuf::alloc(size).map(Buffer::from),
-        });
-        let blocks = blocks.collect::<Result<Vec<_>, _>>().map_err(Error::from)?;
-        let lent = (0..count).map(|_| None).collect();
-        Ok(Self { ring: Arc::new(BlockRing::of(blocks, size)?), lent })
-    }
-
     /// A block for Python.
     fn lend(&mut self, block: usize, bytes: u64, writable: bool) -> Result<Arc<Content>, Problem> {
         let buf = self.ring.block(block).try_clone().map_err(Error::from)?;
@@ -106,13 +97,122 @@ fn pause(wait: Option<Wait<'_>>) -> Result<(), Problem> {
     Python::attach(|py| py.check_signals().map_err(Problem::Raised))
 }
 
-/// A device and the channels that take part.
-fn device(
-    name: &str,
-    buffer: u32,
+/// What a stream is asked for.
+struct Settings {
     channels: Option<Vec<String>>,
     rate: Option<f64>,
-) -> Result<(Device, Vec<Channel>), PyErr> {
+    buffer: u32,
+    /// Bytes of a frame.
+    frame: u64,
+    /// What the device transfers: blocks are a multiple of it by default.
+    align: u64,
+    block_size: Option<u64>,
+    blocks: usize,
+    kind: String,
+}
+
+impl Settings {
+    fn of_file(given: &Given<'_>) -> PyResult<Self> {
+        let frame = given.take_or("frame", 1)?;
+        Self::with(given, frame, 4, "memfd")
+    }
+
+    fn of_device(given: &Given<'_>) -> PyResult<Self> {
+        let settings = Self::with(given, 1, 8, "dmabuf")?;
+        let (channels, rate) = (given.take("channels")?, given.take("rate")?);
+        Ok(Self { channels, rate, buffer: given.take_or("buffer", 0)?, ..settings })
+    }
+
+    fn with(given: &Given<'_>, frame: u64, blocks: usize, kind: &str) -> PyResult<Self> {
+        let block_size = given.take("block_size")?;
+        let (blocks, kind) =
+            (given.take_or("blocks", blocks)?, given.take_or("kind", kind.into())?);
+        Ok(Self {
+            channels: None,
+            rate: None,
+            buffer: 0,
+            frame,
+            align: frame,
+            block_size,
+            blocks,
+            kind,
+        })
+    }
+
+    /// The size of a block in whole frames; by default a multiple of `align`, which is that of frames.
+    fn size(&self) -> PyResult<u64> {
+        let (frame, align) = (self.frame.max(1), self.align.max(1));
+        match self.block_size {
+            None => Ok((BLOCK / align).max(1) * align),
+            Some(size) if size % frame == 0 => Ok(size),
+            Some(size) => Err(PyValueError::new_err(format!(
+                "block_size {size} is not a multiple of the frame, {frame} bytes"
+            ))),
+        }
+    }
+
+    fn blocks(&self, size: u64) -> Result<Blocks, Problem> {
+        let blocks = (0..self.blocks).map(|_| match &*self.kind {
+            "memfd" => Buffer::memfd(size),
+            _ => DmaBuf::alloc(size).map(Buffer::from),
+        });
+        let blocks = blocks.collect::<Result<Vec<_>, _>>().map_err(Error::from)?;
+        let lent = (0..self.blocks).map(|_| None).collect();
+        Ok(Blocks { ring: Arc::new(BlockRing::of(blocks, size)?), lent })
+    }
+}
+
+/// One end of a stream, until it is closed. A child of fork(2) has no part in it: a thread of its parent
+/// may have it locked.
+struct End<T> {
+    end: Mutex<Option<T>>,
+    process: u32,
+}
+
+impl<T: Send> End<T> {
+    fn new(end: T) -> Self {
+        Self { end: Mutex::new(Some(end)), process: std::process::id() }
+    }
+
+    /// Without the GIL: another thread that has it locked may wait for the GIL.
+    fn with<R: Send>(
+        &self,
+        py: Python<'_>,
+        use_it: impl FnOnce(&mut T) -> Result<R, Problem> + Send,
+    ) -> PyResult<R> {
+        if std::process::id() != self.process {
+            return Err(PyRuntimeError::new_err(
+                "a stream belongs to the process that created it: create another after fork()",
+            ));
+        }
+        let used = py.detach(|| self.locked().as_mut().map_or(Err(Problem::Closed), use_it));
+        used.map_err(|problem| problem.raise(py))
+    }
+
+    /// Closes it; nothing if it is closed, or is the parent's.
+    fn close<R: Send + Default>(
+        &self,
+        py: Python<'_>,
+        finish: impl FnOnce(T) -> Result<R, Problem> + Send,
+    ) -> PyResult<R> {
+        if std::process::id() != self.process {
+            return Ok(R::default());
+        }
+        let finished = py.detach(|| {
+            let end = self.locked().take();
+            end.map_or_else(|| Ok(R::default()), finish)
+        });
+        finished.map_err(|problem| problem.raise(py))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Option<T>> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A device and the channels that take part.
+fn device(name: &str, settings: &mut Settings) -> Result<(Device, Vec<Channel>), PyErr> {
+    let buffer = settings.buffer;
     let mut found = Device::matching(name);
     if found.len() > 1 {
         let ids: Vec<_> = found.iter().map(Device::id).collect();
@@ -126,44 +226,38 @@ fn device(
         PyOSError::new_err((libc::ENODEV, "there is no IIO device of this name", name.to_owned()))
     })?;
     let raised = |error: Error| Python::attach(|py| raise_stream(py, &error));
-    let all = device.channels(buffer).map_err(raised)?;
-    let chosen = match channels {
-        None => all.into_iter().filter(|channel| !channel.name.ends_with("timestamp")).collect(),
-        Some(names) => {
-            let known: Vec<&str> = all.iter().map(|channel| &*channel.name).collect();
-            let unknown = names.iter().find(|name| !known.contains(&name.as_str()));
-            if let Some(unknown) = unknown {
-                return Err(PyValueError::new_err(format!(
-                    "there is no channel {unknown:?}: the channels are {}",
-                    known.join(", ")
-                )));
-            }
-            let chosen: Vec<Channel> =
-                all.into_iter().filter(|channel| names.contains(&channel.name)).collect();
-            let order: Vec<&str> = chosen.iter().map(|channel| &*channel.name).collect();
-            if order != names {
-                return Err(PyValueError::new_err(format!(
-                    "name the channels as they are in a frame, each once: {}",
-                    order.join(", ")
-                )));
-            }
-            chosen
-        }
-    };
-    if let Some(rate) = rate {
+    let chosen = chosen(device.channels(buffer).map_err(raised)?, settings.channels.take())?;
+    if let Some(rate) = settings.rate {
         device.set_rate(buffer, rate).map_err(raised)?;
     }
+    settings.frame = frame_bytes(&chosen);
+    settings.align = device.block_align(buffer, settings.frame);
     Ok((device, chosen))
 }
 
-/// The size of a block in whole frames; by default a multiple of `align`, which is that of frames.
-fn block_size(wanted: Option<u64>, frame: u64, align: u64) -> PyResult<u64> {
-    let (frame, align) = (frame.max(1), align.max(1));
-    match wanted {
-        None => Ok((BLOCK / align).max(1) * align),
-        Some(size) if size % frame == 0 => Ok(size),
-        Some(size) => Err(PyValueError::new_err(format!(
-            "block_size {size} is not a multiple of the frame, {frame} bytes"
-        ))),
+/// The channels that were named; without names all but timestamps.
+fn chosen(all: Vec<Channel>, names: Option<Vec<String>>) -> PyResult<Vec<Channel>> {
+    let Some(names) = names else {
+        return Ok(all
+            .into_iter()
+            .filter(|channel| !channel.name.ends_with("timestamp"))
+            .collect());
+    };
+    let known: Vec<&str> = all.iter().map(|channel| &*channel.name).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(PyValueError::new_err(format!(
+            "there is no channel {unknown:?}: the channels are {}",
+            known.join(", ")
+        )));
     }
+    let chosen: Vec<Channel> =
+        all.into_iter().filter(|channel| names.contains(&channel.name)).collect();
+    let order: Vec<&str> = chosen.iter().map(|channel| &*channel.name).collect();
+    if order != names {
+        return Err(PyValueError::new_err(format!(
+            "name the channels as they are in a frame, each once: {}",
+            order.join(", ")
+        )));
+    }
+    Ok(chosen)
 }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Blocks that a device or a file fills.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use dmabuf_dio_stream::{FileSource, Filled, IioSource, Source, frame_bytes};
-use pyo3::exceptions::PyRuntimeError;
+use dmabuf_dio_stream::{FileSource, Filled, IioSource, Source};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
-use super::{Blocks, Problem, pause};
+use super::{Blocks, End, Problem, Settings, pause};
 use crate::buffer::Buffer;
 use crate::content::Content;
-use crate::error::raise_stream;
+use crate::options::{Given, Keywords};
 use crate::source::path;
 
 struct Reading {
@@ -75,156 +74,92 @@ impl Reading {
 /// An iterator over blocks that a device or a file fills.
 #[pyclass(module = "dmabuf_dio", frozen)]
 pub(crate) struct BlockReader {
-    reading: Mutex<Option<Reading>>,
-    process: u32,
+    end: End<Reading>,
+    /// Bytes of a frame, a sample of each channel.
+    #[pyo3(get)]
     frame: u64,
+    #[pyo3(get)]
     block_size: u64,
+    /// The names of the channels in a frame.
+    #[pyo3(get)]
     channels: Vec<String>,
+    /// Frames per second; `None` if the device does not report them.
+    #[pyo3(get)]
     rate: Option<f64>,
 }
 
 impl BlockReader {
-    /// Must be locked without holding the GIL: its holder may wait for the GIL.
-    fn reading(&self) -> MutexGuard<'_, Option<Reading>> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A child of fork(2) has no part in the stream: a thread of its parent may have it locked.
-    fn is_ours(&self) -> bool {
-        std::process::id() == self.process
-    }
-
-    fn check_process(&self) -> PyResult<()> {
-        if self.is_ours() {
-            return Ok(());
-        }
-        Err(PyRuntimeError::new_err(
-            "a stream belongs to the process that created it: create another after fork()",
-        ))
+    fn new(
+        settings: &Settings,
+        block_size: u64,
+        source: Box<dyn Source + Send>,
+        left: Option<u64>,
+    ) -> Result<Self, Problem> {
+        let blocks = settings.blocks(block_size)?;
+        let reading = Reading { source, blocks, left, lost: None, ended: false, started: false };
+        let (end, frame) = (End::new(reading), settings.frame);
+        Ok(Self { end, frame, block_size, channels: Vec::new(), rate: None })
     }
 }
 
-/// Captures samples of an IIO device.
+/// Captures samples of an IIO device. Options: `types.CaptureOptions`.
 #[pyfunction]
-#[pyo3(signature = (
-    device, *, channels = None, rate = None, length = None, block_size = None, blocks = 8,
-    buffer = 0, kind = "dmabuf",
-))]
+#[pyo3(signature = (device, **options))]
 pub(crate) fn capture(
     py: Python<'_>,
     device: &str,
-    channels: Option<Vec<String>>,
-    rate: Option<f64>,
-    length: Option<u64>,
-    block_size: Option<u64>,
-    blocks: usize,
-    buffer: u32,
-    kind: &str,
+    options: Option<Keywords<'_>>,
 ) -> PyResult<BlockReader> {
-    let name = device;
-    py.detach(|| {
-        let (device, channels) = super::device(name, buffer, channels, rate)?;
-        let frame = frame_bytes(&channels);
-        let size = super::block_size(block_size, frame, device.block_align(buffer, frame))?;
-        let made = IioSource::open(device.clone(), buffer, &channels)
-            .map_err(Problem::from)
-            .and_then(|source| Ok((source, Blocks::new(blocks, size, kind)?)));
-        let (source, blocks) = made.map_err(|error| Python::attach(|py| error.raise(py)))?;
-        let left = length.map(|length| length / frame.max(1) * frame.max(1));
-        let reading = Reading {
-            source: Box::new(source),
-            blocks,
-            left,
-            lost: None,
-            ended: false,
-            started: false,
-        };
-        Ok(BlockReader {
-            reading: Mutex::new(Some(reading)),
-            process: std::process::id(),
-            frame,
-            block_size: size,
-            channels: channels.into_iter().map(|channel| channel.name).collect(),
-            rate: device.rate(buffer),
-        })
-    })
+    let given = Given::new("capture", options);
+    let (mut settings, length) = (Settings::of_device(&given)?, given.take::<u64>("length")?);
+    given.end()?;
+    let (device, channels) = py.detach(|| super::device(device, &mut settings))?;
+    let (size, frame) = (settings.size()?, settings.frame.max(1));
+    let made = py.detach(|| {
+        let source = IioSource::open(device.clone(), settings.buffer, &channels)?;
+        let left = length.map(|length| length / frame * frame);
+        BlockReader::new(&settings, size, Box::new(source), left)
+    });
+    let reader = made.map_err(|problem| problem.raise(py))?;
+    let channels = channels.into_iter().map(|channel| channel.name).collect();
+    Ok(BlockReader { channels, rate: py.detach(|| device.rate(settings.buffer)), ..reader })
 }
 
-/// Reads a file of any length through a few blocks.
+/// Reads a file of any length through a few blocks. Options: `types.BlockOptions`.
 #[pyfunction]
-#[pyo3(signature = (path, *, frame = 1, block_size = None, blocks = 4, kind = "memfd"))]
+#[pyo3(signature = (path, **options))]
 pub(crate) fn read_blocks(
     py: Python<'_>,
     path: &Bound<'_, PyAny>,
-    frame: u64,
-    block_size: Option<u64>,
-    blocks: usize,
-    kind: &str,
+    options: Option<Keywords<'_>>,
 ) -> PyResult<BlockReader> {
-    let path: PathBuf = self::path(path)?;
-    let size = super::block_size(block_size, frame, frame)?;
+    let given = Given::new("read_blocks", options);
+    let (path, settings) = (self::path(path)?, Settings::of_file(&given)?);
+    given.end()?;
+    let size = settings.size()?;
     let made = py.detach(|| {
-        let source = FileSource::open(path, frame)?;
-        Ok((source, Blocks::new(blocks, size, kind)?))
+        let source = FileSource::open(path, settings.frame)?;
+        let left = source.facts().len;
+        BlockReader::new(&settings, size, Box::new(source), left)
     });
-    let (source, blocks) = made.map_err(|error: Problem| error.raise(py))?;
-    let left = source.facts().len;
-    let reading = Reading {
-        source: Box::new(source),
-        blocks,
-        left,
-        lost: None,
-        ended: false,
-        started: false,
-    };
-    let reading = Mutex::new(Some(reading));
-    let process = std::process::id();
-    Ok(BlockReader { reading, process, frame, block_size: size, channels: Vec::new(), rate: None })
+    made.map_err(|problem| problem.raise(py))
 }
 
 #[pymethods]
 impl BlockReader {
-    /// Bytes of a frame, a sample of each channel.
-    #[getter]
-    fn frame(&self) -> u64 {
-        self.frame
-    }
-
-    #[getter]
-    fn block_size(&self) -> u64 {
-        self.block_size
-    }
-
-    /// The names of the channels in a frame.
-    #[getter]
-    fn channels(&self) -> Vec<String> {
-        self.channels.clone()
-    }
-
-    /// Frames per second; `None` if the device does not report them.
-    #[getter]
-    fn rate(&self) -> Option<f64> {
-        self.rate
-    }
-
     /// How data gets into a block, as text.
     #[getter]
     fn how(&self, py: Python<'_>) -> PyResult<String> {
-        self.check_process()?;
-        let how = py.detach(|| self.reading().as_ref().map(|reading| reading.source.facts().how));
-        how.ok_or_else(|| Problem::Closed.raise(py))
+        self.end.with(py, |reading| Ok(reading.source.facts().how))
     }
 
     /// Number of frames that the device reports as lost; `None` if it does not report them.
     #[getter]
     fn lost_frames(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        self.check_process()?;
-        let lost = py.detach(|| match self.reading().as_mut() {
-            Some(Reading { lost, ended: true, .. }) => Ok(*lost),
-            Some(reading) => reading.lost(),
-            None => Err(Problem::Closed),
-        });
-        lost.map_err(|error| error.raise(py))
+        self.end.with(py, |reading| match reading {
+            Reading { lost, ended: true, .. } => Ok(*lost),
+            reading => reading.lost(),
+        })
     }
 
     fn __iter__(slf: Py<Self>) -> Py<Self> {
@@ -232,38 +167,26 @@ impl BlockReader {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
-        self.check_process()?;
-        let next = py.detach(|| match self.reading().as_mut() {
-            Some(reading) => reading.next(),
-            None => Err(Problem::Closed),
-        });
-        let next = next.map_err(|error| error.raise(py))?;
+        let next = self.end.with(py, Reading::next)?;
         Ok(next.map(|content| Buffer::new(content, None)))
     }
 
     /// Stops the device. Blocks that the program holds stay valid.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if !self.is_ours() {
-            return Ok(());
-        }
-        let stopped = py.detach(|| match self.reading().take() {
-            Some(mut reading) if reading.started => reading.source.stop(),
-            _ => Ok(()),
-        });
-        stopped.map_err(|error| raise_stream(py, &error))
+        self.end.close(py, |mut reading| {
+            if reading.started {
+                reading.source.stop()?;
+            }
+            Ok(())
+        })
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
         slf
     }
 
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        _kind: Bound<'_, PyAny>,
-        _exception: Bound<'_, PyAny>,
-        _traceback: Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: Bound<'_, PyTuple>) -> PyResult<()> {
         self.close(py)
     }
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Blocks that go to a device or a file.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use dmabuf_dio_stream::{FileSink, Filled, IioSink, Sink, frame_bytes};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use dmabuf_dio_stream::{Error, FileSink, Filled, IioSink, Sink};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
-use super::{Blocks, Problem, pause};
+use super::{Blocks, End, Problem, Settings, pause};
 use crate::buffer::Buffer;
 use crate::content::Content;
+use crate::options::{Given, Keywords};
 use crate::source::path;
 
 struct Writing {
@@ -81,115 +82,68 @@ impl Writing {
 /// An iterator over empty blocks, which `put()` sends to a device or a file.
 #[pyclass(module = "dmabuf_dio", frozen)]
 pub(crate) struct BlockWriter {
-    writing: Mutex<Option<Writing>>,
-    process: u32,
+    end: End<Writing>,
+    /// Bytes of a frame, a sample of each channel.
+    #[pyo3(get)]
     frame: u64,
+    #[pyo3(get)]
     block_size: u64,
 }
 
 impl BlockWriter {
-    fn new(
+    fn new<S: Sink + Send + 'static>(
         py: Python<'_>,
-        frame: u64,
-        block_size: u64,
-        make: impl FnOnce() -> Result<(Box<dyn Sink + Send>, Blocks), Problem> + Send,
+        settings: &Settings,
+        open: impl FnOnce() -> Result<S, Error> + Send,
     ) -> PyResult<Self> {
+        let (frame, block_size) = (settings.frame, settings.size()?);
         let made = py.detach(|| {
-            let (mut sink, blocks) = make()?;
+            let mut sink = Box::new(open()?);
+            let blocks = settings.blocks(block_size)?;
             sink.attach(&Arc::clone(&blocks.ring), None)?;
             let free = (0..blocks.ring.len()).collect();
             Ok(Writing { sink, blocks, free, done: 0 })
         });
-        let writing = made.map_err(|error: Problem| error.raise(py))?;
-        let (writing, process) = (Mutex::new(Some(writing)), std::process::id());
-        Ok(Self { writing, process, frame, block_size })
-    }
-
-    /// Must be locked without holding the GIL: its holder may wait for the GIL.
-    fn writing(&self) -> MutexGuard<'_, Option<Writing>> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A child of fork(2) has no part in the stream: a thread of its parent may have it locked.
-    fn is_ours(&self) -> bool {
-        std::process::id() == self.process
-    }
-
-    fn check_process(&self) -> PyResult<()> {
-        if self.is_ours() {
-            return Ok(());
-        }
-        Err(PyRuntimeError::new_err(
-            "a stream belongs to the process that created it: create another after fork()",
-        ))
+        let writing = made.map_err(|problem: Problem| problem.raise(py))?;
+        Ok(Self { end: End::new(writing), frame, block_size })
     }
 }
 
-/// Outputs samples on an IIO device.
+/// Outputs samples on an IIO device. Options: `types.DeviceOptions`.
 #[pyfunction]
-#[pyo3(signature = (
-    device, *, channels = None, rate = None, block_size = None, blocks = 8, buffer = 0,
-    kind = "dmabuf",
-))]
+#[pyo3(signature = (device, **options))]
 pub(crate) fn replay(
     py: Python<'_>,
     device: &str,
-    channels: Option<Vec<String>>,
-    rate: Option<f64>,
-    block_size: Option<u64>,
-    blocks: usize,
-    buffer: u32,
-    kind: &str,
+    options: Option<Keywords<'_>>,
 ) -> PyResult<BlockWriter> {
-    let name = device;
-    let (device, channels) = py.detach(|| super::device(name, buffer, channels, rate))?;
-    let frame = frame_bytes(&channels);
-    let size = super::block_size(block_size, frame, device.block_align(buffer, frame))?;
-    let kind = kind.to_owned();
-    BlockWriter::new(py, frame, size, move || {
-        let sink = IioSink::open(device, buffer, &channels)?;
-        Ok((Box::new(sink), Blocks::new(blocks, size, &kind)?))
-    })
+    let given = Given::new("replay", options);
+    let mut settings = Settings::of_device(&given)?;
+    given.end()?;
+    let (device, channels) = py.detach(|| super::device(device, &mut settings))?;
+    BlockWriter::new(py, &settings, || IioSink::open(device, settings.buffer, &channels))
 }
 
-/// Writes a file of any length through a few blocks.
+/// Writes a file of any length through a few blocks. Options: `types.BlockOptions`.
 #[pyfunction]
-#[pyo3(signature = (path, *, frame = 1, block_size = None, blocks = 4, kind = "memfd"))]
+#[pyo3(signature = (path, **options))]
 pub(crate) fn write_blocks(
     py: Python<'_>,
     path: &Bound<'_, PyAny>,
-    frame: u64,
-    block_size: Option<u64>,
-    blocks: usize,
-    kind: &str,
+    options: Option<Keywords<'_>>,
 ) -> PyResult<BlockWriter> {
-    let path: PathBuf = self::path(path)?;
-    let size = super::block_size(block_size, frame, frame)?;
-    let kind = kind.to_owned();
-    BlockWriter::new(py, frame, size, move || {
-        Ok((Box::new(FileSink::create(path)?), Blocks::new(blocks, size, &kind)?))
-    })
+    let given = Given::new("write_blocks", options);
+    let (path, settings) = (self::path(path)?, Settings::of_file(&given)?);
+    given.end()?;
+    BlockWriter::new(py, &settings, || FileSink::create(path))
 }
 
 #[pymethods]
 impl BlockWriter {
-    /// Bytes of a frame, a sample of each channel.
-    #[getter]
-    fn frame(&self) -> u64 {
-        self.frame
-    }
-
-    #[getter]
-    fn block_size(&self) -> u64 {
-        self.block_size
-    }
-
     /// How data gets out of a block, as text.
     #[getter]
     fn how(&self, py: Python<'_>) -> PyResult<String> {
-        self.check_process()?;
-        let how = py.detach(|| self.writing().as_ref().map(|writing| writing.sink.facts().how));
-        how.ok_or_else(|| Problem::Closed.raise(py))
+        self.end.with(py, |writing| Ok(writing.sink.facts().how))
     }
 
     fn __iter__(slf: Py<Self>) -> Py<Self> {
@@ -197,19 +151,13 @@ impl BlockWriter {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Buffer> {
-        self.check_process()?;
-        let next = py.detach(|| match self.writing().as_mut() {
-            Some(writing) => writing.next(),
-            None => Err(Problem::Closed),
-        });
-        Ok(Buffer::new(next.map_err(|error| error.raise(py))?, None))
+        Ok(Buffer::new(self.end.with(py, Writing::next)?, None))
     }
 
     /// Sends a block, or its first `length` bytes, in whole frames. No view of the block may exist.
     /// The block is closed.
     #[pyo3(signature = (block, length = None))]
     fn put(&self, py: Python<'_>, block: &Bound<'_, Buffer>, length: Option<u64>) -> PyResult<()> {
-        self.check_process()?;
         let content = block.get().content()?;
         let length = length.unwrap_or(content.len());
         if length == 0 || length > content.len() || length % self.frame.max(1) != 0 {
@@ -220,42 +168,22 @@ impl BlockWriter {
             )));
         }
         // A block of somebody else is not closed.
-        let ours = py.detach(|| match self.writing().as_ref() {
-            Some(writing) => writing.number(&content),
-            None => Err(Problem::Closed),
-        });
-        ours.map_err(|error| error.raise(py))?;
+        self.end.with(py, |writing| writing.number(&content))?;
         block.get().close(py)?;
-        let put = py.detach(|| match self.writing().as_mut() {
-            Some(writing) => writing.put(&content, length),
-            None => Err(Problem::Closed),
-        });
-        put.map_err(|error| error.raise(py))
+        self.end.with(py, |writing| writing.put(&content, length))
     }
 
     /// Waits until all blocks are delivered and, in a file, durable. Returns the number of bytes.
     fn close(&self, py: Python<'_>) -> PyResult<u64> {
-        if !self.is_ours() {
-            return Ok(0);
-        }
-        let finished = py.detach(|| match self.writing().take() {
-            Some(writing) => writing.finish(),
-            None => Ok(0),
-        });
-        finished.map_err(|error| error.raise(py))
+        self.end.close(py, Writing::finish)
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
         slf
     }
 
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        _kind: Bound<'_, PyAny>,
-        _exception: Bound<'_, PyAny>,
-        _traceback: Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: Bound<'_, PyTuple>) -> PyResult<()> {
         self.close(py).map(|_| ())
     }
 }

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What several tests need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+
+def refused(error: type[BaseException], match: str, call: Callable[..., object], *arguments: Any, **options: Any) -> Any:
+    """The exception of a call."""
+    with pytest.raises(error, match=match or None) as raised:
+        call(*arguments, **options)
+    # The traceback would keep the arguments.
+    return raised.value.with_traceback(None)
+
+
+def together(*works: Callable[[], object]) -> list[object]:
+    """What each returns or raises, all begun at the same moment in threads."""
+    barrier = threading.Barrier(len(works))
+
+    def begin(work: Callable[[], object]) -> object:
+        barrier.wait()
+        return work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        threads = [pool.submit(begin, work) for work in works]
+        return [thread.exception() or thread.result() for thread in threads]
+
+
+@contextmanager
+def beside(*works: Callable[[], object]) -> Generator[None, None, None]:
+    """Does works again and again in threads. None of them may raise."""
+    over = threading.Event()
+
+    def repeat(work: Callable[[], object]) -> None:
+        while not over.is_set():
+            work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        threads = [pool.submit(repeat, work) for work in works]
+        try:
+            yield
+        finally:
+            over.set()
+    assert [thread.exception() for thread in threads] == [None] * len(works)
+
+
+def run(program: str, *arguments: object) -> str:
+    """What a Python program prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
