@@ -96,7 +96,8 @@ impl Buffer {
     #[pyo3(signature = (length, **options))]
     fn alloc(py: Python<'_>, length: u64, options: Option<Keywords<'_>>) -> PyResult<Self> {
         let given = Given::new("alloc", options);
-        let (kind, heap) = (given.made_kind()?, given.take_or("heap", "system".to_owned())?);
+        let (kind, heap) =
+            (given.made_kind(Kind::Any)?, given.take_or("heap", "system".to_owned())?);
         given.end()?;
         let buf = py.detach(|| dmabuf_dio::Buffer::alloc_kind(kind, &heap, length));
         let buf = buf.map_err(|error| raise(py, &error))?;

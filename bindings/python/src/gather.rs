@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
 
 use dmabuf_dio::gather::{self as library, Found, GatherReport, Gatherer, Piece, PieceError};
-use dmabuf_dio::{Error, Options};
+use dmabuf_dio::{Error, Kind, Options};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -204,7 +204,7 @@ pub(crate) fn gather(
     options: Option<Keywords<'_>>,
 ) -> PyResult<Gathered> {
     let given = Given::new("gather", options);
-    let (kind, setup, watch) = (given.made_kind()?, Setup::of(&given)?, given.watch()?);
+    let (kind, setup, watch) = (given.made_kind(Kind::Any)?, Setup::of(&given)?, given.watch()?);
     given.end()?;
     let lengths = lengths.of(offsets.0.len())?;
     let too_long = || PyValueError::new_err("the pieces are too long");

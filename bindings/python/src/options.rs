@@ -78,12 +78,12 @@ impl<'py> Given<'py> {
     }
 
     /// A kind of buffer that can be had without a load.
-    pub(crate) fn made_kind(&self) -> PyResult<Kind> {
+    pub(crate) fn made_kind(&self, or: Kind) -> PyResult<Kind> {
         match self.word("kind")? {
             Some(Kind::File | Kind::Private) => {
                 Err(PyValueError::new_err("kind must be \"dmabuf\", \"memfd\" or \"any\""))
             }
-            kind => Ok(kind.unwrap_or_default()),
+            kind => Ok(kind.unwrap_or(or)),
         }
     }
 

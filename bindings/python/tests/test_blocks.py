@@ -76,6 +76,8 @@ def test_blocks_hold_whole_frames(file: Path, folder: Path) -> None:
     with pytest.raises(FileNotFoundError):
         dmabuf_dio.read_blocks(folder / "missing")
     refused(ValueError, "from 1 to 4096", dmabuf_dio.read_blocks, file, blocks=0)
+    refused(ValueError, "kind", dmabuf_dio.read_blocks, file, kind="private")
+    refused(ValueError, '"x"', dmabuf_dio.read_blocks, file, kind="x")
 
 
 def test_capture_of_a_device_gives_blocks() -> None:

@@ -97,7 +97,7 @@ class GatherOptions(_How, _Watched, total=False):
 class _Stream(TypedDict, total=False):
     block_size: int | None
     blocks: int
-    kind: Literal["dmabuf", "memfd"]
+    kind: MadeKind
 
 
 class BlockOptions(_Stream, total=False):

@@ -11,7 +11,7 @@ pub(crate) mod writer;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dmabuf_dio::{Buffer, DmaBuf};
+use dmabuf_dio::{Buffer, Kind};
 use dmabuf_dio_stream::{BlockRing, Channel, Device, Error, Wait, frame_bytes};
 use pyo3::exceptions::{PyBufferError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -108,35 +108,26 @@ struct Settings {
     align: u64,
     block_size: Option<u64>,
     blocks: usize,
-    kind: String,
+    kind: Kind,
 }
 
 impl Settings {
     fn of_file(given: &Given<'_>) -> PyResult<Self> {
         let frame = given.take_or("frame", 1)?;
-        Self::with(given, frame, 4, "memfd")
+        Self::with(given, frame, 4, Kind::Memfd)
     }
 
     fn of_device(given: &Given<'_>) -> PyResult<Self> {
-        let settings = Self::with(given, 1, 8, "dmabuf")?;
+        let settings = Self::with(given, 1, 8, Kind::DmaBuf)?;
         let (channels, rate) = (given.take("channels")?, given.take("rate")?);
         Ok(Self { channels, rate, buffer: given.take_or("buffer", 0)?, ..settings })
     }
 
-    fn with(given: &Given<'_>, frame: u64, blocks: usize, kind: &str) -> PyResult<Self> {
+    fn with(given: &Given<'_>, frame: u64, blocks: usize, kind: Kind) -> PyResult<Self> {
         let block_size = given.take("block_size")?;
-        let (blocks, kind) =
-            (given.take_or("blocks", blocks)?, given.take_or("kind", kind.into())?);
-        Ok(Self {
-            channels: None,
-            rate: None,
-            buffer: 0,
-            frame,
-            align: frame,
-            block_size,
-            blocks,
-            kind,
-        })
+        let (blocks, kind) = (given.take_or("blocks", blocks)?, given.made_kind(kind)?);
+        let (channels, rate, buffer, align) = (None, None, 0, frame);
+        Ok(Self { channels, rate, buffer, frame, align, block_size, blocks, kind })
     }
 
     /// The size of a block in whole frames; by default a multiple of `align`, which is that of frames.
@@ -152,10 +143,7 @@ impl Settings {
     }
 
     fn blocks(&self, size: u64) -> Result<Blocks, Problem> {
-        let blocks = (0..self.blocks).map(|_| match &*self.kind {
-            "memfd" => Buffer::memfd(size),
-            _ => DmaBuf::alloc(size).map(Buffer::from),
-        });
+        let blocks = (0..self.blocks).map(|_| Buffer::alloc_kind(self.kind, "system", size));
         let blocks = blocks.collect::<Result<Vec<_>, _>>().map_err(Error::from)?;
         let lent = (0..self.blocks).map(|_| None).collect();
         Ok(Blocks { ring: Arc::new(BlockRing::of(blocks, size)?), lent })
