@@ -36,7 +36,7 @@ def as_array(
     source: Any = tensor if memory is None else memory
     if dtype is None:
         dtype, shape = numpy.dtype(numpy.uint8), byte_shape(tensor)
-    elif swaps(tensor):
+    elif tensor.byte_order == "big" and swaps(tensor):
         if dtype.isbuiltin == 1:
             dtype = dtype.newbyteorder(">")
         else:
