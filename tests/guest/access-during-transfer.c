@@ -12,7 +12,7 @@
 
 #include <linux/dma-buf.h>
 
-#include "../../kernel/sim/edu_importer/edu_importer.h"
+#include "edu_importer/edu_importer.h"
 #include "dm.h"
 #include "lib.h"
 

@@ -9,7 +9,7 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 
-#include "../../kernel/sim/edu_importer/edu_importer.h"
+#include "edu_importer/edu_importer.h"
 #include "dm.h"
 #include "lib.h"
 

@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 
-#include "../../kernel/sim/edu_importer/edu_importer.h"
+#include "edu_importer/edu_importer.h"
 #include "slow.h"
 
 #define DEVICE	"/dev/shadow_importer"

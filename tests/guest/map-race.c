@@ -11,7 +11,7 @@
 
 #include <linux/dma-buf.h>
 
-#include "../../kernel/sim/edu_importer/edu_importer.h"
+#include "edu_importer/edu_importer.h"
 #include "lib.h"
 
 /* Copying this takes milliseconds; the module splits it into segments that bounce buffers hold. */

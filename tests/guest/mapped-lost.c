@@ -6,7 +6,7 @@
 #include <sys/ioctl.h>
 
 #include "premap.h"
-#include "../../kernel/sim/premap_request/premap_request.h"
+#include "premap_request/premap_request.h"
 
 int main(void)
 {

@@ -8,7 +8,7 @@
 
 #include <linux/dma-buf.h>
 
-#include "../../kernel/sim/edu_importer/edu_importer.h"
+#include "edu_importer/edu_importer.h"
 #include "ring.h"
 
 #define DEVICE	"/dev/shadow_importer"

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds the tests of the including folder into O. Every source there is a test, except HELPERS. All
-# tests are linked with HELPERS and with SHARED, helpers from tests/guest.
+# Builds the tests of the including folder into O: every source there is a test. All are linked with the helpers in the
+# folder's lib, if it has one, and in tests/guest/lib.
 CFLAGS ?= -O2 -g
 override CFLAGS += -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror=implicit -pthread \
-	-I../guest -I../../kernel/module/include/uapi $(INCLUDES) -MMD -MP
-vpath %.c ../guest
+	-Ilib -I../guest/lib -I../../kernel/module/include/uapi -I../../kernel/sim -MMD -MP
+vpath %.c lib ../guest/lib
 
-TESTS := $(filter-out $(HELPERS),$(basename $(wildcard *.c)))
-OBJECTS := $(HELPERS:%=$O/%.o) $(SHARED:%=$O/%.o)
+TESTS := $(basename $(wildcard *.c))
+HELPERS := $(sort $(notdir $(basename $(wildcard lib/*.c ../guest/lib/*.c))))
+OBJECTS := $(HELPERS:%=$O/%.o)
 
 all: $(TESTS:%=$O/%)
 

@@ -6,7 +6,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
-#include "iomap_caller.h"
+#include "iomap_caller/iomap_caller.h"
 #include "small.h"
 
 #define AT	(3 * BLOCK)

@@ -6,7 +6,7 @@
 #include <sys/ioctl.h>
 
 #include "dm.h"
-#include "iomap_caller.h"
+#include "iomap_caller/iomap_caller.h"
 #include "tight.h"
 #include "small.h"
 

@@ -5,7 +5,7 @@
 #ifndef TESTS_GUEST_ODD_H
 #define TESTS_GUEST_ODD_H
 
-#include "../../kernel/sim/odd_exporter/odd_exporter.h"
+#include "odd_exporter/odd_exporter.h"
 #include "lib.h"
 
 #define ODD_NAME	"odd_exporter"
