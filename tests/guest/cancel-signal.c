@@ -15,11 +15,6 @@
 static pthread_t loader;
 static int dev;
 
-static void nothing(int number)
-{
-	(void)number;
-}
-
 static void wait_moved(uint64_t bytes)
 {
 	while (dio_moved(dev) < bytes)
@@ -46,7 +41,6 @@ static void *signal_and_cancel(void *arg)
 
 int main(void)
 {
-	struct sigaction action = { .sa_handler = nothing };
 	const struct dm_part parts[] = {
 		{ .from = 0, .ms = 0 }, { .from = CHUNK, .ms = 3000 },
 		{ .from = 2 * CHUNK, .ms = 100000 },
@@ -65,7 +59,7 @@ int main(void)
 	load.file_fd = file_open(DM_PATH, O_RDONLY | O_DIRECT);
 	dev = dio_open();
 	loader = pthread_self();
-	check(!sigaction(SIGUSR1, &action, NULL));
+	signal_handled(SIGUSR1, 0);
 	before = memory_available();
 	check(!pthread_create(&thread, NULL, signal_and_cancel, NULL));
 	expect(dio_load(dev, &load), -ECANCELED);

@@ -76,11 +76,6 @@ static void cancelled(const struct buffer *buf, int file)
 	close(dev);
 }
 
-static void handler(int number)
-{
-	(void)number;
-}
-
 static void start(pthread_t *thread, struct slow_read *slow)
 {
 	check(!pthread_create(thread, NULL, slow_read, slow));
@@ -90,14 +85,13 @@ static void start(pthread_t *thread, struct slow_read *slow)
 
 static void waits(struct buffer *buf, int (*transfer)(const struct buffer *buf, int file))
 {
-	struct sigaction action = { .sa_handler = handler };
 	struct slow_read slow = { .dev = dio_context(buf) };
 	int file = file_open("data", O_RDWR);
 	sigset_t alarm_only, before;
 	pthread_t thread, waker;
 
 	buffer_pattern(buf, 2);
-	check(!sigaction(SIGALRM, &action, NULL));
+	signal_handled(SIGALRM, 0);
 	sigemptyset(&alarm_only);
 	sigaddset(&alarm_only, SIGALRM);
 	/* This thread handles the signals. */

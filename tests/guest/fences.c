@@ -123,14 +123,8 @@ static void queue(struct buffer *buf)
 	close(reader.rw.file_fd);
 }
 
-static void handler(int number)
-{
-	(void)number;
-}
-
 static void interrupted(struct buffer *buf)
 {
-	struct sigaction action = { .sa_handler = handler };
 	struct dmabuf_dio_rw rw = { .length = LENGTH };
 	pid_t pid;
 
@@ -138,7 +132,7 @@ static void interrupted(struct buffer *buf)
 	fence_add(buf, DMA_BUF_SYNC_WRITE);
 	pid = spawn();
 	if (!pid) {
-		check(!sigaction(SIGALRM, &action, NULL));
+		signal_handled(SIGALRM, 0);
 		rw.file_fd = file_open("data", O_RDONLY);
 		alarm_every(1000);
 		expect(dio_read(dev, &rw), -EINTR);

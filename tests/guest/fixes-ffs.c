@@ -296,13 +296,12 @@ static bool find_device(char *name, size_t size)
  * A device that was removed has no IOMMU to unmap from. DMA_API_DEBUG reports what it still has
  * mapped.
  */
-static void behind_iommu(bool only)
+static void behind_iommu(void)
 {
 	char name[64], parameter[96], remove[96];
 
 	if (!find_device(name, sizeof(name))) {
-		if (only)
-			skip("no edu device behind an IOMMU");
+		printf("no edu device behind an IOMMU\n");
 		return;
 	}
 	snprintf(parameter, sizeof(parameter), "controller=%s", name);
@@ -324,15 +323,9 @@ static void behind_iommu(bool only)
 	end();
 }
 
-static void on_alarm(int number)
-{
-	(void)number;
-}
-
 /* Functionfs waits for the fence with the reservation locked. */
 static void signals(void)
 {
-	struct sigaction action = { .sa_handler = on_alarm };
 	struct dma_buf_sync sync = { DMA_BUF_SYNC_END | DMA_BUF_SYNC_RW };
 	pid_t child;
 
@@ -348,7 +341,7 @@ static void signals(void)
 	}
 	sleep_ms(500);
 	trying("a signal while the end of CPU access waits");
-	check(!sigaction(SIGALRM, &action, NULL));
+	signal_handled(SIGALRM, 0);
 	alarm_every(1000);
 	expect(ioctl(block.fd, DMA_BUF_IOCTL_SYNC, &sync) ? -errno : 0, -EINTR);
 	alarm_every(0);
@@ -362,21 +355,8 @@ static void signals(void)
 
 int main(int argc, char **argv)
 {
-	int step = argc > 1 ? atoi(argv[1]) : 0;
+	static void (* const steps[])(void) = { fence, unbound, controller, behind_iommu, waiting, signals };
 
-	if (!guest_with_fixes())
-		skip("this kernel does not have the fixes");
-	if (!step || step == 1)
-		fence();
-	if (!step || step == 2)
-		unbound();
-	if (!step || step == 3)
-		controller();
-	if (!step || step == 4)
-		behind_iommu(step);
-	if (!step || step == 5)
-		waiting();
-	if (!step || step == 6)
-		signals();
+	run_steps(argc, argv, steps, ARRAY_SIZE(steps));
 	return 0;
 }

@@ -23,17 +23,11 @@
 
 static uint64_t frames[3 * FRAMES];
 
-static void on_alarm(int number)
-{
-	(void)number;
-}
-
 static void alarm_in(unsigned int ms, int flags)
 {
-	struct sigaction action = { .sa_handler = on_alarm, .sa_flags = flags };
 	struct itimerval timer = { .it_value = { ms / 1000, ms % 1000 * 1000 } };
 
-	check(!sigaction(SIGALRM, &action, NULL));
+	signal_handled(SIGALRM, flags);
 	check(!setitimer(ITIMER_REAL, &timer, NULL));
 }
 
@@ -227,21 +221,20 @@ static void in_use(const char *name, bool input)
 	buffer_destroy(&block);
 }
 
+static void adc_in_use(void)
+{
+	in_use("stream-adc", true);
+}
+
+static void dac_in_use(void)
+{
+	in_use("stream-dac", false);
+}
+
 int main(int argc, char **argv)
 {
-	int step = argc > 1 ? atoi(argv[1]) : 0;
+	static void (* const steps[])(void) = { partly_written, first_block, refused, adc_in_use, dac_in_use };
 
-	if (!guest_with_fixes())
-		skip("this kernel does not have the fixes");
-	if (!step || step == 1)
-		partly_written();
-	if (!step || step == 2)
-		first_block();
-	if (!step || step == 3)
-		refused();
-	if (!step || step == 4)
-		in_use("stream-adc", true);
-	if (!step || step == 5)
-		in_use("stream-dac", false);
+	run_steps(argc, argv, steps, ARRAY_SIZE(steps));
 	return 0;
 }

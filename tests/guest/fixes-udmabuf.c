@@ -132,13 +132,8 @@ static void read_only(void)
 
 int main(int argc, char **argv)
 {
-	int step = argc > 1 ? atoi(argv[1]) : 0;
+	static void (* const steps[])(void) = { uptodate, read_only };
 
-	if (!guest_with_fixes())
-		skip("this kernel does not have the fixes");
-	if (!step || step == 1)
-		uptodate();
-	if (!step || step == 2)
-		read_only();
+	run_steps(argc, argv, steps, ARRAY_SIZE(steps));
 	return 0;
 }

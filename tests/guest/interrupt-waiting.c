@@ -26,18 +26,12 @@ static int read_page(struct dmabuf_dio_rw *rw)
 	return ret;
 }
 
-static void nothing(int number)
-{
-	(void)number;
-}
-
 /* A signal every 100 ms; @flags decides whether the call is restarted. */
 static int interrupted(int flags, struct dmabuf_dio_rw *rw)
 {
-	struct sigaction action = { .sa_handler = nothing, .sa_flags = flags };
 	int ret;
 
-	check(!sigaction(SIGALRM, &action, NULL));
+	signal_handled(SIGALRM, flags);
 	alarm_every(100);
 	ret = read_page(rw);
 	alarm_every(0);

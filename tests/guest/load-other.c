@@ -12,11 +12,6 @@
 
 static int dev;
 
-static void handler(int number)
-{
-	(void)number;
-}
-
 /* Leaves a LOAD in the context that a signal ends after @ms; returns the length of what it has loaded */
 static uint64_t interrupted(int file, uint64_t length, uint64_t gather, int ms)
 {
@@ -84,11 +79,10 @@ static void other(const char *what, struct dmabuf_dio_load load, uint64_t positi
 int main(void)
 {
 	int direct = direct_flag(direct_possible());
-	struct sigaction action = { .sa_handler = handler };
 	struct dmabuf_dio_load load = { .fd_flags = O_RDWR, .length = LENGTH };
 	int file, second;
 
-	check(!sigaction(SIGALRM, &action, NULL));
+	signal_handled(SIGALRM, 0);
 	file_pattern("data", LENGTH + PAGE, 1);
 	file_pattern("second", LENGTH, 2);
 	file = file_open("data", O_RDONLY | direct);

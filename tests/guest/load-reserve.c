@@ -44,11 +44,6 @@ static int load(int dev, int file, uint64_t length, int *fd)
 	return ret;
 }
 
-static void handler(int number)
-{
-	(void)number;
-}
-
 /* Interrupted after it has allocated something */
 static void pause_load(int dev, int file, uint64_t length)
 {
@@ -143,10 +138,9 @@ static void meanwhile(int dev, int file)
 
 static void all(void)
 {
-	struct sigaction action = { .sa_handler = handler };
 	int dev = dio_open(), file;
 
-	check(!sigaction(SIGALRM, &action, NULL));
+	signal_handled(SIGALRM, 0);
 	file_sparse("large", MIB(256));
 	file = file_open("large", O_RDONLY | direct_flag(direct_possible()));
 	leaves_room(dev, file);

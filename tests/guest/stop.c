@@ -5,7 +5,6 @@
  * stopped. timeout=600
  */
 #include <signal.h>
-#include <sys/time.h>
 
 #include "cgroup.h"
 #include "slow.h"
@@ -109,21 +108,14 @@ static void freezing(struct slow *slow)
 	resting(slow, freeze, frozen, true);
 }
 
-static void count(int number)
-{
-	(void)number;
-}
-
 static void interrupted(struct slow *slow)
 {
-	struct itimerval timer = { { 0, 10000 }, { 0, 10000 } }, off = {};
-	struct sigaction action = { .sa_handler = count };
 	unsigned int interruptions;
 
-	check(!sigaction(SIGALRM, &action, NULL));
-	check(!setitimer(ITIMER_REAL, &timer, NULL));
+	signal_handled(SIGALRM, 0);
+	alarm_every(10);
 	interruptions = slow_work(slow);
-	check(!setitimer(ITIMER_REAL, &off, NULL));
+	alarm_every(0);
 	check(interruptions);
 }
 

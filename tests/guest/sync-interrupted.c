@@ -14,25 +14,13 @@
 
 #define LENGTH	KIB(64)
 
-static void on_signal(int number)
-{
-	(void)number;
-}
-
-static void handle(int number)
-{
-	struct sigaction action = { .sa_handler = on_signal };
-
-	check(!sigaction(number, &action, NULL));
-}
-
 /* Locks the reservation in another process, until unlock(). */
 static pid_t lock(int fd)
 {
 	pid_t pid = spawn();
 
 	if (!pid) {
-		handle(SIGUSR1);
+		signal_handled(SIGUSR1, 0);
 		odd_lock(fd);
 		exit(0);
 	}
@@ -117,7 +105,7 @@ int main(void)
 
 	if (!guest_with_series())
 		skip("this kernel's heaps do not lock the reservation");
-	handle(SIGALRM);
+	signal_handled(SIGALRM, 0);
 	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
 		if (buffer_try(&buf, kinds[i], LENGTH))
 			continue;

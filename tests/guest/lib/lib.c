@@ -86,7 +86,11 @@ void pattern_fill(void *data, uint64_t position, size_t length, uint64_t seed)
 		size_t skip = position % 8;
 		size_t count = length < 8 - skip ? length : 8 - skip;
 
-		memcpy(to, (unsigned char *)&word + skip, count);
+		/* Emulated processors are slow: whole words need no call of memcpy(). */
+		if (count == 8)
+			memcpy(to, &word, 8);
+		else
+			memcpy(to, (unsigned char *)&word + skip, count);
 		to += count;
 		position += count;
 		length -= count;

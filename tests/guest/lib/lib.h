@@ -164,6 +164,8 @@ bool guest_with_series(void);		/* kernel/series is applied */
 bool guest_with_fixes(void);		/* at least the fixes of kernel/series are */
 /* Has the kernel no dma-heaps at all? */
 bool guest_without_heaps(void);		/* built by Debian, with all its modules */
+/* Steps of a test of fixes: all, or the one that the command line names; skips on kernels without the fixes */
+void run_steps(int argc, char **argv, void (* const steps[])(void), int count);
 uint64_t memory_available(void);	/* after dropping caches */
 uint64_t memory_estimated(void);	/* the kernel's MemAvailable, after that, without CMA */
 uint64_t memory_total(void);
@@ -183,6 +185,8 @@ int run_command(const char *format, ...)
 const char *raw_disk(void);		/* or skip */
 /* The first of PATH0, PATH1, ... for which is() holds, opened; or -ENODEV */
 int open_numbered(const char *path, int count, bool (*is)(int fd));
+/* The signal interrupts calls and does nothing else. */
+void signal_handled(int number, int flags);
 /* SIGALRM again and again, as on a busy machine the first may come before the call; 0: no more */
 void alarm_every(unsigned int ms);
 void wait_for_state(pid_t pid, char state);	/* proc_pid_stat(5): 'S', 'D', 'T' */

@@ -208,6 +208,18 @@ const char *raw_disk(void)
 	return path;
 }
 
+static void nothing(int number)
+{
+	(void)number;
+}
+
+void signal_handled(int number, int flags)
+{
+	struct sigaction action = { .sa_handler = nothing, .sa_flags = flags };
+
+	check(!sigaction(number, &action, NULL));
+}
+
 void alarm_every(unsigned int ms)
 {
 	struct itimerval timer = { .it_value = { ms / 1000, ms % 1000 * 1000 } };
@@ -265,6 +277,17 @@ void reap_killed(pid_t pid)
 	check(waitpid(pid, &status, 0) == pid);
 	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
 		fail("the child was to be killed: status %#x", status);
+}
+
+void run_steps(int argc, char **argv, void (* const steps[])(void), int count)
+{
+	int only = argc > 1 ? atoi(argv[1]) : 0, step;
+
+	if (!guest_with_fixes())
+		skip("this kernel does not have the fixes");
+	for (step = 1; step <= count; step++)
+		if (!only || step == only)
+			steps[step - 1]();
 }
 
 int module_remove(const char *name)
