@@ -148,8 +148,7 @@ static void interrupted(struct buffer *buf)
 		exit(0);
 	}
 	sleep_ms(300);
-	check(!kill(pid, SIGKILL));
-	reap_killed(pid);
+	kill_child(pid);
 	fence_signal();
 	rw.file_fd = file_open("data", O_RDONLY);
 	expect(dio_read(dev, &rw), 0);

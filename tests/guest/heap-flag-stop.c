@@ -68,8 +68,7 @@ static double killed(int heap, int file, double delay)
 	}
 	sleep_ms(delay * 1000);
 	start = seconds();
-	check(!kill(pid, SIGKILL));
-	reap_killed(pid);
+	kill_child(pid);
 	return seconds() - start;
 }
 

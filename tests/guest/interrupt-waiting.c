@@ -94,8 +94,7 @@ int main(void)
 	if (!waiter)
 		child_waits();
 	sleep_ms(100);
-	check(!kill(waiter, SIGKILL));
-	reap_killed(waiter);
+	kill_child(waiter);
 	still(length);
 
 	trying("SIGSTOP");

@@ -58,8 +58,7 @@ static void killed(int what)
 			child(what);
 		sleep_ms(20 + 37 * i);
 		start = seconds();
-		check(!kill(pid, SIGKILL));
-		reap_killed(pid);
+		kill_child(pid);
 		if (seconds() - start > 20)
 			fail("the process took %.1f s to die", seconds() - start);
 	}

@@ -124,8 +124,7 @@ static void race(struct buffer *buf, struct rounds *rounds, store_t store)
 	}
 	/* Else nothing ran at the same time. */
 	check(met);
-	kill(pid, SIGKILL);
-	reap_killed(pid);
+	kill_child(pid);
 	close(dev);
 }
 

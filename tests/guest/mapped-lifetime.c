@@ -156,8 +156,7 @@ static void killed(void (*child)(enum buffer_kind kind), enum buffer_kind kind, 
 		exit(1);
 	}
 	sleep_ms(150 + round * 37);
-	check(!kill(pid, SIGKILL));
-	reap_killed(pid);
+	kill_child(pid);
 	premap_expect_tables(0);
 }
 

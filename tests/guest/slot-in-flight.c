@@ -54,10 +54,7 @@ static void closed(struct buffer *buf)
 	unsigned char *mine;
 
 	trying("%s, %s, close", buffer_names[buf->kind], direct ? "direct" : "buffered");
-	unmap(buf->map, buf->length);
-	buf->map = NULL;
-	close(buf->fd);
-	buf->fd = -1;
+	buffer_forget(buf);
 	for (round = 0; round < 4; round++) {
 		int file = file_open("data", O_RDONLY | direct_flag(direct));
 		struct buffer own;
@@ -81,9 +78,7 @@ static void closed(struct buffer *buf)
 			fail("memory of ours was written to");
 		free(mine);
 	}
-	for (i = 0; i < 600 && module_users("dmabuf_dio"); i++)
-		sleep_ms(50);
-	expect(module_users("dmabuf_dio"), 0);
+	module_wait_users(0);
 }
 
 /* SIGKILL of the owner, with requests in flight in both directions */
@@ -113,8 +108,7 @@ static void killed(struct buffer *buf)
 			}
 		}
 		sleep_ms(100 + round * 41);
-		check(!kill(pid, SIGKILL));
-		reap_killed(pid);
+		kill_child(pid);
 	}
 	unlink("copy");
 }

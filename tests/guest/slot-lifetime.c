@@ -4,15 +4,6 @@
 
 #define LENGTH	MIB(8)
 
-static void wait_unused(void)
-{
-	int i;
-
-	for (i = 0; i < 100 && module_users("dmabuf_dio"); i++)
-		sleep_ms(50);
-	expect(module_users("dmabuf_dio"), 0);
-}
-
 /* A mapping would keep the buffer alive: check the content through a file instead. */
 static void through_file(struct io_uring *ring, int file)
 {
@@ -34,17 +25,14 @@ static void lifetime(struct buffer *buf)
 	expect(slot_register(&ring, dev, 0, 0, LENGTH, SLOT_BOTH), 0);
 	close(dev);
 	through_file(&ring, file);
-	unmap(buf->map, buf->length);
-	buf->map = NULL;
-	close(buf->fd);
-	buf->fd = -1;
+	buffer_forget(buf);
 	through_file(&ring, file);
 	expect(module_remove("dmabuf_dio"), -EAGAIN);
 	check(module_users("dmabuf_dio") >= 1);
 
 	expect(slot_unregister(&ring, 0), 1);
 	expect(slot_io(&ring, false, file, 0, 0, PAGE, 0), -EFAULT);
-	wait_unused();
+	module_wait_users(0);
 	io_uring_queue_exit(&ring);
 	close(file);
 }
@@ -73,7 +61,7 @@ static void ring_gone(struct buffer *buf)
 	}
 	close(buf->fd);
 	buf->fd = -1;
-	wait_unused();
+	module_wait_users(0);
 	expect_memory_back(before, MIB(24));
 }
 
@@ -97,15 +85,11 @@ static void owner_killed(struct buffer *buf)
 			pause();
 	}
 	check(read(pipes[0], &byte, 1) == 1);
-	check(!kill(pid, SIGKILL));
-	reap_killed(pid);
-	unmap(buf->map, buf->length);
-	buf->map = NULL;
-	close(buf->fd);
-	buf->fd = -1;
+	kill_child(pid);
+	buffer_forget(buf);
 	close(pipes[0]);
 	close(pipes[1]);
-	wait_unused();
+	module_wait_users(0);
 }
 
 /* A child inherits the ring by fork: the slot lives until both have closed it. */
@@ -141,7 +125,7 @@ int main(void)
 	for_each_kind_with_slots(LENGTH, owner_killed);
 	for_each_kind_with_slots(LENGTH, inherited);
 
-	wait_unused();
+	module_wait_users(0);
 	expect(module_remove("dmabuf_dio"), 0);
 	expect(module_insert("dmabuf_dio", ""), 0);
 	return 0;

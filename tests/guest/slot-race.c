@@ -58,8 +58,6 @@ int main(void)
 		expect(slot_unregister(&ring, 0), 1);
 	}
 	close(dev);
-	for (i = 0; i < 100 && module_users("dmabuf_dio") > 1; i++)
-		sleep_ms(50);
-	expect(module_users("dmabuf_dio"), 1);	/* the buffer */
+	module_wait_users(1);	/* the buffer */
 	return 0;
 }

@@ -118,8 +118,7 @@ int main(void)
 			/* A process that has exited by itself has found an error. */
 			if (waitpid(pids[i], &status, WNOHANG))
 				fail("a child ended by itself: status %#x", status);
-			check(!kill(pids[i], SIGKILL));
-			reap_killed(pids[i]);
+			kill_child(pids[i]);
 			deaths++;
 		}
 		pids[i] = spawn();
@@ -129,8 +128,7 @@ int main(void)
 	}
 	for (i = 0; i < CHILDREN; i++) {
 		if (pids[i]) {
-			check(!kill(pids[i], SIGKILL));
-			reap_killed(pids[i]);
+			kill_child(pids[i]);
 		}
 	}
 	printf("%u processes killed\n", deaths);

@@ -66,8 +66,7 @@ static void killed(int fd)
 		exit(0);
 	}
 	wait_for_state(pid, 'S');
-	check(!kill(pid, SIGKILL));
-	reap_killed(pid);
+	kill_child(pid);
 	expect(waitpid(holder, NULL, WNOHANG), 0);
 	unlock(holder);
 }

@@ -187,6 +187,13 @@ void buffer_destroy(struct buffer *buf)
 		close(buf->fd);
 }
 
+void buffer_forget(struct buffer *buf)
+{
+	buffer_destroy(buf);
+	buf->map = NULL;
+	buf->fd = -1;
+}
+
 int buffer_sync(int fd, uint64_t flags)
 {
 	struct dma_buf_sync sync = { .flags = flags };

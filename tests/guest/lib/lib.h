@@ -122,6 +122,7 @@ extern const char * const buffer_names[BUFFER_KINDS + 1];
 int buffer_try(struct buffer *buf, enum buffer_kind kind, size_t length);
 void buffer_create(struct buffer *buf, enum buffer_kind kind, size_t length);
 void buffer_destroy(struct buffer *buf);
+void buffer_forget(struct buffer *buf);		/* others keep it alive */
 /* Bracket accesses through @map. */
 void buffer_begin(struct buffer *buf);
 void buffer_end(struct buffer *buf);
@@ -194,8 +195,10 @@ void wait_for_state(pid_t pid, char state);	/* proc_pid_stat(5): 'S', 'D', 'T' *
 pid_t spawn(void);
 void reap(pid_t pid);			/* its exit status must be 0 */
 void reap_killed(pid_t pid);		/* it must have died of SIGKILL */
+void kill_child(pid_t pid);		/* by SIGKILL */
 int module_remove(const char *name);	/* 0 or -errno */
 int module_insert(const char *name, const char *parameters);
 unsigned int module_users(const char *name);
+void module_wait_users(unsigned int count);	/* until so many use dmabuf_dio */
 
 #endif

@@ -290,6 +290,12 @@ void run_steps(int argc, char **argv, void (* const steps[])(void), int count)
 			steps[step - 1]();
 }
 
+void kill_child(pid_t pid)
+{
+	check(!kill(pid, SIGKILL));
+	reap_killed(pid);
+}
+
 int module_remove(const char *name)
 {
 	return syscall(SYS_delete_module, name, O_NONBLOCK) ? -errno : 0;
@@ -317,6 +323,15 @@ unsigned int module_users(const char *name)
 	snprintf(path, sizeof(path), "/sys/module/%s/refcnt", name);
 	check(proc_read(path, text, sizeof(text)));
 	return strtoul(text, NULL, 10);
+}
+
+void module_wait_users(unsigned int count)
+{
+	int i;
+
+	for (i = 0; i < 600 && module_users("dmabuf_dio") > count; i++)
+		sleep_ms(50);
+	expect(module_users("dmabuf_dio"), count);
 }
 
 int open_numbered(const char *path, int count, bool (*is)(int fd))
