@@ -48,7 +48,7 @@ static void killed(int what)
 	uint64_t before = memory_available();
 	unsigned int i;
 
-	for (i = 0; i < 10; i++) {
+	for (i = 0; i < 6; i++) {
 		double start;
 		pid_t pid;
 

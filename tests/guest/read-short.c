@@ -3,13 +3,13 @@
 #include "lib.h"
 
 static const unsigned int sizes[] = {
-	0, 1, 511, 512, 513, 4095, 4096, 4097, 8192, 65536, 66000, 1048576, 1234567,
+	0, 1, 511, 512, 513, 4095, 4096, 4097, 8192, 65536, 66000, 262144, 334567,
 };
 
-static const unsigned int starts[] = { 0, 1, 4096, 4097, 65536, 2000000 };
+static const unsigned int starts[] = { 0, 1, 4096, 4097, 65536, 500000 };
 
 /* No range extends beyond this; the buffer is larger. */
-#define RANGE_END	MIB(2)
+#define RANGE_END	KIB(512)
 #define BUFFER_LENGTH	(RANGE_END + KIB(64))
 
 static bool direct;

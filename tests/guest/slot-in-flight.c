@@ -50,7 +50,7 @@ static void unregistered(struct buffer *buf)
 /* Everything is closed at once; writing to the memory detects a premature free. */
 static void closed(struct buffer *buf)
 {
-	unsigned int round, i;
+	unsigned int round;
 	unsigned char *mine;
 
 	trying("%s, %s, close", buffer_names[buf->kind], direct ? "direct" : "buffered");

@@ -7,7 +7,7 @@
 
 #include "ring.h"
 
-#define SECONDS	4
+#define SECONDS	2
 
 static struct io_uring ring;
 static int dev;
@@ -32,13 +32,12 @@ int main(void)
 	unsigned long round;
 	struct buffer buf;
 	double end;
-	int i;
 
 	need_slots();
 	buffer_create(&buf, BUFFER_LOAD, PAGE);
 	dev = dio_context(&buf);
 	ring_create(&ring, 16, 1);
-	end = seconds() + SECONDS;
+	end = race_end(SECONDS);
 	for (round = 0; seconds() < end; round++) {
 		volatile unsigned int wait;
 		int ret;

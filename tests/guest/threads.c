@@ -62,6 +62,7 @@ static void threads(struct buffer *buf)
 	struct worker workers[THREADS];
 	pthread_t ids[THREADS];
 	unsigned int i;
+	double end;
 	int dev[2];
 
 	/* udmabuf initialises itself at the first access, which is not thread-safe. */
@@ -78,7 +79,8 @@ static void threads(struct buffer *buf)
 	}
 	for (i = 0; i < THREADS; i++)
 		check(!pthread_create(&ids[i], NULL, work, &workers[i]));
-	sleep_ms(3000);
+	for (end = race_end(1); seconds() < end;)
+		sleep_ms(10);
 	stop = true;
 	for (i = 0; i < THREADS; i++)
 		check(!pthread_join(ids[i], NULL));

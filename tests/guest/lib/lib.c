@@ -184,6 +184,13 @@ double seconds(void)
 	return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
+double race_end(double usual)
+{
+	const char *factor = getenv("TESTS_GUEST_SLOW");
+
+	return seconds() + usual * (factor ? atoi(factor) : 1);
+}
+
 void sleep_ms(unsigned int ms)
 {
 	struct timespec time = { ms / 1000, ms % 1000 * 1000000L };

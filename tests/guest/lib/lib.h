@@ -73,6 +73,8 @@ void zero_check_at(const char *file, int line, const void *data, size_t length);
 uint64_t random_below(uint64_t *state, uint64_t limit);
 void *allocate(size_t length);		/* page aligned, touched */
 double seconds(void);
+/* When a race that usually runs for @usual seconds ends: later where TESTS_GUEST_SLOW says that tests take longer */
+double race_end(double usual);
 void sleep_ms(unsigned int ms);
 
 /* files.c: files in the current directory. Existing paths are replaced. */
