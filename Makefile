@@ -79,17 +79,17 @@ fuzz: deps ## fuzz the parsers of model headers, FUZZ_SECONDS each (needs cargo-
 .PHONY: lint
 lint: deps ## formatters, clippy, licences of dependencies, checkpatch, sparse, shellcheck, links, charts
 	cargo fmt --all --check
+	tools/check-imports
+	tools/check-links
+	tools/lint-shell
+	tools/test-changed
+	tools/lint-kernel
+	tools/check-series
+	bench/selftest
 	cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
 	tools/check-oldest-rust
 	tools/check-dependencies
-	tools/lint-kernel
-	tools/check-series
-	tools/check-imports
-	tools/check-links
 	tools/check-capi
-	tools/lint-shell
-	tools/test-changed
-	bench/selftest
 
 # What each measures is in bench/runs. The results go to bench/results; the charts and the tables in the documents are generated
 # from them. To compare with libiio's iio_rwdev, 1.0 or later: make bench-stream IIO_RWDEV=/usr/local/bin/iio_rwdev
