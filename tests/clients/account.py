@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Accounts for every frame of a capture of the counting ADC: each is there, or in a gap that was told.
+"""Accounts for every frame of a capture of the counting ADC: each is present or in a reported gap.
 account.py REPORT [FILE]"""
 
 import json

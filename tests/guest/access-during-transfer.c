@@ -19,7 +19,7 @@
 #define LENGTH	KIB(256)	/* maximum size of one bounce buffer mapping */
 #define ROUNDS	20
 
-/* By READ in requests of a page, or by copy_file_range() */
+/* Stores the file by READ in requests of a page, or by copy_file_range(). */
 static int64_t store(const struct buffer *buf, int dev, int file, bool copy)
 {
 	struct dmabuf_dio_rw rw = {
@@ -43,7 +43,7 @@ static const char *device(void)
 	return getenv("DMABUF_DIO_IMPORTER") ?: "/dev/edu_importer";
 }
 
-/* The device, with the buffer mapped */
+/* Opens the device and maps the buffer for it. */
 static int import(const struct buffer *buf)
 {
 	int edu = open(device(), O_RDWR | O_CLOEXEC);
@@ -101,7 +101,7 @@ static void meanwhile(struct buffer *buf, bool copy, void (*child)(const struct 
 		       child == look ? "another process looks" : "a device comes and goes", round);
 		file_pattern("data", LENGTH, round);
 		file = file_open("data", O_RDONLY | direct_flag(round % 4));
-		/* The device's copy is the old data. */
+		/* The device still has the old data. */
 		if (child == look)
 			edu = import(buf);
 		other = start(child, buf);
@@ -117,7 +117,7 @@ static void meanwhile(struct buffer *buf, bool copy, void (*child)(const struct 
 	close(dev);
 }
 
-/* Into the second half of the buffer */
+/* Stores the file in the second half of the buffer. */
 static void store_half(const struct buffer *buf, bool copy)
 {
 	int file = file_open(DM_PATH, O_RDONLY | direct_flag(true));

@@ -9,7 +9,7 @@
 #define EVENT	TRACING "/events/kmem/kmalloc/enable"
 #define LENGTH	MIB(4)
 
-/* Allocations of the transfer that the trace has, all of which must be allowed to fail */
+/* Counts the transfer's allocations in the trace. Each must be allowed to fail. */
 static int transfers(void)
 {
 	FILE *trace = fopen(TRACING "/trace", "r");

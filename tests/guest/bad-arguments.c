@@ -173,7 +173,7 @@ static void versions(void)
 	unmap(page, 3 * PAGE);
 	close(load.dmabuf_fd);
 
-	/* Too short for the fd */
+	/* The structure ends before the fd. */
 	load.reserved = 0;
 	expect(dio_call(dev, resized(DMABUF_DIO_IOC_LOAD,
 				     offsetof(struct dmabuf_dio_load, dmabuf_fd)), &load),

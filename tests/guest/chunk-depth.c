@@ -3,7 +3,7 @@
 #include "lib.h"
 
 #define LENGTH	(MIB(5) + 777)
-/* With small requests: more than the maximum queue depth */
+/* Used with small requests, which are more than the maximum queue depth. */
 #define SHORT	(KIB(600) + 777)
 
 /* Stands for the maximum that the module reports */

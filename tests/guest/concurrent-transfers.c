@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A READ that its disk never ends keeps nobody from the buffer, unless the exporter could not
- * bring memory up to date otherwise: where a device that needs synchronisation is attached, calls
- * wait for those that began before. On kernels that support copy_file_range() for dma-bufs, calls
- * and copies wait for each other if they have a page in common. Any signal ends the wait.
+ * Other calls use the buffer while a READ waits for its disk. Where a device that needs
+ * synchronisation is attached, calls wait for those that began before. On kernels that support
+ * copy_file_range() for dma-bufs, calls and copies wait for each other if they have a page in
+ * common. Any signal ends the wait.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -47,7 +47,7 @@ static void *wake(void *arg)
 	return arg;
 }
 
-/* A page, to where the second request stores; 0 or -errno */
+/* Reads a page to where the second request stores; returns 0 or -errno. */
 static int by_read(const struct buffer *buf, int file)
 {
 	struct dmabuf_dio_rw rw = { .file_fd = file, .buf_offset = CHUNK, .length = PAGE };
@@ -119,7 +119,7 @@ static void waits(struct buffer *buf, int (*transfer)(const struct buffer *buf, 
 	close(file);
 }
 
-/* Both directions, in a part that has been stored and in one that has not been */
+/* READ and WRITE work in the part that the slow READ has stored and in the other. */
 static void goes_on(struct buffer *buf)
 {
 	struct slow_read slow = { .dev = dio_context(buf) };
@@ -165,7 +165,7 @@ static void *read_page(void *arg)
 	return arg;
 }
 
-/* Whoever waits because of a device goes on when the device goes. */
+/* A call that waits because of a device continues when the device is detached. */
 static void device_goes(struct buffer *buf)
 {
 	struct slow_read slow = { .dev = dio_context(buf) };

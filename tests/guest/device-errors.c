@@ -31,8 +31,8 @@ static uint64_t broken_at;	/* in the file */
 static bool direct, slots;
 
 /*
- * The bytes before the error, to the granularity of a request. The page cache drops
- * whole folios, of less than the part before the error.
+ * Checks the reported length: it may be less than what precedes the error by one request.
+ * The page cache drops whole folios, so buffered reads may lose 1 MiB more.
  */
 static void check_done(uint64_t done, uint64_t offset, uint64_t chunk)
 {
@@ -121,7 +121,7 @@ static void errors(struct buffer *buf)
 	close(file);
 }
 
-/* Only where the location of a write on the disk is known */
+/* Used on the bare disk only, where the place of a write is known. */
 static void write_errors(struct buffer *buf)
 {
 	int file = file_open(path, O_RDWR | O_DIRECT);

@@ -66,7 +66,7 @@ static void waits(struct buffer *buf, bool write, unsigned int flags, bool expec
 	file_pattern("data", LENGTH, 1);
 }
 
-/* The fence that READ waits for may be signalled only after this WRITE. */
+/* A WRITE runs while a READ waits for a fence, which the WRITE may cause to be signalled. */
 static void leaves_turn(struct buffer *buf)
 {
 	struct job reader = { .rw = { .length = LENGTH } };
@@ -93,7 +93,7 @@ static void leaves_turn(struct buffer *buf)
 	close(writer.rw.file_fd);
 }
 
-/* A device that always has the next fence there before it signals the last */
+/* A device adds each fence before it signals the previous one. */
 static void queue(struct buffer *buf)
 {
 	struct job reader = { .rw = { .length = LENGTH } };
@@ -101,7 +101,7 @@ static void queue(struct buffer *buf)
 	pthread_t thread;
 	bool ended;
 
-	/* With CONFIG_DEBUG_MUTEXES each fence makes a new list, with which the kernel's own wait begins again. */
+	/* With CONFIG_DEBUG_MUTEXES each fence makes a new list, and the kernel's wait restarts. */
 	if (strstr(guest_kernel(), "debug"))
 		return;
 	trying("%s, READ beside fences that never end", buffer_names[buf->kind]);

@@ -229,7 +229,7 @@ static void unbound(void)
 	end();
 }
 
-/* It waits for the endpoint, which is disabled, while the gadget is unbound and bound again. */
+/* A transfer waits for a disabled endpoint while the gadget is unbound and bound again. */
 static void waiting(void)
 {
 	pid_t child;

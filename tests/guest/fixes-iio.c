@@ -48,7 +48,7 @@ static void opened(struct iio *iio, const char *name, uint64_t rate)
 	iio_set(iio, "sampling_frequency", rate);
 }
 
-/* Two blocks fit, then the call has to wait for two seconds. */
+/* Two blocks fit; for the third the call waits two seconds. */
 static void partly_written(void)
 {
 	struct iio dac;
@@ -161,7 +161,7 @@ static int64_t transfer(const struct iio *iio, bool input)
 	return ret;
 }
 
-/* Once with a copy, which lockdep does not like on a buffer that dma-bufs are attached to, too. */
+/* On debug kernels without a copy: lockdep reports one on a buffer that also has dma-bufs. */
 static void transfer_frame(const struct iio *iio, bool input)
 {
 	iio_enable(iio, true);

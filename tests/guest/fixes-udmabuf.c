@@ -16,7 +16,7 @@
 #define LENGTH	MIB(4)
 #define OLD	MIB(64)
 
-/* Memory that has been used, so that what comes next consists of it */
+/* Fills and frees memory, so that the next allocations get used pages. */
 static void use_memory(void)
 {
 	int memfd = memfd_create("old", MFD_CLOEXEC);
@@ -31,7 +31,7 @@ static void access_cpu(int fd, uint64_t when)
 	check(!buffer_sync(fd, when | DMA_BUF_SYNC_RW));
 }
 
-/* Only fallocated, apart from a page at @written, if it is within the memfd */
+/* The memfd is only fallocated, except for a page at @written if that is within it. */
 static void fallocated(unsigned int flags, uint64_t written, const char *what)
 {
 	int memfd, fd;

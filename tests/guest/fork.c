@@ -45,7 +45,7 @@ static void inherited(struct buffer *buf)
 	int pair[2];
 	pid_t pid;
 
-	/* The child uses it after the parent has closed it. */
+	/* The child uses the context after the parent has closed it. */
 	check(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
 	buffer_pattern(buf, 2);
 	pid = spawn();

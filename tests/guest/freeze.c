@@ -46,7 +46,7 @@ int main(void)
 		pthread_t thread;
 
 		rw.file_fd = file_open("mnt/data", O_RDWR | O_CREAT | direct_flag(direct));
-		/* Extending, then overwriting, and an odd range */
+		/* Extends the file, overwrites it, writes an unaligned range. */
 		write_all(&rw);
 		write_all(&rw);
 		rw.file_offset = rw.buf_offset = 77;

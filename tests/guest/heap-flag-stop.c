@@ -37,7 +37,7 @@ static int allocate_and_read(int heap, int file, uint64_t length)
 	return ioctl(heap, ALLOC, &data) ? -errno : (int)data.fd;
 }
 
-/* The duration of a whole call. The rest of the buffer is zero, at its end as well. */
+/* Returns the duration of a whole call, after which the rest of the buffer must be zero. */
 static double whole(int heap, int file)
 {
 	double start = seconds(), spent;
@@ -62,7 +62,7 @@ static double killed(int heap, int file, double delay)
 
 	if (!pid) {
 		allocate_and_read(heap, file, LENGTH);
-		/* Too late to be killed in the call */
+		/* The call had ended before the signal. */
 		for (;;)
 			pause();
 	}
@@ -91,7 +91,7 @@ int main(void)
 	/* The first use of memory may be slow in a virtual machine. */
 	whole(heap, file);
 	full = whole(heap, file);
-	/* After the end of the call: how long the memory takes to be freed */
+	/* Measures how long the memory takes to be freed after the call. */
 	freed = killed(heap, file, 2 * full);
 	for (i = 0; i < TRIES; i++) {
 		double spent = killed(heap, file, full / 4);

@@ -62,7 +62,7 @@ static void cyclic(void)
 	put(0, 0, IIO_BUFFER_DMABUF_CYCLIC);
 	wait_for("moved_frames", 3 * frames);
 	check(!iio_wait(blocks[0].fd, POLLOUT, 0));
-	/* Only the restart is out of order. */
+	/* Samples are out of order only where the device restarts. */
 	check(iio_get(&dac, "wrong_frames") >= 2);
 
 	trying("the block after a cyclic one");

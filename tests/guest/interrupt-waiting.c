@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A call that waits for another transfer on the dma-buf can be stopped, interrupted and killed
- * at once, and runs in the end. timeout=200
+ * without delay. It runs when the other has ended. timeout=200
  */
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -14,7 +14,7 @@
 
 static struct slow slow;
 
-/* READ of the first page, by a second context */
+/* Reads the first page by a second context. */
 static int read_page(struct dmabuf_dio_rw *rw)
 {
 	int dev = dio_context(&slow.buf), ret;

@@ -100,7 +100,7 @@ int main(void)
 	expect(dio_read(dev, &rw), 0);
 	expect(rw.done, MIB(16) - 66);
 	map = map_part(dmabuf, GIB(4) - MIB(8), MIB(16));
-	/* A hole up to the last window before 4 GiB */
+	/* Everything before the last window below 4 GiB is a hole. */
 	zero_check(map, MIB(8) - WINDOW);
 	pattern_check(map + MIB(8) - WINDOW, GIB(4) - WINDOW, WINDOW + MIB(8) - 33, 1);
 	zero_check(map + MIB(16) - 33, 33);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Something still refers to a page when the buffer is closed, as packets of a network block device
- * may: this page of a CMA region is not freed before. timeout=60
+ * A page of a CMA region that is still referenced when its buffer is closed, for example by a
+ * network packet, is freed only with the last reference. timeout=60
  */
 #include "odd.h"
 #include "ring.h"
 
 #define LENGTH	KIB(64)
 
-/* The buffer's reference and the one that was taken: nobody else has the page. */
+/* The page has two references: the buffer's and the one taken here. */
 static void expect_let_go(void)
 {
 	sleep_ms(500);
 	expect(odd_let_go(), 2);
-	/* Then it is freed, or the modules cannot be unloaded. */
+	/* The page must be freed now, or the modules cannot be unloaded. */
 	sleep_ms(500);
 }
 
@@ -64,7 +64,7 @@ static void expect_left_alone(size_t length)
 	buffer_destroy(&again);
 }
 
-/* The heap's own buffer: its exporter lends, to the module or to copy_file_range() */
+/* A buffer of the heap, whose exporter lends pages to the module and to copy_file_range() */
 static void heap(int file)
 {
 	size_t length = guest_with_series() ? memory_of_cma() / 16 * 9 & -MIB(1) : LENGTH;

@@ -40,7 +40,7 @@ static void child_loads(const char *limit, uint64_t length)
 	expect(dio_load(dev, &load), -ENOMEM);
 	expect(count_fds(), fds);
 
-	/* The caller can go on. */
+	/* The caller still works afterwards. */
 	load.length = 5 * PAGE;
 	expect(dio_load(dev, &load), 0);
 	close(load.dmabuf_fd);

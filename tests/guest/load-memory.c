@@ -57,7 +57,7 @@ static void fragmented(void)
 	expect_memory_back(before, MIB(48));
 }
 
-/* More than is free: success or ENOMEM, and all memory is freed. */
+/* LOADs about as much as is free: it succeeds or returns ENOMEM, and all memory is freed. */
 static void squeezed(void)
 {
 	static const unsigned int shares[] = { 96, 130 };

@@ -8,7 +8,7 @@
 
 static int dev, file, small;
 
-/* Often enough to detect a leak of the memory */
+/* Enough repetitions to detect a leak */
 static void refused(const char *what, struct dmabuf_dio_load wanted, int error,
 		    uint64_t done)
 {
@@ -105,7 +105,7 @@ int main(void)
 	refused("reserved", load, -EINVAL, 0);
 	load.reserved = 0;
 
-	/* No free fd */
+	/* The process has no free fd. */
 	check(!getrlimit(RLIMIT_NOFILE, &limit));
 	trying("no fd left");
 	load.file_fd = file;

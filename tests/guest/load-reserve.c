@@ -44,7 +44,7 @@ static int load(int dev, int file, uint64_t length, int *fd)
 	return ret;
 }
 
-/* Interrupted after it has allocated something */
+/* Leaves a LOAD interrupted after it has allocated something. */
 static void pause_load(int dev, int file, uint64_t length)
 {
 	struct dmabuf_dio_load load = {
@@ -60,7 +60,7 @@ static void pause_load(int dev, int file, uint64_t length)
 	} while (!dio_fdinfo(dev, "held:"));
 }
 
-/* So that all but @bytes belong to others */
+/* Sets the reserve so that LOADs may use @bytes. */
 static void leave(uint64_t bytes)
 {
 	set_reserve(memory_estimated() - bytes);
@@ -150,7 +150,7 @@ static void all(void)
 	close(dev);
 }
 
-/* In a process of its own, as the tests that follow need the parameter */
+/* The steps run in a child, so that the parameter is restored in any case. */
 int main(void)
 {
 	uint64_t before = reserve();

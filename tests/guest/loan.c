@@ -23,8 +23,8 @@ static const struct {
 };
 
 /*
- * memmap=4M$ADDRESS keeps that memory from an x86 kernel, "no-map" in the device tree (vm/run
- * --reserved-memory) from others: it has no linear mapping.
+ * Memory without a linear mapping: memmap=4M$ADDRESS reserves some on x86, "no-map" in the device
+ * tree (vm/run --reserved-memory) elsewhere.
  */
 static bool unmapped_memory(void)
 {
@@ -161,7 +161,7 @@ static void referenced(int fd)
 	close(dev);
 }
 
-/* There is a struct page for each of them, which the linear mapping lacks. */
+/* Each page has a struct page, but no linear mapping. */
 static void unmapped(void)
 {
 	int fd;
@@ -175,7 +175,7 @@ static void unmapped(void)
 	close(fd);
 }
 
-/* Of the device tree or cma=, if this kernel has one and lets modules allocate from it */
+/* A region of the device tree or cma=, if the kernel has one that modules can allocate from */
 static void contiguous(void)
 {
 	char text[8192], *at;
@@ -266,7 +266,7 @@ static void vgem(void)
 	trying("vgem");
 	run_command("modprobe -q vgem 2>/dev/null");
 	if (buffer_try(&buf, BUFFER_VGEM, LENGTH)) {
-		/* Debian's kernels have it, and those with the series. */
+		/* Debian's kernels and those with the series must have it. */
 		check(!guest_of_debian() && strncmp(guest_kernel(), "7.3-series", 10));
 		return;
 	}

@@ -55,7 +55,7 @@ static void device(const struct buffer *buf, struct rounds *rounds)
 		check(!ioctl(edu, EDU_IMPORT, buf->fd));
 		rounds->duration = seconds() - start;
 		rounds->mapped = round;
-		/* The next number is for unmapping it. */
+		/* The next number asks for unmapping. */
 		await(&rounds->wanted, ++round);
 		check(!ioctl(edu, EDU_DROP, 0));
 		rounds->mapped = round;
@@ -88,7 +88,7 @@ static void store_by_read(struct buffer *buf, int dev, size_t length, unsigned i
 
 static void race(struct buffer *buf, struct rounds *rounds, store_t store)
 {
-	/* By the CPU a page only, the one that is copied first: that leaves the longest time. */
+	/* The CPU stores only the page that is copied first, which leaves the longest time. */
 	size_t length = store == store_by_cpu ? PAGE : buf->length;
 	unsigned int round, turn = 0, met = 0;
 	uint64_t random = 1;
@@ -122,7 +122,7 @@ static void race(struct buffer *buf, struct rounds *rounds, store_t store)
 		rounds->wanted = ++turn;
 		await(&rounds->mapped, turn);
 	}
-	/* Else nothing ran at the same time. */
+	/* Otherwise nothing ran at the same time. */
 	check(met);
 	kill_child(pid);
 	close(dev);

@@ -47,7 +47,7 @@ static void slot_begin(struct io_uring *ring, struct buffer *buf, int *dev)
 	queue_all(ring);
 }
 
-/* The slot goes, the buffer stays. */
+/* The slot is removed, the buffer stays. */
 static void unregistered(struct buffer *buf)
 {
 	struct io_uring ring;
@@ -61,11 +61,11 @@ static void unregistered(struct buffer *buf)
 	pattern_check(buf->map, 0, LENGTH, 1);
 	buffer_end(buf);
 	io_uring_queue_exit(&ring);
-	/* A buffer of LOAD stays mapped for as long as it is there. */
+	/* A buffer of LOAD stays mapped until it is freed. */
 	premap_expect_tables(buf->kind == BUFFER_LOAD);
 }
 
-/* Nothing but the requests keeps the buffer in the end. */
+/* In the end only the requests keep the buffer. */
 static void freed(enum buffer_kind kind)
 {
 	struct io_uring ring;

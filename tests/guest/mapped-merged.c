@@ -13,7 +13,7 @@
 #define ROUNDS		100
 #define SGL		"/sys/module/nvme/parameters/sgl_threshold"
 
-/* What is moved at once: from and to one range of the disk, and to places in the buffer */
+/* The pieces of one call: a range of the disk, scattered in the buffer */
 struct pieces {
 	const char *what;
 	struct {
@@ -102,7 +102,7 @@ static bool overlaps(const struct pieces *pieces, unsigned int nr, uint32_t at, 
 	return false;
 }
 
-/* Of any size and at any place; half of them follow the one before in memory. */
+/* Pieces have any size and place; half of them follow the previous one in memory. */
 static void random_pieces(struct pieces *pieces, uint64_t *state)
 {
 	uint32_t at, len;
@@ -154,7 +154,7 @@ int main(void)
 		}
 	}
 	proc_write(SGL, "32768");
-	/* Or this test shows nothing. */
+	/* Otherwise the test shows nothing. */
 	check(merged);
 	expect(slot_unregister(&ring, 0), 1);
 	io_uring_queue_exit(&ring);

@@ -53,7 +53,7 @@ static void works(bool mapped)
 	struct dmabuf_dio_rw rw = { .file_fd = disk, .length = LENGTH };
 	unsigned long long before;
 
-	/* The first request has it mapped. */
+	/* The first request maps the buffer. */
 	expect(dio_read(context, &rw), 0);
 	premap_expect_tables(mapped);
 	before = premap_now().used;
@@ -75,7 +75,7 @@ static void *read_until_gone(void *unused)
 	struct dmabuf_dio_rw rw = { .file_fd = disk, .length = LENGTH, .chunk = PIECE };
 
 	(void)unused;
-	/* A disk that is gone ends where it begins. */
+	/* A removed disk has length 0: reads return nothing. */
 	while (!dio_read(context, &rw) && rw.done == LENGTH)
 		;
 	close(disk);
@@ -117,7 +117,7 @@ static void gone_meanwhile(void (*leave)(void), void (*back)(void))
 	check(!pthread_create(&threads[1], NULL, slot_until_gone, NULL));
 	sleep_ms(300);
 	leave();
-	/* Before anything else: nothing is mapped any more. */
+	/* Checked first: nothing is mapped any more. */
 	expect(premap_now().tables, 0);
 	expect(premap_now().bytes, 0);
 	for (i = 0; i < 2; i++)
@@ -162,7 +162,7 @@ static void domain_type(const char *want)
 		fail("the domain is %s in place of %s", type, want);
 }
 
-/* As soon as nobody uses the domain it is replaced: not before the buffer has been unmapped. */
+/* The domain is replaced once it is unused, which is after the buffer has been unmapped. */
 static void unbind_and_replace(void)
 {
 	pthread_t thread;
@@ -175,7 +175,7 @@ static void unbind_and_replace(void)
 
 static void bind_in_new_domain(void)
 {
-	/* Without translation nothing is mapped, nor has to be. */
+	/* Without translation nothing needs to be mapped. */
 	bind_again();
 	works(false);
 	unbind();
@@ -192,7 +192,7 @@ static void domain_in_use(void)
 	check(!pthread_create(&thread, NULL, read_until_gone, NULL));
 	sleep_ms(100);
 	check(!set_type("identity"));
-	/* The only change that is possible then: unmapping becomes lazy. */
+	/* The only change possible in this state makes unmapping lazy. */
 	check(set_type("DMA-FQ"));
 	sleep_ms(100);
 	unbind();

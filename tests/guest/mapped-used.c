@@ -6,7 +6,7 @@
 
 #define LENGTH		MIB(9)
 #define BLOCKS		64
-/* The most that QEMU's NVMe takes in one request: each look-up is of as much at most. */
+/* QEMU's NVMe takes at most this in one request, so a look-up covers no more. */
 #define LARGEST		KIB(512)
 #define SGL		"/sys/module/nvme/parameters/sgl_threshold"
 
@@ -23,7 +23,7 @@ static void begin(const char *what)
 	requests = disk_requests();
 }
 
-/* All of @bytes went through addresses that were there. */
+/* Checks that all of @bytes used existing addresses. */
 static void used(uint64_t bytes)
 {
 	uint64_t times = premap_now().used - before.used;
@@ -77,7 +77,7 @@ static void slots(struct buffer *buf, int file)
 	struct io_uring ring;
 
 	ring_create(&ring, BLOCKS, 1);
-	/* Not from the first vector on, and not to the end of the last */
+	/* The range begins after the first vector and ends before the end of the last. */
 	expect(slot_register(&ring, dev, 0, PAGE, LENGTH - 2 * PAGE, SLOT_BOTH), 0);
 	content(file, 3);
 	buffer_pattern(buf, 9);
@@ -98,7 +98,7 @@ static void slots(struct buffer *buf, int file)
 	used(LENGTH - 2 * PAGE);
 	fd_pattern_check(file, PAGE, LENGTH - 2 * PAGE, 4);
 
-	/* As a gather does: many small pieces, each a single segment */
+	/* Many small pieces, each a single segment, as in a gather */
 	content(file, 5);
 	begin("slot, blocks");
 	for (i = 0; i < BLOCKS; i++) {
@@ -146,7 +146,7 @@ static void joined(struct buffer *buf, int file)
 		pattern_check(both[i]->map, 0, LENGTH, 6);
 		buffer_end(both[i]);
 	}
-	/* A request over the border has two places, and is mapped as ever. */
+	/* A request across the border has two addresses, and is mapped individually. */
 	begin("JOIN, border");
 	expect(slot_io(&ring, false, file, 0, LENGTH - KIB(64), KIB(128), 0), KIB(128));
 	buffer_begin(buf);

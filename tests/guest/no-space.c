@@ -95,7 +95,7 @@ static void limited(bool direct, uint64_t limit)
 	rw.align = 77;
 	expect(dio_write(dev, &rw), error);
 	expect(rw.done, done);
-	/* The offsets are not the cause. */
+	/* The error is not due to the offsets. */
 	expect(rw.align, 0);
 	/* Some file systems refuse direct writes of partial blocks. */
 	if (!direct || !(limit % PAGE) || error != -EINVAL) {

@@ -43,7 +43,7 @@ static void device_stores(int device, const struct buffer *buf, uint64_t seed)
 	free(data);
 }
 
-/* The bytes of the file @seed in a range, and of the buffer @rest around it */
+/* Checks that a range has the bytes of @seed and the rest of the buffer those of @rest. */
 static void pattern_around(const unsigned char *data, const struct buffer *buf, uint64_t at,
 			   uint64_t length, uint64_t seed, uint64_t rest)
 {
@@ -67,7 +67,7 @@ static void device_sees_all(int device, const struct buffer *buf, uint64_t seed)
 	device_sees(device, buf, 0, 0, 0, seed);
 }
 
-/* Otherwise this test would prove nothing. */
+/* Proves that missing synchronisation loses data here. */
 static void nothing_without_synchronisation(struct buffer *buf, int device)
 {
 	trying("%s: nothing without synchronisation", buffer_names[buf->kind]);
@@ -128,7 +128,7 @@ static void reads_and_writes(struct buffer *buf, int device, int dev)
 	close(file);
 }
 
-/* The user synchronises, as for a mapping. */
+/* User space synchronises, as for a mapping. */
 static void slots(struct buffer *buf, int device, int dev)
 {
 	int file = file_open("data", O_RDONLY | direct_flag(direct));
@@ -161,7 +161,7 @@ static void slots(struct buffer *buf, int device, int dev)
 	close(file);
 }
 
-/* A udmabuf that this kernel does not synchronise: nothing is transferred, and it says why. */
+/* A udmabuf that this kernel does not synchronise is refused with the reason. */
 static void unsynced(struct buffer *buf)
 {
 	int file = file_open("data", O_RDWR | direct_flag(direct)), dev = dio_context(buf), plain;

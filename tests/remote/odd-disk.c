@@ -127,7 +127,7 @@ static void ends(struct buffer *buf)
 	close(dev);
 }
 
-/* More than one request */
+/* Longer than one request */
 static void whole(struct buffer *buf)
 {
 	int dev = dio_context(buf);

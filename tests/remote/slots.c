@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* READ_FIXED and WRITE_FIXED over slots where results may be short: the rest is requested again. */
+/* READ_FIXED and WRITE_FIXED over slots where results may be short; the test requests the rest again. */
 #include "ring.h"
 
 #define LENGTH	(MIB(1) + KIB(4))

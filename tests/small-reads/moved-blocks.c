@@ -56,7 +56,7 @@ static bool truncate_extend(struct file *f)
 static bool truncate_rewrite(struct file *f)
 {
 	check(!ftruncate(f->fd, 0));
-	/* In an order that makes different blocks likely */
+	/* This order makes different blocks likely. */
 	file_put(f, f->length / 2, f->length / 2, BUFFERED);
 	check(!fsync(f->fd));
 	file_put(f, 0, f->length / 2, DIRECT);
@@ -156,7 +156,7 @@ static bool clone_buffered(struct file *f) { return share_write(f, BUFFERED); }
 static bool clone_synced(struct file *f) { return share_write(f, SYNCED); }
 static bool clone_direct(struct file *f) { return share_write(f, DIRECT); }
 
-/* Its own blocks are freed, and it gets those of another file. */
+/* The file's blocks are freed, and it gets another file's. */
 static bool clone_over(struct file *f)
 {
 	struct file_clone_range range = {

@@ -72,7 +72,7 @@ static void *come_and_go(void *arg)
 		unsigned int first = random_below(&state, BLOCKS - count);
 		unsigned int what = random_below(&state, 5), i;
 
-		/* Many changes, or a pause in which readers find the mapping unchanged */
+		/* Makes many changes, or a pause in which readers find the mapping unchanged. */
 		if (++rounds % 64 == 0)
 			sleep_ms(20);
 		version++;
@@ -95,7 +95,7 @@ static void *come_and_go(void *arg)
 			write_patiently(direct, data, count * BLOCK, first * BLOCK);
 			break;
 		case 4:
-			/* Everything after it is freed. */
+			/* The blocks after it are freed. */
 			if (random_below(&state, 20))
 				break;
 			count = BLOCKS - first;

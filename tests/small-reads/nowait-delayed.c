@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A disk that cannot be told not to wait, as those of the device mapper that delay or encrypt: a direct
- * read with RWF_NOWAIT of one block is done as one of two blocks is. timeout=60
+ * On a disk that ignores RWF_NOWAIT, such as the device mapper's delay and crypt targets, a direct read
+ * of one block with that flag behaves as one of two blocks does. timeout=60
  */
 #include <sys/uio.h>
 
@@ -23,14 +23,14 @@ int main(void)
 	file_pattern("mnt/file", LENGTH, 1);
 	fs_sync();
 	direct = file_open("mnt/file", O_RDONLY | O_DIRECT);
-	/* How long does not matter, but that the target may wait. */
+	/* The target may wait; how long does not matter. */
 	disk_slow(1);
 	for (length = 4096; length <= 8192; length *= 2) {
 		struct iovec vector = { data, length };
 		ssize_t ret;
 
 		trying("%u bytes", length);
-		/* What the read needs to know of the file may have to be read first. */
+		/* The file's mapping may have to be read first. */
 		check(pread(direct, data, length, 0) == length);
 		memset(data, 0, length);
 		ret = preadv2(direct, &vector, 1, 0, RWF_NOWAIT);

@@ -95,7 +95,7 @@ static void put_direct(struct subject *s, struct reader *r, uint64_t position, u
 	write_direct(r, way, s->direct, position, length);
 }
 
-/* False if the file system does not have that. */
+/* Returns false if the file system lacks the operation. */
 static bool allocate_by(struct subject *s, int mode, uint64_t position, uint64_t length)
 {
 	if (!fallocate(s->fd, mode, position, length))
@@ -196,7 +196,7 @@ static void change(struct subject *s, struct reader *r, uint64_t *state)
 		insert(s, position, length);
 		break;
 	case 9:
-		/* Seldom shorter: what else there is to do needs content. */
+		/* Rarely shortens the file, because other changes need content. */
 		if (random_below(state, 4))
 			resize(s, s->length + random_below(state, MOST - s->length + 1));
 		else
@@ -260,7 +260,7 @@ static void *read_all_the_time(void *arg)
 	return NULL;
 }
 
-/* Gives blocks away that reads must not come to any more. */
+/* Gives away blocks that later reads must not reach. */
 static void spoil(int donor, uint64_t length)
 {
 	static const unsigned char junk[KIB(64)] = { [0 ... KIB(64) - 1] = 0xa5 };
@@ -297,7 +297,7 @@ static void move_in_ext4(struct subject *s, int donor, uint64_t *state)
 	spoil(donor, MOST);
 }
 
-/* A fork that is built anew has its own count of changes. */
+/* A rebuilt fork starts its own count of changes. */
 static void rebuild_in_xfs(struct subject *s)
 {
 	int ret = rebuild_mapping(s->fd);
@@ -318,8 +318,8 @@ static void move_in_xfs(struct subject *s, int donor, uint64_t *state)
 	int ret = 0;
 
 	/*
-	 * Who swaps has to make sure that nobody writes. Who commits has to when it begins: the
-	 * times of a file, by which XFS notices writes, change before a direct write, not after it.
+	 * A swap requires that nobody writes at all; a commit, that nobody writes when it begins,
+	 * because XFS detects later writes by the file's times, which change before a direct write.
 	 */
 	check(!pthread_rwlock_rdlock(&s->lock));
 	if (!swap) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A block read into registered memory in pieces that are not aligned: right, or refused. A RAM disk
- * takes each bio as it comes, without requests whose segments would be checked.
+ * A read of a block into unaligned pieces of registered memory is correct or refused. A RAM disk takes
+ * each bio unchecked, because it has no requests.
  */
 #include <fcntl.h>
 #include <sys/uio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The pages of a direct read are not pinned any more when it completes, whichever path it
- * takes: who waits for it may want to seal, move or free them. Needs kernel/sim/iomap_caller.
+ * The pages of a direct read are unpinned when it completes, on each path, so that the caller can
+ * seal, move or free them. Needs kernel/sim/iomap_caller.
  */
 #include <sys/ioctl.h>
 
@@ -30,7 +30,7 @@ static void read_at(int fd, size_t length, uint64_t position, size_t shift, bool
 	if (slow)
 		expect(call.queued, 1);
 	expect(call.result, (ssize_t)length);
-	/* Or this test shows nothing. A fast disk may be done by then. */
+	/* Otherwise the test shows nothing. A fast disk may be done by then. */
 	if (slow)
 		expect(call.pinned_before, 1);
 	expect(call.pinned, 0);

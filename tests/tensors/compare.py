@@ -130,7 +130,7 @@ def safetensors_shards(program: str, folder: pathlib.Path) -> None:
 def gguf_tensors() -> list[tuple[str, numpy.ndarray, GGMLQuantizationType, list[int]]]:
     tensors = []
     for dtype, (elements, size) in GGML_QUANT_SIZES.items():
-        # The package has not the length of the structure.
+        # The package lacks the length of the structure.
         if dtype == GGMLQuantizationType.Q8_1:
             continue
         content = random.integers(0, 256, (3, 7, 2 * size), numpy.uint8)
@@ -148,7 +148,7 @@ def gguf_file(program: str, folder: pathlib.Path, split: int, order: gguf.GGUFEn
     writer.add_bool("general.some", True)
     wanted: Tensors = {}
     for name, content, dtype, shape in gguf_tensors():
-        # The plain types by arrays of theirs, the others as bytes
+        # Plain types are given as arrays, the others as bytes.
         plain = {"F32": "F32", "F16": "F16", "F64": "F64", "I8": "I8", "I16": "I16", "I32": "I32", "I64": "I64"}
         if dtype.name in plain:
             # The writer swaps in place.

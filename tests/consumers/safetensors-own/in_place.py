@@ -9,7 +9,7 @@ import safetensors.torch
 import dmabuf_dio
 from dmabuf_dio import _safe_open
 
-# Tests that do not hold, and why. Each has to fail.
+# Tests that must fail, with the reason
 DIFFERENCES = {
     "test_simple.py::ErrorsTestCase::test_file_not_found": "The exception has errno and filename, and Python's words for them."
 }

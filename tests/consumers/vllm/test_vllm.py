@@ -24,7 +24,7 @@ REAL = {LOADERS, f"{LOADERS}.base_loader", "vllm.config.load"}
 
 
 class Empty(types.ModuleType):
-    """A module in which every name is there and does nothing."""
+    """A module in which every name exists and does nothing."""
 
     __path__ = []
 

@@ -7,7 +7,7 @@
 
 #include "lib.h"
 
-/* 32-bit programs have the same layouts, of which kernel/module/main.c checks those of the kernel. */
+/* 32-bit programs use the same layouts; kernel/module/main.c checks the kernel's. */
 _Static_assert(sizeof(struct dmabuf_dio_info) == 48, "info");
 _Static_assert(offsetof(struct dmabuf_dio_info, default_depth) == 40, "info");
 _Static_assert(sizeof(struct dmabuf_dio_attach) == 24, "attach");

@@ -24,7 +24,7 @@
 #define KIB(n)		((uint64_t)(n) << 10)
 #define MIB(n)		((uint64_t)(n) << 20)
 #define GIB(n)		((uint64_t)(n) << 30)
-/* 64 bits in 32-bit programs, too: its negative is a mask */
+/* Has 64 bits in 32-bit programs, too, because its negative is used as a mask. */
 #define PAGE		((uint64_t)sysconf(_SC_PAGESIZE))
 #define LARGEST_PAGE	KIB(64)
 /* The smallest chunk that is allowed and not smaller than @bytes */
@@ -177,7 +177,7 @@ uint64_t memory_kept_free(void);
 /* Bytes of a huge page */
 uint64_t huge_page(void);
 void need_memory(uint64_t bytes);	/* or skip */
-/* Fails if more than @slack of @before is missing, and stays missing. */
+/* Fails if more than @slack less than @before is free for seconds. */
 void expect_memory_back(uint64_t before, uint64_t slack);
 unsigned int count_fds(void);
 void proc_write(const char *path, const char *text);	/* must work */
@@ -190,7 +190,7 @@ const char *raw_disk(void);		/* or skip */
 int open_numbered(const char *path, int count, bool (*is)(int fd));
 /* The signal interrupts calls and does nothing else. */
 void signal_handled(int number, int flags);
-/* SIGALRM again and again, as on a busy machine the first may come before the call; 0: no more */
+/* Repeats SIGALRM, because the first may come before the call on a busy machine; 0 stops it. */
 void alarm_every(unsigned int ms);
 void wait_for_state(pid_t pid, char state);	/* proc_pid_stat(5): 'S', 'D', 'T' */
 /* Forks; returns 0 in the child, which must call exit(). */

@@ -22,8 +22,8 @@ struct premap premap_now(void);
 /* Waits until @tables are mapped for the raw disk. */
 void premap_expect_tables(unsigned int tables);
 /*
- * Makes the raw disk known, for which tables are mapped from then on when they are made: reads from
- * @file, which is on it. Returns when that is done.
+ * Reads from @file, which is on the raw disk. From then on the kernel knows the disk and maps new
+ * tables for it. Returns when that is done.
  */
 void premap_begin(int file);
 /*

@@ -19,7 +19,7 @@ int ring_command(struct io_uring *ring, int dev, uint32_t op, const void *arg,
 		 uint32_t size);
 int slot_register(struct io_uring *ring, int dev, unsigned int index,
 		  uint64_t offset, uint64_t length, unsigned int flags);
-/* Empties an index, whoever has filled it; 1, as one is updated, even if it was empty. */
+/* Empties an index, whoever filled it. Returns 1, the number of updated indices, also if it was empty. */
 int slot_unregister(struct io_uring *ring, unsigned int index);
 
 /* Queue a request over a slot; @user_data comes back with the result. */

@@ -61,7 +61,7 @@ static unsigned int load(struct slow *slow, int file, uint64_t chunk)
 
 	while ((ret = dio_load(slow->dev, &load))) {
 		expect(ret, -EINTR);
-		/* It may only have allocated so far: 8 MiB before the first read. */
+		/* LOAD allocates 8 MiB before it reads anything. */
 		idle = load.done > before ? 0 : idle + 1;
 		check(idle < 50);
 		before = load.done;

@@ -120,7 +120,7 @@ static uint64_t memory_per_cpu(void)
 uint64_t memory_available(void)
 {
 	sync();
-	/* 4: no message in the log */
+	/* 4 suppresses the message in the log. */
 	proc_write("/proc/sys/vm/drop_caches", "4");
 	proc_write("/proc/sys/vm/drop_caches", "3");
 	return meminfo("MemFree:") + memory_per_cpu();
@@ -138,7 +138,7 @@ uint64_t memory_estimated(void)
 	return meminfo("MemAvailable:") - memory_of_cma_free();
 }
 
-/* What the kernel keeps free for itself: with huge pages of 512 MiB it raises this, and kills earlier. */
+/* The kernel keeps this free for itself. With huge pages of 512 MiB it keeps more, and kills earlier. */
 uint64_t memory_kept_free(void)
 {
 	char text[32];

@@ -42,7 +42,7 @@ enum path {
 void expect_path_at(const char *file, int line, struct hits since, enum path path,
 		    unsigned int reads);
 #define expect_path(...)	expect_path_at(__FILE__, __LINE__, __VA_ARGS__)
-/* Of reads whose number is not known: some tried the short path, more than took the other */
+/* For an unknown number of reads: some tried the short path, more than took the other. */
 void expect_tried(struct hits since);
 void expect_mostly_short(struct hits since);
 void expect_deferred(struct hits since, unsigned int errors);
