@@ -58,7 +58,7 @@ mutants: deps ## mutation tests of the library (hours; needs cargo-mutants)
 
 .PHONY: mutants-module
 mutants-module: deps ## mutation tests of the module, in guests (half an hour on an idle machine)
-	@$(MAKE) -C tests/guest --quiet O=$(CURDIR)/build/tests-guest
+	@$(MAKE) -C tests/guest --quiet -j$$(nproc) O=$(CURDIR)/build/tests-guest
 	@mkdir -p build
 	$(CC) -O2 -Wall -Wextra -o build/edu-check kernel/sim/edu_importer/edu-check.c
 	tools/mutate-module
@@ -145,8 +145,8 @@ build: deps ## build the command and the benchmarks, in target/release, the C li
 # Programs that run in guests: the tests of the kernel and of the library
 .PHONY: programs
 programs: deps
-	@$(MAKE) -C tests/guest --quiet O=$(CURDIR)/build/tests-guest
-	@$(MAKE) -C tests/remote --quiet O=$(CURDIR)/build/tests-remote
+	@$(MAKE) -C tests/guest --quiet -j$$(nproc) O=$(CURDIR)/build/tests-guest
+	@$(MAKE) -C tests/remote --quiet -j$$(nproc) O=$(CURDIR)/build/tests-remote
 	@tools/collect-rust-tests
 	@$(CAPI) PROFILE=dev O=$(CURDIR)/build/capi-test programs
 	@$(SOAPY) CAPI=$(CURDIR)/build/capi-test programs
@@ -159,7 +159,7 @@ programs: deps
 programs-arm64: deps
 	@tools/install-packages packages-arm64.txt
 	@vm/root arm64 >/dev/null
-	@$(MAKE) -C tests/guest --quiet CC="aarch64-linux-gnu-gcc --sysroot=$$(vm/root arm64)" \
+	@$(MAKE) -C tests/guest --quiet -j$$(nproc) CC="aarch64-linux-gnu-gcc --sysroot=$$(vm/root arm64)" \
 		O=$(CURDIR)/build/arm64/tests-guest
 	@tools/collect-rust-tests arm64 $(ARM64_TESTS)
 	aarch64-linux-gnu-gcc --sysroot="$$(vm/root arm64)" -O2 -Wall -Wextra -o build/arm64/edu-check \
@@ -176,20 +176,20 @@ programs-armhf: COMPILER := arm-linux-gnueabihf-gcc
 programs-i386 programs-armhf: programs-%: deps
 	@tools/install-packages packages-32bit.txt
 	@vm/root $* >/dev/null
-	@$(MAKE) -C tests/guest --quiet CC="$(COMPILER) --sysroot=$$(vm/root $*)" LDFLAGS=-static \
+	@$(MAKE) -C tests/guest --quiet -j$$(nproc) CC="$(COMPILER) --sysroot=$$(vm/root $*)" LDFLAGS=-static \
 		CFLAGS="-O2 -g -D_FILE_OFFSET_BITS=64" O=$(CURDIR)/build/$*/tests-guest
 	@tools/collect-rust-tests $*
 
 # Tests of the patches, built from the patched sources
 .PHONY: series-programs
 series-programs: deps
-	@$(MAKE) -C tests/small-reads --quiet O=$(CURDIR)/build/tests-small-reads
+	@$(MAKE) -C tests/small-reads --quiet -j$$(nproc) O=$(CURDIR)/build/tests-small-reads
 	@tools/build-kselftests "$$(vm/kernel --sources 7.3-series)"
 
 .PHONY: series-programs-arm64
 series-programs-arm64: deps
 	@tools/install-packages packages-arm64.txt
-	@$(MAKE) -C tests/small-reads --quiet CC="aarch64-linux-gnu-gcc --sysroot=$$(vm/root arm64)" \
+	@$(MAKE) -C tests/small-reads --quiet -j$$(nproc) CC="aarch64-linux-gnu-gcc --sysroot=$$(vm/root arm64)" \
 		O=$(CURDIR)/build/arm64/tests-small-reads
 	@tools/build-kselftests "$$(vm/kernel --sources 7.3-series)" arm64
 
