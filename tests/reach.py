@@ -21,7 +21,7 @@ WHERE = re.compile(r"^where: (\S+) (\S+) (\d+)$", re.M)
 
 @dataclasses.dataclass
 class Row:
-    """What one kernel passed."""
+    """The tests that one kernel passed."""
 
     passed: dict[str, int] = dataclasses.field(default_factory=dict)
     skipped: int = 0

@@ -11,8 +11,8 @@ from .paths import cache
 
 # The libraries that linux-kbuild's programs need, with their dependencies
 LIBRARIES = ["libc6", "libelf1t64", "libzstd1", "zlib1g"]
-# What a configuration says of the compiler and the assembler, and older ones lack: an option and a program that
-# they have to take
+# Features of compiler and assembler that a configuration may assume, each with an option and a program that
+# older ones refuse
 COMPILER_FEATURES = {
     "CC_HAS_MIN_FUNCTION_ALIGNMENT": ("-fmin-function-alignment=16", ""),
     "CC_HAS_COUNTED_BY": ("-Werror", "struct { int n; char a[] __attribute__((counted_by(n))); } *s;"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""How long a guest may take. What counts is the processor time of its emulator: on a machine that is shared, a guest
-needs longer by the clock, but no more of the processor."""
+"""How long a guest may take, in processor time of its emulator. On a shared machine a guest takes longer by the clock,
+but no more processor time."""
 
 import os
 import time
@@ -30,7 +30,7 @@ class Limit:
         self.began = clock()
 
     def exceeded(self):
-        """What the guest has used too much of, in words, or None."""
+        """The limit that the guest has exceeded, in words, or None."""
         used = processor_time(self.pid)
         if used is None:
             return None

@@ -60,7 +60,7 @@ def pieces():
     return {name: [f"series/{pattern}" for pattern in (*needs, f"{name}/*")] for name, *needs in words}
 
 
-# What the series corrects, a folder for each mail
+# Fixes of the series, a folder for each mail
 FIXES = ("usb", "iio", "udmabuf", "xfs-iomap", "block")
 PLAIN_7_3 = Series([], source.LINUX_7_3, "linux-plain")
 FIXES_7_3 = Series([f"series/{name}/*" for name in FIXES], source.LINUX_7_3, "linux-fixes")

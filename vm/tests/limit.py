@@ -45,7 +45,7 @@ now = 0.0
 busy = process(sys.executable, "-c", TWO_THREADS)
 idle = process("sleep", "1000")
 try:
-    # A stopped process gets nothing of the processor, as on a machine that is busy with others.
+    # A stopped process gets no processor time, as on a busy machine.
     idle.send_signal(signal.SIGSTOP)
     limit = Limit(20, idle.pid, clock=lambda: now)
     now = 20.0 * BY_THE_CLOCK
