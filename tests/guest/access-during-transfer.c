@@ -107,9 +107,7 @@ static void meanwhile(struct buffer *buf, bool copy, void (*child)(const struct 
 		other = start(child, buf);
 		expect(store(buf, dev, file, copy), LENGTH);
 		end(other);
-		buffer_begin(buf);
-		pattern_check(buf->map, 0, LENGTH, round);
-		buffer_end(buf);
+		buffer_check(buf, 0, 0, LENGTH, round);
 		if (edu >= 0)
 			close(edu);
 		close(file);

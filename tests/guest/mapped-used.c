@@ -58,9 +58,7 @@ static void calls(struct buffer *buf, int file)
 	expect(dio_read(dev, &rw), 0);
 	used(LENGTH);
 	expect(rw.direct, LENGTH);
-	buffer_begin(buf);
-	pattern_check(buf->map, 0, LENGTH, 1);
-	buffer_end(buf);
+	buffer_check(buf, 0, 0, LENGTH, 1);
 
 	buffer_pattern(buf, 2);
 	begin("WRITE");
@@ -111,9 +109,7 @@ static void slots(struct buffer *buf, int file)
 		uint64_t at;
 
 		expect(ring_result(&ring, &at), PAGE);
-		buffer_begin(buf);
-		pattern_check(buf->map + PAGE + at, at + PAGE, PAGE, 5);
-		buffer_end(buf);
+		buffer_check(buf, PAGE + at, at + PAGE, PAGE, 5);
 	}
 	/* Blocks that follow each other may be merged; each is looked up. */
 	check(premap_now().used - before.used >= BLOCKS);
@@ -142,19 +138,13 @@ static void joined(struct buffer *buf, int file)
 		begin(i ? "JOIN, second" : "JOIN, first");
 		expect(slot_io(&ring, false, file, 0, i * LENGTH, LENGTH, 0), LENGTH);
 		used(LENGTH);
-		buffer_begin(both[i]);
-		pattern_check(both[i]->map, 0, LENGTH, 6);
-		buffer_end(both[i]);
+		buffer_check(both[i], 0, 0, LENGTH, 6);
 	}
 	/* A request across the border has two addresses, and is mapped individually. */
 	begin("JOIN, border");
 	expect(slot_io(&ring, false, file, 0, LENGTH - KIB(64), KIB(128), 0), KIB(128));
-	buffer_begin(buf);
-	pattern_check(buf->map + LENGTH - KIB(64), 0, KIB(64), 6);
-	buffer_end(buf);
-	buffer_begin(&other);
-	pattern_check(other.map, KIB(64), KIB(64), 6);
-	buffer_end(&other);
+	buffer_check(buf, LENGTH - KIB(64), 0, KIB(64), 6);
+	buffer_check(&other, 0, KIB(64), KIB(64), 6);
 	expect(slot_unregister(&ring, 0), 1);
 	io_uring_queue_exit(&ring);
 	for (i = 0; i < 2; i++)
@@ -201,9 +191,7 @@ static void copies(enum buffer_kind kind, int file)
 	copy(file, 0, buf.fd, 0, LENGTH);
 	used(LENGTH);
 	expect(premap_now().tables, before.tables + 1);
-	buffer_begin(&buf);
-	pattern_check(buf.map, 0, LENGTH, 8);
-	buffer_end(&buf);
+	buffer_check(&buf, 0, 0, LENGTH, 8);
 
 	buffer_pattern(&buf, 9);
 	begin("copy_file_range, from the middle, and on");

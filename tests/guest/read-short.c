@@ -89,9 +89,7 @@ static void read_short(struct buffer *buf)
 		close(file);
 	}
 	/* Of huge pages it is longer. */
-	buffer_begin(buf);
-	pattern_check(buf->map + BUFFER_LENGTH, BUFFER_LENGTH, buf->length - BUFFER_LENGTH, 2);
-	buffer_end(buf);
+	buffer_check(buf, BUFFER_LENGTH, BUFFER_LENGTH, buf->length - BUFFER_LENGTH, 2);
 	close(dev);
 }
 

@@ -109,9 +109,7 @@ static void inherited(struct buffer *buf)
 		exit(0);
 	}
 	reap(pid);
-	buffer_begin(buf);
-	pattern_check(buf->map, 0, LENGTH, 1);
-	buffer_end(buf);
+	buffer_check(buf, 0, 0, LENGTH, 1);
 	io_uring_queue_exit(&ring);
 	close(file);
 }

@@ -46,9 +46,7 @@ static void slots(struct buffer *buf)
 
 		expect(move(&ring, false, file, at, length), there);
 	}
-	buffer_begin(buf);
-	pattern_check(buf->map, 0, END, 1);
-	buffer_end(buf);
+	buffer_check(buf, 0, 0, END, 1);
 
 	buffer_pattern(buf, 3);
 	for (at = 0; at < LENGTH; at += SLOT) {

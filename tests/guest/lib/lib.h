@@ -129,6 +129,13 @@ void buffer_forget(struct buffer *buf);		/* others keep it alive */
 void buffer_begin(struct buffer *buf);
 void buffer_end(struct buffer *buf);
 void buffer_pattern(struct buffer *buf, uint64_t seed);
+/* pattern_check() of what is at @offset, bracketed */
+#define buffer_check(buf, offset, ...)					\
+	do {								\
+		buffer_begin(buf);					\
+		pattern_check((buf)->map + (offset), __VA_ARGS__);	\
+		buffer_end(buf);					\
+	} while (0)
 int buffer_sync(int fd, uint64_t flags);
 
 /* A memfd that can become a udmabuf, and a udmabuf over part of it: fds or -errno */
